@@ -1,0 +1,79 @@
+"""The ``agents.<learner>`` sections: every hyperparameter of every learner, its default and its limits.
+
+Defaults are those of the original's ``default_config.yaml``; keys below a ``# here`` comment are new in this project.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Dict, Type
+
+from envs.networks import ACTIVATIONS
+from envs.option import option
+
+
+@dataclass(frozen=True)
+class LearnerSection:
+    """What every learner has: how long it trains, when it stops, how it is tested."""
+
+    train_episodes: int = option(1000, "most training episodes", ge=1)
+    test_episodes: int = option(10, "episodes of one test on the real task", ge=1)
+    init_episodes: int = option(10, "episodes of experience before learning begins", ge=0)
+    rb_size: int = option(1_000_000, "replay buffer capacity in steps", ge=1)
+    same_action_num: int = option(1, "environment steps per chosen action (frame skip)", ge=1)
+    early_out_num: int = option(10, "episodes per average in the early-out rules", ge=1)
+    early_out_virtual_diff: float = option(0.01, "SE: stop when the average return changes by less than this share", ge=0)
+    # here
+    train_steps: int = option(0, "training budget in steps, 0: no limit; stored with the evolved world", ge=0)
+    early_out_min_steps: int = option(0, "no early out on an SE before this many steps", ge=0)
+    bootstrap_time_limit: bool = option(False, "bootstrap at a time limit; published behaviour: treat it as terminal")
+
+
+@dataclass(frozen=True)
+class TabularSection(LearnerSection):
+    """Q-learning and SARSA on a finite task."""
+
+    train_episodes: int = option(100, "most training episodes", ge=1)
+    init_episodes: int = option(0, "episodes of experience before learning begins", ge=0)
+    batch_size: int = option(1, "updates with the newest transition per step", ge=1)
+    alpha: float = option(0.5, "learning rate", ge=0, le=1)
+    gamma: float = option(0.9, "discount", ge=0, le=1)
+    eps_init: float = option(0.5, "exploration rate in episode 0", ge=0, le=1)
+    eps_min: float = option(0.01, "lowest exploration rate", ge=0, le=1)
+    eps_decay: float = option(0.95, "exploration rate is multiplied by this after each episode", ge=0, le=1)
+    beta: float = option(0.005, "count-based variants: bonus beta / (sqrt(visits) + 1e-9)", ge=0)
+
+
+@dataclass(frozen=True)
+class DDQNSection(LearnerSection):
+    """Double DQN (van Hasselt et al. 2016, https://arxiv.org/abs/1509.06461) with a soft target update."""
+
+    batch_size: int = option(128, "transitions per update", ge=1, le=65536)
+    gamma: float = option(0.98, "discount", ge=0, le=1)
+    lr: float = option(3e-4, "Adam learning rate", gt=0)
+    tau: float = option(0.01, "soft target update per step", ge=0, le=1)
+    eps_init: float = option(0.1, "exploration rate in episode 0", ge=0, le=1)
+    eps_min: float = option(0.01, "lowest exploration rate", ge=0, le=1)
+    eps_decay: float = option(0.8, "exploration rate is multiplied by this after each episode", ge=0, le=1)
+    activation_fn: str = option("relu", "activation of the Q network", choices=ACTIVATIONS)
+    hidden_size: int = option(128, "hidden units", ge=1)
+    hidden_layer: int = option(2, "hidden layers (0 and 1 build the same net)", ge=0, le=8)
+
+
+@dataclass(frozen=True)
+class VarySection:
+    """``agents.<learner>_vary``: hyperparameters drawn anew for every agent (agent_name: <learner>_vary)."""
+
+    vary_hp: bool = option(True, "draw lr, batch_size, hidden_size log-uniformly in [x/3, 3x], hidden_layer in L-1..L+1")
+    # here
+    vary_layers: bool = option(True, "include hidden_layer in the draw")
+    train_steps_factor: float = option(1.0, "draw the training budget log-uniformly in [b/f, b*f]", ge=1)
+
+
+LEARNERS: Dict[str, Type[LearnerSection]] = {
+    "ql": TabularSection,
+    "ql_cb": TabularSection,
+    "sarsa": TabularSection,
+    "sarsa_cb": TabularSection,
+    "ddqn": DDQNSection,
+}

@@ -1,0 +1,1 @@
+"""Where agents learn: tasks, and the worlds that the outer loop changes."""

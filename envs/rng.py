@@ -1,0 +1,55 @@
+"""Counter-based random numbers (SplitMix64, Steele et al. 2014, https://doi.org/10.1145/2714064.2660195).
+
+A draw is a pure function of ``(key, counter)``: no state, no order. That is what makes a member's result
+independent of the chunk it travels in, of the number of workers and of the back end: the PyTorch path below and the
+numba twin in ``agents/kernels/rng.py`` return the same bits.
+
+Keys and counters are int64 tensors whose bits are read as uint64 (PyTorch's int64 arithmetic wraps as uint64's does).
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+# Streams: one independent sequence per purpose. Shared with agents/kernels/rng.py (a test compares them).
+INIT, RESET, EXPLORE, REPLAY, TEST, FINAL_TEST, VARY = 1, 2, 3, 4, 5, 6, 7
+
+
+def _signed(value: int) -> int:
+    """The int64 with the same bits as the uint64 ``value``."""
+    value &= (1 << 64) - 1
+    return value - (1 << 64) if value >= 1 << 63 else value
+
+
+_GOLDEN = _signed(0x9E3779B97F4A7C15)
+_MIX1 = _signed(0xBF58476D1CE4E5B9)
+_MIX2 = _signed(0x94D049BB133111EB)
+
+
+def _shift(z: Tensor, n: int) -> Tensor:
+    """Logical right shift of int64 bits."""
+    return (z >> n) & ((1 << (64 - n)) - 1)
+
+
+def bits(key: Tensor, counter: Tensor) -> Tensor:
+    """64 random bits per element. key, counter: int64, broadcast against each other."""
+    z = key + (counter + 1) * _GOLDEN
+    z = (z ^ _shift(z, 30)) * _MIX1
+    z = (z ^ _shift(z, 27)) * _MIX2
+    return z ^ _shift(z, 31)
+
+
+def fold(key: Tensor, stream: int) -> Tensor:
+    """The key of ``stream`` under ``key``. Same shape as key."""
+    return bits(key, torch.full_like(key, -1 - stream))
+
+
+def uniform(key: Tensor, counter: Tensor) -> Tensor:
+    """float32 in [0, 1) with 24 random bits; exact in float64 too."""
+    return _shift(bits(key, counter), 40).to(torch.float32) * 2.0**-24
+
+
+def integer(key: Tensor, counter: Tensor, n: Tensor) -> Tensor:
+    """int64 in [0, n), n < 2**31: the high 32 bits times n, shifted (Lemire's multiply-shift, bias below n / 2**32)."""
+    return (_shift(bits(key, counter), 32) * n) >> 32

@@ -1,0 +1,30 @@
+"""The ``envs.<task>`` section of a configuration: the task's limits and the shape of the world built around it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Optional
+
+from envs.networks import ACTIVATIONS, MLPShape
+from envs.option import option
+
+RN_TYPES = (0, 1, 2, 5, 6)
+
+
+@dataclass(frozen=True)
+class EnvSection:
+    """One task and its synthetic environment (SE) or reward network (RN)."""
+
+    solved_reward: Optional[float] = option(None, "mean return that counts as solved; default: the task's own")
+    max_steps: Optional[int] = option(None, "steps until an episode is cut; default: the task's own", ge=1)
+    activation_fn: str = option("leakyrelu", "activation of the world's networks", choices=ACTIVATIONS)
+    hidden_size: int = option(128, "hidden units of each of the world's networks", ge=1)
+    hidden_layer: int = option(1, "hidden layers of each of the world's networks (0 and 1 build the same)", ge=0, le=8)
+    info_dim: int = option(0, "length of the info vector that RN types 3, 4, 7, 8, 101, 102 read", ge=0)
+    reward_env_type: int = option(0, "reward network: 0 none, 1/2 potential, 5/6 not; even: added to the reward", choices=RN_TYPES)
+    raw_done: bool = option(
+        True, "SE: the TD target uses the raw output of done_net, as published; false: 1 where it exceeds 0.5, else 0"
+    )
+
+    def net(self, inputs: int, outputs: int) -> MLPShape:
+        return MLPShape(inputs, outputs, self.hidden_size, self.hidden_layer, self.activation_fn)

@@ -1,0 +1,65 @@
+"""The task: the real problem. Dynamics, reset and a score that no world can change.
+
+State is explicit (as in gymnax): a task object holds constants only, so one object serves every member, back end and
+thread. Axes: P members, N environments per member.
+"""
+
+from __future__ import annotations
+
+from typing import Callable, ClassVar, Dict, List, Optional, Tuple
+
+from torch import Tensor
+
+
+class Task:
+    """Base class. Sub-classes fill in the class attributes and the three methods."""
+
+    name: ClassVar[str] = ""
+    observation_size: ClassVar[int] = 0  # F; for finite tasks the number of states (observations are one-hot)
+    num_actions: ClassVar[int] = 0
+    num_states: ClassVar[Optional[int]] = None  # finite tasks only
+    reset_uniforms: ClassVar[int] = 0  # uniforms in [0, 1) that one reset consumes
+    default_max_steps: ClassVar[int] = 0
+    default_solved_reward: ClassVar[float] = 0.0
+
+    def __init__(self, max_steps: Optional[int] = None, solved_reward: Optional[float] = None) -> None:
+        self.max_steps = self.default_max_steps if max_steps is None else int(max_steps)
+        self.solved_reward = self.default_solved_reward if solved_reward is None else float(solved_reward)
+
+    def reset(self, u: Tensor) -> Tensor:
+        """u: uniforms [P, N, reset_uniforms] -> state [P, N, S] (float64; finite tasks: int64 [P, N, 1])."""
+        raise NotImplementedError
+
+    def observe(self, state: Tensor) -> Tensor:
+        """state [P, N, S] -> observation float32 [P, N, F]."""
+        raise NotImplementedError
+
+    def step(self, state: Tensor, action: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
+        """state [P, N, S], action int64 [P, N] -> next state [P, N, S], reward float32 [P, N], terminated bool [P, N].
+
+        Time limits are the caller's: a task never truncates itself.
+        """
+        raise NotImplementedError
+
+    def observation_bounds(self) -> Tuple[List[float], List[float]]:
+        """(low, high) of each observation feature, as Gymnasium's Box; continuous tasks only."""
+        raise NotImplementedError
+
+
+TASKS: Dict[str, Callable[..., Task]] = {}
+
+
+def register(cls: Callable[..., Task]) -> Callable[..., Task]:
+    """Class decorator: make a task available by its name."""
+    TASKS[cls.name] = cls  # type: ignore[attr-defined]
+    return cls
+
+
+def make_task(name: str, max_steps: Optional[int] = None, solved_reward: Optional[float] = None) -> Task:
+    """The task called ``name``. Raises KeyError with the nearest known name."""
+    import difflib
+
+    if name not in TASKS:
+        near = difflib.get_close_matches(name, TASKS, n=1, cutoff=0.0)
+        raise KeyError(f"no task named {name!r}; nearest: {near[0]!r}; known: {', '.join(sorted(TASKS))}")
+    return TASKS[name](max_steps=max_steps, solved_reward=solved_reward)
