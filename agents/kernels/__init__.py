@@ -1,0 +1,43 @@
+"""Compiled twins of the hot loops. Each has a readable PyTorch twin that it is tested against.
+
+``JIT`` are the options of every kernel. Of LLVM's fast-math flags only those are set that keep NaN and infinity
+meaningful: a kernel must notice that a member diverged, so ``nnan`` and ``ninf`` stay off.
+
+numba looks for a cached binary by the source of the function it compiles, not by what that function calls. A stale
+binary would be silent, so the cache folder carries a hash of every kernel source.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from pathlib import Path
+
+import numba
+
+JIT = {
+    "fastmath": {"reassoc", "contract", "nsz", "arcp"},
+    "error_model": "numpy",
+    "nogil": True,
+    "cache": True,
+}
+
+
+def cache_dir() -> Path:
+    """Where compiled kernels are kept: ``$ENVOLVE_CACHE`` or ``~/.cache/envolve``, else a temporary folder."""
+    digest = hashlib.sha256()
+    for source in sorted(Path(__file__).parent.glob("*.py")):
+        digest.update(source.read_bytes())
+    base = Path(os.environ.get("ENVOLVE_CACHE") or Path.home() / ".cache" / "envolve")
+    folder = base / "numba" / digest.hexdigest()[:16]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if os.access(folder, os.W_OK):
+            return folder
+    except OSError:
+        pass  # a read-only home: compile into the temporary folder instead
+    return Path(tempfile.gettempdir()) / f"envolve-{os.getuid()}" / digest.hexdigest()[:16]
+
+
+numba.config.CACHE_DIR = str(cache_dir())
