@@ -1,0 +1,54 @@
+# Two commands for a new user: `make run` and `make test`. Both set up .venv first, and again when requirements.txt changes.
+
+PYTHON ?= python3
+CONFIG ?= default_config_cartpole_syn_env.yaml
+ARGS ?=
+# Where the small CPU build of torch is; asked only on a machine without an NVIDIA driver. TORCH_INDEX= switches it off.
+TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
+
+VENV := .venv
+BIN := $(VENV)/bin
+# a copy of the requirements that were installed last; comparing contents, not times, survives a git checkout
+STAMP := $(VENV)/installed-requirements.txt
+
+.DEFAULT_GOAL := help
+.PHONY: help setup run test test-long lint bench clean
+
+help: ## this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F '\t' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@echo 'Options: make run ARGS="--seed 3"    make run CONFIG=default_config_gridworld.yaml    make run PYTHON=python3.12'
+
+setup: ## create .venv and install requirements.txt (the other targets do it for you)
+	@cmp -s requirements.txt $(STAMP) || { \
+	  set -e; \
+	  command -v $(PYTHON) >/dev/null || { echo "make: $(PYTHON) is not installed; Python 3.10 to 3.13 is needed (make $(MAKECMDGOALS) PYTHON=/path/to/python3)" >&2; exit 1; }; \
+	  $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { echo "make: $$($(PYTHON) -V 2>&1) is too old; Python 3.10 to 3.13 is needed: make $(MAKECMDGOALS) PYTHON=python3.12" >&2; exit 1; }; \
+	  $(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "make: $(PYTHON) has no venv; on Debian or Ubuntu: sudo apt install python3-venv" >&2; exit 1; }; \
+	  $(BIN)/python -m pip --version >/dev/null 2>&1 || { echo "Creating $(VENV) with $$($(PYTHON) -V)"; $(PYTHON) -m venv --clear $(VENV); }; \
+	  echo "Installing requirements.txt into $(VENV) (once; a few minutes)"; \
+	  if [ -n "$(TORCH_INDEX)" ] && ! command -v nvidia-smi >/dev/null; then \
+	    $(BIN)/python -m pip install -q --no-deps --retries 1 --timeout 30 --extra-index-url "$(TORCH_INDEX)" "$$(grep '^torch==' requirements.txt)"; \
+	  fi; \
+	  $(BIN)/python -m pip install -q -r requirements.txt; \
+	  cp requirements.txt $(STAMP); \
+	}
+
+run: setup ## the main job: evolve a world for CartPole and show that agents trained only in it solve CartPole
+	$(BIN)/python GTN_master.py $(CONFIG) --single $(ARGS)
+
+test: setup ## the fast tests
+	$(BIN)/python -m pytest -m "not slow" $(ARGS)
+
+test-long: setup ## the slow tests: whole evolutions, Stable-Baselines3
+	$(BIN)/python -m pytest -m slow $(ARGS)
+
+lint: setup ## ruff and mypy
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+bench: setup ## the figures of the README
+	$(BIN)/python benchmarks/run.py $(ARGS)
+
+clean: ## remove .venv and caches (results/ stays)
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -not -path './results/*' -exec rm -rf {} +
