@@ -1,0 +1,249 @@
+"""Dense layers, their gradients and Adam for one small MLP, on one core. Twin of ``envs/networks.py``.
+
+Parameters are one flat float32 vector: per layer the weights input-major ``W[K, M]`` at ``o``, then the bias ``b[M]``.
+Activations are feature-major ``x[F, L]``: L is the batch padded to a multiple of 16, so that every inner loop runs over
+contiguous memory and vectorises. Sizes are run-time values: one compilation serves every configuration.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import njit
+
+from agents.kernels import JIT
+
+TANH, RELU, LEAKYRELU, PRELU, IDENTITY = 0, 1, 2, 3, 4  # indices of envs.networks.ACTIVATIONS
+F4 = np.float32
+ZERO, ONE, LEAKY_SLOPE = F4(0), F4(1), F4(0.01)
+
+# tanh(x) ~ x P(x^2) / Q(x^2), clamped: the rational approximation of Eigen (MathFunctionsImpl.h), absolute error below
+# 4e-7. Unlike libm's tanh it vectorises without SVML, and it cannot overflow.
+_P = [
+    F4(c)
+    for c in (
+        4.89352455891786e-03,
+        6.37261928875436e-04,
+        1.48572235717979e-05,
+        5.12229709037114e-08,
+        -8.60467152213735e-11,
+        2.00018790482477e-13,
+        -2.76076847742355e-16,
+    )
+]
+P1, P3, P5, P7, P9, P11, P13 = _P
+Q0, Q2, Q4, Q6 = (F4(c) for c in (4.89352518554385e-03, 2.26843463243900e-03, 1.18534705686654e-04, 1.19825839466702e-06))
+CLAMP = F4(7.90531110763549805)
+
+
+@njit(inline="always", **JIT)
+def tanh(z):
+    z = min(max(z, -CLAMP), CLAMP)
+    y = z * z
+    p = P1 + y * (P3 + y * (P5 + y * (P7 + y * (P9 + y * (P11 + y * P13)))))
+    return z * p / (Q0 + y * (Q2 + y * (Q4 + y * Q6)))
+
+
+@njit(**JIT)
+def activate(x, n, act, slope):
+    """In place on x[:n]."""
+    if act == TANH:
+        for i in range(n):
+            x[i] = tanh(x[i])
+    elif act == RELU:
+        for i in range(n):
+            x[i] = max(x[i], ZERO)
+    elif act == LEAKYRELU:
+        for i in range(n):
+            x[i] = max(x[i], LEAKY_SLOPE * x[i])
+    elif act == PRELU:
+        for i in range(n):
+            x[i] = x[i] if x[i] > ZERO else slope * x[i]
+
+
+@njit(**JIT)
+def affine(p, o, K, M, x, out, L, act):
+    """out[m, i] = act(b[m] + sum_k W[k, m] x[k, i]), eight inputs per pass so that out is read and written K / 8 times."""
+    for m in range(M):
+        b = p[o + K * M + m]
+        row = out[m]
+        k = 0
+        if K >= 4:
+            q = o + m
+            a0, a1, a2, a3 = p[q], p[q + M], p[q + 2 * M], p[q + 3 * M]
+            for i in range(L):
+                row[i] = b + a0 * x[0, i] + a1 * x[1, i] + a2 * x[2, i] + a3 * x[3, i]
+            k = 4
+        else:
+            for i in range(L):
+                row[i] = b
+        while k + 8 <= K:
+            q = o + k * M + m
+            a0, a1, a2, a3 = p[q], p[q + M], p[q + 2 * M], p[q + 3 * M]
+            a4, a5, a6, a7 = p[q + 4 * M], p[q + 5 * M], p[q + 6 * M], p[q + 7 * M]
+            for i in range(L):
+                row[i] += (a0 * x[k, i] + a1 * x[k + 1, i] + a2 * x[k + 2, i] + a3 * x[k + 3, i]) + (
+                    a4 * x[k + 4, i] + a5 * x[k + 5, i] + a6 * x[k + 6, i] + a7 * x[k + 7, i]
+                )
+            k += 8
+        while k < K:
+            a0 = p[o + k * M + m]
+            for i in range(L):
+                row[i] += a0 * x[k, i]
+            k += 1
+        activate(row, L, act, ZERO)
+
+
+@njit(**JIT)
+def weight_gradient(o, K, M, x, d, L, g):
+    """g <- dLoss/dW[k, m] = sum_i x[k, i] d[m, i] and dLoss/db[m] = sum_i d[m, i]."""
+    for m in range(M):
+        s = ZERO
+        for i in range(L):
+            s += d[m, i]
+        g[o + K * M + m] = s
+        k = 0
+        while k + 4 <= K:
+            s0, s1, s2, s3 = ZERO, ZERO, ZERO, ZERO
+            for i in range(L):
+                t = d[m, i]
+                s0 += t * x[k, i]
+                s1 += t * x[k + 1, i]
+                s2 += t * x[k + 2, i]
+                s3 += t * x[k + 3, i]
+            q = o + k * M + m
+            g[q], g[q + M], g[q + 2 * M], g[q + 3 * M] = s0, s1, s2, s3
+            k += 4
+        while k < K:
+            s0 = ZERO
+            for i in range(L):
+                s0 += d[m, i] * x[k, i]
+            g[o + k * M + m] = s0
+            k += 1
+
+
+@njit(**JIT)
+def input_gradient(p, o, K, M, x, d, L, dx, act):
+    """dx[k, i] = act'(z) sum_m W[k, m] d[m, i]; x holds the activations of the layer below, act'(z) is a function of them."""
+    for k in range(K):
+        q = o + k * M
+        row = dx[k]
+        m = 0
+        if M >= 2:
+            a0, a1 = p[q], p[q + 1]
+            for i in range(L):
+                row[i] = a0 * d[0, i] + a1 * d[1, i]
+            m = 2
+        else:
+            a0 = p[q]
+            for i in range(L):
+                row[i] = a0 * d[0, i]
+            m = 1
+        while m + 8 <= M:
+            a0, a1, a2, a3 = p[q + m], p[q + m + 1], p[q + m + 2], p[q + m + 3]
+            a4, a5, a6, a7 = p[q + m + 4], p[q + m + 5], p[q + m + 6], p[q + m + 7]
+            for i in range(L):
+                row[i] += (a0 * d[m, i] + a1 * d[m + 1, i] + a2 * d[m + 2, i] + a3 * d[m + 3, i]) + (
+                    a4 * d[m + 4, i] + a5 * d[m + 5, i] + a6 * d[m + 6, i] + a7 * d[m + 7, i]
+                )
+            m += 8
+        while m < M:
+            a0 = p[q + m]
+            for i in range(L):
+                row[i] += a0 * d[m, i]
+            m += 1
+        if act == TANH:
+            for i in range(L):
+                row[i] *= ONE - x[k, i] * x[k, i]
+        elif act == RELU:
+            for i in range(L):
+                row[i] = row[i] if x[k, i] > ZERO else ZERO
+        elif act == LEAKYRELU:
+            for i in range(L):
+                row[i] = row[i] if x[k, i] > ZERO else LEAKY_SLOPE * row[i]
+
+
+@njit(**JIT)
+def size(K, H, layers, M):
+    """Parameters of a net without PReLU slope."""
+    return K * H + H + (layers - 1) * (H * H + H) + H * M + M
+
+
+@njit(**JIT)
+def forward(p, K, H, layers, M, x, h, q, L, act):
+    """x[K, L] -> q[M, L]; h[layers, H, L] keeps the hidden activations for the backward pass."""
+    affine(p, 0, K, H, x, h[0], L, act)
+    o = K * H + H
+    for layer in range(1, layers):
+        affine(p, o, H, H, h[layer - 1], h[layer], L, act)
+        o += H * H + H
+    affine(p, o, H, M, h[layers - 1], q, L, IDENTITY)
+
+
+@njit(**JIT)
+def backward(p, K, H, layers, M, x, h, dq, dh, L, g, act):
+    """g <- gradient of the loss whose derivative by the outputs is dq[M, L]; dh[2, H, L] is scratch."""
+    o = size(K, H, layers, M) - (H * M + M)
+    weight_gradient(o, H, M, h[layers - 1], dq, L, g)
+    now = 0
+    input_gradient(p, o, H, M, h[layers - 1], dq, L, dh[now], act)
+    for layer in range(layers - 1, 0, -1):
+        o -= H * H + H
+        weight_gradient(o, H, H, h[layer - 1], dh[now], L, g)
+        input_gradient(p, o, H, H, h[layer - 1], dh[now], L, dh[1 - now], act)
+        now = 1 - now
+    weight_gradient(0, K, H, x, dh[now], L, g)
+
+
+@njit(**JIT)
+def adam_soft_update(p, target, m, v, g, n, step_size, v_scale, tau):
+    """One Adam step (betas .9 and .999, eps 1e-8, torch's form) and target <- target + tau (p - target), fused.
+
+    step_size = lr / (1 - .9^u) and v_scale = 1 / sqrt(1 - .999^u) for the u-th update.
+    """
+    for i in range(n):
+        mi = m[i] + F4(0.1) * (g[i] - m[i])
+        vi = F4(0.999) * v[i] + F4(0.001) * g[i] * g[i]
+        m[i] = mi
+        v[i] = vi
+        pi = p[i] - step_size * mi / (math.sqrt(vi) * v_scale + F4(1e-8))
+        p[i] = pi
+        target[i] += tau * (pi - target[i])
+
+
+@njit(**JIT)
+def predict(p, o, K, H, layers, M, act, x, out, h, h2):
+    """One sample x[K] -> out[M], net at offset o; a PReLU net reads its slope from its last slot. Returns the offset behind the net."""
+    end = o + size(K, H, layers, M)
+    slope = ZERO
+    if act == PRELU:
+        slope = p[end]
+        end += 1
+    for m in range(H):
+        h[m] = p[o + K * H + m]
+    for k in range(K):
+        xk = x[k]
+        q = o + k * H
+        for m in range(H):
+            h[m] += xk * p[q + m]
+    activate(h, H, act, slope)
+    o += K * H + H
+    for _ in range(1, layers):
+        for m in range(H):
+            h2[m] = p[o + H * H + m]
+        for k in range(H):
+            xk = h[k]
+            q = o + k * H
+            for m in range(H):
+                h2[m] += xk * p[q + m]
+        activate(h2, H, act, slope)
+        for m in range(H):
+            h[m] = h2[m]
+        o += H * H + H
+    for m in range(M):
+        z = p[o + H * M + m]
+        for k in range(H):
+            z += h[k] * p[o + k * M + m]
+        out[m] = z
+    return end
