@@ -42,6 +42,8 @@ class TabularSection(LearnerSection):
     eps_min: float = option(0.01, "lowest exploration rate", ge=0, le=1)
     eps_decay: float = option(0.95, "exploration rate is multiplied by this after each episode", ge=0, le=1)
     beta: float = option(0.005, "count-based variants: bonus beta / (sqrt(visits) + 1e-9)", ge=0)
+    # here
+    published_sarsa: bool = option(False, "SARSA's target draws an action that is not executed, as in the original")
 
 
 @dataclass(frozen=True)
