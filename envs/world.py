@@ -1,0 +1,108 @@
+"""Worlds: what an agent trains in. P members side by side, each with N environments; weights are one flat vector each.
+
+``synthetic.py`` and ``reward_network.py`` hold the two kinds that the outer loop changes; ``RealTask`` is the task itself.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Tuple
+
+import torch
+from torch import Tensor
+
+from envs.networks import MLPShape, init_flat
+from envs.section import EnvSection
+from envs.task import Task
+
+KINDS = ("real", "se", "rn")
+OUTPUT_BOUND = 1000.0  # outputs of an SE are clamped to [-bound, bound], so that a diverging one stays finite
+
+
+class World:
+    """Base class: the three methods below. State is explicit and one tensor; finite tasks: cell index int64 [P, N, 1]."""
+
+    kind: ClassVar[str] = ""
+
+    def __init__(self, task: Task, P: int) -> None:
+        self.task = task
+        self.P = P
+
+    def reset(self, u: Tensor) -> Tensor:
+        """u: uniforms [P, N, task.reset_uniforms] -> state, from the real task's initial distribution."""
+        return self.task.reset(u)
+
+    def observe(self, state: Tensor) -> Tensor:
+        """state -> float32 [P, N, F]."""
+        return self.task.observe(state)
+
+    def step(self, state: Tensor, action: Tensor) -> Tuple[Tensor, Tensor, Tensor, Tensor]:
+        """action: int64 [P, N] -> next state, reward float32 [P, N], done float32 [P, N], failed bool [P, N].
+
+        done > 0.5 ends the episode; time limits are the caller's. failed: an output of the world's networks is not
+        finite; what the step returns for such a member means nothing.
+        """
+        raise NotImplementedError
+
+
+class RealTask(World):
+    """The task itself, with its true reward."""
+
+    kind = "real"
+
+    def step(self, state: Tensor, action: Tensor) -> Tuple[Tensor, Tensor, Tensor, Tensor]:
+        next_state, reward, terminated = self.task.step(state, action)
+        return next_state, reward, terminated.to(torch.float32), torch.zeros_like(terminated)
+
+
+def se_shapes(task: Task, section: EnvSection) -> Tuple[MLPShape, MLPShape, MLPShape]:
+    """(state_net, reward_net, done_net) of an SE. Input: one-hot action, then observation."""
+    inputs = task.num_actions + task.observation_size
+    return section.net(inputs, task.observation_size), section.net(inputs, 1), section.net(inputs, 1)
+
+
+def rn_shape(task: Task, section: EnvSection) -> MLPShape:
+    """The potential phi of an RN. Type 0 has no net; as in the original it keeps one of one input, which nothing reads."""
+    return section.net(1 if section.reward_env_type == 0 else task.observation_size, 1)
+
+
+def world_nets(kind: str, task: Task, section: EnvSection) -> Tuple[Tuple[str, MLPShape], ...]:
+    """(name, shape) of a world's networks in the order in which its flat vector holds them."""
+    if kind == "se":
+        return tuple(zip(("state_net", "reward_net", "done_net"), se_shapes(task, section)))
+    if kind == "rn":
+        return (("reward_net", rn_shape(task, section)),)
+    raise ValueError(f"kind of world {kind!r}: expected 'se' or 'rn'")
+
+
+def world_size(kind: str, task: Task, section: EnvSection) -> int:
+    """D, the length of a world's flat vector."""
+    return sum(shape.size for _, shape in world_nets(kind, task, section))
+
+
+def se_size(task: Task, section: EnvSection) -> int:
+    return world_size("se", task, section)
+
+
+def init_world(kind: str, task: Task, section: EnvSection, key: Tensor) -> Tensor:
+    """Fresh worlds with torch's default initialisation. key: int64 [P] -> float32 [P, D]; counters 0..D-1."""
+    nets, counter = [], 0
+    for _, shape in world_nets(kind, task, section):
+        nets.append(init_flat(shape, key, counter))
+        counter += shape.size
+    return torch.cat(nets, dim=1)
+
+
+def tables(world: World) -> Tuple[Tensor, Tensor, Tensor]:
+    """Tabulates a finite world: next state int32, reward float32, done float32, each [P, num_states, num_actions].
+
+    The reward is NaN where the world failed. Raises ValueError if the task is not finite.
+    """
+    states, actions = world.task.num_states, world.task.num_actions
+    if states is None:
+        raise ValueError(f"{world.task.name} has no finite set of states: it cannot be tabulated")
+    state = torch.arange(states).repeat_interleave(actions).expand(world.P, -1).unsqueeze(-1)
+    action = torch.arange(actions).repeat(states).expand(world.P, -1)
+    next_state, reward, done, failed = world.step(state, action)
+    reward = torch.where(failed, torch.full_like(reward, float("nan")), reward)
+    shape = (world.P, states, actions)
+    return next_state.view(shape).to(torch.int32), reward.view(shape), done.view(shape)
