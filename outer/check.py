@@ -1,0 +1,204 @@
+"""Checks a raw configuration: names, values, and values that are impossible together."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pydantic
+
+from agents.sections import LEARNERS, DDQNSection, TabularSection, VarySection
+from envs.networks import MLPShape
+from envs.section import EnvSection
+from envs.task import TASKS, make_task
+from outer import problem
+from outer.legacy import LEGACY_AGENTS, LEGACY_KEYS, LEGACY_TASKS
+from outer.schema import agent_names, agent_sections, defaults, expected, nearest, section_model
+from outer.section import RN
+from outer.yaml_lines import Path, show, show_key
+
+MAX_PARAMETERS = 100_000_000  # of one member's world or agent: 400 MB
+MAX_BATCH = 65536  # a minibatch draws its rows from this many random counters
+_DEVICE = re.compile(r"cpu|cuda(:\d{1,3})?")
+
+
+class Checker:
+    """Walks over one raw configuration and collects what is wrong (problems) or ignored (warnings)."""
+
+    def __init__(self, name: str, lines: dict[Path, int], overrides: dict[Path, str]) -> None:
+        self.name, self.lines, self.overrides = name, lines, overrides
+        self.problems: list[str] = []
+        self.warnings: list[str] = []
+        self.ignored: dict[str, list[str]] = {}
+
+    def problem(self, path: Path, found: str, expected: str, near: str | None = None) -> None:
+        at = path
+        while at not in self.lines and at not in self.overrides:
+            at = at[:-1]  # a missing key is reported at its section
+        where = self.overrides[at] if at in self.overrides else f"{self.name}:{self.lines[at]}"
+        mean = f", did you mean {near}" if near else ""
+        self.problems.append(f"{where} {show_key(path)}: found {found}, expected {expected}{mean}")
+
+    def mapping(self, raw: Mapping[str, Any], path: Path) -> dict[str, Any]:
+        """raw[path[-1]] if it is a mapping, else {} and a problem."""
+        value = raw.get(path[-1])
+        if isinstance(value, dict):
+            return value
+        self.problem(path, show(value), f"a mapping: the section {path[-1]!r}")
+        return {}
+
+    def unknown(self, path: Path, names: Iterable[str], what: str) -> None:
+        names = list(names)
+        near = nearest(path[-1], names)
+        self.problem(path, "an unknown key", what if near else f"{what}: one of {', '.join(names)}", near)
+
+    def section(self, raw: dict[str, Any], path: Path, cls: type, kind: str) -> dict[str, Any]:
+        """Checks one section against its dataclass -> its values with defaults filled in."""
+        known = defaults(cls)
+        clean: dict[str, Any] = {}
+        for key, value in raw.items():
+            if key in known:
+                clean[key] = value
+            elif key in LEGACY_KEYS[kind]:
+                self.ignored.setdefault(LEGACY_KEYS[kind][key], []).append(show_key((*path, key)))
+            else:
+                self.unknown((*path, key), known, f"a key of {show_key(path)}" if path else "a top-level key")
+        try:
+            return section_model(cls)(**clean).model_dump()
+        except pydantic.ValidationError as e:
+            bad = {error["loc"][0] for error in e.errors(include_url=False)}
+            for key in [k for k in clean if k in bad]:
+                choices = next(f for f in dataclasses.fields(cls) if f.name == key).metadata["choices"]
+                near = nearest(clean[key], choices) if choices and isinstance(clean[key], str) else None
+                self.problem((*path, key), show(clean[key]), expected(cls, key), near)
+            return {**known, **{k: v for k, v in clean.items() if k not in bad}}
+
+    def agents(self, raw: dict[str, Any]) -> dict[str, Any]:
+        sections = agent_sections()
+        missing: list[str] = []
+        out: dict[str, Any] = {}
+        for key in raw:
+            path = ("agents", key)
+            if key in sections:
+                out[key] = self.section(self.mapping(raw, path), path, *sections[key])
+            elif key in LEGACY_AGENTS:
+                missing.append(key)
+            else:
+                self.unknown(path, [*sections, *LEGACY_AGENTS], "the name of an agent")
+        if missing:
+            self.warnings.append(f"ignored: sections of agents that do not exist here yet: {', '.join(missing)}")
+        return out
+
+    def envs(self, raw: dict[str, Any]) -> dict[str, Any]:
+        missing: list[str] = []
+        out: dict[str, Any] = {}
+        for key in raw:
+            path = ("envs", key)
+            if key in TASKS:
+                section = self.ranges(self.mapping(raw, path), path)
+                out[key] = self.section(section, path, EnvSection, "env")
+                task = make_task(key)
+                for name, own in (("max_steps", task.max_steps), ("solved_reward", task.solved_reward)):
+                    out[key][name] = own if out[key][name] is None else out[key][name]
+            elif key in LEGACY_TASKS:
+                missing.append(key)
+            else:
+                self.unknown(path, [*TASKS, *LEGACY_TASKS], "the name of a task")
+        if missing:
+            self.warnings.append(f"ignored: sections of tasks that do not exist here yet: {', '.join(missing)}")
+        return out
+
+    def ranges(self, raw: dict[str, Any], path: Path) -> dict[str, Any]:
+        """The original's range syntax [minimum, default, maximum]: its element [1] is used, as there."""
+        out = dict(raw)
+        for key, value in raw.items():
+            if isinstance(value, list) and len(value) == 3:
+                out[key] = value[1]
+                self.warnings.append(f"{show_key((*path, key))} is a range; its middle value {show(value[1])} is used")
+        return out
+
+    def check(self, raw: dict[str, Any]) -> dict[str, Any]:
+        """The whole configuration -> resolved data; only meaningful if no problem was found."""
+        top = {k: v for k, v in raw.items() if k not in ("agents", "envs")}
+        known = [*defaults(problem.RunSection), "agents", "envs"]
+        for key in [k for k in top if k not in known and k not in LEGACY_KEYS["run"]]:
+            self.unknown((key,), known, "a top-level key")
+            del top[key]
+        run = self.section(top, (), problem.RunSection, "run")
+        data: dict[str, Any] = {
+            **{key: run[key] for key in ("seed", "env_name", "device")},
+            "agents": self.agents(self.mapping(raw, ("agents",))),
+            "envs": self.envs(self.mapping(raw, ("envs",))),
+        }
+        self.check_names(raw, data)
+        for reason, keys in self.ignored.items():
+            self.warnings.append(f"ignored: {', '.join(keys)} ({reason})")
+        if not self.problems:
+            self.check_together(data)
+        return data
+
+    def check_names(self, raw: Mapping[str, Any], data: dict[str, Any]) -> None:
+        """The task and the agent exist and are configured."""
+        name, device = data["env_name"], data["device"]
+        if not _DEVICE.fullmatch(device):
+            self.problem(("device",), show(device), expected(problem.RunSection, "device"))
+        if name not in TASKS:
+            late = " (this task of the original does not exist here yet)" if name in LEGACY_TASKS else ""
+            near = None if late else nearest(name, TASKS)
+            found = show(name) if "env_name" in raw else "nothing"
+            self.problem(("env_name",), found, f"a task that exists{late}: one of {', '.join(TASKS)}", near)
+        elif isinstance(raw.get("envs"), dict) and name not in data["envs"]:
+            self.problem(("envs", name), "nothing", f"the section of the task env_name, {name}")
+        if "gtn" not in data["agents"]:
+            if isinstance(raw.get("agents"), dict):
+                self.problem(("agents", "gtn"), "nothing", "the section of the outer loop; no search without it")
+            return
+        agent: str = data["agents"]["gtn"]["agent_name"]
+        learner, vary = problem.split_agent_name(agent)
+        if agent.lower() not in agent_names():
+            late = " (this agent of the original does not exist here yet)" if agent.lower() in LEGACY_AGENTS else ""
+            near = None if late else nearest(agent, agent_names())
+            words = f"an agent that exists{late}: one of {', '.join(agent_names())}"
+            self.problem(("agents", "gtn", "agent_name"), show(agent), words, near)
+            return
+        for key, cls in [(problem.learner_key(data["agents"], learner), LEARNERS[learner])] + (
+            [(agent.lower(), VarySection)] if vary else []
+        ):
+            if key not in data["agents"]:
+                self.warnings.append(f"agents.{key} is missing; every value of it is the default")
+                data["agents"][key] = defaults(cls)
+
+    def check_together(self, data: dict[str, Any]) -> None:
+        """Values that are fine alone and impossible together."""
+        gtn, env = problem.gtn_section(data), problem.env_section(data)
+        name, section, vary = problem.learner(data)
+        task = make_task(data["env_name"], env.max_steps, env.solved_reward)
+        env_path, gtn_path = ("envs", data["env_name"]), ("agents", "gtn")
+        learner_path = ("agents", problem.learner_key(data["agents"], name))
+        if gtn.synthetic_env_type == RN and env.reward_env_type == 0:
+            words = "1, 2, 5 or 6: synthetic_env_type 1 evolves a reward network, and type 0 has none"
+            self.problem((*env_path, "reward_env_type"), "0", words)
+        if task.num_states is None and isinstance(section, TabularSection):
+            networks = ", ".join(n for n, cls in LEARNERS.items() if not issubclass(cls, TabularSection))
+            words = f"a learner with a network ({networks}): the states of {task.name} do not fit in a table"
+            self.problem((*gtn_path, "agent_name"), gtn.agent_name, words)
+        if gtn.estimator == "antithetic" and not gtn.mirrored_sampling:
+            self.problem((*gtn_path, "mirrored_sampling"), "false", "true: estimator antithetic needs pairs")
+        if vary and vary.train_steps_factor > 1 and section.train_steps == 0:
+            words = f"a budget, because train_steps_factor {vary.train_steps_factor} varies it"
+            self.problem((*learner_path, "train_steps"), "0 (no limit)", words)
+        if section.init_episodes >= section.train_episodes:
+            self.warnings.append(f"{'.'.join(learner_path)}: the agent never learns: init_episodes >= train_episodes")
+        features, actions = task.observation_size, task.num_actions
+        sizes = {env_path: env.net(features + actions, features).size}
+        if isinstance(section, DDQNSection):
+            net = MLPShape(features, actions, section.hidden_size, section.hidden_layer, section.activation_fn)
+            sizes[learner_path] = net.size
+            if vary and vary.vary_hp and section.batch_size * 3 > MAX_BATCH:
+                words = f"at most {MAX_BATCH // 3}, because vary_hp draws up to three times as much"
+                self.problem((*learner_path, "batch_size"), str(section.batch_size), words)
+        for path, size in sizes.items():
+            if size > MAX_PARAMETERS:
+                self.problem((*path, "hidden_size"), f"a network of {size:,} parameters", f"at most {MAX_PARAMETERS:,}")

@@ -1,0 +1,112 @@
+"""What a configuration would run, in a few lines for people (``GTN_master.py CONFIG --check``)."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from agents.sections import DDQNSection, LearnerSection, VarySection
+from envs.networks import MLPShape
+from envs.section import EnvSection
+from envs.task import Task, make_task
+from outer import problem
+from outer.section import RN, GTNSection
+
+if TYPE_CHECKING:
+    from outer.config import Config
+
+
+def describe(config: Config) -> str:
+    """What would run: one aligned line per topic."""
+    data = config.data
+    gtn, env = problem.gtn_section(data), problem.env_section(data)
+    name, section, vary = problem.learner(data)
+    task = make_task(data["env_name"], env.max_steps, env.solved_reward)
+    lines = [
+        ("task", f"{task.name}: {task.observation_size} {'observations' if task.num_states is None else 'states'}, "
+                 f"{task.num_actions} actions, at most {task.max_steps} steps, solved at {task.solved_reward:g}"),
+        ("world", _describe_world(task, env, gtn)),
+        ("learner", _describe_learner(task, name, section)),
+        ("varied", _describe_vary(section, vary)),
+        ("training", f"at most {section.train_episodes} episodes"
+                     + (f" and {section.train_steps} steps" if section.train_steps else "")
+                     + f", learning from episode {section.init_episodes}; test: {section.test_episodes} episodes"),
+        ("early out", _describe_early_out(section, gtn, task)),
+        *_describe_search(gtn),
+        ("device, seed", f"{data['device']}, {data['seed']}"),
+    ]  # fmt: skip
+    return "\n".join(f"{topic:<13}{text}" for topic, text in lines)
+
+
+def _chain(net: MLPShape) -> str:
+    return "-".join(map(str, net.widths()))
+
+
+def _describe_world(task: Task, env: EnvSection, gtn: GTNSection) -> str:
+    features, actions = task.observation_size, task.num_actions
+    if gtn.synthetic_env_type == RN:
+        nets, what = {"phi": env.net(features, 1)}, f"reward network, type {env.reward_env_type}"
+    else:
+        nets = {k: env.net(actions + features, n) for k, n in (("state", features), ("reward", 1), ("done", 1))}
+        what = "synthetic environment"
+    chains = ", ".join(f"{k} {_chain(net)}" for k, net in nets.items())
+    return f"{what}: {chains}, {env.activation_fn}, {sum(net.size for net in nets.values()):,} parameters"
+
+
+def _describe_learner(task: Task, name: str, section: LearnerSection) -> str:
+    values = dataclasses.asdict(section)
+    shown = [k for k in ("lr", "alpha", "batch_size", "gamma", "tau", "beta") if k in values]
+    if "beta" in shown and not name.endswith(problem.COUNT_BASED_SUFFIX):
+        shown.remove("beta")
+    numbers = ", ".join(f"{k} {values[k]:g}" for k in shown)
+    if isinstance(section, DDQNSection):
+        net = MLPShape(
+            task.observation_size, task.num_actions, section.hidden_size, section.hidden_layer, section.activation_fn
+        )
+        numbers += f", network {_chain(net)} {section.activation_fn} ({net.size:,} parameters)"
+    if "eps_init" in values:
+        numbers += ", exploration {eps_init:g} x {eps_decay:g} per episode to {eps_min:g}".format(**values)
+    return f"{name}: {numbers}"
+
+
+def _describe_vary(section: LearnerSection, vary: VarySection | None) -> str:
+    if vary is None or not (vary.vary_hp or vary.train_steps_factor > 1):
+        return "nothing: every agent has these hyperparameters"
+    parts = []
+    if vary.vary_hp and isinstance(section, DDQNSection):
+        parts.append("lr, batch_size, hidden_size within a factor of 3" + (", layers +-1" if vary.vary_layers else ""))
+    elif vary.vary_hp:
+        parts.append("alpha and gamma in [0.1, 1]")
+    if vary.train_steps_factor > 1:
+        low, high = section.train_steps / vary.train_steps_factor, section.train_steps * vary.train_steps_factor
+        parts.append(f"the budget from {low:.0f} to {high:.0f} steps")
+    return "drawn anew for every agent: " + "; ".join(parts)
+
+
+def _describe_early_out(section: LearnerSection, gtn: GTNSection, task: Task) -> str:
+    average = f"when the average of {section.early_out_num} episodes"
+    if gtn.synthetic_env_type == RN or gtn.se_test_on_real:
+        return f"{average} on the real task reaches {task.solved_reward:g}"
+    after = f", not before {section.early_out_min_steps} steps" if section.early_out_min_steps else ""
+    return f"{average} in the world changes by less than {section.early_out_virtual_diff:g} of it{after}"
+
+
+def _describe_search(gtn: GTNSection) -> list[tuple[str, str]]:
+    signs = 2 if gtn.mirrored_sampling else 1
+    agents, orig = gtn.num_workers * signs * gtn.num_grad_evals, gtn.num_orig_evals or gtn.num_workers
+    chunks = -(-(agents + orig) // gtn.chunk_size)
+    update = f"transform {gtn.score_transform_type}" if gtn.estimator == "published" else "ranks, Adam"
+    pairs = "mirrored pairs" if signs == 2 else "perturbations"
+    lines = [
+        ("search", f"NES, {gtn.estimator} estimator ({update}), noise_std {gtn.noise_std:g}, "
+                   f"step_size {gtn.step_size:g}"),
+        ("generation", f"{gtn.num_workers} {pairs} x {gtn.num_grad_evals} + {orig} unperturbed = "
+                       f"{agents + orig} agents in {chunks} chunks of {gtn.chunk_size}"),
+        ("run", f"at most {gtn.max_iterations} generations, "
+                + ("ends when solved" if gtn.quit_when_solved else "does not end when solved")
+                + (f" and confirmed by {gtn.confirm_agents} more agents" if gtn.confirm_agents else "")
+                + (f"; restarts after {gtn.collapse_generations} collapsed ones" if gtn.collapse_generations else "")),
+    ]  # fmt: skip
+    if gtn.synthetic_env_type == RN:
+        lines.append(("score", gtn.rn_objective))
+    return lines
