@@ -1,0 +1,133 @@
+"""The picture of a run: its learning curve, and what the evolved world is worth to an agent.
+
+Colours are Okabe and Ito's (https://jfly.uni-koeln.de/color/), told apart with any colour vision;
+marks differ in shape besides.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from outer.scores import CurvePoint
+from outer.statistics import AgentRuns, summary
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#666666"
+
+
+def learning_curve(
+    path: str | os.PathLike[str],
+    rows: Sequence[CurvePoint],
+    title: str,
+    solved_reward: float | None = None,
+    comparison: tuple[AgentRuns, AgentRuns] | None = None,
+    ylabel: str = "test return on the real task",
+    restarts: Sequence[int] = (),
+) -> None:
+    """Write a PNG (150 dpi). Left: the unperturbed world and 10 to 90 % of the population in every generation.
+    Right, with a comparison (agents trained in the evolved world, in the real task): training steps against return.
+
+    solved_reward: in the units of ylabel; leave it out where the score is no return. restarts: generations at which the
+    run began anew from another world. What failed is not drawn, but counted in the legend.
+    """
+    # 0.3 s, and only a run that ends needs it; the Figure itself, not pyplot, leaves the user's matplotlib alone
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+    panels = 1 if comparison is None else 2
+    figure = Figure(figsize=(5.6 * panels, 3.9), dpi=150, layout=ConstrainedLayoutEngine(w_pad=0.12))
+    FigureCanvasAgg(figure)
+    axes = figure.subplots(1, panels, squeeze=False)[0]
+    figure.suptitle(title, fontsize=12)
+    for ax in axes:
+        ax.spines[["top", "right"]].set_visible(False)
+        ax.grid(axis="y", color="#dddddd", linewidth=0.6)
+        ax.set_axisbelow(True)
+    _evolution(axes[0], rows, solved_reward, ylabel, restarts)
+    if comparison is not None:
+        _comparison(axes[1], comparison, solved_reward)
+    figure.savefig(path, format="png")
+
+
+def _solved_line(ax: Axes, solved_reward: float | None) -> None:
+    if solved_reward is not None:
+        ax.axhline(solved_reward, color=GREY, linestyle="--", linewidth=1, label=f"solved: {solved_reward:g}")
+
+
+def _evolution(
+    ax: Axes, rows: Sequence[CurvePoint], solved_reward: float | None, ylabel: str, restarts: Sequence[int]
+) -> None:
+    from matplotlib.ticker import MaxNLocator
+
+    x = np.array([r.generation for r in rows])
+    mean, low, high = (np.array([getattr(r, name) for r in rows], dtype=float) for name in ("mean", "low", "high"))
+    failed = sum(r.failed for r in rows)
+    band = "population, 10 to 90 %" + (f" ({failed} failed)" if failed else "")
+    if len(rows) == 1:  # a band and a line would show nothing
+        ax.vlines(x, low, high, color=BLUE, alpha=0.3, linewidth=6, label=band)
+    else:
+        ax.fill_between(x, low, high, color=BLUE, alpha=0.2, linewidth=0, label=band)
+    marker = "o" if len(rows) < 20 else None
+    ax.plot(x, mean, color=BLUE, linewidth=1.6, marker=marker, markersize=4, label="unperturbed world, mean")
+    _solved_line(ax, solved_reward)
+    for i, generation in enumerate(restarts):
+        ax.axvline(generation, color=ORANGE, linestyle=":", linewidth=1.2, label=None if i else "restart")
+    ax.set_xlabel("generation")
+    ax.set_ylabel(ylabel)
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+    if len(rows):
+        margin = 0.5 if len(rows) == 1 else 0.02 * (x[-1] - x[0])
+        ax.set_xlim(x[0] - margin, x[-1] + margin)
+    ax.set_title("Evolution of the world", fontsize=10)
+    ax.legend(fontsize=8, loc="best", framealpha=0.8, edgecolor="none")
+
+
+def _comparison(ax: Axes, comparison: tuple[AgentRuns, AgentRuns], solved_reward: float | None) -> None:
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    _solved_line(ax, solved_reward)
+    all_steps: list[float] = []
+    names = ("evolved world", "real task")
+    for agents, name, colour, marker in zip(comparison, names, (BLUE, ORANGE), ("o", "s")):
+        runs = [(s, r) for s, r in zip(agents.steps, agents.returns) if math.isfinite(r) and math.isfinite(s)]
+        label = f"trained in the {name} ({len(agents.returns)} agents"
+        label += f", {len(agents.returns) - len(runs)} failed)" if len(runs) < len(agents.returns) else ")"
+        steps, returns = [s for s, _ in runs], [r for _, r in runs]
+        all_steps += steps
+        ax.scatter(steps, returns, s=22, color=colour, marker=marker, alpha=0.35, linewidths=0)
+        if not runs:
+            ax.scatter([], [], color=colour, marker=marker, label=label)
+            continue
+        s, r = summary(steps), summary(returns)
+        ax.errorbar(
+            s["iqm"],
+            r["iqm"],
+            xerr=[[max(0.0, s["iqm"] - s["iqm_interval"][0])], [max(0.0, s["iqm_interval"][1] - s["iqm"])]],
+            yerr=[[max(0.0, r["iqm"] - r["iqm_interval"][0])], [max(0.0, r["iqm_interval"][1] - r["iqm"])]],
+            color=colour,
+            marker=marker,
+            markersize=8,
+            markeredgecolor="white",
+            capsize=3,
+            linewidth=1.6,
+            label=label,
+            zorder=3,
+        )
+    positive = [s for s in all_steps if s > 0]
+    if positive and len(positive) == len(all_steps) and max(positive) > 8 * min(positive):
+        ax.set_xscale("log")
+        ax.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        ax.xaxis.set_minor_formatter(NullFormatter())
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+    ax.set_xlabel("training steps of an agent")
+    ax.set_ylabel("test return on the real task")
+    ax.set_title("Agents, with interquartile mean and 95 % interval", fontsize=10)
+    ax.legend(fontsize=8, loc="best", framealpha=0.8, edgecolor="none")
