@@ -14,6 +14,7 @@ from numba import njit
 
 from agents.kernels import JIT, tasks
 from agents.kernels.mlp import F4, ONE, ZERO, adam_soft_update, backward, forward, predict, size
+from agents.kernels.mlp_small import INPUTS, OUTPUTS, backward_small, forward_small
 from agents.kernels.rng import fold, integer, uniform
 
 REAL, SE, RN = 0, 1, 2
@@ -78,8 +79,10 @@ def learn(p, target, m, v, g, buf, stored, update, key, cf, ci, x, x2, h, dh, q,
     """
     S, A, B, L = ci[OBS], ci[ACTIONS], ci[BATCH], x.shape[1]
     gamma = F4(cf[GAMMA])
+    for i in range(B):  # apart from the gather, so that the hashing vectorises
+        action[i] = np.int32(integer(key, U(update) * U(65536) + U(i), U(stored)))
     for i in range(B):
-        j = integer(key, U(update) * U(65536) + U(i), U(stored))
+        j = action[i]
         for f in range(S):
             x[f, i] = buf[j, f]
             x2[f, i] = buf[j, S + f]
@@ -87,9 +90,15 @@ def learn(p, target, m, v, g, buf, stored, update, key, cf, ci, x, x2, h, dh, q,
         reward[i] = buf[j, 2 * S + 1]
         discount[i] = gamma * (ONE - buf[j, 2 * S + 2])
     H, layers, act = ci[HIDDEN], ci[LAYERS], ci[ACT]
-    forward(target, S, H, layers, A, x2, h, qt, L, act)
-    forward(p, S, H, layers, A, x2, h, q2, L, act)
-    forward(p, S, H, layers, A, x, h, q, L, act)
+    small = S == INPUTS and A == OUTPUTS and layers == 1
+    if small:
+        forward_small(target, H, x2, h[0], qt, L, act)
+        forward_small(p, H, x2, h[0], q2, L, act)
+        forward_small(p, H, x, h[0], q, L, act)
+    else:
+        forward(target, S, H, layers, A, x2, h, qt, L, act)
+        forward(p, S, H, layers, A, x2, h, q2, L, act)
+        forward(p, S, H, layers, A, x, h, q, L, act)
     for i in range(L):
         best[i] = q2[0, i]
     for a in range(1, A):  # qt[0] becomes Q_target(s', argmax_a Q(s', a))
@@ -104,7 +113,10 @@ def learn(p, target, m, v, g, buf, stored, update, key, cf, ci, x, x2, h, dh, q,
             q2[a, i] = error if action[i] == a else ZERO
         for i in range(B, L):
             q2[a, i] = ZERO
-    backward(p, S, H, layers, A, x, h, q2, dh, L, g, act)
+    if small:
+        backward_small(p, H, x, h[0], q2, L, g, act)
+    else:
+        backward(p, S, H, layers, A, x, h, q2, dh, L, g, act)
     c1, c2 = 1.0 - 0.9 ** (update + 1), 1.0 - 0.999 ** (update + 1)
     adam_soft_update(p, target, m, v, g, p.shape[0], F4(cf[LR] / c1), F4(1.0 / math.sqrt(c2)), F4(cf[TAU]))
 
