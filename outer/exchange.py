@@ -1,0 +1,321 @@
+"""How master and workers talk: four ``.pt`` files per worker in one sync folder.
+
+For master B and worker W: ``B_W_input.pt``, ``B_W_input_check.pt`` (a chunk of members to evaluate) and
+``B_W_result.pt``, ``B_W_result_check.pt`` (what came of it). The data file is written first and its check file
+strictly after; the check file holds size and SHA-256 of the data, so whoever sees a check file can tell whether it
+also sees the data that belongs to it. Every write goes to a temporary name in the same folder and is renamed. Nothing is
+fsynced: a chunk can always be computed again, and a file torn by a power cut fails its checksum.
+
+Nothing that is read is trusted: a limit on the size, the checksum, ``torch.load(weights_only=True)``, then every field
+by type, shape and dtype. :class:`NotReady` means "look again soon" (the other side may be in the middle of writing, or a
+network file system shows its files out of order), :class:`Rejected` means that it will never be valid.
+
+Python 3.8.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import math
+import zipfile
+from dataclasses import dataclass, field
+from typing import Any, Dict, List, Optional, Tuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from outer.machine import ExchangeError, Files, NotReady, Rejected
+
+__all__ = ["Chunk", "ChunkResult", "ExchangeError", "Files", "NotReady", "Rejected"]
+
+SCHEMA = 1
+MAX_FILE_BYTES = 512 * 2**20
+MAX_CHECK_BYTES = 64 * 2**10
+MAX_TEXT = 2000  # characters of a reason
+QUIT = "quit"  # the mode of an input that tells a worker to stop
+DTYPES = (torch.float64, torch.float32, torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool)
+
+
+@dataclass
+class Chunk:
+    """A unit of work: members that one worker trains side by side. ``worlds`` [p, D] float32, ``seeds`` [p] int64."""
+
+    run_id: str
+    generation: int
+    chunk_id: int
+    attempt: int
+    mode: str
+    config: Dict[str, Any]
+    worlds: Tensor
+    seeds: Tensor
+
+    @property
+    def label(self) -> str:
+        return f"generation {self.generation} chunk {self.chunk_id} ({self.mode})"
+
+
+@dataclass
+class ChunkResult:
+    """What ``evaluate`` returned for a chunk: ``values[name]`` [p, ...] with at least ``score`` [p] float64, NaN where a
+    member failed; ``reasons`` [p], empty where it did not. ``error`` is the text of an exception that ended the chunk."""
+
+    run_id: str
+    generation: int
+    chunk_id: int
+    attempt: int
+    input_sha256: str
+    values: Dict[str, Tensor]
+    reasons: List[str]
+    error: str = field(default="")
+
+    @classmethod
+    def failed(cls, chunk: Chunk, input_sha256: str, error: str) -> ChunkResult:
+        """The result of a chunk that came to nothing: NaN scores, the reason at every member."""
+        p = len(chunk.seeds)
+        error = clip(error)
+        scores = torch.full((p,), math.nan, dtype=torch.float64)
+        return cls(
+            chunk.run_id,
+            chunk.generation,
+            chunk.chunk_id,
+            chunk.attempt,
+            input_sha256,
+            {"score": scores},
+            [error] * p,
+            error,
+        )
+
+
+def clip(text: str) -> str:
+    """At most MAX_TEXT characters; the end is kept, where an exception says what it is."""
+    return text if len(text) <= MAX_TEXT else "..." + text[-(MAX_TEXT - 3) :]
+
+
+# ---------------------------------------------------------------------------------------------------- pairs of files
+
+
+def stem(bohb_id: int, worker_id: int, kind: str) -> str:
+    """``kind`` is "input" or "result"."""
+    return f"{bohb_id}_{worker_id}_{kind}"
+
+
+def pack(content: Dict[str, Any]) -> bytes:
+    buffer = io.BytesIO()
+    torch.save(content, buffer)
+    return buffer.getvalue()
+
+
+def unpack(data: bytes, name: str) -> Dict[str, Any]:
+    """The inverse of :func:`pack` for bytes nobody vouches for; :class:`Rejected` for anything else than a dict."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            entries = archive.infolist()
+        # torch.save never compresses; a compressed entry could unpack to a thousand times the file's size
+        if any(e.compress_type != zipfile.ZIP_STORED or e.flag_bits & 1 for e in entries):
+            raise Rejected(f"{name} is not an archive of torch.save")
+        if sum(e.file_size for e in entries) > len(data):
+            raise Rejected(f"{name} says that it holds more than it does")
+        content = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
+    except Rejected:
+        raise
+    except Exception as e:  # whatever hostile bytes make the two parsers raise
+        raise Rejected("{} cannot be loaded: {}: {}".format(name, type(e).__name__, clip(str(e)).split("\n")[0])) from e
+    if type(content) is not dict:
+        raise Rejected(f"{name} holds {type(content).__name__}, not a dict")
+    return content
+
+
+IDENTITY = ("run_id", "generation", "chunk_id", "attempt")
+
+
+def write_pair(files: Files, name: str, content: Dict[str, Any]) -> str:
+    """Writes ``<name>.pt``, then ``<name>_check.pt``; returns the SHA-256 of the data."""
+    data = pack(content)
+    sha256 = hashlib.sha256(data).hexdigest()
+    check = {"schema": SCHEMA, "kind": content["kind"], "sha256": sha256, "size": len(data)}
+    check.update({key: content[key] for key in IDENTITY})
+    files.write(name + ".pt", data)
+    files.write(name + "_check.pt", pack(check))
+    return sha256
+
+
+def read_pair(files: Files, name: str, kind: str) -> Optional[Tuple[Dict[str, Any], str]]:
+    """Content and SHA-256 of a pair of files; None if there is no check file.
+
+    Raises :class:`NotReady` if the data does not (yet) belong to the check file, :class:`Rejected` if both are intact but
+    not of this protocol.
+    """
+    check_bytes = files.read(name + "_check.pt", MAX_CHECK_BYTES)
+    if check_bytes is None:
+        return None
+    try:
+        check = unpack(check_bytes, name + "_check.pt")
+    except Rejected as e:
+        raise NotReady(str(e)) from e
+    if check.get("schema") != SCHEMA or type(check.get("schema")) is not int:
+        raise Rejected(
+            "{}_check.pt has schema {!r}, this program speaks {}: are master and worker of the same version?".format(
+                name, _short(check.get("schema")), SCHEMA
+            )
+        )
+    data = files.read(name + ".pt", MAX_FILE_BYTES)
+    if data is None:
+        raise NotReady(f"{name}.pt is missing")
+    sha256 = hashlib.sha256(data).hexdigest()
+    if check.get("sha256") != sha256 or check.get("size") != len(data):
+        raise NotReady(f"{name}.pt does not match the checksum in {name}_check.pt")
+    content = unpack(data, name + ".pt")
+    for key in ("schema", "kind") + IDENTITY:
+        if type(content.get(key)) is not type(check.get(key)) or content.get(key) != check.get(key):
+            raise Rejected(f"{name}.pt and its check file disagree about {key}")
+    if content["kind"] != kind:
+        raise Rejected("{}.pt is of kind {}, expected {}".format(name, _short(content["kind"]), kind))
+    return content, sha256
+
+
+def remove_pair(files: Files, name: str) -> None:
+    """Check file first: what is left in between is data without a check file, which nobody reads."""
+    files.remove(name + "_check.pt")
+    files.remove(name + ".pt")
+
+
+def reject_pair(files: Files, name: str) -> None:
+    files.put_aside(name + "_check.pt")
+    files.put_aside(name + ".pt")
+
+
+# ---------------------------------------------------------------------------------------------------- schema
+
+
+def chunk_content(chunk: Chunk, issue: str) -> Dict[str, Any]:
+    """``issue`` makes the bytes of every handing-out unlike any other, so that an answer names the question it answers."""
+    content = {key: getattr(chunk, key) for key in IDENTITY}
+    content.update(schema=SCHEMA, kind="input", issue=issue, mode=chunk.mode, config=chunk.config)
+    # clone: a view would save the whole tensor it looks into
+    content.update(worlds=chunk.worlds.detach().clone().contiguous(), seeds=chunk.seeds.detach().clone().contiguous())
+    return content
+
+
+def chunk_from(content: Dict[str, Any]) -> Chunk:
+    """:class:`Rejected` with the field's name if anything is not as :class:`Chunk` says."""
+    _fields(content, ("schema", "kind", "issue", "mode", "config", "worlds", "seeds") + IDENTITY)
+    identity = _identity(content)
+    mode = _text(content, "mode", 64)
+    _text(content, "issue", 64)
+    config = content["config"]
+    if type(config) is not dict:
+        raise Rejected(f"config is {type(config).__name__}, not a dict")
+    _plain(config, "config", depth=12)
+    worlds = _tensor(content["worlds"], "worlds", (torch.float32,))
+    seeds = _tensor(content["seeds"], "seeds", (torch.int64,))
+    if worlds.ndim != 2 or seeds.ndim != 1 or len(worlds) != len(seeds):
+        raise Rejected(f"worlds {list(worlds.shape)} and seeds {list(seeds.shape)} are not [p, D] and [p]")
+    if len(seeds) == 0 and mode != QUIT:
+        raise Rejected("a chunk without members")
+    return Chunk(mode=mode, config=config, worlds=worlds, seeds=seeds, **identity)
+
+
+def quit_chunk(run_id: str) -> Chunk:
+    return Chunk(run_id, 0, 0, 0, QUIT, {}, torch.zeros(0, 0), torch.zeros(0, dtype=torch.int64))
+
+
+def result_content(result: ChunkResult) -> Dict[str, Any]:
+    content = {key: getattr(result, key) for key in IDENTITY}
+    content.update(schema=SCHEMA, kind="result", input_sha256=result.input_sha256, error=result.error)
+    content.update(values=dict(result.values), reasons=list(result.reasons))
+    return content
+
+
+def result_from(content: Dict[str, Any]) -> ChunkResult:
+    """:class:`Rejected` with the field's name if anything is not as :class:`ChunkResult` says."""
+    _fields(content, ("schema", "kind", "input_sha256", "error", "values", "reasons") + IDENTITY)
+    identity = _identity(content)
+    sha256 = _text(content, "input_sha256", 64)
+    error = _text(content, "error", MAX_TEXT)
+    values, reasons = content["values"], content["reasons"]
+    if type(values) is not dict or not all(type(k) is str and 0 < len(k) <= 64 for k in values) or len(values) > 256:
+        raise Rejected("values is not a dict of names and tensors")
+    if type(reasons) is not list or not all(type(r) is str and len(r) <= MAX_TEXT for r in reasons):
+        raise Rejected("reasons is not a list of short texts")
+    for name, value in values.items():
+        if _tensor(value, name, DTYPES).ndim < 1 or len(value) != len(reasons):
+            raise Rejected(f"{name} {list(value.shape)} does not have the {len(reasons)} members of reasons")
+    score = values.get("score")
+    if score is None or score.dtype != torch.float64 or score.ndim != 1:
+        raise Rejected("score is missing or not float64 [p]")
+    return ChunkResult(input_sha256=sha256, values=values, reasons=reasons, error=error, **identity)
+
+
+def result_of(chunk: Chunk, input_sha256: str, returned: Dict[str, Any]) -> ChunkResult:
+    """Turns what ``evaluate`` returned (arrays, tensors or lists [p, ...], and ``reason``) into a :class:`ChunkResult`.
+
+    Raises :class:`Rejected` if it is not of the shapes that the schema asks for.
+    """
+    values = {k: _as_tensor(v, k) for k, v in returned.items() if k != "reason"}
+    reasons = [clip(str(r)) for r in returned.get("reason", [""] * len(chunk.seeds))]
+    if len(reasons) != len(chunk.seeds):
+        raise Rejected(f"evaluate returned {len(reasons)} reasons for {len(chunk.seeds)} members")
+    identity = {key: getattr(chunk, key) for key in IDENTITY}
+    result = ChunkResult(input_sha256=input_sha256, values=values, reasons=reasons, **identity)
+    return result_from(result_content(result))
+
+
+def _as_tensor(value: Any, name: str) -> Tensor:
+    tensor = value.detach().cpu() if isinstance(value, Tensor) else torch.from_numpy(np.array(value))
+    if name == "score":
+        tensor = tensor.to(torch.float64)
+    return tensor.clone().contiguous()
+
+
+def _fields(content: Dict[str, Any], names: Tuple[str, ...]) -> None:
+    if set(content) != set(names):
+        raise Rejected(f"unknown or missing fields: {_short(sorted(map(str, set(content) ^ set(names))))}")
+
+
+def _identity(content: Dict[str, Any]) -> Dict[str, Any]:
+    for key in ("generation", "chunk_id", "attempt"):
+        if type(content[key]) is not int or not 0 <= content[key] < 2**53:
+            raise Rejected(f"{key} is {_short(content[key])}, not a count")
+    _text(content, "run_id", 256)
+    return {key: content[key] for key in IDENTITY}
+
+
+def _text(content: Dict[str, Any], key: str, limit: int) -> str:
+    text = content[key]
+    if type(text) is not str or len(text) > limit:
+        raise Rejected(f"{key} is {_short(text)}, not a text of at most {limit} characters")
+    return text
+
+
+def _tensor(value: Any, name: str, dtypes: Tuple[torch.dtype, ...]) -> Tensor:
+    if type(value) is not Tensor or value.dtype not in dtypes or value.layout != torch.strided or value.requires_grad:
+        raise Rejected(f"{name} is {_short(type(value).__name__)}, not a plain tensor of {dtypes[0]}")
+    # A stride of 0 claims any shape from one number; whatever is contiguous owns what it claims.
+    if not value.is_contiguous() or value.untyped_storage().nbytes() != value.numel() * value.element_size():
+        raise Rejected(f"{name} does not own its memory")
+    return value
+
+
+def _plain(value: Any, name: str, depth: int) -> None:
+    """Only what YAML can say: None, bool, int, float, str, and lists and dicts of them."""
+    if value is None or type(value) in (bool, int, float, str):
+        return
+    if depth == 0:
+        raise Rejected(f"{name} is nested too deeply")
+    if type(value) is list:
+        for item in value:
+            _plain(item, name, depth - 1)
+    elif type(value) is dict:
+        for key, item in value.items():
+            if type(key) not in (str, int):
+                raise Rejected(f"{name} has a key that is {type(key).__name__}")
+            _plain(item, f"{name}.{_short(key)}", depth - 1)
+    else:
+        raise Rejected(f"{name} is of type {type(value).__name__}, not plain data")
+
+
+def _short(value: Any) -> str:
+    """For messages: never more than a line of what somebody else wrote."""
+    return repr(value)[:80] if type(value) in (str, int, float, bool, type(None), list) else type(value).__name__
