@@ -1,0 +1,37 @@
+"""When training ends: the early-out rules that every learner follows, on the logged rewards of its episodes."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from agents.sections import LearnerSection
+
+
+def window_mean(logged: Tensor, end: Tensor, window: int) -> Tensor:
+    """Mean of the up to ``window`` logged rewards before episode ``end``; 0 where there is none.
+
+    logged: [P, E], end: int64 [P] (may be negative) -> float64 [P]. As published, divided by their count + 1e-9.
+    """
+    index = end[:, None] - 1 - torch.arange(window, device=end.device)
+    last = logged.gather(1, index.clamp(min=0)).double()
+    return torch.where(index >= 0, last, 0.0).sum(1) / (end.clamp(0, window) + 1e-9)
+
+
+def early_out(
+    logged: Tensor, episode: Tensor, steps: Tensor, section: LearnerSection, settles: bool, solved_reward: float
+) -> Tensor:
+    """Whether training ends early after ``episode`` -> bool [P].
+
+    logged: float32 [P, E], one reward per episode so far; episode, steps: int64 [P], index of the episode that ended and
+    environment steps taken since training began. settles: the rule of an SE whose agents are not tested on the real task
+    meanwhile, there the returns must have settled; everywhere else the mean return must reach ``solved_reward``.
+    """
+    window = section.early_out_num
+    average = window_mean(logged, episode + 1, window)
+    begun = episode >= section.init_episodes
+    if not settles:
+        return begun & (average >= solved_reward)
+    before = window_mean(logged, episode + 1 - window, window)
+    settled = (average - before).abs() / (before.abs() + 1e-9) < section.early_out_virtual_diff
+    return settled & (steps >= section.early_out_min_steps) & (episode >= section.init_episodes + window)

@@ -1,0 +1,93 @@
+"""What learners over a population share: stacked parameters ``[P, D]``, Adam on them, and memory that is kept.
+
+A population is one flat float32 buffer, a row per member, so that an optimiser step, a soft target update and a copy
+are a handful of operations whatever the network (views of layers: ``envs/networks.py``). Every operation here works on
+rows independently: what one member holds, NaN included, never reaches another.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import logging
+from typing import Sequence
+
+import torch
+from torch import Tensor
+
+from envs.networks import MLPShape
+
+log = logging.getLogger("envolve")
+
+BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8  # torch.optim.Adam's defaults
+_M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD = -1, -2, -3  # malloc.h
+
+
+@functools.lru_cache(maxsize=None)
+def keep_pages() -> bool:
+    """Tell glibc to keep freed memory, once per process. Returns whether it does.
+
+    By default it hands large blocks back to the kernel, and every step of a training loop pays the page faults again:
+    1.3 times the time of a batched DDQN step. The price is that a process keeps its peak memory.
+    """
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+        kept = all([mallopt(_M_MMAP_THRESHOLD, 1 << 30), mallopt(_M_TRIM_THRESHOLD, (1 << 31) - 1)])
+        kept = bool(mallopt(_M_TOP_PAD, 256 << 20)) and kept
+    except (AttributeError, OSError, TypeError):  # musl, macOS, Windows
+        kept = False
+    if not kept:
+        log.info("this C library has no mallopt: batched training works, but slower")
+    return kept
+
+
+def embedding(own: MLPShape, stacked: MLPShape) -> Tensor:
+    """Where each parameter of ``own`` lies in the flat vector of ``stacked``, which has more hidden units: int64 [own.size].
+
+    The other parameters of ``stacked`` must be zero, and training leaves them exactly zero: a hidden unit without
+    weights is 0 (every activation maps 0 to 0), so the gradient of its outgoing weights is 0; its outgoing weights are 0,
+    so that of its incoming weights is 0; and Adam moves a parameter whose gradients were all 0 by 0 / (0 + eps).
+
+    Raises ValueError if the two differ in more than ``hidden``.
+    """
+    same = (own.inputs, own.outputs, max(1, own.layers), own.activation)
+    if same != (stacked.inputs, stacked.outputs, max(1, stacked.layers), stacked.activation) or own.hidden > stacked.hidden:
+        raise ValueError(f"{own} does not fit into {stacked}")
+    parts = []
+    for (_, k, m), (offset, big_k, big_m) in zip(own.layer_offsets(), stacked.layer_offsets()):
+        weights = offset + torch.arange(k)[:, None] * big_m + torch.arange(m)
+        parts += [weights.flatten(), offset + big_k * big_m + torch.arange(m)]
+    parts.append(torch.arange(stacked.size - stacked.slope_slots, stacked.size))
+    return torch.cat(parts)
+
+
+def stack(flats: Tensor, shapes: Sequence[MLPShape], stacked: MLPShape) -> Tensor:
+    """flats: [P, >= D_i], each row the net ``shapes[i]`` -> [P, stacked.size], padded with units that stay zero."""
+    out = flats.new_zeros(len(shapes), stacked.size)
+    for shape in set(shapes):
+        rows = torch.tensor([i for i, s in enumerate(shapes) if s == shape], device=flats.device)
+        out[rows[:, None], embedding(shape, stacked).to(flats.device)] = flats[rows, : shape.size]
+    return out
+
+
+def unstack(params: Tensor, shapes: Sequence[MLPShape], stacked: MLPShape, width: int) -> Tensor:
+    """The inverse of ``stack``: [P, stacked.size] -> [P, width], each member in its own layout and then zeros."""
+    out = params.new_zeros(len(shapes), width)
+    for shape in set(shapes):
+        rows = torch.tensor([i for i, s in enumerate(shapes) if s == shape], device=params.device)
+        out[rows, : shape.size] = params[rows[:, None], embedding(shape, stacked).to(params.device)]
+    return out
+
+
+def adam(params: Tensor, grad: Tensor, m: Tensor, v: Tensor, update: Tensor, lr: Tensor) -> None:
+    """One Adam step (Kingma & Ba 2015, https://arxiv.org/abs/1412.6980) in place; params, grad, m, v: float32 [P, D].
+
+    update: int64 [P], the number of this update, from 1; lr: float64 [P]. Members count updates apart from each other,
+    which is why torch's own (fused) Adam does not do: it has one step count per tensor.
+    """
+    step = (lr / (1 - BETA1**update)).to(params.dtype)[:, None]
+    scale = (1 - BETA2**update).rsqrt().to(params.dtype)[:, None]
+    m.lerp_(grad, 1 - BETA1)
+    v.mul_(BETA2).addcmul_(grad, grad, value=1 - BETA2)
+    # theta -= lr m^ / (sqrt(v^) + eps) with m^ = m / (1 - beta1^u), v^ = v / (1 - beta2^u)
+    params.sub_((m * step).div_(v.sqrt().mul_(scale).add_(EPSILON)))

@@ -1,0 +1,57 @@
+"""Replay memory of a population: one ring buffer per member, all in one tensor."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from envs import rng
+
+FIRST_ROWS = 1024  # rows per member allocated at first; doubled when they are full
+
+
+class Replay:
+    """Transitions as flat float32 rows ``[P, rows, width]``; one ``index_select`` fetches the batches of all members.
+
+    Members write in step: the d-th write of each goes to its row d modulo its capacity. Memory is allocated as it is
+    needed: FIRST_ROWS rows per member, doubled (copying) when they are full, never more than the largest capacity.
+    """
+
+    def __init__(self, capacity: Tensor, width: int) -> None:
+        """capacity: int64 [P], rows of each member's ring."""
+        self.capacity = capacity
+        self.largest = int(capacity.max())
+        self.rows = torch.empty(len(capacity), min(FIRST_ROWS, self.largest), width, device=capacity.device)
+        self.written = 0
+        self._index()
+
+    def _index(self) -> None:
+        members, rows, width = self.rows.shape
+        self.flat = self.rows.view(-1, width)
+        self.base = torch.arange(members, device=self.rows.device) * rows
+
+    def keep(self, members: Tensor) -> None:
+        """Drop all but these members (indices)."""
+        self.capacity, self.rows = self.capacity[members], self.rows[members]
+        self._index()
+
+    def write(self, transition: Tensor) -> None:
+        """transition: [P, width]."""
+        members, rows, width = self.rows.shape
+        if self.written >= rows and rows < self.largest:
+            grown = torch.empty(members, min(2 * rows, self.largest), width, device=self.rows.device)
+            grown[:, :rows] = self.rows
+            self.rows = grown
+            self._index()
+        self.flat.index_copy_(0, self.base + self.written % self.capacity, transition)
+        self.written += 1
+
+    def sample(self, key: Tensor, update: Tensor, batch: int) -> Tensor:
+        """Uniform with replacement -> [P, width, batch], feature-major. key, update: int64 [P].
+
+        Row i of update u is drawn by counter 65536 u + i, so that a batch may be cut after any row.
+        """
+        stored = self.capacity.clamp(max=self.written)[:, None]
+        counter = update[:, None] * 65536 + torch.arange(batch, device=key.device)
+        index = rng.integer(key[:, None], counter, stored).add_(self.base[:, None])
+        return self.flat.index_select(0, index.view(-1)).view(len(key), batch, -1).transpose(1, 2)

@@ -1,0 +1,61 @@
+"""Steps and episodes in worlds, for all members at once: what every learner's training and testing is made of."""
+
+from __future__ import annotations
+
+from typing import Callable, Tuple
+
+import torch
+from torch import Tensor
+
+from envs import rng
+from envs.task import Task
+from envs.world import RealTask, World
+
+
+def reset_uniforms(key: Tensor, first: Tensor, count: int) -> Tensor:
+    """Uniforms ``first .. first + count - 1`` of each key. key: int64 [P], first: int64 [P, N] -> float32 [P, N, count]."""
+    return rng.uniform(key[:, None, None], first[:, :, None] + torch.arange(count, device=key.device))
+
+
+def repeat(
+    world: World, state: Tensor, action: Tensor, t: Tensor, skip: int, max_steps: int
+) -> Tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Up to ``skip`` steps with one action (frame skip); an episode that is over stays as it is.
+
+    state [P, N, S], action int64 [P, N], t int64 [P, N] (steps of the episode so far)
+    -> state, summed reward, done, failed, t, over (done, failed or time limit), all [P, N].
+    """
+    state, reward, done, failed = world.step(state, action)
+    t = t + 1
+    over = (done > 0.5) | failed | (t >= max_steps)
+    for _ in range(skip - 1):
+        next_state, r, d, f = world.step(state, action)
+        state = torch.where(over.unsqueeze(-1), state, next_state)
+        reward = torch.where(over, reward, reward + r)
+        done = torch.where(over, done, d)
+        failed = failed | (f & ~over)
+        t = t + (~over).long()
+        over = over | (d > 0.5) | f | (t >= max_steps)
+    return state, reward, done, failed, t, over
+
+
+def test_episodes(
+    task: Task, policy: Callable[[Tensor], Tensor], key: Tensor, first: Tensor, episodes: int, skip: int
+) -> Tuple[Tensor, Tensor]:
+    """Episodes on the real task -> returns float64 [P, episodes], steps int64 [P].
+
+    policy: observation [P, N, F] -> action int64 [P, N]. Test episode j resets with the uniforms
+    (first + j) * R + i of key; key, first: int64 [P].
+    """
+    world, R = RealTask(task, len(key)), task.reset_uniforms
+    number = first[:, None] + torch.arange(episodes, device=key.device)
+    state = world.reset(reset_uniforms(key, number * R, R))
+    total = torch.zeros(number.shape, dtype=torch.float64, device=key.device)
+    t, over = torch.zeros_like(number), torch.zeros_like(number, dtype=torch.bool)
+    while not over.all():
+        next_state, reward, _, _, next_t, next_over = repeat(world, state, policy(world.observe(state)), t, skip, task.max_steps)
+        state = torch.where(over.unsqueeze(-1), state, next_state)
+        total = torch.where(over, total, total + reward)
+        t = torch.where(over, t, next_t)
+        over = over | next_over
+    return total, t.sum(1)
