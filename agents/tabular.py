@@ -108,7 +108,7 @@ def train_tabular(
     threads: members are shared among this many ("compiled" only; the result does not depend on it).
 
     Returns a TrainResult whose weights are Q [P, S * A]; updates counts changes of one table entry.
-    Raises ValueError for an unknown algorithm, kind or back end and for shapes that do not fit.
+    Raises ValueError for an unknown algorithm, kind or back end, shapes that do not fit and states out of range.
     """
     for value, known in ((algorithm, ALGORITHMS), (kind, KINDS), (backend, ("compiled", "torch"))):
         if value not in known:
@@ -121,6 +121,9 @@ def train_tabular(
     for name in PER_MEMBER:
         if np.shape(getattr(hyper, name)) != (members,):
             raise ValueError(f"{name} {np.shape(getattr(hyper, name))}: expected [{members}]")
+    for state in (world_tables[0], *task_tables[::3]):  # the kernel does not check its indices
+        if np.min(state) < 0 or np.max(state) >= states:
+            raise ValueError(f"states {np.min(state)} to {np.max(state)}: expected 0 to {states - 1}")
     setting = Setting(
         algorithm, hyper, _flat(world_tables), _flat(task_tables[:3]), int(task_tables[3]), actions,
         kind == "se", int(max_steps), float(solved_reward), bool(test_each),
@@ -367,7 +370,7 @@ def _mean(logged: Tensor, row: Tensor, end: Tensor, window: int) -> Tensor:
     for back in range(window, 0, -1):
         e = end - back
         total = torch.where(e >= 0, total + logged[row, e.clamp_min(0)], total)
-    return total / (end.clamp(0, window) + 1e-9)
+    return total / (end.clamp(0, window).double() + 1e-9)
 
 
 def _test(m: Members, setting: Setting, finite: Tensor, result: TrainResult) -> Tensor:
