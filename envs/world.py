@@ -1,6 +1,6 @@
-"""Worlds: what an agent trains in. P members side by side, each with N environments; weights are one flat vector each.
+"""Worlds: what an agent trains in. P members side by side, each with N environments and one flat vector of weights.
 
-``synthetic.py`` and ``reward_network.py`` hold the two kinds that the outer loop changes; ``RealTask`` is the task itself.
+``synthetic.py`` and ``reward_network.py`` hold the two kinds that the outer loop changes, ``RealTask`` the task itself.
 """
 
 from __future__ import annotations
@@ -14,12 +14,11 @@ from envs.networks import MLPShape, init_flat
 from envs.section import EnvSection
 from envs.task import Task
 
-KINDS = ("real", "se", "rn")
 OUTPUT_BOUND = 1000.0  # outputs of an SE are clamped to [-bound, bound], so that a diverging one stays finite
 
 
 class World:
-    """Base class: the three methods below. State is explicit and one tensor; finite tasks: cell index int64 [P, N, 1]."""
+    """Base class: reset, observe, step. State is one explicit tensor; of finite tasks the cell, int64 [P, N, 1]."""
 
     kind: ClassVar[str] = ""
 
@@ -61,7 +60,7 @@ def se_shapes(task: Task, section: EnvSection) -> Tuple[MLPShape, MLPShape, MLPS
 
 
 def rn_shape(task: Task, section: EnvSection) -> MLPShape:
-    """The potential phi of an RN. Type 0 has no net; as in the original it keeps one of one input, which nothing reads."""
+    """The potential phi of an RN. Type 0 needs none; the original gives it one of one input, which nothing reads."""
     return section.net(1 if section.reward_env_type == 0 else task.observation_size, 1)
 
 

@@ -58,7 +58,7 @@ def _shared_slopes(kind: str, task: Task, section: EnvSection, state: Mapping[st
         for i in range(2, max(1, shape.layers) + 1) if shape.slope_slots else ():
             name = f"env.{net}.{3 * i - 2}.weight"
             copy = state.get(name)
-            if isinstance(copy, Tensor) and isinstance(slope, Tensor) and copy.shape == (1,) and torch.equal(copy, slope):
+            if isinstance(copy, Tensor) and isinstance(slope, Tensor) and torch.equal(copy, slope):
                 out.add(name)
     return out
 
@@ -90,6 +90,9 @@ def flat_from_state_dict(kind: str, task: Task, section: EnvSection, state: Mapp
         if value.dtype != torch.float32 or tuple(value.shape) != shape:
             found = f"{str(value.dtype)[6:]} of shape {list(value.shape)}"
             raise ValueError(f"key {name!r}: found {found}, expected float32 of shape {list(shape)}")
-        block = value.t() if transposed else value
+        if value.layout != torch.strided or value.device.type != "cpu":
+            found = f"a {value.layout} tensor on {value.device}"
+            raise ValueError(f"key {name!r}: found {found}, expected a dense one on cpu")
+        block = value.detach().t() if transposed else value.detach()
         flat[start : start + value.numel()] = block.reshape(-1)
     return flat

@@ -83,7 +83,9 @@ def test_cartpole_se_has_the_published_size():
 
 
 @pytest.mark.parametrize("rn_type", [0, 1, 2, 5, 6])
-@pytest.mark.parametrize(("name", "activation"), [("CartPole-v0", "tanh"), ("Acrobot-v1", "leakyrelu"), ("Cliff", "prelu")])
+@pytest.mark.parametrize(
+    ("name", "activation"), [("CartPole-v0", "tanh"), ("Acrobot-v1", "leakyrelu"), ("Cliff", "prelu")]
+)
 def test_rn_formulas(name, activation, rn_type):
     s = setup("rn", name, reward_env_type=rn_type, activation_fn=activation)
     gamma = torch.tensor([0.9, 0.5, 0.99])
@@ -108,20 +110,25 @@ def test_real_task_is_the_task():
     state = world.reset(s.u)
     next_state, reward, done, failed = world.step(state, s.action)
     wanted = s.task.step(state, s.action)
-    assert torch.equal(next_state, wanted[0]) and torch.equal(reward, wanted[1]) and torch.equal(done, wanted[2].float())
+    for got, want in zip((next_state, reward, done > 0.5), wanted):
+        assert torch.equal(got, want)
     assert not failed.any()
 
 
 @pytest.mark.parametrize("poison", [float("nan"), float("inf"), 1e38])
-@pytest.mark.parametrize(("kind", "name"), [("se", "CartPole-v0"), ("se", "Cliff"), ("rn", "CartPole-v0"), ("rn", "Cliff")])
+@pytest.mark.parametrize("kind", ["se", "rn"])
+@pytest.mark.parametrize("name", ["CartPole-v0", "Cliff"])
 def test_a_diverged_member_harms_no_other(kind, name, poison):
     s = setup(kind, name, reward_env_type=2)
     bad = s.params.clone()
     bad[1] = poison
 
     def rollout(params):
-        gamma = torch.full((3,), 0.9)
-        world = SyntheticEnv(s.task, s.section, params) if kind == "se" else RewardNetwork(s.task, s.section, params, gamma)
+        world = (
+            SyntheticEnv(s.task, s.section, params)
+            if kind == "se"
+            else RewardNetwork(s.task, s.section, params, torch.full((3,), 0.9))
+        )
         state, out = world.reset(s.u), []
         for _ in range(5):
             state, reward, done, failed = world.step(state, s.action)
