@@ -130,8 +130,8 @@ class WorldVectorEnv(VectorEnv[Any, Any, Any]):
         self._generators: list[np.random.Generator | None] = [None] * num_envs
         self._seeds = [-1] * num_envs
 
-    @property
-    def np_random(self) -> tuple[np.random.Generator, ...]:  # type: ignore[misc, override]
+    @property  # type: ignore[misc]
+    def np_random(self) -> tuple[np.random.Generator, ...]:  # type: ignore[override]
         """One generator per environment."""
         return tuple(self._generator(i) for i in range(self.num_envs))
 
