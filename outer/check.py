@@ -32,8 +32,12 @@ class Checker:
         self.problems: list[str] = []
         self.warnings: list[str] = []
         self.ignored: dict[str, list[str]] = {}
+        self.reported: set[Path] = set()  # one problem per key: what follows from it is not reported too
 
     def problem(self, path: Path, found: str, expected: str, near: str | None = None) -> None:
+        if path in self.reported:
+            return
+        self.reported.add(path)
         at = path
         while at not in self.lines and at not in self.overrides:
             at = at[:-1]  # a missing key is reported at its section
@@ -71,7 +75,7 @@ class Checker:
             bad = {error["loc"][0] for error in e.errors(include_url=False)}
             for key in [k for k in clean if k in bad]:
                 choices = next(f for f in dataclasses.fields(cls) if f.name == key).metadata["choices"]
-                near = nearest(clean[key], choices) if choices and isinstance(clean[key], str) else None
+                near = nearest(clean[key], map(str, choices)) if choices and isinstance(clean[key], str) else None
                 self.problem((*path, key), show(clean[key]), expected(cls, key), near)
             return {**known, **{k: v for k, v in clean.items() if k not in bad}}
 
@@ -143,7 +147,7 @@ class Checker:
         """The task and the agent exist and are configured."""
         name, device = data["env_name"], data["device"]
         if not _DEVICE.fullmatch(device):
-            self.problem(("device",), show(device), expected(problem.RunSection, "device"))
+            self.problem(("device",), show(device), "cpu, cuda or cuda:<index>")
         if name not in TASKS:
             late = " (this task of the original does not exist here yet)" if name in LEGACY_TASKS else ""
             near = None if late else nearest(name, TASKS)

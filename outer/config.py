@@ -121,7 +121,17 @@ def _git_hash() -> str:
     root = FilePath(__file__).resolve().parent.parent
     if not (root / ".git").exists():  # not a checkout, perhaps inside another project's
         return "unknown"
-    command = ["git", "-C", str(root), "describe", "--always", "--abbrev=40", "--exclude=*", "--dirty=+dirty"]
+    command = [
+        "git",
+        "--no-optional-locks",
+        "-C",
+        str(root),
+        "describe",
+        "--always",
+        "--abbrev=40",
+        "--exclude=*",
+        "--dirty=+dirty",
+    ]
     env = {k: v for k, v in os.environ.items() if not k.startswith("GIT_")}  # a git hook sets GIT_DIR
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=10, env=env)
