@@ -9,6 +9,7 @@ from agents.sections import DDQNSection, LearnerSection, VarySection
 from envs.networks import MLPShape
 from envs.section import EnvSection
 from envs.task import Task, make_task
+from envs.world import rn_shape, se_shapes
 from outer import problem
 from outer.section import RN, GTNSection
 
@@ -43,12 +44,10 @@ def _chain(net: MLPShape) -> str:
 
 
 def _describe_world(task: Task, env: EnvSection, gtn: GTNSection) -> str:
-    features, actions = task.observation_size, task.num_actions
     if gtn.synthetic_env_type == RN:
-        nets, what = {"phi": env.net(features, 1)}, f"reward network, type {env.reward_env_type}"
+        nets, what = {"phi": rn_shape(task, env)}, f"reward network, type {env.reward_env_type}"
     else:
-        nets = {k: env.net(actions + features, n) for k, n in (("state", features), ("reward", 1), ("done", 1))}
-        what = "synthetic environment"
+        nets, what = dict(zip(("state", "reward", "done"), se_shapes(task, env))), "synthetic environment"
     chains = ", ".join(f"{k} {_chain(net)}" for k, net in nets.items())
     return f"{what}: {chains}, {env.activation_fn}, {sum(net.size for net in nets.values()):,} parameters"
 

@@ -298,7 +298,7 @@ def test_all_problems_are_reported_at_once(tmp_path: Path) -> None:
         (["agents.ddqn.batch_size=30000"], "agents.ddqn.batch_size: found 30000, expected at most 21845"),
         (
             ["envs.CartPole-v0.hidden_size=1000000000"],
-            "envs.CartPole-v0.hidden_size: found a network of 11,000,000,004",
+            "envs.CartPole-v0.hidden_size: found a network of 27,000,000,006",
         ),
         (["agents.ddqn.hidden_size=1000000000"], "agents.ddqn.hidden_size: found a network of"),
     ],
