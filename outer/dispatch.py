@@ -37,14 +37,14 @@ from outer.exchange import (
     stem,
     write_pair,
 )
-from outer.heartbeat import ALIVE, DEAD, Beat, Heartbeat, Watch, name_of, read_beat
+from outer.heartbeat import Heartbeat, name_of
 from outer.machine import ExchangeError, Files, Host, NotReady, Rejected
+from outer.roster import Issue, Roster, Slot
 from outer.worker import GRACE, pause
 
 log = logging.getLogger("envolve")
 
 MAX_ERRORS = 2  # evaluations of one chunk that may end in an exception
-MAX_LOSSES = 3  # in a row, then a worker gets no more chunks
 LONELY_SECONDS = 15.0  # without a worker, until the first hint in the log
 HINT_SECONDS = 60.0  # between hints
 
@@ -54,40 +54,12 @@ class SecondMasterError(ExchangeError):
 
 
 @dataclass
-class _Issue:
-    """A chunk in the hands of a worker."""
-
-    index: int
-    sha256: str
-    owner: str  # uuid of the worker's process
-    at: float
-    suspect_since: float | None = None
-
-
-@dataclass
 class _Work:
     chunk: Chunk
     attempts: int = 0
     deaths: int = 0
     errors: int = 0
     result: ChunkResult | None = None
-
-
-@dataclass
-class _Worker:
-    id: int
-    watch: Watch
-    beat: Beat | None = None
-    alive: bool = False
-    settled: bool = False  # known to be doing nothing
-    holds: _Issue | None = None
-    absences: int = 0
-    losses: int = 0
-    odd_since: float | None = None
-
-    @property
-    def free(self) -> bool:
-        return self.alive and self.settled and self.holds is None and self.losses < MAX_LOSSES
 
 
 class Dispatcher:
@@ -276,79 +248,13 @@ class Dispatcher:
         work.result = result
 
     def _scan(self, names: set[str]) -> None:
-        """Reads the heartbeats and judges each worker by its own."""
-        now = self._scanned_at = self._host.monotonic()
-        for match in filter(None, map(self._heartbeat_pattern.fullmatch, names)):
-            worker_id = int(match.group(1))
-            if worker_id not in self._workers and match.group(1) == str(worker_id):
-                self._workers[worker_id] = _Worker(worker_id, Watch(self._host, self._worker_timeout))
-        for worker in self._workers.values():
-            name = name_of(self.bohb_id, str(worker.id))
-            beat = read_beat(self._files, name) if name in names else None
-            worker.absences = 0 if name in names else worker.absences + 1
-            if beat is not None:
-                self._hear(worker, beat)
-            verdict = DEAD if worker.absences >= 2 else worker.watch.see(beat)
-            if worker.alive != (verdict == ALIVE):
-                worker.alive = verdict == ALIVE
-                log.info(
-                    "worker %d %s",
-                    worker.id,
-                    f"is there: {worker.beat.where}" if worker.alive and worker.beat else "is gone",
-                )
-            if worker.holds is None:
-                worker.settled |= beat is not None and beat.doing == ""
-            elif verdict == DEAD:
-                self._bury(worker, worker.holds, names)
+        self._scanned_at = self._host.monotonic()
+        for loss in self._roster.scan(names):
+            log.warning("%s goes out again: %s", self._work[loss.index].chunk.label, loss.reason)
+            if loss.died:
+                self._died(loss.index, loss.reason)
             else:
-                self._suspect(worker, worker.holds, beat, names, now)
-
-    def _hear(self, worker: _Worker, beat: Beat) -> None:
-        old = worker.beat
-        if old is None or beat.uuid != old.uuid:
-            worker.settled, worker.losses = False, 0
-        if beat.note and (old is None or beat.note != old.note):
-            log.warning("worker %d: %s", worker.id, beat.note)
-        worker.beat = beat
-
-    def _bury(self, worker: _Worker, issue: _Issue, names: set[str]) -> None:
-        name = stem(self.bohb_id, worker.id, "input")
-        begun = name + "_check.pt" not in names
-        left = (
-            worker.absences >= 2
-        )  # it took its heartbeat along: it was asked to stop, and that is no fault of the chunk
-        remove_pair(self._files, name)
-        worker.holds, worker.settled = None, False
-        log.warning("worker %d is gone; %s goes to another", worker.id, self._work[issue.index].chunk.label)
-        if begun and not left:
-            self._died(issue.index, f"worker {worker.id} died or fell silent")
-        else:
-            self._again(issue.index)
-
-    def _suspect(self, worker: _Worker, issue: _Issue, beat: Beat | None, names: set[str], now: float) -> None:
-        """Somewhere the chunk must be: waiting, being worked on, or answered. If not for a while, it is lost."""
-        waiting = stem(self.bohb_id, worker.id, "input") + "_check.pt" in names
-        answered = stem(self.bohb_id, worker.id, "result") + "_check.pt" in names
-        same = worker.beat is not None and worker.beat.uuid == issue.owner
-        if waiting or answered or beat is None or (same and beat.doing == issue.sha256):
-            issue.suspect_since = None
-            return
-        issue.suspect_since = now if issue.suspect_since is None else issue.suspect_since
-        if now - issue.suspect_since < self._interval:
-            return
-        worker.holds, worker.settled = None, False
-        label = self._work[issue.index].chunk.label
-        if not same:
-            log.warning("worker %d was started anew; %s goes out again", worker.id, label)
-            self._died(issue.index, f"worker {worker.id} died")
-            return
-        worker.losses += 1
-        log.warning("%s was lost on the way to or from worker %d; it goes out again", label, worker.id)
-        if worker.losses == MAX_LOSSES:
-            log.error(
-                "worker %d gets no more chunks: it lost or rejected %d in a row; see its log", worker.id, MAX_LOSSES
-            )
-        self._again(issue.index)
+                self._again(loss.index)
 
     # ------------------------------------------------------------------------------------------------ chunks
 
@@ -402,7 +308,7 @@ class Dispatcher:
         """Takes back inputs nobody has begun. Whoever is still busy with one gets no other until his heartbeat is idle."""
         for worker in self._workers.values():
             if worker.holds is not None:
-                worker.holds, worker.settled = None, False
+                worker.release()
                 try:
                     remove_pair(self._files, stem(self.bohb_id, worker.id, "input"))
                 except ExchangeError as e:

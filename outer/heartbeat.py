@@ -116,7 +116,7 @@ def living_owner(files: Files, host: Host, name: str) -> Optional[Beat]:
 class Heartbeat:
     """Keeps one heartbeat file fresh: by hand with :meth:`beat`, and at every interval once :meth:`start` was called.
 
-    ``on_beat`` is called after every beat of the latter kind. ``usurper`` is set once another process owns the file.
+    ``doing`` and ``note`` may be set at any time and go out with the next beat. ``on_beat`` is called after every beat of the latter kind. ``usurper`` is set once another process owns the file.
     """
 
     def __init__(
@@ -129,6 +129,7 @@ class Heartbeat:
         on_beat: Optional[Callable[[], None]] = None,
     ) -> None:
         self._files, self._host, self._name, self._on_beat = files, host, name, on_beat
+        self.doing = self.note = ""
         self._beat = Beat(uuid.uuid4().hex, 0, host.machine, host.name, host.pid, host.started, interval, run_id)
         self._lock = threading.Lock()
         self._cancel: Optional[Callable[[], None]] = None
@@ -139,21 +140,16 @@ class Heartbeat:
     def uuid(self) -> str:
         return self._beat.uuid
 
-    def claim(self, doing: str = "") -> Optional[Beat]:
+    def claim(self) -> Optional[Beat]:
         """Takes the slot and writes the first beat, or returns whoever holds it. Raises :class:`ExchangeError`."""
         owner = living_owner(self._files, self._host, self._name)
         if owner is None:
-            self._beat.doing = doing
             self._write()
         return owner
 
-    def beat(self, doing: Optional[str] = None, note: Optional[str] = None) -> None:
-        """Writes a beat, with new ``doing`` or ``note`` if given. A write that fails is logged, once."""
+    def beat(self) -> None:
+        """Writes a beat, unless the file is another's by now. A write that fails is logged, once."""
         with self._lock:
-            if doing is not None:
-                self._beat.doing = doing
-            if note is not None:
-                self._beat.note = note[:1000]
             if self._closed or self.usurper is not None:
                 return
             other = read_beat(self._files, self._name)
@@ -170,6 +166,7 @@ class Heartbeat:
                 self._failing = True
 
     def _write(self) -> None:
+        self._beat.doing, self._beat.note = self.doing, self.note
         self._files.write(self._name, json.dumps(asdict(self._beat)).encode("utf-8"))
 
     def start(self) -> None:

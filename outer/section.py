@@ -42,3 +42,5 @@ class GTNSection:
     evolve_prelu: bool = option(True, "perturb PReLU slopes too; the original left them at 0.25")
     se_test_on_real: bool = option(False, "SE: test on the real task after every training episode and stop when solved, as the original's last commit")
     chunk_size: int = option(8, "members per job; fixed by the run, never by the number of workers", ge=1)
+    comparison_agents: int = option(20, "agents trained in the evolved world and on the real task for the closing summary, 0: none", ge=0)
+    backend: str = option("auto", "auto: compiled kernels where there are any; compiled: or fail; torch: the readable path", choices=("auto", "compiled", "torch"))

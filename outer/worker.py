@@ -44,7 +44,7 @@ class SecondWorkerError(RuntimeError):
     """Another worker with the same ids is alive."""
 
 
-def pause(idle: float, shortest: float = 0.001, longest: float = 0.05) -> float:
+def pause(idle: float, shortest: float = 0.0002, longest: float = 0.05) -> float:
     """How long to sleep after ``idle`` seconds without news: looking costs at most 2 % of any wait."""
     return min(max(idle / 50, shortest), longest)
 
@@ -98,7 +98,8 @@ class Worker:
 
     def start(self) -> None:
         """Claims the slot, then loads the evaluation."""
-        owner = self._heartbeat.claim(doing=STARTING)
+        self._heartbeat.doing = STARTING
+        owner = self._heartbeat.claim()
         if owner is not None:
             raise SecondWorkerError(
                 f"worker {self.worker_id} of BOHB-ID {self.bohb_id} is already running ({owner.where}) in {self._files.folder}. Take another ID, e.g. "
@@ -111,7 +112,8 @@ class Worker:
         except BaseException:
             self.close()
             raise
-        self._heartbeat.beat(doing="")
+        self._heartbeat.doing = ""
+        self._heartbeat.beat()
         log.info("worker %d of BOHB-ID %d is ready in %s", self.worker_id, self.bohb_id, self._files.folder)
         self._look_for_master()
 
@@ -143,7 +145,7 @@ class Worker:
             self._insist(lambda: remove_pair(self._files, self._input))
             return True
         self._last_input = sha256
-        self._heartbeat.beat(doing=sha256)
+        self._heartbeat.doing = sha256
         self._insist(lambda: remove_pair(self._files, self._input))
         if chunk.mode == QUIT:
             log.info("worker %d: told to quit by the master of run %s", self.worker_id, chunk.run_id)
@@ -151,7 +153,7 @@ class Worker:
         else:
             result = result_content(self._work(chunk, sha256))
             self._insist(lambda: write_pair(self._files, self._result, result))
-        self._heartbeat.beat(doing="")
+        self._heartbeat.doing = ""
         return True
 
     def _work(self, chunk: Chunk, sha256: str) -> ChunkResult:
@@ -178,7 +180,8 @@ class Worker:
         self._rejections += 1
         log.warning("worker %d: rejected an input, now in %s.pt.rejected: %s", self.worker_id, self._input, reason)
         self._insist(lambda: reject_pair(self._files, self._input))
-        self._heartbeat.beat(note=f"rejected input {self._rejections}: {reason}")
+        self._heartbeat.note = f"rejected input {self._rejections}: {reason}"[:1000]
+        self._heartbeat.beat()
 
     def _insist(self, action: Callable[[], Any]) -> None:
         """Does it, however long the disk stays full or the folder read-only: a finished result is not thrown away."""

@@ -1,0 +1,90 @@
+"""The inner loop as the outer loop sees it: worlds in, scores out. This is what a worker runs.
+
+A member's result depends on the configuration, its world and its seed alone: not on the chunk, the worker or the clock.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Dict, List, Mapping
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from agents.result import REASONS, TrainResult
+from agents.sections import LearnerSection
+from agents.train import train
+from envs.task import Task, make_task
+from outer.problem import env_section, gtn_section, learner
+from outer.section import RN, GTNSection
+
+PROXY, PROXY_EARLY_OUT, REAL = "proxy", "proxy_early_out", "real"
+MODES = {
+    PROXY: "train in the world, as the outer loop does",
+    PROXY_EARLY_OUT: "train in the world until its own early-out rule fires, without the budget",
+    REAL: "train on the real task until it is solved",
+}
+
+
+def evaluate(config: Mapping[str, Any], worlds: Tensor, seeds: Tensor, mode: str, threads: int = 1) -> Dict[str, Any]:
+    """Train and test one agent per member.
+
+    config: a resolved configuration; worlds: float32 [p, D]; seeds: int64 [p]; mode: a key of ``MODES``.
+
+    Returns tensors [p]: ``score`` float64 (NaN where the member failed), ``mean_return``, ``train_steps``,
+    ``episodes``, ``updates``, ``real_steps``; ``test_returns`` [p, T]; and ``reason``, a list of p strings, empty for
+    members that are fine.
+    """
+    if mode not in MODES:
+        raise ValueError(f"mode {mode!r}: expected one of {', '.join(MODES)}")
+    gtn = gtn_section(config)
+    section = env_section(config)
+    name, hyper, vary = learner(config)
+    task = make_task(config["env_name"], section.max_steps, section.solved_reward)
+    kind = "rn" if gtn.synthetic_env_type == RN else "se"
+    # An RN's agent walks the real task anyway: it is tested after every episode, whatever its reward.
+    test_each = kind == "rn" or (kind == "se" and gtn.se_test_on_real and mode != REAL)
+    if mode == REAL:
+        kind = "real"
+    if mode != PROXY:
+        hyper = dataclasses.replace(hyper, train_steps=0, early_out_min_steps=0)
+        vary = dataclasses.replace(vary, train_steps_factor=1.0) if vary else None
+    result = train(
+        name, hyper, vary, task, kind, section, worlds, seeds.numpy(), test_each, gtn.backend, config["device"], threads
+    )
+    returns = result.test_return.mean(1)
+    score = np.where(result.status == 0, scores(result, gtn, task, returns), np.nan)
+    bad = ~np.isfinite(score) & (result.status == 0)
+    reasons: List[str] = [REASONS[s] for s in result.status]
+    for i in np.flatnonzero(bad):
+        reasons[i] = "the score is not finite"
+    return {
+        "score": torch.from_numpy(np.where(bad, np.nan, score)),
+        "mean_return": torch.from_numpy(returns),
+        "train_steps": torch.from_numpy(result.train_steps),
+        "episodes": torch.from_numpy(result.episodes),
+        "updates": torch.from_numpy(result.updates),
+        "real_steps": torch.from_numpy(result.real_steps),
+        "test_returns": torch.from_numpy(result.test_return),
+        "reason": reasons,
+    }
+
+
+def scores(result: TrainResult, gtn: GTNSection, task: Task, returns: np.ndarray) -> np.ndarray:
+    """K of spec 2.2, higher is better -> float64 [P]. An SE's score is the mean test return R; an RN's:
+
+    reward_threshold  -sum_e L_e - unsolved_weight max(0, solved_reward - R)
+    auc               sum_e r_e L_e, with r_e the mean test return after training episode e and L_e its length
+    mean_return       R
+    """
+    if gtn.synthetic_env_type != RN or gtn.rn_objective == "mean_return":
+        return returns
+    if gtn.rn_objective == "reward_threshold":
+        return -result.train_steps - gtn.unsolved_weight * np.maximum(0.0, task.solved_reward - returns)
+    return (np.nan_to_num(result.episode_return).astype(np.float64) * result.episode_length).sum(1)
+
+
+def training_budget(hyper: LearnerSection) -> int:
+    """Steps that a world is evolved for: stored with it, since training much longer can undo what it taught."""
+    return hyper.train_steps

@@ -1,0 +1,273 @@
+"""One run of the outer loop: ask, evaluate through the exchange, tell, remember; then compare and report.
+
+Follow a member: ``NES.ask`` makes it, ``_evaluate`` cuts the population into chunks, a worker calls
+``outer.evaluate.evaluate``, its score comes back, ``NES.tell`` weighs it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import math
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from envs.task import make_task
+from envs.world import init_world, world_nets
+from envs.world_file import save_world
+from outer import problem
+from outer.checkpoint import Progress, load_checkpoint, save_checkpoint
+from outer.config import Config
+from outer.dispatch import Dispatcher
+from outer.evaluate import PROXY, REAL, training_budget
+from outer.exchange import Chunk
+from outer.nes import NES, ORIG, member_seeds
+from outer.plots import learning_curve
+from outer.report import GenerationRow, LiveTable, RunSummary, TensorBoard, summary_text
+from outer.scores import ScoreRow, ScoresCSV, read_curve
+from outer.section import RN
+from outer.statistics import AgentRuns
+
+log = logging.getLogger("envolve")
+
+COLLAPSED_LENGTH = 3.0  # steps; below this an SE teaches nothing (spec nes_recipe 2.2)
+_COMPARISON = 5  # purpose of random numbers, beside those in outer/nes.py
+Values = dict[str, np.ndarray]
+
+
+def config_digest(config: Config) -> str:
+    """What ties a checkpoint to its configuration."""
+    return hashlib.sha256(json.dumps(config.data, sort_keys=True).encode()).hexdigest()
+
+
+class Run:
+    """``execute()`` does it all; what it leaves in ``run_dir``: config.yaml (written by the caller), checkpoint.pt, model.pt,
+    scores.csv, TensorBoard events, learning_curve.png, summary.txt."""
+
+    def __init__(self, config: Config, run_dir: Path, dispatcher: Dispatcher, resume: bool = False) -> None:
+        data = config.data
+        self.config, self.run_dir, self.dispatcher = config, run_dir, dispatcher
+        self.gtn = problem.gtn_section(data)
+        self.section = problem.env_section(data)
+        self.task = make_task(data["env_name"], self.section.max_steps, self.section.solved_reward)
+        self.kind = "rn" if self.gtn.synthetic_env_type == RN else "se"
+        self.digest = config_digest(config)
+        self.checkpoint = run_dir / "checkpoint.pt"
+        state = None
+        if resume and self.checkpoint.exists():
+            state, self.progress = load_checkpoint(self.checkpoint, self.digest)
+        self.nes = NES(self.gtn, data["seed"], self._init_world, self._mask(), state)
+        if state is None:
+            self.progress = Progress(best_psi=self.nes.state.psi)
+        self.resumed = state is not None
+
+    def _init_world(self, world_seed: int) -> Tensor:
+        return init_world(self.kind, self.task, self.section, torch.tensor([world_seed]))[0]
+
+    def _mask(self) -> Tensor:
+        """1 where NES may move a parameter: everywhere, unless PReLU slopes stay where the original left them."""
+        parts = []
+        for _, shape in world_nets(self.kind, self.task, self.section):
+            part = torch.ones(shape.size)
+            if shape.slope_slots and not self.gtn.evolve_prelu:
+                part[-shape.slope_slots :] = 0
+            parts.append(part)
+        return torch.cat(parts)
+
+    def _evaluate(self, worlds: Tensor, seeds: Tensor, mode: str) -> tuple[Values, list[str]]:
+        """Cut into chunks of ``chunk_size``, send, collect -> values [P, ...] and reasons, in the order of the members."""
+        size = self.gtn.chunk_size
+        chunks = [
+            Chunk(self.dispatcher.run_id, self.nes.state.generation, i // size, 0, mode, self.config.data, w, s)
+            for i, (w, s) in ((i, (worlds[i : i + size], seeds[i : i + size])) for i in range(0, len(seeds), size))
+        ]
+        results = self.dispatcher.evaluate(chunks)
+        names = results[0].values
+        values = {name: torch.cat([r.values[name] for r in results]).numpy() for name in names}
+        return values, [reason for r in results for reason in r.reasons]
+
+    # ------------------------------------------------------------------------------------------------ the outer loop
+
+    def execute(self, table: LiveTable) -> RunSummary:
+        """Run to the end (or from the checkpoint to the end) and report. KeyboardInterrupt leaves a resumable run."""
+        g = self.nes.state.generation
+        if self.resumed:
+            table.note(f"resumed at generation {g + 1}")
+        with ScoresCSV(self.run_dir / "scores.csv", resume_generation=g + 1 if self.resumed else None) as csv:
+            board = TensorBoard(self.run_dir, purge_generation=g + 1 if self.resumed else None)
+            try:
+                while not self.progress.finished:
+                    self._generation(table, csv, board)
+            finally:
+                board.close()
+        return self._report(table)
+
+    def _generation(self, table: LiveTable, csv: ScoresCSV, board: TensorBoard) -> None:
+        began = time.monotonic()
+        generation = self.nes.state.generation + 1  # users count from 1
+        population = self.nes.ask()
+        values, reasons = self._evaluate(population.worlds, population.seeds, PROXY)
+        scores, failed = worst_for_failed(values["score"])
+        rows = score_rows(population.roles, values, reasons)
+        orig = np.array([role == ORIG for role in population.roles])
+        mean_orig = float(scores[orig].mean())
+        solved = self._solved(mean_orig, rows)
+        self._remember(mean_orig, solved, generation)
+        steps = int(values["train_steps"].sum())
+        self.progress.member_steps += steps
+        length = episode_length(values, orig)
+        collapsed = self._collapsed(length)
+
+        self.progress.finished = (solved and self.gtn.quit_when_solved) or generation >= self.gtn.max_iterations
+        csv.write(generation, rows)
+        if collapsed and not self.progress.finished:
+            self.nes.restart()
+            self.nes.state.generation += 1
+            self.progress.restart_generations.append(generation + 1)
+            table.note(f"generation {generation}: the world collapsed (episodes of {length:.1f} steps); restarting from a new one")
+        else:
+            self.nes.tell(scores)
+        seconds = time.monotonic() - began
+        self.progress.seconds += seconds
+        save_checkpoint(self.checkpoint, self.nes.state, self.progress, self.digest)
+        row = GenerationRow(
+            generation=generation,
+            score_mean=mean_orig,
+            score_best=float(scores.max()),
+            real_return=mean_of(values["mean_return"][orig]),
+            train_steps=float(values["train_steps"][orig].mean()),
+            episode_length=length,
+            failed=int(failed.sum()),
+            member_steps=steps,
+            seconds=seconds,
+        )
+        table.update(row)
+        board.write(row)
+
+    def _solved(self, mean_orig: float, rows: list[ScoreRow]) -> bool:
+        """An SE is solved when the agents trained in it alone reach solved_reward, and fresh ones confirm it.
+
+        An RN has no such rule, as in the original: its score is not a return. Appends the confirming members to rows.
+        """
+        if self.kind == "rn" or not mean_orig >= self.task.solved_reward:
+            return False
+        if self.gtn.confirm_agents == 0:
+            return True
+        population = self.nes.confirmation(self.gtn.confirm_agents)
+        values, reasons = self._evaluate(population.worlds, population.seeds, PROXY)
+        self.progress.member_steps += int(values["train_steps"].sum())
+        extra = score_rows(population.roles, values, reasons, first=len(rows))
+        rows.extend(extra)
+        return bool(np.isfinite(values["score"]).all() and values["score"].mean() >= self.task.solved_reward)
+
+    def _remember(self, score: float, solved: bool, generation: int) -> None:
+        """Keep the best world (before this generation's update: the one the score belongs to); a solved one beats all."""
+        p = self.progress
+        if (solved, score) > (p.solved, p.best_score):
+            p.best_psi, p.best_score, p.best_generation, p.solved = self.nes.state.psi.clone(), score, generation, solved
+            self._save_model()
+
+    def _save_model(self) -> None:
+        p, (_, hyper, _) = self.progress, problem.learner(self.config.data)
+        save_world(
+            str(self.run_dir / "model.pt"),
+            self.kind,
+            self.task.name,
+            p.best_psi,
+            self.config.data,
+            budget=training_budget(hyper),
+            score=p.best_score,
+            solved=p.solved,
+        )
+
+    def _collapsed(self, length: float) -> bool:
+        """The one way NES over SEs fails: done_net ends episodes at once, and every perturbation scores alike."""
+        p = self.progress
+        p.short_generations = p.short_generations + 1 if self.kind == "se" and length < COLLAPSED_LENGTH else 0
+        due = 0 < self.gtn.collapse_generations <= p.short_generations
+        if due and self.nes.state.restarts < self.gtn.max_restarts:
+            p.short_generations = 0
+            return True
+        return False
+
+    # ------------------------------------------------------------------------------------------------ the end
+
+    def compare(self) -> tuple[AgentRuns, AgentRuns] | None:
+        """Fresh agents, with seeds no decision has seen, in the evolved world and on the real task."""
+        n = self.gtn.comparison_agents
+        if n == 0:
+            return None
+        runs = []
+        for i, mode in enumerate((PROXY, REAL)):
+            seeds = torch.from_numpy(member_seeds(self.config.data["seed"], _COMPARISON, i, n))
+            values, _ = self._evaluate(self.progress.best_psi.expand(n, -1), seeds, mode)
+            runs.append(AgentRuns(values["mean_return"].tolist(), values["train_steps"].tolist()))
+        return runs[0], runs[1]
+
+    def _report(self, table: LiveTable) -> RunSummary:
+        table.note("comparing agents trained in the evolved world with agents trained on the real task")
+        began = time.monotonic()
+        comparison = self.compare()
+        p = self.progress
+        is_return = self.kind == "se" or self.gtn.rn_objective == "mean_return"
+        learning_curve(
+            self.run_dir / "learning_curve.png",
+            read_curve(self.run_dir / "scores.csv"),
+            f"{self.task.name}: {'synthetic environment' if self.kind == 'se' else 'reward network'}, seed {self.config.data['seed']}",
+            self.task.solved_reward if is_return else None,
+            comparison,
+            ylabel="test return on the real task" if is_return else f"score ({self.gtn.rn_objective})",
+            restarts=p.restart_generations,
+        )
+        solved = p.solved
+        if self.kind == "rn" and comparison is not None:
+            solved = bool(np.mean(comparison[0].returns) >= self.task.solved_reward)
+        summary = RunSummary(
+            kind=self.kind,
+            env_name=self.task.name,
+            solved=solved,
+            generations=self.nes.state.generation,
+            seconds=p.seconds + time.monotonic() - began,
+            total_steps=p.member_steps,
+            run_dir=str(self.run_dir),
+            restarts=len(p.restart_generations),
+            solved_reward=self.task.solved_reward,
+            proxy=comparison[0] if comparison else None,
+            real=comparison[1] if comparison else None,
+            agent=problem.learner(self.config.data)[0],
+        )
+        (self.run_dir / "summary.txt").write_text(summary_text(summary) + "\n")
+        return summary
+
+
+def worst_for_failed(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Failed members (NaN) get the worst score of the others -> scores float64 [P], failed bool [P]."""
+    scores = np.asarray(scores, np.float64)
+    failed = ~np.isfinite(scores)
+    worst = scores[~failed].min() if not failed.all() else 0.0
+    return np.where(failed, worst, scores), failed
+
+
+def score_rows(roles: Sequence[str], values: Values, reasons: Sequence[str], first: int = 0) -> list[ScoreRow]:
+    columns = [np.asarray(values[name], np.float64) for name in ("score", "mean_return", "train_steps", "episodes")]
+    return [ScoreRow(first + i, role, *(float(c[i]) for c in columns), reasons[i]) for i, role in enumerate(roles)]
+
+
+def episode_length(values: Values, mask: np.ndarray) -> float:
+    """Mean steps of a training episode over the members where mask is true; NaN if none trained."""
+    episodes = float(values["episodes"][mask].sum())
+    return float(values["train_steps"][mask].sum()) / episodes if episodes > 0 else math.nan
+
+
+def mean_of(x: np.ndarray) -> float:
+    """Mean of the finite entries, NaN if there is none."""
+    x = x[np.isfinite(x)]
+    return float(x.mean()) if x.size else math.nan
+
+
