@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What the exchange itself costs per generation: 16 chunks of 8 x 2247 floats, two worker processes, an instant evaluation.
+"""What the exchange costs per generation: 16 chunks of 8 x 2247 floats, two workers, an instant evaluation.
 
     python3 benchmarks/exchange_overhead.py [--generations 50] [--json FILE]
 
@@ -58,7 +58,8 @@ def main() -> None:
                 )
     median, worst = statistics.median(milliseconds), max(milliseconds)
     print(
-        f"exchange: {median:.1f} ms per generation (median of {args.generations}; {min(milliseconds):.1f} to {worst:.1f}), target 50 ms"
+        f"exchange: {median:.1f} ms per generation (median of {args.generations}; "
+        f"{min(milliseconds):.1f} to {worst:.1f}), target 50 ms"
     )
     if args.json:
         args.json.write_text(json.dumps({"milliseconds_per_generation": median, "all": milliseconds}, indent=1))

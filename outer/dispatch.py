@@ -3,20 +3,21 @@
 Every worker has at most one chunk at a time. Who evaluates what is left to chance; the results do not depend on it, and
 they come back in the order of the chunks. What can go wrong, and what is done:
 
-- a worker dies or falls silent, with or without its chunk      -> the chunk goes to another
-- an input or a result gets lost on the way                     -> noticed by the worker's heartbeat, the chunk goes out again
-- a worker rejects what it finds in its slot                    -> the chunk goes elsewhere; after three, no more for that worker
-- the evaluation raises an exception                            -> once more, then NaN scores with the exception as the reason
-- a chunk takes much longer than the others                     -> a second worker gets it too, the first answer counts
-- a chunk's worker has died ``max_attempts`` times              -> NaN scores with the reason
-- a result of another run, generation or master                 -> discarded
-- there are no workers, or no news                              -> said in the log, with the command that helps
+- a worker dies or falls silent, with or without its chunk: the chunk goes to another;
+- an input or a result gets lost on the way: the worker's heartbeat shows it, the chunk goes out again;
+- a worker rejects what it finds in its slot: likewise, and after three in a row it gets no more;
+- the evaluation raises an exception: once more, then NaN scores with the exception as the reason;
+- a chunk takes much longer than the others: a second worker gets it too, the first answer counts;
+- workers died of a chunk ``max_attempts`` times: NaN scores with the reason;
+- a result of another run, generation or master: discarded;
+- no workers, or no news for long: said in the log, with the command that helps.
 """
 
 from __future__ import annotations
 
 import logging
 import re
+import shlex
 import statistics
 import uuid
 from collections import deque
@@ -29,6 +30,7 @@ from outer.exchange import (
     Chunk,
     ChunkResult,
     chunk_content,
+    chunk_from,
     quit_chunk,
     read_pair,
     reject_pair,
@@ -65,9 +67,10 @@ class _Work:
 class Dispatcher:
     """Hands chunks to whatever workers there are.
 
-    Claims BOHB-ID ``bohb_id`` in ``sync_dir`` (created if missing) and removes what older runs of that id left there. Raises
-    :class:`SecondMasterError` if a live master has it, :class:`ExchangeError` if the folder cannot be used.
-    ``on_wait`` is called a few times per second during :meth:`evaluate`. ``worker_timeout`` in seconds.
+    Claims BOHB-ID ``bohb_id`` in ``sync_dir`` (created if missing) and removes what older runs of that id left there.
+    Raises :class:`SecondMasterError` if a live master has it, :class:`ExchangeError` if the folder cannot be used.
+    ``interval`` is the time between heartbeats and ``worker_timeout`` how long a worker may be without one, in seconds;
+    ``on_wait`` is called four times per interval during :meth:`evaluate`.
     """
 
     def __init__(
@@ -88,10 +91,10 @@ class Dispatcher:
         self.bohb_id, self.run_id = bohb_id, run_id
         self._files = files or Files(sync_dir)
         self._host = host or Host()
-        self._interval, self._worker_timeout, self._max_attempts = interval, worker_timeout, max_attempts
+        self._interval, self._max_attempts = interval, max_attempts
         self._straggler_factor, self._straggler_seconds = straggler_factor, straggler_seconds
         self.on_wait = on_wait
-        self._workers: dict[int, _Worker] = {}
+        self._roster = Roster(self._files, self._host, bohb_id, worker_timeout)
         self._work: list[_Work] = []
         self._queue: deque[int] = deque()
         self._issued: dict[str, tuple[int, int]] = {}  # SHA-256 of an input -> (index of its work, attempt)
@@ -99,18 +102,21 @@ class Dispatcher:
         self._scanned_at = float("-inf")
         self._hint_at = 0.0
         self._heartbeat = Heartbeat(self._files, self._host, name_of(bohb_id, "master"), interval, run_id)
-        self._heartbeat_pattern = re.compile(rf"{bohb_id}_(\d+)_heartbeat")
         owner = self._heartbeat.claim()
         if owner is not None:
             raise SecondMasterError(
-                f"another master with BOHB-ID {bohb_id} is running in {self._files.folder}: {owner.where}, run {owner.run_id}. "
-                "Stop it, or start this one with another --bohb-id or --sync-dir."
+                f"another master with BOHB-ID {bohb_id} is running in {self._files.folder}: {owner.where}, "
+                f"run {owner.run_id}. Stop it, or start this one with another --bohb-id or --sync-dir."
             )
-        self._heartbeat.start()
         leftover = re.compile(rf"\.?{bohb_id}_\d+_(input|result)(_check)?\.pt(\.|$)")
-        for name in self._files.names():
-            if leftover.match(name):
-                self._files.remove(name)
+        try:
+            for name in self._files.names():
+                if leftover.match(name):
+                    self._files.remove(name)
+        except BaseException:
+            self._heartbeat.close()
+            raise
+        self._heartbeat.start()
 
     def __enter__(self) -> Dispatcher:
         return self
@@ -121,17 +127,23 @@ class Dispatcher:
     def workers(self) -> list[int]:
         """The ids of the workers that are alive."""
         self._scan(set(self._files.names()))
-        return sorted(w.id for w in self._workers.values() if w.alive)
+        return sorted(slot.id for slot in self._roster.slots.values() if slot.alive)
 
     def evaluate(
         self, chunks: Sequence[Chunk], on_progress: Callable[[int, int], None] | None = None
     ) -> list[ChunkResult]:
         """The results, in the order of ``chunks``; returns when all are there.
 
-        A chunk that could not be evaluated has ``error`` set, NaN scores, and NaN or 0 in whatever other values the rest have.
-        ``on_progress`` gets the number of finished chunks and of all. Raises :class:`ExchangeError` if the folder cannot be
-        used any more, :class:`SecondMasterError` if another master took it over.
+        A chunk that could not be evaluated has ``error`` set, NaN scores, and NaN or 0 in the other values that the rest
+        has. ``on_progress`` gets the number of finished chunks and of all. Raises :class:`ValueError` for a chunk that
+        workers would reject, :class:`ExchangeError` if the folder cannot be used any more,
+        :class:`SecondMasterError` if another master took it over.
         """
+        for chunk in chunks:
+            try:
+                chunk_from(chunk_content(chunk, ""))
+            except Rejected as e:
+                raise ValueError(f"{chunk.label} cannot be sent to a worker: {e}") from e
         self._work = [_Work(chunk) for chunk in chunks]
         self._queue = deque(range(len(chunks)))
         self._issued = {}
@@ -159,11 +171,9 @@ class Dispatcher:
         """Gives up the BOHB-ID. Workers are told to quit, or left waiting for the next master."""
         try:
             if quit_workers:
-                self._scan(set(self._files.names()))
-                for worker in self._workers.values():
-                    if worker.alive:
-                        content = chunk_content(quit_chunk(self.run_id), uuid.uuid4().hex)
-                        write_pair(self._files, stem(self.bohb_id, worker.id, "input"), content)
+                for worker_id in self.workers():
+                    content = chunk_content(quit_chunk(self.run_id), uuid.uuid4().hex)
+                    write_pair(self._files, stem(self.bohb_id, worker_id, "input"), content)
         except ExchangeError as e:
             log.error("could not tell the workers to quit: %s", e)
         finally:
@@ -175,27 +185,28 @@ class Dispatcher:
         """Collects, judges and hands out once, without waiting; False if nothing happened."""
         if self._heartbeat.usurper is not None:
             raise SecondMasterError(
-                f"another master with BOHB-ID {self.bohb_id} has taken over {self._files.folder}: {self._heartbeat.usurper.where}"
+                f"another master with BOHB-ID {self.bohb_id} has taken over {self._files.folder}: "
+                f"{self._heartbeat.usurper.where}"
             )
         names = set(self._files.names())
         moved = False
-        for worker in self._workers.values():
-            if stem(self.bohb_id, worker.id, "result") + "_check.pt" in names:
-                moved |= self._collect(worker)
+        for slot in self._roster.slots.values():
+            if stem(self.bohb_id, slot.id, "result") + "_check.pt" in names:
+                moved |= self._collect(slot)
         if self._host.monotonic() - self._scanned_at >= self._interval / 4:
             self._scan(names)
             if self.on_wait is not None:
                 self.on_wait()
-        for worker in sorted((w for w in self._workers.values() if w.free), key=lambda w: w.id):
-            index = self._next(worker)
+        for slot in self._roster.free():
+            index = self._next(slot)
             if index is None:
                 break
-            self._issue(worker, index)
+            self._issue(slot, index)
             moved = True
         return moved
 
-    def _collect(self, worker: _Worker) -> bool:
-        name = stem(self.bohb_id, worker.id, "result")
+    def _collect(self, slot: Slot) -> bool:
+        name = stem(self.bohb_id, slot.id, "result")
         now = self._host.monotonic()
         try:
             pair = read_pair(self._files, name, "result")
@@ -203,30 +214,28 @@ class Dispatcher:
                 return False
             result = result_from(pair[0])
         except (NotReady, Rejected) as e:
-            worker.odd_since = now if worker.odd_since is None else worker.odd_since
-            if isinstance(e, NotReady) and now - worker.odd_since < GRACE:
+            slot.odd_since = now if slot.odd_since is None else slot.odd_since
+            if isinstance(e, NotReady) and now - slot.odd_since < GRACE:
                 return False
-            log.warning("rejected a result of worker %d, now in %s.pt.rejected: %s", worker.id, name, e)
+            log.warning("rejected a result of worker %d, now in %s.pt.rejected: %s", slot.id, name, e)
             reject_pair(self._files, name)  # the heartbeat will show that the worker has nothing left for us
-            worker.odd_since = None
+            slot.odd_since = None
             return True
-        worker.odd_since = None
+        slot.odd_since = None
         remove_pair(self._files, name)
-        held = worker.holds
+        held = slot.holds
         if held is None or held.sha256 == result.input_sha256:
-            worker.holds, worker.settled = None, True
+            slot.holds, slot.settled = None, True
         if held is not None and held.sha256 == result.input_sha256:
-            worker.losses = 0
+            slot.losses = 0
             mode = self._work[held.index].chunk.mode
             self._seconds.setdefault(mode, deque(maxlen=64)).append(now - held.at)
         index, attempt = self._issued.get(result.input_sha256, (-1, -1))
         if index < 0:
-            log.info(
-                "discarded a result of worker %d: run %s, generation %d, chunk %d is not asked for",
-                worker.id, result.run_id, result.generation, result.chunk_id,
-            )  # fmt: skip
+            name = f"run {result.run_id}, generation {result.generation}, chunk {result.chunk_id}"
+            log.info("discarded a result of worker %d that nobody waits for: %s", slot.id, name)
         else:
-            self._accept(index, attempt, result, worker.id)
+            self._accept(index, attempt, result, slot.id)
         return True
 
     def _accept(self, index: int, attempt: int, result: ChunkResult, worker_id: int) -> None:
@@ -258,37 +267,37 @@ class Dispatcher:
 
     # ------------------------------------------------------------------------------------------------ chunks
 
-    def _next(self, worker: _Worker) -> int | None:
+    def _next(self, slot: Slot) -> int | None:
         while self._queue:
             index = self._queue.popleft()
             if self._work[index].result is None:
                 return index
-        return self._straggler(worker)
+        return self._straggler(slot)
 
-    def _straggler(self, worker: _Worker) -> int | None:
+    def _straggler(self, slot: Slot) -> int | None:
         """A chunk that is with one other worker for much longer than its like took."""
         now = self._host.monotonic()
-        holders: dict[int, list[_Issue]] = {}
-        for other in self._workers.values():
-            if other.holds is not None and self._work[other.holds.index].result is None:
-                holders.setdefault(other.holds.index, []).append(other.holds)
+        holders: dict[int, list[Issue]] = {}
+        for _, issue in self._roster.holders():
+            holders.setdefault(issue.index, []).append(issue)
         for index, issues in sorted(holders.items()):
-            usual = self._seconds.get(self._work[index].chunk.mode, ())
-            if len(issues) == 1 and len(usual) >= 3:
-                limit = max(self._straggler_seconds, self._straggler_factor * statistics.median(usual))
-                if now - issues[0].at > limit:
-                    log.info("%s is late; worker %d gets it too", self._work[index].chunk.label, worker.id)
-                    return index
+            work = self._work[index]
+            usual = self._seconds.get(work.chunk.mode, ())
+            if work.result is not None or len(issues) > 1 or len(usual) < 3:
+                continue
+            if now - issues[0].at > max(self._straggler_seconds, self._straggler_factor * statistics.median(usual)):
+                log.info("%s is late; worker %d gets it too", work.chunk.label, slot.id)
+                return index
         return None
 
-    def _issue(self, worker: _Worker, index: int) -> None:
+    def _issue(self, slot: Slot, index: int) -> None:
         work = self._work[index]
         chunk = replace(work.chunk, attempt=work.chunk.attempt + work.attempts)
         work.attempts += 1
-        sha256 = write_pair(self._files, stem(self.bohb_id, worker.id, "input"), chunk_content(chunk, uuid.uuid4().hex))
+        sha256 = write_pair(self._files, stem(self.bohb_id, slot.id, "input"), chunk_content(chunk, uuid.uuid4().hex))
         self._issued[sha256] = (index, chunk.attempt)
-        owner = worker.beat.uuid if worker.beat is not None else ""
-        worker.holds, worker.settled = _Issue(index, sha256, owner, self._host.monotonic()), False
+        owner = slot.beat.uuid if slot.beat is not None else ""
+        slot.holds, slot.settled = Issue(index, sha256, owner, self._host.monotonic()), False
 
     def _died(self, index: int, reason: str) -> None:
         work = self._work[index]
@@ -300,39 +309,36 @@ class Dispatcher:
         self._again(index)
 
     def _again(self, index: int) -> None:
-        elsewhere = any(w.holds is not None and w.holds.index == index for w in self._workers.values())
+        elsewhere = any(issue.index == index for _, issue in self._roster.holders())
         if self._work[index].result is None and not elsewhere and index not in self._queue:
             self._queue.appendleft(index)
 
     def _release(self) -> None:
-        """Takes back inputs nobody has begun. Whoever is still busy with one gets no other until his heartbeat is idle."""
-        for worker in self._workers.values():
-            if worker.holds is not None:
-                worker.release()
-                try:
-                    remove_pair(self._files, stem(self.bohb_id, worker.id, "input"))
-                except ExchangeError as e:
-                    log.error("%s", e)
+        """Takes back what nobody has begun. Whoever is busy gets no other chunk until his heartbeat says idle."""
+        for slot, _ in list(self._roster.holders()):
+            slot.release()
+            try:
+                remove_pair(self._files, stem(self.bohb_id, slot.id, "input"))
+            except ExchangeError as e:
+                log.error("%s", e)
 
     def _hint(self, now: float) -> None:
         """Never a silent wait."""
-        lonely = not any(w.alive and w.losses < MAX_LOSSES for w in self._workers.values())
+        lonely = not any(slot.usable for slot in self._roster.slots.values())
         if now - self._hint_at < (LONELY_SECONDS if lonely else HINT_SECONDS):
             return
         if lonely:
             self._hint_at = now + HINT_SECONDS - LONELY_SECONDS
-            log.warning(
-                "no worker for BOHB-ID %d in %s; start some, one per core: python3 GTN_worker.py %d %d --sync-dir %s",
-                self.bohb_id, self._files.folder, self.bohb_id, max(self._workers, default=-1) + 1, self._files.folder,
-            )  # fmt: skip
+            free_id = max(self._roster.slots, default=-1) + 1
+            command = f"python3 GTN_worker.py {self.bohb_id} {free_id} --sync-dir {shlex.quote(self._files.folder)}"
+            log.warning("no worker for BOHB-ID %d; start some, one per core: %s", self.bohb_id, command)
         else:
             self._hint_at = now
             out = [
-                f"worker {w.id}: {self._work[w.holds.index].chunk.label}, {now - w.holds.at:.0f} s"
-                for w in self._workers.values()
-                if w.holds
+                f"worker {slot.id} ({self._work[issue.index].chunk.label}, {now - issue.at:.0f} s)"
+                for slot, issue in self._roster.holders()
             ]
-            log.info("no result for %.0f s; waiting for %s", HINT_SECONDS, "; ".join(out) or "a worker to be free")
+            log.info("no result for %.0f s; waiting for %s", HINT_SECONDS, ", ".join(out) or "a worker to be free")
 
 
 def _completed(results: list[ChunkResult]) -> list[ChunkResult]:

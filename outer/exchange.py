@@ -3,12 +3,12 @@
 For master B and worker W: ``B_W_input.pt``, ``B_W_input_check.pt`` (a chunk of members to evaluate) and
 ``B_W_result.pt``, ``B_W_result_check.pt`` (what came of it). The data file is written first and its check file
 strictly after; the check file holds size and SHA-256 of the data, so whoever sees a check file can tell whether it
-also sees the data that belongs to it. Every write goes to a temporary name in the same folder and is renamed. Nothing is
-fsynced: a chunk can always be computed again, and a file torn by a power cut fails its checksum.
+also sees the data that belongs to it. Every write goes to a temporary name in the same folder and is renamed. Nothing
+is fsynced: a chunk can always be computed again, and a file torn by a power cut fails its checksum.
 
 Nothing that is read is trusted: a limit on the size, the checksum, ``torch.load(weights_only=True)``, then every field
-by type, shape and dtype. :class:`NotReady` means "look again soon" (the other side may be in the middle of writing, or a
-network file system shows its files out of order), :class:`Rejected` means that it will never be valid.
+by type, shape and dtype. :class:`NotReady` means "look again soon" (the other side may be in the middle of writing, or
+a network file system shows its files out of order), :class:`Rejected` means that it will never be valid.
 
 Python 3.8.
 """
@@ -58,8 +58,8 @@ class Chunk:
 
 @dataclass
 class ChunkResult:
-    """What ``evaluate`` returned for a chunk: ``values[name]`` [p, ...] with at least ``score`` [p] float64, NaN where a
-    member failed; ``reasons`` [p], empty where it did not. ``error`` is the text of an exception that ended the chunk."""
+    """What ``evaluate`` returned: ``values[name]`` [p, ...] with at least ``score`` [p] float64, NaN where a member
+    failed; ``reasons`` [p], empty where it did not. ``error`` is the text of an exception that ended the chunk."""
 
     run_id: str
     generation: int
@@ -144,8 +144,8 @@ def write_pair(files: Files, name: str, content: Dict[str, Any]) -> str:
 def read_pair(files: Files, name: str, kind: str) -> Optional[Tuple[Dict[str, Any], str]]:
     """Content and SHA-256 of a pair of files; None if there is no check file.
 
-    Raises :class:`NotReady` if the data does not (yet) belong to the check file, :class:`Rejected` if both are intact but
-    not of this protocol.
+    Raises :class:`NotReady` if the data does not (yet) belong to the check file, :class:`Rejected` if both are intact
+    but not of this protocol.
     """
     check_bytes = files.read(name + "_check.pt", MAX_CHECK_BYTES)
     if check_bytes is None:
@@ -190,7 +190,7 @@ def reject_pair(files: Files, name: str) -> None:
 
 
 def chunk_content(chunk: Chunk, issue: str) -> Dict[str, Any]:
-    """``issue`` makes the bytes of every handing-out unlike any other, so that an answer names the question it answers."""
+    """``issue`` makes the bytes of every handing-out unlike any other, so that an answer names its question."""
     content = {key: getattr(chunk, key) for key in IDENTITY}
     content.update(schema=SCHEMA, kind="input", issue=issue, mode=chunk.mode, config=chunk.config)
     # clone: a view would save the whole tensor it looks into

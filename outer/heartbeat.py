@@ -1,9 +1,9 @@
 """Signs of life: small JSON files that their owner rewrites, and the judgement of whoever watches them.
 
-``B_W_heartbeat`` is a worker's, ``B_master_heartbeat`` the master's. A file claims its slot: whoever finds another's live
-heartbeat there stays away, and whoever finds his own replaced by another's gives way, so of two that start at the same
-instant exactly one goes on. A counter in the file moves with every beat and the watcher measures by its own monotonic
-clock how long it has not moved, so clocks need not agree. On one machine the kernel is asked too.
+``B_W_heartbeat`` is a worker's, ``B_master_heartbeat`` the master's. A file claims its slot: whoever finds another's
+live heartbeat there stays away, and whoever finds his own replaced by another's gives way, so of two that start at the
+same instant exactly one goes on. A counter in the file moves with every beat, and the watcher measures by its own
+monotonic clock how long it has not moved, so clocks need not agree. On one machine the kernel is asked too.
 Python 3.8.
 """
 
@@ -28,8 +28,8 @@ MISSED_BEATS = 3  # this many intervals without a beat, and a slot may be taken 
 
 @dataclass
 class Beat:
-    """The content of a heartbeat file. ``doing``: the SHA-256 of the input being evaluated, "" when idle; ``note``: what
-    the owner wants the other side to log."""
+    """The content of a heartbeat file. ``doing``: the SHA-256 of the input being evaluated, "" when idle, STARTING
+    before that; ``note``: what the owner wants the other side to log."""
 
     uuid: str
     counter: int
@@ -116,7 +116,8 @@ def living_owner(files: Files, host: Host, name: str) -> Optional[Beat]:
 class Heartbeat:
     """Keeps one heartbeat file fresh: by hand with :meth:`beat`, and at every interval once :meth:`start` was called.
 
-    ``doing`` and ``note`` may be set at any time and go out with the next beat. ``on_beat`` is called after every beat of the latter kind. ``usurper`` is set once another process owns the file.
+    ``doing`` and ``note`` may be set at any time and go out with the next beat. ``on_beat`` is called after every beat
+    of the latter kind. ``usurper`` is set once another process owns the file.
     """
 
     def __init__(

@@ -78,7 +78,7 @@ class LocalWorkers:
         try:
             local.log_path.parent.mkdir(parents=True, exist_ok=True)
             with open(local.log_path, "ab") as output:
-                # A session of its own: Ctrl-C in the terminal reaches the master alone, which ends the workers in order.
+                # A session of its own: Ctrl-C in the terminal reaches the master alone, which then ends the workers.
                 local.process = subprocess.Popen(
                     command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
                 )
@@ -123,19 +123,18 @@ class LocalWorkers:
 
     def close(self) -> None:
         """Ends all of them: SIGTERM, and SIGKILL to whoever has not ended after a few seconds."""
-        running = [w for w in self._locals if w.process is not None]
-        for local in running:
-            local.process.terminate()
+        running = [w.process for w in self._locals if w.process is not None]
+        for process in running:
+            process.terminate()
         deadline = time.monotonic() + STOP_SECONDS
-        for local in running:
+        for process in running:
             try:
-                local.process.wait(timeout=max(0.0, deadline - time.monotonic()))
+                process.wait(timeout=max(0.0, deadline - time.monotonic()))
             except subprocess.TimeoutExpired:
-                local.process.kill()
-                local.process.wait()
-            local.process = None
+                process.kill()
+                process.wait()
         for local in self._locals:
-            local.start_again_at = None
+            local.process = local.start_again_at = None
 
 
 def _tail(path: Path, lines: int = 20) -> str:

@@ -27,7 +27,7 @@ class Rejected(Exception):
 
 
 class Files:
-    """The sync folder. Errors of the file system become :class:`ExchangeError`; a missing file is None, not an error."""
+    """The sync folder. Errors of the file system become :class:`ExchangeError`; a missing file is None, no error."""
 
     def __init__(self, folder: str) -> None:
         self.folder = os.path.abspath(folder)
@@ -42,7 +42,8 @@ class Files:
 
     def _error(self, what: str, path: str, e: OSError) -> ExchangeError:
         return ExchangeError(
-            f"{what} {path}: {os.strerror(e.errno) if e.errno else e}. Free some space or make the folder writable, or choose another with --sync-dir."
+            f"{what} {path}: {os.strerror(e.errno) if e.errno else e}. "
+            "Free some space or make the folder writable, or choose another with --sync-dir."
         )
 
     def path(self, name: str) -> str:
@@ -134,8 +135,8 @@ def _closing(fd: int) -> Iterator[None]:
 
 
 class Host:
-    """Time, and which processes live. ``machine`` names a host, its boot and its process namespace: two processes can ask
-    the kernel about each other only where all three are equal."""
+    """Time, and which processes live. ``machine`` names a host, its boot and its process namespace: two processes can
+    ask the kernel about each other only where all three are equal."""
 
     def __init__(self) -> None:
         self.name = socket.gethostname()

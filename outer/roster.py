@@ -73,7 +73,9 @@ class Roster:
         self.slots: dict[int, Slot] = {}
 
     def free(self) -> list[Slot]:
-        return sorted((s for s in self.slots.values() if s.usable and s.settled and s.holds is None), key=lambda s: s.id)
+        return sorted(
+            (s for s in self.slots.values() if s.usable and s.settled and s.holds is None), key=lambda s: s.id
+        )
 
     def holders(self) -> Iterator[tuple[Slot, Issue]]:
         for slot in self.slots.values():
@@ -144,5 +146,7 @@ class Roster:
             return Loss(issue.index, f"worker {slot.id} died and was started anew", True)
         slot.losses += 1
         if slot.losses == MAX_LOSSES:
-            log.error("worker %d gets no more chunks: it lost or rejected %d in a row; see its log", slot.id, MAX_LOSSES)
+            log.error(
+                "worker %d gets no more chunks: it lost or rejected %d in a row; see its log", slot.id, MAX_LOSSES
+            )
         return Loss(issue.index, f"it was lost on the way to or from worker {slot.id}", False)

@@ -1,8 +1,8 @@
 """The worker's side of the exchange: take a chunk, evaluate it, hand in the result, until told to stop.
 
-Files are removed only in the worker's own slot and only after they were read, so it does not matter who starts first: an
-input that lies there when the worker comes is simply its first. What the worker is doing stands in its heartbeat from before
-the input is removed until after the result is there; that is how a master can tell work from a loss. Python 3.8.
+Files are removed only in the worker's own slot and only after they were read, so it does not matter who starts first:
+an input that lies there when the worker comes is simply its first. From before the input is removed until after the
+result is there, the heartbeat says what the worker is doing; so a master can tell work from a loss. Python 3.8.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ def pause(idle: float, shortest: float = 0.0002, longest: float = 0.05) -> float
 class Worker:
     """One worker's life in its slot ``bohb_id``_``worker_id``.
 
-    ``load`` returns the function that evaluates a chunk; it is called once, after the slot was claimed, because importing
-    it may take seconds. ``on_beat`` is called after every regular heartbeat.
+    ``load`` returns the function that evaluates a chunk; it is called once, after the slot was claimed, because
+    importing it may take seconds. ``on_beat`` is called after every regular heartbeat.
     """
 
     def __init__(
@@ -102,8 +102,9 @@ class Worker:
         owner = self._heartbeat.claim()
         if owner is not None:
             raise SecondWorkerError(
-                f"worker {self.worker_id} of BOHB-ID {self.bohb_id} is already running ({owner.where}) in {self._files.folder}. Take another ID, e.g. "
-                f"python3 GTN_worker.py {self.bohb_id} {self._free_id()}, or stop that one first."
+                f"worker {self.worker_id} of BOHB-ID {self.bohb_id} is already running ({owner.where}) in "
+                f"{self._files.folder}. Take another ID, e.g. python3 GTN_worker.py {self.bohb_id} {self._free_id()}, "
+                "or stop that one first."
             )
         self._heartbeat.start()
         try:
@@ -201,7 +202,8 @@ class Worker:
         usurper = self._heartbeat.usurper
         if usurper is not None:
             raise SecondWorkerError(
-                f"another worker {self.worker_id} of BOHB-ID {self.bohb_id} ({usurper.where}) has taken this slot in {self._files.folder}; this one stops"
+                f"another worker {self.worker_id} of BOHB-ID {self.bohb_id} ({usurper.where}) has taken this slot in "
+                f"{self._files.folder}; this one stops"
             )
 
     def _remove_temporaries(self) -> None:
