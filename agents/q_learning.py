@@ -1,6 +1,6 @@
 """Q-learning (Watkins & Dayan 1992, https://doi.org/10.1007/BF00992698): the target of the update.
 
-The loop around it, shared with SARSA, is ``agents/tabular.py``; the compiled twin ``agents/kernels/tabular.py``.
+The loop around it, shared with SARSA, is ``agents/tabular_loop.py``; the compiled twin ``agents/kernels/tabular.py``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """SARSA (Rummery & Niranjan 1994; Sutton & Barto 2018, section 6.4): the target of the update.
 
 On-policy means that the a' of the target is the action that is then executed. The original draws another one inside
-the update; ``published_sarsa`` brings that back. The loop is ``agents/tabular.py``.
+the update; ``published_sarsa`` brings that back. The loop is ``agents/tabular_loop.py``.
 """
 
 from __future__ import annotations

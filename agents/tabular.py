@@ -1,89 +1,27 @@
-"""Q-learning and SARSA on finite tasks: the training loop of a whole population, readable and compiled.
+"""Q-learning and SARSA on finite tasks, for a whole population.
 
-``train_tabular`` trains one agent per member and tests it on the real task. ``backend="torch"`` runs the loop below,
-which advances every member by one decision per pass; ``"compiled"`` runs ``agents/kernels/tabular.py``, one member
-after another. Both return the same bits. A member's result depends on its key, its hyperparameters and its world only.
+``train_tabular`` trains one agent per member and tests it on the real task. ``backend="torch"`` runs the readable loop
+of ``agents/tabular_loop.py``, ``"compiled"`` its twin ``agents/kernels/tabular.py``. Both return the same bits, and a
+member's result depends on its key, its hyperparameters and its world only.
 
-Axes: P members, S states, A actions; a pair (s, a) has the flat index s * A + a. The start state is fixed, so a reset
-draws no random number and one greedy test episode stands for all of them.
+Axes: P members, S states, A actions.
 """
 
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, fields
-from typing import Any, NamedTuple, Optional, Tuple
+from typing import Any, Tuple
 
 import numpy as np
 import torch
-from torch import Tensor
 
-from agents import q_learning, sarsa
+from agents import tabular_loop
 from agents.kernels import tabular as kernel
-from agents.result import AGENT_DIVERGED, OK, WORLD_DIVERGED, TrainResult
-from agents.sections import TabularSection
-from envs import rng
+from agents.result import OK, WORLD_DIVERGED, TrainResult
+from agents.tabular_loop import INTEGERS, PER_MEMBER, Setting, Tables, TabularHyper
 
 ALGORITHMS = ("ql", "ql_cb", "sarsa", "sarsa_cb")  # _cb: count-based exploration bonus
 KINDS = ("real", "se", "rn")
-PER_MEMBER = ("alpha", "gamma", "beta", "eps_init", "eps_min", "eps_decay", "batch_size", "train_steps")
-INTEGERS = ("batch_size", "train_steps")
-DRAWN_IN_UPDATE = 2**40  # first EXPLORE counter of the actions drawn for a target only
-
-
-@dataclass
-class TabularHyper:
-    """Hyperparameters, as in ``agents.sections.TabularSection``: arrays [P] where members may differ."""
-
-    alpha: np.ndarray
-    gamma: np.ndarray
-    beta: np.ndarray
-    eps_init: np.ndarray
-    eps_min: np.ndarray
-    eps_decay: np.ndarray
-    batch_size: np.ndarray  # updates with the newest transition per decision
-    train_steps: np.ndarray  # budget in environment steps, 0: none
-    train_episodes: int
-    test_episodes: int
-    init_episodes: int
-    same_action_num: int
-    early_out_num: int
-    early_out_virtual_diff: float
-    early_out_min_steps: int = 0
-    bootstrap_time_limit: bool = False
-    published_sarsa: bool = False
-
-    @classmethod
-    def from_section(cls, section: TabularSection, members: int) -> TabularHyper:
-        """The same hyperparameters for every member."""
-        values = {f.name: getattr(section, f.name) for f in fields(cls)}
-        for name in PER_MEMBER:
-            values[name] = np.full(members, values[name], np.int64 if name in INTEGERS else np.float64)
-        return cls(**values)
-
-
-class Tables(NamedTuple):
-    """Finite dynamics, flat: next state, reward and done of (world, s, a) at world * S * A + s * A + a."""
-
-    next_state: Any
-    reward: Any
-    done: Any
-
-
-@dataclass
-class Setting:
-    """What all members of one call share."""
-
-    algorithm: str
-    hyper: TabularHyper
-    world: Tables  # numpy [W, S * A]; W is P, or 1 where all members train in the same world
-    task: Tables  # numpy [1, S * A]
-    start: int
-    actions: int
-    synthetic: bool
-    max_steps: int
-    solved_reward: float
-    test_each: bool
 
 
 def train_tabular(
@@ -103,7 +41,8 @@ def train_tabular(
 
     algorithm: one of ``ALGORITHMS``. kind: "real", "se" or "rn", what the world is; an SE's done is the raw output of
     its done_net, which ends the episode above 0.5 and lets the target bootstrap below 0.5.
-    world_tables: next state, reward, done [P or 1, S, A]. task_tables: the same [S, A], and the start state.
+    world_tables: next state, reward, done [P or 1, S, A] (arrays, or tensors on the CPU). task_tables: the same [S, A],
+    and the start state. A world with a NaN or infinite entry is not trained in: WORLD_DIVERGED.
     keys: int64 [P]. test_each: test after every training episode and stop when solved.
     threads: members are shared among this many ("compiled" only; the result does not depend on it).
 
@@ -121,11 +60,12 @@ def train_tabular(
     for name in PER_MEMBER:
         if np.shape(getattr(hyper, name)) != (members,):
             raise ValueError(f"{name} {np.shape(getattr(hyper, name))}: expected [{members}]")
-    for state in (world_tables[0], *task_tables[::3]):  # the kernel does not check its indices
-        if np.min(state) < 0 or np.max(state) >= states:
-            raise ValueError(f"states {np.min(state)} to {np.max(state)}: expected 0 to {states - 1}")
+    world, task, start = _flat(world_tables), _flat(task_tables[:3]), int(task_tables[3])
+    reached = np.concatenate([world.next_state.ravel(), task.next_state.ravel(), [start]])
+    if reached.min() < 0 or reached.max() >= states:  # the kernel does not check its indices
+        raise ValueError(f"states {reached.min()} to {reached.max()}: expected 0 to {states - 1}")
     setting = Setting(
-        algorithm, hyper, _flat(world_tables), _flat(task_tables[:3]), int(task_tables[3]), actions,
+        algorithm, hyper, world, task, start, actions,
         kind == "se", int(max_steps), float(solved_reward), bool(test_each),
     )  # fmt: skip
     episodes = hyper.train_episodes
@@ -140,12 +80,12 @@ def train_tabular(
         status=np.full(members, OK, np.int8),
         weights=np.zeros((members, states * actions), np.float32),
     )
-    sound = np.isfinite(setting.world.reward).all(1) & np.isfinite(setting.world.done).all(1)
+    sound = np.isfinite(world.reward).all(1) & np.isfinite(world.done).all(1)
     result.status[~np.broadcast_to(sound, members)] = WORLD_DIVERGED
     if backend == "compiled":
         _train_compiled(setting, keys, result, threads)
     else:
-        _train_torch(setting, torch.from_numpy(keys), result)
+        tabular_loop.train(setting, torch.from_numpy(keys), result)
     return result
 
 
@@ -178,227 +118,3 @@ def _train_compiled(setting: Setting, keys: np.ndarray, result: TrainResult, thr
         with ThreadPoolExecutor(threads) as pool:
             list(pool.map(share, bounds[:-1], bounds[1:]))
     result.test_return[:] = final[:, None]
-
-
-# ------------------------------------------------------------------------------------------------ the PyTorch path
-
-
-@dataclass
-class Members:
-    """The members still in training, [L] each. All int64 but where said."""
-
-    row: Tensor  # index in the population
-    world: Tensor  # offset of their world in the flat tables
-    key: Tensor
-    alpha: Tensor  # float32, as gamma
-    gamma: Tensor
-    beta: Tensor  # float64, as the three of eps
-    eps: Tensor
-    eps_min: Tensor
-    eps_decay: Tensor
-    batch_size: Tensor
-    train_steps: Tensor
-    q: Tensor  # float32 [L, S, A]
-    visits: Tensor  # [L, S, A]
-    state: Tensor
-    action: Tensor
-    t: Tensor  # steps in this episode
-    n: Tensor  # steps, all episodes
-    decisions: Tensor
-    updates: Tensor
-    episode: Tensor
-    total: Tensor  # float64, this episode's return
-
-    def keep(self, mask: Tensor) -> Members:
-        """The members where mask [L] is true."""
-        return Members(*(getattr(self, f.name)[mask] for f in fields(self)))
-
-
-def _train_torch(setting: Setting, keys: Tensor, result: TrainResult) -> None:
-    h = setting.hyper
-    synthetic, max_steps, skip = setting.synthetic, setting.max_steps, h.same_action_num
-    world = Tables(*(torch.from_numpy(t).reshape(-1) for t in setting.world))
-    logged = torch.from_numpy(result.episode_return)  # shares memory with the result, as the next
-    length = torch.from_numpy(result.episode_length)
-    on_policy = setting.algorithm.startswith("sarsa") and not h.published_sarsa
-
-    m = _begin(setting, keys, result.status)
-    _start_episode(m, torch.ones_like(m.row, dtype=torch.bool), setting.start)
-    while len(m.row):
-        before = m.t
-        state, reward, done, m.t = _repeat(world, m.world, setting.actions, m.state, m.action, skip, m.t, max_steps)
-        m.n = m.n + m.t - before
-        m.total = m.total + reward
-        over = (done > 0.5) | (m.t >= max_steps) | ((m.train_steps > 0) & (m.n >= m.train_steps))
-        # a time limit counts as terminal on real dynamics (published behaviour), never on an SE
-        nonterminal = (done < 0.5) & ((m.t < max_steps) | (synthetic or h.bootstrap_time_limit))
-
-        action: Optional[Tensor] = None
-        if on_policy:  # the action of the target is executed next, unless the episode was cut off
-            action = _decide(m, state, torch.where(over, DRAWN_IN_UPDATE + 2 * m.updates, 2 * m.decisions))
-        finite = _learn(m, setting, m.episode >= h.init_episodes, state, action, reward, nonterminal)
-        if action is None:
-            action = _decide(m, state, 2 * m.decisions)
-        m.state, m.action = state, action
-        m.decisions = m.decisions + (~over).long()
-
-        over = over | ~finite  # a table does not recover from NaN or infinity
-        if over.any():
-            row, e = m.row[over], m.episode[over]
-            length[row, e] = m.t[over].int()
-            if setting.test_each:
-                m.total[over] = _test(m.keep(over), setting, finite[over], result)
-            logged[row, e] = m.total[over].float()
-            stop = over & (~finite | _stop(m, setting, logged))
-            if stop.any():
-                _finish(m.keep(stop), setting, finite[stop], result)
-            m.episode = m.episode + over.long()
-            over = over[~stop]
-            m = m.keep(~stop)
-            _start_episode(m, over, setting.start)
-
-
-def _begin(setting: Setting, keys: Tensor, status: np.ndarray) -> Members:
-    row = torch.from_numpy(np.flatnonzero(status == OK))
-    zero = torch.zeros_like(row)
-    shared = len(setting.world.reward) == 1
-    columns = {n: torch.from_numpy(np.array(getattr(setting.hyper, n)))[row] for n in PER_MEMBER}
-    shape = (len(row), setting.task.reward.shape[1] // setting.actions, setting.actions)
-    return Members(
-        row=row, world=zero if shared else row * setting.world.reward.shape[1], key=rng.fold(keys[row], rng.EXPLORE),
-        alpha=columns["alpha"].float(), gamma=columns["gamma"].float(), beta=columns["beta"].double(),
-        eps=columns["eps_init"].double(), eps_min=columns["eps_min"].double(), eps_decay=columns["eps_decay"].double(),
-        batch_size=columns["batch_size"], train_steps=columns["train_steps"], q=torch.zeros(shape),
-        visits=torch.zeros(shape, dtype=torch.int64), state=zero, action=zero, t=zero, n=zero, decisions=zero,
-        updates=zero, episode=zero, total=zero.double(),
-    )  # fmt: skip
-
-
-def _start_episode(m: Members, new: Tensor, start: int) -> None:
-    """Reset the members where new [L] is true and draw their first action."""
-    decayed = torch.maximum(m.eps * m.eps_decay, m.eps_min)
-    m.eps = torch.where(new & (m.episode > 0), decayed, m.eps)
-    m.state = torch.where(new, start, m.state)
-    m.t = torch.where(new, 0, m.t)
-    m.total = torch.where(new, 0.0, m.total)
-    m.action = torch.where(new, _decide(m, m.state, 2 * m.decisions), m.action)
-    m.decisions = m.decisions + new.long()
-
-
-def _decide(m: Members, state: Tensor, counter: Tensor) -> Tensor:
-    """Epsilon-greedy action [L]; ties go to the first action."""
-    q = _rows(m.q, state)
-    explore = rng.uniform(m.key, counter).double() < m.eps
-    return torch.where(explore, rng.integer(m.key, counter + 1, torch.tensor(q.shape[1])), q.argmax(1))
-
-
-def _rows(table: Tensor, state: Tensor) -> Tensor:
-    """table [L, S, A], state [L] -> [L, A]."""
-    return table[torch.arange(len(state)), state]
-
-
-def _repeat(
-    tables: Tables, offset: Tensor, actions: int, state: Tensor, action: Tensor, skip: int, t: Tensor, max_steps: int
-) -> Tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Up to ``skip`` steps with one action, until done or the time limit -> state, summed reward, done, time; [L]."""
-    total = torch.zeros(len(state))
-    done = torch.zeros(len(state))
-    live = torch.ones_like(state, dtype=torch.bool)
-    for _ in range(skip):
-        i = offset + state * actions + action
-        total = torch.where(live, total + tables.reward[i], total)
-        done = torch.where(live, tables.done[i], done)
-        state = torch.where(live, tables.next_state[i].long(), state)
-        t = t + live.long()
-        live = live & (done <= 0.5) & (t < max_steps)
-    return state, total, done, t
-
-
-def _learn(
-    m: Members,
-    setting: Setting,
-    learns: Tensor,
-    state: Tensor,
-    action: Optional[Tensor],
-    reward: Tensor,
-    nonterminal: Tensor,
-) -> Tensor:
-    """Update Q(s, a) of the members where learns [L] is true, batch_size times -> bool [L]: Q(s, a) is finite.
-
-    state, action: the next state and, on-policy, the next action; None: SARSA draws one for each update.
-    """
-    at = torch.arange(len(state)), m.state, m.action
-    for j in range(int(m.batch_size.max())):
-        update = learns & (m.batch_size > j)
-        r = reward
-        if setting.algorithm.endswith("_cb"):  # r += beta / sqrt(n(s, a))
-            m.visits[at] += update.long()
-            r = r + (m.beta / (m.visits[at].double().sqrt() + 1e-9)).float()
-        if setting.algorithm.startswith("ql"):
-            target = q_learning.target(_rows(m.q, state), r, nonterminal, m.gamma)
-        else:
-            drawn = _decide(m, state, DRAWN_IN_UPDATE + 2 * m.updates) if action is None else action
-            target = sarsa.target(_rows(m.q, state), drawn, r, nonterminal, m.gamma)
-        q = m.q[at]
-        m.q[at] = torch.where(update, q + m.alpha * (target - q), q)  # Q += alpha (target - Q)
-        m.updates = m.updates + update.long()
-    return torch.isfinite(m.q[at])
-
-
-def _stop(m: Members, setting: Setting, logged: Tensor) -> Tensor:
-    """Whether training ends after this episode, [L].
-
-    It does when episodes or the step budget are used up; on an SE when the mean of the last ``early_out_num`` returns
-    changed by less than a share of it; elsewhere when that mean reaches ``solved_reward``.
-    """
-    h = setting.hyper
-    window, e = h.early_out_num, m.episode
-    avg = _mean(logged, m.row, e + 1, window)
-    if setting.synthetic and not setting.test_each:
-        prev = _mean(logged, m.row, e + 1 - window, window)
-        early = (avg - prev).abs() / (prev.abs() + 1e-9) < h.early_out_virtual_diff
-        early = early & (m.n >= h.early_out_min_steps) & (e >= h.init_episodes + window)
-    else:
-        early = avg >= setting.solved_reward
-    spent = (m.train_steps > 0) & (m.n >= m.train_steps)
-    return spent | (early & (e >= h.init_episodes)) | (e + 1 >= h.train_episodes)
-
-
-def _mean(logged: Tensor, row: Tensor, end: Tensor, window: int) -> Tensor:
-    """Mean of up to ``window`` logged rewards before episode end [L], in episode order; 0 where there is none."""
-    total = torch.zeros(len(row), dtype=torch.float64)
-    for back in range(window, 0, -1):
-        e = end - back
-        total = torch.where(e >= 0, total + logged[row, e.clamp_min(0)], total)
-    return total / (end.clamp(0, window).double() + 1e-9)
-
-
-def _test(m: Members, setting: Setting, finite: Tensor, result: TrainResult) -> Tensor:
-    """Mean greedy return on the real task, float64 [L]; their training return where Q is not finite."""
-    h, max_steps = setting.hyper, setting.max_steps
-    task, at_zero = Tables(*(torch.from_numpy(t[0]) for t in setting.task)), torch.zeros_like(m.row)
-    state = torch.full_like(m.row, setting.start)
-    t = torch.zeros_like(state)
-    total = torch.zeros(len(state), dtype=torch.float64)
-    live = finite.clone()
-    while live.any():
-        action = _rows(m.q, state).argmax(1)
-        to, r, done, later = _repeat(task, at_zero, setting.actions, state, action, h.same_action_num, t, max_steps)
-        state, t = torch.where(live, to, state), torch.where(live, later, t)
-        total = torch.where(live, total + r, total)
-        live = live & (done <= 0.5) & (t < max_steps)
-    result.real_steps[m.row.numpy()] += h.test_episodes * t.numpy()
-    return torch.where(finite, total, m.total)
-
-
-def _finish(m: Members, setting: Setting, finite: Tensor, result: TrainResult) -> None:
-    row, ok = m.row.numpy(), finite.numpy()
-    result.train_steps[row] = m.n.numpy()
-    result.updates[row] = m.updates.numpy()
-    result.episodes[row] = m.episode.numpy() + 1
-    result.weights[row] = m.q.flatten(1).numpy()
-    result.status[row[~ok]] = AGENT_DIVERGED
-    if not setting.synthetic:
-        result.real_steps[row] += m.n.numpy()
-    final = _test(m, setting, finite, result).numpy()
-    result.test_return[row[ok]] = final[ok, None]

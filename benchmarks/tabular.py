@@ -22,9 +22,10 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from agents.sections import TabularSection  # noqa: E402
-from agents.tabular import ALGORITHMS, TabularHyper, train_tabular  # noqa: E402
-from envs.gridworld import Cliff  # noqa: E402
+from agents.sections import TabularSection
+from agents.tabular import ALGORITHMS, train_tabular
+from agents.tabular_loop import TabularHyper
+from envs.gridworld import Cliff
 
 REPEATS = 5
 TASK = Cliff()

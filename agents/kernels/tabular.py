@@ -1,4 +1,4 @@
-"""numba twin of ``agents/tabular.py``: the whole training of a member in one compiled, GIL-free loop.
+"""numba twin of ``agents/tabular_loop.py``: the whole training of a member in one compiled, GIL-free loop.
 
 Equal to the PyTorch path bit for bit, so every fast-math flag is off: ``reassoc`` and ``contract`` would change the
 rounding of Q. Tables arrive flat, ``[members, states * actions]``; indices are unsigned, because a signed one makes
@@ -83,11 +83,11 @@ def _mean(logged, first, last):
 
 
 @njit(**EXACT)
-def early_out(logged, e, window, n, on_world, min_n, init_episodes, change, solved_reward):
-    """Whether training stops after episode ``e`` >= init_episodes (agents/tabular.py has the rule in words)."""
+def early_out(logged, e, window, n, virtual, min_n, init_episodes, change, solved_reward):
+    """Whether training stops after episode ``e`` >= init_episodes (agents/tabular_loop.py has the rule in words)."""
     middle = max(0, e + 1 - window)
     avg = _mean(logged, middle, e + 1)
-    if not on_world:
+    if not virtual:
         return avg >= solved_reward
     prev = _mean(logged, max(0, middle - window), middle)
     return n >= min_n and e >= init_episodes + window and abs(avg - prev) / (abs(prev) + 1e-9) < change
@@ -183,15 +183,12 @@ def train_members(
                 real_steps[p] += test_episodes * length
             episode_return[p, e] = np.float32(total)
             spent = train_steps[p] > 0 and n >= train_steps[p]
-            stop = spent or (
-                e >= init_episodes
-                and early_out(
-                    episode_return[p], e, window, n, synthetic and not test_each, min_n, init_episodes, change,
-                    solved_reward,
-                )  # fmt: skip
+            virtual = synthetic and not test_each
+            early = e >= init_episodes and early_out(
+                episode_return[p], e, window, n, virtual, min_n, init_episodes, change, solved_reward
             )
             e += 1
-            if stop:
+            if spent or early:
                 break
         steps[p], updates[p], episodes[p] = n, np.int64(u), e
         if not synthetic:

@@ -12,9 +12,11 @@ from hypothesis import strategies as st
 
 from agents.result import AGENT_DIVERGED, OK, WORLD_DIVERGED, TrainResult
 from agents.sections import TabularSection
-from agents.tabular import ALGORITHMS, KINDS, PER_MEMBER, TabularHyper, train_tabular
+from agents.tabular import ALGORITHMS, KINDS, train_tabular
+from agents.tabular_loop import PER_MEMBER, TabularHyper
 from envs import rng
 from envs.gridworld import Cliff
+from envs.world import RealTask, tables
 
 TASK = Cliff()
 CLIFF = (TASK.next_state, TASK.reward, TASK.done, TASK.start_state)
@@ -46,7 +48,8 @@ def random_tables(draws: np.random.Generator, members: int, states: int, actions
     """Tables as a world may have them: ties, raw done values on both thresholds, huge rewards."""
     shape = (members, states, actions)
     scale = draws.choice([0.0, 1.0, 1.0, 1.0, 1e38])
-    reward = np.round(draws.normal(size=shape), 1).astype(F) * F(scale)
+    with np.errstate(over="ignore"):  # infinite now and then
+        reward = np.round(draws.normal(size=shape), 1).astype(F) * F(scale)
     done = draws.choice([0.0, 0.3, 0.5, 0.6, 1.0, -2.0] if kind == "se" else [0.0, 0.0, 0.0, 1.0], shape)
     return draws.integers(0, states, shape), reward, done.astype(F)
 
@@ -97,6 +100,14 @@ def test_a_batch_of_members_is_as_many_separate_runs(backend):
         own = dataclasses.replace(h, **{name: getattr(h, name)[p : p + 1] for name in PER_MEMBER})
         alone = train_tabular("sarsa_cb", own, [t[p : p + 1] for t in world], *arguments, keys[p : p + 1], backend)
         assert_same(alone, TrainResult(*(getattr(together, f.name)[p : p + 1] for f in dataclasses.fields(together))))
+
+
+def test_tables_may_be_tensors_of_a_world():
+    arguments = (CLIFF, "real", 50, -20.0, False, np.arange(3))
+    world = tables(RealTask(TASK, 3))
+    assert_same(
+        train_tabular("ql", hyper(3), world, *arguments), train_tabular("ql", hyper(3), CLIFF_WORLD, *arguments)
+    )
 
 
 @pytest.mark.parametrize("members", [1, 3, 50])
@@ -217,6 +228,8 @@ def test_early_out_rules():
     assert episodes("se", False, early_out_virtual_diff=0.02, init_episodes=3) == 8
     assert episodes("se", False, early_out_virtual_diff=0.02, early_out_min_steps=21) == 11
     assert episodes("se", False, early_out_virtual_diff=0.0) == 30
+    h = hyper(1, train_episodes=30, early_out_num=4)
+    assert both("ql", h, *corridor(0.0), "se", 50, 0.0, False, np.array([0])).episodes == 5  # a return of 0 divides too
 
 
 def test_exploration_decays_from_the_second_episode_on():
