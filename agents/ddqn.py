@@ -82,8 +82,9 @@ def greedy(shape: MLPShape, params: Tensor, obs: Tensor) -> Tensor:
     return forward(shape, params, obs.transpose(1, 2)).max(1).indices
 
 
-def td_loss(shape: MLPShape, params: Tensor, target: Tensor, batch: Tensor, gamma: Tensor, weight: Tensor) -> Tensor:
-    """Sum over members of the weighted squared error of Q(s, a) from y = r + gamma (1 - d) Q_target(s', argmax_a Q(s', a)).
+def gradient(shape: MLPShape, params: Tensor, target: Tensor, batch: Tensor, gamma: Tensor, weight: Tensor) -> Tensor:
+    """Gradient by params [L, D] of each member's loss, the sum over its batch of weight (Q(s, a) - y)^2 with
+    y = r + gamma (1 - d) Q_target(s', argmax_a Q(s', a)).
 
     batch: [L, 2 F + 3, B], rows s, s', a, r, d; gamma: [L, 1]; weight: [L, B].
     """
@@ -94,8 +95,11 @@ def td_loss(shape: MLPShape, params: Tensor, target: Tensor, batch: Tensor, gamm
         q_next = forward(shape, target, s_next).gather(1, best)[:, 0]
         y = reward + gamma * (1 - done) * q_next
         taken = action[:, None] == torch.arange(A, device=params.device)[:, None]
-    q = (forward(shape, params, s) * taken).sum(1)
-    return ((q - y).square() * weight).sum()
+    leaf = params.detach().requires_grad_()
+    q = forward(shape, leaf, s)
+    # dloss/dq = 2 weight (q - y) at the action taken and 0 elsewhere; autograd does the rest
+    dq = (q.detach() - y[:, None]) * (2 * weight)[:, None] * taken
+    return torch.autograd.grad(q, leaf, dq)[0]
 
 
 class DDQN:
@@ -177,10 +181,8 @@ class DDQN:
         learns = (m.episode >= s.init_episodes) & ~failed
         if self.learning:
             batch = self.memory.sample(m.replay, m.updates, m.sample_weight.shape[1])
-            params = m.params.requires_grad_()
-            loss = td_loss(self.shape, params, m.target, batch, m.gamma, m.sample_weight * learns[:, None])
-            (grad,) = torch.autograd.grad(loss, params)
-            m.params = params.detach()
+            weight = m.sample_weight * learns[:, None]
+            grad = gradient(self.shape, m.params, m.target, batch, m.gamma, weight)
             m.updates += learns
             # A member that has not begun to learn has grad = m = v = 0: Adam leaves it alone. One that failed keeps its
             # weights by a learning rate of 0.

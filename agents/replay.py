@@ -54,4 +54,4 @@ class Replay:
         stored = self.capacity.clamp(max=self.written)[:, None]
         counter = update[:, None] * 65536 + torch.arange(batch, device=key.device)
         index = rng.integer(key[:, None], counter, stored).add_(self.base[:, None])
-        return self.flat.index_select(0, index.view(-1)).view(len(key), batch, -1).transpose(1, 2)
+        return self.flat.index_select(0, index.view(-1)).view(len(key), batch, -1).transpose(1, 2).contiguous()

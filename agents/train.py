@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 from typing import Optional, Set
 
@@ -11,6 +12,7 @@ import torch
 from agents.hyper import Hyper, draw
 from agents.result import TrainResult
 from agents.sections import LearnerSection, VarySection
+from agents.tabular_loop import PER_MEMBER, TabularHyper
 from envs.reward_network import RewardNetwork
 from envs.section import EnvSection
 from envs.synthetic import SyntheticEnv
@@ -89,13 +91,14 @@ def _train_tabular(
     backend: str,
     threads: int,
 ) -> TrainResult:
-    """A finite world is tabulated once per member; the learner then never calls a network."""
-    from agents.tabular import TabularHyper, train_tabular
+    """A finite world is tabulated once per member (the task once for all); the learner never calls a network."""
+    from agents.tabular import train_tabular
 
+    world = RealTask(task, 1) if kind == "real" else make_world(kind, task, section, worlds, hyper["gamma"])
     return train_tabular(
         name,
-        TabularHyper.from_hyper(hyper),
-        tables(make_world(kind, task, section, worlds, hyper["gamma"])),
+        _tabular_hyper(hyper),
+        tables(world),
         (task.next_state, task.reward, task.done, task.start_state),  # type: ignore[attr-defined]
         kind,
         task.max_steps,
@@ -105,3 +108,11 @@ def _train_tabular(
         backend="torch" if backend == "torch" else "compiled",
         threads=threads,
     )
+
+
+def _tabular_hyper(hyper: Hyper) -> TabularHyper:
+    """Arrays where members may differ, the section's own values elsewhere."""
+    values = {f.name: getattr(hyper.section, f.name) for f in dataclasses.fields(TabularHyper)}
+    for name in PER_MEMBER:
+        values[name] = hyper[name]
+    return TabularHyper(**values)

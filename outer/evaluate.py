@@ -19,10 +19,11 @@ from envs.task import Task, make_task
 from outer.problem import env_section, gtn_section, learner
 from outer.section import RN, GTNSection
 
-PROXY, PROXY_EARLY_OUT, REAL = "proxy", "proxy_early_out", "real"
+PROXY, BUDGET, EARLY_OUT, REAL = "proxy", "proxy_budget", "proxy_early_out", "real"
 MODES = {
     PROXY: "train in the world, as the outer loop does",
-    PROXY_EARLY_OUT: "train in the world until its own early-out rule fires, without the budget",
+    BUDGET: "train in the world for the budget that it was evolved for",
+    EARLY_OUT: "train in the world until its own early-out rule fires, without a budget",
     REAL: "train on the real task until it is solved",
 }
 
@@ -47,9 +48,10 @@ def evaluate(config: Mapping[str, Any], worlds: Tensor, seeds: Tensor, mode: str
     test_each = kind == "rn" or (kind == "se" and gtn.se_test_on_real and mode != REAL)
     if mode == REAL:
         kind = "real"
-    if mode != PROXY:
-        hyper = dataclasses.replace(hyper, train_steps=0, early_out_min_steps=0)
-        vary = dataclasses.replace(vary, train_steps_factor=1.0) if vary else None
+    if mode in (EARLY_OUT, REAL):
+        hyper = dataclasses.replace(hyper, train_steps=0)
+    if mode != PROXY and vary is not None:
+        vary = dataclasses.replace(vary, train_steps_factor=1.0)
     result = train(
         name, hyper, vary, task, kind, section, worlds, seeds.numpy(), test_each, gtn.backend, config["device"], threads
     )

@@ -25,7 +25,7 @@ from outer import problem
 from outer.checkpoint import Progress, load_checkpoint, save_checkpoint
 from outer.config import Config
 from outer.dispatch import Dispatcher
-from outer.evaluate import PROXY, REAL, training_budget
+from outer.evaluate import BUDGET, PROXY, REAL, training_budget
 from outer.exchange import Chunk
 from outer.nes import NES, ORIG, member_seeds
 from outer.plots import learning_curve
@@ -204,7 +204,7 @@ class Run:
         if n == 0:
             return None
         runs = []
-        for i, mode in enumerate((PROXY, REAL)):
+        for i, mode in enumerate((BUDGET, REAL)):
             seeds = torch.from_numpy(member_seeds(self.config.data["seed"], _COMPARISON, i, n))
             values, _ = self._evaluate(self.progress.best_psi.expand(n, -1), seeds, mode)
             runs.append(AgentRuns(values["mean_return"].tolist(), values["train_steps"].tolist()))
@@ -255,8 +255,23 @@ def worst_for_failed(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def score_rows(roles: Sequence[str], values: Values, reasons: Sequence[str], first: int = 0) -> list[ScoreRow]:
-    columns = [np.asarray(values[name], np.float64) for name in ("score", "mean_return", "train_steps", "episodes")]
-    return [ScoreRow(first + i, role, *(float(c[i]) for c in columns), reasons[i]) for i, role in enumerate(roles)]
+    """One row per member, numbered from ``first``."""
+
+    def cell(name: str, i: int) -> float:
+        return float(values[name][i])
+
+    return [
+        ScoreRow(
+            member=first + i,
+            role=role,
+            score=cell("score", i),
+            mean_return=cell("mean_return", i),
+            train_steps=cell("train_steps", i),
+            episodes=cell("episodes", i),
+            reason=reasons[i],
+        )
+        for i, role in enumerate(roles)
+    ]
 
 
 def episode_length(values: Values, mask: np.ndarray) -> float:

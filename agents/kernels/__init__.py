@@ -27,7 +27,9 @@ JIT = {
 def cache_dir() -> Path:
     """Where compiled kernels are kept: ``$ENVOLVE_CACHE`` or ``~/.cache/envolve``, else a temporary folder."""
     digest = hashlib.sha256()
-    for source in sorted(Path(__file__).parent.glob("*.py")):
+    root = Path(__file__).resolve().parents[2]
+    frozen = [root / "envs" / "rng.py", root / "agents" / "result.py"]  # their constants are compiled in
+    for source in sorted(Path(__file__).parent.glob("*.py")) + frozen:
         digest.update(source.read_bytes())
     base = Path(os.environ.get("ENVOLVE_CACHE") or Path.home() / ".cache" / "envolve")
     folder = base / "numba" / digest.hexdigest()[:16]
