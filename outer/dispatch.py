@@ -5,7 +5,7 @@ they come back in the order of the chunks. What can go wrong, and what is done:
 
 - a worker dies or falls silent, with or without its chunk: the chunk goes to another;
 - an input or a result gets lost on the way: the worker's heartbeat shows it, the chunk goes out again;
-- a worker rejects what it finds in its slot: likewise, and after three in a row it gets no more;
+- a worker rejects what it finds in its slot: likewise, and after three in a row it gets none for a while;
 - the evaluation raises an exception: once more, then NaN scores with the exception as the reason;
 - a chunk takes much longer than the others: a second worker gets it too, the first answer counts;
 - workers died of a chunk ``max_attempts`` times: NaN scores with the reason;
@@ -134,8 +134,8 @@ class Dispatcher:
     ) -> list[ChunkResult]:
         """The results, in the order of ``chunks``; returns when all are there.
 
-        A chunk that could not be evaluated has ``error`` set, NaN scores, and NaN or 0 in the other values that the rest
-        has. ``on_progress`` gets the number of finished chunks and of all. Raises :class:`ValueError` for a chunk that
+        A chunk that could not be evaluated has ``error`` set, NaN scores, and NaN or 0 in the other values of the
+        rest. ``on_progress`` gets the number of finished chunks and of all. Raises :class:`ValueError` for a chunk that
         workers would reject, :class:`ExchangeError` if the folder cannot be used any more,
         :class:`SecondMasterError` if another master took it over.
         """
@@ -324,7 +324,7 @@ class Dispatcher:
 
     def _hint(self, now: float) -> None:
         """Never a silent wait."""
-        lonely = not any(slot.usable for slot in self._roster.slots.values())
+        lonely = not self._roster.usable()
         if now - self._hint_at < (LONELY_SECONDS if lonely else HINT_SECONDS):
             return
         if lonely:

@@ -16,7 +16,8 @@ from outer.machine import Files, Host
 
 log = logging.getLogger("envolve")
 
-MAX_LOSSES = 3  # chunks lost or rejected in a row, then a worker gets no more
+MAX_LOSSES = 3  # chunks lost or rejected in a row, then a worker gets none for a while
+BAR_SECONDS = 60.0
 
 
 @dataclass
@@ -43,11 +44,8 @@ class Slot:
     settles_at: int = 0  # an idle beat counts from this counter on; an older one may not know what was begun since
     absences: int = 0  # scans in a row without a heartbeat file
     losses: int = 0
+    barred_until: float = 0.0
     odd_since: float | None = None  # since when its result files do not match
-
-    @property
-    def usable(self) -> bool:
-        return self.alive and self.losses < MAX_LOSSES
 
     def release(self) -> None:
         """Whatever it has is no longer waited for; it gets the next chunk when it says that it is idle."""
@@ -72,10 +70,13 @@ class Roster:
         self._pattern = re.compile(rf"{bohb_id}_(0|[1-9]\d{{0,8}})_heartbeat")
         self.slots: dict[int, Slot] = {}
 
+    def usable(self) -> list[Slot]:
+        """Whoever is alive and not barred, by id."""
+        now = self._host.monotonic()
+        return sorted((s for s in self.slots.values() if s.alive and now >= s.barred_until), key=lambda s: s.id)
+
     def free(self) -> list[Slot]:
-        return sorted(
-            (s for s in self.slots.values() if s.usable and s.settled and s.holds is None), key=lambda s: s.id
-        )
+        return [slot for slot in self.usable() if slot.settled and slot.holds is None]
 
     def holders(self) -> Iterator[tuple[Slot, Issue]]:
         for slot in self.slots.values():
@@ -108,7 +109,7 @@ class Roster:
     def _hear(self, slot: Slot, beat: Beat) -> None:
         old, slot.beat = slot.beat, beat
         if old is None or beat.uuid != old.uuid:
-            slot.settled, slot.settles_at, slot.losses = False, 0, 0
+            slot.settled, slot.settles_at, slot.losses, slot.barred_until = False, 0, 0, 0.0
         if beat.note and (old is None or beat.note != old.note):
             log.warning("worker %d: %s", slot.id, beat.note)
 
@@ -145,8 +146,8 @@ class Roster:
         if beat.uuid != issue.owner:
             return Loss(issue.index, f"worker {slot.id} died and was started anew", True)
         slot.losses += 1
-        if slot.losses == MAX_LOSSES:
-            log.error(
-                "worker %d gets no more chunks: it lost or rejected %d in a row; see its log", slot.id, MAX_LOSSES
-            )
+        if slot.losses >= MAX_LOSSES:
+            slot.barred_until = self._host.monotonic() + BAR_SECONDS
+            what = f"it lost or rejected {slot.losses} in a row; see its log"
+            log.error("worker %d gets no chunk for %.0f s: %s", slot.id, BAR_SECONDS, what)
         return Loss(issue.index, f"it was lost on the way to or from worker {slot.id}", False)

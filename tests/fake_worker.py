@@ -1,6 +1,6 @@
 """A worker process with an evaluation that tests can steer by ``mode``: ``GTN_worker.main`` with another function.
 
-Mode "slow" takes 30 s; "die once" makes the file ``config["marker"]`` and kills itself, unless the file is there already.
+Mode "slow" takes 30 s; "die once" makes the file config["marker"] and kills itself, unless the file is there already.
 """
 
 from __future__ import annotations

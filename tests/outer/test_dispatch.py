@@ -161,9 +161,11 @@ def test_straggler_is_given_to_a_second_worker_and_the_late_answer_is_dropped():
     assert 2 < cluster.machine.now - begin < 5
 
 
-def test_chunk_that_kills_its_workers_gets_nan_and_the_reason():
+@pytest.mark.parametrize("pause", [0.0, 1.0])
+def test_chunk_that_kills_its_workers_gets_nan_and_the_reason(pause):
+    """Whether a worker is started anew before its death was noticed, or after."""
     cluster = Cluster()
-    kills = []
+    kills, died_at, restarts = [], [], []
 
     def deadly(config, worlds, seeds, mode, threads):
         if int(seeds[0]) == 10:
@@ -174,9 +176,11 @@ def test_chunk_that_kills_its_workers_gets_nan_and_the_reason():
     cluster.worker(0, deadly)
 
     def on_wait():
-        if len(kills) > len(cluster.machine.dead):
+        if len(kills) > len(died_at):
             cluster.kill(0)
-            cluster.worker(0, deadly)
+            died_at.append(cluster.machine.now)
+        if len(died_at) > len(restarts) and cluster.machine.now >= died_at[-1] + pause:
+            restarts.append(cluster.worker(0, deadly))
 
     master = cluster.master(on_wait=on_wait, max_attempts=5)
     chunks = chunks_of(3)
@@ -288,7 +292,7 @@ def test_answer_to_this_question_with_another_name_or_size_is_not_accepted():
     assert len(wrong) == 2
 
 
-def test_worker_that_rejects_everything_gets_nothing_more(caplog):
+def test_worker_that_rejects_everything_is_barred(caplog):
     cluster = Cluster()
     from outer.exchange import Rejected
 
@@ -306,9 +310,17 @@ def test_worker_that_rejects_everything_gets_nothing_more(caplog):
     master = cluster.master(
         on_wait=lambda: None if 1 in cluster.workers or cluster.machine.now < 1030 else cluster.worker(1)
     )
+    write, inputs = cluster.files.write, []
+
+    def counting(name, data):
+        inputs.extend([name] if name == "0_0_input.pt" else [])
+        write(name, data)
+
+    cluster.files.write = counting
     chunks = chunks_of(3)
     check(master.evaluate(chunks), chunks)
-    assert "speaks 2" in caplog.text and "gets no more chunks" in caplog.text
+    assert len(inputs) == 3
+    assert "speaks 2" in caplog.text and "gets no chunk for 60 s" in caplog.text
 
 
 def test_second_master_is_refused_and_the_first_not_harmed():
@@ -364,8 +376,10 @@ def test_of_two_workers_started_at_the_same_instant_one_goes_on():
     beat = cluster.machine.files.pop("0_0_heartbeat")
     b = cluster.worker(0)
     assert beat != cluster.machine.files["0_0_heartbeat"]
+    cluster.machine.advance(3)
     with pytest.raises(SecondWorkerError, match="taken this slot"):
-        cluster.machine.advance(3)
+        a.step()
+    assert not b.step()
     assert a._heartbeat.usurper is not None and b._heartbeat.usurper is None
 
 

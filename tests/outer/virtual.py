@@ -12,7 +12,7 @@ import torch
 from outer.dispatch import Dispatcher
 from outer.exchange import Chunk
 from outer.machine import ExchangeError, Rejected
-from outer.worker import Worker
+from outer.worker import SecondWorkerError, Worker
 
 
 class Machine:
@@ -121,7 +121,7 @@ class Cluster:
             try:
                 while not worker.quit and worker.step():
                     pass
-            except Hang:
+            except (Hang, SecondWorkerError):
                 cancel[0]()
             if worker.quit:
                 worker.close()
