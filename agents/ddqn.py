@@ -1,9 +1,9 @@
-"""Double DQN with a soft target update (van Hasselt et al. 2016, https://arxiv.org/abs/1509.06461), a population at once.
+"""Double DQN with a soft target update (van Hasselt et al. 2016, https://arxiv.org/abs/1509.06461), a whole population.
 
 ``train_population`` trains one agent per member in its world and tests it on the real task. All members take each
-decision together: one batched call acts, one steps the worlds, one updates every network. Episodes end member by member,
-and so does training; the finished are dropped from the batch. A member's result depends on its key, its world and its
-hyperparameters only. The compiled twin is ``agents/kernels/ddqn.py``.
+decision together: one batched call acts, one steps the worlds, one updates every network. Episodes end member by
+member, and so does training; the finished are dropped from the batch. A member's result depends on its key, its world
+and its hyperparameters only. The compiled twin is ``agents/kernels/ddqn.py``.
 
 Axes: L members still in training, B minibatch, A actions, F observation features, D parameters.
 """
@@ -11,7 +11,7 @@ Axes: L members still in training, B minibatch, A actions, F observation feature
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import List, Tuple
+from typing import List, Tuple, Union
 
 import numpy as np
 import torch
@@ -157,7 +157,7 @@ class DDQN:
             decision += 1
 
     def _exploration(self, decision: int) -> Tuple[Tensor, Tensor]:
-        """The uniforms that are compared with eps and the random actions of the next BLOCK decisions, [BLOCK, L] each."""
+        """What is compared with eps and the random actions of the next BLOCK decisions, [BLOCK, L] each."""
         counter = 2 * torch.arange(decision, decision + BLOCK, device=self.keys.device)[:, None]
         actions = torch.tensor(self.task.num_actions, device=self.keys.device)
         return rng.uniform(self.m.explore, counter), rng.integer(self.m.explore, counter + 1, actions)
@@ -250,8 +250,8 @@ class DDQN:
 
 
 def train_population(
-    task: Task, kind: str, section: EnvSection, worlds: np.ndarray, hyper: Hyper, keys: np.ndarray, test_each: bool,
-    device: str = "cpu",
+    task: Task, kind: str, section: EnvSection, worlds: Union[np.ndarray, Tensor], hyper: Hyper, keys: np.ndarray,
+    test_each: bool, device: str = "cpu",
 ) -> TrainResult:  # fmt: skip
     """Train P agents and test them on the real task.
 
@@ -283,7 +283,7 @@ def train_population(
         widest = max(shapes, key=lambda shape: shape.hidden)
         params = stack(torch.as_tensor(flat[rows], device=device), shapes, widest)
         run = DDQN(
-            task, kind, section, torch.as_tensor(worlds[rows], dtype=torch.float32, device=device), part,
+            task, kind, section, torch.as_tensor(worlds, dtype=torch.float32)[rows].to(device), part,
             torch.as_tensor(keys[rows], device=device), test_each, widest, params,
         )  # fmt: skip
         run.train()

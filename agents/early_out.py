@@ -23,9 +23,9 @@ def early_out(
 ) -> Tensor:
     """Whether training ends early after ``episode`` -> bool [P].
 
-    logged: float32 [P, E], one reward per episode so far; episode, steps: int64 [P], index of the episode that ended and
-    environment steps taken since training began. settles: the rule of an SE whose agents are not tested on the real task
-    meanwhile, there the returns must have settled; everywhere else the mean return must reach ``solved_reward``.
+    logged: float32 [P, E], one reward per episode so far; episode, steps: int64 [P], index of the episode that ended
+    and environment steps taken since training began. settles: the returns must have settled, which is the rule of an SE
+    whose agents are not tested on the real task meanwhile; elsewhere their mean must reach ``solved_reward``.
     """
     window = section.early_out_num
     average = window_mean(logged, episode + 1, window)

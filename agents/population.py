@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import logging
+from dataclasses import replace
 from typing import Sequence
 
 import torch
@@ -42,16 +43,18 @@ def keep_pages() -> bool:
 
 
 def embedding(own: MLPShape, stacked: MLPShape) -> Tensor:
-    """Where each parameter of ``own`` lies in the flat vector of ``stacked``, which has more hidden units: int64 [own.size].
+    """Where each parameter of ``own`` lies in the flat vector of ``stacked``, the wider net: int64 [own.size].
 
     The other parameters of ``stacked`` must be zero, and training leaves them exactly zero: a hidden unit without
-    weights is 0 (every activation maps 0 to 0), so the gradient of its outgoing weights is 0; its outgoing weights are 0,
-    so that of its incoming weights is 0; and Adam moves a parameter whose gradients were all 0 by 0 / (0 + eps).
+    weights is 0 (every activation maps 0 to 0), so the gradient of its outgoing weights is 0; its outgoing weights are
+    0, so that of its incoming weights is 0; and Adam moves a parameter whose gradients were all 0 by 0 / (0 + eps).
 
-    Raises ValueError if the two differ in more than ``hidden``.
+    Raises ValueError if it does not fit.
     """
-    same = (own.inputs, own.outputs, max(1, own.layers), own.activation)
-    if same != (stacked.inputs, stacked.outputs, max(1, stacked.layers), stacked.activation) or own.hidden > stacked.hidden:
+    depths = max(1, own.layers), max(1, stacked.layers)
+    if replace(own, layers=depths[0], hidden=stacked.hidden) != replace(stacked, layers=depths[1]):
+        raise ValueError(f"{own} and {stacked} differ in more than their hidden units")
+    if own.hidden > stacked.hidden:
         raise ValueError(f"{own} does not fit into {stacked}")
     parts = []
     for (_, k, m), (offset, big_k, big_m) in zip(own.layer_offsets(), stacked.layer_offsets()):

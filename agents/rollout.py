@@ -13,7 +13,7 @@ from envs.world import RealTask, World
 
 
 def reset_uniforms(key: Tensor, first: Tensor, count: int) -> Tensor:
-    """Uniforms ``first .. first + count - 1`` of each key. key: int64 [P], first: int64 [P, N] -> float32 [P, N, count]."""
+    """Uniforms first .. first + count - 1 of each key. key: int64 [P], first: int64 [P, N] -> [P, N, count]."""
     return rng.uniform(key[:, None, None], first[:, :, None] + torch.arange(count, device=key.device))
 
 
@@ -53,7 +53,8 @@ def test_episodes(
     total = torch.zeros(number.shape, dtype=torch.float64, device=key.device)
     t, over = torch.zeros_like(number), torch.zeros_like(number, dtype=torch.bool)
     while not over.all():
-        next_state, reward, _, _, next_t, next_over = repeat(world, state, policy(world.observe(state)), t, skip, task.max_steps)
+        action = policy(world.observe(state))
+        next_state, reward, _, _, next_t, next_over = repeat(world, state, action, t, skip, task.max_steps)
         state = torch.where(over.unsqueeze(-1), state, next_state)
         total = torch.where(over, total, total + reward)
         t = torch.where(over, t, next_t)
