@@ -516,3 +516,16 @@ def test_failed_results_have_the_schema_of_good_ones():
     chunk = chunks_of(1)[0]
     result = ChunkResult.failed(chunk, "0" * 64, "why")
     assert result.reasons == ["why"] * 3 and result.values["score"].dtype == torch.float64
+
+
+def test_long_evaluation_of_a_live_worker_is_left_alone(caplog):
+    cluster = Cluster()
+    cluster.worker(0, failing(1, Hang()))
+
+    def on_wait():
+        if cluster.machine.now > 1100:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        cluster.master(on_wait=on_wait, worker_timeout=10.0).evaluate(chunks_of(1))
+    assert "goes out again" not in caplog.text
