@@ -36,33 +36,51 @@ def build_parser() -> argparse.ArgumentParser:
         prog="GTN_master.py", description=HELP, epilog=EXIT_CODES, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("config", nargs="?", metavar="CONFIG", help="a default_config_*.yaml or your own")
-    parser.add_argument("--single", action="store_true", help="start local workers, one per core, and end them with the run")
-    parser.add_argument("--num-workers", type=int, metavar="W", help="with --single: how many workers (default: one per core)")
+    parser.add_argument(
+        "--single", action="store_true", help="start local workers, one per core, and end them with the run"
+    )
+    parser.add_argument(
+        "--num-workers", type=int, metavar="W", help="with --single: how many workers (default: one per core)"
+    )
     parser.add_argument("--resume", metavar="DIR", help="continue the run in results/<run_id>")
     parser.add_argument("--seed", type=int, metavar="S", help="overrides the configuration's seed")
     parser.add_argument(
         "--set", dest="overrides", nargs="+", action="extend", default=[], metavar="KEY=VALUE",
         help="override a value, e.g. --set agents.gtn.max_iterations=3 agents.ddqn.lr=1e-4",
     )  # fmt: skip
-    parser.add_argument("--bohb-id", type=int, default=0, metavar="B", help="which workers are this master's (default: 0)")
-    parser.add_argument("--results-dir", default="results", metavar="DIR", help="where runs are kept (default: results)")
+    parser.add_argument(
+        "--bohb-id", type=int, default=0, metavar="B", help="which workers are this master's (default: 0)"
+    )
+    parser.add_argument(
+        "--results-dir", default="results", metavar="DIR", help="where runs are kept (default: results)"
+    )
     parser.add_argument(
         "--sync-dir", metavar="DIR",
         help="folder of the exchange (default: <results-dir>/GTN_sync, with --single the run's own sync/)",
     )  # fmt: skip
-    parser.add_argument("--check", action="store_true", help="validate the configuration, print what would run, and stop")
+    parser.add_argument(
+        "--check", action="store_true", help="validate the configuration, print what would run, and stop"
+    )
     return parser
 
 
 def read_config(args: argparse.Namespace) -> Config:
     """The configuration with its overrides; on resume the one that the run stored."""
     if args.resume:
-        given = [name for name, used in (("CONFIG", args.config), ("--set", args.overrides), ("--seed", args.seed is not None)) if used]
+        given = [
+            name
+            for name, used in (("CONFIG", args.config), ("--set", args.overrides), ("--seed", args.seed is not None))
+            if used
+        ]
         if given:
-            raise ConfigError([f"--resume continues a run with the configuration it stored: found {given[0]}, expected none"])
+            raise ConfigError(
+                [f"--resume continues a run with the configuration it stored: found {given[0]}, expected none"]
+            )
         return load_config(Path(args.resume) / CONFIG_FILE)
     if not args.config:
-        raise ConfigError(["found no CONFIG, expected a file such as default_config_cartpole_syn_env.yaml (or --resume DIR)"])
+        raise ConfigError(
+            ["found no CONFIG, expected a file such as default_config_cartpole_syn_env.yaml (or --resume DIR)"]
+        )
     seed = [] if args.seed is None else [f"seed={args.seed}"]
     return load_config(args.config, args.overrides + seed)
 
@@ -91,14 +109,13 @@ def prepare(args: argparse.Namespace, config: Config) -> Path:
 
 
 def execute(args: argparse.Namespace, config: Config, run_dir: Path) -> int:
+    import torch
     from rich.console import Console
 
     from outer.dispatch import Dispatcher
     from outer.local_workers import LocalWorkers
     from outer.report import LiveTable, summary_text
     from outer.run import Run
-
-    import torch
 
     torch.set_num_threads(1)  # the master adds small vectors: a second thread would only take a core from a worker
     single = args.single or args.num_workers is not None or config.data["agents"]["gtn"]["mode"] == "single"
@@ -111,7 +128,9 @@ def execute(args: argparse.Namespace, config: Config, run_dir: Path) -> int:
             if workers:
                 workers.start()
                 dispatcher.on_wait = workers.poll
-            title = f"{config.data['env_name']}  {run_dir}" + (f"  {count} local workers" if workers else f"  sync {sync_dir}")
+            title = f"{config.data['env_name']}  {run_dir}" + (
+                f"  {count} local workers" if workers else f"  sync {sync_dir}"
+            )
             with LiveTable(run.gtn.max_iterations, title) as table:
                 summary = run.execute(table)
         finally:
@@ -152,7 +171,9 @@ def main(argv: list[str] | None = None) -> int:
     except (ExchangeError, OSError, ValueError) as e:
         print(f"GTN_master.py: {e}", file=sys.stderr)
         if run_dir and (run_dir / "checkpoint.pt").exists():
-            print(f"finished generations are kept; go on with: python3 GTN_master.py --resume {run_dir}", file=sys.stderr)
+            print(
+                f"finished generations are kept; go on with: python3 GTN_master.py --resume {run_dir}", file=sys.stderr
+            )
         return 1
 
 

@@ -15,7 +15,7 @@ def window_mean(logged: Tensor, end: Tensor, window: int) -> Tensor:
     """
     index = end[:, None] - 1 - torch.arange(window, device=end.device)
     last = logged.gather(1, index.clamp(min=0)).double()
-    return torch.where(index >= 0, last, 0.0).sum(1) / (end.clamp(0, window) + 1e-9)
+    return torch.where(index >= 0, last, 0.0).sum(1) / (end.clamp(0, window).double() + 1e-9)
 
 
 def early_out(

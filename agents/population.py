@@ -88,6 +88,7 @@ def adam(params: Tensor, grad: Tensor, m: Tensor, v: Tensor, update: Tensor, lr:
     update: int64 [P], the number of this update, from 1; lr: float64 [P]. Members count updates apart from each other,
     which is why torch's own (fused) Adam does not do: it has one step count per tensor.
     """
+    update = update.double()  # as int64 it would give float32 powers, and 1 - 0.999^u would lose four digits
     step = (lr / (1 - BETA1**update)).to(params.dtype)[:, None]
     scale = (1 - BETA2**update).rsqrt().to(params.dtype)[:, None]
     m.lerp_(grad, 1 - BETA1)

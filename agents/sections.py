@@ -22,7 +22,9 @@ class LearnerSection:
     rb_size: int = option(1_000_000, "replay buffer capacity in steps", ge=1)
     same_action_num: int = option(1, "environment steps per chosen action (frame skip)", ge=1)
     early_out_num: int = option(10, "episodes per average in the early-out rules", ge=1)
-    early_out_virtual_diff: float = option(0.01, "SE: stop when the average return changes by less than this share", ge=0)
+    early_out_virtual_diff: float = option(
+        0.01, "SE: stop when the average return changes by less than this share", ge=0
+    )
     # here
     train_steps: int = option(0, "training budget in steps, 0: no limit; stored with the evolved world", ge=0)
     early_out_min_steps: int = option(0, "no early out on an SE before this many steps", ge=0)
@@ -66,7 +68,9 @@ class DDQNSection(LearnerSection):
 class VarySection:
     """``agents.<learner>_vary``: hyperparameters drawn anew for every agent (agent_name: <learner>_vary)."""
 
-    vary_hp: bool = option(True, "draw lr, batch_size, hidden_size log-uniformly in [x/3, 3x], hidden_layer in L-1..L+1")
+    vary_hp: bool = option(
+        True, "draw lr, batch_size, hidden_size log-uniformly in [x/3, 3x], hidden_layer in L-1..L+1"
+    )
     # here
     vary_layers: bool = option(True, "include hidden_layer in the draw")
     train_steps_factor: float = option(1.0, "draw the training budget log-uniformly in [b/f, b*f]", ge=1)

@@ -21,7 +21,9 @@ class EnvSection:
     hidden_size: int = option(128, "hidden units of each of the world's networks", ge=1)
     hidden_layer: int = option(1, "hidden layers of each of the world's networks (0 and 1 build the same)", ge=0, le=8)
     info_dim: int = option(0, "length of the info vector that RN types 3, 4, 7, 8, 101, 102 read", ge=0)
-    reward_env_type: int = option(0, "reward network: 0 none, 1/2 potential, 5/6 not; even: added to the reward", choices=RN_TYPES)
+    reward_env_type: int = option(
+        0, "reward network: 0 none, 1/2 potential, 5/6 not; even: added to the reward", choices=RN_TYPES
+    )
     raw_done: bool = option(
         True, "SE: the TD target uses the raw output of done_net, as published; false: 1 where it exceeds 0.5, else 0"
     )

@@ -106,7 +106,11 @@ def show(console: Console, world: WorldFile, name: str, columns: dict[str, dict[
         cells = []
         for c in columns.values():
             low_high = c.get(f"{key}_interval")
-            cells.append(f"{number(c[key])}" + (f" [{number(low_high[0])}, {number(low_high[1])}]" if low_high else "") if key in c else "-")
+            cells.append(
+                f"{number(c[key])}" + (f" [{number(low_high[0])}, {number(low_high[1])}]" if low_high else "")
+                if key in c
+                else "-"
+            )
         table.add_row(label, *cells)
 
     row("training steps, mean", "mean_train_steps")
@@ -150,7 +154,13 @@ def main(argv: list[str] | None = None) -> int:
     show(Console(), world, name, {titles[k]: c for k, c in columns.items()})
     if args.json:
         settings = {k: str(v) if isinstance(v, Path) else v for k, v in vars(args).items() if k != "json"}
-        content = {"settings": settings, "budget": world.budget, "agent": name, "versions": environment_info(), **columns}
+        content = {
+            "settings": settings,
+            "budget": world.budget,
+            "agent": name,
+            "versions": environment_info(),
+            **columns,
+        }
         try:
             args.json.write_text(json.dumps(content, indent=1) + "\n")
         except OSError as e:

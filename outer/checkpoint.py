@@ -39,7 +39,9 @@ class Progress:
 def save_checkpoint(path: str | Path, nes: NESState, progress: Progress, config_sha256: str) -> None:
     """Atomic: after a crash the file holds the previous generation or this one. Raises OSError."""
     buffer = io.BytesIO()
-    torch.save({"nes": nes.to_dict(), "progress": {f.name: getattr(progress, f.name) for f in fields(progress)}}, buffer)
+    torch.save(
+        {"nes": nes.to_dict(), "progress": {f.name: getattr(progress, f.name) for f in fields(progress)}}, buffer
+    )
     body = buffer.getvalue()
     head = f"{FORMAT} {hashlib.sha256(body).hexdigest()} {config_sha256}\n".encode()
     write_atomic(str(path), head + body)
@@ -55,8 +57,8 @@ def load_checkpoint(path: str | Path, config_sha256: str) -> tuple[NESState, Pro
     if len(parts) != 3 or parts[0] != FORMAT or hashlib.sha256(body).hexdigest() != parts[1]:
         raise CheckpointError(f"{path}: damaged or of another version (its checksum does not fit); start a new run")
     if parts[2] != config_sha256:
-        raise CheckpointError(f"{path}: belongs to another configuration than the config.yaml beside it; undo the change")
+        raise CheckpointError(
+            f"{path}: belongs to another configuration than the config.yaml beside it; undo the change"
+        )
     content: dict[str, Any] = torch.load(io.BytesIO(body), weights_only=True)
     return NESState(**content["nes"]), Progress(**content["progress"])
-
-

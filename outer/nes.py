@@ -66,7 +66,12 @@ class NES:
     """psi: the world being evolved, a flat vector [D]."""
 
     def __init__(
-        self, section: GTNSection, seed: int, init_world: Callable[[int], Tensor], mask: Tensor, state: Optional[NESState] = None
+        self,
+        section: GTNSection,
+        seed: int,
+        init_world: Callable[[int], Tensor],
+        mask: Tensor,
+        state: Optional[NESState] = None,
     ) -> None:
         """init_world(world_seed) -> [D] gives a fresh world; mask [D] is 1 where parameters may move."""
         self.section, self.seed, self.init_world, self.mask = section, seed, init_world, mask
@@ -111,7 +116,12 @@ class NES:
     def confirmation(self, agents: int) -> Population:
         """``agents`` more agents for the unperturbed world, with seeds that no decision has seen."""
         seeds = member_seeds(self.seed, _CONFIRM, self.state.generation, agents)
-        return Population(self.state.psi.expand(agents, -1).clone(), torch.from_numpy(seeds), ["confirm"] * agents, np.full(agents, -1))
+        return Population(
+            self.state.psi.expand(agents, -1).clone(),
+            torch.from_numpy(seeds),
+            ["confirm"] * agents,
+            np.full(agents, -1),
+        )
 
     def _combine(self, scores: np.ndarray) -> np.ndarray:
         """[n * num_grad_evals] -> [n]: mean or worst of a perturbation's agents."""

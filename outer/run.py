@@ -130,7 +130,9 @@ class Run:
             self.nes.restart()
             self.nes.state.generation += 1
             self.progress.restart_generations.append(generation + 1)
-            table.note(f"generation {generation}: the world collapsed (episodes of {length:.1f} steps); restarting from a new one")
+            table.note(
+                f"generation {generation}: the world collapsed (episodes of {length:.1f} steps); restarting from a new one"
+            )
         else:
             self.nes.tell(scores)
         seconds = time.monotonic() - began
@@ -170,7 +172,12 @@ class Run:
         """Keep the best world (before this generation's update: the one the score belongs to); a solved one beats all."""
         p = self.progress
         if (solved, score) > (p.solved, p.best_score):
-            p.best_psi, p.best_score, p.best_generation, p.solved = self.nes.state.psi.clone(), score, generation, solved
+            p.best_psi, p.best_score, p.best_generation, p.solved = (
+                self.nes.state.psi.clone(),
+                score,
+                generation,
+                solved,
+            )
             self._save_model()
 
     def _save_model(self) -> None:
@@ -284,5 +291,3 @@ def mean_of(x: np.ndarray) -> float:
     """Mean of the finite entries, NaN if there is none."""
     x = x[np.isfinite(x)]
     return float(x.mean()) if x.size else math.nan
-
-

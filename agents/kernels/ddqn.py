@@ -13,7 +13,7 @@ import numpy as np
 from numba import njit
 
 from agents.kernels import JIT, tasks
-from agents.kernels.mlp import F4, ONE, ZERO, adam_soft_update, backward, forward, predict, size
+from agents.kernels.mlp import F4, ONE, ZERO, adam_soft_update, backward, forward, predict
 from agents.kernels.mlp_small import INPUTS, OUTPUTS, backward_small, forward_small
 from agents.kernels.rng import fold, integer, uniform
 
@@ -72,7 +72,9 @@ def test(p, ci, key, counter, returns, x, q, h, h2):
 
 
 @njit(**JIT)
-def learn(p, target, m, v, g, buf, stored, update, key, cf, ci, x, x2, h, dh, q, q2, qt, best, reward, discount, action):
+def learn(
+    p, target, m, v, g, buf, stored, update, key, cf, ci, x, x2, h, dh, q, q2, qt, best, reward, discount, action
+):
     """One double-DQN update on a uniform batch with replacement.
 
     y = r + gamma (1 - d) Q_target(s', argmax_a Q(s', a)),  loss = mean (Q(s, a) - y)^2
@@ -133,7 +135,12 @@ def train(world, cf, ci, key, p, test_returns, episode_return, episode_length, c
     L = (B + 15) // 16 * 16
     D = p.shape[0]
     kind, task = ci[KIND], ci[TASK]
-    explore_key, replay_key, reset_key, test_key = fold(key, EXPLORE), fold(key, REPLAY), fold(key, RESET), fold(key, TEST)
+    explore_key, replay_key, reset_key, test_key = (
+        fold(key, EXPLORE),
+        fold(key, REPLAY),
+        fold(key, RESET),
+        fold(key, TEST),
+    )
     target = p.copy()
     m, v, g = np.zeros(D, F4), np.zeros(D, F4), np.empty(D, F4)
     buf = np.empty((ci[CAPACITY], 2 * S + 3), F4)

@@ -34,7 +34,7 @@ def capacity(hyper: Hyper, max_steps: int) -> np.ndarray:
     return np.minimum(np.minimum(budget, decisions), hyper.section.rb_size)
 
 
-def initial_weights(task: Task, hyper: Hyper, keys: np.ndarray) -> "tuple[np.ndarray, np.ndarray]":
+def initial_weights(task: Task, hyper: Hyper, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Fresh Q networks: float32 [P, D_max] zero-padded, and each member's own size [P]."""
     activation = hyper.section.activation_fn  # type: ignore[attr-defined]
     pairs = list(zip(hyper["hidden_size"].tolist(), hyper["hidden_layer"].tolist()))
