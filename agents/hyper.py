@@ -1,4 +1,4 @@
-"""Hyperparameters of a population: one array ``[P]`` per number, drawn per member where the section's ``_vary`` says so.
+"""Hyperparameters of a population: an array ``[P]`` per number, drawn per member where ``_vary`` says so.
 
 Draws follow the original: lr log-uniform in [lr/3, 3 lr]; batch_size and hidden_size log-uniform integers in [x/3, 3x];
 hidden_layer uniform in {L-1, L, L+1}; tabular learners: alpha and gamma uniform in [.1, 1]. They come from the member's
@@ -20,7 +20,7 @@ _FACTOR = 3.0
 
 
 class Hyper:
-    """``hyper["lr"]`` is an array [P]; ``hyper.section`` holds what all members share (activation, test_episodes, ...)."""
+    """``hyper["lr"]`` is an array [P]; ``hyper.section`` holds what all members share."""
 
     def __init__(self, section: LearnerSection, values: Dict[str, np.ndarray]) -> None:
         self.section = section

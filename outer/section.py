@@ -11,7 +11,7 @@ SE, RN = 0, 1
 
 @dataclass(frozen=True)
 class GTNSection:
-    """NES over worlds. The published update is the default; ``estimator: antithetic`` is the one that works best here."""
+    """NES over worlds. The published update is the default; ``estimator: antithetic`` works better on SEs."""
 
     agent_name: str = option("DDQN", "the learner of the inner loop, e.g. DDQN, DDQN_vary, QL, SARSA_cb")
     synthetic_env_type: int = option(SE, "0: evolve a synthetic environment, 1: a reward network", choices=(SE, RN))

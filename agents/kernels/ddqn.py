@@ -30,11 +30,12 @@ LR, GAMMA, TAU, EPS_INIT, EPS_MIN, EPS_DECAY, EARLY_DIFF, SOLVED = range(len(FLO
 INTS = (
     "hidden_size", "hidden_layer", "act", "batch_size", "init_episodes", "train_episodes", "train_steps", "max_steps",
     "same_action_num", "early_out_num", "early_out_min_steps", "test_episodes", "capacity", "bootstrap", "test_each",
-    "task", "observation_size", "num_actions", "kind", "rn_type", "world_hidden", "world_layers", "world_act", "raw_done",
+    "task", "observation_size", "num_actions", "kind", "rn_type", "world_hidden", "world_layers", "world_act",
+    "raw_done",
 )  # fmt: skip
 (
-    HIDDEN, LAYERS, ACT, BATCH, INIT_EPISODES, EPISODES, STEPS, MAX_STEPS, REPEAT, EARLY_NUM, EARLY_MIN, TESTS, CAPACITY,
-    BOOTSTRAP, TEST_EACH, TASK, OBS, ACTIONS, KIND, RN_TYPE, W_HIDDEN, W_LAYERS, W_ACT, RAW_DONE,
+    HIDDEN, LAYERS, ACT, BATCH, INIT_EPISODES, EPISODES, STEPS, MAX_STEPS, REPEAT, EARLY_NUM, EARLY_MIN, TESTS,
+    CAPACITY, BOOTSTRAP, TEST_EACH, TASK, OBS, ACTIONS, KIND, RN_TYPE, W_HIDDEN, W_LAYERS, W_ACT, RAW_DONE,
 ) = range(len(INTS))  # fmt: skip
 
 

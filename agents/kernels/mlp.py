@@ -58,7 +58,10 @@ def tanh(z):
 
 @njit(inline="always", **JIT)
 def tanh4(z0, z1, z2, z3):
-    """Four at once with one division: it costs more than the polynomials. The product of the denominators is in [5e-10, 1]."""
+    """Four at once with one division, which costs more than the polynomials.
+
+    The product of the denominators lies in [5e-10, 1], far from underflow.
+    """
     z0, z1 = min(max(z0, -CLAMP), CLAMP), min(max(z1, -CLAMP), CLAMP)
     z2, z3 = min(max(z2, -CLAMP), CLAMP), min(max(z3, -CLAMP), CLAMP)
     y0, y1, y2, y3 = z0 * z0, z1 * z1, z2 * z2, z3 * z3
@@ -89,7 +92,7 @@ def activate(x, n, act, slope):
 
 @njit(**JIT)
 def affine(p, o, K, M, x, out, L, act):
-    """out[m, i] = act(b[m] + sum_k W[k, m] x[k, i]), eight inputs per pass so that out is read and written K / 8 times."""
+    """out[m, i] = act(b[m] + sum_k W[k, m] x[k, i]), eight inputs per pass: out is read and written K / 8 times."""
     for m in range(M):
         b = p[o + K * M + m]
         row = out[m]
@@ -150,7 +153,7 @@ def weight_gradient(o, K, M, x, d, L, g):
 
 @njit(**JIT)
 def input_gradient(p, o, K, M, x, d, L, dx, act):
-    """dx[k, i] = act'(z) sum_m W[k, m] d[m, i]; x holds the activations of the layer below, act'(z) is a function of them."""
+    """dx[k, i] = act'(z) sum_m W[k, m] d[m, i]; x holds the activations of the layer below, which give act'(z)."""
     for k in range(K):
         q = o + k * M
         row = dx[k]
@@ -239,7 +242,7 @@ def adam_soft_update(p, target, m, v, g, n, step_size, v_scale, tau):
 
 @njit(**JIT)
 def predict(p, o, K, H, layers, M, act, x, out, h, h2):
-    """One sample x[K] -> out[M], net at offset o; a PReLU net reads its slope from its last slot. Returns the offset behind the net."""
+    """One sample x[K] -> out[M], net at offset o; a PReLU net's slope is its last slot. Returns the offset behind it."""
     end = o + size(K, H, layers, M)
     slope = ZERO
     if act == PRELU:

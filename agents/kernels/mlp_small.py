@@ -1,7 +1,7 @@
 """One hidden layer, four inputs, two outputs (CartPole's agents), fused: the hottest shape gets its own loops.
 
-Same layout and results (up to the order of sums) as ``forward`` and ``backward`` in ``mlp.py``. A pass over the batch is
-bound by loads and stores, so hidden units go in pairs or fours that share every load of x and every update of the
+Same layout and results (up to the order of sums) as ``forward`` and ``backward`` in ``mlp.py``. A pass over the batch
+is bound by loads and stores, so hidden units go in pairs or fours that share every load of x and every update of the
 outputs, and no derivative of a hidden unit is ever stored.
 """
 
