@@ -36,7 +36,9 @@ from outer.statistics import AgentRuns
 
 log = logging.getLogger("envolve")
 
-COLLAPSED_LENGTH = 3.0  # steps; below this an SE teaches nothing (spec nes_recipe 2.2)
+# An SE with episodes this short has collapsed, unless its agents learn all the same (some of the best worlds are
+# near-bandits): the best tenth of the population is then at least SIGNAL of the way from the median to solved_reward.
+COLLAPSED_LENGTH, SIGNAL = 3.0, 0.1
 _COMPARISON = 5  # purpose of random numbers, beside those in outer/nes.py
 Values = dict[str, np.ndarray]
 
@@ -122,7 +124,7 @@ class Run:
         steps = int(values["train_steps"].sum())
         self.progress.member_steps += steps
         length = episode_length(values, orig)
-        collapsed = self._collapsed(length)
+        collapsed = self._collapsed(length, scores)
 
         self.progress.finished = (solved and self.gtn.quit_when_solved) or generation >= self.gtn.max_iterations
         csv.write(generation, rows)
@@ -193,10 +195,13 @@ class Run:
             solved=p.solved,
         )
 
-    def _collapsed(self, length: float) -> bool:
+    def _collapsed(self, length: float, scores: np.ndarray) -> bool:
         """The one way NES over SEs fails: done_net ends episodes at once, and every perturbation scores alike."""
         p = self.progress
-        p.short_generations = p.short_generations + 1 if self.kind == "se" and length < COLLAPSED_LENGTH else 0
+        median, top = np.quantile(scores, [0.5, 0.9])
+        flat = top - median < SIGNAL * (self.task.solved_reward - median)
+        short = self.kind == "se" and length < COLLAPSED_LENGTH
+        p.short_generations = p.short_generations + 1 if short and flat else 0
         due = 0 < self.gtn.collapse_generations <= p.short_generations
         if due and self.nes.state.restarts < self.gtn.max_restarts:
             p.short_generations = 0

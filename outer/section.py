@@ -55,7 +55,7 @@ class GTNSection:
     common_random_numbers: bool = option(False, "the two members of a mirrored pair share seed and hyperparameters")
     confirm_agents: int = option(0, "solved must be confirmed by this many more agents, 0: as published", ge=0)
     collapse_generations: int = option(
-        0, "restart from a new world after this many generations of SE episodes shorter than 3 steps, 0: never", ge=0
+        0, "restart after this many generations of SE episodes under 3 steps that teach nothing, 0: never", ge=0
     )
     max_restarts: int = option(2, "how often a run may restart", ge=0)
     evolve_prelu: bool = option(True, "perturb PReLU slopes too; the original left them at 0.25")
