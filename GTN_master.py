@@ -4,17 +4,27 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import errno
+import fcntl
 import logging
 import os
 import re
+import shlex
 import signal
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from envs.world_file import write_atomic
+from outer.checkpoint import CheckpointError, RunError
 from outer.config import Config, ConfigError, describe, dump_config, load_config
 from outer.machine import ExchangeError
+
+if TYPE_CHECKING:
+    from outer.report import LiveTable
 
 HELP = """\
 Evolves a synthetic environment or a reward network, as the configuration says.
@@ -26,7 +36,8 @@ Evolves a synthetic environment or a reward network, as the configuration says.
 Without --single, workers are started by hand or by SLURM, before or after: python3 GTN_worker.py 0 0 &"""
 
 EXIT_CODES = """\
-Exit codes: 0 the run is complete, 1 it cannot start or go on, 2 wrong arguments or configuration, 130 Ctrl-C (resumable)."""
+Exit codes: 0 the run is complete, 1 it cannot start or go on, 2 wrong arguments or configuration,
+130 Ctrl-C (resumable)."""
 
 CONFIG_FILE = "config.yaml"
 
@@ -42,7 +53,9 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--num-workers", type=int, metavar="W", help="with --single: how many workers (default: one per core)"
     )
-    parser.add_argument("--resume", metavar="DIR", help="continue the run in results/<run_id>")
+    parser.add_argument(
+        "--resume", metavar="DIR", help="continue the run in results/<run_id>; with local workers if it was begun so"
+    )
     parser.add_argument("--seed", type=int, metavar="S", help="overrides the configuration's seed")
     parser.add_argument(
         "--set", dest="overrides", nargs="+", action="extend", default=[], metavar="KEY=VALUE",
@@ -65,8 +78,13 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def read_config(args: argparse.Namespace) -> Config:
-    """The configuration with its overrides; on resume the one that the run stored."""
-    if args.resume:
+    """The configuration with its overrides; on resume the one that the run stored. Raises ConfigError."""
+    for name, value, least in (("--num-workers", args.num_workers, 1), ("--bohb-id", args.bohb_id, 0)):
+        if value is not None and value < least:
+            raise ConfigError([f"{name}: found {value}, expected at least {least}"])
+    if not args.config and args.overrides and "=" not in args.overrides[-1]:
+        args.config = args.overrides.pop()  # --set takes every word that follows it, also a CONFIG at the end
+    if args.resume is not None:
         given = [
             name
             for name, used in (("CONFIG", args.config), ("--set", args.overrides), ("--seed", args.seed is not None))
@@ -75,6 +93,10 @@ def read_config(args: argparse.Namespace) -> Config:
         if given:
             raise ConfigError(
                 [f"--resume continues a run with the configuration it stored: found {given[0]}, expected none"]
+            )
+        if not (Path(args.resume) / CONFIG_FILE).is_file():
+            raise ConfigError(
+                [f"--resume: found no {CONFIG_FILE} in {args.resume!r}, expected the folder of a run: results/<run_id>"]
             )
         return load_config(Path(args.resume) / CONFIG_FILE)
     if not args.config:
@@ -104,8 +126,57 @@ def prepare(args: argparse.Namespace, config: Config) -> Path:
     if args.resume:
         return Path(args.resume)
     run_dir = new_run_dir(Path(args.results_dir), config)
-    (run_dir / CONFIG_FILE).write_text(dump_config(config, {"command": " ".join(sys.argv)}))
+    try:
+        text = dump_config(config, {"command": " ".join(sys.argv)})
+        write_atomic(str(run_dir / CONFIG_FILE), text.encode())
+    except BaseException:
+        forget_unused(run_dir)
+        raise
     return run_dir
+
+
+def forget_unused(run_dir: Path) -> None:
+    """Removes the folder of a run that could not even start, unless something else is in it."""
+    with contextlib.suppress(OSError):
+        if set(os.listdir(run_dir)) <= {CONFIG_FILE}:
+            (run_dir / CONFIG_FILE).unlink(missing_ok=True)
+            run_dir.rmdir()
+
+
+@contextlib.contextmanager
+def locked(run_dir: Path) -> Iterator[None]:
+    """One master per run: a second one would write into the same scores.csv. Raises RunError."""
+    folder = os.open(run_dir, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise RunError(f"{run_dir}: another master is working on this run; wait for it or stop it first") from None
+        except OSError:
+            pass  # a file system without locks
+        yield
+    finally:
+        os.close(folder)
+
+
+@contextlib.contextmanager
+def log_above(table: LiveTable) -> Iterator[None]:
+    """While a live table is drawn in the terminal, log lines are printed above it, not through it."""
+    root = logging.getLogger()
+    before = root.handlers[:]
+    if table.live and sys.stderr.isatty():
+        from rich.highlighter import NullHighlighter
+        from rich.logging import RichHandler
+
+        root.handlers = [
+            RichHandler(
+                console=table.console, show_time=False, show_level=False, show_path=False, highlighter=NullHighlighter()
+            )
+        ]
+    try:
+        yield
+    finally:
+        root.handlers = before
 
 
 def execute(args: argparse.Namespace, config: Config, run_dir: Path) -> int:
@@ -118,9 +189,11 @@ def execute(args: argparse.Namespace, config: Config, run_dir: Path) -> int:
     from outer.run import Run
 
     torch.set_num_threads(1)  # the master adds small vectors: a second thread would only take a core from a worker
-    single = args.single or args.num_workers is not None or config.data["agents"]["gtn"]["mode"] == "single"
-    sync_dir = args.sync_dir or str(run_dir / "sync" if single else Path(args.results_dir) / "GTN_sync")
-    with Dispatcher(sync_dir, args.bohb_id, run_dir.name) as dispatcher:
+    own_sync, gtn_mode = run_dir / "sync", config.data["agents"]["gtn"]["mode"]
+    single = args.single or args.num_workers is not None or gtn_mode == "single"
+    single |= bool(args.resume) and own_sync.is_dir() and not args.sync_dir  # as it was begun
+    sync_dir = args.sync_dir or str(own_sync if single else run_dir.parent / "GTN_sync")
+    with locked(run_dir), Dispatcher(sync_dir, args.bohb_id, run_dir.resolve().name) as dispatcher:
         run = Run(config, run_dir, dispatcher, resume=bool(args.resume))
         count = args.num_workers or len(os.sched_getaffinity(0))
         workers = LocalWorkers(count, sync_dir, args.bohb_id, run_dir) if single else None
@@ -128,10 +201,14 @@ def execute(args: argparse.Namespace, config: Config, run_dir: Path) -> int:
             if workers:
                 workers.start()
                 dispatcher.on_wait = workers.poll
-            title = f"{config.data['env_name']}  {run_dir}" + (
-                f"  {count} local workers" if workers else f"  sync {sync_dir}"
-            )
-            with LiveTable(run.gtn.max_iterations, title) as table:
+            who = f"{count} local worker{'s' * (count != 1)}" if workers else f"sync {sync_dir}"
+            title = f"{config.data['env_name']}  {run_dir}  {who}"
+            with LiveTable(run.gtn.max_iterations, title) as table, log_above(table):
+                if workers:
+                    table.note("workers are starting; the first run on a machine compiles the kernels (about 15 s)")
+                elif not dispatcher.workers():
+                    command = f"python3 GTN_worker.py {args.bohb_id} 0 --sync-dir {shlex.quote(sync_dir)} &"
+                    table.note(f"waiting for workers; start some, one per core: {command}")
                 summary = run.execute(table)
         finally:
             if workers:
@@ -140,12 +217,31 @@ def execute(args: argparse.Namespace, config: Config, run_dir: Path) -> int:
     return 0
 
 
+def resume_command(args: argparse.Namespace, run_dir: Path) -> str:
+    """What a user types to go on with this run."""
+    options = [("--num-workers", args.num_workers), ("--sync-dir", args.sync_dir), ("--bohb-id", args.bohb_id or None)]
+    words = ["python3", "GTN_master.py", "--resume", str(run_dir)]
+    for name, value in options:
+        words += [name, str(value)] if value is not None else []
+    return shlex.join(words + ["--single"] * (args.single and bool(args.sync_dir)))
+
+
+def explain(e: Exception) -> str:
+    """One line for people. Of an OSError: the file, what the system said, and what helps."""
+    if not isinstance(e, OSError) or e.strerror is None:
+        return str(e)
+    helps = {errno.ENOSPC: "free some space", errno.EDQUOT: "free some space"}
+    helps |= dict.fromkeys(
+        (errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EEXIST),
+        "choose another folder with --results-dir",
+    )
+    return (f"{e.filename}: " if e.filename else "") + e.strerror + (f"; {helps[e.errno]}" if e.errno in helps else "")
+
+
 def main(argv: list[str] | None = None) -> int:
     args = build_parser().parse_args(argv)
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     try:
-        if args.num_workers is not None and args.num_workers < 1:
-            raise ConfigError([f"--num-workers: found {args.num_workers}, expected at least 1"])
         config = read_config(args)
     except ConfigError as e:
         print(f"GTN_master.py: {e}", file=sys.stderr)
@@ -166,14 +262,14 @@ def main(argv: list[str] | None = None) -> int:
         return execute(args, config, run_dir)
     except KeyboardInterrupt:
         if run_dir:
-            print(f"\nstopped; go on with: python3 GTN_master.py --resume {run_dir}", file=sys.stderr)
+            print(f"\nstopped; go on with: {resume_command(args, run_dir)}", file=sys.stderr)
         return 130
-    except (ExchangeError, OSError, ValueError) as e:
-        print(f"GTN_master.py: {e}", file=sys.stderr)
-        if run_dir and (run_dir / "checkpoint.pt").exists():
-            print(
-                f"finished generations are kept; go on with: python3 GTN_master.py --resume {run_dir}", file=sys.stderr
-            )
+    except (RunError, ExchangeError, OSError, ValueError) as e:
+        print(f"GTN_master.py: {explain(e)}", file=sys.stderr)
+        if run_dir and not args.resume:
+            forget_unused(run_dir)
+        if run_dir and (run_dir / CONFIG_FILE).exists() and not isinstance(e, CheckpointError):
+            print(f"finished generations are kept; go on with: {resume_command(args, run_dir)}", file=sys.stderr)
         return 1
 
 

@@ -17,7 +17,11 @@ from outer.nes import NESState
 FORMAT = "envolve-checkpoint-1"
 
 
-class CheckpointError(Exception):
+class RunError(Exception):
+    """The run cannot start or go on; the message says why and what to do."""
+
+
+class CheckpointError(RunError):
     """The checkpoint cannot be used; the message says which file, what was found and what to do."""
 
 
@@ -60,5 +64,11 @@ def load_checkpoint(path: str | Path, config_sha256: str) -> tuple[NESState, Pro
         raise CheckpointError(
             f"{path}: belongs to another configuration than the config.yaml beside it; undo the change"
         )
-    content: dict[str, Any] = torch.load(io.BytesIO(body), weights_only=True)
-    return NESState(**content["nes"]), Progress(**content["progress"])
+    try:
+        content: dict[str, Any] = torch.load(io.BytesIO(body), weights_only=True)
+        return NESState(**content["nes"]), Progress(**content["progress"])
+    except Exception as e:  # a checksum that fits can be made for any bytes
+        reason = str(e).strip().split("\n")[0]
+        raise CheckpointError(
+            f"{path}: not what this version writes ({type(e).__name__}: {reason}); start a new run"
+        ) from None

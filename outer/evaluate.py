@@ -20,6 +20,7 @@ from outer.problem import env_section, gtn_section, learner
 from outer.section import RN, GTNSection
 
 PROXY, BUDGET, EARLY_OUT, REAL = "proxy", "proxy_budget", "proxy_early_out", "real"
+UNSOLVABLE = 1e9  # a solved_reward from here on means that the task has no such mark
 MODES = {
     PROXY: "train in the world, as the outer loop does",
     BUDGET: "train in the world for the budget that it was evolved for",
@@ -76,11 +77,13 @@ def evaluate(config: Mapping[str, Any], worlds: Tensor, seeds: Tensor, mode: str
 def scores(result: TrainResult, gtn: GTNSection, task: Task, returns: np.ndarray) -> np.ndarray:
     """K of spec 2.2, higher is better -> float64 [P]. An SE's score is the mean test return R; an RN's:
 
-    reward_threshold  -sum_e L_e - unsolved_weight max(0, solved_reward - R)
+    reward_threshold  -sum_e L_e - unsolved_weight max(0, solved_reward - R); R where solved_reward is out of reach
     auc               sum_e r_e L_e, with r_e the mean test return after training episode e and L_e its length
     mean_return       R
     """
     if gtn.synthetic_env_type != RN or gtn.rn_objective == "mean_return":
+        return returns
+    if gtn.rn_objective == "reward_threshold" and task.solved_reward >= UNSOLVABLE:
         return returns
     if gtn.rn_objective == "reward_threshold":
         return -result.train_steps - gtn.unsolved_weight * np.maximum(0.0, task.solved_reward - returns)

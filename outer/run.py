@@ -22,7 +22,7 @@ from envs.task import make_task
 from envs.world import init_world, world_nets
 from envs.world_file import save_world
 from outer import problem
-from outer.checkpoint import Progress, load_checkpoint, save_checkpoint
+from outer.checkpoint import Progress, RunError, load_checkpoint, save_checkpoint
 from outer.config import Config
 from outer.dispatch import Dispatcher
 from outer.evaluate import BUDGET, PROXY, REAL, training_budget
@@ -49,8 +49,8 @@ def config_digest(config: Config) -> str:
 
 
 class Run:
-    """``execute()`` does it all; what it leaves in ``run_dir``: config.yaml (written by the caller), checkpoint.pt, model.pt,
-    scores.csv, TensorBoard events, learning_curve.png, summary.txt."""
+    """``execute()`` does it all; what it leaves in ``run_dir``: config.yaml (written by the caller), checkpoint.pt,
+    model.pt, scores.csv, TensorBoard events, learning_curve.png, summary.txt."""
 
     def __init__(self, config: Config, run_dir: Path, dispatcher: Dispatcher, resume: bool = False) -> None:
         data = config.data
@@ -67,7 +67,7 @@ class Run:
         self.nes = NES(self.gtn, data["seed"], self._init_world, self._mask(), state)
         if state is None:
             self.progress = Progress(best_psi=self.nes.state.psi)
-        self.resumed = state is not None
+        self.resuming, self.resumed = resume, state is not None
 
     def _init_world(self, world_seed: int) -> Tensor:
         return init_world(self.kind, self.task, self.section, torch.tensor([world_seed]))[0]
@@ -83,13 +83,15 @@ class Run:
         return torch.cat(parts)
 
     def _evaluate(self, worlds: Tensor, seeds: Tensor, mode: str) -> tuple[Values, list[str]]:
-        """Cut into chunks of ``chunk_size``, send, collect -> values [P, ...] and reasons, in the order of the members."""
+        """Cut into chunks of ``chunk_size``, send, collect -> values [P, ...] and reasons, in the members' order."""
         size = self.gtn.chunk_size
         chunks = [
-            Chunk(self.dispatcher.run_id, self.nes.state.generation, i // size, 0, mode, self.config.data, w, s)
+            Chunk(self.dispatcher.run_id, self.nes.state.generation + 1, i // size, 0, mode, self.config.data, w, s)
             for i, (w, s) in ((i, (worlds[i : i + size], seeds[i : i + size])) for i in range(0, len(seeds), size))
         ]
         results = self.dispatcher.evaluate(chunks)
+        if all(r.error for r in results):  # no member's fault: the program, the memory, the disk
+            raise RunError(f"no worker can evaluate {chunks[0].label}: {results[0].error}")
         names = results[0].values
         values = {name: torch.cat([r.values[name] for r in results]).numpy() for name in names}
         return values, [reason for r in results for reason in r.reasons]
@@ -98,17 +100,31 @@ class Run:
 
     def execute(self, table: LiveTable) -> RunSummary:
         """Run to the end (or from the checkpoint to the end) and report. KeyboardInterrupt leaves a resumable run."""
-        g = self.nes.state.generation
-        if self.resumed:
-            table.note(f"resumed at generation {g + 1}")
-        with ScoresCSV(self.run_dir / "scores.csv", resume_generation=g + 1 if self.resumed else None) as csv:
-            board = TensorBoard(self.run_dir, purge_generation=g + 1 if self.resumed else None)
+        first = self.nes.state.generation + 1
+        if self.resuming:
+            table.note(self._resume_note(first))
+        if self.resumed and self.progress.best_generation:
+            self._save_model()  # a run killed between model.pt and checkpoint.pt, or a lost file
+        with ScoresCSV(self.run_dir / "scores.csv", resume_generation=first if self.resuming else None) as csv:
+            board = TensorBoard(self.run_dir, purge_generation=first if self.resuming else None)
             try:
                 while not self.progress.finished:
                     self._generation(table, csv, board)
             finally:
                 board.close()
+        if self.progress.best_generation == 0:
+            raise RunError(
+                f"no world has a score: every agent failed in all {self.nes.state.generation} generations; "
+                f"the reasons are in {self.run_dir / 'scores.csv'}"
+            )
         return self._report(table)
+
+    def _resume_note(self, first: int) -> str:
+        if self.progress.finished:
+            return f"the search ended with generation {first - 1}; only the closing comparison is made again"
+        return (
+            f"resumed at generation {first}" if self.resumed else "no generation was finished; starting with the first"
+        )
 
     def _generation(self, table: LiveTable, csv: ScoresCSV, board: TensorBoard) -> None:
         began = time.monotonic()
@@ -118,23 +134,24 @@ class Run:
         scores, failed = worst_for_failed(values["score"])
         rows = score_rows(population.roles, values, reasons)
         orig = np.array([role == ORIG for role in population.roles])
-        mean_orig = float(scores[orig].mean())
+        mean_orig = math.nan if failed[orig].all() else float(scores[orig].mean())
         solved = self._solved(mean_orig, rows)
         self._remember(mean_orig, solved, generation)
         steps = int(values["train_steps"].sum())
         self.progress.member_steps += steps
         length = episode_length(values, orig)
-        collapsed = self._collapsed(length, scores)
+        collapsed = self._collapsed(length, scores, bool(failed.all()))
 
         self.progress.finished = (solved and self.gtn.quit_when_solved) or generation >= self.gtn.max_iterations
         csv.write(generation, rows)
+        if failed.all():
+            table.note(f"generation {generation}: all members failed, the first because {reasons[0]}")
         if collapsed and not self.progress.finished:
             self.nes.restart()
             self.nes.state.generation += 1
             self.progress.restart_generations.append(generation + 1)
-            table.note(
-                f"generation {generation}: the world collapsed (episodes of {length:.1f} steps); restarting from a new one"
-            )
+            what = "all members failed" if failed.all() else f"episodes of {length:.1f} steps"
+            table.note(f"generation {generation}: the world collapsed ({what}); restarting from a new one")
         else:
             self.nes.tell(scores)
         seconds = time.monotonic() - began
@@ -143,7 +160,7 @@ class Run:
         row = GenerationRow(
             generation=generation,
             score_mean=mean_orig,
-            score_best=float(scores.max()),
+            score_best=math.nan if failed.all() else float(scores.max()),
             real_return=mean_of(values["mean_return"][orig]),
             train_steps=float(values["train_steps"][orig].mean()),
             episode_length=length,
@@ -171,7 +188,7 @@ class Run:
         return bool(np.isfinite(values["score"]).all() and values["score"].mean() >= self.task.solved_reward)
 
     def _remember(self, score: float, solved: bool, generation: int) -> None:
-        """Keep the best world (before this generation's update: the one the score belongs to); a solved one beats all."""
+        """Keep the best world (as it was before this generation's update); a solved one beats all others."""
         p = self.progress
         if (solved, score) > (p.solved, p.best_score):
             p.best_psi, p.best_score, p.best_generation, p.solved = (
@@ -195,13 +212,14 @@ class Run:
             solved=p.solved,
         )
 
-    def _collapsed(self, length: float, scores: np.ndarray) -> bool:
-        """The one way NES over SEs fails: done_net ends episodes at once, and every perturbation scores alike."""
+    def _collapsed(self, length: float, scores: np.ndarray, all_failed: bool) -> bool:
+        """The one way NES over SEs fails: done_net ends episodes at once, and every perturbation scores alike. Beside
+        it, for SEs and RNs: nobody in the population has a score any more."""
         p = self.progress
         median, top = np.quantile(scores, [0.5, 0.9])
         flat = top - median < SIGNAL * (self.task.solved_reward - median)
         short = self.kind == "se" and length < COLLAPSED_LENGTH
-        p.short_generations = p.short_generations + 1 if short and flat else 0
+        p.short_generations = p.short_generations + 1 if all_failed or (short and flat) else 0
         due = 0 < self.gtn.collapse_generations <= p.short_generations
         if due and self.nes.state.restarts < self.gtn.max_restarts:
             p.short_generations = 0
@@ -223,15 +241,17 @@ class Run:
         return runs[0], runs[1]
 
     def _report(self, table: LiveTable) -> RunSummary:
-        table.note("comparing agents trained in the evolved world with agents trained on the real task")
+        if self.gtn.comparison_agents:
+            table.note("comparing agents trained in the evolved world with agents trained on the real task")
         began = time.monotonic()
         comparison = self.compare()
         p = self.progress
         is_return = self.kind == "se" or self.gtn.rn_objective == "mean_return"
+        what = "synthetic environment" if self.kind == "se" else "reward network"
         learning_curve(
             self.run_dir / "learning_curve.png",
             read_curve(self.run_dir / "scores.csv"),
-            f"{self.task.name}: {'synthetic environment' if self.kind == 'se' else 'reward network'}, seed {self.config.data['seed']}",
+            f"{self.task.name}: {what}, seed {self.config.data['seed']}",
             self.task.solved_reward if is_return else None,
             comparison,
             ylabel="test return on the real task" if is_return else f"score ({self.gtn.rn_objective})",
