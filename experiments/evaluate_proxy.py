@@ -22,10 +22,11 @@ from rich.console import Console
 from rich.table import Table
 
 from envs.world_file import WorldFile, WorldFileError, read_world
-from outer.config import environment_info
+from outer.check import Checker
+from outer.config import ConfigError, environment_info
 from outer.evaluate import BUDGET, EARLY_OUT, REAL, evaluate
 from outer.nes import member_seeds
-from outer.problem import named_learner
+from outer.problem import VARY_SUFFIX, learner_key
 from outer.report import number
 from outer.statistics import summary
 
@@ -46,9 +47,11 @@ class Args:
     num_agents: int = 20
     """Agents in the world, and as many on the real task."""
     vary_hp: bool = False
-    """Draw every agent's learning rate, batch size, hidden size and layers (ql, sarsa: alpha, gamma) around the configured ones."""
+    """Draw every agent's learning rate, batch size, hidden size and layers around the configured ones (ql, sarsa: alpha
+    and gamma)."""
     stop: Literal["budget", "early-out"] | None = None
-    """When training in an SE ends: after the budget it was evolved for, or by its early-out rule alone; default: budget if it has one."""
+    """When training in an SE ends: after the budget it was evolved for, or by its early-out rule alone; default: budget
+    if it has one."""
     real: bool = True
     """Also train on the real task (--no-real skips it)."""
     seed: int = 0
@@ -60,21 +63,46 @@ class Args:
 
 
 def prepared(world: WorldFile, args: Args) -> tuple[dict[str, Any], str]:
-    """The stored configuration with the wanted agent in it, and the agent's name."""
-    config = copy.deepcopy(world.config)
-    gtn = config["agents"]["gtn"]
-    stored = gtn["agent_name"].lower().removesuffix("_vary")
-    name = (args.agent or stored).lower().removesuffix("_vary")
-    try:
-        named_learner(config, name)
-    except KeyError as e:
-        raise SystemExit(f"evaluate_proxy.py: --agent: {e.args[0]}") from None
-    if name != stored and name not in config["agents"]:
-        print(f"note: {world.path} has no section agents.{name}; its defaults are used", file=sys.stderr)
+    """The stored configuration, checked as the master checks its own, with the wanted agent in it; the agent's name.
+
+    Raises ConfigError, e.g. for an agent that does not exist or cannot learn this task.
+    """
+    raw = copy.deepcopy(world.config)
+    agents = raw.get("agents")
+    if not isinstance(agents, dict) or not isinstance(agents.get("gtn"), dict):
+        raise ConfigError([f"{world.path}: config: found no section agents.gtn, expected the configuration of a run"])
+    stored = str(agents["gtn"].get("agent_name", "")).lower().removesuffix(VARY_SUFFIX)
+    name = (args.agent or stored).lower().removesuffix(VARY_SUFFIX)
+    agents["gtn"]["agent_name"] = name + VARY_SUFFIX * args.vary_hp
     if args.vary_hp:
-        config["agents"][f"{name}_vary"] = {"vary_hp": True, "vary_layers": True}
-    gtn["agent_name"] = f"{name}_vary" if args.vary_hp else name
+        agents[name + VARY_SUFFIX] = {"vary_hp": True, "vary_layers": True}
+    named = ("agents", "gtn", "agent_name")
+    checker = Checker(world.path, {(): 0}, {named: "--agent"} if args.agent else {})
+    config = checker.check(raw)
+    if checker.problems:
+        shorter = {f"{world.path}:0 ": f"{world.path}: config: ", "--agent agents.gtn.agent_name:": "--agent:"}
+        for long, short in shorter.items():
+            checker.problems = [p.replace(long, short) for p in checker.problems]
+        raise ConfigError(checker.problems)
+    for warning in checker.warnings:
+        print(f"note: {world.path}: {warning}", file=sys.stderr)
+    if args.stop != "early-out" and world.budget:
+        # also for another learner than the one it was evolved with: much longer training can undo what a world taught
+        config["agents"][learner_key(config["agents"], name)]["train_steps"] = world.budget
     return config, name
+
+
+def check_args(args: Args) -> None:
+    """Raises ConfigError. Before hours of training, not after them."""
+    for option, value, least in (
+        ("--num-agents", args.num_agents, 1),
+        ("--seed", args.seed, 0),
+        ("--threads", args.threads, 0),
+    ):
+        if value < least:
+            raise ConfigError([f"{option}: found {value}, expected at least {least}"])
+    if args.json is not None and (args.json.is_dir() or not args.json.parent.is_dir()):
+        raise ConfigError([f"--json: cannot write {args.json}, expected a file in a folder that exists"])
 
 
 def measure(config: dict[str, Any], worlds: torch.Tensor, seeds: np.ndarray, mode: str, threads: int) -> dict[str, Any]:
@@ -132,25 +160,29 @@ def show(console: Console, world: WorldFile, name: str, columns: dict[str, dict[
 def main(argv: list[str] | None = None) -> int:
     args = tyro.cli(Args, args=argv, prog="evaluate_proxy.py")
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
-    if args.num_agents < 1:
-        raise SystemExit(f"evaluate_proxy.py: --num-agents: found {args.num_agents}, expected at least 1")
     try:
+        check_args(args)
         world = read_world(str(args.model))
-    except WorldFileError as e:
+        config, name = prepared(world, args)
+        if args.stop == "budget" and world.budget == 0:
+            raise ConfigError([f"--stop budget: {args.model} was evolved without a training budget"])
+    except (WorldFileError, ConfigError) as e:
         print(f"evaluate_proxy.py: {e}", file=sys.stderr)
-        return 1
-    config, name = prepared(world, args)
-    if args.stop == "budget" and world.budget == 0:
-        raise SystemExit(f"evaluate_proxy.py: --stop budget: {args.model} was evolved without a training budget")
+        return 1 if isinstance(e, WorldFileError) else 2
     mode = EARLY_OUT if args.stop == "early-out" or world.budget == 0 else BUDGET
     threads = args.threads or len(os.sched_getaffinity(0))
     worlds = world.flat.expand(args.num_agents, -1).contiguous()
     seeds = member_seeds(args.seed, _PURPOSE, 0, 2 * args.num_agents)
 
-    columns = {"proxy": measure(config, worlds, seeds[: args.num_agents], mode, threads)}
-    if args.real:
-        columns["real"] = measure(config, worlds, seeds[args.num_agents :], REAL, threads)
     titles = {"proxy": "in the evolved world", "real": "on the real task"}
+    columns = {}
+    for i, column in enumerate(titles if args.real else ["proxy"]):
+        print(f"training {args.num_agents} {name} agents {titles[column]} ...", file=sys.stderr)
+        part = seeds[i * args.num_agents : (i + 1) * args.num_agents]
+        try:
+            columns[column] = measure(config, worlds, part, REAL if column == "real" else mode, threads)
+        except KeyboardInterrupt:
+            return 130
     show(Console(), world, name, {titles[k]: c for k, c in columns.items()})
     if args.json:
         settings = {k: str(v) if isinstance(v, Path) else v for k, v in vars(args).items() if k != "json"}
