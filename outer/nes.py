@@ -5,7 +5,7 @@ Two estimators:
 published   the update of the original: of each mirrored pair the better one counts, psi += alpha sum_i F_i eps_i with a
             score transform F. Not a gradient: no 1/sigma, no difference quotient.
 antithetic  OpenAI-ES (Salimans et al. 2017, https://arxiv.org/abs/1703.03864) with mirrored sampling, centred ranks and
-            Adam: g = 1/(n sigma) sum_i (u_i+ - u_i-) eps_i / sigma-normalised noise. What works best here.
+            Adam: g = 1/(n sigma) sum_i (u_i+ - u_i-) eps_i (its scale does not matter to Adam). What works best here.
 
 All randomness is a function of (seed, generation, purpose), so a resumed search repeats the interrupted one.
 """
@@ -27,9 +27,9 @@ _ADAM_B1, _ADAM_B2, _ADAM_EPS = 0.9, 0.99, 1e-8  # 0.99: the direction changes f
 _NOISE, _MEMBERS, _RESTART, _CONFIRM = 1, 2, 3, 4  # purposes of random numbers
 
 
-def generator(seed: int, purpose: int, *counters: int) -> np.random.Generator:
-    """An independent stream for every (seed, purpose, counters)."""
-    return np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, purpose, *counters])))
+def generator(seed: int, purpose: int, counter: int) -> np.random.Generator:
+    """An independent stream for every (seed, purpose, counter)."""
+    return np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, purpose, counter])))
 
 
 def member_seeds(seed: int, purpose: int, generation: int, n: int) -> np.ndarray:
