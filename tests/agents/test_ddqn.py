@@ -89,8 +89,8 @@ def same_bytes(a, b, rows_a=slice(None), rows_b=slice(None)):
 def same_run(a, b, tolerance=1e-5):
     """Every discrete decision is the same, so all counts are; numbers agree up to float32 sums in another order.
 
-    Q values of the two back ends differ by some 1e-7, and after the few hundred updates of these cases the weights by at
-    most 4e-7. Far longer runs part at the first near-tie of two Q values.
+    Q values of the two back ends differ by some 1e-7, and after the few hundred updates of these cases the weights by
+    at most 4e-7. Far longer runs part at the first near-tie of two Q values.
     """
     for field in fields(a):
         x, y = getattr(a, field.name), getattr(b, field.name)
