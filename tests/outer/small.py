@@ -1,0 +1,30 @@
+"""Configurations that a test can afford: a gridworld's reward network (milliseconds), tiny CartPole SEs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from outer.config import Config, load_config
+
+ROOT = Path(__file__).resolve().parents[2]
+
+CLIFF = (
+    "agents.gtn.max_iterations=6", "agents.gtn.num_workers=4", "agents.gtn.chunk_size=5",
+    "agents.gtn.comparison_agents=3", "agents.ql.train_episodes=20",
+)  # fmt: skip
+CARTPOLE = (
+    "agents.gtn.max_iterations=3", "agents.gtn.num_workers=3", "agents.gtn.num_orig_evals=2", "agents.gtn.chunk_size=3",
+    "agents.gtn.comparison_agents=0", "agents.gtn.agent_name=DDQN", "agents.ddqn.train_steps=60",
+    "agents.ddqn.test_episodes=2", "agents.ddqn.batch_size=8", "agents.ddqn.hidden_size=8",
+    "envs.CartPole-v0.hidden_size=8", "agents.gtn.backend=torch",
+)  # fmt: skip
+
+
+def cliff(*overrides: str) -> Config:
+    """An additive potential RN on Cliff with Q-learning: 12 agents per generation in 3 chunks."""
+    return load_config(ROOT / "default_config_gridworld_reward_env.yaml", [*CLIFF, *overrides])
+
+
+def cartpole(*overrides: str) -> Config:
+    """A CartPole SE with tiny DDQN agents in PyTorch: no kernel needs to be compiled."""
+    return load_config(ROOT / "default_config_cartpole_syn_env.yaml", [*CARTPOLE, *overrides])
