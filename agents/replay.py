@@ -52,6 +52,6 @@ class Replay:
         Row i of update u is drawn by counter 65536 u + i, so that a batch may be cut after any row.
         """
         stored = self.capacity.clamp(max=self.written)[:, None]
-        counter = update[:, None] * 65536 + torch.arange(batch, device=key.device)
-        index = rng.integer(key[:, None], counter, stored).add_(self.base[:, None])
+        first = rng.advance(key, update * 65536)[:, None]
+        index = rng.integer(first, torch.arange(batch, device=key.device), stored).add_(self.base[:, None])
         return self.flat.index_select(0, index.view(-1)).view(len(key), batch, -1).transpose(1, 2).contiguous()

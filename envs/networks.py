@@ -10,7 +10,8 @@ Flat layout of one net, shared with the numba twin (``agents/kernels/mlp.py``): 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import List, Tuple
+from functools import cached_property
+from typing import Any, List, Tuple
 
 import torch
 from torch import Tensor
@@ -19,6 +20,7 @@ from envs import rng
 
 ACTIVATIONS = ("tanh", "relu", "leakyrelu", "prelu", "identity")  # the index is the code the numba twin uses
 LEAKY_SLOPE, PRELU_INIT = 0.01, 0.25  # torch's defaults
+_MINUS_ONE = torch.tensor(-1.0)
 
 
 @dataclass(frozen=True)
@@ -44,13 +46,18 @@ class MLPShape:
         w = self.widths()
         return sum(k * m + m for k, m in zip(w[:-1], w[1:])) + self.slope_slots
 
-    def layer_offsets(self) -> List[Tuple[int, int, int]]:
-        """(offset, K, M) of each layer in the flat vector."""
+    @cached_property
+    def layout(self) -> Tuple[List[Tuple[int, int, int]], List[int]]:
+        """(offset, K, M) of each layer in the flat vector; sizes of its parts W, b, W, b, ... and the slope."""
         out, offset, w = [], 0, self.widths()
         for k, m in zip(w[:-1], w[1:]):
             out.append((offset, k, m))
             offset += k * m + m
-        return out
+        return out, [n for _, k, m in out for n in (k * m, m)] + [1] * self.slope_slots
+
+    def layer_offsets(self) -> List[Tuple[int, int, int]]:
+        """(offset, K, M) of each layer in the flat vector."""
+        return self.layout[0]
 
 
 def init_flat(shape: MLPShape, key: Tensor, counter: int = 0) -> Tensor:
@@ -65,32 +72,46 @@ def init_flat(shape: MLPShape, key: Tensor, counter: int = 0) -> Tensor:
     return flat
 
 
-def fast_tanh(x: Tensor) -> Tensor:
-    """tanh(x) = 2 sigmoid(2x) - 1: five times faster than torch.tanh on a CPU, absolute error below 2e-7."""
-    return torch.sigmoid(x * 2).mul(2).sub(1)
+class _Tanh(torch.autograd.Function):
+    """In place, and one pass backward: dz = (1 - tanh(z)^2) dy."""
+
+    @staticmethod
+    def forward(ctx: Any, z: Tensor) -> Tensor:
+        ctx.mark_dirty(z)
+        torch.add(_MINUS_ONE, z.mul_(2).sigmoid_(), alpha=2, out=z)
+        ctx.save_for_backward(z)
+        return z
+
+    @staticmethod
+    def backward(ctx: Any, dy: Tensor) -> Tensor:
+        return torch.ops.aten.tanh_backward(dy, *ctx.saved_tensors)
 
 
-def activate(x: Tensor, name: str, slope: Tensor) -> Tensor:
-    """x: [P, F, B]; slope: [P, 1, 1], read by prelu alone."""
+def fast_tanh_(z: Tensor) -> Tensor:
+    """tanh(z) = 2 sigmoid(2z) - 1 in place: five times faster than torch.tanh on a CPU, absolute error below 2e-7."""
+    return _Tanh.apply(z)
+
+
+def activate_(z: Tensor, name: str, slope: Tensor) -> Tensor:
+    """Overwrites z where it can: memory traffic is most of what an activation costs. z: [P, F, B]; slope: [P, 1, 1]."""
     if name == "tanh":
-        return fast_tanh(x)
+        return fast_tanh_(z)
     if name == "relu":
-        return torch.relu(x)
+        return z.relu_()
     if name == "leakyrelu":
-        return torch.nn.functional.leaky_relu(x, LEAKY_SLOPE)
+        return torch.nn.functional.leaky_relu_(z, LEAKY_SLOPE)
     if name == "prelu":
-        return torch.where(x > 0, x, slope * x)
-    return x
+        return torch.where(z > 0, z, slope * z)
+    return z
 
 
 def forward(shape: MLPShape, flat: Tensor, x: Tensor) -> Tensor:
     """flat: [P, D] (a view of a longer buffer is fine), x: [P, K, B] -> [P, M, B]."""
-    slope = flat[:, -1, None, None] if shape.slope_slots else flat[:, :1, None]
-    last = len(shape.layer_offsets()) - 1
-    for i, (offset, k, m) in enumerate(shape.layer_offsets()):
-        w = flat[:, offset : offset + k * m].unflatten(1, (k, m)).transpose(1, 2)  # [P, M, K]
-        b = flat[:, offset + k * m : offset + k * m + m, None]  # [P, M, 1]
-        x = torch.baddbmm(b, w, x)
-        if i < last:
-            x = activate(x, shape.activation, slope)
+    layers, sizes = shape.layout
+    parts = flat.split(sizes, dim=1)  # one node of the graph; a slice per part would be one each, and one sum of each
+    for i, (_, k, m) in enumerate(layers):
+        w = parts[2 * i].view(-1, k, m).transpose(1, 2)  # [P, M, K]
+        x = torch.baddbmm(parts[2 * i + 1].unsqueeze(2), w, x)
+        if i < len(layers) - 1:
+            x = activate_(x, shape.activation, parts[-1].unsqueeze(2))
     return x

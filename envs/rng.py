@@ -29,15 +29,20 @@ _MIX2 = _signed(0x94D049BB133111EB)
 
 def _shift(z: Tensor, n: int) -> Tensor:
     """Logical right shift of int64 bits."""
-    return (z >> n) & ((1 << (64 - n)) - 1)
+    return (z >> n).bitwise_and_((1 << (64 - n)) - 1)
 
 
 def bits(key: Tensor, counter: Tensor) -> Tensor:
     """64 random bits per element. key, counter: int64, broadcast against each other."""
     z = key + (counter + 1) * _GOLDEN
-    z = (z ^ _shift(z, 30)) * _MIX1
-    z = (z ^ _shift(z, 27)) * _MIX2
-    return z ^ _shift(z, 31)
+    z = _shift(z, 30).bitwise_xor_(z).mul_(_MIX1)
+    z = _shift(z, 27).bitwise_xor_(z).mul_(_MIX2)
+    return _shift(z, 31).bitwise_xor_(z)
+
+
+def advance(key: Tensor, counter: Tensor) -> Tensor:
+    """The key whose draw 0 is draw ``counter`` of ``key``: saves work where many draws follow it."""
+    return key + counter * _GOLDEN
 
 
 def fold(key: Tensor, stream: int) -> Tensor:

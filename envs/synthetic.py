@@ -9,7 +9,6 @@ from typing import Tuple
 
 import torch
 from torch import Tensor
-from torch.nn.functional import one_hot
 
 from envs.networks import forward
 from envs.section import EnvSection
@@ -31,6 +30,7 @@ class SyntheticEnv(World):
         if params.dim() != 2 or params.shape[1] != size:
             raise ValueError(f"SE parameters of shape {tuple(params.shape)}: expected [P, {size}]")
         super().__init__(task, params.shape[0])
+        self.actions = torch.arange(task.num_actions, device=params.device)
         self.raw_done = section.raw_done
         self.finite = task.num_states is not None
         shapes = [shape for _, shape in world_nets(self.kind, task, section)]
@@ -44,7 +44,7 @@ class SyntheticEnv(World):
         return self.task.observe(state) if self.finite else state
 
     def step(self, state: Tensor, action: Tensor) -> Tuple[Tensor, Tensor, Tensor, Tensor]:
-        code = one_hot(action, self.task.num_actions).to(torch.float32)
+        code = (action.unsqueeze(-1) == self.actions).to(torch.float32)
         x = torch.cat((code, self.observe(state)), dim=-1).transpose(1, 2)  # [P, A + F, N]
         out = torch.cat([forward(shape, flat, x) for shape, flat in self.nets], dim=1)  # [P, F + 2, N]
         failed = ~torch.isfinite(out).all(1)

@@ -15,7 +15,7 @@ from agents.kernels.ddqn_population import capacity, initial_weights, train_popu
 from agents.result import AGENT_DIVERGED, OK, REASONS, WORLD_DIVERGED, TrainResult
 from agents.sections import DDQNSection
 from envs import rng
-from envs.networks import ACTIVATIONS, MLPShape, fast_tanh, init_flat
+from envs.networks import ACTIVATIONS, MLPShape, fast_tanh_, init_flat
 from envs.section import EnvSection
 from envs.task import make_task
 from envs.world import OUTPUT_BOUND, init_world
@@ -46,7 +46,7 @@ def test_tanh():
     ours = z.copy()
     mlp.activate(ours, len(z), mlp.TANH, F4(0))
     assert np.abs(ours - exact).max() < 4e-7 and np.abs(ours).max() <= 1 + 2e-7
-    assert np.abs(fast_tanh(torch.from_numpy(z.copy())).numpy() - exact).max() < 2e-7
+    assert np.abs(fast_tanh_(torch.from_numpy(z.copy())).numpy() - exact).max() < 2e-7
 
 
 def test_nan_does_not_vanish_in_an_activation():
