@@ -99,9 +99,11 @@ def write_atomic(path: str, data: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
-    except BaseException:
+    except BaseException as error:
         if os.path.exists(temporary):
             os.unlink(temporary)
+        if isinstance(error, OSError) and error.filename is None:  # a full disk: which file did not fit?
+            raise OSError(error.errno, error.strerror, path) from error
         raise
 
 
