@@ -11,7 +11,7 @@ Axes: L members still in training, B minibatch, A actions, F observation feature
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import List, Tuple, Union
+from typing import Tuple, Union
 
 import numpy as np
 import torch
@@ -19,18 +19,14 @@ from torch import Tensor
 
 from agents.early_out import early_out
 from agents.hyper import Hyper
-from agents.kernels.ddqn_population import capacity, initial_weights
-from agents.population import adam, keep_pages, stack, unstack
-from agents.replay import Replay
+from agents.population import adam, initial_weights, keep_pages, q_shapes, stack, unstack
+from agents.replay import Replay, capacity
 from agents.result import AGENT_DIVERGED, WORLD_DIVERGED, TrainResult
-from agents.rollout import repeat, reset_uniforms, test_episodes
+from agents.rollout import make_world, repeat, reset_uniforms, test_episodes
 from envs import rng
 from envs.networks import MLPShape, forward
-from envs.reward_network import RewardNetwork
 from envs.section import EnvSection
-from envs.synthetic import SyntheticEnv
 from envs.task import Task
-from envs.world import RealTask, World
 
 BLOCK = 32  # decisions between two looks at how many members are still in training
 NO_BUDGET = 2**62
@@ -68,13 +64,6 @@ class Members:
 
     def keep(self, index: Tensor) -> Members:
         return Members(*(getattr(self, f.name)[index] for f in fields(self)))
-
-
-def make_world(kind: str, task: Task, section: EnvSection, params: Tensor, gamma: Tensor) -> World:
-    """params: [P, W] (any width for kind "real"), gamma: [P]."""
-    if kind == "real":
-        return RealTask(task, len(params))
-    return SyntheticEnv(task, section, params) if kind == "se" else RewardNetwork(task, section, params, gamma)
 
 
 def greedy(shape: MLPShape, params: Tensor, obs: Tensor) -> Tensor:
@@ -259,36 +248,22 @@ def train_population(
     test_each: test after every training episode and stop when the task is solved (kind "rn"; "se" only if asked).
     """
     keep_pages()
-    members, s = len(keys), hyper.section
-    flat, sizes = initial_weights(task, hyper, keys)
-    result = TrainResult(
-        test_return=np.full((members, s.test_episodes), np.nan),
-        train_steps=np.zeros(members, np.int64),
-        updates=np.zeros(members, np.int64),
-        episodes=np.zeros(members, np.int64),
-        real_steps=np.zeros(members, np.int64),
-        episode_return=np.full((members, s.train_episodes), np.nan, np.float32),
-        episode_length=np.zeros((members, s.train_episodes), np.int32),
-        status=np.zeros(members, np.int8),
-        weights=flat,
-    )
+    shapes = q_shapes(task, hyper)
+    weights = initial_weights(shapes, keys)
+    result = TrainResult.before_training(weights, hyper.section.train_episodes, hyper.section.test_episodes)
     depth = np.maximum(1, hyper["hidden_layer"])
     for layers in np.unique(depth):  # nets of one depth are stacked, the narrower ones padded with units that stay zero
         rows = np.flatnonzero(depth == layers)
-        part = Hyper(s, {name: values[rows] for name, values in hyper.values.items()})
-        shapes: List[MLPShape] = [
-            MLPShape(task.observation_size, task.num_actions, int(h), int(layers), s.activation_fn)  # type: ignore[attr-defined]
-            for h in part["hidden_size"]
-        ]
-        widest = max(shapes, key=lambda shape: shape.hidden)
-        params = stack(torch.as_tensor(flat[rows], device=device), shapes, widest)
+        part = [shapes[i] for i in rows]
+        widest = max(part, key=lambda shape: shape.hidden)
+        params = stack(torch.as_tensor(weights[rows], device=device), part, widest)
         run = DDQN(
-            task, kind, section, torch.as_tensor(worlds, dtype=torch.float32)[rows].to(device), part,
+            task, kind, section, torch.as_tensor(worlds, dtype=torch.float32)[rows].to(device), hyper.take(rows),
             torch.as_tensor(keys[rows], device=device), test_each, widest, params,
         )  # fmt: skip
         run.train()
         result.test_return[rows] = run.final_test().cpu().numpy()
-        result.weights[rows] = unstack(run.params, shapes, widest, flat.shape[1]).cpu().numpy()
+        result.weights[rows] = unstack(run.params, part, widest, weights.shape[1]).cpu().numpy()
         for name, values in (
             ("train_steps", run.train_steps), ("updates", run.updates), ("episodes", run.episodes),
             ("real_steps", run.real_steps), ("episode_return", run.logged), ("episode_length", run.length),

@@ -13,9 +13,11 @@ def window_mean(logged: Tensor, end: Tensor, window: int) -> Tensor:
 
     logged: [P, E], end: int64 [P] (may be negative) -> float64 [P]. As published, divided by their count + 1e-9.
     """
-    index = end[:, None] - 1 - torch.arange(window, device=end.device)
+    index = end[:, None] + torch.arange(-window, 0, device=end.device)
     last = logged.gather(1, index.clamp(min=0)).double()
-    return torch.where(index >= 0, last, 0.0).sum(1) / (end.clamp(0, window).double() + 1e-9)
+    # cumsum adds one episode after the other, as the compiled tabular learner does: sum would round in another order
+    total = torch.where(index >= 0, last, 0.0).cumsum(1)[:, -1]
+    return total / (end.clamp(0, window).double() + 1e-9)
 
 
 def early_out(

@@ -8,7 +8,7 @@ own key, so they do not depend on who else is in the chunk.
 from __future__ import annotations
 
 import dataclasses
-from typing import Dict, Optional
+from typing import Any, Dict, Optional
 
 import numpy as np
 import torch
@@ -31,6 +31,10 @@ class Hyper:
 
     def __len__(self) -> int:
         return len(next(iter(self.values.values())))
+
+    def take(self, rows: Any) -> Hyper:
+        """The members that ``rows`` selects, as an index into arrays [P]."""
+        return Hyper(self.section, {name: values[rows] for name, values in self.values.items()})
 
 
 def draw(section: LearnerSection, keys: np.ndarray, vary: Optional[VarySection] = None) -> Hyper:

@@ -11,12 +11,16 @@ import ctypes
 import functools
 import logging
 from dataclasses import replace
-from typing import Sequence
+from typing import List, Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from envs.networks import MLPShape
+from agents.hyper import Hyper
+from envs import rng
+from envs.networks import MLPShape, init_flat
+from envs.task import Task
 
 log = logging.getLogger("envolve")
 
@@ -40,6 +44,23 @@ def keep_pages() -> bool:
     if not kept:
         log.info("this C library has no mallopt: batched training works, but slower")
     return kept
+
+
+def q_shapes(task: Task, hyper: Hyper) -> List[MLPShape]:
+    """The Q network of each member, observation -> a value per action."""
+    activation = hyper.section.activation_fn  # type: ignore[attr-defined]
+    sizes = zip(hyper["hidden_size"].tolist(), hyper["hidden_layer"].tolist())
+    return [MLPShape(task.observation_size, task.num_actions, h, layers, activation) for h, layers in sizes]
+
+
+def initial_weights(shapes: Sequence[MLPShape], keys: np.ndarray) -> np.ndarray:
+    """Fresh networks, one per key: float32 [P, D_max], each row ``shapes[i]`` and then zeros. keys: int64 [P]."""
+    weights = np.zeros((len(keys), max(shape.size for shape in shapes)), np.float32)
+    streams = rng.fold(torch.as_tensor(keys), rng.INIT)
+    for shape in set(shapes):
+        rows = [i for i, s in enumerate(shapes) if s == shape]
+        weights[rows, : shape.size] = init_flat(shape, streams[rows]).numpy()
+    return weights
 
 
 def embedding(own: MLPShape, stacked: MLPShape) -> Tensor:

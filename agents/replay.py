@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from agents.hyper import Hyper
 from envs import rng
 
 FIRST_ROWS = 1024  # rows per member allocated at first; doubled when they are full
+
+
+def capacity(hyper: Hyper, max_steps: int) -> np.ndarray:
+    """Rows of each member's ring, int64 [P]: rb_size, or all transitions of the longest training if that is less."""
+    decisions = hyper.section.train_episodes * -(-max_steps // hyper.section.same_action_num)
+    budget = np.where(hyper["train_steps"] > 0, hyper["train_steps"], decisions)
+    return np.minimum(np.minimum(budget, decisions), hyper.section.rb_size)
 
 
 class Replay:

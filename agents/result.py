@@ -23,3 +23,20 @@ class TrainResult:
     episode_length: np.ndarray  # [P, E] int32: its steps, 0 beyond the last
     status: np.ndarray  # [P] int8: OK, WORLD_DIVERGED, AGENT_DIVERGED
     weights: np.ndarray  # [P, D] float32: the trained network (or Q table), zero-padded to the largest member
+
+    @classmethod
+    def before_training(cls, weights: np.ndarray, train_episodes: int, test_episodes: int) -> TrainResult:
+        """Of members that have done nothing yet, for a learner to fill in. weights: float32 [P, D], not copied."""
+        members = len(weights)
+        train_steps, updates, episodes, real_steps = (np.zeros(members, np.int64) for _ in range(4))
+        return cls(
+            test_return=np.full((members, test_episodes), np.nan),
+            train_steps=train_steps,
+            updates=updates,
+            episodes=episodes,
+            real_steps=real_steps,
+            episode_return=np.full((members, train_episodes), np.nan, np.float32),
+            episode_length=np.zeros((members, train_episodes), np.int32),
+            status=np.full(members, OK, np.int8),
+            weights=weights,
+        )

@@ -8,8 +8,18 @@ import torch
 from torch import Tensor
 
 from envs import rng
+from envs.reward_network import RewardNetwork
+from envs.section import EnvSection
+from envs.synthetic import SyntheticEnv
 from envs.task import Task
 from envs.world import RealTask, World
+
+
+def make_world(kind: str, task: Task, section: EnvSection, params: Tensor, gamma: Tensor) -> World:
+    """kind: "real", "se" or "rn"; params: float32 [P, W] (any width for "real"); gamma: [P], the agents' discount."""
+    if kind == "real":
+        return RealTask(task, len(params))
+    return SyntheticEnv(task, section, params) if kind == "se" else RewardNetwork(task, section, params, gamma)
 
 
 def reset_uniforms(key: Tensor, first: Tensor, count: int) -> Tensor:

@@ -16,9 +16,10 @@ import numpy as np
 import torch
 
 from agents import tabular_loop
-from agents.kernels import tabular as kernel
-from agents.result import OK, WORLD_DIVERGED, TrainResult
-from agents.tabular_loop import INTEGERS, PER_MEMBER, Setting, Tables, TabularHyper
+from agents.hyper import Hyper
+from agents.result import WORLD_DIVERGED, TrainResult
+from agents.sections import TabularSection
+from agents.tabular_loop import PER_MEMBER, Setting, Tables
 
 ALGORITHMS = ("ql", "ql_cb", "sarsa", "sarsa_cb")  # _cb: count-based exploration bonus
 KINDS = ("real", "se", "rn")
@@ -26,7 +27,7 @@ KINDS = ("real", "se", "rn")
 
 def train_tabular(
     algorithm: str,
-    hyper: TabularHyper,
+    hyper: Hyper,
     world_tables: Tuple[Any, Any, Any],
     task_tables: Tuple[Any, Any, Any, int],
     kind: str,
@@ -39,8 +40,8 @@ def train_tabular(
 ) -> TrainResult:
     """Train one agent per member, then test it greedily on the real task.
 
-    algorithm: one of ``ALGORITHMS``. kind: "real", "se" or "rn", what the world is; an SE's done is the raw output of
-    its done_net, which ends the episode above 0.5 and lets the target bootstrap below 0.5.
+    algorithm: one of ``ALGORITHMS``; hyper: of a ``TabularSection``. kind: "real", "se" or "rn", what the world is; an
+    SE's done is the raw output of its done_net, which ends the episode above 0.5 and lets the target bootstrap below.
     world_tables: next state, reward, done [P or 1, S, A] (arrays, or tensors on the CPU). task_tables: the same [S, A],
     and the start state. A world with a NaN or infinite entry is not trained in: WORLD_DIVERGED.
     keys: int64 [P]. test_each: test after every training episode and stop when solved.
@@ -58,8 +59,8 @@ def train_tabular(
         if np.shape(table) not in ((members, states, actions), (1, states, actions)):
             raise ValueError(f"world table {np.shape(table)}: expected [{members} or 1, {states}, {actions}]")
     for name in PER_MEMBER:
-        if np.shape(getattr(hyper, name)) != (members,):
-            raise ValueError(f"{name} {np.shape(getattr(hyper, name))}: expected [{members}]")
+        if np.shape(hyper[name]) != (members,):
+            raise ValueError(f"{name} {np.shape(hyper[name])}: expected [{members}]")
     world, task, start = _flat(world_tables), _flat(task_tables[:3]), int(task_tables[3])
     reached = np.concatenate([world.next_state.ravel(), task.next_state.ravel(), [start]])
     if reached.min() < 0 or reached.max() >= states:  # the kernel does not check its indices
@@ -68,18 +69,8 @@ def train_tabular(
         algorithm, hyper, world, task, start, actions,
         kind == "se", int(max_steps), float(solved_reward), bool(test_each),
     )  # fmt: skip
-    episodes = hyper.train_episodes
-    result = TrainResult(
-        test_return=np.full((members, hyper.test_episodes), np.nan),
-        train_steps=np.zeros(members, np.int64),
-        updates=np.zeros(members, np.int64),
-        episodes=np.zeros(members, np.int64),
-        real_steps=np.zeros(members, np.int64),
-        episode_return=np.full((members, episodes), np.nan, np.float32),
-        episode_length=np.zeros((members, episodes), np.int32),
-        status=np.full(members, OK, np.int8),
-        weights=np.zeros((members, states * actions), np.float32),
-    )
+    weights = np.zeros((members, states * actions), np.float32)
+    result = TrainResult.before_training(weights, hyper.section.train_episodes, hyper.section.test_episodes)
     sound = np.isfinite(world.reward).all(1) & np.isfinite(world.done).all(1)
     result.status[~np.broadcast_to(sound, members)] = WORLD_DIVERGED
     if backend == "compiled":
@@ -95,14 +86,17 @@ def _flat(tables: Tuple[Any, ...]) -> Tables:
 
 
 def _train_compiled(setting: Setting, keys: np.ndarray, result: TrainResult, threads: int) -> None:
-    h = setting.hyper
+    from agents.kernels import tabular as kernel
+
+    h: TabularSection = setting.hyper.section  # type: ignore[assignment]
+    integers = ("batch_size", "train_steps")
     final = np.full(len(keys), np.nan)
 
     def share(lo: int, hi: int) -> None:
         kernel.train_members(
             lo, hi, keys.view(np.uint64),
             setting.algorithm.startswith("sarsa"), setting.algorithm.endswith("_cb"), bool(h.published_sarsa),
-            *(np.ascontiguousarray(getattr(h, n), np.int64 if n in INTEGERS else np.float64) for n in PER_MEMBER),
+            *(np.ascontiguousarray(setting.hyper[n], np.int64 if n in integers else np.float64) for n in PER_MEMBER),
             int(h.train_episodes), int(h.test_episodes), int(h.init_episodes), int(h.same_action_num),
             int(h.early_out_num), float(h.early_out_virtual_diff), int(h.early_out_min_steps),
             bool(h.bootstrap_time_limit), *setting.world, *(t[0] for t in setting.task), setting.start,

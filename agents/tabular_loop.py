@@ -16,44 +16,14 @@ import torch
 from torch import Tensor
 
 from agents import q_learning, sarsa
+from agents.early_out import early_out
+from agents.hyper import Hyper
 from agents.result import AGENT_DIVERGED, OK, TrainResult
 from agents.sections import TabularSection
 from envs import rng
 
 PER_MEMBER = ("alpha", "gamma", "beta", "eps_init", "eps_min", "eps_decay", "batch_size", "train_steps")
-INTEGERS = ("batch_size", "train_steps")
 DRAWN_IN_UPDATE = 2**40  # first EXPLORE counter of the actions drawn for a target only
-
-
-@dataclass
-class TabularHyper:
-    """Hyperparameters, as in ``agents.sections.TabularSection``: arrays [P] where members may differ."""
-
-    alpha: np.ndarray
-    gamma: np.ndarray
-    beta: np.ndarray
-    eps_init: np.ndarray
-    eps_min: np.ndarray
-    eps_decay: np.ndarray
-    batch_size: np.ndarray  # updates with the newest transition per decision
-    train_steps: np.ndarray  # budget in environment steps, 0: none
-    train_episodes: int
-    test_episodes: int
-    init_episodes: int
-    same_action_num: int
-    early_out_num: int
-    early_out_virtual_diff: float
-    early_out_min_steps: int = 0
-    bootstrap_time_limit: bool = False
-    published_sarsa: bool = False
-
-    @classmethod
-    def from_section(cls, section: TabularSection, members: int) -> TabularHyper:
-        """The same hyperparameters for every member."""
-        values = {f.name: getattr(section, f.name) for f in fields(cls)}
-        for name in PER_MEMBER:
-            values[name] = np.full(members, values[name], np.int64 if name in INTEGERS else np.float64)
-        return cls(**values)
 
 
 class Tables(NamedTuple):
@@ -69,7 +39,7 @@ class Setting:
     """What all members of one call share."""
 
     algorithm: str
-    hyper: TabularHyper
+    hyper: Hyper  # of a TabularSection
     world: Tables  # numpy [W, S * A]; W is P, or 1 where all members train in the same world
     task: Tables  # numpy [1, S * A]
     start: int
@@ -113,7 +83,7 @@ class Members:
 
 def train(setting: Setting, keys: Tensor, result: TrainResult) -> None:
     """Train and test every member whose status is OK; fills ``result``. keys int64 [P]."""
-    h = setting.hyper
+    h: TabularSection = setting.hyper.section  # type: ignore[assignment]
     synthetic, max_steps, skip = setting.synthetic, setting.max_steps, h.same_action_num
     world = Tables(*(torch.from_numpy(t).reshape(-1) for t in setting.world))
     logged = torch.from_numpy(result.episode_return)  # shares memory with the result, as the next
@@ -149,7 +119,11 @@ def train(setting: Setting, keys: Tensor, result: TrainResult) -> None:
                 m.total[tested], steps = _test(m.q[tested], setting)
                 result.real_steps[m.row[tested].numpy()] += h.test_episodes * steps.numpy()
             logged[row, e] = m.total[over].float()
-            stop = over & (~finite | _stop(m, setting, logged))
+            settles = synthetic and not setting.test_each
+            early = early_out(logged[row], e, m.n[over], h, settles, setting.solved_reward)
+            spent = (m.train_steps > 0) & (m.n >= m.train_steps)
+            stop = over & (~finite | spent | (m.episode + 1 >= h.train_episodes))
+            stop[over] |= early
             m.episode = m.episode + over.long()
             if stop.any():
                 _finish(m.keep(stop), setting, finite[stop], result)
@@ -167,7 +141,7 @@ def _begin(setting: Setting, keys: Tensor, status: np.ndarray) -> Members:
     row = torch.from_numpy(np.flatnonzero(status == OK))
     zero = torch.zeros_like(row)
     shared = len(setting.world.reward) == 1
-    columns = {n: torch.from_numpy(np.array(getattr(setting.hyper, n)))[row] for n in PER_MEMBER}
+    columns = {n: torch.from_numpy(setting.hyper[n])[row] for n in PER_MEMBER}
     shape = (len(row), setting.task.reward.shape[1] // setting.actions, setting.actions)
     return Members(
         row=row, world=zero if shared else row * setting.world.reward.shape[1], key=rng.fold(keys[row], rng.EXPLORE),
@@ -250,34 +224,6 @@ def _learn(
     return torch.isfinite(m.q[at])
 
 
-def _stop(m: Members, setting: Setting, logged: Tensor) -> Tensor:
-    """Whether training ends after this episode, [L].
-
-    It does when episodes or the step budget are used up; on an SE when the mean of the last ``early_out_num`` returns
-    changed by less than a share of it; elsewhere when that mean reaches ``solved_reward``.
-    """
-    h = setting.hyper
-    window, e = h.early_out_num, m.episode
-    avg = _mean(logged, m.row, e + 1, window)
-    if setting.synthetic and not setting.test_each:
-        prev = _mean(logged, m.row, e + 1 - window, window)
-        early = (avg - prev).abs() / (prev.abs() + 1e-9) < h.early_out_virtual_diff
-        early = early & (m.n >= h.early_out_min_steps) & (e >= h.init_episodes + window)
-    else:
-        early = avg >= setting.solved_reward
-    spent = (m.train_steps > 0) & (m.n >= m.train_steps)
-    return spent | (early & (e >= h.init_episodes)) | (e + 1 >= h.train_episodes)
-
-
-def _mean(logged: Tensor, row: Tensor, end: Tensor, window: int) -> Tensor:
-    """Mean of up to ``window`` logged rewards before episode end [L], in episode order; 0 where there is none."""
-    total = torch.zeros(len(row), dtype=torch.float64)
-    for back in range(window, 0, -1):
-        e = end - back
-        total = torch.where(e >= 0, total + logged[row, e.clamp_min(0)], total)
-    return total / (end.clamp(0, window).double() + 1e-9)
-
-
 def _test(q: Tensor, setting: Setting) -> Tuple[Tensor, Tensor]:
     """One greedy episode on the real task. q [L, S, A] -> return float64 [L], length int64 [L]."""
     task = Tables(*(torch.from_numpy(t[0]) for t in setting.task))
@@ -288,7 +234,7 @@ def _test(q: Tensor, setting: Setting) -> Tuple[Tensor, Tensor]:
     while live.any():
         action = _rows(q, state).argmax(1)
         to, reward, done, later = _repeat(
-            task, zero, setting.actions, state, action, setting.hyper.same_action_num, t, setting.max_steps
+            task, zero, setting.actions, state, action, setting.hyper.section.same_action_num, t, setting.max_steps
         )
         state, t = torch.where(live, to, state), torch.where(live, later, t)
         total = torch.where(live, total + reward, total)

@@ -22,9 +22,9 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from agents.hyper import draw
 from agents.sections import TabularSection
 from agents.tabular import ALGORITHMS, train_tabular
-from agents.tabular_loop import TabularHyper
 from envs.gridworld import Cliff
 
 REPEATS = 5
@@ -36,10 +36,10 @@ def train(backend: str, algorithm: str, members: int, episodes: int) -> int:
     section = TabularSection(
         alpha=1.0, gamma=0.8, eps_init=0.1, eps_min=0.1, eps_decay=0.0, train_episodes=episodes, test_episodes=1
     )
-    tables = (TASK.next_state, TASK.reward, TASK.done)
+    tables, keys = (TASK.next_state, TASK.reward, TASK.done), np.arange(members)
     result = train_tabular(
-        algorithm, TabularHyper.from_section(section, members), tuple(t[None] for t in tables),
-        (*tables, TASK.start_state), "real", TASK.max_steps, 1e9, False, np.arange(members), backend,
+        algorithm, draw(section, keys), tuple(t[None] for t in tables),
+        (*tables, TASK.start_state), "real", TASK.max_steps, 1e9, False, keys, backend,
     )  # fmt: skip
     return int(result.train_steps.sum())
 

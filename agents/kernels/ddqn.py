@@ -19,7 +19,7 @@ from agents.kernels.rng import fold, integer, uniform
 
 REAL, SE, RN = 0, 1, 2
 KINDS = {"real": REAL, "se": SE, "rn": RN}
-OUTPUT_BOUND = F4(1000.0)  # envs.synthetic.OUTPUT_BOUND
+OUTPUT_BOUND = F4(1000.0)  # envs.world.OUTPUT_BOUND
 R = tasks.RESET_UNIFORMS
 U = np.uint64
 EXPLORE, REPLAY, RESET, TEST, FINAL_TEST = U(3), U(4), U(2), U(5), U(6)  # envs.rng's streams

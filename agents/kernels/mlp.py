@@ -242,7 +242,7 @@ def adam_soft_update(p, target, m, v, g, n, step_size, v_scale, tau):
 
 @njit(**JIT)
 def predict(p, o, K, H, layers, M, act, x, out, h, h2):
-    """One sample x[K] -> out[M], net at offset o; a PReLU net's slope is its last slot. Returns the offset behind it."""
+    """One sample x[K] -> out[M], net at offset o; a PReLU net's slope comes last. Returns the offset behind it."""
     end = o + size(K, H, layers, M)
     slope = ZERO
     if act == PRELU:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from agents import ddqn, population, replay
 from agents.early_out import early_out, window_mean
-from agents.hyper import Hyper, draw
+from agents.hyper import draw
 from agents.kernels import ddqn_population as compiled
 from agents.result import AGENT_DIVERGED, OK, WORLD_DIVERGED
 from agents.sections import DDQNSection
@@ -59,19 +59,14 @@ class Setup:
         return self._run(compiled, rows, **kw)
 
     def _run(self, module, rows, **kw):
-        hyper = Hyper(self.hyper.section, {k: v[rows] for k, v in self.hyper.values.items()})
-        return module.train_population(
-            self.task, self.kind, self.env, self.worlds[rows], hyper, self.keys[rows], self.test_each, **kw
-        )
+        hyper, worlds, keys = self.hyper.take(rows), self.worlds[rows], self.keys[rows]
+        return module.train_population(self.task, self.kind, self.env, worlds, hyper, keys, self.test_each, **kw)
 
     def learner(self, **kw):
         """The inner object of a population of one depth, before training."""
-        s = self.hyper.section
-        shapes = [MLPShape(self.task.observation_size, self.task.num_actions, h, s.hidden_layer, s.activation_fn)
-                  for h in self.hyper["hidden_size"]]  # fmt: skip
+        shapes = population.q_shapes(self.task, self.hyper)
         widest = max(shapes, key=lambda shape: shape.hidden)
-        flat, _ = compiled.initial_weights(self.task, self.hyper, self.keys)
-        params = population.stack(torch.as_tensor(flat), shapes, widest)
+        params = population.stack(torch.as_tensor(population.initial_weights(shapes, self.keys)), shapes, widest)
         worlds, keys = torch.as_tensor(self.worlds), torch.as_tensor(self.keys)
         run = ddqn.DDQN(self.task, self.kind, self.env, worlds, self.hyper, keys, self.test_each, widest, params)
         return run, shapes, widest

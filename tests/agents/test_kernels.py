@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 import torch
 
-from agents.hyper import Hyper, draw
+from agents.hyper import draw
 from agents.kernels import ddqn as kernel
 from agents.kernels import mlp
-from agents.kernels.ddqn_population import capacity, initial_weights, train_population, why_not
+from agents.kernels.ddqn_population import train_population, why_not
+from agents.population import initial_weights, q_shapes
+from agents.replay import capacity
 from agents.result import AGENT_DIVERGED, OK, REASONS, WORLD_DIVERGED, TrainResult
 from agents.sections import DDQNSection
 from envs import rng
@@ -124,8 +126,7 @@ def run(rows=slice(None), kind="se", P=6, threads=1, world=None, values=None, en
         worlds = init_world(kind, task, env, torch.as_tensor(keys)).numpy()
     for (i, j), value in (world or {}).items():
         worlds[i, j] = value
-    part = Hyper(hyper.section, {name: v[rows] for name, v in hyper.values.items()})
-    return train_population(task, kind, env, worlds[rows], part, keys[rows], kind == "rn", threads)
+    return train_population(task, kind, env, worlds[rows], hyper.take(rows), keys[rows], kind == "rn", threads)
 
 
 def assert_same_bytes(a: TrainResult, b: TrainResult, rows_a=slice(None), rows_b=slice(None)):
@@ -180,7 +181,8 @@ def test_initial_weights_come_from_each_members_own_shape_and_key():
     task, keys = make_task("Acrobot-v1"), np.array([5, 6, 7])
     hyper = draw(DDQNSection(hidden_size=8, hidden_layer=1), keys)
     hyper.values["hidden_size"] = np.array([8, 3, 8])
-    weights, sizes = initial_weights(task, hyper, keys)
+    shapes = q_shapes(task, hyper)
+    weights, sizes = initial_weights(shapes, keys), [shape.size for shape in shapes]
     for i, h in enumerate((8, 3, 8)):
         own = init_flat(MLPShape(6, 3, h, 1, "relu"), rng.fold(torch.tensor([keys[i]]), rng.INIT))[0].numpy()
         assert sizes[i] == len(own) and np.array_equal(weights[i, : sizes[i]], own) and not weights[i, sizes[i] :].any()

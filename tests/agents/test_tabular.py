@@ -10,10 +10,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agents.hyper import Hyper, draw
 from agents.result import AGENT_DIVERGED, OK, WORLD_DIVERGED, TrainResult
 from agents.sections import TabularSection
 from agents.tabular import ALGORITHMS, KINDS, train_tabular
-from agents.tabular_loop import PER_MEMBER, TabularHyper
+from agents.tabular_loop import PER_MEMBER
 from envs import rng
 from envs.gridworld import Cliff
 from envs.world import RealTask, tables
@@ -25,8 +26,8 @@ PUBLISHED = dict(alpha=1.0, gamma=0.8, eps_init=0.1, eps_min=0.1, eps_decay=0.0,
 F = np.float32
 
 
-def hyper(members: int, **changes) -> TabularHyper:
-    return TabularHyper.from_section(TabularSection(**{**PUBLISHED, **changes}), members)
+def hyper(members: int, **changes) -> Hyper:
+    return draw(TabularSection(**{**PUBLISHED, **changes}), np.arange(members))
 
 
 def assert_same(a: TrainResult, b: TrainResult) -> None:
@@ -73,9 +74,9 @@ def test_back_ends_are_equal_bit_for_bit(
     task = tuple(table[0] for table in random_tables(draws, 1, states, actions, "real")) + (0,)
     h = hyper(members, **options)
     for name in PER_MEMBER[:6]:
-        setattr(h, name, draws.choice([0.0, 1.0, 0.7, draws.random()], members))
-    h.batch_size = draws.integers(1, 4, members)
-    h.train_steps = draws.choice([0, 1, 10, 30], members)
+        h.values[name] = draws.choice([0.0, 1.0, 0.7, draws.random()], members)
+    h.values["batch_size"] = draws.integers(1, 4, members)
+    h.values["train_steps"] = draws.choice([0, 1, 10, 30], members)
     keys = draws.integers(-(2**63), 2**63 - 1, members)
     both(algorithm, h, world, task, kind, max_steps, draws.choice([-1.0, 0.5, 1e9]), each, keys)
 
@@ -93,12 +94,13 @@ def test_a_batch_of_members_is_as_many_separate_runs(backend):
     world[1][2, 7, 1] = np.nan  # a member that diverges harms no other
     keys = draws.integers(-(2**63), 2**63 - 1, 5)
     h = hyper(5, train_episodes=20)
-    h.alpha[:], h.batch_size[:] = draws.random(5), [1, 2, 3, 1, 2]
+    h["alpha"][:], h["batch_size"][:] = draws.random(5), [1, 2, 3, 1, 2]
     arguments = (CLIFF, "se", 20, -20.0, False)
     together = train_tabular("sarsa_cb", h, world, *arguments, keys, backend)
     for p in range(5):
-        own = dataclasses.replace(h, **{name: getattr(h, name)[p : p + 1] for name in PER_MEMBER})
-        alone = train_tabular("sarsa_cb", own, [t[p : p + 1] for t in world], *arguments, keys[p : p + 1], backend)
+        alone = train_tabular(
+            "sarsa_cb", h.take([p]), [t[p : p + 1] for t in world], *arguments, keys[p : p + 1], backend
+        )
         assert_same(alone, TrainResult(*(getattr(together, f.name)[p : p + 1] for f in dataclasses.fields(together))))
 
 
@@ -132,7 +134,7 @@ def by_hand(algorithm, h, world, start, kind, max_steps, key, episodes):
 
     next_state, reward, done = (table[0] for table in world)
     actions = reward.shape[1]
-    alpha, gamma = F(h.alpha[0]), F(h.gamma[0])
+    alpha, gamma, section = F(h["alpha"][0]), F(h["gamma"][0]), h.section
     q, visits, d, u = np.zeros_like(reward), np.zeros_like(reward), 0, 0
     for e in range(episodes):
         s, t, over = start, 0, False
@@ -140,20 +142,20 @@ def by_hand(algorithm, h, world, start, kind, max_steps, key, episodes):
             a = random_action(2 * d + 1)
             d += 1
             r, s2 = F(0), s
-            for _ in range(h.same_action_num):
+            for _ in range(section.same_action_num):
                 r, raw, s2 = r + reward[s2, a], done[s2, a], next_state[s2, a]
                 t += 1
                 if raw > 0.5 or t >= max_steps:
                     break
             over = raw > 0.5 or t >= max_steps
-            stored = raw if kind == "se" or not over or h.bootstrap_time_limit else 1.0
-            for _ in range(int(h.batch_size[0]) if e >= h.init_episodes else 0):
+            stored = raw if kind == "se" or not over or section.bootstrap_time_limit else 1.0
+            for _ in range(int(h["batch_size"][0]) if e >= section.init_episodes else 0):
                 visits[s, a] += 1
-                bonus = F(h.beta[0] / (np.sqrt(visits[s, a]) + 1e-9)) if algorithm.endswith("_cb") else F(0)
+                bonus = F(h["beta"][0] / (np.sqrt(visits[s, a]) + 1e-9)) if algorithm.endswith("_cb") else F(0)
                 if algorithm.startswith("ql"):
                     value = q[s2].max()
                 else:  # a' is what is executed next; where nothing is, or as published, a draw of its own
-                    apart = over or h.published_sarsa
+                    apart = over or section.published_sarsa
                     value = q[s2, random_action(2**40 + 2 * u + 1 if apart else 2 * d + 1)]
                 target = r + bonus + (gamma * value if stored < 0.5 else F(0))
                 q[s, a] += alpha * (target - q[s, a])
@@ -201,7 +203,7 @@ def test_counts_of_steps():
 def test_the_step_budget_ends_training_within_an_episode():
     world, task = corridor()
     h = hyper(3, train_episodes=10)
-    h.train_steps[:] = [5, 6, 0]
+    h["train_steps"][:] = [5, 6, 0]
     result = both("sarsa", h, world, task, "real", 50, 1e9, False, np.arange(3))
     assert result.train_steps.tolist() == [5, 6, 20] and result.episodes.tolist() == [3, 3, 10]
     np.testing.assert_array_equal(result.episode_length[0, :4], [2, 2, 1, 0])

@@ -1,0 +1,119 @@
+"""The one entry to the learners: which path it takes and says so, what it refuses, and that learning works."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from agents import train as entry
+from agents.result import OK
+from agents.sections import LEARNERS, DDQNSection, TabularSection
+from agents.train import train
+from envs.section import EnvSection
+from envs.task import make_task
+from envs.world import init_world
+
+ENV = EnvSection(hidden_size=13)
+SMALL = DDQNSection(train_episodes=4, init_episodes=1, hidden_size=8, hidden_layer=1, batch_size=5, test_episodes=2)
+KEYS = np.arange(3)
+
+
+@pytest.fixture(autouse=True)
+def nothing_said_yet(monkeypatch):
+    monkeypatch.setattr(entry, "_said", set())
+
+
+def run(name="ddqn", learner=SMALL, task="CartPole-v0", kind="real", **kw):
+    task = make_task(task)
+    worlds = torch.zeros(3, 1) if kind == "real" else init_world(kind, task, ENV, torch.as_tensor(KEYS))
+    return train(name, learner, None, task, kind, ENV, worlds, KEYS, **kw)
+
+
+def warnings(caplog):
+    return [r.getMessage() for r in caplog.records if r.name == "envolve" and r.levelno == logging.WARNING]
+
+
+@pytest.mark.parametrize("kind", ["real", "se", "rn"])
+def test_ddqn_on_a_finite_task_takes_the_torch_path_and_says_so(kind, caplog):
+    """Observations are one-hot there, and no kernel knows the task."""
+    result = run(task="EmptyRoom22", kind=kind)
+    assert (result.status == OK).all() and np.isfinite(result.test_return).all() and (result.updates > 0).all()
+    assert result.weights.shape == (3, 4 * 8 + 8 + 8 * 4 + 4), "four cells in, four actions out"
+    assert (result.episode_length.sum(1) == result.train_steps).all() and (result.episode_length <= 10).all()
+    (message,) = warnings(caplog)
+    assert "PyTorch path" in message and "EmptyRoom22" in message
+
+
+def test_ddqn_learns_a_finite_task():
+    learner = DDQNSection(
+        train_episodes=60, init_episodes=5, hidden_size=32, hidden_layer=1, batch_size=32, lr=5e-3, eps_init=1.0,
+        eps_decay=0.9, test_episodes=1,
+    )  # fmt: skip
+    result = run(learner=learner, task="EmptyRoom22")
+    np.testing.assert_allclose(result.test_return[:, 0], 0.99, atol=1e-6, err_msg="the shortest way is two steps")
+
+
+def test_a_reason_is_logged_once(caplog):
+    for _ in range(2):
+        run(task="EmptyRoom22")
+        run(task="EmptyRoom33")
+    assert [task for message in warnings(caplog) for task in ("EmptyRoom22", "EmptyRoom33") if task in message] == [
+        "EmptyRoom22",
+        "EmptyRoom33",
+    ]
+
+
+def test_who_asks_for_a_path_gets_it_without_a_word(caplog, monkeypatch):
+    from agents import ddqn
+    from agents.kernels import ddqn_population
+
+    for module, backend in ((ddqn, "compiled"), (ddqn, "auto"), (ddqn_population, "torch")):
+        with monkeypatch.context() as patch:
+            patch.setattr(module, "train_population", lambda *a, **k: pytest.fail("the other path was taken"))
+            run(backend=backend)
+    assert not warnings(caplog)
+
+
+def test_what_has_no_kernel_is_refused_where_one_is_asked_for():
+    with pytest.raises(ValueError, match="'compiled': the task EmptyRoom22 has no compiled twin"):
+        run(task="EmptyRoom22", backend="compiled")
+    with pytest.raises(ValueError, match="'compiled': kernels run on the CPU, and the device is cuda"):
+        run(device="cuda", backend="compiled")
+    with pytest.raises(ValueError, match="'compiled': .*PReLU"):
+        run(learner=DDQNSection(activation_fn="prelu"), backend="compiled")
+
+
+def test_an_unknown_back_end_is_refused():
+    with pytest.raises(ValueError, match="'numba': expected one of auto, compiled, torch"):
+        run(backend="numba")
+
+
+@pytest.mark.parametrize("name", [name for name, section in LEARNERS.items() if section is TabularSection])
+def test_a_tabular_learner_on_a_continuous_task_is_refused(name):
+    with pytest.raises(ValueError, match=f"{name} is tabular, and CartPole-v0 has no finite set of states"):
+        run(name, TabularSection())
+
+
+@pytest.mark.parametrize("kind", ["real", "se", "rn"])
+def test_tabular_learners_train_in_every_kind_of_world(kind):
+    learner = TabularSection(train_episodes=20, test_episodes=2, alpha=1.0)
+    a, b = (run("ql", learner, "EmptyRoom33", kind, backend=backend) for backend in ("auto", "torch"))
+    assert (a.status == OK).all() and a.weights.any()
+    assert a.weights.tobytes() == b.weights.tobytes() and (a.real_steps == b.real_steps).all()
+
+
+def test_the_torch_path_needs_no_numba():
+    code = (
+        "import sys; sys.modules['numba'] = None\n"  # an import of it raises
+        "from tests.agents.test_train import TabularSection, run\n"
+        "run(backend='torch'); run('ql', TabularSection(), 'EmptyRoom22', backend='torch'); print('trained')"
+    )
+    root = Path(__file__).parents[2]
+    done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=False)
+    assert done.stdout == "trained\n", done.stderr
