@@ -102,7 +102,7 @@ def _describe_search(gtn: GTNSection) -> list[tuple[str, str]]:
         ("generation", f"{gtn.num_workers} {pairs} x {gtn.num_grad_evals} + {orig} unperturbed = "
                        f"{agents + orig} agents in {chunks} chunks of {gtn.chunk_size}"),
         ("run", f"at most {gtn.max_iterations} generations, "
-                + ("ends when solved" if gtn.quit_when_solved else "does not end when solved")
+                + ("ends when solved" if gtn.quit_when_solved and gtn.synthetic_env_type != RN else "all of them")
                 + (f" and confirmed by {gtn.confirm_agents} more agents" if gtn.confirm_agents else "")
                 + (f"; restarts after {gtn.collapse_generations} collapsed ones" if gtn.collapse_generations else "")),
     ]  # fmt: skip
