@@ -21,19 +21,11 @@ from envs.networks import ACTIVATIONS, MLPShape, forward, init_flat
 from envs.section import EnvSection
 from envs.task import make_task
 from envs.world import init_world
+from tests.agents.same import assert_same_bytes
 
 FLOATS = ("weights", "episode_return", "test_return")
 SMALL = dict(train_steps=200, init_episodes=0, hidden_size=16, hidden_layer=1, activation_fn="tanh", batch_size=37,
              eps_init=0.5, test_episodes=3, lr=1e-3)  # fmt: skip
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    """As in a worker: two threads per process on a busy machine take 80 times as long."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 class Setup:
@@ -70,15 +62,6 @@ class Setup:
         worlds, keys = torch.as_tensor(self.worlds), torch.as_tensor(self.keys)
         run = ddqn.DDQN(self.task, self.kind, self.env, worlds, self.hyper, keys, self.test_each, widest, params)
         return run, shapes, widest
-
-
-def same_bytes(a, b, rows_a=slice(None), rows_b=slice(None)):
-    for field in fields(a):
-        x, y = getattr(a, field.name)[rows_a], getattr(b, field.name)[rows_b]
-        width = min(x.shape[-1], y.shape[-1]) if field.name == "weights" else None
-        np.testing.assert_array_equal(
-            x[..., :width] if width else x, y[..., :width] if width else y, err_msg=field.name
-        )
 
 
 def same_run(a, b, tolerance=1e-5):
@@ -266,7 +249,7 @@ def test_a_diverging_world_harms_no_other_member():
     setup.worlds[2, 5] = np.nan
     result, twin = setup.torch(), setup.compiled()
     others = [0, 1, 3, 4]
-    same_bytes(result, sound, others, others)
+    assert_same_bytes(result, sound, others, others)
     same_run(result, twin)
     assert result.status.tolist() == [OK, OK, WORLD_DIVERGED, OK, OK]
     assert np.isnan(result.test_return[2]).all() and result.train_steps[2] == 1 and result.updates[2] == 0
@@ -277,7 +260,7 @@ def test_a_diverging_agent_harms_no_other_member():
     result = setup.torch()
     setup.hyper.values["lr"][2] = 1e-3
     others = [0, 1, 3, 4]
-    same_bytes(result, setup.torch(), others, others)
+    assert_same_bytes(result, setup.torch(), others, others)
     assert result.status.tolist() == [OK, OK, AGENT_DIVERGED, OK, OK]
     assert np.isnan(result.test_return[2]).all() and np.isnan(result.episode_return[2]).any()
 

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
-
 import numpy as np
 import pytest
 import torch
 
+from agents import tabular_loop
 from agents.hyper import draw
 from agents.kernels import ddqn as kernel
-from agents.kernels import mlp
+from agents.kernels import mlp, tabular, tasks
 from agents.kernels.ddqn_population import train_population, why_not
 from agents.population import initial_weights, q_shapes
 from agents.replay import capacity
-from agents.result import AGENT_DIVERGED, OK, REASONS, WORLD_DIVERGED, TrainResult
+from agents.result import AGENT_DIVERGED, OK, REASONS, WORLD_DIVERGED
 from agents.sections import DDQNSection
 from envs import rng
-from envs.networks import ACTIVATIONS, MLPShape, fast_tanh_, init_flat
+from envs.networks import ACTIVATIONS, LEAKY_SLOPE, MLPShape, fast_tanh_, init_flat
 from envs.section import EnvSection
-from envs.task import make_task
+from envs.task import TASKS, make_task
 from envs.world import OUTPUT_BOUND, init_world
+from tests.agents.same import assert_same_bytes
 
 F4 = np.float32
 LEARNT = [a for a in ACTIVATIONS if a != "prelu"]  # the kernel does not learn a slope
@@ -36,7 +36,13 @@ def test_codes_are_those_of_the_torch_side():
         "tanh", "relu", "leakyrelu", "prelu", "identity"]  # fmt: skip
     streams = (kernel.RESET, kernel.EXPLORE, kernel.REPLAY, kernel.TEST, kernel.FINAL_TEST)
     assert [int(s) for s in streams] == [rng.RESET, rng.EXPLORE, rng.REPLAY, rng.TEST, rng.FINAL_TEST]
-    assert float(kernel.OUTPUT_BOUND) == OUTPUT_BOUND
+    assert float(kernel.OUTPUT_BOUND) == OUTPUT_BOUND and mlp.LEAKY_SLOPE == F4(LEAKY_SLOPE)
+    assert int(tabular.DRAWN_IN_UPDATE) == tabular_loop.DRAWN_IN_UPDATE
+
+
+def test_tasks_with_a_twin_are_those_it_was_made_for():
+    for name in tasks.TASK_CODES:
+        assert TASKS[name].reset_uniforms == tasks.RESET_UNIFORMS, name
 
 
 def test_tanh():
@@ -127,16 +133,6 @@ def run(rows=slice(None), kind="se", P=6, threads=1, world=None, values=None, en
     for (i, j), value in (world or {}).items():
         worlds[i, j] = value
     return train_population(task, kind, env, worlds[rows], hyper.take(rows), keys[rows], kind == "rn", threads)
-
-
-def assert_same_bytes(a: TrainResult, b: TrainResult, rows_a=slice(None), rows_b=slice(None)):
-    for field in fields(a):
-        x, y = getattr(a, field.name)[rows_a], getattr(b, field.name)[rows_b]
-        if field.name == "weights":  # zero-padded to the largest member of the call
-            width = min(x.shape[1], y.shape[1])
-            assert not x[:, width:].any() and not y[:, width:].any()
-            x, y = x[:, :width], y[:, :width]
-        assert np.ascontiguousarray(x).tobytes() == np.ascontiguousarray(y).tobytes(), field.name
 
 
 @pytest.mark.parametrize("kind", ["se", "rn", "real"])
