@@ -37,10 +37,10 @@ class Benchmark:
 
 BENCHMARKS = {
     "ddqn_in_se": Benchmark("one DDQN training step in an SE: compiled, PyTorch, a plain script (1 min)", (), "plain"),
-    "tabular": Benchmark("tabular learning on Cliff: compiled, PyTorch, plain Python (1 min)", (), "python.ql"),
+    "tabular": Benchmark("tabular learning on Cliff: compiled, PyTorch, plain Python (half a minute)", (), "python.ql"),
     "exchange_overhead": Benchmark("what the exchange adds to a generation of 16 chunks (10 s)"),
     "evolve": Benchmark(
-        "whole evolutions of the CartPole SE from ten seeds, each world re-tested (20 min)",
+        "whole evolutions of the CartPole SE from ten seeds, each world re-tested (many minutes)",
         ("default_config_cartpole_syn_env.yaml", "--seeds", "10"),
         on_request=True,
     ),
