@@ -21,10 +21,11 @@ from typing import Annotated, Any
 
 import tyro
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from envs.world_file import read_world
+
+ROOT = Path(__file__).resolve().parent.parent
 
 
 @dataclass
@@ -98,9 +99,9 @@ def main() -> None:
                 for k, v in r.items()
                 if isinstance(v, dict)
             )
+            outcome = "solved" if r["solved"] else f"score {r['score']:.1f}"
             print(
-                f"seed {r['seed']}: {'solved' if r['solved'] else 'score %.1f' % r['score']} after {r['generations']} "
-                f"generations, {r['seconds']:.1f} s   {tests}",
+                f"seed {r['seed']}: {outcome} after {r['generations']} generations, {r['seconds']:.1f} s   {tests}",
                 flush=True,
             )
     seconds = [r["seconds"] for r in records]
