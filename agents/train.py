@@ -19,7 +19,7 @@ from envs.world import tables
 
 log = logging.getLogger("envolve")
 BACKENDS = ("auto", "compiled", "torch")
-_said: Set[str] = set()  # each reason for the slow path is logged once per process
+_said: Set[str] = set()  # what was logged already: once per process is enough
 
 
 def train(
@@ -48,20 +48,27 @@ def train(
     if isinstance(learner, TabularSection):
         if task.num_states is None:
             raise ValueError(f"{name} is tabular, and {task.name} has no finite set of states: train ddqn on it")
+        if device != "cpu":
+            _say(f"{name} is tabular and trains on the CPU, whatever the device ({device}): it has nothing for a GPU to do")
         return _train_tabular(name, hyper, task, kind, section, worlds, keys, test_each, backend, threads)
     reason = None if backend == "torch" else _no_kernel(task, hyper, device)
     if backend == "compiled" and reason is not None:
         raise ValueError(f"backend 'compiled': {reason}")
     if backend == "torch" or reason is not None:
-        if reason is not None and reason not in _said:
-            _said.add(reason)
-            log.warning("%s trains on the PyTorch path, which is slower: %s", name, reason)
+        if reason is not None:
+            _say(f"{name} trains on the PyTorch path, which is slower: {reason}")
         from agents import ddqn
 
         return ddqn.train_population(task, kind, section, worlds, hyper, keys, test_each, device)
     from agents.kernels import ddqn_population
 
     return ddqn_population.train_population(task, kind, section, worlds, hyper, keys, test_each, threads)
+
+
+def _say(text: str) -> None:
+    if text not in _said:
+        _said.add(text)
+        log.warning("%s", text)
 
 
 def _no_kernel(task: Task, hyper: Hyper, device: str) -> Optional[str]:

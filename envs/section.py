@@ -25,7 +25,7 @@ class EnvSection:
         0, "reward network: 0 none, 1/2 potential, 5/6 not; even: added to the reward", choices=RN_TYPES
     )
     raw_done: bool = option(
-        True, "SE: the TD target uses the raw output of done_net, as published; false: 1 where it exceeds 0.5, else 0"
+        False, "SE: the TD target uses the raw output of done_net, as published; false: 1 where it exceeds 0.5, else 0"
     )
 
     def net(self, inputs: int, outputs: int) -> MLPShape:

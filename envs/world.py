@@ -78,10 +78,6 @@ def world_size(kind: str, task: Task, section: EnvSection) -> int:
     return sum(shape.size for _, shape in world_nets(kind, task, section))
 
 
-def se_size(task: Task, section: EnvSection) -> int:
-    return world_size("se", task, section)
-
-
 def init_world(kind: str, task: Task, section: EnvSection, key: Tensor) -> Tensor:
     """Fresh worlds with torch's default initialisation. key: int64 [P] -> float32 [P, D]; counters 0..D-1."""
     nets, counter = [], 0

@@ -63,6 +63,8 @@ class WorldFile:
         try:
             name = agents["gtn"]["agent_name"].lower()
             name = name[: -len("_vary")] if name.endswith("_vary") else name
+            if name not in agents and name.endswith("_cb"):  # configured together with the plain learner
+                name = name[: -len("_cb")]
             return float(agents[name]["gamma"])
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             what = "the discount gamma of the agent that config.agents.gtn.agent_name names"

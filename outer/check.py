@@ -13,7 +13,7 @@ from agents.sections import LEARNERS, DDQNSection, TabularSection, VarySection
 from envs.networks import MLPShape
 from envs.section import EnvSection
 from envs.task import TASKS, make_task
-from envs.world import rn_shape, se_size
+from envs.world import world_size
 from outer import problem
 from outer.legacy import LEGACY_AGENTS, LEGACY_KEYS, LEGACY_TASKS
 from outer.schema import agent_names, agent_sections, defaults, expected, nearest, section_model
@@ -197,7 +197,7 @@ class Checker:
         if section.init_episodes >= section.train_episodes:
             self.warnings.append(f"{'.'.join(learner_path)}: the agent never learns: init_episodes >= train_episodes")
         features, actions = task.observation_size, task.num_actions
-        sizes = {env_path: rn_shape(task, env).size if gtn.synthetic_env_type == RN else se_size(task, env)}
+        sizes = {env_path: world_size("rn" if gtn.synthetic_env_type == RN else "se", task, env)}
         if isinstance(section, DDQNSection):
             net = MLPShape(features, actions, section.hidden_size, section.hidden_layer, section.activation_fn)
             sizes[learner_path] = net.size

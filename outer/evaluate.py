@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 from agents.result import REASONS, TrainResult
-from agents.sections import LearnerSection
 from agents.train import train
 from envs.task import Task, make_task
 from outer.problem import env_section, gtn_section, learner
@@ -88,8 +87,3 @@ def scores(result: TrainResult, gtn: GTNSection, task: Task, returns: np.ndarray
     if gtn.rn_objective == "reward_threshold":
         return -result.train_steps - gtn.unsolved_weight * np.maximum(0.0, task.solved_reward - returns)
     return (np.nan_to_num(result.episode_return).astype(np.float64) * result.episode_length).sum(1)
-
-
-def training_budget(hyper: LearnerSection) -> int:
-    """Steps that a world is evolved for: stored with it, since training much longer can undo what it taught."""
-    return hyper.train_steps

@@ -4,8 +4,8 @@ Two estimators:
 
 published   the update of the original: of each mirrored pair the better one counts, psi += alpha sum_i F_i eps_i with a
             score transform F. Not a gradient: no 1/sigma, no difference quotient.
-antithetic  OpenAI-ES (Salimans et al. 2017, https://arxiv.org/abs/1703.03864) with mirrored sampling, centred ranks and
-            Adam: g = 1/(n sigma) sum_i (u_i+ - u_i-) eps_i (its scale does not matter to Adam). What works best here.
+antithetic  OpenAI-ES (Salimans et al. 2017, https://arxiv.org/abs/1703.03864): mirrored sampling, centred ranks u and
+            Adam along g = 1/(n sigma) sum_i (u_i+ - u_i-) eps_i (up to a factor, which Adam takes out).
 
 All randomness is a function of (seed, generation, purpose), so a resumed search repeats the interrupted one.
 """

@@ -14,7 +14,7 @@ from envs.reward_network import RewardNetwork
 from envs.section import EnvSection
 from envs.synthetic import SyntheticEnv
 from envs.task import make_task
-from envs.world import OUTPUT_BOUND, RealTask, init_world, rn_shape, se_shapes, se_size, tables, world_size
+from envs.world import OUTPUT_BOUND, RealTask, init_world, rn_shape, se_shapes, tables, world_size
 
 ACTS = {"tanh": nn.Tanh, "relu": nn.ReLU, "leakyrelu": nn.LeakyReLU, "prelu": nn.PReLU, "identity": nn.Identity}
 
@@ -37,7 +37,7 @@ def module(shape: MLPShape, flat: torch.Tensor) -> nn.Sequential:
 
 
 def setup(kind, name, P=3, N=4, **section):
-    task, section = make_task(name), EnvSection(**{"hidden_size": 16, **section})
+    task, section = make_task(name), EnvSection(**{"hidden_size": 16, "raw_done": True, **section})
     params = init_world(kind, task, section, torch.arange(P) + 7)
     generator = torch.Generator().manual_seed(0)
     u = torch.rand(P, N, task.reset_uniforms, generator=generator)
@@ -79,7 +79,7 @@ def test_se_done_is_raw_as_published_or_a_flag():
 
 
 def test_cartpole_se_has_the_published_size():
-    assert se_size(make_task("CartPole-v0"), EnvSection(hidden_size=83)) == 2247
+    assert world_size("se", make_task("CartPole-v0"), EnvSection(hidden_size=83)) == 2247
 
 
 @pytest.mark.parametrize("rn_type", [0, 1, 2, 5, 6])
