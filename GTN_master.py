@@ -13,6 +13,7 @@ import re
 import shlex
 import signal
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -255,6 +256,11 @@ def main(argv: list[str] | None = None) -> int:
     def stop(signum: int, frame: Any) -> None:
         raise KeyboardInterrupt
 
+    def thread_failed(failure: threading.ExceptHookArgs) -> None:
+        if not isinstance(failure.exc_value, OSError):  # TensorBoard's thread; its next write raises it in the main one
+            threading.__excepthook__(failure)
+
+    threading.excepthook = thread_failed
     signal.signal(signal.SIGTERM, stop)  # a batch system ends a job like Ctrl-C
     run_dir = None
     try:

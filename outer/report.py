@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import sys
 import threading
 import time
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -188,13 +190,23 @@ class TensorBoard:
             self._writer = SummaryWriter(self.log_dir, purge_step=self.purge)
         scalars = {**asdict(row), "member_steps_per_second": row.steps_per_second}
         step = scalars.pop("generation")
-        for name, value in scalars.items():
-            self._writer.add_scalar(name, value, step)
-        self._writer.flush()
+        with self._named_errors():
+            for name, value in scalars.items():
+                self._writer.add_scalar(name, value, step)
+            self._writer.flush()
 
     def close(self) -> None:
         if self._writer:
-            self._writer.close()
+            with self._named_errors():
+                self._writer.close()
+
+    @contextlib.contextmanager
+    def _named_errors(self) -> Iterator[None]:
+        """A full disk shows in the writer's own thread, which does not say of which file."""
+        try:
+            yield
+        except OSError as e:
+            raise OSError(e.errno, e.strerror, os.path.join(self.log_dir, "events.out.tfevents")) from e
 
 
 @dataclass

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import logging
@@ -49,14 +50,19 @@ class ScoresCSV:
             self._file.truncate(keep)
             self._file.seek(keep)
         if self._file.tell() == 0:
-            self._append([self.COLUMNS])
+            try:
+                self._append([self.COLUMNS])
+            except BaseException:
+                self.close()
+                raise
 
     def write(self, generation: int, rows: Iterable[ScoreRow]) -> None:
         """Append one generation and see it on the disk; do so before the checkpoint of that generation."""
         self._append([str(generation), *(_cell(v) for v in asdict(row).values())] for row in rows)
 
     def close(self) -> None:
-        self._file.close()
+        with contextlib.suppress(OSError):  # what could not be written was said by _append; close tries it once more
+            self._file.close()
 
     def __enter__(self) -> ScoresCSV:
         return self

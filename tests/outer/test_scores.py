@@ -116,8 +116,7 @@ def test_a_full_disk_names_the_file(tmp_path: Path) -> None:
     scores._file = open(scores.path, "wb")
     with pytest.raises(OSError, match="No space left on device: .*scores.csv"):
         scores.write(1, generation(1))
-    with pytest.raises(OSError):
-        scores.close()
+    scores.close()  # said once, with the name of the file
 
 
 def test_curve_is_read_back(tmp_path: Path) -> None:
