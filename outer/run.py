@@ -25,7 +25,7 @@ from outer import problem
 from outer.checkpoint import Progress, RunError, load_checkpoint, save_checkpoint
 from outer.config import Config
 from outer.dispatch import Dispatcher
-from outer.evaluate import BUDGET, PROXY, REAL, training_budget
+from outer.evaluate import BUDGET, PROXY, REAL
 from outer.exchange import Chunk
 from outer.nes import NES, ORIG, member_seeds
 from outer.plots import learning_curve
@@ -136,7 +136,7 @@ class Run:
         orig = np.array([role == ORIG for role in population.roles])
         mean_orig = math.nan if failed[orig].all() else float(scores[orig].mean())
         solved = self._solved(mean_orig, rows)
-        self._remember(mean_orig, solved, generation)
+        self._remember(mean_orig, solved, mean_of(values["mean_return"][orig]), generation)
         steps = int(values["train_steps"].sum())
         self.progress.member_steps += steps
         length = episode_length(values, orig)
@@ -174,7 +174,7 @@ class Run:
     def _solved(self, mean_orig: float, rows: list[ScoreRow]) -> bool:
         """An SE is solved when the agents trained in it alone reach solved_reward, and fresh ones confirm it.
 
-        An RN has no such rule, as in the original: its score is not a return. Appends the confirming members to rows.
+        An RN run does not end early, as in the original. Appends the confirming members to rows.
         """
         if self.kind == "rn" or not mean_orig >= self.task.solved_reward:
             return False
@@ -187,16 +187,19 @@ class Run:
         rows.extend(extra)
         return bool(np.isfinite(values["score"]).all() and values["score"].mean() >= self.task.solved_reward)
 
-    def _remember(self, score: float, solved: bool, generation: int) -> None:
-        """Keep the best world (as it was before this generation's update); a solved one beats all others."""
+    def _remember(self, score: float, solved: bool, real_return: float, generation: int) -> None:
+        """Keep the best world (as it was before this generation's update); a solved SE beats all others.
+
+        An RN's score is no return, so "solved" cannot choose the best: it only tells whether its agents solve the task.
+        """
         p = self.progress
-        if (solved, score) > (p.solved, p.best_score):
-            p.best_psi, p.best_score, p.best_generation, p.solved = (
-                self.nes.state.psi.clone(),
-                score,
-                generation,
-                solved,
-            )
+        if self.kind == "rn":
+            better, solved = score > p.best_score, real_return >= self.task.solved_reward
+        else:
+            better = (solved, score) > (p.solved, p.best_score)
+        if better:
+            p.best_psi, p.best_score = self.nes.state.psi.clone(), score
+            p.best_generation, p.solved = generation, solved
             self._save_model()
 
     def _save_model(self) -> None:
@@ -207,7 +210,7 @@ class Run:
             self.task.name,
             p.best_psi,
             self.config.data,
-            budget=training_budget(hyper),
+            budget=hyper.train_steps,  # training much longer can undo what the world taught
             score=p.best_score,
             solved=p.solved,
         )
@@ -257,13 +260,10 @@ class Run:
             ylabel="test return on the real task" if is_return else f"score ({self.gtn.rn_objective})",
             restarts=p.restart_generations,
         )
-        solved = p.solved
-        if self.kind == "rn" and comparison is not None:
-            solved = bool(np.mean(comparison[0].returns) >= self.task.solved_reward)
         summary = RunSummary(
             kind=self.kind,
             env_name=self.task.name,
-            solved=solved,
+            solved=p.solved,
             generations=self.nes.state.generation,
             seconds=p.seconds + time.monotonic() - began,
             total_steps=p.member_steps,
