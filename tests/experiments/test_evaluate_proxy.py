@@ -1,0 +1,252 @@
+"""experiments/evaluate_proxy.py: what it trains, what it writes, and what it says when it cannot."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from envs.task import make_task
+from envs.world import init_world
+from envs.world_file import save_world
+from experiments import evaluate_proxy
+from outer import problem
+from outer.evaluate import BUDGET, EARLY_OUT, REAL
+from outer.nes import member_seeds
+from outer.statistics import interquartile_mean
+from tests.outer.small import ROOT, cartpole, cliff
+
+
+def save(path, config):
+    data = config.data
+    kind = "rn" if problem.gtn_section(data).synthetic_env_type else "se"
+    section = problem.env_section(data)
+    task = make_task(data["env_name"], section.max_steps, section.solved_reward)
+    budget = problem.learner(data)[1].train_steps
+    save_world(str(path), kind, task.name, init_world(kind, task, section, torch.tensor([1]))[0], data, budget=budget)
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def rn(tmp_path_factory):
+    return save(tmp_path_factory.mktemp("rn") / "model.pt", cliff())
+
+
+@pytest.fixture(scope="module")
+def se(tmp_path_factory):
+    """An SE evolved for 60 steps, with DDQN_vary. Trains on the real task for 20 episodes at most."""
+    config = cartpole("agents.gtn.agent_name=DDQN_vary", "agents.ddqn.train_episodes=20", "agents.ddqn.lr=0.001")
+    return save(tmp_path_factory.mktemp("se") / "model.pt", config)
+
+
+@pytest.fixture()
+def measure(capsys, tmp_path):
+    """-> exit code, stdout, stderr, content of the JSON file."""
+
+    def call(*args):
+        path = tmp_path / "figures.json"
+        try:
+            code = evaluate_proxy.main([*map(str, args), *([] if "--json" in args else ["--json", str(path)])])
+        except SystemExit as e:
+            code = e.code
+        out, err = capsys.readouterr()
+        assert "Traceback" not in out + err
+        content = json.loads(path.read_text()) if path.exists() else None
+        path.unlink(missing_ok=True)
+        return code, out, err, content
+
+    return call
+
+
+def test_both_columns(measure, rn):
+    code, out, err, content = measure(rn, "--num-agents", 6)
+    assert code == 0
+    assert "in the evolved world" in out and "on the real task" in out and "6 ql agents" in err
+    assert content["settings"]["num_agents"] == 6 and content["agent"] == "ql" and "torch" in content["versions"]
+    for column, mode in (("proxy", EARLY_OUT), ("real", REAL)):
+        c = content[column]
+        assert c["mode"] == mode and c["num_agents"] == 6 and c["failed"] == 0 and c["reasons"] == [""] * 6
+        assert len(c["returns"]) == len(c["train_steps"]) == len(c["test_returns"]) == 6
+        for name, raw in (("return", c["returns"]), ("train_steps", c["train_steps"])):
+            low, high = c[f"mean_{name}_interval"]
+            assert c[f"mean_{name}"] == pytest.approx(sum(raw) / 6) and low <= c[f"mean_{name}"] <= high
+            assert c[f"iqm_{name}"] == pytest.approx(interquartile_mean(raw))
+        assert [sum(t) / len(t) for t in c["test_returns"]] == pytest.approx(c["returns"])
+    assert content["proxy"]["train_steps"] != content["real"]["train_steps"]
+
+
+def test_deterministic_for_a_seed(measure, rn):
+    first, again, other, threads = (
+        measure(rn, "--num-agents", 4, *args)[3] for args in ((), ("--seed", 0), ("--seed", 1), ("--threads", 1))
+    )
+    assert first["proxy"] == again["proxy"] == threads["proxy"] and first["real"] == again["real"] == threads["real"]
+    assert first["proxy"]["train_steps"] != other["proxy"]["train_steps"]
+
+
+def test_seeds_are_none_of_the_evolutions():
+    used = {s for purpose in range(1, 6) for g in range(3) for s in member_seeds(0, purpose, g, 40).tolist()}
+    assert not used & set(member_seeds(0, evaluate_proxy._PURPOSE, 0, 40).tolist())
+
+
+def test_no_real(measure, rn):
+    code, out, _, content = measure(rn, "--num-agents", 2, "--no-real")
+    assert code == 0 and "real" not in content and "on the real task" not in out.split("\n", 1)[1]
+
+
+def test_budget_and_early_out(measure, se):
+    """By default at the budget the SE was evolved for; its own early-out rule goes beyond."""
+    budget = measure(se, "--num-agents", 3, "--no-real")[3]
+    assert budget["budget"] == 60 and budget["proxy"]["mode"] == BUDGET and budget["proxy"]["train_steps"] == [60] * 3
+    assert measure(se, "--num-agents", 3, "--no-real", "--stop", "budget")[3]["proxy"] == budget["proxy"]
+    early = measure(se, "--num-agents", 3, "--no-real", "--stop", "early-out")[3]["proxy"]
+    assert early["mode"] == EARLY_OUT and min(early["train_steps"]) > 60
+
+
+def test_vary_hp(measure, rn, monkeypatch):
+    seen = []
+    real = evaluate_proxy.evaluate
+    monkeypatch.setattr(evaluate_proxy, "evaluate", lambda config, *args: seen.append(config) or real(config, *args))
+    plain = measure(rn, "--num-agents", 4)[3]
+    varied = measure(rn, "--num-agents", 4, "--vary-hp")[3]
+    assert [c["agents"]["gtn"]["agent_name"] for c in seen] == ["ql", "ql", "ql_vary", "ql_vary"]
+    assert seen[2]["agents"]["ql_vary"]["vary_hp"] and varied["proxy"]["train_steps"] != plain["proxy"]["train_steps"]
+
+
+def test_without_vary_hp_a_varied_agent_is_not_varied(measure, se, monkeypatch):
+    seen = []
+    real = evaluate_proxy.evaluate
+    monkeypatch.setattr(evaluate_proxy, "evaluate", lambda config, *args: seen.append(config) or real(config, *args))
+    assert measure(se, "--num-agents", 1, "--no-real")[0] == 0
+    assert seen[0]["agents"]["gtn"]["agent_name"] == "ddqn"
+
+
+def test_another_learner(measure, rn):
+    """In any case; QL_cb reads the section of QL, as in the original."""
+    code, _, err, content = measure(rn, "--agent", "QL_cb", "--num-agents", 2, "--no-real")
+    assert code == 0 and content["agent"] == "ql_cb" and "is missing" not in err
+
+
+def test_another_learner_trains_for_the_worlds_budget(measure, tmp_path):
+    config = cliff("agents.gtn.synthetic_env_type=0", "agents.ql.train_steps=77")
+    del config.data["agents"]["sarsa"]
+    path = save(tmp_path / "model.pt", config)
+    code, _, err, content = measure(path, "--agent", "sarsa", "--num-agents", 3, "--no-real")
+    assert code == 0 and "agents.sarsa is missing; every value of it is the default" in err
+    assert content["proxy"]["mode"] == BUDGET and max(content["proxy"]["train_steps"]) <= 77
+
+
+def test_failed_agents_are_counted_and_left_out(measure, rn, monkeypatch):
+    real = evaluate_proxy.evaluate
+
+    def some_fail(*args):
+        values = real(*args)
+        values["mean_return"][1] = values["test_returns"][1] = math.nan
+        values["reason"][1] = "the world's output is not finite"
+        return values
+
+    monkeypatch.setattr(evaluate_proxy, "evaluate", some_fail)
+    code, out, _, content = measure(rn, "--num-agents", 3, "--no-real")
+    c = content["proxy"]
+    assert code == 0 and c["failed"] == 1 and c["returns"][1] is None and "failed, in no figure above" in out
+    assert c["mean_train_steps"] == pytest.approx((c["train_steps"][0] + c["train_steps"][2]) / 2)
+
+
+def test_all_agents_fail(measure, rn, monkeypatch):
+    real = evaluate_proxy.evaluate
+
+    def all_fail(*args):
+        values = real(*args)
+        values["mean_return"][:] = values["test_returns"][:] = math.nan
+        return values
+
+    monkeypatch.setattr(evaluate_proxy, "evaluate", all_fail)
+    code, out, _, content = measure(rn, "--num-agents", 2, "--no-real")
+    assert code == 0 and "mean_return" not in content["proxy"] and content["proxy"]["returns"] == [None, None]
+
+
+# -------------------------------------------------------------------------------- what cannot be done
+
+
+@pytest.mark.parametrize(
+    "args,expected",
+    [
+        (["--agent", "dqn"], "--agent: found 'dqn', expected an agent that exists: .* did you mean ddqn"),
+        (["--agent", "sarsaa"], "did you mean sarsa"),
+        (["--num-agents", 0], "--num-agents: found 0, expected at least 1"),
+        (["--seed", -1], "--seed: found -1, expected at least 0"),
+        (["--threads", -1], "--threads: found -1, expected at least 0"),
+        (["--stop", "budget"], "--stop budget: .*model.pt was evolved without a training budget"),
+        (["--json", "/nonexistent/figures.json"], "--json: cannot write /nonexistent/figures.json, expected a file in"),
+        (["--json", "/tmp"], "--json: cannot write /tmp, expected a file in a folder that exists"),
+    ],
+)
+def test_bad_arguments(measure, rn, args, expected):
+    code, out, err, _ = measure(rn, *args)
+    assert code == 2 and out == "" and len(err.splitlines()) == 1
+    assert re.search(expected, err), err
+
+
+def test_an_agent_that_cannot_learn_the_task(measure, se):
+    code, out, err, _ = measure(se, "--agent", "ql")
+    assert code == 2 and out == "" and len(err.splitlines()) == 1
+    assert "--agent: found ql, expected a learner with a network" in err and "CartPole-v0 do not fit in a table" in err
+
+
+def test_json_on_a_full_disk(measure, rn):
+    """The figures are on the screen all the same."""
+    if not os.path.exists("/dev/full"):
+        pytest.skip("no /dev/full")
+    code, out, err, _ = measure(rn, "--num-agents", 2, "--no-real", "--json", "/dev/full")
+    assert code == 1 and "training steps, mean" in out and "cannot write /dev/full: No space left on device" in err
+
+
+def test_tampered_model(measure, rn, tmp_path):
+    data = open(rn, "rb").read()
+    path = tmp_path / "model.pt"
+    for damaged in (b"", data[:1000], data[:-2000] + bytes(2000), b"no model"):
+        path.write_bytes(damaged)
+        code, out, err, _ = measure(path)
+        assert code == 1 and out == "" and len(err.splitlines()) == 1 and f"evaluate_proxy.py: {path}: " in err
+    content = torch.load(rn, weights_only=True)
+    next(iter(content["model"].values()))[0, 0] += 1
+    torch.save(content, path)
+    code, _, err, _ = measure(path)
+    assert code == 1 and "the file was changed or damaged" in err
+
+
+def test_missing_model(measure, tmp_path):
+    code, _, err, _ = measure(tmp_path / "model.pt")
+    assert code == 1 and "No such file" in err and len(err.splitlines()) == 1
+
+
+def test_stored_configuration_is_checked(measure, tmp_path):
+    """Checksummed bytes can still hold anything: what is in agents is checked as in a YAML file."""
+    for change, expected in (
+        (lambda agents: agents["gtn"].update(unheard_of=1), "agents.gtn.unheard_of: found an unknown key"),
+        (lambda agents: agents["ql"].update(alpha="high"), "agents.ql.alpha: found 'high'"),
+        (lambda agents: agents.pop("gtn"), "found no section agents.gtn"),
+    ):
+        config = cliff()
+        path = tmp_path / "model.pt"
+        section = problem.env_section(config.data)
+        task = make_task("Cliff", section.max_steps, section.solved_reward)
+        flat = init_world("rn", task, section, torch.tensor([1]))[0]
+        change(config.data["agents"])
+        save_world(str(path), "rn", "Cliff", flat, config.data)
+        code, out, err, _ = measure(path)
+        assert code == 2 and out == "" and expected in err and f"{path}: config: " in err
+
+
+def test_as_a_command_from_elsewhere(rn, tmp_path):
+    command = [sys.executable, str(ROOT / "experiments" / "evaluate_proxy.py"), rn, "--num-agents", "2", "--no-real"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0 and "training steps, mean" in done.stdout and "Traceback" not in done.stderr
+    command[2:] = ["--help"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0 and "--num-agents" in done.stdout and "Example:" in done.stdout
