@@ -49,7 +49,7 @@ def train(
         if task.num_states is None:
             raise ValueError(f"{name} is tabular, and {task.name} has no finite set of states: train ddqn on it")
         if device != "cpu":
-            _say(f"{name} is tabular and trains on the CPU, whatever the device ({device}): it has nothing for a GPU to do")
+            _say(f"{name} is tabular and trains on the CPU although the device is {device}")
         return _train_tabular(name, hyper, task, kind, section, worlds, keys, test_each, backend, threads)
     reason = None if backend == "torch" else _no_kernel(task, hyper, device)
     if backend == "compiled" and reason is not None:

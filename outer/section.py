@@ -53,7 +53,9 @@ class GTNSection:
     )
     num_orig_evals: int = option(0, "agents that score the unperturbed world, 0: num_workers as published", ge=0)
     common_random_numbers: bool = option(False, "the two members of a mirrored pair share seed and hyperparameters")
-    confirm_agents: int = option(0, "solved must be confirmed by this many more agents, 0: as published", ge=0)
+    confirm_agents: int = option(
+        0, "solved must be confirmed by so many fresh agents with 95 % confidence, 0: not, as published", ge=0
+    )
     collapse_generations: int = option(
         0, "restart after this many generations of SE episodes under 3 steps that teach nothing, 0: never", ge=0
     )

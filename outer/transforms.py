@@ -9,7 +9,8 @@ def score_transform(scores: np.ndarray, kind: int, mean_orig: float) -> np.ndarr
     """scores K: [n], one per perturbation, higher is better -> weights F: [n].
 
     kind: 0 linear, 1 rank, 2 NES, 3 NES unnormalised, 4 single best, 5 single better, 6 all better (max 1),
-    7 all better (sum 1). 5 to 7 weigh only what beats ``mean_orig``, the mean score of the unperturbed world, and may be all zero.
+    7 all better (sum 1). 5 to 7 weigh only what beats ``mean_orig``, the mean score of the unperturbed world, and may
+    be all zero.
     """
     k = np.asarray(scores, dtype=np.float64)
     n = len(k)

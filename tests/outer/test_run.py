@@ -22,7 +22,7 @@ from outer.evaluate import BUDGET, PROXY, REAL, evaluate
 from outer.exchange import ChunkResult, chunk_content, chunk_from, result_of
 from outer.nes import member_seeds
 from outer.report import LiveTable
-from outer.run import Run, config_digest, episode_length, mean_of, worst_for_failed
+from outer.run import Run, config_digest, episode_length, lower_bound, mean_of, worst_for_failed
 from tests.outer.small import cartpole, cliff
 
 
@@ -411,7 +411,7 @@ def test_a_population_without_any_score_counts_as_collapsed(tmp_path):
 
 def scored(score_of):
     def change(chunk, values):
-        if chunk.mode == PROXY:
+        if chunk.mode == PROXY or is_confirmation(chunk):
             values["score"] = torch.full_like(values["score"], score_of(chunk))
         return values
 
@@ -423,6 +423,7 @@ def is_confirmation(chunk):
 
 
 CONFIRM_SEEDS = {s for g in range(10) for s in member_seeds(0, 4, g, 5).tolist()}
+LUCKY = {s for g in range(10) for s in member_seeds(0, 4, g, 5).tolist()[:3]}
 SOLVE = ("agents.gtn.confirm_agents=5", "agents.gtn.max_iterations=4", "agents.gtn.collapse_generations=0")
 
 
@@ -452,6 +453,21 @@ def test_a_failed_confirming_agent_confirms_nothing(tmp_path):
         return values
 
     assert not go(cartpole(*SOLVE), tmp_path / "run", dispatcher=Direct(change))[1].solved
+
+
+def test_a_mean_that_may_be_luck_confirms_nothing(tmp_path):
+    """Mean 196 of 195, but with a standard error of 2: another draw could well fall below."""
+
+    def change(chunk, values):
+        values = scored(lambda c: 200.0)(chunk, values)
+        if is_confirmation(chunk):
+            odd = torch.tensor([s in LUCKY for s in chunk.seeds.tolist()])
+            values["score"] = torch.where(odd, 200.0, 190.0).double()
+        return values
+
+    assert not go(cartpole(*SOLVE), tmp_path / "run", dispatcher=Direct(change))[1].solved
+    assert lower_bound(np.array([196.0, 196.0, 196.0])) == 196.0
+    assert lower_bound(np.array([190.0, 202.0])) == pytest.approx(196 - 1.645 * 6.0)
 
 
 def test_without_confirmation_the_mean_decides(tmp_path):
