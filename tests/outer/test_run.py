@@ -18,6 +18,7 @@ from rich.console import Console
 import outer.run
 from envs.world_file import read_world
 from outer.checkpoint import RunError, load_checkpoint
+from outer.dispatch import _completed
 from outer.evaluate import BUDGET, PROXY, REAL, evaluate
 from outer.exchange import ChunkResult, chunk_content, chunk_from, result_of
 from outer.nes import member_seeds
@@ -353,6 +354,20 @@ def test_chunks_that_nobody_can_evaluate(tmp_path):
     with pytest.raises(RunError, match=r"no worker can evaluate generation 3 chunk 0 \(proxy\): MemoryError"):
         go(cliff(), tmp_path / "run", dispatcher=Direct(broken))
     assert load_checkpoint(tmp_path / "run" / "checkpoint.pt", config_digest(cliff()))[0].generation == 2
+
+
+def test_a_chunk_that_cannot_be_evaluated_costs_its_members_alone(tmp_path):
+    class Dispatching(Direct):
+        def evaluate(self, chunks):
+            return _completed(super().evaluate(chunks))
+
+    def broken(chunk, values):
+        lost = chunk.generation == 2 and chunk.chunk_id == 1
+        return ChunkResult.failed(chunk, "", "ValueError: no such thing") if lost else values
+
+    _, summary = go(cliff(), tmp_path / "run", dispatcher=Dispatching(broken))
+    bad = [(r["generation"], int(r["member"])) for r in rows(tmp_path / "run") if r["reason"]]
+    assert bad == [("2", i) for i in range(5, 10)] and summary.generations == 6
 
 
 # -------------------------------------------------------------------------------- collapse and restart
