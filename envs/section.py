@@ -27,6 +27,9 @@ class EnvSection:
     raw_done: bool = option(
         False, "SE: the TD target uses the raw output of done_net, as published; false: 1 where it exceeds 0.5, else 0"
     )
+    done_bias: float = option(
+        0.0, "SE: added to the output bias of a fresh done_net; below 0 episodes start long and tend to stay so"
+    )
 
     def net(self, inputs: int, outputs: int) -> MLPShape:
         return MLPShape(inputs, outputs, self.hidden_size, self.hidden_layer, self.activation_fn)

@@ -79,12 +79,16 @@ def world_size(kind: str, task: Task, section: EnvSection) -> int:
 
 
 def init_world(kind: str, task: Task, section: EnvSection, key: Tensor) -> Tensor:
-    """Fresh worlds with torch's default initialisation. key: int64 [P] -> float32 [P, D]; counters 0..D-1."""
+    """Fresh worlds with torch's default initialisation, shifted by done_bias. key: int64 [P] -> float32 [P, D]."""
     nets, counter = [], 0
     for _, shape in world_nets(kind, task, section):
         nets.append(init_flat(shape, key, counter))
         counter += shape.size
-    return torch.cat(nets, dim=1)
+    flat = torch.cat(nets, dim=1)
+    if kind == "se":
+        last = 1 + world_nets(kind, task, section)[-1][1].slope_slots
+        flat[:, -last] += section.done_bias  # done_net's one output bias: its last parameter but for a PReLU slope
+    return flat
 
 
 def tables(world: World) -> Tuple[Tensor, Tensor, Tensor]:

@@ -204,3 +204,14 @@ def test_wrong_shapes_are_named():
         RewardNetwork(task, section, torch.zeros(2, 7), torch.zeros(2))
     with pytest.raises(ValueError, match=r"discount of shape \(3,\): expected \[2\]"):
         RewardNetwork(task, section, torch.zeros(2, 499), torch.zeros(3))
+
+
+@pytest.mark.parametrize("activation", ["leakyrelu", "prelu"])
+def test_done_bias_shifts_done_and_nothing_else(activation):
+    plain = setup("se", "CartPole-v0", activation_fn=activation)
+    shifted = setup("se", "CartPole-v0", activation_fn=activation, done_bias=-1.0)
+    worlds = [SyntheticEnv(s.task, s.section, s.params) for s in (plain, shifted)]
+    state = worlds[0].reset(plain.u)
+    (next_a, reward_a, done_a, _), (next_b, reward_b, done_b, _) = (w.step(state, plain.action) for w in worlds)
+    assert torch.equal(next_a, next_b) and torch.equal(reward_a, reward_b)
+    torch.testing.assert_close(done_b, done_a - 1.0)
