@@ -50,8 +50,8 @@ def evaluate(config: Mapping[str, Any], worlds: Tensor, seeds: Tensor, mode: str
         kind = "real"
     if mode in (EARLY_OUT, REAL):
         hyper = dataclasses.replace(hyper, train_steps=0)
-    if mode != PROXY and vary is not None:  # what is measured is varied as published, layers too
-        vary = dataclasses.replace(vary, train_steps_factor=1.0, vary_layers=True)
+    if mode != PROXY and vary is not None:
+        vary = dataclasses.replace(vary, train_steps_factor=1.0)
     result = train(
         name, hyper, vary, task, kind, section, worlds, seeds.numpy(), test_each, gtn.backend, config["device"], threads
     )

@@ -51,7 +51,8 @@ class Population:
 class NESState:
     """Everything a resumed search needs."""
 
-    psi: Tensor  # [D] float32
+    psi: Tensor  # [D] float32, the centre of the perturbations
+    average: Tensor  # [D] float32, running average of psi; psi itself where iterate_averaging is 0
     moment1: Tensor  # [D] float64, Adam
     moment2: Tensor  # [D] float64
     generation: int = 0  # counts on over restarts: the streams never repeat
@@ -80,7 +81,7 @@ class NES:
     def _fresh(self, generation: int, restarts: int) -> NESState:
         psi = self.init_world(int(member_seeds(self.seed, _RESTART, restarts, 1)[0]))
         zeros = torch.zeros(psi.numel(), dtype=torch.float64)
-        return NESState(psi, zeros, zeros.clone(), generation, 0, restarts)
+        return NESState(psi, psi, zeros, zeros.clone(), generation, 0, restarts)
 
     def restart(self) -> None:
         """Leave a collapsed world for a new one."""
@@ -103,7 +104,7 @@ class NES:
         plus_seeds, minus_seeds = seeds[n_orig : n_orig + per_sign], seeds[n_orig + per_sign :]
         if s.common_random_numbers:
             minus_seeds = plus_seeds
-        blocks = [psi.expand(n_orig, -1), (psi + eps).repeat_interleave(evals, 0)]
+        blocks = [self.state.average.expand(n_orig, -1), (psi + eps).repeat_interleave(evals, 0)]
         parts, roles = [seeds[:n_orig], plus_seeds], [ORIG] * n_orig + [PLUS] * per_sign
         if s.mirrored_sampling:
             blocks.append((psi - eps).repeat_interleave(evals, 0))
@@ -113,11 +114,11 @@ class NES:
         perturbation = np.concatenate([np.full(n_orig, -1)] + [which] * (len(parts) - 1))
         return Population(torch.cat(blocks), torch.from_numpy(np.concatenate(parts)), roles, perturbation)
 
-    def confirmation(self, agents: int) -> Population:
-        """``agents`` more agents for the unperturbed world, with seeds that no decision has seen."""
-        seeds = member_seeds(self.seed, _CONFIRM, self.state.generation, agents)
+    def confirmation(self, agents: int, stage: int) -> Population:
+        """``agents`` more agents for the unperturbed world, with seeds that no decision has seen, others in each stage."""
+        seeds = member_seeds(self.seed, _CONFIRM, self.state.generation, agents * (stage + 1))[agents * stage :]
         return Population(
-            self.state.psi.expand(agents, -1).clone(),
+            self.state.average.expand(agents, -1).clone(),
             torch.from_numpy(seeds),
             ["confirm"] * agents,
             np.full(agents, -1),
@@ -142,6 +143,8 @@ class NES:
             step = self._antithetic(eps, plus, minus)
         psi = (1 - s.weight_decay * self.mask.double()) * state.psi.double() + step
         state.psi = psi.float()
+        # Polyak & Juditsky 1992: the average of the iterates is better than any of them, since their noise cancels
+        state.average = torch.lerp(state.psi, state.average, s.iterate_averaging)
         state.generation += 1
 
     def _published(self, eps: Tensor, plus: np.ndarray, minus: Optional[np.ndarray], mean_orig: float) -> Tensor:

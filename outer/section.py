@@ -51,6 +51,12 @@ class GTNSection:
     rn_objective: str = option(
         "reward_threshold", "score of a reward network's agent", choices=("reward_threshold", "auc", "mean_return")
     )
+    iterate_averaging: float = option(
+        0.0,
+        "what is scored and kept is a running average of the search's iterates, this the share of the old",
+        ge=0,
+        lt=1,
+    )
     num_orig_evals: int = option(0, "agents that score the unperturbed world, 0: num_workers as published", ge=0)
     common_random_numbers: bool = option(False, "the two members of a mirrored pair share seed and hyperparameters")
     confirm_agents: int = option(
