@@ -72,9 +72,7 @@ class VarySection:
         True, "draw lr, batch_size, hidden_size log-uniformly in [x/3, 3x], hidden_layer in L-1..L+1"
     )
     # here
-    vary_layers: bool = option(
-        True, "include hidden_layer in the draw while a world evolves (what is measured always does)"
-    )
+    vary_layers: bool = option(True, "include hidden_layer in the draw")
     train_steps_factor: float = option(1.0, "draw the training budget log-uniformly in [b/f, b*f]", ge=1)
 
 
