@@ -183,14 +183,14 @@ class TensorBoard:
         self._writer: SummaryWriter | None = None
 
     def write(self, row: GenerationRow) -> None:
-        if self._writer is None:
-            # the import costs 0.1 s (torch is there already), which a command that only checks need not pay
-            from torch.utils.tensorboard import SummaryWriter
-
-            self._writer = SummaryWriter(self.log_dir, purge_step=self.purge)
         scalars = {**asdict(row), "member_steps_per_second": row.steps_per_second}
         step = scalars.pop("generation")
         with self._named_errors():
+            if self._writer is None:
+                # the import costs 0.1 s (torch is there already), which a command that only checks need not pay
+                from torch.utils.tensorboard import SummaryWriter
+
+                self._writer = SummaryWriter(self.log_dir, purge_step=self.purge)
             for name, value in scalars.items():
                 self._writer.add_scalar(name, value, step)
             self._writer.flush()

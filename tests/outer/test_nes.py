@@ -93,7 +93,7 @@ def test_no_seed_serves_two_purposes():
     nes = search()
     purposes = [member_seeds(0, p, 0, 50).tolist() for p in range(1, 7)] + [member_seeds(1, 2, 0, 50).tolist()]
     assert len({s for p in purposes for s in p}) == 350
-    confirming = nes.confirmation(20)
+    confirming = nes.confirmation(20, 0)
     assert not set(confirming.seeds.tolist()) & set(nes.ask().seeds.tolist())
     assert torch.equal(confirming.worlds, nes.state.psi.expand(20, -1)) and confirming.roles == ["confirm"] * 20
 
@@ -285,3 +285,22 @@ def test_another_seed_begins_elsewhere():
 def test_state_is_what_a_checkpoint_needs():
     """A field that is forgotten in to_dict would be lost on resume."""
     assert set(search().state.to_dict()) == {f.name for f in dataclasses.fields(NESState)}
+
+
+def test_average_of_the_iterates_is_what_is_scored():
+    nes = search(3, iterate_averaging=0.75, num_orig_evals=2)
+    average = nes.state.psi.clone()
+    for generation in range(4):
+        population = nes.ask()
+        torch.testing.assert_close(population.worlds[0], average)
+        assert torch.equal(nes.confirmation(3, 0).worlds[0], population.worlds[0])
+        plus, minus = (population.worlds[[r == role for r in population.roles]] for role in ("plus", "minus"))
+        torch.testing.assert_close((plus + minus) / 2, nes.state.psi.expand_as(plus))  # perturbations are of psi itself
+        nes.tell(np.random.default_rng(generation).normal(size=len(population.roles)))
+        average = 0.75 * average + 0.25 * nes.state.psi
+
+
+def test_confirming_stages_share_no_agent():
+    nes = search()
+    first, second = (set(nes.confirmation(20, stage).seeds.tolist()) for stage in (0, 1))
+    assert len(first) == len(second) == 20 and not first & second

@@ -437,7 +437,7 @@ def is_confirmation(chunk):
     return any(s in CONFIRM_SEEDS for s in chunk.seeds.tolist())
 
 
-CONFIRM_SEEDS = {s for g in range(10) for s in member_seeds(0, 4, g, 5).tolist()}
+CONFIRM_SEEDS = {s for g in range(10) for s in member_seeds(0, 4, g, 10).tolist()}  # two stages of five
 LUCKY = {s for g in range(10) for s in member_seeds(0, 4, g, 5).tolist()[:3]}
 SOLVE = ("agents.gtn.confirm_agents=5", "agents.gtn.max_iterations=4", "agents.gtn.collapse_generations=0")
 
@@ -447,8 +447,8 @@ def test_solved_is_confirmed_by_fresh_agents_and_ends_the_run(tmp_path):
     _, summary = go(cartpole(*SOLVE), tmp_path / "run", dispatcher=dispatcher)
     assert summary.solved and summary.generations == 2
     roles = [(r["generation"], r["role"]) for r in rows(tmp_path / "run") if r["role"] == "confirm"]
-    assert roles == [("2", "confirm")] * 5
-    assert [int(r["member"]) for r in rows(tmp_path / "run") if r["generation"] == "2"] == list(range(13))
+    assert roles == [("2", "confirm")] * 10
+    assert [int(r["member"]) for r in rows(tmp_path / "run") if r["generation"] == "2"] == list(range(18))
     world = read_world(str(tmp_path / "run" / "model.pt"))
     assert world.solved and world.score == 196.0 and world.budget == 60
 
@@ -458,6 +458,14 @@ def test_what_is_not_confirmed_is_not_solved(tmp_path):
     _, summary = go(cartpole(*SOLVE), tmp_path / "run", dispatcher=Direct(change))
     assert not summary.solved and summary.generations == 4
     assert sum(r["role"] == "confirm" for r in rows(tmp_path / "run")) == 20
+
+
+def test_the_second_stage_has_to_confirm_as_well(tmp_path):
+    second = {s for g in range(10) for s in member_seeds(0, 4, g, 10).tolist()[5:]}
+    change = scored(lambda c: 194.0 if any(s in second for s in c.seeds.tolist()) else 200.0)
+    _, summary = go(cartpole(*SOLVE, "agents.gtn.chunk_size=5"), tmp_path / "run", dispatcher=Direct(change))
+    assert not summary.solved
+    assert sum(r["role"] == "confirm" for r in rows(tmp_path / "run")) == 4 * 10
 
 
 def test_a_failed_confirming_agent_confirms_nothing(tmp_path):
