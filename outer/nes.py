@@ -115,7 +115,7 @@ class NES:
         return Population(torch.cat(blocks), torch.from_numpy(np.concatenate(parts)), roles, perturbation)
 
     def confirmation(self, agents: int, stage: int) -> Population:
-        """``agents`` more agents for the unperturbed world, with seeds that no decision has seen, others in each stage."""
+        """``agents`` more agents for the unperturbed world, with seeds that no decision has seen, new in each stage."""
         seeds = member_seeds(self.seed, _CONFIRM, self.state.generation, agents * (stage + 1))[agents * stage :]
         return Population(
             self.state.average.expand(agents, -1).clone(),

@@ -172,8 +172,8 @@ class Run:
         board.write(row)
 
     def _solved(self, mean_orig: float, rows: list[ScoreRow]) -> bool:
-        """An SE is solved when agents trained in it alone reach solved_reward, fresh ones confirm it (their mean is above
-        it with 95 % confidence: one just above would often be luck), and as many others confirm that.
+        """An SE is solved when agents trained in it alone reach solved_reward, fresh ones confirm it (their mean is
+        above it with 95 % confidence: one just above would often be luck), and as many others confirm that.
 
         An RN run does not end early, as in the original. Appends the confirming members to rows.
         """
