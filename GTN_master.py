@@ -52,7 +52,7 @@ def build_parser() -> argparse.ArgumentParser:
         "--single", action="store_true", help="start local workers, one per core, and end them with the run"
     )
     parser.add_argument(
-        "--num-workers", type=int, metavar="W", help="with --single: how many workers (default: one per core)"
+        "--num-workers", type=int, metavar="W", help="how many local workers; implies --single (default: one per core)"
     )
     parser.add_argument(
         "--resume", metavar="DIR", help="continue the run in results/<run_id>; with local workers if it was begun so"

@@ -25,12 +25,10 @@ from envs.world_file import WorldFile, WorldFileError, read_world
 from outer.check import Checker
 from outer.config import ConfigError, environment_info
 from outer.evaluate import BUDGET, EARLY_OUT, REAL, evaluate
-from outer.nes import member_seeds
+from outer.nes import RETEST, member_seeds
 from outer.problem import VARY_SUFFIX, learner_key
 from outer.report import number
 from outer.statistics import summary
-
-_PURPOSE = 6  # of random numbers: none that the evolution used (outer/nes.py, outer/run.py)
 
 
 @dataclass
@@ -172,7 +170,7 @@ def main(argv: list[str] | None = None) -> int:
     mode = EARLY_OUT if args.stop == "early-out" or world.budget == 0 else BUDGET
     threads = args.threads or len(os.sched_getaffinity(0))
     worlds = world.flat.expand(args.num_agents, -1).contiguous()
-    seeds = member_seeds(args.seed, _PURPOSE, 0, 2 * args.num_agents)
+    seeds = member_seeds(args.seed, RETEST, 0, 2 * args.num_agents)
 
     titles = {"proxy": "in the evolved world", "real": "on the real task"}
     columns = {}

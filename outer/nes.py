@@ -24,7 +24,8 @@ from outer.transforms import centred_ranks, score_transform
 
 ORIG, PLUS, MINUS = "orig", "plus", "minus"
 _ADAM_B1, _ADAM_B2, _ADAM_EPS = 0.9, 0.99, 1e-8  # 0.99: the direction changes faster than a network's gradient
-_NOISE, _MEMBERS, _RESTART, _CONFIRM = 1, 2, 3, 4  # purposes of random numbers
+# Purposes of random numbers, all of them: what one decision has seen no other may see.
+NOISE, MEMBERS, RESTART, CONFIRM, COMPARISON, RETEST = 1, 2, 3, 4, 5, 6
 
 
 def generator(seed: int, purpose: int, counter: int) -> np.random.Generator:
@@ -79,7 +80,7 @@ class NES:
         self.state = state or self._fresh(generation=0, restarts=0)
 
     def _fresh(self, generation: int, restarts: int) -> NESState:
-        psi = self.init_world(int(member_seeds(self.seed, _RESTART, restarts, 1)[0]))
+        psi = self.init_world(int(member_seeds(self.seed, RESTART, restarts, 1)[0]))
         zeros = torch.zeros(psi.numel(), dtype=torch.float64)
         return NESState(psi, psi, zeros, zeros.clone(), generation, 0, restarts)
 
@@ -90,7 +91,7 @@ class NES:
     def noise(self) -> Tensor:
         """eps of this generation: [n, D] float32, N(0, noise_std^2) where the mask allows."""
         n, d = self.section.num_workers, self.state.psi.numel()
-        normal = generator(self.seed, _NOISE, self.state.generation).standard_normal((n, d), dtype=np.float32)
+        normal = generator(self.seed, NOISE, self.state.generation).standard_normal((n, d), dtype=np.float32)
         return torch.from_numpy(normal) * self.section.noise_std * self.mask
 
     def ask(self) -> Population:
@@ -100,7 +101,7 @@ class NES:
         n_orig = s.num_orig_evals or n
         eps = self.noise()
         per_sign = n * evals
-        seeds = member_seeds(self.seed, _MEMBERS, g, n_orig + 2 * per_sign)
+        seeds = member_seeds(self.seed, MEMBERS, g, n_orig + 2 * per_sign)
         plus_seeds, minus_seeds = seeds[n_orig : n_orig + per_sign], seeds[n_orig + per_sign :]
         if s.common_random_numbers:
             minus_seeds = plus_seeds
@@ -116,7 +117,7 @@ class NES:
 
     def confirmation(self, agents: int, stage: int) -> Population:
         """``agents`` more agents for the unperturbed world, with seeds that no decision has seen, new in each stage."""
-        seeds = member_seeds(self.seed, _CONFIRM, self.state.generation, agents * (stage + 1))[agents * stage :]
+        seeds = member_seeds(self.seed, CONFIRM, self.state.generation, agents * (stage + 1))[agents * stage :]
         return Population(
             self.state.average.expand(agents, -1).clone(),
             torch.from_numpy(seeds),

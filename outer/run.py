@@ -27,7 +27,7 @@ from outer.config import Config
 from outer.dispatch import Dispatcher
 from outer.evaluate import BUDGET, PROXY, REAL
 from outer.exchange import Chunk
-from outer.nes import NES, ORIG, member_seeds
+from outer.nes import COMPARISON, NES, ORIG, member_seeds
 from outer.plots import learning_curve
 from outer.report import GenerationRow, LiveTable, RunSummary, TensorBoard, summary_text
 from outer.scores import ScoreRow, ScoresCSV, read_curve
@@ -39,7 +39,6 @@ log = logging.getLogger("envolve")
 # An SE with episodes this short has collapsed, unless its agents learn all the same (some of the best worlds are
 # near-bandits): the best tenth of the population is then at least SIGNAL of the way from the median to solved_reward.
 COLLAPSED_LENGTH, SIGNAL = 3.0, 0.1
-_COMPARISON = 5  # purpose of random numbers, beside those in outer/nes.py
 Values = dict[str, np.ndarray]
 
 
@@ -242,7 +241,7 @@ class Run:
             return None
         runs = []
         for i, mode in enumerate((BUDGET, REAL)):
-            seeds = torch.from_numpy(member_seeds(self.config.data["seed"], _COMPARISON, i, n))
+            seeds = torch.from_numpy(member_seeds(self.config.data["seed"], COMPARISON, i, n))
             values, _ = self._evaluate(self.progress.best_psi.expand(n, -1), seeds, mode)
             runs.append(AgentRuns(values["mean_return"].tolist(), values["train_steps"].tolist()))
         return runs[0], runs[1]

@@ -23,7 +23,7 @@ class ScoreRow:
     """One member of one generation, as scores.csv keeps it."""
 
     member: int
-    role: str  # orig, plus, minus, confirm, final
+    role: str  # orig, plus, minus, confirm
     score: float  # NaN where the member failed
     mean_return: float
     train_steps: float

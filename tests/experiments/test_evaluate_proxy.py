@@ -91,7 +91,7 @@ def test_deterministic_for_a_seed(measure, rn):
 
 def test_seeds_are_none_of_the_evolutions():
     used = {s for purpose in range(1, 6) for g in range(3) for s in member_seeds(0, purpose, g, 40).tolist()}
-    assert not used & set(member_seeds(0, evaluate_proxy._PURPOSE, 0, 40).tolist())
+    assert not used & set(member_seeds(0, evaluate_proxy.RETEST, 0, 40).tolist())
 
 
 def test_no_real(measure, rn):
