@@ -9,11 +9,13 @@ Keys and counters are int64 tensors whose bits are read as uint64 (PyTorch's int
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
 # Streams: one independent sequence per purpose. Shared with agents/kernels/rng.py (a test compares them).
-INIT, RESET, EXPLORE, REPLAY, TEST, FINAL_TEST, VARY = 1, 2, 3, 4, 5, 6, 7
+INIT, RESET, EXPLORE, REPLAY, TEST, FINAL_TEST, VARY, UPDATE, REWARD = 1, 2, 3, 4, 5, 6, 7, 8, 9
 
 
 def _signed(value: int) -> int:
@@ -58,3 +60,11 @@ def uniform(key: Tensor, counter: Tensor) -> Tensor:
 def integer(key: Tensor, counter: Tensor, n: Tensor) -> Tensor:
     """int64 in [0, n), n < 2**31: the high 32 bits times n, shifted (Lemire's multiply-shift, bias below n / 2**32)."""
     return (_shift(bits(key, counter), 32) * n) >> 32
+
+
+def normal(key: Tensor, counter: Tensor) -> Tensor:
+    """Standard normal, float32: Box-Muller in float64 on the two halves of one draw's bits."""
+    z = bits(key, counter)
+    u = (_shift(z, 32) + 1).to(torch.float64) * 2.0**-32  # (0, 1], so that the logarithm is finite
+    v = z.bitwise_and_(0xFFFFFFFF).to(torch.float64) * (2.0**-31 * math.pi)
+    return (u.log_().mul_(-2).sqrt_() * v.cos_()).to(torch.float32)

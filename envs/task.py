@@ -16,7 +16,9 @@ class Task:
 
     name: ClassVar[str] = ""
     observation_size: ClassVar[int] = 0  # F; for finite tasks the number of states (observations are one-hot)
-    num_actions: ClassVar[int] = 0
+    num_actions: ClassVar[int] = 0  # discrete tasks: actions are int64 [P, N]; 0 for continuous ones
+    action_size: ClassVar[int] = 0  # A of continuous tasks: actions are float32 [P, N, A]; 0 for discrete ones
+    max_action: ClassVar[float] = 1.0  # continuous actions lie in [-max_action, max_action]; the task clips them itself
     num_states: ClassVar[Optional[int]] = None  # finite tasks only
     reset_uniforms: ClassVar[int] = 0  # uniforms in [0, 1) that one reset consumes
     default_max_steps: ClassVar[int] = 0
@@ -35,7 +37,7 @@ class Task:
         raise NotImplementedError
 
     def step(self, state: Tensor, action: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
-        """state [P, N, S], action int64 [P, N] -> next state [P, N, S], reward float32 [P, N], terminated bool [P, N].
+        """state [P, N, S], action int64 [P, N] or float32 [P, N, A] -> next state [P, N, S], reward float32 [P, N], terminated bool [P, N].
 
         Time limits are the caller's: a task never truncates itself.
         """

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numba import njit
 
@@ -11,6 +13,7 @@ GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 MIX1, MIX2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 _1, _27, _30, _31, _32, _40 = (np.uint64(n) for n in (1, 27, 30, 31, 32, 40))
 _ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
+_LOW = np.uint64(0xFFFFFFFF)
 _2_24 = np.float32(2.0**-24)
 
 
@@ -39,3 +42,12 @@ def uniform(key, counter):
 def integer(key, counter, n):
     """int64 in [0, n); n: uint64."""
     return np.int64(((bits(key, counter) >> _32) * n) >> _32)
+
+
+@njit(inline="always", **JIT)
+def normal(key, counter):
+    """float32, standard normal; equal to the twin up to the last bit of the logarithm and the cosine."""
+    z = bits(key, counter)
+    u = np.float64((z >> _32) + _1) * 2.0**-32
+    v = np.float64(z & _LOW) * (2.0**-31 * math.pi)
+    return np.float32(math.sqrt(-2.0 * math.log(u)) * math.cos(v))

@@ -78,3 +78,23 @@ def test_consecutive_draws_are_independent():
     key = rng.fold(torch.tensor([3]), rng.EXPLORE).expand(DRAWS)
     first, second = (rng.integer(key, 2 * torch.arange(DRAWS) + i, torch.tensor(10)) for i in (0, 1))
     assert abs(chi_square(np.bincount((10 * first + second).numpy(), minlength=100))) < 5
+
+
+@njit
+def many_normals(key, counters, out):
+    for i in range(len(counters)):
+        out[i] = compiled.normal(key, counters[i])
+
+
+def test_normals():
+    """Both back ends agree to the last bits of log and cos; moments and tails are those of N(0, 1)."""
+    key, counter = rng.fold(torch.tensor([11]), rng.UPDATE), torch.arange(200_000)
+    ours = rng.normal(key, counter).double().numpy()
+    theirs = np.empty(len(counter), np.float32)
+    many_normals(key.numpy().view(np.uint64)[0], counter.numpy().view(np.uint64), theirs)
+    np.testing.assert_allclose(ours, theirs, rtol=1e-6, atol=1e-7)
+    n = len(counter)
+    assert abs(ours.mean()) < 4 / n**0.5 and abs((ours**2).mean() - 1) < 4 * (2 / n) ** 0.5
+    assert abs((ours**4).mean() - 3) < 4 * (96 / n) ** 0.5
+    assert abs((np.abs(ours) > 2).mean() - 0.0455) < 4 * (0.0455 / n) ** 0.5
+    assert abs((ours[1:] * ours[:-1]).mean()) < 4 / n**0.5
