@@ -37,7 +37,8 @@ class Task:
         raise NotImplementedError
 
     def step(self, state: Tensor, action: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
-        """state [P, N, S], action int64 [P, N] or float32 [P, N, A] -> next state [P, N, S], reward float32 [P, N], terminated bool [P, N].
+        """state [P, N, S], action int64 [P, N] or float32 [P, N, A] -> next state [P, N, S], reward float32 [P, N],
+        terminated bool [P, N].
 
         Time limits are the caller's: a task never truncates itself.
         """

@@ -20,7 +20,6 @@ from agents.kernels.rng import fold, integer, uniform
 REAL, SE, RN = 0, 1, 2
 KINDS = {"real": REAL, "se": SE, "rn": RN}
 OUTPUT_BOUND = F4(1000.0)  # envs.world.OUTPUT_BOUND
-R = tasks.RESET_UNIFORMS
 U = np.uint64
 EXPLORE, REPLAY, RESET, TEST, FINAL_TEST = U(3), U(4), U(2), U(5), U(6)  # envs.rng's streams
 
@@ -53,7 +52,7 @@ def greedy(p, ci, x, q, h, h2):
 @njit(**JIT)
 def test(p, ci, key, counter, returns, x, q, h, h2):
     """Greedy episodes on the real task -> returns[T]. Returns the number of steps taken."""
-    s = np.empty(4)
+    s, R = np.empty(4), tasks.reset_uniforms(ci[TASK])
     taken = 0
     for j in range(ci[TESTS]):
         tasks.reset(ci[TASK], s, key, counter + U(j * R))
@@ -136,6 +135,7 @@ def train(world, cf, ci, key, p, test_returns, episode_return, episode_length, c
     L = (B + 15) // 16 * 16
     D = p.shape[0]
     kind, task = ci[KIND], ci[TASK]
+    R = tasks.reset_uniforms(task)
     explore_key, replay_key, reset_key, test_key = (
         fold(key, EXPLORE),
         fold(key, REPLAY),

@@ -14,7 +14,7 @@ from agents.kernels.rng import uniform
 EXACT = {**JIT, "fastmath": False}
 CARTPOLE, ACROBOT = 0, 1
 TASK_CODES = {"CartPole-v0": CARTPOLE, "Acrobot-v1": ACROBOT}
-RESET_UNIFORMS = 4  # both tasks draw their four state variables
+RESET_UNIFORMS = (4, 4)  # uniforms that one reset draws, by task code: each Task's reset_uniforms
 F4 = np.float32
 _TWO_PI = 2 * math.pi
 
@@ -77,6 +77,12 @@ def acrobot_step(s, action):
     s[2] = min(max(c + h / 6.0 * (k1[2] + 2 * k2[2] + 2 * k3[2] + k4[2]), -4 * math.pi), 4 * math.pi)
     s[3] = min(max(d + h / 6.0 * (k1[3] + 2 * k2[3] + 2 * k3[3] + k4[3]), -9 * math.pi), 9 * math.pi)
     return -math.cos(s[0]) - math.cos(s[1] + s[0]) > 1.0
+
+
+@njit(**EXACT)
+def reset_uniforms(task):
+    """Uniforms that one reset draws: reset number i uses the counters from i times this."""
+    return RESET_UNIFORMS[task]
 
 
 @njit(**EXACT)

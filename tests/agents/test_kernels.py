@@ -41,8 +41,8 @@ def test_codes_are_those_of_the_torch_side():
 
 
 def test_tasks_with_a_twin_are_those_it_was_made_for():
-    for name in tasks.TASK_CODES:
-        assert TASKS[name].reset_uniforms == tasks.RESET_UNIFORMS, name
+    for name, code in tasks.TASK_CODES.items():
+        assert TASKS[name].reset_uniforms == tasks.reset_uniforms(code), name
 
 
 def test_tanh():
