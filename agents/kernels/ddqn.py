@@ -98,9 +98,9 @@ def learn(
         forward_small(p, H, x2, h[0], q2, L, act)
         forward_small(p, H, x, h[0], q, L, act)
     else:
-        forward(target, S, H, layers, A, x2, h, qt, L, act)
-        forward(p, S, H, layers, A, x2, h, q2, L, act)
-        forward(p, S, H, layers, A, x, h, q, L, act)
+        forward(target, 0, S, H, layers, A, x2, h, qt, L, act)
+        forward(p, 0, S, H, layers, A, x2, h, q2, L, act)
+        forward(p, 0, S, H, layers, A, x, h, q, L, act)
     for i in range(L):
         best[i] = q2[0, i]
     for a in range(1, A):  # qt[0] becomes Q_target(s', argmax_a Q(s', a))
@@ -118,9 +118,9 @@ def learn(
     if small:
         backward_small(p, H, x, h[0], q2, L, g, act)
     else:
-        backward(p, S, H, layers, A, x, h, q2, dh, L, g, act)
+        backward(p, 0, S, H, layers, A, x, h, q2, dh, L, g, act)
     c1, c2 = 1.0 - 0.9 ** (update + 1), 1.0 - 0.999 ** (update + 1)
-    adam_soft_update(p, target, m, v, g, p.shape[0], F4(cf[LR] / c1), F4(1.0 / math.sqrt(c2)), F4(cf[TAU]))
+    adam_soft_update(p, target, m, v, g, 0, p.shape[0], F4(cf[LR] / c1), F4(1.0 / math.sqrt(c2)), F4(cf[TAU]))
 
 
 @njit(**JIT)

@@ -16,7 +16,7 @@ from agents.kernels import JIT
 
 TANH, RELU, LEAKYRELU, PRELU, IDENTITY = 0, 1, 2, 3, 4  # indices of envs.networks.ACTIVATIONS
 F4 = np.float32
-ZERO, ONE, LEAKY_SLOPE = F4(0), F4(1), F4(0.01)
+ZERO, ONE, LEAKY_SLOPE, EPSILON = F4(0), F4(1), F4(0.01), F4(1e-8)
 
 # tanh(x) ~ x P(x^2) / Q(x^2), clamped: the rational approximation of Eigen (MathFunctionsImpl.h), absolute error below
 # 4e-7. Unlike libm's tanh it vectorises without SVML, and it cannot overflow.
@@ -193,16 +193,39 @@ def input_gradient(p, o, K, M, x, d, L, dx, act):
 
 
 @njit(**JIT)
-def size(K, H, layers, M):
-    """Parameters of a net without PReLU slope."""
-    return K * H + H + (layers - 1) * (H * H + H) + H * M + M
+def size(K, H, layers, M, act=IDENTITY):
+    """Parameters of a net, with its slope if ``act`` is PRELU."""
+    return K * H + H + (layers - 1) * (H * H + H) + H * M + M + (1 if act == PRELU else 0)
 
 
 @njit(**JIT)
-def forward(p, K, H, layers, M, x, h, q, L, act):
-    """x[K, L] -> q[M, L]; h[layers, H, L] keeps the hidden activations for the backward pass."""
-    affine(p, 0, K, H, x, h[0], L, act)
-    o = K * H + H
+def aligned(shape):
+    """Zeros that begin at a cache line: a vector that straddles two lines costs two loads. shape: a tuple."""
+    n = 1
+    for length in shape:
+        n *= length
+    raw = np.zeros(n + 15, F4)
+    skip = (-raw.ctypes.data % 64) // 4
+    return raw[skip : skip + n].reshape(shape)
+
+
+@njit(**JIT)
+def activations(H, layers, L):
+    """Room for the hidden activations of one net and one batch: ``h`` of forward and backward."""
+    return aligned((layers, H, L))
+
+
+@njit(**JIT)
+def workspace(H, L):
+    """Scratch of a backward pass, ``dh``; nets of the same H and L can share it."""
+    return aligned((3, (H + 15) // 16 * 16, L))
+
+
+@njit(**JIT)
+def forward(p, o, K, H, layers, M, x, h, q, L, act):
+    """The net at offset o of p: x[K, L] -> q[M, L]; h (see ``activations``) keeps what the backward pass needs."""
+    affine(p, o, K, H, x, h[0], L, act)
+    o += K * H + H
     for layer in range(1, layers):
         affine(p, o, H, H, h[layer - 1], h[layer], L, act)
         o += H * H + H
@@ -210,44 +233,87 @@ def forward(p, K, H, layers, M, x, h, q, L, act):
 
 
 @njit(**JIT)
-def backward(p, K, H, layers, M, x, h, dq, dh, L, g, act):
-    """g <- gradient of the loss whose derivative by the outputs is dq[M, L]; dh[2, H, L] is scratch."""
-    o = size(K, H, layers, M) - (H * M + M)
-    weight_gradient(o, H, M, h[layers - 1], dq, L, g)
+def _backward(p, o, K, H, layers, M, x, h, dq, dh, L, g, dx, act, by_weights, by_input):
+    start, o = o, o + size(K, H, layers, M) - (H * M + M)
+    if by_weights:
+        weight_gradient(o, H, M, h[layers - 1], dq, L, g)
     now = 0
     input_gradient(p, o, H, M, h[layers - 1], dq, L, dh[now], act)
     for layer in range(layers - 1, 0, -1):
         o -= H * H + H
-        weight_gradient(o, H, H, h[layer - 1], dh[now], L, g)
+        if by_weights:
+            weight_gradient(o, H, H, h[layer - 1], dh[now], L, g)
         input_gradient(p, o, H, H, h[layer - 1], dh[now], L, dh[1 - now], act)
         now = 1 - now
-    weight_gradient(0, K, H, x, dh[now], L, g)
+    if by_weights:
+        weight_gradient(start, K, H, x, dh[now], L, g)
+    if by_input:
+        input_gradient(p, start, K, H, x, dh[now], L, dx, IDENTITY)
 
 
 @njit(**JIT)
-def adam_soft_update(p, target, m, v, g, n, step_size, v_scale, tau):
-    """One Adam step (betas .9 and .999, eps 1e-8, torch's form) and target <- target + tau (p - target), fused.
+def backward(p, o, K, H, layers, M, x, h, dq, dh, L, g, act):
+    """g[o : o + size] <- gradient of the loss whose derivative by the outputs is dq[M, L], 0 in columns that are no
+    sample. x and h as they were after ``forward``; dh: see ``workspace``."""
+    _backward(p, o, K, H, layers, M, x, h, dq, dh, L, g, dh[0], act, True, False)
 
-    step_size = lr / (1 - .9^u) and v_scale = 1 / sqrt(1 - .999^u) for the u-th update.
+
+@njit(**JIT)
+def backward_both(p, o, K, H, layers, M, x, h, dq, dh, L, g, dx, act):
+    """``backward``, and dx[K, L] <- the gradient by the net's input."""
+    _backward(p, o, K, H, layers, M, x, h, dq, dh, L, g, dx, act, True, True)
+
+
+@njit(**JIT)
+def backward_input(p, o, K, H, layers, M, x, h, dq, dh, L, dx, act):
+    """dx[K, L] <- the gradient by the net's input alone: a critic is held fixed in its actor's update."""
+    _backward(p, o, K, H, layers, M, x, h, dq, dh, L, p, dx, act, False, True)
+
+
+@njit(**JIT)
+def adam(p, m, v, g, lo, hi, step_size, v_scale, eps=EPSILON, scale=ONE):
+    """One Adam step (betas .9 and .999, torch's form) on p[lo:hi] with the gradient scale * g[lo:hi].
+
+    step_size = lr / (1 - .9^u) and v_scale = 1 / sqrt(1 - .999^u) for the u-th update. Scalars are float32.
     """
-    for i in range(n):
-        mi = m[i] + F4(0.1) * (g[i] - m[i])
-        vi = F4(0.999) * v[i] + F4(0.001) * g[i] * g[i]
-        m[i] = mi
-        v[i] = vi
-        pi = p[i] - step_size * mi / (math.sqrt(vi) * v_scale + F4(1e-8))
-        p[i] = pi
-        target[i] += tau * (pi - target[i])
+    for i in range(lo, hi):
+        gi = scale * g[i]
+        m[i] += F4(0.1) * (gi - m[i])
+        v[i] = F4(0.999) * v[i] + F4(0.001) * gi * gi
+        p[i] -= step_size * m[i] / (math.sqrt(v[i]) * v_scale + eps)
+
+
+@njit(**JIT)
+def soft_update(p, target, lo, hi, tau):
+    """target <- target + tau (p - target) on [lo, hi); tau: float32."""
+    for i in range(lo, hi):
+        target[i] += tau * (p[i] - target[i])
+
+
+@njit(**JIT)
+def adam_soft_update(p, target, m, v, g, lo, hi, step_size, v_scale, tau):
+    """``adam`` and ``soft_update`` in one pass: every array is read once."""
+    for i in range(lo, hi):
+        m[i] += F4(0.1) * (g[i] - m[i])
+        v[i] = F4(0.999) * v[i] + F4(0.001) * g[i] * g[i]
+        p[i] -= step_size * m[i] / (math.sqrt(v[i]) * v_scale + EPSILON)
+        target[i] += tau * (p[i] - target[i])
+
+
+@njit(**JIT)
+def norm_squared(g, lo, hi):
+    """Sum of g[lo:hi]^2, in float64: for clipping a gradient by its norm."""
+    total = 0.0
+    for i in range(lo, hi):
+        total += float(g[i]) * float(g[i])
+    return total
 
 
 @njit(**JIT)
 def predict(p, o, K, H, layers, M, act, x, out, h, h2):
     """One sample x[K] -> out[M], net at offset o; a PReLU net's slope comes last. Returns the offset behind it."""
-    end = o + size(K, H, layers, M)
-    slope = ZERO
-    if act == PRELU:
-        slope = p[end]
-        end += 1
+    end = o + size(K, H, layers, M, act)
+    slope = p[end - 1] if act == PRELU else ZERO
     for m in range(H):
         h[m] = p[o + K * H + m]
     for k in range(K):

@@ -87,16 +87,67 @@ def test_forward_and_backward_against_float64(activation, layers, hidden):
     flat = init_flat(shape, torch.tensor([hidden]))[0]
     x, dq = torch.zeros(K, L), torch.zeros(M, L)
     x[:, :B], dq[:, :B] = torch.randn(K, B, generator=generator), torch.randn(M, B, generator=generator) / B
-    h, dh = np.zeros((layers, hidden, L), F4), np.zeros((2, hidden, L), F4)
-    q, g, code = np.zeros((M, L), F4), np.zeros(shape.size, F4), ACTIVATIONS.index(activation)
-    assert mlp.size(K, hidden, layers, M) == shape.size
-    mlp.forward(flat.numpy(), K, hidden, layers, M, x.numpy(), h, q, L, code)
-    mlp.backward(flat.numpy(), K, hidden, layers, M, x.numpy(), h, dq.numpy(), dh, L, g, code)
-    p = flat.double().requires_grad_()
-    wanted = reference(shape, p, x.double())
-    (gradient,) = torch.autograd.grad(wanted, p, dq.double())
+    before, behind = 7, 5  # other nets' parameters in the same vector, which nothing may touch
+    p = np.concatenate([np.full(before, np.nan, F4), flat.numpy(), np.full(behind, np.nan, F4)])
+    h, dh, dx, dx2 = (
+        mlp.activations(hidden, layers, L),
+        mlp.workspace(hidden, L),
+        mlp.aligned((K, L)),
+        np.zeros((K, L), F4),
+    )
+    q, g, g2, code = np.zeros((M, L), F4), np.full(len(p), 9, F4), np.full(len(p), 9, F4), ACTIVATIONS.index(activation)
+    net = (before, K, hidden, layers, M)
+    assert mlp.size(K, hidden, layers, M, code) == shape.size
+    mlp.forward(p, *net, x.numpy(), h, q, L, code)
+    mlp.backward(p, *net, x.numpy(), h, dq.numpy(), dh, L, g, code)
+    mlp.backward_both(p, *net, x.numpy(), h, dq.numpy(), dh, L, g2, dx, code)
+    mlp.backward_input(p, *net, x.numpy(), h, dq.numpy(), dh, L, dx2, code)
+    exact, x64 = flat.double().requires_grad_(), x.double().requires_grad_()
+    wanted = reference(shape, exact, x64)
+    gradient, by_input = torch.autograd.grad(wanted, (exact, x64), dq.double())
     np.testing.assert_allclose(q[:, :B], wanted.detach().numpy()[:, :B], rtol=1e-5, atol=1e-6)
-    assert np.linalg.norm(g - gradient.numpy()) / gradient.norm().item() < 1e-6
+    own = slice(before, before + shape.size)
+    assert np.linalg.norm(g[own] - gradient.numpy()) <= 1e-6 * gradient.norm().item()
+    assert np.linalg.norm(dx - by_input.numpy()) <= 1e-6 * by_input.norm().item()
+    assert np.array_equal(g, g2) and np.array_equal(dx, dx2)
+    assert (np.delete(g, np.arange(len(p))[own]) == 9).all()
+
+
+def test_arrays_begin_at_a_cache_line():
+    assert mlp.aligned((3, 5)).ctypes.data % 64 == 0 and mlp.aligned((7,)).shape == (7,)
+
+
+@pytest.mark.parametrize("lo, hi", [(0, 50), (13, 37)])
+def test_adam_is_torchs_on_its_own_range(lo, hi):
+    """Clipped, at another eps, over three updates; alone and fused with the soft update."""
+    r = np.random.default_rng(0)
+    p, target = r.standard_normal((2, 50)).astype(F4)
+    wanted = torch.from_numpy(p[lo:hi].copy()).requires_grad_()
+    optimizer, clip = torch.optim.Adam([wanted], lr=1e-2, eps=1e-5), F4(0.3)
+    ours, alone, fused = p.copy(), p.copy(), p.copy()
+    state, state2, state3, apart, together = (
+        np.zeros((2, 50), F4),
+        np.zeros((2, 50), F4),
+        np.zeros((2, 50), F4),
+        target.copy(),
+        target.copy(),
+    )
+    for u in range(1, 4):
+        g = r.standard_normal(50).astype(F4)
+        wanted.grad = torch.from_numpy(g[lo:hi] * clip)
+        optimizer.step()
+        step, scale = F4(1e-2 / (1 - 0.9**u)), F4(1 / np.sqrt(1 - 0.999**u))
+        mlp.adam(ours, *state, g, lo, hi, step, scale, F4(1e-5), clip)
+        mlp.adam(alone, *state2, g, lo, hi, step, scale)
+        mlp.soft_update(alone, apart, lo, hi, F4(0.1))
+        mlp.adam_soft_update(fused, together, *state3, g, lo, hi, step, scale, F4(0.1))
+    np.testing.assert_allclose(ours[lo:hi], wanted.detach().numpy(), rtol=1e-6, atol=1e-7)
+    np.testing.assert_allclose(fused, alone, rtol=1e-6)
+    np.testing.assert_allclose(together, apart, rtol=1e-6, atol=1e-7)
+    for array, old in ((ours, p), (alone, p), (apart, target)):
+        assert (array[lo:hi] != old[lo:hi]).all()
+        assert np.array_equal(array[:lo], old[:lo]) and np.array_equal(array[hi:], old[hi:])
+    assert mlp.norm_squared(g, lo, hi) == pytest.approx((g[lo:hi].astype(np.float64) ** 2).sum())
 
 
 @pytest.mark.parametrize("layers", [1, 2, 3])
