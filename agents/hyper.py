@@ -13,7 +13,7 @@ from typing import Any, Dict, Optional
 import numpy as np
 import torch
 
-from agents.sections import LearnerSection, VarySection
+from agents.sections import LearnerSection, TabularSection, VarySection
 from envs import rng
 
 _FACTOR = 3.0
@@ -65,7 +65,7 @@ def draw(section: LearnerSection, keys: np.ndarray, vary: Optional[VarySection] 
                 values[name] = np.maximum(1, log_uniform(name, counter, _FACTOR).astype(np.int64))
         if vary.vary_layers and "hidden_layer" in values:
             values["hidden_layer"] = np.maximum(0, values["hidden_layer"] - 1 + (uniform(3) * 3).astype(np.int64))
-        if "alpha" in values:
+        if isinstance(section, TabularSection):
             values["alpha"], values["gamma"] = 0.1 + 0.9 * uniform(5), 0.1 + 0.9 * uniform(6)
     if vary.train_steps_factor > 1:
         values["train_steps"] = log_uniform("train_steps", 4, vary.train_steps_factor).astype(np.int64)

@@ -11,7 +11,7 @@ import ctypes
 import functools
 import logging
 from dataclasses import replace
-from typing import List, Sequence
+from typing import Any, List, Sequence, Tuple, Type
 
 import numpy as np
 import torch
@@ -23,6 +23,8 @@ from envs.networks import MLPShape, init_flat
 from envs.task import Task
 
 log = logging.getLogger("envolve")
+
+Nets = Tuple[MLPShape, ...]  # the networks of one agent, in the order in which its flat vector holds them
 
 BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8  # torch.optim.Adam's defaults
 _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD = -1, -2, -3  # malloc.h
@@ -46,25 +48,36 @@ def keep_pages() -> bool:
     return kept
 
 
-def q_shapes(task: Task, hyper: Hyper) -> List[MLPShape]:
-    """The Q network of each member, observation -> a value per action."""
-    activation = hyper.section.activation_fn  # type: ignore[attr-defined]
+def nets_of(algorithm: Type[Any], task: Task, hyper: Hyper) -> List[Nets]:
+    """The networks of each member: what ``algorithm.nets_of`` says for its hidden_size and hidden_layer."""
     sizes = zip(hyper["hidden_size"].tolist(), hyper["hidden_layer"].tolist())
-    return [MLPShape(task.observation_size, task.num_actions, h, layers, activation) for h, layers in sizes]
+    return [algorithm.nets_of(task, hyper.section, hidden, layers) for hidden, layers in sizes]
 
 
-def initial_weights(shapes: Sequence[MLPShape], keys: np.ndarray) -> np.ndarray:
-    """Fresh networks, one per key: float32 [P, D_max], each row ``shapes[i]`` and then zeros. keys: int64 [P]."""
-    weights = np.zeros((len(keys), max(shape.size for shape in shapes)), np.float32)
+def size(nets: Nets) -> int:
+    """Parameters of one agent, D."""
+    return sum(net.size for net in nets)
+
+
+def initial_weights(agents: Sequence[Nets], keys: np.ndarray) -> np.ndarray:
+    """Fresh networks, one agent per key: float32 [P, D_max], each row ``agents[i]`` and then zeros. keys: int64 [P]."""
+    weights = np.zeros((len(keys), max(size(nets) for nets in agents)), np.float32)
     streams = rng.fold(torch.as_tensor(keys), rng.INIT)
-    for shape in set(shapes):
-        rows = [i for i, s in enumerate(shapes) if s == shape]
-        weights[rows, : shape.size] = init_flat(shape, streams[rows]).numpy()
+    for nets in set(agents):
+        rows, offset = [i for i, other in enumerate(agents) if other == nets], 0
+        for net in nets:
+            weights[rows, offset : offset + net.size] = init_flat(net, streams[rows], offset).numpy()
+            offset += net.size
     return weights
 
 
-def embedding(own: MLPShape, stacked: MLPShape) -> Tensor:
-    """Where each parameter of ``own`` lies in the flat vector of ``stacked``, the wider net: int64 [own.size].
+def widest(agents: Sequence[Nets]) -> Nets:
+    """The nets into which those of every agent fit: of each, the one with the most hidden units."""
+    return tuple(max(same, key=lambda net: net.hidden) for same in zip(*agents))
+
+
+def embedding(own: Nets, stacked: Nets) -> Tensor:
+    """Where each parameter of ``own`` lies in the flat vector of ``stacked``, the wider nets: int64 [size(own)].
 
     The other parameters of ``stacked`` must be zero, and training leaves them exactly zero: a hidden unit without
     weights is 0 (every activation maps 0 to 0), so the gradient of its outgoing weights is 0; its outgoing weights are
@@ -72,6 +85,13 @@ def embedding(own: MLPShape, stacked: MLPShape) -> Tensor:
 
     Raises ValueError if it does not fit.
     """
+    if len(own) != len(stacked):
+        raise ValueError(f"{len(own)} nets do not fit into {len(stacked)}")
+    offsets = np.cumsum([0] + [net.size for net in stacked]).tolist()
+    return torch.cat([_net_embedding(a, b) + offset for a, b, offset in zip(own, stacked, offsets)])
+
+
+def _net_embedding(own: MLPShape, stacked: MLPShape) -> Tensor:
     depths = max(1, own.layers), max(1, stacked.layers)
     if replace(own, layers=depths[0], hidden=stacked.hidden) != replace(stacked, layers=depths[1]):
         raise ValueError(f"{own} and {stacked} differ in more than their hidden units")
@@ -85,21 +105,21 @@ def embedding(own: MLPShape, stacked: MLPShape) -> Tensor:
     return torch.cat(parts)
 
 
-def stack(flats: Tensor, shapes: Sequence[MLPShape], stacked: MLPShape) -> Tensor:
-    """flats: [P, >= D_i], each row the net ``shapes[i]`` -> [P, stacked.size], padded with units that stay zero."""
-    out = flats.new_zeros(len(shapes), stacked.size)
-    for shape in set(shapes):
-        rows = torch.tensor([i for i, s in enumerate(shapes) if s == shape], device=flats.device)
-        out[rows[:, None], embedding(shape, stacked).to(flats.device)] = flats[rows, : shape.size]
+def stack(flats: Tensor, agents: Sequence[Nets], stacked: Nets) -> Tensor:
+    """flats: [P, >= D_i], each row the nets ``agents[i]`` -> [P, size(stacked)], padded with units that stay zero."""
+    out = flats.new_zeros(len(agents), size(stacked))
+    for nets in set(agents):
+        rows = torch.tensor([i for i, other in enumerate(agents) if other == nets], device=flats.device)
+        out[rows[:, None], embedding(nets, stacked).to(flats.device)] = flats[rows, : size(nets)]
     return out
 
 
-def unstack(params: Tensor, shapes: Sequence[MLPShape], stacked: MLPShape, width: int) -> Tensor:
-    """The inverse of ``stack``: [P, stacked.size] -> [P, width], each member in its own layout and then zeros."""
-    out = params.new_zeros(len(shapes), width)
-    for shape in set(shapes):
-        rows = torch.tensor([i for i, s in enumerate(shapes) if s == shape], device=params.device)
-        out[rows, : shape.size] = params[rows[:, None], embedding(shape, stacked).to(params.device)]
+def unstack(params: Tensor, agents: Sequence[Nets], stacked: Nets, width: int) -> Tensor:
+    """The inverse of ``stack``: [P, size(stacked)] -> [P, width], each member in its own layout and then zeros."""
+    out = params.new_zeros(len(agents), width)
+    for nets in set(agents):
+        rows = torch.tensor([i for i, other in enumerate(agents) if other == nets], device=params.device)
+        out[rows, : size(nets)] = params[rows[:, None], embedding(nets, stacked).to(params.device)]
     return out
 
 

@@ -31,7 +31,8 @@ class Replay:
         self.capacity = capacity
         self.largest = int(capacity.max())
         self.rows = torch.empty(len(capacity), min(FIRST_ROWS, self.largest), width, device=capacity.device)
-        self.written = 0
+        self.written = torch.zeros((), dtype=torch.int64, device=capacity.device)  # a tensor, so that graphs count too
+        self.writes = 0  # those that room was made for
         self._index()
 
     def _index(self) -> None:
@@ -44,14 +45,20 @@ class Replay:
         self.capacity, self.rows = self.capacity[members], self.rows[members]
         self._index()
 
-    def write(self, transition: Tensor) -> None:
-        """transition: [P, width]."""
+    def make_room(self) -> bool:
+        """Once before every write. Returns whether the memory has moved."""
         members, rows, width = self.rows.shape
-        if self.written >= rows and rows < self.largest:
-            grown = torch.empty(members, min(2 * rows, self.largest), width, device=self.rows.device)
-            grown[:, :rows] = self.rows
-            self.rows = grown
-            self._index()
+        self.writes += 1
+        if self.writes <= rows or rows == self.largest:
+            return False
+        grown = torch.empty(members, min(2 * rows, self.largest), width, device=self.rows.device)
+        grown[:, :rows] = self.rows
+        self.rows = grown
+        self._index()
+        return True
+
+    def write(self, transition: Tensor) -> None:
+        """transition: [P, width]. ``make_room`` comes first."""
         self.flat.index_copy_(0, self.base + self.written % self.capacity, transition)
         self.written += 1
 
@@ -60,7 +67,7 @@ class Replay:
 
         Row i of update u is drawn by counter 65536 u + i, so that a batch may be cut after any row.
         """
-        stored = self.capacity.clamp(max=self.written)[:, None]
+        stored = torch.minimum(self.capacity, self.written)[:, None]
         first = rng.advance(key, update * 65536)[:, None]
         index = rng.integer(first, torch.arange(batch, device=key.device), stored).add_(self.base[:, None])
         return self.flat.index_select(0, index.view(-1)).view(len(key), batch, -1).transpose(1, 2).contiguous()

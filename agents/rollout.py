@@ -50,12 +50,13 @@ def repeat(
 
 
 def test_episodes(
-    task: Task, policy: Callable[[Tensor], Tensor], key: Tensor, first: Tensor, episodes: int, skip: int
+    task: Task, policy: Callable[[Tensor, Tensor], Tensor], key: Tensor, first: Tensor, episodes: int, skip: int
 ) -> Tuple[Tensor, Tensor]:
     """Episodes on the real task -> returns float64 [P, episodes], steps int64 [P].
 
-    policy: observation [P, N, F] -> action int64 [P, N]. Test episode j resets with the uniforms
-    (first + j) * R + i of key; key, first: int64 [P].
+    policy: observation [P, N, F], number of the step int64 [P, N] -> action [P, N] or [P, N, A]. Step t of test episode
+    j has the number (first + j) max_steps + t. The episode resets with the uniforms (first + j) * R + i of key. key,
+    first: int64 [P].
     """
     world, R = RealTask(task, len(key)), task.reset_uniforms
     number = first[:, None] + torch.arange(episodes, device=key.device)
@@ -63,7 +64,7 @@ def test_episodes(
     total = torch.zeros(number.shape, dtype=torch.float64, device=key.device)
     t, over = torch.zeros_like(number), torch.zeros_like(number, dtype=torch.bool)
     while not over.all():
-        action = policy(world.observe(state))
+        action = policy(world.observe(state), number * task.max_steps + t)
         next_state, reward, _, _, next_t, next_over = repeat(world, state, action, t, skip, task.max_steps)
         state = torch.where(over.unsqueeze(-1), state, next_state)
         total = torch.where(over, total, total + reward)

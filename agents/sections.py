@@ -28,7 +28,7 @@ class LearnerSection:
     # here
     train_steps: int = option(0, "training budget in steps, 0: no limit; stored with the evolved world", ge=0)
     early_out_min_steps: int = option(0, "no early out on an SE before this many steps", ge=0)
-    bootstrap_time_limit: bool = option(False, "bootstrap at a time limit; published behaviour: treat it as terminal")
+    bootstrap_time_limit: bool = option(True, "bootstrap at a time limit; false, as published: treat it as terminal")
 
 
 @dataclass(frozen=True)
@@ -65,6 +65,78 @@ class DDQNSection(LearnerSection):
 
 
 @dataclass(frozen=True)
+class DuelingDDQNSection(DDQNSection):
+    """Double DQN with a dueling network (Wang et al. 2016, https://arxiv.org/abs/1511.06581)."""
+
+    gamma: float = option(0.99, "discount", ge=0, le=1)
+    lr: float = option(1e-3, "Adam learning rate", gt=0)
+    eps_init: float = option(1.0, "exploration rate in episode 0", ge=0, le=1)
+    eps_decay: float = option(0.9, "exploration rate is multiplied by this after each episode", ge=0, le=1)
+    rb_size: int = option(100_000, "replay buffer capacity in steps", ge=1)
+    feature_dim: int = option(128, "outputs of the feature net, hidden units of the two heads", ge=1)
+    # here
+    published_dueling_mean: bool = option(
+        False, "subtract the mean advantage of the whole batch, as the original did; else that over the actions"
+    )
+
+
+@dataclass(frozen=True)
+class TD3Section(LearnerSection):
+    """Twin delayed DDPG (Fujimoto et al. 2018, https://arxiv.org/abs/1802.09477)."""
+
+    train_episodes: int = option(50, "most training episodes", ge=1)
+    init_episodes: int = option(20, "episodes of random actions before learning begins", ge=0)
+    batch_size: int = option(256, "transitions per update", ge=1, le=65536)
+    gamma: float = option(0.99, "discount", ge=0, le=1)
+    lr: float = option(1e-3, "Adam learning rate of actor and critics", gt=0)
+    tau: float = option(0.02, "soft target update", ge=0, le=1)
+    policy_delay: int = option(1, "the actor and the targets are updated at every so many decisions", ge=1)
+    activation_fn: str = option("relu", "activation of actor and critics", choices=ACTIVATIONS)
+    hidden_size: int = option(256, "hidden units", ge=1)
+    hidden_layer: int = option(2, "hidden layers (0 and 1 build the same net)", ge=0, le=8)
+    action_std: float = option(0.1, "exploration noise as a share of the largest action", ge=0)
+    policy_std: float = option(0.2, "noise on the target's action", ge=0)
+    policy_std_clip: float = option(0.5, "bound of that noise", ge=0)
+    # here
+    test_noise: bool = option(False, "explore in tests too, as the original did")
+
+
+@dataclass(frozen=True)
+class TD3DiscreteSection(TD3Section):
+    """TD3 for discrete actions: the actor's output goes through a Gumbel softmax (https://arxiv.org/abs/1611.01144)."""
+
+    train_episodes: int = option(1000, "most training episodes", ge=1)
+    init_episodes: int = option(10, "episodes of random actions before learning begins", ge=0)
+    batch_size: int = option(128, "transitions per update", ge=1, le=65536)
+    tau: float = option(0.01, "soft target update", ge=0, le=1)
+    policy_delay: int = option(2, "the actor and the targets are updated at every so many decisions", ge=1)
+    hidden_size: int = option(128, "hidden units", ge=1)
+    gumbel_softmax_temp: float = option(1.0, "temperature at first; falls linearly to a twentieth", gt=0)
+    gumbel_softmax_hard: bool = option(False, "the actor's output is one-hot, its gradient that of the soft one")
+    use_layer_norm: bool = option(False, "layer norm in the hidden layers from the second on")
+    # here
+    anneal_updates: int = option(2000, "updates until the temperature has reached a twentieth", ge=1)
+
+
+@dataclass(frozen=True)
+class SACSection(LearnerSection):
+    """Soft actor-critic with automatic temperature (Haarnoja et al. 2018, https://arxiv.org/abs/1812.05905)."""
+
+    init_episodes: int = option(20, "episodes of random actions before learning begins", ge=0)
+    batch_size: int = option(256, "transitions per update", ge=1, le=65536)
+    gamma: float = option(0.99, "discount", ge=0, le=1)
+    alpha: float = option(0.2, "temperature; with automatic_entropy_tuning its value at first", gt=0)
+    lr: float = option(1e-3, "Adam learning rate of actor, critics and temperature", gt=0)
+    tau: float = option(0.02, "soft target update per step", ge=0, le=1)
+    log_std_min: float = option(-20.0, "lower bound of the policy's log standard deviation")
+    log_std_max: float = option(2.0, "upper bound of the policy's log standard deviation")
+    automatic_entropy_tuning: bool = option(True, "learn the temperature so that the entropy nears -action_size")
+    activation_fn: str = option("relu", "activation of actor and critics", choices=ACTIVATIONS)
+    hidden_size: int = option(256, "hidden units", ge=1)
+    hidden_layer: int = option(2, "hidden layers (0 and 1 build the same net)", ge=0, le=8)
+
+
+@dataclass(frozen=True)
 class VarySection:
     """``agents.<learner>_vary``: hyperparameters drawn anew for every agent (agent_name: <learner>_vary)."""
 
@@ -82,4 +154,8 @@ LEARNERS: Dict[str, Type[LearnerSection]] = {
     "sarsa": TabularSection,
     "sarsa_cb": TabularSection,
     "ddqn": DDQNSection,
+    "duelingddqn": DuelingDDQNSection,
+    "td3": TD3Section,
+    "td3_discrete": TD3DiscreteSection,
+    "sac": SACSection,
 }

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from typing import Optional, Set
+from importlib import import_module
+from typing import Any, Optional, Set
 
 import numpy as np
 import torch
@@ -19,6 +20,11 @@ from envs.world import tables
 
 log = logging.getLogger("envolve")
 BACKENDS = ("auto", "compiled", "torch")
+# learners trained by agents/off_policy.py: module and class
+OFF_POLICY = {
+    "ddqn": ("agents.ddqn", "DDQN"),
+    "duelingddqn": ("agents.dueling_ddqn", "DuelingDDQN"),
+}
 _said: Set[str] = set()  # what was logged already: once per process is enough
 
 
@@ -51,18 +57,25 @@ def train(
         if device != "cpu":
             _say(f"{name} is tabular and trains on the CPU although the device is {device}")
         return _train_tabular(name, hyper, task, kind, section, worlds, keys, test_each, backend, threads)
-    reason = None if backend == "torch" else _no_kernel(task, hyper, device)
+    reason = None if backend == "torch" else _no_kernel(name, task, hyper, device)
     if backend == "compiled" and reason is not None:
         raise ValueError(f"backend 'compiled': {reason}")
+    arguments = (task, kind, section, worlds, hyper, keys, test_each)
     if backend == "torch" or reason is not None:
         if reason is not None:
             _say(f"{name} trains on the PyTorch path, which is slower: {reason}")
-        from agents import ddqn
+        from agents import off_policy
 
-        return ddqn.train_population(task, kind, section, worlds, hyper, keys, test_each, device)
+        return off_policy.train_population(algorithm(name), *arguments, device)
     from agents.kernels import ddqn_population
 
-    return ddqn_population.train_population(task, kind, section, worlds, hyper, keys, test_each, threads)
+    return ddqn_population.train_population(*arguments, threads)
+
+
+def algorithm(name: str) -> Any:
+    """The class of an off-policy learner."""
+    module, cls = OFF_POLICY[name]
+    return getattr(import_module(module), cls)
 
 
 def _say(text: str) -> None:
@@ -71,9 +84,11 @@ def _say(text: str) -> None:
         log.warning("%s", text)
 
 
-def _no_kernel(task: Task, hyper: Hyper, device: str) -> Optional[str]:
+def _no_kernel(name: str, task: Task, hyper: Hyper, device: str) -> Optional[str]:
     if device != "cpu":
         return f"kernels run on the CPU, and the device is {device}"
+    if name != "ddqn":
+        return f"{name} has no compiled twin"
     from agents.kernels.ddqn_population import why_not
 
     return why_not(task, hyper)

@@ -27,7 +27,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from agents import ddqn
+from agents import off_policy
+from agents.ddqn import DDQN
 from agents.hyper import draw
 from agents.kernels import ddqn_population as compiled
 from agents.sections import DDQNSection
@@ -116,8 +117,9 @@ def main() -> None:
     torch.set_num_threads(1)
     # name, steps per run, member-steps per run, CPU seconds of a run
     cases: List[Tuple[str, int, int, Callable[[int], float]]] = [("plain", 300, 1, plain_seconds)]
+    in_torch = partial(off_policy.train_population, DDQN)
     for p, steps in ((1, 300), (8, 200), (32, 150), (128, 40)):
-        cases.append((f"torch_{p}", steps, p, partial(population_seconds, ddqn.train_population, p)))
+        cases.append((f"torch_{p}", steps, p, partial(population_seconds, in_torch, p)))
     cases.append(("compiled", 20_000, 2, partial(population_seconds, compiled.train_population, 2)))
 
     versions = (

@@ -33,10 +33,10 @@ LEGACY_KEYS: Dict[str, Dict[str, str]] = {
 
 # Agents, baselines and tools of the original; a name that the registry here knows is used, not ignored.
 LEGACY_AGENTS = (
-    "ddqn_icm", "ddqn_icm_vary", "duelingddqn", "duelingddqn_vary", "duelingddqn_icm", "duelingddqn_icm_vary",
-    "td3", "td3_vary", "td3_icm", "td3_icm_vary", "td3_discrete_vary", "td3_discrete_vary_layer_norm",
-    "td3_discrete_vary_layer_norm_2", "td3_discrete_vary_tanh", "td3_discrete_vary_tanh_2", "td3_discrete_vary_tanh_3",
-    "td3_discrete_temp_anneal", "ppo", "ppo_icm", "sac", "icm", "reptile", "env_matcher", "match_env",
+    "ddqn_icm", "ddqn_icm_vary", "duelingddqn_icm", "duelingddqn_icm_vary", "td3_icm", "td3_icm_vary",
+    "td3_discrete_vary_layer_norm", "td3_discrete_vary_layer_norm_2", "td3_discrete_vary_tanh",
+    "td3_discrete_vary_tanh_2", "td3_discrete_vary_tanh_3", "td3_discrete_temp_anneal",
+    "ppo", "ppo_icm", "icm", "reptile", "env_matcher", "match_env",
 )  # fmt: skip
 
 LEGACY_TASKS = (

@@ -8,10 +8,11 @@ from typing import Optional, Union
 import numpy as np
 from torch import Tensor
 
+from agents.ddqn import DDQN
 from agents.hyper import Hyper
 from agents.kernels import ddqn as kernel
 from agents.kernels.tasks import TASK_CODES
-from agents.population import initial_weights, q_shapes
+from agents.population import initial_weights, nets_of, size
 from agents.replay import capacity
 from agents.result import TrainResult
 from envs.networks import ACTIVATIONS
@@ -59,8 +60,8 @@ def train_population(
 
     floats = np.stack([column(name) for name in kernel.FLOATS], 1).astype(np.float64)
     ints = np.stack([column(name) for name in kernel.INTS], 1).astype(np.int64)
-    shapes = q_shapes(task, hyper)
-    weights = initial_weights(shapes, keys)
+    agents = nets_of(DDQN, task, hyper)
+    weights = initial_weights(agents, keys)
     result = TrainResult.before_training(weights, s.train_episodes, s.test_episodes)
     counts = np.zeros((members, 5), np.int64)
     worlds = np.ascontiguousarray(worlds, dtype=np.float32)
@@ -68,7 +69,7 @@ def train_population(
 
     def one(i: int) -> None:
         kernel.train(
-            worlds[i], floats[i], ints[i], ukeys[i], weights[i, : shapes[i].size],
+            worlds[i], floats[i], ints[i], ukeys[i], weights[i, : size(agents[i])],
             result.test_return[i], result.episode_return[i], result.episode_length[i], counts[i],
         )  # fmt: skip
 

@@ -10,7 +10,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents import ddqn, population, replay
+from agents import off_policy, population, replay
+from agents.ddqn import DDQN
 from agents.early_out import early_out, window_mean
 from agents.hyper import draw
 from agents.kernels import ddqn_population as compiled
@@ -45,23 +46,24 @@ class Setup:
             self.worlds = init_world(kind, self.task, self.env, key).numpy()
 
     def torch(self, rows=slice(None)):
-        return self._run(ddqn, rows)
+        return off_policy.train_population(DDQN, *self._arguments(rows))
 
     def compiled(self, rows=slice(None), **kw):
-        return self._run(compiled, rows, **kw)
+        return compiled.train_population(*self._arguments(rows), **kw)
 
-    def _run(self, module, rows, **kw):
+    def _arguments(self, rows):
         hyper, worlds, keys = self.hyper.take(rows), self.worlds[rows], self.keys[rows]
-        return module.train_population(self.task, self.kind, self.env, worlds, hyper, keys, self.test_each, **kw)
+        return self.task, self.kind, self.env, worlds, hyper, keys, self.test_each
 
-    def learner(self, **kw):
+    def learner(self):
         """The inner object of a population of one depth, before training."""
-        shapes = population.q_shapes(self.task, self.hyper)
-        widest = max(shapes, key=lambda shape: shape.hidden)
-        params = population.stack(torch.as_tensor(population.initial_weights(shapes, self.keys)), shapes, widest)
+        agents = population.nets_of(DDQN, self.task, self.hyper)
+        widest = population.widest(agents)
+        params = population.stack(torch.as_tensor(population.initial_weights(agents, self.keys)), agents, widest)
         worlds, keys = torch.as_tensor(self.worlds), torch.as_tensor(self.keys)
-        run = ddqn.DDQN(self.task, self.kind, self.env, worlds, self.hyper, keys, self.test_each, widest, params)
-        return run, shapes, widest
+        algorithm = DDQN(self.task, self.hyper, widest, params, torch.as_tensor(self.hyper["hidden_size"]))
+        run = off_policy.OffPolicy(self.task, self.kind, self.env, worlds, self.hyper, keys, self.test_each, algorithm)
+        return run, agents, widest
 
 
 def same_run(a, b, tolerance=1e-5):
@@ -96,7 +98,7 @@ CASES = {
     "real, replay wraps": dict(kind="real", rb_size=50),
     "real, no budget": dict(kind="real", train_steps=0, train_episodes=9),
     "real, solved": dict(kind="real", train_steps=0, train_episodes=30, early_out_num=3, solved_reward=20.0),
-    "real, time limit": dict(kind="real", max_steps=9),
+    "real, time limit": dict(kind="real", max_steps=9, bootstrap_time_limit=False),
     "real, time limit bootstrapped": dict(kind="real", max_steps=9, bootstrap_time_limit=True),
     "real, acrobot": dict(kind="real", name="Acrobot-v1", max_steps=90),
     "real, acrobot, frame skip": dict(kind="real", name="Acrobot-v1", max_steps=91, same_action_num=2),
@@ -160,7 +162,10 @@ def test_gradient_against_float64(activation, layers):
     batch[:, 8] = torch.randint(2, (P, B), generator=generator).float()
     batch[:, 10] = torch.randint(2, (P, B), generator=generator).float()
     gamma, weight = torch.tensor([[0.9], [0.99], [1.0]]), torch.full((P, B), 1 / B)
-    ours = ddqn.gradient(shape, params, target, batch, gamma, weight)
+    hyper = draw(DDQNSection(hidden_size=57, hidden_layer=layers, activation_fn=activation), np.arange(P))
+    algorithm = DDQN(make_task("CartPole-v0"), hyper, (shape,), params, torch.full((P,), 57))
+    algorithm.rows.target, algorithm.rows.gamma = target, gamma
+    ours = algorithm.gradient(batch, weight)
     for i in range(P):
         wanted = reference_gradient(shape, params[i], target[i], batch[i].T, gamma[i], weight[i])
         assert (ours[i] - wanted).norm() / wanted.norm() < 1e-6
@@ -209,20 +214,21 @@ def test_alone_and_in_a_batch(case):
 def test_compaction_changes_nothing_but_rounding(case, monkeypatch):
     setup = Setup(**CASES[case])
     late = setup.torch()
-    monkeypatch.setattr(ddqn, "BLOCK", 1)
+    monkeypatch.setattr(off_policy, "BLOCK", 1)
     same_run(setup.torch(), late)
 
 
 def test_padding_units_stay_exactly_zero():
     setup = Setup(kind="real", values={"hidden_size": [3, 8, 16, 31, 5]}, hidden_layer=2)
-    run, shapes, widest = setup.learner()
-    before = run.params.clone()
+    run, agents, widest = setup.learner()
+    before = run.final.rows.params.clone()
     run.train()
-    for i, shape in enumerate(shapes):
-        used = torch.zeros(widest.size, dtype=torch.bool)
-        used[population.embedding(shape, widest)] = True
-        assert used.sum() == shape.size and (run.params[i, ~used] == 0).all()
-        assert (run.params[i, used] != before[i, used]).float().mean() > 0.9
+    after = run.final.rows.params
+    for i, nets in enumerate(agents):
+        used = torch.zeros(population.size(widest), dtype=torch.bool)
+        used[population.embedding(nets, widest)] = True
+        assert used.sum() == population.size(nets) and (after[i, ~used] == 0).all()
+        assert (after[i, used] != before[i, used]).float().mean() > 0.9
 
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)
@@ -231,16 +237,18 @@ def test_stacking_keeps_the_function(activation):
     flats = torch.zeros(3, max(s.size for s in shapes))
     for i, s in enumerate(shapes):
         flats[i, : s.size] = init_flat(s, torch.tensor([i]))[0]
-    stacked = population.stack(flats, shapes, shapes[1])
-    assert torch.equal(population.unstack(stacked, shapes, shapes[1], flats.shape[1]), flats)
+    agents = [(s,) for s in shapes]
+    stacked = population.stack(flats, agents, agents[1])
+    assert population.widest(agents) == agents[1]
+    assert torch.equal(population.unstack(stacked, agents, agents[1], flats.shape[1]), flats)
     x = torch.randn(3, 4, 6, generator=torch.Generator().manual_seed(0))
     together = forward(shapes[1], stacked, x)
     for i, s in enumerate(shapes):
         torch.testing.assert_close(together[i], forward(s, flats[i : i + 1, : s.size], x[i : i + 1])[0])
     with pytest.raises(ValueError, match="does not fit"):
-        population.embedding(shapes[1], shapes[0])
+        population.embedding(agents[1], agents[0])
     with pytest.raises(ValueError, match="more than their hidden units"):
-        population.embedding(replace(shapes[0], layers=1), shapes[1])
+        population.embedding((replace(shapes[0], layers=1),), agents[1])
 
 
 def test_a_diverging_world_harms_no_other_member():
@@ -273,6 +281,7 @@ def test_replay_is_a_ring_that_grows(monkeypatch):
     capacity, key = torch.tensor([3, 7, 20]), torch.arange(3)
     memory, rings = replay.Replay(capacity, 1), [[], [], []]
     for d in range(30):
+        memory.make_room()
         memory.write(torch.tensor([[100.0 * p + d] for p in range(3)]))
         for p, ring in enumerate(rings):
             ring[d % int(capacity[p]) : d % int(capacity[p]) + 1] = [100.0 * p + d]
@@ -284,6 +293,7 @@ def test_replay_is_a_ring_that_grows(monkeypatch):
         if d == 24:
             memory.keep(torch.tensor([0, 2]))
             break
+    memory.make_room()
     memory.write(torch.tensor([[-1.0], [-2.0]]))
     assert memory.rows[0, 25 % 3, 0] == -1 and memory.rows[1, 25 % 20, 0] == -2
 

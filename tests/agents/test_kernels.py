@@ -7,11 +7,12 @@ import pytest
 import torch
 
 from agents import tabular_loop
+from agents.ddqn import DDQN
 from agents.hyper import draw
 from agents.kernels import ddqn as kernel
 from agents.kernels import mlp, tabular, tasks
 from agents.kernels.ddqn_population import train_population, why_not
-from agents.population import initial_weights, q_shapes
+from agents.population import initial_weights, nets_of, size
 from agents.replay import capacity
 from agents.result import AGENT_DIVERGED, OK, REASONS, WORLD_DIVERGED
 from agents.sections import DDQNSection
@@ -228,8 +229,8 @@ def test_initial_weights_come_from_each_members_own_shape_and_key():
     task, keys = make_task("Acrobot-v1"), np.array([5, 6, 7])
     hyper = draw(DDQNSection(hidden_size=8, hidden_layer=1), keys)
     hyper.values["hidden_size"] = np.array([8, 3, 8])
-    shapes = q_shapes(task, hyper)
-    weights, sizes = initial_weights(shapes, keys), [shape.size for shape in shapes]
+    agents = nets_of(DDQN, task, hyper)
+    weights, sizes = initial_weights(agents, keys), [size(nets) for nets in agents]
     for i, h in enumerate((8, 3, 8)):
         own = init_flat(MLPShape(6, 3, h, 1, "relu"), rng.fold(torch.tensor([keys[i]]), rng.INIT))[0].numpy()
         assert sizes[i] == len(own) and np.array_equal(weights[i, : sizes[i]], own) and not weights[i, sizes[i] :].any()

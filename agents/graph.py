@@ -1,0 +1,59 @@
+"""A step replayed as a CUDA graph: one launch instead of some eighty.
+
+The step must be capturable: it writes its state in place, reads nothing back and takes no branch on a tensor's value.
+Then the same code runs eagerly on a CPU and captured on a GPU. See https://pytorch.org/docs/stable/notes/cuda.html.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict, Hashable, Tuple
+
+import torch
+from torch import Tensor
+
+EAGER_CALLS = 3  # before a capture: libraries allocate their workspaces in the first calls
+
+
+class Graphs:
+    """Calls ``step(variant, *inputs)``; if enabled, through one captured graph per variant."""
+
+    def __init__(self, step: Callable[..., Tuple[Tensor, ...]], enabled: bool) -> None:
+        """step: takes a hashable variant, which alone may decide what operations it is made of, and tensors."""
+        self.step, self.enabled = step, enabled
+        self.captured: Dict[Hashable, Tuple[Any, Tuple[Tensor, ...], Tuple[Tensor, ...]]] = {}
+        self.calls: Dict[Hashable, int] = {}
+
+    def forget(self) -> None:
+        """State tensors have moved: what was captured is void."""
+        self.captured.clear()
+        self.calls.clear()
+
+    def __call__(self, variant: Hashable, *inputs: Tensor) -> Tuple[Tensor, ...]:
+        if not self.enabled:
+            return self.step(variant, *inputs)
+        if variant not in self.captured:
+            self.calls[variant] = self.calls.get(variant, 0) + 1
+            if self.calls[variant] <= EAGER_CALLS:
+                return self._on_side_stream(variant, inputs)
+            self._capture(variant, inputs)
+        graph, static, outputs = self.captured[variant]
+        for buffer, value in zip(static, inputs):
+            buffer.copy_(value)
+        graph.replay()
+        return outputs
+
+    def _on_side_stream(self, variant: Hashable, inputs: Tuple[Tensor, ...]) -> Tuple[Tensor, ...]:
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            outputs = self.step(variant, *inputs)
+        torch.cuda.current_stream().wait_stream(stream)
+        return outputs
+
+    def _capture(self, variant: Hashable, inputs: Tuple[Tensor, ...]) -> None:
+        """Records the step without running it."""
+        static = tuple(value.clone() for value in inputs)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            outputs = self.step(variant, *static)
+        self.captured[variant] = (graph, static, outputs)

@@ -1,0 +1,239 @@
+"""Trains a whole population of off-policy agents: DDQN, Dueling DDQN, TD3, discrete TD3, SAC.
+
+``train_population`` trains one agent per member in its world and tests it on the real task. All members take each
+decision together: one batched call acts, one steps the worlds, one updates every network. Episodes end member by
+member, and so does training; the finished are dropped from the batch. A member's result depends on its key, its world
+and its hyperparameters only. The compiled twin is ``agents/kernels/off_policy.py``.
+
+Axes: L members still in training, N = 1 environment each, B minibatch, F observation features, D parameters.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Tuple, Type, Union
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from agents.algorithm import Algorithm, Rows, column
+from agents.early_out import early_out
+from agents.graph import Graphs
+from agents.hyper import Hyper
+from agents.population import initial_weights, keep_pages, nets_of, stack, unstack, widest
+from agents.replay import Replay, capacity
+from agents.result import AGENT_DIVERGED, WORLD_DIVERGED, TrainResult
+from agents.rollout import make_world, repeat, reset_uniforms, test_episodes
+from envs import rng
+from envs.section import EnvSection
+from envs.task import Task
+
+BLOCK = 32  # decisions between two looks at how many members are still in training
+NO_BUDGET = 2**62
+
+
+@dataclass
+class Members(Rows):
+    """The members still in training: [L], int64 but where said."""
+
+    row: Tensor  # index in the group
+    world: Tensor  # float32 [L, W], parameters of their worlds
+    explore: Tensor  # keys of the random streams
+    replay: Tensor
+    reset: Tensor
+    test: Tensor
+    noise: Tensor
+    sample_weight: Tensor  # float32 [L, B], 1 / batch_size for the first batch_size samples and 0 for the rest
+    budget: Tensor  # environment steps
+    state: Tensor  # [L, 1, S]
+    t: Tensor  # environment steps in this episode
+    n: Tensor  # in all episodes
+    total: Tensor  # float64, this episode's return
+    episode: Tensor
+    updates: Tensor
+    live: Tensor  # bool; false: finished, not yet dropped
+
+
+class OffPolicy:
+    """The training of members that share the depth of their networks."""
+
+    def __init__(
+        self, task: Task, kind: str, section: EnvSection, worlds: Tensor, hyper: Hyper, keys: Tensor, test_each: bool,
+        algorithm: Algorithm, cuda_graph: bool = False,
+    ) -> None:  # fmt: skip
+        self.task, self.kind, self.section, self.test_each = task, kind, section, test_each
+        self.algorithm, self.keys, self.s = algorithm, keys, hyper.section
+        device, P, E = keys.device, len(keys), hyper.section.train_episodes
+        zero = torch.zeros(P, dtype=torch.int64, device=device)
+        batch_size = column(hyper, "batch_size", device, torch.int64)[:, None]
+        budget = column(hyper, "train_steps", device, torch.int64)
+        used = torch.arange(int(batch_size.max()), device=device) < batch_size
+        self.m = Members(
+            row=torch.arange(P, device=device), world=worlds, explore=rng.fold(keys, rng.EXPLORE),
+            replay=rng.fold(keys, rng.REPLAY), reset=rng.fold(keys, rng.RESET), test=rng.fold(keys, rng.TEST),
+            noise=rng.fold(keys, rng.UPDATE), sample_weight=used / batch_size,
+            budget=torch.where(budget > 0, budget, NO_BUDGET), state=zero, t=zero.clone(), n=zero.clone(),
+            total=zero.double(), episode=zero.clone(), updates=zero.clone(), live=zero == 0,
+        )  # fmt: skip
+        rows = torch.as_tensor(capacity(hyper, task.max_steps), device=device)
+        self.memory = Replay(rows, 2 * task.observation_size + algorithm.columns + 2)
+        self.graphs = Graphs(self._step, cuda_graph)
+        self._worlds_of_live()
+        self.m.state = self._reset(self.m.row)
+        self.learning = self.s.init_episodes == 0
+        # what is returned, by row
+        self.final = algorithm.take(self.m.row)
+        self.logged = torch.full((P, E), torch.nan, device=device)
+        self.length = torch.zeros((P, E), dtype=torch.int32, device=device)
+        self.status, self.train_steps, self.updates, self.episodes, self.real_steps = (zero.clone() for _ in range(5))
+
+    def _worlds_of_live(self) -> None:
+        self.world = make_world(self.kind, self.task, self.section, self.m.world, self.algorithm.rows.gamma[:, 0])
+
+    def train(self) -> None:
+        decision, left = 0, len(self.keys)
+        while left:
+            if decision % BLOCK == 0:
+                if left < 0.75 * len(self.m.row):
+                    self._drop_finished()
+                draws = self.algorithm.draws(self.m.explore, decision, BLOCK)
+            if self.memory.make_room():
+                self.graphs.forget()
+            # what decides which operations a step is made of: nothing else may
+            variant = (self.learning, decision % self.algorithm.policy_delay == 0)
+            failed, ended = self.graphs(variant, *(draw[decision % BLOCK] for draw in draws))
+            if ended.any():
+                left -= self._end_episodes(ended.nonzero()[:, 0], failed)
+            decision += 1
+
+    def _drop_finished(self) -> None:
+        alive = self.m.live.nonzero()[:, 0]
+        self.m = self.m.keep(alive)
+        self.memory.keep(alive)
+        self.algorithm.keep(alive)
+        self._worlds_of_live()
+        self.graphs.forget()
+
+    def _step(self, variant: Tuple[bool, bool], *draw: Tensor) -> Tuple[Tensor, Tensor]:
+        """One decision and at most one update of each member -> failed, ended (this episode), bool [L]."""
+        m, task, s = self.m, self.task, self.s
+        learning, actor = variant
+        obs = self.world.observe(m.state)
+        action, stored = self.algorithm.explore(obs, m.episode, draw)
+        state, reward, done, failed, t, over = repeat(
+            self.world, m.state, action, m.t[:, None], s.same_action_num, task.max_steps
+        )
+        if self.kind != "se" and not s.bootstrap_time_limit:
+            done = torch.where(t >= task.max_steps, torch.ones_like(done), done)
+        self.memory.write(torch.cat((obs[:, 0], self.world.observe(state)[:, 0], stored, reward, done), dim=1))
+        m.state.copy_(state)  # after the last use of obs, which may be a view of it
+        failed, over, t = failed[:, 0], over[:, 0], t[:, 0]
+        m.n += t - m.t
+        m.t.copy_(t)
+        m.total += reward[:, 0]
+
+        if learning:
+            learns = (m.episode >= s.init_episodes) & ~failed
+            batch = self.memory.sample(m.replay, m.updates, m.sample_weight.shape[1])
+            weight = m.sample_weight * learns[:, None]
+            m.updates += learns
+            # A member that has not begun to learn has no gradient and no moments: Adam leaves it alone. One that failed
+            # keeps its weights by a learning rate of 0. Updates count from 1.
+            updates = m.updates.clamp(min=1)
+            self.algorithm.update(batch, weight, learns, updates, m.noise, actor)
+        return failed, (over | (m.n >= m.budget)) & m.live
+
+    def _end_episodes(self, i: Tensor, failed: Tensor) -> int:
+        """Log the episodes of members i, stop those that are done, reset the others. Returns how many stopped."""
+        m, s, params = self.m, self.s, self.algorithm.rows.params
+        row, e = m.row[i], m.episode[i]
+        self.length[row, e] = m.t[i].int()
+        status = torch.where(torch.isfinite(params[i]).all(1), 0, AGENT_DIVERGED)
+        status = torch.where(failed[i], WORLD_DIVERGED, status)
+        ok = status == 0
+        if self.test_each and ok.any():
+            returns, steps = self._test(self.algorithm.take(i[ok]), m.test[i[ok]], e[ok] * s.test_episodes)
+            m.total[i[ok]] = returns.mean(1)
+            self.real_steps[row[ok]] += steps
+        self.logged[row[ok], e[ok]] = m.total[i[ok]].float()
+        settles = self.kind == "se" and not self.test_each
+        stop = early_out(self.logged[row], e, m.n[i], s, settles, self.task.solved_reward)
+        stop = stop | (m.n[i] >= m.budget[i]) | (e + 1 >= s.train_episodes) | ~ok
+
+        last, finished = i[stop], row[stop]
+        m.live[last] = False
+        self.final.rows.params[finished], self.updates[finished] = params[last], m.updates[last]
+        self.train_steps[finished], self.episodes[finished] = m.n[last], m.episode[last] + 1
+        self.status[finished] = status[stop]
+        if self.kind != "se":
+            self.real_steps[finished] += m.n[last]
+
+        i = i[~stop]
+        m.episode[i] += 1
+        self.algorithm.end_episodes(i)
+        m.state[i] = self._reset(i)
+        m.t[i] = 0
+        m.total[i] = 0
+        self.learning = bool((m.episode >= s.init_episodes).any())
+        return len(last)
+
+    def _reset(self, i: Tensor) -> Tensor:
+        R = self.task.reset_uniforms
+        return self.world.reset(reset_uniforms(self.m.reset[i], (self.m.episode[i] * R)[:, None], R))
+
+    def _test(self, agents: Algorithm, key: Tensor, first: Tensor) -> Tuple[Tensor, Tensor]:
+        noise = rng.fold(key, rng.EXPLORE)
+
+        def policy(obs: Tensor, step: Tensor) -> Tensor:
+            return agents.test_action(obs, noise, step)
+
+        return test_episodes(self.task, policy, key, first, self.s.test_episodes, self.s.same_action_num)
+
+    def final_test(self) -> Tensor:
+        """Returns of every member's final policy on the real task, float64 [P, T]; NaN where it has none."""
+        ok = self.status == 0
+        returns = torch.full((len(ok), self.s.test_episodes), torch.nan, dtype=torch.float64, device=ok.device)
+        if ok.any():
+            key = rng.fold(self.keys[ok], rng.FINAL_TEST)
+            returns[ok], steps = self._test(self.final.take(ok.nonzero()[:, 0]), key, torch.zeros_like(key))
+            self.real_steps[ok] += steps
+        return returns
+
+
+def train_population(
+    algorithm: Type[Algorithm], task: Task, kind: str, section: EnvSection, worlds: Union[np.ndarray, Tensor],
+    hyper: Hyper, keys: np.ndarray, test_each: bool, device: str = "cpu", cuda_graph: bool = True,
+) -> TrainResult:  # fmt: skip
+    """Train P agents and test them on the real task.
+
+    kind: "real", "se" or "rn", what ``worlds`` float32 [P, W] are (any width for "real"); keys: int64 [P];
+    test_each: test after every training episode and stop when the task is solved (kind "rn"; "se" only if asked).
+    cuda_graph: replay the step as a graph, where the device is a GPU.
+    """
+    keep_pages()
+    agents = nets_of(algorithm, task, hyper)
+    weights = initial_weights(agents, keys)
+    result = TrainResult.before_training(weights, hyper.section.train_episodes, hyper.section.test_episodes)
+    depth = np.maximum(1, hyper["hidden_layer"])
+    for layers in np.unique(depth):  # nets of one depth are stacked, the narrower ones padded with units that stay zero
+        rows = np.flatnonzero(depth == layers)
+        part, group = [agents[i] for i in rows], hyper.take(rows)
+        nets = widest(part)
+        params = stack(torch.as_tensor(weights[rows], device=device), part, nets)
+        width = column(group, "hidden_size", params.device, torch.int64)
+        group_keys = torch.as_tensor(keys[rows], device=device)
+        run = OffPolicy(
+            task, kind, section, torch.as_tensor(worlds, dtype=torch.float32)[rows].to(device), group, group_keys,
+            test_each, algorithm(task, group, nets, params, width), cuda_graph and params.is_cuda,
+        )  # fmt: skip
+        run.train()
+        result.test_return[rows] = run.final_test().cpu().numpy()
+        result.weights[rows] = unstack(run.final.rows.params, part, nets, weights.shape[1]).cpu().numpy()
+        for name, values in (
+            ("train_steps", run.train_steps), ("updates", run.updates), ("episodes", run.episodes),
+            ("real_steps", run.real_steps), ("episode_return", run.logged), ("episode_length", run.length),
+            ("status", run.status),
+        ):  # fmt: skip
+            getattr(result, name)[rows] = values.cpu().numpy()
+    return result
