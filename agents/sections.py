@@ -6,10 +6,11 @@ Defaults are those of the original's ``default_config.yaml``; keys below a ``# h
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Dict, Type
+from typing import Dict, List, Type
 
 from envs.networks import ACTIVATIONS
 from envs.option import option
+from envs.task import Task
 
 
 @dataclass(frozen=True)
@@ -159,3 +160,29 @@ LEARNERS: Dict[str, Type[LearnerSection]] = {
     "td3_discrete": TD3DiscreteSection,
     "sac": SACSection,
 }
+
+CONTINUOUS, CONTINUOUS_ONLY = ("td3", "sac", "ppo"), ("td3", "sac")  # by their actions; all others: discrete only
+
+
+def learners_for(task: Task) -> List[str]:
+    """The learners that can learn ``task``: by its kind of actions, and tables for a finite set of states only."""
+    fitting = []
+    for name, section in LEARNERS.items():
+        base = name[: -len("_icm")] if name.endswith("_icm") else name
+        actions = base in CONTINUOUS if task.action_size else base not in CONTINUOUS_ONLY
+        if actions and (task.num_states is not None or not issubclass(section, TabularSection)):
+            fitting.append(name)
+    return fitting
+
+
+def kind_of(task: Task) -> str:
+    """What decides which learners fit, in words."""
+    states = "no finite set of states" if task.num_states is None else f"{task.num_states} states"
+    return f"{'continuous' if task.action_size else 'discrete'} actions and {states}"
+
+
+def check_learner(task: Task, name: str) -> None:
+    """Raises ValueError if learner ``name`` cannot learn ``task``."""
+    fitting = learners_for(task)
+    if name not in fitting:
+        raise ValueError(f"{name} cannot learn {task.name}, which has {kind_of(task)}: train {', '.join(fitting)}")

@@ -12,7 +12,7 @@ import torch
 from agents.hyper import Hyper, draw
 from agents.result import TrainResult
 from agents.rollout import make_world
-from agents.sections import LearnerSection, TabularSection, VarySection
+from agents.sections import LearnerSection, TabularSection, VarySection, check_learner
 from agents.tabular import train_tabular
 from envs.section import EnvSection
 from envs.task import Task
@@ -50,10 +50,9 @@ def train(
     """
     if backend not in BACKENDS:
         raise ValueError(f"backend {backend!r}: expected one of {', '.join(BACKENDS)}")
+    check_learner(task, name)
     hyper = draw(learner, keys, vary)
     if isinstance(learner, TabularSection):
-        if task.num_states is None:
-            raise ValueError(f"{name} is tabular, and {task.name} has no finite set of states: train ddqn on it")
         if device != "cpu":
             _say(f"{name} is tabular and trains on the CPU although the device is {device}")
         return _train_tabular(name, hyper, task, kind, section, worlds, keys, test_each, backend, threads)

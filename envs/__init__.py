@@ -1,5 +1,5 @@
 """Where agents learn: tasks, and the worlds that the outer loop changes. Importing the package registers every task."""
 
-from envs import acrobot, cartpole, gridworld
+from envs import acrobot, bandit, cartpole, gridworld, mountain_car, mountain_car_continuous, pendulum
 
-__all__ = ["acrobot", "cartpole", "gridworld"]
+__all__ = ["acrobot", "bandit", "cartpole", "gridworld", "mountain_car", "mountain_car_continuous", "pendulum"]

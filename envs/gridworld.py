@@ -9,20 +9,15 @@ from __future__ import annotations
 from typing import Any, ClassVar, Tuple
 
 import numpy as np
-import torch
-from torch import Tensor
 
-from envs.task import Task, register
+from envs.finite import FiniteTask
+from envs.task import register
 
 MOVES = ((0, 1), (0, -1), (1, 0), (-1, 0))  # (row, column) of right, left, down, up
 
 
-class GridWorld(Task):
-    """One layout, tabulated. Tables, shared with the compiled learners:
-
-    ``next_state`` int32, ``reward`` float32, ``done`` bool, each [num_states, 4], and the int ``start_state``.
-    Goals and holes are absorbing.
-    """
+class GridWorld(FiniteTask):
+    """One layout, tabulated. Goals and holes are absorbing."""
 
     layout: ClassVar[Tuple[str, ...]] = ()
     step_reward: ClassVar[float] = -0.01
@@ -36,39 +31,22 @@ class GridWorld(Task):
         super().__init_subclass__(**kwargs)
         cls.num_states = cls.observation_size = len(cls.layout) * len(cls.layout[0])
 
-    def __init__(self, max_steps: Any = None, solved_reward: Any = None) -> None:
-        super().__init__(max_steps, solved_reward)
+    def make_tables(self) -> Tuple[np.ndarray, np.ndarray, np.ndarray]:
         rows, columns = len(self.layout), len(self.layout[0])
         cells = "".join(self.layout)
         pays = {"G": self.goal_reward, "O": self.hole_reward}
         self.start_state = cells.index("S")
-        self.next_state = np.empty((len(cells), len(MOVES)), np.int32)
+        next_state = np.empty((len(cells), len(MOVES)), np.int32)
         for cell, kind in enumerate(cells):
             for action, (down, right) in enumerate(MOVES):
                 row = min(max(cell // columns + down, 0), rows - 1)
                 column = min(max(cell % columns + right, 0), columns - 1)
                 target = row * columns + column
                 blocked = kind in "GO" or cells[target] == "#"
-                self.next_state[cell, action] = cell if blocked else target
-        entered = np.array(list(cells))[self.next_state]
-        self.reward = np.vectorize(lambda kind: pays.get(kind, self.step_reward))(entered).astype(np.float32)
-        self.done = np.isin(entered, ("G", "O"))
-        self._next_state = torch.from_numpy(self.next_state).long()
-        self._reward, self._done = torch.from_numpy(self.reward), torch.from_numpy(self.done)
-
-    def reset(self, u: Tensor) -> Tensor:
-        """u: [P, N, 0] -> state int64 [P, N, 1]."""
-        return torch.full(u.shape[:2] + (1,), self.start_state, dtype=torch.int64, device=u.device)
-
-    def observe(self, state: Tensor) -> Tensor:
-        """state int64 [P, N, 1] -> one-hot float32 [P, N, num_states]."""
-        return torch.nn.functional.one_hot(state[..., 0], self.observation_size).to(torch.float32)
-
-    def step(self, state: Tensor, action: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
-        device = state.device
-        index = (state[..., 0], action)
-        next_state = self._next_state.to(device)[index].unsqueeze(-1)
-        return next_state, self._reward.to(device)[index], self._done.to(device)[index]
+                next_state[cell, action] = cell if blocked else target
+        entered = np.array(list(cells))[next_state]
+        reward = np.vectorize(lambda kind: pays.get(kind, self.step_reward))(entered).astype(np.float32)
+        return next_state, reward, np.isin(entered, ("G", "O"))
 
 
 @register

@@ -48,6 +48,14 @@ def observation_space(world: World) -> spaces.Space[Any]:
     return spaces.Box(np.array(low, np.float32), np.array(high, np.float32), dtype=np.float32)
 
 
+def action_space(world: World) -> spaces.Space[Any]:
+    """Discrete, or of continuous tasks a Box of the task's own units."""
+    if world.task.action_size:
+        limit = world.task.max_action
+        return spaces.Box(-limit, limit, (world.task.action_size,), np.float32)
+    return spaces.Discrete(world.task.num_actions)
+
+
 def observe(world: World, state: Tensor) -> np.ndarray:
     """state [1, N, S] -> float32 [N, F], finite tasks: int64 [N]; never a view of the state."""
     if world.task.num_states is not None:
@@ -55,10 +63,14 @@ def observe(world: World, state: Tensor) -> np.ndarray:
     return world.observe(state)[0].numpy().copy()
 
 
-def step(world: World, state: Tensor, action: Tensor, live: np.ndarray) -> tuple[Tensor, np.ndarray, np.ndarray]:
-    """-> next state, reward float64 [N], terminated bool [N]. live: bool [N], the environments whose step counts."""
+def step(world: World, state: Tensor, action: np.ndarray, live: np.ndarray) -> tuple[Tensor, np.ndarray, np.ndarray]:
+    """action: integers [N] or reals [N, A] -> next state, reward float64 [N], terminated bool [N].
+
+    live: bool [N], the environments whose step counts.
+    """
+    batch = torch.from_numpy(action.astype(np.float32 if world.task.action_size else np.int64)).unsqueeze(0)
     with torch.no_grad():
-        state, reward, done, failed = world.step(state, action)
+        state, reward, done, failed = world.step(state, batch)
     if (failed[0].numpy() & live).any():
         raise FloatingPointError("the world's networks overflowed: one of their outputs is not finite")
     return state, reward[0].numpy().astype(np.float64), done[0].numpy() > 0.5
@@ -78,7 +90,7 @@ class WorldEnv(gymnasium.Env[Any, Any]):
         self.world = world
         self.max_steps = world.task.max_steps if max_steps is None else max_steps
         self.observation_space = observation_space(world)
-        self.action_space = spaces.Discrete(world.task.num_actions)
+        self.action_space = action_space(world)
         self.render_mode = None
         self._state: Tensor | None = None
         self._steps = 0
@@ -93,10 +105,14 @@ class WorldEnv(gymnasium.Env[Any, Any]):
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         if self._state is None:
             raise ResetNeeded("call reset before step")
+        if self.world.task.action_size:
+            action = np.asarray(action, np.float32)  # float64 and lists are welcome
         if not self.action_space.contains(action):
             raise ValueError(f"action {action!r}: expected one of {self.action_space}")
         live = np.ones(1, np.bool_)
-        self._state, reward, terminated = step(self.world, self._state, torch.tensor([[int(action)]]), live)
+        self._state, reward, terminated = step(self.world, self._state, np.asarray(action)[None], live)
+        if self.world.reward_noise:
+            reward += self.world.reward_noise * self.np_random.standard_normal()
         self._steps += 1
         truncated = self._steps >= self.max_steps
         return observe(self.world, self._state)[0], float(reward[0]), bool(terminated[0]), truncated, {}
@@ -120,7 +136,7 @@ class WorldVectorEnv(VectorEnv[Any, Any, Any]):
         self.num_envs = num_envs
         self.max_steps = world.task.max_steps if max_steps is None else max_steps
         self.single_observation_space = observation_space(world)
-        self.single_action_space = spaces.Discrete(world.task.num_actions)
+        self.single_action_space = action_space(world)
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
         self.render_mode = None
@@ -181,12 +197,14 @@ class WorldVectorEnv(VectorEnv[Any, Any, Any]):
     def step(self, actions: Any) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         if self._state is None:
             raise ResetNeeded("call reset before step")
-        actions = np.asarray(actions)
+        actions = np.asarray(actions, np.float32 if self.world.task.action_size else None)
         if not self.action_space.contains(actions):
             raise ValueError(f"actions {actions!r}: expected a sample of {self.action_space}")
         over = self._over.copy()
-        action = torch.from_numpy(actions.astype(np.int64)).unsqueeze(0)
-        state, reward, terminated = step(self.world, self._state, action, ~over)
+        state, reward, terminated = step(self.world, self._state, actions, ~over)
+        if self.world.reward_noise:
+            for i in map(int, np.flatnonzero(~over)):
+                reward[i] += self.world.reward_noise * self._generator(i).standard_normal()
         self._steps += 1
         if over.any():
             state = self._reset(state, over, [None] * self.num_envs)

@@ -46,6 +46,8 @@ class RewardNetwork(World):
         super().__init__(task, params.shape[0])
         self.type = section.reward_env_type
         self.params = params
+        if self.type in (0, *ADDITIVE):  # the true reward is part of this one
+            self.reward_noise = task.reward_noise
         self.gamma = gamma.to(torch.float32).unsqueeze(1)
 
     def phi(self, obs: Tensor) -> Tensor:

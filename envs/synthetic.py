@@ -19,8 +19,9 @@ from envs.world import OUTPUT_BOUND, World, world_nets, world_size
 class SyntheticEnv(World):
     """params: float32 [P, D], the nets state_net | reward_net | done_net of each member.
 
-    Each net reads (one-hot action, observation); state_net predicts the next observation itself, not its change. Of a
-    finite task the state is a cell, the observation its one-hot code, and the next cell the argmax of state_net.
+    Each net reads (action, observation), a discrete action one-hot; state_net predicts the next observation itself, not
+    its change. Of a finite task the state is a cell, the observation its one-hot code, and the next cell the argmax of
+    state_net.
     """
 
     kind = "se"
@@ -44,7 +45,7 @@ class SyntheticEnv(World):
         return self.task.observe(state) if self.finite else state
 
     def step(self, state: Tensor, action: Tensor) -> Tuple[Tensor, Tensor, Tensor, Tensor]:
-        code = (action.unsqueeze(-1) == self.actions).to(torch.float32)
+        code = action if self.task.action_size else (action.unsqueeze(-1) == self.actions).to(torch.float32)
         x = torch.cat((code, self.observe(state)), dim=-1).transpose(1, 2)  # [P, A + F, N]
         out = torch.cat([forward(shape, flat, x) for shape, flat in self.nets], dim=1)  # [P, F + 2, N]
         failed = ~torch.isfinite(out).all(1)

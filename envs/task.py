@@ -21,6 +21,7 @@ class Task:
     max_action: ClassVar[float] = 1.0  # continuous actions lie in [-max_action, max_action]; the task clips them itself
     num_states: ClassVar[Optional[int]] = None  # finite tasks only
     reset_uniforms: ClassVar[int] = 0  # uniforms in [0, 1) that one reset consumes
+    reward_noise: ClassVar[float] = 0.0  # standard deviation of the true reward; ``step`` returns its mean
     default_max_steps: ClassVar[int] = 0
     default_solved_reward: ClassVar[float] = 0.0
 
@@ -28,8 +29,13 @@ class Task:
         self.max_steps = self.default_max_steps if max_steps is None else int(max_steps)
         self.solved_reward = self.default_solved_reward if solved_reward is None else float(solved_reward)
 
+    @property
+    def action_inputs(self) -> int:
+        """Length of the action's code, the first input of a network: one-hot if discrete, else the action itself."""
+        return self.num_actions or self.action_size
+
     def reset(self, u: Tensor) -> Tensor:
-        """u: uniforms [P, N, reset_uniforms] -> state [P, N, S] (float64; finite tasks: int64 [P, N, 1])."""
+        """u: uniforms [P, N, reset_uniforms] -> state [P, N, S] (float64 or float32; finite tasks: int64 [P, N, 1])."""
         raise NotImplementedError
 
     def observe(self, state: Tensor) -> Tensor:

@@ -21,6 +21,7 @@ class World:
     """Base class: reset, observe, step. State is one explicit tensor; of finite tasks the cell, int64 [P, N, 1]."""
 
     kind: ClassVar[str] = ""
+    reward_noise: float = 0.0  # standard deviation of the noise on a step's reward, which the loops add
 
     def __init__(self, task: Task, P: int) -> None:
         self.task = task
@@ -35,7 +36,8 @@ class World:
         return self.task.observe(state)
 
     def step(self, state: Tensor, action: Tensor) -> Tuple[Tensor, Tensor, Tensor, Tensor]:
-        """action: int64 [P, N] -> next state, reward float32 [P, N], done float32 [P, N], failed bool [P, N].
+        """action: int64 [P, N], of continuous tasks float32 [P, N, A]
+        -> next state, reward float32 [P, N], done float32 [P, N], failed bool [P, N].
 
         done > 0.5 ends the episode; time limits are the caller's. failed: an output of the world's networks is not
         finite; what the step returns for such a member means nothing.
@@ -48,14 +50,18 @@ class RealTask(World):
 
     kind = "real"
 
+    def __init__(self, task: Task, P: int) -> None:
+        super().__init__(task, P)
+        self.reward_noise = task.reward_noise
+
     def step(self, state: Tensor, action: Tensor) -> Tuple[Tensor, Tensor, Tensor, Tensor]:
         next_state, reward, terminated = self.task.step(state, action)
         return next_state, reward, terminated.to(torch.float32), torch.zeros_like(terminated)
 
 
 def se_shapes(task: Task, section: EnvSection) -> Tuple[MLPShape, MLPShape, MLPShape]:
-    """(state_net, reward_net, done_net) of an SE. Input: one-hot action, then observation."""
-    inputs = task.num_actions + task.observation_size
+    """(state_net, reward_net, done_net) of an SE. Input: the action's code, then the observation."""
+    inputs = task.action_inputs + task.observation_size
     return section.net(inputs, task.observation_size), section.net(inputs, 1), section.net(inputs, 1)
 
 

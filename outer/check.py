@@ -9,7 +9,7 @@ from typing import Any
 
 import pydantic
 
-from agents.sections import LEARNERS, DDQNSection, TabularSection, VarySection
+from agents.sections import LEARNERS, DDQNSection, VarySection, kind_of, learners_for
 from envs.networks import MLPShape
 from envs.section import EnvSection
 from envs.task import TASKS, make_task
@@ -185,9 +185,9 @@ class Checker:
         if gtn.synthetic_env_type == RN and env.reward_env_type == 0:
             words = "1, 2, 5 or 6: synthetic_env_type 1 evolves a reward network, and type 0 has none"
             self.problem((*env_path, "reward_env_type"), "0", words)
-        if task.num_states is None and isinstance(section, TabularSection):
-            networks = ", ".join(n for n, cls in LEARNERS.items() if not issubclass(cls, TabularSection))
-            words = f"a learner with a network ({networks}): the states of {task.name} do not fit in a table"
+        fitting = learners_for(task)
+        if name not in fitting:
+            words = f"a learner for {task.name}, which has {kind_of(task)}: {', '.join(fitting)}"
             self.problem((*gtn_path, "agent_name"), gtn.agent_name, words)
         if gtn.estimator == "antithetic" and not gtn.mirrored_sampling:
             self.problem((*gtn_path, "mirrored_sampling"), "false", "true: estimator antithetic needs pairs")

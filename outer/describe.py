@@ -25,7 +25,7 @@ def describe(config: Config) -> str:
     task = make_task(data["env_name"], env.max_steps, env.solved_reward)
     lines = [
         ("task", f"{task.name}: {task.observation_size} {'observations' if task.num_states is None else 'states'}, "
-                 f"{task.num_actions} actions, at most {task.max_steps} steps, solved at {task.solved_reward:g}"),
+                 f"{_actions(task)}, at most {task.max_steps} steps, solved at {task.solved_reward:g}"),
         ("world", _describe_world(task, env, gtn)),
         ("learner", _describe_learner(task, name, section)),
         ("varied", _describe_vary(section, vary)),
@@ -37,6 +37,13 @@ def describe(config: Config) -> str:
         ("device, seed", f"{data['device']}, {data['seed']}"),
     ]  # fmt: skip
     return "\n".join(f"{topic:<13}{text}" for topic, text in lines)
+
+
+def _actions(task: Task) -> str:
+    if task.num_actions:
+        return f"{task.num_actions} actions"
+    numbers = "number" if task.action_size == 1 else "numbers"
+    return f"actions of {task.action_size} {numbers} in [-{task.max_action:g}, {task.max_action:g}]"
 
 
 def _chain(net: MLPShape) -> str:

@@ -39,7 +39,4 @@ LEGACY_AGENTS = (
     "ppo", "ppo_icm", "icm", "reptile", "env_matcher", "match_env",
 )  # fmt: skip
 
-LEGACY_TASKS = (
-    "Pendulum-v0", "MountainCar-v0", "MountainCarContinuous-v0", "HalfCheetah-v2", "HalfCheetah-v3", "LunarLander-v2",
-    "FrozenLake-v0", "CliffWalking-v0", "Bandit", "EmptyRoom",
-)  # fmt: skip
+LEGACY_TASKS = ("HalfCheetah-v2", "HalfCheetah-v3", "LunarLander-v2", "FrozenLake-v0", "CliffWalking-v0", "EmptyRoom")

@@ -13,7 +13,7 @@ import torch
 
 from agents import train as entry
 from agents.result import OK
-from agents.sections import LEARNERS, DDQNSection, TabularSection
+from agents.sections import LEARNERS, DDQNSection, TabularSection, learners_for
 from agents.train import train
 from envs.section import EnvSection
 from envs.task import make_task
@@ -96,8 +96,22 @@ def test_an_unknown_back_end_is_refused():
 
 @pytest.mark.parametrize("name", [name for name, section in LEARNERS.items() if section is TabularSection])
 def test_a_tabular_learner_on_a_continuous_task_is_refused(name):
-    with pytest.raises(ValueError, match=f"{name} is tabular, and CartPole-v0 has no finite set of states"):
+    with pytest.raises(ValueError, match=f"{name} cannot learn CartPole-v0, which has discrete actions and no finite"):
         run(name, TabularSection())
+
+
+def test_learners_by_kind_of_task():
+    """As the spec's section 3.6 has them; ICM changes nothing about it."""
+    discrete = {"ddqn", "duelingddqn", "td3_discrete", "ppo"}
+    wanted = {
+        "CartPole-v0": discrete, "MountainCar-v0": discrete, "Pendulum-v0": {"td3", "sac", "ppo"},
+        "Cliff": discrete | {"ql", "ql_cb", "sarsa", "sarsa_cb"},
+    }  # fmt: skip
+    for task, names in wanted.items():
+        fitting = {name for name in LEARNERS if name.replace("_icm", "") in names}
+        assert set(learners_for(make_task(task))) == fitting, task
+    with pytest.raises(ValueError, match="ddqn cannot learn Pendulum-v0, which has continuous actions and no finite"):
+        run("ddqn", DDQNSection(), "Pendulum-v0")
 
 
 @pytest.mark.parametrize("kind", ["real", "se", "rn"])

@@ -32,8 +32,15 @@ def make(tmp_path, kind, name):
     return WorldEnv(RealTask(make_task(name), 1)) if kind == "real" else load_world(saved(tmp_path, kind, name))
 
 
+def random_actions(space, rng, count):
+    """[count] integers, or float32 [count, A] within the bounds of a Box."""
+    if isinstance(space, gymnasium.spaces.Discrete):
+        return rng.integers(space.n, size=count)
+    return rng.uniform(space.low, space.high, (count, *space.shape)).astype(np.float32)
+
+
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("name", ["CartPole-v0", "Acrobot-v1", "Cliff"])
+@pytest.mark.parametrize("name", ["CartPole-v0", "Acrobot-v1", "Cliff", "MountainCarContinuous-v0", "Pendulum-v0"])
 def test_env_checker(tmp_path, kind, name):
     env = make(tmp_path, kind, name)
     with warnings.catch_warnings(record=True) as caught:
@@ -42,33 +49,42 @@ def test_env_checker(tmp_path, kind, name):
     known = ["not having a spec"]
     if name == "CartPole-v0" and kind != "se":  # Gymnasium's own CartPole has unbounded velocities too
         known += ["value is -infinity", "value is infinity"]
+    if name == "Pendulum-v0":  # Gymnasium's own action space is this one too
+        known += ["a symmetric and normalized space"]
     messages = [str(w.message) for w in caught]
     assert not [message for message in messages if not any(text in message for text in known)]
 
 
-@pytest.mark.parametrize("name", ["CartPole-v0", "Acrobot-v1"])
+@pytest.mark.parametrize(
+    "name", ["CartPole-v0", "Acrobot-v1", "MountainCar-v0", "MountainCarContinuous-v0", "Pendulum-v0"]
+)
 def test_the_real_task_is_gymnasiums_episode_by_episode(name):
     env = WorldEnv(RealTask(make_task(name), 1), max_steps=60)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        gym = gymnasium.make(name, max_episode_steps=60)
+        gym = gymnasium.make(name.replace("Pendulum-v0", "Pendulum-v1"), max_episode_steps=60)
+    assert env.action_space == gym.action_space
     rng = np.random.default_rng(0)
     for seed in range(5):
         got, wanted = env.reset(seed=seed)[0], gym.reset(seed=seed)[0]
         np.testing.assert_allclose(got, wanted, atol=1e-7)
         over = False
         while not over:
-            action = int(rng.integers(env.action_space.n))
+            action = random_actions(env.action_space, rng, 1)[0]
             got, wanted = env.step(action), gym.step(action)
             np.testing.assert_allclose(got[0], wanted[0], atol=1e-4)
-            assert got[1:] == wanted[1:]
+            np.testing.assert_allclose(got[1], wanted[1], rtol=1e-4)
+            assert got[2:] == wanted[2:]
             over = got[2] or got[3]
 
 
 @pytest.mark.parametrize(
     ("kind", "name"),
-    [("se", "CartPole-v0"), ("se", "Acrobot-v1"), ("se", "Cliff"), ("rn", "Cliff"), ("real", "CartPole-v0")],
-)
+    [
+        ("se", "CartPole-v0"), ("se", "Acrobot-v1"), ("se", "Cliff"), ("se", "Pendulum-v0"), ("rn", "Cliff"),
+        ("rn", "MountainCarContinuous-v0"), ("real", "CartPole-v0"), ("real", "Bandit"),
+    ],
+)  # fmt: skip
 def test_vector_env_equals_single_envs(tmp_path, kind, name):
     count, steps = 5, 150
     if kind == "real":
@@ -89,7 +105,7 @@ def test_vector_env_equals_single_envs(tmp_path, kind, name):
             options = {"reset_mask": np.array([True, False, False, True, False])}
             got, wanted = (envs.reset(seed=5, options=dict(options))[0] for envs in (vector, singles))
             continue
-        actions = rng.integers(vector.single_action_space.n, size=count)
+        actions = random_actions(vector.single_action_space, rng, count)
         got, reward, terminated, truncated, _ = vector.step(actions)
         wanted, *rest, _ = singles.step(actions)
         np.testing.assert_allclose(reward, rest[0], rtol=1e-4, atol=1e-5)
@@ -146,6 +162,31 @@ def test_wrong_use_is_named(tmp_path):
         load_world_vec(path, 0)
     with pytest.raises(ValueError, match="2 members"):
         WorldEnv(RealTask(make_task("Cliff"), 2))
+
+
+def test_continuous_actions_are_checked_and_cast(tmp_path):
+    path = saved(tmp_path, "se", "Pendulum-v0")
+    env, vector = load_world(path), load_world_vec(path, 2)
+    env.reset(seed=0)
+    vector.reset(seed=0)
+    first = env.step(np.array([1.5]))[0]  # float64
+    np.testing.assert_allclose(first, vector.step([[1.5], [-2]])[0][0], rtol=1e-5)
+    for action in ([2.5], [np.nan], [0.0, 0.0], 0.0):
+        with pytest.raises(ValueError, match="action .*: expected one of Box"):
+            env.step(action)
+    with pytest.raises(ValueError, match="actions .*: expected a sample of Box"):
+        vector.step(np.zeros(2))
+
+
+def test_a_random_reward_is_drawn_from_the_environments_generator():
+    task = make_task("Bandit")
+    env = WorldEnv(RealTask(task, 1))
+    env.reset(seed=0)
+    mean = task.reward[0, 13]
+    rewards = np.array([env.step(13)[1] for _ in range(2000)])
+    assert mean == 1.0 and abs(rewards.mean() - mean) < 4 / 2000**0.5 and abs(rewards.std() - 1) < 0.07
+    env.reset(seed=0)
+    assert [env.step(13)[1] for _ in range(5)] == rewards[:5].tolist()
 
 
 def test_an_overflowing_world_says_so(tmp_path):

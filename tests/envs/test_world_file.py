@@ -54,6 +54,16 @@ def test_round_trip(tmp_path, kind):
     assert os.listdir(tmp_path) == ["model.pt"], "no temporary file stays"
 
 
+@pytest.mark.parametrize("kind", ["se", "rn"])
+def test_a_world_with_continuous_actions(tmp_path, kind):
+    flat, config = save(tmp_path / "model.pt", kind, name="Pendulum-v0", reward_env_type=6, max_steps=30)
+    world = read_world(str(tmp_path / "model.pt"))
+    assert torch.equal(world.flat, flat) and world.task().max_steps == 30
+    task, env = world.task(), world.world()
+    state, reward, done, failed = env.step(env.reset(torch.rand(1, 4, 2)), torch.rand(1, 4, task.action_size))
+    assert env.observe(state).shape == (1, 4, 3) and reward.shape == done.shape == failed.shape == (1, 4)
+
+
 def test_unknown_score_is_nan(tmp_path):
     config = make_config()
     save_world(str(tmp_path / "m.pt"), "se", "CartPole-v0", make_flat("se", config), config)

@@ -20,7 +20,7 @@ CARTPOLE = make_task("CartPole-v0")
 @settings(max_examples=60, deadline=None)
 @given(
     kind=st.sampled_from(["se", "rn"]),
-    name=st.sampled_from(["CartPole-v0", "Acrobot-v1", "EmptyRoom23"]),
+    name=st.sampled_from(["CartPole-v0", "Acrobot-v1", "EmptyRoom23", "Pendulum-v0"]),
     activation=st.sampled_from(ACTIVATIONS),
     hidden=st.integers(1, 9),
     layers=st.integers(0, 4),

@@ -41,13 +41,16 @@ def setup(kind, name, P=3, N=4, **section):
     params = init_world(kind, task, section, torch.arange(P) + 7)
     generator = torch.Generator().manual_seed(0)
     u = torch.rand(P, N, task.reset_uniforms, generator=generator)
-    action = torch.randint(task.num_actions, (P, N), generator=generator)
+    if task.action_size:
+        action = (torch.rand(P, N, task.action_size, generator=generator) * 2 - 1) * task.max_action
+    else:
+        action = torch.randint(task.num_actions, (P, N), generator=generator)
     return SimpleNamespace(task=task, section=section, params=params, u=u, action=action)
 
 
 @pytest.mark.parametrize("activation", sorted(ACTS))
 @pytest.mark.parametrize("layers", [1, 2])
-@pytest.mark.parametrize("name", ["CartPole-v0", "Acrobot-v1", "HoleRoom"])
+@pytest.mark.parametrize("name", ["CartPole-v0", "Acrobot-v1", "HoleRoom", "Pendulum-v0", "MountainCarContinuous-v0"])
 def test_se_equals_three_modules(name, layers, activation):
     s = setup("se", name, activation_fn=activation, hidden_layer=layers)
     world = SyntheticEnv(s.task, s.section, s.params)
@@ -56,7 +59,8 @@ def test_se_equals_three_modules(name, layers, activation):
     assert obs.dtype == torch.float32 and torch.equal(obs, s.task.observe(s.task.reset(s.u)))
     next_state, reward, done, failed = world.step(state, s.action)
     for p in range(world.P):
-        x = torch.cat((torch.eye(s.task.num_actions)[s.action[p]], obs[p]), dim=1)
+        code = s.action[p] if s.task.action_size else torch.eye(s.task.num_actions)[s.action[p]]
+        x = torch.cat((code, obs[p]), dim=1)
         shapes = se_shapes(s.task, s.section)
         flats = s.params[p].split([shape.size for shape in shapes])
         wanted, wanted_reward, wanted_done = (module(shape, flat)(x) for shape, flat in zip(shapes, flats))
@@ -84,7 +88,8 @@ def test_cartpole_se_has_the_published_size():
 
 @pytest.mark.parametrize("rn_type", [0, 1, 2, 5, 6])
 @pytest.mark.parametrize(
-    ("name", "activation"), [("CartPole-v0", "tanh"), ("Acrobot-v1", "leakyrelu"), ("Cliff", "prelu")]
+    ("name", "activation"),
+    [("CartPole-v0", "tanh"), ("Acrobot-v1", "leakyrelu"), ("Cliff", "prelu"), ("Pendulum-v0", "prelu")],
 )
 def test_rn_formulas(name, activation, rn_type):
     s = setup("rn", name, reward_env_type=rn_type, activation_fn=activation)
@@ -104,8 +109,9 @@ def test_rn_formulas(name, activation, rn_type):
         torch.testing.assert_close(shaped[p], wanted, rtol=1e-5, atol=1e-6)
 
 
-def test_real_task_is_the_task():
-    s = setup("rn", "Cliff")
+@pytest.mark.parametrize("name", ["Cliff", "MountainCarContinuous-v0"])
+def test_real_task_is_the_task(name):
+    s = setup("rn", name)
     world = RealTask(s.task, 3)
     state = world.reset(s.u)
     next_state, reward, done, failed = world.step(state, s.action)
@@ -117,7 +123,7 @@ def test_real_task_is_the_task():
 
 @pytest.mark.parametrize("poison", [float("nan"), float("inf"), 1e38])
 @pytest.mark.parametrize("kind", ["se", "rn"])
-@pytest.mark.parametrize("name", ["CartPole-v0", "Cliff"])
+@pytest.mark.parametrize("name", ["CartPole-v0", "Cliff", "Pendulum-v0"])
 def test_a_diverged_member_harms_no_other(kind, name, poison):
     s = setup(kind, name, reward_env_type=2)
     bad = s.params.clone()
@@ -151,7 +157,7 @@ def test_se_outputs_are_bounded_before_they_fail():
 
 
 @pytest.mark.parametrize("kind", ["real", "se", "rn"])
-@pytest.mark.parametrize("name", ["EmptyRoom23", "Cliff"])
+@pytest.mark.parametrize("name", ["EmptyRoom23", "Cliff", "Bandit"])
 def test_tables_equal_stepping(kind, name):
     s = setup("se" if kind == "se" else "rn", name, reward_env_type=1)
     world = {
@@ -167,6 +173,16 @@ def test_tables_equal_stepping(kind, name):
             assert torch.equal(next_state[:, cell, action].long(), got[0][:, 0, 0])
             torch.testing.assert_close(reward[:, cell, action], got[1][:, 0], rtol=1e-5, atol=1e-6)
             torch.testing.assert_close(done[:, cell, action], got[2][:, 0], rtol=1e-5, atol=1e-6)
+
+
+def test_noise_of_the_reward_belongs_to_worlds_that_pay_the_true_reward():
+    task, gamma = make_task("Bandit"), torch.tensor([0.9, 0.9, 0.9])
+    assert RealTask(task, 3).reward_noise == 1.0 and RealTask(make_task("Cliff"), 3).reward_noise == 0.0
+    for rn_type, noise in ((0, 1.0), (1, 0.0), (2, 1.0), (5, 0.0), (6, 1.0)):
+        s = setup("rn", "Bandit", reward_env_type=rn_type)
+        assert RewardNetwork(s.task, s.section, s.params, gamma).reward_noise == noise, rn_type
+    s = setup("se", "Bandit")
+    assert SyntheticEnv(s.task, s.section, s.params).reward_noise == 0.0
 
 
 def test_tables_of_the_real_task_are_the_gridworlds_own():

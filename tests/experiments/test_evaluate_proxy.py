@@ -195,7 +195,7 @@ def test_bad_arguments(measure, rn, args, expected):
 def test_an_agent_that_cannot_learn_the_task(measure, se):
     code, out, err, _ = measure(se, "--agent", "ql")
     assert code == 2 and out == "" and len(err.splitlines()) == 1
-    assert "--agent: found ql, expected a learner with a network" in err and "CartPole-v0 do not fit in a table" in err
+    assert "--agent: found ql, expected a learner for CartPole-v0, which has discrete actions and no finite set" in err
 
 
 def test_json_on_a_full_disk(measure, rn):

@@ -126,10 +126,11 @@ def test_original_gridworld_file_loads() -> None:
 def test_original_default_config_loads_for_a_task_that_exists() -> None:
     config = load_config(ORIGINALS / "default_config.yaml", ["env_name=EmptyRoom22"])
     text = "\n".join(config.warnings)
-    for name in ("reptile", "env_matcher", "ppo", "sac", "Bandit", "HalfCheetah-v3", "num_test_envs"):
+    for name in ("reptile", "env_matcher", "HalfCheetah-v3", "num_test_envs"):
         assert name in text
     assert config.data["agents"]["ddqn"]["test_episodes"] == 100  # a section that agent_name does not use
-    with pytest.raises(ConfigError, match="found 'Pendulum-v0', expected a task that exists"):
+    assert config.data["envs"]["Pendulum-v0"]["max_steps"] == 200 and "Bandit" in config.data["envs"]
+    with pytest.raises(ConfigError, match="found QL, expected a learner for Pendulum-v0, which has continuous actions"):
         load_config(ORIGINALS / "default_config.yaml")
 
 
@@ -291,8 +292,15 @@ def test_all_problems_are_reported_at_once(tmp_path: Path) -> None:
     "overrides, words",
     [
         (["agents.gtn.synthetic_env_type=1"], "envs.CartPole-v0.reward_env_type: found 0, expected 1, 2, 5 or 6"),
-        (["agents.gtn.agent_name=QL"], "found QL, expected a learner with a network (ddqn"),
-        (["agents.gtn.agent_name=SARSA_cb"], "the states of CartPole-v0 do not fit in a table"),
+        (["agents.gtn.agent_name=QL"], "agents.gtn.agent_name: found QL, expected a learner for CartPole-v0"),
+        (
+            ["agents.gtn.agent_name=SARSA_cb"],
+            "expected a learner for CartPole-v0, which has discrete actions and no finite set of states: ddqn",
+        ),
+        (
+            ["env_name=Pendulum-v0", "envs.Pendulum-v0.max_steps=9"],
+            "agents.gtn.agent_name: found DDQN_vary, expected a learner for Pendulum-v0, which has continuous actions",
+        ),
         (
             ["agents.gtn.estimator=antithetic", "agents.gtn.mirrored_sampling=false"],
             "expected true: estimator antithetic",
@@ -311,8 +319,9 @@ def test_values_that_are_impossible_together(tmp_path: Path, overrides: list[str
     assert len(found) == 1 and words in found[0], found
 
 
-def test_ddqn_on_a_finite_task_is_fine(tmp_path: Path) -> None:
-    assert load(tmp_path, GOOD, "env_name=Cliff").data["env_name"] == "Cliff"
+@pytest.mark.parametrize("name", ["Cliff", "Bandit", "MountainCar-v0"])
+def test_ddqn_on_any_discrete_task_is_fine(tmp_path: Path, name: str) -> None:
+    assert load(tmp_path, GOOD, f"env_name={name}", f"envs.{name}.hidden_size=4").data["env_name"] == name
 
 
 def test_agent_that_never_learns_is_warned_of(tmp_path: Path) -> None:
