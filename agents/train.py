@@ -24,6 +24,7 @@ BACKENDS = ("auto", "compiled", "torch")
 OFF_POLICY = {
     "ddqn": ("agents.ddqn", "DDQN"),
     "duelingddqn": ("agents.dueling_ddqn", "DuelingDDQN"),
+    "sac": ("agents.sac", "SAC"),
 }
 _said: Set[str] = set()  # what was logged already: once per process is enough
 
