@@ -329,8 +329,6 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 def test_alone_and_in_a_batch(case):
     """To rounding: which kernel a matrix product runs on depends on the batch."""
-    if CASES[case].get("kind") == "se":
-        pytest.skip("SEs of continuous tasks come with helper tasks")
     setup = Setup(**CASES[case])
     together = setup.torch()
     assert (together.updates > 0).all() and (together.status == OK).all()
