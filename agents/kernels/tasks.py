@@ -1,4 +1,7 @@
-"""numba twins of the classic-control tasks in ``envs/``: float64 state, float32 observation, one environment."""
+"""numba twins of the classic-control tasks in ``envs/``: float64 state, float32 observation, one environment.
+
+``step`` takes the index of a discrete action, ``step_continuous`` the vector of a continuous one.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +15,17 @@ from agents.kernels.rng import uniform
 
 # Dynamics are compiled without fast-math: a sum in another order would leave Gymnasium's trajectory.
 EXACT = {**JIT, "fastmath": False}
-CARTPOLE, ACROBOT = 0, 1
-TASK_CODES = {"CartPole-v0": CARTPOLE, "Acrobot-v1": ACROBOT}
-RESET_UNIFORMS = (4, 4)  # uniforms that one reset draws, by task code: each Task's reset_uniforms
-F4 = np.float32
+CARTPOLE, ACROBOT, MOUNTAIN_CAR, MOUNTAIN_CAR_CONTINUOUS, PENDULUM = range(5)
+TASK_CODES = {
+    "CartPole-v0": CARTPOLE,
+    "Acrobot-v1": ACROBOT,
+    "MountainCar-v0": MOUNTAIN_CAR,
+    "MountainCarContinuous-v0": MOUNTAIN_CAR_CONTINUOUS,
+    "Pendulum-v0": PENDULUM,
+}
+RESET_UNIFORMS = (4, 4, 1, 1, 2)  # uniforms that one reset draws, by task code: each Task's reset_uniforms
+STATE_SIZE = 4  # of the largest state; the others use the first two numbers
+F4, F8 = np.float32, np.float64  # numba's float() leaves a float32 as it is
 _TWO_PI = 2 * math.pi
 
 
@@ -80,6 +90,61 @@ def acrobot_step(s, action):
 
 
 @njit(**EXACT)
+def _clip(x, low, high):
+    """As torch.clamp, NaN stays NaN: whoever looks must see that a member diverged."""
+    if x < low:
+        return low
+    return high if x > high else x
+
+
+@njit(**EXACT)
+def mountain_car_step(s, action):
+    """One step of Moore's car with Gymnasium's constants. Returns terminated."""
+    push = (float(action) - 1.0) * 0.001
+    velocity = _clip(s[1] + (push - 0.0025 * math.cos(3 * s[0])), -0.07, 0.07)
+    position = _clip(s[0] + velocity, -1.2, 0.6)
+    if position == -1.2 and velocity < 0.0:
+        velocity = 0.0
+    s[0], s[1] = position, velocity
+    return position >= 0.5 and velocity >= 0.0
+
+
+# Constants of MountainCarContinuous, whose state is rounded to float32 as Gymnasium's is. They have names, because numba
+# would widen a literal to float64.
+_ONE, _THREE, _POWER, _MAX_SPEED = F4(1.0), F4(3.0), F4(0.0015), F4(0.07)
+_LEFT, _RIGHT, _GOAL = F4(-1.2), F4(0.6), F4(0.45)
+
+
+@njit(**EXACT)
+def mountain_car_continuous_step(s, force):
+    """force: float32. Returns (reward, terminated)."""
+    position, velocity = F4(s[0]), F4(s[1])
+    pull = F4(0.0025 * math.cos(F8(_THREE * position)))
+    velocity = _clip(velocity + (_clip(force, -_ONE, _ONE) * _POWER - pull), -_MAX_SPEED, _MAX_SPEED)
+    position = _clip(position + velocity, _LEFT, _RIGHT)
+    if position == _LEFT and velocity < F4(0.0):
+        velocity = F4(0.0)
+    s[0], s[1] = position, velocity
+    terminated = position >= _GOAL and velocity >= F4(0.0)
+    return F4((100.0 if terminated else 0.0) - 0.1 * (F8(force) * F8(force))), terminated
+
+
+_TWO, _TORQUE_COST = F4(2.0), F4(0.001)
+
+
+@njit(**EXACT)
+def pendulum_step(s, torque):
+    """torque: float32, and so are its products, as Gymnasium's. Returns the reward; an episode ends with its time."""
+    angle, velocity = s[0], s[1]
+    u = _clip(torque, -_TWO, _TWO)
+    wrapped = (angle + math.pi) % _TWO_PI - math.pi
+    cost = wrapped * wrapped + 0.1 * (velocity * velocity) + F8(_TORQUE_COST * (u * u))
+    velocity = _clip(velocity + (15.0 * math.sin(angle) + F8(_THREE * u)) * 0.05, -8.0, 8.0)
+    s[0], s[1] = angle + velocity * 0.05, velocity
+    return F4(-cost)
+
+
+@njit(**EXACT)
 def reset_uniforms(task):
     """Uniforms that one reset draws: reset number i uses the counters from i times this."""
     return RESET_UNIFORMS[task]
@@ -87,10 +152,19 @@ def reset_uniforms(task):
 
 @njit(**EXACT)
 def reset(task, s, key, counter):
-    """Fill s[:4] from the uniforms counter .. counter + 3."""
-    width = 0.1 if task == CARTPOLE else 0.2
-    for i in range(4):
-        s[i] = float(uniform(key, counter + np.uint64(i))) * width - width / 2
+    """Fill s from the uniforms counter .. counter + reset_uniforms(task) - 1."""
+    first = float(uniform(key, counter))
+    if task == PENDULUM:
+        s[0] = -math.pi + _TWO_PI * first
+        s[1] = -1.0 + 2.0 * float(uniform(key, counter + np.uint64(1)))
+    elif task == MOUNTAIN_CAR or task == MOUNTAIN_CAR_CONTINUOUS:
+        position = -0.6 + (-0.4 - -0.6) * first
+        s[0] = position if task == MOUNTAIN_CAR else F8(F4(position))
+        s[1] = 0.0
+    else:
+        width = 0.1 if task == CARTPOLE else 0.2
+        for i in range(4):
+            s[i] = float(uniform(key, counter + np.uint64(i))) * width - width / 2
 
 
 @njit(**EXACT)
@@ -98,6 +172,10 @@ def observe(task, s, out):
     if task == CARTPOLE:
         for i in range(4):
             out[i] = F4(s[i])
+    elif task == MOUNTAIN_CAR or task == MOUNTAIN_CAR_CONTINUOUS:
+        out[0], out[1] = F4(s[0]), F4(s[1])
+    elif task == PENDULUM:
+        out[0], out[1], out[2] = F4(math.cos(s[0])), F4(math.sin(s[0])), F4(s[1])
     else:
         out[0], out[1] = F4(math.cos(s[0])), F4(math.sin(s[0]))
         out[2], out[3] = F4(math.cos(s[1])), F4(math.sin(s[1]))
@@ -106,8 +184,18 @@ def observe(task, s, out):
 
 @njit(**EXACT)
 def step(task, s, action):
-    """Advance s in place. Returns (reward, terminated)."""
+    """Advance s in place by a discrete action's index. Returns (reward, terminated)."""
     if task == CARTPOLE:
         return F4(1.0), cartpole_step(s, action)
+    if task == MOUNTAIN_CAR:
+        return F4(-1.0), mountain_car_step(s, action)
     terminated = acrobot_step(s, action)
     return F4(0.0) if terminated else F4(-1.0), terminated
+
+
+@njit(**EXACT)
+def step_continuous(task, s, action):
+    """Advance s in place by a continuous action, float32 [A]. Returns (reward, terminated)."""
+    if task == PENDULUM:
+        return pendulum_step(s, action[0]), False
+    return mountain_car_continuous_step(s, action[0])

@@ -103,6 +103,8 @@ CASES = {
     "real, acrobot": dict(kind="real", name="Acrobot-v1", max_steps=90),
     "real, acrobot, frame skip": dict(kind="real", name="Acrobot-v1", max_steps=91, same_action_num=2),
     "se, acrobot": dict(name="Acrobot-v1", activation_fn="leakyrelu", max_steps=60),
+    "real, mountain car": dict(kind="real", name="MountainCar-v0", max_steps=40),
+    "rn, mountain car": dict(kind="rn", name="MountainCar-v0", max_steps=40, env={"reward_env_type": 2}),
     **{f"rn {t}": dict(kind="rn", env={"reward_env_type": t}) for t in (0, 1, 2, 5, 6)},
     "rn 2, tested, frame skip": dict(kind="rn", env={"reward_env_type": 2}, test_each=True, same_action_num=3,
                                      max_steps=20, early_out_num=2, solved_reward=15.0),

@@ -10,7 +10,7 @@ from agents import tabular_loop
 from agents.ddqn import DDQN
 from agents.hyper import draw
 from agents.kernels import ddqn as kernel
-from agents.kernels import mlp, tabular, tasks
+from agents.kernels import mlp, tabular
 from agents.kernels.ddqn_population import train_population, why_not
 from agents.population import initial_weights, nets_of, size
 from agents.replay import capacity
@@ -19,7 +19,7 @@ from agents.sections import DDQNSection
 from envs import rng
 from envs.networks import ACTIVATIONS, LEAKY_SLOPE, MLPShape, fast_tanh_, init_flat
 from envs.section import EnvSection
-from envs.task import TASKS, make_task
+from envs.task import make_task
 from envs.world import OUTPUT_BOUND, init_world
 from tests.agents.same import assert_same_bytes
 
@@ -39,11 +39,6 @@ def test_codes_are_those_of_the_torch_side():
     assert [int(s) for s in streams] == [rng.RESET, rng.EXPLORE, rng.REPLAY, rng.TEST, rng.FINAL_TEST]
     assert float(kernel.OUTPUT_BOUND) == OUTPUT_BOUND and mlp.LEAKY_SLOPE == F4(LEAKY_SLOPE)
     assert int(tabular.DRAWN_IN_UPDATE) == tabular_loop.DRAWN_IN_UPDATE
-
-
-def test_tasks_with_a_twin_are_those_it_was_made_for():
-    for name, code in tasks.TASK_CODES.items():
-        assert TASKS[name].reset_uniforms == tasks.reset_uniforms(code), name
 
 
 def test_tanh():
