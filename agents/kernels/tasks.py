@@ -109,8 +109,8 @@ def mountain_car_step(s, action):
     return position >= 0.5 and velocity >= 0.0
 
 
-# Constants of MountainCarContinuous, whose state is rounded to float32 as Gymnasium's is. They have names, because numba
-# would widen a literal to float64.
+# Of MountainCarContinuous, whose state is rounded to float32 as Gymnasium's is. They have names, because numba widens
+# what meets a literal to float64.
 _ONE, _THREE, _POWER, _MAX_SPEED = F4(1.0), F4(3.0), F4(0.0015), F4(0.07)
 _LEFT, _RIGHT, _GOAL = F4(-1.2), F4(0.6), F4(0.45)
 
