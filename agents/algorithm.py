@@ -28,6 +28,11 @@ class Rows:
         """These rows, as a new object of the same class."""
         return type(self)(*(getattr(self, field.name)[index] for field in fields(self)))
 
+    def put(self, index: Tensor, other: Any, rows: Tensor) -> None:
+        """Rows ``index`` become rows ``rows`` of ``other``, in place."""
+        for field in fields(self):
+            getattr(self, field.name)[index] = getattr(other, field.name)[rows]
+
 
 @dataclass
 class AgentRows(Rows):
@@ -45,13 +50,13 @@ class AgentRows(Rows):
 class Algorithm:
     """Base class. ``self.nets`` are the nets that all members were padded to, ``self.rows`` their ``AgentRows``."""
 
-    action_columns: ClassVar[int] = 1  # numbers that stand for an action in the replay memory; 0: task.action_size
+    action_columns: ClassVar[int] = 1  # numbers that stand for an action in the replay memory; 0: as many as A
     policy_delay = 1  # decisions between two updates of the actor; the loop passes whether it is due
 
     def __init__(self, task: Task, hyper: Hyper, nets: Nets, params: Tensor, width: Tensor) -> None:
         """params: float32 [L, D]; width: int64 [L], the hidden units that each member really has."""
         self.task, self.section, self.nets, self.width = task, hyper.section, nets, width
-        self.columns = self.action_columns or task.action_size
+        self.columns = self.action_columns or task.num_actions or task.action_size
         self.rows = self.initial_rows(hyper, params)
 
     @classmethod

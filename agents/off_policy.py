@@ -163,7 +163,8 @@ class OffPolicy:
 
         last, finished = i[stop], row[stop]
         m.live[last] = False
-        self.final.rows.params[finished], self.updates[finished] = params[last], m.updates[last]
+        self.final.rows.put(finished, self.algorithm.rows, last)  # all rows: a test that explores needs schedules too
+        self.updates[finished] = m.updates[last]
         self.train_steps[finished], self.episodes[finished] = m.n[last], m.episode[last] + 1
         self.status[finished] = status[stop]
         if self.kind != "se":

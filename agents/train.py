@@ -25,6 +25,8 @@ OFF_POLICY = {
     "ddqn": ("agents.ddqn", "DDQN"),
     "duelingddqn": ("agents.dueling_ddqn", "DuelingDDQN"),
     "sac": ("agents.sac", "SAC"),
+    "td3": ("agents.td3", "TD3"),
+    "td3_discrete": ("agents.td3_discrete", "TD3Discrete"),
 }
 _said: Set[str] = set()  # what was logged already: once per process is enough
 

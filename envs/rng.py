@@ -68,3 +68,9 @@ def normal(key: Tensor, counter: Tensor) -> Tensor:
     u = (_shift(z, 32) + 1).to(torch.float64) * 2.0**-32  # (0, 1], so that the logarithm is finite
     v = z.bitwise_and_(0xFFFFFFFF).to(torch.float64) * (2.0**-31 * math.pi)
     return (u.log_().mul_(-2).sqrt_() * v.cos_()).to(torch.float32)
+
+
+def gumbel(key: Tensor, counter: Tensor) -> Tensor:
+    """Standard Gumbel, -log(-log(u)), float32: in float64 on u = (32 bits + 1/2) / 2^32, which is never 0 or 1."""
+    u = (_shift(bits(key, counter), 32).to(torch.float64) + 0.5) * 2.0**-32
+    return u.log_().neg_().log_().neg_().to(torch.float32)

@@ -51,3 +51,10 @@ def normal(key, counter):
     u = np.float64((z >> _32) + _1) * 2.0**-32
     v = np.float64(z & _LOW) * (2.0**-31 * math.pi)
     return np.float32(math.sqrt(-2.0 * math.log(u)) * math.cos(v))
+
+
+@njit(inline="always", **JIT)
+def gumbel(key, counter):
+    """float32, standard Gumbel; equal to the twin up to the last bit of the logarithms."""
+    u = (np.float64(bits(key, counter) >> _32) + 0.5) * 2.0**-32
+    return np.float32(-math.log(-math.log(u)))

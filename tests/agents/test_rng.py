@@ -98,3 +98,21 @@ def test_normals():
     assert abs((ours**4).mean() - 3) < 4 * (96 / n) ** 0.5
     assert abs((np.abs(ours) > 2).mean() - 0.0455) < 4 * (0.0455 / n) ** 0.5
     assert abs((ours[1:] * ours[:-1]).mean()) < 4 / n**0.5
+
+
+@njit
+def many_gumbels(key, counters, out):
+    for i in range(len(counters)):
+        out[i] = compiled.gumbel(key, counters[i])
+
+
+def test_gumbels():
+    """Both back ends agree to the last bits of log; all are finite, and P(g < x) = exp(-exp(-x))."""
+    key, counter = rng.fold(torch.tensor([11]), rng.UPDATE), torch.arange(200_000)
+    ours = rng.gumbel(key, counter).double().numpy()
+    theirs = np.empty(len(counter), np.float32)
+    many_gumbels(key.numpy().view(np.uint64)[0], counter.numpy().view(np.uint64), theirs)
+    np.testing.assert_allclose(ours, theirs, rtol=1e-6, atol=1e-7)
+    n = len(counter)
+    assert np.isfinite(ours).all() and abs(ours.mean() - 0.5772157) < 4 * (np.pi**2 / 6 / n) ** 0.5
+    assert abs(chi_square(np.histogram(np.exp(-np.exp(-ours)), 50, (0, 1))[0])) < 5
