@@ -35,8 +35,8 @@ class TD3(Algorithm):
     policy_std_clip, whatever max_action is. (Fujimoto's own code multiplies both by max_action.) Exploration noise is
     N(0, action_std max_action).
 
-    Random numbers: 2 A per decision, A uniforms and A normals. The target's noise in update u (from 1), sample i, entry j
-    of the action has the counter (65536 u + i) A + j.
+    Random numbers: 2 A per decision, A uniforms and A normals. The target's noise in update u (from 1), sample i, has
+    for entry j of the action the counter (65536 u + i) A + j.
     """
 
     action_columns = 0
