@@ -123,7 +123,9 @@ def unstack(params: Tensor, agents: Sequence[Nets], stacked: Nets, width: int) -
     return out
 
 
-def adam(params: Tensor, grad: Tensor, m: Tensor, v: Tensor, update: Tensor, lr: Tensor) -> None:
+def adam(
+    params: Tensor, grad: Tensor, m: Tensor, v: Tensor, update: Tensor, lr: Tensor, epsilon: float = EPSILON
+) -> None:
     """One Adam step (Kingma & Ba 2015, https://arxiv.org/abs/1412.6980) in place; params, grad, m, v: float32 [P, D].
 
     update: int64 [P], the number of this update, from 1; lr: float64 [P]. Members count updates apart from each other,
@@ -135,4 +137,4 @@ def adam(params: Tensor, grad: Tensor, m: Tensor, v: Tensor, update: Tensor, lr:
     m.lerp_(grad, 1 - BETA1)
     v.mul_(BETA2).addcmul_(grad, grad, value=1 - BETA2)
     # theta -= lr m^ / (sqrt(v^) + eps) with m^ = m / (1 - beta1^u), v^ = v / (1 - beta2^u)
-    params.sub_((m * step).div_(v.sqrt().mul_(scale).add_(EPSILON)))
+    params.sub_((m * step).div_(v.sqrt().mul_(scale).add_(epsilon)))

@@ -138,6 +138,51 @@ class SACSection(LearnerSection):
 
 
 @dataclass(frozen=True)
+class PPOSection(LearnerSection):
+    """Proximal policy optimisation (Schulman et al. 2017, https://arxiv.org/abs/1707.06347).
+
+    The loss of one update is clip + vf_coef MSE(value) - ent_coef entropy. (CleanRL halves the MSE: its vf_coef of 0.5
+    is 0.25 here.) Discrete actions have a categorical policy; continuous ones a Gaussian with the mean
+    max_action tanh(net) and a standard deviation per action that is a parameter (at least 1e-3).
+    """
+
+    train_episodes: int = option(10_000, "most training episodes", ge=1)
+    init_episodes: int = option(0, "no early out before this many episodes", ge=0)
+    early_out_num: int = option(50, "episodes per average in the early-out rules", ge=1)
+    early_out_virtual_diff: float = option(
+        0.1, "SE: stop when the average return changes by less than this share", ge=0
+    )
+    update_episodes: float = option(20.0, "rollout_steps 0: an update after more than this x max_steps steps", gt=0)
+    ppo_epochs: int = option(100, "passes over the data per update", ge=1)
+    gamma: float = option(0.99, "discount", ge=0, le=1)
+    lr: float = option(5e-4, "Adam learning rate of actor and critic", gt=0)
+    vf_coef: float = option(0.5, "weight of the critic's mean squared error in the loss", ge=0)
+    ent_coef: float = option(0.01, "weight of the policy's entropy in the loss", ge=0)
+    eps_clip: float = option(0.2, "the policy's ratio counts within [1 - eps_clip, 1 + eps_clip]", gt=0)
+    activation_fn: str = option("relu", "activation of actor and critic", choices=ACTIVATIONS)
+    hidden_size: int = option(128, "hidden units of actor and critic each", ge=1)
+    hidden_layer: int = option(1, "hidden layers (0 and 1 build the same net)", ge=0, le=8)
+    action_std: float = option(0.5, "continuous actions: standard deviation before training, in the task's units", gt=0)
+    # here
+    num_envs: int = option(1, "environments per agent, all steps of which an update learns from", ge=1)
+    rollout_steps: int = option(0, "decisions per environment between updates; 0: as update_episodes says", ge=0)
+    minibatches: int = option(1, "parts into which an epoch shuffles the data; one update each", ge=1)
+    advantage: str = option(
+        "monte_carlo",
+        "monte_carlo: normalised returns minus the current value, as published; gae: generalised advantage estimation",
+        choices=("monte_carlo", "gae"),
+    )
+    gae_lambda: float = option(0.95, "gae: lambda", ge=0, le=1)
+    norm_advantage: bool = option(False, "normalise the advantages of each minibatch")
+    clip_value_loss: bool = option(False, "clip the change of the value by eps_clip, too")
+    max_grad_norm: float = option(0.0, "largest norm of a member's gradient; 0: no limit", ge=0)
+    anneal_lr: bool = option(False, "lower lr linearly to 0 over train_steps, which must be set")
+    adam_eps: float = option(1e-8, "Adam's epsilon", gt=0)
+    orthogonal_init: bool = option(False, "orthogonal weights: gains sqrt 2, actor's output 0.01, critic's 1; biases 0")
+    test_noise: bool = option(False, "tests sample actions, as published; else they take the most likely one")
+
+
+@dataclass(frozen=True)
 class VarySection:
     """``agents.<learner>_vary``: hyperparameters drawn anew for every agent (agent_name: <learner>_vary)."""
 
@@ -159,6 +204,7 @@ LEARNERS: Dict[str, Type[LearnerSection]] = {
     "td3": TD3Section,
     "td3_discrete": TD3DiscreteSection,
     "sac": SACSection,
+    "ppo": PPOSection,
 }
 
 CONTINUOUS, CONTINUOUS_ONLY = ("td3", "sac", "ppo"), ("td3", "sac")  # by their actions; all others: discrete only

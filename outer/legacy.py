@@ -36,7 +36,7 @@ LEGACY_AGENTS = (
     "ddqn_icm", "ddqn_icm_vary", "duelingddqn_icm", "duelingddqn_icm_vary", "td3_icm", "td3_icm_vary",
     "td3_discrete_vary_layer_norm", "td3_discrete_vary_layer_norm_2", "td3_discrete_vary_tanh",
     "td3_discrete_vary_tanh_2", "td3_discrete_vary_tanh_3", "td3_discrete_temp_anneal",
-    "ppo", "ppo_icm", "icm", "reptile", "env_matcher", "match_env",
+    "ppo_icm", "icm", "reptile", "env_matcher", "match_env",
 )  # fmt: skip
 
 LEGACY_TASKS = ("HalfCheetah-v2", "HalfCheetah-v3", "LunarLander-v2", "FrozenLake-v0", "CliffWalking-v0", "EmptyRoom")
