@@ -36,6 +36,12 @@ class Hyper:
         """The members that ``rows`` selects, as an index into arrays [P]."""
         return Hyper(self.section, {name: values[rows] for name, values in self.values.items()})
 
+    def member(self, i: int) -> LearnerSection:
+        """The section as if member i had read it from a file."""
+        kinds = {field.name: float if field.type == "float" else int for field in dataclasses.fields(self.section)}
+        own: Dict[str, Any] = {name: kinds[name](values[i]) for name, values in self.values.items()}
+        return dataclasses.replace(self.section, **own)
+
 
 def draw(section: LearnerSection, keys: np.ndarray, vary: Optional[VarySection] = None) -> Hyper:
     """keys: int64 [P]. Without ``vary`` every member gets the section's own values."""

@@ -69,9 +69,9 @@ def train(
         from agents import off_policy
 
         return off_policy.train_population(algorithm(name), *arguments, device)
-    from agents.kernels import ddqn_population
+    from agents.kernels import off_policy_population
 
-    return ddqn_population.train_population(*arguments, threads)
+    return off_policy_population.train_population(algorithm(name), *arguments, threads)
 
 
 def algorithm(name: str) -> Any:
@@ -89,11 +89,9 @@ def _say(text: str) -> None:
 def _no_kernel(name: str, task: Task, hyper: Hyper, device: str) -> Optional[str]:
     if device != "cpu":
         return f"kernels run on the CPU, and the device is {device}"
-    if name != "ddqn":
-        return f"{name} has no compiled twin"
-    from agents.kernels.ddqn_population import why_not
+    from agents.kernels.off_policy_population import why_not
 
-    return why_not(task, hyper)
+    return why_not(algorithm(name), task, hyper)
 
 
 def _train_tabular(

@@ -30,7 +30,7 @@ from torch import Tensor, nn
 from agents import off_policy
 from agents.ddqn import DDQN
 from agents.hyper import draw
-from agents.kernels import ddqn_population as compiled
+from agents.kernels import off_policy_population as compiled
 from agents.sections import DDQNSection
 from envs.cartpole import CartPole
 from envs.section import EnvSection
@@ -120,7 +120,7 @@ def main() -> None:
     in_torch = partial(off_policy.train_population, DDQN)
     for p, steps in ((1, 300), (8, 200), (32, 150), (128, 40)):
         cases.append((f"torch_{p}", steps, p, partial(population_seconds, in_torch, p)))
-    cases.append(("compiled", 20_000, 2, partial(population_seconds, compiled.train_population, 2)))
+    cases.append(("compiled", 20_000, 2, partial(population_seconds, partial(compiled.train_population, DDQN), 2)))
 
     versions = (
         f"torch {torch.__version__}, numba {numba.__version__}, numpy {np.__version__}, Python {sys.version.split()[0]}"

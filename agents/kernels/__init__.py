@@ -22,6 +22,9 @@ JIT = {
     "nogil": True,
     "cache": True,
 }
+# For functions that pass around tuples of arrays. Otherwise numba counts a reference to every array in it at every call
+# and return, a third of the time of a DDQN step. Such a function cannot allocate: its caller does.
+JIT_UNCOUNTED = {**JIT, "_nrt": False}
 
 
 def cache_dir() -> Path:

@@ -1,106 +1,177 @@
-"""numba twin of ``agents/ddqn.py``: a member's whole inner loop (act, world step, replay, sample, update, early out,
-tests) as one function without the GIL. Equality with the PyTorch path is tested in tests/agents/test_ddqn.py.
+"""Double DQN for the compiled loop; twin of ``agents/ddqn.py``. What an algorithm consists of: ``off_policy.py``.
+
+Everything but the Q network itself is shared with the dueling variant (``dueling_ddqn.py``): a Q network is a class
+with ``q_forward``, ``q_backward`` and ``q_predict``.
 
 Cost per step at 4-57-2 tanh, batch 199: the update's 0.59 MFLOP and 34,000 tanh, i.e. a floor of 12 to 14 us on a core
-that does 110 GFLOP/s (docs/architecture.md); members are independent, so a chunk is a loop and threads take members.
+that does 110 GFLOP/s (docs/architecture.md).
 """
 
 from __future__ import annotations
 
 import math
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
 
-from agents.kernels import JIT, tasks
-from agents.kernels.mlp import F4, ONE, ZERO, adam_soft_update, backward, forward, predict
+from agents.kernels import JIT_UNCOUNTED
+from agents.kernels.dispatch import by_type, implement
+from agents.kernels.mlp import F4, ZERO, activations, adam_soft_update, aligned, backward, forward, predict, workspace
 from agents.kernels.mlp_small import INPUTS, OUTPUTS, backward_small, forward_small
-from agents.kernels.rng import fold, integer, uniform
+from agents.kernels.off_policy import Weights, padded
+from agents.kernels.rng import integer, uniform
+from envs.networks import ACTIVATIONS
+from envs.task import Task
 
-REAL, SE, RN = 0, 1, 2
-KINDS = {"real": REAL, "se": SE, "rn": RN}
-OUTPUT_BOUND = F4(1000.0)  # envs.world.OUTPUT_BOUND
 U = np.uint64
-EXPLORE, REPLAY, RESET, TEST, FINAL_TEST = U(3), U(4), U(2), U(5), U(6)  # envs.rng's streams
-
-# Columns of the per-member configuration.
-FLOATS = ("lr", "gamma", "tau", "eps_init", "eps_min", "eps_decay", "early_out_virtual_diff", "solved_reward")
-LR, GAMMA, TAU, EPS_INIT, EPS_MIN, EPS_DECAY, EARLY_DIFF, SOLVED = range(len(FLOATS))
-INTS = (
-    "hidden_size", "hidden_layer", "act", "batch_size", "init_episodes", "train_episodes", "train_steps", "max_steps",
-    "same_action_num", "early_out_num", "early_out_min_steps", "test_episodes", "capacity", "bootstrap", "test_each",
-    "task", "observation_size", "num_actions", "kind", "rn_type", "world_hidden", "world_layers", "world_act",
-    "raw_done",
-)  # fmt: skip
-(
-    HIDDEN, LAYERS, ACT, BATCH, INIT_EPISODES, EPISODES, STEPS, MAX_STEPS, REPEAT, EARLY_NUM, EARLY_MIN, TESTS,
-    CAPACITY, BOOTSTRAP, TEST_EACH, TASK, OBS, ACTIONS, KIND, RN_TYPE, W_HIDDEN, W_LAYERS, W_ACT, RAW_DONE,
-) = range(len(INTS))  # fmt: skip
 
 
-@njit(**JIT)
-def greedy(p, ci, x, q, h, h2):
-    """argmax_a Q(x, a); the first of equal ones."""
-    predict(p, 0, ci[OBS], ci[HIDDEN], ci[LAYERS], ci[ACTIONS], ci[ACT], x, q, h, h2)
+class QLearning(NamedTuple):
+    """What both variants have: hyperparameters and the values of one batch."""
+
+    batch_size: int
+    lr: float
+    tau: float
+    eps_init: float
+    eps_min: float
+    eps_decay: float
+    eps: np.ndarray  # float64 [1], of this episode
+    q: np.ndarray  # [A, L], Q(s, .)
+    q_next: np.ndarray  # [A, L], Q(s', .), then the gradient of the loss by q
+    q_target: np.ndarray  # [A, L], Q_target(s', .)
+    best: np.ndarray  # [L]
+    values: np.ndarray  # [A], Q of one observation
+
+    @classmethod
+    def create(cls, task: Task, section: Any) -> QLearning:
+        A, L = task.num_actions, padded(section.batch_size)
+        return cls(
+            section.batch_size, section.lr, section.tau, section.eps_init, section.eps_min, section.eps_decay,
+            np.zeros(1), aligned((A, L)), aligned((A, L)), aligned((A, L)), aligned((L,)), aligned((A,)),
+        )  # fmt: skip
+
+
+class DDQN(NamedTuple):
+    """One member's agent: observation -> hidden x layers -> a value per action."""
+
+    weights: Weights
+    common: QLearning
+    inputs: int
+    hidden: int
+    layers: int
+    act: int
+    h: np.ndarray  # [layers, hidden, L], activations for the backward pass
+    dh: np.ndarray  # scratch of the backward pass
+    one_h: np.ndarray  # [hidden], of one observation
+    one_h2: np.ndarray
+
+    @classmethod
+    def create(cls, task: Task, section: Any, p: np.ndarray) -> DDQN:
+        H, layers, L = section.hidden_size, max(1, section.hidden_layer), padded(section.batch_size)
+        return cls(
+            Weights.create(p), QLearning.create(task, section), task.observation_size, H, layers,
+            ACTIVATIONS.index(section.activation_fn), activations(H, layers, L), workspace(H, L), aligned((H,)),
+            aligned((H,)),
+        )  # fmt: skip
+
+    @staticmethod
+    def columns(task: Task) -> int:
+        return 1
+
+
+# ------------------------------------------------------------------------------------------------- the Q network
+
+
+@by_type
+def q_forward(agent, p, x, q):
+    """Q(x, .) by the parameters p (weights.p or weights.target), x: [>= F, L] -> q[A, L]; keeps activations."""
+
+
+@by_type
+def q_backward(agent, x, dq):
+    """weights.g <- gradient of the loss whose derivative by Q(x, .) is dq, after q_forward(agent, weights.p, x)."""
+
+
+@by_type
+def q_predict(agent, obs, q):
+    """Q(obs, .) of one observation -> q[A]."""
+
+
+@njit(**JIT_UNCOUNTED)
+def _small(agent):
+    """Whether the net has loops of its own."""
+    return agent.inputs == INPUTS and agent.common.q.shape[0] == OUTPUTS and agent.layers == 1
+
+
+def _forward(agent, p, x, q):
+    if _small(agent):
+        forward_small(p, agent.hidden, x, agent.h[0], q, q.shape[1], agent.act)
+    else:
+        forward(p, 0, agent.inputs, agent.hidden, agent.layers, q.shape[0], x, agent.h, q, q.shape[1], agent.act)
+
+
+def _backward(agent, x, dq):
+    p, g, A, L = agent.weights.p, agent.weights.g, dq.shape[0], dq.shape[1]
+    if _small(agent):
+        backward_small(p, agent.hidden, x, agent.h[0], dq, L, g, agent.act)
+    else:
+        backward(p, 0, agent.inputs, agent.hidden, agent.layers, A, x, agent.h, dq, agent.dh, L, g, agent.act)
+
+
+def _predict(agent, obs, q):
+    predict(
+        agent.weights.p, 0, agent.inputs, agent.hidden, agent.layers, q.shape[0], agent.act, obs, q,
+        agent.one_h, agent.one_h2,
+    )  # fmt: skip
+
+
+# --------------------------------------------------------------------------------------------------- the algorithm
+
+
+def begin_episode(agent, episode):
+    c = agent.common
+    c.eps[0] = c.eps_init if episode == 0 else max(c.eps[0] * c.eps_decay, c.eps_min)
+
+
+@njit(**JIT_UNCOUNTED)
+def greedy(agent, obs, action):
+    """argmax_a Q(obs, a); the first of equal ones."""
+    q = agent.common.values
+    q_predict(agent, obs, q)
     best = 0
-    for a in range(1, ci[ACTIONS]):
+    for a in range(1, q.shape[0]):
         if q[a] > q[best]:
             best = a
+    action[0] = F4(best)
     return best
 
 
-@njit(**JIT)
-def test(p, ci, key, counter, returns, x, q, h, h2):
-    """Greedy episodes on the real task -> returns[T]. Returns the number of steps taken."""
-    s, R = np.empty(4), tasks.reset_uniforms(ci[TASK])
-    taken = 0
-    for j in range(ci[TESTS]):
-        tasks.reset(ci[TASK], s, key, counter + U(j * R))
-        total, t, over = 0.0, 0, False
-        while t < ci[MAX_STEPS] and not over:
-            tasks.observe(ci[TASK], s, x)
-            a = greedy(p, ci, x, q, h, h2)
-            for _ in range(ci[REPEAT]):
-                r, over = tasks.step(ci[TASK], s, a)
-                total += r
-                t += 1
-                if over or t >= ci[MAX_STEPS]:
-                    break
-        returns[j] = total
-        taken += t
-    return taken
+def test_action(agent, key, step, obs, action):
+    return greedy(agent, obs, action)
 
 
-@njit(**JIT)
-def learn(
-    p, target, m, v, g, buf, stored, update, key, cf, ci, x, x2, h, dh, q, q2, qt, best, reward, discount, action
-):
-    """One double-DQN update on a uniform batch with replacement.
+def explore(agent, key, decision, episode, obs, action):
+    """Epsilon-greedy; decision d uses the counters 2 d and 2 d + 1."""
+    if uniform(key, U(2 * decision)) < F4(agent.common.eps[0]):
+        a = integer(key, U(2 * decision + 1), U(agent.common.values.shape[0]))
+        action[0] = F4(a)
+        return a
+    return greedy(agent, obs, action)
+
+
+def learn(agent, batch, key, decision, update):
+    """One double-DQN update.
 
     y = r + gamma (1 - d) Q_target(s', argmax_a Q(s', a)),  loss = mean (Q(s, a) - y)^2
     """
-    S, A, B, L = ci[OBS], ci[ACTIONS], ci[BATCH], x.shape[1]
-    gamma = F4(cf[GAMMA])
-    for i in range(B):  # apart from the gather, so that the hashing vectorises
-        action[i] = np.int32(integer(key, U(update) * U(65536) + U(i), U(stored)))
-    for i in range(B):
-        j = action[i]
-        for f in range(S):
-            x[f, i] = buf[j, f]
-            x2[f, i] = buf[j, S + f]
-        action[i] = np.int32(buf[j, 2 * S])
-        reward[i] = buf[j, 2 * S + 1]
-        discount[i] = gamma * (ONE - buf[j, 2 * S + 2])
-    H, layers, act = ci[HIDDEN], ci[LAYERS], ci[ACT]
-    small = S == INPUTS and A == OUTPUTS and layers == 1
-    if small:
-        forward_small(target, H, x2, h[0], qt, L, act)
-        forward_small(p, H, x2, h[0], q2, L, act)
-        forward_small(p, H, x, h[0], q, L, act)
-    else:
-        forward(target, 0, S, H, layers, A, x2, h, qt, L, act)
-        forward(p, 0, S, H, layers, A, x2, h, q2, L, act)
-        forward(p, 0, S, H, layers, A, x, h, q, L, act)
+    w, c = agent.weights, agent.common
+    q, q2, qt, best, reward, discount = c.q, c.q_next, c.q_target, c.best, batch.reward, batch.discount
+    A, L, B = q.shape[0], q.shape[1], c.batch_size
+    taken = batch.sa[batch.sa.shape[0] - 1]
+    q_forward(agent, w.target, batch.next_sa, qt)
+    q_forward(agent, w.p, batch.next_sa, q2)
+    q_forward(agent, w.p, batch.sa, q)
     for i in range(L):
         best[i] = q2[0, i]
     for a in range(1, A):  # qt[0] becomes Q_target(s', argmax_a Q(s', a))
@@ -112,166 +183,13 @@ def learn(
     for a in range(A):  # dLoss/dQ, into q2
         for i in range(B):
             error = (q[a, i] - (reward[i] + discount[i] * qt[0, i])) * scale
-            q2[a, i] = error if action[i] == a else ZERO
+            q2[a, i] = error if taken[i] == F4(a) else ZERO
         for i in range(B, L):
             q2[a, i] = ZERO
-    if small:
-        backward_small(p, H, x, h[0], q2, L, g, act)
-    else:
-        backward(p, 0, S, H, layers, A, x, h, q2, dh, L, g, act)
-    c1, c2 = 1.0 - 0.9 ** (update + 1), 1.0 - 0.999 ** (update + 1)
-    adam_soft_update(p, target, m, v, g, 0, p.shape[0], F4(cf[LR] / c1), F4(1.0 / math.sqrt(c2)), F4(cf[TAU]))
+    q_backward(agent, batch.sa, q2)
+    c1, c2 = 1.0 - 0.9**update, 1.0 - 0.999**update
+    adam_soft_update(w.p, w.target, w.m, w.v, w.g, 0, w.p.shape[0], F4(c.lr / c1), F4(1.0 / math.sqrt(c2)), F4(c.tau))
 
 
-@njit(**JIT)
-def train(world, cf, ci, key, p, test_returns, episode_return, episode_length, counts):
-    """Train one member and test it.
-
-    world: flat float32 parameters; p: float32 [D], the agent's initial weights, replaced by the trained ones;
-    test_returns: float64 [T]; episode_return: float32 [E]; episode_length: int32 [E];
-    counts: int64 [5] <- train steps, updates, episodes, real steps, status (agents/result.py).
-    """
-    S, A, H, B = ci[OBS], ci[ACTIONS], ci[HIDDEN], ci[BATCH]
-    L = (B + 15) // 16 * 16
-    D = p.shape[0]
-    kind, task = ci[KIND], ci[TASK]
-    R = tasks.reset_uniforms(task)
-    explore_key, replay_key, reset_key, test_key = (
-        fold(key, EXPLORE),
-        fold(key, REPLAY),
-        fold(key, RESET),
-        fold(key, TEST),
-    )
-    target = p.copy()
-    m, v, g = np.zeros(D, F4), np.zeros(D, F4), np.empty(D, F4)
-    buf = np.empty((ci[CAPACITY], 2 * S + 3), F4)
-    x, x2 = np.zeros((S, L), F4), np.zeros((S, L), F4)
-    q, q2, qt = np.zeros((A, L), F4), np.zeros((A, L), F4), np.zeros((A, L), F4)
-    h, dh = np.zeros((ci[LAYERS], H, L), F4), np.zeros((2, H, L), F4)
-    best, reward, discount, action = np.empty(L, F4), np.empty(L, F4), np.empty(L, F4), np.empty(L, np.int32)
-    width = max(H, ci[W_HIDDEN])
-    one_h, one_h2, one_q, out = np.empty(width, F4), np.empty(width, F4), np.empty(A, F4), np.empty(1, F4)
-    obs, nxt, world_in, s = np.empty(S, F4), np.empty(S, F4), np.empty(A + S, F4), np.empty(4)
-    round_returns = np.empty(ci[TESTS])
-    test_returns[:] = np.nan
-    counts[:] = 0
-    n, decisions, updates, real_steps, status = 0, 0, 0, 0, 0
-    eps = cf[EPS_INIT]
-    window = ci[EARLY_NUM]
-
-    for e in range(ci[EPISODES]):
-        if e > 0:
-            eps = max(eps * cf[EPS_DECAY], cf[EPS_MIN])
-        tasks.reset(task, s, reset_key, U(e * R))
-        tasks.observe(task, s, obs)
-        phi = ZERO
-        if kind == RN and ci[RN_TYPE] in (1, 2):
-            predict(world, 0, S, ci[W_HIDDEN], ci[W_LAYERS], 1, ci[W_ACT], obs, out, one_h, one_h2)
-            phi = out[0]
-        total, t, over = 0.0, 0, False
-        while t < ci[MAX_STEPS] and not over:
-            if uniform(explore_key, U(2 * decisions)) < F4(eps):
-                a = integer(explore_key, U(2 * decisions + 1), U(A))
-            else:
-                a = greedy(p, ci, obs, one_q, one_h, one_h2)
-            decisions += 1
-            r, done = ZERO, ZERO
-            for f in range(S):
-                buf[(decisions - 1) % ci[CAPACITY], f] = obs[f]
-            for _ in range(ci[REPEAT]):
-                if kind == SE:
-                    for i in range(A):
-                        world_in[i] = ONE if i == a else ZERO
-                    for f in range(S):
-                        world_in[A + f] = obs[f]
-                    o = predict(world, 0, A + S, ci[W_HIDDEN], ci[W_LAYERS], S, ci[W_ACT], world_in, nxt, one_h, one_h2)
-                    for f in range(S):
-                        if not math.isfinite(nxt[f]):
-                            status = 1
-                        obs[f] = min(max(nxt[f], -OUTPUT_BOUND), OUTPUT_BOUND)
-                    o = predict(world, o, A + S, ci[W_HIDDEN], ci[W_LAYERS], 1, ci[W_ACT], world_in, out, one_h, one_h2)
-                    if not math.isfinite(out[0]):
-                        status = 1
-                    r += min(max(out[0], -OUTPUT_BOUND), OUTPUT_BOUND)
-                    predict(world, o, A + S, ci[W_HIDDEN], ci[W_LAYERS], 1, ci[W_ACT], world_in, out, one_h, one_h2)
-                    if not math.isfinite(out[0]):
-                        status = 1
-                    done = min(max(out[0], -OUTPUT_BOUND), OUTPUT_BOUND)
-                    over = done > F4(0.5)
-                    if ci[RAW_DONE] == 0:
-                        done = ONE if over else ZERO
-                else:
-                    task_reward, over = tasks.step(task, s, a)
-                    tasks.observe(task, s, obs)
-                    real_steps += 1
-                    if kind == RN and ci[RN_TYPE] > 0:
-                        predict(world, 0, S, ci[W_HIDDEN], ci[W_LAYERS], 1, ci[W_ACT], obs, out, one_h, one_h2)
-                        if not math.isfinite(out[0]):
-                            status = 1
-                        shaped = out[0]
-                        if ci[RN_TYPE] in (1, 2):  # potential: gamma phi(s') - phi(s)
-                            shaped = F4(cf[GAMMA]) * out[0] - phi
-                            phi = out[0]
-                        r += shaped + (task_reward if ci[RN_TYPE] % 2 == 0 else ZERO)
-                    else:
-                        r += task_reward
-                    done = ONE if over else ZERO
-                t += 1
-                n += 1
-                if status != 0 or over or t >= ci[MAX_STEPS]:
-                    break
-            if status != 0:
-                break
-            if kind != SE and t >= ci[MAX_STEPS] and ci[BOOTSTRAP] == 0:
-                done = ONE
-            row = (decisions - 1) % ci[CAPACITY]
-            for f in range(S):
-                buf[row, S + f] = obs[f]
-            buf[row, 2 * S], buf[row, 2 * S + 1], buf[row, 2 * S + 2] = F4(a), r, done
-            total += r
-            if e >= ci[INIT_EPISODES]:
-                stored = min(decisions, ci[CAPACITY])
-                learn(
-                    p, target, m, v, g, buf, stored, updates, replay_key, cf, ci,
-                    x, x2, h, dh, q, q2, qt, best, reward, discount, action,
-                )  # fmt: skip
-                updates += 1
-            if ci[STEPS] > 0 and n >= ci[STEPS]:
-                break
-        for i in range(D):
-            if not math.isfinite(p[i]) and status == 0:
-                status = 2
-        counts[2] = e + 1
-        episode_length[e] = t
-        if status != 0:
-            break
-        if ci[TEST_EACH] == 1:
-            real_steps += test(p, ci, test_key, U(e * ci[TESTS] * R), round_returns, nxt, one_q, one_h, one_h2)
-            total = round_returns.mean()
-        episode_return[e] = total
-        if ci[STEPS] > 0 and n >= ci[STEPS]:
-            break
-        if e >= ci[INIT_EPISODES] and early_out(episode_return, e, n, window, cf, ci):
-            break
-
-    counts[0], counts[1], counts[4] = n, updates, status
-    if status == 0:
-        real_steps += test(p, ci, fold(key, FINAL_TEST), U(0), test_returns, nxt, one_q, one_h, one_h2)
-    counts[3] = real_steps
-
-
-@njit(**JIT)
-def early_out(logged, e, n, window, cf, ci):
-    """The stopping rules of spec 3.3 after episode e: returns settled (SE), or the task is solved."""
-    count, before = min(window, e + 1), min(window, max(0, e + 1 - window))
-    avg, prev = 0.0, 0.0
-    for i in range(count):
-        avg += logged[e - i]
-    for i in range(before):
-        prev += logged[e - window - i]
-    avg /= count + 1e-9
-    prev /= before + 1e-9
-    if ci[KIND] == SE and ci[TEST_EACH] == 0:
-        settled = abs(avg - prev) / (abs(prev) + 1e-9) < cf[EARLY_DIFF]
-        return settled and n >= ci[EARLY_MIN] and e >= ci[INIT_EPISODES] + window
-    return avg >= cf[SOLVED]
+implement(DDQN, q_forward=_forward, q_backward=_backward, q_predict=_predict)
+implement(DDQN, begin_episode=begin_episode, explore=explore, test_action=test_action, learn=learn)

@@ -11,6 +11,7 @@ import math
 
 import numpy as np
 from numba import njit
+from numba.extending import register_jitable
 
 from agents.kernels import JIT
 
@@ -198,9 +199,12 @@ def size(K, H, layers, M, act=IDENTITY):
     return K * H + H + (layers - 1) * (H * H + H) + H * M + M + (1 if act == PRELU else 0)
 
 
-@njit(**JIT)
+@register_jitable
 def aligned(shape):
-    """Zeros that begin at a cache line: a vector that straddles two lines costs two loads. shape: a tuple."""
+    """float32 zeros that begin at a cache line: a vector that straddles two lines costs two loads. shape: a tuple.
+
+    This and the next two can be called from Python too.
+    """
     n = 1
     for length in shape:
         n *= length
@@ -209,13 +213,13 @@ def aligned(shape):
     return raw[skip : skip + n].reshape(shape)
 
 
-@njit(**JIT)
+@register_jitable
 def activations(H, layers, L):
     """Room for the hidden activations of one net and one batch: ``h`` of forward and backward."""
     return aligned((layers, H, L))
 
 
-@njit(**JIT)
+@register_jitable
 def workspace(H, L):
     """Scratch of a backward pass, ``dh``; nets of the same H and L can share it."""
     return aligned((3, (H + 15) // 16 * 16, L))

@@ -14,7 +14,7 @@ from agents import off_policy, population, replay
 from agents.ddqn import DDQN
 from agents.early_out import early_out, window_mean
 from agents.hyper import draw
-from agents.kernels import ddqn_population as compiled
+from agents.kernels import off_policy_population as compiled
 from agents.result import AGENT_DIVERGED, OK, WORLD_DIVERGED
 from agents.sections import DDQNSection
 from envs import rng
@@ -49,7 +49,7 @@ class Setup:
         return off_policy.train_population(DDQN, *self._arguments(rows))
 
     def compiled(self, rows=slice(None), **kw):
-        return compiled.train_population(*self._arguments(rows), **kw)
+        return compiled.train_population(DDQN, *self._arguments(rows), **kw)
 
     def _arguments(self, rows):
         hyper, worlds, keys = self.hyper.take(rows), self.worlds[rows], self.keys[rows]

@@ -9,9 +9,8 @@ import torch
 from agents import tabular_loop
 from agents.ddqn import DDQN
 from agents.hyper import draw
-from agents.kernels import ddqn as kernel
-from agents.kernels import mlp, tabular
-from agents.kernels.ddqn_population import train_population, why_not
+from agents.kernels import mlp, tabular, worlds
+from agents.kernels.off_policy_population import train_population, why_not
 from agents.population import initial_weights, nets_of, size
 from agents.replay import capacity
 from agents.result import AGENT_DIVERGED, OK, REASONS, WORLD_DIVERGED
@@ -35,9 +34,7 @@ SECTION = dict(train_steps=150, init_episodes=0, hidden_size=16, hidden_layer=1,
 def test_codes_are_those_of_the_torch_side():
     assert [ACTIVATIONS[i] for i in (mlp.TANH, mlp.RELU, mlp.LEAKYRELU, mlp.PRELU, mlp.IDENTITY)] == [
         "tanh", "relu", "leakyrelu", "prelu", "identity"]  # fmt: skip
-    streams = (kernel.RESET, kernel.EXPLORE, kernel.REPLAY, kernel.TEST, kernel.FINAL_TEST)
-    assert [int(s) for s in streams] == [rng.RESET, rng.EXPLORE, rng.REPLAY, rng.TEST, rng.FINAL_TEST]
-    assert float(kernel.OUTPUT_BOUND) == OUTPUT_BOUND and mlp.LEAKY_SLOPE == F4(LEAKY_SLOPE)
+    assert float(worlds.OUTPUT_BOUND) == OUTPUT_BOUND and mlp.LEAKY_SLOPE == F4(LEAKY_SLOPE)
     assert int(tabular.DRAWN_IN_UPDATE) == tabular_loop.DRAWN_IN_UPDATE
 
 
@@ -179,7 +176,7 @@ def run(rows=slice(None), kind="se", P=6, threads=1, world=None, values=None, en
         worlds = init_world(kind, task, env, torch.as_tensor(keys)).numpy()
     for (i, j), value in (world or {}).items():
         worlds[i, j] = value
-    return train_population(task, kind, env, worlds[rows], hyper.take(rows), keys[rows], kind == "rn", threads)
+    return train_population(DDQN, task, kind, env, worlds[rows], hyper.take(rows), keys[rows], kind == "rn", threads)
 
 
 @pytest.mark.parametrize("kind", ["se", "rn", "real"])
@@ -243,6 +240,6 @@ def test_capacity_is_no_more_than_a_training_can_fill():
 
 def test_what_the_kernel_cannot_do_has_a_reason():
     keys = np.arange(2)
-    assert why_not(make_task("CartPole-v0"), draw(DDQNSection(), keys)) is None
-    assert "PReLU" in why_not(make_task("CartPole-v0"), draw(DDQNSection(activation_fn="prelu"), keys))
-    assert "Cliff" in why_not(make_task("Cliff"), draw(DDQNSection(), keys))
+    assert why_not(DDQN, make_task("CartPole-v0"), draw(DDQNSection(), keys)) is None
+    assert "PReLU" in why_not(DDQN, make_task("CartPole-v0"), draw(DDQNSection(activation_fn="prelu"), keys))
+    assert "Cliff" in why_not(DDQN, make_task("Cliff"), draw(DDQNSection(), keys))

@@ -71,9 +71,9 @@ def test_a_reason_is_logged_once(caplog):
 
 def test_who_asks_for_a_path_gets_it_without_a_word(caplog, monkeypatch):
     from agents import off_policy
-    from agents.kernels import ddqn_population
+    from agents.kernels import off_policy_population
 
-    for module, backend in ((off_policy, "compiled"), (off_policy, "auto"), (ddqn_population, "torch")):
+    for module, backend in ((off_policy, "compiled"), (off_policy, "auto"), (off_policy_population, "torch")):
         with monkeypatch.context() as patch:
             patch.setattr(module, "train_population", lambda *a, **k: pytest.fail("the other path was taken"))
             run(backend=backend)

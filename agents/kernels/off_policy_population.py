@@ -1,0 +1,80 @@
+"""A population of off-policy agents through the compiled loop: hyperparameters and worlds in, ``TrainResult`` out."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Dict, Optional, Type, Union
+
+import numpy as np
+from torch import Tensor
+
+import agents.ddqn
+from agents.algorithm import Algorithm
+from agents.hyper import Hyper
+from agents.kernels import ddqn, off_policy
+from agents.kernels.tasks import TASK_CODES
+from agents.kernels.worlds import create_world
+from agents.population import initial_weights, nets_of, size
+from agents.replay import capacity
+from agents.result import TrainResult
+from envs.section import EnvSection
+from envs.task import Task
+
+TWINS: Dict[Type[Algorithm], Any] = {agents.ddqn.DDQN: ddqn.DDQN}
+
+
+def why_not(algorithm: Type[Algorithm], task: Task, hyper: Hyper) -> Optional[str]:
+    """The reason why the compiled loop cannot train this population, or None if it can."""
+    if algorithm not in TWINS:
+        return f"{algorithm.__name__} has no compiled twin"
+    if task.name not in TASK_CODES:
+        return f"the task {task.name} has no compiled twin"
+    if hyper.section.activation_fn == "prelu":  # type: ignore[attr-defined]
+        return "an agent with PReLU learns its slope, which the kernel does not"
+    return None
+
+
+def _settings(task: Task, section: Any, test_each: bool, rows: int) -> off_policy.Settings:
+    own: Dict[str, Any] = {"max_steps": task.max_steps, "solved_reward": task.solved_reward, "test_each": test_each}
+    own["capacity"] = rows
+    names = off_policy.Settings._fields
+    return off_policy.Settings(**{name: own[name] if name in own else getattr(section, name) for name in names})
+
+
+def train_population(
+    algorithm: Type[Algorithm], task: Task, kind: str, section: EnvSection, worlds: Union[np.ndarray, Tensor],
+    hyper: Hyper, keys: np.ndarray, test_each: bool, threads: int = 1,
+) -> TrainResult:  # fmt: skip
+    """As ``agents.off_policy.train_population``, on the CPU; members are shared among ``threads``, and the result is
+    the same for any number of them."""
+    members, twin = len(keys), TWINS[algorithm]
+    nets = nets_of(algorithm, task, hyper)
+    weights = initial_weights(nets, keys)
+    result = TrainResult.before_training(weights, hyper.section.train_episodes, hyper.section.test_episodes)
+    counts = np.zeros((members, 5), np.int64)
+    rows = capacity(hyper, task.max_steps)
+    worlds = np.ascontiguousarray(worlds, dtype=np.float32)
+    ukeys = np.ascontiguousarray(keys, dtype=np.int64).view(np.uint64)
+
+    def one(i: int) -> None:
+        s: Any = hyper.member(i)
+        F, columns = task.observation_size, twin.columns(task)
+        off_policy.train(
+            twin.create(task, s, weights[i, : size(nets[i])]),
+            create_world(task, kind, section, s.gamma, worlds[i]),
+            create_world(task, "real", section, s.gamma, worlds[i]),
+            _settings(task, s, test_each, int(rows[i])),
+            np.empty((rows[i], 2 * F + columns + 2), np.float32), off_policy.Batch.create(F + columns, s.batch_size),
+            np.empty(columns, np.float32), ukeys[i],
+            result.test_return[i], result.episode_return[i], result.episode_length[i], counts[i],
+        )  # fmt: skip
+
+    if threads > 1 and members > 1:
+        with ThreadPoolExecutor(threads) as pool:  # the loop releases the GIL; members take unequal time
+            list(pool.map(one, range(members)))
+    else:
+        for i in range(members):
+            one(i)
+    result.train_steps, result.updates, result.episodes, result.real_steps = (counts[:, j].copy() for j in range(4))
+    result.status = counts[:, 4].astype(np.int8)
+    return result
