@@ -109,9 +109,28 @@ def forward(shape: MLPShape, flat: Tensor, x: Tensor) -> Tensor:
     """flat: [P, D] (a view of a longer buffer is fine), x: [P, K, B] -> [P, M, B]."""
     layers, sizes = shape.layout
     parts = flat.split(sizes, dim=1)  # one node of the graph; a slice per part would be one each, and one sum of each
+    if shape.activation == "tanh" and not flat.requires_grad:
+        return _forward_tanh(layers, parts, x)
     for i, (_, k, m) in enumerate(layers):
         w = parts[2 * i].view(-1, k, m).transpose(1, 2)  # [P, M, K]
         x = torch.baddbmm(parts[2 * i + 1].unsqueeze(2), w, x)
         if i < len(layers) - 1:
             x = activate_(x, shape.activation, parts[-1].unsqueeze(2))
+    return x
+
+
+def _forward_tanh(layers: List[Tuple[int, int, int]], parts: Tuple[Tensor, ...], x: Tensor) -> Tensor:
+    """With tanh(z) = 2 sigmoid(2z) - 1 folded into the layers, which saves two of three passes over the activations:
+    the factor before z is one of the matrix product, and W (2 s - 1) + b = 2 W s + (b - W 1).
+
+    Not for weights that want a gradient: that of a padded unit's, whose s is 1/2, would be 0 up to rounding only.
+    """
+    for i, (_, k, m) in enumerate(layers):
+        w, bias, scale = parts[2 * i].view(-1, k, m), parts[2 * i + 1], 1
+        if i > 0:
+            bias, scale = bias - w.sum(1), 2
+        doubled = 2 if i < len(layers) - 1 else 1
+        x = torch.baddbmm(bias.unsqueeze(2), w.transpose(1, 2), x, beta=doubled, alpha=doubled * scale)
+        if i < len(layers) - 1:
+            x = x.sigmoid_()
     return x
