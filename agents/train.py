@@ -9,6 +9,7 @@ from typing import Any, Optional, Set
 import numpy as np
 import torch
 
+from agents import off_policy, ppo
 from agents.hyper import Hyper, draw
 from agents.result import TrainResult
 from agents.rollout import make_world
@@ -48,9 +49,10 @@ def train(
 ) -> TrainResult:
     """Train one agent per member in its world, then test it on the real task.
 
-    name: a key of ``agents.sections.LEARNERS``; icm: with curiosity, for a learner in ``CURIOUS``; kind: "se", "rn" or "real"; worlds: float32 [P, D] (for "real" only P
+    name: a key of ``agents.sections.LEARNERS``; kind: "se", "rn" or "real"; worlds: float32 [P, D] (for "real" only P
     is read); keys: int64 [P] member seeds. test_each: test on the real task after every training episode and stop when
     solved. backend: "compiled" raises where there is no kernel, "auto" says in the log that it takes the PyTorch path.
+    icm: with curiosity, for a learner in ``CURIOUS``.
     """
     if backend not in BACKENDS:
         raise ValueError(f"backend {backend!r}: expected one of {', '.join(BACKENDS)}")
@@ -69,8 +71,8 @@ def train(
     if backend == "torch" or reason is not None:
         if reason is not None:
             _say(f"{name} trains on the PyTorch path, which is slower: {reason}")
-        from agents import off_policy
-
+        if name == "ppo":
+            return ppo.train_population(*arguments, device)
         return off_policy.train_population(algorithm(name), *arguments, device, icm)
     from agents.kernels import off_policy_population
 

@@ -10,7 +10,7 @@ Flat layout of one net, shared with the numba twin (``agents/kernels/mlp.py``): 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, List, Tuple
 
 import torch
@@ -20,7 +20,11 @@ from envs import rng
 
 ACTIVATIONS = ("tanh", "relu", "leakyrelu", "prelu", "identity")  # the index is the code the numba twin uses
 LEAKY_SLOPE, PRELU_INIT = 0.01, 0.25  # torch's defaults
-_MINUS_ONE = torch.tensor(-1.0)
+
+
+@lru_cache(maxsize=None)
+def _minus_one(device: torch.device) -> Tensor:
+    return torch.tensor(-1.0, device=device)
 
 
 @dataclass(frozen=True)
@@ -78,7 +82,7 @@ class _Tanh(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, z: Tensor) -> Tensor:
         ctx.mark_dirty(z)
-        torch.add(_MINUS_ONE, z.mul_(2).sigmoid_(), alpha=2, out=z)
+        torch.add(_minus_one(z.device), z.mul_(2).sigmoid_(), alpha=2, out=z)
         ctx.save_for_backward(z)
         return z
 

@@ -92,7 +92,9 @@ def test_a_tensor_left_on_the_cpu_would_be_noticed(monkeypatch):
 def addresses(run: OffPolicy):
     rows = [run.m, run.algorithm.rows] + ([run.icm.rows] if run.icm else [])
     tensors = {f"{type(r).__name__}.{f.name}": getattr(r, f.name) for r in rows for f in fields(r)}
-    return {name: t.data_ptr() for name, t in {**tensors, "memory": run.memory.rows, "written": run.memory.written}.items()}
+    return {
+        name: t.data_ptr() for name, t in {**tensors, "memory": run.memory.rows, "written": run.memory.written}.items()
+    }
 
 
 @pytest.mark.parametrize("name, icm", [(name, False) for name in OFF_POLICY] + [("ddqn", True)])
@@ -105,8 +107,6 @@ def test_the_step_writes_its_state_in_place(name, icm):
         step(run, variant)
     assert addresses(run) == before
     assert not torch.equal(run.algorithm.rows.params, params), "the steps did learn"
-
-
 
 
 def test_inputs_are_copied_into_what_was_captured(monkeypatch):

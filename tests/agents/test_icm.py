@@ -24,7 +24,9 @@ class Reference(nn.Module):
     def __init__(self, F, A, feature, hidden, guesses):
         super().__init__()
         leaky = nn.LeakyReLU()
-        self.phi = nn.Sequential(nn.Linear(F, hidden), leaky, nn.Linear(hidden, hidden), leaky, nn.Linear(hidden, feature))
+        self.phi = nn.Sequential(
+            nn.Linear(F, hidden), leaky, nn.Linear(hidden, hidden), leaky, nn.Linear(hidden, feature)
+        )
         self.inverse = nn.Sequential(
             nn.Linear(2 * feature, hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU(), nn.Linear(hidden, guesses)
         )
@@ -112,7 +114,17 @@ def run(icm, P=3, name="ddqn", worlds=None, **kw):
     keys = np.arange(P) + 7
     worlds = torch.zeros(P, 1) if worlds is None else worlds
     return train(
-        name, LEARNER, None, make_task("CartPole-v0"), "real", EnvSection(), worlds, keys, backend="torch", icm=icm, **kw
+        name,
+        LEARNER,
+        None,
+        make_task("CartPole-v0"),
+        "real",
+        EnvSection(),
+        worlds,
+        keys,
+        backend="torch",
+        icm=icm,
+        **kw,
     )
 
 
@@ -132,8 +144,8 @@ def test_alone_and_in_a_batch():
 
 
 def test_who_cannot_be_curious_is_told():
-    with pytest.raises(ValueError, match="sac has no curiosity; those that have: ddqn, "):
-        run(SMALL, name="sac")
+    with pytest.raises(ValueError, match="td3_discrete has no curiosity; those that have: ddqn, "):
+        run(SMALL, name="td3_discrete")
     with pytest.raises(ValueError, match="'compiled': curiosity has no compiled twin"):
         keys = np.arange(1)
         train("ddqn", LEARNER, None, make_task("CartPole-v0"), "real", EnvSection(), torch.zeros(1, 1), keys,
