@@ -96,6 +96,8 @@ def _no_kernel(name: str, task: Task, hyper: Hyper, device: str, icm: Optional[I
         return f"kernels run on the CPU, and the device is {device}"
     if icm is not None:
         return "curiosity has no compiled twin"
+    if name == "ppo":
+        return "ppo has no compiled twin"
     from agents.kernels.off_policy_population import why_not
 
     return why_not(algorithm(name), task, hyper)
