@@ -46,9 +46,9 @@ lint: setup ## ruff and mypy
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-bench: setup ## the figures of the README
+bench: setup ## speed and memory beside the peers, in one table (installs them into .venv-peers; ARGS=--no-peers: without)
 	$(BIN)/python benchmarks/run.py $(ARGS)
 
-clean: ## remove .venv and caches (results/ stays)
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+clean: ## remove .venv, .venv-peers and caches (results/ stays)
+	rm -rf $(VENV) .venv-peers .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -not -path './results/*' -exec rm -rf {} +

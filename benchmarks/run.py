@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""Runs the benchmarks one after the other, each in a process of its own, and prints one table of their figures.
+"""This project against its peers on this machine, in one go: every implementation in a process of its own, one table.
 
-    python3 benchmarks/run.py [--only NAME ...] [--json FILE] [--list]
+    python3 benchmarks/run.py [--only NAME ...] [--json FILE] [--no-peers] [--list]
 
-Figures mean something only on a machine that does nothing else. The keys of FILE are
-<benchmark>.<implementation>.per_core (member-steps per second of one core) or <benchmark>.<figure>; "raw" holds what
-each benchmark wrote, single runs included.
+Figures are steps per CPU second of one core, medians of five runs; they mean something only on a machine that does
+nothing else. The keys of FILE are <benchmark>.<implementation>.per_core (steps per second of one core) or
+<benchmark>.<implementation>.<figure>; "raw" holds what each implementation returned, single runs included, "floor" the
+costs behind the arithmetic floors. Stable-Baselines3, JAX and Gymnasium run in an environment of their own, installed
+on first use into .venv-peers (or $ENVOLVE_PEERS).
 """
 
 from __future__ import annotations
@@ -14,37 +16,22 @@ import argparse
 import difflib
 import json
 import os
+import signal
 import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from benchmarks import floors  # noqa: E402
+from benchmarks.catalogue import BENCHMARKS, Run  # noqa: E402
+from benchmarks.peers import environment  # noqa: E402
 
-@dataclass(frozen=True)
-class Benchmark:
-    what: str
-    args: tuple[str, ...] = ()
-    baseline: str = ""  # the implementation that the others are compared with
-    on_request: bool = False  # too long for every day: runs only where --only names it
-
-
-BENCHMARKS = {
-    "ddqn_in_se": Benchmark("one DDQN training step in an SE: compiled, PyTorch, a plain script (1 min)", (), "plain"),
-    "tabular": Benchmark("tabular learning on Cliff: compiled, PyTorch, plain Python (half a minute)", (), "python.ql"),
-    "exchange_overhead": Benchmark("what the exchange adds to a generation of 16 chunks (10 s)"),
-    "evolve": Benchmark(
-        "whole evolutions of the CartPole SE from ten seeds, each world re-tested (many minutes)",
-        ("default_config_cartpole_syn_env.yaml", "--seeds", "10"),
-        on_request=True,
-    ),
-}
+ONE_THREAD = {name: "1" for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")}
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -54,50 +41,118 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--only", nargs="+", action="extend", metavar="NAME", help="run these (see --list)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures to FILE")
     parser.add_argument("--list", action="store_true", help="name the benchmarks and stop")
+    parser.add_argument("--no-peers", action="store_true", help="leave out what needs the peers' environment")
+    parser.add_argument("--quick", action="store_true", help="one short run each: does everything work?")
+    parser.add_argument("--time-limit", type=float, default=300, metavar="S", help="for each implementation")
     return parser
 
 
-def figures(name: str, raw: dict[str, Any]) -> dict[str, float]:
-    """What a benchmark wrote with --json -> its figures, keys without the benchmark's name."""
-    if name == "ddqn_in_se":
-        return {f"{implementation}.per_core": run["per_core"] for implementation, run in raw[name].items()}
-    if name == "tabular":
-        suffix = ".steps_per_s"
-        return {k[: -len(suffix)] + ".per_core": v for k, v in raw.items() if k.endswith(suffix)}
+def adapt(name: str, run: Run, raw: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """What a process wrote -> results by implementation. Three benchmarks have a file format of their own."""
+    if name == "tabular_q":
+        return tabular(raw)
     if name == "evolve":
-        runs = raw["runs"]
-        seconds = [run["seconds"] for run in runs]
-        return {
-            "runs": len(runs),
-            "solved": sum(run["solved"] for run in runs),
-            "median_seconds": statistics.median(seconds),
-            "most_seconds": max(seconds),
-        }
-    return {k: v for k, v in raw.items() if isinstance(v, (int, float))}
+        seconds = [r["seconds"] for r in raw["runs"]]
+        solved = sum(r["solved"] for r in raw["runs"])
+        figures = {"runs": len(seconds), "solved": solved, "median_seconds": statistics.median(seconds),
+                   "most_seconds": max(seconds)}  # fmt: skip
+        return {"envolve": {"figures": figures, **raw}}
+    if name == "exchange_overhead":
+        figures = {"milliseconds_per_generation": raw["milliseconds_per_generation"]}
+        return {"envolve": {"figures": figures, **raw}}
+    return {run.name: raw}
 
 
-def rows(name: str, values: dict[str, float]) -> Iterator[tuple[str, str, str]]:
-    """What is measured, the figure, and how many times the baseline it is."""
-    base = values.get(f"{BENCHMARKS[name].baseline}.per_core")
-    for key, value in values.items():
-        if key.endswith(".per_core"):
-            ratio = f"{value / base:,.1f}" if base else ""
-            yield f"{name} {key[: -len('.per_core')]}", f"{value:,.0f} steps/s per core", ratio
-        else:
-            yield f"{name} {key}", f"{value:,.1f}".removesuffix(".0"), ""
+def tabular(raw: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Keys <back end>.<algorithm>.steps_per_s and .runs; Q-learning is the one that has no suffix."""
+    results = {}
+    for key, value in raw.items():
+        backend, _, rest = key.partition(".")
+        if rest.endswith(".steps_per_s"):
+            algorithm = rest.removesuffix(".steps_per_s")
+            name = ("plain" if backend == "python" else backend) + ("" if algorithm == "ql" else f"_{algorithm}")
+            runs = raw.get(f"{backend}.{algorithm}.runs", [value])
+            results[name] = {"per_core": value, "runs": runs, "members": 1 if backend == "python" else 256}
+    return results
 
 
-def measure(name: str, folder: Path) -> dict[str, Any] | None:
-    """The benchmark's own JSON; None if it failed. Its output goes to stderr, so that stdout holds the table alone."""
-    out = folder / f"{name}.json"
-    command = [sys.executable, "-m", f"benchmarks.{name}", *BENCHMARKS[name].args, "--json", str(out)]
-    print(f"--- {name}: {BENCHMARKS[name].what}", file=sys.stderr, flush=True)
-    code = subprocess.run(command, cwd=ROOT, stdout=sys.stderr, check=False).returncode
+def start(module: str, args: list[str], python: str, limit: float, folder: Path) -> dict[str, Any]:
+    """The JSON of ``python -m benchmarks.<module> <args>``, or {"error": why there is none}.
+
+    What the process prints goes to stderr, so that stdout holds the table alone.
+    """
+    out, log = folder / "out.json", folder / "log.txt"
+    out.unlink(missing_ok=True)
+    command = [python, "-m", f"benchmarks.{module}", *args, "--json", str(out)]
+    with log.open("w") as stream:
+        process = subprocess.Popen(
+            command, cwd=ROOT, stdout=stream, stderr=stream, env={**os.environ, **ONE_THREAD}, start_new_session=True
+        )
+        try:
+            code = process.wait(limit)
+        except subprocess.TimeoutExpired:
+            return {"error": f"not finished after {limit:g} s"}
+        finally:
+            if process.poll() is None:  # with what it has started, also on Ctrl-C
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+    text = log.read_text(errors="replace").strip()
     if code != 0 or not out.is_file():
-        print(f"benchmarks/run.py: {name} ended with exit code {code} and is left out", file=sys.stderr)
-        return None
-    raw: dict[str, Any] = json.loads(out.read_text())
-    return raw
+        print(text[-2000:], file=sys.stderr)
+        return {"error": text.splitlines()[-1] if text else f"exit code {code}"}
+    result: dict[str, Any] = json.loads(out.read_text())
+    return result
+
+
+def has_gpu() -> bool:
+    return Path("/proc/driver/nvidia/version").exists()
+
+
+def selected(name: str, peers: str, gpu: bool) -> list[Run]:
+    """The implementations that this machine can measure; where the peers are missing, ``start`` will say so."""
+    return [r for r in BENCHMARKS[name].runs if (r.where != "gpu" or gpu) and (r.where != "peers" or peers)]
+
+
+def measure(name: str, run: Run, args: argparse.Namespace, peers: str, folder: Path) -> dict[str, dict[str, Any]]:
+    """Results by implementation; one that failed has {"error": ...}."""
+    print(f"--- {name} {run.name}".rstrip(), file=sys.stderr, flush=True)
+    if run.where == "peers" and not Path(peers).is_file():
+        return {run.name: {"error": peers}}
+    own = name in ("tabular_q", "exchange_overhead", "evolve")  # their own command lines
+    extra = ["--quick"] if args.quick and not own else []
+    limit = 12 * 3600 if BENCHMARKS[name].on_request else args.time_limit
+    python = peers if run.where == "peers" else sys.executable
+    raw = start(run.module, [*run.args, *extra], python, limit, folder)
+    return {run.name or "envolve": raw} if "error" in raw else adapt(name, run, raw)
+
+
+def keys(report: dict[str, Any]) -> dict[str, float]:
+    """The flat keys of the file."""
+    flat = {}
+    for name, results in report["raw"].items():
+        for implementation, result in results.items():
+            for figure in ("per_core", "floor_steps_per_s"):
+                if figure in result:
+                    flat[f"{name}.{implementation}.{figure}"] = result[figure]
+            flat.update({f"{name}.{implementation}.{k}": v for k, v in result.get("figures", {}).items()})
+    return flat
+
+
+def cpu_model() -> str:
+    info = Path("/proc/cpuinfo")
+    names = [line for line in info.read_text().splitlines() if line.startswith("model name")] if info.exists() else []
+    return names[0].split(":", 1)[1].strip() if names else "unknown CPU"
+
+
+def check(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
+    for name in args.only or ():
+        if name not in BENCHMARKS:
+            near = difflib.get_close_matches(name, BENCHMARKS, n=1, cutoff=0.0)[0]
+            parser.error(f"--only: found {name!r}, expected one of {', '.join(BENCHMARKS)}, did you mean {near}")
+    if args.json is not None and (args.json.is_dir() or not args.json.absolute().parent.is_dir()):
+        parser.error(f"--json: cannot write {args.json}, expected a file in a folder that exists")
+    if not args.time_limit > 0:
+        parser.error(f"--time-limit: found {args.time_limit:g}, expected seconds above 0")
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -105,42 +160,40 @@ def main(argv: list[str] | None = None) -> int:
     args = parser.parse_args(argv)
     if args.list:
         for name, benchmark in BENCHMARKS.items():
-            note = "; only with --only" if benchmark.on_request else ""
-            print(f"{name:18}{benchmark.what}{note}")
+            print(f"{name:30}{benchmark.what}{'; only with --only' if benchmark.on_request else ''}")
         return 0
-    for name in args.only or ():
-        if name not in BENCHMARKS:
-            near = difflib.get_close_matches(name, BENCHMARKS, n=1, cutoff=0.0)[0]
-            parser.error(f"--only: found {name!r}, expected one of {', '.join(BENCHMARKS)}, did you mean {near}")
-    if args.json is not None and (args.json.is_dir() or not args.json.absolute().parent.is_dir()):
-        parser.error(f"--json: cannot write {args.json}, expected a file in a folder that exists")
+    check(parser, args)
 
-    from benchmarks.ddqn_in_se import cpu_model  # late: torch and numba, which --help does not need
+    from benchmarks.table import print_table  # late: what --help does not need
     from outer.config import environment_info
 
     names = list(dict.fromkeys(args.only)) if args.only else [n for n, b in BENCHMARKS.items() if not b.on_request]
-    cores, versions, load = len(os.sched_getaffinity(0)), environment_info(), os.getloadavg()[0]
-    machine = {"cpu": cpu_model(), "cores": cores, "load_before": load}
-    report: dict[str, Any] = {"machine": machine, "versions": versions, "raw": {}}
-    table = []
+    machine = {"cpu": cpu_model(), "cores": len(os.sched_getaffinity(0)), "load_before": os.getloadavg()[0]}
+    report: dict[str, Any] = {"machine": machine, "versions": environment_info(), "quick": args.quick, "raw": {}}
+    peers = ""  # their interpreter, or why there is none
+    if not args.no_peers and any(run.where == "peers" for name in names for run in BENCHMARKS[name].runs):
+        try:
+            peers = str(environment.ensure())
+            report["peer_versions"] = environment.versions(Path(peers))
+        except environment.Unavailable as error:
+            peers = str(error)
     with tempfile.TemporaryDirectory() as folder:
+        if any(run.case for name in names for run in BENCHMARKS[name].runs):
+            costs = start("floors", ["costs"], sys.executable, args.time_limit, Path(folder))
+            if "error" not in costs:
+                report["floor"] = costs
         for name in names:
-            raw = measure(name, Path(folder))
-            if raw is None:
-                continue
-            values = figures(name, raw)
-            report.update({f"{name}.{key}": value for key, value in values.items()})
-            report["raw"][name] = raw
-            table += rows(name, values)
-            if args.json is not None:  # after each one: what is finished is not lost
-                args.json.write_text(json.dumps(report, indent=1) + "\n")
-
-    print(f"{machine['cpu']}, {cores} cores, load {load:.1f} before the start")
-    print(", ".join(f"{k} {v}" for k, v in versions.items()) + "\n")
-    print(f"{'':36}{'figure':>28}{'x baseline':>12}")
-    for what, figure, ratio in table:
-        print(f"{what:36}{figure:>28}{ratio:>12}")
-    return 0 if len(report["raw"]) == len(names) else 1
+            results = report["raw"][name] = {}
+            for run in selected(name, peers, has_gpu()):
+                measured = measure(name, run, args, peers, Path(folder))
+                if run.case and "floor" in report and "per_core" in measured[run.name]:
+                    floor = 1 / floors.step(run.case).seconds(report["floor"])
+                    measured[run.name]["floor_steps_per_s"] = floor
+                results.update(measured)
+                if args.json is not None:  # after each one: what is finished is not lost
+                    args.json.write_text(json.dumps({**keys(report), **report}, indent=1) + "\n")
+    print_table(report)
+    return int(any("error" in result for results in report["raw"].values() for result in results.values()))
 
 
 if __name__ == "__main__":
