@@ -11,7 +11,7 @@ Axes: L members still in training, N = 1 environment each, B minibatch, F observ
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Tuple, Type, Union
+from typing import Optional, Tuple, Type, Union
 
 import numpy as np
 import torch
@@ -21,10 +21,12 @@ from agents.algorithm import Algorithm, Rows, column
 from agents.early_out import early_out
 from agents.graph import Graphs
 from agents.hyper import Hyper
+from agents.icm import ICM
 from agents.population import initial_weights, keep_pages, nets_of, stack, unstack, widest
 from agents.replay import Replay, capacity
 from agents.result import AGENT_DIVERGED, WORLD_DIVERGED, TrainResult
 from agents.rollout import make_world, repeat, reset_uniforms, test_episodes
+from agents.sections import ICMSection
 from envs import rng
 from envs.section import EnvSection
 from envs.task import Task
@@ -60,10 +62,10 @@ class OffPolicy:
 
     def __init__(
         self, task: Task, kind: str, section: EnvSection, worlds: Tensor, hyper: Hyper, keys: Tensor, test_each: bool,
-        algorithm: Algorithm, cuda_graph: bool = False,
+        algorithm: Algorithm, icm: Optional[ICM] = None, cuda_graph: bool = False,
     ) -> None:  # fmt: skip
         self.task, self.kind, self.section, self.test_each = task, kind, section, test_each
-        self.algorithm, self.keys, self.s = algorithm, keys, hyper.section
+        self.algorithm, self.icm, self.keys, self.s = algorithm, icm, keys, hyper.section
         device, P, E = keys.device, len(keys), hyper.section.train_episodes
         zero = torch.zeros(P, dtype=torch.int64, device=device)
         batch_size = column(hyper, "batch_size", device, torch.int64)[:, None]
@@ -112,6 +114,8 @@ class OffPolicy:
         self.m = self.m.keep(alive)
         self.memory.keep(alive)
         self.algorithm.keep(alive)
+        if self.icm is not None:
+            self.icm.keep(alive)
         self._worlds_of_live()
         self.graphs.forget()
 
@@ -141,6 +145,10 @@ class OffPolicy:
             # A member that has not begun to learn has no gradient and no moments: Adam leaves it alone. One that failed
             # keeps its weights by a learning rate of 0. Updates count from 1.
             updates = m.updates.clamp(min=1)
+            if self.icm is not None:
+                s_now, s_next, action, reward, _ = self.algorithm.split(batch)
+                self.icm.update(s_now, s_next, action, weight)
+                reward += self.icm.reward(s_now, s_next, action)  # a view: batch changes
             self.algorithm.update(batch, weight, learns, updates, m.noise, actor)
         return failed, (over | (m.n >= m.budget)) & m.live
 
@@ -204,13 +212,15 @@ class OffPolicy:
 
 def train_population(
     algorithm: Type[Algorithm], task: Task, kind: str, section: EnvSection, worlds: Union[np.ndarray, Tensor],
-    hyper: Hyper, keys: np.ndarray, test_each: bool, device: str = "cpu", cuda_graph: bool = True,
+    hyper: Hyper, keys: np.ndarray, test_each: bool, device: str = "cpu", icm: Optional[ICMSection] = None,
+    cuda_graph: bool = True,
 ) -> TrainResult:  # fmt: skip
     """Train P agents and test them on the real task.
 
     kind: "real", "se" or "rn", what ``worlds`` float32 [P, W] are (any width for "real"); keys: int64 [P];
     test_each: test after every training episode and stop when the task is solved (kind "rn"; "se" only if asked).
-    cuda_graph: replay the step as a graph, where the device is a GPU.
+    icm: add curiosity to the rewards that are learned from. cuda_graph: replay the step as a graph, where the device is
+    a GPU.
     """
     keep_pages()
     agents = nets_of(algorithm, task, hyper)
@@ -226,7 +236,8 @@ def train_population(
         group_keys = torch.as_tensor(keys[rows], device=device)
         run = OffPolicy(
             task, kind, section, torch.as_tensor(worlds, dtype=torch.float32)[rows].to(device), group, group_keys,
-            test_each, algorithm(task, group, nets, params, width), cuda_graph and params.is_cuda,
+            test_each, algorithm(task, group, nets, params, width),
+            None if icm is None else ICM(task, icm, group_keys), cuda_graph and params.is_cuda,
         )  # fmt: skip
         run.train()
         result.test_return[rows] = run.final_test().cpu().numpy()

@@ -183,6 +183,17 @@ class PPOSection(LearnerSection):
 
 
 @dataclass(frozen=True)
+class ICMSection:
+    """``agents.icm``: curiosity (Pathak et al. 2017, https://arxiv.org/abs/1705.05363) for <learner>_icm."""
+
+    lr: float = option(1e-4, "Adam learning rate", gt=0)
+    beta: float = option(0.2, "share of the forward model's loss, the rest is the inverse model's", ge=0, le=1)
+    eta: float = option(0.5, "scale of the intrinsic reward", ge=0)
+    feature_dim: int = option(32, "features of an observation", ge=1)
+    hidden_size: int = option(128, "hidden units", ge=1)
+
+
+@dataclass(frozen=True)
 class VarySection:
     """``agents.<learner>_vary``: hyperparameters drawn anew for every agent (agent_name: <learner>_vary)."""
 
@@ -207,6 +218,7 @@ LEARNERS: Dict[str, Type[LearnerSection]] = {
     "ppo": PPOSection,
 }
 
+CURIOUS = ("ddqn", "duelingddqn", "td3", "ppo")  # learners that exist as <learner>_icm too
 CONTINUOUS, CONTINUOUS_ONLY = ("td3", "sac", "ppo"), ("td3", "sac")  # by their actions; all others: discrete only
 
 

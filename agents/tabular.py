@@ -37,6 +37,8 @@ def train_tabular(
     keys: np.ndarray,
     backend: str = "compiled",
     threads: int = 1,
+    world_noise: float = 0.0,
+    task_noise: float = 0.0,
 ) -> TrainResult:
     """Train one agent per member, then test it greedily on the real task.
 
@@ -46,6 +48,7 @@ def train_tabular(
     and the start state. A world with a NaN or infinite entry is not trained in: WORLD_DIVERGED.
     keys: int64 [P]. test_each: test after every training episode and stop when solved.
     threads: members are shared among this many ("compiled" only; the result does not depend on it).
+    world_noise, task_noise: standard deviations of the Gaussian noise on a reward (``reward_noise`` of world and task).
 
     Returns a TrainResult whose weights are Q [P, S * A]; updates counts changes of one table entry.
     Raises ValueError for an unknown algorithm, kind or back end, shapes that do not fit and states out of range.
@@ -66,7 +69,7 @@ def train_tabular(
     if reached.min() < 0 or reached.max() >= states:  # the kernel does not check its indices
         raise ValueError(f"states {reached.min()} to {reached.max()}: expected 0 to {states - 1}")
     setting = Setting(
-        algorithm, hyper, world, task, start, actions,
+        algorithm, hyper, world, task, float(world_noise), float(task_noise), start, actions,
         kind == "se", int(max_steps), float(solved_reward), bool(test_each),
     )  # fmt: skip
     weights = np.zeros((members, states * actions), np.float32)
@@ -86,23 +89,22 @@ def _flat(tables: Tuple[Any, ...]) -> Tables:
 
 
 def _train_compiled(setting: Setting, keys: np.ndarray, result: TrainResult, threads: int) -> None:
-    from agents.kernels import tabular as kernel
+    from agents.kernels.tabular import TRAIN_MEMBERS
 
     h: TabularSection = setting.hyper.section  # type: ignore[assignment]
     integers = ("batch_size", "train_steps")
-    final = np.full(len(keys), np.nan)
 
     def share(lo: int, hi: int) -> None:
-        kernel.train_members(
-            lo, hi, keys.view(np.uint64),
-            setting.algorithm.startswith("sarsa"), setting.algorithm.endswith("_cb"), bool(h.published_sarsa),
+        TRAIN_MEMBERS[setting.algorithm](
+            lo, hi, keys.view(np.uint64), bool(h.published_sarsa),
             *(np.ascontiguousarray(setting.hyper[n], np.int64 if n in integers else np.float64) for n in PER_MEMBER),
-            int(h.train_episodes), int(h.test_episodes), int(h.init_episodes), int(h.same_action_num),
+            int(h.train_episodes), int(h.init_episodes), int(h.same_action_num),
             int(h.early_out_num), float(h.early_out_virtual_diff), int(h.early_out_min_steps),
-            bool(h.bootstrap_time_limit), *setting.world, *(t[0] for t in setting.task), setting.start,
-            setting.actions, setting.synthetic, setting.max_steps, setting.solved_reward, setting.test_each,
-            result.weights, result.episode_return, result.episode_length, final, result.train_steps, result.updates,
-            result.episodes, result.real_steps, result.status,
+            bool(h.bootstrap_time_limit), *setting.world, np.float32(setting.world_noise),
+            *(t[0] for t in setting.task), np.float32(setting.task_noise), setting.start, setting.actions,
+            setting.synthetic, setting.max_steps, setting.solved_reward, setting.test_each,
+            result.weights, result.episode_return, result.episode_length, result.test_return, result.train_steps,
+            result.updates, result.episodes, result.real_steps, result.status,
         )  # fmt: skip
 
     if threads == 1:
@@ -111,4 +113,3 @@ def _train_compiled(setting: Setting, keys: np.ndarray, result: TrainResult, thr
         bounds = np.linspace(0, len(keys), min(len(keys), 4 * threads) + 1).astype(int).tolist()
         with ThreadPoolExecutor(threads) as pool:
             list(pool.map(share, bounds[:-1], bounds[1:]))
-    result.test_return[:] = final[:, None]

@@ -3,7 +3,8 @@
 ``agents/kernels/tabular.py`` is its compiled twin, one member after another; both return the same bits.
 
 Axes: L members still in training of a population of P, S states, A actions; a pair (s, a) has the flat index s * A + a.
-The start state is fixed, so a reset draws no random number and one greedy test episode stands for all of them.
+The start state is fixed, so a reset draws no random number. One draw serves a whole decision: its upper half decides
+whether to explore, its lower half says which action.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from envs import rng
 
 PER_MEMBER = ("alpha", "gamma", "beta", "eps_init", "eps_min", "eps_decay", "batch_size", "train_steps")
 DRAWN_IN_UPDATE = 2**40  # first EXPLORE counter of the actions drawn for a target only
+LOW = 2**32 - 1
 
 
 class Tables(NamedTuple):
@@ -34,6 +36,14 @@ class Tables(NamedTuple):
     done: Any
 
 
+class Noise(NamedTuple):
+    """Gaussian noise on the rewards of the next steps of L members."""
+
+    scale: float  # standard deviation
+    key: Tensor  # int64 [L]
+    counter: Tensor  # int64 [L], of the next step
+
+
 @dataclass
 class Setting:
     """What all members of one call share."""
@@ -42,6 +52,8 @@ class Setting:
     hyper: Hyper  # of a TabularSection
     world: Tables  # numpy [W, S * A]; W is P, or 1 where all members train in the same world
     task: Tables  # numpy [1, S * A]
+    world_noise: float  # standard deviation of the Gaussian noise on a reward of the world
+    task_noise: float  # the same of the task
     start: int
     actions: int
     synthetic: bool
@@ -56,7 +68,8 @@ class Members:
 
     row: Tensor  # index in the population
     world: Tensor  # offset of their world in the flat tables
-    key: Tensor
+    key: Tensor  # of the exploration
+    noise_key: Tensor
     alpha: Tensor  # float32, as gamma
     gamma: Tensor
     beta: Tensor  # float64, as the three of eps
@@ -94,7 +107,10 @@ def train(setting: Setting, keys: Tensor, result: TrainResult) -> None:
     _start_episode(m, torch.ones_like(m.row, dtype=torch.bool), setting.start)
     while len(m.row):
         before = m.t
-        state, reward, done, m.t = _repeat(world, m.world, setting.actions, m.state, m.action, skip, m.t, max_steps)
+        noise = Noise(setting.world_noise, m.noise_key, m.n)
+        state, reward, done, m.t = _repeat(
+            world, m.world, setting.actions, m.state, m.action, skip, m.t, max_steps, noise
+        )
         m.n = m.n + m.t - before
         m.total = m.total + reward
         over = (done > 0.5) | (m.t >= max_steps) | ((m.train_steps > 0) & (m.n >= m.train_steps))
@@ -103,10 +119,10 @@ def train(setting: Setting, keys: Tensor, result: TrainResult) -> None:
 
         action: Optional[Tensor] = None
         if on_policy:  # the action of the target is executed next, unless the episode was cut off
-            action = _decide(m, state, torch.where(over, DRAWN_IN_UPDATE + 2 * m.updates, 2 * m.decisions))
+            action = _decide(m, state, torch.where(over, DRAWN_IN_UPDATE + m.updates, m.decisions))
         finite = _learn(m, setting, m.episode >= h.init_episodes, state, action, reward, nonterminal)
         if action is None:
-            action = _decide(m, state, 2 * m.decisions)
+            action = _decide(m, state, m.decisions)
         m.state, m.action = state, action
         m.decisions = m.decisions + (~over).long()
 
@@ -116,8 +132,10 @@ def train(setting: Setting, keys: Tensor, result: TrainResult) -> None:
             length[row, e] = m.t[over].int()
             if setting.test_each:
                 tested = over & finite
-                m.total[tested], steps = _test(m.q[tested], setting)
-                result.real_steps[m.row[tested].numpy()] += h.test_episodes * steps.numpy()
+                test_key = rng.fold(keys[m.row[tested]], rng.TEST)
+                returns, steps = _test(m.q[tested], setting, test_key, m.episode[tested] * h.test_episodes)
+                m.total[tested] = returns.cumsum(1)[:, -1] / h.test_episodes  # sum would add in another order
+                result.real_steps[m.row[tested].numpy()] += steps.numpy()
             logged[row, e] = m.total[over].float()
             settles = synthetic and not setting.test_each
             early = early_out(logged[row], e, m.n[over], h, settles, setting.solved_reward)
@@ -132,9 +150,10 @@ def train(setting: Setting, keys: Tensor, result: TrainResult) -> None:
 
     trained = np.flatnonzero(result.status == OK)
     q = torch.from_numpy(result.weights[trained]).unflatten(1, (-1, setting.actions))
-    final, steps = _test(q, setting)
-    result.test_return[trained] = final.numpy()[:, None]
-    result.real_steps[trained] += h.test_episodes * steps.numpy()
+    test_key = rng.fold(keys[trained], rng.FINAL_TEST)
+    final, steps = _test(q, setting, test_key, torch.zeros(len(q), dtype=torch.int64))
+    result.test_return[trained] = final.numpy()
+    result.real_steps[trained] += steps.numpy()
 
 
 def _begin(setting: Setting, keys: Tensor, status: np.ndarray) -> Members:
@@ -144,7 +163,8 @@ def _begin(setting: Setting, keys: Tensor, status: np.ndarray) -> Members:
     columns = {n: torch.from_numpy(setting.hyper[n])[row] for n in PER_MEMBER}
     shape = (len(row), setting.task.reward.shape[1] // setting.actions, setting.actions)
     return Members(
-        row=row, world=zero if shared else row * setting.world.reward.shape[1], key=rng.fold(keys[row], rng.EXPLORE),
+        row=row, world=zero if shared else row * setting.world.reward.shape[1],
+        key=rng.fold(keys[row], rng.EXPLORE), noise_key=rng.fold(keys[row], rng.REWARD),
         alpha=columns["alpha"].float(), gamma=columns["gamma"].float(), beta=columns["beta"].double(),
         eps=columns["eps_init"].double(), eps_min=columns["eps_min"].double(), eps_decay=columns["eps_decay"].double(),
         batch_size=columns["batch_size"], train_steps=columns["train_steps"], q=torch.zeros(shape),
@@ -160,15 +180,16 @@ def _start_episode(m: Members, new: Tensor, start: int) -> None:
     m.state = torch.where(new, start, m.state)
     m.t = torch.where(new, 0, m.t)
     m.total = torch.where(new, 0.0, m.total)
-    m.action = torch.where(new, _decide(m, m.state, 2 * m.decisions), m.action)
+    m.action = torch.where(new, _decide(m, m.state, m.decisions), m.action)
     m.decisions = m.decisions + new.long()
 
 
 def _decide(m: Members, state: Tensor, counter: Tensor) -> Tensor:
     """Epsilon-greedy action [L]; ties go to the first action."""
     q = _rows(m.q, state)
-    explore = rng.uniform(m.key, counter).double() < m.eps
-    return torch.where(explore, rng.integer(m.key, counter + 1, torch.tensor(q.shape[1])), q.argmax(1))
+    draw = rng.bits(m.key, counter)
+    explore = (draw >> 32) & LOW < (m.eps * 2**32).ceil().long()
+    return torch.where(explore, (draw & LOW) * q.shape[1] >> 32, q.argmax(1))
 
 
 def _rows(table: Tensor, state: Tensor) -> Tensor:
@@ -177,15 +198,28 @@ def _rows(table: Tensor, state: Tensor) -> Tensor:
 
 
 def _repeat(
-    tables: Tables, offset: Tensor, actions: int, state: Tensor, action: Tensor, skip: int, t: Tensor, max_steps: int
+    tables: Tables,
+    offset: Tensor,
+    actions: int,
+    state: Tensor,
+    action: Tensor,
+    skip: int,
+    t: Tensor,
+    max_steps: int,
+    noise: Noise,
 ) -> Tuple[Tensor, Tensor, Tensor, Tensor]:
     """Up to ``skip`` steps with one action, until done or the time limit -> state, summed reward, done, time; [L]."""
     total = torch.zeros(len(state))
+    counter = noise.counter
     done = torch.zeros(len(state))
     live = torch.ones_like(state, dtype=torch.bool)
     for _ in range(skip):
         i = offset + state * actions + action
-        total = torch.where(live, total + tables.reward[i], total)
+        reward = tables.reward[i]
+        if noise.scale > 0:
+            reward = reward + noise.scale * rng.normal(noise.key, counter)
+        counter = counter + 1
+        total = torch.where(live, total + reward, total)
         done = torch.where(live, tables.done[i], done)
         state = torch.where(live, tables.next_state[i].long(), state)
         t = t + live.long()
@@ -216,7 +250,7 @@ def _learn(
         if setting.algorithm.startswith("ql"):
             target = q_learning.target(_rows(m.q, state), r, nonterminal, m.gamma)
         else:
-            drawn = _decide(m, state, DRAWN_IN_UPDATE + 2 * m.updates) if action is None else action
+            drawn = _decide(m, state, DRAWN_IN_UPDATE + m.updates) if action is None else action
             target = sarsa.target(_rows(m.q, state), drawn, r, nonterminal, m.gamma)
         q = m.q[at]
         m.q[at] = torch.where(update, q + m.alpha * (target - q), q)  # Q += alpha (target - Q)
@@ -224,22 +258,28 @@ def _learn(
     return torch.isfinite(m.q[at])
 
 
-def _test(q: Tensor, setting: Setting) -> Tuple[Tensor, Tensor]:
-    """One greedy episode on the real task. q [L, S, A] -> return float64 [L], length int64 [L]."""
+def _test(q: Tensor, setting: Setting, key: Tensor, first: Tensor) -> Tuple[Tensor, Tensor]:
+    """T greedy episodes on the real task -> returns float64 [L, T], steps of all T int64 [L].
+
+    q: [L, S, A]; key, first: int64 [L]. Step t of episode j takes draw (first + j) * max_steps + t of the key's noise.
+    """
+    L, T, skip = len(q), setting.hyper.section.test_episodes, setting.hyper.section.same_action_num
+    member = torch.arange(L).repeat_interleave(T)
     task = Tables(*(torch.from_numpy(t[0]) for t in setting.task))
-    state = torch.full((len(q),), setting.start)
+    before = (first[:, None] + torch.arange(T)).flatten() * setting.max_steps
+    noise_key = rng.fold(key, rng.REWARD)[member]
+    state = torch.full((L * T,), setting.start)
     zero = t = torch.zeros_like(state)
     total = zero.double()
     live = torch.ones_like(state, dtype=torch.bool)
     while live.any():
-        action = _rows(q, state).argmax(1)
-        to, reward, done, later = _repeat(
-            task, zero, setting.actions, state, action, setting.hyper.section.same_action_num, t, setting.max_steps
-        )
+        action = q[member, state].argmax(1)
+        noise = Noise(setting.task_noise, noise_key, before + t)
+        to, reward, done, later = _repeat(task, zero, setting.actions, state, action, skip, t, setting.max_steps, noise)
         state, t = torch.where(live, to, state), torch.where(live, later, t)
         total = torch.where(live, total + reward, total)
         live = live & (done <= 0.5) & (t < setting.max_steps)
-    return total, t
+    return total.view(L, T), t.view(L, T).sum(1)
 
 
 def _finish(m: Members, setting: Setting, finite: Tensor, result: TrainResult) -> None:

@@ -9,10 +9,11 @@ from typing import Any, Optional, Set
 import numpy as np
 import torch
 
+from agents import off_policy, ppo
 from agents.hyper import Hyper, draw
 from agents.result import TrainResult
 from agents.rollout import make_world
-from agents.sections import LearnerSection, TabularSection, VarySection, check_learner
+from agents.sections import CURIOUS, ICMSection, LearnerSection, TabularSection, VarySection, check_learner
 from agents.tabular import train_tabular
 from envs.section import EnvSection
 from envs.task import Task
@@ -44,31 +45,35 @@ def train(
     backend: str = "auto",
     device: str = "cpu",
     threads: int = 1,
+    icm: Optional[ICMSection] = None,
 ) -> TrainResult:
     """Train one agent per member in its world, then test it on the real task.
 
     name: a key of ``agents.sections.LEARNERS``; kind: "se", "rn" or "real"; worlds: float32 [P, D] (for "real" only P
     is read); keys: int64 [P] member seeds. test_each: test on the real task after every training episode and stop when
     solved. backend: "compiled" raises where there is no kernel, "auto" says in the log that it takes the PyTorch path.
+    icm: with curiosity, for a learner in ``CURIOUS``.
     """
     if backend not in BACKENDS:
         raise ValueError(f"backend {backend!r}: expected one of {', '.join(BACKENDS)}")
     check_learner(task, name)
+    if icm is not None and name not in CURIOUS:
+        raise ValueError(f"{name} has no curiosity; those that have: {', '.join(CURIOUS)}")
     hyper = draw(learner, keys, vary)
     if isinstance(learner, TabularSection):
         if device != "cpu":
             _say(f"{name} is tabular and trains on the CPU although the device is {device}")
         return _train_tabular(name, hyper, task, kind, section, worlds, keys, test_each, backend, threads)
-    reason = None if backend == "torch" else _no_kernel(name, task, hyper, device)
+    reason = None if backend == "torch" else _no_kernel(name, task, hyper, device, icm)
     if backend == "compiled" and reason is not None:
         raise ValueError(f"backend 'compiled': {reason}")
     arguments = (task, kind, section, worlds, hyper, keys, test_each)
     if backend == "torch" or reason is not None:
         if reason is not None:
             _say(f"{name} trains on the PyTorch path, which is slower: {reason}")
-        from agents import off_policy
-
-        return off_policy.train_population(algorithm(name), *arguments, device)
+        if name == "ppo":
+            return ppo.train_population(*arguments, device)
+        return off_policy.train_population(algorithm(name), *arguments, device, icm)
     from agents.kernels import off_policy_population
 
     return off_policy_population.train_population(algorithm(name), *arguments, threads)
@@ -86,9 +91,13 @@ def _say(text: str) -> None:
         log.warning("%s", text)
 
 
-def _no_kernel(name: str, task: Task, hyper: Hyper, device: str) -> Optional[str]:
+def _no_kernel(name: str, task: Task, hyper: Hyper, device: str, icm: Optional[ICMSection]) -> Optional[str]:
     if device != "cpu":
         return f"kernels run on the CPU, and the device is {device}"
+    if icm is not None:
+        return "curiosity has no compiled twin"
+    if name == "ppo":
+        return "ppo has no compiled twin"
     from agents.kernels.off_policy_population import why_not
 
     return why_not(algorithm(name), task, hyper)

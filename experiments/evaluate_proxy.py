@@ -26,7 +26,7 @@ from outer.check import Checker
 from outer.config import ConfigError, environment_info
 from outer.evaluate import BUDGET, EARLY_OUT, REAL, evaluate
 from outer.nes import RETEST, member_seeds
-from outer.problem import VARY_SUFFIX, learner_key
+from outer.problem import VARY_SUFFIX, learner_key, split_agent_name
 from outer.report import number
 from outer.statistics import summary
 
@@ -71,9 +71,10 @@ def prepared(world: WorldFile, args: Args) -> tuple[dict[str, Any], str]:
         raise ConfigError([f"{world.path}: config: found no section agents.gtn, expected the configuration of a run"])
     stored = str(agents["gtn"].get("agent_name", "")).lower().removesuffix(VARY_SUFFIX)
     name = (args.agent or stored).lower().removesuffix(VARY_SUFFIX)
+    learner = split_agent_name(name).learner
     agents["gtn"]["agent_name"] = name + VARY_SUFFIX * args.vary_hp
     if args.vary_hp:
-        agents[name + VARY_SUFFIX] = {"vary_hp": True, "vary_layers": True}
+        agents[learner + VARY_SUFFIX] = {"vary_hp": True, "vary_layers": True}
     named = ("agents", "gtn", "agent_name")
     checker = Checker(world.path, {(): 0}, {named: "--agent"} if args.agent else {})
     config = checker.check(raw)
@@ -86,7 +87,7 @@ def prepared(world: WorldFile, args: Args) -> tuple[dict[str, Any], str]:
         print(f"note: {world.path}: {warning}", file=sys.stderr)
     if args.stop != "early-out" and world.budget:
         # also for another learner than the one it was evolved with: much longer training can undo what a world taught
-        config["agents"][learner_key(config["agents"], name)]["train_steps"] = world.budget
+        config["agents"][learner_key(config["agents"], learner)]["train_steps"] = world.budget
     return config, name
 
 

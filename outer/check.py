@@ -9,8 +9,9 @@ from typing import Any
 
 import pydantic
 
-from agents.sections import LEARNERS, DDQNSection, VarySection, kind_of, learners_for
-from envs.networks import MLPShape
+from agents.population import size
+from agents.sections import LEARNERS, ICMSection, VarySection, kind_of, learners_for
+from agents.train import OFF_POLICY, algorithm
 from envs.section import EnvSection
 from envs.task import TASKS, make_task
 from envs.world import world_size
@@ -21,6 +22,7 @@ from outer.section import RN
 from outer.yaml_lines import Path, show, show_key
 
 MAX_PARAMETERS = 100_000_000  # of one member's world or agent: 400 MB
+OWN_VARY = "td3_discrete_vary"
 MAX_BATCH = 65536  # a minibatch draws its rows from this many random counters
 _DEVICE = re.compile(r"cpu|cuda(:\d{1,3})?")
 
@@ -87,7 +89,14 @@ class Checker:
         for key in raw:
             path = ("agents", key)
             if key in sections:
-                out[key] = self.section(self.mapping(raw, path), path, *sections[key])
+                mapping = self.mapping(raw, path)
+                if key == OWN_VARY and "td3_discrete" not in raw:
+                    # the original's discrete TD3 always varied: its one section held what are two here
+                    mine = {k: v for k, v in mapping.items() if k not in defaults(VarySection)}
+                    mapping = {k: v for k, v in mapping.items() if k not in mine}
+                    if mine:
+                        out["td3_discrete"] = self.section(mine, path, *sections["td3_discrete"])
+                out[key] = self.section(mapping, path, *sections[key])
             elif key in LEGACY_AGENTS:
                 missing.append(key)
             else:
@@ -161,16 +170,17 @@ class Checker:
                 self.problem(("agents", "gtn"), "nothing", "the section of the outer loop; no search without it")
             return
         agent: str = data["agents"]["gtn"]["agent_name"]
-        learner, vary = problem.split_agent_name(agent)
+        learner, curious, vary = problem.split_agent_name(agent)
         if agent.lower() not in agent_names():
             late = " (this agent of the original does not exist here yet)" if agent.lower() in LEGACY_AGENTS else ""
             near = None if late else nearest(agent, agent_names())
             words = f"an agent that exists{late}: one of {', '.join(agent_names())}"
             self.problem(("agents", "gtn", "agent_name"), show(agent), words, near)
             return
-        for key, cls in [(problem.learner_key(data["agents"], learner), LEARNERS[learner])] + (
-            [(agent.lower(), VarySection)] if vary else []
-        ):
+        wanted: list[tuple[str, type]] = [(problem.learner_key(data["agents"], learner), LEARNERS[learner])]
+        wanted += [("icm", ICMSection)] if curious else []
+        wanted += [(learner + problem.VARY_SUFFIX, VarySection)] if vary else []
+        for key, cls in wanted:
             if key not in data["agents"]:
                 self.warnings.append(f"agents.{key} is missing; every value of it is the default")
                 data["agents"][key] = defaults(cls)
@@ -196,14 +206,16 @@ class Checker:
             self.problem((*learner_path, "train_steps"), "0 (no limit)", words)
         if section.init_episodes >= section.train_episodes:
             self.warnings.append(f"{'.'.join(learner_path)}: the agent never learns: init_episodes >= train_episodes")
-        features, actions = task.observation_size, task.num_actions
         sizes = {env_path: world_size("rn" if gtn.synthetic_env_type == RN else "se", task, env)}
-        if isinstance(section, DDQNSection):
-            net = MLPShape(features, actions, section.hidden_size, section.hidden_layer, section.activation_fn)
-            sizes[learner_path] = net.size
-            if vary and vary.vary_hp and section.batch_size * 3 > MAX_BATCH:
+        if name in OFF_POLICY and name in fitting:
+            values = dataclasses.asdict(section)
+            nets = algorithm(name).nets_of(task, section, values["hidden_size"], values["hidden_layer"])
+            sizes[learner_path] = size(nets)
+            if vary and vary.vary_hp and values["batch_size"] * 3 > MAX_BATCH:
                 words = f"at most {MAX_BATCH // 3}, because vary_hp draws up to three times as much"
-                self.problem((*learner_path, "batch_size"), str(section.batch_size), words)
-        for path, size in sizes.items():
-            if size > MAX_PARAMETERS:
-                self.problem((*path, "hidden_size"), f"a network of {size:,} parameters", f"at most {MAX_PARAMETERS:,}")
+                self.problem((*learner_path, "batch_size"), str(values["batch_size"]), words)
+        for path, count in sizes.items():
+            if count > MAX_PARAMETERS:
+                self.problem(
+                    (*path, "hidden_size"), f"a network of {count:,} parameters", f"at most {MAX_PARAMETERS:,}"
+                )

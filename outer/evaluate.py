@@ -15,7 +15,7 @@ from torch import Tensor
 from agents.result import REASONS, TrainResult
 from agents.train import train
 from envs.task import Task, make_task
-from outer.problem import env_section, gtn_section, learner
+from outer.problem import curiosity, env_section, gtn_section, learner
 from outer.section import RN, GTNSection
 
 PROXY, BUDGET, EARLY_OUT, REAL = "proxy", "proxy_budget", "proxy_early_out", "real"
@@ -53,8 +53,9 @@ def evaluate(config: Mapping[str, Any], worlds: Tensor, seeds: Tensor, mode: str
     if mode != PROXY and vary is not None:
         vary = dataclasses.replace(vary, train_steps_factor=1.0)
     result = train(
-        name, hyper, vary, task, kind, section, worlds, seeds.numpy(), test_each, gtn.backend, config["device"], threads
-    )
+        name, hyper, vary, task, kind, section, worlds, seeds.numpy(), test_each, gtn.backend, config["device"],
+        threads, curiosity(config),
+    )  # fmt: skip
     returns = result.test_return.mean(1)
     score = np.where(result.status == 0, scores(result, gtn, task, returns), np.nan)
     bad = ~np.isfinite(score) & (result.status == 0)

@@ -26,17 +26,17 @@ LEGACY_KEYS: Dict[str, Dict[str, str]] = {
         "minimize_score": _UNREAD,
         "print_rate": _PRINT,
     },
-    "learner": {"print_rate": _PRINT, "render_env": _RENDER},
+    "learner": {"print_rate": _PRINT, "render_env": _RENDER, "sigmoid_last_layer": _UNREAD},
+    "icm": {},
     "vary": {},
     "env": {"render_env": _RENDER},
 }
 
 # Agents, baselines and tools of the original; a name that the registry here knows is used, not ignored.
 LEGACY_AGENTS = (
-    "ddqn_icm", "ddqn_icm_vary", "duelingddqn_icm", "duelingddqn_icm_vary", "td3_icm", "td3_icm_vary",
     "td3_discrete_vary_layer_norm", "td3_discrete_vary_layer_norm_2", "td3_discrete_vary_tanh",
-    "td3_discrete_vary_tanh_2", "td3_discrete_vary_tanh_3", "td3_discrete_temp_anneal",
-    "ppo_icm", "icm", "reptile", "env_matcher", "match_env",
+    "td3_discrete_vary_tanh_2", "td3_discrete_vary_tanh_3", "td3_discrete_temp_anneal", "reptile", "env_matcher",
+    "match_env",
 )  # fmt: skip
 
 LEGACY_TASKS = ("HalfCheetah-v2", "HalfCheetah-v3", "LunarLander-v2", "FrozenLake-v0", "CliffWalking-v0", "EmptyRoom")

@@ -7,14 +7,14 @@ every default filled in, so nothing is validated again here.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Dict, Mapping, Optional, Tuple
+from typing import Any, Dict, Mapping, NamedTuple, Optional, Tuple
 
-from agents.sections import LEARNERS, LearnerSection, VarySection
+from agents.sections import CURIOUS, LEARNERS, ICMSection, LearnerSection, VarySection
 from envs.option import option
 from envs.section import EnvSection
 from outer.section import GTNSection
 
-VARY_SUFFIX, COUNT_BASED_SUFFIX = "_vary", "_cb"
+VARY_SUFFIX, COUNT_BASED_SUFFIX, CURIOUS_SUFFIX = "_vary", "_cb", "_icm"
 
 
 @dataclass(frozen=True)
@@ -27,12 +27,22 @@ class RunSection:
     seed: int = option(0, "every random number of the run follows from it", ge=0)
 
 
-def split_agent_name(agent_name: str) -> Tuple[str, bool]:
-    """``DDQN_vary`` -> (``ddqn``, True): the learner's name, and whether every agent draws its own hyperparameters."""
+class AgentName(NamedTuple):
+    """What an ``agent_name`` says."""
+
+    learner: str  # a key of LEARNERS, if the name is right
+    curious: bool  # with the intrinsic curiosity module
+    vary: bool  # every agent draws its own hyperparameters
+
+
+def split_agent_name(agent_name: str) -> AgentName:
+    """``DDQN_icm_vary`` -> learner ddqn, curious, vary. Only of the learners that can be curious _icm is a suffix."""
     name = agent_name.lower()
-    if name.endswith(VARY_SUFFIX):
-        return name[: -len(VARY_SUFFIX)], True
-    return name, False
+    vary = name.endswith(VARY_SUFFIX)
+    name = name[: -len(VARY_SUFFIX)] if vary else name
+    base = name[: -len(CURIOUS_SUFFIX)]
+    curious = name.endswith(CURIOUS_SUFFIX) and base in CURIOUS
+    return AgentName(base if curious else name, curious, vary)
 
 
 def learner_key(agents: Mapping[str, Any], name: str) -> str:
@@ -53,16 +63,22 @@ def env_section(data: Mapping[str, Any]) -> EnvSection:
 
 
 def learner(data: Mapping[str, Any]) -> Tuple[str, LearnerSection, Optional[VarySection]]:
-    """The inner loop's learner: its name without ``_vary``, its hyperparameters, and for a ``_vary`` agent how they are
+    """The inner loop's learner: its name without suffixes, its hyperparameters, and for a ``_vary`` agent how they are
     drawn (None otherwise). Raises KeyError where the learner does not exist."""
     return named_learner(data, data["agents"]["gtn"]["agent_name"])
 
 
 def named_learner(data: Mapping[str, Any], agent_name: str) -> Tuple[str, LearnerSection, Optional[VarySection]]:
     """As :func:`learner`, for any agent name, e.g. to train another learner in an evolved world."""
-    name, vary = split_agent_name(agent_name)
+    name, _, vary = split_agent_name(agent_name)
     if name not in LEARNERS:
         raise KeyError(f"no learner named {name!r}; known: {', '.join(LEARNERS)}")
     agents: Dict[str, Any] = data["agents"]
     section = LEARNERS[name](**agents.get(learner_key(agents, name), {}))
     return name, section, VarySection(**agents.get(name + VARY_SUFFIX, {})) if vary else None
+
+
+def curiosity(data: Mapping[str, Any]) -> Optional[ICMSection]:
+    """The section ``agents.icm`` if the inner loop's agent is curious."""
+    agents: Dict[str, Any] = data["agents"]
+    return ICMSection(**agents.get("icm", {})) if split_agent_name(agents["gtn"]["agent_name"]).curious else None

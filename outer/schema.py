@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import pydantic
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
 
-from agents.sections import LEARNERS, VarySection
+from agents.sections import CURIOUS, LEARNERS, ICMSection, VarySection
 from envs.section import EnvSection
 from envs.task import TASKS
 from outer import problem
@@ -98,7 +98,7 @@ def defaults(section: type) -> dict[str, Any]:
 
 def agent_sections() -> dict[str, tuple[type, str]]:
     """Key under ``agents`` -> (its dataclass, its kind in LEGACY_KEYS)."""
-    out: dict[str, tuple[type, str]] = {"gtn": (GTNSection, "gtn")}
+    out: dict[str, tuple[type, str]] = {"gtn": (GTNSection, "gtn"), "icm": (ICMSection, "icm")}
     for name, section in LEARNERS.items():
         out[name] = (section, "learner")
         out[name + problem.VARY_SUFFIX] = (VarySection, "vary")
@@ -107,7 +107,10 @@ def agent_sections() -> dict[str, tuple[type, str]]:
 
 def agent_names() -> list[str]:
     """What ``agents.gtn.agent_name`` may be, in lower case."""
-    return [name for name in agent_sections() if name != "gtn"]
+    names = [
+        name for learner in LEARNERS for name in (learner, learner + problem.CURIOUS_SUFFIX * (learner in CURIOUS))
+    ]
+    return [name + suffix for name in dict.fromkeys(names) for suffix in ("", problem.VARY_SUFFIX)]
 
 
 def valid_keys() -> list[str]:

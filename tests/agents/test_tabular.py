@@ -10,12 +10,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agents import rollout
 from agents.hyper import Hyper, draw
 from agents.result import AGENT_DIVERGED, OK, WORLD_DIVERGED, TrainResult
 from agents.sections import TabularSection
 from agents.tabular import ALGORITHMS, KINDS, train_tabular
 from agents.tabular_loop import PER_MEMBER
 from envs import rng
+from envs.bandit import Bandit
 from envs.gridworld import Cliff
 from envs.world import RealTask, tables
 
@@ -35,10 +37,10 @@ def assert_same(a: TrainResult, b: TrainResult) -> None:
         np.testing.assert_array_equal(getattr(a, field.name), getattr(b, field.name), err_msg=field.name)
 
 
-def both(algorithm, h, world, task, kind, max_steps, solved, test_each, keys) -> TrainResult:
+def both(algorithm, h, world, task, kind, max_steps, solved, test_each, keys, **noise) -> TrainResult:
     arguments = (algorithm, h, world, task, kind, max_steps, solved, test_each, keys)
-    compiled = train_tabular(*arguments, backend="compiled")
-    assert_same(compiled, train_tabular(*arguments, backend="torch"))
+    compiled = train_tabular(*arguments, backend="compiled", **noise)
+    assert_same(compiled, train_tabular(*arguments, backend="torch", **noise))
     return compiled
 
 
@@ -65,9 +67,10 @@ def random_tables(draws: np.random.Generator, members: int, states: int, actions
         early_out_virtual_diff=st.sampled_from([0.0, 0.02, 0.5]), bootstrap_time_limit=st.booleans(),
         published_sarsa=st.booleans(),
     )),
+    st.fixed_dictionaries(dict(world_noise=st.sampled_from([0.0, 0.3]), task_noise=st.sampled_from([0.0, 2.0]))),
 )  # fmt: skip
 def test_back_ends_are_equal_bit_for_bit(
-    algorithm, kind, seed, members, states, actions, max_steps, each, shared, options
+    algorithm, kind, seed, members, states, actions, max_steps, each, shared, options, noise
 ):  # fmt: skip
     draws = np.random.default_rng(seed)
     world = random_tables(draws, 1 if shared else members, states, actions, kind)
@@ -78,7 +81,7 @@ def test_back_ends_are_equal_bit_for_bit(
     h.values["batch_size"] = draws.integers(1, 4, members)
     h.values["train_steps"] = draws.choice([0, 1, 10, 30], members)
     keys = draws.integers(-(2**63), 2**63 - 1, members)
-    both(algorithm, h, world, task, kind, max_steps, draws.choice([-1.0, 0.5, 1e9]), each, keys)
+    both(algorithm, h, world, task, kind, max_steps, draws.choice([-1.0, 0.5, 1e9]), each, keys, **noise)
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
@@ -125,38 +128,40 @@ def test_threads_do_not_change_the_result(members):
 # --------------------------------------------------------------------------------- the rules, written out once more
 
 
-def by_hand(algorithm, h, world, start, kind, max_steps, key, episodes):
+def by_hand(algorithm, h, world, start, kind, max_steps, key, episodes, noise):
     """One member that always explores: its actions are known beforehand, so the rules are a few lines."""
-    key = rng.fold(torch.tensor([key]), rng.EXPLORE)
+    key, noise_key = (rng.fold(torch.tensor([key]), stream) for stream in (rng.EXPLORE, rng.REWARD))
 
     def random_action(counter):
-        return int(rng.integer(key, torch.tensor([counter]), torch.tensor(actions)))
+        return (int(rng.bits(key, torch.tensor([counter]))) & (2**32 - 1)) * actions >> 32
 
     next_state, reward, done = (table[0] for table in world)
     actions = reward.shape[1]
     alpha, gamma, section = F(h["alpha"][0]), F(h["gamma"][0]), h.section
-    q, visits, d, u = np.zeros_like(reward), np.zeros_like(reward), 0, 0
+    q, visits, d, u, n = np.zeros_like(reward), np.zeros_like(reward), 0, 0, 0
     for e in range(episodes):
         s, t, over = start, 0, False
         while not over:
-            a = random_action(2 * d + 1)
+            a = random_action(d)
             d += 1
             r, s2 = F(0), s
             for _ in range(section.same_action_num):
-                r, raw, s2 = r + reward[s2, a], done[s2, a], next_state[s2, a]
-                t += 1
+                r += reward[s2, a] + F(noise) * F(rng.normal(noise_key, torch.tensor([n])).item())
+                raw, s2 = done[s2, a], next_state[s2, a]
+                t, n = t + 1, n + 1
                 if raw > 0.5 or t >= max_steps:
                     break
             over = raw > 0.5 or t >= max_steps
             stored = raw if kind == "se" or not over or section.bootstrap_time_limit else 1.0
+            first = u
             for _ in range(int(h["batch_size"][0]) if e >= section.init_episodes else 0):
                 visits[s, a] += 1
                 bonus = F(h["beta"][0] / (np.sqrt(visits[s, a]) + 1e-9)) if algorithm.endswith("_cb") else F(0)
                 if algorithm.startswith("ql"):
                     value = q[s2].max()
-                else:  # a' is what is executed next; where nothing is, or as published, a draw of its own
-                    apart = over or section.published_sarsa
-                    value = q[s2, random_action(2**40 + 2 * u + 1 if apart else 2 * d + 1)]
+                else:  # a' is what is executed next; where nothing is, a draw of its own; as published, one per update
+                    counter = 2**40 + u if section.published_sarsa else 2**40 + first if over else d
+                    value = q[s2, random_action(counter)]
                 target = r + bonus + (gamma * value if stored < 0.5 else F(0))
                 q[s, a] += alpha * (target - q[s, a])
                 u += 1
@@ -166,18 +171,19 @@ def by_hand(algorithm, h, world, start, kind, max_steps, key, episodes):
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @pytest.mark.parametrize("kind", ["real", "se"])
+@pytest.mark.parametrize("noise", [0.0, 0.5])
 @pytest.mark.parametrize("options", [
-    {}, dict(same_action_num=3), dict(bootstrap_time_limit=True), dict(init_episodes=2, batch_size=3),
+    {}, dict(same_action_num=3), dict(bootstrap_time_limit=False), dict(init_episodes=2, batch_size=3),
     dict(published_sarsa=True, batch_size=2),
 ])  # fmt: skip
-def test_updates_follow_the_rules(algorithm, kind, options):
+def test_updates_follow_the_rules(algorithm, kind, options, noise):
     draws = np.random.default_rng(17)
     world = random_tables(draws, 1, 5, 3, kind)
     world = (world[0], draws.normal(size=(1, 5, 3)).astype(F), world[2] if kind == "se" else world[2] * 0)
     task = tuple(table[0] for table in world) + (2,)
     h = hyper(1, alpha=0.5, eps_init=1.0, eps_min=1.0, train_episodes=6, early_out_virtual_diff=0.0, **options)
-    result = train_tabular(algorithm, h, world, task, kind, 7, 1e9, False, np.array([-5]))
-    q, updates = by_hand(algorithm, h, world, 2, kind, 7, -5, 6)
+    result = train_tabular(algorithm, h, world, task, kind, 7, 1e9, False, np.array([-5]), world_noise=noise)
+    q, updates = by_hand(algorithm, h, world, 2, kind, 7, -5, 6, noise)
     np.testing.assert_array_equal(result.weights[0].reshape(5, 3), q)
     assert result.updates[0] == updates and updates > 0
 
@@ -242,6 +248,26 @@ def test_exploration_decays_from_the_second_episode_on():
     returns = both("ql", h, world, task, "real", 100, 1e9, False, np.array([2])).episode_return[0]
     assert abs(returns[0]) < 50  # all random
     assert returns[1] == returns[2] == 100  # all greedy
+
+
+def test_noisy_tests_are_those_of_every_learner():
+    """On the bandit: the returns are those of ``agents/rollout.py`` for the same actions; the counters go on."""
+    task, keys = Bandit(max_steps=7), np.array([3, -4])
+    tables = task.next_state, task.reward, task.done
+    h = hyper(2, train_episodes=3, test_episodes=4, alpha=0.5)
+    world = tuple(t[None] for t in tables)
+    result = both("ql", h, world, (*tables, 0), "real", 7, 1e9, True, keys, world_noise=1.0, task_noise=1.0)
+    arm = torch.from_numpy(result.weights).argmax(1)
+
+    def returns(stream, first):
+        key = rng.fold(torch.from_numpy(keys), stream)
+        policy = lambda observation, step: arm[:, None].expand(2, 4)  # noqa: E731
+        return rollout.test_episodes(task, policy, key, torch.full((2,), first), 4, 1)[0].numpy()
+
+    np.testing.assert_allclose(result.test_return, returns(rng.FINAL_TEST, 0), rtol=1e-6)
+    assert len(np.unique(result.test_return)) == 8
+    # the test after the last training episode: the same agent, other random numbers
+    np.testing.assert_allclose(result.episode_return[:, 2], returns(rng.TEST, 8).mean(1), rtol=1e-6)
 
 
 # ------------------------------------------------------------------------------------------------------- divergence

@@ -15,7 +15,7 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agents.sections import LEARNERS, DDQNSection, TabularSection, VarySection
+from agents.sections import LEARNERS, DDQNSection, ICMSection, TabularSection, VarySection
 from envs.section import EnvSection
 from envs.task import TASKS
 from outer import legacy, problem, schema, yaml_lines
@@ -106,11 +106,17 @@ def test_original_file_loads_as_it_is_and_equals_the_shipped_paper_file() -> Non
     paper = load_config(ROOT / "default_config_cartpole_syn_env_paper.yaml").data
     assert paper["envs"]["CartPole-v0"].pop("raw_done") is True  # the original's raw done is an option here, off ...
     assert config.data["envs"]["CartPole-v0"].pop("raw_done") is False  # ... unless a file asks for it
+    assert paper["agents"]["ddqn"].pop("bootstrap_time_limit") is False  # and so is the end at a time limit
+    assert config.data["agents"]["ddqn"].pop("bootstrap_time_limit") is True
+    others = {
+        name: config.data["agents"].pop(name) for name in list(config.data["agents"]) if name not in paper["agents"]
+    }
     assert config.data == paper
+    assert {"td3", "td3_discrete", "td3_discrete_vary", "duelingddqn", "icm"} <= set(others)
+    assert (others["td3_discrete"]["hidden_size"], others["td3_discrete_vary"]["vary_hp"]) == (510, False)
     text = "\n".join(config.warnings)
-    for ignored in ("render_env", "time_max", "time_sleep_worker", "print_rate", "td3", "duelingddqn", "icm"):
+    for ignored in ("render_env", "time_max", "time_sleep_worker", "print_rate"):
         assert ignored in text
-    assert len([w for w in config.warnings if "agents that do not exist" in w]) == 1
     assert "train_steps is the budget here" in text
 
 
@@ -140,7 +146,6 @@ def test_original_halfcheetah_file_says_what_is_missing() -> None:
     text = str(caught.value)
     assert "yaml:2 env_name: found 'HalfCheetah-v3'" in text and "does not exist here yet" in text
     assert "agents.gtn: found nothing" in text
-    assert "agents that do not exist here yet: td3, td3_vary" in text
 
 
 def test_every_default_is_filled_in_from_the_dataclasses_and_the_task(tmp_path: Path) -> None:
@@ -197,9 +202,33 @@ def test_count_based_learner_prefers_its_own_section(tmp_path: Path) -> None:
     assert problem.learner(data)[1] == TabularSection(alpha=0.25)
 
 
+def test_curious_agents_read_the_learners_sections_and_their_own(tmp_path: Path) -> None:
+    raw = changed("agents/icm", {"eta": 0.25})
+    data = load(tmp_path, raw, "agents.gtn.agent_name=DDQN_icm_vary").data
+    name, section, vary = problem.learner(data)
+    assert name == "ddqn" and section.batch_size == 64 and vary is not None
+    assert problem.curiosity(data) == ICMSection(eta=0.25)
+    assert problem.curiosity(load(tmp_path, raw).data) is None
+    text = problems(tmp_path, changed("agents/gtn/agent_name", "SAC_icm"))
+    assert len(text) == 1 and "expected an agent that exists" in text[0]
+
+
+def test_discrete_td3_of_the_original_is_one_section(tmp_path: Path) -> None:
+    raw = changed("agents/td3_discrete_vary", {"batch_size": 7, "sigmoid_last_layer": True, "vary_hp": False})
+    data = load(tmp_path, raw, "agents.gtn.agent_name=TD3_discrete_vary").data
+    name, section, vary = problem.learner(data)
+    assert (name, section.batch_size, vary.vary_hp) == ("td3_discrete", 7, False)
+    raw["agents"]["td3_discrete"] = {"batch_size": 8}
+    found = problems(tmp_path, raw)
+    assert any("agents.td3_discrete_vary.batch_size: found an unknown key" in text for text in found)
+    del raw["agents"]["td3_discrete"]
+    raw["agents"]["td3_discrete_vary"]["batch_size"] = 0
+    assert "agents.td3_discrete_vary.batch_size: found 0, expected an integer >= 1" in problems(tmp_path, raw)[0]
+
+
 def test_named_learner_refuses_what_does_not_exist() -> None:
-    with pytest.raises(KeyError, match="no learner named 'td3'"):
-        problem.named_learner({"agents": {}}, "TD3")
+    with pytest.raises(KeyError, match="no learner named 'reptile'"):
+        problem.named_learner({"agents": {}}, "REPTILE")
 
 
 # -------------------------------------------------------------------------------- what is refused
@@ -226,7 +255,7 @@ def test_named_learner_refuses_what_does_not_exist() -> None:
         ("agents/gtn/synthetic_env_type", 2, "expected one of 0, 1"),
         ("agents/gtn/agent_name", 5, "found 5, expected text"),
         ("agents/gtn/agent_name", "DDQM", "did you mean ddqn"),
-        ("agents/gtn/agent_name", "TD3_vary", "this agent of the original does not exist here yet"),
+        ("agents/gtn/agent_name", "REPTILE", "this agent of the original does not exist here yet"),
         ("agents/gtn", None, "found nothing, expected a mapping"),
         ("agents/gtn", [1], "found [1], expected a mapping"),
         ("agents/ddqn/lr", -0.001, "found -0.001, expected a number > 0 (Adam learning rate)"),
