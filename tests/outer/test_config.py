@@ -546,7 +546,7 @@ def test_environment_info_without_git(monkeypatch: pytest.MonkeyPatch) -> None:
     assert environment_info()["git"] == "unknown"
 
 
-def test_describe_says_what_would_run() -> None:
+def test_describe_says_what_would_run(tmp_path: Path) -> None:
     text = describe(load_config(ROOT / "default_config_cartpole_syn_env_paper.yaml"))
     assert "state 6-83-4, reward 6-83-1, done 6-83-1, leakyrelu, 2,247 parameters" in text
     assert "network 4-57-2 tanh" in text
@@ -557,6 +557,11 @@ def test_describe_says_what_would_run() -> None:
     )
     assert "reward network, type 2: phi 48-32-1" in text and "alpha and gamma in [0.1, 1]" in text
     assert "beta 0.005" in text and "reward_threshold" in text
+    pendulum = {**GOOD, "env_name": "Pendulum-v0", "envs": {"Pendulum-v0": {"hidden_size": 8}}}
+    pendulum["agents"] = {"gtn": {"agent_name": "SAC"}}
+    text = describe(load(tmp_path, pendulum))
+    assert "Pendulum-v0: 3 observations, actions of 1 number in [-2, 2], at most 200 steps" in text
+    assert "state 4-8-3, reward 4-8-1, done 4-8-1" in text
 
 
 def test_show_is_short_and_printable() -> None:
