@@ -17,7 +17,18 @@ from numba import njit
 
 from agents.kernels import JIT_UNCOUNTED
 from agents.kernels.dispatch import by_type, implement
-from agents.kernels.mlp import F4, ZERO, activations, adam_soft_update, aligned, backward, forward, predict, workspace
+from agents.kernels.mlp import (
+    F4,
+    NIL,
+    ZERO,
+    activations,
+    adam_soft_update,
+    aligned,
+    backward,
+    forward,
+    predict,
+    workspace,
+)  # fmt: skip
 from agents.kernels.mlp_small import INPUTS, OUTPUTS, backward_small, forward_small
 from agents.kernels.off_policy import Weights, padded
 from agents.kernels.rng import integer, uniform
@@ -108,7 +119,7 @@ def _forward(agent, p, x, q):
     if _small(agent):
         forward_small(p, agent.hidden, x, agent.h[0], q, q.shape[1], agent.act)
     else:
-        forward(p, 0, agent.inputs, agent.hidden, agent.layers, q.shape[0], x, agent.h, q, q.shape[1], agent.act)
+        forward(p, NIL, agent.inputs, agent.hidden, agent.layers, q.shape[0], x, agent.h, q, q.shape[1], agent.act)
 
 
 def _backward(agent, x, dq):
@@ -116,12 +127,12 @@ def _backward(agent, x, dq):
     if _small(agent):
         backward_small(p, agent.hidden, x, agent.h[0], dq, L, g, agent.act)
     else:
-        backward(p, 0, agent.inputs, agent.hidden, agent.layers, A, x, agent.h, dq, agent.dh, L, g, agent.act)
+        backward(p, NIL, agent.inputs, agent.hidden, agent.layers, A, x, agent.h, dq, agent.dh, L, g, agent.act)
 
 
 def _predict(agent, obs, q):
     predict(
-        agent.weights.p, 0, agent.inputs, agent.hidden, agent.layers, q.shape[0], agent.act, obs, q,
+        agent.weights.p, NIL, agent.inputs, agent.hidden, agent.layers, q.shape[0], agent.act, obs, q,
         agent.one_h, agent.one_h2,
     )  # fmt: skip
 
@@ -188,7 +199,7 @@ def learn(agent, batch, key, decision, update):
             q2[a, i] = ZERO
     q_backward(agent, batch.sa, q2)
     c1, c2 = 1.0 - 0.9**update, 1.0 - 0.999**update
-    adam_soft_update(w.p, w.target, w.m, w.v, w.g, 0, w.p.shape[0], F4(c.lr / c1), F4(1.0 / math.sqrt(c2)), F4(c.tau))
+    adam_soft_update(w.p, w.target, w.m, w.v, w.g, NIL, w.p.shape[0], F4(c.lr / c1), F4(1.0 / math.sqrt(c2)), F4(c.tau))
 
 
 implement(DDQN, q_forward=_forward, q_backward=_backward, q_predict=_predict)

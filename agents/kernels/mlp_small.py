@@ -10,6 +10,7 @@ from __future__ import annotations
 from numba import njit
 
 from agents.kernels import JIT
+from agents.kernels.gemm import out_of_line
 from agents.kernels.mlp import LEAKY_SLOPE, LEAKYRELU, ONE, RELU, TANH, ZERO, tanh, tanh4
 
 INPUTS, OUTPUTS = 4, 2
@@ -66,6 +67,7 @@ def _forward_one(p, H, m, x, h, q, L, act):
 @njit(**JIT)
 def forward_small(p, H, x, h, q, L, act):
     """x[4, L] -> q[2, L]; h[H, L] keeps the hidden activations."""
+    out_of_line()
     for a in range(2):
         b = p[7 * H + a]
         for i in range(L):
@@ -161,6 +163,7 @@ def _backward_one(p, H, m, x, h, dq, L, g, act):
 @njit(**JIT)
 def backward_small(p, H, x, h, dq, L, g, act):
     """g <- gradient of the loss whose derivative by the outputs is dq[2, L]."""
+    out_of_line()
     for a in range(2):
         s = ZERO
         for i in range(L):

@@ -12,7 +12,7 @@ import numpy as np
 from numba import njit
 
 from agents.kernels import JIT_UNCOUNTED, tasks
-from agents.kernels.mlp import F4, ONE, ZERO, predict
+from agents.kernels.mlp import F4, NIL, ONE, ZERO, predict
 from envs.networks import ACTIVATIONS
 from envs.section import EnvSection
 from envs.task import Task
@@ -71,7 +71,7 @@ def _net(w, offset, outputs, x):
 @njit(**JIT_UNCOUNTED)
 def _phi(w):
     """Output of a reward network for the present observation; not clamped."""
-    predict(w.params, 0, w.obs.shape[0], w.hidden, w.layers, 1, w.act, w.obs, w.out, w.h, w.h2)
+    predict(w.params, NIL, w.obs.shape[0], w.hidden, w.layers, 1, w.act, w.obs, w.out, w.h, w.h2)
     return w.out[0]
 
 
