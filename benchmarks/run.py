@@ -64,15 +64,14 @@ def adapt(name: str, run: Run, raw: dict[str, Any]) -> dict[str, dict[str, Any]]
 
 
 def tabular(raw: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Keys <back end>.<algorithm>.steps_per_s and .runs; Q-learning is the one that has no suffix."""
+    """Keys <back end>.<algorithm>.steps_per_s, .runs and .members; Q-learning is the one that gets no suffix."""
     results = {}
     for key, value in raw.items():
         backend, _, rest = key.partition(".")
         if rest.endswith(".steps_per_s"):
             algorithm = rest.removesuffix(".steps_per_s")
-            name = ("plain" if backend == "python" else backend) + ("" if algorithm == "ql" else f"_{algorithm}")
-            runs = raw.get(f"{backend}.{algorithm}.runs", [value])
-            results[name] = {"per_core": value, "runs": runs, "members": 1 if backend == "python" else 256}
+            name = backend if algorithm == "ql" else f"{backend}_{algorithm}"
+            results[name] = {"per_core": value, **{k: raw[f"{backend}.{algorithm}.{k}"] for k in ("runs", "members")}}
     return results
 
 

@@ -94,7 +94,10 @@ RAW = {  # by module and what follows it on the command line
     "learners ddqn_in_se compiled": speed(65000.0, 32),
     "learners ddqn_in_se torch": speed(25000.0, 32),
     "plain.ddqn ddqn_in_se": speed(1000.0),
-    "tabular": {"compile_or_load_s": 1.0, "python.ql.steps_per_s": 2e6, "compiled.sarsa.steps_per_s": 1.5e8},
+    "tabular": {
+        **{"compile_or_load_s": 1.0, "plain.ql.steps_per_s": 2e6, "plain.ql.runs": [2e6], "plain.ql.members": 1},
+        **{"compiled.sarsa.steps_per_s": 1.5e8, "compiled.sarsa.runs": [1.5e8], "compiled.sarsa.members": 256},
+    },
     "exchange_overhead": {"milliseconds_per_generation": 12.5, "all": [12.0, 13.0]},
     "evolve": {"config": "c.yaml", "runs": [{"seconds": s, "solved": s < 50} for s in (30.0, 40.0, 90.0)]},
     "memory 32 torch": {"figures": {"peak_mib": 640.0, "mib_per_member": 4.5}, "members": 32},
