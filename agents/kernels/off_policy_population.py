@@ -9,9 +9,10 @@ import numpy as np
 from torch import Tensor
 
 import agents.ddqn
+import agents.dueling_ddqn
 from agents.algorithm import Algorithm
 from agents.hyper import Hyper
-from agents.kernels import ddqn, off_policy
+from agents.kernels import ddqn, dueling_ddqn, off_policy
 from agents.kernels.tasks import TASK_CODES
 from agents.kernels.worlds import create_world
 from agents.population import initial_weights, nets_of, size
@@ -20,7 +21,10 @@ from agents.result import TrainResult
 from envs.section import EnvSection
 from envs.task import Task
 
-TWINS: Dict[Type[Algorithm], Any] = {agents.ddqn.DDQN: ddqn.DDQN}
+TWINS: Dict[Type[Algorithm], Any] = {
+    agents.ddqn.DDQN: ddqn.DDQN,
+    agents.dueling_ddqn.DuelingDDQN: dueling_ddqn.DuelingDDQN,
+}
 
 
 def why_not(algorithm: Type[Algorithm], task: Task, hyper: Hyper) -> Optional[str]:
@@ -31,6 +35,8 @@ def why_not(algorithm: Type[Algorithm], task: Task, hyper: Hyper) -> Optional[st
         return f"the task {task.name} has no compiled twin"
     if hyper.section.activation_fn == "prelu":  # type: ignore[attr-defined]
         return "an agent with PReLU learns its slope, which the kernel does not"
+    if getattr(hyper.section, "published_dueling_mean", False):
+        return "the kernel takes the mean advantage over the actions, not over the batch"
     return None
 
 

@@ -32,13 +32,15 @@ SMALL = dict(train_steps=200, init_episodes=0, hidden_size=16, hidden_layer=1, a
 class Setup:
     """A small population; ``values`` overrides hyperparameters member by member."""
 
+    algorithm, learner_section = DDQN, DDQNSection
+
     def __init__(self, kind="se", name="CartPole-v0", P=5, max_steps=None, env=None, values=None, seed=100,
                  solved_reward=None, test_each=False, **section):  # fmt: skip
         self.kind, self.test_each = kind, test_each
         self.task = make_task(name, max_steps=max_steps, solved_reward=solved_reward)
         self.env = EnvSection(**{"hidden_size": 13, **(env or {})})
         self.keys = np.arange(P) + seed
-        self.hyper = draw(DDQNSection(**{**SMALL, **section}), self.keys)
+        self.hyper = draw(self.learner_section(**{**SMALL, **section}), self.keys)
         self.hyper.values.update({k: np.array(v) for k, v in (values or {}).items()})
         key = torch.as_tensor(self.keys) + 9
         self.worlds = np.zeros((P, 1), np.float32)
@@ -46,10 +48,10 @@ class Setup:
             self.worlds = init_world(kind, self.task, self.env, key).numpy()
 
     def torch(self, rows=slice(None)):
-        return off_policy.train_population(DDQN, *self._arguments(rows))
+        return off_policy.train_population(self.algorithm, *self._arguments(rows))
 
     def compiled(self, rows=slice(None), **kw):
-        return compiled.train_population(DDQN, *self._arguments(rows), **kw)
+        return compiled.train_population(self.algorithm, *self._arguments(rows), **kw)
 
     def _arguments(self, rows):
         hyper, worlds, keys = self.hyper.take(rows), self.worlds[rows], self.keys[rows]
