@@ -10,9 +10,10 @@ from torch import Tensor
 
 import agents.ddqn
 import agents.dueling_ddqn
+import agents.sac
 from agents.algorithm import Algorithm
 from agents.hyper import Hyper
-from agents.kernels import ddqn, dueling_ddqn, off_policy
+from agents.kernels import ddqn, dueling_ddqn, off_policy, sac
 from agents.kernels.tasks import TASK_CODES
 from agents.kernels.worlds import create_world
 from agents.population import initial_weights, nets_of, size
@@ -24,6 +25,7 @@ from envs.task import Task
 TWINS: Dict[Type[Algorithm], Any] = {
     agents.ddqn.DDQN: ddqn.DDQN,
     agents.dueling_ddqn.DuelingDDQN: dueling_ddqn.DuelingDDQN,
+    agents.sac.SAC: sac.SAC,
 }
 
 

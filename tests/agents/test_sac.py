@@ -1,4 +1,4 @@
-"""SAC against float64 autograd and torch.distributions, in other company, and within its bounds."""
+"""SAC against its compiled twin, float64 autograd and torch.distributions, in other company, and within its bounds."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ from torch.distributions import AffineTransform, Independent, Normal, TanhTransf
 from agents import off_policy, population
 from agents.algorithm import AgentRows
 from agents.hyper import draw
+from agents.kernels import off_policy_population as compiled
+from agents.kernels import sac as kernel
+from agents.kernels.off_policy import Batch
 from agents.result import AGENT_DIVERGED, OK, WORLD_DIVERGED
 from agents.sac import SAC
 from agents.sections import SACSection, VarySection
@@ -19,7 +22,7 @@ from agents.train import train
 from envs import rng
 from envs.networks import ACTIVATIONS
 from envs.section import EnvSection
-from envs.task import Task
+from envs.task import Task, make_task
 from envs.world import init_world
 from tests.agents.same import assert_same_bytes
 
@@ -56,9 +59,10 @@ class PointMass(Task):
 class Setup:
     """A small population; ``values`` overrides hyperparameters member by member."""
 
-    def __init__(self, kind="real", P=5, max_steps=None, env=None, values=None, test_each=False, **section):
+    def __init__(self, kind="real", P=5, name="", env=None, values=None, test_each=False, **section):
         self.kind, self.test_each = kind, test_each
-        self.task, self.env = PointMass(max_steps), EnvSection(**{"hidden_size": 13, **(env or {})})
+        self.task = make_task(name, max_steps=40) if name else PointMass()
+        self.env = EnvSection(**{"hidden_size": 13, **(env or {})})
         self.keys = np.arange(P) + 100
         self.hyper = draw(SACSection(**{**SMALL, **section}), self.keys)
         self.hyper.values.update({k: np.array(v) for k, v in (values or {}).items()})
@@ -67,8 +71,14 @@ class Setup:
             self.worlds = init_world(kind, self.task, self.env, torch.as_tensor(self.keys) + 9).numpy()
 
     def torch(self, rows=slice(None)):
+        return off_policy.train_population(SAC, *self._arguments(rows))
+
+    def compiled(self, rows=slice(None), **kw):
+        return compiled.train_population(SAC, *self._arguments(rows), **kw)
+
+    def _arguments(self, rows):
         hyper, worlds, keys = self.hyper.take(rows), self.worlds[rows], self.keys[rows]
-        return off_policy.train_population(SAC, self.task, self.kind, self.env, worlds, hyper, keys, self.test_each)
+        return self.task, self.kind, self.env, worlds, hyper, keys, self.test_each
 
     def learner(self):
         """The inner object of a population of one depth, before training."""
@@ -89,6 +99,68 @@ def same_run(a, b, tolerance=1e-4):
             np.testing.assert_allclose(x, y, rtol=tolerance, atol=tolerance, err_msg=field.name)
         else:
             np.testing.assert_array_equal(x, y, err_msg=field.name)
+
+
+MIXED = dict(hidden_size=[3, 8, 16, 31, 5], hidden_layer=[0, 1, 2, 1, 2], batch_size=[3, 70, 1, 37, 40],
+             train_steps=[60, 120, 50, 100, 150], gamma=[0.9, 0.99, 0.8, 0.98, 1.0], tau=[0.01, 0.1, 1.0, 0.0, 0.02],
+             alpha=[0.1, 1.0, 0.5, 0.2, 0.01], lr=[1e-3, 1e-4, 3e-3, 1e-3, 5e-3])  # fmt: skip
+
+
+# -------------------------------------------------------------------------------------------------- the compiled twin
+
+TWINS = {
+    "real": dict(),
+    "real, mixed, leakyrelu": dict(values=MIXED, activation_fn="leakyrelu"),
+    "real, relu, two layers": dict(activation_fn="relu", hidden_layer=2),
+    "real, replay wraps, frame skip": dict(rb_size=50, same_action_num=2),
+    "real, temperature fixed": dict(automatic_entropy_tuning=False, log_std_max=-0.1, log_std_min=-0.2),
+    "real, time limit": dict(bootstrap_time_limit=False),
+    "se": dict(kind="se"),
+    "rn, tested": dict(kind="rn", env={"reward_env_type": 2}, test_each=True),
+    "mountain car": dict(name="MountainCarContinuous-v0"),
+}
+
+
+@pytest.mark.parametrize("case", TWINS)
+def test_equals_the_compiled_twin(case):
+    """Some hundred updates; far longer runs part, as every chaotic iteration does."""
+    setup = Setup(**{"name": "Pendulum-v0", **TWINS[case]})
+    ours, twin = setup.torch(), setup.compiled()
+    same_run(ours, twin)
+    assert (ours.updates > 0).all() and (ours.status == OK).all()
+
+
+@pytest.mark.parametrize("values", [{}, dict(alpha=[0.9], tau=[0.3], gamma=[0.8])])
+def test_updates_equal_the_compiled_twins(values):
+    """Of two actions; parameters, targets, temperature and both their moments."""
+    B, F, key = 37, 4, np.array([-5])
+    setup = Setup(P=1, values=values, hidden_layer=2, log_std_max=0.05, log_std_min=-0.1)
+    agent = setup.learner()[0].algorithm
+    rows, n = agent.rows, agent.nets[0].size
+    twin = kernel.SAC.create(setup.task, setup.hyper.member(0), rows.params[0].numpy().copy())
+    batch, weight = Batch.create(F + 2, B), torch.full((1, B), 1 / B)
+    for update in range(1, 31):
+        given, _, _ = batch_of(agent, B, seed=update)
+        agent.update(given, weight, torch.tensor([True]), torch.tensor([update]), torch.as_tensor(key), True)
+        s, s_next, action, reward, done = (x[0].numpy() for x in agent.split(given))
+        batch.sa[:F, :B], batch.sa[F:, :B], batch.next_sa[:F, :B], batch.reward[:B] = s, action, s_next, reward
+        batch.discount[:B] = np.float32(setup.hyper["gamma"][0]) * (1 - done)
+        kernel.train_on(twin, batch, key.view(np.uint64)[0], update)
+    close = dict(rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(twin.weights.p, rows.params[0], **close)
+    np.testing.assert_allclose(twin.weights.m, rows.m[0], **close)
+    np.testing.assert_allclose(twin.weights.v, rows.v[0], **close)
+    np.testing.assert_allclose(twin.weights.target[n:], rows.target[0, n:], **close)
+    own = twin.temperature
+    np.testing.assert_allclose([own.p, own.m, own.v], [rows.log_alpha[0], rows.alpha_m[0], rows.alpha_v[0]], **close)
+
+
+def test_the_twin_contains_what_diverges_and_is_the_same_in_any_company():
+    setup = Setup(name="Pendulum-v0", values={"lr": [1e-3, 1e-3, 1e38, 1e-3, 1e-3]})
+    result = setup.compiled(threads=2)
+    assert result.status.tolist() == [OK, OK, AGENT_DIVERGED, OK, OK] and np.isnan(result.test_return[2]).all()
+    for i in (0, 1, 3, 4):
+        assert_same_bytes(setup.compiled([i]), result, slice(None), [i])
 
 
 # ------------------------------------------------------------------------------------------- policy and its density
@@ -316,9 +388,6 @@ def test_tests_are_greedy_and_deterministic():
 
 # -------------------------------------------------------------------------------------- one member, other company
 
-MIXED = dict(hidden_size=[3, 8, 16, 31, 5], hidden_layer=[0, 1, 2, 1, 2], batch_size=[3, 70, 1, 37, 40],
-             train_steps=[60, 120, 50, 100, 150], gamma=[0.9, 0.99, 0.8, 0.98, 1.0], tau=[0.01, 0.1, 1.0, 0.0, 0.02],
-             alpha=[0.1, 1.0, 0.5, 0.2, 0.01], lr=[1e-3, 1e-4, 3e-3, 1e-3, 5e-3])  # fmt: skip
 CASES = {
     "real, mixed": dict(values=MIXED, activation_fn="relu"),
     "se": dict(kind="se"),
