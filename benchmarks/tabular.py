@@ -11,7 +11,7 @@ The floor of Q-learning. From one state to the next there are two loads, each wa
 pair, its next state): 10 cycles, 2.4 ns at 4.1 GHz, 410 million steps per second. No processor gets there,
 because it cannot foresee which tenth of the steps explores, where they lead and when an episode of 13 steps ends: at
 eps 0.01 a bare C++ loop of the same rules, without any option, makes 280 million steps, at eps 0.1 194, and 216 with
-two agents in one loop (four: 176 to 197; all on an AMD EPYC, Zen 5). The compiled back end is at 155 to 165, 0.75 of
+two agents in one loop (four: 176 to 197; all on an AMD EPYC, Zen 5). The compiled back end is at 147 to 159, 0.7 of
 that, with options, counters and the logged returns. While the values still change, in the first hundred episodes, it
 makes 85 and the C++ loop 84 to 100, or 157 with eight agents in one loop, which has not seemed worth its complexity.
 """
