@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Tuple
+from typing import Any, Optional, Tuple
 
 import torch
 from torch import Tensor
@@ -36,8 +36,8 @@ class DDQN(Algorithm):
         eps = (column(hyper, name, params.device) for name in ("eps_init", "eps_min", "eps_decay"))
         return DDQNRows(*self.common(hyper, params), *eps)
 
-    def q(self, params: Tensor, obs: Tensor, used: Tensor) -> Tensor:
-        """params [L, D], obs [L, F, B] -> Q(obs, .) [L, A, B]. used: bool [L, B], which samples are a member's."""
+    def q(self, params: Tensor, obs: Tensor, weight: Optional[Tensor] = None) -> Tensor:
+        """params [L, D], obs [L, F, B] -> Q(obs, .) [L, A, B]. weight: [L, B], 0 where a sample does not count."""
         return forward(self.nets[0], params, obs)
 
     def draws(self, key: Tensor, first: int, count: int) -> Tuple[Tensor, ...]:
@@ -53,8 +53,7 @@ class DDQN(Algorithm):
 
     def greedy(self, obs: Tensor) -> Tensor:
         """argmax_a Q(obs, a), the first of equal ones."""
-        used = torch.ones((), dtype=torch.bool, device=obs.device).expand(obs.shape[:2])
-        return self.q(self.rows.params, obs.transpose(1, 2), used).max(1).indices
+        return self.q(self.rows.params, obs.transpose(1, 2)).max(1).indices
 
     def end_episodes(self, index: Tensor) -> None:
         r = self.rows
@@ -65,14 +64,13 @@ class DDQN(Algorithm):
         with y = r + gamma (1 - d) Q_target(s', argmax_a Q(s', a))."""
         r = self.rows
         s, s_next, action, reward, done = self.split(batch)
-        used = weight > 0
         with torch.no_grad():
-            best = self.q(r.params, s_next, used).max(1, keepdim=True).indices  # max: argmax is 30 times slower here
-            q_next = self.q(r.target, s_next, used).gather(1, best)[:, 0]
+            best = self.q(r.params, s_next, weight).max(1, keepdim=True).indices  # max: argmax is 30 times slower here
+            q_next = self.q(r.target, s_next, weight).gather(1, best)[:, 0]
             y = reward + r.gamma * (1 - done) * q_next
             taken = action == torch.arange(self.task.num_actions, device=batch.device)[:, None]
         leaf = r.params.detach().requires_grad_()
-        q = self.q(leaf, s, used)
+        q = self.q(leaf, s, weight)
         # dloss/dq = 2 weight (q - y) at the action taken and 0 elsewhere; autograd does the rest
         dq = (q.detach() - y[:, None]) * (2 * weight)[:, None] * taken
         return torch.autograd.grad(q, leaf, dq)[0]

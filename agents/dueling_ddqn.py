@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Optional
 
+import torch
 from torch import Tensor
 
 from agents.ddqn import DDQN
@@ -24,12 +25,13 @@ class DuelingDDQN(DDQN):
             MLPShape(features, task.num_actions, features, 1, act),
         )
 
-    def q(self, params: Tensor, obs: Tensor, used: Tensor) -> Tensor:
+    def q(self, params: Tensor, obs: Tensor, weight: Optional[Tensor] = None) -> Tensor:
         shapes = self.nets
         feature, value, advantage = params.split([shape.size for shape in shapes], dim=1)
         x = forward(shapes[0], feature, obs)  # no activation on the features
         v, a = forward(shapes[1], value, x), forward(shapes[2], advantage, x)
         if self.section.published_dueling_mean:  # type: ignore[attr-defined]
+            used = torch.ones_like(v[:, 0], dtype=torch.bool) if weight is None else weight > 0
             share = used / (used.sum(1, keepdim=True).clamp(min=1) * self.task.num_actions)
             return v + a - (a * share[:, None]).sum((1, 2), keepdim=True)
         return v + a - a.mean(1, keepdim=True)

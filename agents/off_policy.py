@@ -11,7 +11,7 @@ Axes: L members still in training, N = 1 environment each, B minibatch, F observ
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Optional, Tuple, Type, Union
+from typing import List, Optional, Tuple, Type, Union
 
 import numpy as np
 import torch
@@ -84,6 +84,7 @@ class OffPolicy:
         self._worlds_of_live()
         self.m.state = self._reset(self.m.row)
         self.learning = self.s.init_episodes == 0
+        self.samples: List[Tensor] = []  # draws of the coming updates, the next one last
         # what is returned, by row
         self.final = algorithm.take(self.m.row)
         self.logged = torch.full((P, E), torch.nan, device=device)
@@ -100,14 +101,22 @@ class OffPolicy:
                 if left < 0.75 * len(self.m.row):
                     self._drop_finished()
                 draws = self.algorithm.draws(self.m.explore, decision, BLOCK)
+            if not self.samples:
+                self.samples = self._sample_draws()
             if self.memory.make_room():
                 self.graphs.forget()
             # what decides which operations a step is made of: nothing else may
             variant = (self.learning, decision % self.algorithm.policy_delay == 0)
-            failed, ended = self.graphs(variant, *(draw[decision % BLOCK] for draw in draws))
+            draw = (self.samples.pop(), *(of_block[decision % BLOCK] for of_block in draws))
+            failed, ended = self.graphs(variant, *draw)
             if ended.any():
                 left -= self._end_episodes(ended.nonzero()[:, 0], failed)
             decision += 1
+
+    def _sample_draws(self) -> List[Tensor]:
+        """Valid until another member begins to learn: updates are counted from its first."""
+        m = self.m
+        return list(self.memory.draws(m.replay, m.updates, BLOCK, m.sample_weight.shape[1]).flip(0))
 
     def _drop_finished(self) -> None:
         alive = self.m.live.nonzero()[:, 0]
@@ -116,10 +125,11 @@ class OffPolicy:
         self.algorithm.keep(alive)
         if self.icm is not None:
             self.icm.keep(alive)
+        self.samples.clear()
         self._worlds_of_live()
         self.graphs.forget()
 
-    def _step(self, variant: Tuple[bool, bool], *draw: Tensor) -> Tuple[Tensor, Tensor]:
+    def _step(self, variant: Tuple[bool, bool], sample: Tensor, *draw: Tensor) -> Tuple[Tensor, Tensor]:
         """One decision and at most one update of each member -> failed, ended (this episode), bool [L]."""
         m, task, s = self.m, self.task, self.s
         learning, actor = variant
@@ -139,7 +149,7 @@ class OffPolicy:
 
         if learning:
             learns = (m.episode >= s.init_episodes) & ~failed
-            batch = self.memory.sample(m.replay, m.updates, m.sample_weight.shape[1])
+            batch = self.memory.sample(sample)
             weight = m.sample_weight * learns[:, None]
             m.updates += learns
             # A member that has not begun to learn has no gradient and no moments: Adam leaves it alone. One that failed
@@ -180,6 +190,8 @@ class OffPolicy:
 
         i = i[~stop]
         m.episode[i] += 1
+        if s.init_episodes > 0 and (m.episode[i] == s.init_episodes).any():
+            self.samples.clear()
         self.algorithm.end_episodes(i)
         m.state[i] = self._reset(i)
         m.t[i] = 0

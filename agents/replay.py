@@ -62,12 +62,18 @@ class Replay:
         self.flat.index_copy_(0, self.base + self.written % self.capacity, transition)
         self.written += 1
 
-    def sample(self, key: Tensor, update: Tensor, batch: int) -> Tensor:
-        """Uniform with replacement -> [P, width, batch], feature-major. key, update: int64 [P].
+    def draws(self, key: Tensor, update: Tensor, count: int, batch: int) -> Tensor:
+        """Random bits for the samples of updates update .. update + count - 1 -> int64 [count, P, batch].
 
-        Row i of update u is drawn by counter 65536 u + i, so that a batch may be cut after any row.
+        key, update: int64 [P]. Row i of update u is drawn by counter 65536 u + i, so that a batch may be cut after any
+        row. Hashing many updates at once costs a fraction of hashing each.
         """
+        later = update + torch.arange(count, device=key.device)[:, None]
+        return rng.high(rng.advance(key, later * 65536).unsqueeze(2), torch.arange(batch, device=key.device))
+
+    def sample(self, draw: Tensor) -> Tensor:
+        """Uniform with replacement. draw: int64 [P, batch], of one update -> [P, width, batch], feature-major."""
         stored = torch.minimum(self.capacity, self.written)[:, None]
-        first = rng.advance(key, update * 65536)[:, None]
-        index = rng.integer(first, torch.arange(batch, device=key.device), stored).add_(self.base[:, None])
-        return self.flat.index_select(0, index.view(-1)).view(len(key), batch, -1).transpose(1, 2).contiguous()
+        index = rng.scaled(draw, stored).add_(self.base[:, None])
+        members, batch = draw.shape
+        return self.flat.index_select(0, index.view(-1)).view(members, batch, -1).transpose(1, 2).contiguous()

@@ -57,9 +57,19 @@ def uniform(key: Tensor, counter: Tensor) -> Tensor:
     return _shift(bits(key, counter), 40).to(torch.float32) * 2.0**-24
 
 
+def high(key: Tensor, counter: Tensor) -> Tensor:
+    """32 random bits, int64 in [0, 2**32)."""
+    return _shift(bits(key, counter), 32)
+
+
+def scaled(high_bits: Tensor, n: Tensor) -> Tensor:
+    """int64 in [0, n), n < 2**31, of 32 random bits (Lemire's multiply-shift, bias below n / 2**32)."""
+    return (high_bits * n) >> 32
+
+
 def integer(key: Tensor, counter: Tensor, n: Tensor) -> Tensor:
-    """int64 in [0, n), n < 2**31: the high 32 bits times n, shifted (Lemire's multiply-shift, bias below n / 2**32)."""
-    return (_shift(bits(key, counter), 32) * n) >> 32
+    """int64 in [0, n), n < 2**31."""
+    return scaled(high(key, counter), n)
 
 
 def normal(key: Tensor, counter: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ from typing import Tuple
 import torch
 from torch import Tensor
 
-from envs.networks import forward
+from envs.networks import SideBySide
 from envs.section import EnvSection
 from envs.task import Task
 from envs.world import OUTPUT_BOUND, World, world_nets, world_size
@@ -35,7 +35,7 @@ class SyntheticEnv(World):
         self.raw_done = section.raw_done
         self.finite = task.num_states is not None
         shapes = [shape for _, shape in world_nets(self.kind, task, section)]
-        self.nets = list(zip(shapes, params.split([shape.size for shape in shapes], dim=1)))
+        self.nets = SideBySide(shapes, params.split([shape.size for shape in shapes], dim=1))
 
     def reset(self, u: Tensor) -> Tensor:
         state = self.task.reset(u)
@@ -47,7 +47,7 @@ class SyntheticEnv(World):
     def step(self, state: Tensor, action: Tensor) -> Tuple[Tensor, Tensor, Tensor, Tensor]:
         code = action if self.task.action_size else (action.unsqueeze(-1) == self.actions).to(torch.float32)
         x = torch.cat((code, self.observe(state)), dim=-1).transpose(1, 2)  # [P, A + F, N]
-        out = torch.cat([forward(shape, flat, x) for shape, flat in self.nets], dim=1)  # [P, F + 2, N]
+        out = self.nets(x)  # [P, F + 2, N]
         failed = ~torch.isfinite(out).all(1)
         out = torch.nan_to_num(out, nan=0.0).clamp(-OUTPUT_BOUND, OUTPUT_BOUND)
         prediction, reward, done = out[:, :-2], out[:, -2], out[:, -1]

@@ -289,7 +289,7 @@ def test_replay_is_a_ring_that_grows(monkeypatch):
         memory.write(torch.tensor([[100.0 * p + d] for p in range(3)]))
         for p, ring in enumerate(rings):
             ring[d % int(capacity[p]) : d % int(capacity[p]) + 1] = [100.0 * p + d]
-        batch = memory.sample(key, torch.full((3,), d), 16)
+        batch = memory.sample(memory.draws(key, torch.full((3,), d - 1), 2, 16)[1])
         for p, ring in enumerate(rings):
             index = rng.integer(key[p], torch.arange(16) + d * 65536, torch.tensor(len(ring)))
             assert batch[p, 0].tolist() == [ring[j] for j in index.tolist()]

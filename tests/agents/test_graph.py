@@ -41,7 +41,7 @@ def trainer(name: str, kind: str, icm: bool = False, device: str = "cpu") -> Off
 def step(run: OffPolicy, variant) -> None:
     draws = run.algorithm.draws(run.m.explore, 0, BLOCK)
     run.memory.make_room()
-    run._step(variant, *(d[0] for d in draws))
+    run._step(variant, run._sample_draws()[-1], *(d[0] for d in draws))
 
 
 VARIANTS = [(learning, actor) for learning in (False, True) for actor in (False, True)]
