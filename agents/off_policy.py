@@ -25,7 +25,7 @@ from agents.icm import ICM
 from agents.population import initial_weights, keep_pages, nets_of, stack, unstack, widest
 from agents.replay import Replay, capacity
 from agents.result import AGENT_DIVERGED, WORLD_DIVERGED, TrainResult
-from agents.rollout import make_world, repeat, reset_uniforms, test_episodes
+from agents.rollout import make_world, repeat, reset_uniforms, reward_noise, test_episodes
 from agents.sections import ICMSection
 from envs import rng
 from envs.section import EnvSection
@@ -46,6 +46,7 @@ class Members(Rows):
     reset: Tensor
     test: Tensor
     noise: Tensor
+    reward: Tensor
     sample_weight: Tensor  # float32 [L, B], 1 / batch_size for the first batch_size samples and 0 for the rest
     budget: Tensor  # environment steps
     state: Tensor  # [L, 1, S]
@@ -74,8 +75,9 @@ class OffPolicy:
         self.m = Members(
             row=torch.arange(P, device=device), world=worlds, explore=rng.fold(keys, rng.EXPLORE),
             replay=rng.fold(keys, rng.REPLAY), reset=rng.fold(keys, rng.RESET), test=rng.fold(keys, rng.TEST),
-            noise=rng.fold(keys, rng.UPDATE), sample_weight=used / batch_size,
-            budget=torch.where(budget > 0, budget, NO_BUDGET), state=zero, t=zero.clone(), n=zero.clone(),
+            noise=rng.fold(keys, rng.UPDATE), reward=rng.fold(keys, rng.REWARD),
+            sample_weight=used / batch_size, budget=torch.where(budget > 0, budget, NO_BUDGET),
+            state=zero, t=zero.clone(), n=zero.clone(),
             total=zero.double(), episode=zero.clone(), updates=zero.clone(), live=zero == 0,
         )  # fmt: skip
         rows = torch.as_tensor(capacity(hyper, task.max_steps), device=device)
@@ -135,8 +137,10 @@ class OffPolicy:
         learning, actor = variant
         obs = self.world.observe(m.state)
         action, stored = self.algorithm.explore(obs, m.episode, draw)
+        before = (m.n - m.t)[:, None]  # environment steps before this episode
+        noise = (lambda t: reward_noise(self.world, m.reward, before + t)) if self.world.reward_noise else None
         state, reward, done, failed, t, over = repeat(
-            self.world, m.state, action, m.t[:, None], s.same_action_num, task.max_steps
+            self.world, m.state, action, m.t[:, None], s.same_action_num, task.max_steps, noise
         )
         if self.kind != "se" and not s.bootstrap_time_limit:
             done = torch.where(t >= task.max_steps, torch.ones_like(done), done)

@@ -29,7 +29,7 @@ from agents.population import adam, keep_pages, stack, unstack, widest
 from agents.ppo_policy import Coefficients, Nets
 from agents.result import AGENT_DIVERGED, WORLD_DIVERGED, TrainResult
 from agents.returns import lambda_returns, normalise
-from agents.rollout import make_world, repeat, reset_uniforms, test_episodes
+from agents.rollout import make_world, repeat, reset_uniforms, reward_noise, test_episodes
 from agents.sections import PPOSection
 from envs import rng
 from envs.networks import forward
@@ -68,6 +68,7 @@ class Members:
     shuffle: Tensor
     reset: Tensor
     test: Tensor
+    reward: Tensor
     lr: Tensor  # float64, at first; rate: now
     rate: Tensor
     gamma: Tensor  # float32 [L, 1], as the next five
@@ -118,7 +119,7 @@ class PPO:
         self.m = Members(
             row=torch.arange(P, device=device), world=worlds, explore=rng.fold(keys, rng.EXPLORE),
             shuffle=rng.fold(keys, rng.REPLAY), reset=rng.fold(keys, rng.RESET), test=rng.fold(keys, rng.TEST),
-            lr=column("lr"), rate=column("lr"), gamma=row("gamma"),
+            reward=rng.fold(keys, rng.REWARD), lr=column("lr"), rate=column("lr"), gamma=row("gamma"),
             lam=row("gae_lambda") if s.advantage == "gae" else torch.ones_like(none),
             eps_clip=row("eps_clip"), vf_coef=row("vf_coef"), ent_coef=row("ent_coef"),
             max_grad_norm=torch.where(norm > 0, norm, torch.inf), budget=torch.where(budget > 0, budget, NO_BUDGET),
@@ -181,20 +182,23 @@ class PPO:
         state = self.world.reset(u)
         return state.unflatten(1, (count, N)).transpose(0, 1).contiguous()
 
-    def _draws(self) -> Tuple[Tensor, Tensor]:
-        """The random numbers of a rollout: noise of actions [T, L, N, A] and first states [T, L, N, S]."""
+    def _draws(self) -> Tuple[Tensor, Tensor, Tensor]:
+        """The random numbers of a rollout: noise of actions [T, L, N, A], first states [T, L, N, S], and the numbers of
+        the decisions [T, 1, N], from which rewards draw theirs."""
         N, first = self.s.num_envs, self.decision * self.s.num_envs
         number = torch.arange(first, first + self.T * N, device=self.m.row.device).view(self.T, 1, N)
-        return ppo_policy.noise(self.nets, self.m.explore[:, None, None], number), self._resets(self.decision, self.T)
+        noise = ppo_policy.noise(self.nets, self.m.explore[:, None, None], number)
+        return noise, self._resets(self.decision, self.T), number
 
-    def _decide(self, _: None, noise: Tensor, start: Tensor) -> Tuple[Tensor, ...]:
+    def _decide(self, _: None, noise: Tensor, start: Tensor, number: Tensor) -> Tuple[Tensor, ...]:
         """One decision in every environment; episodes that end begin anew."""
         m, task, step = self.m, self.task, self.step
         obs = self.world.observe(m.state)
         action, remembered, out = ppo_policy.act(self.nets, m.params, obs, noise, task.max_action)
-        state, reward, done, failed, t, over = repeat(
-            self.world, m.state, action, m.t, self.s.same_action_num, task.max_steps
-        )
+        skip = self.s.same_action_num
+        first = number * skip - m.t  # of decision d of environment n, step i draws (d N + n) skip + i
+        pays = (lambda t: reward_noise(self.world, m.reward, first + t)) if self.world.reward_noise else None
+        state, reward, done, failed, t, over = repeat(self.world, m.state, action, m.t, skip, task.max_steps, pays)
         m.total += reward
         now = torch.stack((reward, done > 0.5, over, failed, m.total.float(), t), 2)
         self.rollout.index_copy_(0, step, torch.cat((obs, self.world.observe(state), out, remembered, now), 2)[None])
