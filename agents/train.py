@@ -129,4 +129,6 @@ def _train_tabular(
         keys,
         backend="torch" if backend == "torch" else "compiled",
         threads=threads,
+        world_noise=world.reward_noise,
+        task_noise=task.reward_noise,
     )

@@ -15,7 +15,7 @@ from envs.gym_export import WorldEnv, WorldVectorEnv, load_world, load_world_vec
 from envs.section import EnvSection
 from envs.synthetic import SyntheticEnv
 from envs.task import make_task
-from envs.world import RealTask
+from envs.world import RealTask, world_size
 from envs.world_file import save_world
 from tests.envs.test_world_file import make_config, make_flat
 
@@ -190,9 +190,8 @@ def test_a_random_reward_is_drawn_from_the_environments_generator():
 
 
 def test_an_overflowing_world_says_so(tmp_path):
-    world = load_world(saved(tmp_path, "se")).world
-    huge = torch.full((1, sum(shape.size for shape, _ in world.nets)), 1e30)
-    env = WorldEnv(SyntheticEnv(world.task, EnvSection(hidden_size=4), huge))
+    task, section = load_world(saved(tmp_path, "se")).world.task, EnvSection(hidden_size=4)
+    env = WorldEnv(SyntheticEnv(task, section, torch.full((1, world_size("se", task, section)), 1e30)))
     env.reset(seed=0)
     with pytest.raises(FloatingPointError, match="not finite"):
         env.step(0)
