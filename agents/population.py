@@ -82,6 +82,7 @@ def embedding(own: Nets, stacked: Nets) -> Tensor:
     The other parameters of ``stacked`` must be zero, and training leaves them exactly zero: a hidden unit without
     weights is 0 (every activation maps 0 to 0), so the gradient of its outgoing weights is 0; its outgoing weights are
     0, so that of its incoming weights is 0; and Adam moves a parameter whose gradients were all 0 by 0 / (0 + eps).
+    With layer norm that holds if ``envs.networks.forward`` is told each member's own width.
 
     Raises ValueError if it does not fit.
     """
@@ -101,6 +102,9 @@ def _net_embedding(own: MLPShape, stacked: MLPShape) -> Tensor:
     for (_, k, m), (offset, big_k, big_m) in zip(own.layer_offsets(), stacked.layer_offsets()):
         weights = offset + torch.arange(k)[:, None] * big_m + torch.arange(m)
         parts += [weights.flatten(), offset + big_k * big_m + torch.arange(m)]
+    if own.norm_slots:
+        parts += [stacked.norm_offset + torch.arange(own.hidden)]
+        parts += [stacked.norm_offset + stacked.hidden + torch.arange(own.hidden)]
     parts.append(torch.arange(stacked.size - stacked.slope_slots, stacked.size))
     return torch.cat(parts)
 

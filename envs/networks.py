@@ -4,14 +4,50 @@ Feature-major with the long batch axis last is what makes skinny batched matmuls
 makes perturbing, copying, soft-updating and saving a population one-liners (figures: docs/architecture.md).
 
 Flat layout of one net, shared with the numba twin (``agents/kernels/mlp.py``): for each layer the weights input-major
-``W[K, M]``, then the bias ``b[M]``; a PReLU net ends with its one slope.
+``W[K, M]``, then the bias ``b[M]``; then the weight[H] and bias[H] of its layer norm, if it has one; a PReLU net ends
+with its one slope.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any, List, Optional, Sequence, Tuple
+def forward(shape: MLPShape, flat: Tensor, x: Tensor, width: Optional[Tensor] = None) -> Tensor:
+    """flat: [P, D] (a view of a longer buffer is fine), x: [P, K, B] -> [P, M, B].
+
+    width: int64 or float [P], of a net with layer norm the hidden units that each member has; None: all of them.
+    """
+    if shape.norm_slots:
+        return _with_layer_norm(shape, flat, x, width)
+    if torch.is_grad_enabled() and (flat.requires_grad or x.requires_grad):
+        return _MLP.apply(shape, flat, x)
+    return _inference(shape, flat, x)
+
+
+def normalize(z: Tensor, weight: Tensor, bias: Tensor, width: Optional[Tensor] = None) -> Tensor:
+    """Layer norm over the units of z: [P, H, B]; weight, bias: [P, H]; width: [P], see ``forward``."""
+    if width is None:
+        centred = z - z.mean(1, keepdim=True)
+        variance = centred.square().mean(1, keepdim=True)
+    else:  # what a unit that does not exist holds enters nothing, and its gradient is 0
+        exists = (torch.arange(z.shape[1], device=z.device) < width[:, None]).to(z.dtype).unsqueeze(2)
+        count = width.to(z.dtype)[:, None, None]
+        centred = (z - (z * exists).sum(1, keepdim=True) / count) * exists
+        variance = centred.square().sum(1, keepdim=True) / count
+    return torch.addcmul(bias.unsqueeze(2), centred * (variance + NORM_EPSILON).rsqrt(), weight.unsqueeze(2))
+
+
+def _with_layer_norm(shape: MLPShape, flat: Tensor, x: Tensor, width: Optional[Tensor]) -> Tensor:
+    layers, sizes = shape.layout
+    parts, last = flat.split(sizes, dim=1), len(layers) - 1
+    for i, (_, k, m) in enumerate(layers):
+        x = torch.baddbmm(parts[2 * i + 1].unsqueeze(2), parts[2 * i].view(-1, k, m).transpose(1, 2), x)
+        if 0 < i < last:
+            x = normalize(x, parts[2 * last + 2], parts[2 * last + 3], width)
+        if i < last:
+            tanh = shape.activation == "tanh"
+            x = fast_tanh_(x) if tanh else activate_(x, shape.activation, parts[-1].unsqueeze(2))
+    return x
 
 import torch
 from torch import Tensor
@@ -19,7 +55,7 @@ from torch import Tensor
 from envs import rng
 
 ACTIVATIONS = ("tanh", "relu", "leakyrelu", "prelu", "identity")  # the index is the code the numba twin uses
-LEAKY_SLOPE, PRELU_INIT = 0.01, 0.25  # torch's defaults
+LEAKY_SLOPE, PRELU_INIT, NORM_EPSILON = 0.01, 0.25, 1e-5  # torch's defaults
 
 
 @lru_cache(maxsize=None)
@@ -29,13 +65,17 @@ def _minus_one(device: torch.device) -> Tensor:
 
 @dataclass(frozen=True)
 class MLPShape:
-    """inputs -> hidden x layers -> outputs. ``layers`` 0 and 1 build the same net, as in the original."""
+    """inputs -> hidden x layers -> outputs. ``layers`` 0 and 1 build the same net, as in the original.
+
+    layer_norm: one layer norm, shared by the hidden layers from the second on, stands before their activations.
+    """
 
     inputs: int
     outputs: int
     hidden: int
     layers: int
     activation: str
+    layer_norm: bool = False
 
     def widths(self) -> List[int]:
         return [self.inputs] + [self.hidden] * max(1, self.layers) + [self.outputs]
@@ -45,23 +85,33 @@ class MLPShape:
         return 1 if self.activation == "prelu" else 0
 
     @property
+    def norm_slots(self) -> int:
+        return 2 * self.hidden if self.layer_norm and self.layers > 1 else 0
+
+    @property
     def size(self) -> int:
         """Number of float32 parameters, D."""
         w = self.widths()
-        return sum(k * m + m for k, m in zip(w[:-1], w[1:])) + self.slope_slots
+        return sum(k * m + m for k, m in zip(w[:-1], w[1:])) + self.norm_slots + self.slope_slots
 
     @cached_property
     def layout(self) -> Tuple[List[Tuple[int, int, int]], List[int]]:
-        """(offset, K, M) of each layer in the flat vector; sizes of its parts W, b, W, b, ... and the slope."""
+        """(offset, K, M) of each layer in the flat vector; sizes of its parts: W, b, W, b, ..., norm's, slope."""
         out, offset, w = [], 0, self.widths()
         for k, m in zip(w[:-1], w[1:]):
             out.append((offset, k, m))
             offset += k * m + m
-        return out, [n for _, k, m in out for n in (k * m, m)] + [1] * self.slope_slots
+        norm = [self.hidden, self.hidden] if self.norm_slots else []
+        return out, [n for _, k, m in out for n in (k * m, m)] + norm + [1] * self.slope_slots
 
     def layer_offsets(self) -> List[Tuple[int, int, int]]:
         """(offset, K, M) of each layer in the flat vector."""
         return self.layout[0]
+
+    @property
+    def norm_offset(self) -> int:
+        """Where the layer norm's weight and then its bias lie in the flat vector."""
+        return self.size - self.slope_slots - self.norm_slots
 
 
 def init_flat(shape: MLPShape, key: Tensor, counter: int = 0) -> Tensor:
@@ -71,6 +121,9 @@ def init_flat(shape: MLPShape, key: Tensor, counter: int = 0) -> Tensor:
     for offset, k, m in shape.layer_offsets():
         bound[offset : offset + k * m + m] = k**-0.5
     flat = (u * 2 - 1) * bound
+    if shape.norm_slots:
+        flat[:, shape.norm_offset : shape.norm_offset + shape.hidden] = 1
+        flat[:, shape.norm_offset + shape.hidden : shape.norm_offset + shape.norm_slots] = 0
     if shape.slope_slots:
         flat[:, -1] = PRELU_INIT
     return flat
@@ -101,7 +154,7 @@ def _tanh_of_doubled_(z2: Tensor) -> Tensor:
 
 
 def activate_(z: Tensor, name: str, slope: Tensor) -> Tensor:
-    """Without a gradient; overwrites z where it can. z: [P, F, B]; slope, of a PReLU: [P, 1 or F, 1]."""
+    """Overwrites z where it can; a tanh without a gradient. z: [P, F, B]; slope, of a PReLU: [P, 1 or F, 1]."""
     if name == "tanh":
         return _tanh_of_doubled_(z.mul_(2))
     if name == "relu":
@@ -111,11 +164,44 @@ def activate_(z: Tensor, name: str, slope: Tensor) -> Tensor:
     return torch.where(z > 0, z, slope * z) if name == "prelu" else z
 
 
+<<<<<<< HEAD
 def forward(shape: MLPShape, flat: Tensor, x: Tensor) -> Tensor:
     """flat: [P, D] (a view of a longer buffer is fine), x: [P, K, B] -> [P, M, B]."""
     if torch.is_grad_enabled() and (flat.requires_grad or x.requires_grad):
         return _MLP.apply(shape, flat, x)
     return _inference(shape, flat, x)
+=======
+def normalize(z: Tensor, weight: Tensor, bias: Tensor, width: Optional[Tensor] = None) -> Tensor:
+    """Layer norm over the units of z: [P, H, B]; weight, bias: [P, H]; width: [P], see ``forward``."""
+    if width is None:
+        centred = z - z.mean(1, keepdim=True)
+        variance = centred.square().mean(1, keepdim=True)
+    else:  # what a unit that does not exist holds enters nothing, and its gradient is 0
+        exists = (torch.arange(z.shape[1], device=z.device) < width[:, None]).to(z.dtype).unsqueeze(2)
+        count = width.to(z.dtype)[:, None, None]
+        centred = (z - (z * exists).sum(1, keepdim=True) / count) * exists
+        variance = centred.square().sum(1, keepdim=True) / count
+    return torch.addcmul(bias.unsqueeze(2), centred * (variance + NORM_EPSILON).rsqrt(), weight.unsqueeze(2))
+
+
+def forward(shape: MLPShape, flat: Tensor, x: Tensor, width: Optional[Tensor] = None) -> Tensor:
+    """flat: [P, D] (a view of a longer buffer is fine), x: [P, K, B] -> [P, M, B].
+
+    width: int64 or float [P], of a net with layer norm the hidden units that each member has; None: all of them.
+    """
+    layers, sizes = shape.layout
+    parts = flat.split(sizes, dim=1)  # one node of the graph; a slice per part would be one each, and one sum of each
+    if shape.activation == "tanh" and not flat.requires_grad and not shape.norm_slots:
+        return _forward_tanh(layers, parts, x)
+    for i, (_, k, m) in enumerate(layers):
+        w = parts[2 * i].view(-1, k, m).transpose(1, 2)  # [P, M, K]
+        x = torch.baddbmm(parts[2 * i + 1].unsqueeze(2), w, x)
+        if i < len(layers) - 1:
+            if i > 0 and shape.norm_slots:
+                x = normalize(x, parts[2 * len(layers)], parts[2 * len(layers) + 1], width)
+            x = activate_(x, shape.activation, parts[-1].unsqueeze(2))
+    return x
+>>>>>>> 4b7f7ae (PReLU's slope is learnt and layer norm exists in the compiled nets and in the stacked ones, as the discrete TD3 of the paper needs both)
 
 
 def _inference(shape: MLPShape, flat: Tensor, x: Tensor) -> Tensor:

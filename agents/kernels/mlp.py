@@ -24,92 +24,33 @@ from numba import njit
 from numba.extending import register_jitable
 
 from agents.kernels import JIT
+from agents.kernels.activation import (
+    EPSILON,
+    F4,
+    IDENTITY,
+    LEAKY_SLOPE,
+    LEAKYRELU,
+    NIL,
+    NO,
+    NONE,
+    ONE,
+    PRELU,
+    RELU,
+    TANH,
+    UNIT,
+    YES,
+    ZERO,
+    activate,
+    prelu_gradient,
+)  # fmt: skip
 from agents.kernels.gemm import BLOCK, out_of_line, product, transpose
-
-F4, I8 = np.float32, np.int64
-# numba compiles a function once more for every literal integer among its arguments; a numpy integer is no literal.
-NONE, NIL, UNIT = I8(-1), I8(0), I8(1)
-TANH, RELU, LEAKYRELU, PRELU, IDENTITY = I8(0), I8(1), I8(2), I8(3), I8(4)  # indices of envs.networks.ACTIVATIONS
-ZERO, ONE, LEAKY_SLOPE, EPSILON = F4(0), F4(1), F4(0.01), F4(1e-8)
-
-# tanh(x) ~ x P(x^2) / Q(x^2), clamped: the rational approximation of Eigen (MathFunctionsImpl.h), absolute error below
-# 4e-7. Unlike libm's tanh it vectorises without SVML, and it cannot overflow.
-_P = [
-    F4(c)
-    for c in (
-        4.89352455891786e-03,
-        6.37261928875436e-04,
-        1.48572235717979e-05,
-        5.12229709037114e-08,
-        -8.60467152213735e-11,
-        2.00018790482477e-13,
-        -2.76076847742355e-16,
-    )
-]
-P1, P3, P5, P7, P9, P11, P13 = _P
-Q0, Q2, Q4, Q6 = (
-    F4(c) for c in (4.89352518554385e-03, 2.26843463243900e-03, 1.18534705686654e-04, 1.19825839466702e-06)
-)
-CLAMP = F4(7.90531110763549805)
-
-
-@njit(inline="always", **JIT)
-def _numerator(z, y):
-    return z * (P1 + y * (P3 + y * (P5 + y * (P7 + y * (P9 + y * (P11 + y * P13))))))
-
-
-@njit(inline="always", **JIT)
-def _denominator(y):
-    return Q0 + y * (Q2 + y * (Q4 + y * Q6))
-
-
-@njit(inline="always", **JIT)
-def tanh(z):
-    z = min(max(z, -CLAMP), CLAMP)
-    y = z * z
-    return _numerator(z, y) / _denominator(y)
-
-
-@njit(inline="always", **JIT)
-def tanh4(z0, z1, z2, z3):
-    """Four at once with one division, which costs more than the polynomials.
-
-    The product of the denominators lies in [5e-10, 1], far from underflow.
-    """
-    z0, z1 = min(max(z0, -CLAMP), CLAMP), min(max(z1, -CLAMP), CLAMP)
-    z2, z3 = min(max(z2, -CLAMP), CLAMP), min(max(z3, -CLAMP), CLAMP)
-    y0, y1, y2, y3 = z0 * z0, z1 * z1, z2 * z2, z3 * z3
-    d0, d1, d2, d3 = _denominator(y0), _denominator(y1), _denominator(y2), _denominator(y3)
-    d01, d23 = d0 * d1, d2 * d3
-    r = ONE / (d01 * d23)
-    r01, r23 = r * d23, r * d01
-    n0, n1, n2, n3 = _numerator(z0, y0), _numerator(z1, y1), _numerator(z2, y2), _numerator(z3, y3)
-    return n0 * (d1 * r01), n1 * (d0 * r01), n2 * (d3 * r23), n3 * (d2 * r23)
+from agents.kernels.layer_norm import norm_gradient, normalize, normalize_one
 
 
 @njit(**JIT)
-def activate(x, n, act, slope):
-    """In place on x[:n]."""
-    out_of_line()
-    if act == TANH:
-        for i in range(n):
-            x[i] = tanh(x[i])
-    elif act == RELU:
-        for i in range(n):
-            x[i] = max(x[i], ZERO)
-    elif act == LEAKYRELU:
-        for i in range(n):
-            x[i] = max(x[i], LEAKY_SLOPE * x[i])
-    elif act == PRELU:
-        for i in range(n):
-            x[i] = x[i] if x[i] > ZERO else slope * x[i]
-
-
-@njit(**JIT)
-def affine(p, o, K, M, x, out, L, act):
-    """out[m, i] = act(b[m] + sum_k W[k, m] x[k, i])."""
+def affine(p, o, K, M, x, out, L):
+    """out[m, i] = b[m] + sum_k W[k, m] x[k, i]."""
     product(p, o, UNIT, M, o + K * M, x, L, out, NIL, L, K, M, L)
-    activate(out.reshape(out.size), M * L, act, ZERO)
 
 
 @njit(**JIT)
@@ -157,10 +98,11 @@ def input_gradient(p, o, K, M, x, d, L, dx, act):
             dz[i] = dz[i] if h[i] > ZERO else LEAKY_SLOPE * dz[i]
 
 
-@njit(**JIT)
-def size(K, H, layers, M, act=IDENTITY):
-    """Parameters of a net, with its slope if ``act`` is PRELU."""
-    return K * H + H + (layers - 1) * (H * H + H) + H * M + M + (1 if act == PRELU else 0)
+@register_jitable
+def size(K, H, layers, M, act=IDENTITY, norm=False):
+    """Parameters of a net: those of its layers, weight[H] and bias[H] of its layer norm, the slope of a PReLU."""
+    after = 2 * H * (1 if norm and layers > 1 else 0) + (1 if act == PRELU else 0)
+    return K * H + H + (layers - 1) * (H * H + H) + H * M + M + after
 
 
 @register_jitable
@@ -178,9 +120,11 @@ def aligned(shape):
 
 
 @register_jitable
-def activations(H, layers, L):
-    """Room for the hidden activations of one net and one batch: ``h`` of forward and backward."""
-    return aligned((layers, H, L))
+def activations(H, layers, L, act=IDENTITY, norm=False):
+    """Room for what ``forward`` keeps of one net and one batch, ``h``: the hidden activations, then of PReLU nets the
+    numbers before the activation, then of nets with layer norm x^ (``layer_norm.py``)."""
+    planes = 1 + (1 if act == PRELU else 0) + (1 if norm else 0)
+    return aligned((planes * layers, H + (1 if norm else 0), L))
 
 
 @register_jitable
@@ -190,54 +134,88 @@ def workspace(H, L):
 
 
 @njit(**JIT)
-def forward(p, o, K, H, layers, M, x, h, q, L, act):
-    """The net at offset o of p: x[K, L] -> q[M, L]; h (see ``activations``) keeps what the backward pass needs."""
+def forward(p, o, K, H, layers, M, x, h, q, L, act, norm=False):
+    """The net at offset o of p: x[K, L] -> q[M, L]; h (see ``activations``) keeps what the backward pass needs.
+
+    norm: with layer norm in the hidden layers from the second on.
+    """
     out_of_line()
-    affine(p, o, K, H, x, h[0], L, act)
+    norm_at, slope, normed = _after_layers(p, o, K, H, layers, M, act, norm)
+    n = H * L
+    affine(p, o, K, H, x, h[0], L)
     o += K * H + H
-    for layer in range(1, layers):
-        affine(p, o, H, H, h[layer - 1], h[layer], L, act)
-        o += H * H + H
-    affine(p, o, H, M, h[layers - 1], q, L, IDENTITY)
+    for layer in range(layers):
+        z = h[layer].reshape(h[0].size)
+        if layer > 0:
+            affine(p, o, H, H, h[layer - 1], h[layer], L)
+            o += H * H + H
+            if norm:
+                normalize(p, norm_at, H, h[layer], h[normed + layer], L)
+        if act == PRELU:
+            before = h[layers + layer].reshape(z.size)
+            for i in range(n):
+                before[i] = z[i]
+        activate(z, n, act, slope)
+    affine(p, o, H, M, h[layers - 1], q, L)
 
 
 @njit(**JIT)
-def _backward(p, o, K, H, layers, M, x, h, dq, dh, L, g, dx, act, by_weights, by_input):
+def _after_layers(p, o, K, H, layers, M, act, norm):
+    """Of the net at o: where its layer norm lies in p, its slope, and the first plane of x^ in h."""
+    end = o + size(K, H, layers, M, act, norm)
+    return o + size(K, H, layers, M), p[end - 1] if act == PRELU else ZERO, 2 * layers if act == PRELU else layers
+
+
+@njit(**JIT)
+def _backward(p, o, K, H, layers, M, x, h, dq, dh, L, g, dx, act, norm, by_weights, by_input):
     out_of_line()
-    start, o = o, o + size(K, H, layers, M) - (H * M + M)
+    norm_at, slope, normed = _after_layers(p, o, K, H, layers, M, act, norm)
+    start, end = o, o + size(K, H, layers, M, act, norm)
+    o += size(K, H, layers, M) - (H * M + M)
+    by_slope = ZERO
     if by_weights:
+        if norm and layers > 1:  # shared by the layers, hence a sum
+            g[norm_at : norm_at + 2 * H] = ZERO
         head_gradient(o, H, M, h[layers - 1], dq, L, g, dh[2], dh[0])
     now = 0
     input_gradient(p, o, H, M, h[layers - 1], dq, L, dh[now], act)
-    for layer in range(layers - 1, 0, -1):
-        o -= H * H + H
-        if by_weights:
-            weight_gradient(o, H, H, h[layer - 1], dh[now], L, g, dh[2])
-        input_gradient(p, o, H, H, h[layer - 1], dh[now], L, dh[1 - now], act)
-        now = 1 - now
+    for layer in range(layers - 1, -1, -1):
+        d = dh[now]
+        if act == PRELU:
+            by_slope += prelu_gradient(h[layers + layer].reshape(h[0].size), d.reshape(d.size), H * L, slope)
+        if layer > 0:
+            if norm:
+                norm_gradient(p, norm_at, H, d, h[normed + layer], L, g, by_weights, dh[2])
+            o -= H * H + H
+            if by_weights:
+                weight_gradient(o, H, H, h[layer - 1], d, L, g, dh[2])
+            input_gradient(p, o, H, H, h[layer - 1], d, L, dh[1 - now], act)
+            now = 1 - now
     if by_weights:
         weight_gradient(start, K, H, x, dh[now], L, g, dh[2])
+        if act == PRELU:
+            g[end - 1] = by_slope
     if by_input:
         input_gradient(p, start, K, H, x, dh[now], L, dx, IDENTITY)
 
 
 @njit(**JIT)
-def backward(p, o, K, H, layers, M, x, h, dq, dh, L, g, act):
+def backward(p, o, K, H, layers, M, x, h, dq, dh, L, g, act, norm=False):
     """g[o : o + size] <- gradient of the loss whose derivative by the outputs is dq[M, L], 0 in columns that are no
     sample. x and h as they were after ``forward``; dh: see ``workspace``."""
-    _backward(p, o, K, H, layers, M, x, h, dq, dh, L, g, dh[0], act, True, False)
+    _backward(p, o, K, H, layers, M, x, h, dq, dh, L, g, dh[0], act, norm, YES, NO)
 
 
 @njit(**JIT)
-def backward_both(p, o, K, H, layers, M, x, h, dq, dh, L, g, dx, act):
+def backward_both(p, o, K, H, layers, M, x, h, dq, dh, L, g, dx, act, norm=False):
     """``backward``, and dx[K, L] <- the gradient by the net's input."""
-    _backward(p, o, K, H, layers, M, x, h, dq, dh, L, g, dx, act, True, True)
+    _backward(p, o, K, H, layers, M, x, h, dq, dh, L, g, dx, act, norm, YES, YES)
 
 
 @njit(**JIT)
-def backward_input(p, o, K, H, layers, M, x, h, dq, dh, L, dx, act):
+def backward_input(p, o, K, H, layers, M, x, h, dq, dh, L, dx, act, norm=False):
     """dx[K, L] <- the gradient by the net's input alone: a critic is held fixed in its actor's update."""
-    _backward(p, o, K, H, layers, M, x, h, dq, dh, L, p, dx, act, False, True)
+    _backward(p, o, K, H, layers, M, x, h, dq, dh, L, p, dx, act, norm, NO, YES)
 
 
 @njit(**JIT)
@@ -292,28 +270,18 @@ def norm_squared(g, lo, hi):
 
 
 @njit(**JIT)
-def predict(p, o, K, H, layers, M, act, x, out, h, h2):
-    """One sample x[K] -> out[M], net at offset o; a PReLU net's slope comes last. Returns the offset behind it."""
+def predict(p, o, K, H, layers, M, act, x, out, h, h2, norm=False):
+    """One sample x[K] -> out[M], net at offset o; h, h2: scratch [H]. Returns the offset behind the net."""
     out_of_line()
-    end = o + size(K, H, layers, M, act)
-    slope = p[end - 1] if act == PRELU else ZERO
-    for m in range(H):
-        h[m] = p[o + K * H + m]
-    for k in range(K):
-        xk = x[k]
-        q = o + k * H
-        for m in range(H):
-            h[m] += xk * p[q + m]
+    end = o + size(K, H, layers, M, act, norm)
+    norm_at, slope, _ = _after_layers(p, o, K, H, layers, M, act, norm)
+    _predict_layer(p, o, K, H, x, h)
     activate(h, H, act, slope)
     o += K * H + H
     for _ in range(1, layers):
-        for m in range(H):
-            h2[m] = p[o + H * H + m]
-        for k in range(H):
-            xk = h[k]
-            q = o + k * H
-            for m in range(H):
-                h2[m] += xk * p[q + m]
+        _predict_layer(p, o, H, H, h, h2)
+        if norm:
+            normalize_one(p, norm_at, H, h2)
         activate(h2, H, act, slope)
         for m in range(H):
             h[m] = h2[m]
@@ -324,3 +292,14 @@ def predict(p, o, K, H, layers, M, act, x, out, h, h2):
             z += h[k] * p[o + k * M + m]
         out[m] = z
     return end
+
+
+@njit(**JIT)
+def _predict_layer(p, o, K, M, x, out):
+    for m in range(M):
+        out[m] = p[o + K * M + m]
+    for k in range(K):
+        xk = x[k]
+        q = o + k * M
+        for m in range(M):
+            out[m] += xk * p[q + m]

@@ -10,8 +10,8 @@ from __future__ import annotations
 from numba import njit
 
 from agents.kernels import JIT
+from agents.kernels.activation import LEAKY_SLOPE, LEAKYRELU, ONE, RELU, TANH, ZERO, tanh, tanh4
 from agents.kernels.gemm import out_of_line
-from agents.kernels.mlp import LEAKY_SLOPE, LEAKYRELU, ONE, RELU, TANH, ZERO, tanh, tanh4
 
 INPUTS, OUTPUTS = 4, 2
 

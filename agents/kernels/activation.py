@@ -1,0 +1,99 @@
+"""Activations of the dense layers, and the numbers that the kernels share. Twin of ``envs.networks.activate_``."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from agents.kernels import JIT
+from agents.kernels.gemm import out_of_line
+
+F4, I8 = np.float32, np.int64
+# numba compiles a function once more for every literal among its arguments; a number of numpy is no literal.
+NONE, NIL, UNIT, NO, YES = I8(-1), I8(0), I8(1), np.bool_(False), np.bool_(True)
+TANH, RELU, LEAKYRELU, PRELU, IDENTITY = I8(0), I8(1), I8(2), I8(3), I8(4)  # indices of envs.networks.ACTIVATIONS
+ZERO, ONE, LEAKY_SLOPE, EPSILON = F4(0), F4(1), F4(0.01), F4(1e-8)
+
+# tanh(x) ~ x P(x^2) / Q(x^2), clamped: the rational approximation of Eigen (MathFunctionsImpl.h), absolute error below
+# 4e-7. Unlike libm's tanh it vectorises without SVML, and it cannot overflow.
+_P = [
+    F4(c)
+    for c in (
+        4.89352455891786e-03,
+        6.37261928875436e-04,
+        1.48572235717979e-05,
+        5.12229709037114e-08,
+        -8.60467152213735e-11,
+        2.00018790482477e-13,
+        -2.76076847742355e-16,
+    )
+]
+P1, P3, P5, P7, P9, P11, P13 = _P
+Q0, Q2, Q4, Q6 = (
+    F4(c) for c in (4.89352518554385e-03, 2.26843463243900e-03, 1.18534705686654e-04, 1.19825839466702e-06)
+)
+CLAMP = F4(7.90531110763549805)
+
+
+@njit(inline="always", **JIT)
+def _numerator(z, y):
+    return z * (P1 + y * (P3 + y * (P5 + y * (P7 + y * (P9 + y * (P11 + y * P13))))))
+
+
+@njit(inline="always", **JIT)
+def _denominator(y):
+    return Q0 + y * (Q2 + y * (Q4 + y * Q6))
+
+
+@njit(inline="always", **JIT)
+def tanh(z):
+    z = min(max(z, -CLAMP), CLAMP)
+    y = z * z
+    return _numerator(z, y) / _denominator(y)
+
+
+@njit(inline="always", **JIT)
+def tanh4(z0, z1, z2, z3):
+    """Four at once with one division, which costs more than the polynomials.
+
+    The product of the denominators lies in [5e-10, 1], far from underflow.
+    """
+    z0, z1 = min(max(z0, -CLAMP), CLAMP), min(max(z1, -CLAMP), CLAMP)
+    z2, z3 = min(max(z2, -CLAMP), CLAMP), min(max(z3, -CLAMP), CLAMP)
+    y0, y1, y2, y3 = z0 * z0, z1 * z1, z2 * z2, z3 * z3
+    d0, d1, d2, d3 = _denominator(y0), _denominator(y1), _denominator(y2), _denominator(y3)
+    d01, d23 = d0 * d1, d2 * d3
+    r = ONE / (d01 * d23)
+    r01, r23 = r * d23, r * d01
+    n0, n1, n2, n3 = _numerator(z0, y0), _numerator(z1, y1), _numerator(z2, y2), _numerator(z3, y3)
+    return n0 * (d1 * r01), n1 * (d0 * r01), n2 * (d3 * r23), n3 * (d2 * r23)
+
+
+@njit(**JIT)
+def activate(x, n, act, slope):
+    """In place on x[:n]."""
+    out_of_line()
+    if act == TANH:
+        for i in range(n):
+            x[i] = tanh(x[i])
+    elif act == RELU:
+        for i in range(n):
+            x[i] = max(x[i], ZERO)
+    elif act == LEAKYRELU:
+        for i in range(n):
+            x[i] = max(x[i], LEAKY_SLOPE * x[i])
+    elif act == PRELU:
+        for i in range(n):
+            x[i] = x[i] if x[i] > ZERO else slope * x[i]
+
+
+@njit(**JIT)
+def prelu_gradient(z, d, n, slope):
+    """d[:n]: the derivative by the activation -> that by z, in place. Returns the derivative by the slope."""
+    out_of_line()
+    by_slope = ZERO
+    for i in range(n):
+        below = z[i] <= ZERO
+        by_slope += d[i] * z[i] if below else ZERO
+        d[i] = slope * d[i] if below else d[i]
+    return by_slope
