@@ -12,42 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-def forward(shape: MLPShape, flat: Tensor, x: Tensor, width: Optional[Tensor] = None) -> Tensor:
-    """flat: [P, D] (a view of a longer buffer is fine), x: [P, K, B] -> [P, M, B].
-
-    width: int64 or float [P], of a net with layer norm the hidden units that each member has; None: all of them.
-    """
-    if shape.norm_slots:
-        return _with_layer_norm(shape, flat, x, width)
-    if torch.is_grad_enabled() and (flat.requires_grad or x.requires_grad):
-        return _MLP.apply(shape, flat, x)
-    return _inference(shape, flat, x)
-
-
-def normalize(z: Tensor, weight: Tensor, bias: Tensor, width: Optional[Tensor] = None) -> Tensor:
-    """Layer norm over the units of z: [P, H, B]; weight, bias: [P, H]; width: [P], see ``forward``."""
-    if width is None:
-        centred = z - z.mean(1, keepdim=True)
-        variance = centred.square().mean(1, keepdim=True)
-    else:  # what a unit that does not exist holds enters nothing, and its gradient is 0
-        exists = (torch.arange(z.shape[1], device=z.device) < width[:, None]).to(z.dtype).unsqueeze(2)
-        count = width.to(z.dtype)[:, None, None]
-        centred = (z - (z * exists).sum(1, keepdim=True) / count) * exists
-        variance = centred.square().sum(1, keepdim=True) / count
-    return torch.addcmul(bias.unsqueeze(2), centred * (variance + NORM_EPSILON).rsqrt(), weight.unsqueeze(2))
-
-
-def _with_layer_norm(shape: MLPShape, flat: Tensor, x: Tensor, width: Optional[Tensor]) -> Tensor:
-    layers, sizes = shape.layout
-    parts, last = flat.split(sizes, dim=1), len(layers) - 1
-    for i, (_, k, m) in enumerate(layers):
-        x = torch.baddbmm(parts[2 * i + 1].unsqueeze(2), parts[2 * i].view(-1, k, m).transpose(1, 2), x)
-        if 0 < i < last:
-            x = normalize(x, parts[2 * last + 2], parts[2 * last + 3], width)
-        if i < last:
-            tanh = shape.activation == "tanh"
-            x = fast_tanh_(x) if tanh else activate_(x, shape.activation, parts[-1].unsqueeze(2))
-    return x
+from typing import Any, List, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor
@@ -164,13 +129,18 @@ def activate_(z: Tensor, name: str, slope: Tensor) -> Tensor:
     return torch.where(z > 0, z, slope * z) if name == "prelu" else z
 
 
-<<<<<<< HEAD
-def forward(shape: MLPShape, flat: Tensor, x: Tensor) -> Tensor:
-    """flat: [P, D] (a view of a longer buffer is fine), x: [P, K, B] -> [P, M, B]."""
+def forward(shape: MLPShape, flat: Tensor, x: Tensor, width: Optional[Tensor] = None) -> Tensor:
+    """flat: [P, D] (a view of a longer buffer is fine), x: [P, K, B] -> [P, M, B].
+
+    width: int64 or float [P], of a net with layer norm the hidden units that each member has; None: all of them.
+    """
+    if shape.norm_slots:
+        return _with_layer_norm(shape, flat, x, width)
     if torch.is_grad_enabled() and (flat.requires_grad or x.requires_grad):
         return _MLP.apply(shape, flat, x)
     return _inference(shape, flat, x)
-=======
+
+
 def normalize(z: Tensor, weight: Tensor, bias: Tensor, width: Optional[Tensor] = None) -> Tensor:
     """Layer norm over the units of z: [P, H, B]; weight, bias: [P, H]; width: [P], see ``forward``."""
     if width is None:
@@ -184,24 +154,17 @@ def normalize(z: Tensor, weight: Tensor, bias: Tensor, width: Optional[Tensor] =
     return torch.addcmul(bias.unsqueeze(2), centred * (variance + NORM_EPSILON).rsqrt(), weight.unsqueeze(2))
 
 
-def forward(shape: MLPShape, flat: Tensor, x: Tensor, width: Optional[Tensor] = None) -> Tensor:
-    """flat: [P, D] (a view of a longer buffer is fine), x: [P, K, B] -> [P, M, B].
-
-    width: int64 or float [P], of a net with layer norm the hidden units that each member has; None: all of them.
-    """
+def _with_layer_norm(shape: MLPShape, flat: Tensor, x: Tensor, width: Optional[Tensor]) -> Tensor:
     layers, sizes = shape.layout
-    parts = flat.split(sizes, dim=1)  # one node of the graph; a slice per part would be one each, and one sum of each
-    if shape.activation == "tanh" and not flat.requires_grad and not shape.norm_slots:
-        return _forward_tanh(layers, parts, x)
+    parts, last = flat.split(sizes, dim=1), len(layers) - 1
     for i, (_, k, m) in enumerate(layers):
-        w = parts[2 * i].view(-1, k, m).transpose(1, 2)  # [P, M, K]
-        x = torch.baddbmm(parts[2 * i + 1].unsqueeze(2), w, x)
-        if i < len(layers) - 1:
-            if i > 0 and shape.norm_slots:
-                x = normalize(x, parts[2 * len(layers)], parts[2 * len(layers) + 1], width)
-            x = activate_(x, shape.activation, parts[-1].unsqueeze(2))
+        x = torch.baddbmm(parts[2 * i + 1].unsqueeze(2), parts[2 * i].view(-1, k, m).transpose(1, 2), x)
+        if 0 < i < last:
+            x = normalize(x, parts[2 * last + 2], parts[2 * last + 3], width)
+        if i < last:
+            tanh = shape.activation == "tanh"
+            x = fast_tanh_(x) if tanh else activate_(x, shape.activation, parts[-1].unsqueeze(2))
     return x
->>>>>>> 4b7f7ae (PReLU's slope is learnt and layer norm exists in the compiled nets and in the stacked ones, as the discrete TD3 of the paper needs both)
 
 
 def _inference(shape: MLPShape, flat: Tensor, x: Tensor) -> Tensor:
