@@ -15,6 +15,7 @@ from numba import njit
 
 import agents.sac
 from agents.kernels import JIT_UNCOUNTED
+from agents.kernels.activation import tanh
 from agents.kernels.dispatch import implement
 from agents.kernels.mlp import (
     F4,
@@ -27,7 +28,6 @@ from agents.kernels.mlp import (
     backward_input,
     forward,
     predict,
-    tanh,
     workspace,
 )
 from agents.kernels.off_policy import Weights, padded
