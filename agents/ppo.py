@@ -15,7 +15,7 @@ Axes: T decisions, L members still in training, N environments, B minibatch, A a
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Tuple, Union
+from typing import Optional, Tuple, Union
 
 import numpy as np
 import torch
@@ -25,12 +25,13 @@ from agents import ppo_policy
 from agents.early_out import early_out
 from agents.graph import Graphs
 from agents.hyper import Hyper
+from agents.icm import ICM
 from agents.population import adam, keep_pages, stack, unstack, widest
 from agents.ppo_policy import Coefficients, Nets
 from agents.result import AGENT_DIVERGED, WORLD_DIVERGED, TrainResult
 from agents.returns import lambda_returns, normalise
 from agents.rollout import make_world, repeat, reset_uniforms, reward_noise, test_episodes
-from agents.sections import PPOSection
+from agents.sections import ICMSection, PPOSection
 from envs import rng
 from envs.networks import forward
 from envs.section import EnvSection
@@ -100,9 +101,10 @@ class PPO:
 
     def __init__(
         self, task: Task, kind: str, section: EnvSection, worlds: Tensor, hyper: Hyper, keys: Tensor, test_each: bool,
-        nets: Nets, params: Tensor, cuda_graph: bool = False,
+        nets: Nets, params: Tensor, icm: Optional[ICM] = None, cuda_graph: bool = False,
     ) -> None:  # fmt: skip
         self.task, self.kind, self.section, self.test_each, self.nets = task, kind, section, test_each, nets
+        self.icm = icm
         self.s: PPOSection = hyper.section  # type: ignore[assignment]
         s, self.keys, device, P, N = self.s, keys, keys.device, len(keys), self.s.num_envs
         self.T = rollout_length(s, task.max_steps)
@@ -155,7 +157,10 @@ class PPO:
         while self.m.live.any():
             m = self.m
             if m.live.float().mean() < 0.75:
-                self.m = m = m.keep(m.live.nonzero()[:, 0])
+                alive = m.live.nonzero()[:, 0]
+                self.m = m = m.keep(alive)
+                if self.icm is not None:
+                    self.icm.keep(alive)
                 self._allocate()
             self.started = m.t.clone(), m.n.clone()
             self.step.zero_()
@@ -167,6 +172,7 @@ class PPO:
             for epoch in range(self.s.ppo_epochs):
                 for index in self._minibatches(epoch):
                     self.update(None, index)
+            self._learn_curiosity()
             diverged = ~torch.isfinite(m.params).all(1)
             self._finish(m.live & diverged, m.n, m.episode, AGENT_DIVERGED)
             self._finish(m.live & (m.n >= m.budget), m.n, m.episode, 0)
@@ -287,6 +293,8 @@ class PPO:
         value, next_value = forward(nets.critic, critic, obs)[:, 0], forward(nets.critic, critic, next_obs)[:, 0]
         if not s.bootstrap_time_limit:
             terminated = over
+        if self.icm is not None:
+            reward = reward + self.icm.reward(obs, next_obs, action)[:, None]
         ahead = next_value
         if s.advantage == "monte_carlo":
             ahead = next_value * m.std + m.mean if s.bootstrap_time_limit else torch.zeros_like(next_value)
@@ -302,6 +310,13 @@ class PPO:
         self.samples.copy_(torch.cat((obs, action, torch.stack((logp, returns, value), 1)), 1).transpose(1, 2))
         if s.anneal_lr:
             m.rate.copy_(m.lr * (1 - self.started[1] / m.budget))
+
+    def _learn_curiosity(self) -> None:
+        """One update of the curiosity module on the rollout, after the policy's, as in the original."""
+        if self.icm is not None:
+            obs, next_obs, _, action = (x.permute(1, 3, 0, 2).flatten(2) for x in self._columns()[:4])
+            samples = obs.shape[2]
+            self.icm.update(obs, next_obs, action, obs.new_full((obs.shape[0], samples), 1 / samples))
 
     def _minibatches(self, epoch: int) -> Tuple[Tensor, ...]:
         """Indices of samples int64 [L B], one tensor per minibatch: a random order, cut; what is left over is not used.
@@ -368,14 +383,14 @@ class PPO:
 
 def train_population(
     task: Task, kind: str, section: EnvSection, worlds: Union[np.ndarray, Tensor], hyper: Hyper, keys: np.ndarray,
-    test_each: bool, device: str = "cpu", cuda_graph: bool = True,
+    test_each: bool, device: str = "cpu", icm: Optional[ICMSection] = None, cuda_graph: bool = True,
 ) -> TrainResult:  # fmt: skip
     """Train P agents and test them on the real task.
 
     kind: "real", "se" or "rn", what ``worlds`` float32 [P, W] are (any width for "real"); keys: int64 [P];
     test_each: test after every training episode and stop when the task is solved (kind "rn"; "se" only if asked).
-    cuda_graph: replay decisions and updates as graphs, where the device is a GPU. Raises ValueError if settings
-    contradict each other.
+    icm: pay for curiosity too. cuda_graph: replay decisions and updates as graphs, where the device is a GPU. Raises
+    ValueError if settings contradict each other.
     """
     keep_pages()
     s: PPOSection = hyper.section  # type: ignore[assignment]
@@ -389,10 +404,11 @@ def train_population(
         rows = np.flatnonzero(depth == layers)
         part = [agents[i] for i in rows]
         own = torch.as_tensor(weights[rows], device=device)
+        own_keys = torch.as_tensor(keys[rows], device=device)
         params = torch.cat((own[:, :S], stack(own[:, S:], part, widest(part))), 1)
         run = PPO(
             task, kind, section, torch.as_tensor(worlds, dtype=torch.float32)[rows].to(device), hyper.take(rows),
-            torch.as_tensor(keys[rows], device=device), test_each, Nets(S, *widest(part)), params,
+            own_keys, test_each, Nets(S, *widest(part)), params, None if icm is None else ICM(task, icm, own_keys),
             cuda_graph and params.is_cuda,
         )  # fmt: skip
         run.train()

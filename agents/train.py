@@ -72,7 +72,7 @@ def train(
         if reason is not None:
             _say(f"{name} trains on the PyTorch path, which is slower: {reason}")
         if name == "ppo":
-            return ppo.train_population(*arguments, device)
+            return ppo.train_population(*arguments, device, icm)
         return off_policy.train_population(algorithm(name), *arguments, device, icm)
     from agents.kernels import off_policy_population
 

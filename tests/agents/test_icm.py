@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from agents.icm import BLOCKS, ICM
-from agents.sections import DDQNSection, ICMSection
+from agents.sections import DDQNSection, DuelingDDQNSection, ICMSection, PPOSection, TD3DiscreteSection
 from agents.train import train
 from envs.section import EnvSection
 from envs.task import make_task
@@ -105,31 +105,27 @@ def test_members_without_weight_do_not_learn():
     assert icm.rows.updates.tolist() == [0, 1]
 
 
-LEARNER = DDQNSection(
+TINY = dict(
     train_steps=150, init_episodes=1, hidden_size=8, hidden_layer=1, batch_size=16, test_episodes=2, eps_init=0.5
 )
+LEARNERS = {
+    "ddqn": DDQNSection(**TINY),
+    "duelingddqn": DuelingDDQNSection(feature_dim=8, **TINY),
+    "td3_discrete": TD3DiscreteSection(hidden_size=8),
+    "ppo": PPOSection(train_steps=192, num_envs=2, rollout_steps=32, ppo_epochs=3, minibatches=2, hidden_size=8),
+}
 
 
-def run(icm, P=3, name="ddqn", worlds=None, **kw):
+def run(icm, P=3, name="ddqn", **kw):
+    task, worlds, learner = make_task("CartPole-v0"), torch.zeros(P, 1), LEARNERS[name]
     keys = np.arange(P) + 7
-    worlds = torch.zeros(P, 1) if worlds is None else worlds
-    return train(
-        name,
-        LEARNER,
-        None,
-        make_task("CartPole-v0"),
-        "real",
-        EnvSection(),
-        worlds,
-        keys,
-        backend="torch",
-        icm=icm,
-        **kw,
-    )
+    return train(name, learner, None, task, "real", EnvSection(), worlds, keys, icm=icm, **{"backend": "torch", **kw})
 
 
-def test_curiosity_changes_what_is_learned_and_not_what_is_logged():
-    plain, curious, without = run(None), run(SMALL), run(ICMSection(feature_dim=5, hidden_size=12, eta=0.0))
+@pytest.mark.parametrize("name", ["ddqn", "duelingddqn", "ppo"])
+def test_curiosity_changes_what_is_learned_and_not_what_is_logged(name):
+    nothing = ICMSection(feature_dim=5, hidden_size=12, eta=0.0)
+    plain, curious, without = run(None, name=name), run(SMALL, name=name), run(nothing, name=name)
     assert_same_bytes(plain, without)  # a reward of 0 is no reward
     assert not np.array_equal(plain.weights, curious.weights)
     # the return of an episode is the task's: on CartPole its length
@@ -137,8 +133,9 @@ def test_curiosity_changes_what_is_learned_and_not_what_is_logged():
     assert (curious.episode_return[played][:5] == curious.episode_length[played][:5]).all()
 
 
-def test_alone_and_in_a_batch():
-    together, alone = run(SMALL, 3), run(SMALL, 1)
+@pytest.mark.parametrize("name", ["ddqn", "ppo"])
+def test_alone_and_in_a_batch(name):
+    together, alone = run(SMALL, 3, name), run(SMALL, 1, name)
     np.testing.assert_allclose(together.weights[0], alone.weights[0], rtol=1e-4, atol=1e-5)
     assert together.updates[0] == alone.updates[0]
 
@@ -147,6 +144,4 @@ def test_who_cannot_be_curious_is_told():
     with pytest.raises(ValueError, match="td3_discrete has no curiosity; those that have: ddqn, "):
         run(SMALL, name="td3_discrete")
     with pytest.raises(ValueError, match="'compiled': curiosity has no compiled twin"):
-        keys = np.arange(1)
-        train("ddqn", LEARNER, None, make_task("CartPole-v0"), "real", EnvSection(), torch.zeros(1, 1), keys,
-              backend="compiled", icm=SMALL)  # fmt: skip
+        run(SMALL, backend="compiled")
