@@ -11,9 +11,11 @@ from torch import Tensor
 import agents.ddqn
 import agents.dueling_ddqn
 import agents.sac
+import agents.td3
+import agents.td3_discrete
 from agents.algorithm import Algorithm
 from agents.hyper import Hyper
-from agents.kernels import ddqn, dueling_ddqn, off_policy, sac
+from agents.kernels import ddqn, dueling_ddqn, off_policy, sac, td3, td3_discrete
 from agents.kernels.tasks import TASK_CODES
 from agents.kernels.worlds import create_world
 from agents.population import initial_weights, nets_of, size
@@ -26,6 +28,8 @@ TWINS: Dict[Type[Algorithm], Any] = {
     agents.ddqn.DDQN: ddqn.DDQN,
     agents.dueling_ddqn.DuelingDDQN: dueling_ddqn.DuelingDDQN,
     agents.sac.SAC: sac.SAC,
+    agents.td3.TD3: td3.TD3,
+    agents.td3_discrete.TD3Discrete: td3_discrete.TD3Discrete,
 }
 
 

@@ -12,6 +12,7 @@ from torch import nn
 
 from agents import off_policy, population
 from agents.hyper import draw
+from agents.kernels import off_policy_population
 from agents.result import AGENT_DIVERGED, OK, WORLD_DIVERGED
 from agents.sections import TD3Section
 from agents.td3 import TD3
@@ -45,10 +46,14 @@ class Setup:
             self.worlds = init_world(kind, self.task, self.env, torch.as_tensor(self.keys) + 9).numpy()
 
     def torch(self, rows=slice(None)):
+        return off_policy.train_population(*self._arguments(rows))
+
+    def compiled(self, rows=slice(None)):
+        return off_policy_population.train_population(*self._arguments(rows))
+
+    def _arguments(self, rows):
         hyper, worlds, keys = self.hyper.take(rows), self.worlds[rows], self.keys[rows]
-        return off_policy.train_population(
-            self.algorithm, self.task, self.kind, self.env, worlds, hyper, keys, self.test_each
-        )
+        return self.algorithm, self.task, self.kind, self.env, worlds, hyper, keys, self.test_each
 
     def learner(self):
         """The inner object of a population of one depth, before training."""
@@ -247,8 +252,21 @@ CASES = {
     "real, car": dict(name="MountainCarContinuous-v0", same_action_num=2, activation_fn="leakyrelu"),
     "se": dict(kind="se", env={"hidden_layer": 2}, values=MIXED),
     "rn 2": dict(kind="rn", env={"reward_env_type": 2}, same_action_num=3, policy_delay=3),
+    "real, time limit": dict(max_steps=20, bootstrap_time_limit=False, policy_delay=1),
+    "real, replay wraps": dict(rb_size=50),
     "prelu": dict(activation_fn="prelu"),
 }
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case != "prelu"])
+def test_equals_the_compiled_twin(case):
+    setup = Setup(**CASES[case])
+    same_run(setup.torch(), setup.compiled(), tolerance=5e-5)
+
+
+def test_twins_of_some_agents_do_not_exist():
+    setup = Setup(**CASES["prelu"])
+    assert "PReLU" in off_policy_population.why_not(TD3, setup.task, setup.hyper)
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -22,7 +22,7 @@ from tests.agents.test_td3 import MIXED, SMALL, module, relative_error
 
 class Setup(test_td3.Setup):
     algorithm, section_class, default_task = TD3Discrete, TD3DiscreteSection, "CartPole-v0"
-    small = {**SMALL, "lr": 1e-3, "gumbel_softmax_temp": 1.5, "anneal_updates": 80}
+    small = {**SMALL, "lr": 1e-3, "gumbel_softmax_temp": 1.5, "anneal_updates": 400}
 
 
 class Reference(test_td3.Reference):
@@ -49,11 +49,11 @@ def noises(key, update, B, A, std, clip):
     return rng.gumbel(key, counter).double(), normal.double(), rng.gumbel(key, counter + 2 * A).double()
 
 
-def temperature(learned, first=1.5, anneal=80):
+def temperature(learned, first=1.5, anneal=400):
     return first + (first / 20 - first) * min(learned / anneal, 1)
 
 
-@pytest.mark.parametrize("learned", [0, 40, 300])
+@pytest.mark.parametrize("learned", [0, 200, 900])
 @pytest.mark.parametrize("hard", [False, True])
 @pytest.mark.parametrize("task", ["CartPole-v0", "Acrobot-v1"])
 def test_gradients_against_float64(task, hard, learned):
@@ -171,7 +171,14 @@ CASES = {
     "real, acrobot, tested, noise": dict(name="Acrobot-v1", test_each=True, test_noise=True, policy_delay=1),
     "se": dict(kind="se", values=MIXED),
     "rn 2": dict(kind="rn", env={"reward_env_type": 2}, same_action_num=2),
+    "se, hard, test noise": dict(kind="se", gumbel_softmax_hard=True, test_noise=True, policy_delay=3),
 }
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_equals_the_compiled_twin(case):
+    setup = Setup(**CASES[case])
+    same_run(setup.torch(), setup.compiled(), tolerance=1e-4)
 
 
 @pytest.mark.parametrize("case", CASES)
