@@ -1,10 +1,12 @@
 """The arithmetic floor of each learner: what one step costs if nothing but its multiplications and tanhs took time.
 
 FLOP of one environment step with its share of the updates: of a layer K -> M, 2 K M forward and twice that backward
-(the gradient by its weights and that by its input; the input of the first layer needs none). A FLOP costs what it costs
-torch's (MKL's) product of two large matrices on this machine, a tanh what torch.sigmoid costs per element; both are
-measured in the run. Not counted: Adam, soft updates, sampling, ReLU, the softmax and noise of a batch, the real tasks.
-On an AMD processor MKL uses half the width of its registers, so that a kernel which uses it all may beat the floor.
+(the gradient by its weights and that by its input; the input of the first layer needs none). Not counted: Adam, soft
+updates, sampling, ReLU, the softmax and noise of a batch, the real tasks. What a FLOP and a tanh cost is measured in
+the run, for two floors:
+- "library": torch's (MKL's) product of two large matrices, and torch.sigmoid per element. On an AMD processor MKL uses
+  half the width of its registers, so that this is what code of library calls can hope for, not what the core can do;
+- "core": the faster of that and of this project's kernels for either (agents/kernels/gemm.py, mlp.py).
 
     python -m benchmarks.floors costs          # of this machine
 """
@@ -133,27 +135,50 @@ def step(case: str) -> Count:
     return LEARNERS[s.agent](s) + world(s)
 
 
+def best(run: Callable[[], Any], times: int, quick: bool) -> float:
+    """CPU seconds of one call, the least of several tries."""
+    run()  # compiles
+    seconds = []
+    for _ in range(2 if quick else 12):
+        began = time.process_time()
+        for _ in range(times):
+            run()
+        seconds.append((time.process_time() - began) / times)
+    return min(seconds)
+
+
 def costs(case: str, members: Optional[int], quick: bool) -> Dict[str, Any]:
-    """GFLOP/s of a product of two 1024 x 1024 matrices and ns per sigmoid, one thread, the best of several."""
+    """GFLOP/s of a product of two large matrices and ns per tanh, one thread, by floor."""
+    import numpy as np
     import torch
+    from numba import njit
 
-    def best(run: Callable[[], Any], times: int) -> float:
-        seconds = []
-        for _ in range(2 if quick else 12):
-            began = time.process_time()
-            for _ in range(times):
-                run()
-            seconds.append((time.process_time() - began) / times)
-        return min(seconds)
+    from agents.kernels import JIT, mlp
+    from agents.kernels.gemm import product
 
-    n, elements = 1024, 100_000  # the elements fit the second-level cache
+    @njit(**{**JIT, "cache": False})
+    def tanh(x: np.ndarray, y: np.ndarray) -> None:
+        for i in range(len(x)):
+            y[i] = mlp.tanh(x[i])
+
+    n, elements = 1024, 100_000  # two vectors of elements fit the second-level cache
     a, b, x = torch.randn(n, n), torch.randn(n, n), torch.randn(elements)
-    out, y = torch.empty(n, n), torch.empty(elements)
-    torch.mm(a, b, out=out), torch.sigmoid(x, out=y)
-    return {
-        "gflop_per_s": 2 * n**3 / best(lambda: torch.mm(a, b, out=out), 5) / 1e9,
-        "ns_per_tanh": best(lambda: torch.sigmoid(x, out=y), 1000) / elements * 1e9,
+    c, y = torch.empty(n, n), torch.empty(elements)
+    library = {
+        "gflop_per_s": 2 * n**3 / best(lambda: torch.mm(a, b, out=c), 5, quick) / 1e9,
+        "ns_per_tanh": best(lambda: torch.sigmoid(x, out=y), 500, quick) / elements * 1e9,
     }
+    m = 256
+    A, B, C, X, Y = (t.numpy() for t in (a[:m, :m].contiguous(), b[:m, :m].contiguous(), torch.empty(m, m), x, y))
+    own = {
+        "gflop_per_s": 2 * m**3 / best(lambda: product(A, 0, m, 1, -1, B, m, C, 0, m, m, m, m), 300, quick) / 1e9,
+        "ns_per_tanh": best(lambda: tanh(X, Y), 500, quick) / elements * 1e9,
+    }
+    core = {
+        "gflop_per_s": max(library["gflop_per_s"], own["gflop_per_s"]),
+        "ns_per_tanh": min(library["ns_per_tanh"], own["ns_per_tanh"]),
+    }
+    return {"library": library, "core": core}
 
 
 if __name__ == "__main__":

@@ -130,9 +130,10 @@ def keys(report: dict[str, Any]) -> dict[str, float]:
     flat = {}
     for name, results in report["raw"].items():
         for implementation, result in results.items():
-            for figure in ("per_core", "floor_steps_per_s"):
-                if figure in result:
-                    flat[f"{name}.{implementation}.{figure}"] = result[figure]
+            if "per_core" in result:
+                flat[f"{name}.{implementation}.per_core"] = result["per_core"]
+            for floor, value in result.get("floors", {}).items():
+                flat[f"{name}.{implementation}.{floor}_floor_steps_per_s"] = value
             flat.update({f"{name}.{implementation}.{k}": v for k, v in result.get("figures", {}).items()})
     return flat
 
@@ -186,8 +187,8 @@ def main(argv: list[str] | None = None) -> int:
             for run in selected(name, peers, has_gpu()):
                 measured = measure(name, run, args, peers, Path(folder))
                 if run.case and "floor" in report and "per_core" in measured[run.name]:
-                    floor = 1 / floors.step(run.case).seconds(report["floor"])
-                    measured[run.name]["floor_steps_per_s"] = floor
+                    work = floors.step(run.case)
+                    measured[run.name]["floors"] = {k: 1 / work.seconds(c) for k, c in report["floor"].items()}
                 results.update(measured)
                 if args.json is not None:  # after each one: what is finished is not lost
                     args.json.write_text(json.dumps({**keys(report), **report}, indent=1) + "\n")

@@ -19,7 +19,7 @@ def number(value: float) -> str:
 
 
 def rows(report: dict[str, Any], name: str) -> Iterator[tuple[str, ...]]:
-    """implementation, members, figure, range, x baseline, floor, share of it."""
+    """implementation, members, figure, range, x baseline, both floors, shares of them."""
     results: dict[str, dict[str, Any]] = report["raw"].get(name, {})
     for implementation, result in results.items():
         if "error" in result:
@@ -32,15 +32,14 @@ def rows(report: dict[str, Any], name: str) -> Iterator[tuple[str, ...]]:
             # of several settings in one benchmark each has its own baseline: compiled_tanh64 beside plain_tanh64
             plain = [f"{BENCHMARKS[name].baseline}_{suffix}", BENCHMARKS[name].baseline]
             base = next((results[p]["per_core"] for p in plain if "per_core" in results.get(p, {})), None)
-            floor = result.get("floor_steps_per_s")
+            shares = [f"{100 * value / floor:.0f} % of {number(floor)}" for floor in result.get("floors", {}).values()]
             yield (
                 implementation,
                 str(result["members"]),
                 f"{number(value)}/s",
                 f"{number(min(result['runs']))} to {number(max(result['runs']))}",
                 f"{value / base:.3g}" if base else "",
-                f"{number(floor)}/s" if floor else "",
-                f"{100 * value / floor:.0f} %" if floor else "",
+                *(shares or ("", "")),
             )
 
 
@@ -56,11 +55,15 @@ def header(report: dict[str, Any]) -> Iterator[str]:
         yield "WARNING: --quick: one cold run of a few steps each; these figures say nothing about speed"
     yield "figures: steps per CPU second of one core, median of five runs"
     if "floor" in report:
-        costs = report["floor"]
-        yield (
-            f"floor: {costs['gflop_per_s']:.0f} GFLOP/s (torch, 1024 x 1024 matrices) and "
-            f"{costs['ns_per_tanh']:.2f} ns per tanh (torch.sigmoid), one thread; wider registers may beat it"
-        )
+        what = {
+            "library": "torch's matrix product and sigmoid",
+            "core": "the fastest code known, torch's or this project's",
+        }
+        for floor, costs in report["floor"].items():
+            yield (
+                f"{floor} floor: {costs['gflop_per_s']:.0f} GFLOP/s and {costs['ns_per_tanh']:.2f} ns per tanh, "
+                f"one thread ({what[floor]})"
+            )
 
 
 def print_table(report: dict[str, Any], console: Console | None = None) -> None:
@@ -70,7 +73,7 @@ def print_table(report: dict[str, Any], console: Console | None = None) -> None:
     for name in report["raw"]:
         table = Table(title=f"{name}: {BENCHMARKS[name].what}", title_justify="left", title_style="bold", expand=False)
         baseline = f"x {BENCHMARKS[name].baseline}"
-        for column in ("implementation", "members", "figure", "range", baseline, "floor", "of floor"):
+        for column in ("implementation", "members", "figure", "range", baseline, "library floor", "core floor"):
             table.add_column(column, justify="left" if column in ("implementation", "range") else "right")
         for row in rows(report, name):
             table.add_row(*row)

@@ -90,7 +90,10 @@ def speed(per_core, members=1):
 
 
 RAW = {  # by module and what follows it on the command line
-    "floors": {"gflop_per_s": 100.0, "ns_per_tanh": 0.2},
+    "floors": {
+        "library": {"gflop_per_s": 100.0, "ns_per_tanh": 0.2},
+        "core": {"gflop_per_s": 250.0, "ns_per_tanh": 0.1},
+    },
     "learners ddqn_in_se compiled": speed(65000.0, 32),
     "learners ddqn_in_se torch": speed(25000.0, 32),
     "plain.ddqn ddqn_in_se": speed(1000.0),
@@ -136,14 +139,15 @@ def test_one_table_and_one_file(tmp_path, capsys, recorded):
     assert [report[f"evolve.envolve.{k}"] for k in figures] == [3, 2, 40.0, 90.0]
     assert {"machine", "versions", "peer_versions", "floor", "raw"} < set(report)
     assert report["raw"]["ddqn_in_se"]["jax"] == {"error": "ValueError: not recorded"}
-    floor = 1 / floors.step("ddqn_in_se").seconds(RAW["floors"])
-    assert report["ddqn_in_se.compiled.floor_steps_per_s"] == pytest.approx(floor)
+    library, core = (1 / floors.step("ddqn_in_se").seconds(RAW["floors"][k]) for k in ("library", "core"))
+    assert report["ddqn_in_se.compiled.library_floor_steps_per_s"] == pytest.approx(library)
+    assert report["ddqn_in_se.compiled.core_floor_steps_per_s"] == pytest.approx(core)
 
     out = capsys.readouterr().out
     lines = [line.split("│") for line in out.splitlines() if "│" in line]
     cells = {line[1].strip(): [cell.strip() for cell in line[2:-1]] for line in lines}
-    share = f"{65000 / floor:.0%}".replace("%", " %")
-    assert cells["compiled"] == ["32", "65,000/s", "58,500 to 78,000", "65", f"{floor:,.0f}/s", share]
+    shares = [f"{6500000 / floor:.0f} % of {floor:,.0f}" for floor in (library, core)]
+    assert cells["compiled"] == ["32", "65,000/s", "58,500 to 78,000", "65", *shares]
     assert cells["plain"][:2] == ["1", "2,000,000/s"] and cells["compiled_sarsa"][3] == "75"
     assert cells["jax"][1:3] == ["no figure", "ValueError: not recorded"]
     assert "jax 1.2.3" in out and "100 GFLOP/s" in out
