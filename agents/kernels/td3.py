@@ -17,6 +17,7 @@ from numba import njit
 
 import agents.td3
 from agents.kernels import JIT_UNCOUNTED
+from agents.kernels.activation import tanh
 from agents.kernels.dispatch import by_type, implement
 from agents.kernels.mlp import (
     F4,
@@ -30,7 +31,6 @@ from agents.kernels.mlp import (
     forward,
     predict,
     soft_update,
-    tanh,
     workspace,
 )  # fmt: skip
 from agents.kernels.off_policy import Weights, padded
