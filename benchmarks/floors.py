@@ -6,7 +6,7 @@ updates, sampling, ReLU, the softmax and noise of a batch, the real tasks. What 
 the run, for two floors:
 - "library": torch's (MKL's) product of two large matrices, and torch.sigmoid per element. On an AMD processor MKL uses
   half the width of its registers, so that this is what code of library calls can hope for, not what the core can do;
-- "core": the faster of that and of this project's kernels for either (agents/kernels/gemm.py, mlp.py).
+- "core": the faster of that and of this project's kernels for either (agents/kernels/gemm.py, activation.py).
 
     python -m benchmarks.floors costs          # of this machine
 """
@@ -153,13 +153,13 @@ def costs(case: str, members: Optional[int], quick: bool) -> Dict[str, Any]:
     import torch
     from numba import njit
 
-    from agents.kernels import JIT, mlp
+    from agents.kernels import JIT, activation
     from agents.kernels.gemm import product
 
     @njit(**{**JIT, "cache": False})
     def tanh(x: np.ndarray, y: np.ndarray) -> None:
         for i in range(len(x)):
-            y[i] = mlp.tanh(x[i])
+            y[i] = activation.tanh(x[i])
 
     n, elements = 1024, 100_000  # two vectors of elements fit the second-level cache
     a, b, x = torch.randn(n, n), torch.randn(n, n), torch.randn(elements)
