@@ -98,10 +98,7 @@ def noise(nets: Nets, key: Tensor, counter: Tensor) -> Tensor:
     """
     A = nets.actor.outputs
     counter = counter.unsqueeze(-1) * A + torch.arange(A, device=key.device)
-    if nets.std:
-        return rng.normal(key, counter)
-    u = rng.uniform(key, counter).double() + 2.0**-25  # the middle of each of its 2^24 intervals: never 0 or 1
-    return u.log_().neg_().log_().neg_().float()
+    return rng.normal(key, counter) if nets.std else rng.gumbel(key, counter)
 
 
 def act(nets: Nets, params: Tensor, obs: Tensor, noise: Tensor, max_action: float) -> Tuple[Tensor, Tensor, Tensor]:

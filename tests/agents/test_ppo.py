@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from agents import population, ppo, ppo_policy
 from agents.hyper import draw
+from agents.kernels import ppo_population as compiled
 from agents.ppo_policy import Coefficients, Nets
 from agents.result import AGENT_DIVERGED, OK, WORLD_DIVERGED
 from agents.returns import lambda_returns, normalise
@@ -49,6 +50,9 @@ class Setup:
     def torch(self, rows=slice(None)):
         return self._run(ppo, rows)
 
+    def compiled(self, rows=slice(None), **kw):
+        return self._run(compiled, rows, **kw)
+
     def _run(self, module, rows, **kw):
         hyper, worlds, keys = self.hyper.take(rows), self.worlds[rows], self.keys[rows]
         return module.train_population(self.task, self.kind, self.env, worlds, hyper, keys, self.test_each, **kw)
@@ -83,8 +87,9 @@ CASES = {
     "episodes": dict(train_steps=0, train_episodes=11),
     "left over": dict(rollout_steps=7, minibatches=4),
     "acrobot": dict(name="Acrobot-v1", max_steps=40, activation_fn="leakyrelu"),
-    "pendulum": dict(name="Pendulum-v0", max_steps=25, ent_coef=0.02),
-    "pendulum, monte carlo": dict(name="Pendulum-v0", max_steps=25, same_action_num=2, test_noise=True, **MONTE_CARLO),
+    "pendulum": dict(name="Pendulum-v0", max_steps=25, solved_reward=1.0, ent_coef=0.02),
+    "pendulum, monte carlo": dict(name="Pendulum-v0", max_steps=25, solved_reward=1.0, same_action_num=2,
+                                  test_noise=True, **MONTE_CARLO),
     "se, continuous car": dict(kind="se", name="MountainCarContinuous-v0", max_steps=25),
     "sampled tests": dict(test_noise=True),
     "se": dict(kind="se", max_steps=31),
@@ -97,6 +102,28 @@ CASES = {
     "mixed": dict(values=MIXED, activation_fn="relu", max_grad_norm=1.0),
     "se, mixed": dict(kind="se", values=MIXED, max_steps=40, max_grad_norm=1.0),
 }  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_equals_the_compiled_twin(case):
+    setup = Setup(**CASES[case])
+    ours, twin = setup.torch(), setup.compiled()
+    same_run(ours, twin)
+    assert (ours.updates > 0).any() and (ours.status == OK).all()
+
+
+@pytest.mark.parametrize("case", ["mixed", "rn 2, tested", "pendulum"])
+def test_compiled_alone_and_in_a_batch_on_threads(case):
+    setup = Setup(**CASES[case])
+    together = setup.compiled(threads=2)
+    for i in range(5):
+        assert_same_bytes(together, setup.compiled([i]), [i], [0])
+
+
+def test_what_the_kernel_cannot_do():
+    assert "PReLU" in (compiled.why_not(make_task("CartPole-v0"), Setup(activation_fn="prelu").hyper) or "")
+    assert "no compiled twin" in (compiled.why_not(make_task("Cliff"), Setup().hyper) or "")
+    assert compiled.why_not(make_task("Pendulum-v0"), Setup().hyper) is None
 
 
 @pytest.mark.parametrize("case", ["solved", "se, settles", "se, tested", "rn 2, tested", "episodes"])
@@ -273,7 +300,7 @@ def played(setup, i, decisions):
     for n in range(N):
         state, t, total = task.reset(rng.uniform(reset, n * R + torch.arange(R))[None, None]), 0, 0.0
         for d in range(decisions):
-            gumbel = -torch.log(-torch.log(rng.uniform(explore, (d * N + n) * 2 + torch.arange(2)) + 2.0**-25))
+            gumbel = rng.gumbel(explore, (d * N + n) * 2 + torch.arange(2))
             action = ppo_policy.act(nets, weights, task.observe(state), gumbel[None, None], 1.0)[0]
             for _ in range(s.same_action_num):
                 state, reward, terminated = task.step(state, action)
@@ -359,8 +386,7 @@ def test_tests_are_greedy_unless_asked(noise):
         for j in range(5):
             state, t, over = task.reset(rng.uniform(key[i], 4 * j + torch.arange(4))[None, None]), 0, False
             while not over and t < 200:
-                u = rng.uniform(rng.fold(key[i], rng.EXPLORE), (j * 200 + t) * 2 + torch.arange(2))
-                gumbel = -torch.log(-torch.log(u + 2.0**-25)) * noise
+                gumbel = rng.gumbel(rng.fold(key[i], rng.EXPLORE), (j * 200 + t) * 2 + torch.arange(2)) * noise
                 action = ppo_policy.act(nets, weights[i : i + 1], task.observe(state), gumbel[None, None], 1.0)[0]
                 state, _, terminated = task.step(state, action)
                 t, over = t + 1, bool(terminated)
@@ -415,6 +441,7 @@ def test_a_diverging_world_harms_no_other_member():
     result = setup.torch()
     others = [0, 1, 3, 4]
     assert_same_bytes(result, sound, others, others)
+    same_run(result, setup.compiled())
     assert result.status.tolist() == [OK, OK, WORLD_DIVERGED, OK, OK]
     assert np.isnan(result.test_return[2]).all() and result.train_steps[2] == 3 and result.updates[2] == 0
 
@@ -427,3 +454,5 @@ def test_a_diverging_agent_harms_no_other_member():
     assert_same_bytes(result, setup.torch(), others, others)
     assert result.status.tolist() == [OK, OK, AGENT_DIVERGED, OK, OK]
     assert np.isnan(result.test_return[2]).all()
+    setup.hyper.values["lr"][2] = 1e38
+    assert setup.compiled().status.tolist() == result.status.tolist()
