@@ -74,6 +74,10 @@ def train(
         if name == "ppo":
             return ppo.train_population(*arguments, device, icm)
         return off_policy.train_population(algorithm(name), *arguments, device, icm)
+    if name == "ppo":
+        from agents.kernels import ppo_population
+
+        return ppo_population.train_population(*arguments, threads)
     from agents.kernels import off_policy_population
 
     return off_policy_population.train_population(algorithm(name), *arguments, threads)
@@ -97,10 +101,12 @@ def _no_kernel(name: str, task: Task, hyper: Hyper, device: str, icm: Optional[I
     if icm is not None:
         return "curiosity has no compiled twin"
     if name == "ppo":
-        return "ppo has no compiled twin"
-    from agents.kernels.off_policy_population import why_not
+        from agents.kernels import ppo_population
 
-    return why_not(algorithm(name), task, hyper)
+        return ppo_population.why_not(task, hyper)
+    from agents.kernels import off_policy_population
+
+    return off_policy_population.why_not(algorithm(name), task, hyper)
 
 
 def _train_tabular(
