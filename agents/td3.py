@@ -11,7 +11,7 @@ from torch import Tensor
 from agents.algorithm import AgentRows, Algorithm, column
 from agents.hyper import Hyper
 from agents.population import Nets, adam
-from agents.sections import TD3Section
+from agents.sections import TD3DiscreteSection, TD3Section
 from envs import rng
 from envs.networks import MLPShape, fast_tanh_, forward
 from envs.task import Task
@@ -52,8 +52,9 @@ class TD3(Algorithm):
     @classmethod
     def nets_of(cls, task: Task, section: Any, hidden: int, layers: int) -> Nets:
         F, A = task.observation_size, task.num_actions or task.action_size
-        critic = MLPShape(F + A, 1, hidden, layers, section.activation_fn)
-        return MLPShape(F, A, hidden, layers, section.activation_fn), critic, critic
+        norm = isinstance(section, TD3DiscreteSection) and section.use_layer_norm
+        critic = MLPShape(F + A, 1, hidden, layers, section.activation_fn, norm)
+        return MLPShape(F, A, hidden, layers, section.activation_fn, norm), critic, critic
 
     def initial_rows(self, hyper: Hyper, params: Tensor) -> Any:
         return TD3Rows(*self.td3_fields(hyper, params))
@@ -104,7 +105,7 @@ class TD3(Algorithm):
 
     def action(self, actor: Tensor, s: Tensor) -> Tensor:
         """s [L, F, B] -> max_action tanh(MLP(s)) [L, A, B]."""
-        return fast_tanh_(forward(self.nets[0], actor, s)) * self.task.max_action
+        return fast_tanh_(forward(self.nets[0], actor, s, self.width)) * self.task.max_action
 
     def with_noise(self, action: Tensor, normal: Tensor) -> Tensor:
         """Explore around the action: action, normal [L, n]."""
@@ -153,7 +154,7 @@ class TD3(Algorithm):
         """The smaller of the target critics' values, [L, B]."""
         _, critic1, critic2 = self.parts(self.rows.target)
         x = torch.cat((s_next, next_action), dim=1)
-        return torch.minimum(forward(self.nets[1], critic1, x), forward(self.nets[2], critic2, x))[:, 0]
+        return torch.minimum(*(forward(self.nets[1], critic, x, self.width) for critic in (critic1, critic2)))[:, 0]
 
     def critics_gradient(self, s: Tensor, action: Tensor, y: Tensor, weight: Tensor) -> Tensor:
         """Gradient of each member's sum over its batch of weight ((Q1 - y)^2 + (Q2 - y)^2), by both critics [L, D]."""
@@ -161,7 +162,7 @@ class TD3(Algorithm):
         grads: List[Tensor] = []
         for shape, critic in zip(self.nets[1:], self.parts(self.rows.params)[1:]):
             leaf = critic.detach().requires_grad_()
-            q = forward(shape, leaf, x)
+            q = forward(shape, leaf, x, self.width)
             dq = (q.detach() - y[:, None]).mul_((2 * weight)[:, None])  # dloss/dq; autograd does the rest
             grads.append(torch.autograd.grad(q, leaf, dq)[0])
         return torch.cat(grads, dim=1)
@@ -173,7 +174,7 @@ class TD3(Algorithm):
         action, taken = self.differentiable_action(leaf, s, noise_key, updates)
         # dQ/da with the critic held fixed, then that through the actor: no gradient by the critic's weights
         x = torch.cat((s, taken), dim=1).requires_grad_()
-        q = forward(self.nets[1], critic.detach(), x)
+        q = forward(self.nets[1], critic.detach(), x, self.width)
         dx = torch.autograd.grad(q, x, -weight[:, None])[0]
         return torch.autograd.grad(action, leaf, dx[:, s.shape[1] :])[0]
 

@@ -31,7 +31,8 @@ class TD3Discrete(TD3):
 
     Replay and critics hold the vector, the world gets its largest entry. With ``gumbel_softmax_hard`` it is one-hot,
     with the gradient of the soft one. The target's action is a sample of the target actor with clipped noise, not
-    clipped itself. T falls linearly by the number of updates, from gumbel_softmax_temp to a twentieth of it.
+    clipped itself. T falls linearly by the number of updates, from gumbel_softmax_temp to a twentieth of it. With
+    ``use_layer_norm`` all three nets have a layer norm, each its own.
 
     Random numbers: 2 A + 1 per decision: Gumbel, normal, the random action. Update u (from 1), sample i, action j have
     the counters (65536 u + i) 3 A + j for the Gumbel noise of the target's action, + A for the normal one, + 2 A for
@@ -49,7 +50,7 @@ class TD3Discrete(TD3):
 
     def logits(self, actor: Tensor, s: Tensor) -> Tensor:
         """s [L, F, B] -> [L, A, B]."""
-        return forward(self.nets[0], actor, s)
+        return forward(self.nets[0], actor, s, self.width)
 
     def soft(self, logits: Tensor, gumbel: Tensor) -> Tensor:
         """softmax((logits + gumbel) / T) over the actions, [L, A, B], at the present temperature."""

@@ -31,6 +31,7 @@ TWINS: Dict[Type[Algorithm], Any] = {
     agents.td3.TD3: td3.TD3,
     agents.td3_discrete.TD3Discrete: td3_discrete.TD3Discrete,
 }
+LEARN_SLOPES = (agents.td3.TD3, agents.td3_discrete.TD3Discrete)
 
 
 def why_not(algorithm: Type[Algorithm], task: Task, hyper: Hyper) -> Optional[str]:
@@ -39,7 +40,7 @@ def why_not(algorithm: Type[Algorithm], task: Task, hyper: Hyper) -> Optional[st
         return f"{algorithm.__name__} has no compiled twin"
     if task.name not in TASK_CODES:
         return f"the task {task.name} has no compiled twin"
-    if hyper.section.activation_fn == "prelu":  # type: ignore[attr-defined]
+    if hyper.section.activation_fn == "prelu" and algorithm not in LEARN_SLOPES:  # type: ignore[attr-defined]
         return "an agent with PReLU learns its slope, which the kernel does not"
     if getattr(hyper.section, "published_dueling_mean", False):
         return "the kernel takes the mean advantage over the actions, not over the batch"

@@ -62,6 +62,7 @@ class TwinCritics(NamedTuple):
     hidden: int
     layers: int
     act: int
+    norm: bool  # with layer norm
     critic1: int  # where the critics begin
     critic2: int
     actor_updates: np.ndarray  # int64 [1]
@@ -81,13 +82,14 @@ class TwinCritics(NamedTuple):
         """section: the member's own."""
         nets = agents.td3.TD3.nets_of(task, section, section.hidden_size, section.hidden_layer)
         F, A, H, layers = nets[0].inputs, nets[0].outputs, section.hidden_size, max(1, section.hidden_layer)
-        L, s = padded(section.batch_size), section
+        act, norm, s = ACTIVATIONS.index(section.activation_fn), nets[0].layer_norm, section
+        L = padded(s.batch_size)
         return cls(
             s.init_episodes, s.batch_size, s.lr, s.tau, s.policy_delay, s.action_std, s.policy_std, s.policy_std_clip,
-            s.test_noise, F, A, H, layers, ACTIVATIONS.index(s.activation_fn), size(nets[:1]), size(nets[:2]),
-            np.zeros(1, I8), aligned((1, L)), aligned((1, L)), aligned((F + A, L)), aligned((A, L)),
-            activations(H, layers, L), activations(H, layers, L), workspace(H, L), aligned((A,)), aligned((H,)),
-            aligned((H,)),
+            s.test_noise, F, A, H, layers, act, norm, size(nets[:1]), size(nets[:2]), np.zeros(1, I8),
+            q=aligned((1, L)), y=aligned((1, L)), dx=aligned((F + A, L)), out=aligned((A, L)),
+            h=activations(H, layers, L, act, norm), actor_h=activations(H, layers, L, act, norm), dh=workspace(H, L),
+            one_out=aligned((A,)), one_h=aligned((H,)), one_h2=aligned((H,)),
         )  # fmt: skip
 
 
@@ -132,7 +134,7 @@ def actor_gradient(agent, da, out):
 def critic(agent, p, o, sa, q):
     """Values q[1, L] of the critic at offset o of p; keeps activations."""
     c = agent.common
-    forward(p, o, c.observations + c.actions, c.hidden, c.layers, VALUE, sa, c.h, q, q.shape[1], c.act)
+    forward(p, o, c.observations + c.actions, c.hidden, c.layers, VALUE, sa, c.h, q, q.shape[1], c.act, c.norm)
 
 
 @njit(**JIT_UNCOUNTED)
@@ -146,7 +148,7 @@ def critic_gradient(agent, o, sa):
     for i in range(c.batch_size, q.shape[0]):
         q[i] = ZERO
     inputs, L = c.observations + c.actions, q.shape[0]
-    backward(w.p, o, inputs, c.hidden, c.layers, VALUE, sa, c.h, c.q, c.dh, L, w.g, c.act)
+    backward(w.p, o, inputs, c.hidden, c.layers, VALUE, sa, c.h, c.q, c.dh, L, w.g, c.act, c.norm)
 
 
 @njit(**JIT_UNCOUNTED)
@@ -162,7 +164,7 @@ def update_critics(agent, batch, key, update):
     """Both critics towards y = r + gamma (1 - d) min_k Q_target,k(s', a'), a' the target actor's action with noise."""
     w, c = agent.weights, agent.common
     L = c.y.shape[1]
-    forward(w.target, ACTOR, c.observations, c.hidden, c.layers, c.actions, batch.next_sa, c.h, c.out, L, c.act)
+    forward(w.target, ACTOR, c.observations, c.hidden, c.layers, c.actions, batch.next_sa, c.h, c.out, L, c.act, c.norm)
     target_actions(agent, c.out, key, update, batch.next_sa)
     critic(agent, w.target, c.critic1, batch.next_sa, c.y)
     critic(agent, w.target, c.critic2, batch.next_sa, c.q)
@@ -179,18 +181,18 @@ def update_actor(agent, batch, key, update):
     """The actor towards larger Q1(s, a(s)), the critic held fixed; then all targets. Overwrites the batch's actions."""
     w, c = agent.weights, agent.common
     F, A, B, L, sa = c.observations, c.actions, c.batch_size, c.y.shape[1], batch.sa
-    forward(w.p, ACTOR, F, c.hidden, c.layers, A, sa, c.actor_h, c.out, L, c.act)
+    forward(w.p, ACTOR, F, c.hidden, c.layers, A, sa, c.actor_h, c.out, L, c.act, c.norm)
     actor_actions(agent, c.out, key, update, sa)
     critic(agent, w.p, c.critic1, sa, c.q)
     dq = c.q[0]
     for i in range(L):
         dq[i] = -ONE / F4(B) if i < B else ZERO
-    backward_input(w.p, c.critic1, F + A, c.hidden, c.layers, VALUE, sa, c.h, c.q, c.dh, L, c.dx, c.act)
+    backward_input(w.p, c.critic1, F + A, c.hidden, c.layers, VALUE, sa, c.h, c.q, c.dh, L, c.dx, c.act, c.norm)
     actor_gradient(agent, c.dx, c.out)
     for a in range(A):
         for i in range(B, L):
             c.out[a, i] = ZERO
-    backward(w.p, ACTOR, F, c.hidden, c.layers, A, sa, c.actor_h, c.out, c.dh, L, w.g, c.act)
+    backward(w.p, ACTOR, F, c.hidden, c.layers, A, sa, c.actor_h, c.out, c.dh, L, w.g, c.act, c.norm)
     c.actor_updates[0] += 1
     adam_on(agent, ACTOR, c.critic1, c.actor_updates[0])
     soft_update(w.p, w.target, ACTOR, w.p.shape[0], F4(c.tau))
@@ -205,8 +207,8 @@ def learn(agent, batch, key, decision, update):
 @njit(**JIT_UNCOUNTED)
 def actor_predict(agent, obs, out):
     """Outputs out[A] of the actor for one observation."""
-    c = agent.common
-    predict(agent.weights.p, ACTOR, c.observations, c.hidden, c.layers, c.actions, c.act, obs, out, c.one_h, c.one_h2)
+    p, c = agent.weights.p, agent.common
+    predict(p, ACTOR, c.observations, c.hidden, c.layers, c.actions, c.act, obs, out, c.one_h, c.one_h2, c.norm)
 
 
 @njit(**JIT_UNCOUNTED)

@@ -78,23 +78,27 @@ class Setup:
 def module(shape, flat):
     """The net as a torch module, float64."""
     act = ACTIVATION[shape.activation]()
-    layers = []
-    for offset, k, m in shape.layer_offsets():
+    layers, norm = [], nn.LayerNorm(shape.hidden)
+    if shape.norm_slots:
+        first = sum(k * m + m for _, k, m in shape.layer_offsets())
+        norm.weight.data, norm.bias.data = flat[first : first + 2 * shape.hidden].clone().chunk(2)
+    for i, (offset, k, m) in enumerate(shape.layer_offsets()):
         linear = nn.Linear(k, m)
         linear.weight.data = flat[offset : offset + k * m].view(k, m).T.clone()
         linear.bias.data = flat[offset + k * m : offset + k * m + m].clone()
-        layers += [linear, act]
+        layers += [linear, norm, act] if shape.norm_slots and 0 < i < shape.layers else [linear, act]
     return nn.Sequential(*layers[:-1]).double()
 
 
 def flat_of(net):
     """The inverse of ``module``: parameters, or with ``grad`` their gradients, in the flat order."""
-    return torch.cat([v.T.flatten() if v.dim() == 2 else v for v in values_of(net)])
+    values = [p.data for kind in (nn.Linear, nn.LayerNorm, nn.PReLU) for p in parameters_of(net, kind)]
+    return torch.cat([v.T.flatten() if v.dim() == 2 else v for v in values])
 
 
-def values_of(net):
-    linear = [p for layer in net if isinstance(layer, nn.Linear) for p in (layer.weight, layer.bias)]
-    return [p.data for p in linear + [layer.weight for layer in net if isinstance(layer, nn.PReLU)][:1]]
+def parameters_of(net, kind):
+    shared = dict.fromkeys(layer for layer in net if isinstance(layer, kind))  # a shared one counts once
+    return [p for layer in shared for p in layer.parameters()]
 
 
 def grad_of(net):
@@ -258,15 +262,10 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if case != "prelu"])
+@pytest.mark.parametrize("case", CASES)
 def test_equals_the_compiled_twin(case):
     setup = Setup(**CASES[case])
     same_run(setup.torch(), setup.compiled(), tolerance=5e-5)
-
-
-def test_twins_of_some_agents_do_not_exist():
-    setup = Setup(**CASES["prelu"])
-    assert "PReLU" in off_policy_population.why_not(TD3, setup.task, setup.hyper)
 
 
 @pytest.mark.parametrize("case", CASES)

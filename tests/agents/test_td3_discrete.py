@@ -53,11 +53,13 @@ def temperature(learned, first=1.5, anneal=400):
     return first + (first / 20 - first) * min(learned / anneal, 1)
 
 
+@pytest.mark.parametrize("options", [{}, {"use_layer_norm": True, "hidden_layer": 3, "activation_fn": "prelu"}])
 @pytest.mark.parametrize("learned", [0, 200, 900])
 @pytest.mark.parametrize("hard", [False, True])
 @pytest.mark.parametrize("task", ["CartPole-v0", "Acrobot-v1"])
-def test_gradients_against_float64(task, hard, learned):
-    setup = Setup(P=3, name=task, gumbel_softmax_hard=hard, hidden_size=57, activation_fn="tanh")
+def test_gradients_against_float64(task, hard, learned, options):
+    options = {"activation_fn": "tanh", "hidden_size": 57, **options}
+    setup = Setup(P=3, name=task, gumbel_softmax_hard=hard, **options)
     generator, B = torch.Generator().manual_seed(0), 99
     run, _, nets = setup.learner()
     ours, keys = run.algorithm, torch.arange(3) + 7
@@ -76,9 +78,14 @@ def test_gradients_against_float64(task, hard, learned):
         assert relative_error(actor[i], reference.actor_grad) < 1e-5
 
 
-@pytest.mark.parametrize("hard", [False, True])
-def test_updates_equal_a_plain_agents(hard):
-    setup = Setup(P=2, gumbel_softmax_hard=hard, values={"policy_std": [0.2, 1.0], "policy_std_clip": [0.5, 0.7]})
+@pytest.mark.parametrize("hard, norm", [(False, False), (True, False), (False, True)])
+def test_updates_equal_a_plain_agents(hard, norm):
+    setup = Setup(
+        P=2,
+        gumbel_softmax_hard=hard,
+        use_layer_norm=norm,
+        values={"policy_std": [0.2, 1.0], "policy_std_clip": [0.5, 0.7]},
+    )
     generator, B = torch.Generator().manual_seed(0), 32
     run, _, nets = setup.learner()
     ours, keys, all_learn = run.algorithm, torch.arange(2) + 7, torch.ones(2, dtype=torch.bool)
@@ -171,6 +178,7 @@ CASES = {
     "real, acrobot, tested, noise": dict(name="Acrobot-v1", test_each=True, test_noise=True, policy_delay=1),
     "se": dict(kind="se", values=MIXED),
     "rn 2": dict(kind="rn", env={"reward_env_type": 2}, same_action_num=2),
+    "layer norm": dict(use_layer_norm=True, values={"hidden_size": [3, 8, 16, 31, 5], "hidden_layer": [1, 2, 2, 3, 2]}),
     "se, hard, test noise": dict(kind="se", gumbel_softmax_hard=True, test_noise=True, policy_delay=3),
 }
 
@@ -193,8 +201,9 @@ def test_alone_and_in_a_batch(case):
         same_run(replace(part, weights=part.weights[:, :width]), alone, tolerance=2e-4)
 
 
-def test_padding_units_stay_exactly_zero():
-    setup = Setup(values={"hidden_size": [3, 8, 16, 31, 5]}, activation_fn="tanh")
+@pytest.mark.parametrize("norm", [False, True])
+def test_padding_units_stay_exactly_zero(norm):
+    setup = Setup(values={"hidden_size": [3, 8, 16, 31, 5]}, activation_fn="tanh", use_layer_norm=norm)
     run, agents, widest = setup.learner()
     before = run.final.rows.params.clone()
     run.train()
