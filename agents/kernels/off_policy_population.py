@@ -31,7 +31,7 @@ TWINS: Dict[Type[Algorithm], Any] = {
     agents.td3.TD3: td3.TD3,
     agents.td3_discrete.TD3Discrete: td3_discrete.TD3Discrete,
 }
-LEARN_SLOPES = (agents.td3.TD3, agents.td3_discrete.TD3Discrete)
+LEARN_SLOPES = (agents.sac.SAC, agents.td3.TD3, agents.td3_discrete.TD3Discrete)
 
 
 def why_not(algorithm: Type[Algorithm], task: Task, hyper: Hyper) -> Optional[str]:

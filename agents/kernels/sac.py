@@ -21,6 +21,7 @@ from agents.kernels.mlp import (
     F4,
     ONE,
     ZERO,
+    activations,
     adam,
     adam_soft_update,
     aligned,
@@ -67,7 +68,7 @@ class SAC(NamedTuple):
     q: np.ndarray  # [2, 1, L], both critics, then the gradient by them
     dx: np.ndarray  # [F + A, L], gradient by a critic's input
     da: np.ndarray  # [A, L], gradient by the action
-    h: np.ndarray  # [3, layers, hidden, L], activations of actor and critics for the backward pass
+    h: np.ndarray  # [3, layers (PReLU: twice), hidden, L], activations of actor and critics for the backward pass
     dh: np.ndarray
     one_head: np.ndarray  # [2 A], of one observation, as the next two [hidden]
     one_h: np.ndarray
@@ -77,15 +78,17 @@ class SAC(NamedTuple):
     def create(cls, task: Task, section: Any, p: np.ndarray) -> SAC:
         F, A, H, layers = task.observation_size, task.action_size, section.hidden_size, max(1, section.hidden_layer)
         L, nets = padded(section.batch_size), agents.sac.SAC.nets_of(task, section, H, layers)
+        act = ACTIVATIONS.index(section.activation_fn)
+        planes = activations(H, layers, L, act).shape
         return cls(
             weights=Weights.create(p), temperature=Weights.create(np.array([math.log(section.alpha)], F4)), F=F, A=A,
             starts=np.cumsum([net.size for net in nets]), hidden=H, layers=layers,
-            act=ACTIVATIONS.index(section.activation_fn), batch_size=section.batch_size,
+            act=act, batch_size=section.batch_size,
             init_episodes=section.init_episodes, automatic=section.automatic_entropy_tuning, lr=section.lr,
             tau=section.tau, log_std_min=section.log_std_min, log_std_max=section.log_std_max,
             max_action=task.max_action, head=aligned((2 * A, L)), noise=aligned((A, L)), squashed=aligned((A, L)),
             log_prob=aligned((L,)), y=aligned((L,)), q=aligned((2, 1, L)), dx=aligned((F + A, L)), da=aligned((A, L)),
-            h=aligned((3, layers, H, L)), dh=workspace(H, L), one_head=aligned((2 * A,)), one_h=aligned((H,)),
+            h=aligned((3, *planes)), dh=workspace(H, L), one_head=aligned((2 * A,)), one_h=aligned((H,)),
             one_h2=aligned((H,)),
         )  # fmt: skip
 

@@ -112,6 +112,7 @@ TWINS = {
     "real": dict(),
     "real, mixed, leakyrelu": dict(values=MIXED, activation_fn="leakyrelu"),
     "real, relu, two layers": dict(activation_fn="relu", hidden_layer=2),
+    "real, prelu, two layers": dict(activation_fn="prelu", hidden_layer=2),
     "real, replay wraps, frame skip": dict(rb_size=50, same_action_num=2),
     "real, temperature fixed": dict(automatic_entropy_tuning=False, log_std_max=-0.1, log_std_min=-0.2),
     "real, time limit": dict(bootstrap_time_limit=False),
