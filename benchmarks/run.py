@@ -43,7 +43,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--list", action="store_true", help="name the benchmarks and stop")
     parser.add_argument("--no-peers", action="store_true", help="leave out what needs the peers' environment")
     parser.add_argument("--quick", action="store_true", help="one short run each: does everything work?")
-    parser.add_argument("--time-limit", type=float, default=300, metavar="S", help="for each implementation")
+    parser.add_argument("--time-limit", type=float, default=600, metavar="S", help="for each implementation")
     return parser
 
 
