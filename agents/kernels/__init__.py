@@ -21,10 +21,12 @@ JIT = {
     "error_model": "numpy",
     "nogil": True,
     "cache": True,
+    "no_cfunc_wrapper": True,  # nothing calls a kernel by a C pointer
 }
 # For functions that pass around tuples of arrays. Otherwise numba counts a reference to every array in it at every call
 # and return, a third of the time of a DDQN step. Such a function cannot allocate: its caller does.
 JIT_UNCOUNTED = {**JIT, "_nrt": False}
+JIT_INNER = {**JIT_UNCOUNTED, "no_cpython_wrapper": True}  # as those, but only compiled code can call it
 
 
 def cache_dir() -> Path:

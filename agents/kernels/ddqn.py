@@ -15,8 +15,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
-from agents.kernels import JIT_UNCOUNTED
+from agents.kernels import JIT_INNER, JIT_UNCOUNTED
 from agents.kernels.dispatch import by_type, implement
+from agents.kernels.gemm import out_of_line
 from agents.kernels.mlp import (
     F4,
     NIL,
@@ -145,7 +146,7 @@ def begin_episode(agent, episode):
     c.eps[0] = c.eps_init if episode == 0 else max(c.eps[0] * c.eps_decay, c.eps_min)
 
 
-@njit(**JIT_UNCOUNTED)
+@njit(**JIT_INNER)
 def greedy(agent, obs, action):
     """argmax_a Q(obs, a); the first of equal ones."""
     q = agent.common.values
@@ -176,6 +177,7 @@ def learn(agent, batch, key, decision, update):
 
     y = r + gamma (1 - d) Q_target(s', argmax_a Q(s', a)),  loss = mean (Q(s, a) - y)^2
     """
+    out_of_line()
     w, c = agent.weights, agent.common
     q, q2, qt, best, reward, discount = c.q, c.q_next, c.q_target, c.best, batch.reward, batch.discount
     A, L, B = q.shape[0], q.shape[1], c.batch_size

@@ -9,7 +9,8 @@ An algorithm is a file beside this one with
   makes one, ``section`` holding the member's own hyperparameters, and ``columns(task)`` says how many numbers of an
   action the replay stores (Aw);
 - the four functions declared below, as plain functions, and ``implement(Class, learn=learn, ...)``: ``dispatch.py``
-  says how the loop finds them. Functions that they call are ``@njit(**JIT_UNCOUNTED)``; none can allocate arrays;
+  says how the loop finds them. Functions that they call are ``@njit(**JIT_UNCOUNTED)``; none can allocate arrays.
+  Large ones say ``out_of_line()`` first: copies of them are what compiling would take long;
 - a line in ``off_policy_population.TWINS``.
 
 Members are independent: a chunk is a loop over this function, and threads take members. Random numbers are counted, not
@@ -25,8 +26,9 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from agents.kernels import JIT_UNCOUNTED, worlds
+from agents.kernels import JIT_INNER, JIT_UNCOUNTED, worlds
 from agents.kernels.dispatch import by_type
+from agents.kernels.gemm import out_of_line
 from agents.kernels.mlp import F4, ONE, aligned
 from agents.kernels.rng import fold, integer
 from agents.result import AGENT_DIVERGED, OK, WORLD_DIVERGED
@@ -126,9 +128,10 @@ def learn(agent, batch, key, decision, update):
 # --------------------------------------------------------------------------------------------------------- the loop
 
 
-@njit(**JIT_UNCOUNTED)
+@njit(**JIT_INNER)
 def test(agent, task, c, key, first, action, returns):
     """Episodes on the real task, resets first, first + 1, ... -> returns[T]. Returns the steps taken."""
+    out_of_line()
     taken, noise_key = 0, fold(key, EXPLORE)
     for j in range(c.test_episodes):
         worlds.reset(task, key, first + j)
@@ -143,9 +146,10 @@ def test(agent, task, c, key, first, action, returns):
     return taken
 
 
-@njit(**JIT_UNCOUNTED)
+@njit(**JIT_INNER)
 def sample(rows, stored, key, update, c, batch):
     """Uniform with replacement. rows: [capacity, 2 F + Aw + 2] float32, s, s', action, r, d."""
+    out_of_line()
     B, width, gamma = c.batch_size, rows.shape[1], F4(c.gamma)
     F = width - 2 - batch.sa.shape[0]  # width - 2 = 2 F + Aw
     Aw = batch.sa.shape[0] - F
@@ -229,7 +233,7 @@ def train(agent, world, task, c, rows, batch, action, key, test_returns, episode
     counts[0], counts[1], counts[3], counts[4] = n, updates, real_steps, status
 
 
-@njit(**JIT_UNCOUNTED)
+@njit(**JIT_INNER)
 def finite(x):
     for i in range(x.shape[0]):
         if not math.isfinite(x[i]):
@@ -237,7 +241,7 @@ def finite(x):
     return True
 
 
-@njit(**JIT_UNCOUNTED)
+@njit(**JIT_INNER)
 def early_out(logged, e, n, kind, c):
     """The stopping rules of spec 3.3 after episode e: returns settled (SE), or the task is solved."""
     window = c.early_out_num

@@ -11,7 +11,8 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from agents.kernels import JIT_UNCOUNTED, tasks
+from agents.kernels import JIT_INNER, JIT_UNCOUNTED, tasks
+from agents.kernels.gemm import out_of_line
 from agents.kernels.mlp import F4, NIL, ONE, ZERO, predict
 from envs.networks import ACTIVATIONS
 from envs.section import EnvSection
@@ -57,9 +58,10 @@ def create_world(task: Task, kind: str, section: EnvSection, gamma: float, param
     )  # fmt: skip
 
 
-@njit(**JIT_UNCOUNTED)
+@njit(**JIT_INNER)
 def _net(w, offset, outputs, x):
     """The world's net at ``offset`` -> w.out[:outputs]. Returns the offset behind it, and whether all are finite."""
+    out_of_line()
     end = predict(w.params, offset, x.shape[0], w.hidden, w.layers, outputs, w.act, x, w.out, w.h, w.h2)
     finite = True
     for i in range(outputs):
@@ -68,7 +70,7 @@ def _net(w, offset, outputs, x):
     return end, finite
 
 
-@njit(**JIT_UNCOUNTED)
+@njit(**JIT_INNER)
 def _phi(w):
     """Output of a reward network for the present observation; not clamped."""
     predict(w.params, NIL, w.obs.shape[0], w.hidden, w.layers, 1, w.act, w.obs, w.out, w.h, w.h2)
@@ -78,13 +80,14 @@ def _phi(w):
 @njit(**JIT_UNCOUNTED)
 def reset(w, key, number):
     """Reset number ``number`` of ``key``: that of the real task, in every kind of world."""
+    out_of_line()
     tasks.reset(w.task, w.s, key, U(number * tasks.reset_uniforms(w.task)))
     tasks.observe(w.task, w.s, w.obs)
     if w.kind == RN and (w.rn_type == 1 or w.rn_type == 2):
         w.phi[0] = _phi(w)
 
 
-@njit(**JIT_UNCOUNTED)
+@njit(**JIT_INNER)
 def _step_se(w, index, action):
     F = w.obs.shape[0]
     A = w.inputs.shape[0] - F
@@ -108,7 +111,7 @@ def _step_se(w, index, action):
     return reward, done, over, not (ok and ok_reward and ok_done)
 
 
-@njit(**JIT_UNCOUNTED)
+@njit(**JIT_INNER)
 def _step_task(w, index, action):
     """The real task; of an RN with its reward instead or in addition (types: envs/reward_network.py)."""
     if w.num_actions == 0:
@@ -127,7 +130,7 @@ def _step_task(w, index, action):
     return reward, ONE if over else ZERO, over, failed
 
 
-@njit(**JIT_UNCOUNTED)
+@njit(**JIT_INNER)
 def step(w, index, action):
     """One step -> reward float32, done float32, over (done > 0.5), failed (an output of a net is not finite)."""
     if w.kind == SE:
@@ -141,6 +144,7 @@ def repeat(w, index, action, skip, left):
 
     Returns summed reward, done, over, failed, steps.
     """
+    out_of_line()
     reward, done, over, failed = step(w, index, action)
     steps = 1
     while steps < skip and steps < left and not over and not failed:
