@@ -52,23 +52,6 @@ def tanh(z):
     return _numerator(z, y) / _denominator(y)
 
 
-@njit(inline="always", **JIT)
-def tanh4(z0, z1, z2, z3):
-    """Four at once with one division, which costs more than the polynomials.
-
-    The product of the denominators lies in [5e-10, 1], far from underflow.
-    """
-    z0, z1 = min(max(z0, -CLAMP), CLAMP), min(max(z1, -CLAMP), CLAMP)
-    z2, z3 = min(max(z2, -CLAMP), CLAMP), min(max(z3, -CLAMP), CLAMP)
-    y0, y1, y2, y3 = z0 * z0, z1 * z1, z2 * z2, z3 * z3
-    d0, d1, d2, d3 = _denominator(y0), _denominator(y1), _denominator(y2), _denominator(y3)
-    d01, d23 = d0 * d1, d2 * d3
-    r = ONE / (d01 * d23)
-    r01, r23 = r * d23, r * d01
-    n0, n1, n2, n3 = _numerator(z0, y0), _numerator(z1, y1), _numerator(z2, y2), _numerator(z3, y3)
-    return n0 * (d1 * r01), n1 * (d0 * r01), n2 * (d3 * r23), n3 * (d2 * r23)
-
-
 @njit(**JIT)
 def activate(x, n, act, slope):
     """In place on x[:n]."""

@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
-from agents.kernels import JIT_INNER, JIT_UNCOUNTED
+from agents.kernels import JIT_INNER
+from agents.kernels.activation import PRELU
 from agents.kernels.dispatch import by_type, implement
 from agents.kernels.gemm import out_of_line
 from agents.kernels.mlp import (
@@ -30,7 +31,7 @@ from agents.kernels.mlp import (
     predict,
     workspace,
 )  # fmt: skip
-from agents.kernels.mlp_small import INPUTS, OUTPUTS, backward_small, forward_small
+from agents.kernels.mlp_small import INPUTS, OUTPUTS, backward_small
 from agents.kernels.off_policy import Weights, padded
 from agents.kernels.rng import integer, uniform
 from envs.networks import ACTIVATIONS
@@ -73,7 +74,7 @@ class DDQN(NamedTuple):
     hidden: int
     layers: int
     act: int
-    h: np.ndarray  # [layers, hidden, L], activations for the backward pass
+    h: np.ndarray  # what the backward pass needs of the forward pass
     dh: np.ndarray  # scratch of the backward pass
     one_h: np.ndarray  # [hidden], of one observation
     one_h2: np.ndarray
@@ -81,10 +82,10 @@ class DDQN(NamedTuple):
     @classmethod
     def create(cls, task: Task, section: Any, p: np.ndarray) -> DDQN:
         H, layers, L = section.hidden_size, max(1, section.hidden_layer), padded(section.batch_size)
+        act = ACTIVATIONS.index(section.activation_fn)
         return cls(
-            Weights.create(p), QLearning.create(task, section), task.observation_size, H, layers,
-            ACTIVATIONS.index(section.activation_fn), activations(H, layers, L), workspace(H, L), aligned((H,)),
-            aligned((H,)),
+            Weights.create(p), QLearning.create(task, section), task.observation_size, H, layers, act,
+            activations(H, layers, L, act), workspace(H, L), aligned((H,)), aligned((H,)),
         )  # fmt: skip
 
     @staticmethod
@@ -110,22 +111,13 @@ def q_predict(agent, obs, q):
     """Q(obs, .) of one observation -> q[A]."""
 
 
-@njit(**JIT_UNCOUNTED)
-def _small(agent):
-    """Whether the net has loops of its own."""
-    return agent.inputs == INPUTS and agent.common.q.shape[0] == OUTPUTS and agent.layers == 1
-
-
 def _forward(agent, p, x, q):
-    if _small(agent):
-        forward_small(p, agent.hidden, x, agent.h[0], q, q.shape[1], agent.act)
-    else:
-        forward(p, NIL, agent.inputs, agent.hidden, agent.layers, q.shape[0], x, agent.h, q, q.shape[1], agent.act)
+    forward(p, NIL, agent.inputs, agent.hidden, agent.layers, q.shape[0], x, agent.h, q, q.shape[1], agent.act)
 
 
 def _backward(agent, x, dq):
     p, g, A, L = agent.weights.p, agent.weights.g, dq.shape[0], dq.shape[1]
-    if _small(agent):
+    if agent.inputs == INPUTS and A == OUTPUTS and agent.layers == 1 and agent.act != PRELU:
         backward_small(p, agent.hidden, x, agent.h[0], dq, L, g, agent.act)
     else:
         backward(p, NIL, agent.inputs, agent.hidden, agent.layers, A, x, agent.h, dq, agent.dh, L, g, agent.act)

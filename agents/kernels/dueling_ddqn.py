@@ -60,12 +60,12 @@ class DuelingDDQN(NamedTuple):
     @classmethod
     def create(cls, task: Task, section: Any, p: np.ndarray) -> DuelingDDQN:
         H, layers, L = section.hidden_size, max(1, section.hidden_layer), padded(section.batch_size)
-        D, A = section.feature_dim, task.num_actions
+        D, A, act = section.feature_dim, task.num_actions, ACTIVATIONS.index(section.activation_fn)
         return cls(
             Weights.create(p), QLearning.create(task, section), task.observation_size, H, layers,
-            ACTIVATIONS.index(section.activation_fn), aligned((D, L)), aligned((1, L)), aligned((A, L)),
-            activations(H, layers, L), activations(D, 1, L), activations(D, 1, L), workspace(H, L), workspace(D, L),
-            aligned((D, L)), aligned((D, L)), aligned((D,)), aligned((1,)), aligned((max(H, D),)),
+            act, aligned((D, L)), aligned((1, L)), aligned((A, L)),
+            activations(H, layers, L, act), activations(D, 1, L, act), activations(D, 1, L, act), workspace(H, L),
+            workspace(D, L), aligned((D, L)), aligned((D, L)), aligned((D,)), aligned((1,)), aligned((max(H, D),)),
             aligned((max(H, D),)),
         )  # fmt: skip
 
@@ -78,8 +78,8 @@ class DuelingDDQN(NamedTuple):
 def _offsets(n):
     """Where the nets of value and advantage begin."""
     D = n.features.shape[0]
-    o_value = size(n.inputs, n.hidden, n.layers, D)
-    return o_value, o_value + size(D, D, UNIT, UNIT)
+    o_value = size(n.inputs, n.hidden, n.layers, D, n.act)
+    return o_value, o_value + size(D, D, UNIT, UNIT, n.act)
 
 
 def _forward(n, p, x, q):

@@ -31,7 +31,6 @@ TWINS: Dict[Type[Algorithm], Any] = {
     agents.td3.TD3: td3.TD3,
     agents.td3_discrete.TD3Discrete: td3_discrete.TD3Discrete,
 }
-LEARN_SLOPES = (agents.sac.SAC, agents.td3.TD3, agents.td3_discrete.TD3Discrete)
 
 
 def why_not(algorithm: Type[Algorithm], task: Task, hyper: Hyper) -> Optional[str]:
@@ -40,8 +39,6 @@ def why_not(algorithm: Type[Algorithm], task: Task, hyper: Hyper) -> Optional[st
         return f"{algorithm.__name__} has no compiled twin"
     if task.name not in TASK_CODES:
         return f"the task {task.name} has no compiled twin"
-    if hyper.section.activation_fn == "prelu" and algorithm not in LEARN_SLOPES:  # type: ignore[attr-defined]
-        return "an agent with PReLU learns its slope, which the kernel does not"
     if getattr(hyper.section, "published_dueling_mean", False):
         return "the kernel takes the mean advantage over the actions, not over the batch"
     return None

@@ -102,6 +102,8 @@ CASES = {
     "real, solved": dict(kind="real", train_steps=0, train_episodes=30, early_out_num=3, solved_reward=20.0),
     "real, time limit": dict(kind="real", max_steps=9, bootstrap_time_limit=False),
     "real, time limit bootstrapped": dict(kind="real", max_steps=9, bootstrap_time_limit=True),
+    "real, prelu": dict(kind="real", activation_fn="prelu"),
+    "se, prelu, two layers": dict(activation_fn="prelu", hidden_layer=2, max_steps=50),
     "real, acrobot": dict(kind="real", name="Acrobot-v1", max_steps=90),
     "real, acrobot, frame skip": dict(kind="real", name="Acrobot-v1", max_steps=91, same_action_num=2),
     "se, acrobot": dict(name="Acrobot-v1", activation_fn="leakyrelu", max_steps=60),

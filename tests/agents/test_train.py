@@ -13,7 +13,7 @@ import torch
 
 from agents import train as entry
 from agents.result import OK
-from agents.sections import LEARNERS, DDQNSection, TabularSection, learners_for
+from agents.sections import LEARNERS, DDQNSection, DuelingDDQNSection, TabularSection, learners_for
 from agents.train import train
 from envs.section import EnvSection
 from envs.task import make_task
@@ -85,8 +85,8 @@ def test_what_has_no_kernel_is_refused_where_one_is_asked_for():
         run(task="EmptyRoom22", backend="compiled")
     with pytest.raises(ValueError, match="'compiled': kernels run on the CPU, and the device is cuda"):
         run(device="cuda", backend="compiled")
-    with pytest.raises(ValueError, match="'compiled': .*PReLU"):
-        run(learner=DDQNSection(activation_fn="prelu"), backend="compiled")
+    with pytest.raises(ValueError, match="'compiled': .*over the batch"):
+        run("duelingddqn", DuelingDDQNSection(published_dueling_mean=True), backend="compiled")
 
 
 def test_an_unknown_back_end_is_refused():
