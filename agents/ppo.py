@@ -206,10 +206,10 @@ class PPO:
         pays = (lambda t: reward_noise(self.world, m.reward, first + t)) if self.world.reward_noise else None
         state, reward, done, failed, t, over = repeat(self.world, m.state, action, m.t, skip, task.max_steps, pays)
         m.total += reward
-        now = torch.stack((reward, done > 0.5, over, failed, m.total.float(), t), 2)
+        now = torch.stack([x.float() for x in (reward, done > 0.5, over, failed, m.total, t)], 2)
         self.rollout.index_copy_(0, step, torch.cat((obs, self.world.observe(state), out, remembered, now), 2)[None])
         m.state.copy_(torch.where(over.unsqueeze(-1), start, state))
-        m.t.copy_(torch.where(over, torch.zeros_like(t), t))
+        m.t.copy_(t.masked_fill_(over, 0))
         m.total.masked_fill_(over, 0)
         step += 1
         return ()

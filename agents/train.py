@@ -103,7 +103,7 @@ def _no_kernel(name: str, task: Task, hyper: Hyper, device: str, icm: Optional[I
     if name == "ppo":
         from agents.kernels import ppo_population
 
-        return ppo_population.why_not(task, hyper)
+        return ppo_population.why_not(task)
     from agents.kernels import off_policy_population
 
     return off_policy_population.why_not(algorithm(name), task, hyper)

@@ -25,6 +25,7 @@ from agents.kernels.mlp import (
     NIL,
     NONE,
     ONE,
+    PRELU,
     UNIT,
     ZERO,
     activate,
@@ -34,6 +35,7 @@ from agents.kernels.mlp import (
     backward,
     forward,
     norm_squared,
+    size,
     workspace,
 )
 from agents.kernels.off_policy import EXPLORE, FINAL_TEST, REPLAY, RESET, TEST, U, early_out, finite, padded, test
@@ -169,9 +171,9 @@ class Block(NamedTuple):
     dh: np.ndarray
 
     @classmethod
-    def create(cls, W: int, F: int, A: int, H: int, layers: int) -> Block:
+    def create(cls, W: int, F: int, A: int, H: int, layers: int, act: int) -> Block:
         x, q, dq, v, dv = (aligned((rows, W)) for rows in (F, A, A, 1, 1))
-        return cls(x, q, dq, v, dv, activations(H, layers, W), activations(H, layers, W), workspace(H, W))
+        return cls(x, q, dq, v, dv, activations(H, layers, W, act), activations(H, layers, W, act), workspace(H, W))
 
 
 class PPO(NamedTuple):
@@ -199,7 +201,7 @@ class PPO(NamedTuple):
         m, v, g, part = (aligned((len(p),)) for _ in range(4))
         return cls(
             policy, Environments.create(N, F), Rollout.create(R, F, max(1, task.action_size)),
-            Block.create(W, F, A, policy.hidden, policy.layers), task.action_size + actor.size,
+            Block.create(W, F, A, policy.hidden, policy.layers, policy.act), task.action_size + actor.size,
             m, v, g, part, aligned((B,)), np.array([0.0, 1.0]),
         )  # fmt: skip
 
@@ -214,14 +216,14 @@ def tanh(z):
 
 
 @njit(**JIT_UNCOUNTED)
-def layer(p, o, K, M, x, out, rows, act):
+def layer(p, o, K, M, x, out, rows, act, slope):
     """out[n, m] = act(b[m] + sum_k W[k, m] x[n, k]): a sample per row, because few samples would leave the lanes of a
     vector empty. x, out: flat."""
     product(x, NIL, K, UNIT, NONE, p[o:], M, out, NIL, M, K, rows, M)
     for n in range(rows):
         for m in range(M):
             out[n * M + m] += p[o + K * M + m]
-    activate(out, rows * M, act, ZERO)
+    activate(out, rows * M, act, slope)
 
 
 @njit(**JIT_UNCOUNTED)
@@ -229,14 +231,15 @@ def actor(policy, obs, rows):
     """policy.out[:rows A] <- the actor's outputs for obs[:rows F]."""
     p, o, H, A = policy.p, policy.std, policy.hidden, policy.outputs
     F = obs.shape[0] // rows
-    layer(p, o, F, H, obs, policy.h, rows, policy.act)
+    slope = p[o + size(F, H, policy.layers, A, policy.act) - 1] if policy.act == PRELU else ZERO
+    layer(p, o, F, H, obs, policy.h, rows, policy.act, slope)
     o += F * H + H
     h, h2 = policy.h, policy.h2
     for _ in range(1, policy.layers):
-        layer(p, o, H, H, h, h2, rows, policy.act)
+        layer(p, o, H, H, h, h2, rows, policy.act, slope)
         h, h2 = h2, h
         o += H * H + H
-    layer(p, o, H, A, h, policy.out, rows, IDENTITY)
+    layer(p, o, H, A, h, policy.out, rows, IDENTITY, slope)
 
 
 @njit(**JIT_UNCOUNTED)

@@ -19,12 +19,10 @@ from envs.section import EnvSection
 from envs.task import Task
 
 
-def why_not(task: Task, hyper: Hyper) -> Optional[str]:
+def why_not(task: Task) -> Optional[str]:
     """The reason why the compiled loop cannot train this population, or None if it can."""
     if task.name not in TASK_CODES:
         return f"the task {task.name} has no compiled twin"
-    if hyper.section.activation_fn == "prelu":  # type: ignore[attr-defined]
-        return "an agent with PReLU learns its slope, which the kernel does not"
     return None
 
 
