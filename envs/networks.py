@@ -224,19 +224,20 @@ class _MLP(torch.autograd.Function):
         for i in range(len(layers) - 1, -1, -1):
             o, k, m = layers[i]
             if grad is not None:
-                torch.bmm(inputs[i], dy.transpose(1, 2), out=grad[:, o : o + k * m].view(P, k, m))  # dW = x dy^T
+                dw = torch.bmm(inputs[i], dy.transpose(1, 2))  # x dy^T; as its output, a slice would be filled by row
+                grad[:, o : o + k * m].view(P, k, m).copy_(dw)
                 torch.sum(dy, 2, out=grad[:, o + k * m : o + k * m + m])
             if i == 0 and not want_x:
                 return None, grad, None
             dy = torch.bmm(parts[2 * i].view(P, k, m), dy)  # dx = W^T dy
             if i == 0:
                 break
-            if act == "tanh":
-                dy = torch.ops.aten.tanh_backward(dy, inputs[i])
+            if act == "tanh":  # in place, as the next two
+                torch.ops.aten.tanh_backward(dy, inputs[i], grad_input=dy)
             elif act == "relu":
-                dy = torch.ops.aten.threshold_backward(dy, inputs[i], 0)
+                torch.ops.aten.threshold_backward(dy, inputs[i], 0, grad_input=dy)
             elif act == "leakyrelu":
-                dy = torch.ops.aten.leaky_relu_backward(dy, inputs[i], LEAKY_SLOPE, True)
+                torch.ops.aten.leaky_relu_backward(dy, inputs[i], LEAKY_SLOPE, True, grad_input=dy)
             elif act == "prelu":
                 negative = zs[i - 1] <= 0
                 if grad is not None:
@@ -246,14 +247,15 @@ class _MLP(torch.autograd.Function):
 
 
 class SideBySide:
-    """Nets of one depth with the same inputs as one wider net, for weights that stay as they are: a small batch pays
-    for every call, and hardly for the zeros between the nets."""
+    """Nets of one depth with the same inputs as one wider net, for weights that stay as they are and the few samples of
+    one decision: those pay for every call, and hardly for the zeros between the nets. A sample is a row here, because a
+    product with one column takes five times as long as one with one row."""
 
     def __init__(self, shapes: Sequence[MLPShape], flats: Sequence[Tensor]) -> None:
         """flats: [P, D_i] each."""
         self.activation, P = shapes[0].activation, len(flats[0])
         parts = [flat.split(shape.layout[1], dim=1) for shape, flat in zip(shapes, flats)]
-        self.layers: List[Tuple[Tensor, Tensor]] = []  # weights [P, M, K] and biases [P, M, 1]
+        self.layers: List[Tuple[Tensor, Tensor]] = []  # weights [P, K, M] and biases [P, 1, M]
         for i in range(len(shapes[0].layer_offsets())):
             blocks = [part[2 * i].view(P, *shape.layer_offsets()[i][1:]) for shape, part in zip(shapes, parts)]
             if i == 0:
@@ -265,13 +267,13 @@ class SideBySide:
                     weights[:, r : r + block.shape[1], c : c + block.shape[2]] = block
                     r, c = r + block.shape[1], c + block.shape[2]
             bias = torch.cat([part[2 * i + 1] for part in parts], dim=1)
-            self.layers.append((weights.transpose(1, 2), bias.unsqueeze(2)))
-        self.slope = torch.cat([part[-1][:, -1:].expand(P, s.hidden) for s, part in zip(shapes, parts)], 1).unsqueeze(2)
+            self.layers.append((weights, bias.unsqueeze(1)))
+        self.slope = torch.cat([part[-1][:, -1:].expand(P, s.hidden) for s, part in zip(shapes, parts)], 1).unsqueeze(1)
 
     def __call__(self, x: Tensor) -> Tensor:
-        """x: [P, K, B] -> the outputs of all nets, [P, sum of M, B]."""
+        """x: [P, N, K] -> the outputs of all nets, [P, N, sum of M]."""
         for i, (weights, bias) in enumerate(self.layers):
-            x = torch.baddbmm(bias, weights, x)
+            x = torch.baddbmm(bias, x, weights)
             if i < len(self.layers) - 1:
                 x = activate_(x, self.activation, self.slope)
         return x

@@ -46,12 +46,11 @@ class SyntheticEnv(World):
 
     def step(self, state: Tensor, action: Tensor) -> Tuple[Tensor, Tensor, Tensor, Tensor]:
         code = action if self.task.action_size else (action.unsqueeze(-1) == self.actions).to(torch.float32)
-        x = torch.cat((code, self.observe(state)), dim=-1).transpose(1, 2)  # [P, A + F, N]
-        out = self.nets(x)  # [P, F + 2, N]
-        failed = ~torch.isfinite(out).all(1)
+        out = self.nets(torch.cat((code, self.observe(state)), dim=-1))  # [P, N, F + 2]
+        failed = ~torch.isfinite(out).all(-1)
         out = torch.nan_to_num(out, nan=0.0).clamp(-OUTPUT_BOUND, OUTPUT_BOUND)
-        prediction, reward, done = out[:, :-2], out[:, -2], out[:, -1]
-        next_state = prediction.argmax(1).unsqueeze(-1) if self.finite else prediction.transpose(1, 2)
+        prediction, reward, done = out[..., :-2], out[..., -2], out[..., -1]
+        next_state = prediction.argmax(-1, keepdim=True) if self.finite else prediction
         if not self.raw_done:
             done = (done > 0.5).to(torch.float32)
         return next_state, reward, done, failed
