@@ -114,7 +114,7 @@ class TD3DiscreteSection(TD3Section):
     hidden_size: int = option(128, "hidden units", ge=1)
     gumbel_softmax_temp: float = option(1.0, "temperature at first; falls linearly to a twentieth", gt=0)
     gumbel_softmax_hard: bool = option(False, "the actor's output is one-hot, its gradient that of the soft one")
-    use_layer_norm: bool = option(False, "layer norm in the hidden layers from the second on")
+    use_layer_norm: bool = option(True, "layer norm in the hidden layers from the second on")
     # here
     anneal_updates: int = option(2000, "updates until the temperature has reached a twentieth", ge=1)
 

@@ -22,7 +22,7 @@ from tests.agents.test_td3 import MIXED, SMALL, module, relative_error
 
 class Setup(test_td3.Setup):
     algorithm, section_class, default_task = TD3Discrete, TD3DiscreteSection, "CartPole-v0"
-    small = {**SMALL, "lr": 1e-3, "gumbel_softmax_temp": 1.5, "anneal_updates": 400}
+    small = {**SMALL, "lr": 1e-3, "gumbel_softmax_temp": 1.5, "anneal_updates": 400, "use_layer_norm": False}
 
 
 class Reference(test_td3.Reference):
