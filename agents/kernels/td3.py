@@ -16,7 +16,7 @@ import numpy as np
 from numba import njit
 
 import agents.td3
-from agents.kernels import JIT_UNCOUNTED
+from agents.kernels import JIT_INNER
 from agents.kernels.activation import tanh
 from agents.kernels.dispatch import by_type, implement
 from agents.kernels.mlp import (
@@ -130,14 +130,14 @@ def actor_gradient(agent, da, out):
 # ------------------------------------------------------------------------------------------------------------- update
 
 
-@njit(**JIT_UNCOUNTED)
+@njit(**JIT_INNER)
 def critic(agent, p, o, sa, q):
     """Values q[1, L] of the critic at offset o of p; keeps activations."""
     c = agent.common
     forward(p, o, c.observations + c.actions, c.hidden, c.layers, VALUE, sa, c.h, q, q.shape[1], c.act, c.norm)
 
 
-@njit(**JIT_UNCOUNTED)
+@njit(**JIT_INNER)
 def critic_gradient(agent, o, sa):
     """g of the critic at offset o <- gradient of mean (Q(sa) - y)^2."""
     w, c = agent.weights, agent.common
@@ -151,7 +151,7 @@ def critic_gradient(agent, o, sa):
     backward(w.p, o, inputs, c.hidden, c.layers, VALUE, sa, c.h, c.q, c.dh, L, w.g, c.act, c.norm)
 
 
-@njit(**JIT_UNCOUNTED)
+@njit(**JIT_INNER)
 def adam_on(agent, lo, hi, update):
     """Adam on [lo, hi), the ``update``-th step there."""
     w = agent.weights
@@ -159,7 +159,7 @@ def adam_on(agent, lo, hi, update):
     adam(w.p, w.m, w.v, w.g, lo, hi, F4(step_size), F4(v_scale))
 
 
-@njit(**JIT_UNCOUNTED)
+@njit(**JIT_INNER)
 def update_critics(agent, batch, key, update):
     """Both critics towards y = r + gamma (1 - d) min_k Q_target,k(s', a'), a' the target actor's action with noise."""
     w, c = agent.weights, agent.common
@@ -176,7 +176,7 @@ def update_critics(agent, batch, key, update):
     adam_on(agent, c.critic1, w.p.shape[0], update)
 
 
-@njit(**JIT_UNCOUNTED)
+@njit(**JIT_INNER)
 def update_actor(agent, batch, key, update):
     """The actor towards larger Q1(s, a(s)), the critic held fixed; then all targets. Overwrites the batch's actions."""
     w, c = agent.weights, agent.common
@@ -204,14 +204,14 @@ def learn(agent, batch, key, decision, update):
         update_actor(agent, batch, key, update)
 
 
-@njit(**JIT_UNCOUNTED)
+@njit(**JIT_INNER)
 def actor_predict(agent, obs, out):
     """Outputs out[A] of the actor for one observation."""
     p, c = agent.weights.p, agent.common
     predict(p, ACTOR, c.observations, c.hidden, c.layers, c.actions, c.act, obs, out, c.one_h, c.one_h2, c.norm)
 
 
-@njit(**JIT_UNCOUNTED)
+@njit(**JIT_INNER)
 def clipped_normal(agent, key, counter):
     """The noise on a target's action."""
     c = agent.common
@@ -225,7 +225,7 @@ def begin_episode(agent, episode):
 # ---------------------------------------------------------------------------------------------- the continuous variant
 
 
-@njit(**JIT_UNCOUNTED)
+@njit(**JIT_INNER)
 def _noisy_action(agent, key, counter, obs, action):
     """The actor's action with exploration noise from ``counter`` on."""
     c, bound = agent.common, F4(agent.max_action)

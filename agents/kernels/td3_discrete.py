@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
-from agents.kernels import JIT_UNCOUNTED
+from agents.kernels import JIT_INNER
 from agents.kernels.dispatch import implement
 from agents.kernels.mlp import F4, ONE, ZERO, aligned
 from agents.kernels.off_policy import Weights, padded
@@ -34,6 +34,7 @@ class TD3Discrete(NamedTuple):
     weights: Weights
     common: TwinCritics
     temperature: float  # the first
+    fall: float  # the share of it that annealing takes away
     anneal_updates: int
     hard: bool
     learned: np.ndarray  # int64 [1], updates so far
@@ -42,7 +43,7 @@ class TD3Discrete(NamedTuple):
     @classmethod
     def create(cls, task: Task, section: Any, p: np.ndarray) -> TD3Discrete:
         return cls(
-            Weights.create(p), TwinCritics.create(task, section), section.gumbel_softmax_temp,
+            Weights.create(p), TwinCritics.create(task, section), section.gumbel_softmax_temp, 1 - LAST_TEMPERATURE,
             section.anneal_updates, section.gumbel_softmax_hard, np.zeros(1, I8),
             aligned((task.num_actions, padded(section.batch_size))),
         )  # fmt: skip
@@ -52,14 +53,14 @@ class TD3Discrete(NamedTuple):
         return task.num_actions
 
 
-@njit(**JIT_UNCOUNTED)
+@njit(**JIT_INNER)
 def inverse_temperature(agent):
     """1 / T; T falls linearly by the number of updates to a twentieth."""
     passed = min(F4(agent.learned[0]) / F4(agent.anneal_updates), ONE)
-    return ONE / (F4(agent.temperature) * (ONE - F4(1.0 - LAST_TEMPERATURE) * passed))
+    return ONE / (F4(agent.temperature) * (ONE - F4(agent.fall) * passed))
 
 
-@njit(**JIT_UNCOUNTED)
+@njit(**JIT_INNER)
 def gumbel_softmax(z, y, i, key, first, inverse):
     """y[:, i] <- softmax((z[:, i] + Gumbel noise) / T), the noise from counter ``first`` on. Returns the largest."""
     best, A = 0, z.shape[0]
@@ -76,7 +77,7 @@ def gumbel_softmax(z, y, i, key, first, inverse):
     return best
 
 
-@njit(**JIT_UNCOUNTED)
+@njit(**JIT_INNER)
 def _entry(agent, y, a, i, best):
     """Entry a of the vector that a soft one stands for."""
     if agent.hard:
@@ -84,7 +85,7 @@ def _entry(agent, y, a, i, best):
     return y[a, i]
 
 
-@njit(**JIT_UNCOUNTED)
+@njit(**JIT_INNER)
 def _noisy_vector(agent, key, gumbels, normals, obs, action):
     """A sample of the actor with exploration noise. Returns the action."""
     c, y = agent.common, agent.soft
@@ -124,7 +125,7 @@ def _test_action(agent, key, step, obs, action):
     return best
 
 
-@njit(**JIT_UNCOUNTED)
+@njit(**JIT_INNER)
 def _counter(update, i, A):
     """The first counter of sample i."""
     return (U(update) * SAMPLES + U(i)) * U(3 * A)
