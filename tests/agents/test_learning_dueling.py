@@ -2,7 +2,8 @@
 
 Expectations. Dueling DDQN on the real CartPole-v0 (https://arxiv.org/abs/2202.02790; 400 agents that draw lr, batch and
 net sizes anew): 12,745 +- 14,972 steps, return 179.1. CartPole counts as solved at 195; random actions on
-Pendulum return about -1200. Curiosity is not needed on these tasks: the tests show that agents learn through it, not that it helps.
+Pendulum return about -1200. Curiosity is not needed on these tasks: the tests show that agents learn with it, not that
+it helps.
 """
 
 from __future__ import annotations
