@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Dict, Optional, Type, Union
+from typing import Any, Dict, Optional, Tuple, Type, Union
 
 import numpy as np
 from torch import Tensor
@@ -16,6 +16,7 @@ import agents.td3_discrete
 from agents.algorithm import Algorithm
 from agents.hyper import Hyper
 from agents.kernels import ddqn, dueling_ddqn, off_policy, sac, td3, td3_discrete
+from agents.kernels.ahead import compiled_ahead
 from agents.kernels.tasks import TASK_CODES
 from agents.kernels.worlds import create_world
 from agents.population import initial_weights, nets_of, size
@@ -24,12 +25,12 @@ from agents.result import TrainResult
 from envs.section import EnvSection
 from envs.task import Task
 
-TWINS: Dict[Type[Algorithm], Any] = {
-    agents.ddqn.DDQN: ddqn.DDQN,
-    agents.dueling_ddqn.DuelingDDQN: dueling_ddqn.DuelingDDQN,
-    agents.sac.SAC: sac.SAC,
-    agents.td3.TD3: td3.TD3,
-    agents.td3_discrete.TD3Discrete: td3_discrete.TD3Discrete,
+TWINS: Dict[Type[Algorithm], Tuple[str, Any]] = {  # a learner's name, and its class in the kernels
+    agents.ddqn.DDQN: ("ddqn", ddqn.DDQN),
+    agents.dueling_ddqn.DuelingDDQN: ("duelingddqn", dueling_ddqn.DuelingDDQN),
+    agents.sac.SAC: ("sac", sac.SAC),
+    agents.td3.TD3: ("td3", td3.TD3),
+    agents.td3_discrete.TD3Discrete: ("td3_discrete", td3_discrete.TD3Discrete),
 }
 
 
@@ -57,7 +58,9 @@ def train_population(
 ) -> TrainResult:  # fmt: skip
     """As ``agents.off_policy.train_population``, on the CPU; members are shared among ``threads``, and the result is
     the same for any number of them."""
-    members, twin = len(keys), TWINS[algorithm]
+    name, twin = TWINS[algorithm]
+    compiled_ahead(name)
+    members = len(keys)
     nets = nets_of(algorithm, task, hyper)
     weights = initial_weights(nets, keys)
     result = TrainResult.before_training(weights, hyper.section.train_episodes, hyper.section.test_episodes)

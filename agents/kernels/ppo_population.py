@@ -10,6 +10,7 @@ from torch import Tensor
 
 from agents.hyper import Hyper
 from agents.kernels import ppo
+from agents.kernels.ahead import compiled_ahead
 from agents.kernels.tasks import TASK_CODES
 from agents.kernels.worlds import create_world
 from agents.ppo import check, rollout_length
@@ -41,6 +42,7 @@ def train_population(
 ) -> TrainResult:  # fmt: skip
     """As ``agents.ppo.train_population``, on the CPU; members are shared among ``threads``, and the result is the same
     for any number of them."""
+    compiled_ahead("ppo")
     members, s = len(keys), hyper.section
     check(s, hyper, task.max_steps)  # type: ignore[arg-type]
     agents = networks(task, hyper)
