@@ -5,7 +5,9 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
-from agents.sections import DDQNSection, LearnerSection, VarySection
+from agents.population import size
+from agents.sections import ICMSection, LearnerSection, VarySection
+from agents.train import OFF_POLICY, algorithm
 from envs.networks import MLPShape
 from envs.section import EnvSection
 from envs.task import Task, make_task
@@ -21,13 +23,14 @@ def describe(config: Config) -> str:
     """What would run: one aligned line per topic."""
     data = config.data
     gtn, env = problem.gtn_section(data), problem.env_section(data)
-    name, section, vary = problem.learner(data)
+    (name, section, vary), icm = problem.learner(data), problem.curiosity(data)
     task = make_task(data["env_name"], env.max_steps, env.solved_reward)
     lines = [
         ("task", f"{task.name}: {task.observation_size} {'observations' if task.num_states is None else 'states'}, "
                  f"{_actions(task)}, at most {task.max_steps} steps, solved at {task.solved_reward:g}"),
         ("world", _describe_world(task, env, gtn)),
         ("learner", _describe_learner(task, name, section)),
+        *([("curiosity", _describe_curiosity(icm))] if icm else []),
         ("varied", _describe_vary(section, vary)),
         ("training", f"at most {section.train_episodes} episodes"
                      + (f" and {section.train_steps} steps" if section.train_steps else "")
@@ -59,17 +62,20 @@ def _describe_world(task: Task, env: EnvSection, gtn: GTNSection) -> str:
     return f"{what}: {chains}, {env.activation_fn}, {sum(net.size for net in nets.values()):,} parameters"
 
 
+def _describe_curiosity(icm: ICMSection) -> str:
+    return f"eta {icm.eta:g}, lr {icm.lr:g}, {icm.feature_dim} features, {icm.hidden_size} hidden units; not compiled"
+
+
 def _describe_learner(task: Task, name: str, section: LearnerSection) -> str:
     values = dataclasses.asdict(section)
     shown = [k for k in ("lr", "alpha", "batch_size", "gamma", "tau", "beta") if k in values]
     if "beta" in shown and not name.endswith(problem.COUNT_BASED_SUFFIX):
         shown.remove("beta")
     numbers = ", ".join(f"{k} {values[k]:g}" for k in shown)
-    if isinstance(section, DDQNSection):
-        net = MLPShape(
-            task.observation_size, task.num_actions, section.hidden_size, section.hidden_layer, section.activation_fn
-        )
-        numbers += f", network {_chain(net)} {section.activation_fn} ({net.size:,} parameters)"
+    if name in OFF_POLICY:
+        nets = algorithm(name).nets_of(task, section, values["hidden_size"], values["hidden_layer"])
+        chains = ", ".join(map(_chain, nets))
+        numbers += f", network {chains} {values['activation_fn']} ({size(nets):,} parameters)"
     if "eps_init" in values:
         numbers += ", exploration {eps_init:g} x {eps_decay:g} per episode to {eps_min:g}".format(**values)
     return f"{name}: {numbers}"

@@ -275,7 +275,7 @@ class Run:
             solved_reward=self.task.solved_reward,
             proxy=comparison[0] if comparison else None,
             real=comparison[1] if comparison else None,
-            agent=problem.learner(self.config.data)[0],
+            agent=self.gtn.agent_name.lower().removesuffix(problem.VARY_SUFFIX),
         )
         (self.run_dir / "summary.txt").write_text(summary_text(summary) + "\n")
         return summary

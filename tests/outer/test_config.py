@@ -549,7 +549,10 @@ def test_environment_info_without_git(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_describe_says_what_would_run(tmp_path: Path) -> None:
     text = describe(load_config(ROOT / "default_config_cartpole_syn_env_paper.yaml"))
     assert "state 6-83-4, reward 6-83-1, done 6-83-1, leakyrelu, 2,247 parameters" in text
-    assert "network 4-57-2 tanh" in text
+    assert "network 4-57-2 tanh" in text and "curiosity" not in text
+    other = ["agents.gtn.agent_name=DuelingDDQN_icm", "agents.duelingddqn.feature_dim=9"]
+    text = describe(load_config(ROOT / "default_config_cartpole_syn_env_paper.yaml", other))
+    assert "network 4-128-128-9, 9-9-1, 9-9-2 relu" in text and "curiosity    eta 0.5" in text
     assert "16 mirrored pairs x 1 + 16 unperturbed = 48 agents in 6 chunks of 8" in text
     assert "at most 200 generations" in text and "published estimator (transform 3)" in text
     text = describe(
