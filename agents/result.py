@@ -17,7 +17,7 @@ class TrainResult:
     test_return: np.ndarray  # [P, T] float64: greedy returns of the final policy on the real task
     train_steps: np.ndarray  # [P] int64: environment steps trained on (world or task)
     updates: np.ndarray  # [P] int64
-    episodes: np.ndarray  # [P] int64: training episodes begun
+    episodes: np.ndarray  # [P] int64: training episodes begun; of PPO, those finished
     real_steps: np.ndarray  # [P] int64: steps on the real task, tests included
     episode_return: np.ndarray  # [P, E] float32: logged reward of each training episode, NaN beyond the last
     episode_length: np.ndarray  # [P, E] int32: its steps, 0 beyond the last

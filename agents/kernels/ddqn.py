@@ -17,6 +17,7 @@ from numba import njit
 
 from agents.kernels import JIT_INNER
 from agents.kernels.activation import PRELU
+from agents.kernels.adam import adam_soft_update
 from agents.kernels.dispatch import by_type, implement
 from agents.kernels.gemm import out_of_line
 from agents.kernels.mlp import (
@@ -24,7 +25,6 @@ from agents.kernels.mlp import (
     NIL,
     ZERO,
     activations,
-    adam_soft_update,
     aligned,
     backward,
     forward,

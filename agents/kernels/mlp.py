@@ -1,4 +1,4 @@
-"""Dense layers, their gradients and Adam for small MLPs, on one core. Twin of ``envs/networks.py``.
+"""Dense layers and their gradients for small MLPs, on one core. Twin of ``envs/networks.py``.
 
 Parameters are one flat float32 vector, an agent's nets behind each other; a net at offset o holds per layer the weights
 input-major ``W[K, M]``, then the bias ``b[M]``. Activations are feature-major ``x[F, L]``: L is the batch padded to a
@@ -17,15 +17,12 @@ products on the core that this was written on, and 0.19 ns per tanh; and what it
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 from numba import njit
 from numba.extending import register_jitable
 
 from agents.kernels import JIT
 from agents.kernels.activation import (
-    EPSILON,
     F4,
     IDENTITY,
     LEAKY_SLOPE,
@@ -137,6 +134,9 @@ def workspace(H, L):
 def forward(p, o, K, H, layers, M, x, h, q, L, act, norm=False):
     """The net at offset o of p: x[K, L] -> q[M, L]; h (see ``activations``) keeps what the backward pass needs.
 
+    L is also the stride of a row in all of these arrays, here and in the backward passes: none may have more columns.
+    That is not checked, and numbers from the wrong columns look like any others.
+
     norm: with layer norm in the hidden layers from the second on.
     """
     out_of_line()
@@ -216,57 +216,6 @@ def backward_both(p, o, K, H, layers, M, x, h, dq, dh, L, g, dx, act, norm=False
 def backward_input(p, o, K, H, layers, M, x, h, dq, dh, L, dx, act, norm=False):
     """dx[K, L] <- the gradient by the net's input alone: a critic is held fixed in its actor's update."""
     _backward(p, o, K, H, layers, M, x, h, dq, dh, L, p, dx, act, norm, NO, YES)
-
-
-@njit(**JIT)
-def adam(p, m, v, g, lo, hi, step_size, v_scale, eps=EPSILON, scale=ONE):
-    """One Adam step (betas .9 and .999, torch's form) on p[lo:hi] with the gradient scale * g[lo:hi].
-
-    step_size = lr / (1 - .9^u) and v_scale = 1 / sqrt(1 - .999^u) for the u-th update. Scalars are float32.
-    """
-    out_of_line()
-    p, m, v, g = p[lo:hi], m[lo:hi], v[lo:hi], g[lo:hi]  # indices from zero: numba lets others wrap, one by one
-    for i in range(hi - lo):
-        gi = scale * g[i]
-        mi = m[i] + F4(0.1) * (gi - m[i])
-        vi = F4(0.999) * v[i] + F4(0.001) * gi * gi
-        m[i] = mi
-        v[i] = vi
-        p[i] -= step_size * mi / (math.sqrt(vi) * v_scale + eps)
-
-
-@njit(**JIT)
-def soft_update(p, target, lo, hi, tau):
-    """target <- target + tau (p - target) on [lo, hi); tau: float32."""
-    out_of_line()
-    p, target = p[lo:hi], target[lo:hi]
-    for i in range(hi - lo):
-        target[i] += tau * (p[i] - target[i])
-
-
-@njit(**JIT)
-def adam_soft_update(p, target, m, v, g, lo, hi, step_size, v_scale, tau):
-    """``adam`` and ``soft_update`` in one pass: every array is read once."""
-    out_of_line()
-    p, target, m, v, g = p[lo:hi], target[lo:hi], m[lo:hi], v[lo:hi], g[lo:hi]
-    for i in range(hi - lo):
-        mi = m[i] + F4(0.1) * (g[i] - m[i])
-        vi = F4(0.999) * v[i] + F4(0.001) * g[i] * g[i]
-        m[i] = mi
-        v[i] = vi
-        pi = p[i] - step_size * mi / (math.sqrt(vi) * v_scale + EPSILON)
-        p[i] = pi
-        target[i] += tau * (pi - target[i])
-
-
-@njit(**JIT)
-def norm_squared(g, lo, hi):
-    """Sum of g[lo:hi]^2, in float64: for clipping a gradient by its norm."""
-    g = g[lo:hi]
-    total = 0.0
-    for i in range(hi - lo):
-        total += float(g[i]) * float(g[i])
-    return total
 
 
 @njit(**JIT)

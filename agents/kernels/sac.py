@@ -16,14 +16,13 @@ from numba import njit
 import agents.sac
 from agents.kernels import JIT_UNCOUNTED
 from agents.kernels.activation import tanh
+from agents.kernels.adam import adam, adam_soft_update
 from agents.kernels.dispatch import implement
 from agents.kernels.mlp import (
     F4,
     ONE,
     ZERO,
     activations,
-    adam,
-    adam_soft_update,
     aligned,
     backward,
     backward_input,

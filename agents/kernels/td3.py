@@ -18,19 +18,18 @@ from numba import njit
 import agents.td3
 from agents.kernels import JIT_INNER
 from agents.kernels.activation import tanh
+from agents.kernels.adam import adam, soft_update
 from agents.kernels.dispatch import by_type, implement
 from agents.kernels.mlp import (
     F4,
     ONE,
     ZERO,
     activations,
-    adam,
     aligned,
     backward,
     backward_input,
     forward,
     predict,
-    soft_update,
     workspace,
 )  # fmt: skip
 from agents.kernels.off_policy import Weights, padded

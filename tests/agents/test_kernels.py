@@ -9,7 +9,7 @@ import torch
 from agents import tabular_loop
 from agents.ddqn import DDQN
 from agents.hyper import draw
-from agents.kernels import gemm, layer_norm, mlp, tabular, worlds
+from agents.kernels import adam, gemm, layer_norm, mlp, tabular, worlds
 from agents.kernels.off_policy_population import train_population, why_not
 from agents.population import initial_weights, nets_of, size
 from agents.replay import capacity
@@ -178,17 +178,17 @@ def test_adam_is_torchs_on_its_own_range(lo, hi):
         wanted.grad = torch.from_numpy(g[lo:hi] * clip)
         optimizer.step()
         step, scale = F4(1e-2 / (1 - 0.9**u)), F4(1 / np.sqrt(1 - 0.999**u))
-        mlp.adam(ours, *state, g, lo, hi, step, scale, F4(1e-5), clip)
-        mlp.adam(alone, *state2, g, lo, hi, step, scale)
-        mlp.soft_update(alone, apart, lo, hi, F4(0.1))
-        mlp.adam_soft_update(fused, together, *state3, g, lo, hi, step, scale, F4(0.1))
+        adam.adam(ours, *state, g, lo, hi, step, scale, F4(1e-5), clip)
+        adam.adam(alone, *state2, g, lo, hi, step, scale)
+        adam.soft_update(alone, apart, lo, hi, F4(0.1))
+        adam.adam_soft_update(fused, together, *state3, g, lo, hi, step, scale, F4(0.1))
     np.testing.assert_allclose(ours[lo:hi], wanted.detach().numpy(), rtol=1e-6, atol=1e-7)
     np.testing.assert_allclose(fused, alone, rtol=1e-6)
     np.testing.assert_allclose(together, apart, rtol=1e-6, atol=1e-7)
     for array, old in ((ours, p), (alone, p), (apart, target)):
         assert (array[lo:hi] != old[lo:hi]).all()
         assert np.array_equal(array[:lo], old[:lo]) and np.array_equal(array[hi:], old[hi:])
-    assert mlp.norm_squared(g, lo, hi) == pytest.approx((g[lo:hi].astype(np.float64) ** 2).sum())
+    assert adam.norm_squared(g, lo, hi) == pytest.approx((g[lo:hi].astype(np.float64) ** 2).sum())
 
 
 @pytest.mark.parametrize("layers, norm", [(1, False), (2, False), (3, False), (1, True), (2, True), (3, True)])

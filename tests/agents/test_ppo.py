@@ -356,16 +356,16 @@ def test_minibatches_are_a_permutation():
     setup = Setup(minibatches=4, rollout_steps=7)  # 21 samples: five each, one is left out
     seen = []
 
-    class Watched(ppo.PPO):
+    class Watched(ppo.Epochs):
         def _minibatches(self, epoch):
             seen.append(super()._minibatches(epoch))
             return seen[-1]
 
-    original, ppo.PPO = ppo.PPO, Watched
+    original, ppo.Epochs = ppo.Epochs, Watched
     try:
         setup.torch()
     finally:
-        ppo.PPO = original
+        ppo.Epochs = original
     assert len(seen) == 3 * math.ceil(300 / 21)
     for parts in seen:
         index = torch.stack([part.view(5, 5) for part in parts], 1).view(5, 20) - torch.arange(5)[:, None] * 21
