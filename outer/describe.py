@@ -6,7 +6,7 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from agents.population import size
-from agents.sections import ICMSection, LearnerSection, VarySection
+from agents.sections import ICMSection, LearnerSection, TabularSection, VarySection
 from agents.train import OFF_POLICY, algorithm
 from envs.networks import MLPShape
 from envs.section import EnvSection
@@ -85,7 +85,7 @@ def _describe_vary(section: LearnerSection, vary: VarySection | None) -> str:
     if vary is None or not (vary.vary_hp or vary.train_steps_factor > 1):
         return "nothing: every agent has these hyperparameters"
     parts = []
-    if vary.vary_hp and isinstance(section, DDQNSection):
+    if vary.vary_hp and not isinstance(section, TabularSection):
         parts.append("lr, batch_size, hidden_size within a factor of 3" + (", layers +-1" if vary.vary_layers else ""))
     elif vary.vary_hp:
         parts.append("alpha and gamma in [0.1, 1]")
