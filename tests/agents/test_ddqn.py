@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -22,9 +22,8 @@ from envs.networks import ACTIVATIONS, MLPShape, forward, init_flat
 from envs.section import EnvSection
 from envs.task import make_task
 from envs.world import init_world
-from tests.agents.same import assert_same_bytes
+from tests.agents.same import assert_same_bytes, same_alone, same_run
 
-FLOATS = ("weights", "episode_return", "test_return")
 SMALL = dict(train_steps=200, init_episodes=0, hidden_size=16, hidden_layer=1, activation_fn="tanh", batch_size=37,
              eps_init=0.5, test_episodes=3, lr=1e-3)  # fmt: skip
 
@@ -66,20 +65,6 @@ class Setup:
         algorithm = DDQN(self.task, self.hyper, widest, params, torch.as_tensor(self.hyper["hidden_size"]))
         run = off_policy.OffPolicy(self.task, self.kind, self.env, worlds, self.hyper, keys, self.test_each, algorithm)
         return run, agents, widest
-
-
-def same_run(a, b, tolerance=1e-5):
-    """Every discrete decision is the same, so all counts are; numbers agree up to float32 sums in another order.
-
-    Q values of the two back ends differ by some 1e-7, and after the few hundred updates of these cases the weights by
-    at most 4e-7. Far longer runs part at the first near-tie of two Q values.
-    """
-    for field in fields(a):
-        x, y = getattr(a, field.name), getattr(b, field.name)
-        if field.name in FLOATS:
-            np.testing.assert_allclose(x, y, rtol=tolerance, atol=tolerance, err_msg=field.name)
-        else:
-            np.testing.assert_array_equal(x, y, err_msg=field.name)
 
 
 MIXED = dict(hidden_size=[3, 8, 16, 31, 5], hidden_layer=[0, 1, 2, 1, 2], batch_size=[3, 70, 1, 37, 40],
@@ -209,11 +194,7 @@ def test_alone_and_in_a_batch(case):
     """To rounding: which kernel a matrix product runs on depends on the batch. The compiled twin is exact."""
     setup = Setup(**CASES[case])
     together = setup.torch()
-    for i in range(5):
-        alone = setup.torch([i])
-        width = alone.weights.shape[1]
-        part = type(together)(**{f.name: getattr(together, f.name)[[i]] for f in fields(together)})
-        same_run(replace(part, weights=part.weights[:, :width]), alone)
+    same_alone(setup, together)
 
 
 @pytest.mark.parametrize("case", ["real, no budget", "se, mixed"])

@@ -16,8 +16,7 @@ from agents.sections import DuelingDDQNSection
 from envs.networks import ACTIVATIONS
 from envs.task import make_task
 from tests.agents import test_ddqn
-from tests.agents.same import assert_same_bytes
-from tests.agents.test_ddqn import same_run
+from tests.agents.same import assert_same_bytes, same_run
 
 
 class Setup(test_ddqn.Setup):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import fields, replace
 
 import numpy as np
 import pytest
@@ -21,8 +20,7 @@ from envs.networks import ACTIVATIONS, init_flat
 from envs.section import EnvSection
 from envs.task import make_task
 from envs.world import init_world
-from tests.agents.same import assert_same_bytes
-from tests.agents.test_ddqn import same_run
+from tests.agents.same import assert_same_bytes, same_alone, same_run
 
 SMALL = dict(train_steps=150, init_episodes=1, hidden_size=16, batch_size=37, test_episodes=2, policy_delay=2)
 ACTIVATION = {"tanh": nn.Tanh, "relu": nn.ReLU, "leakyrelu": nn.LeakyReLU, "prelu": nn.PReLU, "identity": nn.Identity}
@@ -273,11 +271,7 @@ def test_alone_and_in_a_batch(case):
     setup = Setup(**CASES[case])
     together = setup.torch()
     assert (together.status == OK).all() and (together.updates > 0).all()
-    for i in range(5):
-        alone = setup.torch([i])
-        width = alone.weights.shape[1]
-        part = type(together)(**{f.name: getattr(together, f.name)[[i]] for f in fields(together)})
-        same_run(replace(part, weights=part.weights[:, :width]), alone, tolerance=2e-4)
+    same_alone(setup, together, tolerance=2e-4)
 
 
 def test_padding_units_stay_exactly_zero():

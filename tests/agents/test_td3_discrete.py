@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
-
 import numpy as np
 import pytest
 import torch
@@ -15,8 +13,7 @@ from agents.td3_discrete import TD3Discrete
 from envs import rng
 from envs.networks import init_flat
 from tests.agents import test_td3
-from tests.agents.same import assert_same_bytes
-from tests.agents.test_ddqn import same_run
+from tests.agents.same import assert_same_bytes, same_alone, same_run
 from tests.agents.test_td3 import MIXED, SMALL, module, relative_error
 
 
@@ -194,11 +191,7 @@ def test_alone_and_in_a_batch(case):
     setup = Setup(**CASES[case])
     together = setup.torch()
     assert (together.status == OK).all() and (together.updates > 0).all()
-    for i in range(5):
-        alone = setup.torch([i])
-        width = alone.weights.shape[1]
-        part = type(together)(**{f.name: getattr(together, f.name)[[i]] for f in fields(together)})
-        same_run(replace(part, weights=part.weights[:, :width]), alone, tolerance=2e-4)
+    same_alone(setup, together, tolerance=2e-4)
 
 
 @pytest.mark.parametrize("norm", [False, True])
