@@ -256,12 +256,5 @@ def train_population(
             None if icm is None else ICM(task, icm, group_keys), cuda_graph and params.is_cuda,
         )  # fmt: skip
         run.train()
-        result.test_return[rows] = run.final_test().cpu().numpy()
-        result.weights[rows] = unstack(run.final.rows.params, part, nets, weights.shape[1]).cpu().numpy()
-        for name, values in (
-            ("train_steps", run.train_steps), ("updates", run.updates), ("episodes", run.episodes),
-            ("real_steps", run.real_steps), ("episode_return", run.logged), ("episode_length", run.length),
-            ("status", run.status),
-        ):  # fmt: skip
-            getattr(result, name)[rows] = values.cpu().numpy()
+        result.put(rows, run, unstack(run.final.rows.params, part, nets, weights.shape[1]))
     return result

@@ -217,13 +217,6 @@ def train_population(
             cuda_graph and params.is_cuda,
         )  # fmt: skip
         run.train()
-        result.test_return[rows] = run.final_test().cpu().numpy()
         trained = unstack(run.params[:, S:], part, widest(part), weights.shape[1] - S)
-        result.weights[rows] = torch.cat((run.params[:, :S], trained), 1).cpu().numpy()
-        for name, values in (
-            ("train_steps", run.train_steps), ("updates", run.updates), ("episodes", run.episodes),
-            ("real_steps", run.real_steps), ("episode_return", run.logged), ("episode_length", run.length),
-            ("status", run.status),
-        ):  # fmt: skip
-            getattr(result, name)[rows] = values.cpu().numpy()
+        result.put(rows, run, torch.cat((run.params[:, :S], trained), 1))
     return result

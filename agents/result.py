@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -40,3 +41,15 @@ class TrainResult:
             status=np.full(members, OK, np.int8),
             weights=weights,
         )
+
+    def put(self, rows: np.ndarray, run: Any, weights: Any) -> None:
+        """Members ``rows`` as the PyTorch loop ``run`` has trained them; its final test is taken first, since that
+        counts steps. weights: tensor [len(rows), D]."""
+        self.test_return[rows] = run.final_test().cpu().numpy()
+        self.weights[rows] = weights.cpu().numpy()
+        for name, values in (
+            ("train_steps", run.train_steps), ("updates", run.updates), ("episodes", run.episodes),
+            ("real_steps", run.real_steps), ("episode_return", run.logged), ("episode_length", run.length),
+            ("status", run.status),
+        ):  # fmt: skip
+            getattr(self, name)[rows] = values.cpu().numpy()

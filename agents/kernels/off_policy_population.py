@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Dict, Optional, Tuple, Type, Union
 
 import numpy as np
@@ -17,7 +16,7 @@ from agents.algorithm import Algorithm
 from agents.hyper import Hyper
 from agents.kernels import ddqn, dueling_ddqn, off_policy, sac, td3, td3_discrete
 from agents.kernels.ahead import compiled_ahead
-from agents.kernels.tasks import TASK_CODES
+from agents.kernels.members import no_twin, settings, train_each
 from agents.kernels.worlds import create_world
 from agents.population import initial_weights, nets_of, size
 from agents.replay import capacity
@@ -38,18 +37,9 @@ def why_not(algorithm: Type[Algorithm], task: Task, hyper: Hyper) -> Optional[st
     """The reason why the compiled loop cannot train this population, or None if it can."""
     if algorithm not in TWINS:
         return f"{algorithm.__name__} has no compiled twin"
-    if task.name not in TASK_CODES:
-        return f"the task {task.name} has no compiled twin"
-    if getattr(hyper.section, "published_dueling_mean", False):
+    if no_twin(task) is None and getattr(hyper.section, "published_dueling_mean", False):
         return "the kernel takes the mean advantage over the actions, not over the batch"
-    return None
-
-
-def _settings(task: Task, section: Any, test_each: bool, rows: int) -> off_policy.Settings:
-    own: Dict[str, Any] = {"max_steps": task.max_steps, "solved_reward": task.solved_reward, "test_each": test_each}
-    own["capacity"] = rows
-    names = off_policy.Settings._fields
-    return off_policy.Settings(**{name: own[name] if name in own else getattr(section, name) for name in names})
+    return no_twin(task)
 
 
 def train_population(
@@ -60,34 +50,25 @@ def train_population(
     the same for any number of them."""
     name, twin = TWINS[algorithm]
     compiled_ahead(name)
-    members = len(keys)
     nets = nets_of(algorithm, task, hyper)
     weights = initial_weights(nets, keys)
     result = TrainResult.before_training(weights, hyper.section.train_episodes, hyper.section.test_episodes)
-    counts = np.zeros((members, 5), np.int64)
     rows = capacity(hyper, task.max_steps)
     worlds = np.ascontiguousarray(worlds, dtype=np.float32)
     ukeys = np.ascontiguousarray(keys, dtype=np.int64).view(np.uint64)
 
-    def one(i: int) -> None:
+    def one(i: int, counts: np.ndarray) -> None:
         s: Any = hyper.member(i)
         F, columns = task.observation_size, twin.columns(task)
         off_policy.train(
             twin.create(task, s, weights[i, : size(nets[i])]),
             create_world(task, kind, section, s.gamma, worlds[i]),
             create_world(task, "real", section, s.gamma, worlds[i]),
-            _settings(task, s, test_each, int(rows[i])),
+            settings(off_policy.Settings, task, s, test_each=test_each, capacity=int(rows[i])),
             np.empty((rows[i], 2 * F + columns + 2), np.float32), off_policy.Batch.create(F + columns, s.batch_size),
             np.empty(columns, np.float32), ukeys[i],
-            result.test_return[i], result.episode_return[i], result.episode_length[i], counts[i],
+            result.test_return[i], result.episode_return[i], result.episode_length[i], counts,
         )  # fmt: skip
 
-    if threads > 1 and members > 1:
-        with ThreadPoolExecutor(threads) as pool:  # the loop releases the GIL; members take unequal time
-            list(pool.map(one, range(members)))
-    else:
-        for i in range(members):
-            one(i)
-    result.train_steps, result.updates, result.episodes, result.real_steps = (counts[:, j].copy() for j in range(4))
-    result.status = counts[:, 4].astype(np.int8)
+    train_each(one, result, threads)
     return result
