@@ -1,6 +1,6 @@
 """Do TD3 and discrete TD3 learn? With the settings that were published for them (slow, two minutes on a quiet core).
 
-Expectations. Pendulum: RL Zoo's TD3 returns -155 +- 80 on Pendulum-v1, the same dynamics, after 20,000 steps
+Expectations. Pendulum: RL Zoo's TD3 returns -152 +- 90 on Pendulum-v1, the same dynamics, after 20,000 steps
 (https://github.com/DLR-RM/rl-baselines3-zoo, benchmark.md); random actions return about -1200. CartPole: the paper's
 discrete TD3 on the real task (https://arxiv.org/abs/2202.02790; 400 agents that draw lr, batch and net sizes anew) took
 17,875 +- 17,835 steps and returned 187.86. MountainCarContinuous is solved at 90.
