@@ -6,8 +6,9 @@ sees the new state, and no shaper takes part in it.
 
 One control step, as ``envs/shaped.py`` drives it:
 
-    before_step() -> set_effort, step(substeps) -> measure(), after_step() -> score() -> the candidates
-    -> set_state of those that ended -> measure(), after_reset(ids) -> the candidates' observations
+    before_step() -> set_effort, step(substeps) -> measure(), after_step() -> score() -> reward, terminal, observation
+    of those that ended: parameters, goal, initial state, place() -> set_state -> measure(), after_reset(ids) ->
+    observation
 
 Axes: N environments (of all candidates), A free bodies, D joints, U actuators, R random numbers of a reset.
 """
@@ -118,6 +119,10 @@ class PhysicsTask:
     def after_reset(self, ids: Tensor) -> None:
         """After ``measure``: as ``after_step``, for environments ids [K] that began an episode."""
 
+    def place(self, pose: Pose, goal: Optional[Tensor]) -> Pose:
+        """What the goals [n, G] of n new episodes mean for where they begin, e.g. where the model's target stands."""
+        return pose
+
     def score(self) -> Tensor:
         """What the last control step was worth, float64 [N]. An episode's score is the mean over max_steps."""
         raise NotImplementedError
@@ -151,13 +156,13 @@ class PhysicsTask:
     @staticmethod
     def compute_initial_state(state: State, random: Random, rest: Pose) -> Pose:
         """Where the episodes of n environments begin; ``rest``: the model's own pose at rest; state: before the reset,
-        but for the parameters, which are those of the new episode."""
+        but for the goal and the parameters, which are those of the new episode."""
         return rest
 
     @staticmethod
     def compute_goal(state: State, random: Random) -> Optional[Tensor]:
-        """What the new episodes ask for, [n, G], then state["goal"]; None for tasks without goals. state: after the
-        reset."""
+        """What the new episodes ask for, [n, G], then state["goal"]; None for tasks without goals. state: before the
+        reset, but for the parameters."""
         return None
 
 
@@ -184,4 +189,3 @@ def physics_task(name: str) -> Type[PhysicsTask]:
         hint = f"; nearest: {by_lower[near[0]].name!r}" if near else ""
         raise KeyError(f"no physics task named {name!r}{hint}; known: {', '.join(sorted(PHYSICS_TASKS))}")
     return by_lower[name.lower()]
-

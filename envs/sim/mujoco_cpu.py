@@ -189,7 +189,7 @@ class MuJoCoCPU(Simulator):
         if name == BODY_STATE:
             position, quat, spatial, com = bound
             angular, linear = spatial[:, 1:, :3], spatial[:, 1:, 3:]
-            # MuJoCo gives the velocity of the point of a body that is now at the tree's centre of mass: v = v_com + w x r
+            # MuJoCo gives the velocity of the body's point at the tree's centre of mass: v = v_com + w x r
             root = torch.from_numpy(self.model.body_rootid[1:].astype(np.int64))
             arm = position[:, 1:] - com[:, root]
             linear = linear + torch.cross(angular, arm, dim=-1)
@@ -200,15 +200,15 @@ class MuJoCoCPU(Simulator):
         return bound
 
     def set_property(self, name: str, ids: Tensor, value: Tensor) -> None:
-        rows, value = ids.numpy(), value.to(torch.float64).numpy()
+        rows, values = ids.numpy(), value.to(torch.float64).numpy()
         if name == GRAVITY:
-            self.batch.expand("opt.gravity")[rows] = value
+            self.batch.expand("opt.gravity")[rows] = values
         elif name == MASS_SCALE:
             for field in ("body_mass", "body_inertia"):
                 model = getattr(self.model, field)
-                self.batch.expand(field)[rows] = model * value.reshape((-1,) + (1,) * model.ndim)
+                self.batch.expand(field)[rows] = model * values.reshape((-1,) + (1,) * model.ndim)
         elif name == FRICTION_SCALE:
-            self.batch.expand("geom_friction")[rows] = self.model.geom_friction * value[:, None, None]
+            self.batch.expand("geom_friction")[rows] = self.model.geom_friction * values[:, None, None]
         else:
             raise SimulatorError(f"no property {name!r}; known: {', '.join(PROPERTIES)}")
         self.batch.set_const(ids=np.sort(rows))

@@ -1,4 +1,4 @@
-"""Quaternions (x, y, z, w), the one order used outside the engines. They turn body coordinates into world coordinates."""
+"""Quaternions (x, y, z, w), the one order used outside the engines. They turn body into world coordinates."""
 
 from __future__ import annotations
 

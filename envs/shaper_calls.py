@@ -1,0 +1,233 @@
+"""Calls the candidates' functions, each on its own rows of the state, and keeps a bad one from harming the others.
+
+Neighbours that share a function (the task's own, or one file with other params) are called at once. A candidate is out
+from the moment at which its function raises, returns the wrong shape or type or a number that is not finite, changes
+the state that it was given, hangs, or takes far longer than the others' functions.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+import time
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from envs.physics.task import SHAPER_TYPES, PhysicsTask, State
+from envs.shaping import Candidate, Failure, Shaper, WrongOutput, failure_of
+
+log = logging.getLogger("envolve")
+HANG_SECONDS = 10.0  # a single call that takes longer is interrupted
+WINDOW = 32  # steps over which the fastest is each candidate's time
+SLOW_FACTOR, SLOW_SECONDS = 10.0, 0.005  # too slow: this many times the median candidate, and this long per step
+
+
+class Hang(BaseException):
+    """Raised inside a candidate's function; not an Exception, so that the candidate cannot swallow it by accident."""
+
+
+class Group(NamedTuple):
+    """Neighbouring candidates that share one function."""
+
+    kind: str
+    shaper: Shaper
+    members: range
+    rows: slice
+    action_size: int
+    state: State  # views of the rows
+    params: Optional[Tensor]  # [n, D]
+    own: bool  # a candidate's function, not the task's
+
+
+class ShaperCalls:
+    """The functions of P candidates over N environments each."""
+
+    def __init__(self, task: PhysicsTask, candidates: Sequence[Candidate], N: int) -> None:
+        self.task, self.candidates, self.N, self.P = task, candidates, N, len(candidates)
+        self.live = torch.ones(self.P, dtype=torch.bool, device=task.sim.device)
+        self.failures: Dict[int, Failure] = {}
+        self.step = -1  # control steps into the run, for the records of failures
+        self.groups: Dict[str, List[Group]] = {}
+        self._time = np.zeros(self.P)  # seconds in this step
+        self._fastest, self._steps = np.full(self.P, np.inf), 0
+        self._interruptible = threading.current_thread() is threading.main_thread()
+        if not self._interruptible:
+            log.warning("not on the main thread: a candidate whose function hangs cannot be interrupted")
+        for i, candidate in enumerate(candidates):
+            if candidate.failure is not None:
+                self.fail(i, candidate.failure)
+
+    # ------------------------------------------------------------------------------------------------------- groups
+
+    def shaper(self, i: int, kind: str) -> Shaper:
+        return self.candidates[i].shapers.get(kind) or Shaper(getattr(self.task, kind), False)
+
+    def rows(self, members: range) -> slice:
+        return slice(members.start * self.N, members.stop * self.N)
+
+    def state_of(self, members: range, action: Tensor, previous: Tensor, action_size: int) -> State:
+        """What their functions are given: views, made once. action, previous: [P N, A_max]."""
+        rows = self.rows(members)
+        state = {name: tensor[rows] for name, tensor in self.task.state.items()}
+        state["action"], state["previous_action"] = action[rows, :action_size], previous[rows, :action_size]
+        return state
+
+    def group(self, kind: str, members: range, action: Tensor, previous: Tensor, action_size: int) -> Group:
+        candidate, shaper = self.candidates[members.start], self.shaper(members.start, kind)
+        params = None
+        if shaper.takes_params:
+            params = torch.stack([self.candidates[i].params for i in members])  # type: ignore[misc]
+            params = params.repeat_interleave(self.N, 0).to(action.device)
+        state = self.state_of(members, action, previous, action_size)
+        return Group(kind, shaper, members, self.rows(members), action_size, state, params, kind in candidate.shapers)
+
+    def form_groups(self, action: Tensor, previous: Tensor, action_sizes: Sequence[int], sizes: Sequence[int]) -> None:
+        """Runs of live neighbours with the same function, width of action and, of observations, size."""
+        for kind in SHAPER_TYPES:
+            groups, first = [], 0
+            while first < self.P:
+                last = first + 1
+                while last < self.P and self._alike(first, last, kind, action_sizes, sizes):
+                    last += 1
+                if first not in self.failures:
+                    groups.append(self.group(kind, range(first, last), action, previous, action_sizes[first]))
+                first = last
+            self.groups[kind] = groups
+
+    def _alike(self, a: int, b: int, kind: str, action_sizes: Sequence[int], sizes: Sequence[int]) -> bool:
+        return (
+            (a in self.failures) == (b in self.failures)
+            and self.shaper(a, kind) == self.shaper(b, kind)
+            and action_sizes[a] == action_sizes[b]
+            and (kind != "compute_observation" or sizes[a] == sizes[b])
+        )
+
+    def split(self, group: Group) -> List[Group]:
+        """Each of its live members by itself."""
+        n, state, params = self.N, group.state, group.params
+        parts = []
+        for k, i in enumerate(group.members):
+            if i in self.failures:
+                continue
+            part = slice(k * n, (k + 1) * n)
+            own = None if params is None else params[part]
+            members = range(i, i + 1)
+            parts.append(
+                group._replace(
+                    members=members,
+                    rows=self.rows(members),
+                    params=own,
+                    state={name: tensor[part] for name, tensor in state.items()},
+                )  # fmt: skip
+            )
+        at = self.groups[group.kind].index(group)
+        self.groups[group.kind][at : at + 1] = parts
+        return parts
+
+    # -------------------------------------------------------------------------------------------------------- calls
+
+    def each(
+        self, kind: str, arguments: Callable[[Group], Optional[Sequence[Any]]], deliver: Callable[..., None]
+    ) -> None:
+        """Call every group's function of this kind with ``arguments(group)`` (None: not this one) and hand what it
+        returns to ``deliver(group, out)``, which raises WrongOutput if it is not what it should be."""
+        for group in list(self.groups[kind]):
+            given = arguments(group)
+            if given is None or not self._call(group, given, deliver):
+                continue
+            for part in self.split(group):  # a group that failed: one by one, to find whose fault it was
+                given = arguments(part)
+                if given is not None:
+                    self._call(part, given, deliver)
+
+    def _call(self, group: Group, arguments: Sequence[Any], deliver: Callable[..., None]) -> bool:
+        """Returns whether the group must be split. What a function of the task itself raises is raised."""
+        function, buffer = group.shaper.function, self.task.buffer
+        if not group.own:
+            deliver(group, function(*arguments))
+            return False
+        given = list(arguments) + [group.params] * group.shaper.takes_params
+        version, action_version = buffer._version, group.state["action"]._version
+        began = time.perf_counter()
+        try:
+            out = self._within_time(function, given)
+            if buffer._version != version or group.state["action"]._version != action_version:
+                raise WrongOutput(f"{group.kind} changed the state that it was given (work on a copy: x.clone())")
+            deliver(group, out)
+        except Exception as e:  # whatever a candidate raises
+            if len(group.members) > 1:
+                return True
+            self._fail_by(group.members[0], e, function)
+        except Hang:
+            reason = f"{group.kind} was interrupted after {HANG_SECONDS:g} s"
+            for i in group.members:
+                self.fail(i, Failure("TooSlow", reason, "", self.step))
+        self._time[group.members.start : group.members.stop] += (time.perf_counter() - began) / len(group.members)
+        return False
+
+    def _fail_by(self, i: int, error: Exception, function: Callable[..., Any]) -> None:
+        if isinstance(error, WrongOutput):
+            kind = "ChangedState" if "changed the state" in str(error) else "WrongOutput"
+            self.fail(i, Failure(kind, str(error), "", self.step))
+        else:
+            self.fail(i, failure_of(error, function.__code__.co_filename, self.step))
+
+    def _within_time(self, function: Callable[..., Any], arguments: Sequence[Any]) -> Any:
+        if not self._interruptible:
+            return function(*arguments)
+
+        def hang(*_: Any) -> None:
+            raise Hang
+
+        before = signal.signal(signal.SIGALRM, hang)
+        signal.setitimer(signal.ITIMER_REAL, HANG_SECONDS)
+        try:
+            return function(*arguments)
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+
+    # ----------------------------------------------------------------------------------------------------- failures
+
+    def fail(self, i: int, failure: Failure) -> None:
+        """Candidate i is out."""
+        if i in self.failures:
+            return
+        self.failures[i] = failure
+        self.live[i] = False
+        log.warning("candidate %s is out: %s", self.candidates[i].name, failure)
+        for kind, groups in self.groups.items():
+            self.groups[kind] = [g for g in groups if any(j not in self.failures for j in g.members)]
+
+    def check_finite(self, values: Tensor, kind: str) -> None:
+        """values: [P, ...] of this kind; candidates with one that is not finite are out."""
+        finite = torch.isfinite(values)
+        if finite.all():
+            return
+        bad = ~finite.flatten(1).all(1)
+        for i in bad.nonzero()[:, 0].tolist():
+            where = tuple((~finite[i]).nonzero()[0].tolist())
+            value = float(values[i][where])
+            place = f" in column {where[1]}" if len(where) > 1 else ""
+            text = f"{kind} returned {value}{place}, for {int((~finite[i]).sum())} of {finite[i].numel()} numbers"
+            self.fail(i, Failure("NotFinite", text, "", self.step))
+
+    def end_step(self) -> None:
+        """Once a step: who is too slow?"""
+        self._fastest = np.minimum(self._fastest, self._time)
+        self._time[:] = 0
+        self._steps += 1
+        if self._steps % WINDOW:
+            return
+        live = [i for i in range(self.P) if i not in self.failures]
+        usual = float(np.sort(self._fastest[live])[(len(live) - 1) // 2]) if live else 0.0
+        for i in live if len(live) > 1 else []:
+            took = self._fastest[i]
+            if took > max(SLOW_FACTOR * usual, SLOW_SECONDS):
+                text = f"its functions take {1e3 * took:.3g} ms per step, the median candidate's {1e3 * usual:.3g} ms"
+                self.fail(i, Failure("TooSlow", text, "", self.step))
+        self._fastest[:] = np.inf
