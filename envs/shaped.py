@@ -10,7 +10,7 @@ environments are independent, functions see only their own rows, and random numb
 
 from __future__ import annotations
 
-from typing import Any, Dict, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 import torch
 from torch import Tensor
@@ -35,6 +35,42 @@ class Step(NamedTuple):
     truncated: Tensor  # bool [P, N], by the time limit
     last_obs: Tensor  # float32 [P, N, F_max], the observation the step led to, before any reset
     score: Tensor  # float64 [P, N], the task's true score of this step
+
+
+class Tally:
+    """Means over the steps since ``take``, by candidate."""
+
+    def __init__(self, P: int, device: torch.device) -> None:
+        self.P, self.device = P, device
+        self.begin()
+
+    def take(self) -> Tuple[Tensor, Tensor, Tensor, List[Dict[str, float]]]:
+        """True score and reward per step float64 [P], episodes ended int64 [P], and the means of the reward's
+        components; begins anew."""
+        n = max(self.steps, 1)
+        components = [{name: float(total) / n for name, total in own.items()} for own in self.components]
+        taken = self.score / n, self.reward / n, self.episodes, components
+        self.begin()
+        return taken
+
+    def begin(self) -> None:
+        self.score, self.reward = (torch.zeros(self.P, dtype=torch.float64, device=self.device) for _ in range(2))
+        self.episodes = torch.zeros(self.P, dtype=torch.int64, device=self.device)
+        self.components: List[Dict[str, Tensor]] = [{} for _ in range(self.P)]
+        self.steps = 0
+
+    def add(self, score: Tensor, reward: Tensor, over: Tensor) -> None:
+        """[P, N] each, of one step."""
+        self.score += score.mean(1)
+        self.reward += reward.double().mean(1)
+        self.episodes += over.sum(1)
+        self.steps += 1
+
+    def add_components(self, members: range, means: Dict[str, Tensor]) -> None:
+        """means: [len(members)] each."""
+        for name, mean in means.items():
+            for k, i in enumerate(members):
+                self.components[i][name] = self.components[i].get(name, 0) + mean[k].detach()
 
 
 class ShapedEnvs:
@@ -73,7 +109,7 @@ class ShapedEnvs:
         self._diverged: Optional[Tensor] = None  # bool [P, N], in this step
         self.t = torch.zeros(self.P, self.N, dtype=torch.int64, device=self.device)
         self.unstable_count = torch.zeros(self.P, dtype=torch.int64, device=self.device)
-        self.components: Dict[int, Dict[str, float]] = {}  # mean reward components of the last step, by candidate
+        self.tally = Tally(self.P, self.device)
         widest = max([task.action_size, len(task.sim.actuators), MOST_ACTIONS])
         self._try_out(torch.zeros(task.num_envs, widest, device=self.device))
         self._allocate()
@@ -181,8 +217,9 @@ class ShapedEnvs:
         unstable = task.sim.unstable.view(self.P, self.N)
         self._diverged = unstable if unstable.any() else None
         score = task.score().view(self.P, self.N)
+        if self._diverged is not None:  # its state means nothing
+            score = torch.where(self._diverged, task.score_after_end().view(self.P, self.N), score)
 
-        self.components.clear()
         calls.each("compute_reward", lambda g: (g.state,), self._take_reward)
         self._clean(self.reward, "compute_reward")
         self._terminal()
@@ -194,6 +231,7 @@ class ShapedEnvs:
             self._reset(over)
             self._observe(self.obs, over)
         calls.end_step()
+        self.tally.add(score, self.reward, over)
         return Step(self.obs, self.reward, self.terminated, truncated, self.last_obs, score)
 
     # ------------------------------------------------------------------------------------------- what functions return
@@ -209,13 +247,7 @@ class ShapedEnvs:
     def _take_reward(self, group: Group, out: Any) -> None:
         reward, components = check_reward(out, group.rows.stop - group.rows.start)
         self.reward.view(-1)[group.rows] = reward
-        self._components(group, components)
-
-    def _components(self, group: Group, components: Dict[str, Tensor]) -> None:
-        if components:
-            means = torch.stack(list(components.values())).view(len(components), -1, self.N).mean(2).T.tolist()
-            for i, row in zip(group.members, means):
-                self.components[i] = dict(zip(components, row))
+        self.tally.add_components(group.members, {k: part.view(-1, self.N).mean(1) for k, part in components.items()})
 
     def _terminal(self) -> None:
         def deliver(group: Group, out: Any) -> None:
