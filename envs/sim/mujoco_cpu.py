@@ -1,19 +1,21 @@
 """MuJoCo on CPU threads: ``mujoco.batch.Batch``, bit-identical for any number of threads and environments.
 
 MuJoCo keeps quaternions as (w, x, y, z) and a free body's angular velocity in the body's own frame; both are converted
-here. It resets a diverged simulation to the model's pose by itself and only raises a counter: that counter makes the
-environment ``unstable``.
+here. It resets a diverged simulation to the model's pose by itself and only counts that, from zero again after each
+such reset. So the counter is cleared before every call, and what it holds afterwards makes the environment
+``unstable``.
 """
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
-from typing import Any, Dict, List, Sequence, Tuple
+from typing import Any, Callable, Dict, Sequence, Tuple
 
 import mujoco
 import numpy as np
 import torch
-from mujoco.batch import Batch
+from mujoco.batch import Batch, SimulationError
 from torch import Tensor
 
 from envs.sim.rotations import from_wxyz, rotate, rotate_inverse, to_wxyz
@@ -28,6 +30,7 @@ from envs.sim.simulator import (
     SimulatorError,
 )
 
+log = logging.getLogger(__name__)
 FREE, HINGE, SLIDE = (int(getattr(mujoco.mjtJoint, f"mjJNT_{kind}")) for kind in ("FREE", "HINGE", "SLIDE"))
 CONTACT_SENSOR = "_contact_"  # + name of the body
 DIVERGED = [int(getattr(mujoco.mjtWarning, f"mjWARN_BAD{what}")) for what in ("QPOS", "QVEL", "QACC", "CTRL")]
@@ -53,7 +56,7 @@ class ModelLayout:
         self.actuators = tuple(name[model.actuator_trnid[u, 0]] for u in range(model.nu))
         self.gear = model.actuator_gear[:, 0].copy()
         limited, ranges = model.actuator_ctrllimited.astype(bool), np.abs(model.actuator_ctrlrange).max(1)
-        self.effort_limit = np.where(limited, ranges * self.gear, np.inf)  # N m: control times gear
+        self.effort_limit = np.where(limited, ranges * np.abs(self.gear), np.inf)  # N m: control times gear
 
 
 def load_model(path: Path, contact_forces: bool) -> mujoco.MjModel:
@@ -98,9 +101,6 @@ class MuJoCoCPU(Simulator):
         self.joint_position, self._scattered_qpos = self._columns(self.qpos, layout.joint_qpos)
         self.joint_velocity, self._scattered_qvel = self._columns(self.qvel, layout.joint_qvel)
         self.unstable = torch.zeros(num_envs, dtype=torch.bool)
-        self._warnings = self._diverged()
-        self._scaled: Dict[str, Tuple[Tensor, Tensor]] = {}  # expanded model field, its values in the model
-        self._data: List[mujoco.MjData] = []
         self._renderers: Dict[Tuple[int, int], mujoco.Renderer] = {}
         batch.forward()
         self._refresh()
@@ -132,15 +132,18 @@ class MuJoCoCPU(Simulator):
         torch.div(effort.to(torch.float64).clamp(-limit, limit), self._gear, out=self.ctrl)
 
     def step(self, substeps: int) -> None:
-        self.batch.step(nstep=substeps)
-        warnings = self._diverged()
-        self.unstable.copy_(torch.from_numpy((warnings != self._warnings).any(1)))
-        self._warnings = warnings
+        self._run(lambda: self.batch.step(nstep=substeps))
         self._refresh()
 
-    def _diverged(self) -> np.ndarray:
-        """How often each environment diverged, by kind: [N, 4]."""
-        return self.batch.warning[:, DIVERGED, 1].copy()
+    def _run(self, call: Callable[[], None]) -> None:
+        """One call of the engine; environments that diverge in it become unstable."""
+        self.batch.warning[:, DIVERGED, 1] = 0
+        try:
+            call()
+        except SimulationError as e:  # the environments it names kept their state, the others are done
+            log.warning("%s", e)
+            self.unstable[torch.from_numpy(np.asarray(e.ids))] = True
+        self.unstable |= torch.from_numpy(self.batch.warning[:, DIVERGED, 1].any(1))
 
     def _refresh(self) -> None:
         for a, (p, v) in enumerate(zip(self.layout.free_qpos, self.layout.free_qvel)):
@@ -167,9 +170,8 @@ class MuJoCoCPU(Simulator):
         columns = torch.from_numpy(self.layout.joint_qpos).long(), torch.from_numpy(self.layout.joint_qvel).long()
         self.qpos[ids[:, None], columns[0]] = joint_position.to(torch.float64)
         self.qvel[ids[:, None], columns[1]] = joint_velocity.to(torch.float64)
-        self.batch.forward(ids=np.sort(ids.numpy()))
         self.unstable[ids] = False
-        self._warnings = self._diverged()
+        self._run(lambda: self.batch.forward(ids=np.sort(ids.numpy())))
         self._refresh()
 
     def rest_state(self) -> Tuple[Tensor, Tensor, Tensor]:

@@ -50,7 +50,7 @@ class Simulator:
     root_state: Tensor  # [N, A, 13]: position m, quaternion, linear velocity m/s, angular velocity rad/s
     joint_position: Tensor  # [N, D], rad or m
     joint_velocity: Tensor  # [N, D], rad/s or m/s
-    unstable: Tensor  # bool [N]: the last step diverged. The state means nothing until ``set_state``
+    unstable: Tensor  # bool [N]: diverged, or set to a state that is not finite. Means nothing until ``set_state``
 
     def output(self, name: str) -> Tensor:
         """A quantity asked for at creation: "body_state" [N, B, 13] (of the body's frame, laid out as root_state),
