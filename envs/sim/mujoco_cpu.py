@@ -34,6 +34,7 @@ log = logging.getLogger(__name__)
 FREE, HINGE, SLIDE = (int(getattr(mujoco.mjtJoint, f"mjJNT_{kind}")) for kind in ("FREE", "HINGE", "SLIDE"))
 CONTACT_SENSOR = "_contact_"  # + name of the body
 DIVERGED = [int(getattr(mujoco.mjtWarning, f"mjWARN_BAD{what}")) for what in ("QPOS", "QVEL", "QACC", "CTRL")]
+FULL = [int(getattr(mujoco.mjtWarning, f"mjWARN_{what}")) for what in ("INERTIA", "CONTACTFULL", "CNSTRFULL")]
 
 
 class ModelLayout:
@@ -61,7 +62,12 @@ class ModelLayout:
 
 def load_model(path: Path, contact_forces: bool) -> mujoco.MjModel:
     """The model in ``path``, with a sensor of the net contact force for every body if they are asked for. Bodies that
-    have no name there are called body<number>."""
+    have no name there are called body<number>.
+
+    MuJoCo would write a line to the terminal and to MUJOCO_LOG.TXT for every divergence; ``unstable`` says it."""
+    logs = mujoco.MjLogConfig.get()
+    logs.logto_console = logs.logto_file = False
+    logs.set()
     spec = mujoco.MjSpec.from_file(str(path))
     for number, body in enumerate(spec.bodies):
         body.name = body.name or f"body{number}"
@@ -101,6 +107,7 @@ class MuJoCoCPU(Simulator):
         self.joint_position, self._scattered_qpos = self._columns(self.qpos, layout.joint_qpos)
         self.joint_velocity, self._scattered_qvel = self._columns(self.qvel, layout.joint_qvel)
         self.unstable = torch.zeros(num_envs, dtype=torch.bool)
+        self._full = False  # somebody was told that MuJoCo ran out of room
         self._renderers: Dict[Tuple[int, int], mujoco.Renderer] = {}
         batch.forward()
         self._refresh()
@@ -144,6 +151,10 @@ class MuJoCoCPU(Simulator):
             log.warning("%s", e)
             self.unstable[torch.from_numpy(np.asarray(e.ids))] = True
         self.unstable |= torch.from_numpy(self.batch.warning[:, DIVERGED, 1].any(1))
+        if not self._full and self.batch.warning[:, FULL, 1].any():
+            self._full = True
+            kinds = [mujoco.mju_warningText(k, 0) for k in FULL if self.batch.warning[:, k, 1].any()]
+            log.warning("MuJoCo, of one or more environments (said once): %s", "; ".join(kinds))
 
     def _refresh(self) -> None:
         for a, (p, v) in enumerate(zip(self.layout.free_qpos, self.layout.free_qvel)):

@@ -269,6 +269,16 @@ def test_a_state_that_is_not_finite_is_unstable_at_once(what):
         assert sim.unstable.tolist() == [False, True]
 
 
+def test_a_divergence_writes_nothing_to_the_terminal_or_to_a_file(tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    sim = simulator(1)
+    sim.qvel[0, 3] = 1e30
+    sim.step(1)
+    assert sim.unstable.all()
+    out, err = capfd.readouterr()
+    assert not out and not err and not list(tmp_path.iterdir())
+
+
 def compiled_with(change):
     spec = mujoco.MjSpec.from_file(str(CRAWLER))
     model = spec.compile()
