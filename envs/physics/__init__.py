@@ -1,0 +1,5 @@
+"""Tasks in a physics engine. Importing this package registers all of them."""
+
+from envs.physics import ant as ant
+from envs.physics import cartpole as cartpole
+from envs.physics import half_cheetah as half_cheetah
