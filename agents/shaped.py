@@ -125,9 +125,11 @@ def train_shaped(
 
 def _progress(iteration: int, steps: int, envs: ShapedEnvs) -> Progress:
     score, reward, episodes, components = envs.tally.take()
-    live = envs.live
-    score, reward = (torch.where(live, x, torch.nan).cpu().numpy() for x in (score, reward))
-    return Progress(iteration, steps, score, reward, episodes.cpu().numpy(), components)
+
+    def of_live(x: Tensor) -> np.ndarray:
+        return torch.where(envs.live, x, torch.nan).cpu().numpy()
+
+    return Progress(iteration, steps, of_live(score), of_live(reward), episodes.cpu().numpy(), components)
 
 
 def evaluate(envs: ShapedEnvs, learner: Learner, frame: Optional[Callable[[int], Any]] = None) -> Tensor:
