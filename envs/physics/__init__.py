@@ -1,5 +1,6 @@
 """Tasks in a physics engine. Importing this package registers all of them."""
 
 from envs.physics import ant as ant
+from envs.physics import anymal as anymal
 from envs.physics import cartpole as cartpole
 from envs.physics import half_cheetah as half_cheetah

@@ -42,13 +42,15 @@ class Anymal(PhysicsTask):
     goal_size = 3
     goal_meaning = "velocity asked of the base: forwards m/s, to the left m/s, yaw rate rad/s; base frame"
     quantities = {
-        "root_states": Quantity((13,), "m, -, m/s, rad/s", "base: position, quaternion xyzw, linear and angular velocity; world frame"),
+        "root_states": Quantity(
+            (13,), "m, -, m/s, rad/s", "base: position, quaternion xyzw, linear velocity, angular velocity; world frame"
+        ),
         "dof_pos": Quantity((12,), "rad", "joint angles: legs LF, RF, LH, RH, each HAA, HFE, KFE"),
         "dof_vel": Quantity((12,), "rad/s", "joint velocities, same order"),
         "default_dof_pos": Quantity((12,), "rad", "the pose that action 0 asks for"),
         "commands": Quantity((3,), "m/s, m/s, rad/s", "the goal, under the name IsaacGymEnvs gives it"),
         "contact_forces": Quantity(
-            (13, 3), "N", "net force on each body, world frame: base 0, then hip, thigh, shank with foot of LF (1-3), RF, LH, RH"
+            (13, 3), "N", "net, world frame; rows: base 0, then hip, thigh, shank with foot of LF (1-3), RF, LH, RH"
         ),
         "gravity_vec": Quantity((3,), "", "(0, 0, -1), world frame"),
         "base_lin_vel": Quantity((3,), "m/s", "of the base, base frame: x forwards, y to the left, z up"),
@@ -59,10 +61,15 @@ class Anymal(PhysicsTask):
         "command_x": Parameter(-2.0, 2.0, "m/s", "forward velocity asked for"),
         "command_y": Parameter(-1.0, 1.0, "m/s", "velocity to the left asked for"),
         "command_yaw": Parameter(-1.0, 1.0, "rad/s", "yaw rate asked for"),
+        "mass_scale": Parameter(1.0, 1.0, "", "masses and inertias, relative to the robot's"),
+        "friction_scale": Parameter(1.0, 1.0, "", "friction, relative to 1"),
+        "gravity": Parameter(9.81, 9.81, "m/s^2", "downwards"),
     }
 
     def __init__(self, sim: Simulator) -> None:
         super().__init__(sim)
+        self.state["commands"] = self.state["goal"]
+        self.asked = torch.zeros(sim.num_envs, 3, dtype=torch.float64, device=sim.device)  # the score's own copy
         self.state["gravity_vec"].copy_(torch.tensor([0.0, 0.0, -1.0]))
         self.state["default_dof_pos"].copy_(torch.tensor(DEFAULT_POSITION))
         # One rotation serves the three vectors that are wanted in the base frame.
@@ -82,14 +89,18 @@ class Anymal(PhysicsTask):
         state["dof_vel"].copy_(sim.joint_velocity)
         state["contact_forces"].copy_(sim.output(CONTACT_FORCE))
 
+    def after_reset(self, ids: Tensor) -> None:
+        self.asked[ids] = self.state["goal"][ids].double()
+
     def score(self) -> Tensor:
-        goal = self.state["goal"].double()
-        linear = (self.base_vectors[:, 0, :2] - goal[:, :2]).norm(dim=1)
-        return -(linear + (self.base_vectors[:, 1, 2] - goal[:, 2]).abs()).double()
+        linear, angular = self.base_vectors[:, 0], self.base_vectors[:, 1]
+        return self._minus_error(linear[:, :2].double(), angular[:, 2].double())
 
     def score_after_end(self) -> Tensor:
-        goal = self.state["goal"].double()
-        return -(goal[:, :2].norm(dim=1) + goal[:, 2].abs())
+        return self._minus_error(torch.zeros_like(self.asked[:, :2]), torch.zeros_like(self.asked[:, 2]))
+
+    def _minus_error(self, velocity: Tensor, yaw_rate: Tensor) -> Tensor:
+        return -((velocity - self.asked[:, :2]).norm(dim=1) + (yaw_rate - self.asked[:, 2]).abs())
 
     @staticmethod
     def compute_reward(state: State) -> Reward:
