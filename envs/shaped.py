@@ -176,6 +176,9 @@ class ShapedEnvs:
         self.reward = torch.zeros(P, N, device=device)
         self.terminated = torch.zeros(P, N, dtype=torch.bool, device=device)
         self.calls.form_groups(self.action, self.previous_action, self.action_sizes, self.observation_sizes)
+        self.action.copy_(2 * rng.uniform(self.key, torch.arange(A * P * N, device=device)).view(P * N, A) - 1)
+        self.calls.split_what_mixes()
+        self.action.zero_()
 
     # -------------------------------------------------------------------------------------------------------- a run
 

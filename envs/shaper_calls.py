@@ -21,6 +21,7 @@ from envs.physics.task import SHAPER_TYPES, PhysicsTask, State
 from envs.shaping import Candidate, Failure, Shaper, WrongOutput, failure_of
 
 log = logging.getLogger("envolve")
+RARE = ("compute_initial_state", "compute_goal")  # called for the environments that begin an episode, one by one
 HANG_SECONDS = 10.0  # a single call that takes longer is interrupted
 WINDOW = 32  # steps over which the fastest is each candidate's time
 SLOW_FACTOR, SLOW_SECONDS = 10.0, 0.005  # too slow: this many times the median candidate, and this long per step
@@ -99,6 +100,8 @@ class ShaperCalls:
             self.groups[kind] = groups
 
     def _alike(self, a: int, b: int, kind: str, action_sizes: Sequence[int], sizes: Sequence[int]) -> bool:
+        if kind in RARE and kind in self.candidates[a].shapers:
+            return False
         return (
             (a in self.failures) == (b in self.failures)
             and self.shaper(a, kind) == self.shaper(b, kind)
@@ -107,7 +110,35 @@ class ShaperCalls:
         )
 
     def split(self, group: Group) -> List[Group]:
-        """Each of its live members by itself."""
+        """From now on each of its live members by itself."""
+        parts, groups = self._parts(group), self.groups[group.kind]
+        at = groups.index(group)
+        groups[at : at + 1] = parts
+        return parts
+
+    def split_what_mixes(self) -> None:
+        """Neighbours may be called at once only if each row of what their function returns depends on the same row
+        alone, which one that takes a mean over environments, say, does not do. Tried on the state as it is."""
+        for kind, groups in self.groups.items():
+            for group in [g for g in groups if g.own and len(g.members) > 1]:
+                try:
+                    together = self._flat(group)
+                    alone = [torch.cat(part) for part in zip(*(self._flat(part) for part in self._parts(group)))]
+                except Exception:  # the run will tell whose fault it is
+                    continue
+                if not all(torch.equal(a, b) for a, b in zip(together, alone)):
+                    name = self.candidates[group.members[0]].name
+                    log.info("%s of %s mixes environments: its candidates are called one by one, slower", kind, name)
+                    self.split(group)
+
+    def _flat(self, group: Group) -> List[Tensor]:
+        """What its function returns now, as a list of tensors."""
+        given = [group.state["action"]] * (group.kind == "compute_torque") + [group.state]
+        out = group.shaper.function(*given, *[group.params] * group.shaper.takes_params)
+        return [out] if isinstance(out, Tensor) else [out[0], *out[1].values()]
+
+    def _parts(self, group: Group) -> List[Group]:
+        """Its live members, each by itself."""
         n, state, params = self.N, group.state, group.params
         parts = []
         for k, i in enumerate(group.members):
@@ -124,8 +155,6 @@ class ShaperCalls:
                     state={name: tensor[part] for name, tensor in state.items()},
                 )  # fmt: skip
             )
-        at = self.groups[group.kind].index(group)
-        self.groups[group.kind][at : at + 1] = parts
         return parts
 
     # -------------------------------------------------------------------------------------------------------- calls
