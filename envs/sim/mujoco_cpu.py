@@ -81,7 +81,9 @@ def load_model(path: Path, contact_forces: bool) -> mujoco.MjModel:
                 objtype=mujoco.mjtObj.mjOBJ_UNKNOWN, reftype=mujoco.mjtObj.mjOBJ_BODY, refname=body.name,
                 intprm=[2, 3, 1],
             )  # fmt: skip
-    return spec.compile()
+    with warnings.catch_warnings():  # of Gymnasium's HalfCheetah, which has it; the mass in bits depends on it
+        warnings.filterwarnings("ignore", message="compiler attribute 'settotalmass' is deprecated")
+        return spec.compile()
 
 
 class MuJoCoCPU(Simulator):
