@@ -4,3 +4,6 @@ from envs.physics import ant as ant
 from envs.physics import anymal as anymal
 from envs.physics import cartpole as cartpole
 from envs.physics import half_cheetah as half_cheetah
+from envs.physics import humanoid as humanoid
+from envs.physics import pusher as pusher
+from envs.physics import reacher as reacher

@@ -8,18 +8,9 @@ from typing import Dict, Tuple
 import torch
 from torch import Tensor
 
-from envs.physics.task import Parameter, PhysicsTask, Pose, Quantity, Random, State
-from envs.sim.rotations import rotate, rotate_inverse, to_wxyz
+from envs.physics.task import Parameter, PhysicsTask, Random
 
 GRAVITY = 9.81  # m/s^2
-
-# The first columns of the state of a task whose robot is one free body with limbs: laid out as Simulator.root_state.
-TORSO: Dict[str, Quantity] = {
-    "torso_position": Quantity((3,), "m", "world"),
-    "torso_rotation": Quantity((4,), "", "quaternion (x, y, z, w), torso to world coordinates"),
-    "torso_velocity": Quantity((3,), "m/s", "world"),
-    "torso_angular_velocity": Quantity((3,), "rad/s", "world"),
-}
 
 
 def parameters(reset_noise: float, unit: str, meaning: str, gravity: float = GRAVITY) -> Dict[str, Parameter]:
@@ -52,35 +43,6 @@ def columns(task: PhysicsTask, first: str, last: str) -> Tensor:
 def noise(uniform: Tensor, scale: Tensor) -> Tensor:
     """Uniform in +- scale, float64. uniform: [n, C] in [0, 1); scale: [n]."""
     return (2 * uniform.double() - 1) * scale.double()[:, None]
-
-
-def torso_posture(state: State) -> Tensor:
-    """Gymnasium's positions, then velocities, of a free body with limbs, but for its x and y: [N, 1 + 4 + D + 6 + D].
-    As MuJoCo has them: quaternion (w, x, y, z), angular velocity in the torso's frame."""
-    rotation = state["torso_rotation"]
-    return torch.cat(
-        (
-            state["torso_position"][:, 2:],
-            to_wxyz(rotation),
-            state["joint_position"],
-            state["torso_velocity"],
-            rotate_inverse(rotation, state["torso_angular_velocity"]),
-            state["joint_velocity"],
-        ),
-        1,
-    )
-
-
-def noisy_pose(rest: Pose, position: Tensor, velocity: Tensor) -> Pose:
-    """``rest`` with Gymnasium's noise on MuJoCo's coordinates: position [n, 7 + D], velocity [n, 6 + D], float64."""
-    n = len(position)
-    root = rest.root_state.expand(n, 1, 13).clone()
-    root[:, 0, :3] += position[:, :3]
-    rotation = root[:, 0, 3:7] + position[:, [4, 5, 6, 3]]  # the noise is of (w, x, y, z)
-    root[:, 0, 3:7] = rotation = rotation / rotation.norm(dim=1, keepdim=True)  # MuJoCo does so when it is used
-    root[:, 0, 7:10] += velocity[:, :3]
-    root[:, 0, 10:] += rotate(rotation, velocity[:, 3:6])
-    return Pose(root, rest.joint_position + position[:, 7:], rest.joint_velocity + velocity[:, 6:])
 
 
 def gaussian_noise(random: Random, positions: int, velocities: int, scale: Tensor) -> Tuple[Tensor, Tensor]:

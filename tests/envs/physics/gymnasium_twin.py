@@ -44,23 +44,19 @@ def draw(task: PhysicsTask, n: int, seed: int) -> Random:
     return Random(rng.uniform(rng.fold(key, 1), counter), rng.normal(rng.fold(key, 2), counter))
 
 
-def begin(task: PhysicsTask, ids: Tensor, seed: int) -> Pose:
-    """Reset environments ids as a driver does."""
-    n, rest = len(ids), task.rest
-    rest = Pose(rest.root_state.expand(n, -1, -1), rest.joint_position.expand(n, -1), rest.joint_velocity.expand(n, -1))
-    random = draw(task, n, seed)
-    pose = task.compute_initial_state({name: value[ids] for name, value in task.state.items()}, random, rest)
-    pose = Pose(pose.root_state.expand_as(rest.root_state), pose.joint_position, pose.joint_velocity)
-    task.sim.set_state(ids, *pose)
+def begin(task: PhysicsTask, ids: Tensor, seed: int) -> None:
+    """Begin episodes in environments ids, as a driver does."""
+    n, random = len(ids), draw(task, len(ids), seed)
+    own = {name: value[ids] for name, value in task.state.items()}
+    goal = task.compute_goal(own, draw(task, n, seed + 1))
+    if goal is not None:
+        own["goal"] = task.state["goal"][ids] = goal
+    pose = task.compute_initial_state(own, random, Pose(*(part.expand(n, *part.shape) for part in task.rest)))
+    task.sim.set_state(ids, *task.place(pose, goal))
     task.state["torque"][ids] = 0
     task.state["progress"][ids] = 0
     task.measure()
     task.after_reset(ids)
-    if task.goal_size:
-        goal = task.compute_goal({name: value[ids] for name, value in task.state.items()}, random)
-        assert goal is not None and goal.shape == (n, task.goal_size)
-        task.state["goal"][ids] = goal
-    return pose
 
 
 def control_step(task: PhysicsTask, torque: Tensor) -> Tuple[Tensor, Dict[str, Tensor]]:
