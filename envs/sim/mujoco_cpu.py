@@ -9,6 +9,7 @@ such reset. So the counter is cleared before every call, and what it holds after
 from __future__ import annotations
 
 import logging
+import warnings
 from pathlib import Path
 from typing import Any, Callable, Dict, Sequence, Tuple
 
