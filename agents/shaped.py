@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Protocol, Sequence, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Protocol, Sequence, Tuple, Union
 
 import numpy as np
 import torch
@@ -73,13 +73,13 @@ class ShapedResult:
 
 
 def make_envs(
-    task: str, candidates: Sequence[Candidate], num_envs: int, seed: int, engine: str = "mujoco", threads: int = 1,
-    device: str = "cpu", schedules: Optional[Dict[str, Schedule]] = None,
+    task: str, candidates: Sequence[Candidate], num_envs: int, key: Union[int, Sequence[int]], engine: str = "mujoco",
+    threads: int = 1, device: str = "cpu", schedules: Optional[Dict[str, Schedule]] = None,
 ) -> ShapedEnvs:  # fmt: skip
-    """num_envs: of each candidate. Raises KeyError (task), SimulatorError, ValueError."""
+    """num_envs: of each candidate; key: see ``ShapedEnvs``. Raises KeyError (task), SimulatorError, ValueError."""
     cls = physics_task(task)
     sim = make_simulator(engine, cls.model, num_envs * len(candidates), cls.outputs, threads, device)
-    return ShapedEnvs(cls(sim), candidates, seed, schedules)
+    return ShapedEnvs(cls(sim), candidates, key, schedules)
 
 
 def make_learner(

@@ -5,12 +5,12 @@ rows of the state, after that step. Episodes end environment by environment and 
 
 What a candidate experiences depends on its functions and the key alone, not on who else is there: the engine's
 environments are independent, functions see only their own rows, and random numbers are drawn by
-(key, control step, environment within the candidate), the same for every candidate.
+(the candidate's key, control step, environment within the candidate).
 """
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Set, Tuple, Union
 
 import torch
 from torch import Tensor
@@ -84,11 +84,11 @@ class ShapedEnvs:
         self,
         task: PhysicsTask,
         candidates: Sequence[Candidate],
-        key: int,
+        key: Union[int, Sequence[int]],
         schedules: Optional[Dict[str, Schedule]] = None,
     ) -> None:
-        """key: of all random numbers. Raises ValueError if the simulator's environments cannot be shared equally, or a
-        schedule drives what the task does not have."""
+        """key: of all random numbers, one for every candidate or [P]. Raises ValueError if the simulator's environments
+        cannot be shared equally, or a schedule drives what the task does not have."""
         self.task, self.candidates, self.P = task, list(candidates), len(candidates)
         if self.P == 0 or task.num_envs % self.P:
             raise ValueError(f"{task.num_envs} environments for {self.P} candidates: expected a multiple")
@@ -100,7 +100,8 @@ class ShapedEnvs:
                 raise ValueError(
                     f"{task.name} has no parameter {name!r} to schedule; it has {', '.join(task.parameters)}"
                 )
-        self.key = torch.tensor([key], dtype=torch.int64, device=self.device)
+        keys = [key] * self.P if isinstance(key, int) else list(key)
+        self.key = torch.tensor(keys, dtype=torch.int64, device=self.device)  # [P]
         self.calls = calls = ShaperCalls(task, self.candidates, self.N)
         self.live, self.failures = calls.live, calls.failures
         self.steps = 0  # control steps since creation
@@ -176,7 +177,7 @@ class ShapedEnvs:
         self.reward = torch.zeros(P, N, device=device)
         self.terminated = torch.zeros(P, N, dtype=torch.bool, device=device)
         self.calls.form_groups(self.action, self.previous_action, self.action_sizes, self.observation_sizes)
-        self.action.copy_(2 * rng.uniform(self.key, torch.arange(A * P * N, device=device)).view(P * N, A) - 1)
+        self.action.copy_(2 * rng.uniform(self.key[:1], torch.arange(A * P * N, device=device)).view(P * N, A) - 1)
         self.calls.split_what_mixes()
         self.action.zero_()
 
@@ -303,7 +304,7 @@ class ShapedEnvs:
         draws depends on when and in which environment it begins alone."""
         R = self.task.random_numbers
         number = (self.steps * self.N + ids % self.N)[:, None] * R + torch.arange(R, device=self.device)
-        key = rng.fold(self._key, stream)
+        key = rng.fold(self._key, stream)[ids // self.N][:, None]
         return Random(rng.uniform(key, number), rng.normal(rng.fold(key, stream), number))
 
     def _reset_tasks_own(self) -> None:
