@@ -1,0 +1,160 @@
+"""MuJoCo's models, for its two engines: where a model keeps what ``Simulator`` names, how it is converted, pictures.
+
+MuJoCo keeps quaternions as (w, x, y, z) and a free body's angular velocity in the body's own frame; both are converted
+here (https://mujoco.readthedocs.io/en/stable/overview.html#floating-objects).
+"""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Dict, Tuple
+
+import mujoco
+import numpy as np
+import torch
+from torch import Tensor
+
+from envs.sim.rotations import from_wxyz, rotate, rotate_inverse, to_wxyz
+from envs.sim.simulator import SimulatorError
+
+FREE, HINGE, SLIDE = (int(getattr(mujoco.mjtJoint, f"mjJNT_{kind}")) for kind in ("FREE", "HINGE", "SLIDE"))
+CONTACT_SENSOR = "_contact_"  # + name of the body
+BODY_FIELDS = ("xpos", "xquat", "cvel", "subtree_com")  # what ``ModelLayout.body_state`` is computed from
+
+
+def load_model(path: Path, contact_forces: bool) -> mujoco.MjModel:
+    """The model in ``path``, with a sensor of the net contact force for every body if they are asked for. Bodies that
+    have no name there are called body<number>.
+
+    MuJoCo would write a line to the terminal and to MUJOCO_LOG.TXT for every divergence; ``unstable`` says it."""
+    logs = mujoco.MjLogConfig.get()
+    logs.logto_console = logs.logto_file = False
+    logs.set()
+    spec = mujoco.MjSpec.from_file(str(path))
+    for number, body in enumerate(spec.bodies):
+        body.name = body.name or f"body{number}"
+    if contact_forces:
+        for body in spec.bodies:
+            if body.name == "world":
+                continue
+            # intprm: what is measured (bit 1: force), how contacts are reduced (3: net force), how many slots
+            spec.add_sensor(
+                name=CONTACT_SENSOR + body.name, type=mujoco.mjtSensor.mjSENS_CONTACT,
+                objtype=mujoco.mjtObj.mjOBJ_UNKNOWN, reftype=mujoco.mjtObj.mjOBJ_BODY, refname=body.name,
+                intprm=[2, 3, 1],
+            )  # fmt: skip
+    with warnings.catch_warnings():  # of Gymnasium's HalfCheetah, which has it; the mass in bits depends on it
+        warnings.filterwarnings("ignore", message="compiler attribute 'settotalmass' is deprecated")
+        return spec.compile()
+
+
+class ModelLayout:
+    """Where a compiled model keeps what the interface names. Tensors are of the engine's dtype, on its device."""
+
+    def __init__(self, model: mujoco.MjModel, dtype: torch.dtype, device: torch.device) -> None:
+        self.model = model
+        self.bodies = tuple(model.body(b).name for b in range(1, model.nbody))
+        kind, name = model.jnt_type, [model.joint(j).name for j in range(model.njnt)]
+        unsupported = [name[j] for j in range(model.njnt) if kind[j] not in (FREE, HINGE, SLIDE)]
+        if unsupported:
+            raise SimulatorError(f"joints {', '.join(unsupported)}: only free joints, hinges and slides are supported")
+        free = [j for j in range(model.njnt) if kind[j] == FREE]
+        single = [j for j in range(model.njnt) if kind[j] != FREE]
+        self.free_bodies = tuple(model.body(model.jnt_bodyid[j]).name for j in free)
+        self.joints = tuple(name[j] for j in single)
+        self.actuators = tuple(name[model.actuator_trnid[u, 0]] for u in range(model.nu))
+        self._free = [(int(model.jnt_qposadr[j]), int(model.jnt_dofadr[j])) for j in free]
+        self._qpos = torch.from_numpy(model.jnt_qposadr[single]).to(device, torch.int64)
+        self._qvel = torch.from_numpy(model.jnt_dofadr[single]).to(device, torch.int64)
+        self._side_by_side = not single or bool((np.diff(model.jnt_qposadr[single]) == 1).all())
+        self._tree = torch.from_numpy(model.body_rootid[1:]).to(device, torch.int64)
+        self.gear = torch.from_numpy(model.actuator_gear[:, 0].copy()).to(device, dtype)
+        limited, ranges = model.actuator_ctrllimited.astype(bool), np.abs(model.actuator_ctrlrange).max(1)
+        limit = np.where(limited, ranges * np.abs(model.actuator_gear[:, 0]), np.inf)  # N m: control times gear
+        self.effort_limit = torch.from_numpy(limit).to(device, dtype)
+
+    def state_tensors(self, qpos: Tensor, qvel: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
+        """root_state, joint_position, joint_velocity for a simulator with qpos [N, nq], qvel [N, nv]. The joints are
+        views of those where their columns lie side by side, else copies which ``read`` fills."""
+        if self._side_by_side:
+            p, v = (int(x[0]) if len(x) else 0 for x in (self._qpos, self._qvel))
+            joints = qpos[:, p : p + len(self.joints)], qvel[:, v : v + len(self.joints)]
+        else:
+            joints = qpos[:, self._qpos], qvel[:, self._qvel]
+        return (qpos.new_zeros(len(qpos), len(self.free_bodies), 13), *joints)
+
+    def read(self, qpos: Tensor, qvel: Tensor, root_state: Tensor, position: Tensor, velocity: Tensor) -> None:
+        """Fill what ``state_tensors`` returned."""
+        for a, (p, v) in enumerate(self._free):
+            root, quat = root_state[:, a], from_wxyz(qpos[:, p + 3 : p + 7])
+            root[:, :3] = qpos[:, p : p + 3]
+            root[:, 3:7] = quat
+            root[:, 7:10] = qvel[:, v : v + 3]
+            root[:, 10:] = rotate(quat, qvel[:, v + 3 : v + 6])
+        if not self._side_by_side:
+            torch.index_select(qpos, 1, self._qpos, out=position)
+            torch.index_select(qvel, 1, self._qvel, out=velocity)
+
+    def write(
+        self, qpos: Tensor, qvel: Tensor, ids: Tensor, root_state: Tensor, position: Tensor, velocity: Tensor
+    ) -> None:
+        """Put rows ids [K] into states [K, A, 13], [K, D], [K, D]."""
+        root_state = root_state.to(qpos.dtype)
+        for a, (p, v) in enumerate(self._free):
+            root = root_state[:, a]
+            qpos[ids, p : p + 3] = root[:, :3]
+            qpos[ids, p + 3 : p + 7] = to_wxyz(root[:, 3:7])
+            qvel[ids, v : v + 3] = root[:, 7:10]
+            qvel[ids, v + 3 : v + 6] = rotate_inverse(root[:, 3:7], root[:, 10:])
+        qpos[ids[:, None], self._qpos] = position.to(qpos.dtype)
+        qvel[ids[:, None], self._qvel] = velocity.to(qpos.dtype)
+
+    def rest_state(self) -> Tuple[Tensor, Tensor, Tensor]:
+        """``Simulator.rest_state``, float64 on the layout's device."""
+        qpos = torch.from_numpy(self.model.qpos0.copy()).to(self._qpos.device)
+        root = qpos.new_zeros(len(self.free_bodies), 13)
+        for a, (p, _) in enumerate(self._free):
+            root[a, :3], root[a, 3:7] = qpos[p : p + 3], from_wxyz(qpos[p + 3 : p + 7])
+        return root, qpos[self._qpos], torch.zeros_like(qpos[self._qpos])
+
+    def body_state(self, xpos: Tensor, xquat: Tensor, cvel: Tensor, subtree_com: Tensor) -> Tensor:
+        """[N, B, 13] from MuJoCo's fields ``BODY_FIELDS``."""
+        angular, linear = cvel[:, 1:, :3], cvel[:, 1:, 3:]
+        # MuJoCo gives the velocity of the body's point at the tree's centre of mass: v = v_com + w x r
+        arm = xpos[:, 1:] - subtree_com[:, self._tree]
+        linear = linear + torch.cross(angular, arm, dim=-1)
+        return torch.cat((xpos[:, 1:], from_wxyz(xquat[:, 1:]), linear, angular), 2)
+
+    def contact_force(self, sensordata: Tensor) -> Tensor:
+        """[N, B, 3] from the sensors that ``load_model`` adds."""
+        first = int(self.model.sensor(CONTACT_SENSOR + self.bodies[0]).adr[0])
+        return sensordata[:, first : first + 3 * len(self.bodies)].view(len(sensordata), -1, 3)
+
+
+class Camera:
+    """Pictures of a MuJoCo state by off-screen OpenGL, from the side, following the first body."""
+
+    def __init__(self) -> None:
+        self._renderers: Dict[Tuple[int, int], mujoco.Renderer] = {}
+
+    def picture(self, model: mujoco.MjModel, data: mujoco.MjData, width: int, height: int) -> np.ndarray:
+        """uint8 [height, width, 3]. Raises SimulatorError where no off-screen OpenGL is to be had."""
+        try:
+            if (width, height) not in self._renderers:
+                self._renderers[width, height] = mujoco.Renderer(model, height, width)
+            renderer = self._renderers[width, height]
+        except Exception as e:  # mujoco raises FatalError, AttributeError or OpenGL's own, by platform
+            raise SimulatorError(f"no off-screen OpenGL ({e}); on a machine without a display try MUJOCO_GL=egl") from e
+        mujoco.mj_forward(model, data)
+        camera = mujoco.MjvCamera()
+        moves = model.nbody < 3 or (model.jnt_type == FREE).any()
+        camera.lookat[:] = data.subtree_com[1] if moves else data.subtree_com[0]
+        camera.distance, camera.elevation, camera.azimuth = 1.5 * max(model.stat.extent, 1.0), -20, 90
+        renderer.update_scene(data, camera)
+        return renderer.render()
+
+    def close(self) -> None:
+        for renderer in self._renderers.values():
+            renderer.close()
+        self._renderers.clear()
