@@ -16,7 +16,7 @@ WRENCH = slice(27, 105)
 
 
 def test_model_is_gymnasiums_but_for_the_integrator():
-    assert_same_model("Ant", "ant.xml", "integrator")
+    assert_same_model("Ant", "ant.xml", "integrator", "disableflags")
 
 
 def test_equals_gymnasiums_environment_on_our_model():

@@ -16,7 +16,7 @@ WRENCH = slice(270, 348)
 
 
 def test_model_is_gymnasiums_but_for_integrator_and_solver():
-    assert_same_model("Humanoid", "humanoid.xml", "integrator", "solver")
+    assert_same_model("Humanoid", "humanoid.xml", "integrator", "solver", "disableflags")
 
 
 def test_equals_gymnasiums_environment_on_our_model():
