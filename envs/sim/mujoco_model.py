@@ -18,6 +18,7 @@ from torch import Tensor
 from envs.sim.rotations import from_wxyz, rotate, rotate_inverse, to_wxyz
 from envs.sim.simulator import SimulatorError
 
+ON_JOINT, ON_SITE = int(mujoco.mjtTrn.mjTRN_JOINT), int(mujoco.mjtTrn.mjTRN_SITE)
 FREE, HINGE, SLIDE = (int(getattr(mujoco.mjtJoint, f"mjJNT_{kind}")) for kind in ("FREE", "HINGE", "SLIDE"))
 CONTACT_SENSOR = "_contact_"  # + name of the body
 BODY_FIELDS = ("xpos", "xquat", "cvel", "subtree_com")  # what ``ModelLayout.body_state`` is computed from
@@ -63,15 +64,21 @@ class ModelLayout:
         single = [j for j in range(model.njnt) if kind[j] != FREE]
         self.free_bodies = tuple(model.body(model.jnt_bodyid[j]).name for j in free)
         self.joints = tuple(name[j] for j in single)
-        self.actuators = tuple(name[model.actuator_trnid[u, 0]] for u in range(model.nu))
+        at, on = model.actuator_trnid[:, 0], model.actuator_trntype
+        odd = [model.actuator(u).name for u in range(model.nu) if on[u] not in (ON_JOINT, ON_SITE)]
+        if odd:
+            raise SimulatorError(f"actuators {', '.join(odd)}: only those of joints and sites are supported")
+        self.actuators = tuple(name[at[u]] if on[u] == ON_JOINT else model.actuator(u).name for u in range(model.nu))
         self._free = [(int(model.jnt_qposadr[j]), int(model.jnt_dofadr[j])) for j in free]
         self._qpos = torch.from_numpy(model.jnt_qposadr[single]).to(device, torch.int64)
         self._qvel = torch.from_numpy(model.jnt_dofadr[single]).to(device, torch.int64)
         self._side_by_side = not single or bool((np.diff(model.jnt_qposadr[single]) == 1).all())
         self._tree = torch.from_numpy(model.body_rootid[1:]).to(device, torch.int64)
-        self.gear = torch.from_numpy(model.actuator_gear[:, 0].copy()).to(device, dtype)
+        # At a joint the first number of gear is effort per control; at a site the first three are a force.
+        gear = np.where(on == ON_JOINT, model.actuator_gear[:, 0], np.linalg.norm(model.actuator_gear[:, :3], axis=1))
+        self.gear = torch.from_numpy(gear).to(device, dtype)
         limited, ranges = model.actuator_ctrllimited.astype(bool), np.abs(model.actuator_ctrlrange).max(1)
-        limit = np.where(limited, ranges * np.abs(model.actuator_gear[:, 0]), np.inf)  # N m: control times gear
+        limit = np.where(limited, ranges * np.abs(gear), np.inf)  # N m or N: control times gear
         self.effort_limit = torch.from_numpy(limit).to(device, dtype)
 
     def state_tensors(self, qpos: Tensor, qvel: Tensor) -> Tuple[Tensor, Tensor, Tensor]:

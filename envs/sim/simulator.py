@@ -45,7 +45,7 @@ class Simulator:
     free_bodies: Tuple[str, ...]  # A names, in the order of root_state
     joints: Tuple[str, ...]  # D names
     bodies: Tuple[str, ...]  # B names, without the world
-    actuators: Tuple[str, ...]  # U names of the joints they drive
+    actuators: Tuple[str, ...]  # U names of the joints they drive; of a thruster, its own
     effort_limit: Tensor  # [U], efforts are clipped to +- this; infinite: no limit
     root_state: Tensor  # [N, A, 13]: position m, quaternion, linear velocity m/s, angular velocity rad/s
     joint_position: Tensor  # [N, D], rad or m

@@ -93,14 +93,14 @@ def test_an_environment_is_the_same_bits_in_a_batch_of_any_size():
 @pytest.mark.parametrize("path", [CRAWLER, *sorted(MODELS.glob("*.xml"))], ids=lambda p: p.stem)
 def test_states_equal_a_loop_over_mujoco_data(path):
     sim, model = simulator(3, path=path), mujoco.MjModel.from_xml_path(str(path))
-    u = efforts(3, 20, model.nu)
+    u, gear = efforts(3, 20, model.nu), model.actuator_gear[:, :3].sum(1)  # along the joint, or a site's one axis
     data = [mujoco.MjData(model) for _ in range(3)]
     joints = [j for j in range(model.njnt) if model.jnt_type[j] != mujoco.mjtJoint.mjJNT_FREE]
     for t in range(20):
         sim.set_effort(u[t])
         sim.step(2)
         for i, d in enumerate(data):
-            d.ctrl[:] = u[t, i].double().clamp(-sim.effort_limit, sim.effort_limit).numpy() / model.actuator_gear[:, 0]
+            d.ctrl[:] = u[t, i].double().clamp(-sim.effort_limit, sim.effort_limit).numpy() / gear
             mujoco.mj_step(model, d, 2)
             assert np.array_equal(sim.joint_position[i], d.qpos[model.jnt_qposadr[joints]])
             assert np.array_equal(sim.joint_velocity[i], d.qvel[model.jnt_dofadr[joints]])
