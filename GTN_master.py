@@ -186,8 +186,10 @@ def execute(args: argparse.Namespace, config: Config, run_dir: Path) -> int:
 
     from outer.dispatch import Dispatcher
     from outer.local_workers import LocalWorkers
+    from outer.ranking import Ranking
     from outer.report import LiveTable, summary_text
     from outer.run import Run
+    from outer.target import ranks
 
     torch.set_num_threads(1)  # the master adds small vectors: a second thread would only take a core from a worker
     own_sync, gtn_mode = run_dir / "sync", config.data["agents"]["gtn"]["mode"]
@@ -195,7 +197,8 @@ def execute(args: argparse.Namespace, config: Config, run_dir: Path) -> int:
     single |= bool(args.resume) and own_sync.is_dir() and not args.sync_dir  # as it was begun
     sync_dir = args.sync_dir or str(own_sync if single else run_dir.parent / "GTN_sync")
     with locked(run_dir), Dispatcher(sync_dir, args.bohb_id, run_dir.resolve().name) as dispatcher:
-        run = Run(config, run_dir, dispatcher, resume=bool(args.resume))
+        kind = Ranking if ranks(config.data) else Run
+        run = kind(config, run_dir, dispatcher, resume=bool(args.resume))
         count = args.num_workers or len(os.sched_getaffinity(0))
         workers = LocalWorkers(count, sync_dir, args.bohb_id, run_dir) if single else None
         try:
@@ -214,7 +217,8 @@ def execute(args: argparse.Namespace, config: Config, run_dir: Path) -> int:
         finally:
             if workers:
                 workers.close()
-    Console(soft_wrap=True).print("\n" + summary_text(summary), markup=False, highlight=False)
+    text = summary if isinstance(summary, str) else summary_text(summary)
+    Console(soft_wrap=True).print("\n" + text, markup=False, highlight=False)
     return 0
 
 

@@ -11,14 +11,17 @@ import pydantic
 
 from agents.population import size
 from agents.sections import LEARNERS, ICMSection, VarySection, kind_of, learners_for
+from agents.shaped import LEARNERS as SHAPED_LEARNERS
 from agents.train import OFF_POLICY, algorithm
+from envs.physics.task import PHYSICS_TASKS, SHAPER_TYPES
 from envs.section import EnvSection
+from envs.shaped_section import ShapedSection, candidates_of, shaper_files, shapers_digest
 from envs.task import TASKS, make_task
 from envs.world import world_size
 from outer import problem
 from outer.legacy import LEGACY_AGENTS, LEGACY_KEYS, LEGACY_TASKS
-from outer.schema import agent_names, agent_sections, defaults, expected, nearest, section_model
-from outer.section import RN
+from outer.schema import agent_names, agent_sections, defaults, env_sections, expected, nearest, section_model
+from outer.section import RN, SHAPER
 from outer.yaml_lines import Path, show, show_key
 
 MAX_PARAMETERS = 100_000_000  # of one member's world or agent: 400 MB
@@ -110,7 +113,9 @@ class Checker:
         out: dict[str, Any] = {}
         for key in raw:
             path = ("envs", key)
-            if key in TASKS:
+            if key in PHYSICS_TASKS:
+                out[key] = self.section(self.mapping(raw, path), path, ShapedSection, "env")
+            elif key in TASKS:
                 section = self.ranges(self.mapping(raw, path), path)
                 out[key] = self.section(section, path, EnvSection, "env")
                 task = make_task(key)
@@ -119,7 +124,7 @@ class Checker:
             elif key in LEGACY_TASKS:
                 missing.append(key)
             else:
-                self.unknown(path, [*TASKS, *LEGACY_TASKS], "the name of a task")
+                self.unknown(path, [*env_sections(), *LEGACY_TASKS], "the name of a task")
         if missing:
             self.warnings.append(f"ignored: sections of tasks that do not exist here yet: {', '.join(missing)}")
         return out
@@ -158,11 +163,12 @@ class Checker:
         name, device = data["env_name"], data["device"]
         if not _DEVICE.fullmatch(device):
             self.problem(("device",), show(device), "cpu, cuda or cuda:<index>")
-        if name not in TASKS:
+        tasks = env_sections()
+        if name not in tasks:
             late = " (this task of the original does not exist here yet)" if name in LEGACY_TASKS else ""
-            near = None if late else nearest(name, TASKS)
+            near = None if late else nearest(name, tasks)
             found = show(name) if "env_name" in raw else "nothing"
-            self.problem(("env_name",), found, f"a task that exists{late}: one of {', '.join(TASKS)}", near)
+            self.problem(("env_name",), found, f"a task that exists{late}: one of {', '.join(tasks)}", near)
         elif isinstance(raw.get("envs"), dict) and name not in data["envs"]:
             self.problem(("envs", name), "nothing", f"the section of the task env_name, {name}")
         if "gtn" not in data["agents"]:
@@ -187,7 +193,21 @@ class Checker:
 
     def check_together(self, data: dict[str, Any]) -> None:
         """Values that are fine alone and impossible together."""
-        gtn, env = problem.gtn_section(data), problem.env_section(data)
+        gtn = problem.gtn_section(data)
+        shaped = data["env_name"] in PHYSICS_TASKS
+        if shaped != (gtn.synthetic_env_type == SHAPER):
+            words = (
+                "2: candidates shape a task in a physics engine"
+                if shaped
+                else "0 or 1: 2 needs a task in a physics engine"
+            )
+            words += "" if shaped else f", one of {', '.join(PHYSICS_TASKS)}"
+            self.problem(("agents", "gtn", "synthetic_env_type"), str(gtn.synthetic_env_type), words)
+            return
+        if shaped:
+            self.check_shaped(data)
+            return
+        env = problem.env_section(data)
         name, section, vary = problem.learner(data)
         task = make_task(data["env_name"], env.max_steps, env.solved_reward)
         env_path, gtn_path = ("envs", data["env_name"]), ("agents", "gtn")
@@ -219,3 +239,32 @@ class Checker:
                 self.problem(
                     (*path, "hidden_size"), f"a network of {count:,} parameters", f"at most {MAX_PARAMETERS:,}"
                 )
+
+    def check_shaped(self, data: dict[str, Any]) -> None:
+        """Candidates and learner of a task in a physics engine; notes which files the candidates are."""
+        name = data["env_name"]
+        gtn, section = problem.gtn_section(data), problem.shaped_section(data)
+        path = ("envs", name)
+        agent = problem.split_agent_name(gtn.agent_name)
+        if agent.learner not in SHAPED_LEARNERS or agent.curious or agent.vary:
+            words = f"a learner for shaped tasks: {', '.join(SHAPED_LEARNERS)}"
+            self.problem(("agents", "gtn", "agent_name"), show(gtn.agent_name), words)
+        for kind in section.types():
+            if kind not in SHAPER_TYPES:
+                words = f"some of {', '.join(SHAPER_TYPES)}, with spaces between"
+                self.problem((*path, "shaper_types"), show(kind), words, nearest(kind, SHAPER_TYPES))
+                return
+        try:
+            files = shaper_files(section, name)
+        except FileNotFoundError as e:
+            self.problem((*path, "shapers"), str(e), "candidates")
+            return
+        digest = shapers_digest(files)
+        if section.shapers_sha256 not in ("", digest):
+            found = f"other candidates than this configuration was resolved with ({files[0].parent})"
+            self.problem((*path, "shapers_sha256"), found, "the files as they were, or a new run")
+            return
+        data["envs"][name]["shapers_sha256"] = digest
+        for candidate in candidates_of(section, name):
+            if candidate.failure is not None:
+                self.warnings.append(f"candidate {candidate.name} will not take part: {candidate.failure}")

@@ -109,7 +109,7 @@ def load_config(path: str | FilePath, overrides: Sequence[str] = ()) -> Config:
 def environment_info() -> dict[str, str]:
     """The versions that a run's numbers depend on, and this project's commit (``+dirty``: with local changes)."""
     info = {"python": platform.python_version()}
-    for package in ("torch", "numpy", "numba", "gymnasium"):
+    for package in ("torch", "numpy", "numba", "gymnasium", "mujoco"):
         try:
             info[package] = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from agents.population import size
 from agents.sections import ICMSection, LearnerSection, TabularSection, VarySection
 from agents.train import OFF_POLICY, algorithm
 from envs.networks import MLPShape
+from envs.physics.task import physics_task
 from envs.section import EnvSection
+from envs.shaped_section import candidates_of
 from envs.task import Task, make_task
 from envs.world import rn_shape, se_shapes
 from outer import problem
-from outer.section import RN, GTNSection
+from outer.section import RN, SHAPER, GTNSection
+from outer.target import ranks
 
 if TYPE_CHECKING:
     from outer.config import Config
@@ -22,7 +25,10 @@ if TYPE_CHECKING:
 def describe(config: Config) -> str:
     """What would run: one aligned line per topic."""
     data = config.data
-    gtn, env = problem.gtn_section(data), problem.env_section(data)
+    gtn = problem.gtn_section(data)
+    if gtn.synthetic_env_type == SHAPER:
+        return _lines(_describe_shaped(data))
+    env = problem.env_section(data)
     (name, section, vary), icm = problem.learner(data), problem.curiosity(data)
     task = make_task(data["env_name"], env.max_steps, env.solved_reward)
     lines = [
@@ -39,7 +45,33 @@ def describe(config: Config) -> str:
         *_describe_search(gtn),
         ("device, seed", f"{data['device']}, {data['seed']}"),
     ]  # fmt: skip
-    return "\n".join(f"{topic:<13}{text}" for topic, text in lines)
+    return _lines(lines)
+
+
+def _lines(topics: list[tuple[str, str]]) -> str:
+    return "\n".join(f"{topic:<13}{text}" for topic, text in topics)
+
+
+def _describe_shaped(data: dict[str, Any]) -> list[tuple[str, str]]:
+    gtn, section = problem.gtn_section(data), problem.shaped_section(data)
+    name, task = problem.learner(data)[0], physics_task(data["env_name"])
+    candidates = candidates_of(section, data["env_name"])
+    usable = [c for c in candidates if c.failure is None]
+    shown = ", ".join(c.name for c in usable[:8]) + (f" and {len(usable) - 8} more" if len(usable) > 8 else "")
+    lost = f"; {len(candidates) - len(usable)} cannot be loaded" if len(usable) < len(candidates) else ""
+    lines = [
+        ("task", f"{task.name} in {section.engine}, at most {task.max_steps} steps; score: {task.score_meaning}, "
+                 f"{task.score_unit}"),
+        ("candidates", shown + lost),
+        ("learner", f"{name}: {section.num_envs_per_shaper} environments, {section.iterations} iterations each"),
+    ]  # fmt: skip
+    if ranks(data):
+        lines.append(("run", f"ranking: {gtn.max_iterations} rounds of all candidates in chunks of {gtn.chunk_size}"))
+    else:
+        params = candidates[0].params
+        lines += [("evolved", f"{0 if params is None else len(params)} numbers of {candidates[0].name}")]
+        lines += _describe_search(gtn)
+    return [*lines, ("device, seed", f"{data['device']}, {data['seed']}")]
 
 
 def _actions(task: Task) -> str:

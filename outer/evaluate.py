@@ -16,7 +16,7 @@ from agents.result import REASONS, TrainResult
 from agents.train import train
 from envs.task import Task, make_task
 from outer.problem import curiosity, env_section, gtn_section, learner
-from outer.section import RN, GTNSection
+from outer.section import RN, SHAPER, GTNSection
 
 PROXY, BUDGET, EARLY_OUT, REAL = "proxy", "proxy_budget", "proxy_early_out", "real"
 UNSOLVABLE = 1e9  # a solved_reward from here on means that the task has no such mark
@@ -40,6 +40,10 @@ def evaluate(config: Mapping[str, Any], worlds: Tensor, seeds: Tensor, mode: str
     if mode not in MODES:
         raise ValueError(f"mode {mode!r}: expected one of {', '.join(MODES)}")
     gtn = gtn_section(config)
+    if gtn.synthetic_env_type == SHAPER:
+        from outer.shapers import evaluate_shapers  # the physics engine is for those who need it
+
+        return evaluate_shapers(config, worlds, seeds, mode == REAL, threads)
     section = env_section(config)
     name, hyper, vary = learner(config)
     task = make_task(config["env_name"], section.max_steps, section.solved_reward)

@@ -12,6 +12,7 @@ from typing import Any, Dict, Mapping, NamedTuple, Optional, Tuple
 from agents.sections import CURIOUS, LEARNERS, ICMSection, LearnerSection, VarySection
 from envs.option import option
 from envs.section import EnvSection
+from envs.shaped_section import ShapedSection
 from outer.section import GTNSection
 
 VARY_SUFFIX, COUNT_BASED_SUFFIX, CURIOUS_SUFFIX = "_vary", "_cb", "_icm"
@@ -60,6 +61,11 @@ def gtn_section(data: Mapping[str, Any]) -> GTNSection:
 def env_section(data: Mapping[str, Any]) -> EnvSection:
     """The section of the task ``env_name``."""
     return EnvSection(**data["envs"][data["env_name"]])
+
+
+def shaped_section(data: Mapping[str, Any]) -> ShapedSection:
+    """The section of the task ``env_name`` if it lives in a physics engine."""
+    return ShapedSection(**data["envs"][data["env_name"]])
 
 
 def learner(data: Mapping[str, Any]) -> Tuple[str, LearnerSection, Optional[VarySection]]:

@@ -25,8 +25,10 @@ from outer.statistics import AgentRuns, interquartile_mean, summary
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
 
+WORLDS = {"se": "synthetic environment", "rn": "reward network", "shaper": "shaper"}
 FILES = (  # what a run leaves in its folder, in the order the summary names it
     ("model.pt", "the evolved world"),
+    ("params.yaml", "the evolved numbers of the shaper"),
     ("config.yaml", "the configuration, with versions, git hash and seed"),
     ("scores.csv", "every member of every generation"),
     ("learning_curve.png", "the picture of it"),
@@ -213,7 +215,7 @@ class TensorBoard:
 class RunSummary:
     """What the closing summary is made of."""
 
-    kind: str  # se or rn
+    kind: str  # a key of WORLDS
     env_name: str
     solved: bool
     generations: int
@@ -230,7 +232,7 @@ class RunSummary:
 
 def summary_text(run: RunSummary) -> str:
     """The closing summary, plain text of at most about 100 columns."""
-    world = {"se": "synthetic environment", "rn": "reward network"}[run.kind]
+    world = WORLDS[run.kind]
     goal = f" (mean return of at least {number(run.solved_reward)})" if run.solved_reward is not None else ""
     restarts = f", {run.restarts} restart{'s' * (run.restarts != 1)}" if run.restarts else ""
     lines = [
@@ -250,6 +252,8 @@ def summary_text(run: RunSummary) -> str:
     lines += ["", "Next:"]
     if not run.solved:
         lines += ["  another seed (--seed 2), or more generations (--set agents.gtn.max_iterations=...)"]
+    if run.kind == "shaper":
+        return "\n".join(lines + [f"  copy params.yaml into the PARAMS of your shaper in {run.env_name}'s folder"])
     # the packages are in .venv, which the user of `make run` has not activated
     python = os.path.relpath(sys.executable)
     python = "python3" if python.startswith("..") else python

@@ -18,9 +18,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from envs.task import make_task
-from envs.world import init_world, world_nets
-from envs.world_file import save_world
 from outer import problem
 from outer.checkpoint import Progress, RunError, load_checkpoint, save_checkpoint
 from outer.config import Config
@@ -29,10 +26,10 @@ from outer.evaluate import BUDGET, PROXY, REAL
 from outer.exchange import Chunk
 from outer.nes import COMPARISON, NES, ORIG, member_seeds
 from outer.plots import learning_curve
-from outer.report import GenerationRow, LiveTable, RunSummary, TensorBoard, summary_text
+from outer.report import WORLDS, GenerationRow, LiveTable, RunSummary, TensorBoard, summary_text
 from outer.scores import ScoreRow, ScoresCSV, read_curve
-from outer.section import RN
 from outer.statistics import AgentRuns
+from outer.target import make_target
 
 log = logging.getLogger("envolve")
 
@@ -47,53 +44,43 @@ def config_digest(config: Config) -> str:
     return hashlib.sha256(json.dumps(config.data, sort_keys=True).encode()).hexdigest()
 
 
+def evaluate_members(
+    dispatcher: Dispatcher, config: Config, generation: int, worlds: Tensor, seeds: Tensor, mode: str
+) -> tuple[Values, list[str]]:
+    """Cut into chunks of ``chunk_size``, send, collect -> values [P, ...] and reasons, in the members' order."""
+    size = problem.gtn_section(config.data).chunk_size
+    chunks = [
+        Chunk(dispatcher.run_id, generation, i // size, 0, mode, config.data, worlds[i : i + size], seeds[i : i + size])
+        for i in range(0, len(seeds), size)
+    ]
+    results = dispatcher.evaluate(chunks)
+    if all(r.error for r in results):  # no member's fault: the program, the memory, the disk
+        raise RunError(f"no worker can evaluate {chunks[0].label}: {results[0].error}")
+    values = {name: torch.cat([r.values[name] for r in results]).numpy() for name in results[0].values}
+    return values, [reason for r in results for reason in r.reasons]
+
+
 class Run:
     """``execute()`` does it all; what it leaves in ``run_dir``: config.yaml (written by the caller), checkpoint.pt,
-    model.pt, scores.csv, TensorBoard events, learning_curve.png, summary.txt."""
+    model.pt (of shapers: params.yaml), scores.csv, TensorBoard events, learning_curve.png, summary.txt."""
 
     def __init__(self, config: Config, run_dir: Path, dispatcher: Dispatcher, resume: bool = False) -> None:
         data = config.data
         self.config, self.run_dir, self.dispatcher = config, run_dir, dispatcher
         self.gtn = problem.gtn_section(data)
-        self.section = problem.env_section(data)
-        self.task = make_task(data["env_name"], self.section.max_steps, self.section.solved_reward)
-        self.kind = "rn" if self.gtn.synthetic_env_type == RN else "se"
+        self.target = make_target(data)
         self.digest = config_digest(config)
         self.checkpoint = run_dir / "checkpoint.pt"
         state = None
         if resume and self.checkpoint.exists():
             state, self.progress = load_checkpoint(self.checkpoint, self.digest)
-        self.nes = NES(self.gtn, data["seed"], self._init_world, self._mask(), state)
+        self.nes = NES(self.gtn, data["seed"], self.target.begin, self.target.mask(), state)
         if state is None:
             self.progress = Progress(best_psi=self.nes.state.psi)
         self.resuming, self.resumed = resume, state is not None
 
-    def _init_world(self, world_seed: int) -> Tensor:
-        return init_world(self.kind, self.task, self.section, torch.tensor([world_seed]))[0]
-
-    def _mask(self) -> Tensor:
-        """1 where NES may move a parameter: everywhere, unless PReLU slopes stay where the original left them."""
-        parts = []
-        for _, shape in world_nets(self.kind, self.task, self.section):
-            part = torch.ones(shape.size)
-            if shape.slope_slots and not self.gtn.evolve_prelu:
-                part[-shape.slope_slots :] = 0
-            parts.append(part)
-        return torch.cat(parts)
-
     def _evaluate(self, worlds: Tensor, seeds: Tensor, mode: str) -> tuple[Values, list[str]]:
-        """Cut into chunks of ``chunk_size``, send, collect -> values [P, ...] and reasons, in the members' order."""
-        size = self.gtn.chunk_size
-        chunks = [
-            Chunk(self.dispatcher.run_id, self.nes.state.generation + 1, i // size, 0, mode, self.config.data, w, s)
-            for i, (w, s) in ((i, (worlds[i : i + size], seeds[i : i + size])) for i in range(0, len(seeds), size))
-        ]
-        results = self.dispatcher.evaluate(chunks)
-        if all(r.error for r in results):  # no member's fault: the program, the memory, the disk
-            raise RunError(f"no worker can evaluate {chunks[0].label}: {results[0].error}")
-        names = results[0].values
-        values = {name: torch.cat([r.values[name] for r in results]).numpy() for name in names}
-        return values, [reason for r in results for reason in r.reasons]
+        return evaluate_members(self.dispatcher, self.config, self.nes.state.generation + 1, worlds, seeds, mode)
 
     # ------------------------------------------------------------------------------------------------ the outer loop
 
@@ -176,7 +163,7 @@ class Run:
 
         An RN run does not end early, as in the original. Appends the confirming members to rows.
         """
-        if self.kind == "rn" or not mean_orig >= self.task.solved_reward:
+        if self.target.kind == "rn" or not mean_orig >= self.target.solved_reward:
             return False
         if self.gtn.confirm_agents == 0:
             return True
@@ -186,7 +173,7 @@ class Run:
             self.progress.member_steps += int(values["train_steps"].sum())
             rows.extend(score_rows(population.roles, values, reasons, first=len(rows)))
             least = lower_bound(values["score"]) if stage == 0 else float(values["score"].mean())
-            if not least >= self.task.solved_reward:  # also if a member failed: its score is NaN
+            if not least >= self.target.solved_reward:  # also if a member failed: its score is NaN
                 return False
         return True
 
@@ -196,8 +183,8 @@ class Run:
         An RN's score is no return, so "solved" cannot choose the best: it only tells whether its agents solve the task.
         """
         p = self.progress
-        if self.kind == "rn":
-            better, solved = score > p.best_score, real_return >= self.task.solved_reward
+        if self.target.kind == "rn":
+            better, solved = score > p.best_score, real_return >= self.target.solved_reward
         else:
             better = (solved, score) > (p.solved, p.best_score)
         if better:
@@ -206,25 +193,16 @@ class Run:
             self._save_model()
 
     def _save_model(self) -> None:
-        p, (_, hyper, _) = self.progress, problem.learner(self.config.data)
-        save_world(
-            str(self.run_dir / "model.pt"),
-            self.kind,
-            self.task.name,
-            p.best_psi,
-            self.config.data,
-            budget=hyper.train_steps,  # training much longer can undo what the world taught
-            score=p.best_score,
-            solved=p.solved,
-        )
+        p = self.progress
+        self.target.save(self.run_dir, p.best_psi, p.best_score, p.solved)
 
     def _collapsed(self, length: float, scores: np.ndarray, all_failed: bool) -> bool:
         """The one way NES over SEs fails: done_net ends episodes at once, and every perturbation scores alike. Beside
         it, for SEs and RNs: nobody in the population has a score any more."""
         p = self.progress
         median, top = np.quantile(scores, [0.5, 0.9])
-        flat = top - median < SIGNAL * (self.task.solved_reward - median)
-        short = self.kind == "se" and length < COLLAPSED_LENGTH
+        flat = top - median < SIGNAL * (self.target.solved_reward - median)
+        short = self.target.kind == "se" and length < COLLAPSED_LENGTH
         p.short_generations = p.short_generations + 1 if all_failed or (short and flat) else 0
         due = 0 < self.gtn.collapse_generations <= p.short_generations
         if due and self.nes.state.restarts < self.gtn.max_restarts:
@@ -252,27 +230,27 @@ class Run:
         began = time.monotonic()
         comparison = self.compare()
         p = self.progress
-        is_return = self.kind == "se" or self.gtn.rn_objective == "mean_return"
-        what = "synthetic environment" if self.kind == "se" else "reward network"
+        target = self.target
+        solved = target.solved_reward if target.is_return and math.isfinite(target.solved_reward) else None
         learning_curve(
             self.run_dir / "learning_curve.png",
             read_curve(self.run_dir / "scores.csv"),
-            f"{self.task.name}: {what}, seed {self.config.data['seed']}",
-            self.task.solved_reward if is_return else None,
+            f"{target.name}: {WORLDS[target.kind]}, seed {self.config.data['seed']}",
+            solved,
             comparison,
-            ylabel="test return on the real task" if is_return else f"score ({self.gtn.rn_objective})",
+            ylabel=target.score_label,
             restarts=p.restart_generations,
         )
         summary = RunSummary(
-            kind=self.kind,
-            env_name=self.task.name,
+            kind=target.kind,
+            env_name=target.name,
             solved=p.solved,
             generations=self.nes.state.generation,
             seconds=p.seconds + time.monotonic() - began,
             total_steps=p.member_steps,
             run_dir=str(self.run_dir),
             restarts=len(p.restart_generations),
-            solved_reward=self.task.solved_reward,
+            solved_reward=solved if target.is_return else target.solved_reward,
             proxy=comparison[0] if comparison else None,
             real=comparison[1] if comparison else None,
             agent=self.gtn.agent_name.lower().removesuffix(problem.VARY_SUFFIX),

@@ -17,7 +17,9 @@ import pydantic
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
 
 from agents.sections import CURIOUS, LEARNERS, ICMSection, VarySection
+from envs.physics.task import PHYSICS_TASKS
 from envs.section import EnvSection
+from envs.shaped_section import ShapedSection
 from envs.task import TASKS
 from outer import problem
 from outer.section import GTNSection
@@ -105,6 +107,11 @@ def agent_sections() -> dict[str, tuple[type, str]]:
     return out
 
 
+def env_sections() -> dict[str, type]:
+    """Name of a task -> the dataclass of its section."""
+    return {**dict.fromkeys(TASKS, EnvSection), **dict.fromkeys(PHYSICS_TASKS, ShapedSection)}
+
+
 def agent_names() -> list[str]:
     """What ``agents.gtn.agent_name`` may be, in lower case."""
     names = [
@@ -116,6 +123,6 @@ def agent_names() -> list[str]:
 def valid_keys() -> list[str]:
     """Every dotted key that a configuration can have."""
     sections = {f"agents.{name}": cls for name, (cls, _) in agent_sections().items()}
-    sections.update({f"envs.{name}": EnvSection for name in TASKS})
+    sections.update({f"envs.{name}": cls for name, cls in env_sections().items()})
     keys = list(defaults(problem.RunSection))
     return keys + [f"{prefix}.{name}" for prefix, cls in sections.items() for name in defaults(cls)]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from envs.option import option
 
-SE, RN = 0, 1
+SE, RN, SHAPER = 0, 1, 2
 
 
 @dataclass(frozen=True)
@@ -14,7 +14,11 @@ class GTNSection:
     """NES over worlds. The published update is the default; ``estimator: antithetic`` works better on SEs."""
 
     agent_name: str = option("DDQN", "the learner of the inner loop, e.g. DDQN, DDQN_vary, QL, SARSA_cb")
-    synthetic_env_type: int = option(SE, "0: evolve a synthetic environment, 1: a reward network", choices=(SE, RN))
+    synthetic_env_type: int = option(
+        SE,
+        "0: evolve a synthetic environment, 1: a reward network, 2: shapers of a task in a physics engine",
+        choices=(SE, RN, SHAPER),
+    )
     max_iterations: int = option(50, "generations", ge=1)
     num_workers: int = option(
         16,

@@ -7,7 +7,6 @@ reset. So the counter is cleared before every call, and what it holds afterwards
 from __future__ import annotations
 
 import logging
-import warnings
 from pathlib import Path
 from typing import Any, Callable, Sequence, Tuple
 

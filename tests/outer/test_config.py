@@ -252,7 +252,7 @@ def test_named_learner_refuses_what_does_not_exist() -> None:
         ("agents/gtn/quit_when_solved", 1, "found 1, expected true or false"),
         ("agents/gtn/quit_when_solved", "False", "found 'False', expected true or false"),
         ("agents/gtn/score_transform_type", 8, "expected an integer >= 0 and <= 7"),
-        ("agents/gtn/synthetic_env_type", 2, "expected one of 0, 1"),
+        ("agents/gtn/synthetic_env_type", 3, "expected one of 0, 1, 2"),
         ("agents/gtn/agent_name", 5, "found 5, expected text"),
         ("agents/gtn/agent_name", "DDQM", "did you mean ddqn"),
         ("agents/gtn/agent_name", "REPTILE", "this agent of the original does not exist here yet"),
@@ -537,7 +537,7 @@ def test_dump_header_names_versions_and_seed(tmp_path: Path) -> None:
 
 def test_environment_info() -> None:
     info = environment_info()
-    assert set(info) == {"python", "torch", "numpy", "numba", "gymnasium", "git"}
+    assert set(info) == {"python", "torch", "numpy", "numba", "gymnasium", "mujoco", "git"}
     assert re.fullmatch(r"[0-9a-f]{40}(\+dirty)?|unknown", info["git"])
 
 

@@ -16,6 +16,7 @@ import torch
 from rich.console import Console
 
 import outer.run
+import outer.target
 from envs.world_file import read_world
 from outer.checkpoint import RunError, load_checkpoint
 from outer.dispatch import _completed
@@ -380,25 +381,25 @@ def ended_at_once(kind, task, section, seeds):
     return worlds
 
 
-INIT_WORLD = outer.run.init_world
+INIT_WORLD = outer.target.init_world
 COLLAPSE = ("agents.gtn.collapse_generations=2", "agents.gtn.max_iterations=7", "agents.gtn.max_restarts=2")
 
 
 def test_a_collapsed_world_is_left_and_that_is_said(tmp_path, monkeypatch):
-    monkeypatch.setattr(outer.run, "init_world", ended_at_once)
+    monkeypatch.setattr(outer.target, "init_world", ended_at_once)
     text, summary = go(cartpole(*COLLAPSE), tmp_path / "run", dispatcher=Direct(scored(lambda chunk: 9.0)))
     said = [line for line in text.splitlines() if "collapsed" in line]
     assert said == [
         f"note: generation {g}: the world collapsed (episodes of 1.0 steps); restarting from a new one" for g in (2, 4)
     ]
     assert summary.restarts == 2, "and not more often than max_restarts"
-    monkeypatch.setattr(outer.run, "init_world", INIT_WORLD)
+    monkeypatch.setattr(outer.target, "init_world", INIT_WORLD)
     text, summary = go(cartpole(*COLLAPSE), tmp_path / "sound")
     assert "collapsed" not in text and summary.restarts == 0
 
 
 def test_restart_and_resume(tmp_path, monkeypatch):
-    monkeypatch.setattr(outer.run, "init_world", ended_at_once)
+    monkeypatch.setattr(outer.target, "init_world", ended_at_once)
     config, flat = cartpole(*COLLAPSE, "agents.gtn.max_iterations=5"), scored(lambda chunk: 9.0)
     assert "restarting" in go(config, tmp_path / "whole", dispatcher=Direct(flat))[0]
     for stop_at in (2, 3):
@@ -410,7 +411,7 @@ def test_restart_and_resume(tmp_path, monkeypatch):
 
 def test_no_collapse_where_agents_learn_all_the_same(tmp_path, monkeypatch):
     """Short episodes, but the best are far above the median: some of the best worlds are near-bandits."""
-    monkeypatch.setattr(outer.run, "init_world", ended_at_once)
+    monkeypatch.setattr(outer.target, "init_world", ended_at_once)
     learns = scored(lambda chunk: 150.0 if chunk.chunk_id == 2 else 9.0)
     assert "collapsed" not in go(cartpole(*COLLAPSE), tmp_path / "run", dispatcher=Direct(learns))[0]
 

@@ -1,0 +1,62 @@
+"""The ``envs.<task>`` section of a configuration whose task lives in a physics engine and is shaped by candidates."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import List, Optional, Tuple
+
+from envs.option import option
+from envs.physics.task import SHAPER_TYPES
+from envs.shaping import Candidate, load_candidate
+from envs.sim.simulator import ENGINES
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@dataclass(frozen=True)
+class ShapedSection:
+    """Which candidates, in which engine, trained for how long."""
+
+    solved_reward: Optional[float] = option(None, "score that counts as solved; default: none does")
+    shapers: str = option(
+        "", "file or folder of candidates, from the project's folder; default: envs/user_functions/<task>"
+    )
+    shaper_types: str = option("", f"those that count, with spaces between: {' '.join(SHAPER_TYPES)}; default: all")
+    num_envs_per_shaper: int = option(64, "environments of each candidate", ge=1)
+    iterations: int = option(100, "iterations of the learner: rollouts that it learns from", ge=1)
+    engine: str = option("mujoco", "physics engine", choices=tuple(ENGINES))
+    shapers_sha256: str = option("", "of the candidates' files; the master fills it in, so that no worker runs others")
+
+    def types(self) -> List[str]:
+        return self.shaper_types.split() or list(SHAPER_TYPES)
+
+
+def shaper_files(section: ShapedSection, task: str) -> Tuple[Path, ...]:
+    """The candidates' files, by name. Raises FileNotFoundError."""
+    path = ROOT / (section.shapers or f"envs/user_functions/{task.lower()}")
+    if path.is_file():
+        return (path,)
+    files = tuple(sorted(p for p in path.glob("*.py") if not p.name.startswith("_")))
+    if not files:
+        raise FileNotFoundError(f"{path}: found no *.py, expected a file or a folder with one file per candidate")
+    return files
+
+
+def shapers_digest(files: Tuple[Path, ...]) -> str:
+    """SHA-256 of the files' names and contents."""
+    digest = hashlib.sha256()
+    for path in files:
+        content = path.read_bytes()
+        digest.update(f"{path.name} {len(content)}\n".encode() + content)
+    return digest.hexdigest()
+
+
+def candidates_of(section: ShapedSection, task: str) -> List[Candidate]:
+    """Every candidate, in the order of ``shaper_files``. Raises ValueError if the files are not those that the
+    configuration was resolved with."""
+    files = shaper_files(section, task)
+    if section.shapers_sha256 and shapers_digest(files) != section.shapers_sha256:
+        raise ValueError(f"{files[0].parent}: the candidates' files are not those that this run began with")
+    return [load_candidate(path, section.types()) for path in files]
