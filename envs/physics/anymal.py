@@ -11,6 +11,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from envs.physics.common import row
 from envs.physics.task import Parameter, PhysicsTask, Pose, Quantity, Random, Reward, State, register
 from envs.sim.rotations import rotate_inverse
 from envs.sim.simulator import CONTACT_FORCE, Simulator
@@ -115,7 +116,7 @@ class Anymal(PhysicsTask):
 
     @staticmethod
     def compute_observation(state: State) -> Tensor:
-        commands = state["goal"] * state["goal"].new_tensor([LINEAR_SCALE, LINEAR_SCALE, ANGULAR_SCALE])
+        commands = state["goal"] * row((LINEAR_SCALE, LINEAR_SCALE, ANGULAR_SCALE), state["goal"])
         return torch.cat(
             (
                 state["base_lin_vel"] * LINEAR_SCALE,
