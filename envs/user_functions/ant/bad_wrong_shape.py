@@ -1,0 +1,5 @@
+"""Bad: one column too many."""
+
+
+def compute_reward(state):
+    return state["torso_velocity"][:, :1]

@@ -1,0 +1,5 @@
+"""Bad: asks for arguments that no reward is given."""
+
+
+def compute_reward(state, action, next_state):
+    return next_state["base_lin_vel"][:, 0] - 0.01 * action.square().sum(1)

@@ -1,0 +1,5 @@
+"""Bad: returns a word."""
+
+
+def compute_terminal(state):
+    return "when it has fallen"

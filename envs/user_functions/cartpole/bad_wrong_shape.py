@@ -1,0 +1,7 @@
+"""Bad: observations transposed."""
+
+import torch
+
+
+def compute_observation(state):
+    return torch.stack((state["cart_position"], state["pole_angle"]))
