@@ -1,5 +1,7 @@
 """Bad: subtracts in place, and with that moves the joints for everybody who looks after it."""
 
+from __future__ import annotations
+
 import torch
 
 

@@ -1,5 +1,7 @@
 """Bad: raises in the middle of a run, as a bug in a branch that is seldom taken does."""
 
+from __future__ import annotations
+
 import itertools
 
 calls = itertools.count()

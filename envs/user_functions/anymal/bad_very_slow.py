@@ -1,5 +1,7 @@
 """Bad: loops over environments and joints in Python, hundreds of times slower than one tensor operation."""
 
+from __future__ import annotations
+
 import torch
 
 

@@ -1,5 +1,7 @@
 """Bad: one number for all environments instead of one for each."""
 
+from __future__ import annotations
+
 import torch
 
 

@@ -1,5 +1,7 @@
 """Bad: observations transposed."""
 
+from __future__ import annotations
+
 import torch
 
 
