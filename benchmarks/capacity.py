@@ -69,12 +69,12 @@ def train(args: argparse.Namespace) -> Dict[str, float]:
     import torch
 
     from agents.shaped import make_envs, make_learner
-    from agents.shaped_ppo import default_section
+    from agents.shaped_ppo import defaults
 
     torch.set_num_threads(1)
     P = args.members
     envs = make_envs(args.task, [candidate(args.first + i) for i in range(P)], args.num_envs, 0, threads=args.threads)
-    learner = make_learner("ppo", envs, default_section(), np.arange(P), "auto", args.threads)
+    learner = make_learner("ppo", envs, defaults(), np.arange(P), "auto", args.threads)
     learner.iteration()
     if args.barrier:  # all processes are ready before any is timed
         Path(args.barrier, f"{args.first}").touch()
