@@ -102,8 +102,10 @@ class MuJoCoCPU(Simulator):
     def set_state(self, ids: Tensor, root_state: Tensor, joint_position: Tensor, joint_velocity: Tensor) -> None:
         if not len(ids):
             return
+        # copies: they may be views of what is cleared next
+        pose = [x.to(self.qpos.dtype, copy=True) for x in (root_state, joint_position, joint_velocity)]
         self._state[ids] = self._rest_state.repeat(len(ids), 1)  # time, warm start and controls begin anew
-        self.layout.write(self.qpos, self.qvel, ids, root_state, joint_position, joint_velocity)
+        self.layout.write(self.qpos, self.qvel, ids, *pose)
         self.unstable[ids] = False
         self._run(lambda: self.batch.forward(ids=np.sort(ids.numpy())))
         self._refresh()

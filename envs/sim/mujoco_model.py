@@ -106,16 +106,15 @@ class ModelLayout:
     def write(
         self, qpos: Tensor, qvel: Tensor, ids: Tensor, root_state: Tensor, position: Tensor, velocity: Tensor
     ) -> None:
-        """Put rows ids [K] into states [K, A, 13], [K, D], [K, D]."""
-        root_state = root_state.to(qpos.dtype)
+        """Put rows ids [K] into states [K, A, 13], [K, D], [K, D], of the dtype of qpos."""
         for a, (p, v) in enumerate(self._free):
             root = root_state[:, a]
             qpos[ids, p : p + 3] = root[:, :3]
             qpos[ids, p + 3 : p + 7] = to_wxyz(root[:, 3:7])
             qvel[ids, v : v + 3] = root[:, 7:10]
             qvel[ids, v + 3 : v + 6] = rotate_inverse(root[:, 3:7], root[:, 10:])
-        qpos[ids[:, None], self._qpos] = position.to(qpos.dtype)
-        qvel[ids[:, None], self._qvel] = velocity.to(qpos.dtype)
+        qpos[ids[:, None], self._qpos] = position
+        qvel[ids[:, None], self._qvel] = velocity
 
     def rest_state(self) -> Tuple[Tensor, Tensor, Tensor]:
         """``Simulator.rest_state``, float64 on the layout's device."""

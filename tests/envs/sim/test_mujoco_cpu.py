@@ -135,6 +135,16 @@ def test_what_follows_a_set_state_does_not_depend_on_what_came_before():
     assert_same(*seen)
 
 
+@pytest.mark.parametrize("path", [CRAWLER, MODELS / "cartpole.xml"], ids=lambda p: p.stem)
+def test_a_state_may_be_set_from_the_simulators_own_tensors(path):
+    sim = simulator(path=path)
+    rollout(sim, efforts(4, 5, len(sim.actuators)))
+    before = [x.clone() for x in (sim.root_state, sim.joint_position, sim.joint_velocity)]
+    sim.set_state(torch.arange(4), sim.root_state, sim.joint_position, sim.joint_velocity)
+    for x, y in zip(before, (sim.root_state, sim.joint_position, sim.joint_velocity), strict=True):
+        torch.testing.assert_close(x, y, rtol=0, atol=1e-12)
+
+
 def test_setting_no_environments_changes_nothing():
     sim = simulator()
     rollout(sim, efforts(4, 3))
