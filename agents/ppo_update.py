@@ -5,7 +5,7 @@ Axes: T decisions, L members still in training, N environments, B minibatch, A a
 
 from __future__ import annotations
 
-from typing import Optional, Tuple
+from typing import Optional, Protocol, Tuple
 
 import torch
 from torch import Tensor
@@ -15,7 +15,7 @@ from agents.graph import Graphs
 from agents.icm import ICM
 from agents.population import adam
 from agents.ppo_policy import Coefficients, Nets
-from agents.ppo_rollout import Members, Rollout
+from agents.ppo_rollout import Members
 from agents.returns import lambda_returns, normalise
 from agents.sections import PPOSection
 from envs import rng
@@ -23,6 +23,16 @@ from envs.networks import forward
 from envs.task import Task
 
 RETURN_EPSILON = 1e-5  # of the normalisation of Monte Carlo returns
+
+
+class Played(Protocol):
+    """What is learned from: a rollout of ``agents/ppo_rollout.py`` or ``agents/shaped_ppo_torch.py``."""
+
+    data: Tensor  # float32 [T, L, N, _]
+    started: Tuple[Tensor, Tensor]  # [1]: int64 [L], environment steps before
+
+    def columns(self) -> Tuple[Tensor, ...]:
+        """Parts of ``data``, [T, L, N, _]: s, s', the actor's output, action, reward, terminated, over, ..."""
 
 
 class Epochs:
@@ -40,7 +50,7 @@ class Epochs:
         # what an update reads of a rollout: s, action, log pi(a | s), return, V(s)
         self.samples = torch.zeros(L, self.T * N, F + (self.nets.std or 1) + 3, device=m.row.device)
 
-    def learn(self, rollout: Rollout) -> None:
+    def learn(self, rollout: Played) -> None:
         """All epochs on one rollout, and the curiosity module's update."""
         self._prepare(rollout)
         for _ in range(self.s.ppo_epochs):
@@ -49,7 +59,7 @@ class Epochs:
             self.epoch += 1
         self._learn_curiosity(rollout)
 
-    def _prepare(self, rollout: Rollout) -> None:
+    def _prepare(self, rollout: Played) -> None:
         """Returns, values and log probabilities of the rollout, into ``samples``."""
         m, s, nets, shape = self.m, self.s, self.nets, rollout.data.shape[:3]
         obs, next_obs, out, action, reward, terminated, over = (
@@ -119,7 +129,7 @@ class Epochs:
         adam(m.params, gradient, m.m, m.v, m.updates, m.rate, s.adam_eps)
         return ()
 
-    def _learn_curiosity(self, rollout: Rollout) -> None:
+    def _learn_curiosity(self, rollout: Played) -> None:
         """One update of the curiosity module on the rollout, after the policy's, as in the original."""
         if self.icm is not None:
             obs, next_obs, _, action = (x.permute(1, 3, 0, 2).flatten(2) for x in rollout.columns()[:4])

@@ -180,6 +180,10 @@ class PPOSection(LearnerSection):
     adam_eps: float = option(1e-8, "Adam's epsilon", gt=0)
     orthogonal_init: bool = option(False, "orthogonal weights: gains sqrt 2, actor's output 0.01, critic's 1; biases 0")
     test_noise: bool = option(False, "tests sample actions, as published; else they take the most likely one")
+    # here, read by the learner of shaped tasks only (agents/shaped_ppo.py)
+    normalise_obs: bool = option(False, "shaped tasks: observations by their running mean and deviation")
+    normalise_reward: bool = option(False, "shaped tasks: rewards by the running deviation of the discounted return")
+    desired_kl: float = option(0.0, "shaped tasks: adapt lr so that an iteration moves the policy by this; 0: off", ge=0)
 
 
 @dataclass(frozen=True)
