@@ -170,7 +170,8 @@ def derivatives(policy, rollout, block, advantage, g, c, first, count, B):
         else:
             for a in range(A):
                 std = max(p[a], STD_MIN)
-                z = (rollout.action[a, j] - top * tanh(q[a, i])) / std
+                q[a, i] = tanh(q[a, i])  # needed once more below
+                z = (rollout.action[a, j] - top * q[a, i]) / std
                 dq[a, i] = z
                 logp -= F4(0.5) * z * z + math.log(std) + HALF_LOG_2PI
         rho = math.exp(logp - rollout.logp[j])
@@ -187,7 +188,7 @@ def derivatives(policy, rollout, block, advantage, g, c, first, count, B):
                 dq[a, i] = (hit - prob) * dlogp + prob * (q[a, i] - log_total + entropy) * entropy_weight
         else:
             for a in range(A):
-                std, z, squashed = max(p[a], STD_MIN), dq[a, i], tanh(q[a, i])
+                std, z, squashed = max(p[a], STD_MIN), dq[a, i], q[a, i]
                 dq[a, i] = dlogp * z * top * (ONE - squashed * squashed) / std
                 if p[a] >= STD_MIN:
                     g[a] += (z * z - ONE) * dlogp / std
