@@ -18,7 +18,7 @@ Axes: P candidates, N environments each, T decisions, A actions, F features, D p
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any, Collection, Dict, Optional, Protocol, Sequence, Tuple
+from typing import Any, Collection, Dict, Optional, Protocol, Sequence, Tuple
 
 import numpy as np
 import torch
@@ -29,9 +29,7 @@ from agents.hyper import draw
 from agents.kernels import shaped_ppo as compiled
 from agents.sections import PPOSection
 from agents.shaped_ppo_torch import Torch
-
-if TYPE_CHECKING:
-    from envs.shaped import ShapedEnvs, Step
+from envs.shaped import ShapedEnvs, Step
 
 
 def defaults(**own: Any) -> PPOSection:
@@ -98,7 +96,7 @@ class ShapedPPO:
         if s.desired_kl and s.anneal_lr:
             raise ValueError("ppo: either desired_kl adapts lr or anneal_lr lowers it, not both")
         ppo.check(s, draw(s, keys), 0)
-        device = envs.begin().device
+        device = envs.device
         if backend == "auto":
             backend = "compiled" if device.type == "cpu" else "torch"
         if backend not in BACKENDS:

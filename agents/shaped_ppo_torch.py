@@ -7,7 +7,7 @@ Axes: P candidates, L of them in a group, T decisions, N environments, A actions
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Collection, Dict, List, Sequence, Tuple
+from typing import Collection, Dict, List, Sequence, Tuple
 
 import numpy as np
 import torch
@@ -21,9 +21,7 @@ from agents.ppo_rollout import Members
 from agents.ppo_update import Epochs
 from agents.sections import PPOSection
 from agents.shaped_ppo_policy import adapted, create, spaces
-
-if TYPE_CHECKING:
-    from envs.shaped import Step
+from envs.shaped import Step
 
 
 class Group:
@@ -137,7 +135,7 @@ class Torch:
             for (F, A), rows in alike.items()
         ]  # fmt: skip
         self.left: Dict[int, Tuple[Tensor, Tensor, Tensor]] = {}  # policies of candidates that are out
-        self.diverged = torch.zeros(len(widths), dtype=torch.bool)
+        self.diverged = torch.zeros(len(widths), dtype=torch.bool, device=device)
 
     def act(self, obs: Tensor, decision: int, t: int) -> Tensor:
         action = obs.new_zeros(obs.shape[:2] + (self.action_size,))
@@ -153,7 +151,7 @@ class Torch:
         for group in self.groups:
             group.learn(before)
         for group in list(self.groups):
-            diverged = group.rows[~torch.isfinite(group.m.params).all(1)].cpu()
+            diverged = group.rows[~torch.isfinite(group.m.params).all(1)]
             self.diverged[diverged] = True
             self.drop(diverged.tolist())
 

@@ -34,6 +34,7 @@ class PointMasses:
         self.scale = torch.tensor(list(scale) or [1.0] * self.P)[:, None, None]
         self.seeds = torch.tensor(list(seeds) or list(range(self.P)))
         self.fails, self.nan_reward = dict(fails), list(nan_reward)
+        self.device = torch.device("cpu")
         self.live, self.failures, self.evaluation = torch.ones(self.P, dtype=torch.bool), {}, False  # type: ignore[var-annotated]
         self.F, self.A = max(self.observation_sizes), max(self.action_sizes)
         self.own = torch.zeros(self.P, 1, self.A)  # 1 on the axes that a candidate has
