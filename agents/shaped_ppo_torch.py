@@ -20,7 +20,7 @@ from agents.ppo_policy import Nets
 from agents.ppo_rollout import Members
 from agents.ppo_update import Epochs
 from agents.sections import PPOSection
-from agents.shaped_ppo_policy import adapted, create, spaces
+from agents.shaped_ppo_policy import STD_FLOOR, adapted, create, spaces
 from envs.shaped import Step
 
 
@@ -100,6 +100,7 @@ class Group:
             reward.mul_(self.paid.scale[:, :, None]).clamp_(-CLIP, CLIP)
         if learns:
             self.epochs.learn(self)
+            m.params[:, : self.A].clamp_(min=STD_FLOOR)
             if s.desired_kl:
                 m.rate.copy_(adapted(m.rate, self._divergence(), s.desired_kl))
         if s.normalise_obs:

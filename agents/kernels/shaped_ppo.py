@@ -33,7 +33,7 @@ from agents.kernels.ppo_update import Block, gather, learn
 from agents.kernels.rng import fold
 from agents.normaliser import CLIP, EPSILON
 from agents.sections import PPOSection
-from agents.shaped_ppo_policy import adapted, create, spaces
+from agents.shaped_ppo_policy import STD_FLOOR, adapted, create, spaces
 
 
 class Moments(NamedTuple):
@@ -194,6 +194,9 @@ def improve(agent, memory, c, adapts, ends, key, epoch, updates, rate):
             rollout.reward[j] = min(max(rollout.reward[j] * paid.scale[0], F4(-CLIP)), F4(CLIP))
     if learns:
         updates = learn(agent, c, ends, key, epoch, updates, rate)
+        for a in range(agent.policy.std):
+            if agent.policy.p[a] < F4(STD_FLOOR):  # NaN stays
+                agent.policy.p[a] = F4(STD_FLOOR)
         if adapts:
             moved = divergence(agent, rollout.reward.shape[0] // c.minibatches)
     if seen.on:

@@ -9,7 +9,8 @@ from torch import Tensor
 
 from envs import rng
 
-DT, REACHED = 0.1, 0.1  # s; m from the goal, the origin
+DT, REACHED, EDGE = 0.1, 0.1, 4.0  # s; m from the goal, the origin: there, and where episodes end
+AXES = 4  # as many as any candidate may have: what one lives through must not depend on the others' number
 
 
 class Step(NamedTuple):
@@ -22,8 +23,8 @@ class Step(NamedTuple):
 
 
 class PointMasses:
-    """Candidate i moves on A_i axes: position and velocity in, acceleration out, and the reward is minus the distance
-    to the origin. It sees A_i positions and velocities, then zeros up to its own F_i, all times ``scale``."""
+    """Candidate i moves on A_i axes: position and velocity in, acceleration out, and the reward is what the distance
+    to the origin leaves of 4 m. It sees A_i positions and velocities, then zeros up to its own F_i, all times ``scale``."""
 
     def __init__(self, widths: Sequence[Tuple[int, int]], N: int = 4, max_steps: int = 50, scale: Sequence[float] = (),
                  seeds: Sequence[int] = (), fails: Dict[int, int] = {}, nan_reward: Sequence[int] = ()) -> None:  # noqa: B006  # fmt: skip
@@ -37,10 +38,10 @@ class PointMasses:
         self.device = torch.device("cpu")
         self.live, self.failures, self.evaluation = torch.ones(self.P, dtype=torch.bool), {}, False  # type: ignore[var-annotated]
         self.F, self.A = max(self.observation_sizes), max(self.action_sizes)
-        self.own = torch.zeros(self.P, 1, self.A)  # 1 on the axes that a candidate has
+        self.own = torch.zeros(self.P, 1, AXES)  # 1 on the axes that a candidate has
         for i, A in enumerate(self.action_sizes):
             self.own[i, :, :A] = 1
-        self.x, self.v = torch.zeros(2, self.P, N, self.A)
+        self.x, self.v = torch.zeros(2, self.P, N, AXES)
         self.t, self.clock = torch.zeros(self.P, N, dtype=torch.int64), 0
         self.episode_scores: List[float] = []
 
@@ -50,7 +51,7 @@ class PointMasses:
         return self._observe()
 
     def _reset(self, which: Tensor) -> None:
-        counter = self.clock * self.N + torch.arange(self.N)[:, None] * self.A * 10**6 + torch.arange(self.A)
+        counter = (self.clock * self.N + torch.arange(self.N)[:, None]) * AXES + torch.arange(AXES)
         start = (rng.uniform(rng.fold(self.seeds, rng.RESET)[:, None, None], counter) * 4 - 2) * self.own
         self.x = torch.where(which[:, :, None], start, self.x)
         self.v = torch.where(which[:, :, None], torch.zeros_like(start), self.v)
@@ -64,18 +65,20 @@ class PointMasses:
 
     def step(self, action: Tensor) -> Any:
         self.clock += 1
-        assert action.shape == (self.P, self.N, self.A) and not (action * (1 - self.own)).any()
+        assert action.shape == (self.P, self.N, self.A)
+        action = torch.nn.functional.pad(action, (0, AXES - self.A))
+        assert not (action * (1 - self.own)).any()
         self.v = 0.9 * self.v + DT * 3 * action.clamp(-1, 1) * self.own
         self.x = self.x + DT * self.v
         self.t += 1
         for i, when in self.fails.items():
             if self.clock >= when:
                 self.live[i], self.failures[i] = False, "failed"
-        distance = self.x.norm(dim=2)
+        distance = sum(self.x[:, :, a].square() for a in range(AXES)).sqrt()  # type: ignore[union-attr]
         live = self.live[:, None]
-        reward = -distance * self.scale[:, :, 0]
+        reward = (EDGE - distance) * self.scale[:, :, 0]
         reward[self.nan_reward] = torch.nan
-        terminated = (distance > 4) & live
+        terminated = (distance > EDGE) & live
         truncated = (self.t >= self.max_steps) & ~terminated & live
         last_obs = self._observe()
         if (terminated | truncated).any():
