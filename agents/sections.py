@@ -183,7 +183,9 @@ class PPOSection(LearnerSection):
     # here, read by the learner of shaped tasks only (agents/shaped_ppo.py)
     normalise_obs: bool = option(False, "shaped tasks: observations by their running mean and deviation")
     normalise_reward: bool = option(False, "shaped tasks: rewards by the running deviation of the discounted return")
-    desired_kl: float = option(0.0, "shaped tasks: adapt lr so that an iteration moves the policy by this; 0: off", ge=0)
+    desired_kl: float = option(
+        0.0, "shaped tasks: adapt lr so that an iteration moves the policy by this; 0: off", ge=0
+    )
 
 
 @dataclass(frozen=True)

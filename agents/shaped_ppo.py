@@ -26,7 +26,7 @@ from torch import Tensor
 
 from agents import ppo
 from agents.hyper import draw
-from agents.kernels import shaped_ppo as compiled
+from agents.kernels import shaped_ppo_population as compiled
 from agents.sections import PPOSection
 from agents.shaped_ppo_torch import Torch
 from envs.shaped import ShapedEnvs, Step

@@ -15,8 +15,8 @@ from envs.networks import MLPShape
 from envs.task import Task
 
 RATE_MIN, RATE_MAX, RATE_STEP = 1e-5, 1e-2, 1.5
-# Least standard deviation after an iteration. The loss has no gradient by a parameter below ``ppo_policy.STD_MIN``: with
-# a few large steps exploration would end for good.
+# Least standard deviation after an iteration. The loss has no gradient by a parameter below ``ppo_policy.STD_MIN``:
+# with a few large steps exploration would end for good.
 STD_FLOOR = 0.05
 
 

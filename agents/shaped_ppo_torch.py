@@ -42,19 +42,16 @@ class Group:
         self.data = torch.zeros(T, L, N, sum(self.widths), device=device)
         self.seen, self.paid = Moments(L, F, device), Moments(L, 1, device)
         self.discounted = torch.zeros(L, N, dtype=torch.float64, device=device)  # returns, of ``paid``
-        self.steps = 0  # environment steps before the rollout
+        self.started = self.m.t, self.m.n  # the latter: environment steps before the rollout
 
     def keep(self, index: Tensor) -> None:
         """Go on with these members only."""
         self.rows, self.data = self.rows[index], self.data[:, index].contiguous()
         self.discounted = self.discounted[index]
-        self.seen.keep(index), self.paid.keep(index)
+        self.seen.keep(index)
+        self.paid.keep(index)
         self.m = self.m.keep(index)
         self.epochs.allocate(self.m)
-
-    @property
-    def started(self) -> Tuple[Tensor, Tensor]:
-        return self.m.t, torch.full_like(self.m.n, self.steps)
 
     def columns(self) -> Tuple[Tensor, ...]:
         return self.data.split(self.widths, dim=3)
@@ -92,7 +89,8 @@ class Group:
 
     def learn(self, before: int) -> None:
         """From the rollout. With normalised observations the first one is for their mean and deviation only."""
-        s, m, self.steps = self.s, self.m, before
+        s, m = self.s, self.m
+        self.started = m.t, torch.full_like(m.n, before)
         learns = not s.normalise_obs or self.seen.count > 0
         if s.normalise_reward:
             self.paid.merge()

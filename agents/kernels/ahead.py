@@ -68,14 +68,14 @@ def main(name: str) -> None:
     import numpy as np
     import torch
 
-    from agents.kernels import shaped_ppo
+    from agents.kernels import shaped_ppo_population
     from agents.sections import LEARNERS
     from agents.train import train
     from envs.section import EnvSection
     from envs.task import make_task
 
     if name == "shaped_ppo":
-        return shaped_ppo.shortest()
+        return shaped_ppo_population.shortest()
     shortest: Any = {"train_episodes": 2, "init_episodes": 0, "hidden_size": 1, "hidden_layer": 1, "test_episodes": 1}
     shortest.update({"num_envs": 1, "rollout_steps": 2, "ppo_epochs": 1} if name == "ppo" else {"batch_size": 1})
     task = make_task("Pendulum-v0" if name in CONTINUOUS else "CartPole-v0", max_steps=2)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from envs import rng
 
-DT, REACHED, EDGE = 0.1, 0.1, 4.0  # s; m from the goal, the origin: there, and where episodes end
+DT, REACHED, EDGE = 0.1, 0.25, 4.0  # s; m from the goal, the origin: there, and where episodes end
 AXES = 4  # as many as any candidate may have: what one lives through must not depend on the others' number
 
 
@@ -23,8 +23,8 @@ class Step(NamedTuple):
 
 
 class PointMasses:
-    """Candidate i moves on A_i axes: position and velocity in, acceleration out, and the reward is what the distance
-    to the origin leaves of 4 m. It sees A_i positions and velocities, then zeros up to its own F_i, all times ``scale``."""
+    """Candidate i moves on A_i axes by its acceleration; the reward is what the distance to the origin leaves of 4 m.
+    It sees A_i positions and velocities, then zeros up to its own F_i; all of that times ``scale``."""
 
     def __init__(self, widths: Sequence[Tuple[int, int]], N: int = 4, max_steps: int = 50, scale: Sequence[float] = (),
                  seeds: Sequence[int] = (), fails: Dict[int, int] = {}, nan_reward: Sequence[int] = ()) -> None:  # noqa: B006  # fmt: skip

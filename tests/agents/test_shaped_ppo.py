@@ -21,7 +21,7 @@ def run(rows=range(5), backend="compiled", iterations=5, threads=1, fails=(), na
     """Learner after training of candidates ``rows``; a candidate's scale, widths and keys are its own."""
     rows = list(rows)
     envs = PointMasses([WIDTHS[i] for i in rows], 8, 20, [SCALES[i] for i in rows], [i + 5 for i in rows],
-                       {rows.index(i): 37 for i in fails if i in rows}, [rows.index(i) for i in nan_reward])  # fmt: skip
+                       {rows.index(i): 37 for i in fails}, [rows.index(i) for i in nan_reward])  # fmt: skip
     learner = ShapedPPO(envs, defaults(**{**SMALL, **settings}), np.array(rows) + 3, backend, threads)
     for _ in range(iterations):
         learner.iteration()
@@ -54,8 +54,7 @@ def test_equals_the_pytorch_twin(case):
     for i in range(len(rows)):
         a, b, first = ours.policy(i), twin.policy(i), untrained.policy(i)
         assert a.keys() == b.keys() and (a["weights"] - first["weights"]).abs().max() > 1e-3
-        for name in a:
-            torch.testing.assert_close(a[name], b[name], rtol=1e-4, atol=1e-4, msg=lambda m: f"{case} {i} {name} {m}")
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-4)
     obs = ours.envs.begin(evaluation=True)
     torch.testing.assert_close(ours.act(obs), twin.act(obs), rtol=1e-3, atol=1e-3)
 
@@ -226,15 +225,19 @@ def test_actions_for_any_number_of_environments_and_episodes_begin_anew_after_an
 
 @pytest.mark.parametrize("backend", ["compiled", "torch"])
 def test_point_masses_reach_their_goal_whatever_their_scale(backend):
-    N = 16 if backend == "compiled" else 8
-    widths, scales = ([(4, 2), (4, 2), (2, 1)], [1000.0, 0.01, 1.0]) if backend == "compiled" else ([(2, 1)], [50.0])
-    envs = PointMasses(widths, N, 50, scales)
+    widths, scales = ([(2, 1)] * 2, [1000.0, 0.01]) if backend == "compiled" else ([(2, 1)], [50.0])
+    envs = PointMasses(widths, 16, 50, scales)
     learner = ShapedPPO(envs, defaults(hidden_size=32), np.arange(len(widths)), backend)
-    for _ in range(150 if backend == "compiled" else 40):
+
+    def there():
+        obs, scores = envs.begin(evaluation=True), []
+        for _ in range(49):
+            step = envs.step(learner.act(obs))
+            obs = step.obs
+            scores.append(step.score)
+        return torch.stack(scores)[30:].mean((0, 2))
+
+    assert there().max() < 0.2
+    for _ in range(120 if backend == "compiled" else 30):
         learner.iteration()
-    obs, there = envs.begin(evaluation=True), []
-    for t in range(50):
-        step = envs.step(learner.act(obs))
-        obs = step.obs
-        there.append(step.score)
-    assert torch.stack(there)[30:49].mean((0, 2)).min() > 0.6  # within 0.1 m of the origin, from up to 2.8 m
+    assert there().min() > 0.7  # share of steps within 0.25 m of the origin, from up to 2 m
