@@ -25,7 +25,7 @@ from agents.icm import ICM
 from agents.population import initial_weights, keep_pages, nets_of, stack, unstack, widest
 from agents.replay import Replay, capacity
 from agents.result import AGENT_DIVERGED, WORLD_DIVERGED, TrainResult
-from agents.rollout import make_world, repeat, reset_uniforms, reward_noise, test_episodes
+from agents.rollout import capturable, make_world, repeat, reset_uniforms, reward_noise, test_episodes
 from agents.sections import ICMSection
 from envs import rng
 from envs.section import EnvSection
@@ -253,7 +253,7 @@ def train_population(
         run = OffPolicy(
             task, kind, section, torch.as_tensor(worlds, dtype=torch.float32)[rows].to(device), group, group_keys,
             test_each, algorithm(task, group, nets, params, width),
-            None if icm is None else ICM(task, icm, group_keys), cuda_graph and params.is_cuda,
+            None if icm is None else ICM(task, icm, group_keys), cuda_graph and params.is_cuda and capturable(task, kind),
         )  # fmt: skip
         run.train()
         result.put(rows, run, unstack(run.final.rows.params, part, nets, weights.shape[1]))

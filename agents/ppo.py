@@ -29,7 +29,7 @@ from agents.ppo_policy import Nets
 from agents.ppo_rollout import Members, Rollout
 from agents.ppo_update import Epochs
 from agents.result import AGENT_DIVERGED, WORLD_DIVERGED, TrainResult
-from agents.rollout import test_episodes
+from agents.rollout import capturable, test_episodes
 from agents.sections import ICMSection, PPOSection
 from envs import rng
 from envs.section import EnvSection
@@ -66,7 +66,7 @@ class PPO:
         self.task, self.kind, self.test_each, self.nets, self.icm, self.keys = task, kind, test_each, nets, icm, keys
         self.s: PPOSection = hyper.section  # type: ignore[assignment]
         T = rollout_length(self.s, task.max_steps)
-        self.rollout = Rollout(task, kind, section, self.s, nets, T, cuda_graph)
+        self.rollout = Rollout(task, kind, section, self.s, nets, T, cuda_graph and capturable(task, kind))
         self.epochs = Epochs(task, self.s, nets, T, icm, cuda_graph)
         self._allocate(Members.create(hyper, worlds, keys, params))
         self.rollout.begin()

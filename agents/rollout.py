@@ -22,6 +22,11 @@ def make_world(kind: str, task: Task, section: EnvSection, params: Tensor, gamma
     return SyntheticEnv(task, section, params) if kind == "se" else RewardNetwork(task, section, params, gamma)
 
 
+def capturable(task: Task, kind: str) -> bool:
+    """Whether a step in such a world can be part of a CUDA graph."""
+    return kind == "se" or not task.on_host
+
+
 def reset_uniforms(key: Tensor, first: Tensor, count: int) -> Tensor:
     """Uniforms first .. first + count - 1 of each key. key: int64 [P], first: int64 [P, N] -> [P, N, count]."""
     return rng.uniform(key[:, None, None], first[:, :, None] + torch.arange(count, device=key.device))

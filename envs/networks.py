@@ -79,8 +79,30 @@ class MLPShape:
         return self.size - self.slope_slots - self.norm_slots
 
 
+@dataclass(frozen=True)
+class LinearShape(MLPShape):
+    """inputs -> outputs, a product with weights alone: no hidden layer, no bias. ``init_flat`` makes them 0."""
+
+    def widths(self) -> List[int]:
+        return [self.inputs, self.outputs]
+
+    @property
+    def slope_slots(self) -> int:
+        return 0
+
+    @property
+    def size(self) -> int:
+        return self.inputs * self.outputs
+
+    @cached_property
+    def layout(self) -> Tuple[List[Tuple[int, int, int]], List[int]]:
+        return [(0, self.inputs, self.outputs)], [self.size]
+
+
 def init_flat(shape: MLPShape, key: Tensor, counter: int = 0) -> Tensor:
     """torch's default nn.Linear initialisation, U(-1/sqrt(K), 1/sqrt(K)). key: int64 [P] -> float32 [P, D]."""
+    if isinstance(shape, LinearShape):
+        return torch.zeros(len(key), shape.size, device=key.device)
     u = rng.uniform(key[:, None], torch.arange(counter, counter + shape.size, device=key.device)[None, :])
     bound = torch.empty(shape.size, device=key.device)
     for offset, k, m in shape.layer_offsets():

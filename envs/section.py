@@ -8,7 +8,9 @@ from typing import Optional
 from envs.networks import ACTIVATIONS, MLPShape
 from envs.option import option
 
-RN_TYPES = (0, 1, 2, 5, 6)
+RN_TYPES = (0, 1, 2, 3, 4, 5, 6, 7, 8, 101, 102)
+INFO_TYPES = (3, 4, 7, 8, 101, 102)  # those that read the task's info vector
+LINEAR_TYPES = (101, 102)  # a weighted info vector instead of a network
 
 
 @dataclass(frozen=True)
@@ -22,7 +24,10 @@ class EnvSection:
     hidden_layer: int = option(1, "hidden layers of each of the world's networks (0 and 1 build the same)", ge=0, le=8)
     info_dim: int = option(0, "length of the info vector that RN types 3, 4, 7, 8, 101, 102 read", ge=0)
     reward_env_type: int = option(
-        0, "reward network: 0 none, 1/2 potential, 5/6 not; even: added to the reward", choices=RN_TYPES
+        0,
+        "reward network: 0 none, 1-4 potential, 5-8 not, 101/102 weighted info vector; even: added to the reward; "
+        "3, 4, 7, 8: of observation and info vector",
+        choices=RN_TYPES,
     )
     raw_done: bool = option(
         False, "SE: the TD target uses the raw output of done_net, as published; false: 1 where it exceeds 0.5, else 0"

@@ -22,6 +22,8 @@ class Task:
     num_states: ClassVar[Optional[int]] = None  # finite tasks only
     reset_uniforms: ClassVar[int] = 0  # uniforms in [0, 1) that one reset consumes
     reward_noise: ClassVar[float] = 0.0  # standard deviation of the true reward; ``step`` returns its mean
+    info_names: ClassVar[Tuple[str, ...]] = ()  # the entries of ``info``, of tasks that have an info vector
+    on_host: ClassVar[bool] = False  # true: ``step`` leaves the state's device, so no CUDA graph can hold it
     default_max_steps: ClassVar[int] = 0
     default_solved_reward: ClassVar[float] = 0.0
 
@@ -33,6 +35,11 @@ class Task:
     def action_inputs(self) -> int:
         """Length of the action's code, the first input of a network: one-hot if discrete, else the action itself."""
         return self.num_actions or self.action_size
+
+    @property
+    def info_size(self) -> int:
+        """V, the length of the info vector; 0: the task has none."""
+        return len(self.info_names)
 
     def reset(self, u: Tensor) -> Tensor:
         """u: uniforms [P, N, reset_uniforms] -> state [P, N, S] (float64 or float32; finite tasks: int64 [P, N, 1])."""
@@ -49,6 +56,10 @@ class Task:
         Time limits are the caller's: a task never truncates itself.
         """
         raise NotImplementedError
+
+    def info(self, state: Tensor, action: Tensor, next_state: Tensor) -> Tensor:
+        """What the step from ``state`` to ``next_state`` tells beside observation and reward -> float32 [P, N, V]."""
+        raise NotImplementedError(f"{self.name} has no info vector")
 
     def observation_bounds(self) -> Tuple[List[float], List[float]]:
         """(low, high) of each observation feature, as Gymnasium's Box; continuous tasks only."""

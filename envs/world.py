@@ -5,14 +5,14 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Tuple
+from typing import ClassVar, Optional, Tuple
 
 import torch
 from torch import Tensor
 
-from envs.networks import MLPShape, init_flat
-from envs.section import EnvSection
-from envs.task import Task
+from envs.networks import LinearShape, MLPShape, init_flat
+from envs.section import INFO_TYPES, LINEAR_TYPES, RN_TYPES, EnvSection
+from envs.task import TASKS, Task, make_task
 
 OUTPUT_BOUND = 1000.0  # outputs of an SE are clamped to [-bound, bound], so that a diverging one stays finite
 
@@ -65,9 +65,31 @@ def se_shapes(task: Task, section: EnvSection) -> Tuple[MLPShape, MLPShape, MLPS
     return section.net(inputs, task.observation_size), section.net(inputs, 1), section.net(inputs, 1)
 
 
+def info_mismatch(task: Task, section: EnvSection) -> Optional[Tuple[str, str, str]]:
+    """Why this RN cannot read the task's info vector: the section's key, what it holds and what was expected there;
+    None if it can, or need not."""
+    kind = section.reward_env_type
+    if kind not in INFO_TYPES or task.info_size == section.info_dim > 0:
+        return None
+    if not task.info_size:
+        without = ", ".join(str(t) for t in RN_TYPES if t not in INFO_TYPES)
+        having = ", ".join(name for name in TASKS if make_task(name).info_size)
+        words = f"one of {without}: {task.name} has no info vector, which type {kind} reads; tasks that have: {having}"
+        return "reward_env_type", str(kind), words
+    words = f"{task.info_size}, the length of {task.name}'s info vector ({', '.join(task.info_names)})"
+    return "info_dim", str(section.info_dim), words
+
+
 def rn_shape(task: Task, section: EnvSection) -> MLPShape:
-    """The potential phi of an RN. Type 0 needs none; the original gives it one of one input, which nothing reads."""
-    return section.net(1 if section.reward_env_type == 0 else task.observation_size, 1)
+    """The network of an RN; its inputs are the observation, then the info vector, those of the two that its type reads.
+    Type 0 needs none; the original gives it one of one input, which nothing reads. Raises ValueError."""
+    kind, wrong = section.reward_env_type, info_mismatch(task, section)
+    if wrong is not None:
+        raise ValueError("{}: found {}, expected {}".format(*wrong))
+    if kind in LINEAR_TYPES:
+        return LinearShape(task.info_size, 1, hidden=0, layers=0, activation="identity")
+    inputs = task.observation_size + (task.info_size if kind in INFO_TYPES else 0)
+    return section.net(1 if kind == 0 else inputs, 1)
 
 
 def world_nets(kind: str, task: Task, section: EnvSection) -> Tuple[Tuple[str, MLPShape], ...]:

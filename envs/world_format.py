@@ -2,6 +2,7 @@
 
 ``env.state_net.0.weight`` is the first linear layer's weight [out, in] of an SE's state_net; an activation module sits
 between two linear layers, so these are numbered 0, 2, 4, ... A PReLU net has one slope, ``env.<net>.1.weight`` [1].
+A weighted info vector (RN types 101, 102) is one tensor, ``env.reward_net`` [info_dim].
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Any, Dict, List, Mapping, Set, Tuple
 import torch
 from torch import Tensor
 
-from envs.networks import MLPShape
+from envs.networks import LinearShape, MLPShape
 from envs.section import EnvSection
 from envs.task import Task
 from envs.world import world_nets, world_size
@@ -22,6 +23,8 @@ Entry = Tuple[str, Tuple[int, ...], int, bool]
 
 def _entries(net: str, shape: MLPShape, offset: int, stride: int) -> List[Entry]:
     """The tensors of one net. Linear layers after the first are ``stride`` modules apart."""
+    if isinstance(shape, LinearShape):
+        return [(f"env.{net}", (shape.size,), offset, False)]
     out: List[Entry] = []
     for i, (start, k, m) in enumerate(shape.layer_offsets()):
         module = f"env.{net}.{0 if i == 0 else 2 + stride * (i - 1)}"

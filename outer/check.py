@@ -14,10 +14,10 @@ from agents.sections import LEARNERS, ICMSection, VarySection, kind_of, learners
 from agents.shaped import LEARNERS as SHAPED_LEARNERS
 from agents.train import OFF_POLICY, algorithm
 from envs.physics.task import PHYSICS_TASKS, SHAPER_TYPES
-from envs.section import EnvSection
+from envs.section import INFO_TYPES, RN_TYPES, EnvSection
 from envs.shaped_section import ShapedSection, candidates_of, shaper_files, shapers_digest
 from envs.task import TASKS, make_task
-from envs.world import world_size
+from envs.world import info_mismatch, world_size
 from outer import problem
 from outer.legacy import LEGACY_AGENTS, LEGACY_KEYS, LEGACY_TASKS
 from outer.schema import agent_names, agent_sections, defaults, env_sections, expected, nearest, section_model
@@ -213,8 +213,14 @@ class Checker:
         env_path, gtn_path = ("envs", data["env_name"]), ("agents", "gtn")
         learner_path = ("agents", problem.learner_key(data["agents"], name))
         if gtn.synthetic_env_type == RN and env.reward_env_type == 0:
-            words = "1, 2, 5 or 6: synthetic_env_type 1 evolves a reward network, and type 0 has none"
+            types = ", ".join(str(t) for t in RN_TYPES if t > 0 and (task.info_size or t not in INFO_TYPES))
+            words = f"one of {types}: synthetic_env_type 1 evolves a reward network, and type 0 has none"
             self.problem((*env_path, "reward_env_type"), "0", words)
+        wrong = info_mismatch(task, env) if gtn.synthetic_env_type == RN else None
+        if wrong is not None:
+            key, found, words = wrong
+            self.problem((*env_path, key), found, words)
+            return  # no size is known
         fitting = learners_for(task)
         if name not in fitting:
             words = f"a learner for {task.name}, which has {kind_of(task)}: {', '.join(fitting)}"

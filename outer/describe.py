@@ -91,7 +91,8 @@ def _describe_world(task: Task, env: EnvSection, gtn: GTNSection) -> str:
     else:
         nets, what = dict(zip(("state", "reward", "done"), se_shapes(task, env))), "synthetic environment"
     chains = ", ".join(f"{k} {_chain(net)}" for k, net in nets.items())
-    return f"{what}: {chains}, {env.activation_fn}, {sum(net.size for net in nets.values()):,} parameters"
+    activation = next(iter(nets.values())).activation
+    return f"{what}: {chains}, {activation}, {sum(net.size for net in nets.values()):,} parameters"
 
 
 def _describe_curiosity(icm: ICMSection) -> str:

@@ -39,4 +39,4 @@ LEGACY_AGENTS = (
     "match_env",
 )  # fmt: skip
 
-LEGACY_TASKS = ("HalfCheetah-v2", "HalfCheetah-v3", "LunarLander-v2", "FrozenLake-v0", "CliffWalking-v0", "EmptyRoom")
+LEGACY_TASKS = ("HalfCheetah-v2", "LunarLander-v2", "FrozenLake-v0", "CliffWalking-v0", "EmptyRoom")
