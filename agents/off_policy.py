@@ -253,7 +253,8 @@ def train_population(
         run = OffPolicy(
             task, kind, section, torch.as_tensor(worlds, dtype=torch.float32)[rows].to(device), group, group_keys,
             test_each, algorithm(task, group, nets, params, width),
-            None if icm is None else ICM(task, icm, group_keys), cuda_graph and params.is_cuda and capturable(task, kind),
+            None if icm is None else ICM(task, icm, group_keys),
+            cuda_graph and params.is_cuda and capturable(task, kind),
         )  # fmt: skip
         run.train()
         result.put(rows, run, unstack(run.final.rows.params, part, nets, weights.shape[1]))

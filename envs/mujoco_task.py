@@ -1,4 +1,4 @@
-"""Tasks that MuJoCo steps (``mujoco.batch.Batch``, https://mujoco.readthedocs.io), with an explicit state like all others.
+"""Tasks that MuJoCo steps (``mujoco.batch``, https://mujoco.readthedocs.io), with an explicit state as all tasks have.
 
 State: float64 [P, N, nq + 2 nv]: positions, velocities, and the accelerations from which MuJoCo's constraint solver
 starts (``qacc_warmstart``); without these a trajectory that goes on from a stored state would differ in the last bits.
@@ -23,6 +23,7 @@ from envs.task import Task
 
 log = logging.getLogger("envolve")
 _said = threading.Event()  # somebody was told that a simulation diverged
+_loading = threading.Lock()
 _local = threading.local()  # .pools: a thread's own simulations, by model; a Batch serves one thread
 
 
@@ -32,9 +33,12 @@ class Simulations:
     def __init__(self, model: str, count: int) -> None:
         from mujoco.batch import Batch
 
-        from envs.sim.mujoco_cpu import DIVERGED, load_model
+        from envs.sim.mujoco_cpu import DIVERGED
+        from envs.sim.mujoco_model import load_model
 
-        self.model, self.count, self.diverged = load_model(MODELS / model, contact_forces=False), count, DIVERGED
+        with _loading:  # it changes settings of the process for a while
+            self.model = load_model(MODELS / model, contact_forces=False)
+        self.count, self.diverged = count, DIVERGED
         self.batch = Batch(self.model, count, 1)
         self.parts: List[np.ndarray] = [self.batch.bind(name) for name in ("qpos", "qvel", "qacc_warmstart")]
         self.ctrl: np.ndarray = self.batch.bind("ctrl")
@@ -98,7 +102,7 @@ class MuJoCoTask(Task):
         """position [P, N, nq], velocity [P, N, nv], relative to the model's own pose at rest -> state [P, N, S]."""
         P, N = position.shape[:2]
         rows = simulations(self.model, P * N).begin(_rows(position), _rows(velocity))
-        return torch.from_numpy(rows).view(P, N, -1).to(position.device)
+        return torch.from_numpy(rows).view(P, N, rows.shape[1]).to(position.device)
 
     def advance(self, state: Tensor, control: Tensor) -> Tuple[Tensor, Tensor]:
         """state [P, N, S], control [P, N, A] -> next state [P, N, S], diverged bool [P, N]."""
@@ -107,7 +111,8 @@ class MuJoCoTask(Task):
         if bad.any() and not _said.is_set():
             _said.set()
             log.warning("%s: a simulation diverged, which ends its episode (said once)", self.name)
-        return torch.from_numpy(rows).view(P, N, -1).to(state.device), torch.from_numpy(bad).view(P, N).to(state.device)
+        after, diverged = torch.from_numpy(rows).view(P, N, rows.shape[1]), torch.from_numpy(bad).view(P, N)
+        return after.to(state.device), diverged.to(state.device)
 
 
 def normals(u: Tensor) -> Tensor:

@@ -20,7 +20,7 @@ from envs import mujoco_task, rng
 from envs.gym_export import WorldEnv
 from envs.half_cheetah import HalfCheetah
 from envs.mujoco_task import normals
-from envs.sim.mujoco_cpu import load_model
+from envs.sim.mujoco_model import load_model
 from envs.sim.simulator import MODELS
 from envs.task import make_task
 from envs.world import RealTask
@@ -139,7 +139,8 @@ def test_divergence_ends_the_episode_where_it_was_and_harms_nobody(where, poison
     assert terminated[:, 0].tolist() == [False, True, False]
     assert torch.equal(after[[0, 2]], good[[0, 2]]) and torch.equal(bad_reward[[0, 2]], reward[[0, 2]])
     torch.testing.assert_close(after[1], bad_state[1], rtol=0, atol=0, equal_nan=True)
-    assert [r.message for r in caplog.records] == ["HalfCheetah-v3: a simulation diverged, which ends its episode (said once)"]  # fmt: skip
+    said = "HalfCheetah-v3: a simulation diverged, which ends its episode (said once)"
+    assert [record.message for record in caplog.records] == [said]
     again, _, terminated = TASK.step(state, action)  # that simulation is as good as before
     assert torch.equal(again, good) and not terminated.any()
 

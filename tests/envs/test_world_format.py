@@ -38,6 +38,19 @@ def test_round_trip(kind, name, activation, hidden, layers, rn_type, key):
     assert torch.equal(flat_from_state_dict(kind, task, section, state), flat)
 
 
+@pytest.mark.parametrize("rn_type", [4, 7, 101, 102])
+def test_round_trip_with_an_info_vector(rn_type):
+    task = make_task("HalfCheetah-v3")
+    section = EnvSection(activation_fn="prelu", hidden_size=6, hidden_layer=2, reward_env_type=rn_type, info_dim=4)
+    flat = torch.arange(world_size("rn", task, section)).float()
+    state = world_state_dict("rn", task, section, flat)
+    assert torch.equal(flat_from_state_dict("rn", task, section, state), flat)
+    if rn_type > 100:  # the original keeps the weights in a parameter of their own
+        assert list(state) == ["env.reward_net"] and state["env.reward_net"].shape == (4,)
+    else:
+        assert state["env.reward_net.0.weight"].shape == (6, 21)
+
+
 @pytest.mark.parametrize("activation", ["tanh", "prelu"])
 @pytest.mark.parametrize("layers", [1, 3])
 def test_the_tensors_load_into_torch_modules(layers, activation):

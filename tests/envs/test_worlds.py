@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from envs.networks import MLPShape, init_flat
+from envs.networks import LinearShape, MLPShape, init_flat
 from envs.reward_network import RewardNetwork
 from envs.section import EnvSection
 from envs.synthetic import SyntheticEnv
@@ -50,7 +50,7 @@ def setup(kind, name, P=3, N=4, **section):
 
 @pytest.mark.parametrize("activation", sorted(ACTS))
 @pytest.mark.parametrize("layers", [1, 2])
-@pytest.mark.parametrize("name", ["CartPole-v0", "Acrobot-v1", "HoleRoom", "Pendulum-v0", "MountainCarContinuous-v0"])
+@pytest.mark.parametrize("name", ["CartPole-v0", "Acrobot-v1", "HoleRoom", "Pendulum-v0", "HalfCheetah-v3"])
 def test_se_equals_three_modules(name, layers, activation):
     s = setup("se", name, activation_fn=activation, hidden_layer=layers)
     world = SyntheticEnv(s.task, s.section, s.params)
@@ -109,7 +109,86 @@ def test_rn_formulas(name, activation, rn_type):
         torch.testing.assert_close(shaped[p], wanted, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", ["Cliff", "MountainCarContinuous-v0"])
+@pytest.mark.parametrize("rn_type", [3, 4, 7, 8, 101, 102])
+@pytest.mark.parametrize(("activation", "layers"), [("prelu", 1), ("tanh", 2)])
+def test_rn_formulas_with_an_info_vector(rn_type, activation, layers):
+    s = setup(
+        "rn", "HalfCheetah-v3", reward_env_type=rn_type, activation_fn=activation, hidden_layer=layers, info_dim=4
+    )
+    if rn_type > 100:
+        assert not s.params.any()  # as in the original, whose search does not move them
+        s.params = torch.randn(s.params.shape, generator=torch.Generator().manual_seed(3))
+    gamma = torch.tensor([0.9, 0.5, 0.99])
+    world = RewardNetwork(s.task, s.section, s.params, gamma)
+    state = world.reset(s.u)
+    for _ in range(3):
+        next_state, shaped, done, failed = world.step(state, s.action)
+        real_next, reward, terminated = s.task.step(state, s.action)
+        assert torch.equal(next_state, real_next) and not failed.any() and not done.any() and not terminated.any()
+        v = s.task.info(state, s.action, real_next)
+        assert v.shape == (3, 4, 4) and torch.equal(v[..., 0], real_next[..., 0].float())
+        torch.testing.assert_close(v[..., 2] + v[..., 3], reward)
+        for p in range(world.P):
+            r = reward[p]
+            if rn_type > 100:
+                weighted = (v[p] * s.params[p]).sum(-1)
+                wanted = {101: weighted, 102: r + weighted}[rn_type]
+            else:
+                phi = module(rn_shape(s.task, s.section), s.params[p])
+                now = phi(torch.cat((s.task.observe(state)[p], v[p]), dim=1))[:, 0]
+                then = phi(torch.cat((s.task.observe(real_next)[p], v[p]), dim=1))[:, 0]
+                potential = gamma[p] * then - now
+                wanted = {3: potential, 4: r + potential, 7: then, 8: r + then}[rn_type]
+            torch.testing.assert_close(shaped[p], wanted, rtol=1e-5, atol=1e-5)
+        state = next_state
+
+
+def test_weights_that_are_not_finite_fail_alone():
+    s = setup("rn", "HalfCheetah-v3", reward_env_type=102, info_dim=4)
+    s.params[1, 2] = float("nan")
+    world = RewardNetwork(s.task, s.section, s.params, torch.ones(3))
+    _, reward, _, failed = world.step(world.reset(s.u), s.action)
+    assert failed[1].all() and not failed[[0, 2]].any() and torch.isfinite(reward).all()
+
+
+def test_networks_of_an_rn_read_what_their_type_says():
+    task = make_task("HalfCheetah-v3")
+    inputs = {0: 1, 1: 17, 2: 17, 3: 21, 4: 21, 5: 17, 6: 17, 7: 21, 8: 21, 101: 4, 102: 4}
+    for rn_type, wanted in inputs.items():
+        section = EnvSection(reward_env_type=rn_type, info_dim=4, hidden_size=128, activation_fn="prelu")
+        shape = rn_shape(task, section)
+        assert shape.inputs == wanted and shape.outputs == 1
+        size = 4 if rn_type > 100 else wanted * 128 + 128 + 128 + 1 + 1
+        assert world_size("rn", task, section) == size and isinstance(shape, LinearShape) == (rn_type > 100)
+
+
+@pytest.mark.parametrize(
+    ("name", "info_dim", "words"),
+    [
+        ("HalfCheetah-v3", 0, r"info_dim: found 0, expected 4, the length of HalfCheetah-v3's info vector \(x_pos"),
+        ("HalfCheetah-v3", 5, "info_dim: found 5, expected 4"),
+        ("CartPole-v0", 4, "reward_env_type: found {}, expected one of 0, 1, 2, 5, 6: CartPole-v0 has no info vector, "
+                           "which type {} reads; tasks that have: HalfCheetah-v3"),
+        ("Cliff", 0, "reward_env_type: found {}, expected one of 0, 1, 2, 5, 6: Cliff has no info vector"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("rn_type", [3, 4, 7, 8, 101, 102])
+def test_an_info_vector_that_is_not_the_tasks_is_named(name, info_dim, words, rn_type):
+    section = EnvSection(reward_env_type=rn_type, info_dim=info_dim)
+    with pytest.raises(ValueError, match=words.format(rn_type, rn_type)):
+        RewardNetwork(make_task(name), section, torch.zeros(1, 4), torch.ones(1))
+    with pytest.raises(ValueError, match=words.format(rn_type, rn_type)):
+        world_size("rn", make_task(name), section)
+
+
+def test_a_task_without_info_says_so():
+    task = make_task("CartPole-v0")
+    state = task.reset(torch.rand(1, 1, 4))
+    with pytest.raises(NotImplementedError, match="CartPole-v0 has no info vector"):
+        task.info(state, torch.zeros(1, 1), state)
+
+
+@pytest.mark.parametrize("name", ["Cliff", "MountainCarContinuous-v0", "HalfCheetah-v3"])
 def test_real_task_is_the_task(name):
     s = setup("rn", name)
     world = RealTask(s.task, 3)
@@ -123,9 +202,12 @@ def test_real_task_is_the_task(name):
 
 @pytest.mark.parametrize("poison", [float("nan"), float("inf"), 1e38])
 @pytest.mark.parametrize("kind", ["se", "rn"])
-@pytest.mark.parametrize("name", ["CartPole-v0", "Cliff", "Pendulum-v0"])
-def test_a_diverged_member_harms_no_other(kind, name, poison):
-    s = setup(kind, name, reward_env_type=2)
+@pytest.mark.parametrize(
+    ("name", "rn_type"),
+    [("CartPole-v0", 2), ("Cliff", 2), ("Pendulum-v0", 2), ("HalfCheetah-v3", 4)],
+)
+def test_a_diverged_member_harms_no_other(kind, name, rn_type, poison):
+    s = setup(kind, name, reward_env_type=rn_type, info_dim=4)
     bad = s.params.clone()
     bad[1] = poison
 

@@ -132,7 +132,7 @@ def test_original_gridworld_file_loads() -> None:
 def test_original_default_config_loads_for_a_task_that_exists() -> None:
     config = load_config(ORIGINALS / "default_config.yaml", ["env_name=EmptyRoom22"])
     text = "\n".join(config.warnings)
-    for name in ("reptile", "env_matcher", "HalfCheetah-v3", "num_test_envs"):
+    for name in ("reptile", "env_matcher", "HalfCheetah-v2", "num_test_envs"):
         assert name in text
     assert config.data["agents"]["ddqn"]["test_episodes"] == 100  # a section that agent_name does not use
     assert config.data["envs"]["Pendulum-v0"]["max_steps"] == 200 and "Bandit" in config.data["envs"]
@@ -140,12 +140,24 @@ def test_original_default_config_loads_for_a_task_that_exists() -> None:
         load_config(ORIGINALS / "default_config.yaml")
 
 
-def test_original_halfcheetah_file_says_what_is_missing() -> None:
+def test_original_file_of_an_agent_alone_says_what_is_missing() -> None:
     with pytest.raises(ConfigError) as caught:
         load_config(ORIGINALS / "default_config_halfcheetah_td3_opt.yaml")
-    text = str(caught.value)
-    assert "yaml:2 env_name: found 'HalfCheetah-v3'" in text and "does not exist here yet" in text
-    assert "agents.gtn: found nothing" in text
+    assert len(caught.value.problems) == 1 and "agents.gtn: found nothing" in caught.value.problems[0]
+
+
+def test_original_halfcheetah_reward_file_loads_as_it_is_and_equals_the_shipped_paper_file() -> None:
+    config = load_config(ORIGINALS / "default_config_halfcheetah_reward_env.yaml")
+    paper = load_config(ROOT / "default_config_halfcheetah_reward_env_paper.yaml").data
+    gtn, (name, td3, vary) = problem.gtn_section(config.data), problem.learner(config.data)
+    assert (gtn.synthetic_env_type, gtn.noise_std, gtn.step_size, gtn.score_transform_type) == (1, 0.1, 0.5, 3)
+    assert (name, vary, td3.train_episodes, td3.batch_size, td3.lr) == ("td3", None, 100, 192, 0.003)  # type: ignore[attr-defined]
+    assert paper["agents"]["td3"].pop("bootstrap_time_limit") is False  # an end at a time limit, as published
+    assert config.data["agents"]["td3"].pop("bootstrap_time_limit") is True
+    assert paper["agents"]["gtn"].pop("evolve_prelu") is False  # which NES left alone
+    assert config.data["agents"]["gtn"].pop("evolve_prelu") is True
+    assert config.data["agents"].pop("td3_vary")["vary_hp"] is True  # which agent_name does not use
+    assert config.data == paper
 
 
 def test_every_default_is_filled_in_from_the_dataclasses_and_the_task(tmp_path: Path) -> None:
@@ -263,8 +275,8 @@ def test_named_learner_refuses_what_does_not_exist() -> None:
         ("agents/ql/gamma", 1.5, "expected a number >= 0 and <= 1"),  # checked although agent_name does not use it
         ("agents", "x", "found 'x', expected a mapping"),
         ("envs", None, "found nothing, expected a mapping"),
-        ("envs/CartPole-v0/reward_env_type", 3, "expected one of 0, 1, 2, 5, 6"),
-        ("envs/CartPole-v0/reward_env_type", "two", "found 'two', expected one of 0, 1, 2, 5, 6"),
+        ("envs/CartPole-v0/reward_env_type", 9, "expected one of 0, 1, 2, 3, 4, 5, 6, 7, 8, 101, 102"),
+        ("envs/CartPole-v0/reward_env_type", "two", "found 'two', expected one of 0, 1, 2, 3, 4, 5"),
         ("envs/CartPole-v0/max_steps", [1, 2], "found [1, 2], expected an integer >= 1 or nothing"),
         ("env_name", "CartPole-v1", "did you mean CartPole-v0"),
         ("env_name", "Acrobot-v1", "envs.Acrobot-v1: found nothing, expected the section of the task"),
@@ -320,7 +332,10 @@ def test_all_problems_are_reported_at_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "overrides, words",
     [
-        (["agents.gtn.synthetic_env_type=1"], "envs.CartPole-v0.reward_env_type: found 0, expected 1, 2, 5 or 6"),
+        (
+            ["agents.gtn.synthetic_env_type=1"],
+            "envs.CartPole-v0.reward_env_type: found 0, expected one of 1, 2, 5, 6: ",
+        ),
         (["agents.gtn.agent_name=QL"], "agents.gtn.agent_name: found QL, expected a learner for CartPole-v0"),
         (
             ["agents.gtn.agent_name=SARSA_cb"],
@@ -346,6 +361,31 @@ def test_all_problems_are_reported_at_once(tmp_path: Path) -> None:
 def test_values_that_are_impossible_together(tmp_path: Path, overrides: list[str], words: str) -> None:
     found = problems(tmp_path, GOOD, *overrides)
     assert len(found) == 1 and words in found[0], found
+
+
+@pytest.mark.parametrize(
+    "env_name, values, words",
+    [
+        (
+            "CartPole-v0",
+            {"reward_env_type": 3, "info_dim": 4},
+            "envs.CartPole-v0.reward_env_type: found 3, expected one of 0, 1, 2, 5, 6: CartPole-v0 has no info vector, "
+            "which type 3 reads; tasks that have: HalfCheetah-v3",
+        ),
+        (
+            "HalfCheetah-v3",
+            {"reward_env_type": 102},
+            "envs.HalfCheetah-v3.info_dim: found 0, expected 4, the length of HalfCheetah-v3's info vector",
+        ),
+        ("HalfCheetah-v3", {}, "reward_env_type: found 0, expected one of 1, 2, 3, 4, 5, 6, 7, 8, 101, 102: "),
+    ],
+)
+def test_info_vectors_that_do_not_fit(tmp_path: Path, env_name: str, values: dict, words: str) -> None:
+    agent = "TD3" if env_name == "HalfCheetah-v3" else "DDQN"
+    raw = {"env_name": env_name, "agents": {"gtn": {"agent_name": agent}}, "envs": {env_name: values}}
+    found = problems(tmp_path, raw, "agents.gtn.synthetic_env_type=1")
+    assert len(found) == 1 and words in found[0], found
+    assert load(tmp_path, raw, "agents.gtn.synthetic_env_type=0").data["env_name"] == env_name  # an SE reads none
 
 
 @pytest.mark.parametrize("name", ["Cliff", "Bandit", "MountainCar-v0"])

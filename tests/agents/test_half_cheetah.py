@@ -1,0 +1,71 @@
+"""Every learner of continuous actions trains on HalfCheetah-v3, in each kind of world, on the PyTorch path."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+
+import numpy as np
+import pytest
+import torch
+
+from agents import train as train_module
+from agents.sections import LEARNERS
+from agents.train import train
+from envs.section import EnvSection
+from envs.task import make_task
+from envs.world import init_world, world_size
+
+SMALL = {
+    "td3": dict(batch_size=8, hidden_size=8, init_episodes=1),
+    "sac": dict(batch_size=8, hidden_size=8, init_episodes=1),
+    "ppo": dict(hidden_size=8, update_episodes=1, ppo_epochs=2),
+}
+
+
+def run(name, kind, rows=(0, 1, 2), backend="auto", poison=(), rn_type=4):
+    task = make_task("HalfCheetah-v3", max_steps=12)
+    section = EnvSection(hidden_size=8, reward_env_type=rn_type, info_dim=4)
+    worlds = init_world("se" if kind == "se" else "rn", task, section, torch.arange(3))
+    for row in poison:
+        worlds[row] = float("nan")
+    rows = list(rows)
+    learner = dataclasses.replace(LEARNERS[name](), train_episodes=3, test_episodes=2, hidden_layer=1, **SMALL[name])
+    keys = np.arange(10, 13)[rows]
+    return train(name, learner, None, task, kind, section, worlds[rows], keys, kind == "rn", backend)
+
+
+@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize(("kind", "rn_type"), [("real", 0), ("rn", 4), ("rn", 101), ("se", 0)])
+def test_members_train_and_do_not_depend_on_each_other(name, kind, rn_type):
+    """To rounding: which kernel a matrix product runs on depends on the batch."""
+    together = run(name, kind, rn_type=rn_type)
+    assert (together.status == 0).all() and (together.updates > 0).all() and (together.train_steps > 0).all()
+    assert np.isfinite(together.test_return).all() and len(np.unique(together.test_return)) == 6
+    for i in range(3):
+        alone = run(name, kind, [i], rn_type=rn_type)
+        np.testing.assert_allclose(alone.test_return[0], together.test_return[i], rtol=1e-3, atol=1e-3)
+        np.testing.assert_array_equal(alone.episode_length[0], together.episode_length[i])
+
+
+def test_the_slower_path_says_why(caplog, monkeypatch):
+    monkeypatch.setattr(train_module, "_said", set())
+    with caplog.at_level(logging.WARNING, logger="envolve"):
+        run("td3", "rn")
+        run("td3", "rn")
+    assert [record.message for record in caplog.records] == [
+        "td3 trains on the PyTorch path, which is slower: the task HalfCheetah-v3 has no compiled twin"
+    ]
+    with pytest.raises(ValueError, match="backend 'compiled': the task HalfCheetah-v3 has no compiled twin"):
+        run("td3", "rn", backend="compiled")
+
+
+def test_a_world_that_is_not_finite_fails_alone():
+    mixed, good = run("td3", "rn", poison=[1]), run("td3", "rn")
+    assert mixed.status.tolist() == [0, 1, 0] and np.isnan(mixed.test_return[1]).all()
+    np.testing.assert_allclose(mixed.test_return[[0, 2]], good.test_return[[0, 2]], rtol=1e-3, atol=1e-3)
+
+
+def test_weights_of_the_info_vector_are_few():
+    task = make_task("HalfCheetah-v3")
+    assert world_size("rn", task, EnvSection(reward_env_type=102, info_dim=4)) == 4
