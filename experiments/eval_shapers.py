@@ -1,0 +1,180 @@
+#!/usr/bin/env python3
+"""Evaluates rewards, observations, actions, terminations and initial states of a task, all in one simulator."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Iterator, List, Optional, Set, Tuple
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+if any(word.split("=")[-1] == "isaacgym" for word in sys.argv[1:]):
+    try:
+        import isaacgym  # noqa: F401  it refuses to be imported after torch
+    except ImportError:
+        pass  # make_simulator says what is missing
+
+import torch
+import tyro
+from typing_extensions import Annotated, Literal
+
+from envs.physics.task import SHAPER_TYPES
+from envs.sim.simulator import SimulatorError
+from experiments.shaper_plan import make_plan
+from experiments.shaper_report import wide_console
+from experiments.shaper_run import ShaperRun
+from experiments.shaper_video import VideoError, choose_opengl, film
+from outer.report import number
+from outer.yaml_lines import ConfigError
+
+log = logging.getLogger("envolve")
+
+HELP = """\
+Evaluate every shaper file of a folder: train an agent on each, all of them in one simulator, judge the final policies
+by the task's true score, and rank the files.
+
+A file is a candidate. It defines any of compute_reward, compute_observation, compute_torque, compute_terminal,
+compute_initial_state and compute_goal; the rest is the task's own (docs/shapers.md). One that raises, returns NaN or
+the wrong shape is out; the others go on unharmed. The task's own shapers compete as "human".
+
+  python3 experiments/eval_shapers.py --task Cartpole --num_envs_per_shaper 64 --iterations 30
+  python3 experiments/eval_shapers.py --task Anymal --shaper_types compute_reward compute_observation --json out.json
+  python3 experiments/eval_shapers.py --task Ant --shapers my_rewards --candidates a b --seeds 3 --video
+  python3 experiments/eval_shapers.py --task Ant --set lr=5e-4 hidden_size=64 --schedule gravity.yaml
+
+Flags may be written with - or _. Exit codes: 0 at least one candidate has a score, 1 none has, 2 wrong arguments,
+130 Ctrl-C (what is known by then is written)."""
+
+
+@dataclass
+class Args:
+    """What a user can ask for."""
+
+    task: str = "Anymal"
+    """The task, e.g. Anymal, Ant, Cartpole, HalfCheetah."""
+    shaper_types: List[str] = field(default_factory=lambda: list(SHAPER_TYPES))
+    """Which functions of the files count; the others are the task's own. Default: all."""
+    shapers: Annotated[Optional[Path], tyro.conf.arg(metavar="DIR")] = None
+    """Folder of the files; default: envs/user_functions/<task in lower case>."""
+    candidates: Annotated[List[str], tyro.conf.arg(metavar="NAME ...")] = field(default_factory=list)
+    """Only these files of the folder, with or without .py."""
+    human: bool = True
+    """The task's own shapers take part (--no-human: they do not)."""
+    num_envs_per_shaper: int = 256
+    """Environments of each agent, and episodes that judge it."""
+    iterations: Annotated[int, tyro.conf.arg(aliases=["--learning-iterations"])] = 500
+    """Of collecting and learning."""
+    seeds: int = 1
+    """Agents per candidate; its score is their mean."""
+    seed: int = 0
+    """Of environments and agents: the same seed gives the same scores."""
+    learner: Literal["ppo", "sac", "td3"] = "ppo"
+    """How agents learn."""
+    set: Annotated[List[str], tyro.conf.arg(metavar="KEY=VALUE ...")] = field(default_factory=list)
+    """Hyperparameters of the learner, e.g. lr=1e-3 hidden_size=64."""
+    schedule: Annotated[Optional[Path], tyro.conf.arg(metavar="FILE")] = None
+    """Curriculum and domain randomisation: YAML or JSON, parameter of the task -> {iters: [0, 100],
+    values: [1, [0.5, 2]], mode: linear}. Candidates are judged on the task as it is."""
+    engine: Literal["mujoco", "mujoco_warp", "isaacgym"] = "mujoco"
+    """The simulator: MuJoCo on CPU threads, mujoco_warp or Isaac Gym on a GPU."""
+    device: Optional[str] = None
+    """Of simulator and agents, e.g. cuda:0; default: cpu with mujoco, else the GPU if there is one."""
+    threads: int = 0
+    """CPU threads, 0: all that this process may use. They change no score."""
+    backend: Literal["auto", "compiled", "torch"] = "auto"
+    """auto: compiled kernels on a CPU, else PyTorch."""
+    out: Annotated[Optional[Path], tyro.conf.arg(metavar="DIR")] = None
+    """Folder for ranking.txt, candidates.json, curves.png, config.yaml and best.pt; default: results/<run id>."""
+    json: Annotated[Optional[Path], tyro.conf.arg(metavar="FILE")] = None
+    """Write candidates.json here, too."""
+    video: Annotated[Optional[Tuple[Path, ...]], tyro.conf.arg(metavar="[FILE]")] = None
+    """Film the best policy in FILE, .mp4 or .gif; default: best.mp4 among the results."""
+
+
+class Once(logging.Handler):
+    """To stderr; of a candidate's agents only the first that is out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: Set[str] = set()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if str(record.msg).startswith("candidate %s is out") and isinstance(record.args, tuple):
+            name = str(record.args[0])
+            if name in self.seen:
+                return
+            self.seen.add(name)
+        print(record.getMessage(), file=sys.stderr, flush=True)
+
+
+# ------------------------------------------------------------------------------------------------------------ the run
+
+
+@contextlib.contextmanager
+def logging_to_stderr() -> Iterator[None]:
+    handler, level = Once(), log.level
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)
+        log.setLevel(level)
+
+
+def complain(text: object) -> None:
+    print(f"eval_shapers.py: {text}", file=sys.stderr)
+
+
+def evaluate_shapers(args: Args) -> int:
+    try:
+        plan = make_plan(args)
+    except ConfigError as e:
+        complain(e)
+        return 2
+    torch.set_num_threads(plan.threads)
+    if args.video is not None:
+        choose_opengl()
+    run, console, interrupted = ShaperRun(plan), wide_console(), False
+    try:
+        run.execute(console)
+    except KeyboardInterrupt:
+        interrupted = True
+    except (SimulatorError, ValueError) as e:
+        complain(e)
+        return 1
+    try:
+        ranking = run.write(args.json)
+    except OSError as e:
+        complain(f"cannot write {e.filename}: {e.strerror}")
+        return 1
+    run.show(console, ranking)
+    console.print(run.files(), highlight=False, markup=False, soft_wrap=True)
+    if interrupted:
+        complain("interrupted; what was known is written")
+        return 130
+    best = run.best(ranking)
+    if args.video is not None and best is not None and run.envs is not None:
+        try:
+            made = film((args.video or (None,))[0], plan.out, run.envs, run.learner, best[1], args.seed)
+            text = f"{best[0].name}, one episode: {number(made.score)} {plan.task.score_unit}"
+            console.print(f"Film: {made.path} ({text})", highlight=False, markup=False, soft_wrap=True)
+        except VideoError as e:
+            complain(f"no film: {e}")
+    return 0 if best is not None else 1
+
+
+def main(argv: Optional[List[str]] = None) -> int:
+    args = tyro.cli(Args, args=argv, prog="eval_shapers.py", description=HELP)
+    try:
+        with logging_to_stderr():
+            return evaluate_shapers(args)
+    except KeyboardInterrupt:
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

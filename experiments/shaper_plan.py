@@ -1,0 +1,154 @@
+"""What the user of eval_shapers.py asked for, checked before hours of training and not after them."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import os
+import time
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple, Type
+
+import torch
+
+from agents.sections import LearnerSection
+from agents.shaped import LEARNERS
+from envs.physics.task import SHAPER_TYPES, PhysicsTask, physics_task
+from envs.schedule import Schedule, schedule_from
+from envs.shaping import Candidate, load_candidate
+from experiments.shaper_report import HUMAN
+from experiments.shaper_run import Plan
+from outer.check import Checker
+from outer.schema import nearest
+from outer.yaml_lines import ConfigError, parse_yaml
+
+if TYPE_CHECKING:
+    from experiments.eval_shapers import Args
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def check_args(args: Args) -> None:
+    """Raises ConfigError."""
+    for option, value, least in (
+        ("--num_envs_per_shaper", args.num_envs_per_shaper, 1),
+        ("--iterations", args.iterations, 1),
+        ("--seeds", args.seeds, 1),
+        ("--seed", args.seed, 0),
+        ("--threads", args.threads, 0),
+    ):
+        if value < least:
+            raise ConfigError([f"{option}: found {value}, expected at least {least}"])
+    for name in args.shaper_types or [""]:
+        if name not in SHAPER_TYPES:
+            near = f", did you mean {nearest(name, SHAPER_TYPES, 0.0)}" if name else ""
+            raise ConfigError([f"--shaper_types: found {name!r}, expected some of {', '.join(SHAPER_TYPES)}{near}"])
+    for option, path in (("--json", args.json), ("--video", (args.video or (None,))[0])):
+        if path is not None and (path.is_dir() or not path.parent.is_dir()):
+            raise ConfigError([f"{option}: cannot write {path}, expected a file in a folder that exists"])
+    if args.video and (len(args.video) > 1 or args.video[0].suffix.lower() not in (".mp4", ".gif")):
+        raise ConfigError([f"--video: found {' '.join(map(str, args.video))}, expected one file.mp4 or file.gif"])
+    if args.out is not None and args.out.exists() and not args.out.is_dir():
+        raise ConfigError([f"--out: {args.out} is a file, expected a folder"])
+
+
+def files_of(args: Args, task: Type[PhysicsTask]) -> List[Path]:
+    """The candidates' files, by name. Raises ConfigError."""
+    folder = args.shapers or ROOT / "envs" / "user_functions" / task.name.lower()
+    if not folder.is_dir():
+        there = [p.name for p in folder.parent.glob("*") if p.is_dir() and p.name[0] not in "_."]
+        near = nearest(folder.name, there)
+        mean = f", did you mean {folder.parent / near}" if near else ""
+        raise ConfigError([f"--shapers: found no folder {folder}, expected one with a .py file per candidate{mean}"])
+    files = {p.stem: p for p in sorted(folder.glob("*.py")) if not p.name.startswith("_")}
+    if not files:
+        raise ConfigError([f"--shapers: found no .py file in {folder}, expected one per candidate"])
+    wanted = [name[:-3] if name.endswith(".py") else name for name in args.candidates]
+    for name in wanted:
+        if name not in files:
+            near = nearest(name, files, 0.0)
+            raise ConfigError([f"--candidates: found no {name}.py in {folder}, did you mean {near}"])
+    if args.human and HUMAN in (wanted or files):
+        text = f"{folder / HUMAN}.py: this name stands for the task's own shapers; rename it, or give --no-human"
+        raise ConfigError([text])
+    return [files[name] for name in dict.fromkeys(wanted)] or list(files.values())
+
+
+def read_schedules(path: Path, task: Type[PhysicsTask]) -> Dict[str, Schedule]:
+    """Raises ConfigError."""
+    try:
+        raw, lines = parse_yaml(path.read_bytes(), str(path))
+    except OSError as e:
+        raise ConfigError([f"--schedule: cannot read {path}: {e.strerror}"]) from None
+    if not isinstance(raw, dict) or not all(isinstance(spec, dict) for spec in raw.values()):
+        raise ConfigError([f"{path}: expected parameter: {{iters: [...], values: [...], mode: step or linear}}"])
+    out = {}
+    for name, spec in raw.items():
+        where = f"{path}:{lines[(name,)]} {name}"
+        if name not in task.parameters:
+            known, near = ", ".join(task.parameters), nearest(name, task.parameters, 0.0)
+            raise ConfigError([f"{where}: {task.name} has no such parameter, did you mean {near} (it has {known})"])
+        try:
+            out[name] = schedule_from(spec)
+        except (ValueError, TypeError) as e:
+            raise ConfigError([f"{where}: {e}"]) from None
+    return out
+
+
+def learner_section(name: str, overrides: List[str]) -> LearnerSection:
+    """The learner's hyperparameters for shaped tasks, with ``overrides``. Raises ConfigError."""
+    section = default_section(name)
+    raw = dataclasses.asdict(section)
+    given: Dict[Tuple[str, ...], str] = {}
+    for text in overrides:
+        key, equals, value = text.partition("=")
+        if not equals:
+            raise ConfigError([f"--set {text}: found no '=', expected key=value"])
+        raw[key], _ = parse_yaml(value.encode(), f"--set {key}")
+        given[(name, key)] = "--set"
+    checker = Checker("--set", {(): 0}, given)
+    values = checker.section(raw, (name,), type(section), "learner")
+    problems = checker.problems + [f"--set {', '.join(keys)}: {why}" for why, keys in checker.ignored.items()]
+    if problems:
+        raise ConfigError(problems)
+    return type(section)(**values)
+
+
+def default_section(name: str) -> LearnerSection:
+    module, _ = LEARNERS[name]
+    return import_module(module).defaults()
+
+
+def new_folder(task: Type[PhysicsTask], seed: int) -> Path:
+    """results/shapers_<task>_<date>-<time>_seed<S>; a number is added if it exists."""
+    stem = ROOT / "results" / f"shapers_{task.name.lower()}_{time.strftime('%Y-%m-%d-%H%M%S')}_seed{seed}"
+    numbered = (stem.with_name(f"{stem.name}_{i}") for i in itertools.count(2))
+    return next(path for path in itertools.chain([stem], numbered) if not path.exists())
+
+
+def make_plan(args: Args) -> Plan:
+    """Everything that can be checked before the simulator is made. Raises ConfigError."""
+    check_args(args)
+    try:
+        task = physics_task(args.task)
+    except KeyError as e:
+        raise ConfigError([f"--task: {e.args[0]}"]) from None
+    files = files_of(args, task)
+    schedules = {} if args.schedule is None else read_schedules(args.schedule, task)
+    section = learner_section(args.learner, args.set)
+    human: List[Tuple[Candidate, Optional[str]]] = [(Candidate(HUMAN), None)] if args.human else []
+    settings = {k: _plain(v) for k, v in vars(args).items()}
+    gpu = "cuda:0" if args.engine != "mujoco" and torch.cuda.is_available() else "cpu"
+    return Plan(
+        task, human + [(load_candidate(path, args.shaper_types), str(path)) for path in files], args.seeds,
+        args.num_envs_per_shaper, args.iterations, args.seed, args.learner, section, schedules, args.engine,
+        args.device or gpu, args.threads or len(os.sched_getaffinity(0)), args.backend, settings,
+        args.out or new_folder(task, args.seed),
+    )  # fmt: skip
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return [_plain(v) for v in value]
+    return str(value) if isinstance(value, Path) else value

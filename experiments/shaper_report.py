@@ -1,0 +1,283 @@
+"""What an evaluation of shapers tells its user: the live table, the ranking, the JSON file and the curves."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+
+import numpy as np
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from agents.shaped import Progress
+from envs.shaping import Candidate, Failure
+from outer.plots import BLUE, GREEN, GREY, ORANGE
+from outer.report import duration, number
+from outer.statistics import bootstrap_interval
+
+HUMAN = "human"  # the candidate that replaces nothing
+COLOURS = (BLUE, ORANGE, GREEN, "#CC79A7", "#56B4E9", "#E69F00", "#F0E442")  # Okabe and Ito's
+
+
+@dataclass
+class Outcome:
+    """One candidate, over its K agents of N evaluation episodes each. Lists over I iterations; NaN: it was out."""
+
+    candidate: Candidate
+    file: Optional[str]  # None: the task's own shapers
+    agent_scores: List[float]  # [K], empty: not evaluated
+    episode_scores: List[float]  # [K N]
+    failure: Optional[Failure]
+    failed_agents: int
+    steps: List[int]  # environment steps that each agent was trained for
+    score_curve: List[float]  # true score per training step, mean over agents
+    reward_curve: List[float]
+    components: Dict[str, List[float]]  # of the reward
+    observation_size: Optional[int]
+    action_size: Optional[int]
+
+    @property
+    def name(self) -> str:
+        return self.candidate.name
+
+    @property
+    def score(self) -> float:
+        """NaN if any agent failed: the mean of those that did not would flatter it."""
+        return float(np.mean(self.agent_scores)) if self.agent_scores and self.failure is None else math.nan
+
+    @property
+    def interval(self) -> Optional[Tuple[float, float]]:
+        """95 % bootstrap: over the agents if there are several, for their spread holds the episodes', else over the
+        episodes of the one."""
+        if math.isnan(self.score):
+            return None
+        return bootstrap_interval(self.agent_scores if len(self.agent_scores) > 1 else self.episode_scores)
+
+    @property
+    def reason(self) -> str:
+        if self.failure is None:
+            return ""
+        agents = max(1, len(self.agent_scores))
+        some = f"{self.failed_agents} of {agents} agents: " if self.failed_agents < agents else ""
+        return some + str(self.failure)
+
+    def as_json(self, rank: Optional[int]) -> Dict[str, Any]:
+        failure, interval = self.failure, self.interval
+        return {
+            "name": self.name,
+            "rank": rank,
+            "score": _finite(self.score),
+            "interval": interval and list(interval),
+            "failed": failure is not None,
+            "reason": self.reason or None,
+            "kind": failure and failure.kind,
+            "traceback": (failure and failure.traceback) or None,
+            "step": failure and failure.step,
+            "file": self.file,
+            "shapers": list(self.candidate.shapers),
+            "observation_size": self.observation_size,
+            "action_size": self.action_size,
+            "agent_scores": [_finite(x) for x in self.agent_scores],
+            "episode_scores": [_finite(x) for x in self.episode_scores],
+            "reward_end": _finite(self.reward_curve[-1]) if self.reward_curve else None,
+            "curve": {
+                "steps": self.steps,
+                "score": [_short(x) for x in self.score_curve],
+                "reward": [_short(x) for x in self.reward_curve],
+            },
+            "components": {name: [_short(x) for x in values] for name, values in self.components.items()},
+        }
+
+
+def _finite(x: float) -> Optional[float]:
+    """JSON has no NaN."""
+    return float(x) if math.isfinite(x) else None
+
+
+def _short(x: float) -> Optional[float]:
+    return float(f"{x:.6g}") if math.isfinite(x) else None
+
+
+def outcomes(
+    candidates: Sequence[Tuple[Candidate, Optional[str]]],
+    K: int,
+    curve: Sequence[Progress],
+    failures: Mapping[int, Failure],
+    episode_score: Optional[np.ndarray] = None,
+    sizes: Optional[Tuple[Sequence[int], Sequence[int]]] = None,
+) -> List[Outcome]:
+    """The ranking, best first and failed last. candidates: with their files; agent k of candidate c is number c K + k
+    in what follows. episode_score: [P, N], None: the run did not come that far. sizes: of observations, of actions."""
+    out = []
+    for c, (candidate, file) in enumerate(candidates):
+        agents = range(c * K, (c + 1) * K)
+        failed = [failures[i] for i in agents if i in failures]
+        names = list(dict.fromkeys(name for p in curve for i in agents for name in p.components[i]))
+        own = None if episode_score is None else episode_score[agents.start : agents.stop]
+        out.append(Outcome(
+            candidate, file,
+            agent_scores=[] if own is None else own.mean(1).tolist(),
+            episode_scores=[] if own is None else own.ravel().tolist(),
+            failure=failed[0] if failed else None, failed_agents=len(failed),
+            steps=[p.steps for p in curve],
+            score_curve=[float(p.score[agents.start : agents.stop].mean()) for p in curve],
+            reward_curve=[float(p.reward[agents.start : agents.stop].mean()) for p in curve],
+            components={
+                name: [float(np.mean([p.components[i].get(name, math.nan) for i in agents])) for p in curve]
+                for name in names
+            },
+            observation_size=None if sizes is None else sizes[0][agents.start],
+            action_size=None if sizes is None else sizes[1][agents.start],
+        ))  # fmt: skip
+
+    def order(o: Outcome) -> Tuple[bool, float, str]:
+        best = o.score if not math.isnan(o.score) else (o.score_curve or [math.nan])[-1]
+        return o.failure is not None, -best if math.isfinite(best) else math.inf, o.name
+
+    return sorted(out, key=order)
+
+
+def json_text(content: Dict[str, Any], ranking: Sequence[Outcome]) -> str:
+    """One line per candidate: their curves are long. Ranks count from 1, for candidates with a score."""
+    rows = [o.as_json(None if math.isnan(o.score) else r) for r, o in enumerate(ranking, 1)]
+    head = json.dumps(content, indent=1)[: -len("\n}")]
+    return head + ',\n "candidates": [\n' + ",\n".join("  " + json.dumps(row) for row in rows) + "\n ]\n}\n"
+
+
+# ------------------------------------------------------------------------------------------------------------- tables
+
+
+def ranking_table(ranking: Sequence[Outcome], title: str, unit: str) -> Table:
+    table = Table(title=title, title_justify="left")
+    interrupted = not any(o.agent_scores for o in ranking)
+    for heading in ("", "candidate", f"score, {unit}", "95 % interval"):
+        table.add_column(heading, justify="left" if heading == "candidate" else "right", overflow="fold")
+    if interrupted:
+        table.add_column("score in training", justify="right")
+    for heading in ("reward at the end", "observation", "action"):
+        table.add_column(heading, justify="right")
+    if any(o.failure for o in ranking):
+        table.add_column("failed", overflow="fold")
+    for rank, o in enumerate(ranking, 1):
+        last = [o.score_curve[-1] if o.score_curve else math.nan] if interrupted else []
+        rewards = [r for r in o.reward_curve if math.isfinite(r)]
+        interval = "" if o.interval is None else f"{number(o.interval[0])} to {number(o.interval[1])}"
+        cells = ["" if math.isnan(o.score) else str(rank), o.name, number(o.score), interval]
+        cells += [number(x) for x in [*last, o.reward_curve[-1] if rewards and not o.failure else math.nan]]
+        cells += ["-" if size is None or o.failure else str(size) for size in (o.observation_size, o.action_size)]
+        table.add_row(*map(Text, cells), Text(o.reason, "red"), style="bold" if o.name == HUMAN else "")
+    return table
+
+
+def wide_console(file: Any = None) -> Console:
+    """A console that does not squeeze its tables where the output is no terminal."""
+    console = Console(file=file)
+    return console if console.is_terminal or "COLUMNS" in os.environ else Console(file=file, width=140)
+
+
+class LiveRanking:
+    """Follows the training in a terminal; plain lines where the output is none, not more than LINES of them."""
+
+    ROWS, LINES = 12, 50
+
+    def __init__(self, names: Sequence[str], K: int, iterations: int, title: str, unit: str, console: Console) -> None:
+        self.names, self.K, self.iterations, self.title, self.unit = names, K, iterations, title, unit
+        self.console, self.began = console, time.monotonic()
+        self.live: Optional[Live] = None
+        # FORCE_COLOR makes rich take a file for a terminal, and a file full of cursor movements helps no one
+        if console.is_terminal and console.file.isatty() and not console.is_dumb_terminal:
+            self.live = Live(console=console, auto_refresh=False, redirect_stderr=sys.stderr.isatty())
+
+    def __enter__(self) -> LiveRanking:
+        self.began = time.monotonic()
+        if self.live:
+            self.live.start()
+            self.live.update(Text(f"{self.title}: first iteration ..."), refresh=True)
+        else:
+            self._line(self.title)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        if self.live:
+            self.live.stop()
+
+    def _line(self, text: str) -> None:
+        self.console.print(text, markup=False, highlight=False, soft_wrap=True)
+        self.console.file.flush()
+
+    def update(self, p: Progress) -> None:
+        seconds = time.monotonic() - self.began
+        score, reward = (x.reshape(-1, self.K).mean(1) for x in (p.score, p.reward))
+        order = [i for i in np.argsort(-score, kind="stable") if math.isfinite(score[i])]
+        failed = len(score) - len(order)
+        rate = p.steps * len(p.score) / max(seconds, 1e-9)
+        clock = f"elapsed {duration(seconds)}  ETA {duration((self.iterations - p.iteration) * seconds / p.iteration)}"
+        done = f"iteration {p.iteration:>{len(str(self.iterations))}}/{self.iterations}"
+        counts = f"failed {failed}  {number(rate)} steps/s  {clock}"
+        last = p.iteration == self.iterations
+        if self.live is None:
+            if last or p.iteration % max(1, self.iterations // self.LINES) == 0:
+                best = f"{self.names[order[0]]} {number(score[order[0]])} {self.unit}" if order else "none"
+                self._line(f"{done}  {p.steps:,} steps each  best {best}  {counts}")
+            return
+        top = Table.grid(padding=(0, 2))
+        top.add_row(ProgressBar(total=self.iterations, completed=p.iteration, width=24), done, counts)
+        table = Table(title=self.title, title_justify="left")
+        for heading in ("candidate", f"score in training, {self.unit}", "reward per step"):
+            table.add_column(heading, justify="left" if heading == "candidate" else "right")
+        for i in order[: self.ROWS]:
+            table.add_row(Text(self.names[i]), number(score[i]), number(reward[i]))
+        more = len(order) - self.ROWS
+        below = [Text(f"... and {more} more")] if more > 0 else []
+        below += [Text("judging the final policies ...")] if last else []
+        self.live.update(Group(table, *below, top), refresh=True)
+
+
+# ------------------------------------------------------------------------------------------------------------- curves
+
+
+def curves(path: Path, ranking: Sequence[Outcome], title: str, unit: str) -> None:
+    """Write a PNG (150 dpi): the true score in training against environment steps. The best have colours, the others
+    are grey; the human's shapers are dashed; a cross is where a candidate failed."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import FuncFormatter
+
+    figure = Figure(figsize=(8, 4.5), dpi=150, layout="constrained")
+    FigureCanvasAgg(figure)
+    ax = figure.subplots()
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.grid(axis="y", color="#dddddd", linewidth=0.6)
+    colours = iter(COLOURS)
+    for o in ranking:
+        x = [s for s, y in zip(o.steps, o.score_curve) if math.isfinite(y)]
+        y = [y for y in o.score_curve if math.isfinite(y)]
+        human = o.name == HUMAN
+        colour = "black" if human else GREY if o.failure else next(colours, GREY)
+        named = human or o.failure is not None or colour != GREY
+        label = o.name if math.isnan(o.score) else f"{o.name}: {number(o.score)}"
+        label = f"{o.name}: failed" if o.failure else label
+        ax.plot(
+            x, y, color=colour, label=label if named else None, linestyle="--" if human else "-",
+            linewidth=1.6 if named and not o.failure else 0.8, marker="o" if 0 < len(x) < 3 else None, markersize=3,
+            zorder=2 if named else 1,
+        )  # fmt: skip
+        if o.failure and x:
+            ax.plot(x[-1:], y[-1:], color=GREY, marker="x", markersize=7, linestyle="none")
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+    ax.set_xlabel("environment steps per agent")
+    ax.set_ylabel(f"score per training step, {unit}")
+    ax.set_title(title, fontsize=11)
+    handles, labels = ax.get_legend_handles_labels()
+    most = 20  # who failed comes last, and may be many
+    ax.legend(handles[:most], labels[:most], fontsize=7, loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False)
+    figure.savefig(path, format="png")

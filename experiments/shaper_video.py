@@ -1,0 +1,110 @@
+"""A film of one policy over one evaluation episode, rendered off screen."""
+
+from __future__ import annotations
+
+import ctypes.util
+import math
+import os
+import sys
+from pathlib import Path
+from typing import Any, Dict, NamedTuple, Optional
+
+import torch
+from torch import Tensor
+
+from agents.shaped import Learner, evaluate, make_envs
+from envs.shaped import ShapedEnvs
+from envs.sim.simulator import SimulatorError
+
+WIDTH, HEIGHT = 640, 480
+MOST_FPS = 50
+LIBRARIES = {"egl": "EGL", "osmesa": "OSMesa"}  # of MUJOCO_GL
+
+
+class VideoError(Exception):
+    """There is no film; the text says why."""
+
+
+class Film(NamedTuple):
+    path: Path
+    frames: int
+    fps: float
+    score: float  # of the episode
+
+
+def choose_opengl() -> None:
+    """Where there is no display, have MuJoCo render off screen. It asks for that when it is imported, and a library
+    that is named but missing would keep it from being imported at all."""
+    if "MUJOCO_GL" in os.environ or "DISPLAY" in os.environ or "mujoco" in sys.modules or sys.platform != "linux":
+        return
+    for name, library in LIBRARIES.items():
+        if ctypes.util.find_library(library):
+            os.environ["MUJOCO_GL"] = name
+            return
+
+
+def writable_format(path: Optional[Path]) -> str:
+    """The format of a film in ``path``, or the best that can be written: ".mp4" or ".gif". Raises VideoError."""
+    try:
+        import imageio.v2  # noqa: F401
+    except ImportError:
+        raise VideoError("no imageio, which writes films: pip install imageio imageio-ffmpeg") from None
+    try:
+        import imageio_ffmpeg  # type: ignore[import-untyped]
+
+        imageio_ffmpeg.get_ffmpeg_exe()
+        mp4 = True
+    except (ImportError, RuntimeError):
+        mp4 = False
+    if path is None:
+        return ".mp4" if mp4 else ".gif"
+    if path.suffix.lower() == ".mp4" and not mp4:
+        raise VideoError("no imageio-ffmpeg, which writes MP4: pip install imageio-ffmpeg, or name a file.gif")
+    return path.suffix.lower()
+
+
+class One:
+    """The policy of one candidate among the P of a learner, for ``evaluate``."""
+
+    def __init__(self, learner: Learner, envs: ShapedEnvs, i: int) -> None:
+        self.learner, self.i, self.A = learner, i, envs.action_sizes[i]
+        self.obs = torch.zeros(envs.P, 1, max(envs.observation_sizes), device=envs.device)
+
+    def act(self, obs: Tensor) -> Tensor:
+        """[1, 1, F] -> [1, 1, A]."""
+        self.obs[self.i, :, : obs.shape[2]] = obs[0]
+        return self.learner.act(self.obs)[self.i : self.i + 1, :, : self.A].to(obs.device)
+
+
+def film(path: Optional[Path], folder: Path, envs: ShapedEnvs, learner: Learner, i: int, key: int) -> Film:
+    """Agent i of the learner plays one episode, in a simulator of its own. path: None for best.mp4 (or .gif) in
+    ``folder``. Raises VideoError."""
+    suffix = writable_format(path)
+    path = path or folder / f"best{suffix}"
+    import imageio.v2 as imageio
+
+    try:  # MuJoCo has every model, and what it renders does not depend on who simulated the training
+        alone = make_envs(envs.task.name, [envs.candidates[i]], 1, key)
+    except (SimulatorError, ImportError) as e:
+        raise VideoError(f"no simulator that renders: {e}") from e
+    every = max(1, math.ceil(1 / (alone.task.dt * MOST_FPS)))
+    fps = 1 / (alone.task.dt * every)
+    options: Dict[str, Any] = {"duration": 1000 / fps, "loop": 0} if suffix == ".gif" else {"fps": fps}
+    frames = [0]
+    try:
+        alone.task.sim.render(0, WIDTH, HEIGHT)  # so that no empty file is left where there is no OpenGL
+        writer: Any
+        with imageio.get_writer(str(path), **options) as writer:
+
+            def frame(t: int) -> None:
+                if t % every == 0:
+                    writer.append_data(alone.task.sim.render(0, WIDTH, HEIGHT))
+                    frames[0] += 1
+
+            policy: Any = One(learner, envs, i)
+            score = evaluate(alone, policy, frame)
+    except (SimulatorError, OSError) as e:
+        raise VideoError(str(e)) from e
+    finally:
+        alone.task.sim.close()
+    return Film(path, frames[0], fps, float(score[0, 0]))
