@@ -24,10 +24,9 @@ from typing_extensions import Annotated, Literal
 from envs.physics.task import SHAPER_TYPES
 from envs.sim.simulator import SimulatorError
 from experiments.shaper_plan import make_plan
-from experiments.shaper_report import wide_console
+from experiments.shaper_report import figure, wide_console
 from experiments.shaper_run import ShaperRun
 from experiments.shaper_video import VideoError, choose_opengl, film
-from outer.report import number
 from outer.yaml_lines import ConfigError
 
 log = logging.getLogger("envolve")
@@ -58,7 +57,7 @@ class Args:
     shaper_types: List[str] = field(default_factory=lambda: list(SHAPER_TYPES))
     """Which functions of the files count; the others are the task's own. Default: all."""
     shapers: Annotated[Optional[Path], tyro.conf.arg(metavar="DIR")] = None
-    """Folder of the files; default: envs/user_functions/<task in lower case>."""
+    """Folder of the files, or one file; default: envs/user_functions/<task in lower case>."""
     candidates: Annotated[List[str], tyro.conf.arg(metavar="NAME ...")] = field(default_factory=list)
     """Only these files of the folder, with or without .py."""
     human: bool = True
@@ -160,7 +159,7 @@ def evaluate_shapers(args: Args) -> int:
     if args.video is not None and best is not None and run.envs is not None:
         try:
             made = film((args.video or (None,))[0], plan.out, run.envs, run.learner, best[1], args.seed)
-            text = f"{best[0].name}, one episode: {number(made.score)} {plan.task.score_unit}"
+            text = f"{best[0].name}, one episode: {figure(made.score)} {plan.task.score_unit}"
             console.print(f"Film: {made.path} ({text})", highlight=False, markup=False, soft_wrap=True)
         except VideoError as e:
             complain(f"no film: {e}")

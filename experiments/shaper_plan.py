@@ -56,11 +56,15 @@ def check_args(args: Args) -> None:
 def files_of(args: Args, task: Type[PhysicsTask]) -> List[Path]:
     """The candidates' files, by name. Raises ConfigError."""
     folder = args.shapers or ROOT / "envs" / "user_functions" / task.name.lower()
+    if folder.is_file():
+        return [folder]
     if not folder.is_dir():
         there = [p.name for p in folder.parent.glob("*") if p.is_dir() and p.name[0] not in "_."]
         near = nearest(folder.name, there)
         mean = f", did you mean {folder.parent / near}" if near else ""
-        raise ConfigError([f"--shapers: found no folder {folder}, expected one with a .py file per candidate{mean}"])
+        raise ConfigError(
+            [f"--shapers: found no folder {folder}, expected one with a .py file per candidate, or a file{mean}"]
+        )
     files = {p.stem: p for p in sorted(folder.glob("*.py")) if not p.name.startswith("_")}
     if not files:
         raise ConfigError([f"--shapers: found no .py file in {folder}, expected one per candidate"])

@@ -98,6 +98,11 @@ class Outcome:
         }
 
 
+def figure(x: float) -> str:
+    """Four significant digits, which a ranking needs; '-' for NaN."""
+    return "-" if math.isnan(x) else f"{x:,.0f}" if abs(x) >= 10_000 else f"{x:.4g}"
+
+
 def _finite(x: float) -> Optional[float]:
     """JSON has no NaN."""
     return float(x) if math.isfinite(x) else None
@@ -170,9 +175,9 @@ def ranking_table(ranking: Sequence[Outcome], title: str, unit: str) -> Table:
     for rank, o in enumerate(ranking, 1):
         last = [o.score_curve[-1] if o.score_curve else math.nan] if interrupted else []
         rewards = [r for r in o.reward_curve if math.isfinite(r)]
-        interval = "" if o.interval is None else f"{number(o.interval[0])} to {number(o.interval[1])}"
-        cells = ["" if math.isnan(o.score) else str(rank), o.name, number(o.score), interval]
-        cells += [number(x) for x in [*last, o.reward_curve[-1] if rewards and not o.failure else math.nan]]
+        interval = "" if o.interval is None else f"{figure(o.interval[0])} to {figure(o.interval[1])}"
+        cells = ["" if math.isnan(o.score) else str(rank), o.name, figure(o.score), interval]
+        cells += [figure(x) for x in [*last, o.reward_curve[-1] if rewards and not o.failure else math.nan]]
         cells += ["-" if size is None or o.failure else str(size) for size in (o.observation_size, o.action_size)]
         table.add_row(*map(Text, cells), Text(o.reason, "red"), style="bold" if o.name == HUMAN else "")
     return table
@@ -192,6 +197,7 @@ class LiveRanking:
     def __init__(self, names: Sequence[str], K: int, iterations: int, title: str, unit: str, console: Console) -> None:
         self.names, self.K, self.iterations, self.title, self.unit = names, K, iterations, title, unit
         self.console, self.began = console, time.monotonic()
+        self.times: List[Tuple[float, int]] = []  # when each iteration ended, and the steps of all agents by then
         self.live: Optional[Live] = None
         # FORCE_COLOR makes rich take a file for a terminal, and a file full of cursor movements helps no one
         if console.is_terminal and console.file.isatty() and not console.is_dumb_terminal:
@@ -201,7 +207,9 @@ class LiveRanking:
         self.began = time.monotonic()
         if self.live:
             self.live.start()
-            self.live.update(Text(f"{self.title}: first iteration ..."), refresh=True)
+            self.live.update(
+                Text(f"{self.title}: first iteration; kernels may have to be compiled, once ..."), refresh=True
+            )
         else:
             self._line(self.title)
         return self
@@ -214,19 +222,39 @@ class LiveRanking:
         self.console.print(text, markup=False, highlight=False, soft_wrap=True)
         self.console.file.flush()
 
+    def _since_first(self) -> Tuple[float, int, int]:
+        """Seconds, environment steps of all agents and iterations, without the first, which may compile kernels."""
+        began = (self.began, 0) if len(self.times) == 1 else self.times[0]
+        (t0, steps0), (t1, steps1) = began, self.times[-1]
+        return max(t1 - t0, 1e-9), steps1 - steps0, max(1, len(self.times) - 1)
+
+    @property
+    def rate(self) -> float:
+        """Environment steps of all agents per second, learning included; NaN: no iteration is over."""
+        if not self.times:
+            return math.nan
+        seconds, steps, _ = self._since_first()
+        return steps / seconds
+
+    @property
+    def seconds_per_iteration(self) -> float:
+        seconds, _, iterations = self._since_first()
+        return seconds / iterations
+
     def update(self, p: Progress) -> None:
-        seconds = time.monotonic() - self.began
+        self.times.append((time.monotonic(), p.steps * len(p.score)))
+        seconds = self.times[-1][0] - self.began
+        left = (self.iterations - p.iteration) * self.seconds_per_iteration
         score, reward = (x.reshape(-1, self.K).mean(1) for x in (p.score, p.reward))
         order = [i for i in np.argsort(-score, kind="stable") if math.isfinite(score[i])]
         failed = len(score) - len(order)
-        rate = p.steps * len(p.score) / max(seconds, 1e-9)
-        clock = f"elapsed {duration(seconds)}  ETA {duration((self.iterations - p.iteration) * seconds / p.iteration)}"
+        clock = f"elapsed {duration(seconds)}  ETA {duration(left)}"
         done = f"iteration {p.iteration:>{len(str(self.iterations))}}/{self.iterations}"
-        counts = f"failed {failed}  {number(rate)} steps/s  {clock}"
+        counts = f"failed {failed}  {number(self.rate)} steps/s  {clock}"
         last = p.iteration == self.iterations
         if self.live is None:
             if last or p.iteration % max(1, self.iterations // self.LINES) == 0:
-                best = f"{self.names[order[0]]} {number(score[order[0]])} {self.unit}" if order else "none"
+                best = f"{self.names[order[0]]} {figure(score[order[0]])} {self.unit}" if order else "none"
                 self._line(f"{done}  {p.steps:,} steps each  best {best}  {counts}")
             return
         top = Table.grid(padding=(0, 2))
@@ -235,7 +263,7 @@ class LiveRanking:
         for heading in ("candidate", f"score in training, {self.unit}", "reward per step"):
             table.add_column(heading, justify="left" if heading == "candidate" else "right")
         for i in order[: self.ROWS]:
-            table.add_row(Text(self.names[i]), number(score[i]), number(reward[i]))
+            table.add_row(Text(self.names[i]), figure(score[i]), figure(reward[i]))
         more = len(order) - self.ROWS
         below = [Text(f"... and {more} more")] if more > 0 else []
         below += [Text("judging the final policies ...")] if last else []
@@ -264,7 +292,7 @@ def curves(path: Path, ranking: Sequence[Outcome], title: str, unit: str) -> Non
         human = o.name == HUMAN
         colour = "black" if human else GREY if o.failure else next(colours, GREY)
         named = human or o.failure is not None or colour != GREY
-        label = o.name if math.isnan(o.score) else f"{o.name}: {number(o.score)}"
+        label = o.name if math.isnan(o.score) else f"{o.name}: {figure(o.score)}"
         label = f"{o.name}: failed" if o.failure else label
         ax.plot(
             x, y, color=colour, label=label if named else None, linestyle="--" if human else "-",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import io
+import math
 import time
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Type
@@ -67,8 +68,7 @@ class ShaperRun:
         self.envs: Optional[ShapedEnvs] = None
         self.learner: Any = None
         self.result: Optional[ShapedResult] = None
-        self.began, self.training_seconds = time.monotonic(), 0.0
-        self.seconds = 0.0
+        self.began, self.seconds, self.rate = time.monotonic(), 0.0, math.nan
 
     def execute(self, console: Console) -> None:
         """Raises SimulatorError, ValueError (settings that contradict each other), KeyboardInterrupt."""
@@ -82,14 +82,13 @@ class ShaperRun:
         self.learner = make_learner(p.learner, self.envs, p.section, agent_keys, p.backend, p.threads)
         names = [candidate.name for candidate, _ in p.candidates]
         title = f"{p.task.name}: {len(names)} candidates x {p.K * p.N} environments, {p.learner}, {p.engine}"
-        began = time.monotonic()
         try:
             with LiveRanking(names, p.K, p.iterations, title, p.task.score_unit, console) as table:
 
                 def report(progress: Progress) -> None:
                     self.curve.append(progress)
-                    self.training_seconds = time.monotonic() - began
                     table.update(progress)
+                    self.rate = table.rate
 
                 self.result = train_shaped(self.envs, self.learner, p.iterations, report)
         finally:
@@ -119,7 +118,6 @@ class ShaperRun:
         """What config.yaml and candidates.json both begin with."""
         p = self.plan
         steps = self.curve[-1].steps * len(p.candidates) * p.K if self.curve else 0
-        rate = steps / self.training_seconds if self.training_seconds else None
         return {
             "task": p.task.name,
             "score_unit": p.task.score_unit,
@@ -131,10 +129,11 @@ class ShaperRun:
             "schedules": {name: vars_of(s) for name, s in p.schedules.items()},
             "device": p.device,
             "threads": p.threads,
-            "versions": {**environment_info(), **_versions(p.engine)},
+            "versions": {**environment_info(), **engine_version(p.engine)},
             "wall_seconds": round(self.seconds, 3),
             "environment_steps": steps,
-            "environment_steps_per_second": rate and round(rate, 1),  # of training, learning included
+            # while training, learning included
+            "environment_steps_per_second": None if math.isnan(self.rate) else round(self.rate, 1),
         }
 
     def write(self, copy: Optional[Path]) -> List[Outcome]:
@@ -188,10 +187,9 @@ class ShaperRun:
         console.print(FOOTNOTE[self.plan.K > 1], highlight=False)
         if any(o.name == HUMAN for o in ranking):
             console.print(f"{HUMAN}: the task's own shapers.", highlight=False)
-        if facts["environment_steps_per_second"]:
-            rate = number(facts["environment_steps_per_second"])
+        if self.curve:
             console.print(
-                f"{facts['environment_steps']:,} environment steps of all agents, {rate} per second with learning, "
+                f"{facts['environment_steps']:,} environment steps of all agents, {number(self.rate)} per second with learning, "
                 f"{duration(self.seconds)} in all.",
                 highlight=False,
             )
@@ -206,11 +204,8 @@ def vars_of(schedule: Schedule) -> Dict[str, Any]:
     return {"iters": list(schedule.knots), "values": [list(r) for r in schedule.ranges], "mode": schedule.mode}
 
 
-def _versions(engine: str) -> Dict[str, str]:
-    out = {}
-    for package in dict.fromkeys(("mujoco", engine.replace("_", "-"))):
-        try:
-            out[package] = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            out[package] = "unknown"
-    return out
+def engine_version(engine: str) -> Dict[str, str]:
+    try:
+        return {engine: importlib.metadata.version(engine.replace("_", "-"))}
+    except importlib.metadata.PackageNotFoundError:
+        return {engine: "unknown"}
