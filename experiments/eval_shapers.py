@@ -24,7 +24,7 @@ from typing_extensions import Annotated, Literal
 from envs.physics.task import SHAPER_TYPES
 from envs.sim.simulator import SimulatorError
 from experiments.shaper_plan import make_plan
-from experiments.shaper_report import figure, wide_console
+from experiments.shaper_report import precise, wide_console
 from experiments.shaper_run import ShaperRun
 from experiments.shaper_video import VideoError, choose_opengl, film
 from outer.yaml_lines import ConfigError
@@ -159,7 +159,7 @@ def evaluate_shapers(args: Args) -> int:
     if args.video is not None and best is not None and run.envs is not None:
         try:
             made = film((args.video or (None,))[0], plan.out, run.envs, run.learner, best[1], args.seed)
-            text = f"{best[0].name}, one episode: {figure(made.score)} {plan.task.score_unit}"
+            text = f"{best[0].name}, one episode: {precise(made.score)} {plan.task.score_unit}"
             console.print(f"Film: {made.path} ({text})", highlight=False, markup=False, soft_wrap=True)
         except VideoError as e:
             complain(f"no film: {e}")

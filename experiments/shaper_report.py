@@ -98,7 +98,7 @@ class Outcome:
         }
 
 
-def figure(x: float) -> str:
+def precise(x: float) -> str:
     """Four significant digits, which a ranking needs; '-' for NaN."""
     return "-" if math.isnan(x) else f"{x:,.0f}" if abs(x) >= 10_000 else f"{x:.4g}"
 
@@ -175,9 +175,9 @@ def ranking_table(ranking: Sequence[Outcome], title: str, unit: str) -> Table:
     for rank, o in enumerate(ranking, 1):
         last = [o.score_curve[-1] if o.score_curve else math.nan] if interrupted else []
         rewards = [r for r in o.reward_curve if math.isfinite(r)]
-        interval = "" if o.interval is None else f"{figure(o.interval[0])} to {figure(o.interval[1])}"
-        cells = ["" if math.isnan(o.score) else str(rank), o.name, figure(o.score), interval]
-        cells += [figure(x) for x in [*last, o.reward_curve[-1] if rewards and not o.failure else math.nan]]
+        interval = "" if o.interval is None else f"{precise(o.interval[0])} to {precise(o.interval[1])}"
+        cells = ["" if math.isnan(o.score) else str(rank), o.name, precise(o.score), interval]
+        cells += [precise(x) for x in [*last, o.reward_curve[-1] if rewards and not o.failure else math.nan]]
         cells += ["-" if size is None or o.failure else str(size) for size in (o.observation_size, o.action_size)]
         table.add_row(*map(Text, cells), Text(o.reason, "red"), style="bold" if o.name == HUMAN else "")
     return table
@@ -254,7 +254,7 @@ class LiveRanking:
         last = p.iteration == self.iterations
         if self.live is None:
             if last or p.iteration % max(1, self.iterations // self.LINES) == 0:
-                best = f"{self.names[order[0]]} {figure(score[order[0]])} {self.unit}" if order else "none"
+                best = f"{self.names[order[0]]} {precise(score[order[0]])} {self.unit}" if order else "none"
                 self._line(f"{done}  {p.steps:,} steps each  best {best}  {counts}")
             return
         top = Table.grid(padding=(0, 2))
@@ -263,7 +263,7 @@ class LiveRanking:
         for heading in ("candidate", f"score in training, {self.unit}", "reward per step"):
             table.add_column(heading, justify="left" if heading == "candidate" else "right")
         for i in order[: self.ROWS]:
-            table.add_row(Text(self.names[i]), figure(score[i]), figure(reward[i]))
+            table.add_row(Text(self.names[i]), precise(score[i]), precise(reward[i]))
         more = len(order) - self.ROWS
         below = [Text(f"... and {more} more")] if more > 0 else []
         below += [Text("judging the final policies ...")] if last else []
@@ -292,7 +292,7 @@ def curves(path: Path, ranking: Sequence[Outcome], title: str, unit: str) -> Non
         human = o.name == HUMAN
         colour = "black" if human else GREY if o.failure else next(colours, GREY)
         named = human or o.failure is not None or colour != GREY
-        label = o.name if math.isnan(o.score) else f"{o.name}: {figure(o.score)}"
+        label = o.name if math.isnan(o.score) else f"{o.name}: {precise(o.score)}"
         label = f"{o.name}: failed" if o.failure else label
         ax.plot(
             x, y, color=colour, label=label if named else None, linestyle="--" if human else "-",

@@ -188,11 +188,8 @@ class ShaperRun:
         if any(o.name == HUMAN for o in ranking):
             console.print(f"{HUMAN}: the task's own shapers.", highlight=False)
         if self.curve:
-            console.print(
-                f"{facts['environment_steps']:,} environment steps of all agents, {number(self.rate)} per second with learning, "
-                f"{duration(self.seconds)} in all.",
-                highlight=False,
-            )
+            rate = f"{facts['environment_steps']:,} environment steps of all agents, {number(self.rate)} per second"
+            console.print(f"{rate} with learning, {duration(self.seconds)} in all.", highlight=False)
 
     def files(self) -> str:
         rows = [f"  {name:<17}{what}" for name, what in FILES.items() if (self.plan.out / name).is_file()]
