@@ -1,4 +1,4 @@
-"""What an evaluation of shapers tells its user: the live table, the ranking, the JSON file and the curves."""
+"""What an evaluation of shapers tells its user: the live table, the ranking and the JSON file."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import os
 import sys
 import time
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
@@ -20,12 +19,10 @@ from rich.text import Text
 
 from agents.shaped import Progress
 from envs.shaping import Candidate, Failure
-from outer.plots import BLUE, GREEN, GREY, ORANGE
 from outer.report import duration, number
 from outer.statistics import bootstrap_interval
 
 HUMAN = "human"  # the candidate that replaces nothing
-COLOURS = (BLUE, ORANGE, GREEN, "#CC79A7", "#56B4E9", "#E69F00", "#F0E442")  # Okabe and Ito's
 
 
 @dataclass
@@ -268,44 +265,3 @@ class LiveRanking:
         below = [Text(f"... and {more} more")] if more > 0 else []
         below += [Text("judging the final policies ...")] if last else []
         self.live.update(Group(table, *below, top), refresh=True)
-
-
-# ------------------------------------------------------------------------------------------------------------- curves
-
-
-def curves(path: Path, ranking: Sequence[Outcome], title: str, unit: str) -> None:
-    """Write a PNG (150 dpi): the true score in training against environment steps. The best have colours, the others
-    are grey; the human's shapers are dashed; a cross is where a candidate failed."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-    from matplotlib.ticker import FuncFormatter
-
-    figure = Figure(figsize=(8, 4.5), dpi=150, layout="constrained")
-    FigureCanvasAgg(figure)
-    ax = figure.subplots()
-    ax.spines[["top", "right"]].set_visible(False)
-    ax.grid(axis="y", color="#dddddd", linewidth=0.6)
-    colours = iter(COLOURS)
-    for o in ranking:
-        x = [s for s, y in zip(o.steps, o.score_curve) if math.isfinite(y)]
-        y = [y for y in o.score_curve if math.isfinite(y)]
-        human = o.name == HUMAN
-        colour = "black" if human else GREY if o.failure else next(colours, GREY)
-        named = human or o.failure is not None or colour != GREY
-        label = o.name if math.isnan(o.score) else f"{o.name}: {precise(o.score)}"
-        label = f"{o.name}: failed" if o.failure else label
-        ax.plot(
-            x, y, color=colour, label=label if named else None, linestyle="--" if human else "-",
-            linewidth=1.6 if named and not o.failure else 0.8, marker="o" if 0 < len(x) < 3 else None, markersize=3,
-            zorder=2 if named else 1,
-        )  # fmt: skip
-        if o.failure and x:
-            ax.plot(x[-1:], y[-1:], color=GREY, marker="x", markersize=7, linestyle="none")
-    ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
-    ax.set_xlabel("environment steps per agent")
-    ax.set_ylabel(f"score per training step, {unit}")
-    ax.set_title(title, fontsize=11)
-    handles, labels = ax.get_legend_handles_labels()
-    most = 20  # who failed comes last, and may be many
-    ax.legend(handles[:most], labels[:most], fontsize=7, loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False)
-    figure.savefig(path, format="png")

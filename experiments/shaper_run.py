@@ -20,7 +20,8 @@ from envs.schedule import Schedule
 from envs.shaped import ShapedEnvs
 from envs.shaping import Candidate, Failure
 from envs.world_file import write_atomic
-from experiments.shaper_report import HUMAN, LiveRanking, Outcome, curves, json_text, outcomes, ranking_table
+from experiments.shaper_curves import curves
+from experiments.shaper_report import HUMAN, LiveRanking, Outcome, json_text, outcomes, ranking_table
 from outer.config import environment_info
 from outer.nes import RETEST, member_seeds
 from outer.report import duration, number

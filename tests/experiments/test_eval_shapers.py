@@ -18,7 +18,8 @@ import yaml
 from agents.shaped import Progress
 from envs.shaping import Candidate, Failure
 from experiments import eval_shapers, shaper_video
-from experiments.shaper_report import LiveRanking, curves, outcomes, wide_console
+from experiments.shaper_curves import curves
+from experiments.shaper_report import LiveRanking, outcomes, wide_console
 from experiments.shaper_video import VideoError
 from tests.outer.small import ROOT
 
@@ -156,7 +157,8 @@ def test_several_agents_per_candidate_are_averaged(evaluate):
     assert len(wide["agent_scores"]) == 3 and len(wide["episode_scores"]) == 24
     assert wide["score"] == np.mean(wide["agent_scores"])
     assert wide["agent_scores"][0] == one["wide"]["score"] and len(set(wide["agent_scores"])) > 1
-    assert min(wide["agent_scores"]) <= wide["interval"][0] <= wide["interval"][1] <= max(wide["agent_scores"])
+    low, high = wide["interval"]
+    assert [low, high] == pytest.approx([min(wide["agent_scores"]), max(wide["agent_scores"])])  # 1 of 27 resamples
 
 
 def test_only_the_types_that_were_asked_for_count(evaluate):
