@@ -195,7 +195,7 @@ def test_a_schedule_changes_the_training(evaluate, tmp_path):
         (["--num_envs_per_shaper", "0"], "at least 1"),
         (["--iterations", "0"], "at least 1"),
         (["--iterations", "many"], "many"),
-        (["--set", "learning_rat=1"], "did you mean"),
+        (["--set", "hiden_size=1"], "did you mean hidden_size"),
         (["--set", "lr=-1"], "> 0"),
         (["--set", "lr"], "key=value"),
         (["--schedule", "{folder}/none.yaml"], "cannot read"),
