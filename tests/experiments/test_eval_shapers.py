@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -16,9 +17,11 @@ import torch
 import yaml
 
 from agents.shaped import Progress
-from envs.shaping import Candidate, Failure
-from experiments import eval_shapers, shaper_video
+from envs.physics.task import physics_task
+from envs.shaping import Candidate, Failure, load_folder
+from experiments import describe_tasks, eval_shapers, shaper_video
 from experiments.shaper_curves import curves
+from experiments.shaper_plan import read_schedules
 from experiments.shaper_report import LiveRanking, outcomes, wide_console
 from experiments.shaper_video import VideoError
 from tests.outer.small import ROOT
@@ -339,3 +342,56 @@ def test_curves_of_nobody_and_of_very_many_can_be_drawn(tmp_path):
         ranking = outcomes(candidates, 1, curve, {0: Failure("NotFinite", "", "", 0)})
         curves(tmp_path / f"{count}.png", ranking, "title", "m")
         assert (tmp_path / f"{count}.png").stat().st_size > 10_000
+
+
+# ------------------------------------------------------------------------------------------------------ docs/shapers.md
+
+DOCS = describe_tasks.DOCS.read_text(encoding="utf-8")
+
+
+def test_the_documented_states_are_those_of_the_code():
+    hint = "run: python3 experiments/describe_tasks.py --write"
+    assert DOCS.partition(describe_tasks.MARK)[2].strip() == describe_tasks.sections().strip(), hint
+
+
+def test_the_documented_signatures_are_those_of_the_code():
+    assert re.findall(r"^\| `(compute_.*)` \|", DOCS, re.M) == describe_tasks.signatures()
+
+
+def test_every_kind_of_failure_is_documented():
+    kinds = set(re.findall(r"^\| (\w+) \| ", DOCS, re.M))
+    sources = "".join((ROOT / p).read_text() for p in ("envs/shaping.py", "envs/shaper_calls.py", "agents/shaped.py"))
+    assert kinds >= set(re.findall(r'Failure\(\s*"(\w+)"', sources)) >= {"TooSlow", "NotFinite", "Diverged"}
+
+
+def test_documented_files_can_be_loaded(tmp_path):
+    examples = re.findall(r"```python\n(.*?)```", DOCS, re.S)
+    for i, text in enumerate(examples):
+        (tmp_path / f"{i}.py").write_text(text)
+    assert [c.failure for c in load_folder(tmp_path)] == [None, None] and len(examples) == 2
+    (tmp_path / "schedule.yaml").write_text(re.search(r"```yaml\n(.*?)```", DOCS, re.S)[1])
+    assert set(read_schedules(tmp_path / "schedule.yaml", physics_task("Ant"))) == {"gravity", "mass_scale"}
+
+
+@pytest.mark.slow
+def test_examples_run_from_another_folder_and_are_filmed(tmp_path):
+    command = [
+        sys.executable,
+        "eval_shapers.py",
+        *SMALL,
+        "--learning-iterations",
+        "1",
+        "--video",
+        str(tmp_path / "a.gif"),
+    ]
+    environment = {k: v for k, v in os.environ.items() if k not in ("MUJOCO_GL", "PYTHONPATH")}
+    done = subprocess.run(
+        [*command, "--out", str(tmp_path / "out")], cwd=ROOT / "experiments", text=True, capture_output=True,
+        env=environment, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    content = json.loads((tmp_path / "out" / "candidates.json").read_text())
+    names = {p.stem for p in (ROOT / "envs/user_functions/cartpole").glob("*.py")}
+    assert {c["name"] for c in content["candidates"]} == {"human", *names}
+    assert all(c["failed"] == c["name"].startswith("bad") for c in content["candidates"])
+    assert (tmp_path / "a.gif").exists() or "OpenGL" in done.stderr

@@ -1,0 +1,74 @@
+#!/usr/bin/env python3
+"""What shapers can read, of every task in a physics engine, as Markdown: python3 experiments/describe_tasks.py --write
+brings docs/shapers.md up to date (a test compares the two)."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from pathlib import Path
+from typing import List, Type
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+import torch
+
+import envs.physics  # noqa: F401  registers the tasks
+from envs.physics.task import PHYSICS_TASKS, PhysicsTask
+from envs.sim.simulator import make_simulator
+
+DOCS = Path(__file__).resolve().parents[1] / "docs" / "shapers.md"
+MARK = "<!-- What follows is written by experiments/describe_tasks.py -->\n"
+
+
+def describe(cls: Type[PhysicsTask]) -> str:
+    """One task's section."""
+    sim = make_simulator("mujoco", cls.model, 1, cls.outputs)
+    task = cls(sim)
+    action = torch.zeros(1, cls.action_size)
+    features = cls.compute_observation({**task.state, "action": action, "previous_action": action}).shape[1]
+    limits = sim.effort_limit.unique().tolist()
+    limit = f", at most {limits[0]:g} each" if len(limits) == 1 and limits[0] < float("inf") else ""
+    lines = [
+        f"### {cls.name}", "",
+        f"Score ({cls.score_unit}): {cls.score_meaning}. A control step is {task.dt:g} s, an episode at most "
+        f"{cls.max_steps} of them. The task's own policy sees {features} numbers and has {cls.action_size} actions; "
+        f"`compute_torque` returns {len(sim.actuators)} efforts{limit}.", "",
+        "| name | shape | unit | meaning |", "| --- | --- | --- | --- |",
+    ]  # fmt: skip
+    for name, q in cls.described(len(sim.actuators)).items():
+        meaning = q.meaning
+        if name in cls.parameters:
+            low, high = cls.parameters[name].low, cls.parameters[name].high
+            drawn = f"{low:g}" if low == high else f"drawn from [{low:g}, {high:g}]"
+            meaning = f"*parameter, {drawn}:* {meaning}"
+        shape = ", ".join(["n", *map(str, q.shape)])
+        lines.append(f"| `{name}` | [{shape}] | {q.unit} | {meaning} |")
+    sim.close()
+    return "\n".join(lines) + "\n"
+
+
+def sections() -> str:
+    return "\n".join(describe(PHYSICS_TASKS[name]) for name in sorted(PHYSICS_TASKS))
+
+
+def signatures() -> List[str]:
+    """Of the six functions, without annotations."""
+    names = [n for n in vars(PhysicsTask) if n.startswith("compute_")]
+    return [f"{n}({', '.join(inspect.signature(getattr(PhysicsTask, n)).parameters)})" for n in names]
+
+
+def main(argv: List[str]) -> int:
+    if argv not in ([], ["--write"]):
+        print("describe_tasks.py: expected nothing or --write", file=sys.stderr)
+        return 2
+    if argv:
+        before, mark, _ = DOCS.read_text(encoding="utf-8").partition(MARK)
+        DOCS.write_text(f"{before}{mark}\n{sections()}", encoding="utf-8")
+    else:
+        print(sections())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
