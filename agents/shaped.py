@@ -23,10 +23,10 @@ from envs.shaped import ShapedEnvs
 from envs.shaping import Candidate, Failure
 from envs.sim.simulator import make_simulator
 
-LEARNERS: Dict[str, Tuple[str, str]] = {  # name -> module, class
-    "ppo": ("agents.shaped_ppo", "ShapedPPO"),
-    "sac": ("agents.shaped_off_policy", "ShapedSAC"),
-    "td3": ("agents.shaped_off_policy", "ShapedTD3"),
+LEARNERS: Dict[str, Tuple[str, str, str]] = {  # name -> module, class, function that gives its settings
+    "ppo": ("agents.shaped_ppo", "ShapedPPO", "defaults"),
+    "sac": ("agents.shaped_off_policy", "ShapedSAC", "sac_defaults"),
+    "td3": ("agents.shaped_off_policy", "ShapedTD3", "td3_defaults"),
 }
 
 
@@ -88,8 +88,14 @@ def make_learner(
     """keys: int64 [P], the seeds of the agents. Raises ValueError."""
     if name not in LEARNERS:
         raise ValueError(f"learner {name!r} does not train on shaped tasks: expected one of {', '.join(LEARNERS)}")
-    module, cls = LEARNERS[name]
+    module, cls, _ = LEARNERS[name]
     return getattr(import_module(module), cls)(envs, section, keys, backend, threads)
+
+
+def default_section(learner: str) -> Any:
+    """The settings of a learner for an arbitrary shaped task; those of its section are for classic tasks."""
+    module, _, defaults = LEARNERS[learner]
+    return getattr(import_module(module), defaults)()
 
 
 def train_shaped(
