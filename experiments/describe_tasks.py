@@ -28,12 +28,12 @@ def describe(cls: Type[PhysicsTask]) -> str:
     action = torch.zeros(1, cls.action_size)
     features = cls.compute_observation({**task.state, "action": action, "previous_action": action}).shape[1]
     limits = sim.effort_limit.unique().tolist()
-    limit = f", at most {limits[0]:g} each" if len(limits) == 1 and limits[0] < float("inf") else ""
+    limit = f", at most +- {limits[0]:g}" if len(limits) == 1 and limits[0] < float("inf") else ""
     lines = [
         f"### {cls.name}", "",
         f"Score ({cls.score_unit}): {cls.score_meaning}. A control step is {task.dt:g} s, an episode at most "
-        f"{cls.max_steps} of them. The task's own policy sees {features} numbers and has {cls.action_size} actions; "
-        f"`compute_torque` returns {len(sim.actuators)} efforts{limit}.", "",
+        f"{cls.max_steps} of them. The task's own policy sees {features} numbers and has {_count(cls.action_size, 'action')}; "
+        f"`compute_torque` returns {_count(len(sim.actuators), 'effort')}{limit}.", "",
         "| name | shape | unit | meaning |", "| --- | --- | --- | --- |",
     ]  # fmt: skip
     for name, q in cls.described(len(sim.actuators)).items():
@@ -46,6 +46,10 @@ def describe(cls: Type[PhysicsTask]) -> str:
         lines.append(f"| `{name}` | [{shape}] | {q.unit} | {meaning} |")
     sim.close()
     return "\n".join(lines) + "\n"
+
+
+def _count(n: int, noun: str) -> str:
+    return f"{n} {noun}" + "s" * (n != 1)
 
 
 def sections() -> str:

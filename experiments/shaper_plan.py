@@ -6,14 +6,13 @@ import dataclasses
 import itertools
 import os
 import time
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple, Type
 
 import torch
 
 from agents.sections import LearnerSection
-from agents.shaped import LEARNERS
+from agents.shaped import default_section
 from envs.physics.task import SHAPER_TYPES, PhysicsTask, physics_task
 from envs.schedule import Schedule, schedule_from
 from envs.shaping import Candidate, load_candidate
@@ -117,11 +116,6 @@ def learner_section(name: str, overrides: List[str]) -> LearnerSection:
     if problems:
         raise ConfigError(problems)
     return type(section)(**values)
-
-
-def default_section(name: str) -> LearnerSection:
-    module, _ = LEARNERS[name]
-    return import_module(module).defaults()
 
 
 def new_folder(task: Type[PhysicsTask], seed: int) -> Path:
