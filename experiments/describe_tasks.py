@@ -33,7 +33,8 @@ def describe(cls: Type[PhysicsTask]) -> str:
         f"### {cls.name}", "",
         f"Score ({cls.score_unit}): {cls.score_meaning}. A control step is {task.dt:g} s, an episode at most "
         f"{cls.max_steps} of them. The task's own policy sees {features} numbers and has "
-        f"{_count(cls.action_size, 'action')}; `compute_torque` returns {_count(len(sim.actuators), 'effort')}{limit}.", "",
+        f"{_count(cls.action_size, 'action')}; "
+        f"`compute_torque` returns {_count(len(sim.actuators), 'effort')}{limit}.", "",
         "| name | shape | unit | meaning |", "| --- | --- | --- | --- |",
     ]  # fmt: skip
     for name, q in cls.described(len(sim.actuators)).items():
