@@ -15,7 +15,7 @@ import pytest
 import torch
 import yaml
 
-from experiments import eval_shapers, shaper_video
+from experiments import eval_shapers
 from experiments.shaper_video import VideoError
 from tests.outer.small import ROOT
 
@@ -247,18 +247,6 @@ def test_a_film_of_the_best_policy(evaluate, tmp_path, monkeypatch):
     monkeypatch.setattr(eval_shapers, "film", none)
     code, out, err, content = evaluate("--candidates", "good", "--video")
     assert code == 0 and "no film: no off-screen OpenGL" in err and content["complete"]
-
-
-def test_opengl_is_chosen_only_where_it_is_there(monkeypatch):
-    def chosen(libraries, **environment):
-        monkeypatch.setattr(shaper_video.os, "environ", environment)
-        monkeypatch.delitem(sys.modules, "mujoco", raising=False)
-        monkeypatch.setattr(shaper_video.ctypes.util, "find_library", lambda name: name if name in libraries else None)
-        shaper_video.choose_opengl()
-        return environment.get("MUJOCO_GL")
-
-    assert chosen({"EGL", "OSMesa"}) == "egl" and chosen({"OSMesa"}) == "osmesa" and chosen(set()) is None
-    assert chosen({"EGL"}, DISPLAY=":0") is None and chosen({"EGL"}, MUJOCO_GL="glfw") == "glfw"
 
 
 def test_ctrl_c_writes_what_is_known(tmp_path, folder):
