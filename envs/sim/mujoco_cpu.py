@@ -16,6 +16,7 @@ import torch
 from mujoco.batch import Batch, SimulationError
 from torch import Tensor
 
+from envs.sim.mujoco_clock import stop_clock
 from envs.sim.mujoco_model import BODY_FIELDS, Camera, ModelLayout, load_model
 from envs.sim.simulator import (
     BODY_STATE,
@@ -40,6 +41,7 @@ class MuJoCoCPU(Simulator):
     def __init__(self, path: Path, num_envs: int, outputs: Sequence[str], threads: int, device: torch.device) -> None:
         if device.type != "cpu":
             raise SimulatorError(f"engine mujoco runs on the CPU, not on {device}: choose engine mujoco_warp")
+        stop_clock()
         self.model = load_model(path, CONTACT_FORCE in outputs)
         self.layout = layout = ModelLayout(self.model, torch.float64, device)
         self.num_envs, self.device, self.timestep = num_envs, device, float(self.model.opt.timestep)
