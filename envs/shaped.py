@@ -165,7 +165,7 @@ class ShapedEnvs:
             sizes[0] = check_tensor("compute_observation", out, (self.N, None)).shape[1]
 
         group = self.calls.group("compute_observation", range(i, i + 1), action, action, size)
-        self.calls._call(group, [group.state], deliver)
+        self.calls.one(group, [group.state], deliver)
         return sizes[0]
 
     def _allocate(self) -> None:

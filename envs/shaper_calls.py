@@ -7,11 +7,12 @@ the state that it was given, hangs, or takes far longer than the others' functio
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import signal
 import threading
 import time
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence
 
 import numpy as np
 import torch
@@ -164,14 +165,20 @@ class ShaperCalls:
     ) -> None:
         """Call every group's function of this kind with ``arguments(group)`` (None: not this one) and hand what it
         returns to ``deliver(group, out)``, which raises WrongOutput if it is not what it should be."""
-        for group in list(self.groups[kind]):
-            given = arguments(group)
-            if given is None or not self._call(group, given, deliver):
-                continue
-            for part in self.split(group):  # a group that failed: one by one, to find whose fault it was
-                given = arguments(part)
-                if given is not None:
-                    self._call(part, given, deliver)
+        with self._alarm():
+            for group in list(self.groups[kind]):
+                given = arguments(group)
+                if given is None or not self._call(group, given, deliver):
+                    continue
+                for part in self.split(group):  # a group that failed: one by one, to find whose fault it was
+                    given = arguments(part)
+                    if given is not None:
+                        self._call(part, given, deliver)
+
+    def one(self, group: Group, arguments: Sequence[Any], deliver: Callable[..., None]) -> None:
+        """As ``each``, for a group of one candidate."""
+        with self._alarm():
+            self._call(group, arguments, deliver)
 
     def _call(self, group: Group, arguments: Sequence[Any], deliver: Callable[..., None]) -> bool:
         """Returns whether the group must be split. What a function of the task itself raises is raised."""
@@ -183,7 +190,13 @@ class ShaperCalls:
         version, action_version = buffer._version, group.state["action"]._version
         began = time.perf_counter()
         try:
-            out = self._within_time(function, given)
+            if self._interruptible:
+                signal.setitimer(signal.ITIMER_REAL, HANG_SECONDS)
+            try:
+                out = function(*given)
+            finally:
+                if self._interruptible:
+                    signal.setitimer(signal.ITIMER_REAL, 0)
             if buffer._version != version or group.state["action"]._version != action_version:
                 raise WrongOutput(f"{group.kind} changed the state that it was given (work on a copy: x.clone())")
             deliver(group, out)
@@ -205,19 +218,20 @@ class ShaperCalls:
         else:
             self.fail(i, failure_of(error, function.__code__.co_filename, self.step))
 
-    def _within_time(self, function: Callable[..., Any], arguments: Sequence[Any]) -> Any:
+    @contextlib.contextmanager
+    def _alarm(self) -> Iterator[None]:
+        """The alarm clock of the process rings as ``Hang``."""
         if not self._interruptible:
-            return function(*arguments)
+            yield
+            return
 
         def hang(*_: Any) -> None:
             raise Hang
 
         before = signal.signal(signal.SIGALRM, hang)
-        signal.setitimer(signal.ITIMER_REAL, HANG_SECONDS)
         try:
-            return function(*arguments)
+            yield
         finally:
-            signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, before)
 
     # ----------------------------------------------------------------------------------------------------- failures

@@ -32,9 +32,11 @@ def params_of(candidate: Candidate, u: Tensor) -> Tensor:
 
 
 def candidate_of(candidates: List[Candidate], world: Tensor) -> Candidate:
-    """The candidate that a world [1 + D] is."""
+    """The candidate that a world [1 + D] is; one of length 1 is a file as it is written."""
     candidate = candidates[int(world[0])]
-    return candidate if candidate.params is None else candidate.with_params(params_of(candidate, world[1:]))
+    if candidate.params is None or len(world) == 1:
+        return candidate
+    return candidate.with_params(params_of(candidate, world[1:]))
 
 
 def evaluate_shapers(
