@@ -63,7 +63,7 @@ class Anymal(PhysicsTask):
         "command_y": Parameter(-1.0, 1.0, "m/s", "velocity to the left asked for"),
         "command_yaw": Parameter(-1.0, 1.0, "rad/s", "yaw rate asked for"),
         "mass_scale": Parameter(1.0, 1.0, "", "masses and inertias, relative to the robot's"),
-        "friction_scale": Parameter(1.0, 1.0, "", "friction, relative to 1"),
+        "friction_scale": Parameter(1.0, 1.0, "", "coefficients of friction, relative to the model"),
         "gravity": Parameter(9.81, 9.81, "m/s^2", "downwards"),
     }
 
