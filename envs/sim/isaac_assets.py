@@ -1,4 +1,4 @@
-"""An MJCF model as Isaac Gym takes it: one asset per tree of bodies, the floor apart, nothing its importer does not need.
+"""An MJCF model as Isaac Gym takes it: one asset per tree of bodies, the floor apart, and only what its importer needs.
 
 MuJoCo compiles the model, so that names, masses, limits and poses are those of the other engines. Isaac Gym's importer
 reads a single tree. A tree that does not float gets a mount which the adapter fixes, and its joints stay as they are.
@@ -9,10 +9,13 @@ planes, tendons, contact parameters; ``unsupported`` names them.
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
+from itertools import combinations
 from pathlib import Path
 from typing import Iterator, List, NamedTuple, Optional, Tuple
 
 import mujoco
+
+from envs.sim.mujoco_model import silence_log
 
 KEPT = ("compiler", "option", "default")  # top-level sections an asset has besides its bodies
 UNUSED = ("light", "camera", "site")
@@ -28,6 +31,7 @@ class Part(NamedTuple):
     free: bool  # floats
     bodies: Tuple[int, ...]  # in the compiled model
     joints: Tuple[str, ...]  # hinges and slides
+    touches_itself: bool
 
 
 class Assets(NamedTuple):
@@ -55,6 +59,7 @@ def load_assets(path: Path) -> Assets:
     joints = [joint for body in bodies[1:] for joint in body if joint.tag in ("joint", "freejoint")]
     for number, joint in enumerate(joints):
         joint.set("name", joint.get("name") or f"joint{number}")
+    silence_log()
     model = mujoco.MjModel.from_xml_string(ET.tostring(tree, encoding="unicode"))
 
     floor, unsupported = None, [f"tendon {model.tendon(t).name}" for t in range(model.ntendon)]
@@ -115,7 +120,19 @@ def _part(model: mujoco.MjModel, root: int, bodies: List[ET.Element], sections: 
         ET.SubElement(world, "inertial", {"pos": "0 0 0", "mass": "1", "diaginertia": "1 1 1"})
     world.append(element)
     names = tuple(model.joint(j).name for j, kind in kinds.items() if kind != int(mujoco.mjtJoint.mjJNT_FREE))
-    return Part(element.get("name", ""), ET.tostring(asset, encoding="unicode"), free, members, names)
+    text = ET.tostring(asset, encoding="unicode")
+    return Part(element.get("name", ""), text, free, members, names, _touches_itself(model, members))
+
+
+def _touches_itself(model: mujoco.MjModel, members: Tuple[int, ...]) -> bool:
+    """Whether geometries of two of its bodies may touch (those of a body and its parent never do)."""
+    geoms = [g for g in range(model.ngeom) if model.geom_bodyid[g] in members]
+    for g, h in combinations(geoms, 2):
+        a, b = model.geom_bodyid[g], model.geom_bodyid[h]
+        may = (model.geom_contype[g] & model.geom_conaffinity[h]) | (model.geom_contype[h] & model.geom_conaffinity[g])
+        if may and a != b and model.body_parentid[a] != b and model.body_parentid[b] != a:
+            return True
+    return False
 
 
 def _without_looks(section: ET.Element) -> ET.Element:

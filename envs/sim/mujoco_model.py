@@ -24,14 +24,18 @@ CONTACT_SENSOR = "_contact_"  # + name of the body
 BODY_FIELDS = ("xpos", "xquat", "cvel", "subtree_com")  # what ``ModelLayout.body_state`` is computed from
 
 
+def silence_log() -> None:
+    """MuJoCo would write a line to the terminal and to MUJOCO_LOG.TXT for every divergence; ``unstable`` says it."""
+    if hasattr(mujoco, "MjLogConfig"):  # not in 3.2.3, the last one for Python 3.8, which Isaac Gym is bound to
+        logs = mujoco.MjLogConfig.get()
+        logs.logto_console = logs.logto_file = False
+        logs.set()
+
+
 def load_model(path: Path, contact_forces: bool) -> mujoco.MjModel:
     """The model in ``path``, with a sensor of the net contact force for every body if they are asked for. Bodies that
-    have no name there are called body<number>.
-
-    MuJoCo would write a line to the terminal and to MUJOCO_LOG.TXT for every divergence; ``unstable`` says it."""
-    logs = mujoco.MjLogConfig.get()
-    logs.logto_console = logs.logto_file = False
-    logs.set()
+    have no name there are called body<number>."""
+    silence_log()
     spec = mujoco.MjSpec.from_file(str(path))
     for number, body in enumerate(spec.bodies):
         body.name = body.name or f"body{number}"
