@@ -157,6 +157,7 @@ def evaluate_shapers(args: Args) -> int:
         return 130
     best = run.best(ranking)
     if args.video is not None and best is not None and run.envs is not None:
+        console.print(f"Filming {best[0].name} ...", markup=False)
         try:
             made = film((args.video or (None,))[0], plan.out, run.envs, run.learner, best[1], args.seed)
             text = f"{best[0].name}, one episode: {precise(made.score)} {plan.task.score_unit}"

@@ -78,6 +78,22 @@ def files_of(args: Args, task: Type[PhysicsTask]) -> List[Path]:
     return [files[name] for name in dict.fromkeys(wanted)] or list(files.values())
 
 
+def load(files: List[Path], args: Args) -> Tuple[List[Tuple[Candidate, Optional[str]]], List[str]]:
+    """The candidates with their files, and the names of those files of a folder that replace only what was not asked
+    for. Raises ConfigError if that is all of them."""
+    loaded: List[Tuple[Candidate, Optional[str]]] = []
+    skipped = []
+    for path in files:
+        candidate = load_candidate(path, args.shaper_types)
+        if candidate.failure is not None and not args.candidates and load_candidate(path).failure is None:
+            skipped.append(path.stem)
+        else:
+            loaded.append((candidate, str(path)))
+    if not loaded:
+        raise ConfigError([f"--shaper_types: no file of {files[0].parent} defines {' or '.join(args.shaper_types)}"])
+    return loaded, skipped
+
+
 def read_schedules(path: Path, task: Type[PhysicsTask]) -> Dict[str, Schedule]:
     """Raises ConfigError."""
     try:
@@ -136,10 +152,11 @@ def make_plan(args: Args) -> Plan:
     schedules = {} if args.schedule is None else read_schedules(args.schedule, task)
     section = learner_section(args.learner, args.set)
     human: List[Tuple[Candidate, Optional[str]]] = [(Candidate(HUMAN), None)] if args.human else []
+    loaded, skipped = load(files, args)
     settings = {k: _plain(v) for k, v in vars(args).items()}
     gpu = "cuda:0" if args.engine != "mujoco" and torch.cuda.is_available() else "cpu"
     return Plan(
-        task, human + [(load_candidate(path, args.shaper_types), str(path)) for path in files], args.seeds,
+        task, human + loaded, skipped, args.seeds,
         args.num_envs_per_shaper, args.iterations, args.seed, args.learner, section, schedules, args.engine,
         args.device or gpu, args.threads or len(os.sched_getaffinity(0)), args.backend, settings,
         args.out or new_folder(task, args.seed),

@@ -142,7 +142,7 @@ def outcomes(
         ))  # fmt: skip
 
     def order(o: Outcome) -> Tuple[bool, float, str]:
-        best = o.score if not math.isnan(o.score) else (o.score_curve or [math.nan])[-1]
+        best = o.score if not math.isnan(o.score) else _last(o.score_curve)
         return o.failure is not None, -best if math.isfinite(best) else math.inf, o.name
 
     return sorted(out, key=order)
@@ -159,25 +159,34 @@ def json_text(content: Dict[str, Any], ranking: Sequence[Outcome]) -> str:
 
 
 def ranking_table(ranking: Sequence[Outcome], title: str, unit: str) -> Table:
+    """Those that did not fail."""
     table = Table(title=title, title_justify="left")
     interrupted = not any(o.agent_scores for o in ranking)
-    for heading in ("", "candidate", f"score, {unit}", "95 % interval"):
-        table.add_column(heading, justify="left" if heading == "candidate" else "right", overflow="fold")
-    if interrupted:
-        table.add_column("score in training", justify="right")
+    table.add_column("")
+    table.add_column("candidate", overflow="fold", min_width=max(map(len, (o.name for o in ranking))))
+    for heading in (f"score, {unit}", "95 % interval", *["score in training"] * interrupted):
+        table.add_column(heading, justify="right", overflow="fold")
     for heading in ("reward at the end", "observation", "action"):
         table.add_column(heading, justify="right")
-    if any(o.failure for o in ranking):
-        table.add_column("failed", overflow="fold")
-    for rank, o in enumerate(ranking, 1):
-        last = [o.score_curve[-1] if o.score_curve else math.nan] if interrupted else []
-        rewards = [r for r in o.reward_curve if math.isfinite(r)]
+    for rank, o in enumerate((o for o in ranking if o.failure is None), 1):
         interval = "" if o.interval is None else f"{precise(o.interval[0])} to {precise(o.interval[1])}"
         cells = ["" if math.isnan(o.score) else str(rank), o.name, precise(o.score), interval]
-        cells += [precise(x) for x in [*last, o.reward_curve[-1] if rewards and not o.failure else math.nan]]
-        cells += ["-" if size is None or o.failure else str(size) for size in (o.observation_size, o.action_size)]
-        table.add_row(*map(Text, cells), Text(o.reason, "red"), style="bold" if o.name == HUMAN else "")
+        cells += [precise(_last(o.score_curve))] * interrupted + [precise(_last(o.reward_curve))]
+        cells += ["-" if size is None else str(size) for size in (o.observation_size, o.action_size)]
+        table.add_row(*map(Text, cells), style="bold" if o.name == HUMAN else "")
     return table
+
+
+def failed_text(ranking: Sequence[Outcome]) -> Text:
+    """The others, a line each; empty if there are none."""
+    failed = [o for o in ranking if o.failure is not None]
+    width = max((len(o.name) for o in failed), default=0)
+    lines = [Text.assemble(f"  {o.name:<{width}}  ", (o.reason, "red")) for o in failed]
+    return Text("\n").join([Text("Failed:"), *lines]) if failed else Text()
+
+
+def _last(values: Sequence[float]) -> float:
+    return values[-1] if values else math.nan
 
 
 def wide_console(file: Any = None) -> Console:

@@ -21,7 +21,7 @@ from envs.shaped import ShapedEnvs
 from envs.shaping import Candidate, Failure
 from envs.world_file import write_atomic
 from experiments.shaper_curves import curves
-from experiments.shaper_report import HUMAN, LiveRanking, Outcome, json_text, outcomes, ranking_table
+from experiments.shaper_report import HUMAN, LiveRanking, Outcome, failed_text, json_text, outcomes, ranking_table
 from outer.config import environment_info
 from outer.nes import RETEST, member_seeds
 from outer.report import duration, number
@@ -45,6 +45,7 @@ class Plan(NamedTuple):
 
     task: Type[PhysicsTask]
     candidates: List[Tuple[Candidate, Optional[str]]]  # with their files; None: the task's own shapers
+    skipped: List[str]  # files that define other types than those asked for
     K: int
     N: int  # environments of each agent
     iterations: int
@@ -127,6 +128,7 @@ class ShaperRun:
             "seed": p.seed,
             "settings": p.settings,
             "hyperparameters": {k: v for k, v in vars(p.section).items()},
+            "skipped": p.skipped,
             "schedules": {name: vars_of(s) for name, s in p.schedules.items()},
             "device": p.device,
             "threads": p.threads,
@@ -184,6 +186,11 @@ class ShaperRun:
     def show(self, console: Console, ranking: Sequence[Outcome]) -> None:
         task, facts = self.plan.task, self.facts()
         console.print(ranking_table(ranking, self.title, task.score_unit))
+        if any(o.failure for o in ranking):
+            console.print(failed_text(ranking), soft_wrap=True)
+        if self.plan.skipped:
+            names = ", ".join(self.plan.skipped)
+            console.print(f"Skipped, for none of the types asked for is theirs: {names}", markup=False, soft_wrap=True)
         console.print(f"Score: {task.score_meaning}.", highlight=False)
         console.print(FOOTNOTE[self.plan.K > 1], highlight=False)
         if any(o.name == HUMAN for o in ranking):

@@ -44,13 +44,6 @@ NAN = """
 def compute_reward(state):
     return state["pole_angle"] / 0 * 0
 """
-SLOW = """
-import time
-
-def compute_reward(state):
-    time.sleep(0.05)
-    return state["pole_angle"]
-"""
 FILES = {"good": GOOD, "wide": WIDE, "raises": RAISES, "nan": NAN}
 SMALL = ["--task", "Cartpole", "--num_envs_per_shaper", "8", "--iterations", "3", "--threads", "1"]
 SMALL += ["--set", "hidden_size=16", "ppo_epochs=1"]
@@ -157,11 +150,17 @@ def test_several_agents_per_candidate_are_averaged(evaluate):
     assert [low, high] == pytest.approx([min(wide["agent_scores"]), max(wide["agent_scores"])])  # 1 of 27 resamples
 
 
-def test_only_the_types_that_were_asked_for_count(evaluate):
-    code, _, _, content = evaluate("--shaper-types", "compute_reward", "--learning_iterations", 1)
+def test_only_the_types_that_were_asked_for_count(evaluate, folder):
+    """Files of a folder that replace something else are skipped; a file that was named, or replaces nothing, failed."""
+    (folder / "misspelt.py").write_text(GOOD.replace("compute_reward", "compute_rewards"))
+    code, out, _, content = evaluate("--shaper-types", "compute_reward", "--learning_iterations", 1)
     found = by_name(content)
     assert code == 0 and found["good"]["score"] is not None and found["good"]["curve"]["steps"] == [256]
-    assert found["wide"]["kind"] == "CannotLoad" and "compute_observation" in found["wide"]["reason"]
+    assert "wide" not in found and content["skipped"] == ["wide"] and "Skipped" in out
+    assert found["misspelt"]["kind"] == "CannotLoad" and "compute_reward" in found["misspelt"]["reason"]
+    named = by_name(evaluate("--shaper-types", "compute_reward", "--candidates", "wide", "--iterations", 1)[3])
+    assert named["wide"]["kind"] == "CannotLoad" and "compute_observation" in named["wide"]["reason"]
+    assert evaluate("--shaper-types", "compute_goal", "--shapers", folder / "good.py")[0] == 2
 
 
 def test_without_any_score_the_exit_code_is_1(evaluate, tmp_path):
