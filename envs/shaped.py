@@ -18,7 +18,7 @@ from torch import Tensor
 from envs import rng
 from envs.physics.task import PhysicsTask, Pose, Random, State
 from envs.schedule import Schedule
-from envs.shaper_calls import Group, ShaperCalls
+from envs.shaper_calls import Group, Hang, ShaperCalls
 from envs.shaping import Candidate, Failure, WrongOutput, check_reward, check_tensor, check_terminal
 from envs.sim.simulator import PROPERTIES
 
@@ -151,10 +151,14 @@ class ShapedEnvs:
             group = self.calls.group("compute_torque", members, action, action, size)
             given = [group.state["action"], group.state] + [group.params] * group.shaper.takes_params
             try:
-                self._effort(group, group.shaper.function(*given))
+                with self.calls.alarm():
+                    self._effort(group, self.calls.timed(group.shaper.function, given))
                 return size
-            except Exception as e:  # whatever a candidate raises; what counts is that with the width it was meant for
+            except (Exception, SystemExit) as e:  # what counts is what it raises with the width it was meant for
                 first = first or e
+            except Hang:
+                self.calls.fail_by_hang(group)
+                return None
         self.calls._fail_by(i, first, group.shaper.function)  # type: ignore[arg-type]
         return None
 

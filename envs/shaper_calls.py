@@ -123,11 +123,12 @@ class ShaperCalls:
         for kind, groups in self.groups.items():
             for group in [g for g in groups if g.own and len(g.members) > 1]:
                 try:
-                    together = self._flat(group)
-                    alone = [torch.cat(part) for part in zip(*(self._flat(part) for part in self._parts(group)))]
-                except Exception:  # the run will tell whose fault it is
+                    with self.alarm():
+                        together = self._flat(group)
+                        alone = [torch.cat(part) for part in zip(*(self._flat(part) for part in self._parts(group)))]
+                except (Exception, SystemExit, Hang):  # the run will tell whose fault it is
                     continue
-                if not all(torch.equal(a, b) for a, b in zip(together, alone)):
+                if not all(_same(a, b) for a, b in zip(together, alone)):
                     name = self.candidates[group.members[0]].name
                     log.info("%s of %s mixes environments: its candidates are called one by one, slower", kind, name)
                     self.split(group)
@@ -135,7 +136,7 @@ class ShaperCalls:
     def _flat(self, group: Group) -> List[Tensor]:
         """What its function returns now, as a list of tensors."""
         given = [group.state["action"]] * (group.kind == "compute_torque") + [group.state]
-        out = group.shaper.function(*given, *[group.params] * group.shaper.takes_params)
+        out = self.timed(group.shaper.function, [*given, *[group.params] * group.shaper.takes_params])
         return [out] if isinstance(out, Tensor) else [out[0], *out[1].values()]
 
     def _parts(self, group: Group) -> List[Group]:
@@ -165,7 +166,7 @@ class ShaperCalls:
     ) -> None:
         """Call every group's function of this kind with ``arguments(group)`` (None: not this one) and hand what it
         returns to ``deliver(group, out)``, which raises WrongOutput if it is not what it should be."""
-        with self._alarm():
+        with self.alarm():
             for group in list(self.groups[kind]):
                 given = arguments(group)
                 if given is None or not self._call(group, given, deliver):
@@ -177,7 +178,7 @@ class ShaperCalls:
 
     def one(self, group: Group, arguments: Sequence[Any], deliver: Callable[..., None]) -> None:
         """As ``each``, for a group of one candidate."""
-        with self._alarm():
+        with self.alarm():
             self._call(group, arguments, deliver)
 
     def _call(self, group: Group, arguments: Sequence[Any], deliver: Callable[..., None]) -> bool:
@@ -190,36 +191,43 @@ class ShaperCalls:
         version, action_version = buffer._version, group.state["action"]._version
         began = time.perf_counter()
         try:
-            if self._interruptible:
-                signal.setitimer(signal.ITIMER_REAL, HANG_SECONDS)
-            try:
-                out = function(*given)
-            finally:
-                if self._interruptible:
-                    signal.setitimer(signal.ITIMER_REAL, 0)
+            out = self.timed(function, given)
             if buffer._version != version or group.state["action"]._version != action_version:
                 raise WrongOutput(f"{group.kind} changed the state that it was given (work on a copy: x.clone())")
             deliver(group, out)
-        except Exception as e:  # whatever a candidate raises
+        except (Exception, SystemExit) as e:  # whatever a candidate raises
             if len(group.members) > 1:
                 return True
             self._fail_by(group.members[0], e, function)
         except Hang:
-            reason = f"{group.kind} was interrupted after {HANG_SECONDS:g} s"
-            for i in group.members:
-                self.fail(i, Failure("TooSlow", reason, "", self.step))
+            self.fail_by_hang(group)
         self._time[group.members.start : group.members.stop] += (time.perf_counter() - began) / len(group.members)
         return False
 
-    def _fail_by(self, i: int, error: Exception, function: Callable[..., Any]) -> None:
+    def _fail_by(self, i: int, error: BaseException, function: Callable[..., Any]) -> None:
         if isinstance(error, WrongOutput):
             kind = "ChangedState" if "changed the state" in str(error) else "WrongOutput"
             self.fail(i, Failure(kind, str(error), "", self.step))
         else:
             self.fail(i, failure_of(error, function.__code__.co_filename, self.step))
 
+    def fail_by_hang(self, group: Group) -> None:
+        for i in group.members:
+            reason = f"{group.kind} was interrupted after {HANG_SECONDS:g} s"
+            self.fail(i, Failure("TooSlow", reason, "", self.step))
+
+    def timed(self, function: Callable[..., Any], given: Sequence[Any]) -> Any:
+        """What the function returns; ``Hang`` if that takes too long. Within ``alarm``."""
+        if not self._interruptible:
+            return function(*given)
+        signal.setitimer(signal.ITIMER_REAL, HANG_SECONDS)
+        try:
+            return function(*given)
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+
     @contextlib.contextmanager
-    def _alarm(self) -> Iterator[None]:
+    def alarm(self) -> Iterator[None]:
         """The alarm clock of the process rings as ``Hang``."""
         if not self._interruptible:
             yield
@@ -274,3 +282,8 @@ class ShaperCalls:
                 text = f"its functions take {1e3 * took:.3g} ms per step, the median candidate's {1e3 * usual:.3g} ms"
                 self.fail(i, Failure("TooSlow", text, "", self.step))
         self._fastest[:] = np.inf
+
+
+def _same(a: Tensor, b: Tensor) -> bool:
+    """Equal, and NaN in the same places."""
+    return a.shape == b.shape and bool(((a == b) | ((a != a) & (b != b))).all())

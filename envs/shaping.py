@@ -81,7 +81,7 @@ def load_candidate(path: Path, types: Sequence[str] = tuple(SHAPER_TYPES)) -> Ca
         return Candidate(name, shapers, _action_size(module, path), _params(module, path))
     except WrongOutput as e:
         return Candidate(name, failure=Failure("CannotLoad", str(e), "", -1))
-    except Exception as e:  # whatever a user's module raises while it is imported
+    except (Exception, SystemExit) as e:  # whatever a user's module raises while it is imported
         return Candidate(name, failure=failure_of(e, str(path), -1))
 
 

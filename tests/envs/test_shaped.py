@@ -142,6 +142,15 @@ def hangs(state: State) -> Tensor:
     return state["progress"]
 
 
+def hangs_at_once(action: Tensor, state: State) -> Tensor:
+    while True:
+        pass
+
+
+def exits(state: State) -> Tensor:
+    raise SystemExit("goodbye")
+
+
 def crawls(state: State) -> Tensor:
     time.sleep(0.02)
     return state["progress"]
@@ -164,6 +173,8 @@ BAD = {
     "NotFinite effort": (candidate("bad", compute_torque=infinite_effort), "compute_torque returned"),
     "NotFinite observation": (candidate("bad", compute_observation=unobservant), "compute_observation returned -inf"),
     "TooSlow": (candidate("bad", compute_reward=hangs), "was interrupted after 0.2 s"),
+    "TooSlow before the run": (candidate("bad", compute_torque=hangs_at_once), "compute_torque was interrupted after"),
+    "SystemExit": (candidate("bad", compute_reward=exits), "goodbye in line"),
     "TooSlow always": (candidate("bad", compute_reward=crawls), "ms per step, the median candidate's"),
     "WrongOutput of a pose": (candidate("bad", compute_initial_state=nowhere), "not finite"),
     "WrongOutput instead of a pose": (candidate("bad", compute_initial_state=no_pose), "Tensor, expected a Pose"),
@@ -213,6 +224,13 @@ def test_a_function_that_mixes_environments_is_called_one_by_one() -> None:
     together, alone = make(*group), make(group[1])
     assert same(play(together, 5), 1, play(alone, 5), 0, (together, alone))
     assert [len(g.members) for g in together.calls.groups["compute_reward"]] == [1, 1]
+
+
+def test_not_being_a_number_is_not_mixing(caplog: pytest.LogCaptureFixture) -> None:
+    group = [Candidate("bad", {"compute_reward": Shaper(lambda state: state["pole_angle"] * torch.nan, False)})] * 2
+    with caplog.at_level("INFO"):
+        envs = make(*group)
+    assert "mixes" not in caplog.text and [len(g.members) for g in envs.calls.groups["compute_reward"]] == [2]
 
 
 def test_neighbours_that_share_a_function_are_called_at_once() -> None:

@@ -41,6 +41,7 @@ def test_functions_may_take_the_numbers_of_params(tmp_path: Path) -> None:
         ("def compute_reward(: pass", "SyntaxError", "line 1"),
         ("import nowhere_to_be_found", "ModuleNotFoundError", "nowhere_to_be_found"),
         ("1 / 0", "ZeroDivisionError", "division by zero"),
+        ("exit('no')", "SystemExit", "no"),
         ("def compute_rewards(state): pass", "CannotLoad", "defines none of compute_reward"),
         ("def compute_reward(): pass", "CannotLoad", "expected compute_reward(state[, params])"),
         ("def compute_torque(state): pass", "CannotLoad", "expected compute_torque(action, state[, params])"),
