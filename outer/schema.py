@@ -11,10 +11,11 @@ import difflib
 import typing
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from typing import Annotated, Any
+from typing import Any
 
 import pydantic
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
+from typing_extensions import Annotated  # Python 3.8's typing has none, and Isaac Gym needs 3.8 of eval_shapers.py
 
 from agents.sections import CURIOUS, LEARNERS, ICMSection, VarySection
 from envs.physics.task import PHYSICS_TASKS
