@@ -143,7 +143,9 @@ class FakeGym:
             b, inertia = model.body(name).id, np.array([p.inertia.x.list(), p.inertia.y.list(), p.inertia.z.list()])
             inverse = np.array([p.invInertia.x.list(), p.invInertia.y.list(), p.invInertia.z.list()])
             assert np.allclose(inertia @ inverse, np.eye(3), atol=1e-6) and abs(p.mass * p.invMass - 1) < 1e-9
-            principal, axes = np.linalg.eigh(inertia)
+            principal, axes = np.diag(inertia), np.eye(3)
+            if not np.allclose(inertia, np.diag(principal), rtol=0, atol=1e-9 * principal.max()):
+                principal, axes = np.linalg.eigh(inertia)
             axes[:, 2] = np.cross(axes[:, 0], axes[:, 1])
             model.body_mass[b], model.body_ipos[b], model.body_inertia[b] = p.mass, p.com.list(), principal
             quaternion = np.zeros(4)

@@ -9,6 +9,10 @@ import numpy as np
 import pytest
 import torch
 
+import envs.physics  # noqa: F401  the tasks register themselves
+from envs.physics.task import physics_task
+from envs.shaped import ShapedEnvs
+from envs.shaping import Candidate
 from envs.sim import isaacgym
 from envs.sim.isaac_assets import load_assets
 from envs.sim.isaacgym import IsaacGym
@@ -62,9 +66,10 @@ def assert_states_close(sim, twin, **tolerance):
 
 # the floors of these touch everything, as Isaac Gym's ground does
 @pytest.mark.parametrize(
-    "path", [CRAWLER, *(MODELS / f"{m}.xml" for m in ("cartpole", "ant", "anymal", "half_cheetah", "quadcopter"))],
+    "path",
+    [CRAWLER, *(MODELS / f"{m}.xml" for m in ("cartpole", "ant", "anymal", "half_cheetah", "quadcopter", "reacher"))],
     ids=lambda p: p.stem,
-)  # fmt: skip
+)
 def test_names_efforts_states_and_resets_are_those_of_mujoco(gym, path):
     sim, twin = simulator(path=path), mujoco_twin(path=path)
     for name in ("free_bodies", "joints", "bodies", "actuators", "timestep"):
@@ -221,6 +226,21 @@ def test_every_model_is_split_into_trees_that_compile_with_its_masses(path):
         assert {model.joint(j).name for j in range(model.njnt)} >= set(part.joints)
         assert model.nbody == 1 + len(part.bodies) + (not part.free)
     assert total == pytest.approx(assets.model.body_mass.sum(), rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    "task", ["Anymal", "HalfCheetah", "Cartpole", "Quadcopter", "BallBalance", "Reacher", "Pusher"]
+)
+def test_a_task_scores_what_it_scores_on_mujoco(gym, task):
+    scores = []
+    for engine in (IsaacGym, type(mujoco_twin())):
+        cls = physics_task(task)
+        envs = ShapedEnvs(cls(engine(MODELS / cls.model, 4, cls.outputs, 1, CPU)), [Candidate("a"), Candidate("b")], 7)
+        envs.begin()
+        actions = 2 * torch.rand(5, 2, 2, cls.action_size, generator=torch.Generator().manual_seed(0)) - 1
+        scores.append(sum(envs.step(action).score.clone() for action in actions))
+        assert not envs.failures
+    torch.testing.assert_close(*scores, rtol=1e-3, atol=1e-3)
 
 
 def test_what_it_cannot_do_is_an_error(gym):

@@ -389,6 +389,7 @@ def test_a_ball_joint_is_an_error_that_names_it(tmp_path):
         simulator(path=tmp_path / "m.xml")
 
 
+@pytest.mark.filterwarnings("ignore::glfw.GLFWError")
 def test_a_picture_is_of_its_own_environment():
     sim = simulator(2)
     root, joints, speed = (x[None].clone() for x in sim.rest_state())

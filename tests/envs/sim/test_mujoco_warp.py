@@ -9,6 +9,10 @@ import mujoco
 import pytest
 import torch
 
+import envs.physics  # noqa: F401  the tasks register themselves
+from envs.physics.task import physics_task
+from envs.shaped import ShapedEnvs
+from envs.shaping import Candidate
 from envs.sim import mujoco_cpu
 from envs.sim.mujoco_cpu import MuJoCoCPU
 from envs.sim.mujoco_model import load_model
@@ -77,6 +81,20 @@ def test_every_step_is_mujocos_in_float32(path, cone, device, monkeypatch):
         assert_close(sim.joint_velocity, twin.joint_velocity, rtol=0, atol=loose * 5e-3)
         assert_close(sim.output(BODY_STATE), twin.output(BODY_STATE), rtol=0, atol=loose * 5e-3)
     assert not sim.unstable.any()
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("task", ["Anymal", "HalfCheetah", "Quadcopter"])
+def test_a_task_scores_what_it_scores_on_mujoco(task, device):
+    cls, scores = physics_task(task), []
+    for engine, on in ((MuJoCoWarp, device), (MuJoCoCPU, "cpu")):
+        sim = engine(MODELS / cls.model, 4, cls.outputs, 1, torch.device(on))
+        envs = ShapedEnvs(cls(sim), [Candidate("a"), Candidate("b")], 7)
+        envs.begin()
+        actions = 2 * torch.rand(5, 2, 2, cls.action_size, generator=torch.Generator().manual_seed(0)) - 1
+        scores.append(sum(envs.step(action.to(on)).score.clone() for action in actions).cpu())
+        assert not envs.failures
+    torch.testing.assert_close(*scores, rtol=1e-3, atol=1e-3)
 
 
 @pytest.mark.parametrize("device", DEVICES)
