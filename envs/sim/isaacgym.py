@@ -1,9 +1,9 @@
 """NVIDIA Isaac Gym Preview 4 (https://developer.nvidia.com/isaac-gym): PhysX on a GPU or on CPU threads, float32.
 
 Where it differs from the other engines: one simulator per process and for all its life; properties are set actor by
-actor and are slow; gravity is one for all; nothing is computed from a state before the next step, so that ``output`` of
-an environment whose state was set is still that of the step before. Its quaternions and frames are ours. Positions are
-relative to an environment's own origin, and actors of different environments never touch.
+actor and are slow; gravity is one for all; it computes nothing from a state before the next step, so that ``set_state``
+has MuJoCo find where the bodies are, and contact forces are zero until that step. Its quaternions and frames are ours.
+Positions are relative to an environment's own origin, and actors of different environments never touch.
 
 Setters of the tensor API take effect once per simulated step, and the last call wins
 (https://github.com/isaac-sim/IsaacGymEnvs/issues/181). So ``set_state`` only writes into the buffers, and ``step``
@@ -18,13 +18,14 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, List, Sequence, Tuple
 
+import mujoco
 import torch
 from torch import Tensor
 
 from envs.sim.isaac_actors import Actors
 from envs.sim.isaac_assets import Assets, load_assets
 from envs.sim.isaac_efforts import Efforts
-from envs.sim.mujoco_model import ModelLayout
+from envs.sim.mujoco_model import BODY_FIELDS, ModelLayout
 from envs.sim.simulator import BODY_STATE, CONTACT_FORCE, FRICTION_SCALE, MASS_SCALE, Simulator, SimulatorError
 
 if TYPE_CHECKING:
@@ -66,6 +67,8 @@ class IsaacGym(Simulator):
         for left_out in self.assets.unsupported:
             log.warning("%s: isaacgym goes without %s", path.name, left_out)
         self.layout = layout = ModelLayout(self.assets.model, torch.float32, device)
+        self._cpu_layout = ModelLayout(self.assets.model, torch.float64, torch.device("cpu"))
+        self._data = mujoco.MjData(self.assets.model)
         self.num_envs, self.device, self.timestep = num_envs, device, float(self.assets.model.opt.timestep)
         self.free_bodies, self.joints, self.bodies = layout.free_bodies, layout.joints, layout.bodies
         self.actuators, self.effort_limit = layout.actuators, layout.effort_limit
@@ -203,6 +206,25 @@ class IsaacGym(Simulator):
         self.unstable[ids] = ~torch.cat([x.flatten(1) for x in state], 1).abs().lt(LARGEST).all(1)
         self._changed[ids], self._any_changed = True, True
         self._refresh()
+        if BODY_STATE in self._outputs:
+            self._body_state[ids[:, None], self._body] = self._kinematics(*state)
+        if CONTACT_FORCE in self._outputs:
+            self._contact_force[ids] = 0
+
+    def _kinematics(self, *state: Tensor) -> Tensor:
+        """[K, B, 13] of states [K, A, 13], [K, D], [K, D], by MuJoCo."""
+        model, data, rows = self.assets.model, self._data, len(state[0])
+        qpos, qvel = torch.from_numpy(model.qpos0).repeat(rows, 1), torch.zeros(rows, model.nv, dtype=torch.float64)
+        self._cpu_layout.write(qpos, qvel, torch.arange(rows), *(x.cpu().double() for x in state))
+        found: List[List[Tensor]] = [[] for _ in BODY_FIELDS]
+        for i in range(rows):
+            data.qpos[:], data.qvel[:] = qpos[i], qvel[i]
+            mujoco.mj_kinematics(model, data)
+            mujoco.mj_comPos(model, data)
+            mujoco.mj_comVel(model, data)
+            for field, values in zip(BODY_FIELDS, found):
+                values.append(torch.tensor(getattr(data, field)))
+        return self._cpu_layout.body_state(*(torch.stack(values) for values in found)).to(self.device, torch.float32)
 
     def rest_state(self) -> Tuple[Tensor, Tensor, Tensor]:
         return self.layout.rest_state()

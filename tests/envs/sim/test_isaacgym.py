@@ -132,8 +132,12 @@ def test_a_reset_clears_the_effort_and_leaves_the_others_alone(gym):
 
 def test_body_states_and_contact_forces_are_in_the_models_order(gym):
     sim, twin = simulator(1), mujoco_twin(1, outputs=(BODY_STATE,))
+    sim.step(1)
     for engine in (sim, twin):
         engine.set_state(torch.tensor([0]), *random_pose(twin, 1))
+    # at once, and not when the engine comes to it
+    torch.testing.assert_close(sim.output(BODY_STATE).double(), twin.output(BODY_STATE), rtol=0, atol=1e-5)
+    assert not sim.output(CONTACT_FORCE).any()
     sim.step(1)
     twin.step(1)
     twin.batch.forward()  # the engine's bodies are where they are after the step, MuJoCo's where they were before it
