@@ -16,7 +16,7 @@ from agents.shaped import Learner, evaluate, make_envs
 from envs.shaped import ShapedEnvs
 from envs.sim.simulator import SimulatorError
 
-WIDTH, HEIGHT, MOST_FPS = 480, 360, 25  # OpenGL in software, which most servers have, takes 0.1 s for a picture
+WIDTH, HEIGHT, MOST_FPS = 480, 352, 25  # OpenGL in software, which most servers have, takes 0.1 s for a picture
 LIBRARIES = {"egl": "EGL", "osmesa": "OSMesa"}  # of MUJOCO_GL
 
 
