@@ -145,6 +145,10 @@ def evaluate_shapers(args: Args) -> int:
     except (SimulatorError, ValueError) as e:
         complain(e)
         return 1
+    except Exception:  # a fault of this program must not cost the user what hours of training have shown
+        if run.curve:
+            run.write(args.json)
+        raise
     try:
         ranking = run.write(args.json)
     except OSError as e:
