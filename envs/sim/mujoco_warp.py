@@ -46,7 +46,7 @@ except ImportError as e:
 log = logging.getLogger(__name__)
 LARGEST = 1e10  # mjMAXVAL: MuJoCo calls larger numbers a divergence
 LEAST_FRICTION = 0.02  # coefficient of sliding: below, float32 diverges (at 0.01 within 2 s, at 0.001 at once)
-MAX_CONTACTS = 256  # of one environment
+MAX_CONTACTS = 64  # of one environment; work grows with what is provided for
 CHECK_EVERY = 64  # steps
 SHARED = mjw.OverflowType.BROADPHASE | mjw.OverflowType.NARROWPHASE
 HARMLESS = mjw.OverflowType.ITERATIONS | mjw.OverflowType.LS_ITERATIONS  # the solver stopped early, as MuJoCo's does
@@ -63,12 +63,12 @@ def buffer_sizes(model: mujoco.MjModel, pairs: np.ndarray) -> Tuple[int, int]:
     round_ = np.isin(kind, (mujoco.mjtGeom.mjGEOM_SPHERE, mujoco.mjtGeom.mjGEOM_ELLIPSOID)).any(1)
     capsule = (kind == mujoco.mjtGeom.mjGEOM_CAPSULE).any(1)
     contacts = int(np.where(round_, 1, np.where(capsule, 2, 8)).sum())  # boxes touch in up to 8 points
-    # as many as there are pairs, at least: each may pass the search for near ones
-    contacts = max(min(contacts, MAX_CONTACTS), len(pairs), 1)
+    contacts = max(min(contacts, MAX_CONTACTS), 1)
     rows = max(1, 2 * (int(model.geom_condim.max(initial=1)) - 1))  # of a contact with a pyramidal friction cone
     # limits on either side, friction in the joint, tendons, equalities
     others = 2 * model.njnt + model.nv + 2 * model.ntendon + 6 * model.neq
-    return contacts, contacts * rows + others
+    # room for every pair, too: each may pass the search for near ones
+    return max(contacts, len(pairs)), contacts * rows + others
 
 
 class MuJoCoWarp(Simulator):

@@ -130,6 +130,12 @@ def test_resets_of_others_change_no_bit_of_what_follows(device):
     assert_same(expected, seen + rollout(sim, u[10:], others))
 
 
+def test_an_environment_is_the_same_bits_in_a_batch_of_any_size():
+    u = efforts(9, 20)
+    assert_same(rollout(simulator(9), u, slice(0, 3)), rollout(simulator(3), u[:, :3]))
+    assert_same(rollout(simulator(9), u, slice(7, 8)), rollout(simulator(1), u[:, 7:8]))
+
+
 def test_what_follows_a_set_state_does_not_depend_on_what_came_before():
     seen = []
     for steps in (0, 7):
