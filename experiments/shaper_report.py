@@ -203,7 +203,8 @@ class LiveRanking:
     def __init__(self, names: Sequence[str], K: int, iterations: int, title: str, unit: str, console: Console) -> None:
         self.names, self.K, self.iterations, self.title, self.unit = names, K, iterations, title, unit
         self.console, self.began = console, time.monotonic()
-        self.times: List[Tuple[float, int]] = []  # when each iteration ended, and the steps of all agents by then
+        self.steps_each, self.steps = 0, 0  # environment steps of an agent, and of all that were not out
+        self.times: List[Tuple[float, int]] = []  # when each iteration ended, and ``steps`` by then
         self.live: Optional[Live] = None
         # FORCE_COLOR makes rich take a file for a terminal, and a file full of cursor movements helps no one
         if console.is_terminal and console.file.isatty() and not console.is_dumb_terminal:
@@ -248,7 +249,9 @@ class LiveRanking:
         return seconds / iterations
 
     def update(self, p: Progress) -> None:
-        self.times.append((time.monotonic(), p.steps * len(p.score)))
+        self.steps += (p.steps - self.steps_each) * int(np.isfinite(p.score).sum())
+        self.steps_each = p.steps
+        self.times.append((time.monotonic(), self.steps))
         seconds = self.times[-1][0] - self.began
         left = (self.iterations - p.iteration) * self.seconds_per_iteration
         score, reward = (x.reshape(-1, self.K).mean(1) for x in (p.score, p.reward))

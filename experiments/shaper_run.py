@@ -70,7 +70,7 @@ class ShaperRun:
         self.envs: Optional[ShapedEnvs] = None
         self.learner: Any = None
         self.result: Optional[ShapedResult] = None
-        self.began, self.seconds, self.rate = time.monotonic(), 0.0, math.nan
+        self.began, self.seconds, self.rate, self.steps = time.monotonic(), 0.0, math.nan, 0
 
     def execute(self, console: Console) -> None:
         """Raises SimulatorError, ValueError (settings that contradict each other), KeyboardInterrupt."""
@@ -90,7 +90,7 @@ class ShaperRun:
                 def report(progress: Progress) -> None:
                     self.curve.append(progress)
                     table.update(progress)
-                    self.rate = table.rate
+                    self.rate, self.steps = table.rate, table.steps
 
                 self.result = train_shaped(self.envs, self.learner, p.iterations, report)
         finally:
@@ -119,7 +119,6 @@ class ShaperRun:
     def facts(self) -> Dict[str, Any]:
         """What config.yaml and candidates.json both begin with."""
         p = self.plan
-        steps = self.curve[-1].steps * len(p.candidates) * p.K if self.curve else 0
         return {
             "task": p.task.name,
             "score_unit": p.task.score_unit,
@@ -134,7 +133,7 @@ class ShaperRun:
             "threads": p.threads,
             "versions": {**environment_info(), **engine_version(p.engine)},
             "wall_seconds": round(self.seconds, 3),
-            "environment_steps": steps,
+            "environment_steps": self.steps,  # of agents that were not out
             # while training, learning included
             "environment_steps_per_second": None if math.isnan(self.rate) else round(self.rate, 1),
         }
