@@ -95,7 +95,8 @@ class Algorithm:
 
     def explore(self, obs: Tensor, episode: Tensor, draw: Tuple[Tensor, ...]) -> Tuple[Tensor, Tensor]:
         """obs [L, 1, F], episode int64 [L], one decision's draws [L, ...] -> what the world gets, int64 [L, 1] or
-        float32 [L, 1, A], and what the memory gets, float32 [L, columns]."""
+        float32 [L, 1, A], and what the memory gets, float32 [L, columns]. SAC and TD3 take N environments as well: obs
+        [L, N, F] and draws [L, N A] -> [L, N, A] and [L, N A]."""
         raise NotImplementedError
 
     def greedy(self, obs: Tensor) -> Tensor:

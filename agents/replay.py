@@ -45,13 +45,13 @@ class Replay:
         self.capacity, self.rows = self.capacity[members], self.rows[members]
         self._index()
 
-    def make_room(self) -> bool:
-        """Once before every write. Returns whether the memory has moved."""
+    def make_room(self, count: int = 1) -> bool:
+        """Once before every write, of count rows. Returns whether the memory has moved."""
         members, rows, width = self.rows.shape
-        self.writes += 1
+        self.writes += count
         if self.writes <= rows or rows == self.largest:
             return False
-        grown = torch.empty(members, min(2 * rows, self.largest), width, device=self.rows.device)
+        grown = torch.empty(members, min(max(2 * rows, self.writes), self.largest), width, device=self.rows.device)
         grown[:, :rows] = self.rows
         self.rows = grown
         self._index()
@@ -61,6 +61,15 @@ class Replay:
         """transition: [P, width]. ``make_room`` comes first."""
         self.flat.index_copy_(0, self.base + self.written % self.capacity, transition)
         self.written += 1
+
+    def write_many(self, transitions: Tensor) -> None:
+        """transitions: [P, count, width], as so many writes in this order; count: at most the smallest capacity, for
+        else the order of two writes to one row would be open."""
+        count = transitions.shape[1]
+        number = self.written + torch.arange(count, device=self.rows.device)
+        index = self.base[:, None] + number % self.capacity[:, None]
+        self.flat.index_copy_(0, index.view(-1), transitions.flatten(0, 1))
+        self.written += count
 
     def draws(self, key: Tensor, update: Tensor, count: int, batch: int) -> Tensor:
         """Random bits for the samples of updates update .. update + count - 1 -> int64 [count, P, batch].

@@ -78,10 +78,12 @@ class SAC(Algorithm):
     def explore(self, obs: Tensor, episode: Tensor, draw: Tuple[Tensor, ...]) -> Tuple[Tensor, Tensor]:
         """Uniform in the first episodes, then from the policy."""
         u, noise = draw
-        action, _ = self.sample(self.actor(self.rows.params), obs.transpose(1, 2), noise[:, :, None])
+        L, N, _ = obs.shape
+        action, _ = self.sample(self.actor(self.rows.params), obs.transpose(1, 2), noise.view(L, N, -1).transpose(1, 2))
         random = (2 * u - 1) * self.task.max_action
-        action = torch.where((episode < self.section.init_episodes)[:, None], random, action[:, :, 0])
-        return action[:, None], action
+        first = (episode < self.section.init_episodes)[:, None]
+        action = torch.where(first, random, action.transpose(1, 2).flatten(1))
+        return action.view(L, N, -1), action
 
     def greedy(self, obs: Tensor) -> Tensor:
         mean, _ = self.gaussian(self.actor(self.rows.params), obs.transpose(1, 2))

@@ -100,6 +100,7 @@ class TD3Section(LearnerSection):
     policy_std_clip: float = option(0.5, "bound of that noise", ge=0)
     # here
     test_noise: bool = option(False, "explore in tests too, as the original did")
+    updates_per_decision: int = option(1, "shaped tasks: updates after a decision in all environments", ge=1)
 
 
 @dataclass(frozen=True)
@@ -135,6 +136,8 @@ class SACSection(LearnerSection):
     activation_fn: str = option("relu", "activation of actor and critics", choices=ACTIVATIONS)
     hidden_size: int = option(256, "hidden units", ge=1)
     hidden_layer: int = option(2, "hidden layers (0 and 1 build the same net)", ge=0, le=8)
+    # here
+    updates_per_decision: int = option(1, "shaped tasks: updates after a decision in all environments", ge=1)
 
 
 @dataclass(frozen=True)

@@ -86,9 +86,9 @@ class TD3(Algorithm):
     def explore(self, obs: Tensor, episode: Tensor, draw: Tuple[Tensor, ...]) -> Tuple[Tensor, Tensor]:
         """Uniform before ``init_episodes``, then the actor's action with noise."""
         uniform, noise = draw
-        noisy = self.with_noise(self.greedy(obs)[:, 0], noise)
+        noisy = self.with_noise(self.greedy(obs).flatten(1), noise)
         action = torch.where((episode < self.section.init_episodes)[:, None], uniform, noisy)
-        return action[:, None], action
+        return action.view(*obs.shape[:2], -1), action
 
     def greedy(self, obs: Tensor) -> Tensor:
         actor = self.parts(self.rows.params)[0]
