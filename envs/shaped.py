@@ -109,7 +109,6 @@ class ShapedEnvs:
         self._moved: Set[str] = set()  # properties of the engine that are no longer what the model has
         self._diverged: Optional[Tensor] = None  # bool [P, N], in this step
         self.t = torch.zeros(self.P, self.N, dtype=torch.int64, device=self.device)
-        self.unstable_count = torch.zeros(self.P, dtype=torch.int64, device=self.device)
         self.tally = Tally(self.P, self.device)
         widest = max([task.action_size, len(task.sim.actuators), MOST_ACTIONS])
         self._try_out(torch.zeros(task.num_envs, widest, device=self.device))
@@ -267,7 +266,6 @@ class ShapedEnvs:
             self.calls.each("compute_terminal", lambda g: (g.state,), deliver)
         if self._diverged is not None:
             self.terminated |= self._diverged
-            self.unstable_count += self._diverged.sum(1)
         if self.failures:
             self.terminated &= self.live[:, None]
 

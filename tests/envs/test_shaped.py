@@ -281,7 +281,6 @@ def test_a_diverged_simulation_ends_the_episode_and_harms_nobody() -> None:
     action = torch.zeros(2, N, 1)
     broken, fine = envs.step(action), calm.step(action)
     assert broken.terminated[1, 0] and broken.reward[1, 0] == 0 and not envs.failures
-    assert envs.unstable_count.tolist() == [0, 1]
     assert torch.equal(broken.obs[0], fine.obs[0]) and torch.equal(broken.obs[1, 1:], fine.obs[1, 1:])
     assert (broken.obs[1, 0].abs() <= 0.05).all()
 
