@@ -35,12 +35,14 @@ from envs.shaped import ShapedEnvs, Step
 def defaults(**own: Any) -> PPOSection:
     """Settings for an arbitrary shaped task with 64 or more environments per candidate; ``own`` overrides some.
 
-    Those of CleanRL's and SB3's continuous PPO (https://docs.cleanrl.dev/rl-algorithms/ppo/) but for short rollouts in
-    many environments, as legged_gym has them, and a learning rate that adapts to the divergence of the policy.
+    Those of CleanRL's continuous PPO (https://docs.cleanrl.dev/rl-algorithms/ppo/) but for short rollouts in many
+    environments and a learning rate that adapts to how far the policy moves, both as in legged_gym. On HalfCheetah
+    (two seeds, 300,000 steps) a desired divergence of 0.02 reached 4.6 m/s, 0.01 3.9, fixed rates of 1e-3 and 3e-4 4.6
+    and 1.8; a rate that suits one reward does not suit another, which is why it adapts.
     """
     return PPOSection(**{
-        "rollout_steps": 32, "ppo_epochs": 5, "minibatches": 4, "gamma": 0.99, "advantage": "gae", "gae_lambda": 0.95,
-        "norm_advantage": True, "eps_clip": 0.2, "lr": 1e-3, "desired_kl": 0.01, "vf_coef": 0.5, "ent_coef": 0.0,
+        "rollout_steps": 32, "ppo_epochs": 5, "minibatches": 8, "gamma": 0.99, "advantage": "gae", "gae_lambda": 0.95,
+        "norm_advantage": True, "eps_clip": 0.2, "lr": 1e-3, "desired_kl": 0.02, "vf_coef": 0.5, "ent_coef": 0.0,
         "max_grad_norm": 1.0, "hidden_size": 128, "hidden_layer": 2, "activation_fn": "tanh", "orthogonal_init": True,
         "action_std": 0.6, "normalise_obs": True, "normalise_reward": True, **own,
     })  # fmt: skip
