@@ -121,7 +121,7 @@ class ShapedPPO:
         in between."""
         s, envs = self.section, self.envs
         if self.obs is None or envs.evaluation:
-            self.obs = envs.begin()
+            self.obs = envs.begin(staggered=True)
         for t in range(s.rollout_steps):
             self._drop_failed()
             step = envs.step(self.backend.act(self.obs, self.decision, t))

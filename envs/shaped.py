@@ -192,14 +192,18 @@ class ShapedEnvs:
             low, high = schedule(iteration)
             self.task.ranges[name] = self.task.parameters[name]._replace(low=low, high=high)
 
-    def begin(self, evaluation: bool = False) -> Tensor:
+    def begin(self, evaluation: bool = False, staggered: bool = False) -> Tensor:
         """Begin an episode everywhere -> obs. evaluation: with the task's own initial states, goals, terminations and
-        parameters, and every environment plays one episode; what follows its end means nothing."""
+        parameters, and every environment plays one episode; what follows its end means nothing. staggered: these first
+        episodes reach the time limit one by one, not all at once, so that a short rollout shows every stage of them."""
         self.evaluation = evaluation
         self._key = rng.fold(self.key, rng.FINAL_TEST if evaluation else rng.RESET)
         if evaluation:
             self.task.ranges = dict(self.task.parameters)
         self._reset(torch.ones(self.P, self.N, dtype=torch.bool, device=self.device))
+        if staggered:
+            self.t += torch.arange(self.N, device=self.device) * self.task.max_steps // self.N
+            self.task.state["progress"].copy_(self.t.view(-1))
         self._observe(self.obs)
         return self.obs
 

@@ -45,9 +45,11 @@ class PointMasses:
         self.t, self.clock = torch.zeros(self.P, N, dtype=torch.int64), 0
         self.episode_scores: List[float] = []
 
-    def begin(self, evaluation: bool = False) -> Tensor:
+    def begin(self, evaluation: bool = False, staggered: bool = False) -> Tensor:
         self.evaluation = evaluation
         self._reset(torch.ones(self.P, self.N, dtype=torch.bool))
+        if staggered:
+            self.t += torch.arange(self.N) * self.max_steps // self.N
         return self._observe()
 
     def _reset(self, which: Tensor) -> None:

@@ -50,7 +50,7 @@ CASES = {
 
 @pytest.mark.parametrize("case", CASES)
 def test_equals_the_pytorch_twin(case):
-    rows = [0, 2, 3, 4] if case == "nothing normalised" else range(5)  # a scale of 1000 would magnify rounding
+    rows = [0, 3, 4] if case == "nothing normalised" else range(5)  # scales of 1000 and 0.01 would magnify rounding
     ours, twin = run(rows, **CASES[case]), run(rows, "torch", **CASES[case])
     untrained = run(rows, iterations=0, **CASES[case])
     assert ours.steps == twin.steps > 0
@@ -128,9 +128,7 @@ def test_nothing_is_compiled_after_the_first_process():
 def test_the_normaliser_is_the_mean_and_deviation_of_all_observations():
     learner = run(iterations=0)
     seen, step = [], learner.envs.step
-    learner.envs.step = lambda action: seen.append(learner.obs.clone()) or step(action)
-    first = learner.envs.begin().clone()
-    learner.obs = first
+    learner.envs.step = lambda action: seen.append(learner.obs.clone()) or step(action)  # learner.obs: what is acted on
     for _ in range(3):
         learner.iteration()
     for i, (F, _) in enumerate(WIDTHS):
@@ -247,7 +245,7 @@ def test_point_masses_reach_their_goal_whatever_their_scale(backend):
         return torch.stack(scores)[30:].mean((0, 2))
 
     assert there().max() < 0.2
-    for _ in range(80):
+    for _ in range(60):
         learner.iteration()
     assert there().min() > 0.7  # share of steps within 0.25 m of the origin, from up to 2 m
 

@@ -306,3 +306,20 @@ def test_another_key_is_another_run_and_the_same_key_the_same() -> None:
 def test_environments_must_be_shared_equally() -> None:
     with pytest.raises(ValueError, match="7 environments for 2 candidates"):
         ShapedEnvs(CartPole(make_simulator("mujoco", "cartpole.xml", 7)), GOOD[:2], 0)
+
+
+def test_staggered_episodes_reach_the_time_limit_one_by_one_and_the_same_for_every_candidate():
+    def never(state: State) -> Tensor:
+        return torch.zeros_like(state["pole_angle"], dtype=torch.bool)
+
+    envs = make(candidate("a", compute_terminal=never), candidate("b", compute_terminal=never))
+    limit = envs.task.max_steps
+    envs.begin(staggered=True)
+    assert (envs.task.state["progress"].view(2, N)[1] == torch.arange(N) * limit // N).all()
+    ends: dict[int, int] = {}
+    for t in range(1, limit + 1):
+        for n in envs.step(torch.zeros(2, N, 1)).truncated.all(0).nonzero()[:, 0].tolist():
+            ends.setdefault(n, t)
+    assert ends == {n: limit - n * limit // N for n in range(N)}
+    envs.begin()
+    assert not envs.t.any()
