@@ -10,6 +10,9 @@ Settings are those of ``agents.sac`` and ``agents.td3``. An "episode" of ``init_
 of a candidate as the task's time limit; so long actions are random and nothing is learned. How long training lasts is
 the caller's, so that ``train_episodes`` and what is about tests and early out have no meaning here.
 
+A memory holds ``rb_size`` transitions of 2 F + A + 2 float32, allocated as they come: 34 MB per candidate of
+HalfCheetah with the default of 200,000, 570 MB where observations have 348 numbers.
+
 Random numbers are counted: decision d of environment n is what decision d N + n is to the learners of classic tasks.
 A candidate's results depend on its key and its functions; who else is in its batch changes them by rounding only,
 because a matrix product chooses its kernel by size.
@@ -55,11 +58,13 @@ def sac_defaults(**own: Any) -> SACSection:
 
 
 def td3_defaults(**own: Any) -> TD3Section:
-    """As ``sac_defaults``; with more exploration, and less noise on targets, than one environment needs: CartPole 0.80
-    after 18,000 steps, with 0.2 each 0.51."""
+    """As ``sac_defaults``; with more exploration, and less noise on targets, than one environment needs, and the actor
+    learns at every update: 2 agents scored 1.00 on CartPole after 28,000 steps, with a delay of 2 0.68 after 37,000;
+    HalfCheetah moved at 1.57 m/s after 37,000.
+    """
     return TD3Section(**{
         "init_episodes": 5, "rb_size": 200_000, "batch_size": 256, "gamma": 0.99, "lr": 1e-3, "tau": 0.1,
-        "policy_delay": 2, "action_std": 0.4, "policy_std": 0.1, "hidden_size": 128, "hidden_layer": 2,
+        "policy_delay": 1, "action_std": 0.4, "policy_std": 0.1, "hidden_size": 128, "hidden_layer": 2,
         "updates_per_decision": 4, **own,
     })  # fmt: skip
 

@@ -191,7 +191,8 @@ def test_first_actions_are_random_by_count_and_nothing_is_learned_from_so_few(na
 
 @both
 def test_samples_are_normalised_by_all_that_was_seen_until_the_last_iterations_end(name):
-    learner = run(name, iterations=0, updates_per_decision=2)
+    own = {"policy_delay": 2} if name == "td3" else {}
+    learner = run(name, iterations=0, updates_per_decision=2, **own)
     seen = spy(learner)
     for _ in range(2):
         learner.iteration()
@@ -355,7 +356,17 @@ def train_human(name, task, candidates, num_envs, iterations, **settings):
 
 
 @pytest.mark.slow
-def test_sac_balances_a_pole():
-    """3 agents, 18,432 steps each, 18 s of processor time. Measured: 1.00, 1.00, 1.00."""
-    result = train_human("sac", "Cartpole", 3, 16, 36, hidden_size=64)
-    assert result.steps == 18_432 and (result.score >= 0.9).all(), result.score
+@pytest.mark.parametrize("name, candidates, iterations", [("sac", 3, 36), ("td3", 2, 54)])
+def test_a_pole_is_balanced(name, candidates, iterations):
+    """SAC: 18,432 steps each, 25 s of processor time; TD3: 27,648 steps, 20 s. Measured: 1.00 for all."""
+    result = train_human(name, "Cartpole", candidates, 16, iterations, hidden_size=64)
+    assert result.steps == iterations * 512 and (result.score >= 0.9).all(), result.score
+
+
+@pytest.mark.slow
+@both
+def test_half_cheetah_runs(name):
+    """2 agents, 36,864 steps each, some 40 s of processor time. Random actions: about -0.1 m/s. Measured:
+    SAC 2.67 and 0.36 (agents differ much so early), TD3 1.57 and 1.58."""
+    result = train_human(name, "HalfCheetah", 2, 32, 36)
+    assert result.steps == 36_864 and result.score.mean() > 0.8 and result.score.min() > 0.1, result.score
