@@ -45,6 +45,12 @@ def _learner(
     return runs
 
 
+def _simulation(task: str, *implementations: str) -> Benchmark:
+    what = f"{task} alone, random actions, 1,024 environments; shaped: with rewards, ends and resets"
+    runs = tuple(Run(name, "physics", (task, name)) for name in implementations)
+    return Benchmark(what, runs, baseline="gymnasium" if "gymnasium" in implementations else "engine")
+
+
 def _benchmark(case: str, *runs: Run) -> Benchmark:
     return Benchmark(SETTINGS[case].what, runs)
 
@@ -92,6 +98,10 @@ BENCHMARKS: dict[str, Benchmark] = {
             for p in (32, 64, 128, 256)
         ),
     ),
+    "simulation_half_cheetah": _simulation("HalfCheetah", "task", "shaped", "engine", "gymnasium"),
+    "simulation_ant": _simulation("Ant", "task", "shaped", "engine", "gymnasiums_options", "gymnasium"),
+    "simulation_humanoid": _simulation("Humanoid", "task", "shaped", "engine", "gymnasiums_options", "gymnasium"),
+    "simulation_anymal": _simulation("Anymal", "shaped", "engine"),
     "exchange_overhead": Benchmark(
         "what the exchange adds to a generation of 16 chunks, milliseconds", (Run("", "exchange_overhead", ()),)
     ),
