@@ -26,7 +26,7 @@ from envs.sim.simulator import SimulatorError
 from experiments.shaper_plan import make_plan
 from experiments.shaper_report import precise, wide_console
 from experiments.shaper_run import ShaperRun
-from experiments.shaper_video import VideoError, choose_opengl, film
+from experiments.shaper_video import VideoError, film
 from outer.yaml_lines import ConfigError
 
 log = logging.getLogger("envolve")
@@ -135,8 +135,6 @@ def evaluate_shapers(args: Args) -> int:
         complain(e)
         return 2
     torch.set_num_threads(plan.threads)
-    if args.video is not None:
-        choose_opengl()
     run, console, interrupted = ShaperRun(plan), wide_console(), False
     try:
         run.execute(console)

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import ctypes.util
 import math
-import os
-import sys
 from pathlib import Path
 from typing import Any, Dict, NamedTuple, Optional
 
@@ -17,7 +14,6 @@ from envs.shaped import ShapedEnvs
 from envs.sim.simulator import SimulatorError
 
 WIDTH, HEIGHT, MOST_FPS = 480, 352, 25  # OpenGL in software, which most servers have, takes 0.1 s for a picture
-LIBRARIES = {"egl": "EGL", "osmesa": "OSMesa"}  # of MUJOCO_GL
 
 
 class VideoError(Exception):
@@ -29,17 +25,6 @@ class Film(NamedTuple):
     frames: int
     fps: float
     score: float  # of the episode
-
-
-def choose_opengl() -> None:
-    """Where there is no display, have MuJoCo render off screen. It asks for that when it is imported, and a library
-    that is named but missing would keep it from being imported at all."""
-    if "MUJOCO_GL" in os.environ or "DISPLAY" in os.environ or "mujoco" in sys.modules or sys.platform != "linux":
-        return
-    for name, library in LIBRARIES.items():
-        if ctypes.util.find_library(library):
-            os.environ["MUJOCO_GL"] = name
-            return
 
 
 def writable_format(path: Optional[Path]) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from pathlib import Path
-from typing import Dict, Tuple
+from typing import ClassVar, Dict, Tuple
 
 import mujoco
 import numpy as np
@@ -145,17 +145,22 @@ class ModelLayout:
 class Camera:
     """Pictures of a MuJoCo state by off-screen OpenGL, from the side, following the first body."""
 
+    _broken: ClassVar[str] = ""  # why this process cannot render; a second attempt would abort it
+
     def __init__(self) -> None:
         self._renderers: Dict[Tuple[int, int], mujoco.Renderer] = {}
 
     def picture(self, model: mujoco.MjModel, data: mujoco.MjData, width: int, height: int) -> np.ndarray:
         """uint8 [height, width, 3]. Raises SimulatorError where no off-screen OpenGL is to be had."""
+        if Camera._broken:
+            raise SimulatorError(Camera._broken)
         try:
             if (width, height) not in self._renderers:
                 self._renderers[width, height] = mujoco.Renderer(model, height, width)
             renderer = self._renderers[width, height]
         except Exception as e:  # mujoco raises FatalError, AttributeError or OpenGL's own, by platform
-            raise SimulatorError(f"no off-screen OpenGL ({e}); on a machine without a display try MUJOCO_GL=egl") from e
+            Camera._broken = f"no off-screen OpenGL ({e}); on a machine without a display try MUJOCO_GL=egl"
+            raise SimulatorError(Camera._broken) from e
         mujoco.mj_forward(model, data)
         camera = mujoco.MjvCamera()
         moves = model.nbody < 3 or (model.jnt_type == FREE).any()
