@@ -22,7 +22,7 @@ from typing import Any, Dict, List
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-STEPS = {"Cartpole": 200_000, "HalfCheetah": 1_000_000, "Ant": 1_000_000, "Anymal": 2_000_000}  # per agent
+STEPS = {"Cartpole": 200_000, "HalfCheetah": 1_000_000, "Ant": 2_000_000, "Anymal": 2_000_000}  # per agent
 NUM_ENVS = 64
 
 
@@ -71,6 +71,7 @@ def main() -> None:
     parser.add_argument("--tasks", nargs="+", default=list(STEPS), choices=list(STEPS))
     parser.add_argument("--steps", type=int, help="per agent; default: the task's own")
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--peer-seeds", type=int, help="of the peer, which is slow; default: as many")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--no-peers", action="store_true")
     parser.add_argument("--json", type=Path, metavar="FILE")
@@ -81,7 +82,7 @@ def main() -> None:
         steps = args.steps or STEPS[task]
         rows = {"envolve": ours(task, steps, args.seeds, args.threads)}
         if not args.no_peers:
-            rows["sb3"] = peer(task, steps, args.seeds)
+            rows["sb3"] = peer(task, steps, args.peer_seeds or args.seeds)
         for who, r in rows.items():
             mean, shown = sum(r["scores"]) / len(r["scores"]), " ".join(f"{s:.3f}" for s in r["scores"])
             print(
