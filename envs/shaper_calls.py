@@ -198,13 +198,13 @@ class ShaperCalls:
         except (Exception, SystemExit) as e:  # whatever a candidate raises
             if len(group.members) > 1:
                 return True
-            self._fail_by(group.members[0], e, function)
+            self.fail_by(group.members[0], e, function)
         except Hang:
             self.fail_by_hang(group)
         self._time[group.members.start : group.members.stop] += (time.perf_counter() - began) / len(group.members)
         return False
 
-    def _fail_by(self, i: int, error: BaseException, function: Callable[..., Any]) -> None:
+    def fail_by(self, i: int, error: BaseException, function: Callable[..., Any]) -> None:
         if isinstance(error, WrongOutput):
             kind = "ChangedState" if "changed the state" in str(error) else "WrongOutput"
             self.fail(i, Failure(kind, str(error), "", self.step))

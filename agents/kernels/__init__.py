@@ -4,7 +4,9 @@
 meaningful: a kernel must notice that a member diverged, so ``nnan`` and ``ninf`` stay off.
 
 numba looks for a cached binary by the source of the function it compiles, not by what that function calls. A stale
-binary would be silent, so the cache folder carries a hash of every kernel source.
+binary would be silent, so the cache folder carries a hash of every kernel source. It looks for it by the path of that
+source, too: a second checkout would find the mark that all is compiled (``ahead.py``) and compile again in the process
+that computes. So the hash is one of the path as well.
 """
 
 from __future__ import annotations
@@ -31,8 +33,8 @@ JIT_INNER = {**JIT_UNCOUNTED, "no_cpython_wrapper": True}  # as those, but only 
 
 def cache_dir() -> Path:
     """Where compiled kernels are kept: ``$ENVOLVE_CACHE`` or ``~/.cache/envolve``, else a temporary folder."""
-    digest = hashlib.sha256()
     root = Path(__file__).resolve().parents[2]
+    digest = hashlib.sha256(str(root).encode())
     frozen = [root / "envs" / "rng.py", root / "agents" / "result.py"]  # their constants are compiled in
     for source in sorted(Path(__file__).parent.glob("*.py")) + frozen:
         digest.update(source.read_bytes())
