@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -164,3 +166,24 @@ def test_a_run_does_not_go_on_with_edited_candidates(tmp_path: Path) -> None:
 def test_a_candidate_that_cannot_be_loaded_is_announced(tmp_path: Path) -> None:
     warnings = config(folder(tmp_path, good=GOOD, torn="def compute_reward(")).warnings
     assert any("candidate torn will not take part: SyntaxError" in w for w in warnings)
+
+
+def test_workers_share_a_ranking_and_change_none_of_its_bytes(tmp_path: Path) -> None:
+    """GTN_master.py with one worker and with two, each candidate in a chunk of its own or all in one."""
+    path = folder(tmp_path, bad=BAD, good=GOOD, narrow=NARROW)
+    written = []
+    for workers, chunk in ((1, 3), (2, 1)):
+        results = tmp_path / f"results{workers}"
+        command = [
+            sys.executable, str(ROOT / "GTN_master.py"), str(ROOT / "default_config_cartpole_shapers.yaml"), "--single",
+            "--num-workers", str(workers), "--results-dir", str(results), "--set", *SMALL,
+            f"envs.Cartpole.shapers={path}", "agents.gtn.max_iterations=2", "agents.gtn.backend=compiled",
+            f"agents.gtn.chunk_size={chunk}",
+        ]  # fmt: skip
+        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, timeout=300)
+        assert done.returncode == 0, done.stderr
+        assert "bad is out: KeyError" in done.stdout and "failed 2 of 2" in done.stdout
+        (run_dir,) = (p for p in results.iterdir() if (p / "scores.csv").exists())
+        written.append((run_dir / "scores.csv").read_bytes())
+        assert "rank  candidate" in (run_dir / "summary.txt").read_text()
+    assert written[0] == written[1]
