@@ -233,10 +233,13 @@ class RunSummary:
 def summary_text(run: RunSummary) -> str:
     """The closing summary, plain text of at most about 100 columns."""
     world = WORLDS[run.kind]
+    verdict = "SOLVED" if run.solved else "NOT SOLVED"
+    if run.kind == "shaper" and run.solved_reward is None:
+        verdict = "evolved, with no mark to reach"
     goal = f" (mean return of at least {number(run.solved_reward)})" if run.solved_reward is not None else ""
     restarts = f", {run.restarts} restart{'s' * (run.restarts != 1)}" if run.restarts else ""
     lines = [
-        f"{run.env_name}, {world}: {'SOLVED' if run.solved else 'NOT SOLVED'}{goal}",
+        f"{run.env_name}, {world}: {verdict}{goal}",
         f"  {run.generations} generation{'s' * (run.generations != 1)}{restarts}, {_minutes(run.seconds)}, "
         f"{run.total_steps:,} environment steps of all agents together",
     ]
@@ -250,7 +253,7 @@ def summary_text(run: RunSummary) -> str:
         lines += [f"  {'TensorBoard':<20}tensorboard --logdir {folder}"] if events else []
 
     lines += ["", "Next:"]
-    if not run.solved:
+    if not run.solved and run.solved_reward is not None:
         lines += ["  another seed (--seed 2), or more generations (--set agents.gtn.max_iterations=...)"]
     if run.kind == "shaper":
         return "\n".join(lines + [f"  copy params.yaml into the PARAMS of your shaper in {run.env_name}'s folder"])
