@@ -253,7 +253,7 @@ def summary_text(run: RunSummary) -> str:
         lines += [f"  {'TensorBoard':<20}tensorboard --logdir {folder}"] if events else []
 
     lines += ["", "Next:"]
-    if not run.solved and run.solved_reward is not None:
+    if not run.solved and "SOLVED" in verdict:
         lines += ["  another seed (--seed 2), or more generations (--set agents.gtn.max_iterations=...)"]
     if run.kind == "shaper":
         return "\n".join(lines + [f"  copy params.yaml into the PARAMS of your shaper in {run.env_name}'s folder"])
