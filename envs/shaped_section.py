@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import List, Optional, Tuple
+from typing import List, Optional, Sequence
 
 from envs.option import option
 from envs.physics.task import SHAPER_TYPES
-from envs.shaping import Candidate, load_candidate
+from envs.shaping import Candidate, candidate_files, load_candidate
 from envs.sim.simulator import ENGINES
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -33,18 +33,12 @@ class ShapedSection:
         return self.shaper_types.split() or list(SHAPER_TYPES)
 
 
-def shaper_files(section: ShapedSection, task: str) -> Tuple[Path, ...]:
+def shaper_files(section: ShapedSection, task: str) -> List[Path]:
     """The candidates' files, by name. Raises FileNotFoundError."""
-    path = ROOT / (section.shapers or f"envs/user_functions/{task.lower()}")
-    if path.is_file():
-        return (path,)
-    files = tuple(sorted(p for p in path.glob("*.py") if not p.name.startswith("_")))
-    if not files:
-        raise FileNotFoundError(f"{path}: found no *.py, expected a file or a folder with one file per candidate")
-    return files
+    return candidate_files(ROOT / (section.shapers or f"envs/user_functions/{task.lower()}"))
 
 
-def shapers_digest(files: Tuple[Path, ...]) -> str:
+def shapers_digest(files: Sequence[Path]) -> str:
     """SHA-256 of the files' names and contents."""
     digest = hashlib.sha256()
     for path in files:

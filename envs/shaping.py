@@ -85,13 +85,13 @@ def load_candidate(path: Path, types: Sequence[str] = tuple(SHAPER_TYPES)) -> Ca
         return Candidate(name, failure=failure_of(e, str(path), -1))
 
 
-def load_folder(folder: Path, types: Sequence[str] = tuple(SHAPER_TYPES)) -> List[Candidate]:
-    """Every candidate in a folder, by name. Files that begin with an underscore are helpers of the others. Raises
-    FileNotFoundError."""
-    files = sorted(p for p in folder.glob("*.py") if not p.name.startswith("_"))
+def candidate_files(path: Path) -> List[Path]:
+    """The file itself, or every candidate's in a folder, by name; those that begin with an underscore are helpers.
+    Raises FileNotFoundError."""
+    files = [path] if path.is_file() else sorted(p for p in path.glob("*.py") if not p.name.startswith("_"))
     if not files:
-        raise FileNotFoundError(f"{folder}: found no *.py, expected one file per candidate")
-    return [load_candidate(path, types) for path in files]
+        raise FileNotFoundError(f"{path}: found no *.py, expected a file or a folder with one file per candidate")
+    return files
 
 
 def _import(path: Path) -> ModuleType:

@@ -15,7 +15,7 @@ from agents.sections import LearnerSection
 from agents.shaped import default_section
 from envs.physics.task import SHAPER_TYPES, PhysicsTask, physics_task
 from envs.schedule import Schedule, schedule_from
-from envs.shaping import Candidate, load_candidate
+from envs.shaping import Candidate, candidate_files, load_candidate
 from experiments.shaper_report import HUMAN
 from experiments.shaper_run import Plan
 from outer.check import Checker
@@ -64,9 +64,10 @@ def files_of(args: Args, task: Type[PhysicsTask]) -> List[Path]:
         raise ConfigError(
             [f"--shapers: found no folder {folder}, expected one with a .py file per candidate, or a file{mean}"]
         )
-    files = {p.stem: p for p in sorted(folder.glob("*.py")) if not p.name.startswith("_")}
-    if not files:
-        raise ConfigError([f"--shapers: found no .py file in {folder}, expected one per candidate"])
+    try:
+        files = {path.stem: path for path in candidate_files(folder)}
+    except FileNotFoundError as e:
+        raise ConfigError([f"--shapers: {e}"]) from None
     wanted = [name[:-3] if name.endswith(".py") else name for name in args.candidates]
     for name in wanted:
         if name not in files:

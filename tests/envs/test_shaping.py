@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envs.physics.task import SHAPER_TYPES
-from envs.shaping import WrongOutput, check_reward, check_tensor, check_terminal, load_candidate, load_folder
+from envs.shaping import WrongOutput, candidate_files, check_reward, check_tensor, check_terminal, load_candidate
 
 
 def write(folder: Path, text: str, name: str = "mine") -> Path:
@@ -75,9 +75,10 @@ def test_an_unknown_type_is_refused(tmp_path: Path) -> None:
 def test_a_folder_is_read_by_name_without_helpers(tmp_path: Path) -> None:
     for name in ("b", "a", "_shared"):
         write(tmp_path, "def compute_reward(state): return state['x']", name)
-    assert [c.name for c in load_folder(tmp_path)] == ["a", "b"]
-    with pytest.raises(FileNotFoundError, match="expected one file per candidate"):
-        load_folder(tmp_path / "none")
+    assert [p.stem for p in candidate_files(tmp_path)] == ["a", "b"]
+    assert candidate_files(tmp_path / "b.py") == [tmp_path / "b.py"]
+    with pytest.raises(FileNotFoundError, match="with one file per candidate"):
+        candidate_files(tmp_path / "none")
 
 
 def test_a_reward_may_come_with_components() -> None:

@@ -10,7 +10,7 @@ import torch
 import envs.physics  # noqa: F401  registers the tasks
 from envs.physics.task import physics_task
 from envs.shaped import ShapedEnvs
-from envs.shaping import load_folder
+from envs.shaping import candidate_files, load_candidate
 from envs.sim.simulator import make_simulator
 
 FOLDER = Path(__file__).parents[2] / "envs" / "user_functions"
@@ -44,7 +44,7 @@ BAD = {  # task -> file -> kind of the failure, a word of its reason, the step a
 def run(task: str, n: int) -> ShapedEnvs:
     """All candidates of a folder, n environments each, with random actions."""
     cls = physics_task(task)
-    candidates = load_folder(FOLDER / task)
+    candidates = [load_candidate(path) for path in candidate_files(FOLDER / task)]
     envs = ShapedEnvs(cls(make_simulator("mujoco", cls.model, n * len(candidates), cls.outputs)), candidates, key=0)
     envs.begin()
     generator = torch.Generator().manual_seed(0)
@@ -89,7 +89,9 @@ def test_widths_of_observations_and_actions_are_what_the_files_say() -> None:
 
 @pytest.mark.parametrize("task", ["anymal", "cartpole"])
 def test_the_numbers_of_a_parametric_reward_change_it(task: str) -> None:
-    (candidate,) = (c for c in load_folder(FOLDER / task) if c.name == "reward_parametric")
+    (candidate,) = (
+        c for c in [load_candidate(path) for path in candidate_files(FOLDER / task)] if c.name == "reward_parametric"
+    )
     assert candidate.params is not None
     cls = physics_task(task)
     pair = [candidate, candidate.with_params(2 * candidate.params + 0.1)]

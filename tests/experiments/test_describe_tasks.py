@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from envs.physics.task import physics_task
-from envs.shaping import load_folder
+from envs.shaping import candidate_files, load_candidate
 from experiments import describe_tasks
 from experiments.shaper_plan import read_schedules
 from tests.outer.small import ROOT
@@ -32,6 +32,6 @@ def test_documented_files_can_be_loaded(tmp_path):
     examples = re.findall(r"```python\n(.*?)```", DOCS, re.S)
     for i, text in enumerate(examples):
         (tmp_path / f"{i}.py").write_text(text)
-    assert [c.failure for c in load_folder(tmp_path)] == [None, None] and len(examples) == 2
+    assert [load_candidate(p).failure for p in candidate_files(tmp_path)] == [None, None] and len(examples) == 2
     (tmp_path / "schedule.yaml").write_text(re.search(r"```yaml\n(.*?)```", DOCS, re.S)[1])
     assert set(read_schedules(tmp_path / "schedule.yaml", physics_task("Ant"))) == {"gravity", "mass_scale"}
