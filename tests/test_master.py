@@ -22,7 +22,7 @@ import GTN_master
 import outer.run
 from outer.config import dump_config
 from outer.dispatch import Dispatcher
-from tests.outer.small import CARTPOLE, CARTPOLE_FILE, CLIFF, GRIDWORLD_FILE, ROOT, cliff
+from tests.outer.small import CARTPOLE, CARTPOLE_FILE, CLIFF, GRIDWORLD_FILE, ROOT, cliff, default_sigint
 from tests.outer.test_run import Direct, files, go
 
 GRIDWORLD, CARTPOLE_SE = str(GRIDWORLD_FILE), str(CARTPOLE_FILE)
@@ -236,10 +236,6 @@ def test_what_a_user_is_told_to_type():
 
 
 # -------------------------------------------------------------------------------- real processes
-
-
-def default_sigint():
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # a shell in the background passes on that it is ignored
 
 
 class Master:

@@ -18,7 +18,7 @@ import yaml
 from agents.shaped import train_shaped
 from experiments import eval_shapers, shaper_run
 from experiments.shaper_video import VideoError
-from tests.outer.small import ROOT
+from tests.outer.small import ROOT, default_sigint
 
 GOOD = """
 import torch
@@ -269,6 +269,7 @@ def test_ctrl_c_writes_what_is_known(tmp_path, folder):
     process = subprocess.Popen(
         [*command, "--out", str(tmp_path / "out"), "--json", str(path)], cwd=ROOT / "experiments", text=True,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, "OMP_NUM_THREADS": "1"},
+        preexec_fn=default_sigint,
     )  # fmt: skip
     assert process.stdout is not None and process.stderr is not None
     for line in process.stderr:  # the failures, in the first iteration

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 from outer.config import Config, load_config
@@ -33,3 +34,8 @@ def cliff(*overrides: str) -> Config:
 def cartpole(*overrides: str) -> Config:
     """A CartPole SE with tiny DDQN agents in PyTorch: no kernel needs to be compiled."""
     return load_config(CARTPOLE_FILE, [*CARTPOLE, *overrides])
+
+
+def default_sigint() -> None:
+    """For a process that is to be interrupted: a shell in the background passes on that SIGINT is ignored."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
