@@ -70,6 +70,7 @@ class ShapedEnvs:
         self.steps = 0  # control steps since creation
         self.evaluation = False
         self._diverged: Optional[Tensor] = None  # bool [P, N], in this step
+        self._ended = torch.zeros(self.P, self.N, dtype=torch.bool, device=self.device)  # and not begun again
         self.t = torch.zeros(self.P, self.N, dtype=torch.int64, device=self.device)
         self.tally = Tally(self.P, self.device)
         self.resets = Resets(task, calls, rng.fold(self.key, rng.RESET))
@@ -124,6 +125,7 @@ class ShapedEnvs:
         calls.each("compute_torque", lambda g: (g.state["action"], g.state), self._take_effort)
         self._clean(self.effort.view(self.P, self.N, -1), "compute_torque")
         task.sim.set_effort(self.effort)
+        task.sim.awake = self._awake()
         task.sim.step(task.substeps)
         self.steps += 1
         self.t += 1
@@ -146,12 +148,19 @@ class ShapedEnvs:
         self._observe(self.last_obs)
         self.obs.copy_(self.last_obs)
         over = self.terminated | truncated
+        self._ended |= over
         if not self.evaluation and over.any():
             self._reset(over)
             self._observe(self.obs, over)
         calls.end_step()
         self.tally.add(score, self.reward, over)
         return Step(self.obs, self.reward, self.terminated, truncated, self.last_obs, score)
+
+    def _awake(self) -> Optional[Tensor]:
+        """Environments whose future matters: not those of candidates that are out, nor, in an evaluation, those whose
+        episode has ended."""
+        idle = self._ended | ~self.live[:, None]
+        return (~idle).view(-1).nonzero()[:, 0] if idle.any() else None
 
     # ------------------------------------------------------------------------------------------- what functions return
 
@@ -211,5 +220,6 @@ class ShapedEnvs:
         ids = over.view(-1).nonzero()[:, 0]
         self.resets.begin(ids, self.steps, shaped=not self.evaluation)
         self.t.view(-1)[ids] = 0
+        self._ended.view(-1)[ids] = False
         self.action[ids], self.previous_action[ids] = 0, 0
         self._diverged = None

@@ -81,7 +81,8 @@ class MuJoCoCPU(Simulator):
         torch.div(effort.to(torch.float64).clamp(-limit, limit), self.layout.gear, out=self.ctrl)
 
     def step(self, substeps: int) -> None:
-        self._run(lambda: self.batch.step(nstep=substeps))
+        ids = None if self.awake is None else self.awake.numpy()
+        self._run(lambda: self.batch.step(ids=ids, nstep=substeps))
         self._refresh()
 
     def _run(self, call: Callable[[], None]) -> None:

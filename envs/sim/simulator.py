@@ -50,6 +50,8 @@ class Simulator:
     root_state: Tensor  # [N, A, 13]: position m, quaternion, linear velocity m/s, angular velocity rad/s
     joint_position: Tensor  # [N, D], rad or m
     joint_velocity: Tensor  # [N, D], rad/s or m/s
+    # int64, sorted: environments that step must advance; the others may stay where they are, if the engine gains by it
+    awake: Optional[Tensor] = None  # None: all
     unstable: Tensor  # bool [N]: diverged, or set to a state that is not finite. Means nothing until ``set_state``
 
     def output(self, name: str) -> Tensor:

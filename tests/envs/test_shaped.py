@@ -255,6 +255,22 @@ def test_the_score_and_the_evaluation_are_the_tasks_own() -> None:
     assert torch.equal(steps[-1].obs, steps[-1].last_obs)
 
 
+def test_who_has_ended_is_not_simulated_and_that_changes_no_score(monkeypatch: pytest.MonkeyPatch) -> None:
+    def total(envs: ShapedEnvs) -> Tensor:
+        ended, score = torch.zeros(2, N, dtype=torch.bool), torch.zeros(2, N, dtype=torch.float64)
+        for step in play(envs, 80, evaluation=True):
+            score += torch.where(ended, 0.0, step.score)
+            ended |= step.terminated
+        assert ended.any()
+        return score
+
+    spared, all_simulated = make(*GOOD[:2]), make(*GOOD[:2])
+    monkeypatch.setattr(all_simulated, "_awake", lambda: None)
+    assert torch.equal(total(spared), total(all_simulated))
+    assert spared.task.sim.awake is not None and len(spared.task.sim.awake) < 2 * N
+    assert all_simulated.task.sim.awake is None
+
+
 def test_time_limits_are_not_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(CartPole, "max_steps", 5)
     envs = make(GOOD[0])
