@@ -61,7 +61,6 @@ class Progress(NamedTuple):
 class ShapedResult:
     """Axes: P candidates, N evaluation episodes, I iterations."""
 
-    names: List[str]
     score: np.ndarray  # float64 [P]; NaN where the candidate is out
     episode_score: np.ndarray  # float64 [P, N]
     failures: List[Optional[Failure]]
@@ -117,7 +116,6 @@ def train_shaped(
             break
     episode_score = evaluate(envs, learner).cpu().numpy()
     return ShapedResult(
-        names=[c.name for c in envs.candidates],
         score=episode_score.mean(1),
         episode_score=episode_score,
         failures=[envs.failures.get(i) for i in range(envs.P)],

@@ -46,10 +46,6 @@ class Schedule:
         share = (iteration - self.knots[after - 1]) / (self.knots[after] - self.knots[after - 1])
         return l0 + (l1 - l0) * share, h0 + (h1 - h0) * share
 
-    @classmethod
-    def constant(cls, low: float, high: float) -> Schedule:
-        return cls((0,), ((low, high),))
-
 
 def schedule_from(spec: Mapping[str, Any]) -> Schedule:
     """From a configuration: {"iters": [0, 100], "values": [0.1, [0.5, 2.0]], "mode": "linear"}. A value is a number or

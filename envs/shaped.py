@@ -83,6 +83,7 @@ class ShapedEnvs:
         A, F = max(self.action_sizes), max(self.observation_sizes)
         self.action, self.previous_action = torch.zeros(P * N, A, device=device), torch.zeros(P * N, A, device=device)
         self.effort = torch.zeros(P * N, len(self.task.sim.actuators), device=device)
+        self.effort_limit = self.task.sim.effort_limit.to(self.effort.dtype)
         self.obs, self.last_obs = torch.zeros(P, N, F, device=device), torch.zeros(P, N, F, device=device)
         self.reward = torch.zeros(P, N, device=device)
         self.terminated = torch.zeros(P, N, dtype=torch.bool, device=device)
@@ -129,8 +130,7 @@ class ShapedEnvs:
         task.sim.step(task.substeps)
         self.steps += 1
         self.t += 1
-        limit = task.sim.effort_limit.to(self.effort.dtype)
-        task.state["torque"].copy_(torch.minimum(torch.maximum(self.effort, -limit), limit))
+        task.state["torque"].copy_(torch.minimum(torch.maximum(self.effort, -self.effort_limit), self.effort_limit))
         task.state["progress"].copy_(self.t.view(-1))
         task.measure()
         task.after_step()

@@ -13,7 +13,7 @@ from __future__ import annotations
 import importlib.util
 import inspect
 import traceback
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
@@ -22,8 +22,6 @@ import torch
 from torch import Tensor
 
 from envs.physics.task import SHAPER_TYPES, PhysicsTask
-
-ARGUMENTS = {name: len(inspect.signature(getattr(PhysicsTask, name)).parameters) for name in SHAPER_TYPES}
 
 
 class Failure(NamedTuple):
@@ -53,11 +51,12 @@ class Candidate:
     shapers: Dict[str, Shaper] = field(default_factory=dict)
     action_size: Optional[int] = None
     params: Optional[Tensor] = None  # float32 [D]
+    param_names: Tuple[str, ...] = ()
     failure: Optional[Failure] = None  # it cannot even be loaded
 
     def with_params(self, params: Tensor) -> Candidate:
         """The same functions with other numbers; candidates that share functions are evaluated in one call."""
-        return Candidate(self.name, self.shapers, self.action_size, params, self.failure)
+        return replace(self, params=params)
 
 
 class WrongOutput(Exception):
@@ -78,7 +77,9 @@ def load_candidate(path: Path, types: Sequence[str] = tuple(SHAPER_TYPES)) -> Ca
             found = [t for t in SHAPER_TYPES if hasattr(module, t)]
             instead = f" (it defines {', '.join(found)})" if found else ""
             raise WrongOutput(f"{path} defines none of {', '.join(types)}{instead}")
-        return Candidate(name, shapers, _action_size(module, path), _params(module, path))
+        params = _params(module, path)
+        numbers = torch.tensor([float(v) for v in params.values()]) if params else None
+        return Candidate(name, shapers, _action_size(module, path), numbers, tuple(params))
     except WrongOutput as e:
         return Candidate(name, failure=Failure("CannotLoad", str(e), "", -1))
     except (Exception, SystemExit) as e:  # whatever a user's module raises while it is imported
@@ -127,18 +128,13 @@ def _action_size(module: ModuleType, path: Path) -> Optional[int]:
     return size
 
 
-def _params(module: ModuleType, path: Path) -> Optional[Tensor]:
+def _params(module: ModuleType, path: Path) -> Dict[str, float]:
     params = getattr(module, "PARAMS", None)
     if params is None:
-        return None
+        return {}
     if not isinstance(params, dict) or not params or not all(isinstance(v, (int, float)) for v in params.values()):
         raise WrongOutput(f"{path}: found PARAMS = {params!r}, expected {{name: number}}")
-    return torch.tensor([float(v) for v in params.values()])
-
-
-def param_names(path: Path) -> List[str]:
-    """The names in a candidate's PARAMS, in the order of its params vector; [] where it has none."""
-    return list(getattr(_import(path), "PARAMS", {}))
+    return params
 
 
 def failure_of(error: BaseException, where: str, step: int) -> Failure:

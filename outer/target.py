@@ -13,7 +13,6 @@ from torch import Tensor
 
 from envs.physics.task import physics_task
 from envs.shaped_section import candidates_of, shaper_files
-from envs.shaping import param_names
 from envs.task import make_task
 from envs.world import init_world, world_nets
 from envs.world_file import save_world, write_atomic
@@ -79,9 +78,9 @@ class ShaperTarget:
 
     def save(self, run_dir: Path, psi: Tensor, score: float, solved: bool) -> None:
         """params.yaml: the numbers by name, to be copied into the file's PARAMS."""
-        params = candidate_of(self.candidates, psi).params
-        assert params is not None
-        named = dict(zip(param_names(self.path), params.tolist()))
+        best = candidate_of(self.candidates, psi)
+        assert best.params is not None
+        named = dict(zip(best.param_names, best.params.tolist()))
         content = {"shaper": self.path.name, "score": score, "params": named}
         write_atomic(str(run_dir / "params.yaml"), yaml.safe_dump(content, sort_keys=False).encode())
 

@@ -118,8 +118,3 @@ def make_simulator(
     module, cls = ENGINES[engine]
     make: Callable[..., Simulator] = getattr(import_module(module), cls)
     return make(MODELS / model, num_envs, tuple(outputs), threads, torch.device(device))
-
-
-def check_ids(ids: Tensor, num_envs: int) -> Optional[Tensor]:
-    """ids, or None if they are all environments in order."""
-    return None if len(ids) == num_envs else ids

@@ -9,12 +9,10 @@ from __future__ import annotations
 
 import os
 
-import numpy as np
 import pytest
 
-from agents.shaped import make_envs, make_learner, train_shaped
 from agents.shaped_ppo import defaults
-from envs.shaping import Candidate
+from tests.agents.humans import train_humans
 
 SEEDS, NUM_ENVS = 2, 64
 
@@ -25,8 +23,7 @@ SEEDS, NUM_ENVS = 2, 64
 )
 def test_ppo_learns_with_the_humans_shapers(task: str, steps: int, least: float) -> None:
     threads, section = len(os.sched_getaffinity(0)), defaults()
-    envs = make_envs(task, [Candidate("human")] * SEEDS, NUM_ENVS, list(range(SEEDS)), threads=threads)
-    learner = make_learner("ppo", envs, section, np.arange(SEEDS), "auto", threads)
-    result = train_shaped(envs, learner, -(-steps // (NUM_ENVS * section.rollout_steps)))
+    iterations = -(-steps // (NUM_ENVS * section.rollout_steps))
+    result = train_humans("ppo", section, task, SEEDS, NUM_ENVS, iterations, list(range(SEEDS)), threads)
     print(f"{task}: {result.score.round(3).tolist()} after {result.steps:,} steps")
     assert (result.score >= least).all(), result.score

@@ -18,6 +18,7 @@ from envs import rng
 from envs.shaping import Candidate, Shaper
 from tests.agents import fake_shaped
 from tests.agents.fake_shaped import PointMasses
+from tests.agents.humans import train_humans
 
 WIDTHS = [(4, 2), (7, 2), (2, 1), (4, 2), (6, 3)]
 SCALES = [1.0, 1000.0, 0.01, 1.0, 3.0]
@@ -349,17 +350,11 @@ def test_point_masses_reach_their_goal_whatever_their_scale(name):
     assert there().min() > 0.7  # share of steps within 0.25 m of the origin, from up to 2 m
 
 
-def train_human(name, task, candidates, num_envs, iterations, **settings):
-    envs = make_envs(task, [Candidate(f"human {i}") for i in range(candidates)], num_envs, 0)
-    learner = make_learner(name, envs, LEARNERS[name][1](**settings), np.arange(candidates), "torch", 1)
-    return train_shaped(envs, learner, iterations)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name, candidates, iterations", [("sac", 3, 36), ("td3", 2, 54)])
 def test_a_pole_is_balanced(name, candidates, iterations):
     """SAC: 18,432 steps each, 25 s of processor time; TD3: 27,648 steps, 20 s. Measured: 1.00 for all."""
-    result = train_human(name, "Cartpole", candidates, 16, iterations, hidden_size=64)
+    result = train_humans(name, LEARNERS[name][1](hidden_size=64), "Cartpole", candidates, 16, iterations)
     assert result.steps == iterations * 512 and (result.score >= 0.9).all(), result.score
 
 
@@ -368,5 +363,5 @@ def test_a_pole_is_balanced(name, candidates, iterations):
 def test_half_cheetah_runs(name):
     """2 agents, 36,864 steps each, some 40 s of processor time. Random actions: about -0.1 m/s. Measured:
     SAC 2.67 and 0.36 (agents differ much so early), TD3 1.57 and 1.58."""
-    result = train_human(name, "HalfCheetah", 2, 32, 36)
+    result = train_humans(name, LEARNERS[name][1](), "HalfCheetah", 2, 32, 36)
     assert result.steps == 36_864 and result.score.mean() > 0.8 and result.score.min() > 0.1, result.score

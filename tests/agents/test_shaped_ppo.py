@@ -9,11 +9,10 @@ import torch
 from agents.kernels import shaped_ppo
 from agents.normaliser import Moments
 from agents.sections import PPOSection
-from agents.shaped import make_envs, train_shaped
 from agents.shaped_ppo import ShapedPPO, defaults
 from agents.shaped_ppo_policy import STD_FLOOR, adapted
-from envs.shaping import Candidate
 from tests.agents.fake_shaped import PointMasses
+from tests.agents.humans import train_humans
 
 WIDTHS = [(4, 2), (7, 2), (2, 1), (4, 2), (6, 3)]
 SCALES = [1.0, 1000.0, 0.01, 1.0, 3.0]
@@ -253,7 +252,5 @@ def test_point_masses_reach_their_goal_whatever_their_scale(backend):
 @pytest.mark.slow
 def test_cartpole_is_balanced_within_a_hundred_thousand_steps():
     """On 3 seeds: from 0.95 of 500 steps upright on."""
-    envs = make_envs("Cartpole", [Candidate(f"seed {i}") for i in range(3)], 64, 0)
-    learner = ShapedPPO(envs, defaults(), np.arange(3))
-    result = train_shaped(envs, learner, 100_000 // (64 * 32))
+    result = train_humans("ppo", defaults(), "Cartpole", 3, 64, 100_000 // (64 * 32))
     assert result.steps <= 100_000 and (result.score >= 0.95).all(), result.score

@@ -311,7 +311,7 @@ def test_a_schedule_moves_a_parameter_and_spares_the_evaluation() -> None:
     envs.begin(evaluation=True)
     assert torch.allclose(envs.task.state["initial_range"], torch.tensor(0.05))
     with pytest.raises(ValueError, match="has no parameter 'gravitas' to schedule; it has initial_range"):
-        make(GOOD[0], schedules={"gravitas": Schedule.constant(0, 1)})
+        make(GOOD[0], schedules={"gravitas": Schedule((0,), ((0, 1),))})
 
 
 def test_another_key_is_another_run_and_the_same_key_the_same() -> None:

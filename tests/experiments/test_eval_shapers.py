@@ -18,6 +18,7 @@ import yaml
 from agents.shaped import train_shaped
 from experiments import eval_shapers, shaper_run
 from experiments.shaper_video import VideoError
+from tests.experiments import command
 from tests.outer.small import ROOT, default_sigint
 
 GOOD = """
@@ -65,16 +66,8 @@ def evaluate(capsys, tmp_path, folder):
 
     def call(*args):
         path = tmp_path / "out.json"
-        try:
-            words = [*SMALL, "--shapers", folder, "--out", tmp_path / "out", "--json", path, *args]
-            code = eval_shapers.main([*map(str, words)])
-        except SystemExit as e:
-            code = e.code
-        out, err = capsys.readouterr()
-        assert "Traceback" not in out + err
-        content = json.loads(path.read_text()) if path.exists() else None
-        path.unlink(missing_ok=True)
-        return code, out, err, content
+        words = [*SMALL, "--shapers", folder, "--out", tmp_path / "out", "--json", path, *args]
+        return command.run(eval_shapers.main, words, capsys, path)
 
     return call
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import re
@@ -20,6 +19,7 @@ from outer import problem
 from outer.evaluate import BUDGET, EARLY_OUT, REAL
 from outer.nes import member_seeds
 from outer.statistics import interquartile_mean
+from tests.experiments import command
 from tests.outer.small import ROOT, cartpole, cliff
 
 
@@ -51,15 +51,8 @@ def measure(capsys, tmp_path):
 
     def call(*args):
         path = tmp_path / "figures.json"
-        try:
-            code = evaluate_proxy.main([*map(str, args), *([] if "--json" in args else ["--json", str(path)])])
-        except SystemExit as e:
-            code = e.code
-        out, err = capsys.readouterr()
-        assert "Traceback" not in out + err
-        content = json.loads(path.read_text()) if path.exists() else None
-        path.unlink(missing_ok=True)
-        return code, out, err, content
+        words = [*args, *([] if "--json" in args else ["--json", path])]
+        return command.run(evaluate_proxy.main, words, capsys, path)
 
     return call
 
