@@ -30,17 +30,18 @@ class Resets:
         candidates' goals and initial states, else with the task's own."""
         self.step, task = step, self.task
         self._draw_parameters(ids)
-        state = {name: tensor[ids] for name, tensor in task.state.items()}
+        state = task.views(task.buffer[ids])
         drawn, rest = self._random(GOAL, ids), Pose(*(part.expand(len(ids), *part.shape) for part in task.rest))
         goal = task.compute_goal(state, drawn)
         if goal is not None:
-            state["goal"] = self._shaped(goal, "compute_goal", ids, state, drawn, None) if shaped else goal
+            goal = self._shaped(goal, "compute_goal", ids, state, drawn, None) if shaped else goal
+            state["goal"].copy_(goal)
             task.state["goal"][ids] = state["goal"]
         drawn = self._random(INITIAL_STATE, ids)
         pose = task.compute_initial_state(state, drawn, rest)
         if shaped:
             pose = self._shaped(pose, "compute_initial_state", ids, state, drawn, rest)
-        task.sim.set_state(ids, *task.place(pose, state.get("goal")))
+        task.sim.set_state(ids, *task.place(pose, goal))
         task.state["progress"][ids] = 0
         task.state["torque"][ids] = 0
         task.measure()

@@ -69,7 +69,6 @@ class Anymal(PhysicsTask):
 
     def __init__(self, sim: Simulator) -> None:
         super().__init__(sim)
-        self.state["commands"] = self.state["goal"]
         self.asked = torch.zeros(sim.num_envs, 3, dtype=torch.float64, device=sim.device)  # the score's own copy
         self.state["gravity_vec"].copy_(torch.tensor([0.0, 0.0, -1.0]))
         self.state["default_dof_pos"].copy_(torch.tensor(DEFAULT_POSITION))
@@ -77,6 +76,11 @@ class Anymal(PhysicsTask):
         self.world_vectors = sim.root_state.new_zeros(sim.num_envs, 3, 3)
         self.world_vectors[:, 2, 2] = -1.0
         self.base_vectors = torch.zeros_like(self.world_vectors)
+
+    def views(self, buffer: Tensor) -> State:
+        state = super().views(buffer)
+        state["commands"] = state["goal"]
+        return state
 
     def measure(self) -> None:
         state, sim = self.state, self.sim

@@ -81,13 +81,10 @@ class PhysicsTask:
 
     def __init__(self, sim: Simulator) -> None:
         self.sim, self.num_envs, self.dt = sim, sim.num_envs, self.substeps * sim.timestep
-        described = self.described(len(sim.actuators))
-        widths = [math.prod(q.shape) for q in described.values()]
-        self.buffer = torch.zeros(self.num_envs, sum(widths), device=sim.device)
-        self.state: State = {
-            name: part[:, 0] if q.shape == () else part.unflatten(1, q.shape)
-            for (name, q), part in zip(described.items(), self.buffer.split(widths, dim=1))
-        }
+        self._columns = self.described(len(sim.actuators))
+        self._widths = [math.prod(q.shape) for q in self._columns.values()]
+        self.buffer = torch.zeros(self.num_envs, sum(self._widths), device=sim.device)
+        self.state = self.views(self.buffer)
         self.ranges = dict(self.parameters)  # as they are now: a curriculum moves them
         for name, p in self.parameters.items():
             self.state[name].fill_((p.low + p.high) / 2)
@@ -103,6 +100,13 @@ class PhysicsTask:
         goal = {"goal": Quantity((cls.goal_size,), "", cls.goal_meaning)} if cls.goal_size else {}
         drawn = {name: Quantity((), p.unit, p.meaning) for name, p in cls.parameters.items()}
         return {**cls.quantities, **goal, **drawn, **common}
+
+    def views(self, buffer: Tensor) -> State:
+        """The columns of ``buffer``, or of some of its rows, by name: [n, S] -> [n, ...] each."""
+        return {
+            name: part[:, 0] if q.shape == () else part.unflatten(1, q.shape)
+            for (name, q), part in zip(self._columns.items(), buffer.split(self._widths, dim=1))
+        }
 
     # ------------------------------------------------------------------------------------ measured, not to be shaped
 

@@ -8,7 +8,10 @@ import pytest
 import torch
 
 from envs.physics.anymal import BASE, DEFAULT_POSITION, SHANKS, THIGHS, Anymal
-from envs.sim.simulator import CONTACT_FORCE
+from envs.physics.task import Pose, Random, State
+from envs.shaped import ShapedEnvs
+from envs.shaping import Candidate, Shaper
+from envs.sim.simulator import CONTACT_FORCE, make_simulator
 from tests.envs.physics.shaped_by_the_task import make_envs, make_task, place
 
 WEIGHT = 30.4754 * 9.81  # N
@@ -206,3 +209,18 @@ def test_every_part_of_the_state_is_described() -> None:
     task = make_task(Anymal, 1)
     assert set(task.state) == set(Anymal.described(12))
     assert all(q.meaning for q in Anymal.described(12).values())
+
+
+def test_a_new_episodes_goal_has_both_its_names_when_its_pose_is_chosen() -> None:
+    seen = []
+
+    def compute_initial_state(state: State, random: Random, rest: Pose) -> Pose:
+        seen.append((state["goal"].clone(), state["commands"].clone()))
+        return rest
+
+    shaper = Candidate("mine", {"compute_initial_state": Shaper(compute_initial_state, False)})
+    sim = make_simulator("mujoco", Anymal.model, 4, Anymal.outputs)
+    envs = ShapedEnvs(Anymal(sim), [shaper], 0)
+    envs.begin()
+    assert not envs.failures and torch.equal(*seen[-1]) and seen[-1][0].abs().sum() > 0
+    assert torch.equal(seen[-1][0], envs.task.state["goal"])
