@@ -98,9 +98,11 @@ def default_section(learner: str) -> Any:
 
 
 def train_shaped(
-    envs: ShapedEnvs, learner: Learner, iterations: int, report: Optional[Callable[[Progress], None]] = None
-) -> ShapedResult:
-    """Train for so many iterations, then evaluate. report: called after every iteration."""
+    envs: ShapedEnvs, learner: Learner, iterations: int, report: Optional[Callable[[Progress], None]] = None,
+    judge: bool = True,
+) -> ShapedResult:  # fmt: skip
+    """Train for so many iterations, then evaluate (judge; if not, scores are NaN). report: called after every
+    iteration."""
     keep_pages()
     curve = []
     for k in range(iterations):
@@ -114,7 +116,9 @@ def train_shaped(
             report(progress)
         if not envs.live.any():
             break
-    episode_score = evaluate(envs, learner).cpu().numpy()
+    episode_score = np.full((envs.P, envs.N), np.nan)
+    if judge:
+        episode_score = evaluate(envs, learner).cpu().numpy()
     return ShapedResult(
         score=episode_score.mean(1),
         episode_score=episode_score,

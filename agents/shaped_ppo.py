@@ -73,6 +73,10 @@ class Backend(Protocol):
     def drop(self, out: Collection[int]) -> None:
         """These candidates are out: they act no more, their policies stay as they are."""
 
+    def inherit(self, other: Any, rows: Sequence[int]) -> None:
+        """Agent i goes on from where agent rows[i] of ``other``, a backend of the same class, has come to: weights,
+        Adam's moments, learning rate, normalisers. The number of environments may differ."""
+
     def policy(self, i: int) -> Tuple[Tensor, Tensor, Tensor]:
         """Weights float32 [D], and the mean and 1 / deviation of observations, [F]."""
 
@@ -131,6 +135,12 @@ class ShapedPPO:
         self._drop_failed()
         self.backend.learn(self.steps)
         self.steps += s.rollout_steps * s.num_envs
+
+    def inherit(self, other: ShapedPPO, rows: Sequence[int]) -> None:
+        """Before the first iteration: agent i goes on from where agent rows[i] of ``other`` has come to. Both have the
+        same settings, and those agents the same widths; the number of environments may differ."""
+        self.backend.inherit(other.backend, rows)
+        self.steps = other.steps
 
     def act(self, obs: Tensor) -> Tensor:
         """The policies' means, [P, N, A_max], for obs [P, N, F_max]; zeros for candidates that are out."""

@@ -53,6 +53,14 @@ class Group:
         self.m = self.m.keep(index)
         self.epochs.allocate(self.m)
 
+    def inherit(self, other: Group, index: Tensor) -> None:
+        """Member l goes on from member index[l] of ``other``, whose rows are of another population."""
+        for name in ("lr", "rate", "params", "m", "v", "mean", "std", "updates"):
+            getattr(self.m, name).copy_(getattr(other.m, name)[index])
+        for own, theirs in ((self.seen, other.seen), (self.paid, other.paid)):
+            own.count, own.mean, own.squares = theirs.count, theirs.mean[index], theirs.squares[index]
+        self.epochs.epoch = other.epochs.epoch
+
     def columns(self) -> Tuple[Tensor, ...]:
         return self.data.split(self.widths, dim=3)
 
@@ -170,6 +178,14 @@ class Torch:
                 seen = group.seen
                 return group.m.params[j].cpu().clone(), seen.mean[j].float().cpu(), seen.scale[j].cpu().clone()
         raise IndexError(f"no candidate {i}: there are {len(self.diverged)}")
+
+    def inherit(self, other: Torch, rows: Sequence[int]) -> None:
+        for group in self.groups:
+            wanted = [rows[i] for i in group.rows.tolist()]
+            for old in other.groups:
+                at = {row: k for k, row in enumerate(old.rows.tolist())}
+                if wanted[0] in at:
+                    group.inherit(old, torch.tensor([at[row] for row in wanted], device=self.device))
 
     def drop(self, out: Collection[int]) -> None:
         for group in list(self.groups):

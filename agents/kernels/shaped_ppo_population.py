@@ -157,6 +157,16 @@ class Compiled:
         self.active = [i for i in self.active if i not in out]
         self.action[list(out)] = 0
 
+    def inherit(self, other: Compiled, rows: Sequence[int]) -> None:
+        for m, old in zip(self.members, (other.members[j] for j in rows)):
+            pairs = [(m.agent.policy.p, old.agent.policy.p)]
+            pairs += [(getattr(m.agent, name), getattr(old.agent, name)) for name in ("m", "v", "scale")]
+            for own, theirs in zip((m.memory.seen, m.memory.paid), (old.memory.seen, old.memory.paid)):
+                pairs += list(zip(own[1:], theirs[1:]))
+            for own, theirs in pairs:
+                own[:] = theirs
+            m.epoch, m.updates, m.rate = old.epoch, old.updates, old.rate
+
     def policy(self, i: int) -> Tuple[Tensor, Tensor, Tensor]:
         m = self.members[i]
         seen = m.memory.seen
