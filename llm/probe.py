@@ -1,0 +1,84 @@
+"""What a shaper is tried on before anybody trains with it: real state of a task, from a short rollout."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+import envs.physics  # noqa: F401  registers the tasks
+from envs import rng
+from envs.physics.task import Pose, Random, State, physics_task
+from envs.shaped import ShapedEnvs
+from envs.shaper_widths import MOST_ACTIONS
+from envs.shaping import Candidate
+from envs.sim.simulator import make_simulator
+
+ROLLOUT_STEPS = 64  # control steps
+SEED = 0  # a probe is the same every time
+
+
+@dataclass(frozen=True)
+class Probe:
+    """Real arguments for a task's shapers, n rows of each. Tensors are on the CPU and belong to the probe."""
+
+    task: str
+    state: State  # name -> float32 [n, ...]: all of ``PhysicsTask.described``, "action" and "previous_action"
+    random: Random  # float32 [n, R] each
+    rest: Pose  # float64 [n, A, 13], [n, D], [n, D]
+    efforts: int  # U, columns of what compute_torque returns
+    goal_size: int  # G, columns of what compute_goal returns; 0: the task has no goals
+    widths: tuple[int, ...]  # of actions, in the order in which compute_torque is tried with them
+
+    @property
+    def n(self) -> int:
+        """Rows."""
+        return len(self.state["action"])
+
+    @property
+    def action_size(self) -> int:
+        """Columns of the task's own actions."""
+        return self.state["action"].shape[1]
+
+    def to_bytes(self) -> bytes:
+        """For another process."""
+        parts = {**vars(self), "random": tuple(self.random), "rest": tuple(self.rest)}
+        file = io.BytesIO()
+        torch.save(parts, file)
+        return file.getvalue()
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Probe:
+        """What ``to_bytes`` made."""
+        parts = torch.load(io.BytesIO(data), weights_only=True)
+        return cls(**{**parts, "random": Random(*parts["random"]), "rest": Pose(*parts["rest"])})
+
+
+def make_probe(task_name: str, n: int = 64, engine: str = "mujoco") -> Probe:
+    """The task's state under random actions, uniform in [-1, 1], with its own shapers. Row i comes from environment i
+    at step i ROLLOUT_STEPS / n, and episodes begin spread over their length, so that there are starts and ends, contacts
+    and goals among the rows. Raises KeyError for an unknown task."""
+    cls = physics_task(task_name)
+    sim = make_simulator(engine, cls.model, n, cls.outputs)
+    try:
+        task = cls(sim)
+        world = ShapedEnvs(task, [Candidate("probe")], SEED)
+        world.begin(staggered=True)
+        state = {**task.state, "action": world.action, "previous_action": world.previous_action}
+        rows = {name: torch.empty_like(part) for name, part in state.items()}
+        taken = torch.arange(n) * ROLLOUT_STEPS // n
+        A, key = cls.action_size, rng.fold(torch.tensor([SEED]), rng.EXPLORE)
+        for step in range(ROLLOUT_STEPS):
+            numbers = torch.arange(n * A) + step * n * A
+            world.step(2 * rng.uniform(key, numbers).view(1, n, A) - 1)
+            for name, part in state.items():
+                rows[name][taken == step] = part[taken == step]
+        drawn = torch.arange(n * cls.random_numbers).view(n, -1)
+        random = Random(rng.uniform(key, drawn), rng.normal(rng.fold(key, rng.RESET), drawn))
+        rest = Pose(*(part.expand(n, *part.shape).clone() for part in task.rest))
+    finally:
+        sim.close()
+    widths = dict.fromkeys((A, len(sim.actuators), *range(1, MOST_ACTIONS + 1)))  # in this order, each once
+    return Probe(cls.name, rows, random, rest, len(sim.actuators), cls.goal_size, tuple(widths))
