@@ -161,8 +161,8 @@ class Compiled:
         for m, old in zip(self.members, (other.members[j] for j in rows)):
             pairs = [(m.agent.policy.p, old.agent.policy.p)]
             pairs += [(getattr(m.agent, name), getattr(old.agent, name)) for name in ("m", "v", "scale")]
-            for own, theirs in zip((m.memory.seen, m.memory.paid), (old.memory.seen, old.memory.paid)):
-                pairs += list(zip(own[1:], theirs[1:]))
+            for name in ("seen", "paid"):
+                pairs += list(zip(getattr(m.memory, name)[1:], getattr(old.memory, name)[1:]))
             for own, theirs in pairs:
                 own[:] = theirs
             m.epoch, m.updates, m.rate = old.epoch, old.updates, old.rate
