@@ -6,7 +6,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import errno
-import fcntl
 import logging
 import os
 import re
@@ -20,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from envs.world_file import write_atomic
-from outer.checkpoint import CheckpointError, RunError
+from outer.checkpoint import CheckpointError, RunError, locked
 from outer.config import Config, ConfigError, describe, dump_config, load_config
 from outer.machine import ExchangeError
 
@@ -142,22 +141,6 @@ def forget_unused(run_dir: Path) -> None:
         if set(os.listdir(run_dir)) <= {CONFIG_FILE}:
             (run_dir / CONFIG_FILE).unlink(missing_ok=True)
             run_dir.rmdir()
-
-
-@contextlib.contextmanager
-def locked(run_dir: Path) -> Iterator[None]:
-    """One master per run: a second one would write into the same scores.csv. Raises RunError."""
-    folder = os.open(run_dir, os.O_RDONLY)
-    try:
-        try:
-            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise RunError(f"{run_dir}: another master is working on this run; wait for it or stop it first") from None
-        except OSError:
-            pass  # a file system without locks
-        yield
-    finally:
-        os.close(folder)
 
 
 @contextlib.contextmanager

@@ -154,7 +154,7 @@ def make_plan(args: Args) -> Plan:
     section = learner_section(args.learner, args.set)
     human: List[Tuple[Candidate, Optional[str]]] = [(Candidate(HUMAN), None)] if args.human else []
     loaded, skipped = load(files, args)
-    settings = {k: _plain(v) for k, v in vars(args).items()}
+    settings = {k: plain(v) for k, v in vars(args).items()}
     gpu = "cuda:0" if args.engine != "mujoco" and torch.cuda.is_available() else "cpu"
     return Plan(
         task, human + loaded, skipped, args.seeds,
@@ -164,7 +164,7 @@ def make_plan(args: Args) -> Plan:
     )  # fmt: skip
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
-        return [_plain(v) for v in value]
+        return [plain(v) for v in value]
     return str(value) if isinstance(value, Path) else value

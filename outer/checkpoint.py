@@ -1,9 +1,14 @@
-"""``checkpoint.pt``: everything a run needs to go on as if it had never stopped. Written after every generation."""
+"""``checkpoint.pt``: everything a run needs to go on as if it had never stopped. Written after every generation. And
+the lock that keeps a run to one process."""
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import hashlib
 import io
+import os
+from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -23,6 +28,22 @@ class RunError(Exception):
 
 class CheckpointError(RunError):
     """The checkpoint cannot be used; the message says which file, what was found and what to do."""
+
+
+@contextlib.contextmanager
+def locked(run_dir: Path) -> Iterator[None]:
+    """One process per run: a second one would write into the same files. Raises RunError."""
+    folder = os.open(run_dir, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise RunError(f"{run_dir}: another process is working on this run; wait for it or stop it first") from None
+        except OSError:
+            pass  # a file system without locks
+        yield
+    finally:
+        os.close(folder)
 
 
 @dataclass

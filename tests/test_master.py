@@ -196,7 +196,7 @@ def test_two_masters_on_one_run(master, stopped_run):
     before = contents(stopped_run)
     with GTN_master.locked(stopped_run):
         code, _, err = master("--resume", stopped_run, "--bohb-id", 3)
-    assert code == 1 and "another master is working on this run" in err and contents(stopped_run) == before
+    assert code == 1 and "another process is working on this run" in err and contents(stopped_run) == before
 
 
 @pytest.mark.parametrize(

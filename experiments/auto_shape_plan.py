@@ -1,0 +1,145 @@
+"""What the user of auto_shape.py asked for, checked before anything is paid."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import shlex
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Type
+
+import torch
+
+import envs.physics  # noqa: F401  registers the tasks
+from agents.halving import Training
+from envs.physics.task import SHAPER_TYPES, PhysicsTask, physics_task
+from experiments.shaper_plan import learner_section, plain
+from llm.chat import Budget
+from llm.evolution import Settings
+from llm.prices import Price
+from llm.tune import TuneSettings
+from outer.schema import nearest
+from outer.yaml_lines import ConfigError, parse_yaml
+
+if TYPE_CHECKING:
+    from experiments.auto_shape import Args
+
+CONFIG_FILE = "config.yaml"
+LEAST = {
+    "num_iters": 1, "shapers_per_iter": 1, "islands": 1, "migration_every": 1, "temperature": 0, "max_tokens": 1,
+    "num_envs_per_shaper": 1, "iterations": 1, "seeds": 1, "halving": 1, "tune_top": 1, "tune_generations": 1,
+    "tune_population": 3, "retest": 1, "seed": 0, "budget_usd": 0, "budget_tokens": 0, "parallel": 1, "timeout": 0,
+    "threads": 0, "novelty": 0,
+}  # fmt: skip
+
+
+class Plan(NamedTuple):
+    """What is to be run."""
+
+    task: Type[PhysicsTask]
+    description: str
+    types: List[str]
+    settings: Settings
+    args: Args
+    budget: Budget
+    prices: Dict[str, Price]
+    folder: Path
+    resumed: bool
+
+
+def make_plan(args: Args) -> Plan:
+    """Raises ConfigError."""
+    problems = [
+        f"--{name}: found {value}, expected at least {least}"
+        for name, least in LEAST.items()
+        if (value := getattr(args, name)) is not None and value < least
+    ]
+    for name in args.shaper_types or [""]:
+        if name not in SHAPER_TYPES:
+            near = f", did you mean {nearest(name, SHAPER_TYPES, 0.0)}" if name else ""
+            problems.append(f"--shaper_types: found {name!r}, expected some of {', '.join(SHAPER_TYPES)}{near}")
+    if args.json is not None and (args.json.is_dir() or not args.json.parent.is_dir()):
+        problems.append(f"--json: cannot write {args.json}, expected a file in a folder that exists")
+    if args.halving > 1 and args.learner != "ppo":
+        problems.append(f"--halving: {args.learner} cannot go on with more environments, expected --learner ppo or 1")
+    if problems:
+        raise ConfigError(problems)
+    try:
+        task = physics_task(args.task)
+    except KeyError as e:
+        raise ConfigError([f"--task: {e.args[0]}"]) from None
+    if "compute_goal" in args.shaper_types and not task.goal_size:
+        raise ConfigError([f"--shaper_types: {task.name} has no goals, so nothing for compute_goal to say"])
+    gpu = "cuda:0" if args.engine != "mujoco" and torch.cuda.is_available() else "cpu"
+    training = Training(
+        task.name, args.learner, learner_section(args.learner, args.set), args.num_envs_per_shaper, args.iterations,
+        args.seeds, args.halving, args.engine, args.device or gpu, args.threads or len(os.sched_getaffinity(0)),
+        args.backend,
+    )  # fmt: skip
+    tune = None
+    if args.tune != "none":
+        tune = TuneSettings(args.tune, args.tune_generations, args.tune_population)
+    novelty = args.novelty if args.novelty is not None else 1.0 if args.mode == "islands" else 2.0
+    settings = Settings(
+        args.num_iters, training, args.seed, args.temperature, args.max_tokens, novelty, tune, args.tune_top,
+        args.retest,
+    )  # fmt: skip
+    return Plan(
+        task, args.task_description or f"Make the score as high as possible: {task.score_meaning}.",
+        args.shaper_types, settings, args, Budget(args.budget_usd, args.budget_tokens), prices_of(args.price),
+        args.resume or new_folder(args.results_dir, task, args.seed), args.resume is not None,
+    )  # fmt: skip
+
+
+def prices_of(given: List[str]) -> Dict[str, Price]:
+    """``MODEL=IN,OUT``. Raises ConfigError."""
+    out = {}
+    for text in given:
+        model, _, pair = text.rpartition("=")
+        try:
+            prompt, completion = (float(x) for x in pair.split(","))
+            out[model] = Price(prompt, completion)
+        except ValueError:
+            model = ""
+        if not model:
+            raise ConfigError([f"--price: found {text!r}, expected MODEL=IN,OUT in USD per million tokens"])
+    return out
+
+
+def new_folder(results: Path, task: Type[PhysicsTask], seed: int) -> Path:
+    """results/auto_<task>_<date>-<time>_seed<S>; a number is added if it exists."""
+    stem = f"auto_{task.name.lower()}_{time.strftime('%Y-%m-%d-%H%M%S')}_seed{seed}"
+    names = [stem, *(f"{stem}_{i}" for i in range(2, 1000))]
+    return next(results / name for name in names if not (results / name).exists())
+
+
+def arguments(args: Args) -> Dict[str, Any]:
+    """As config.yaml keeps them."""
+    return {name: plain(value) for name, value in vars(args).items() if name not in ("resume", "json", "video")}
+
+
+def stored_args(args: Args) -> Args:
+    """Those of the run that --resume names; --json and --video, and the limits of what it may cost, are this call's.
+    Raises ConfigError."""
+    assert args.resume is not None
+    path = args.resume / CONFIG_FILE
+    try:
+        raw, _ = parse_yaml(path.read_bytes(), str(path))
+    except OSError as e:
+        raise ConfigError([f"--resume: cannot read {path}: {e.strerror}; expected the folder of a run"]) from None
+    stored = raw.get("arguments") if isinstance(raw, dict) else None
+    known = {f.name: f for f in dataclasses.fields(args)}
+    if not isinstance(stored, dict) or not set(stored) <= set(known):
+        raise ConfigError([f"{path}: found no arguments of auto_shape.py, expected the config.yaml of such a run"])
+    for name in ("results_dir", "config"):
+        stored[name] = None if stored.get(name) is None else Path(stored[name])
+    own = {"resume": args.resume, "json": args.json, "video": args.video}
+    for name in ("budget_usd", "budget_tokens"):
+        value: Optional[float] = getattr(args, name)
+        own.update({name: value} if value is not None else {})
+    return dataclasses.replace(args, **{**stored, **own})
+
+
+def resume_command(folder: Path) -> str:
+    return shlex.join(["python3", "experiments/auto_shape.py", "--resume", str(folder)])

@@ -1,0 +1,260 @@
+"""The outer loop over language models: ask, vet, train, tell; then tune the numbers of the best, and test what is left.
+
+    search.ask ─► chat ─► vet (jail) ─► novelty ─► train all in one simulator, beside the human's ─► search.tell
+
+Everything that was paid for is on the disk before it is used: replies in calls.jsonl, individuals in individuals.jsonl,
+generations of a tuning in tune_<id>.jsonl. A resumed run asks, vets and trains only what is missing, and ends alike.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from agents.halving import Halved, Training
+from agents.shaped import Progress
+from envs.graph_file import candidate_from
+from llm.archive import Archive
+from llm.chat import BudgetSpent, Call, Chat, ChatFailure, RecordingEnds, Request
+from llm.fitness import FINAL, Worth, candidate_of, evaluate, judge
+from llm.individual import CALL, HUMAN, NOVELTY, Individual, Proposal, Search, ranking
+from llm.novelty import most_similar
+from llm.tune import Tuned, TuneSettings, tune
+from llm.vet import Rejection, Vetted, Vetter
+
+log = logging.getLogger("envolve")
+HUMAN_ID = -1
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Of an evolution."""
+
+    iterations: int
+    training: Training
+    seed: int
+    temperature: float = 1.0
+    max_tokens: int = 4096
+    novelty: float = 1.0  # candidates at least this similar to an earlier one are not trained; above 1: all are
+    tune: TuneSettings | None = None
+    tune_top: int = 1  # so many of the best are tuned
+    retest: int = 5  # agents with random numbers of their own that judge the result
+
+
+class Watcher(Protocol):
+    """Is told how things go; ``llm/live.py`` shows it."""
+
+    def asking(self, iteration: int, proposals: int) -> None: ...
+
+    def vetting(self, iteration: int, done: int, count: int) -> None: ...
+
+    def training(self, iteration: int, names: list[str], progress: Progress, inside: list[int]) -> None: ...
+
+    def finished(self, iteration: int, individuals: Sequence[Individual]) -> None: ...
+
+    def tuning(self, individual: Individual, generation: int, mean: float, best: float) -> None: ...
+
+    def note(self, text: str) -> None: ...
+
+
+class Final(NamedTuple):
+    """One of the last test, whose agents nobody has seen before; its scores are those of this test."""
+
+    individual: Individual  # a copy
+    worth: Worth
+
+
+@dataclass
+class Result:
+    """What an evolution came to."""
+
+    individuals: list[Individual]  # without the human's
+    human: Individual
+    finals: list[Final]  # the best first, the human's among them
+    halved: Halved | None  # learner and environments of the last test
+    numbers: list[int]  # of the finals, in the order of its candidates
+    tunings: dict[int, Tuned]  # by id
+    stopped: str  # why it ended before its time, or ""
+
+    @property
+    def best(self) -> Final | None:
+        """The best that a model wrote."""
+        return next((f for f in self.finals if f.individual.operator != HUMAN and f.individual.ok), None)
+
+    @property
+    def steps(self) -> int:
+        """Environment steps of selection and tuning, without the human's and those of the last test."""
+        return sum(i.steps for i in self.individuals)
+
+
+class Evolution:
+    """``run()`` goes on from whatever is in ``folder``."""
+
+    def __init__(
+        self, settings: Settings, folder: Path, search: Search, chat: Chat, vetter: Vetter, watcher: Watcher
+    ) -> None:
+        """Raises ArchiveError if the folder's archive cannot be read."""
+        self.s, self.folder, self.search, self.chat, self.vetter, self.watcher = (
+            settings, folder, search, chat, vetter, watcher
+        )  # fmt: skip
+        self.archive = Archive(folder / "individuals.jsonl")
+        self.individuals: list[Individual] = []
+        self.human = Individual(HUMAN_ID, 0, 0, HUMAN, (), "", -1)
+        self.tunings: dict[int, Tuned] = {}
+        self.stopped = ""
+
+    def run(self) -> Result:
+        """Raises ChatError, SimulatorError, ValueError, KeyboardInterrupt."""
+        known = self._remember()
+        for iteration in range(self.s.iterations):
+            proposals = self.search.ask(iteration)
+            old = known.get(iteration, [])
+            if len(old) == len(proposals) and proposals:
+                new = old
+            else:
+                new = self._iteration(iteration, proposals)
+            self.individuals += new
+            self.search.tell([*new, *[self.human] * (iteration == 0)])
+            self.watcher.finished(iteration, new)
+            if self.stopped:
+                self.watcher.note(f"stopped after iteration {iteration + 1}: {self.stopped}")
+                break
+        return self._finish()
+
+    def _remember(self) -> dict[int, list[Individual]]:
+        """The archive's individuals by iteration."""
+        out: dict[int, list[Individual]] = {}
+        for individual in self.archive.load():
+            if individual.operator == HUMAN:
+                self.human = individual
+            else:
+                out.setdefault(individual.iteration, []).append(individual)
+        return out
+
+    # -------------------------------------------------------------------------------------------------- one iteration
+
+    def _iteration(self, iteration: int, proposals: list[Proposal]) -> list[Individual]:
+        self.watcher.asking(iteration, len(proposals))
+        new = self._ask(iteration, proposals)
+        for k, individual in enumerate(new):
+            if individual.rejection is None:
+                self._vet(individual)
+            self.watcher.vetting(iteration, k + 1, len(new))
+        self._reject_copies(new)
+        self._train(iteration, new)
+        for individual in [*[self.human] * (iteration == 0), *new]:
+            self.archive.append(individual)
+        return new
+
+    def _ask(self, iteration: int, proposals: list[Proposal]) -> list[Individual]:
+        s, first = self.s, len(self.individuals)  # ids and calls have the same numbers
+        calls = [
+            Call(first + k, Request(p.model, p.messages, s.temperature, s.max_tokens, s.seed + first + k))
+            for k, p in enumerate(proposals)
+        ]
+        new = []
+        for call, p, reply in zip(calls, proposals, self.chat.ask(calls)):
+            individual = Individual(call.index, iteration, p.island, p.operator, p.parents, p.model, call.index)
+            if isinstance(reply, ChatFailure):
+                individual.rejection = (CALL, str(reply))
+                if isinstance(reply, (BudgetSpent, RecordingEnds)):
+                    self.stopped = str(reply)
+            else:
+                individual.reply = reply.text
+            new.append(individual)
+        return new
+
+    def _vet(self, individual: Individual) -> None:
+        verdict = self.vetter.vet(individual.reply, f"i{individual.id:03d}")
+        individual.code = verdict.code
+        if isinstance(verdict, Rejection):
+            individual.rejection = (verdict.stage, verdict.message)
+            return
+        assert isinstance(verdict, Vetted)
+        individual.graph_file = verdict.graph_file
+
+    def _reject_copies(self, new: Sequence[Individual]) -> None:
+        """Who does what an earlier one does is told so, and not trained."""
+        earlier = [i for i in self.individuals if i.graph_file is not None]
+        for individual in new:
+            if individual.graph_file is None:
+                continue
+            near, similarity = most_similar(individual, earlier)
+            if near is not None and similarity >= self.s.novelty:
+                text = f"it computes what attempt {near.id} computes (similarity {similarity:.2f})"
+                score = f", which scored {near.score:.4g}" if near.ok else ""
+                individual.rejection = (NOVELTY, text + score)
+            else:
+                earlier.append(individual)
+
+    def _train(self, iteration: int, new: Sequence[Individual]) -> None:
+        """The human's shapers, the reference, take part in the first simulator that there is."""
+        ready = [i for i in new if i.rejection is None]
+        if self.human.ok or self.human.failure is not None:
+            members = ready
+        else:
+            members = [*ready, self.human]
+        if not members:
+            return
+        names = [HUMAN if i.operator == HUMAN else f"i{i.id:03d}" for i in members]
+
+        def report(progress: Progress, inside: list[int]) -> None:
+            self.watcher.training(iteration, names, progress, inside)
+
+        evaluate(self.s.training, members, self.s.seed, report)
+
+    # --------------------------------------------------------------------------------------------------------- the end
+
+    def _finish(self) -> Result:
+        entries = ranking(self.individuals)[: max(1, self.s.tune_top)]
+        if self.s.tune is not None:
+            entries += [tuned for i in list(entries) if (tuned := self._tune(i)) is not None]
+        finals, halved, order = self._test([*entries, self.human]) if entries else ([], None, [])
+        return Result(self.individuals, self.human, finals, halved, order, self.tunings, self.stopped)
+
+    def _tune(self, individual: Individual) -> Individual | None:
+        """The same code with other numbers; None where it has none. Its steps are charged to the individual."""
+        assert individual.graph_file is not None and self.s.tune is not None
+        candidate = candidate_from(individual.graph_file)
+        if candidate.params is None:
+            self.watcher.note(f"i{individual.id:03d} has no numbers to tune")
+            return None
+
+        def report(generation: int, mean: float, best: float) -> None:
+            self.watcher.tuning(individual, generation, mean, best)
+
+        log_file = self.folder / f"tune_{individual.id}.jsonl"
+        tuned = tune(self.s.training, candidate, self.s.tune, self.s.seed, individual.id, log_file, report)
+        self.tunings[individual.id] = tuned
+        individual.steps += tuned.steps
+        values = tuned.params.tolist()
+        params = [{**p, "value": v} for p, v in zip(individual.graph_file["params"], values)]
+        graph_file = {**individual.graph_file, "params": params}
+        return replace(individual, graph_file=graph_file, tuned=dict(zip(candidate.param_names, values)))
+
+    def _test(self, entries: list[Individual]) -> tuple[list[Final], Halved, list[int]]:
+        """Fresh agents for what is left and for the human's."""
+        self.watcher.note(f"last test: {self.s.retest} fresh agents for each of {len(entries)}")
+        training = replace(self.s.training, agents=self.s.retest, eta=1)
+        worths, halved = judge(training, [candidate_of(i) for i in entries], self.s.seed, FINAL)
+        finals = [
+            Final(replace(i, score=w.score, interval=w.interval, agent_scores=w.agent_scores, failure=w.failure), w)
+            for i, w in zip(entries, worths)
+        ]
+        order = sorted(range(len(finals)), key=lambda k: (not finals[k].individual.ok, -_or_zero(worths[k].score), k))
+        return [finals[k] for k in order], halved, order
+
+
+def _or_zero(score: float) -> float:
+    return score if math.isfinite(score) else 0.0
+
+
+def verdicts(individuals: Sequence[Individual]) -> dict[str, int]:
+    """How many were trained, failed in training, or were rejected at which stage."""
+    names = [i.rejection[0] if i.rejection else "failed" if i.failure else "trained" for i in individuals]
+    return dict(Counter(names).most_common())

@@ -1,0 +1,115 @@
+"""What candidates are worth: agents trained on them, all in one simulator, judged by the task's true score.
+
+Every candidate's k-th agent has the same random numbers, so that what differs is the candidates' own. Numbers that
+decide what is kept are not those by which the result is judged: selection, tuning and the last test each draw their own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from agents.halving import AgentRun, Halved, Training, train_halving
+from agents.shaped import Progress
+from envs.graph_file import candidate_from
+from envs.shaping import Candidate
+from llm.individual import HUMAN, Individual, curves_of
+from outer.nes import MEMBERS, RETEST, member_seeds
+from outer.statistics import bootstrap_interval
+
+SELECT, FINAL = (MEMBERS, 0), (RETEST, 0)  # purpose and counter of the random numbers (outer/nes.py)
+Report = Callable[[Progress, list[int]], None]
+
+
+@dataclass
+class Worth:
+    """What a candidate's K agents came to."""
+
+    runs: list[AgentRun]  # [K]
+    judged: bool  # by evaluation episodes; not: it lost before the last rung
+
+    @property
+    def failure(self) -> str | None:
+        failed = [run.failure for run in self.runs if run.failure is not None]
+        return None if not failed else f"{failed[0]}\n{failed[0].traceback}".strip()
+
+    @property
+    def agent_scores(self) -> list[float]:
+        return [run.score for run in self.runs]
+
+    @property
+    def score(self) -> float:
+        """NaN if any agent failed: the mean of the others would flatter it."""
+        return math.nan if self.failure is not None else float(np.mean(self.agent_scores))
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """95 % bootstrap: over the agents if there are several, else over the episodes of the one."""
+        if not math.isfinite(self.score) or not self.judged:
+            return None
+        return bootstrap_interval(self.agent_scores if len(self.runs) > 1 else self.runs[0].episode_scores)
+
+    @property
+    def steps(self) -> int:
+        return sum(run.spent for run in self.runs)
+
+    @property
+    def curves(self) -> dict[str, list[float]]:
+        """Means over agents."""
+
+        def mean(curves: Sequence[Sequence[float]]) -> list[float]:
+            return [float(np.mean(values)) for values in zip(*curves)]
+
+        first = self.runs[0]
+        components = {name: mean([run.components[name] for run in self.runs if name in run.components])
+                      for name in first.components}  # fmt: skip
+        return curves_of(
+            mean([r.score_curve for r in self.runs]), mean([r.reward_curve for r in self.runs]), components
+        )
+
+
+def judge(
+    training: Training, candidates: Sequence[Candidate], seed: int, numbers: tuple[int, int],
+    stays: Sequence[int] = (), report: Report | None = None,
+) -> tuple[list[Worth], Halved]:  # fmt: skip
+    """Train K agents of each candidate. numbers: purpose and counter of the random numbers; stays: candidates that
+    halving never drops. Raises ValueError, SimulatorError."""
+    K = training.agents
+    keys = member_seeds(seed, *numbers, 2 * K)
+    halved = train_halving(training, candidates, keys[:K], keys[K:], stays, report)
+    worths = []
+    for c in range(len(candidates)):
+        runs = halved.runs[c * K : (c + 1) * K]
+        worths.append(Worth(runs, all(run.episode_scores for run in runs)))
+    return _losers_below(worths, stays), halved
+
+
+def _losers_below(worths: list[Worth], stays: Sequence[int]) -> list[Worth]:
+    """A score in training is not comparable with one in a test, but who lost is worse than who won: at most as good as
+    the worst winner."""
+    judged = [w.score for c, w in enumerate(worths) if w.judged and math.isfinite(w.score) and c not in stays]
+    for worth in worths:
+        if judged and not worth.judged and worth.score > min(judged):
+            worth.runs = [replace(run, score=min(run.score, min(judged))) for run in worth.runs]
+    return worths
+
+
+def candidate_of(individual: Individual) -> Candidate:
+    """The candidate that an individual's graphs are, with its tuned numbers; the human's replaces nothing."""
+    name = f"i{individual.id:03d}" if individual.operator != HUMAN else HUMAN
+    if individual.graph_file is None:
+        return Candidate(name)
+    return replace(candidate_from(individual.graph_file), name=name)
+
+
+def evaluate(training: Training, individuals: Sequence[Individual], seed: int, report: Report | None = None) -> None:
+    """Train and judge; what came of it is written into the individuals. Those of the human never lose their place."""
+    stays = [c for c, i in enumerate(individuals) if i.operator == HUMAN]
+    worths, _ = judge(training, [candidate_of(i) for i in individuals], seed, SELECT, stays, report)
+    for individual, worth in zip(individuals, worths):
+        individual.failure, individual.score, individual.interval = worth.failure, worth.score, worth.interval
+        individual.agent_scores, individual.curves = worth.agent_scores, worth.curves
+        individual.steps += worth.steps

@@ -1,0 +1,47 @@
+"""Files of JSON lines that only grow: what is written is on the disk, and a line that was cut off does not count."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+
+class JSONLinesError(ValueError):
+    """A whole line that is no JSON object: names file, line and fault."""
+
+
+def read(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Line numbers (from 1) and contents; nothing if there is no file. Raises JSONLinesError, OSError."""
+    for number, line in enumerate(path.read_bytes().splitlines(keepends=True) if path.exists() else (), 1):
+        if not line.endswith(b"\n"):
+            return
+        try:
+            content = json.loads(line.decode("utf-8"), parse_constant=_no_constant)
+        except (ValueError, RecursionError) as e:
+            raise JSONLinesError(f"{path}, line {number}: not JSON ({e})") from None
+        if not isinstance(content, dict):
+            raise JSONLinesError(f"{path}, line {number}: found {type(content).__name__}, expected an object")
+        yield number, content
+
+
+def append(path: Path, content: dict[str, Any]) -> None:
+    """One more line, on the disk when this returns; a torn one before it goes. Raises OSError."""
+    data = json.dumps(content, allow_nan=False).encode("ascii") + b"\n"
+    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        whole = path.read_bytes()
+        end = whole.rfind(b"\n") + 1
+        os.ftruncate(file, end)
+        os.lseek(file, end, os.SEEK_SET)
+        with open(file, "wb", closefd=False) as stream:
+            stream.write(data)
+        os.fsync(file)
+    finally:
+        os.close(file)
+
+
+def _no_constant(name: str) -> float:
+    raise ValueError(f"{name} is no JSON")

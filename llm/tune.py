@@ -1,0 +1,172 @@
+"""Evolution of the numbers in a structure that a model wrote: NES or BOHB, the whole population in one simulator.
+
+A point is u [D]: how far each lifted number is from the written one, in units of its scale (``outer/shapers.py``), so
+that u = 0 is the code as the model wrote it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from agents.halving import Training
+from envs.shaping import Candidate
+from llm import json_lines
+from llm.fitness import judge
+from outer.nes import MEMBERS, NES
+from outer.section import GTNSection
+from outer.shapers import params_of
+
+FACTOR = 3.0  # BOHB searches u in [-FACTOR, FACTOR]: a number may change its sign and grow fourfold
+
+
+@dataclass(frozen=True)
+class TuneSettings:
+    """How numbers are moved."""
+
+    method: str = "nes"  # or "bohb"
+    generations: int = 10
+    population: int = 16  # candidates per generation
+    sigma: float = 0.3  # NES: standard deviation of u
+    step: float = 0.15  # NES: Adam's learning rate, in the same unit
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """What a search of numbers came to."""
+
+    params: Tensor  # float32 [D]
+    score: float  # as the search saw it; the final test is another
+    steps: int  # environment steps that it took
+    history: list[tuple[int, float, float]]  # per generation: environment steps so far, mean score, best score
+
+
+class Tuner(Protocol):
+    def ask(self) -> tuple[Tensor, list[float]]:
+        """Points u float32 [P, D], and the share of the full training that each is worth."""
+
+    def tell(self, scores: np.ndarray) -> None:
+        """float64 [P], in the order of ``ask``; NaN: failed."""
+
+    def best(self) -> Tensor:
+        """[D]."""
+
+
+class NESTuner:
+    """``outer.nes`` around the written numbers, mirrored, with rank-based steps and averaged iterates."""
+
+    def __init__(self, D: int, s: TuneSettings, seed: int) -> None:
+        pairs = max(1, (s.population - 1) // 2)
+        section = GTNSection(
+            num_workers=pairs, num_orig_evals=1, noise_std=s.sigma, step_size=s.step, estimator="antithetic",
+            mirrored_sampling=True, num_grad_evals=1, weight_decay=0.0, iterate_averaging=0.5,
+        )  # fmt: skip
+        self.nes = NES(section, seed, lambda _: torch.zeros(D), torch.ones(D))
+
+    def ask(self) -> tuple[Tensor, list[float]]:
+        worlds = self.nes.ask().worlds
+        return worlds, [1.0] * len(worlds)
+
+    def tell(self, scores: np.ndarray) -> None:
+        finite = scores[np.isfinite(scores)]
+        if finite.size:  # a generation in which everything failed moves nothing
+            self.nes.tell(np.where(np.isfinite(scores), scores, finite.min()))
+
+    def best(self) -> Tensor:
+        return self.nes.state.average
+
+
+class BOHBTuner:
+    """``outer.bohb``: cheap trainings sort out, a model of good and bad points proposes; the written numbers are the
+    first point."""
+
+    def __init__(self, D: int, s: TuneSettings, seed: int) -> None:
+        from outer.bohb import BOHB
+
+        self.search = BOHB(np.full(D, -FACTOR), np.full(D, FACTOR), (1 / 9, 1.0, 3), seed)
+        self.population, self.D, self.ids = s.population, D, [-1]
+        self.found: list[tuple[float, float, np.ndarray]] = []  # budget, score, u
+        self.asked: list[tuple[float, np.ndarray]] = []
+
+    def ask(self) -> tuple[Tensor, list[float]]:
+        written = [] if self.found else [(-1, np.zeros(self.D), 1.0)]
+        trials = written + [self.search.ask() for _ in range(self.population - len(written))]
+        self.ids = [i for i, _, _ in trials]
+        self.asked = [(budget, u) for _, u, budget in trials]
+        return torch.tensor(np.stack([u for _, u in self.asked]), dtype=torch.float32), [b for b, _ in self.asked]
+
+    def tell(self, scores: np.ndarray) -> None:
+        for i, (budget, u), score in zip(self.ids, self.asked, scores.tolist()):
+            if i >= 0:
+                self.search.tell(i, -score)
+            if math.isfinite(score):
+                self.found.append((budget, score, u))
+
+    def best(self) -> Tensor:
+        """The best of those that had the most training."""
+        most = max((b for b, _, _ in self.found), default=0.0)
+        ranked = sorted((f for f in self.found if f[0] == most), key=lambda f: -f[1])
+        return torch.tensor(ranked[0][2] if ranked else np.zeros(self.D), dtype=torch.float32)
+
+
+def make_tuner(D: int, s: TuneSettings, seed: int) -> Tuner:
+    return {"nes": NESTuner, "bohb": BOHBTuner}[s.method](D, s, seed)
+
+
+def tune(
+    training: Training, candidate: Candidate, s: TuneSettings, seed: int, number: int,
+    log: Path, report: Callable[[int, float, float], None] | None = None,
+) -> Tuned:  # fmt: skip
+    """Move the numbers of a candidate, of which it has at least one.
+
+    number: of this tuning in its run, for random numbers of its own; log: JSON lines, the scores of every generation,
+    from which an interrupted tuning goes on; report: called after every generation: its number, mean and best score.
+    """
+    assert candidate.params is not None
+    tuner = make_tuner(len(candidate.params), s, seed)
+    known = read_generations(log)
+    steps, history, best = 0, [], math.nan
+    for generation in range(s.generations):
+        points, shares = tuner.ask()
+        if generation < len(known):
+            scores, spent = known[generation]
+        else:
+            scores, spent = _generation(training, candidate, points, shares, seed, (number + 1) << 20 | generation)
+            json_lines.append(log, {"scores": [None if math.isnan(x) else x for x in scores.tolist()], "steps": spent})
+        steps += spent
+        tuner.tell(scores)
+        finite = scores[np.isfinite(scores)]
+        mean, best = (float(finite.mean()), float(finite.max())) if finite.size else (math.nan, math.nan)
+        history.append((steps, mean, best))
+        if report is not None:
+            report(generation + 1, mean, best)
+    return Tuned(params_of(candidate, tuner.best()), history[-1][1] if history else math.nan, steps, history)
+
+
+def _generation(
+    training: Training, candidate: Candidate, points: Tensor, shares: list[float], seed: int, counter: int
+) -> tuple[np.ndarray, int]:
+    """Scores of the points, float64 [P], and the environment steps that they took. counter: of random numbers, which
+    all points share."""
+    scores, spent = np.full(len(points), np.nan), 0
+    for share in sorted(set(shares)):  # one simulator for all that are trained as long
+        rows = [i for i, own in enumerate(shares) if own == share]
+        members = [candidate.with_params(params_of(candidate, points[i])) for i in rows]
+        short = replace(training, iterations=max(1, round(share * training.iterations)), eta=1)
+        worths, _ = judge(short, members, seed, (MEMBERS, counter))
+        scores[rows] = [worth.score for worth in worths]
+        spent += sum(worth.steps for worth in worths)
+    return scores, spent
+
+
+def read_generations(log: Path) -> list[tuple[np.ndarray, int]]:
+    """Scores and environment steps of the generations in a log. Raises JSONLinesError."""
+    rows = [row for _, row in json_lines.read(log)]
+    return [(np.array([math.nan if x is None else x for x in row["scores"]]), int(row["steps"])) for row in rows]
