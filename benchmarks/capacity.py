@@ -2,13 +2,15 @@
 """How many candidates fit, and what they cost: n candidates in one simulator against n processes of one each.
 
     python3 benchmarks/capacity.py [--task Anymal] [--candidates 1 8 32 128 250] [--num-envs 64] [--json FILE]
+    python3 benchmarks/capacity.py --device cuda --only-shared --candidates 16 64 250 1000 --num-envs 256
 
 Every candidate has a reward and an observation of its own (functions of its own: nothing is shared), trains by PPO and
 has 64 environments. For every n: memory and environment-steps/s, learning included, of one process with n candidates
 (``shared``), of one process with one candidate that has as many environments as those together (``single``), and of n
 processes with a candidate each, all at once (``separate``; measured to ``--most-processes``, beyond that memory is n
 times that of one of the largest number measured). Memory is the proportional set size (PSS) while training, so what
-processes share is counted once. Wall times mean something only on a machine that does nothing else.
+processes share is counted once; on a GPU it is what is taken of the GPU's memory (nothing else may run there), and the
+engine is mujoco_warp. Wall times mean something only on a machine that does nothing else.
 """
 
 from __future__ import annotations
@@ -35,11 +37,17 @@ def pss() -> float:
     raise RuntimeError("this kernel does not tell a process's PSS")
 
 
-def candidate(i: int) -> Any:
-    """A reward and an observation that no other candidate has, of about as much arithmetic as the human's."""
+def of_the_gpu() -> float:
+    """What is taken of the GPU's memory, by all processes, MiB."""
     import torch
 
-    from envs.shaping import Candidate, Shaper
+    free, total = torch.cuda.mem_get_info()
+    return (total - free) / MIB
+
+
+def anymal(i: int) -> Dict[str, Any]:
+    """A reward and an observation that no other candidate has, of about as much arithmetic as the human's."""
+    import torch
 
     width, weight = 0.25 * (1 + i % 7), 1e-5 * (1 + i % 5)
 
@@ -56,15 +64,42 @@ def candidate(i: int) -> Any:
              state["dof_pos"], 0.05 * state["dof_vel"], state["previous_action"]), 1,
         )  # fmt: skip
 
-    functions = {
-        "compute_reward": Shaper(compute_reward, False),
-        "compute_observation": Shaper(compute_observation, False),
-    }
-    return Candidate(f"candidate_{i}", functions)
+    return {"compute_reward": compute_reward, "compute_observation": compute_observation}
+
+
+def ant(i: int) -> Dict[str, Any]:
+    """As ``anymal``."""
+    import torch
+
+    speed, weight = 1.0 + 0.1 * (i % 7), 1e-5 * (1 + i % 5)
+
+    def compute_reward(state: Dict[str, Any]) -> Any:
+        forward, height = speed * state["forward_velocity"], state["torso_position"][:, 2]
+        upright = ((height > 0.2) & (height < 1.0)).float()
+        effort = -weight * state["torque"].square().sum(1)
+        return forward + upright + effort, {"forward": forward, "upright": upright, "effort": effort}
+
+    def compute_observation(state: Dict[str, Any]) -> Any:
+        return torch.cat(
+            (state["torso_position"][:, 2:], state["torso_rotation"], state["torso_velocity"],
+             0.25 * state["torso_angular_velocity"], state["joint_position"], 0.1 * state["joint_velocity"]), 1,
+        )  # fmt: skip
+
+    return {"compute_reward": compute_reward, "compute_observation": compute_observation}
+
+
+FUNCTIONS: Dict[str, Callable[[int], Dict[str, Any]]] = {"Anymal": anymal, "Ant": ant}
+
+
+def candidate(task: str, i: int) -> Any:
+    from envs.shaping import Candidate, Shaper
+
+    return Candidate(f"candidate_{i}", {kind: Shaper(f, False) for kind, f in FUNCTIONS[task](i).items()})
 
 
 def train(args: argparse.Namespace) -> Dict[str, float]:
-    """What one process does -> its memory and speed. The first iteration warms up and is not timed."""
+    """What one process does -> its memory and speed. Two iterations warm up and are not timed: the first only measures
+    scales, in the second a GPU's step is captured."""
     import numpy as np
     import torch
 
@@ -72,10 +107,15 @@ def train(args: argparse.Namespace) -> Dict[str, float]:
     from agents.shaped_ppo import defaults
 
     torch.set_num_threads(1)
-    P = args.members
-    envs = make_envs(args.task, [candidate(args.first + i) for i in range(P)], args.num_envs, 0, threads=args.threads)
+    P, on_gpu = args.members, args.device != "cpu"
+    candidates, engine = [candidate(args.task, args.first + i) for i in range(P)], "mujoco_warp" if on_gpu else "mujoco"
+    envs = make_envs(args.task, candidates, args.num_envs, 0, engine, args.threads, args.device)
     learner = make_learner("ppo", envs, defaults(), np.arange(P), "auto", args.threads)
-    learner.iteration()
+    taken = of_the_gpu if on_gpu else pss
+    wait: Callable[[], None] = torch.cuda.synchronize if on_gpu else lambda: None
+    for _ in range(2):
+        learner.iteration()
+    wait()
     if args.barrier:  # all processes are ready before any is timed
         Path(args.barrier, f"{args.first}").touch()
         while len(os.listdir(args.barrier)) < args.processes:
@@ -84,7 +124,8 @@ def train(args: argparse.Namespace) -> Dict[str, float]:
     memory = 0.0
     for _ in range(args.iterations):
         learner.iteration()
-        memory = max(memory, pss())
+        memory = max(memory, taken())
+    wait()
     seconds, cpu = time.perf_counter() - began, time.process_time() - cpu
     if envs.failures:
         raise RuntimeError(f"candidates failed: {envs.failures}")
@@ -102,7 +143,7 @@ def start(
         command = [
             sys.executable, __file__, "--child", "--task", args.task, "--members", str(members), "--num-envs",
             str(num_envs), "--iterations", str(args.iterations), "--first", str(i), "--processes", str(processes),
-            "--threads", str(args.threads if processes == 1 else 1), "--barrier", barrier,
+            "--threads", str(args.threads if processes == 1 else 1), "--barrier", barrier, "--device", args.device,
         ]  # fmt: skip
         running.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env, cwd=ROOT))
     answers = [child.communicate()[0] for child in running]
@@ -110,18 +151,26 @@ def start(
         raise RuntimeError("a process failed; what it said is above")
     results = [json.loads(answer.splitlines()[-1]) for answer in answers]
     total: Callable[[str], float] = lambda key: sum(r[key] for r in results)  # noqa: E731
-    return {"memory": total("memory"), "per_second": total("per_second"), "per_core": total("per_core") / processes}
+    memory = total("memory") if args.device == "cpu" else max(r["memory"] for r in results)  # a GPU's is of all
+    return {"memory": memory, "per_second": total("per_second"), "per_core": total("per_core") / processes}
 
 
 def compare(args: argparse.Namespace) -> Dict[str, Any]:
     import tempfile
 
     out: Dict[str, Any] = {"task": args.task, "num_envs": args.num_envs, "rows": []}
-    print(f"{args.task}, {args.num_envs} environments per candidate, {args.threads} threads; memory in MiB")
+    where = f"{args.threads} threads" if args.device == "cpu" else args.device
+    print(f"{args.task}, {args.num_envs} environments per candidate, {where}; memory in MiB")
     titles = ("shared", "per cand.", "steps/s", "single", "ratio", "n processes", "each", "steps/s")
     print("   n", *(f"{title:>11}" for title in titles))
     each, measured = 0.0, {}
     for n in sorted(args.candidates):
+        if args.only_shared:
+            shared = start(args, n, args.num_envs)
+            out["rows"].append({"candidates": n, "shared": shared})
+            print(f"{n:4d}", *(f"{x:11,.0f}" for x in (shared["memory"], shared["memory"] / n, shared["per_second"])),
+                  flush=True)  # fmt: skip
+            continue
         if n <= args.most_processes:
             with tempfile.TemporaryDirectory() as barrier:
                 measured = start(args, 1, args.num_envs, n, barrier)
@@ -141,7 +190,9 @@ def compare(args: argparse.Namespace) -> Dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--task", default="Anymal", help="a task with commands, such as Anymal")
+    parser.add_argument("--task", default="Anymal", choices=FUNCTIONS)
+    parser.add_argument("--device", default="cpu", help="cpu: MuJoCo; cuda: mujoco_warp, and learning in PyTorch")
+    parser.add_argument("--only-shared", action="store_true", help="one process with n candidates, and nothing else")
     parser.add_argument("--candidates", type=int, nargs="+", default=[1, 8, 32, 128, 250])
     parser.add_argument("--num-envs", type=int, default=64, help="of each candidate")
     parser.add_argument("--iterations", type=int, default=2, help="PPO iterations that are timed")

@@ -45,10 +45,11 @@ def _learner(
     return runs
 
 
-def _simulation(task: str, *implementations: str) -> Benchmark:
+def _simulation(task: str, *implementations: str, gpu: Iterable[int] = ()) -> Benchmark:
     what = f"{task} alone, random actions, 1,024 environments; shaped: with rewards, ends and resets"
-    runs = tuple(Run(name, "physics", (task, name)) for name in implementations)
-    return Benchmark(what, runs, baseline="gymnasium" if "gymnasium" in implementations else "engine")
+    runs = [Run(name, "physics", (task, name)) for name in implementations]
+    runs += [Run(f"cuda_n{n}", "physics", (task, "cuda", "--members", str(n)), "gpu") for n in gpu]
+    return Benchmark(what, tuple(runs), baseline="gymnasium" if "gymnasium" in implementations else "engine")
 
 
 def _benchmark(case: str, *runs: Run) -> Benchmark:
@@ -98,10 +99,14 @@ BENCHMARKS: dict[str, Benchmark] = {
             for p in (32, 64, 128, 256)
         ),
     ),
-    "simulation_half_cheetah": _simulation("HalfCheetah", "task", "shaped", "engine", "gymnasium"),
-    "simulation_ant": _simulation("Ant", "task", "shaped", "engine", "gymnasiums_options", "gymnasium"),
+    "simulation_half_cheetah": _simulation(
+        "HalfCheetah", "task", "shaped", "engine", "gymnasium", gpu=(16384,)
+    ),
+    "simulation_ant": _simulation(
+        "Ant", "task", "shaped", "engine", "gymnasiums_options", "gymnasium", gpu=(16384,)
+    ),
     "simulation_humanoid": _simulation("Humanoid", "task", "shaped", "engine", "gymnasiums_options", "gymnasium"),
-    "simulation_anymal": _simulation("Anymal", "shaped", "engine"),
+    "simulation_anymal": _simulation("Anymal", "shaped", "engine", gpu=(1024, 16384, 131072)),
     "exchange_overhead": Benchmark(
         "what the exchange adds to a generation of 16 chunks, milliseconds", (Run("", "exchange_overhead", ()),)
     ),

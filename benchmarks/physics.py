@@ -6,6 +6,7 @@ Per CPU second: ``task`` (measured, scored and observed), ``shaped`` (all of Sha
 ``gymnasiums_options`` (``task`` with integrator, solver and islands as in Gymnasium's model), ``engine`` (MuJoCo and
 nothing else), ``gymnasium`` (its SyncVectorEnv of 64). Per second of time: ``wall`` (``shaped`` on two threads) and
 ``gymnasium_wall``, ``gymnasium_async_wall`` (AsyncVectorEnv of 16): they mean something on two free cores only.
+``cuda`` is ``shaped`` by mujoco_warp on a GPU, per second of time; --members sets N.
 The case is a task that is taken from Gymnasium.
 """
 
@@ -27,7 +28,7 @@ from envs.physics.task import PhysicsTask, physics_task
 from envs.shaped import ShapedEnvs
 from envs.shaping import Candidate
 from envs.sim.mujoco_cpu import MuJoCoCPU
-from envs.sim.simulator import MODELS
+from envs.sim.simulator import MODELS, make_simulator
 
 N, ACTIONS = 1024, 8  # environments; random actions are drawn before and used in turn
 GYMNASIUMS_OPTIONS = {  # pattern -> replacement in our model file; see envs/models/LICENSES.md
@@ -51,7 +52,8 @@ def made(name: str, path: Optional[Path] = None, threads: int = 1) -> PhysicsTas
 
 
 def actions_of(task: PhysicsTask) -> torch.Tensor:
-    return 2 * torch.rand(ACTIONS, N, task.action_size, generator=torch.Generator().manual_seed(0)) - 1
+    shape = ACTIONS, task.num_envs, task.action_size
+    return (2 * torch.rand(shape, generator=torch.Generator().manual_seed(0)) - 1).to(task.sim.device)
 
 
 def speed(run: Callable[[int], Any], n: int, quick: bool, timer: Callable[..., Timed] = cpu_time) -> Dict[str, Any]:
@@ -109,6 +111,19 @@ def shaped(
     return speed(run, N, quick, timer)
 
 
+def cuda(case: str, members: Optional[int], quick: bool, device: str = "cuda") -> Dict[str, Any]:
+    cls, n = physics_task(case), members or N
+    task = cls(make_simulator("mujoco_warp", cls.model, n, cls.outputs, device=device))
+    driven, actions = begun(task), actions_of(task)
+
+    def run(steps: int) -> None:
+        for i in range(steps):
+            driven.step(actions[i % ACTIONS][None])
+        driven.reward.sum().item()  # waits for the GPU
+
+    return {**speed(run, n, quick, wall_time), "members": n, "clock": "wall"}
+
+
 def engine(case: str, members: Optional[int], quick: bool) -> Dict[str, Any]:
     task = made(case)
     sim, actions = task.sim, actions_of(task)
@@ -151,6 +166,7 @@ if __name__ == "__main__":
             "shaped": shaped,
             "gymnasiums_options": gymnasiums_options,
             "engine": engine,
+            "cuda": cuda,
             "gymnasium": gymnasium,
             "wall": partial(shaped, threads=2, timer=wall_time),
             "gymnasium_wall": partial(gymnasium, timer=wall_time),
