@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Lets language models write the shapers of a task, trains agents on what they write, and shows them what came of it."""
+"""Lets language models write the shapers of a task, trains agents with them, and shows the models what came of it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ and the models see what came of it. Evolution can tune the numbers in what they 
       --budget_usd 5
   python3 experiments/auto_shape.py --task Ant --llm llama3 --base_url http://localhost:8080/v1
   python3 experiments/auto_shape.py --resume results/<run_id>                             after Ctrl-C
-  python3 experiments/auto_shape.py --config configs/bipedal_walker.yml                   a Gymnasium environment of yours
+  python3 experiments/auto_shape.py --config configs/bipedal_walker.yml                   your own Gymnasium task
 
 Keys are read from OPENAI_API_KEY, ANTHROPIC_API_KEY or, with --base_url, LLM_API_KEY, and written nowhere. Flags may be
 written with - or _. Exit codes: 0 the best has a score, 1 nothing has, or it cannot go on, 2 wrong arguments,

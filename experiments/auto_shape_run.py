@@ -81,7 +81,7 @@ def _store_config(plan: Plan) -> None:
     write_atomic(str(plan.folder / CONFIG_FILE), text.encode())
 
 
-# -------------------------------------------------------------------------------------------------------- what it leaves
+# ------------------------------------------------------------------------------------------------------ what it leaves
 
 
 def result_json(plan: Plan, chat: Chat, result: Result, seconds: float) -> Dict[str, Any]:

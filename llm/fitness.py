@@ -1,7 +1,7 @@
 """What candidates are worth: agents trained on them, all in one simulator, judged by the task's true score.
 
-Every candidate's k-th agent has the same random numbers, so that what differs is the candidates' own. Numbers that
-decide what is kept are not those by which the result is judged: selection, tuning and the last test each draw their own.
+Every candidate's k-th agent has the same random numbers, so that what differs is the candidates' own. Selection, tuning
+and the last test draw numbers of their own: what has decided what is kept does not judge it.
 """
 
 from __future__ import annotations
