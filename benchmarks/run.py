@@ -104,7 +104,7 @@ def start(module: str, args: list[str], python: str, limit: float, folder: Path)
 
 
 def has_gpu() -> bool:
-    return Path("/proc/driver/nvidia/version").exists()
+    return any(Path(path).exists() for path in ("/proc/driver/nvidia/version", "/dev/nvidiactl"))  # bare, in a container
 
 
 def selected(name: str, peers: str, gpu: bool) -> list[Run]:
