@@ -1,0 +1,149 @@
+"""Several populations that evolve side by side and exchange their best along a ring (the island model: Tanese 1989;
+for programs written by language models FunSearch, Romera-Paredes et al. 2023,
+https://doi.org/10.1038/s41586-023-06924-6).
+
+Beside Eureka's loop (llm/greedy.py) this keeps several ideas alive: an island's attempts have parents of that island,
+chosen by rank, and may cross two of them or one with another island's.
+
+All randomness is a function of (seed, iteration, island), and the populations one of the individuals told: a resumed
+search asks what the interrupted one would have asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from llm.bandit import choose_models
+from llm.greedy import Memory, repairable
+from llm.individual import CROSSOVER, IMPROVE, INITIAL, REPAIR, Individual, Messages, Prompts, Proposal, ranking
+from outer.nes import generator
+
+PURPOSE = 7  # of random numbers, beside those in outer/nes.py
+
+
+@dataclass(frozen=True)
+class Mix:
+    """How often an attempt is made by which operator, relative to each other; one that has no parents to work on gives
+    way to ``improve``, and that to ``initial``."""
+
+    improve: float = 0.5
+    crossover: float = 0.3
+    initial: float = 0.1
+    repair: float = 0.1
+    across: float = 0.3  # share of crossovers whose second parent comes from another island
+
+    def __post_init__(self) -> None:
+        if min(self.weights) < 0 or sum(self.weights) <= 0 or not 0 <= self.across <= 1:
+            raise ValueError(f"found {self}, expected weights of at least 0, not all 0, and across in [0, 1]")
+
+    @property
+    def weights(self) -> tuple[float, ...]:
+        return self.improve, self.crossover, self.initial, self.repair
+
+
+class Islands(Memory):
+    """samples: per iteration and island; proposals come island by island. survivors: how many an island keeps.
+    migration_every: after so many iterations the best of each island joins the next; 0: never."""
+
+    def __init__(
+        self,
+        prompts: Prompts,
+        islands: int,
+        samples: int,
+        models: Sequence[str],
+        seed: int,
+        migration_every: int = 3,
+        survivors: int = 8,
+        mix: Mix = Mix(),
+    ) -> None:
+        super().__init__()
+        for name, value, least in (
+            ("islands", islands, 1), ("samples", samples, 1), ("models", len(models), 1), ("survivors", survivors, 1),
+            ("migration_every", migration_every, 0),
+        ):  # fmt: skip
+            if value < least:
+                raise ValueError(f"{name}: found {value}, expected at least {least}")
+        self.prompts, self.islands, self.samples, self.models = prompts, islands, samples, tuple(models)
+        self.seed, self.migration_every, self.survivors, self.mix = seed, migration_every, survivors, mix
+
+    def ask(self, iteration: int) -> list[Proposal]:
+        known = self.before(iteration)
+        populations = self.populations(iteration)
+        models = iter(choose_models(self.models, known, self.islands * self.samples))
+        out = []
+        for island in range(self.islands):
+            rng = generator(self.seed, PURPOSE, iteration * self.islands + island)
+            broken = repairable([i for i in known if i.iteration == iteration - 1 and i.island == island])
+            if populations[island]:
+                operators = self._drawn(rng)
+            else:  # nothing has run here yet: as in the greedy search, half are repairs
+                operators = [REPAIR] * ((self.samples + 1) // 2) + [INITIAL] * (self.samples // 2)
+            for operator in operators:
+                operator, parents = self._parents(operator, rng, island, populations, broken)
+                ids = tuple(p.id for p in parents)
+                messages = self._messages(operator, parents, self.human(iteration))
+                out.append(Proposal(operator, ids, island, next(models), messages))
+        return out
+
+    def populations(self, iteration: int) -> list[list[Individual]]:
+        """Who lives on each island when this iteration is asked for, best first."""
+        known = self.before(iteration)
+        out: list[list[Individual]] = [[] for _ in range(self.islands)]
+        for k in range(iteration):
+            for island, living in enumerate(out):
+                new = [i for i in known if i.iteration == k and i.island == island]
+                out[island] = ranking([*living, *new])[: self.survivors]
+            if self.migration_every and (k + 1) % self.migration_every == 0:
+                best = [living[:1] for living in out]  # before anybody has moved
+                for island, living in enumerate(out):
+                    of = {i.id: i for i in [*living, *best[island - 1]]}
+                    out[island] = ranking(of.values())[: self.survivors]
+        return out
+
+    def _drawn(self, rng: np.random.Generator) -> list[str]:
+        weights = np.asarray(self.mix.weights)
+        names = (IMPROVE, CROSSOVER, INITIAL, REPAIR)
+        return [names[k] for k in rng.choice(4, size=self.samples, p=weights / weights.sum())]
+
+    def _parents(
+        self,
+        operator: str,
+        rng: np.random.Generator,
+        island: int,
+        populations: list[list[Individual]],
+        broken: list[Individual],
+    ) -> tuple[str, list[Individual]]:
+        """Whom the operator works on, and the operator that it becomes if there is nobody. ``broken``: who is repaired
+        is taken from it, so that nobody is repaired twice."""
+        living = populations[island]
+        if operator == REPAIR and broken:
+            return REPAIR, [broken.pop(0)]
+        if not living or operator == INITIAL:
+            return INITIAL, []
+        first = living[_by_rank(rng, len(living))]
+        if operator == CROSSOVER:
+            strangers = [i for k, other in enumerate(populations) if k != island for i in other if i.id != first.id]
+            mates = [i for i in living if i.id != first.id]
+            if strangers and (not mates or rng.random() < self.mix.across):
+                mates = ranking({i.id: i for i in strangers}.values())
+            if mates:
+                return CROSSOVER, [first, mates[_by_rank(rng, len(mates))]]
+        return IMPROVE, [first]
+
+    def _messages(self, operator: str, parents: Sequence[Individual], human: Individual | None) -> Messages:
+        if operator == INITIAL:
+            return self.prompts.initial()
+        if operator == REPAIR:
+            return self.prompts.repair(parents[0])
+        if operator == CROSSOVER:
+            return self.prompts.crossover(parents, human)
+        return self.prompts.improve(parents[0], human)
+
+
+def _by_rank(rng: np.random.Generator, count: int) -> int:
+    """0 the likeliest: the k-th best with a probability proportional to 1 / k, whatever the scores are."""
+    weights = 1 / np.arange(1, count + 1)
+    return int(rng.choice(count, p=weights / weights.sum()))
