@@ -67,7 +67,7 @@ def curve_line(name: str, curve: Sequence[float]) -> str:
 
 
 def _figure(x: float) -> str:
-    return f"{x:.3g}" if math.isfinite(x) else "-"
+    return f"{x + 0.0:.3g}" if math.isfinite(x) else "-"  # + 0.0: no -0
 
 
 def _verdict(individual: Individual, human: Individual | None, unit: str) -> str:
