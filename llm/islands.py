@@ -45,17 +45,17 @@ class Mix:
 
 
 class Islands(Memory):
-    """samples: per iteration and island; proposals come island by island. survivors: how many an island keeps.
-    migration_every: after so many iterations the best of each island joins the next; 0: never."""
+    """samples: per iteration, dealt out to the islands in turn, from where the last iteration left off. survivors: how
+    many an island keeps. migration_every: after so many iterations the best of each island joins the next; 0: never."""
 
     def __init__(
         self,
         prompts: Prompts,
-        islands: int,
         samples: int,
         models: Sequence[str],
         seed: int,
-        migration_every: int = 3,
+        islands: int = 4,
+        migration_every: int = 2,
         survivors: int = 8,
         mix: Mix = Mix(),
     ) -> None:
@@ -70,23 +70,29 @@ class Islands(Memory):
         self.seed, self.migration_every, self.survivors, self.mix = seed, migration_every, survivors, mix
 
     def ask(self, iteration: int) -> list[Proposal]:
-        known = self.before(iteration)
+        known, human = self.before(iteration), self.human(iteration)
         populations = self.populations(iteration)
-        models = iter(choose_models(self.models, known, self.islands * self.samples))
+        models = choose_models(self.models, known, self.samples)
+        first = iteration * self.samples  # the number of the first sample in the run
+        rngs = [generator(self.seed, PURPOSE, iteration * self.islands + k) for k in range(self.islands)]
+        broken = [repairable([i for i in known if i.island == k and self._asked_last(i, iteration)])
+                  for k in range(self.islands)]  # fmt: skip
         out = []
-        for island in range(self.islands):
-            rng = generator(self.seed, PURPOSE, iteration * self.islands + island)
-            broken = repairable([i for i in known if i.iteration == iteration - 1 and i.island == island])
-            if populations[island]:
-                operators = self._drawn(rng)
-            else:  # nothing has run here yet: as in the greedy search, half are repairs
-                operators = [REPAIR] * ((self.samples + 1) // 2) + [INITIAL] * (self.samples // 2)
-            for operator in operators:
-                operator, parents = self._parents(operator, rng, island, populations, broken)
-                ids = tuple(p.id for p in parents)
-                messages = self._messages(operator, parents, self.human(iteration))
-                out.append(Proposal(operator, ids, island, next(models), messages))
+        for k, model in enumerate(models):
+            island, turn = (first + k) % self.islands, k // self.islands
+            operator = self._drawn(rngs[island])
+            if not populations[island]:  # nothing has run here yet: as in the greedy search, half are repairs
+                operator = (REPAIR, INITIAL)[turn % 2]
+            operator, parents = self._parents(operator, rngs[island], island, populations, broken[island])
+            messages = self._messages(operator, parents, human)
+            out.append(Proposal(operator, tuple(p.id for p in parents), island, model, messages))
         return out
+
+    def _asked_last(self, i: Individual, iteration: int) -> bool:
+        """Whether it is of the last iteration in which its island had a turn."""
+        first = iteration * self.samples
+        last = max((n for n in range(max(0, first - self.islands), first) if n % self.islands == i.island), default=-1)
+        return i.iteration == last // self.samples
 
     def populations(self, iteration: int) -> list[list[Individual]]:
         """Who lives on each island when this iteration is asked for, best first."""
@@ -103,10 +109,9 @@ class Islands(Memory):
                     out[island] = ranking(of.values())[: self.survivors]
         return out
 
-    def _drawn(self, rng: np.random.Generator) -> list[str]:
+    def _drawn(self, rng: np.random.Generator) -> str:
         weights = np.asarray(self.mix.weights)
-        names = (IMPROVE, CROSSOVER, INITIAL, REPAIR)
-        return [names[k] for k in rng.choice(4, size=self.samples, p=weights / weights.sum())]
+        return (IMPROVE, CROSSOVER, INITIAL, REPAIR)[int(rng.choice(4, p=weights / weights.sum()))]
 
     def _parents(
         self,

@@ -17,7 +17,6 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -50,40 +49,21 @@ def _alike(a: Features, b: Features) -> float:
     return sum(_jaccard(x, y) for x, y in zip(a, b)) / len(a)
 
 
-@dataclass(frozen=True)
-class Copy:
-    """Which individual another is a copy of."""
-
-    of: int
-    similarity: float
-
-    @property
-    def message(self) -> str:
-        """For the model that wrote it."""
-        if self.similarity == 1:
-            return f"This has the structure of attempt {self.of}: the same operations on the same quantities."
-        return f"This is nearly attempt {self.of} again: {self.similarity:.0%} of the structure is the same."
-
-
-def is_copy(
-    individual: Individual, others: Iterable[Individual], threshold: float = 1.0, numbers: bool = False
-) -> Copy | None:
-    """The other that it is most similar to, the earliest of equals, if that is similarity >= threshold; else None.
-
-    numbers: what differs in numbers alone is no copy, as fits runs that tune none. Without graphs nothing is compared.
-    """
-    if not 0 < threshold <= 1:
-        raise ValueError(f"threshold: found {threshold}, expected a number above 0, at most 1")
+def most_similar(
+    individual: Individual, others: Iterable[Individual], numbers: bool = False
+) -> tuple[Individual | None, float]:
+    """The other that it is most similar to, the earliest of equals, and how similar; None and 0 if there is none that
+    has a graph. numbers: see ``similarity``; it fits runs that tune no numbers."""
+    found: tuple[Individual | None, float] = None, 0.0
     if individual.graph_file is None:
-        return None
+        return found
     own = features(individual.graph_file, numbers)
-    copies = [
-        Copy(o.id, _alike(own, features(o.graph_file, numbers)))
-        for o in others
-        if o.graph_file is not None and o.id != individual.id
-    ]
-    nearest = min(copies, key=lambda c: (-c.similarity, c.of), default=None)
-    return nearest if nearest is not None and nearest.similarity >= threshold else None
+    for other in sorted(others, key=lambda o: o.id):
+        if other.graph_file is not None and other.id != individual.id:
+            alike = _alike(own, features(other.graph_file, numbers))
+            if found[0] is None or alike > found[1]:
+                found = other, alike
+    return found
 
 
 def _jaccard(a: Counter[str], b: Counter[str]) -> float:

@@ -27,7 +27,8 @@ def signature(kind: str, task: type[PhysicsTask], facts: TaskFacts) -> str:
         f"joint_velocity), where training episodes begin: root_state [n, {facts.bodies}, 13] (of each free body "
         "position m, quaternion x y z w, velocity m/s, angular velocity rad/s; world frame), joint_position and "
         f"joint_velocity [n, {facts.joints}] (rad or m, and per s). `rest` is such a Pose, the model's own at rest; "
-        f"`Pose` is defined already; its tensors are float64. {drawn}. state is that before the reset, but for the goal and the parameters.",
+        f"`Pose` is defined already; its tensors are float64. {drawn}. state is that before the reset, but for the "
+        "goal and the parameters.",
         "compute_goal": f"def compute_goal(state, random): -> [n, {task.goal_size}], what training episodes ask for, "
         f"then state['goal']: {task.goal_meaning}. {drawn}. state is that before the reset, but for the parameters.",
     }  # fmt: skip

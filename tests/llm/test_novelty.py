@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from llm.novelty import features, is_copy, similarity
+from llm.novelty import features, most_similar, similarity
 from tests.llm.individuals import individual
 
 INPUTS = ["speed", "height", "torque"]
@@ -174,24 +174,14 @@ def test_of_an_observation_all_outputs_count_and_their_order() -> None:
     assert similarity(a, b) < 1
 
 
-def test_a_copy_is_told_of_what() -> None:
-    a, b = file([op("aten.exp.default", X)], [node(0)]), file([op("aten.abs.default", X)], [node(0)])
-    known = [individual(4, graph_file=b), individual(2, graph_file=a), individual(3, graph_file=a), individual(5)]
-    found = is_copy(individual(9, graph_file=a), known)
-    assert found is not None and (found.of, found.similarity) == (2, 1.0) and "attempt 2" in found.message
-    assert is_copy(individual(9, graph_file=a), known[:1]) is None
-    assert is_copy(known[1], [known[1]]) is None and is_copy(individual(9), known) is None
-    with pytest.raises(ValueError, match="threshold: found 0"):
-        is_copy(known[0], known, threshold=0)
-
-
-def test_below_1_the_near_ones_are_copies_too() -> None:
-    a = file([op("aten.exp.default", X), op("aten.add.Tensor", node(0), Y)], [node(1)])
-    b = file([op("aten.exp.default", X), op("aten.sub.Tensor", node(0), Y)], [node(1)])
-    s = similarity(a, b)
-    found = is_copy(individual(1, graph_file=b), [individual(0, graph_file=a)], threshold=s)
-    assert found is not None and found.similarity == s and f"{s:.0%}" in found.message
-    assert is_copy(individual(1, graph_file=b), [individual(0, graph_file=a)], threshold=s + 0.01) is None
+def test_the_most_similar_is_the_earliest_of_equals() -> None:
+    a, b = file([op("aten.exp.default", X)], [node(0)]), file([op("aten.exp.default", Y)], [node(0)])
+    known = [individual(4, graph_file=b), individual(3, graph_file=a), individual(2, graph_file=a), individual(1)]
+    assert most_similar(individual(9, graph_file=a), known) == (known[2], 1.0)
+    near, alike = most_similar(individual(9, graph_file=a), known[:1])
+    assert near is known[0] and alike == similarity(a, b) < 1
+    assert most_similar(known[2], [known[2], known[3]]) == (None, 0.0)  # itself, and one without a graph
+    assert most_similar(individual(9), known) == (None, 0.0)
 
 
 def test_without_tuning_other_numbers_are_news() -> None:
@@ -199,9 +189,9 @@ def test_without_tuning_other_numbers_are_news() -> None:
         params = [{"name": "w", "value": weight, "scale": 1.0}]
         return file([op("aten.mul.Tensor", X, {"param": 0})], [node(0)], params=params)
 
-    one, two = individual(0, graph_file=reward(1.0)), individual(1, graph_file=reward(2.0))
-    assert is_copy(two, [one]) is not None and is_copy(two, [one], numbers=True) is None
-    assert is_copy(two, [individual(2, graph_file=reward(2.0))], numbers=True) is not None
+    one, two, again = (individual(k, graph_file=reward(w)) for k, w in enumerate((1.0, 2.0, 2.0)))
+    assert most_similar(two, [one])[1] == 1 and most_similar(two, [one], numbers=True)[1] < 1
+    assert most_similar(two, [again], numbers=True) == (again, 1.0)
 
 
 def test_a_chain_as_long_as_graphs_may_be_takes_no_recursion() -> None:
