@@ -6,6 +6,7 @@ Then the same code runs eagerly on a CPU and captured on a GPU. See https://pyto
 
 from __future__ import annotations
 
+import gc
 from typing import Any, Callable, Dict, Hashable, Tuple
 
 import torch
@@ -54,6 +55,13 @@ class Graphs:
         """Records the step without running it."""
         static = tuple(value.clone() for value in inputs)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            outputs = self.step(variant, *static)
+        # An older graph that the garbage collector finds now would be destroyed, which CUDA does not permit in between.
+        collects = gc.isenabled()
+        gc.disable()
+        try:
+            with torch.cuda.graph(graph):
+                outputs = self.step(variant, *static)
+        finally:
+            if collects:
+                gc.enable()
         self.captured[variant] = (graph, static, outputs)
