@@ -1,8 +1,8 @@
 """Candidates: which of a task's shapers they replace, and what becomes of one that misbehaves.
 
-A candidate is a Python file of the user's own, imported like any module of theirs (code from anybody else must not come
-this way: it runs with all rights of the process). It defines any subset of ``SHAPER_TYPES`` with the signatures that
-``envs/physics/task.py`` gives, and may define
+A candidate is a graph file, which is data (envs/graph_file.py), or a Python file of the user's own, imported like any
+module of theirs (code from anybody else must not come this way: it runs with all rights of the process). Such a file
+defines any subset of ``SHAPER_TYPES`` with the signatures that ``envs/physics/task.py`` gives, and may define
 
     ACTION_SIZE = 12                        # A, width of the actions its compute_torque takes; default: found by trying
     PARAMS = {"speed": 1.0, "energy": 0.1}  # for an outer loop: functions may take params [n, D] as last argument
@@ -21,7 +21,10 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tu
 import torch
 from torch import Tensor
 
+from envs.graph_check import GraphError
 from envs.physics.task import SHAPER_TYPES, PhysicsTask
+
+GRAPH = ".graph.json"  # a candidate that is no code (envs/graph_file.py)
 
 
 class Failure(NamedTuple):
@@ -41,6 +44,7 @@ class Shaper(NamedTuple):
 
     function: Callable[..., Any]
     takes_params: bool
+    columns: Optional[Tuple[int, ...]] = None  # which of the candidate's params; None: all
 
 
 @dataclass
@@ -53,6 +57,7 @@ class Candidate:
     params: Optional[Tensor] = None  # float32 [D]
     param_names: Tuple[str, ...] = ()
     failure: Optional[Failure] = None  # it cannot even be loaded
+    scales: Optional[Tensor] = None  # float32 [D], an outer loop's units; None: |params|, or 1 for 0
 
     def with_params(self, params: Tensor) -> Candidate:
         """The same functions with other numbers; candidates that share functions are evaluated in one call."""
@@ -69,8 +74,12 @@ def load_candidate(path: Path, types: Sequence[str] = tuple(SHAPER_TYPES)) -> Ca
     unknown = sorted(set(types) - set(SHAPER_TYPES))
     if unknown:
         raise ValueError(f"shaper type {unknown[0]!r}: expected some of {', '.join(SHAPER_TYPES)}")
-    name = path.stem
+    name = candidate_name(path)
     try:
+        if path.name.endswith(GRAPH):
+            from envs.graph_file import load_graph_file  # which makes candidates
+
+            return load_graph_file(path, types)
         module = _import(path)
         shapers = {t: _shaper(module, t, path) for t in types if hasattr(module, t)}
         if not shapers:
@@ -80,7 +89,7 @@ def load_candidate(path: Path, types: Sequence[str] = tuple(SHAPER_TYPES)) -> Ca
         params = _params(module, path)
         numbers = torch.tensor([float(v) for v in params.values()]) if params else None
         return Candidate(name, shapers, _action_size(module, path), numbers, tuple(params))
-    except WrongOutput as e:
+    except (WrongOutput, GraphError) as e:
         return Candidate(name, failure=Failure("CannotLoad", str(e), "", -1))
     except (Exception, SystemExit) as e:  # whatever a user's module raises while it is imported
         return Candidate(name, failure=failure_of(e, str(path), -1))
@@ -88,11 +97,23 @@ def load_candidate(path: Path, types: Sequence[str] = tuple(SHAPER_TYPES)) -> Ca
 
 def candidate_files(path: Path) -> List[Path]:
     """The file itself, or every candidate's in a folder, by name; those that begin with an underscore are helpers.
-    Raises FileNotFoundError."""
-    files = [path] if path.is_file() else sorted(p for p in path.glob("*.py") if not p.name.startswith("_"))
+    Raises FileNotFoundError, and ValueError for two files of the same name."""
+    found = [path] if path.is_file() else [*path.glob("*.py"), *path.glob("*" + GRAPH)]
+    files = sorted((p for p in found if p == path or not p.name.startswith("_")), key=lambda p: p.name)
     if not files:
-        raise FileNotFoundError(f"{path}: found no *.py, expected a file or a folder with one file per candidate")
+        raise FileNotFoundError(
+            f"{path}: found no *.py and no *{GRAPH}, expected a file or a folder with one file per candidate"
+        )
+    names = [candidate_name(p) for p in files]
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"{path}: {name}.py and {name}{GRAPH} are two candidates of one name")
     return files
+
+
+def candidate_name(path: Path) -> str:
+    """What a candidate's file calls it."""
+    return path.name[: -len(GRAPH)] if path.name.endswith(GRAPH) else path.stem
 
 
 def _import(path: Path) -> ModuleType:

@@ -15,7 +15,7 @@ from agents.sections import LearnerSection
 from agents.shaped import default_section
 from envs.physics.task import SHAPER_TYPES, PhysicsTask, physics_task
 from envs.schedule import Schedule, schedule_from
-from envs.shaping import Candidate, candidate_files, load_candidate
+from envs.shaping import Candidate, candidate_files, candidate_name, load_candidate
 from experiments.shaper_report import HUMAN
 from experiments.shaper_run import Plan
 from outer.check import Checker
@@ -65,7 +65,7 @@ def files_of(args: Args, task: Type[PhysicsTask]) -> List[Path]:
             [f"--shapers: found no folder {folder}, expected one with a .py file per candidate, or a file{mean}"]
         )
     try:
-        files = {path.stem: path for path in candidate_files(folder)}
+        files = {candidate_name(path): path for path in candidate_files(folder)}
     except FileNotFoundError as e:
         raise ConfigError([f"--shapers: {e}"]) from None
     wanted = [name[:-3] if name.endswith(".py") else name for name in args.candidates]
@@ -87,7 +87,7 @@ def load(files: List[Path], args: Args) -> Tuple[List[Tuple[Candidate, Optional[
     for path in files:
         candidate = load_candidate(path, args.shaper_types)
         if candidate.failure is not None and not args.candidates and load_candidate(path).failure is None:
-            skipped.append(path.stem)
+            skipped.append(candidate_name(path))
         else:
             loaded.append((candidate, str(path)))
     if not loaded:

@@ -17,6 +17,7 @@ import torch
 
 from envs.physics.task import physics_task
 from envs.shaped_section import shaper_files
+from envs.shaping import candidate_name
 from outer import problem
 from outer.config import Config
 from outer.dispatch import Dispatcher
@@ -47,7 +48,7 @@ class Ranking:
         self.config, self.run_dir, self.dispatcher, self.resume = config, run_dir, dispatcher, resume
         self.gtn = problem.gtn_section(config.data)
         files = shaper_files(problem.shaped_section(config.data), config.data["env_name"])
-        self.names = [path.stem for path in files]
+        self.names = [candidate_name(path) for path in files]
 
     def execute(self, table: LiveTable) -> str:
         """Run to the end, or from the last finished round to the end -> the summary. Raises RunError."""

@@ -1,8 +1,8 @@
 """Shapers as the outer loop's worlds: what a flat vector says, and the evaluation of a chunk in one simulator.
 
 A world is (i, u_1 .. u_D): the i-th of the configuration's candidate files, and for every number p in its PARAMS how
-far it is from the file's own value, in units of that value: p + u |p|, or u where the file says 0. So one noise_std
-fits numbers of any size, and u = 0 is the file as it is written. Python 3.8.
+far it is from the file's own value, in units of that value: p + u |p|, or u where the file says 0; a graph file says
+itself what a unit is. So one noise_std fits numbers of any size, and u = 0 is the file as it is written. Python 3.8.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ def params_of(candidate: Candidate, u: Tensor) -> Tensor:
     """The numbers that u [D] stands for, float32 [D]."""
     own = candidate.params
     assert own is not None
-    return own + u[: len(own)] * torch.where(own == 0, torch.ones_like(own), own.abs())
+    scales = torch.where(own == 0, torch.ones_like(own), own.abs()) if candidate.scales is None else candidate.scales
+    return own + u[: len(own)] * scales
 
 
 def candidate_of(candidates: List[Candidate], world: Tensor) -> Candidate:

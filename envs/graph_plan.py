@@ -1,0 +1,157 @@
+"""What a graph would do, found without data: shapes and types of everything in it, and what it would cost.
+
+The graph runs once on torch's meta device, whose tensors have shapes but no memory, so that no graph, whoever wrote it,
+makes a worker allocate or compute more than a fixed amount per environment.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Dict, List, NamedTuple, Sequence, Tuple, Union
+
+import torch
+from torch import Tensor
+
+from envs.graph_check import OUTPUTS, GraphError, Node, Parsed, Ref
+
+BYTES, BYTES_PER_ROW = 2**24, 2**15  # of all results together
+WORK, WORK_PER_ROW = 2**22, 2**15  # numbers read and written by all operations together
+MOST_DIMENSIONS, MOST_RESULTS = 8, 512
+LEAST_ROWS = 64  # a graph is tried with at least so many, and a power of two
+PRODUCTS = ("aten.mm.default", "aten.bmm.default", "aten.addmm.default", "aten.mv.default")
+
+Result = Union[Tensor, Tuple[Tensor, ...]]  # of a node, on the meta device
+
+
+class Plan(NamedTuple):
+    """What is known of a graph for inputs of certain shapes."""
+
+    rows: int  # tried with so many environments; it holds for fewer
+    inputs: List[Tensor]  # on the meta device, as are
+    results: List[Result]  # [nodes]
+    bytes: int
+    work: int
+
+
+def rows_to_try(n: int) -> int:
+    """The n that a graph is tried with before it is called with n environments."""
+    return max(LEAST_ROWS, 1 << (n - 1).bit_length())
+
+
+def make_plan(parsed: Parsed, kind: str, inputs: Sequence[Tensor], rows: int, bound: bool) -> Plan:
+    """Try the graph with ``rows`` environments.
+
+    inputs: [n, ...] each, for any n; bound: params are numbers, else columns. Raises GraphError."""
+    given = [_like(x, rows, f"{kind}: {name}") for name, x in zip(parsed.inputs, inputs)]
+    results: List[Result] = []
+    total, work = 0, 0
+    for k, node in enumerate(parsed.nodes):
+        where = f"{kind}: node {k}" + (f" ({node.op.name})" if node.op else "")
+        read = [look_up(ref, given, results) for ref in tensors(node.args)]
+        try:
+            result = _try(node, given, results, rows, bound)
+        except Exception as e:  # torch raises what it likes
+            raise GraphError(f"{where}: {_first_line(e)}") from None
+        out = (result,) if isinstance(result, Tensor) else tuple(result)
+        if not all(isinstance(t, Tensor) for t in out) or len(out) > MOST_RESULTS:
+            raise GraphError(f"{where}: more than {MOST_RESULTS} results")
+        results.append(result if isinstance(result, Tensor) else out)
+        for t in out:
+            if t.dim() > MOST_DIMENSIONS:
+                raise GraphError(f"{where}: {t.dim()} dimensions, allowed are {MOST_DIMENSIONS}")
+            if node.op and node.op.floating and not t.is_floating_point():
+                raise GraphError(f"{where}: division of integers is not allowed, only of floats")
+            total += math.prod(t.shape) * t.element_size()
+        work += sum(math.prod(t.shape) for t in (*read, *out))
+        if node.op and node.op.name in PRODUCTS:  # every output sums as many products as its first operand has columns
+            work += math.prod(out[0].shape) * read[-2].shape[-1] // 4
+        if total > BYTES + BYTES_PER_ROW * rows or work > WORK + WORK_PER_ROW * rows:
+            raise GraphError(
+                f"{where}: too large: {total / rows:.3g} bytes and {work / rows:.3g} numbers per environment up to"
+                f" here, allowed are {BYTES_PER_ROW} and {WORK_PER_ROW}"
+            )
+    _check_outputs(parsed, kind, [look_up(ref, given, results) for ref in parsed.outputs], rows)
+    return Plan(rows, given, results, total, work)
+
+
+def _try(node: Node, given: Sequence[Tensor], results: Sequence[Result], rows: int, bound: bool) -> Any:
+    if node.op is None:
+        assert node.constant is not None
+        return torch.empty(node.constant.shape, dtype=node.constant.dtype, device="meta")
+    dims = param_dims(node, given, results)
+
+    def value(arg: Any) -> Any:
+        if isinstance(arg, list):
+            return [value(a) for a in arg]
+        if not isinstance(arg, Ref):
+            return arg
+        if arg.kind == "batch":
+            return arg.k * rows
+        if arg.kind == "param":
+            return 1.5 if bound else torch.empty((rows,) + (1,) * (dims - 1), device="meta")
+        return look_up(arg, given, results)
+
+    args, kwargs = [value(a) for a in node.args], {name: value(v) for name, v in node.kwargs}
+    check_limits(node, args[0])
+    if node.op.factory:
+        kwargs["device"] = "meta"
+    return caller(node, bound)(*args, **kwargs)
+
+
+def caller(node: Node, bound: bool) -> Any:
+    """The function that does a node's operation."""
+    assert node.op is not None
+    columns = not bound and any(isinstance(a, Ref) and a.kind == "param" for a in node.args)
+    return node.op.with_params if columns else node.op.call
+
+
+def check_limits(node: Node, x: Any) -> None:
+    """Raises IndexError unless a node's constant indices are indices into x."""
+    for dim, low, high in node.limits:
+        if not -x.shape[dim] <= low <= high < x.shape[dim]:
+            raise IndexError(f"indices from {low} to {high} into dimension {dim} of {list(x.shape)}")
+
+
+def tensors(args: Any) -> List[Ref]:
+    """The references to tensors among a node's arguments."""
+    if isinstance(args, Ref):
+        return [args] if args.kind in ("node", "item", "in") else []
+    return [ref for a in args for ref in tensors(a)] if isinstance(args, (list, tuple)) else []
+
+
+def look_up(ref: Ref, given: Sequence[Tensor], results: Sequence[Result]) -> Tensor:
+    """What a reference to a tensor stands for."""
+    if ref.kind == "in":
+        return given[ref.k]
+    result = results[ref.k]
+    return result if isinstance(result, Tensor) else result[ref.item]
+
+
+def param_dims(node: Node, given: Sequence[Tensor], results: Sequence[Result]) -> int:
+    """How many dimensions a column of params has beside a node's other arguments: [n, 1, ..]."""
+    sizes = [len(a) for a in node.args if isinstance(a, list)] if node.op and node.op.factory else []
+    return max([1, *sizes, *(look_up(ref, given, results).dim() for ref in tensors(node.args))])
+
+
+def _like(x: Tensor, rows: int, where: str) -> Tensor:
+    """x [n, ...] with another n, on the meta device."""
+    if not isinstance(x, Tensor) or x.dim() == 0 or x.dtype not in (torch.float32, torch.float64):
+        raise GraphError(f"{where}: expected a float tensor [n, ...]")
+    return torch.empty_strided((rows, *x.shape[1:]), x.stride(), dtype=x.dtype, device="meta")
+
+
+def _check_outputs(parsed: Parsed, kind: str, outputs: Sequence[Tensor], rows: int) -> None:
+    fixed = OUTPUTS[kind]
+    for name, out in zip(parsed.names, outputs):
+        dims: Dict[str, int] = {"root_state": 3, "compute_reward": 1, "compute_terminal": 1}
+        wanted = dims.get(name, dims.get(kind, 2))
+        if out.dim() != wanted or out.shape[0] != rows or 0 in out.shape:
+            shape = str(["n" if size == rows else size for size in out.shape]).replace("'", "")
+            more = "" if len(fixed) == len(parsed.names) == 1 else f" as {name}"
+            raise GraphError(f"{kind} returned shape {shape}{more}, expected [n{', any' * (wanted - 1)}]")
+        if kind != "compute_terminal" and not out.is_floating_point():
+            raise GraphError(f"{kind} returned {out.dtype} as {name}, expected a floating-point tensor")
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0][:300]
