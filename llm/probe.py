@@ -6,7 +6,6 @@ import io
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
 
 import envs.physics  # noqa: F401  registers the tasks
 from envs import rng
@@ -58,8 +57,8 @@ class Probe:
 
 def make_probe(task_name: str, n: int = 64, engine: str = "mujoco") -> Probe:
     """The task's state under random actions, uniform in [-1, 1], with its own shapers. Row i comes from environment i
-    at step i ROLLOUT_STEPS / n, and episodes begin spread over their length, so that there are starts and ends, contacts
-    and goals among the rows. Raises KeyError for an unknown task."""
+    at step i ROLLOUT_STEPS / n, and episodes begin spread over their length, so that starts, ends, contacts and goals
+    are among the rows. Raises KeyError for an unknown task."""
     cls = physics_task(task_name)
     sim = make_simulator(engine, cls.model, n, cls.outputs)
     try:
