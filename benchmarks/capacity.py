@@ -138,7 +138,8 @@ def start(
 ) -> Dict[str, float]:
     """``processes`` of ``members`` each, at once -> memory of all, steps/s of all."""
     running: List[subprocess.Popen[str]] = []
-    env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+    env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path}
     for i in range(processes):
         command = [
             sys.executable, __file__, "--child", "--task", args.task, "--members", str(members), "--num-envs",

@@ -50,6 +50,7 @@ MAX_CONTACTS = 64  # of one environment; work grows with what is provided for
 CHECK_EVERY = 64  # steps
 SHARED = mjw.OverflowType.BROADPHASE | mjw.OverflowType.NARROWPHASE
 HARMLESS = mjw.OverflowType.ITERATIONS | mjw.OverflowType.LS_ITERATIONS  # the solver stopped early, as MuJoCo's does
+DETERMINISM = mjw.DeterminismType.ALL
 NEED_FORCES = ("cacc", "cfrc_int", "cfrc_ext")
 MASS_FIELDS = (  # what the masses are and what MuJoCo derives from them
     "body_mass", "body_inertia", "body_subtreemass", "dof_invweight0", "body_invweight0", "tendon_invweight0",
@@ -89,7 +90,7 @@ class MuJoCoWarp(Simulator):
         self._warp_device = wp.get_device(str(device))
         with wp.ScopedDevice(self._warp_device):
             self._m = mjw.put_model(model)
-            self._m.opt.warn_overflow, self._m.opt.deterministic = 0, True
+            self._m.opt.warn_overflow, self._m.opt.deterministic = 0, DETERMINISM
             self._m.opt.run_rne_postconstraint = any(name in NEED_FORCES for name in outputs)
             contacts, rows = buffer_sizes(model, self._m.nxn_geom_pair_filtered.numpy())
             self._d = mjw.put_data(model, mujoco.MjData(model), nworld=num_envs, nconmax=contacts, njmax=rows)

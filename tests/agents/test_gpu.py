@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import gc
+
 import numpy as np
 import pytest
 import torch
 
+from agents.graph import EAGER_CALLS, Graphs
 from agents.result import OK
 from agents.sections import LEARNERS
 from agents.shaped import default_section, make_envs, make_learner, train_shaped
@@ -36,6 +39,24 @@ def test_a_training_is_the_cpus(name, kind):
     assert (gpu.status == OK).all()
     np.testing.assert_array_equal(gpu.train_steps, cpu.train_steps)
     np.testing.assert_allclose(gpu.weights, cpu.weights, rtol=1e-2, atol=1e-3)
+
+
+def test_graphs_of_earlier_trainings_do_not_spoil_a_capture():
+    """The garbage collector finds them at any time, in cycles."""
+
+    def captured():
+        graphs = Graphs(lambda variant, x: tuple([x * 2] for _ in range(2000))[0], True)
+        graphs.itself = graphs
+        for _ in range(EAGER_CALLS + 2):
+            (doubled,) = graphs(None, torch.ones(3, device=DEVICE))
+        return doubled.tolist()
+
+    before = gc.get_threshold()
+    gc.set_threshold(100, 1, 1)
+    try:
+        assert [captured() for _ in range(5)] == 5 * [[2.0, 2.0, 2.0]]
+    finally:
+        gc.set_threshold(*before)
 
 
 def _half(state):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 from dataclasses import fields, replace
 
 import numpy as np
@@ -132,6 +134,27 @@ def test_inputs_are_copied_into_what_was_captured(monkeypatch):
     assert len(replays) == 3 and len(set(replays)) == 1
     graphs.forget()
     assert graphs("a", torch.ones(2))[0].tolist() == [2, 2] and not graphs.captured
+
+
+def test_nothing_is_collected_during_a_capture(monkeypatch):
+    """A graph of an earlier training, in a cycle with its ``Graphs``, would be destroyed, and CUDA forbids that."""
+    collecting = []
+
+    class Capture(contextlib.AbstractContextManager):
+        def __init__(self, graph):
+            pass
+
+        def __exit__(self, *_):
+            return None
+
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", object)
+    monkeypatch.setattr(torch.cuda, "graph", Capture)
+    graphs = Graphs(lambda variant, x: (collecting.append(gc.isenabled()), x)[1:], True)
+    graphs._capture("a", (torch.ones(1),))
+    graphs.step = lambda variant: 1 / 0
+    with pytest.raises(ZeroDivisionError):
+        graphs._capture("b", ())
+    assert collecting == [False] and gc.isenabled() and list(graphs.captured) == ["a"]
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
