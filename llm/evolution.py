@@ -18,7 +18,6 @@ from typing import NamedTuple, Protocol
 
 from agents.halving import Halved, Training
 from agents.shaped import Progress
-from envs.graph_file import candidate_from
 from llm.archive import Archive
 from llm.chat import BudgetSpent, Call, Chat, ChatFailure, RecordingEnds, Request
 from llm.fitness import FINAL, Worth, candidate_of, evaluate, judge
@@ -119,7 +118,7 @@ class Evolution:
             else:
                 new = self._iteration(iteration, proposals)
             self.individuals += new
-            self.search.tell([*new, *[self.human] * (iteration == 0)])
+            self.search.tell([*new, self.human] if self.human.ok else new)
             self.watcher.finished(iteration, new)
             if self.stopped:
                 self.watcher.note(f"stopped after iteration {iteration + 1}: {self.stopped}")
@@ -146,8 +145,7 @@ class Evolution:
                 self._vet(individual)
             self.watcher.vetting(iteration, k + 1, len(new))
         self._reject_copies(new)
-        self._train(iteration, new)
-        for individual in [*[self.human] * (iteration == 0), *new]:
+        for individual in [*self._train(iteration, new), *new]:
             self.archive.append(individual)
         return new
 
@@ -184,7 +182,7 @@ class Evolution:
         for individual in new:
             if individual.graph_file is None:
                 continue
-            near, similarity = most_similar(individual, earlier)
+            near, similarity = most_similar(individual, earlier, numbers=self.s.tune is None)
             if near is not None and similarity >= self.s.novelty:
                 text = f"it computes what attempt {near.id} computes (similarity {similarity:.2f})"
                 score = f", which scored {near.score:.4g}" if near.ok else ""
@@ -192,21 +190,21 @@ class Evolution:
             else:
                 earlier.append(individual)
 
-    def _train(self, iteration: int, new: Sequence[Individual]) -> None:
-        """The human's shapers, the reference, take part in the first simulator that there is."""
-        ready = [i for i in new if i.rejection is None]
-        if self.human.ok or self.human.failure is not None:
-            members = ready
-        else:
-            members = [*ready, self.human]
+    def _train(self, iteration: int, new: Sequence[Individual]) -> list[Individual]:
+        """Train what was not rejected. The human's shapers, the reference, take part in the first simulator that there
+        is, and are returned then."""
+        members = [i for i in new if i.rejection is None]
         if not members:
-            return
+            return []
+        reference = [] if self.human.ok or self.human.failure is not None else [self.human]
+        members += reference
         names = [HUMAN if i.operator == HUMAN else f"i{i.id:03d}" for i in members]
 
         def report(progress: Progress, inside: list[int]) -> None:
             self.watcher.training(iteration, names, progress, inside)
 
         evaluate(self.s.training, members, self.s.seed, report)
+        return reference
 
     # --------------------------------------------------------------------------------------------------------- the end
 
@@ -220,7 +218,7 @@ class Evolution:
     def _tune(self, individual: Individual) -> Individual | None:
         """The same code with other numbers; None where it has none. Its steps are charged to the individual."""
         assert individual.graph_file is not None and self.s.tune is not None
-        candidate = candidate_from(individual.graph_file)
+        candidate = candidate_of(individual)
         if candidate.params is None:
             self.watcher.note(f"i{individual.id:03d} has no numbers to tune")
             return None

@@ -6,6 +6,7 @@ and the last test draw numbers of their own: what has decided what is kept does 
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -14,7 +15,7 @@ import numpy as np
 
 from agents.halving import AgentRun, Halved, Training, train_halving
 from agents.shaped import Progress
-from envs.graph_file import candidate_from
+from envs.graph_file import load_graph_file
 from envs.shaping import Candidate
 from llm.individual import HUMAN, Individual, curves_of
 from outer.nes import MEMBERS, RETEST, member_seeds
@@ -102,7 +103,7 @@ def candidate_of(individual: Individual) -> Candidate:
     name = f"i{individual.id:03d}" if individual.operator != HUMAN else HUMAN
     if individual.graph_file is None:
         return Candidate(name)
-    return replace(candidate_from(individual.graph_file), name=name)
+    return load_graph_file(json.dumps(individual.graph_file), name=name)
 
 
 def evaluate(training: Training, individuals: Sequence[Individual], seed: int, report: Report | None = None) -> None:

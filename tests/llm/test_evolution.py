@@ -1,0 +1,161 @@
+"""The loop: what is asked, vetted, trained, tuned and tested, and that a resumed run ends as an uninterrupted one."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+
+import pytest
+
+from agents.halving import Training
+from agents.shaped import default_section
+from envs.physics.cartpole import CartPole
+from llm.archive import Archive
+from llm.chat import Budget, make_chat
+from llm.evolution import Evolution, Settings, verdicts
+from llm.greedy import Greedy
+from llm.individual import CALL, HUMAN, IMPROVE, INITIAL, NOVELTY
+from llm.prompts import Brief
+from llm.tune import TuneSettings
+from llm.vet import Rejection, Vetted
+
+SECTION = dataclasses.replace(default_section("ppo"), hidden_size=8, rollout_steps=8, ppo_epochs=1, minibatches=2)
+TRAINING = Training("Cartpole", "ppo", SECTION, 8, 4)
+
+
+def graph_file(op: str, weight: float) -> dict:
+    """weight * op(pole_angle) + cart_velocity, its weight lifted."""
+    nodes = [
+        {"op": f"aten.{op}.default", "args": [{"in": 0}]},
+        {"op": "aten.mul.Tensor", "args": [{"node": 0}, {"param": 0}]},
+        {"op": "aten.add.Tensor", "args": [{"node": 1}, {"in": 1}]},
+    ]
+    inputs = ["pole_angle", "cart_velocity"]
+    graph = {"inputs": inputs, "nodes": nodes, "outputs": [{"node": 2}], "names": ["total"]}
+    params = [{"name": "weight", "value": weight, "scale": abs(weight)}]
+    functions = {"compute_reward": graph}
+    return {"envolve_graph": 1, "task": "Cartpole", "action_size": None, "params": params, "functions": functions}
+
+
+class FakeVetter:
+    """A reply "cos 2" is a graph, any other is refused."""
+
+    def __init__(self):
+        self.seen = []
+
+    def vet(self, reply, name):
+        self.seen.append(reply)
+        op, _, weight = reply.partition(" ")
+        if not weight:
+            return Rejection("", "extract", "no code", 0.0)
+        return Vetted(f"# {reply}", graph_file(op, float(weight)), 0.0)
+
+
+class Watched:
+    def __init__(self):
+        self.events = []
+
+    def __getattr__(self, name):
+        return lambda *args: self.events.append((name, *args))
+
+
+def recording(path, replies):
+    path.write_text("".join(json.dumps({"reply": r}) + "\n" for r in replies))
+    return f"replay:{path}"
+
+
+REPLIES = ["cos 2", "nonsense", "sin 1", "cos 2", "cos -3", "exp 1"]
+
+
+def evolve(folder, llm, iterations=2, samples=3, **settings):
+    folder.mkdir(exist_ok=True)
+    with make_chat([llm], record=folder / "calls.jsonl", budget=Budget()) as chat:
+        search = Greedy(Brief(CartPole, "balance", ("compute_reward",)), samples, chat.models)
+        s = Settings(**{"iterations": iterations, "training": TRAINING, "seed": 0, "retest": 2, "novelty": 2, **settings})
+        evolution = Evolution(s, folder, search, chat, FakeVetter(), Watched())
+        return evolution, evolution.run()
+
+
+def test_an_evolution(tmp_path):
+    evolution, result = evolve(tmp_path / "run", recording(tmp_path / "r.jsonl", REPLIES))
+    a, b, c, d, e, f = result.individuals
+    assert [i.id for i in result.individuals] == [i.call for i in result.individuals] == [0, 1, 2, 3, 4, 5]
+    assert [i.operator for i in result.individuals] == [INITIAL] * 3 + [IMPROVE] * 3
+    assert b.rejection == ("extract", "no code") and not b.ok and b.steps == 0
+    best = max((a, c), key=lambda i: i.score)
+    assert d.parents == (best.id,) and a.steps == 8 * 8 * 4 and result.steps == 5 * a.steps
+    assert all(i.ok and i.interval and i.curves["score"] and i.curves["reward"] for i in (a, c, d, e, f))
+    assert d.score == a.score  # the same code, the same random numbers
+    assert result.human.ok and result.human.operator == HUMAN and result.human.steps == a.steps
+    assert verdicts(result.individuals) == {"trained": 5, "extract": 1}
+    # the last test: fresh agents, of which the best's and the human's are named
+    assert len(result.finals) == 2 and result.best is not None and result.best.individual.operator != HUMAN
+    assert len(result.best.individual.agent_scores) == 2 and result.best.individual.score != a.score
+    assert sorted(result.numbers) == [0, 1] and result.halved is not None
+    names = [name for name, *_ in evolution.watcher.events]
+    assert names.count("asking") == names.count("finished") == 2 and names.count("training") == 2 * 4
+
+
+def test_a_killed_run_goes_on_to_the_same_end(tmp_path):
+    llm, kinds = recording(tmp_path / "r.jsonl", REPLIES), dict(tune=TuneSettings(generations=2, population=3))
+    _, whole = evolve(tmp_path / "whole", llm, **kinds)
+    cut = tmp_path / "cut"
+    evolve(cut, llm, iterations=1, **kinds)
+    archive = (cut / "individuals.jsonl").read_bytes()
+    (cut / "individuals.jsonl").write_bytes(archive + b'{"id": 3, "iter')  # killed in the middle of a line
+    evolution, again = evolve(cut, llm, **kinds)
+    assert evolution.vetter.seen == REPLIES[3:]  # the first three were known
+    assert again.best is not None and whole.best is not None
+    assert json.dumps(again.best.individual.to_json()) == json.dumps(whole.best.individual.to_json())
+    assert [i.to_json() for i in again.individuals] == [i.to_json() for i in whole.individuals]
+    assert len(Archive(cut / "individuals.jsonl").load()) == 7
+
+
+def test_tuning_moves_the_numbers_and_the_last_test_decides(tmp_path):
+    s = TuneSettings(generations=2, population=5)
+    _, result = evolve(tmp_path / "run", recording(tmp_path / "r.jsonl", REPLIES), tune=s, tune_top=2)
+    assert len(result.tunings) == 2 and len(result.finals) == 5
+    for number, tuned in result.tunings.items():
+        assert tuned.steps == 2 * 5 * 256 and result.individuals[number].steps == 256 + tuned.steps
+    moved = [f.individual for f in result.finals if f.individual.tuned]
+    assert len(moved) == 2
+    for individual in moved:
+        written = result.individuals[individual.id].graph_file["params"][0]["value"]
+        value = individual.graph_file["params"][0]["value"]
+        assert individual.tuned == {"weight": value} and value != written
+    scores = [f.individual.score for f in result.finals]
+    assert scores == sorted(scores, reverse=True)
+
+
+def test_copies_are_not_trained(tmp_path):
+    _, result = evolve(tmp_path / "run", recording(tmp_path / "r.jsonl", REPLIES), novelty=1.0)
+    copy = result.individuals[3]
+    assert copy.rejection is not None and copy.rejection[0] == NOVELTY and copy.steps == 0
+    assert "attempt 0" in copy.rejection[1] and result.individuals[4].ok  # another number is another candidate ...
+    tune = TuneSettings(generations=1, population=3)
+    _, tuned = evolve(tmp_path / "tuned", recording(tmp_path / "r.jsonl", REPLIES), novelty=1.0, tune=tune)
+    assert tuned.individuals[4].rejection is not None  # ... but not where numbers are tuned
+
+
+def test_the_end_of_a_recording_ends_the_run(tmp_path):
+    evolution, result = evolve(tmp_path / "run", recording(tmp_path / "r.jsonl", REPLIES[:4]), iterations=5)
+    assert "4 replies" in result.stopped and len(result.individuals) == 6
+    assert [i.rejection and i.rejection[0] for i in result.individuals[4:]] == [CALL, CALL]
+    assert result.best is not None
+
+
+def test_nothing_that_works(tmp_path):
+    _, result = evolve(tmp_path / "run", recording(tmp_path / "r.jsonl", ["no"] * 6))
+    assert result.best is None and result.finals == [] and result.steps == 0
+    assert math.isnan(result.human.score)  # nothing was trained
+
+
+@pytest.mark.parametrize("eta", [2, 3])
+def test_losers_of_halving_stay_below_the_winners(tmp_path, eta):
+    training = dataclasses.replace(TRAINING, eta=eta)
+    replies = ["cos 2", "sin 1", "exp 1", "cos -2", "sin -1"]
+    _, result = evolve(tmp_path / "run", recording(tmp_path / "r.jsonl", replies), 1, 5, training=training)
+    judged = [i.score for i in result.individuals if i.interval is not None]
+    losers = [i.score for i in result.individuals if i.interval is None]
+    assert len(judged) == 1 and len(losers) == 4 and max(losers) <= judged[0]
