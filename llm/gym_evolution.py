@@ -1,0 +1,391 @@
+"""Eureka's loop on a user's own Gymnasium environment: the command's ``--config`` (docs/gym_envs.md).
+
+A language model writes ``compute_reward``; every sample is trained with Stable-Baselines3 in a locked process; the best
+of all iterations is shown to the model again with its curves, and what failed with its reason. A run that was stopped
+goes on where it was: replies come from calls.jsonl, finished trainings from their folders.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import importlib.util
+import logging
+import os
+import shutil
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from envs.world_file import write_atomic
+from llm import gym_report, jail
+from llm.chat import Budget, BudgetSpent, Call, Chat, ChatError, RecordingEnds, Reply, Request, make_chat
+from llm.gym_config import GymConfig, load_gym_config
+from llm.gym_prompts import GymBrief, Messages
+from llm.gym_reward import RewardError, check_method, extract_method, step_call
+from llm.gym_sample import Sample
+from llm.gym_train import MAX_MODEL, ROOT, Job, Limits, Outcome, read_plain, run_jobs
+from outer.schema import nearest
+from outer.yaml_lines import ConfigError
+
+CONFIG, NOTHING = "config.yml", "def compute_reward(self, *args, **kwargs):\n    return 0.0, {}\n"
+MAX_USER_TEXT = 1_000_000
+log = logging.getLogger("envolve")
+
+
+@dataclass(frozen=True)
+class GymOptions:
+    """What the command line adds to the YAML. Each None leaves what the YAML says.
+
+    llm: as make_chat names models ("gpt-4o", "ollama:llama3", "replay:FILE"). results_dir: instead of
+    experiment.parent. set: ``section.key=value``. resume: folder of the run to go on with. processes: trainings at once,
+    0: one per core. seconds, memory (bytes): of one training. envs: folders of environments are looked for here first.
+    """
+
+    llm: str | None = None
+    base_url: str | None = None
+    results_dir: Path | None = None
+    seed: int | None = None
+    json: Path | None = None
+    budget: Budget = Budget()  # noqa: RUF009  frozen
+    resume: Path | None = None
+    set: tuple[str, ...] = ()
+    processes: int = 0
+    seconds: float = Limits.seconds
+    memory: int = Limits.memory
+    envs: Path | None = None
+    max_tokens: int = 4096
+    allow_unprotected: bool = False
+
+
+@dataclass(frozen=True)
+class UserEnv:
+    """The user's folder, read."""
+
+    folder: Path
+    step: str
+    description: str
+    initial: str | None
+
+
+def run_config(path: Path, options: GymOptions = GymOptions(), console: Console | None = None) -> int:  # noqa: B008
+    """Evolve rewards as the YAML says -> exit code: 0 the best has a fitness, 1 nothing has, or it cannot go on, 2 wrong
+    arguments, 130 Ctrl-C (resumable)."""
+    console = console or Console(soft_wrap=True, highlight=False)
+    try:
+        run = GymRun(path, options, console)
+    except (ConfigError, ChatError) as e:
+        log.error("%s", e)
+        return 2
+    except OSError as e:
+        log.error("%s: %s", e.filename, e.strerror)
+        return 2
+    try:
+        with run.chat:
+            return run.execute()
+    except KeyboardInterrupt:
+        log.error("interrupted; go on with: --config %s --resume %s", path, run.folder)
+        return 130
+    except (ChatError, RunStopped) as e:
+        log.error("%s", e)
+        return 1
+
+
+class RunStopped(Exception):
+    """It cannot go on: the environment is not as documented, or this machine cannot jail."""
+
+
+# -------------------------------------------------------------------------------------------------------------- set-up
+
+
+def find_env(name: str, places: Sequence[Path]) -> UserEnv:
+    """The folder ``name`` in the first of the places that has it, read. Raises ConfigError that names what is missing."""
+    there = [p / name for p in places if (p / name / "env_code" / "env.py").is_file()]
+    if not there:
+        known = sorted({f.parents[1].name for p in places if p.is_dir() for f in p.glob("*/env_code/env.py")})
+        near = nearest(name, known, cutoff=0.4)
+        looked = " and ".join(dict.fromkeys(f"{p}/{name}/env_code/env.py" for p in places))
+        mean = f", did you mean {near}" if near else ""
+        raise ConfigError([f"environment.name: found {name!r}, expected {looked}{mean} (there are {', '.join(known)})"])
+    folder = there[0].resolve()
+    texts = {}
+    for file in ("step.py", "task_description.txt"):
+        data = read_plain((folder / file).resolve(), MAX_USER_TEXT)
+        if data is None or not data.strip():
+            raise ConfigError([f"{folder / file}: found no text, expected {_ASKED[file]}"])
+        texts[file] = data.decode("utf-8", "replace")
+    initial = read_plain((folder / "initial_reward_prompt.txt").resolve(), MAX_USER_TEXT)
+    if step_call(texts["step.py"]) is None and "compute_reward" not in texts["step.py"]:
+        raise ConfigError([f"{folder / 'step.py'}: found no self.compute_reward(...), expected step to call it"])
+    return UserEnv(
+        folder, texts["step.py"], texts["task_description.txt"], initial.decode("utf-8", "replace") if initial else None
+    )
+
+
+_ASKED = {"step.py": "the text of the environment's step, which the model is shown", "task_description.txt": "the task"}
+
+
+def new_folder(config: GymConfig, results_dir: Path | None) -> Path:
+    """parent/name, with use_datetime parent/name/date; numbered where that is taken."""
+    folder = Path(results_dir or config.experiment.parent) / config.experiment.name
+    folder = folder / datetime.date.today().isoformat() if config.experiment.use_datetime else folder
+    for i in range(1, 10_000):
+        found = folder if i == 1 else folder.with_name(f"{folder.name}_{i}")
+        try:
+            found.mkdir(parents=True)
+            return found
+        except FileExistsError:
+            continue
+    raise ConfigError([f"{folder}: found 10000 runs there, expected fewer"])
+
+
+def checked_benchmark(config: GymConfig) -> GymConfig:
+    """An id that Gymnasium has: LunarLander-v2 became LunarLander-v3. Raises ConfigError."""
+    import gymnasium
+
+    asked = config.environment.benchmark
+    if asked is None or asked in gymnasium.registry or ":" in asked:
+        return config
+    base = asked.rpartition("-v")[0] or asked
+    newer = sorted(i for i in gymnasium.registry if i.rpartition("-v")[0] == base)
+    if not newer:
+        near = nearest(asked, list(gymnasium.registry))
+        mean = f", did you mean {near}" if near else ""
+        found = f"environment.benchmark: found {asked!r}, expected the id of a Gymnasium environment or null{mean}"
+        raise ConfigError([found])
+    log.warning("environment.benchmark: Gymnasium has no %s any more; %s is used", asked, newer[-1])
+    environment = config.environment.model_copy(update={"benchmark": newer[-1]})
+    return config.model_copy(update={"environment": environment})
+
+
+class GymRun:
+    """One run. Raises ConfigError, ChatError, OSError before anything is asked or trained."""
+
+    def __init__(self, path: Path, options: GymOptions, console: Console) -> None:
+        if importlib.util.find_spec("stable_baselines3") is None:
+            raise ConfigError(["--config: found no Stable-Baselines3, expected it: pip install 'envolve[baselines]'"])
+        overrides = [*options.set]
+        if options.seed is not None:
+            overrides.append(f"rl.training.seed={options.seed}")
+        self.config = checked_benchmark(load_gym_config(path, overrides))
+        self.options, self.console = options, console
+        self.env = find_env(self.config.environment.name, self._places(path))
+        self.limits = Limits(options.seconds, options.memory, allow_unprotected=options.allow_unprotected)
+        if not options.allow_unprotected and not jail.opted_out() and jail.missing():
+            raise ConfigError([f"this machine cannot jail what a model writes: no {', no '.join(jail.missing())}"])
+        self.folder = self._folder()
+        self.chat = self._chat()
+        eureka, pre = self.config.eureka, self.config.eureka.pretraining_with_best_model
+        initial = self.env.initial if eureka.use_initial_reward_prompt else None
+        if eureka.use_initial_reward_prompt and initial is None:
+            log.warning("use_initial_reward_prompt: %s has no initial_reward_prompt.txt", self.env.folder)
+        self.call = step_call(self.env.step)
+        self.brief = GymBrief(self.env.description, self.env.step, self.call, initial, pre)
+        self.samples: list[Sample] = []
+        self.benchmark: Sample | None = None
+
+    def _places(self, path: Path) -> list[Path]:
+        beside = [Path("envs"), path.resolve().parent / "envs", path.resolve().parents[1] / "envs", ROOT / "envs"]
+        return [p.resolve() for p in ([self.options.envs] if self.options.envs else []) + beside]
+
+    def _folder(self) -> Path:
+        """New, or the one to go on in, whose configuration must be the same."""
+        now = self.config.model_dump_json(indent=1).encode()
+        if self.options.resume is None:
+            folder = new_folder(self.config, self.options.results_dir)
+            write_atomic(str(folder / "config.json"), now)
+            return folder.resolve()
+        folder = self.options.resume
+        before = read_plain(folder / "config.json", MAX_USER_TEXT)
+        if before is None:
+            raise ConfigError([f"--resume {folder}: found no config.json, expected the folder of a run"])
+        if before != now:
+            changed = "found another configuration than the run began with, expected the same file, --set and --seed"
+            raise ConfigError([f"--resume {folder}: {changed}"])
+        return folder.resolve()
+
+    def _chat(self) -> Chat:
+        eureka = self.config.eureka
+        prefix = {"ollama": "ollama:", "replay": "replay:", "openai": ""}[eureka.backend]
+        name = self.options.llm or prefix + eureka.model
+        chat = make_chat(
+            [name],
+            self.options.base_url,
+            self.folder / "calls.jsonl",
+            budget=self.options.budget,
+            seed=self.config.rl.training.seed,
+        )
+        self.waits = name.startswith("ollama:")
+        return chat
+
+    # ------------------------------------------------------------------------------------------------------- loop
+
+    def execute(self) -> int:
+        console, eureka = self.console, self.config.eureka
+        console.print(f"Results: {self.folder}", markup=False)
+        self._check_env()
+        for iteration in range(eureka.iterations):
+            if iteration and self.waits and eureka.sleep_time_per_iteration:
+                console.print(f"Waiting {eureka.sleep_time_per_iteration:g} min (sleep_time_per_iteration)")
+                time.sleep(60 * eureka.sleep_time_per_iteration)
+            if not self._iteration(iteration):
+                break
+        best = gym_report.best_of(self.samples)
+        final = self._judge(best) if best is not None else None
+        self._write(final)
+        if self.options.json is not None:
+            gym_report.write_json(self.options.json, self._result(final))
+        name = self.config.environment.name
+        console.print(gym_report.table(self.samples, self.benchmark, f"{name}: fitness of the final policies"))
+        if best is None:
+            log.error("no attempt has a fitness; the reasons are in the table and in %s", self.folder)
+            return 1
+        if final is not None and final.error is None:
+            asked = self.config.rl.evaluation
+            text = f"fitness {final.fitness:.6g} in {asked.num_episodes} new episodes (seed {asked.seed})"
+            console.print(f"Best: {best.name}, {text}; its code: {self.folder / 'best_reward.py'}", markup=False)
+        return 0
+
+    def _check_env(self) -> None:
+        """The user's environment with no reward, in the jail: what is wrong with it shall cost no call."""
+        job = Job(self.folder / "check", "check", self.config, 0, self.env.folder, NOTHING)
+        for _, outcome in run_jobs([job], 1, self.limits):
+            if outcome.error is not None:
+                raise RunStopped(f"{self.env.folder}: {outcome.error}")
+            for name, space in outcome.spaces.items():
+                self.console.print(f"{name}: {space}", markup=False)
+            for note in outcome.notes:
+                log.warning("%s", note)
+
+    def _iteration(self, iteration: int) -> bool:
+        """Ask, train, report -> whether there is a next one."""
+        eureka = self.config.eureka
+        last = [s for s in self.samples if s.iteration == iteration - 1]
+        best = gym_report.best_of(self.samples)
+        messages = self.brief.messages(best, last)
+        request = Request(self.chat.models[0], messages, eureka.temperature, self.options.max_tokens)
+        calls = [Call(iteration * eureka.samples + j, request) for j in range(eureka.samples)]
+        self.console.print(f"Iteration {iteration}: asking {request.model} for {len(calls)} rewards", markup=False)
+        replies = self.chat.ask(calls)
+        samples, goes_on = [], True
+        for j, reply in enumerate(replies):
+            sample = Sample(iteration, j, self.folder / "code" / f"iteration_{iteration}" / f"sample_{j}")
+            if isinstance(reply, Reply):
+                self._read(sample, reply)
+            else:
+                goes_on = goes_on and not isinstance(reply, (BudgetSpent, RecordingEnds))
+                if isinstance(reply, RecordingEnds):
+                    log.warning("%s", reply)
+                    continue
+                goes_on = goes_on and not reply.model_is_out
+                sample.fail("call", str(reply))
+                log.warning("%s: %s", sample.name, reply)
+            samples.append(sample)
+        self._train(samples, iteration, best)
+        self.samples += samples
+        text = gym_report.markdown(iteration, messages, samples)
+        write_atomic(str(self.folder / f"iteration_{iteration}.md"), text.encode("utf-8", "replace"))
+        self._write(None)
+        return goes_on
+
+    def _read(self, sample: Sample, reply: Reply) -> None:
+        sample.reply = reply.text
+        try:
+            sample.code = extract_method(reply.text)
+            check_method(sample.code, self.call)
+        except RewardError as e:
+            cut = " (the reply was cut at max_tokens)" if reply.finish == "length" else ""
+            sample.fail(e.stage, e.message + cut)
+
+    def _train(self, samples: Sequence[Sample], iteration: int, best: Sample | None) -> None:
+        """Those that are not known yet; with the first iteration the benchmark."""
+        by_folder: dict[Path, Sample] = {}
+        jobs = []
+        seed = self.config.rl.training.seed
+        if iteration == 0 and self.config.environment.benchmark is not None:
+            self.benchmark = Sample(0, 0, self.folder / "benchmark")
+            if not self.benchmark.load():
+                jobs.append(Job(self.benchmark.folder, "train", self.config, seed))
+                by_folder[self.benchmark.folder] = self.benchmark
+        start = best.model if best is not None and self.config.eureka.pretraining_with_best_model else None
+        for s in samples:
+            if s.failure is not None or s.load():
+                s.save()
+                continue
+            jobs.append(Job(s.folder, "train", self.config, seed, self.env.folder, s.code, start))
+            by_folder[s.folder] = s
+        for job in jobs:
+            shutil.rmtree(job.folder / "out", ignore_errors=True)  # of a training that was interrupted
+        parallel = self.options.processes or len(os.sched_getaffinity(0))
+        for job, outcome in run_jobs(jobs, parallel, self.limits):
+            sample = by_folder[job.folder]
+            self._take(sample, outcome)
+            sample.save()
+
+    def _take(self, sample: Sample, outcome: Outcome) -> None:
+        rl = self.config.rl
+        sample.take(outcome, max(rl.training.eval.num_episodes, rl.evaluation.num_episodes))
+        name = "benchmark" if sample is self.benchmark else sample.name
+        for note in outcome.notes:
+            log.warning("%s: %s", name, note)
+        if outcome.kind == "jail":
+            raise RunStopped(outcome.error or "this machine cannot jail")
+        what = f"fitness {sample.fitness:.6g}" if sample.ok else (sample.failure or "").strip().splitlines()[-1]
+        self.console.print(f"  {name}: {what}", markup=False)
+
+    # ---------------------------------------------------------------------------------------------------- results
+
+    def _judge(self, best: Sample) -> Outcome | None:
+        """The best policy in new episodes, filmed -> eval.json, eval.gif."""
+        if best.model is None:
+            return None
+        folder = self.folder / "judgement"
+        shutil.rmtree(folder, ignore_errors=True)
+        seed = self.config.rl.training.seed
+        job = Job(folder, "film", self.config, seed, self.env.folder, best.code, best.model)
+        (_, outcome), *_ = list(run_jobs([job], 1, self.limits))
+        if outcome.error is not None:
+            log.warning("no last judgement of %s: %s", best.name, outcome.error)
+            return outcome
+        for note in outcome.notes:
+            if not note.startswith("warm start: from"):
+                log.warning("%s", note)
+        for name in ("eval.json", "eval.gif"):
+            data = read_plain(folder / "out" / name, MAX_MODEL)
+            if data is not None:
+                write_atomic(str(self.folder / name), data)
+        return outcome
+
+    def _result(self, final: Outcome | None) -> dict[str, object]:
+        best = gym_report.best_of(self.samples)
+        score = final.fitness if final is not None and final.error is None else best.fitness if best else None
+        entry = gym_report.entry(best)
+        return {
+            "environment": self.config.environment.name,
+            "folder": str(self.folder),
+            "best": None if entry is None else {**entry, "selected_with": entry["score"], "score": score},
+            "benchmark": gym_report.entry(self.benchmark),
+            "samples": [gym_report.entry(s) for s in self.samples],
+        }
+
+    def _write(self, final: Outcome | None) -> None:
+        best = gym_report.best_of(self.samples)
+        gym_report.write_json(self.folder / "result.json", self._result(final))
+        if best is not None:
+            gym_report.write_json(self.folder / "best_reward.json", {**best.values(), "fitness_score": best.fitness})
+            write_atomic(str(self.folder / "best_reward.py"), best.code.encode("utf-8", "replace"))
+        per = [gym_report.best_of([s for s in self.samples if s.iteration == i]) for i in self._iterations()]
+        gym_report.write_json(self.folder / "best_iteration_rewards.json", [s.values() if s else None for s in per])
+        picture_title = self.config.environment.name
+        gym_report.picture(self.folder / "fitness.png", self.samples, self.benchmark, picture_title)
+
+    def _iterations(self) -> list[int]:
+        return sorted({s.iteration for s in self.samples})
+
+
+def options_from(**values: object) -> GymOptions:
+    """GymOptions from a command line's values: those that are None keep their defaults."""
+    return dataclasses.replace(GymOptions(), **{k: v for k, v in values.items() if v is not None})

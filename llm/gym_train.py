@@ -1,0 +1,247 @@
+"""Trains samples in processes of their own: at most so many at once, each locked up, limited in time and memory.
+
+A process that raises, hangs, dies or eats memory is the failure of its sample, with a text that a model can act on. What
+the processes write is data from strangers: plain files only, of bounded size, JSON of known shape.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import signal
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from envs.world_file import write_atomic
+from llm import jail
+from llm.gym_config import GymConfig, algo_params
+
+ROOT = Path(__file__).resolve().parents[1]
+MAX_JSON, MAX_MODEL, MAX_LOG = 16_000_000, 1_000_000_000, 64_000
+POLL = 0.1  # s
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Of one training. seconds: wall clock, and CPU time of each of its processes. memory: bytes beyond what Python and
+    PyTorch themselves need. file_bytes: the largest file it may write."""
+
+    seconds: float = 6 * 3600.0
+    memory: int = 4 * 2**30
+    file_bytes: int = 2**30
+    allow_unprotected: bool = False
+
+
+@dataclass
+class Outcome:
+    """What became of a job. error: text for the model, None if it went well. kind: "reward" (the model's fault), "user"
+    (the environment's), "jail" (this machine's), "killed" (time, memory or a crash). curves: {name: values at the
+    evaluations}, ``timesteps`` and ``fitness_score`` among them; final: means of the final policy."""
+
+    error: str | None = None
+    kind: str = ""
+    final: dict[str, float] = field(default_factory=dict)
+    curves: dict[str, list[float | None]] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    timesteps: int = 0
+    seconds: float = 0.0
+    spaces: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def fitness(self) -> float:
+        """NaN where there is none."""
+        return self.final.get("fitness_score", math.nan) if self.error is None else math.nan
+
+
+@dataclass(frozen=True)
+class Job:
+    """One process. folder: its own, made here. env_folder None: the benchmark. mode: "check", "train" or "film"."""
+
+    folder: Path
+    mode: str
+    config: GymConfig
+    seed: int
+    env_folder: Path | None = None
+    code: str | None = None
+    warm_start: Path | None = None
+
+    def prepare(self, limits: Limits) -> None:
+        """Write job.json."""
+        environment = self.config.environment
+        benchmark = self.env_folder is None
+        read = [str(self.env_folder)] if self.env_folder else []
+        values = {
+            "mode": self.mode,
+            "env_file": None if self.env_folder is None else str(self.env_folder / "env_code" / "env.py"),
+            "env_id": environment.benchmark if benchmark else None,
+            "class_name": environment.class_name,
+            "kwargs": environment.kwargs,
+            "max_episode_steps": environment.max_episode_steps,
+            "code": self.code,
+            "rl": self.config.rl.model_dump(exclude={"algo_params"}),
+            "algo_params": algo_params(self.config),
+            "seed": self.seed,
+            "warm_start": str(self.warm_start) if self.warm_start else None,
+            "read": read + ([str(self.warm_start)] if self.warm_start else []),
+            "limits": {
+                "memory": limits.memory,
+                "cpu_seconds": math.ceil(limits.seconds) + 5,
+                "file_bytes": limits.file_bytes,
+            },
+            "allow_unprotected": limits.allow_unprotected,
+        }
+        (self.folder / "out").mkdir(parents=True, exist_ok=True)
+        write_atomic(str(self.folder / "job.json"), json.dumps(values, indent=1).encode())
+
+
+def read_plain(path: Path, limit: int) -> bytes | None:
+    """The bytes of a plain file of at most ``limit`` bytes; None for all else. No link is followed, no pipe waited for."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return None
+    with os.fdopen(fd, "rb") as file:
+        status = os.fstat(fd)
+        if not stat.S_ISREG(status.st_mode) or status.st_size > limit:
+            return None
+        return file.read(limit)
+
+
+def _json(path: Path) -> dict[str, Any]:
+    data = read_plain(path, MAX_JSON)
+    try:
+        value = json.loads(data) if data else {}
+    except (ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _means(value: Any) -> dict[str, float]:
+    items = value.items() if isinstance(value, dict) else ()
+    return {str(k)[:64]: float(v) for k, v in list(items)[:200] if _number(v)}
+
+
+def _curves(value: dict[str, Any]) -> dict[str, list[float | None]]:
+    found = {}
+    for name, values in list(value.items())[:200]:
+        if isinstance(values, list) and len(values) <= 100_000 and all(v is None or _number(v) for v in values):
+            found[str(name)[:64]] = [None if v is None else float(v) for v in values]
+    return found
+
+
+def _texts(value: Any) -> list[str]:
+    return [str(v)[:500] for v in value[:50]] if isinstance(value, list) else []
+
+
+@dataclass
+class _Running:
+    job: Job
+    process: subprocess.Popen[bytes]
+    started: float
+
+
+def _start(job: Job, limits: Limits) -> _Running:
+    job.prepare(limits)
+    out = job.folder / "out"
+    environment = jail.scrubbed(
+        PYTHONPATH=str(ROOT),
+        PYTHONHASHSEED="0",
+        PYTHONUNBUFFERED="1",
+        MPLCONFIGDIR=str(out),
+        TMPDIR=str(out),
+        SDL_VIDEODRIVER="dummy",
+        SDL_AUDIODRIVER="dummy",
+        PYGAME_HIDE_SUPPORT_PROMPT="1",
+        CUBLAS_WORKSPACE_CONFIG=":4096:8",
+    )
+    with open(job.folder / "log.txt", "wb") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "llm.gym_jailed", str(job.folder)],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            cwd=out,
+            env=environment,
+            start_new_session=True,  # its forked environments end with it
+        )
+    return _Running(job, process, time.monotonic())
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def run_jobs(
+    jobs: Sequence[Job], parallel: int, limits: Limits, started: Callable[[Job], None] | None = None
+) -> Iterator[tuple[Job, Outcome]]:
+    """Run them all, at most ``parallel`` at once -> (job, outcome) in the order in which they end.
+
+    Whatever happens to the caller (Ctrl-C, or it stops listening), no process is left behind.
+    """
+    waiting, running = list(reversed(jobs)), []  # type: tuple[list[Job], list[_Running]]
+    try:
+        while waiting or running:
+            while waiting and len(running) < parallel:
+                running.append(_start(waiting.pop(), limits))
+                if started:
+                    started(running[-1].job)
+            ended = [r for r in running if r.process.poll() is not None]
+            late = [r for r in running if r not in ended and time.monotonic() - r.started > limits.seconds]
+            for one in ended + late:
+                _stop(one.process)
+                running.remove(one)
+                yield one.job, _outcome(one, limits, one in late)
+            if not ended and not late:
+                time.sleep(POLL)
+    finally:
+        for one in running:
+            _stop(one.process)
+
+
+def _outcome(one: _Running, limits: Limits, late: bool) -> Outcome:
+    out = one.job.folder / "out"
+    result = _json(out / "result.json")
+    outcome = Outcome(curves=_curves(_json(out / "evals.json")), notes=_texts(result.get("notes")))
+    outcome.seconds = time.monotonic() - one.started
+    code = one.process.returncode
+    if late:
+        outcome.error, outcome.kind = f"it was stopped after {limits.seconds:g} s: it takes too long", "killed"
+    elif isinstance(result.get("error"), str):
+        outcome.error, outcome.kind = result["error"][:8000], str(result.get("kind"))
+    elif code != 0 or not result:
+        outcome.error, outcome.kind = _how_it_died(one.job.folder, code, limits), "killed"
+    else:
+        outcome.final, spaces = _means(result.get("final")), result.get("spaces")
+        outcome.timesteps = int(result["timesteps"]) if _number(result.get("timesteps")) else 0
+        outcome.spaces = {str(k): str(v)[:500] for k, v in spaces.items()} if isinstance(spaces, dict) else {}
+        if one.job.mode != "check" and "fitness_score" not in outcome.final:
+            outcome.error, outcome.kind = "the training ended without a fitness", "killed"
+    return outcome
+
+
+def _how_it_died(folder: Path, code: int | None, limits: Limits) -> str:
+    names = {
+        -signal.SIGXCPU: f"it used more than {limits.seconds:g} s of CPU time",
+        -signal.SIGKILL: "it was killed, perhaps for lack of memory",
+        -signal.SIGXFSZ: f"it wrote a file of more than {limits.file_bytes} bytes",
+        -signal.SIGABRT: "it aborted, perhaps for lack of memory",
+        -signal.SIGSEGV: "it crashed (SIGSEGV)",
+    }
+    log = read_plain(folder / "log.txt", MAX_LOG)
+    last = (log or b"").decode(errors="replace").strip().splitlines()[-3:]
+    text = names.get(code or 0, f"the process of the training ended with code {code}")
+    return text + (f"; it last wrote: {' | '.join(last)[-500:]}" if last else "")
