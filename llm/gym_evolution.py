@@ -7,73 +7,35 @@ goes on where it was: replies come from calls.jsonl, finished trainings from the
 
 from __future__ import annotations
 
-import dataclasses
-import datetime
 import importlib.util
 import logging
 import os
 import shutil
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
 
 from envs.world_file import write_atomic
 from llm import gym_report, jail
-from llm.chat import Budget, BudgetSpent, Call, Chat, ChatError, RecordingEnds, Reply, Request, make_chat
-from llm.gym_config import GymConfig, load_gym_config
-from llm.gym_prompts import GymBrief, Messages
-from llm.gym_reward import RewardError, check_method, extract_method, step_call
+from llm.chat import BudgetSpent, Call, Chat, ChatError, RecordingEnds, Reply, Request, make_chat
+from llm.gym_allowlist import check_method
+from llm.gym_config import load_gym_config
+from llm.gym_prompts import GymBrief
+from llm.gym_reward import RewardError, extract_method, step_call
 from llm.gym_sample import Sample
+from llm.gym_setup import MAX_USER_TEXT, GymOptions, checked_benchmark, find_env, new_folder
 from llm.gym_train import MAX_MODEL, ROOT, Job, Limits, Outcome, read_plain, run_jobs
-from outer.schema import nearest
 from outer.yaml_lines import ConfigError
 
-CONFIG, NOTHING = "config.yml", "def compute_reward(self, *args, **kwargs):\n    return 0.0, {}\n"
-MAX_USER_TEXT = 1_000_000
+NOTHING = "def compute_reward(self, *args, **kwargs):\n    return 0.0, {}\n"
 log = logging.getLogger("envolve")
 
 
-@dataclass(frozen=True)
-class GymOptions:
-    """What the command line adds to the YAML. Each None leaves what the YAML says.
-
-    llm: as make_chat names models ("gpt-4o", "ollama:llama3", "replay:FILE"). results_dir: instead of
-    experiment.parent. set: ``section.key=value``. resume: folder of the run to go on with. processes: trainings at once,
-    0: one per core. seconds, memory (bytes): of one training. envs: folders of environments are looked for here first.
-    """
-
-    llm: str | None = None
-    base_url: str | None = None
-    results_dir: Path | None = None
-    seed: int | None = None
-    json: Path | None = None
-    budget: Budget = Budget()  # noqa: RUF009  frozen
-    resume: Path | None = None
-    set: tuple[str, ...] = ()
-    processes: int = 0
-    seconds: float = Limits.seconds
-    memory: int = Limits.memory
-    envs: Path | None = None
-    max_tokens: int = 4096
-    allow_unprotected: bool = False
-
-
-@dataclass(frozen=True)
-class UserEnv:
-    """The user's folder, read."""
-
-    folder: Path
-    step: str
-    description: str
-    initial: str | None
-
-
 def run_config(path: Path, options: GymOptions = GymOptions(), console: Console | None = None) -> int:  # noqa: B008
-    """Evolve rewards as the YAML says -> exit code: 0 the best has a fitness, 1 nothing has, or it cannot go on, 2 wrong
-    arguments, 130 Ctrl-C (resumable)."""
+    """Evolve rewards as the YAML says -> exit code: 0 the best has a fitness, 1 nothing has, or it cannot go on,
+    2 wrong arguments, 130 Ctrl-C (resumable)."""
     console = console or Console(soft_wrap=True, highlight=False)
     try:
         run = GymRun(path, options, console)
@@ -96,69 +58,6 @@ def run_config(path: Path, options: GymOptions = GymOptions(), console: Console 
 
 class RunStopped(Exception):
     """It cannot go on: the environment is not as documented, or this machine cannot jail."""
-
-
-# -------------------------------------------------------------------------------------------------------------- set-up
-
-
-def find_env(name: str, places: Sequence[Path]) -> UserEnv:
-    """The folder ``name`` in the first of the places that has it, read. Raises ConfigError that names what is missing."""
-    there = [p / name for p in places if (p / name / "env_code" / "env.py").is_file()]
-    if not there:
-        known = sorted({f.parents[1].name for p in places if p.is_dir() for f in p.glob("*/env_code/env.py")})
-        near = nearest(name, known, cutoff=0.4)
-        looked = " and ".join(dict.fromkeys(f"{p}/{name}/env_code/env.py" for p in places))
-        mean = f", did you mean {near}" if near else ""
-        raise ConfigError([f"environment.name: found {name!r}, expected {looked}{mean} (there are {', '.join(known)})"])
-    folder = there[0].resolve()
-    texts = {}
-    for file in ("step.py", "task_description.txt"):
-        data = read_plain((folder / file).resolve(), MAX_USER_TEXT)
-        if data is None or not data.strip():
-            raise ConfigError([f"{folder / file}: found no text, expected {_ASKED[file]}"])
-        texts[file] = data.decode("utf-8", "replace")
-    initial = read_plain((folder / "initial_reward_prompt.txt").resolve(), MAX_USER_TEXT)
-    if step_call(texts["step.py"]) is None and "compute_reward" not in texts["step.py"]:
-        raise ConfigError([f"{folder / 'step.py'}: found no self.compute_reward(...), expected step to call it"])
-    return UserEnv(
-        folder, texts["step.py"], texts["task_description.txt"], initial.decode("utf-8", "replace") if initial else None
-    )
-
-
-_ASKED = {"step.py": "the text of the environment's step, which the model is shown", "task_description.txt": "the task"}
-
-
-def new_folder(config: GymConfig, results_dir: Path | None) -> Path:
-    """parent/name, with use_datetime parent/name/date; numbered where that is taken."""
-    folder = Path(results_dir or config.experiment.parent) / config.experiment.name
-    folder = folder / datetime.date.today().isoformat() if config.experiment.use_datetime else folder
-    for i in range(1, 10_000):
-        found = folder if i == 1 else folder.with_name(f"{folder.name}_{i}")
-        try:
-            found.mkdir(parents=True)
-            return found
-        except FileExistsError:
-            continue
-    raise ConfigError([f"{folder}: found 10000 runs there, expected fewer"])
-
-
-def checked_benchmark(config: GymConfig) -> GymConfig:
-    """An id that Gymnasium has: LunarLander-v2 became LunarLander-v3. Raises ConfigError."""
-    import gymnasium
-
-    asked = config.environment.benchmark
-    if asked is None or asked in gymnasium.registry or ":" in asked:
-        return config
-    base = asked.rpartition("-v")[0] or asked
-    newer = sorted(i for i in gymnasium.registry if i.rpartition("-v")[0] == base)
-    if not newer:
-        near = nearest(asked, list(gymnasium.registry))
-        mean = f", did you mean {near}" if near else ""
-        found = f"environment.benchmark: found {asked!r}, expected the id of a Gymnasium environment or null{mean}"
-        raise ConfigError([found])
-    log.warning("environment.benchmark: Gymnasium has no %s any more; %s is used", asked, newer[-1])
-    environment = config.environment.model_copy(update={"benchmark": newer[-1]})
-    return config.model_copy(update={"environment": environment})
 
 
 class GymRun:
@@ -384,8 +283,3 @@ class GymRun:
 
     def _iterations(self) -> list[int]:
         return sorted({s.iteration for s in self.samples})
-
-
-def options_from(**values: object) -> GymOptions:
-    """GymOptions from a command line's values: those that are None keep their defaults."""
-    return dataclasses.replace(GymOptions(), **{k: v for k, v in values.items() if v is not None})

@@ -18,15 +18,15 @@ TEXT_LIMIT, CODE_LIMIT, ERROR_LIMIT, MAX_KEYS = 12_000, 12_000, 1_500, 30
 Messages = tuple[tuple[str, str], ...]
 
 _SYSTEM = f"""\
-You write reward functions for reinforcement learning. Your reward is trained on by an agent, and the agent is then judged
-by a fitness that you cannot change. Answer with a short explanation and one ```python block that holds the method
+You write reward functions for reinforcement learning. An agent is trained with your reward and then judged by a fitness
+that you cannot change. Answer with a short explanation and one ```python block that holds the method
 {METHOD}(self, ...), helper functions beside it if you like, and nothing else.
 
 Rules; code that breaks one is refused, and you are told why:
 - It returns (total, components): a number, and a dict of named numbers of which the total is made. All finite.
 - Only np (numpy) and math, which are imported already. No other imports, no np.random, no printing, no files.
-- Attributes of self, constants of the environment's file, and the arguments may be read. Nothing of them may be changed,
-  and no method of self may be called.
+- Attributes of self, constants of the environment's file, and the arguments may be read. Nothing of them may be
+  changed, and no method of self may be called.
 - What has to be kept from one step to the next goes into the dict self.{MEMORY}, which is emptied at every reset:
   before = self.{MEMORY}.get("x", x); self.{MEMORY}["x"] = x
 - for over a range or a list is fine; while, try, lambda, classes and names that begin with an underscore are not."""
@@ -62,7 +62,9 @@ class GymBrief:
         if self.call is not None:
             parts.append(f"Its signature: def {METHOD}(self, {', '.join(_names(self.call))})")
         if not last and self.initial:
-            parts.append(f"The reward to begin with; improve it:\n```python\n{shortened(self.initial, CODE_LIMIT)}\n```")
+            parts.append(
+                f"The reward to begin with; improve it:\n```python\n{shortened(self.initial, CODE_LIMIT)}\n```"
+            )
         parts.append(_ADVICE)
         if last:
             parts += self._feedback(best, last)

@@ -1,69 +1,16 @@
-"""A reward for a user's Gymnasium environment: ``compute_reward(self, ...)`` out of a reply, and what it may contain.
-
-Nothing is run here: text is parsed and looked at. What the rules below let through may still be hostile or endless; the
-jail in which it is run (``llm/gym_jailed.py``) is the boundary. The rules are there to tell a model early, in words it
-can act on, and to keep a reward from changing the environment that judges it.
-"""
+"""A reward for a user's Gymnasium environment: ``compute_reward(self, ...)`` out of a reply. Nothing is run here."""
 
 from __future__ import annotations
 
 import ast
-import builtins
-import difflib
-import math
 import re
 import textwrap
 from dataclasses import dataclass
 
-MAX_CODE, MAX_NODES, MAX_NUMBER, MAX_TEXT = 32_768, 4_000, 1e12, 200
+MAX_CODE = 32_768
 METHOD = "compute_reward"
 MEMORY = "reward_memory"  # the one attribute of self that a reward may write to: a dict, emptied at every reset
 
-BUILTINS = (
-    "abs all any bool dict enumerate float int isinstance len list max min pow range reversed round set sorted str sum "
-    "tuple zip"
-).split()
-NUMPY = set(
-    "abs absolute add all allclose any arange arccos arccosh arcsin arcsinh arctan arctan2 arctanh argmax argmin array "
-    "array_equal asarray atleast_1d average bool_ cbrt ceil clip concatenate copysign cos cosh count_nonzero cross "
-    "cumprod cumsum deg2rad degrees diff divide dot e equal exp exp2 expm1 eye float32 float64 floor fmax fmin full "
-    "greater greater_equal heaviside hypot inf inner int32 int64 interp isclose isfinite isinf isnan less less_equal "
-    "linspace log log10 log1p log2 logical_and logical_not logical_or logical_xor matmul max maximum mean median min "
-    "minimum mod multiply nan nan_to_num ndarray ndim negative newaxis nonzero norm not_equal number ones ones_like "
-    "outer pi power prod quantile rad2deg radians ravel reciprocal remainder repeat reshape round shape sign sin sinc "
-    "sinh size sort sqrt square squeeze stack std subtract sum take tan tanh tile transpose trunc var vstack hstack "
-    "where zeros zeros_like floating integer".split()
-)
-LINALG = {"norm", "det", "inv"}
-MATH = {name for name in dir(math) if not name.startswith("_")}
-READING = set(
-    "all any argmax argmin astype clip copy count cumsum dot flatten get index item items keys max mean min prod ravel "
-    "reshape round squeeze std sum tolist transpose values var".split()
-)
-WRITING = {"append", "extend", "pop", "setdefault", "update"}
-HIDDEN = {"base", "ctypes", "data", "setflags", "unwrapped"} | {"f_back", "f_globals", "f_locals", "gi_frame"}
-FRESH = {"dict", "list", "set", "sorted", "array", "zeros", "ones", "full", "zeros_like", "ones_like", "copy", "astype"}
-NODES = (
-    ast.Module | ast.FunctionDef | ast.arguments | ast.arg | ast.Return | ast.Assign | ast.AugAssign | ast.AnnAssign
-    | ast.If | ast.For | ast.Expr | ast.Pass | ast.Break | ast.Continue | ast.BoolOp | ast.BinOp | ast.UnaryOp
-    | ast.Compare | ast.IfExp | ast.Call | ast.keyword | ast.Attribute | ast.Subscript | ast.Slice | ast.Name
-    | ast.Constant | ast.Tuple | ast.List | ast.Dict | ast.Set | ast.ListComp | ast.DictComp | ast.GeneratorExp
-    | ast.comprehension | ast.JoinedStr | ast.FormattedValue | ast.expr_context | ast.boolop | ast.operator
-    | ast.unaryop | ast.cmpop
-)  # fmt: skip
-INSTEAD = {
-    ast.While: "a for loop over a range",
-    ast.Try: "conditions that hold, e.g. max(x, 1e-6) before a division",
-    ast.Lambda: "a function with a name",
-    ast.ClassDef: "the method alone",
-    ast.Import: "np and math, which are there already",
-    ast.ImportFrom: "np and math, which are there already",
-    ast.Raise: "a return of numbers in every case",
-    ast.Assert: "conditions in np.where or if",
-    ast.Global: f"self.{MEMORY}, a dict that is emptied at every reset",
-    ast.NamedExpr: "an assignment of its own",
-    ast.Starred: "the arguments one by one",
-}
 _FENCE = re.compile(r"^[ \t]*(```+|~~~+)[ \t]*([\w+-]*)[^\n]*$", re.MULTILINE)
 
 
@@ -92,7 +39,7 @@ def extract_method(reply: str) -> str:
         if not re.search(rf"\bdef[ \t]+{METHOD}\b", block):
             continue
         try:
-            tree = _parse(block)
+            tree = parse(block)
         except SyntaxError as e:
             last = open_at_end and i == len(blocks) - 1
             cut = "; the reply ends in the middle of it: answer more briefly" if last else ""
@@ -110,7 +57,7 @@ def extract_method(reply: str) -> str:
 
 
 def _blocks(reply: str) -> tuple[list[str], bool]:
-    """-> what stands between fences (without any: from the first line of code on), and whether the last is not closed."""
+    """-> what stands between fences (without any: from the method on), and whether the last one is not closed."""
     blocks: list[str] = []
     fence, start = "", 0
     for mark in _FENCE.finditer(reply):
@@ -135,7 +82,7 @@ def _indented(text: str) -> str:
     return "\n".join(lines[:end])
 
 
-def _parse(code: str) -> ast.Module:
+def parse(code: str) -> ast.Module:
     try:
         return ast.parse(code)
     except (ValueError, RecursionError, MemoryError) as e:  # null bytes; nesting deeper than the parser's stack
@@ -150,22 +97,19 @@ def _with_method(block: str, tree: ast.Module) -> str:
         body += method or [node]
     if not any(isinstance(n, ast.FunctionDef) and n.name == METHOD for n in body):
         return ""
-    kept = [n for n in body if isinstance(n, (ast.FunctionDef, ast.Assign, ast.AnnAssign)) or _unknown_import(n)]
+    kept = [n for n in body if isinstance(n, (ast.FunctionDef, ast.Assign, ast.AnnAssign)) or unknown_import(n)]
     lines = block.splitlines()
     parts = [textwrap.dedent("\n".join(lines[n.lineno - 1 : n.end_lineno])) for n in kept]
     return "\n\n\n".join(parts) + "\n"
 
 
-def _unknown_import(node: ast.stmt) -> bool:
+def unknown_import(node: ast.stmt) -> bool:
     """Imports of numpy, math and typing are taken away; any other is kept, for the allow-list to name it."""
     if isinstance(node, ast.Import):
         return any(a.name not in ("numpy", "math") or a.asname not in (None, "np") for a in node.names)
     if isinstance(node, ast.ImportFrom):
         return node.module not in ("typing", "__future__", "collections.abc")
     return False
-
-
-# ----------------------------------------------------------------------------------------------------------- allow-list
 
 
 @dataclass(frozen=True)
@@ -178,7 +122,7 @@ class StepCall:
 def step_call(step: str) -> StepCall | None:
     """Finds ``self.compute_reward(...)`` in the text of step.py; None if it is not there or has no fixed arity."""
     try:
-        tree = _parse(textwrap.dedent(step))
+        tree = parse(textwrap.dedent(step))
     except SyntaxError:
         return None
     for node in ast.walk(tree):
@@ -187,185 +131,3 @@ def step_call(step: str) -> StepCall | None:
                 return None
             return StepCall(tuple(ast.unparse(a) for a in node.args))
     return None
-
-
-def check_method(code: str, call: StepCall | None = None) -> None:
-    """Raises RewardError("allowlist") that names everything at once: line, what was found, what to write instead."""
-    try:
-        tree = _parse(code)
-    except SyntaxError as e:
-        raise RewardError("extract", f"the code is no valid Python: line {e.lineno}: {e.msg}") from None
-    check = _Check(tree)
-    check.signature(call)
-    if sum(1 for _ in ast.walk(tree)) > MAX_NODES:
-        check.problem(tree, f"more than {MAX_NODES} syntax nodes: write a shorter reward")
-    else:
-        check.walk(tree)
-    if check.problems:
-        raise RewardError("allowlist", "\n".join(dict.fromkeys(check.problems[:30])))
-
-
-class _Check:
-    def __init__(self, tree: ast.Module) -> None:
-        self.tree = tree
-        self.functions = {n.name: n for n in tree.body if isinstance(n, ast.FunctionDef)}
-        self.problems: list[str] = []
-        self.fresh = _fresh_names(tree)
-
-    def problem(self, node: ast.AST, text: str) -> None:
-        self.problems.append(f"line {getattr(node, 'lineno', 1)}: {text}")
-
-    def signature(self, call: StepCall | None) -> None:
-        function = self.functions.get(METHOD)
-        if function is None:
-            self.problem(self.tree, f"no def {METHOD}(self, ...)")
-            return
-        arguments = function.args
-        names = [a.arg for a in (*arguments.posonlyargs, *arguments.args)]
-        if not names or names[0] != "self":
-            self.problem(function, f"{METHOD} is a method: its first argument must be self, found ({', '.join(names)})")
-        elif call is not None and not arguments.vararg:
-            low, high = len(names) - 1 - len(arguments.defaults), len(names) - 1
-            if not low <= len(call.arguments) <= high or any(d is None for d in arguments.kw_defaults):
-                asked = f"self.{METHOD}({', '.join(call.arguments)})"
-                self.problem(function, f"step calls {asked}, but yours takes ({', '.join(names[1:])})")
-        if not any(isinstance(n, ast.Return) and n.value is not None for n in ast.walk(function)):
-            self.problem(function, f"{METHOD} returns nothing; return total, components")
-
-    def walk(self, tree: ast.AST) -> None:
-        for node in ast.walk(tree):
-            if isinstance(node, (ast.Import, ast.ImportFrom)) and not _unknown_import(node):
-                continue
-            if isinstance(node, ast.alias):
-                continue
-            if not isinstance(node, NODES):
-                instead = INSTEAD.get(type(node))
-                what = type(node).__name__.lower()
-                self.problem(node, f"{what} is not allowed" + (f"; use {instead}" if instead else ""))
-                continue
-            method = getattr(self, "on_" + type(node).__name__, None)
-            if method is not None:
-                method(node)
-
-    def on_FunctionDef(self, node: ast.FunctionDef) -> None:
-        if node.decorator_list:
-            self.problem(node, "decorators are not allowed; leave it away")
-        if node not in self.tree.body:
-            self.problem(node, f"a function inside a function is not allowed; put {node.name} beside {METHOD}")
-        if node.name in BUILTINS or node.name in ("np", "math"):
-            self.problem(node, f"a function must not be called {node.name}")
-
-    def on_Name(self, node: ast.Name) -> None:
-        if node.id.startswith("_"):
-            self.problem(node, f"the name {node.id} begins with an underscore; use another")
-        elif node.id == "np" or node.id == "math" or node.id in BUILTINS:
-            if not isinstance(node.ctx, ast.Load):
-                self.problem(node, f"{node.id} must keep its meaning; use another name")
-        elif isinstance(node.ctx, ast.Load) and hasattr(builtins, node.id):
-            self.problem(node, f"{node.id} is not allowed; there are np, math and {', '.join(BUILTINS)}")
-
-    def on_arg(self, node: ast.arg) -> None:
-        if node.arg.startswith("_"):
-            self.problem(node, f"the name {node.arg} begins with an underscore; use another")
-
-    def on_Attribute(self, node: ast.Attribute) -> None:
-        name, owner = node.attr, ast.unparse(node.value)
-        if not isinstance(node.ctx, ast.Load):
-            what = f"{owner}.{name} = ... would change the environment"
-            key = f"self.{MEMORY}[{name!r}]"
-            self.problem(node, f"{what}; keep what you need from step to step in {key} (emptied at every reset)")
-        elif name.startswith("_") or name.endswith("_") and owner != "np" or name in HIDDEN:
-            self.problem(node, f"the attribute {name} is not allowed")
-        elif owner in ("np", "numpy"):
-            if name == "random":
-                self.problem(node, "np.random is not allowed: the same step must give the same reward")
-            elif name not in NUMPY and name != "linalg":
-                self.problem(node, f"np.{name} is not allowed{_instead(name, NUMPY, 'np')}")
-        elif owner in ("np.linalg", "numpy.linalg") and name not in LINALG:
-            self.problem(node, f"np.linalg.{name} is not allowed; there are {', '.join(sorted(LINALG))}")
-        elif owner == "math" and name not in MATH:
-            self.problem(node, f"math has no {name}{_instead(name, MATH, 'math')}")
-
-    def on_Call(self, node: ast.Call) -> None:
-        for keyword in node.keywords:
-            if keyword.arg in (None, "out", "key", "where"):
-                self.problem(node, f"the argument {keyword.arg or '**'} is not allowed")
-        function = node.func
-        if isinstance(function, ast.Name):
-            if function.id not in BUILTINS and function.id not in self.functions and not hasattr(builtins, function.id):
-                self.problem(node, f"{function.id}() is not defined beside {METHOD}; only such functions may be called")
-        elif isinstance(function, ast.Attribute):
-            owner, name = function.value, function.attr
-            text = ast.unparse(owner)
-            if text in ("np", "numpy", "math", "np.linalg", "numpy.linalg"):
-                return
-            if isinstance(owner, ast.Name) and owner.id == "self":
-                self.problem(node, f"self.{name}() is not allowed; only attributes of self may be read")
-            elif name in WRITING:
-                self.writing(node, owner, f".{name}(...)")
-            elif name not in READING:
-                self.problem(node, f"the method .{name}() is not allowed{_instead(name, READING | WRITING, '')}")
-        else:
-            self.problem(node, "only functions with a name may be called")
-
-    def on_Subscript(self, node: ast.Subscript) -> None:
-        if not isinstance(node.ctx, ast.Load):
-            self.writing(node, node.value, "[...] = ...")
-
-    def writing(self, node: ast.AST, owner: ast.expr, what: str) -> None:
-        """Only to what the code made itself, or to the memory: all else may be part of the environment."""
-        text = ast.unparse(owner)
-        root = owner
-        while isinstance(root, ast.Subscript):
-            root = root.value
-        if ast.unparse(root) == f"self.{MEMORY}" or isinstance(root, ast.Name) and root.id in self.fresh:
-            return
-        self.problem(node, f"{text}{what} may change the environment; make your own first, e.g. x = np.array({text})")
-
-    def on_Constant(self, node: ast.Constant) -> None:
-        value = node.value
-        if isinstance(value, (int, float)) and not abs(value) <= MAX_NUMBER:
-            self.problem(node, f"a number above {MAX_NUMBER:g} is not allowed")
-        elif isinstance(value, (bytes, complex)):
-            self.problem(node, f"a {type(value).__name__} is not allowed")
-        elif isinstance(value, str) and len(value) > MAX_TEXT and not self._docstring(node):
-            self.problem(node, f"a text of more than {MAX_TEXT} characters is not allowed")
-
-    def _docstring(self, node: ast.Constant) -> bool:
-        bodies = [f.body[0] for f in self.functions.values()]
-        return any(isinstance(first, ast.Expr) and first.value is node for first in bodies)
-
-
-def _instead(name: str, names: set[str], prefix: str) -> str:
-    near = difflib.get_close_matches(name, names, n=1)
-    return f"; did you mean {prefix}.{near[0]}" if near else ""
-
-
-def _fresh_names(tree: ast.Module) -> set[str]:
-    """Names that are only ever assigned something the code has just made."""
-    assigned: dict[str, list[ast.expr | None]] = {}
-    for node in ast.walk(tree):
-        targets: list[ast.expr] = []
-        value: ast.expr | None = None
-        if isinstance(node, ast.Assign):
-            targets, value = node.targets, node.value
-        elif isinstance(node, ast.AnnAssign) and node.value is not None:
-            targets, value = [node.target], node.value
-        elif isinstance(node, (ast.For, ast.comprehension)):
-            targets = [node.target]
-        elif isinstance(node, ast.arg):
-            assigned.setdefault(node.arg, []).append(None)
-        for target in targets:
-            for name in ast.walk(target):
-                if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store):
-                    assigned.setdefault(name.id, []).append(value if name is target else None)
-    return {name for name, values in assigned.items() if all(v is not None and _is_fresh(v) for v in values)}
-
-
-def _is_fresh(value: ast.expr) -> bool:
-    if isinstance(value, (ast.Dict, ast.List, ast.ListComp, ast.DictComp, ast.Set)):
-        return True
-    if isinstance(value, ast.Call):
-        function = value.func
-        return (function.id if isinstance(function, ast.Name) else getattr(function, "attr", "")) in FRESH
-    return False

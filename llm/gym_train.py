@@ -1,7 +1,7 @@
 """Trains samples in processes of their own: at most so many at once, each locked up, limited in time and memory.
 
-A process that raises, hangs, dies or eats memory is the failure of its sample, with a text that a model can act on. What
-the processes write is data from strangers: plain files only, of bounded size, JSON of known shape.
+A process that raises, hangs, dies or eats memory is the failure of its sample, with a text that a model can act on.
+What the processes write is data from strangers: plain files only, of bounded size, JSON of known shape.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any
 
 from envs.world_file import write_atomic
 from llm import jail
-from llm.gym_config import GymConfig, algo_params
+from llm.gym_sections import GymConfig, algo_params
 
 ROOT = Path(__file__).resolve().parents[1]
 MAX_JSON, MAX_MODEL, MAX_LOG = 16_000_000, 1_000_000_000, 64_000
@@ -103,7 +103,7 @@ class Job:
 
 
 def read_plain(path: Path, limit: int) -> bytes | None:
-    """The bytes of a plain file of at most ``limit`` bytes; None for all else. No link is followed, no pipe waited for."""
+    """The bytes of a plain file of at most ``limit`` bytes; None for all else. No link is followed."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:

@@ -32,6 +32,11 @@ NEWER_NAMES = {
 BUILTIN_GENERICS = {"Counter", "defaultdict", "deque", "dict", "frozenset", "list", "set", "tuple", "type"}
 
 
+def of_a_user(path: Path) -> bool:
+    """envs/<name>/env_code/ and step.py: a user's Gymnasium environment (docs/gym_envs.md), no part of the package."""
+    return path.parent.name == "env_code" or path.name == "step.py"
+
+
 def name(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
@@ -76,6 +81,7 @@ def imported_at_import(path: Path) -> list[tuple[str, ast.stmt]]:
 def worker_side() -> list[Path]:
     """agents, envs, GTN_worker.py, the worker's part of outer, and whatever of outer those import."""
     found = {p for p in SOURCES if p.relative_to(ROOT).parts[0] in ("agents", "envs") and name(p) not in MASTER_ONLY}
+    found -= {p for p in found if of_a_user(p)}
     found |= {p for p in SOURCES if p.parent == ROOT / "outer" and p.stem in WORKER_OUTER}
     found |= {p for p in SOURCES if name(p) == "GTN_worker.py"}
     todo = list(found)

@@ -1,0 +1,177 @@
+"""A model's ``compute_reward`` as a method of the user's class. Runs code of both: only in the locked process."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import importlib.util
+import linecache
+import math
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from llm.gym_allowlist import BUILTINS
+from llm.gym_reward import MEMORY, METHOD
+
+REWARD_FILE = "compute_reward.py"  # what tracebacks call the model's code
+RESERVED = ("fitness_score", "reward", "episode_length")
+MAX_COMPONENTS, MAX_ERROR = 64, 4_000
+
+
+class UserError(Exception):
+    """The user's environment is not what docs/gym_envs.md asks for: no model can mend that."""
+
+
+class BadReward(Exception):
+    """What compute_reward returned is no reward."""
+
+
+def load_class(env_file: Path, class_name: str) -> tuple[type, dict[str, Any]]:
+    """-> the class of env.py, and the plain values of its module that a reward may name (FPS, TERRAIN_LENGTH, ...)."""
+    sys.path.insert(0, str(env_file.parent))  # other files and folders of env_code can be imported by their names
+    spec = importlib.util.spec_from_file_location("user_env", env_file)
+    if spec is None or spec.loader is None:
+        raise UserError(f"{env_file}: cannot be imported")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["user_env"] = module
+    try:
+        spec.loader.exec_module(module)
+    except Exception as e:
+        raise UserError(f"{env_file}: {type(e).__name__}: {e}") from e
+    found = getattr(module, class_name, None)
+    if not isinstance(found, type):
+        classes = [n for n, v in vars(module).items() if isinstance(v, type) and v.__module__ == "user_env"]
+        raise UserError(f"{env_file}: found no class {class_name!r}, expected one of {', '.join(classes) or 'any'}")
+    plain = (bool, int, float, str, tuple, np.ndarray)
+    return found, {k: v for k, v in vars(module).items() if isinstance(v, plain) and not k.startswith("_")}
+
+
+class _Runnable(ast.NodeTransformer):
+    """``x += y`` becomes ``x = x + y``, which cannot change what x also is elsewhere; annotations and imports go."""
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> ast.AST:
+        if not isinstance(node.target, ast.Name):
+            return node
+        now = ast.Name(node.target.id, ast.Load())
+        return ast.copy_location(ast.Assign([node.target], ast.BinOp(now, node.op, node.value)), node)
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        node.returns, node.decorator_list = None, []
+        for argument in ast.walk(node.args):
+            if isinstance(argument, ast.arg):
+                argument.annotation = None
+        self.generic_visit(node)
+        return node
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
+        return ast.copy_location(ast.Assign([node.target], node.value), node) if node.value else ast.Pass()
+
+    def visit_Import(self, node: ast.AST) -> ast.AST:
+        return ast.copy_location(ast.Pass(), node)
+
+    visit_ImportFrom = visit_Import
+
+
+def compile_method(code: str, names: dict[str, Any]) -> Callable[..., Any]:
+    """Run the model's code -> its function compute_reward. Only in the jail."""
+    linecache.cache[REWARD_FILE] = (len(code), None, code.splitlines(keepends=True), REWARD_FILE)
+    tree = ast.fix_missing_locations(_Runnable().visit(ast.parse(code)))
+    namespace: dict[str, Any] = {"__builtins__": {n: getattr(builtins, n) for n in BUILTINS}, **names}
+    namespace.update(np=np, numpy=np, math=math)
+    exec(compile(tree, REWARD_FILE, "exec"), namespace)
+    function: Callable[..., Any] = namespace[METHOD]
+    return function
+
+
+def _copied(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return value.copy()
+    return type(value)(value) if type(value) in (list, dict, set) else value
+
+
+class _View:
+    """``self`` as compute_reward sees it: attributes can be read, arrays and lists are copies."""
+
+    __slots__ = ("_env",)
+
+    def __init__(self, env: Any) -> None:
+        object.__setattr__(self, "_env", env)
+
+    def __getattr__(self, name: str) -> Any:
+        env = object.__getattribute__(self, "_env")
+        return env._reward_memory if name == MEMORY else _copied(getattr(env, name))
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(f"compute_reward must not change the environment; use self.{MEMORY}[{name!r}]")
+
+
+def checked_reward(returned: Any) -> tuple[float, dict[str, float]]:
+    """(total, components) as plain finite numbers. Raises BadReward."""
+    if not isinstance(returned, tuple) or len(returned) != 2 or not isinstance(returned[1], dict):
+        what = f"a {type(returned).__name__}" + (f" of {len(returned)}" if isinstance(returned, tuple) else "")
+        raise BadReward(f"compute_reward returned {what}, expected (total, components): a number and a dict of numbers")
+    total, parts = returned
+    if len(parts) > MAX_COMPONENTS:
+        raise BadReward(f"compute_reward returned {len(parts)} components, expected at most {MAX_COMPONENTS}")
+    for name in parts:
+        if not isinstance(name, str) or not name or len(name) > 64:
+            raise BadReward(f"a component is called {name!r:.80}, expected a text of at most 64 characters")
+        if name in RESERVED:
+            raise BadReward(f"a component is called {name!r}, which has a meaning of its own: choose another name")
+    return _number("the total reward", total), {k: _number(f"the component {k!r}", v) for k, v in parts.items()}
+
+
+def _number(what: str, value: Any) -> float:
+    try:
+        array = np.asarray(value, dtype=float)
+    except (TypeError, ValueError):
+        raise BadReward(f"{what} is a {type(value).__name__}, expected a number") from None
+    if array.size != 1:
+        raise BadReward(f"{what} has shape {array.shape}, expected one number")
+    number = float(array.reshape(()))
+    if not math.isfinite(number):
+        raise BadReward(f"{what} is {number}, expected a finite number")
+    return number
+
+
+def with_reward(base: type, code: str, names: dict[str, Any]) -> type:
+    """A subclass of the user's class whose compute_reward is the model's. It is first run at the first reset: until
+    then the process that a forked environment answers may not be locked up yet."""
+
+    class WithReward(base):
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            self._reward_memory: dict[Any, Any] = {}
+            self._reward: Callable[..., Any] | None = None
+            super().__init__(*args, **kwargs)
+
+        def reset(self, **kwargs: Any) -> Any:
+            self._reward_memory.clear()
+            if self._reward is None:
+                self._reward = compile_method(code, names)
+            return super().reset(**kwargs)
+
+        def compute_reward(self, *args: Any, **kwargs: Any) -> tuple[float, dict[str, float]]:
+            if self._reward is None:
+                raise UserError("compute_reward was called before reset")
+            seen = [_copied(a) for a in args], {k: _copied(v) for k, v in kwargs.items()}
+            return checked_reward(self._reward(_View(self), *seen[0], **seen[1]))
+
+    WithReward.__name__ = WithReward.__qualname__ = base.__name__
+    return WithReward
+
+
+def feedback(error: BaseException, env_file: str | None = None) -> str:
+    """The traceback as far as it is about the model's code or the user's, and the message: what the model is told."""
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename in (REWARD_FILE, env_file)]
+    for frame in frames:
+        frame.filename = Path(frame.filename).name
+    text = ["Traceback (most recent call last):\n", *traceback.format_list(frames)] if frames else []
+    if isinstance(error, MemoryError) and not error.args:
+        error = MemoryError("it needs more memory than it may have")
+    text += traceback.format_exception_only(type(error), error)
+    return "".join(text).replace("__main__.", "").replace("llm.gym_method.", "").strip()[:MAX_ERROR]

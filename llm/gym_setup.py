@@ -1,0 +1,114 @@
+"""Before a run on a user's own environment: options, the user's folder, where results go, the benchmark's id."""
+
+from __future__ import annotations
+
+import datetime
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from llm.gym_reward import step_call
+from llm.gym_sections import GymConfig
+from llm.gym_train import Limits, read_plain
+from llm.ledger import Budget
+from outer.schema import nearest
+from outer.yaml_lines import ConfigError
+
+MAX_USER_TEXT = 1_000_000
+log = logging.getLogger("envolve")
+
+
+@dataclass(frozen=True)
+class GymOptions:
+    """What the command line adds to the YAML. Each None leaves what the YAML says.
+
+    llm: as make_chat names models ("gpt-4o", "ollama:llama3", "replay:FILE"). results_dir: instead of
+    experiment.parent. set: ``section.key=value``. resume: folder of the run to go on with. processes: trainings at
+    once, 0: one per core. seconds, memory (bytes): of one training. envs: where to look for environments first.
+    """
+
+    llm: str | None = None
+    base_url: str | None = None
+    results_dir: Path | None = None
+    seed: int | None = None
+    json: Path | None = None
+    budget: Budget = Budget()
+    resume: Path | None = None
+    set: tuple[str, ...] = ()
+    processes: int = 0
+    seconds: float = Limits.seconds
+    memory: int = Limits.memory
+    envs: Path | None = None
+    max_tokens: int = 4096
+    allow_unprotected: bool = False
+
+
+@dataclass(frozen=True)
+class UserEnv:
+    """The user's folder, read."""
+
+    folder: Path
+    step: str
+    description: str
+    initial: str | None
+
+
+def find_env(name: str, places: Sequence[Path]) -> UserEnv:
+    """The folder ``name`` in the first of the places that has it, read. Raises ConfigError: what is missing."""
+    there = [p / name for p in places if (p / name / "env_code" / "env.py").is_file()]
+    if not there:
+        known = sorted({f.parents[1].name for p in places if p.is_dir() for f in p.glob("*/env_code/env.py")})
+        near = nearest(name, known, cutoff=0.4)
+        looked = " and ".join(dict.fromkeys(f"{p}/{name}/env_code/env.py" for p in places))
+        mean = f", did you mean {near}" if near else ""
+        raise ConfigError([f"environment.name: found {name!r}, expected {looked}{mean} (there are {', '.join(known)})"])
+    folder = there[0].resolve()
+    texts = {}
+    for file in ("step.py", "task_description.txt"):
+        data = read_plain((folder / file).resolve(), MAX_USER_TEXT)
+        if data is None or not data.strip():
+            raise ConfigError([f"{folder / file}: found no text, expected {_ASKED[file]}"])
+        texts[file] = data.decode("utf-8", "replace")
+    initial = read_plain((folder / "initial_reward_prompt.txt").resolve(), MAX_USER_TEXT)
+    if step_call(texts["step.py"]) is None and "compute_reward" not in texts["step.py"]:
+        raise ConfigError([f"{folder / 'step.py'}: found no self.compute_reward(...), expected step to call it"])
+    return UserEnv(
+        folder, texts["step.py"], texts["task_description.txt"], initial.decode("utf-8", "replace") if initial else None
+    )
+
+
+_ASKED = {"step.py": "the text of the environment's step, which the model is shown", "task_description.txt": "the task"}
+
+
+def new_folder(config: GymConfig, results_dir: Path | None) -> Path:
+    """parent/name, with use_datetime parent/name/date; numbered where that is taken."""
+    folder = Path(results_dir or config.experiment.parent) / config.experiment.name
+    folder = folder / datetime.date.today().isoformat() if config.experiment.use_datetime else folder
+    for i in range(1, 10_000):
+        found = folder if i == 1 else folder.with_name(f"{folder.name}_{i}")
+        try:
+            found.mkdir(parents=True)
+            return found
+        except FileExistsError:
+            continue
+    raise ConfigError([f"{folder}: found 10000 runs there, expected fewer"])
+
+
+def checked_benchmark(config: GymConfig) -> GymConfig:
+    """An id that Gymnasium has: LunarLander-v2 became LunarLander-v3. Raises ConfigError."""
+    import gymnasium
+
+    asked = config.environment.benchmark
+    if asked is None or asked in gymnasium.registry or ":" in asked:
+        return config
+    base = asked.rpartition("-v")[0] or asked
+    newer = sorted(i for i in gymnasium.registry if i.rpartition("-v")[0] == base)
+    if not newer:
+        near = nearest(asked, list(gymnasium.registry))
+        mean = f", did you mean {near}" if near else ""
+        found = f"environment.benchmark: found {asked!r}, expected the id of a Gymnasium environment or null{mean}"
+        raise ConfigError([found])
+    log.warning("environment.benchmark: Gymnasium has no %s any more; %s is used", asked, newer[-1])
+    environment = config.environment.model_copy(update={"benchmark": newer[-1]})
+    return config.model_copy(update={"environment": environment})
