@@ -33,7 +33,7 @@ def extract_method(reply: str) -> str:
     """
     if len(reply) > 40 * MAX_CODE:
         raise RewardError("extract", "the reply is too long; answer with one method")
-    blocks, open_at_end = _blocks(reply)
+    blocks, open_at_end = _blocks(reply.replace("\r\n", "\n"))
     problems = []
     for i, block in reversed(list(enumerate(blocks))):
         if not re.search(rf"\bdef[ \t]+{METHOD}\b", block):
@@ -62,7 +62,7 @@ def _blocks(reply: str) -> tuple[list[str], bool]:
     fence, start = "", 0
     for mark in _FENCE.finditer(reply):
         if not fence:
-            fence, start = mark[1], mark.end()
+            fence, start = mark[1], mark.end() + 1
         elif mark[1].startswith(fence) and not mark[2]:
             blocks.append(textwrap.dedent(reply[start : mark.start()]))
             fence = ""

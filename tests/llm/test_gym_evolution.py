@@ -1,0 +1,155 @@
+"""A whole run on a user's environment from a recording: no key, no network."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("stable_baselines3")
+
+from llm import jail
+from llm.gym_config import load_gym_config
+from llm.gym_evolution import run_config
+from llm.gym_prompts import GymBrief
+from llm.gym_reward import StepCall
+from llm.gym_sample import Sample
+from llm.gym_setup import GymOptions, checked_benchmark
+from outer.yaml_lines import ConfigError
+from tests.llm.gym_user import GOOD, method, write_config, write_user_env
+
+jailed = pytest.mark.skipif(bool(jail.missing()), reason=f"this kernel cannot jail: no {', no '.join(jail.missing())}")
+NAN = f"```python\n{method('return np.log(-1.0), {}')}```"
+
+
+def finished(folder: Path, replies: list[str], iterations: int = 1, **options: object) -> tuple[int, dict, Path]:
+    """-> exit code, the result, the run's folder."""
+    if not (folder / "envs").exists():
+        write_user_env(folder)
+    config = write_config(folder, replies, iterations)
+    result = folder / "result.json"
+    code = run_config(config, GymOptions(json=result, processes=2, seconds=120.0, **options))  # type: ignore[arg-type]
+    return code, json.loads(result.read_text()) if result.exists() else {}, folder / "runs" / "walk"
+
+
+@jailed
+def test_a_recorded_run_from_reply_to_picture(tmp_path, caplog, capsys) -> None:
+    with caplog.at_level(logging.WARNING):
+        code, result, folder = finished(tmp_path, [GOOD, NAN, "I cannot."])
+    assert code == 0 and "Best: iteration 0 sample 0" in capsys.readouterr().out.replace("\n", " ")
+    assert result["best"]["number"] == 0 and isinstance(result["best"]["score"], float)
+    stages = [s["stage"] for s in result["samples"]]
+    assert stages == ["", "reward", "extract"] and "the total reward is nan" in result["samples"][1]["failure"]
+    assert "no CUDA GPU" in caplog.text and "torch_compile" in caplog.text
+    for name in ("best_reward.json", "best_reward.py", "best_iteration_rewards.json", "eval.json", "fitness.png",
+                 "iteration_0.md", "calls.jsonl", "result.json", "config.json"):  # fmt: skip
+        assert (folder / name).stat().st_size > 0, name
+    assert (folder / "eval.gif").read_bytes()[:3] == b"GIF"
+    sample = folder / "code" / "iteration_0" / "sample_0"
+    curves = json.loads((sample / "evals.json").read_text())
+    assert set(curves) == {"timesteps", "reward", "episode_length", "forward", "fitness_score"}
+    assert curves["reward"] == pytest.approx(curves["forward"]) and curves["episode_length"] == [10.0, 10.0]
+    assert (sample / "model.zip").is_file() and list(sample.glob("out/tensorboard_1/events*"))
+
+
+def test_wrong_arguments_cost_nothing(tmp_path, caplog) -> None:
+    write_user_env(tmp_path)
+    config = write_config(tmp_path, [GOOD])
+    with caplog.at_level(logging.ERROR):
+        assert run_config(tmp_path / "none.yml") == 2
+        assert run_config(config, GymOptions(set=("environment.name=wolk",))) == 2
+        assert run_config(config, GymOptions(llm="replay:nowhere.jsonl")) == 2
+        assert run_config(config, GymOptions(resume=tmp_path)) == 2
+        (tmp_path / "envs" / "walk" / "task_description.txt").write_text(" ")
+        assert run_config(config) == 2
+    for text in ("did you mean", "did you mean walk", "nowhere.jsonl", "found no config.json", "found no text"):
+        assert text in caplog.text, text
+    assert not list((tmp_path / "runs").glob("walk/*/code"))
+
+
+def test_old_names_of_gymnasium_are_renewed(tmp_path, caplog) -> None:
+    path = write_config(tmp_path, [GOOD])
+    old = load_gym_config(path, ["environment.benchmark=LunarLander-v2"])
+    with caplog.at_level(logging.WARNING):
+        assert checked_benchmark(old).environment.benchmark == "LunarLander-v3" and "LunarLander-v2" in caplog.text
+    with pytest.raises(ConfigError, match="did you mean CartPole-v1"):
+        checked_benchmark(load_gym_config(path, ["environment.benchmark=CartPool-v1"]))
+
+
+def brief() -> GymBrief:
+    return GymBrief("Walk.", "def step(self, action): ...", StepCall(("self.x", "action")), "initial text")
+
+
+def test_prompts_show_the_best_and_the_failures(tmp_path) -> None:
+    first = brief().messages(None, [])
+    assert "initial text" in first[1][1] and "def compute_reward(self, x0, action)" in first[1][1]
+    best = Sample(0, 0, tmp_path, code="BEST = 1", fitness=2.5, episodes=3)
+    best.curves = {"timesteps": [1.0, 2.0, 3.0], "fitness_score": [1.0, 3.0, 2.5], "a": [0.0, None, 4.0]}
+    failed = Sample(1, 1, tmp_path, code="BAD = 1", failure="NameError: ouch", stage="reward")
+    text = brief().messages(best, [failed, Sample(1, 2, tmp_path, failure="NameError: ouch")])[1][1]
+    assert "fitness_score: [1, 3, 2.5]. Max: 3 - Mean: 2.167 - Min: 1" in text
+    assert "a: [0, 4]. Max: 4" in text and "timesteps" not in text
+    assert "BEST = 1" in text and text.count("NameError: ouch") == 1 and "BAD = 1" not in text
+    nothing = brief().messages(None, [failed])[1][1]
+    assert "BAD = 1" in nothing and "mend it" in nothing
+    assert len(brief().messages(best, [failed] * 50)[1][1]) < 40_000
+
+
+@jailed
+@pytest.mark.slow
+def test_resume_benchmark_and_pretraining(tmp_path, caplog) -> None:
+    """The first session is broken off after an iteration; the second trains only what is missing."""
+    write_user_env(tmp_path)
+    worse = GOOD.replace("float(x[0])", "-float(x[0])")
+    sets = ("eureka.pretraining_with_best_model=true", "environment.benchmark=Pendulum-v1")
+    calls = []
+    import llm.gym_evolution as evolution
+
+    real = evolution.run_jobs
+
+    def counted(jobs, *rest):
+        calls.append([(j.mode, str(j.folder.relative_to(tmp_path / "runs" / "walk"))) for j in jobs])
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        yield from real(jobs, *rest)
+
+    with pytest.MonkeyPatch.context() as patch, caplog.at_level(logging.ERROR):
+        patch.setattr(evolution, "run_jobs", counted)
+        code, _, folder = finished(tmp_path, [GOOD, worse, worse, GOOD], 2, set=sets)
+        assert code == 130 and f"--resume {folder}" in caplog.text
+        before = (folder / "code/iteration_0/sample_0/evals.json").stat().st_mtime_ns
+        calls.append([])
+        code, result, _ = finished(tmp_path, [GOOD, worse, worse, GOOD], 2, set=sets, resume=folder)
+    assert code == 0
+    trained = [name for jobs in calls[4:] for mode, name in jobs if mode == "train"]
+    assert trained == ["code/iteration_1/sample_0", "code/iteration_1/sample_1"]
+    assert (folder / "code/iteration_0/sample_0/evals.json").stat().st_mtime_ns == before
+    assert result["benchmark"]["score"] < -100
+    job = json.loads((folder / "code/iteration_1/sample_1/job.json").read_text())
+    assert job["warm_start"].endswith("iteration_0/sample_0/model.zip")
+
+
+@jailed
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["mountain_car_continuous", "lunar_lander", "bipedal_walker"])
+def test_shipped_environments_run_from_their_recordings(tmp_path, name, request) -> None:
+    if name != "mountain_car_continuous":
+        pytest.importorskip("Box2D")
+    from tests.test_layout import ROOT
+
+    quick = ("eureka.iterations=1", "eureka.samples=3", "rl.training.total_timesteps=512", "rl.algo_params.n_steps=64",
+             "rl.training.eval.num_evals=2", "rl.evaluation.num_episodes=1", "rl.training.num_envs=2")  # fmt: skip
+    out = tmp_path / "out.json"
+    options = GymOptions(
+        llm=f"replay:{ROOT}/configs/recordings/{name}.jsonl",
+        results_dir=tmp_path / "results",
+        json=out,
+        set=quick,
+        processes=2,
+    )
+    assert run_config(ROOT / "configs" / f"{name}.yml", options) == 0
+    result = json.loads(out.read_text())
+    assert result["benchmark"]["score"] is not None and result["best"]["score"] is not None
+    assert (Path(result["folder"]) / "eval.gif").read_bytes()[:3] == b"GIF"
