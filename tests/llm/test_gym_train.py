@@ -13,8 +13,10 @@ pytest.importorskip("stable_baselines3")
 
 from llm import jail
 from llm.gym_config import load_gym_config
+from llm.gym_method import with_reward
 from llm.gym_train import Job, Limits, Outcome, _outcome, _Running, read_plain, run_jobs
 from tests.llm.gym_user import ENV, method, write_config, write_user_env
+from tests.llm.test_gym_method import Base
 
 jailed = pytest.mark.skipif(bool(jail.missing()), reason=f"this kernel cannot jail: no {', no '.join(jail.missing())}")
 FAST = Limits(seconds=120.0, memory=2**30)
@@ -31,7 +33,7 @@ if "tried" not in self.reward_memory:
     for name, attempt in {{
         "read": lambda: opened("{secret}").read(),
         "write": lambda: opened("{target}", "w").write("x"),
-        "keys": lambda: 1 / ("OPENAI_API_KEY" not in os.environ) - 1 or 1 / 0,
+        "keys": lambda: os.environ["OPENAI_API_KEY"],
         "run": lambda: os.system("touch {target}") == 0 or 1 / 0,
         "fork": lambda: os.fork(),
         "kill": lambda: os.kill(os.getppid(), 0),
@@ -47,6 +49,9 @@ if "tried" not in self.reward_memory:
     self.reward_memory["found"] = found
 return 0.0, self.reward_memory["found"]
 """
+
+
+ATTEMPTS = {"read", "write", "keys", "run", "fork", "kill", "net", "link"}
 
 
 def job(folder: Path, code: str, *overrides: str, mode: str = "train", name: str = "job") -> Job:
@@ -70,9 +75,18 @@ def test_the_jail_holds_what_the_allow_list_would_not_let_through(tmp_path, monk
     code = method(BREAK_OUT.format(secret=secret, target=target))
     outcome = run(job(tmp_path, code))["job"]
     assert outcome.error is None, outcome.error
-    tried = {"read", "write", "keys", "run", "fork", "kill", "net", "link"}
-    assert {name: outcome.final[name] for name in tried} == dict.fromkeys(tried, 0.0)
+    assert {name: outcome.final[name] for name in ATTEMPTS} == dict.fromkeys(ATTEMPTS, 0.0)
     assert not target.exists() and not (tmp_path / "job" / "out" / "model.zip").is_symlink()
+
+
+def test_the_same_attempts_succeed_without_a_jail(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-planted")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "secret").write_text("planted")
+    code = BREAK_OUT.format(secret=tmp_path / "secret", target=tmp_path / "written")
+    env = with_reward(Base, method(code.replace("lambda: os.fork()", "lambda: os.getpid()")), {})()
+    env.reset()
+    assert env.ask() == (0.0, dict.fromkeys(ATTEMPTS, 1.0))
 
 
 @jailed
