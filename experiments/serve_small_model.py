@@ -120,8 +120,8 @@ def small_model(
 ) -> Iterator[str]:
     """The server's base URL while the context lasts; its model is "smollm2", and any other name does as well.
 
-    port: 0 takes a free one. slots: replies at a time. threads: of llama.cpp, which wait for each other by spinning; on a
-    machine with other work 2 threads on 2 cores were 30 times slower than 1 (0.9 and 32 tokens/s, load 7).
+    port: 0 takes a free one. slots: replies at a time. threads: of llama.cpp, which wait for each other by spinning;
+    beside other work 2 threads on 2 cores were 30 times slower than 1 (0.9 and 32 tokens/s, load 7).
     Raises SmallModelError, OSError.
     """
     folder = folder or cache_folder()

@@ -234,7 +234,7 @@ class Chat:
         else:
             usd = self.ledger.settle(reserved, *tokens)
         line = {"model": reply.model, "reply": reply.text, "finish": reply.finish, "tokens": tokens, "usd": usd}
-        self._write(call, {**line, "seconds": round(reply.seconds, 3)}, spent)
+        self._write(call, {**line, "seconds": reply.seconds}, spent)
         return reply
 
     def _failed(self, call: Call, failure: ChatFailure, spent: _Spent) -> ChatFailure:

@@ -143,7 +143,7 @@ class OpenAIChat:
             # some servers count nothing; a token is rarely less than 3 characters
             prompt_tokens=_count(usage.get("prompt_tokens"), sent // 3 + 1),
             completion_tokens=_count(usage.get("completion_tokens"), len(text) // 3 + 1),
-            seconds=seconds,
+            seconds=round(seconds, 3),
             finish=self._clean(finish) if isinstance(finish, str) and finish else "stop",
         )
 

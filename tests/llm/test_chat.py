@@ -54,7 +54,7 @@ class Scripted:
         outcome = self.script[call.index].pop(0) if self.script.get(call.index) else f"reply {call.index}"
         if isinstance(outcome, BaseException):
             raise outcome
-        return outcome if isinstance(outcome, Reply) else Reply(outcome, "served", 10, 5, 0.5, "stop")
+        return outcome if isinstance(outcome, Reply) else Reply(outcome, "served", 10, 5, 1 / 3, "stop")
 
     def close(self):
         pass
@@ -87,7 +87,7 @@ def test_replies_come_in_the_order_of_calls(tmp_path) -> None:
     line = next(line for line in rest if line["index"] == 2)
     assert line["sha256"] == calls(2)[0].request.sha256() and line["request"] == calls(2)[0].request.values()
     assert (line["reply"], line["model"], line["finish"], line["tokens"]) == ("reply 2", "served", "stop", [10, 5])
-    assert (line["usd"], line["seconds"], line["attempts"]) == (20.0, 0.5, 1)
+    assert (line["usd"], line["seconds"], line["attempts"]) == (20.0, 1 / 3, 1)
     total = json.loads((tmp_path / "run" / "ledger.json").read_text())["total"]
     assert (total["calls"], total["prompt_tokens"], total["completion_tokens"], total["usd"]) == (5, 50, 25, 100.0)
 
