@@ -135,8 +135,8 @@ def small_model(
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True, env=_environment(), cwd=folder,
             start_new_session=True,  # Ctrl-C is ours to handle
         )  # fmt: skip
+    assert child.stdin is not None and child.stdout is not None
     try:
-        assert child.stdin is not None and child.stdout is not None
         late = threading.Timer(START_SECONDS, child.kill)
         late.start()
         url = child.stdout.readline().strip()

@@ -86,9 +86,9 @@ class OpenAIChat:
 
     def _attempt(self, request: Request, adapted: frozenset[str]) -> Reply:
         start = time.monotonic()
-        options: dict[str, Any] = {
-            "max_completion_tokens" if "max_tokens" in adapted else "max_tokens": request.max_tokens
-        }
+        options: dict[str, Any] = {"max_tokens": request.max_tokens}
+        if "max_tokens" in adapted:  # openai 1.40 has no argument of this name
+            options = {"extra_body": {"max_completion_tokens": request.max_tokens}}
         wishes = {"temperature": float(request.temperature), "seed": request.seed}
         options |= {name: value for name, value in wishes.items() if value is not None and name not in adapted}
         messages: Any = [{"role": role, "content": content} for role, content in request.messages]
