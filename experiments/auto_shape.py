@@ -21,9 +21,10 @@ import tyro
 from typing_extensions import Annotated, Literal
 
 from envs.sim.simulator import SimulatorError
-from experiments.auto_shape_plan import Plan, make_plan, resume_command, stored_args
+from experiments.auto_shape_plan import Plan, gym_options, make_plan, resume_command, stored_args
 from experiments.auto_shape_run import run_plan
 from experiments.eval_shapers import logging_to_stderr
+from llm.gym_evolution import run_config
 from llm.request import ChatError
 from llm.vet import VetterError
 from outer.checkpoint import RunError
@@ -59,8 +60,9 @@ class Args:
     """What the robot is to do, in your words; default: what the score says."""
     shaper_types: List[str] = field(default_factory=lambda: ["compute_reward"])
     """Which functions the models write; the others are the task's own."""
-    llm: Annotated[List[str], tyro.conf.arg(metavar="MODEL ...")] = field(default_factory=lambda: ["gpt-4o"])
-    """gpt-..., claude-..., ollama:NAME, any name with --base_url, or replay:FILE. A bandit chooses among several."""
+    llm: Annotated[List[str], tyro.conf.arg(metavar="MODEL ...")] = field(default_factory=list)
+    """gpt-..., claude-..., ollama:NAME, any name with --base_url, or replay:FILE. A bandit chooses among several.
+    Default: gpt-4o."""
     base_url: Optional[str] = None
     """An OpenAI-compatible server, e.g. http://localhost:8000/v1."""
     mode: Literal["greedy", "islands"] = "greedy"
@@ -100,8 +102,8 @@ class Args:
     """Agents per round."""
     retest: int = 5
     """Fresh agents for the last test of the best, tuned and not, and of the human's shapers."""
-    seed: int = 0
-    """Of everything but what models say: with the same replies the same scores."""
+    seed: Optional[int] = None
+    """Of everything but what models say: with the same replies the same scores. Default: 0."""
     budget_usd: Optional[float] = None
     """Stop before this is exceeded."""
     budget_tokens: Optional[int] = None
@@ -126,13 +128,14 @@ class Args:
     """auto: compiled kernels on a CPU, else PyTorch."""
     allow_unprotected: bool = False
     """Vet code even where this system cannot jail it (docs/security.md)."""
-    results_dir: Path = Path("results")
-    """Where runs are kept."""
+    results_dir: Optional[Path] = None
+    """Where runs are kept; default: results."""
     resume: Annotated[Optional[Path], tyro.conf.arg(metavar="DIR")] = None
     """Go on with the run in this folder, with the arguments that it was begun with."""
     config: Annotated[Optional[Path], tyro.conf.arg(metavar="FILE")] = None
-    """The YAML of a Gymnasium environment of yours (docs/gym_envs.md); of the flags above only --llm, --base_url,
-    --budget_..., --seed, --results_dir, --json and --resume count then."""
+    """The YAML of a Gymnasium environment of yours (docs/gym_envs.md). Then of the other flags those count that say how
+    it is run: --llm, --base_url, --budget_..., --max_tokens, --seed, --set section.key=value, --results_dir, --json,
+    --resume, --allow_unprotected."""
     json: Annotated[Optional[Path], tyro.conf.arg(metavar="FILE")] = None
     """Write result.json here, too (best.score, human.score, ...)."""
     video: bool = False
@@ -148,9 +151,7 @@ def auto_shape(args: Args) -> int:
         if args.resume is not None and args.config is None:
             args = stored_args(args)
         if args.config is not None:
-            from experiments.auto_shape_gym import run_gym
-
-            return run_gym(args)
+            return run_config(args.config, gym_options(args))
         plan: Plan = make_plan(args)
     except ConfigError as e:
         complain(e)

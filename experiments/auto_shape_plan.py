@@ -17,6 +17,7 @@ from envs.physics.task import SHAPER_TYPES, PhysicsTask, physics_task
 from experiments.shaper_plan import learner_section, plain
 from llm.chat import Budget
 from llm.evolution import Settings
+from llm.gym_setup import GymOptions
 from llm.prices import Price
 from llm.tune import TuneSettings
 from outer.schema import nearest
@@ -71,6 +72,7 @@ def make_plan(args: Args) -> Plan:
         raise ConfigError([f"--task: {e.args[0]}"]) from None
     if "compute_goal" in args.shaper_types and not task.goal_size:
         raise ConfigError([f"--shaper_types: {task.name} has no goals, so nothing for compute_goal to say"])
+    seed = args.seed or 0
     gpu = "cuda:0" if args.engine != "mujoco" and torch.cuda.is_available() else "cpu"
     training = Training(
         task.name, args.learner, learner_section(args.learner, args.set), args.num_envs_per_shaper, args.iterations,
@@ -82,13 +84,24 @@ def make_plan(args: Args) -> Plan:
         tune = TuneSettings(args.tune, args.tune_generations, args.tune_population)
     novelty = args.novelty if args.novelty is not None else 1.0 if args.mode == "islands" else 2.0
     settings = Settings(
-        args.num_iters, training, args.seed, args.temperature, args.max_tokens, novelty, tune, args.tune_top,
+        args.num_iters, training, seed, args.temperature, args.max_tokens, novelty, tune, args.tune_top,
         args.retest,
     )  # fmt: skip
     return Plan(
         task, args.task_description or f"Make the score as high as possible: {task.score_meaning}.",
         args.shaper_types, settings, args, Budget(args.budget_usd, args.budget_tokens), prices_of(args.price),
-        args.resume or new_folder(args.results_dir, task, args.seed), args.resume is not None,
+        args.resume or new_folder(args.results_dir or Path("results"), task, seed), args.resume is not None,
+    )  # fmt: skip
+
+
+def gym_options(args: Args) -> GymOptions:
+    """For a run on a user's own environment. Raises ConfigError."""
+    if len(args.llm) > 1:
+        raise ConfigError([f"--llm: found {len(args.llm)} models, expected one with --config"])
+    return GymOptions(
+        llm=args.llm[0] if args.llm else None, base_url=args.base_url, results_dir=args.results_dir, seed=args.seed,
+        json=args.json, budget=Budget(args.budget_usd, args.budget_tokens), resume=args.resume, set=tuple(args.set),
+        max_tokens=args.max_tokens, allow_unprotected=args.allow_unprotected,
     )  # fmt: skip
 
 

@@ -29,14 +29,16 @@ from outer.checkpoint import locked
 from outer.config import environment_info
 from outer.report import duration
 
+DEFAULT_MODEL = "gpt-4o"
+
 
 def run_plan(plan: Plan) -> int:
     """Run to the end -> exit code. Raises ChatError, VetterError, SimulatorError, RunError, ValueError, OSError,
     KeyboardInterrupt."""
     args, began = plan.args, time.monotonic()
     chat = make_chat(  # first of all: a missing key should leave no folder behind
-        args.llm, args.base_url, plan.folder / "calls.jsonl", budget=plan.budget, prices=plan.prices,
-        parallel=args.parallel, timeout=args.timeout, seed=args.seed,
+        args.llm or [DEFAULT_MODEL], args.base_url, plan.folder / "calls.jsonl", budget=plan.budget, prices=plan.prices,
+        parallel=args.parallel, timeout=args.timeout, seed=plan.settings.seed,
     )  # fmt: skip
     with chat:
         _store_config(plan)
@@ -53,7 +55,7 @@ def _evolve(plan: Plan, chat: Chat) -> Result:
         search = Greedy(brief, args.shapers_per_iter, chat.models)
     else:
         search = Islands(
-            brief, args.shapers_per_iter, chat.models, seed=args.seed, islands=args.islands,
+            brief, args.shapers_per_iter, chat.models, seed=s.seed, islands=args.islands,
             migration_every=args.migration_every,
         )  # fmt: skip
     console = wide_console()
@@ -142,7 +144,7 @@ def _film(plan: Plan, result: Result, console: Any) -> None:
     scores = best.individual.agent_scores
     agent = result.numbers[result.finals.index(best)] * K + max(range(K), key=scores.__getitem__)
     try:
-        made = film(None, plan.folder, halved.envs, halved.learner, agent, plan.args.seed)
+        made = film(None, plan.folder, halved.envs, halved.learner, agent, plan.settings.seed)
         text = f"Film: {made.path} (one episode: {precise(made.score)} {plan.task.score_unit})"
         console.print(text, markup=False, highlight=False, soft_wrap=True)
     except VideoError as e:

@@ -72,7 +72,8 @@ def evolve(folder, llm, iterations=2, samples=3, **settings):
     folder.mkdir(exist_ok=True)
     with make_chat([llm], record=folder / "calls.jsonl", budget=Budget()) as chat:
         search = Greedy(Brief(CartPole, "balance", ("compute_reward",)), samples, chat.models)
-        s = Settings(**{"iterations": iterations, "training": TRAINING, "seed": 0, "retest": 2, "novelty": 2, **settings})
+        defaults = {"iterations": iterations, "training": TRAINING, "seed": 0, "retest": 2, "novelty": 2.0}
+        s = Settings(**{**defaults, **settings})
         evolution = Evolution(s, folder, search, chat, FakeVetter(), Watched())
         return evolution, evolution.run()
 
