@@ -1,0 +1,100 @@
+"""What candidate code may name: modules, functions of torch, methods of tensors, builtins; and what to write instead of
+what it may not. A name that is in no table is refused."""
+
+from __future__ import annotations
+
+BUILTINS = frozenset(
+    "abs bool dict enumerate float int isinstance len list max min range reversed round sum tuple zip".split()
+)
+TYPING = frozenset("Any Callable Dict Iterable List NamedTuple Optional Sequence Tuple Union".split())
+CONSTANTS = frozenset("True False None".split())
+GIVEN = frozenset(["torch", "math", "F", "Tensor", "Pose"]) | TYPING  # in the namespace without an import
+MODULES = frozenset(["torch", "torch.nn", "torch.nn.functional", "torch.linalg", "math", "typing"])
+
+MATH = frozenset(
+    "acos asin atan atan2 ceil copysign cos cosh degrees exp fabs floor hypot isfinite isnan log log10 log1p log2 pow "
+    "radians sin sinh sqrt tan tanh trunc".split()
+)
+_DTYPES = frozenset("float float32 float64 double long int int32 int64 bool".split())
+TORCH_CONSTANTS = _DTYPES | {"pi", "e", "inf", "nan"}
+MATH_CONSTANTS = frozenset("e inf nan pi tau".split())
+
+# what torch and tensors both have
+_BOTH = frozenset("""
+abs absolute add addcdiv addcmul all allclose amax amin any arccos arccosh arcsin arcsinh arctan arctan2 arctanh argmax argmin
+acos acosh asin asinh atan atan2 atanh bitwise_and bitwise_not bitwise_or bitwise_xor bmm broadcast_to ceil chunk clamp clamp_max
+clamp_min clip clone copysign cos cosh count_nonzero cross deg2rad diff div divide dot eq erf erfc exp exp2 expm1 flatten flip
+fliplr flipud floor floor_divide fmax fmin fmod frac ge greater greater_equal gt hypot index_select inner isfinite isinf
+isnan le lerp less less_equal log log10 log1p log2 logical_and logical_not logical_or logical_xor logit logsumexp lt
+masked_fill matmul max maximum mean min minimum mm movedim moveaxis mul multiply mv nan_to_num nansum narrow ne neg negative
+norm not_equal outer permute pow prod rad2deg ravel reciprocal relu remainder reshape roll round rsqrt select sgn sigmoid
+sign signbit sin sinc sinh softmax log_softmax split sqrt square squeeze std sub subtract sum swapaxes swapdims t tan tanh
+tensor_split tile transpose true_divide trunc unbind unflatten unsqueeze var xlogy
+""".split())  # fmt: skip
+TORCH = _BOTH | frozenset("""
+arange atleast_1d atleast_2d bucketize cat column_stack concat concatenate cosine_similarity dstack einsum eye
+full full_like heaviside hstack is_tensor linspace logaddexp meshgrid ones ones_like rsub stack tensor as_tensor
+tensordot vstack where zeros zeros_like broadcast_tensors scalar_tensor
+""".split()) - {"narrow", "bucketize"}  # fmt: skip
+METHODS = _BOTH | frozenset("""
+bool contiguous cpu detach dim double expand expand_as float int long item ndimension new_full new_ones new_tensor new_zeros
+numel repeat size to type_as view view_as where is_floating_point heaviside
+append copy extend get insert items keys update values
+""".split()) - {"cpu", "item", "narrow"}  # fmt: skip
+PROPERTIES = frozenset("device dtype ndim shape T mT uniform normal values indices".split()) | {
+    "root_state", "joint_position", "joint_velocity",
+}  # fmt: skip
+FUNCTIONAL = frozenset("""
+celu cosine_similarity elu gelu hardsigmoid hardswish hardtanh huber_loss l1_loss leaky_relu log_softmax logsigmoid mish
+mse_loss normalize pad pairwise_distance relu relu6 selu sigmoid silu smooth_l1_loss softmax softmin softplus softsign
+tanh tanhshrink
+""".split())  # fmt: skip
+LINALG = frozenset("norm vector_norm cross vecdot".split())
+KEYWORDS_REFUSED = frozenset("out generator requires_grad pin_memory layout names memory_format".split())
+# the first argument of these is a size
+SIZED = frozenset(
+    "zeros ones full eye arange linspace new_zeros new_ones new_full repeat tile expand broadcast_to view reshape".split()
+)
+
+INSTEAD = {  # of names, by what a model may write
+    "item": "a tensor has a value per environment: leave it a tensor",
+    "tolist": "leave it a tensor",
+    "numpy": "leave it a tensor",
+    "cpu": "leave it out: all tensors are on one device",
+    "cuda": "leave it out: all tensors are on one device",
+    "data": "leave it out",
+    "requires_grad": "leave it out: nothing is differentiated",
+    "rand": "draw from random.uniform (compute_initial_state and compute_goal); elsewhere nothing may be random",
+    "print": "leave it out",
+    "getattr": "write the name itself",
+    "eval": "write the expression itself",
+    "exec": "write the code itself",
+    "open": "there are no files",
+    "str": "no text is needed",
+    "set": "write a list",
+    "map": "write [f(x) for x in ...]",
+    "filter": "write [x for x in ... if ...]",
+    "sorted": "write the order that you want",
+    "any": "write torch.any(condition, dim=...), or | between conditions",
+    "all": "write torch.all(condition, dim=...), or & between conditions",
+    "pow": "write x ** y",
+    "np": "write torch instead of numpy",
+    "numpy.": "write torch instead of numpy",
+    "self": "write a plain function of state",
+    "cumsum": "its order of summing is not fixed; write sums over slices",
+    "gather": "indices must be constants: write torch.where, or a sum over a comparison with torch.arange",
+    "scatter": "indices must be constants: write torch.where",
+    "sort": "write torch.max, torch.min or comparisons",
+    "topk": "write torch.max, torch.min or comparisons",
+    "median": "write torch.mean",
+    "nonzero": "its shape depends on the data: write torch.where(condition, a, b)",
+    "masked_select": "its shape depends on the data: write torch.where(condition, a, b)",
+    "empty": "its numbers are arbitrary: write torch.zeros",
+    "manual_seed": "leave it out: nothing may be random",
+    "no_grad": "leave it out: nothing is differentiated",
+    "format": "no text is needed",
+}
+for _name in "randn rand_like randn_like randint normal bernoulli uniform_ normal_ randperm multinomial".split():
+    INSTEAD[_name] = INSTEAD["rand"]
+for _name in "setattr delattr hasattr vars dir globals locals type id object super callable compile __import__".split():
+    INSTEAD[_name] = "candidates look at tensors only"

@@ -1,0 +1,240 @@
+"""Names for the numbers in a candidate's code, so that tuned parameters read ``velocity_weight`` and not ``param_7``.
+
+Which number of the source is it that an operation was given? The function is traced once more with every float of the
+source changed by its own small factor; an argument that changed to exactly such a number is that literal. (An integer
+may be a size, so integers are found by line and value.)
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+FACTOR = 2.0**-20  # literal k becomes (1 + (k + 1) FACTOR) times itself: distinct in float32, too
+LONGEST = 40  # letters of a name
+TUNABLE = set(
+    "add sub mul div rsub gt ge lt le eq ne where clamp clamp_min clamp_max maximum minimum full full_like fill masked_fill "
+    "floor_divide new_full".split()
+)  # operations whose numbers a candidate's author would tune
+Path = tuple[Any, ...]  # of an argument in a node: ("args", 1) or ("kwargs", "min")
+
+
+@dataclass
+class Literal:
+    """A number in the source."""
+
+    node: ast.Constant
+    name: str  # what it is called where it stands; "" if it is not
+    target: str  # of the statement that it belongs to: the variable that is assigned, or the function
+    last_line: int = 0
+
+    @property
+    def line(self) -> int:
+        return self.node.lineno
+
+
+@dataclass
+class Source:
+    """A candidate's code and its numbers."""
+
+    tree: ast.Module
+    literals: list[Literal] = field(default_factory=list)
+    targets: dict[int, str] = field(default_factory=dict)  # by line: of the statement
+    spans: dict[int, tuple[int, int]] = field(default_factory=dict)  # by line: of the statement
+    names: dict[int, set[str]] = field(default_factory=dict)  # by line: variables that the statement reads
+
+
+def read(code: str) -> Source:
+    """The numbers of parseable code."""
+    source = Source(ast.parse(code))
+    _statements(source, source.tree.body, "value")
+    return source
+
+
+def changed(source: Source) -> tuple[ast.Module, dict[float, Literal]]:
+    """The same code with every float changed, and the literals by what they became, as float and as float32. The tree
+    is the source's own: it cannot be used for anything else afterwards."""
+    found: dict[float, Literal] = {}
+    k = 0
+    for literal in source.literals:
+        value = literal.node.value
+        if not isinstance(value, float) or not value or not np.isfinite(value):
+            continue
+        while True:
+            k += 1
+            other = value * (1 + k * FACTOR)
+            keys = {other, float(str(np.float32(other)))}
+            if not keys & found.keys():
+                break
+        literal.node.value = other
+        found.update(dict.fromkeys(keys, literal))
+    return source.tree, found
+
+
+def name_arguments(
+    functions: Mapping[str, tuple[Sequence[dict[str, Any]], Sequence[dict[str, Any]], Sequence[int]]],
+    source: Source,
+    values: Mapping[int, float],
+    found: Mapping[float, Literal],
+) -> list[list[Any]]:
+    """[kind, node, path, name] of the numbers that operations were given. functions: by kind, the nodes of the trace, those of
+    the trace with changed numbers (of the same structure, or empty), and the nodes' lines in the code; values: what the
+    literals were, by id."""
+    names = _Names(source)
+    out: list[list[Any]] = []
+    for kind, (nodes, others, lines) in functions.items():
+        for k, node in enumerate(nodes):
+            if node.get("op", "").split(".")[1:2] and node["op"].split(".")[1] in TUNABLE:
+                for path, value in _numbers(node):
+                    other = dict(_numbers(others[k])).get(path, value) if others else value
+                    literal = found.get(abs(other)) if other != value else names.by_line(lines[k], value, values)
+                    if literal is not None and values[id(literal)] == abs(value):
+                        name = names.of(literal)
+                    elif value:
+                        name = names.numbered(source.targets.get(lines[k], ""))
+                    else:
+                        continue
+                    out.append([kind, k, list(path), name])
+    return out
+
+
+def literal_names(listed: Any) -> dict[tuple[str, int, Path], str]:
+    """``name_arguments``' list, which has come through JSON from a process that is not trusted, as
+    ``graph_params.lift`` takes it; what is not such a list is left out."""
+    found = {}
+    for entry in listed if isinstance(listed, list) else ():
+        if isinstance(entry, list) and len(entry) == 4:
+            kind, node, path, name = entry
+            fine = isinstance(kind, str) and type(node) is int and isinstance(path, list) and isinstance(name, str)
+            if fine and all(isinstance(p, (str, int)) for p in path) and re.fullmatch(r"[A-Za-z_]\w{0,63}", name, re.A):
+                found[kind, node, tuple(path)] = name
+    return found
+
+
+class _Names:
+    """Gives each literal one name; literals without a name of their own are numbered by what they belong to."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self._given: dict[int, str] = {}
+        self._count: dict[str, int] = {}
+        self._taken = {literal.name for literal in source.literals if literal.name}
+
+    def of(self, literal: Literal) -> str:
+        if id(literal) not in self._given:
+            self._given[id(literal)] = literal.name or self.numbered(literal.target)
+        return self._given[id(literal)]
+
+    def numbered(self, target: str) -> str:
+        target = target or "value"
+        while True:
+            self._count[target] = self._count.get(target, 0) + 1
+            name = f"{target}_{self._count[target]}"
+            if name not in self._taken:
+                return name
+
+    def by_line(self, line: int, value: float, values: Mapping[int, float]) -> Literal | None:
+        """The literal of this value in the statement at the line, or of a variable that the statement reads."""
+        first, last = self.source.spans.get(line, (line, line))
+        read = self.source.names.get(line, set())
+        near = [x for x in self.source.literals if values[id(x)] == abs(value)]
+        for x in near:
+            if first <= x.line <= last:
+                return x
+        return next((x for x in near if x.name in read), None)
+
+
+def _numbers(node: dict[str, Any]) -> Iterator[tuple[Path, float]]:
+    """The numbers among a node's arguments, by path."""
+    for i, value in enumerate(node.get("args", ())):
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            yield ("args", i), value
+    for name, value in node.get("kwargs", {}).items():
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            yield ("kwargs", name), value
+
+
+# ---------------------------------------------------------------------------------------------------- reading the source
+
+
+def _statements(source: Source, body: Sequence[ast.stmt], function: str) -> None:
+    for statement in body:
+        if isinstance(statement, ast.FunctionDef):
+            arguments = statement.args
+            own = statement.name.replace("compute_", "")
+            for argument, default in [
+                *zip(arguments.args[len(arguments.args) - len(arguments.defaults) :], arguments.defaults),
+                *zip(arguments.kwonlyargs, arguments.kw_defaults),
+            ]:
+                if default is not None:
+                    _expression(source, default, argument.arg, own, default)
+            _statements(source, statement.body, own)
+            continue
+        inner = [s for s in ast.iter_child_nodes(statement) if isinstance(s, ast.stmt)]
+        target = _target(statement) or function
+        name = _target(statement) if isinstance(statement, (ast.Assign, ast.AnnAssign)) else ""
+        last = inner[0].lineno - 1 if inner else statement.end_lineno or statement.lineno
+        span = statement.lineno, max(last, statement.lineno)
+        read = {n.id for n in ast.walk(statement) if isinstance(n, ast.Name)} if not inner else set()
+        for line in range(span[0], span[1] + 1):
+            source.targets[line], source.spans[line] = target, span
+            source.names[line] = source.names.get(line, set()) | read
+        for child in ast.iter_child_nodes(statement):
+            if isinstance(child, ast.expr) and child is not getattr(statement, "annotation", None):
+                _expression(source, child, name, target, child)
+        if inner:
+            _statements(source, inner, function)
+
+
+def _expression(source: Source, node: ast.AST, name: str, target: str, top: ast.AST) -> None:
+    """Note the literals below node. name: what the node's value is called; target: of the statement."""
+    if isinstance(node, ast.Constant):
+        if isinstance(node.value, (int, float)) and not isinstance(node.value, bool):
+            source.literals.append(Literal(node, _clean(name), _clean(target)))
+    elif isinstance(node, ast.UnaryOp) or _is_tensor_of(node):
+        inner = node.operand if isinstance(node, ast.UnaryOp) else node.args[0]  # type: ignore[attr-defined]
+        _expression(source, inner, name, target, top)
+    elif isinstance(node, ast.Dict):
+        for key, value in zip(node.keys, node.values):
+            own = key.value if isinstance(key, ast.Constant) and isinstance(key.value, str) else ""
+            _expression(source, value, own, own or target, value)
+    elif isinstance(node, ast.Call):
+        for argument in node.args:
+            _expression(source, argument, "", target, top)
+        if isinstance(node.func, ast.Attribute):  # x.clamp(min=0.0)
+            _expression(source, node.func.value, "", target, top)
+        for keyword in node.keywords:
+            of_torch = isinstance(node.func, ast.Attribute)
+            own = keyword.arg or ""
+            _expression(source, keyword.value, f"{target}_{own}" if of_torch and own else own, target, top)
+    elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult) and node is not top and isinstance(
+        node.right, ast.Name
+    ):  # a sum of 0.5 * energy: energy_weight  # fmt: skip
+        _expression(source, node.left, f"{node.right.id}_weight", target, top)
+    else:
+        for child in ast.iter_child_nodes(node):
+            _expression(source, child, "", target, top)
+
+
+def _is_tensor_of(node: ast.AST) -> bool:
+    """torch.tensor(0.25)"""
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "tensor" and bool(node.args)
+
+
+def _target(statement: ast.stmt) -> str:
+    target = statement.targets[0] if isinstance(statement, ast.Assign) else getattr(statement, "target", None)
+    if isinstance(target, ast.Subscript) and isinstance(target.slice, ast.Constant) and isinstance(target.slice.value, str):
+        return target.slice.value  # components["forward"] = ...
+    while isinstance(target, (ast.Subscript, ast.Attribute)):
+        target = target.value
+    return target.id if isinstance(target, ast.Name) else ""
+
+
+def _clean(name: str) -> str:
+    name = re.sub(r"\W+", "_", name, flags=re.A).strip("_")[:LONGEST].strip("_")
+    return f"n{name}" if name[:1].isdigit() else name
