@@ -79,7 +79,6 @@ INSTEAD = {  # of names, by what a model may write
     "all": "write torch.all(condition, dim=...), or & between conditions",
     "pow": "write x ** y",
     "np": "write torch instead of numpy",
-    "numpy.": "write torch instead of numpy",
     "self": "write a plain function of state",
     "cumsum": "its order of summing is not fixed; write sums over slices",
     "gather": "indices must be constants: write torch.where, or a sum over a comparison with torch.arange",

@@ -45,6 +45,7 @@ USUAL_LOOP = 32  # turns that a loop is taken to have, where it is not
 MOST_WORK = 2_000_000  # statements and expressions executed, loops and calls counted
 LARGEST = 1e9  # constant, but for powers of ten
 LARGEST_SIZE = 4096  # of a tensor that is made, per dimension
+CHANGING = {"append", "extend", "insert", "update"}  # methods
 LONGEST_TEXT = 200  # of a string that is no docstring
 ALLOWED = {
     name: getattr(ast, name)
@@ -120,6 +121,15 @@ class _Checker:
         self.within = {id(n.value) for n in ast.walk(tree) if isinstance(n, ast.Attribute)}
         self.annotations: set[int] = set()
         self.documentation: set[int] = set()
+        top = [n for n in tree.body if not isinstance(n, ast.FunctionDef)]
+        self.outside = {n.id for t in top for n in ast.walk(t) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+        self.local = {id(n) for t in top for n in ast.walk(t)}  # uses of names that are variables of their function
+        for function in self.functions.values():
+            inside = list(ast.walk(function))
+            own = {n.id for n in inside if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+            own |= {n.arg for n in inside if isinstance(n, ast.arg)}
+            self.local |= {id(n) for n in inside if isinstance(n, ast.Name) and n.id in own}
+        self.ignored: set[int] = set()  # within a class, which is refused as a whole
 
     def problems(self) -> list[tuple[int, str]]:
         tree = self.tree
@@ -130,12 +140,18 @@ class _Checker:
                 for statement in node.body:
                     if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
                         self.documentation |= {id(statement), id(statement.value)}
-            if isinstance(node, (ast.Import, ast.ImportFrom)):
+            elif isinstance(node, (ast.Import, ast.ImportFrom)):
                 self._import(node)
+            elif isinstance(node, ast.ClassDef):
+                self.ignored |= {id(part) for part in ast.walk(node) if part is not node}
+                self.stored.add(node.name)
+            elif isinstance(node, ast.ExceptHandler):
+                self.ignored |= {id(node), *(id(part) for part in ast.walk(node.type or node))}
+                self.stored |= {node.name} if node.name else set()
         self._names()
         self._top()
         for node in ast.walk(tree):
-            if id(node) not in self.annotations:
+            if id(node) not in self.annotations and id(node) not in self.ignored:
                 self._node(node)
         self._recursion()
         return self.found
@@ -162,7 +178,7 @@ class _Checker:
         source = node.module or "" if isinstance(node, ast.ImportFrom) else ""
         if isinstance(node, ast.ImportFrom) and (node.level or source not in MODULES):
             return self.say(node, f"import from {source or '.'!r} is not allowed; torch, math and typing are there"
-                            + self._hint(source.split(".")[0]))
+                            + self._module_hint(source))
         for alias in node.names:
             full = f"{source}.{alias.name}" if source else alias.name
             name = alias.asname or (alias.name if source else alias.name.split(".")[0])
@@ -177,8 +193,11 @@ class _Checker:
                 self.imported[name] = full
             else:
                 self.say(node, f"import of {full!r} is not allowed; torch, math and typing are there"
-                         + self._hint(full.split(".")[0]))  # fmt: skip
+                         + self._module_hint(full))  # fmt: skip
         return None
+
+    def _module_hint(self, module: str) -> str:
+        return self._hint("np" if module.startswith("numpy") else module.split(".")[0])
 
     @staticmethod
     def _exports(module: str) -> set[str]:
@@ -209,7 +228,7 @@ class _Checker:
                 bound = [node.name]
             elif isinstance(node, ast.alias) and node.asname:
                 bound = [node.asname]
-            for name in bound:
+            for name in bound if id(node) not in self.ignored else ():
                 if name != "_" and (name.startswith("_") or name.endswith("_")):
                     instead = name.strip("_") or "x"
                     self.say(node, f"{name!r}: names may not begin or end with '_'; write {instead!r}")
@@ -274,19 +293,17 @@ class _Checker:
             self.say(node, "*args and **kwargs are not allowed; name the arguments")
         for default in [*node.args.defaults, *node.args.kw_defaults]:
             if default is not None and not _is_constant(default):
-                self.say(default, "a default value must be a number, text or None")
+                self.say(default, "a default value must be a number, text, None or a tuple of those")
 
     def _expr(self, node: ast.Expr) -> None:
         if not isinstance(node.value, ast.Call) and id(node) not in self.documentation:
             self.say(node, "a statement without effect; leave it out")
 
     def _for(self, node: ast.For) -> None:
-        self._iterated(node.iter)
         if node.orelse:
             self.say(node, "'else' after a loop is not allowed; leave it out")
 
     def _comprehension(self, node: ast.comprehension) -> None:
-        self._iterated(node.iter)
         if node.is_async:
             self.say(node.iter, "'async' is not allowed; leave it out")
 
@@ -295,19 +312,6 @@ class _Checker:
             self.say(node, "more than one for in a list; write loops")
 
     _dictcomp = _listcomp
-
-    def _iterated(self, node: ast.expr) -> None:
-        """range(...) of moderate numbers, lists, names, x.unbind(1), components.items(), zip and enumerate of those."""
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-            if node.func.id == "range":
-                for argument in node.args:
-                    value = _value(argument)
-                    powers = any(isinstance(n, (ast.Pow, ast.Mult)) for n in ast.walk(argument))
-                    if (value is None and powers) or (value is not None and abs(value) > MOST_RANGE):
-                        self.say(node, f"a loop may have at most {MOST_RANGE} turns; write operations on whole tensors")
-            elif node.func.id in ("zip", "enumerate", "reversed", "list", "tuple"):
-                for argument in node.args:
-                    self._iterated(argument)
 
     def _call(self, node: ast.Call) -> None:
         function = node.func
@@ -319,6 +323,10 @@ class _Checker:
                 self.say(node, f"{function.id!r} is a variable, and only functions may be called")
             if not known and function.id != "Pose" and function.id not in self.stored:
                 self._unknown(function, function.id)
+            if function.id == "range":
+                self._range(node)
+        elif function.attr in CHANGING:
+            self._changed(function.value)
         last = function.id if isinstance(function, ast.Name) else getattr(function, "attr", "")
         for keyword in node.keywords:
             if keyword.arg is None:
@@ -333,6 +341,24 @@ class _Checker:
                 value = _value(part)
                 if value is not None and isinstance(value, int) and abs(value) > LARGEST_SIZE:
                     self.say(node, f"{last} with a size of {value:.3g}; at most {LARGEST_SIZE} is allowed")
+
+    def _range(self, node: ast.Call) -> None:
+        for argument in node.args:
+            value = _value(argument)
+            powers = any(isinstance(n, (ast.Pow, ast.Mult)) for n in ast.walk(argument))
+            if (value is None and powers) or (value is not None and abs(value) > MOST_RANGE):
+                self.say(node, f"a loop may have at most {MOST_RANGE} turns; write operations on whole tensors")
+
+    def _subscript(self, node: ast.Subscript) -> None:
+        if isinstance(node.ctx, ast.Store):
+            self._changed(node.value)
+
+    def _changed(self, node: ast.AST) -> None:
+        """What is outside of functions stays what it is, or a call would depend on those before."""
+        while isinstance(node, ast.Subscript):
+            node = node.value
+        if isinstance(node, ast.Name) and node.id in self.outside and id(node) not in self.local:
+            self.say(node, f"{node.id!r} is outside of the function and may not be changed; make a new variable")
 
     def _name(self, node: ast.Name) -> None:
         if isinstance(node.ctx, ast.Store) or id(node) in self.called:
@@ -398,9 +424,9 @@ class _Checker:
 
     @staticmethod
     def _hint(name: str, known: frozenset[str] | set[str] = frozenset()) -> str:
-        if name in INSTEAD or f"{name}." in INSTEAD:
-            return f"; {INSTEAD.get(name) or INSTEAD[f'{name}.']}"
-        near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
+        if name in INSTEAD:
+            return f"; {INSTEAD[name]}"
+        near = difflib.get_close_matches(name, known, n=1, cutoff=0.75)
         return f"; nearest: {near[0]!r}" if near else ""
 
     def _constant(self, node: ast.Constant) -> None:
@@ -462,7 +488,7 @@ def _only_numbers(node: ast.AST) -> bool:
 
 
 def _is_constant(node: ast.AST) -> bool:
-    fine = (ast.Constant, ast.UnaryOp, ast.unaryop, ast.Tuple, ast.List, ast.Load, ast.Attribute, ast.Name)
+    fine = (ast.Constant, ast.UnaryOp, ast.unaryop, ast.Tuple, ast.Load, ast.Attribute, ast.Name)
     return all(isinstance(n, fine) and not (isinstance(n, ast.Name) and n.id not in ("torch", "math")) for n in ast.walk(node))
 
 

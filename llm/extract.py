@@ -15,8 +15,10 @@ import difflib
 import re
 import textwrap
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
+
+from envs.physics.task import SHAPER_TYPES
 
 MOST_CHARACTERS = 40_000  # of code
 MOST_REPLY = 400_000  # characters of a reply
@@ -73,6 +75,8 @@ def extract_code(reply: str, types: Sequence[str]) -> str:
             parts += _parts(_cut_off_checked(block, text), i)
         except VetError as e:
             broken.append((block, e))
+        except RecursionError:
+            broken.append((block, VetError("extract", "the code is nested too deeply")))
     chosen = {name: part for part in parts for name in _defines(part.node) if name in types and _is_def(part.node)}
     if not chosen:
         raise _nothing_found(reply, blocks, parts, broken, types)
@@ -93,8 +97,10 @@ def parse(code: str, stage: str = "extract") -> ast.Module:
         lines = code.split("\n")
         text = lines[line - 1].strip() if 0 < line <= len(lines) else ""
         raise VetError(stage, f"line {line} ({text[:120]}): {_syntax(e, text)}") from e
-    except (ValueError, RecursionError, MemoryError) as e:
-        raise VetError(stage, f"the code cannot be parsed: {str(e) or 'it is nested too deeply'}") from e
+    except ValueError as e:
+        raise VetError(stage, f"the code cannot be parsed: {e}") from e
+    except (RecursionError, MemoryError) as e:
+        raise VetError(stage, "the code is nested too deeply") from e
 
 
 def _syntax(error: SyntaxError, text: str) -> str:
@@ -119,27 +125,40 @@ def _fences(reply: str) -> list[Block]:
             mark, indent, lines = fence[2], len(fence[1]), []
             words = re.split(r"[\s{}.:,]+", fence[3].strip().lower().lstrip("{."))
             wanted = words[0] in PYTHON
-        elif mark and fence and fence[2].startswith(mark) and not fence[3].strip() and not fence[1].strip():
-            found += [Block("\n".join(lines), True)] * wanted
+        elif mark and fence and fence[2].startswith(mark) and not fence[3].strip() and not fence[1].strip(" \t>"):
+            found += [Block(_without_prefix(lines, indent), True)] * wanted
             mark = ""
         elif mark:
-            before = line[:indent]
-            lines.append(line[indent:] if not before.strip(" \t>") else line)
+            lines.append(line)
     if mark and wanted:
-        found.append(Block("\n".join(lines), False))
+        found.append(Block(_without_prefix(lines, indent), False))
     return found
+
+
+def _without_prefix(lines: Sequence[str], most: int) -> str:
+    """The lines of a block without what stands before all of them, at most what stands before its fence."""
+    before = [len(line) - len(line.lstrip(" \t>")) for line in lines if line.strip(" \t>")]
+    return "\n".join(line[min([most, *before]) :] for line in lines)
 
 
 def _unfenced(reply: str, types: Sequence[str]) -> list[Block]:
     """Code without fences: from the first line that begins like code to the last that continues it."""
+    try:
+        if any(_is_def(node) for node in parse(textwrap.dedent(reply)).body):
+            return [Block(reply, False)]
+    except VetError:
+        pass
     lines = reply.split("\n")
     starts = [i for i, line in enumerate(lines) if re.match(r"\s*(def|import|from|@)\b|@", line) and not _is_prose(line)]
     defs = [i for i in starts if re.match(r"\s*def\s+\w+\s*\(", lines[i])]
     if not defs:
         return []
     first = min(starts)
-    while first and re.match(r"[A-Z_][A-Z_0-9]*\s*(:.*)?=\s", lines[first - 1]):  # constants above the first function
-        first -= 1
+    for above in range(first - 1, -1, -1):  # constants above the first function
+        if re.match(r"[A-Z_][A-Z_0-9]*\s*(:.*)?=\s", lines[above]):
+            first = above
+        elif lines[above].strip() and not lines[above].startswith("#"):
+            break
     base = len(lines[first]) - len(lines[first].lstrip())
     last = first
     open_ = 0
@@ -167,10 +186,14 @@ def _cut_off_checked(block: Block, text: str) -> str:
     """The block's text if it can be parsed; where a reply ends within it, up to its last complete function."""
     try:
         tree = parse(text)
-    except VetError:
-        if block.closed:
+    except VetError as e:
+        error = e.__cause__
+        if block.closed or not isinstance(error, SyntaxError) or "too many" in error.msg:
             raise
-        raise VetError("extract", _cut_off(text)) from None
+        at_end = (error.lineno or 0) >= len(text.rstrip().split("\n"))
+        if at_end or "never closed" in error.msg or "triple-quoted" in error.msg:
+            raise VetError("extract", _cut_off(text)) from None
+        raise
     if not block.closed and tree.body:
         last = tree.body[-1]
         if isinstance(last, ast.FunctionDef) and not _returns(last):
@@ -246,7 +269,7 @@ def _assembled(parts: Sequence[Part], chosen: dict[str, Part], types: Sequence[s
         if name in chosen:
             part = chosen[name]
         elif options:  # of its own block if there is one, else the last of all
-            part = [p for p in options if p.block == block][-1:] and [p for p in options if p.block == block][-1] or options[-1]
+            part = ([p for p in options if p.block == block] or options)[-1]
         else:
             continue
         if name in where and where[name] is not part and ast.dump(where[name].node) != ast.dump(part.node):
@@ -311,8 +334,6 @@ def _nothing_found(
 def _check_near_misses(parts: Sequence[Part], chosen: dict[str, Part], types: Sequence[str]) -> None:
     """A function that nothing uses and whose name is almost one that was asked for and is missing."""
     used: set[str] = set().union(*(_uses(p.node) for p in parts))
-    from envs.physics.task import SHAPER_TYPES
-
     for part in parts:
         if isinstance(part.node, ast.FunctionDef) and part.node.name not in used and part.node.name not in SHAPER_TYPES:
             near = difflib.get_close_matches(part.node.name, [t for t in types if t not in chosen], n=1, cutoff=0.8)
@@ -324,8 +345,3 @@ def _signature(name: str) -> str:
     arguments = {"compute_torque": "action, state", "compute_goal": "state, random",
                  "compute_initial_state": "state, random, rest"}  # fmt: skip
     return f"{name}({arguments.get(name, 'state')})"
-
-
-def statements(code: str) -> Iterator[ast.stmt]:
-    """Of a parseable module."""
-    yield from parse(code).body

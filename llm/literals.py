@@ -19,9 +19,9 @@ FACTOR = 2.0**-20  # literal k becomes (1 + (k + 1) FACTOR) times itself: distin
 LONGEST = 40  # letters of a name
 TUNABLE = set(
     "add sub mul div rsub gt ge lt le eq ne where clamp clamp_min clamp_max maximum minimum full full_like fill masked_fill "
-    "floor_divide new_full".split()
+    "floor_divide new_full scalar_tensor".split()
 )  # operations whose numbers a candidate's author would tune
-Path = tuple[Any, ...]  # of an argument in a node: ("args", 1) or ("kwargs", "min")
+Path = int | str  # of a number in a node: its place in "args", its name in "kwargs", or "constant"
 
 
 @dataclass
@@ -89,7 +89,7 @@ def name_arguments(
     out: list[list[Any]] = []
     for kind, (nodes, others, lines) in functions.items():
         for k, node in enumerate(nodes):
-            if node.get("op", "").split(".")[1:2] and node["op"].split(".")[1] in TUNABLE:
+            if "constant" in node or node["op"].split(".")[1] in TUNABLE:
                 for path, value in _numbers(node):
                     other = dict(_numbers(others[k])).get(path, value) if others else value
                     literal = found.get(abs(other)) if other != value else names.by_line(lines[k], value, values)
@@ -99,7 +99,7 @@ def name_arguments(
                         name = names.numbered(source.targets.get(lines[k], ""))
                     else:
                         continue
-                    out.append([kind, k, list(path), name])
+                    out.append([kind, k, path, name])
     return out
 
 
@@ -110,9 +110,9 @@ def literal_names(listed: Any) -> dict[tuple[str, int, Path], str]:
     for entry in listed if isinstance(listed, list) else ():
         if isinstance(entry, list) and len(entry) == 4:
             kind, node, path, name = entry
-            fine = isinstance(kind, str) and type(node) is int and isinstance(path, list) and isinstance(name, str)
-            if fine and all(isinstance(p, (str, int)) for p in path) and re.fullmatch(r"[A-Za-z_]\w{0,63}", name, re.A):
-                found[kind, node, tuple(path)] = name
+            fine = isinstance(kind, str) and type(node) is int and isinstance(path, (int, str)) and isinstance(name, str)
+            if fine and re.fullmatch(r"[A-Za-z]\w{0,63}", name, re.A):
+                found[kind, node, path] = name
     return found
 
 
@@ -151,12 +151,10 @@ class _Names:
 
 def _numbers(node: dict[str, Any]) -> Iterator[tuple[Path, float]]:
     """The numbers among a node's arguments, by path."""
-    for i, value in enumerate(node.get("args", ())):
+    given = {**dict(enumerate(node.get("args", ()))), **node.get("kwargs", {})}
+    for path, value in {"constant": node["constant"]}.items() if "constant" in node else given.items():
         if isinstance(value, (int, float)) and not isinstance(value, bool):
-            yield ("args", i), value
-    for name, value in node.get("kwargs", {}).items():
-        if isinstance(value, (int, float)) and not isinstance(value, bool):
-            yield ("kwargs", name), value
+            yield path, value
 
 
 # ---------------------------------------------------------------------------------------------------- reading the source

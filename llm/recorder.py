@@ -36,12 +36,7 @@ ADVICE = {
     "unique": "how many rows this gives depends on the data",
     "empty": "its numbers are arbitrary: write torch.zeros",
 }  # fmt: skip
-# x op c with a tensor c that has no dimensions -> x op number, so that the number can be tuned
-WITH_NUMBER = {
-    *(f"aten.{name}.Tensor" for name in ("add", "sub", "mul", "div", "gt", "ge", "lt", "le", "eq", "ne")),
-    *(f"aten.{name}.default" for name in ("maximum", "minimum")),
-}
-COMMUTE = {"aten.add.Tensor", "aten.mul.Tensor"}  # c op x likewise
+COMMUTE = {"aten.add.Tensor", "aten.mul.Tensor"}  # number op x -> x op number: there numbers can be tuned
 
 
 def line_of_candidate() -> int:
@@ -173,15 +168,8 @@ class Recorder(TorchDispatchMode):
         if name == "aten.squeeze.default":  # of one environment it would take the environments' dimension, too
             self.squeezed = True
             return "aten.squeeze.dims", [self._ref(args[0]), [d for d, k in enumerate(args[0].shape) if k == 1]], {}
-        if name == "aten.where.self":
-            numbers = [self._scalar(x) for x in args[1:]]
-            sides = [self._ref(x) if number is None else number for x, number in zip(args[1:], numbers)]
-            return name, [self._ref(args[0]), *sides], {}
-        if name in WITH_NUMBER and len(args) == 2 and not kwargs and isinstance(args[1], Tensor):
-            for x, c in [(args[0], args[1])] + [(args[1], args[0])] * (name in COMMUTE):
-                number = self._number(c)
-                if number is not None and x.dtype == torch.float32 and self._number(x) is None:
-                    return name, [self._ref(x), number], {}
+        if name in COMMUTE and not kwargs and self._number(args[0]) is not None and isinstance(args[1], Tensor):
+            args = args[::-1]
         if name == "aten.clamp.Tensor":
             limits = [self._number(a) if isinstance(a, Tensor) else a for a in (*args[1:], *kwargs.values())]
             if not any(isinstance(a, Tensor) and self._number(a) is None for a in (*args[1:], *kwargs.values())):
@@ -255,11 +243,6 @@ class Recorder(TorchDispatchMode):
         node = self._node(self._ref(tensor)) if tensor.dim() == 0 else None
         is_float = tensor.dtype == torch.float32
         return node["constant"] if node is not None and "constant" in node and is_float else None
-
-    def _scalar(self, tensor: Tensor) -> Any:
-        """The number that torch.where was given, where it was given one."""
-        node = self._node(self.refs.get(id(tensor)))
-        return node["args"][0] if node is not None and node.get("op") == "aten.scalar_tensor.default" else None
 
     def _node(self, ref: Any) -> Any:
         return self.nodes[ref["node"]] if ref is not None and "node" in ref else None
