@@ -4,9 +4,10 @@ This is not what keeps the machine safe (the jail and the checked graph do, llm/
 nonsense out cheaply and tells the model what to write instead. What is not expressly allowed is refused:
 
 - at the top: imports of torch, math and typing, functions, constants;
-- in functions: assignments, ``if``, ``for`` over ``range`` or a list, ``return``, expressions without ``lambda``, ``:=`` or
-  generators; helper functions, called by name, without recursion; work bounded by ``MOST_WORK``;
-- attributes: those of llm/allowed_names.py, for each module and for tensors; no name begins or ends with an underscore.
+- in functions: assignments, ``if``, ``for`` over ``range`` or a list, ``return``, expressions without ``lambda``,
+  ``:=`` or generators; helper functions, called by name, without recursion; work bounded by ``MOST_WORK``;
+- attributes: those of llm/allowed_names.py, for each module and for tensors; no name begins or ends with an
+  underscore.
 """
 
 from __future__ import annotations
@@ -49,11 +50,12 @@ CHANGING = {"append", "extend", "insert", "update"}  # methods
 LONGEST_TEXT = 200  # of a string that is no docstring
 ALLOWED = {
     name: getattr(ast, name)
-    for name in """Module FunctionDef arguments arg Return Assign AugAssign AnnAssign For If IfExp Expr Call keyword Name
-    Load Store Attribute Subscript Slice Tuple List Dict Constant BinOp UnaryOp BoolOp Compare ListComp DictComp comprehension
-    Import ImportFrom alias Pass Break Continue Add Sub Mult Div FloorDiv Mod Pow MatMult BitAnd BitOr BitXor USub UAdd Not
-    Invert And Or Eq NotEq Lt LtE Gt GtE Is IsNot In NotIn""".split()
+    for name in """Module FunctionDef arguments arg Return Assign AugAssign AnnAssign For If IfExp Expr Call keyword
+    Name Load Store Attribute Subscript Slice Tuple List Dict Constant BinOp UnaryOp BoolOp Compare ListComp DictComp
+    comprehension Import ImportFrom alias Pass Break Continue Add Sub Mult Div FloorDiv Mod Pow MatMult BitAnd BitOr
+    BitXor USub UAdd Not Invert And Or Eq NotEq Lt LtE Gt GtE Is IsNot In NotIn""".split()
 }
+IN_TYPES = (ast.Name, ast.Attribute, ast.Subscript, ast.Tuple, ast.List, ast.Constant, ast.Load, ast.BinOp, ast.BitOr)
 REFUSED = {  # syntax: its word, what to write instead
     "While": ("while", "write torch.where, or a for over range(number)"),
     "Try": ("try", "write code that cannot raise: + 1e-6 in divisors, torch.clamp"),
@@ -122,7 +124,9 @@ class _Checker:
         self.annotations: set[int] = set()
         self.documentation: set[int] = set()
         top = [n for n in tree.body if not isinstance(n, ast.FunctionDef)]
-        self.outside = {n.id for t in top for n in ast.walk(t) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+        self.outside = {
+            n.id for t in top for n in ast.walk(t) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+        }
         self.local = {id(n) for t in top for n in ast.walk(t)}  # uses of names that are variables of their function
         for function in self.functions.values():
             inside = list(ast.walk(function))
@@ -169,16 +173,19 @@ class _Checker:
         top = {n.name for n in self.tree.body if isinstance(n, ast.FunctionDef)}
         if not top & set(self.types):
             near = difflib.get_close_matches(next(iter(top), ""), self.types, n=1, cutoff=0.0)
-            self.found.append((0, f"the code defines none of {', '.join(self.types)}"
-                               + (f" (found {', '.join(sorted(top))}; nearest: {near[0]})" if top and near else "")))
+            found = f" (found {', '.join(sorted(top))}; nearest: {near[0]})" if top and near else ""
+            self.found.append((0, f"the code defines none of {', '.join(self.types)}{found}"))
         elif len(top) < sum(isinstance(n, ast.FunctionDef) for n in self.tree.body):
             self.found.append((0, "a function is defined twice: give each its own name"))
 
     def _import(self, node: ast.Import | ast.ImportFrom) -> None:
         source = node.module or "" if isinstance(node, ast.ImportFrom) else ""
         if isinstance(node, ast.ImportFrom) and (node.level or source not in MODULES):
-            return self.say(node, f"import from {source or '.'!r} is not allowed; torch, math and typing are there"
-                            + self._module_hint(source))
+            return self.say(
+                node,
+                f"import from {source or '.'!r} is not allowed; torch, math and typing are there"
+                + self._module_hint(source),
+            )
         for alias in node.names:
             full = f"{source}.{alias.name}" if source else alias.name
             name = alias.asname or (alias.name if source else alias.name.split(".")[0])
@@ -200,7 +207,7 @@ class _Checker:
         return self._hint("np" if module.startswith("numpy") else module.split(".")[0])
 
     @staticmethod
-    def _exports(module: str) -> set[str]:
+    def _exports(module: str) -> frozenset[str]:
         functions, constants, submodules = MODULE_NAMES[module]
         return functions | constants | (submodules & {"Tensor"})
 
@@ -210,9 +217,8 @@ class _Checker:
             return
         for part in ast.walk(node):
             self.annotations.add(id(part))
-            fine = (ast.Name, ast.Attribute, ast.Subscript, ast.Tuple, ast.List, ast.Constant, ast.Load, ast.BinOp, ast.BitOr)
             text = part.id if isinstance(part, ast.Name) else part.attr if isinstance(part, ast.Attribute) else ""
-            if not isinstance(part, fine) or text.startswith("_") or text.endswith("_"):
+            if not isinstance(part, IN_TYPES) or text.startswith("_") or text.endswith("_"):
                 self.say(node, "a type hint may only name types (Dict[str, torch.Tensor]); leave it out")
                 return
 
@@ -278,7 +284,7 @@ class _Checker:
         if kind not in ALLOWED:
             if not isinstance(node, ast.expr_context):
                 word, instead = REFUSED.get(kind, (kind, "write something simpler"))
-                self.say(node, f"{word!r} is not allowed; {instead}" if " " not in word else f"{word} is not allowed; {instead}")
+                self.say(node, f"{word if ' ' in word else repr(word)} is not allowed; {instead}")
             return
         check = getattr(self, f"_{kind.lower()}", None)
         if check is not None:
@@ -400,7 +406,8 @@ class _Checker:
             if name in (METHODS if called else PROPERTIES):
                 return None
             if name in METHODS | PROPERTIES:
-                return self.say(node, f"'.{name}' " + ("cannot be called" if called else f"must be called: .{name}(...)"))
+                why = "cannot be called" if called else f"must be called: .{name}(...)"
+                return self.say(node, f"'.{name}' {why}")
             return self.say(node, f"'.{name}' is not allowed{self._hint(name, METHODS | PROPERTIES)}")
         functions, constants, submodules = MODULE_NAMES[module]
         if name in submodules and name != "Tensor" and id(node) in self.within:
@@ -489,7 +496,8 @@ def _only_numbers(node: ast.AST) -> bool:
 
 def _is_constant(node: ast.AST) -> bool:
     fine = (ast.Constant, ast.UnaryOp, ast.unaryop, ast.Tuple, ast.Load, ast.Attribute, ast.Name)
-    return all(isinstance(n, fine) and not (isinstance(n, ast.Name) and n.id not in ("torch", "math")) for n in ast.walk(node))
+    names = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
+    return all(isinstance(n, fine) for n in ast.walk(node)) and names <= {"torch", "math"}
 
 
 def _elements(node: ast.expr) -> Iterator[ast.expr]:

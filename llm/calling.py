@@ -1,7 +1,7 @@
 """How a candidate's functions are called on rows of a probe, and what they must return.
 
-A function takes what ``PhysicsTask`` says (``compute_reward(state)``), or names quantities of the state as arguments, as
-Eureka's do (https://arxiv.org/abs/2310.12931): ``compute_reward(forward_velocity, torque)``.
+A function takes what ``PhysicsTask`` says (``compute_reward(state)``), or names quantities of the state as arguments,
+as Eureka's do (https://arxiv.org/abs/2310.12931): ``compute_reward(forward_velocity, torque)``.
 """
 
 from __future__ import annotations
@@ -30,16 +30,21 @@ class State(dict):
 
     def __missing__(self, name: object) -> Tensor:
         near = difflib.get_close_matches(str(name), self, n=1, cutoff=0.0)
-        raise VetError("trace", f"line {line_of_candidate()}: the state has no {name!r}; nearest: {near[0]!r}; it has "
-                       f"{', '.join(sorted(self))}")  # fmt: skip
+        raise VetError(
+            "trace",
+            f"line {line_of_candidate()}: the state has no {name!r}; nearest: {near[0]!r}; it has "
+            f"{', '.join(sorted(self))}",
+        )
 
     def get(self, name: object, *default: Any) -> Any:
         return super().get(name, *default) if name in self or default else self[name]
 
     def _constant(self, *_: Any, **__: Any) -> Any:
-        raise VetError("trace", f"line {line_of_candidate()}: the state is changed, and others read it too; use variables")
+        raise VetError(
+            "trace", f"line {line_of_candidate()}: the state is changed, and others read it too; use variables"
+        )
 
-    __setitem__ = __delitem__ = update = setdefault = pop = popitem = clear = __ior__ = _constant  # type: ignore[assignment]
+    __setitem__ = __delitem__ = update = setdefault = pop = popitem = clear = __ior__ = _constant
 
 
 def make_inputs(probe: Any, action_size: int) -> Inputs:
@@ -81,8 +86,8 @@ def how_to_call(function: Callable[..., Any], kind: str, quantities: Sequence[st
                 near = difflib.get_close_matches(name, [*quantities, *wanted], n=1, cutoff=0.0)[0]
                 raise VetError(
                     "trace",
-                    f"{kind}({', '.join(names)}): there is no {name!r} to give it; nearest: {near!r}; expected "
-                    f"{kind}({', '.join(wanted)}), or names of quantities of the state as arguments",
+                    f"{kind}({', '.join(names)}): there is no {name!r} to give it; nearest: {near!r}; "
+                    f"expected {kind}({', '.join(wanted)}), or names of quantities of the state as arguments",
                 )
         known = [(name, key) for name, key in zip(names, chosen) if key in quantities or key in wanted]
         if not known:
@@ -108,20 +113,26 @@ def flat(kind: str, out: Any) -> tuple[list[str], list[Tensor]]:
         components: Any = {}
         if isinstance(out, (tuple, list)):
             if len(out) != 2 or not isinstance(out[1], dict):
-                parts = ", ".join(type(part).__name__ for part in out)
-                raise VetError("smoke", f"compute_reward returned ({parts}), expected a tensor [n], or (total, components) with "
-                               "components a dict {name: tensor [n]}")  # fmt: skip
+                found = ", ".join(type(part).__name__ for part in out)
+                raise VetError(
+                    "smoke",
+                    f"compute_reward returned ({found}), expected a tensor [n], or (total, components) with "
+                    "components a dict {name: tensor [n]}",
+                )
             out, components = out
-        components = {("sum" if name == "total" else name): part for name, part in components.items() if part is not out}
+        components = {"sum" if k == "total" else k: part for k, part in components.items() if part is not out}
         names, parts = ["total", *components], [out, *components.values()]
         bad = [x for x in components if not isinstance(x, str) or not 0 < len(x) <= 64 or not x.isprintable()]
         if bad or len(components) > MOST_COMPONENTS:
-            raise VetError("smoke", f"compute_reward's components: expected at most {MOST_COMPONENTS}, by names of at most 64 "
-                           f"letters, found {len(components)}{f' and {bad[0]!r:.80}' if bad else ''}")  # fmt: skip
+            raise VetError(
+                "smoke",
+                f"compute_reward's components: expected at most {MOST_COMPONENTS}, by names of at most 64 "
+                f"letters, found {len(components)}{f' and {bad[0]!r:.80}' if bad else ''}",
+            )
     elif kind == "compute_initial_state":
         if not isinstance(out, tuple) or len(out) != len(POSE):
-            raise VetError("smoke", f"compute_initial_state returned {_what(out)}, expected "
-                           f"Pose({', '.join(POSE)})")  # fmt: skip
+            wanted = f"Pose({', '.join(POSE)})"
+            raise VetError("smoke", f"compute_initial_state returned {_what(out)}, expected {wanted}")
         names, parts = list(POSE), list(out)
     else:
         names = [{"compute_torque": "effort"}.get(kind, kind.replace("compute_", ""))]
@@ -152,8 +163,8 @@ def check_outputs(kind: str, names: list[str], parts: list[Tensor], n: int, prob
             wanted = [n]
         fits = len(shape) == len(wanted) and all(w in (None, s) for s, w in zip(shape, wanted))
         if not fits or (wanted[-1] is None and not shape[-1]):
-            raise VetError("smoke", f"{place} has shape {shape_text(shape, n)}, expected {shape_text(wanted, n)}"
-                           f"{_shape_advice(shape, wanted, n)}")  # fmt: skip
+            raise VetError("smoke", f"{place} has shape {shape_text(shape, n)}, expected "
+                    f"{shape_text(wanted, n)}{_shape_advice(shape, wanted, n)}")  # fmt: skip
         if not part.is_floating_point() and kind != "compute_terminal":
             is_bool = part.dtype == torch.bool
             why = "is True or False" if is_bool else f"is of {str(part.dtype).split('.')[1]}"
@@ -183,8 +194,11 @@ def _shape_advice(shape: list[int], wanted: Sequence[int | None], n: int) -> str
 def _place(kind: str, name: str) -> str:
     if kind == "compute_initial_state":
         return f"compute_initial_state's {name}"
-    return f"compute_reward's component {name!r}" if kind == "compute_reward" and name != "total" else f"what {kind} returns"
+    component = kind == "compute_reward" and name != "total"
+    return f"compute_reward's component {name!r}" if component else f"what {kind} returns"
 
 
 def _what(value: Any) -> str:
-    return "nothing (None)" if value is None else f"{value!r:.40}" if isinstance(value, (int, float)) else type(value).__name__
+    if value is None:
+        return "nothing (None)"
+    return f"{value!r:.40}" if isinstance(value, (int, float)) else type(value).__name__

@@ -25,15 +25,15 @@ def describe(error: BaseException, code: str, n: int, stage: str = "trace") -> V
     text = f"{type(error).__name__}: {reason}" if reason else type(error).__name__
     if not frames:
         return VetError(stage, text)
-    return VetError(stage, with_source(f"line {lines[-1]}: {text}{_shapes(frames[-1], _line(code, lines[-1]), n)}"
-                                       f"{_advice(text)}", code))  # fmt: skip
+    shapes = _shapes(frames[-1], _line(code, lines[-1]), n)
+    return VetError(stage, with_source(f"line {lines[-1]}: {text}{shapes}{_advice(text)}", code))
 
 
 def with_source(message: str, code: str) -> str:
-    """"line 3: ..." with that line's text."""
+    """The message, with the text of the line that it begins with."""
     found = re.match(r"line (\d+): ", message)
-    text = _line(code, int(found.group(1))) if found else ""
-    return f"line {found.group(1)} ({text}): {message[found.end():]}" if found and text else message  # type: ignore[union-attr]
+    text = _line(code, int(found[1])) if found else ""
+    return f"line {found[1]} ({text}): {message[found.end() :]}" if found and text else message
 
 
 def _line(code: str, number: int) -> str:

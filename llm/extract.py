@@ -1,11 +1,11 @@
 """The code in a reply of a language model.
 
 A reply has prose, fences (```python, ```, ~~~, indented in a list, without an end where the reply was cut off), several
-versions of a function, examples of its use, or no fence at all. ``extract_code`` returns one module with the functions that
-were asked for, what they need, and nothing else.
+versions of a function, examples of its use, or no fence at all. ``extract_code`` returns one module with the functions
+that were asked for, what they need, and nothing else.
 
-Of several versions of a function the last one counts that can be parsed: models correct themselves downwards. A helper or
-constant that two blocks define differently is an error only if functions of both blocks are kept.
+Of several versions of a function the last one counts that can be parsed: models correct themselves downwards. A helper
+or constant that two blocks define differently is an error only if functions of both blocks are kept.
 """
 
 from __future__ import annotations
@@ -28,9 +28,10 @@ HARMLESS = ("torch.jit.script", "torch.jit.script_if_tracing", "torch.jit.export
             "torch.inference_mode()", "torch.compile", "torch.compile()", "jit.script", "script")  # fmt: skip
 GIVEN = ("torch", "math", "F", "Tensor", "Pose")  # names that are there without an import (llm/allowed_names.py)
 LOOK_ALIKES = {
-    "\u2018": "'", "\u2019": "'", "\u201c": '"', "\u201d": '"', "\u2013": "-", "\u2014": "-", "\u2212": "-", "\u00d7": "*",
-    "\u00a0": "a space", "\u2026": "...", "\u2264": "<=", "\u2265": ">=", "\u2260": "!=", "\u00b2": "** 2", "\u00b7": "*",
-    "\uff08": "(", "\uff09": ")", "\uff0c": ",", "\u200b": "nothing", "\ufeff": "nothing",
+    "\u2018": "'", "\u2019": "'", "\u201c": '"', "\u201d": '"', "\u2013": "-", "\u2014": "-", "\u2212": "-",
+    "\u00d7": "*", "\u00b7": "*", "\u00b2": "** 2", "\u2264": "<=", "\u2265": ">=", "\u2260": "!=",
+    "\uff08": "(", "\uff09": ")", "\uff0c": ",", "\u2026": "...", "\u00a0": "a space", "\u200b": "nothing",
+    "\ufeff": "nothing",
 }  # fmt: skip
 
 
@@ -149,7 +150,9 @@ def _unfenced(reply: str, types: Sequence[str]) -> list[Block]:
     except VetError:
         pass
     lines = reply.split("\n")
-    starts = [i for i, line in enumerate(lines) if re.match(r"\s*(def|import|from|@)\b|@", line) and not _is_prose(line)]
+    starts = [
+        i for i, line in enumerate(lines) if re.match(r"\s*(def|import|from|@)\b|@", line) and not _is_prose(line)
+    ]
     defs = [i for i in starts if re.match(r"\s*def\s+\w+\s*\(", lines[i])]
     if not defs:
         return []
@@ -176,7 +179,7 @@ def _unfenced(reply: str, types: Sequence[str]) -> list[Block]:
 
 
 def _is_prose(line: str) -> bool:
-    """"from the state I take ..." """
+    """A sentence that begins like an import."""
     return bool(re.match(r"\s*(from|import)\b", line)) and not re.match(
         r"\s*(from\s+[\w.]+\s+import\s+[\w(*]|import\s+[\w.]+(\s+as\s+\w+)?(\s*,.*)?\s*(#.*)?$)", line
     )
@@ -207,8 +210,8 @@ def _returns(function: ast.FunctionDef) -> bool:
 
 def _cut_off(text: str) -> str:
     last = next((line.strip() for line in reversed(text.split("\n")) if line.strip()), "")
-    return (f"the reply ends in the middle of the code, at {last[-80:]!r}: write the whole code, shorter, in one block that "
-            "ends with ```")  # fmt: skip
+    return (f"the reply ends in the middle of the code, at {last[-80:]!r}: write the whole code, shorter, in one "
+            "block that ends with ```")  # fmt: skip
 
 
 # ------------------------------------------------------------------------------------------------------------- parts
@@ -229,7 +232,11 @@ def _parts(text: str, block: int) -> list[Part]:
         kept = lines[above - 1 : last]
         if decorators:
             rest = [d for d in decorators if ast.unparse(d).replace(" ", "") not in HARMLESS]
-            kept = [*lines[above - 1 : first - 1], *(f"@{ast.unparse(d)}" for d in rest), *lines[node.lineno - 1 : last]]
+            kept = [
+                *lines[above - 1 : first - 1],
+                *(f"@{ast.unparse(d)}" for d in rest),
+                *lines[node.lineno - 1 : last],
+            ]
         found.append(Part(node, ast.unparse(node) if shared else "\n".join(kept), block))
         end = last
     return found
@@ -273,8 +280,10 @@ def _assembled(parts: Sequence[Part], chosen: dict[str, Part], types: Sequence[s
         else:
             continue
         if name in where and where[name] is not part and ast.dump(where[name].node) != ast.dump(part.node):
-            raise VetError("extract", f"{len(blocks)} blocks of code define {name!r} differently; write one block, with each "
-                           "name once")  # fmt: skip
+            raise VetError(
+                "extract",
+                f"{len(blocks)} blocks of code define {name!r} differently; write one block, with each name once",
+            )
         if name in where:
             continue
         where[name] = part
@@ -307,14 +316,21 @@ def _is_given(node: ast.stmt, name: str) -> bool:
 
 
 def _nothing_found(
-    reply: str, blocks: Sequence[Block], parts: Sequence[Part], broken: Sequence[tuple[Block, VetError]], types: Sequence[str]
+    reply: str,
+    blocks: Sequence[Block],
+    parts: Sequence[Part],
+    broken: Sequence[tuple[Block, VetError]],
+    types: Sequence[str],
 ) -> VetError:
     for part in parts:
         if isinstance(part.node, ast.ClassDef):
             inner = [n.name for n in part.node.body if isinstance(n, ast.FunctionDef) and n.name in types]
             if inner:
-                return VetError("extract", f"{inner[0]} is a method of class {part.node.name}; write a plain function: "
-                                f"def {_signature(inner[0])}, without self")  # fmt: skip
+                return VetError(
+                    "extract",
+                    f"{inner[0]} is a method of class {part.node.name}; write a plain function: def "
+                    f"{_signature(inner[0])}, without self",
+                )
     defined = re.compile(r"def\s+(" + "|".join(map(re.escape, types)) + r")\b")
     for block, error in reversed(broken):
         if defined.search(block.text) or len(broken) == len(blocks):
@@ -323,11 +339,15 @@ def _nothing_found(
     if names:
         near = [(n, m) for n in names for m in difflib.get_close_matches(n, types, n=1, cutoff=0.0)]
         best = max(near, key=lambda pair: difflib.SequenceMatcher(None, *pair).ratio(), default=(names[0], types[0]))
-        return VetError("extract", f"the code defines {', '.join(names[:5])}, expected {' and '.join(types)}; rename {best[0]} "
-                        f"to {best[1]}")  # fmt: skip
+        return VetError(
+            "extract",
+            f"the code defines {', '.join(names[:5])}, expected {' and '.join(types)}; rename {best[0]} to {best[1]}",
+        )
     if any(name in reply for name in types) or blocks:
-        return VetError("extract", f"no function {' or '.join(types)} was found: write def {_signature(types[0])} in one block "
-                        "of ```python")  # fmt: skip
+        return VetError(
+            "extract",
+            f"no function {' or '.join(types)} was found: write def {_signature(types[0])} in one block of ```python",
+        )
     return VetError("extract", f"no code was found: write {' and '.join(types)} in one block of ```python")
 
 

@@ -18,8 +18,8 @@ import numpy as np
 FACTOR = 2.0**-20  # literal k becomes (1 + (k + 1) FACTOR) times itself: distinct in float32, too
 LONGEST = 40  # letters of a name
 TUNABLE = set(
-    "add sub mul div rsub gt ge lt le eq ne where clamp clamp_min clamp_max maximum minimum full full_like fill masked_fill "
-    "floor_divide new_full scalar_tensor".split()
+    "add sub mul div rsub gt ge lt le eq ne where clamp clamp_min clamp_max maximum minimum full full_like "
+    "fill masked_fill floor_divide new_full scalar_tensor".split()
 )  # operations whose numbers a candidate's author would tune
 Path = int | str  # of a number in a node: its place in "args", its name in "kwargs", or "constant"
 
@@ -82,7 +82,8 @@ def name_arguments(
     values: Mapping[int, float],
     found: Mapping[float, Literal],
 ) -> list[list[Any]]:
-    """[kind, node, path, name] of the numbers that operations were given. functions: by kind, the nodes of the trace, those of
+    """[kind, node, path, name] of the numbers that operations were given. functions: by kind, the nodes of the
+    trace, those of
     the trace with changed numbers (of the same structure, or empty), and the nodes' lines in the code; values: what the
     literals were, by id."""
     names = _Names(source)
@@ -110,7 +111,9 @@ def literal_names(listed: Any) -> dict[tuple[str, int, Path], str]:
     for entry in listed if isinstance(listed, list) else ():
         if isinstance(entry, list) and len(entry) == 4:
             kind, node, path, name = entry
-            fine = isinstance(kind, str) and type(node) is int and isinstance(path, (int, str)) and isinstance(name, str)
+            fine = (
+                isinstance(kind, str) and type(node) is int and isinstance(path, (int, str)) and isinstance(name, str)
+            )
             if fine and re.fullmatch(r"[A-Za-z]\w{0,63}", name, re.A):
                 found[kind, node, path] = name
     return found
@@ -157,7 +160,8 @@ def _numbers(node: dict[str, Any]) -> Iterator[tuple[Path, float]]:
             yield path, value
 
 
-# ---------------------------------------------------------------------------------------------------- reading the source
+# ---------------------------------------------------------------------------------------------------- reading the
+# source
 
 
 def _statements(source: Source, body: Sequence[ast.stmt], function: str) -> None:
@@ -221,12 +225,21 @@ def _expression(source: Source, node: ast.AST, name: str, target: str, top: ast.
 
 def _is_tensor_of(node: ast.AST) -> bool:
     """torch.tensor(0.25)"""
-    return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "tensor" and bool(node.args)
+    return (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == "tensor"
+        and bool(node.args)
+    )
 
 
 def _target(statement: ast.stmt) -> str:
     target = statement.targets[0] if isinstance(statement, ast.Assign) else getattr(statement, "target", None)
-    if isinstance(target, ast.Subscript) and isinstance(target.slice, ast.Constant) and isinstance(target.slice.value, str):
+    if (
+        isinstance(target, ast.Subscript)
+        and isinstance(target.slice, ast.Constant)
+        and isinstance(target.slice.value, str)
+    ):
         return target.slice.value  # components["forward"] = ...
     while isinstance(target, (ast.Subscript, ast.Attribute)):
         target = target.value

@@ -1,6 +1,7 @@
 """What a function does to tensors, written down as a graph of aten operations while it runs.
 
-``Recorder`` is a TorchDispatchMode below ``torch.func.functionalize``: in-place operations arrive as functional ones, and
+``Recorder`` is a TorchDispatchMode below ``torch.func.functionalize``: in-place operations arrive as functional
+ones, and
 every operation's arguments are Python numbers, earlier results, inputs, or tensors that the function made itself
 (constants). What a graph cannot hold is rewritten (assignment through a mask becomes a where) or refused, with the line
 of the candidate's own code. ``Watch`` looks on while a function runs as it is.
@@ -28,9 +29,9 @@ SAME_VALUES = {"aten.lift_fresh.default", "aten.lift_fresh_copy.default", "aten.
 INDEXING = {"aten.index.Tensor", "aten.index_put.default", "aten.index_select.default", "aten.gather.default"}
 DROPPED = {"device", "layout", "pin_memory", "memory_format", "non_blocking"}  # of keyword arguments
 ADVICE = {
-    "_local_scalar_dense": "a Python number or a truth value is made from a tensor (an if, and/or/not, min(), max(), float() "
-    "or round() on a tensor), but a tensor has a value per environment: write torch.where(condition, a, b), & | ~, "
-    "torch.minimum, torch.maximum",
+    "_local_scalar_dense": "a Python number or a truth value is made from a tensor (an if, and, or, not, min(), max(), "
+    "float() or round() on a tensor), but a tensor has a value per environment: write torch.where(condition, a, b), "
+    "& | ~, torch.minimum, torch.maximum",
     "nonzero": "how many rows this gives depends on the data: write torch.where(condition, a, b)",
     "masked_select": "how many rows this gives depends on the data: write torch.where(condition, a, b)",
     "unique": "how many rows this gives depends on the data",
@@ -49,18 +50,23 @@ def line_of_candidate() -> int:
     return 0
 
 
+def refused(why: str) -> VetError:
+    """For the code that runs now."""
+    return VetError("trace", f"line {line_of_candidate()}: {why}")
+
+
 def refuse_if_never(func: Any) -> None:
     """Raise VetError for operations that no candidate may use, whatever their arguments."""
     name = func._schema.name.split("::")[1]
     if torch.Tag.nondeterministic_seeded in func.tags:
-        raise VetError(
-            "trace",
-            f"line {line_of_candidate()}: torch.{name} draws random numbers, which would make no run repeatable; "
-            "compute_initial_state and compute_goal may use random.uniform and random.normal, the others none",
+        raise refused(
+            f"torch.{name} draws random numbers, which would make no run "
+            "repeatable; compute_initial_state and compute_goal may use random.uniform and random.normal, "
+            "the others none",
         )
     for part in (name, name.rstrip("_")):
         if part in ADVICE:
-            raise VetError("trace", f"line {line_of_candidate()}: {ADVICE[part]}")
+            raise refused(ADVICE[part])
 
 
 class Watch(TorchDispatchMode):
@@ -78,10 +84,9 @@ class Watch(TorchDispatchMode):
                 written = declared.alias_info is not None and declared.alias_info.is_write
                 if written and isinstance(given, Tensor) and given.untyped_storage()._cdata in self.owners:
                     what = f"state[{self.names[id(given)]!r}]" if id(given) in self.names else "the state"
-                    raise VetError(
-                        "trace",
-                        f"line {line_of_candidate()}: {what} is changed in place, and others read it too: work on a copy "
-                        "(x = x + y, or x = x.clone() before)",
+                    raise refused(
+                        f"{what} is changed in place, and others read it too: "
+                        "work on a copy (x = x + y, or x = x.clone() before)",
                     )
         return func(*args, **(kwargs or {}))
 
@@ -187,8 +192,10 @@ class Recorder(TorchDispatchMode):
     def _append(self, name: str, node: dict[str, Any], out: Any) -> None:
         if name not in OPS:
             plain = name.split(".")[1]
-            raise VetError("trace", f"line {line_of_candidate()}: torch's {plain} ({name}) is not among the operations of a "
-                           "graph; write it with ordinary arithmetic, torch.where, sums and norms")  # fmt: skip
+            raise refused(
+                f"torch's {plain} ({name}) is not among the operations of a graph; write it with ordinary arithmetic, "
+                "torch.where, sums and norms"
+            )
         k = self._add(node)
         if isinstance(out, Tensor):
             self.refs[id(out)] = {"node": k}
@@ -198,8 +205,9 @@ class Recorder(TorchDispatchMode):
 
     def _add(self, node: dict[str, Any]) -> int:
         if len(self.nodes) == MOST_NODES:
-            raise VetError("trace", f"line {line_of_candidate()}: more than {MOST_NODES} operations: replace loops by "
-                           "operations on whole tensors")  # fmt: skip
+            raise refused(
+                f"more than {MOST_NODES} operations: replace loops by operations on whole tensors",
+            )
         self.nodes.append(node)
         self.lines.append(line_of_candidate())
         self._keys.append(hash(self._frozen(node)))
@@ -217,8 +225,9 @@ class Recorder(TorchDispatchMode):
 
     def _constant(self, tensor: Tensor) -> dict[str, Any]:
         if tensor.numel() > MOST_NUMBERS:
-            raise VetError("trace", f"line {line_of_candidate()}: a constant of {tensor.numel()} numbers, at most "
-                           f"{MOST_NUMBERS} are allowed")  # fmt: skip
+            raise refused(
+                f"a constant of {tensor.numel()} numbers, at most {MOST_NUMBERS} are allowed",
+            )
         return {"constant": _numbers(tensor.tolist(), tensor.dtype), "dtype": _dtype(tensor.dtype)["dtype"]}
 
     def _encode(self, value: Any) -> Any:
@@ -234,7 +243,7 @@ class Recorder(TorchDispatchMode):
             return value
         if isinstance(value, (torch.device, torch.layout, torch.memory_format)):
             return None
-        raise VetError("trace", f"line {line_of_candidate()}: a {type(value).__name__} as an argument of a torch function")
+        raise refused(f"a {type(value).__name__} as an argument of a torch function")
 
     def _number(self, tensor: Any) -> Any:
         """The number in a float32 constant without dimensions, else None; numbers themselves."""
@@ -279,10 +288,12 @@ class Recorder(TorchDispatchMode):
                 continue
             ref = self._ref(index)
             if self._varies(ref):
-                raise VetError("trace", f"line {line_of_candidate()}: an index is computed from the state; indices must be "
-                               "constants: use torch.where, or a sum over a comparison with torch.arange")  # fmt: skip
+                raise refused(
+                    "an index is computed from the state; indices must be constants: use torch.where, or a sum over a "
+                    "comparison with torch.arange"
+                )
             if "constant" not in (self._node(ref) or {}) or bool((index < 0).any()):
-                dim = args[1] if at == 2 else _position(args[at], index)
+                dim = args[1] if at == 2 else next(d for d, other in enumerate(args[at]) if other is index)
                 index = index.where(index >= 0, index + args[0].shape[dim])
                 self.refs[id(index)] = {"node": self._add(self._constant(index))}
 
@@ -308,7 +319,9 @@ class Recorder(TorchDispatchMode):
             self._refuse_mask()
         if self._same_number(value):
             number = self._number(value)
-            self._append("aten.masked_fill.Scalar", self._op("masked_fill.Scalar", x, self._wide(x, at, mask), number), out)
+            self._append(
+                "aten.masked_fill.Scalar", self._op("masked_fill.Scalar", x, self._wide(x, at, mask), number), out
+            )
         else:
             self._append("aten.where.self", self._op("where.self", self._wide(x, at, mask), self._ref(value), x), out)
 
@@ -348,10 +361,9 @@ class Recorder(TorchDispatchMode):
         return self._ref(out)
 
     def _refuse_mask(self) -> None:
-        raise VetError(
-            "trace",
-            f"line {line_of_candidate()}: how many rows x[mask] has depends on the data: write torch.where(mask, a, b) on "
-            "whole tensors (x[mask] = number and x[mask] = y[mask] are fine)",
+        raise refused(
+            "how many rows x[mask] has depends on the data: write "
+            "torch.where(mask, a, b) on whole tensors (x[mask] = number and x[mask] = y[mask] are fine)",
         )
 
 

@@ -1,13 +1,14 @@
 """Runs a candidate's code on real state and writes its functions down as graphs. Only inside a jail (llm/jail.py).
 
-Each function runs once as it is, on all rows of the probe, and then under ``torch.func.functionalize`` and a ``Recorder`` at
+Each function runs once as it is, on all rows of the probe, and then under ``torch.func.functionalize`` and a
+``Recorder`` at
 two numbers of environments. The two records must agree; integers that are 5 in one and 7 in the other are the number of
 environments. The graph that comes out must give the same bits as the function at 1, 2 and all environments.
 """
 
 from __future__ import annotations
-
 import __future__
+
 import ast
 import builtins
 import math
@@ -45,8 +46,8 @@ class Trace(NamedTuple):
 def trace_candidate(code: str, types: Sequence[str], probe: Any) -> dict[str, Any]:
     """The graph file of ``code``, with its numbers still in it, and "literal_names" for them (llm/literals.py).
 
-    probe: llm/probe.py. Raises VetError of the stages "trace" (it raised, or does what a graph cannot hold), "smoke" (what it
-    returns is wrong) and "graph" (the graph is not the function).
+    probe: llm/probe.py. Raises VetError of the stages "trace" (it raised, or does what a graph cannot hold), "smoke"
+    (what it returns is wrong) and "graph" (the graph is not the function).
     """
     source = literals.read(code)
     names = load(ast.parse(code), code)
@@ -175,7 +176,14 @@ def _checked(graph: dict[str, Any], kind: str) -> GraphFunction:
 
 
 def _compare(
-    call: Callable[..., Any], function: Any, kind: str, inputs: calling.Inputs, n: int, probe: Any, code: str, squeezed: bool
+    call: Callable[..., Any],
+    function: Any,
+    kind: str,
+    inputs: calling.Inputs,
+    n: int,
+    probe: Any,
+    code: str,
+    squeezed: bool,
 ) -> None:
     """Raise VetError unless the graph gives the same bits as the function for n environments."""
     given = calling.inputs_of(kind, inputs, n)
@@ -195,8 +203,11 @@ def _compare(
     except GraphError as e:
         raise VetError("graph", str(e)) from e
     if len(out) != len(parts) or not all(same_bits(a, b) for a, b in zip(out, parts)):
-        raise VetError("graph", f"{kind} gives other numbers for {n} environments when it is written as a graph of tensor "
-                       "operations: does what it does depend on the number of environments, or on earlier calls?")  # fmt: skip
+        raise VetError(
+            "graph",
+            f"{kind} gives other numbers for {n} environments when it is written as a graph of tensor operations: does "
+            "what it does depend on the number of environments, or on earlier calls?",
+        )
 
 
 def same_bits(a: Tensor, b: Tensor) -> bool:
@@ -210,7 +221,13 @@ def same_bits(a: Tensor, b: Tensor) -> bool:
 
 
 def _check_finite(
-    call: Callable[..., Any], kind: str, inputs: calling.Inputs, names: list[str], parts: list[Tensor], n: int, code: str
+    call: Callable[..., Any],
+    kind: str,
+    inputs: calling.Inputs,
+    names: list[str],
+    parts: list[Tensor],
+    n: int,
+    code: str,
 ) -> None:
     for name, part in zip(names, parts):
         if part.isfinite().all():
@@ -219,12 +236,16 @@ def _check_finite(
         with torch.no_grad(), FirstNotFinite() as first:
             call(calling.inputs_of(kind, inputs, n))
         part_of = f" ({name})" if name != kind.replace("compute_", "") else ""
-        text = f"{kind}{part_of} is NaN or infinite in {rows} of {n} environments; first from {first.operation}: keep divisors "
-        raise VetError("smoke", with_source(f"line {first.line}: {text}and arguments of sqrt, log and pow positive "
-                                            "(+ 1e-6, torch.clamp)", code))  # fmt: skip
+        text = (
+            f"line {first.line}: {kind}{part_of} is NaN or infinite in {rows} of {n} environments; first "
+            f"from {first.operation}: keep divisors and arguments of sqrt, log and pow positive (+ 1e-6, "
+            "torch.clamp)"
+        )
+        raise VetError("smoke", with_source(text, code))
 
 
-# ------------------------------------------------------------------------------------------------- two records, one graph
+# ------------------------------------------------------------------------------------------------- two records, one
+# graph
 
 
 def _merge(kind: str, records: Sequence[tuple[Recorder, list[str], list[Any]]], code: str) -> dict[str, Any]:
@@ -234,8 +255,8 @@ def _merge(kind: str, records: Sequence[tuple[Recorder, list[str], list[Any]]], 
     if names != other_names or outputs != other_outputs or not same:
         pairs = zip(a.nodes, b.nodes, a.lines)
         line = next((line for x, y, line in pairs if x.get("op") != y.get("op")), 0)
-        raise VetError("trace", with_source(f"line {line}: what is computed depends on the number of environments, or on "
-                                            "earlier calls", code))  # fmt: skip
+        text = f"line {line}: what is computed depends on the number of environments, or on earlier calls"
+        raise VetError("trace", with_source(text, code))
     nodes = [_batch(x, y, line, code) for x, y, line in zip(a.nodes, b.nodes, a.lines)]
     used, order = sorted(_inputs_of([nodes[k] for k in _needed(nodes, outputs)] + outputs)), _needed(nodes, outputs)
     place = {"node": {k: i for i, k in enumerate(order)}, "in": {k: i for i, k in enumerate(used)}}
@@ -247,7 +268,9 @@ def _merge(kind: str, records: Sequence[tuple[Recorder, list[str], list[Any]]], 
     }
 
 
-def _live(graph: dict[str, Any], first: tuple[Recorder, list[str], list[Any]]) -> tuple[list[dict[str, Any]], list[int]]:
+def _live(
+    graph: dict[str, Any], first: tuple[Recorder, list[str], list[Any]]
+) -> tuple[list[dict[str, Any]], list[int]]:
     """Of the first record, the nodes that are in the graph and their lines."""
     recorder, _, outputs = first
     order = _needed(recorder.nodes, outputs)
@@ -264,9 +287,14 @@ def _batch(a: Any, b: Any, line: int, code: str) -> Any:
         return a
     if type(a) is int and type(b) is int and a * SIZES[1] == b * SIZES[0] and a > 0 and not a % SIZES[0]:
         return {"batch": a // SIZES[0]}
-    raise VetError("trace", with_source(f"line {line}: a number that is computed from the number of environments, or "
-                                        "changes from call to call, cannot be used here; use x.mean(dim=0), "
-                                        "torch.zeros_like(x), x.shape[0] itself", code))  # fmt: skip
+    raise VetError(
+        "trace",
+        with_source(
+            f"line {line}: a number that is computed from the number of environments, or changes from call to call, "
+            "cannot be used here; use x.mean(dim=0), torch.zeros_like(x), x.shape[0] itself",
+            code,
+        ),
+    )
 
 
 def _references(value: Any) -> set[int]:
@@ -310,7 +338,9 @@ def _moved(value: Any, place: dict[str, dict[int, int]]) -> Any:
 # ------------------------------------------------------------------------------------------------------------- literals
 
 
-def _name_literals(source: literals.Source, traces: dict[str, Trace], inputs: calling.Inputs, code: str) -> list[list[Any]]:
+def _name_literals(
+    source: literals.Source, traces: dict[str, Trace], inputs: calling.Inputs, code: str
+) -> list[list[Any]]:
     """Names of the numbers in the graphs, from a third record with changed literals."""
     values = {id(x): float(x.node.value) for x in source.literals}  # type: ignore[arg-type]
     tree, found = literals.changed(source)

@@ -1,9 +1,13 @@
-"""Code as good models write it for the tasks here: all of it must be accepted. name: (task, functions asked for, code)."""
+"""Code as good models write it for the tasks here: all of it must be accepted."""
 
 from __future__ import annotations
 
 REWARD = ("compute_reward",)
-ACCEPTED: dict[str, tuple[str, tuple[str, ...], str]] = {}
+ALL_KINDS = (
+    "compute_reward", "compute_observation", "compute_torque", "compute_terminal", "compute_initial_state",
+    "compute_goal",
+)  # fmt: skip
+ACCEPTED: dict[str, tuple[str, tuple[str, ...], str]] = {}  # name: task, functions asked for, code
 
 ACCEPTED["envcoderbench_reward"] = ("Anymal", REWARD, '''
 import torch
@@ -238,7 +242,8 @@ def compute_reward(state):
     force = state["contact_wrench"][:, :, 3:].reshape(x.shape[0], -1).clamp(-1, 1)
     flat = torch.cat([hips, ankles, legs], dim=-1).flatten(start_dim=1)
     spread = flat.amax(dim=1) - flat.amin(dim=1)
-    return x - y.abs() + torch.sin(z) * 0.1 - 0.01 * spread - 5e-4 * force.square().sum(1) + torch.atan2(y, x.abs() + 1.0)
+    drift = torch.atan2(y, x.abs() + 1.0)
+    return x - y.abs() + torch.sin(z) * 0.1 - 0.01 * spread - 5e-4 * force.square().sum(1) + drift
 ''')
 
 ACCEPTED["nan_safe"] = ("Ant", REWARD, '''
@@ -416,9 +421,7 @@ def compute_goal(state, random):
     return here + radius * offset
 ''')
 
-ACCEPTED["all_kinds"] = ("Anymal", (
-    "compute_reward", "compute_observation", "compute_torque", "compute_terminal", "compute_initial_state", "compute_goal",
-), '''
+ACCEPTED["all_kinds"] = ("Anymal", ALL_KINDS, '''
 import torch
 
 ACTION_SIZE = 12

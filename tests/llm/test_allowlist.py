@@ -124,7 +124,7 @@ def test_what_is_not_allowed_is_named_with_what_to_write(line: str, said: str) -
 @pytest.mark.parametrize(
     "code, said",
     [
-        ("def compute_reward(state):\n    try:\n        return x\n    except Exception as e:\n        return e\n", "'try'"),
+        ("def compute_reward(s):\n    try:\n        return x\n    except Exception as e:\n        return e\n", "'try'"),
         ("@torch.jit.script\ndef compute_reward(state):\n    return state\n", "line 1: decorators are not allowed"),
         ("async def compute_reward(state):\n    return state\n", "'async' is not allowed"),
         ("def compute_reward(state):\n    yield state\n", "'yield' is not allowed"),
@@ -136,18 +136,18 @@ def test_what_is_not_allowed_is_named_with_what_to_write(line: str, said: str) -
         ("def compute_reward(state) -> (lambda: 1)():\n    return state\n", "a type hint may only name types"),
         ("x: open('a') = 3\ndef compute_reward(state):\n    return x\n", "a type hint may only name types"),
         ("def compute_reward(state):\n    return compute_reward(state)\n", "compute_reward calls itself"),
-        ("def a(x):\n    return b(x)\ndef b(x):\n    return a(x)\ndef compute_reward(s):\n    return a(s)\n", "calls itself"),
+        ("def a(x):\n    b(x)\ndef b(x):\n    a(x)\ndef compute_reward(s):\n    return a(s)\n", "calls itself"),
         ("def a(f):\n    return f(f)\ndef compute_reward(s):\n    return a(a)\n", "'f' is a variable"),
         ("print('x')\ndef compute_reward(s):\n    return s\n", "only imports, functions and constants"),
         ("for i in range(3): x = 1\ndef compute_reward(s):\n    return s\n", "only imports, functions and constants"),
-        ("COUNT = [0]\ndef compute_reward(s):\n    COUNT[0] += 1\n    return s\n", "'COUNT' is outside of the function"),
+        ("N = [0]\ndef compute_reward(s):\n    N[0] += 1\n    return s\n", "'N' is outside of the function"),
         ("SEEN = []\ndef compute_reward(s):\n    SEEN.append(s)\n    return s\n", "'SEEN' is outside of the function"),
-        ("def reward(s):\n    return s\n", "the code defines none of compute_reward (found reward; nearest: compute_reward)"),
+        ("def reward(s):\n    return s\n", "none of compute_reward (found reward; nearest: compute_reward)"),
         ("def compute_reward(s):\n    return s\ndef compute_reward(s):\n    return s\n", "defined twice"),
         ("def compute_reward(s:\n    return s\n", "line 1 (def compute_reward(s:): SyntaxError"),
         ("x = 1\n" * 9000, "the code has 54000 characters"),
         ("def compute_reward(s):\n    x = 1" + " + 1" * 5000 + "\n    return x\n", "nested too deeply"),
-        ("def compute_reward(s):\n" + "".join(f"    x{i} = [s, s, s, s]\n" for i in range(1200)) + "    return s\n", "too long"),
+        ("def compute_reward(s):\n" + "    x = [s, s, s, s]\n" * 1200 + "    return s\n", "too long"),
     ],
 )  # fmt: skip
 def test_whole_modules_that_are_refused(code: str, said: str) -> None:
@@ -155,7 +155,9 @@ def test_whole_modules_that_are_refused(code: str, said: str) -> None:
 
 
 def test_work_is_bounded_through_calls_and_loops() -> None:
-    levels = "".join(f"def f{k}(x):\n    for i in range(100):\n        x = f{k - 1}(x)\n    return x\n" for k in range(1, 9))
+    levels = "".join(
+        f"def f{k}(x):\n    for i in range(100):\n        x = f{k - 1}(x)\n    return x\n" for k in range(1, 9)
+    )
     code = "def f0(x):\n    return x\n" + levels + "def compute_reward(s):\n    return f8(s)\n"
     assert "too much work in loops" in refusal(code)
     check_source(code.replace("range(100)", "range(2)"), REWARD)
@@ -181,15 +183,19 @@ def test_names_that_are_allowed_exist_and_none_reaches_out() -> None:
 
     for module, (functions, constants, _) in MODULE_NAMES.items():
         if module != "typing":
-            where = eval(module, {"torch": torch, "math": math})  # noqa: S307  a name of our own table
+            where = eval(module, {"torch": torch, "math": math})  # a name of our own table
             assert [n for n in functions | constants if not hasattr(where, n)] == []
     x = torch.zeros(2, 2)
     containers = {"append", "copy", "extend", "get", "insert", "items", "keys", "update", "values"}
     assert [n for n in allowed_names.METHODS - containers if not hasattr(x, n)] == []
     for name in allowed_names.TORCH | allowed_names.METHODS | allowed_names.FUNCTIONAL | allowed_names.LINALG:
         assert not name.startswith("_") and not name.endswith("_")
-    reaching = "save load from_file from_numpy numpy ops hub jit compile package serialization os sys empty as_strided set_ "
-    reaching += "map_ apply_ storage untyped_storage data_ptr rand randn item tolist requires_grad backward register_hook view_as_real"
+    reaching = (
+        "save load from_file from_numpy numpy ops hub jit compile package serialization os sys empty as_strided set_ "
+    )
+    reaching += (
+        "map_ apply_ storage untyped_storage data_ptr rand randn item tolist requires_grad backward register_hook"
+    )
     assert not (allowed_names.TORCH | allowed_names.METHODS | allowed_names.PROPERTIES) & set(reaching.split())
 
 
@@ -203,7 +209,11 @@ def test_mutated_good_code_is_never_a_crash() -> None:
         for node in draw.sample(expressions, 3):
             other = draw.choice(expressions)
             for field, value in ast.iter_fields(node):
-                if isinstance(value, ast.expr) and other not in set(ast.walk(node)) and node not in set(ast.walk(other)):
+                if (
+                    isinstance(value, ast.expr)
+                    and other not in set(ast.walk(node))
+                    and node not in set(ast.walk(other))
+                ):
                     setattr(node, field, other)
         try:
             code = ast.unparse(tree)

@@ -56,10 +56,12 @@ def refusal(reply: str, types: tuple[str, ...] = REWARD) -> str:
         "1. First the code:\n\n" + textwrap.indent(f"```python\n{GOOD}```", "   ") + "\n2. Then more.",
         "- The code:\n" + textwrap.indent(f"  ```python\n{GOOD}  ```", "  "),
         "> ```python\n" + textwrap.indent(GOOD, "> ", lambda _: True) + "> ```",
-        "```json\n{\"a\": 1}\n```\n```bash\npip install torch\n```\n```python\n" + GOOD + "```",
+        '```json\n{"a": 1}\n```\n```bash\npip install torch\n```\n```python\n' + GOOD + "```",
         "```python\n" + GOOD + "```\nUse it so:\n```python\nprint(compute_reward({'x': torch.ones(3)}))\n```",
         "```python\n" + GOOD + "\nif __name__ == '__main__':\n    print(compute_reward({}))\n```",
-        "```python\nimport torch\nimport numpy as np\nfrom typing import Dict\nfrom torch import Tensor\n" + GOOD + "```",
+        "```python\nimport torch\nimport numpy as np\nfrom typing import Dict\nfrom torch import Tensor\n"
+        + GOOD
+        + "```",
         "```python\n" + GOOD.replace("def compute_reward", "@torch.jit.script\ndef compute_reward") + "```",
         "```python\n" + GOOD.replace("\n", "\r\n") + "```",
         "```python\n" + GOOD.replace("    ", "\t") + "```",
@@ -111,10 +113,10 @@ def test_an_import_that_is_used_stays_for_the_allow_list_to_judge() -> None:
         ("```python\ndef reward(state):\n    return state['x']\n```", "rename reward to compute_reward"),
         ("```python\ndef compute_rewards(s):\n    return s['x']\n```", "rename compute_rewards to compute_reward"),
         ("```python\ndef compute_reward(state):\n    return state['x\n```", "line 2 (return state['x): SyntaxError"),
-        ("```python\ndef compute_reward(state):\n    return (state['x'] +\n", "ends in the middle of the code, at \"return (state"),
+        ("```python\ndef compute_reward(s):\n    return (s['x'] +\n", "ends in the middle of the code, at \"return (s"),
         ("```python\ndef compute_reward(state):\n    x = state['x']\n", "ends in the middle of the code, at"),
-        ("```python\nclass Reward:\n    def compute_reward(self, state):\n        return 1\n```", "method of class Reward"),
-        ("def compute_reward(state):\n    return state[\u201cx\u201d]\n", "line 2 (return state[\u201cx\u201d]): found '\u201c' (U+201C); write \""),
+        ("```python\nclass Pay:\n    def compute_reward(self, state):\n        return 1\n```", "method of class Pay"),
+        ("def compute_reward(s):\n    return s[\u201cx\u201d]\n", "): found '\u201c' (U+201C); write"),
         ("def compute_reward(state):\n    return state['x'] \u2212 1\n", "(U+2212); write -"),
         ("def compute_reward(state):\n\tx = 1\n        return x\n", "tabs and spaces"),
         ("def compute_reward(state):\n    return \0\n", "null bytes"),
@@ -157,8 +159,10 @@ def modules(draw: st.DrawFn) -> tuple[str, str]:
 
 
 @settings(max_examples=150, deadline=None)
-@given(modules(), PROSE, PROSE, st.sampled_from(["```", "~~~", "````"]), st.sampled_from(["", "python", "py", "Python"]),
-       st.sampled_from(["", "  ", "    ", "\t"]), st.sampled_from(["\n", "\r\n", "\r"]))  # fmt: skip
+@given(
+    modules(), PROSE, PROSE, st.sampled_from(["```", "~~~", "````"]), st.sampled_from(["", "python", "py", "Python"]),
+    st.sampled_from(["", "  ", "    ", "\t"]), st.sampled_from(["\n", "\r\n", "\r"]),
+)  # fmt: skip
 def test_any_module_in_any_fence(
     module: tuple[str, str], before: str, after: str, fence: str, language: str, indent: str, end: str
 ) -> None:
@@ -174,8 +178,10 @@ def test_any_module_in_any_fence(
 @given(st.one_of(
     st.text(max_size=300),
     st.text(alphabet="`~ \n\tdef compute_reward(state):return x=1#'\"[](){}@,.", max_size=300),
-    st.lists(st.sampled_from(GOOD.split("\n") + ["```", "```python", "~~~", "Prose.", "class A:", "    pass", "@", "\x00"]),
-             max_size=30).map("\n".join),
+    st.lists(
+        st.sampled_from([*GOOD.split("\n"), "```", "```python", "~~~", "Prose.", "class A:", "    pass", "@", "\x00"]),
+        max_size=30,
+    ).map("\n".join),
 ))  # fmt: skip
 def test_any_text_gives_code_or_a_reason(reply: str) -> None:
     try:
