@@ -24,9 +24,10 @@ from typing_extensions import Annotated, Literal
 from envs.physics.task import SHAPER_TYPES
 from envs.sim.simulator import SimulatorError
 from experiments.shaper_plan import make_plan
-from experiments.shaper_report import precise, wide_console
+from experiments.shaper_report import wide_console
 from experiments.shaper_run import ShaperRun
 from experiments.shaper_video import VideoError, film
+from outer.report import precise
 from outer.yaml_lines import ConfigError
 
 log = logging.getLogger("envolve")

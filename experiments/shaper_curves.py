@@ -6,25 +6,19 @@ import math
 from pathlib import Path
 from typing import Sequence
 
-from experiments.shaper_report import HUMAN, Outcome, precise
-from outer.plots import BLUE, GREEN, GREY, ORANGE
+from experiments.shaper_report import HUMAN, Outcome
+from outer.plots import COLOURS, GREY, new_figure
+from outer.report import precise
 
-COLOURS = (BLUE, ORANGE, GREEN, "#CC79A7", "#56B4E9", "#E69F00", "#F0E442")  # Okabe and Ito's
 MOST_NAMED = 20  # in the legend
 
 
 def curves(path: Path, ranking: Sequence[Outcome], title: str, unit: str) -> None:
     """Write a PNG (150 dpi): the true score in training against environment steps. The best have colours, the others
     are grey; the human's shapers are dashed; a cross is where a candidate failed."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
     from matplotlib.ticker import FuncFormatter
 
-    figure = Figure(figsize=(8, 4.5), dpi=150, layout="constrained")
-    FigureCanvasAgg(figure)
-    ax = figure.subplots()
-    ax.spines[["top", "right"]].set_visible(False)
-    ax.grid(axis="y", color="#dddddd", linewidth=0.6)
+    figure, (ax,) = new_figure(8, 4.5)
     colours = iter(COLOURS)
     for o in ranking:
         x = [s for s, y in zip(o.steps, o.score_curve) if math.isfinite(y)]

@@ -19,7 +19,7 @@ from rich.text import Text
 
 from agents.shaped import Progress
 from envs.shaping import Candidate, Failure
-from outer.report import duration, number
+from outer.report import can_redraw, duration, number, precise
 from outer.statistics import bootstrap_interval
 
 HUMAN = "human"  # the candidate that replaces nothing
@@ -93,11 +93,6 @@ class Outcome:
             },
             "components": {name: [_short(x) for x in values] for name, values in self.components.items()},
         }
-
-
-def precise(x: float) -> str:
-    """Four significant digits, which a ranking needs; '-' for NaN."""
-    return "-" if math.isnan(x) else f"{x:,.0f}" if abs(x) >= 10_000 else f"{x:.4g}"
 
 
 def _finite(x: float) -> Optional[float]:
@@ -206,8 +201,7 @@ class LiveRanking:
         self.steps_each, self.steps = 0, 0  # environment steps of an agent, and of all that were not out
         self.times: List[Tuple[float, int]] = []  # when each iteration ended, and ``steps`` by then
         self.live: Optional[Live] = None
-        # FORCE_COLOR makes rich take a file for a terminal, and a file full of cursor movements helps no one
-        if console.is_terminal and console.file.isatty() and not console.is_dumb_terminal:
+        if can_redraw(console):
             self.live = Live(console=console, auto_refresh=False, redirect_stderr=sys.stderr.isatty())
 
     def __enter__(self) -> LiveRanking:

@@ -18,8 +18,27 @@ from outer.statistics import AgentRuns, summary
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#666666"
+COLOURS = (BLUE, ORANGE, GREEN, "#CC79A7", "#56B4E9", "#E69F00", "#F0E442")  # of things that have no order
+
+
+def new_figure(width: float, height: float, panels: int = 1) -> tuple[Figure, list[Axes]]:
+    """A figure (inches, 150 dpi) with panels side by side, to be saved and not shown."""
+    # 0.3 s, and only a run that ends needs it; the Figure itself, not pyplot, leaves the user's matplotlib alone
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+    figure = Figure(figsize=(width, height), dpi=150, layout=ConstrainedLayoutEngine(w_pad=0.12))
+    FigureCanvasAgg(figure)
+    axes = list(figure.subplots(1, panels, squeeze=False)[0])
+    for ax in axes:
+        ax.spines[["top", "right"]].set_visible(False)
+        ax.grid(axis="y", color="#dddddd", linewidth=0.6)
+        ax.set_axisbelow(True)
+    return figure, axes
 
 
 def learning_curve(
@@ -37,20 +56,9 @@ def learning_curve(
     solved_reward: in the units of ylabel; leave it out where the score is no return. restarts: generations at which the
     run began anew from another world. What failed is not drawn, but counted in the legend.
     """
-    # 0.3 s, and only a run that ends needs it; the Figure itself, not pyplot, leaves the user's matplotlib alone
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-    from matplotlib.layout_engine import ConstrainedLayoutEngine
-
     panels = 1 if comparison is None else 2
-    figure = Figure(figsize=(5.6 * panels, 3.9), dpi=150, layout=ConstrainedLayoutEngine(w_pad=0.12))
-    FigureCanvasAgg(figure)
-    axes = figure.subplots(1, panels, squeeze=False)[0]
+    figure, axes = new_figure(5.6 * panels, 3.9, panels)
     figure.suptitle(title, fontsize=12)
-    for ax in axes:
-        ax.spines[["top", "right"]].set_visible(False)
-        ax.grid(axis="y", color="#dddddd", linewidth=0.6)
-        ax.set_axisbelow(True)
     _evolution(axes[0], rows, solved_reward, ylabel, restarts)
     if comparison is not None:
         _comparison(axes[1], comparison, solved_reward)

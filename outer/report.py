@@ -63,11 +63,22 @@ def number(value: float) -> str:
     return f"{value:.1f}" if abs(value) >= 1 or value == 0 else f"{value:.3g}"
 
 
+def precise(value: float) -> str:
+    """Four significant digits, which a ranking needs: 0.1234, 195, 12,345; '-' for NaN."""
+    return "-" if math.isnan(value) else f"{value:,.0f}" if abs(value) >= 10_000 else f"{value:.4g}"
+
+
 def duration(seconds: float) -> str:
     """0:07, 12:34 or 1:02:03."""
     minutes, s = divmod(round(seconds), 60)
     hours, m = divmod(minutes, 60)
     return f"{hours}:{m:02}:{s:02}" if hours else f"{m}:{s:02}"
+
+
+def can_redraw(console: Console) -> bool:
+    """Whether a live table can follow a run there."""
+    # FORCE_COLOR makes rich take a file for a terminal, and a file full of cursor movements helps no one
+    return console.is_terminal and console.file.isatty() and not console.is_dumb_terminal
 
 
 class LiveTable:
@@ -90,8 +101,7 @@ class LiveTable:
         self.seen, self.seconds, self.began = 0, 0.0, time.monotonic()
         self.lock = threading.Lock()  # rich draws from a thread of its own; never held while it is asked to draw
         self.live: Live | None = None
-        # FORCE_COLOR makes rich take a file for a terminal, and a file full of cursor movements helps no one
-        if self.console.is_terminal and self.console.file.isatty() and not self.console.is_dumb_terminal:
+        if can_redraw(self.console):
             self.live = Live(get_renderable=self._render, console=self.console, refresh_per_second=4)
 
     def __enter__(self) -> LiveTable:
