@@ -23,14 +23,16 @@ CODE_LIMIT, MESSAGE_LIMIT, DESCRIPTION_LIMIT = 12_000, 4_000, 8_000  # character
 
 _ALLOWED = """\
 Rules for the code. What breaks one is refused, and you are told why:
-- Python with torch and math, nothing else; `import torch` and `import math` are done already. Helper functions and
-  constants beside the asked functions are fine.
+- Python with torch and math, nothing else; `torch`, `math` and `F` (torch.nn.functional) are imported already. Helper
+  functions and constants beside the asked functions are fine.
 - Every tensor is float32 and has n rows, one per environment; n changes from call to call, so take it from a shape.
   Row i of a result must depend on row i of what was given.
 - Anything that depends on the value of a tensor is written with torch.where, clamp or comparisons times numbers: no
   `if`, `while`, `bool()`, `float()` or `.item()` on a tensor. `for` over range or over a list is fine.
+- Indices are constant: numbers, slices, lists of numbers. No gather, sort, topk, cumsum or nonzero, and no picking of
+  rows by a mask: the shape of a result may not depend on what is in a tensor.
 - Never write into `state` or another argument; make new tensors. No randomness (torch.rand and its like){random}, no
-  printing, files, classes, try, lambda, global variables that change, or names that begin with an underscore.
+  printing, files, f-strings, classes, try, lambda, generators or recursion. No name begins or ends with an underscore.
 - New tensors take dtype and device from old ones: torch.zeros_like(x), x.new_tensor([0.0, 0.0, 1.0]).
 - Results are finite for every state, also after a fall: keep divisors and arguments of sqrt and log away from 0, and
   limit what is squared or exponentiated."""

@@ -25,6 +25,16 @@ def test_the_bound_is_the_papers() -> None:
     assert greedy.choose() == "a"
 
 
+@pytest.mark.parametrize("mean, chosen", [(0.2, "a"), (0.3, "b")])
+def test_exploration_is_the_root_of_2(mean: float, chosen: str) -> None:
+    bandit = UCB1(
+        ["a", "b"]
+    )  # bounds at t = 10: 1 + sqrt(2 ln 10 / 8) = 1.759 and mean + sqrt(2 ln 10 / 2) = mean + 1.517
+    for arm, reward in [*[("a", 1.0)] * 8, *[("b", mean)] * 2]:
+        bandit.update(arm, reward)
+    assert bandit.choose() == chosen
+
+
 def test_every_arm_is_tried_first_in_the_order_given_and_ties_keep_it() -> None:
     assert choose_models(["b", "a", "c"], [], 6) == ["b", "a", "c", "b", "a", "c"]
 

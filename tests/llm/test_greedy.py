@@ -62,3 +62,6 @@ def test_later_iterations_change_no_earlier_proposal() -> None:
 def test_it_needs_a_model_and_a_sample() -> None:
     with pytest.raises(ValueError, match="0 samples"):
         Greedy(PlainPrompts(), 0, ["m"])
+    with pytest.raises(ValueError, match="of 0 models"):
+        Greedy(PlainPrompts(), 1, [])
+    assert len(Greedy(PlainPrompts(), 1, ["m"]).ask(0)) == 1

@@ -153,6 +153,17 @@ def test_more_in_common_is_more_similar() -> None:
     assert 1 > similarity(base, near) > similarity(base, far) == 0
 
 
+def test_what_is_seen_grows_with_the_depth() -> None:
+    def chain(x: Any, *names: str) -> dict[str, Any]:
+        nodes = [op(f"aten.{name}.default", node(k - 1) if k else x) for k, name in enumerate(names)]
+        return file(nodes, [node(len(nodes) - 1)])
+
+    # other inputs of the same chain: seen from one more operation at each further depth, and in full always
+    assert similarity(chain(X, "exp"), chain(Y, "exp")) == pytest.approx(1 / 5)
+    assert similarity(chain(X, "abs", "exp"), chain(Y, "abs", "exp")) == pytest.approx((1 + 2 / 4) / 5)
+    assert similarity(chain(X, *["exp"] * 4), chain(Y, *["exp"] * 4)) == pytest.approx((1 + 4 / 6 + 3 / 7 + 2 / 8) / 5)
+
+
 def test_several_results_of_an_operation_are_different() -> None:
     unbind = op("aten.unbind.int", X, 1)
     assert similarity(file([unbind], [{"item": [0, 0]}]), file([unbind], [{"item": [0, 1]}])) < 1
