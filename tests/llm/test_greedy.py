@@ -23,6 +23,7 @@ def test_every_sample_improves_the_best_and_the_best_is_kept_for_ever() -> None:
     search = Greedy(PlainPrompts(), 2, ["m"])
     search.tell([human(5.0), individual(0, score=1.0), individual(1, score=2.0)])
     assert told(search, 1) == ["improve 1 beside 10000"] * 2
+    assert [(p.parents, p.island) for p in search.ask(1)] == [((1,), 0)] * 2
     search.tell([individual(2, iteration=1, score=1.5), individual(3, iteration=1)])
     best = search.best()
     assert told(search, 2) == ["improve 1 beside 10000"] * 2 and best is not None and best.id == 1
@@ -37,7 +38,7 @@ def test_when_nothing_ran_half_are_repairs_with_their_messages() -> None:
         individual(2, failure="NotFinite"), individual(3, rejection=("call", "429")),
     ])  # fmt: skip
     assert told(search, 1) == ["repair 2: NotFinite", "repair 1: ('trace', 'line 3')", "initial", "initial"]
-    assert [p.parents for p in search.ask(1)] == [(2,), (1,), (), ()]
+    assert [(p.parents, p.island) for p in search.ask(1)] == [((2,), 0), ((1,), 0), ((), 0), ((), 0)]
 
 
 def test_when_nothing_ran_later_the_best_is_still_improved() -> None:

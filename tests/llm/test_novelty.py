@@ -10,7 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from envs.graph_params import lift
 from llm.novelty import features, most_similar, similarity
+from llm.probe import make_probe
+from llm.tracer import trace_candidate
 from tests.llm.individuals import individual
 
 INPUTS = ["speed", "height", "torque"]
@@ -203,6 +206,36 @@ def test_without_tuning_other_numbers_are_news() -> None:
     one, two, again = (individual(k, graph_file=reward(w)) for k, w in enumerate((1.0, 2.0, 2.0)))
     assert most_similar(two, [one])[1] == 1 and most_similar(two, [one], numbers=True)[1] < 1
     assert most_similar(two, [again], numbers=True) == (again, 1.0)
+
+
+CODE = """
+def compute_reward(state):
+    speed_weight = 1.5
+    speed = speed_weight * state["forward_velocity"]
+    effort = -0.05 * (state["torque"] / 150.0).square().sum(dim=1)
+    return speed + effort, {"speed": speed, "effort": effort}
+"""
+SAME = """
+GEAR = 100.0
+def cost(torque):
+    return (torque / GEAR) ** 2
+def compute_reward(state):
+    v = state["forward_velocity"] * 0.7
+    return -0.1 * cost(state["torque"]).sum(dim=1) + v
+"""
+
+
+def test_code_that_is_written_differently_and_computes_the_same_is_the_same() -> None:
+    probe = make_probe("Ant")
+
+    def traced(code: str) -> dict[str, Any]:
+        content = trace_candidate(code, ["compute_reward"], probe)
+        functions, params = lift(content["functions"], example=probe.state)
+        return {**content, "functions": functions, "params": params}
+
+    same, other = traced(SAME), traced(SAME.replace("forward_velocity", "progress"))
+    assert len(same["params"]) == 3 and similarity(traced(CODE), same) == 1 > similarity(traced(CODE), other) > 0
+    assert similarity(traced(CODE), same, numbers=True) < 1
 
 
 def test_a_chain_as_long_as_graphs_may_be_takes_no_recursion() -> None:

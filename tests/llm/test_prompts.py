@@ -11,6 +11,8 @@ import torch
 import envs.physics  # noqa: F401  registers the tasks
 from envs.physics.task import PHYSICS_TASKS, SHAPER_TYPES, Pose, Random, physics_task
 from envs.shaping import load_candidate
+from llm.allowlist import check_source
+from llm.extract import extract_code
 from llm.individual import Individual, Messages, curves_of
 from llm.prompts import Brief
 from llm.signatures import example
@@ -52,6 +54,12 @@ def test_the_figures_of_a_task_are_measured() -> None:
     assert (facts.dt, facts.efforts, facts.features, facts.bodies, facts.joints) == (0.02, 12, 48, 1, 12)
     assert limits_text(facts.effort_limits) == "+- 80" and limits_text((1.0, 2.0)) == "+- (1, 2)"
     assert limits_text((float("inf"),)) == "" and limits_text((1.0, float("inf"))) == "+- (1, none)"
+
+
+def test_parameters_have_their_ranges() -> None:
+    all_text = text(brief().initial())
+    assert 'state["gravity"] [n], m/s^2: downwards (constant, 9.81)\n' in all_text
+    assert "forward velocity asked for (drawn from [-2, 2] for every episode)\n" in all_text
 
 
 def test_only_what_is_asked_for_is_asked_for() -> None:
@@ -97,7 +105,7 @@ def test_parents_come_with_code_and_reflection() -> None:
     improved, crossed = text(b.improve(one, human(9.0))), text(b.crossover([one, two], human(9.0)))
     for part in ("first = 1", "score of 1.5 m/s + rad/s", "component 'forward'", "human's shaping, 9 m/s"):
         assert part in improved and part in crossed
-    assert "second = 2" in crossed and "score of 2.5" in crossed and "Version 2" in crossed
+    assert "second = 2" in crossed and "score of 2.5" in crossed and "Version 1:" in crossed and "Version 2:" in crossed
 
 
 def test_a_repair_has_the_code_and_the_reason() -> None:
@@ -135,6 +143,12 @@ def test_no_sentence_of_the_prompts_that_others_published() -> None:
                    "analyze each existing reward component", "the input variables must not contain",
                    "most importantly, the reward code"):  # fmt: skip
         assert phrase not in all_text
+
+
+@pytest.mark.parametrize("types", [SHAPER_TYPES, *([t] for t in SHAPER_TYPES)])
+def test_the_example_would_be_let_through(types: list[str]) -> None:
+    code = extract_code(f"As asked:\n```python\n{example(types)}```\n", types)
+    check_source(code, types)
 
 
 def test_the_example_does_what_it_says(tmp_path: Path) -> None:

@@ -71,6 +71,9 @@ def test_advice_names_what_stands_out_and_nothing_else() -> None:
     assert "'spin' rose while the score fell" in text and "'other'" not in text
     assert "The score itself hardly moved" in advice([1.0, 1.001, 1.0], a=[0.0, 1.0, 2.0], b=[2.0, 1.0, 1.5])
     assert "makes up" not in advice(RISING, only=RISING)
+    assert "hardly moved" in advice([1.0] * 4, a=[1.0, 2.0, 3.0, 4.0], b=[4.0, 3.0, 2.0, 1.0])
+    falling = [math.nan, *(100 - x for x in RISING)]
+    assert "'spin' rose" in advice(falling, spin=[*RISING, math.nan], other=[-40.0, *(x / 2 - 40 for x in RISING)])
     assert "What stands out" not in reflect(individual(score=1.0, curves={"alive": [1.0] * 5}), None, advice=False)
 
 
@@ -98,7 +101,9 @@ def test_shortened_keeps_the_beginning_and_more_of_the_end(text: str, limit: int
     assert len(short) <= limit
     if len(text) <= limit:
         assert short == text
-    elif limit >= 30:
+        return
+    assert len(short) == limit
+    if limit >= 30:
         head, _, tail = short.partition("\n[... cut ...]\n")
         assert text.startswith(head) and text.endswith(tail) and len(tail) >= len(head)
 
