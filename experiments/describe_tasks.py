@@ -11,11 +11,9 @@ from typing import List, Type
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-import torch
-
 import envs.physics  # noqa: F401  registers the tasks
 from envs.physics.task import PHYSICS_TASKS, PhysicsTask
-from envs.sim.simulator import make_simulator
+from llm.task_facts import limits_text, task_facts
 
 DOCS = Path(__file__).resolve().parents[1] / "docs" / "shapers.md"
 MARK = "<!-- What follows is written by experiments/describe_tasks.py -->\n"
@@ -23,21 +21,18 @@ MARK = "<!-- What follows is written by experiments/describe_tasks.py -->\n"
 
 def describe(cls: Type[PhysicsTask]) -> str:
     """One task's section."""
-    sim = make_simulator("mujoco", cls.model, 1, cls.outputs)
-    task = cls(sim)
-    action = torch.zeros(1, cls.action_size)
-    features = cls.compute_observation({**task.state, "action": action, "previous_action": action}).shape[1]
-    limits = sim.effort_limit.unique().tolist()
-    limit = f", at most +- {limits[0]:g}" if len(limits) == 1 and limits[0] < float("inf") else ""
+    facts = task_facts(cls)
+    limits = set(facts.effort_limits)
+    limit = f", at most {limits_text(facts.effort_limits)}" if len(limits) == 1 and limits != {float("inf")} else ""
     lines = [
         f"### {cls.name}", "",
-        f"Score ({cls.score_unit}): {cls.score_meaning}. A control step is {task.dt:g} s, an episode at most "
-        f"{cls.max_steps} of them. The task's own policy sees {features} numbers and has "
+        f"Score ({cls.score_unit}): {cls.score_meaning}. A control step is {facts.dt:g} s, an episode at most "
+        f"{cls.max_steps} of them. The task's own policy sees {facts.features} numbers and has "
         f"{_count(cls.action_size, 'action')}; "
-        f"`compute_torque` returns {_count(len(sim.actuators), 'effort')}{limit}.", "",
+        f"`compute_torque` returns {_count(facts.efforts, 'effort')}{limit}.", "",
         "| name | shape | unit | meaning |", "| --- | --- | --- | --- |",
     ]  # fmt: skip
-    for name, q in cls.described(len(sim.actuators)).items():
+    for name, q in cls.described(facts.efforts).items():
         meaning = q.meaning
         if name in cls.parameters:
             low, high = cls.parameters[name].low, cls.parameters[name].high
@@ -45,7 +40,6 @@ def describe(cls: Type[PhysicsTask]) -> str:
             meaning = f"*parameter, {drawn}:* {meaning}"
         shape = ", ".join(["n", *map(str, q.shape)])
         lines.append(f"| `{name}` | [{shape}] | {q.unit} | {meaning} |")
-    sim.close()
     return "\n".join(lines) + "\n"
 
 

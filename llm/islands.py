@@ -130,10 +130,11 @@ class Islands(Memory):
             return INITIAL, []
         first = living[_by_rank(rng, len(living))]
         if operator == CROSSOVER:
-            strangers = [i for k, other in enumerate(populations) if k != island for i in other if i.id != first.id]
+            own = {i.id for i in living}  # migrants included
+            strangers = {i.id: i for other in populations for i in other if i.id not in own}
             mates = [i for i in living if i.id != first.id]
             if strangers and (not mates or rng.random() < self.mix.across):
-                mates = ranking({i.id: i for i in strangers}.values())
+                mates = ranking(strangers.values())
             if mates:
                 return CROSSOVER, [first, mates[_by_rank(rng, len(mates))]]
         return IMPROVE, [first]
