@@ -149,8 +149,8 @@ def test_tracing_can_compute_and_nothing_else(tmp_path: Path) -> None:
         write=f"open('{tmp_path}/new', 'w')", stat=f"os.stat('{tmp_path}')", folder="os.listdir('/')", fork="os.fork()",
         socket="socket.socket()", kill="os.kill(os.getpid(), 0)", program="os.execv('/bin/true', ['true'])",
         sleep="time.sleep(0)", pipe="os.pipe()", limits="resource.setrlimit(resource.RLIMIT_CORE, (0, 0))",
-        parent="os.getppid()", outlive=call("prctl", "1, 0"), numbers="sum(range(1000))", memory="len(bytearray(10**7))",
-        clock="time.monotonic() > 0",
+        parent="os.getppid()", outlive=call("prctl", "1, 0"), numbers="sum(range(1000))",
+        memory="len(bytearray(10**7))", clock="time.monotonic() > 0",
     )  # fmt: skip
     assert found.pop("limits") in ("ValueError", "PermissionError")
     found.pop("parent")  # a number that glibc may know without asking
