@@ -25,8 +25,8 @@ from experiments.auto_shape_plan import Plan, gym_options, make_plan, resume_com
 from experiments.auto_shape_run import run_plan
 from experiments.eval_shapers import logging_to_stderr
 from llm.gym_evolution import run_config
+from llm.jail import JailError
 from llm.request import ChatError
-from llm.vet import VetterError
 from outer.checkpoint import RunError
 from outer.yaml_lines import ConfigError
 
@@ -162,7 +162,7 @@ def auto_shape(args: Args) -> int:
     except KeyboardInterrupt:
         complain(f"interrupted; go on with: {resume_command(plan.folder)}")
         return 130
-    except (ChatError, VetterError, SimulatorError, RunError, ValueError) as e:
+    except (ChatError, JailError, SimulatorError, RunError, ValueError) as e:
         complain(e)
         return 1
     except OSError as e:

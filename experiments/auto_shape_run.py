@@ -33,7 +33,7 @@ DEFAULT_MODEL = "gpt-4o"
 
 
 def run_plan(plan: Plan) -> int:
-    """Run to the end -> exit code. Raises ChatError, VetterError, SimulatorError, RunError, ValueError, OSError,
+    """Run to the end -> exit code. Raises ChatError, JailError, SimulatorError, RunError, ValueError, OSError,
     KeyboardInterrupt."""
     args, began = plan.args, time.monotonic()
     chat = make_chat(  # first of all: a missing key should leave no folder behind
