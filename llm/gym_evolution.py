@@ -72,8 +72,9 @@ class GymRun:
         self.config = checked_benchmark(load_gym_config(path, overrides))
         self.options, self.console = options, console
         self.env = find_env(self.config.environment.name, self._places(path))
-        self.limits = Limits(options.seconds, options.memory, allow_unprotected=options.allow_unprotected)
-        if not options.allow_unprotected and not jail.opted_out() and jail.missing():
+        unprotected = options.allow_unprotected or jail.opted_out()
+        self.limits = Limits(options.seconds, options.memory, allow_unprotected=unprotected)
+        if not unprotected and jail.missing():
             raise ConfigError([f"this machine cannot jail what a model writes: no {', no '.join(jail.missing())}"])
         self.folder = self._folder()
         self.chat = self._chat()
@@ -84,6 +85,7 @@ class GymRun:
         self.call = step_call(self.env.step)
         self.brief = GymBrief(self.env.description, self.env.step, self.call, initial, pre)
         self.samples: list[Sample] = []
+        self.said: set[str] = set()
         self.benchmark: Sample | None = None
 
     def _places(self, path: Path) -> list[Path]:
@@ -156,8 +158,14 @@ class GymRun:
                 raise RunStopped(f"{self.env.folder}: {outcome.error}")
             for name, space in outcome.spaces.items():
                 self.console.print(f"{name}: {space}", markup=False)
-            for note in outcome.notes:
-                log.warning("%s", note)
+            self._warn(outcome.notes)
+
+    def _warn(self, texts: Sequence[str]) -> None:
+        """Each once in a run: what holds for one training often holds for all."""
+        for text in texts:
+            if text not in self.said:
+                log.warning("%s", text)
+        self.said.update(texts)
 
     def _iteration(self, iteration: int) -> bool:
         """Ask, train, report -> whether there is a next one."""
@@ -178,11 +186,13 @@ class GymRun:
                 goes_on = goes_on and not isinstance(reply, (BudgetSpent, RecordingEnds))
                 if isinstance(reply, RecordingEnds):
                     log.warning("%s", reply)
-                    continue
+                    break
                 goes_on = goes_on and not reply.model_is_out
                 sample.fail("call", str(reply))
-                log.warning("%s: %s", sample.name, reply)
+                self._warn([str(reply)])
             samples.append(sample)
+        if not samples:
+            return False
         self._train(samples, iteration, best)
         self.samples += samples
         text = gym_report.markdown(iteration, messages, samples)
@@ -211,8 +221,9 @@ class GymRun:
                 by_folder[self.benchmark.folder] = self.benchmark
         start = best.model if best is not None and self.config.eureka.pretraining_with_best_model else None
         for s in samples:
-            if s.failure is not None or s.load():
+            if s.failure is not None:
                 s.save()
+            if s.failure is not None or s.load():
                 continue
             jobs.append(Job(s.folder, "train", self.config, seed, self.env.folder, s.code, start))
             by_folder[s.folder] = s
@@ -228,8 +239,7 @@ class GymRun:
         rl = self.config.rl
         sample.take(outcome, max(rl.training.eval.num_episodes, rl.evaluation.num_episodes))
         name = "benchmark" if sample is self.benchmark else sample.name
-        for note in outcome.notes:
-            log.warning("%s: %s", name, note)
+        self._warn(outcome.notes)
         if outcome.kind == "jail":
             raise RunStopped(outcome.error or "this machine cannot jail")
         what = f"fitness {sample.fitness:.6g}" if sample.ok else (sample.failure or "").strip().splitlines()[-1]
@@ -249,9 +259,7 @@ class GymRun:
         if outcome.error is not None:
             log.warning("no last judgement of %s: %s", best.name, outcome.error)
             return outcome
-        for note in outcome.notes:
-            if not note.startswith("warm start: from"):
-                log.warning("%s", note)
+        self._warn([note for note in outcome.notes if not note.startswith("warm start: from")])
         for name in ("eval.json", "eval.gif"):
             data = read_plain(folder / "out" / name, MAX_MODEL)
             if data is not None:

@@ -150,11 +150,12 @@ class Job:
     # -------------------------------------------------------------------------------------------------- evaluation
 
     def episode_means(self, model: Any, envs: Any, episodes: int, seed: int) -> dict[str, float]:
-        """Deterministic episodes, seeded seed, seed+1, ... -> mean over episodes of the sums of every number in info,
-        of the reward, and of the length. For the benchmark the reward is the fitness."""
+        """Deterministic episodes, their seeds drawn from ``seed`` -> mean over episodes of the sums of every number in
+        info, of the reward, and of the length. For the benchmark the reward is the fitness."""
         totals: list[dict[str, float]] = []
         for i in range(episodes):
-            envs.seed(seed + i)
+            # drawn, so that seeds 5 and 10 have no episode in common
+            envs.seed(int(np.random.SeedSequence((seed, i)).generate_state(1)[0] >> 1))
             observation, done, total = envs.reset(), False, dict.fromkeys(("reward", "episode_length"), 0.0)
             while not done:
                 action, _ = model.predict(observation, deterministic=True)

@@ -51,10 +51,10 @@ def picture(path: Path, samples: Sequence[Sample], benchmark: Sample | None, tit
     good = [s for s in samples if s.ok]
     failed = len(samples) - len(good)
     label = f"attempts ({failed} of {len(samples)} failed)" if failed else "attempts"
-    axes.scatter([s.iteration + 1 for s in good], [s.fitness for s in good], color=BLUE, alpha=0.45, label=label)
+    axes.scatter([s.iteration for s in good], [s.fitness for s in good], color=BLUE, alpha=0.45, label=label)
     iterations = sorted({s.iteration for s in samples})
     best = [best_of([s for s in samples if s.iteration <= i]) for i in iterations]
-    points = [(i + 1, s.fitness) for i, s in zip(iterations, best) if s is not None]
+    points = [(i, s.fitness) for i, s in zip(iterations, best) if s is not None]
     if points:
         axes.plot(*zip(*points), color=BLUE, marker="o", markersize=4, label="best so far")
     if benchmark is not None and benchmark.ok:

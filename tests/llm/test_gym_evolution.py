@@ -100,7 +100,7 @@ def test_prompts_show_the_best_and_the_failures(tmp_path) -> None:
 @jailed
 @pytest.mark.slow
 def test_resume_benchmark_and_pretraining(tmp_path, caplog) -> None:
-    """The first session is broken off after an iteration; the second trains only what is missing."""
+    """The first session is broken off after an iteration; the second trains only what is missing. Then a replay."""
     write_user_env(tmp_path)
     worse = GOOD.replace("float(x[0])", "-float(x[0])")
     sets = ("eureka.pretraining_with_best_model=true", "environment.benchmark=Pendulum-v1")
@@ -119,16 +119,21 @@ def test_resume_benchmark_and_pretraining(tmp_path, caplog) -> None:
         patch.setattr(evolution, "run_jobs", counted)
         code, _, folder = finished(tmp_path, [GOOD, worse, worse, GOOD], 2, set=sets)
         assert code == 130 and f"--resume {folder}" in caplog.text
-        before = (folder / "code/iteration_0/sample_0/evals.json").stat().st_mtime_ns
+        before = (folder / "code/iteration_0/sample_0/out/result.json").stat().st_mtime_ns
         calls.append([])
         code, result, _ = finished(tmp_path, [GOOD, worse, worse, GOOD], 2, set=sets, resume=folder)
     assert code == 0
     trained = [name for jobs in calls[4:] for mode, name in jobs if mode == "train"]
     assert trained == ["code/iteration_1/sample_0", "code/iteration_1/sample_1"]
-    assert (folder / "code/iteration_0/sample_0/evals.json").stat().st_mtime_ns == before
-    assert result["benchmark"]["score"] < -100
+    assert (folder / "code/iteration_0/sample_0/out/result.json").stat().st_mtime_ns == before
+    assert result["benchmark"]["score"] < -10
     job = json.loads((folder / "code/iteration_1/sample_1/job.json").read_text())
     assert job["warm_start"].endswith("iteration_0/sample_0/model.zip")
+    # the finished run again, from its own record: the same requests, the same trainings, the same figures
+    code, again, _ = finished(tmp_path, [GOOD] * 4, 2, set=sets, llm=f"replay:{folder / 'calls.jsonl'}")
+    assert code == 0 and again["folder"] != result["folder"]
+    for one, other in zip(again["samples"], result["samples"]):
+        assert one["final"] == other["final"] and one["score"] == other["score"]
 
 
 @jailed
