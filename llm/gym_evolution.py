@@ -117,6 +117,9 @@ class GymRun:
             self.options.base_url,
             self.folder / "calls.jsonl",
             budget=self.options.budget,
+            prices=self.options.prices,
+            parallel=self.options.parallel,
+            timeout=self.options.timeout,
             seed=self.config.rl.training.seed,
         )
         self.waits = name.startswith("ollama:")

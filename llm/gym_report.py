@@ -12,7 +12,7 @@ from rich.table import Table
 
 from envs.world_file import write_atomic
 from llm.gym_sample import Sample
-from outer.plots import BLUE, GREY, ORANGE
+from outer.plots import BLUE, ORANGE, new_figure
 from outer.report import duration, number
 
 
@@ -39,15 +39,9 @@ def table(samples: Sequence[Sample], benchmark: Sample | None, title: str) -> Ta
 
 def picture(path: Path, samples: Sequence[Sample], benchmark: Sample | None, title: str) -> None:
     """PNG: the fitness of every attempt against its iteration, the best so far, the benchmark as a line."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
 
-    figure = Figure(figsize=(6.4, 4.0), dpi=150, layout="constrained")
-    FigureCanvasAgg(figure)
-    axes = figure.subplots()
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(axis="y", color="#dddddd", linewidth=0.6)
+    figure, (axes,) = new_figure(6.4, 4.0)
     good = [s for s in samples if s.ok]
     failed = len(samples) - len(good)
     label = f"attempts ({failed} of {len(samples)} failed)" if failed else "attempts"
@@ -59,8 +53,6 @@ def picture(path: Path, samples: Sequence[Sample], benchmark: Sample | None, tit
         axes.plot(*zip(*points), color=BLUE, marker="o", markersize=4, label="best so far")
     if benchmark is not None and benchmark.ok:
         axes.axhline(benchmark.fitness, color=ORANGE, linestyle="--", label="benchmark, its own reward")
-    else:
-        axes.axhline(0.0, color=GREY, linewidth=0.6)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
     axes.set(xlabel="iteration", ylabel="fitness of the final policy", title=title)
     axes.legend(fontsize=8)

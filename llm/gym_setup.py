@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import datetime
 import logging
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from llm.gym_reward import step_call
 from llm.gym_sections import GymConfig
 from llm.gym_train import Limits, read_plain
 from llm.ledger import Budget
+from llm.prices import Price
 from outer.schema import nearest
 from outer.yaml_lines import ConfigError
 
@@ -26,6 +27,7 @@ class GymOptions:
     llm: as make_chat names models ("gpt-4o", "ollama:llama3", "replay:FILE"). results_dir: instead of
     experiment.parent. set: ``section.key=value``. resume: folder of the run to go on with. processes: trainings at
     once, 0: one per core. seconds, memory (bytes): of one training. envs: where to look for environments first.
+    prices, parallel, timeout (s): of calls, as make_chat takes them.
     """
 
     llm: str | None = None
@@ -41,6 +43,9 @@ class GymOptions:
     memory: int = Limits.memory
     envs: Path | None = None
     max_tokens: int = 4096
+    prices: Mapping[str, Price] = field(default_factory=dict)
+    parallel: int = 8
+    timeout: float = 300.0
     allow_unprotected: bool = False
 
 
