@@ -26,6 +26,7 @@ from llm import jail
 from llm.gym_learning import check, film, make_model, train
 from llm.gym_method import UserError, feedback, load_class, with_reward
 
+ROOT = Path(__file__).resolve().parents[1]
 NOT_MEASURED = ("TimeLimit.truncated", "lives")
 
 
@@ -78,7 +79,9 @@ class Job:
 
     def lock(self) -> None:
         values, limits = self.values, self.values["limits"]
-        read = [*jail.needed_to_import(), *values["read"]]
+        # all of this project that is needed is imported by now; its folder may hold results and keys
+        python = [p for p in jail.needed_to_import() if Path(p).resolve() not in (ROOT, self.out.parent)]
+        read = [*python, *values["read"]]
         held = jail.lock(
             read=read,
             write=[self.out],

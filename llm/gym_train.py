@@ -125,24 +125,31 @@ def _json(path: Path) -> dict[str, Any]:
 
 
 def _number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return abs(value) < 2**63
+    return isinstance(value, float) and math.isfinite(value)
+
+
+def _text(value: Any, most: int) -> str:
+    """For terminals and prompts: no control characters."""
+    return "".join(c if c.isprintable() or c in "\n\t" else "?" for c in str(value)[:most])
 
 
 def _means(value: Any) -> dict[str, float]:
     items = value.items() if isinstance(value, dict) else ()
-    return {str(k)[:64]: float(v) for k, v in list(items)[:200] if _number(v)}
+    return {_text(k, 64): float(v) for k, v in list(items)[:200] if _number(v)}
 
 
 def _curves(value: dict[str, Any]) -> dict[str, list[float | None]]:
     found = {}
     for name, values in list(value.items())[:200]:
         if isinstance(values, list) and len(values) <= 100_000 and all(v is None or _number(v) for v in values):
-            found[str(name)[:64]] = [None if v is None else float(v) for v in values]
+            found[_text(name, 64)] = [None if v is None else float(v) for v in values]
     return found
 
 
 def _texts(value: Any) -> list[str]:
-    return [str(v)[:500] for v in value[:50]] if isinstance(value, list) else []
+    return [_text(v, 500) for v in value[:50]] if isinstance(value, list) else []
 
 
 @dataclass
@@ -172,7 +179,7 @@ def _start(job: Job, limits: Limits) -> _Running:
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
-            cwd=out,
+            cwd=job.folder,  # on sys.path, and not among what it may write
             env=environment,
             start_new_session=True,  # its forked environments end with it
         )
@@ -221,13 +228,15 @@ def _outcome(one: _Running, limits: Limits, late: bool) -> Outcome:
     if late:
         outcome.error, outcome.kind = f"it was stopped after {limits.seconds:g} s: it takes too long", "killed"
     elif isinstance(result.get("error"), str):
-        outcome.error, outcome.kind = result["error"][:8000], str(result.get("kind"))
+        outcome.error, outcome.kind = _text(result["error"], 8000), _text(result.get("kind"), 20)
     elif code != 0 or not result:
         outcome.error, outcome.kind = _how_it_died(one.job.folder, code, limits), "killed"
     else:
         outcome.final, spaces = _means(result.get("final")), result.get("spaces")
         outcome.timesteps = int(result["timesteps"]) if _number(result.get("timesteps")) else 0
-        outcome.spaces = {str(k): str(v)[:500] for k, v in spaces.items()} if isinstance(spaces, dict) else {}
+        outcome.spaces = (
+            {_text(k, 64): _text(v, 500) for k, v in list(spaces.items())[:10]} if isinstance(spaces, dict) else {}
+        )
         if one.job.mode != "check" and "fitness_score" not in outcome.final:
             outcome.error, outcome.kind = "the training ended without a fitness", "killed"
     return outcome
@@ -244,4 +253,4 @@ def _how_it_died(folder: Path, code: int | None, limits: Limits) -> str:
     log = read_plain(folder / "log.txt", MAX_LOG)
     last = (log or b"").decode(errors="replace").strip().splitlines()[-3:]
     text = names.get(code or 0, f"the process of the training ended with code {code}")
-    return text + (f"; it last wrote: {' | '.join(last)[-500:]}" if last else "")
+    return text + (f"; it last wrote: {_text(' | '.join(last)[-500:], 500)}" if last else "")

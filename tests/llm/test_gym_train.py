@@ -17,6 +17,7 @@ from llm.gym_method import with_reward
 from llm.gym_train import Job, Limits, Outcome, _outcome, _Running, read_plain, run_jobs
 from tests.llm.gym_user import ENV, method, write_config, write_user_env
 from tests.llm.test_gym_method import Base
+from tests.test_layout import ROOT
 
 jailed = pytest.mark.skipif(bool(jail.missing()), reason=f"this kernel cannot jail: no {', no '.join(jail.missing())}")
 FAST = Limits(seconds=120.0, memory=2**30)
@@ -32,13 +33,14 @@ if "tried" not in self.reward_memory:
     found = {{}}
     for name, attempt in {{
         "read": lambda: opened("{secret}").read(),
+        "project": lambda: opened("{project}").read(),
         "write": lambda: opened("{target}", "w").write("x"),
         "keys": lambda: os.environ["OPENAI_API_KEY"],
         "run": lambda: os.system("touch {target}") == 0 or 1 / 0,
         "fork": lambda: os.fork(),
         "kill": lambda: os.kill(os.getppid(), 0),
         "net": lambda: np.testing._private.utils.sys.modules["socket"].socket(),
-        "link": lambda: os.symlink("{secret}", "model.zip"),
+        "link": lambda: os.symlink("{secret}", "{out}/link"),
     }}.items():
         try:
             attempt()
@@ -51,7 +53,8 @@ return 0.0, self.reward_memory["found"]
 """
 
 
-ATTEMPTS = {"read", "write", "keys", "run", "fork", "kill", "net", "link"}
+PROJECT = ROOT / "pyproject.toml"
+ATTEMPTS = {"read", "project", "write", "keys", "run", "fork", "kill", "net", "link"}
 
 
 def job(folder: Path, code: str, *overrides: str, mode: str = "train", name: str = "job") -> Job:
@@ -72,18 +75,18 @@ def test_the_jail_holds_what_the_allow_list_would_not_let_through(tmp_path, monk
     monkeypatch.setenv("OPENAI_API_KEY", "sk-planted")
     secret, target = tmp_path / "secret", tmp_path / "written"
     secret.write_text("planted")
-    code = method(BREAK_OUT.format(secret=secret, target=target))
+    code = method(BREAK_OUT.format(secret=secret, target=target, out=tmp_path / "job" / "out", project=PROJECT))
     outcome = run(job(tmp_path, code))["job"]
     assert outcome.error is None, outcome.error
     assert {name: outcome.final[name] for name in ATTEMPTS} == dict.fromkeys(ATTEMPTS, 0.0)
-    assert not target.exists() and not (tmp_path / "job" / "out" / "model.zip").is_symlink()
+    assert not target.exists() and not (tmp_path / "job" / "out" / "link").is_symlink()
 
 
 def test_the_same_attempts_succeed_without_a_jail(tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-planted")
     monkeypatch.chdir(tmp_path)
     (tmp_path / "secret").write_text("planted")
-    code = BREAK_OUT.format(secret=tmp_path / "secret", target=tmp_path / "written")
+    code = BREAK_OUT.format(secret=tmp_path / "secret", target=tmp_path / "written", out=tmp_path, project=PROJECT)
     env = with_reward(Base, method(code.replace("lambda: os.fork()", "lambda: os.getpid()")), {})()
     env.reset()
     assert env.ask() == (0.0, dict.fromkeys(ATTEMPTS, 1.0))
@@ -212,6 +215,8 @@ def test_what_a_process_wrote_is_not_believed(tmp_path) -> None:
         '{"final": {"fitness_score": NaN}}',
     ):
         assert outcome(result).error is not None
+    shown = outcome({"error": "\x1b[2Jgone\n", "kind": "reward", "notes": ["\x07"]}, {"a": [10**400]})
+    assert shown.error == "?[2Jgone\n" and shown.notes == ["?"] and shown.curves == {}
     secret = tmp_path / "secret"
     secret.write_text('{"final": {"fitness_score": 1.0}}')
     (out / "result.json").unlink()
