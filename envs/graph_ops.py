@@ -144,7 +144,7 @@ FUNCTIONS: Dict[str, Callable[..., Any]] = {  # faster than the overload, or one
     "linalg_vector_norm.default": torch.linalg.vector_norm, "linalg_cross.default": torch.linalg.cross,
     **{name: lambda x: x for name in IDENTITIES if not name.startswith("clone")},
 }  # fmt: skip
-OVERLOADS = "split split_with_sizes lift_fresh rsub fill copy".split()  # torch has no such function, or a slower one
+OVERLOADS = "split split_with_sizes lift_fresh rsub fill copy index_put".split()  # torch has none such, or a slower one
 WITH_PARAMS: Dict[str, Callable[..., Any]] = {
     "rsub.Scalar": _rsub, "div.Tensor": _div, "div.Scalar": _div, "clamp.default": _clamp, "full.default": _full,
     "full_like.default": _full_like, "fill.Scalar": _full_like, "fill.Tensor": _full_like,

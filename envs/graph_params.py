@@ -41,13 +41,15 @@ def lift(
 ) -> Tuple[Dict[str, Any], List[Dict[str, Any]]]:
     """Graphs by kind -> the same with {"param": k}, and params [{"name", "value", "scale"}].
 
-    names: of literals, by (kind, node, path); those without one are called after their operation. A name that occurs
-    again gets a number. example: every input of the graphs by its name, [n, ...] for any n. scale is |value|, what one
-    step of an outer loop's noise is a multiple of. Raises GraphError for what is no graph.
+    names: of literals, by (kind, node, path); those without one are called after their operation. Places with the same
+    name and value share a param; a name that occurs with another value gets a number. example: every input of the
+    graphs by its name, [n, ...] for any n. scale is |value|, what one step of an outer loop's noise is a multiple of.
+    Raises GraphError for what is no graph.
     """
     lifted: Dict[str, Any] = {}
     params: List[Dict[str, Any]] = []
     taken: Set[str] = set()
+    named: Dict[Tuple[str, float], int] = {}
     for kind in [kind for kind in SHAPER_TYPES if kind in functions]:
         graph = lifted[kind] = copy.deepcopy(functions[kind])
         parsed = parse(graph, kind, 0)
@@ -58,11 +60,16 @@ def lift(
                 continue
             op = parsed.nodes[literal.node].op
             assert op is not None
-            name = (names or {}).get((kind, *literal.source)) or op.name.split(".")[1].strip("_")
-            params.append({"name": _unique(name, taken), "value": literal.value, "scale": abs(literal.value)})
+            given = (names or {}).get((kind, *literal.source), "")
+            index = named.get((given, literal.value), len(params))
+            if index == len(params):
+                name = _unique(given or op.name.split(".")[1].strip("_"), taken)
+                params.append({"name": name, "value": literal.value, "scale": abs(literal.value)})
+                if given:
+                    named[given, literal.value] = index
             node = graph["nodes"][literal.node]
             where = node["args"] if isinstance(literal.path, int) else node["kwargs"]
-            where[literal.path] = {"param": len(params) - 1}
+            where[literal.path] = {"param": index}
     return lifted, params
 
 

@@ -21,6 +21,7 @@ TUNABLE = set(
     "add sub mul div rsub gt ge lt le eq ne where clamp clamp_min clamp_max maximum minimum full full_like "
     "fill masked_fill floor_divide new_full scalar_tensor".split()
 )  # operations whose numbers a candidate's author would tune
+SUMS = "reward rewards total total_reward rew".split()  # targets of sums of weighted terms
 Path = int | str  # of a number in a node: its place in "args", its name in "kwargs", or "constant"
 
 
@@ -87,21 +88,25 @@ def name_arguments(
     the trace with changed numbers (of the same structure, or empty), and the nodes' lines in the code; values: what the
     literals were, by id."""
     names = _Names(source)
-    out: list[list[Any]] = []
+    places: list[tuple[str, int, Path, Literal | None, int]] = []
     for kind, (nodes, others, lines) in functions.items():
         for k, node in enumerate(nodes):
-            if "constant" in node or node["op"].split(".")[1] in TUNABLE:
-                for path, value in _numbers(node):
-                    other = dict(_numbers(others[k])).get(path, value) if others else value
-                    literal = found.get(abs(other)) if other != value else names.by_line(lines[k], value, values)
-                    if literal is not None and values[id(literal)] == abs(value):
-                        name = names.of(literal)
-                    elif value:
-                        name = names.numbered(source.targets.get(lines[k], ""))
-                    else:
-                        continue
-                    out.append([kind, k, path, name])
-    return out
+            if "constant" not in node and node["op"].split(".")[1] not in TUNABLE:
+                continue
+            for path, value in _numbers(node):
+                other = dict(_numbers(others[k])).get(path, value) if others else value
+                literal = found.get(abs(other)) if other != value else names.by_line(lines[k], value, values)
+                if literal is not None and values[id(literal)] != abs(value):
+                    literal = None  # computed from it
+                if literal is not None or value:
+                    places.append((kind, k, path, literal, lines[k]))
+    used = {id(literal): literal for _, _, _, literal, _ in places if literal is not None}
+    for literal in sorted(used.values(), key=lambda x: (x.node.lineno, x.node.col_offset)):
+        names.of(literal)  # numbered as they stand in the code
+    return [
+        [kind, k, path, names.of(literal) if literal is not None else names.numbered(source.targets.get(line, ""))]
+        for kind, k, path, literal, line in places
+    ]
 
 
 def literal_names(listed: Any) -> dict[tuple[str, int, Path], str]:
@@ -174,7 +179,7 @@ def _statements(source: Source, body: Sequence[ast.stmt], function: str) -> None
                 *zip(arguments.kwonlyargs, arguments.kw_defaults),
             ]:
                 if default is not None:
-                    _expression(source, default, argument.arg, own, default)
+                    _expression(source, default, argument.arg, own)
             _statements(source, statement.body, own)
             continue
         inner = [s for s in ast.iter_child_nodes(statement) if isinstance(s, ast.stmt)]
@@ -186,41 +191,52 @@ def _statements(source: Source, body: Sequence[ast.stmt], function: str) -> None
         for line in range(span[0], span[1] + 1):
             source.targets[line], source.spans[line] = target, span
             source.names[line] = source.names.get(line, set()) | read
-        for child in ast.iter_child_nodes(statement):
-            if isinstance(child, ast.expr) and child is not getattr(statement, "annotation", None):
-                _expression(source, child, name, target, child)
+        for child, own in _values(statement, name):
+            _expression(source, child, own, target)
         if inner:
             _statements(source, inner, function)
 
 
-def _expression(source: Source, node: ast.AST, name: str, target: str, top: ast.AST) -> None:
+def _values(statement: ast.stmt, name: str) -> Iterator[tuple[ast.expr, str]]:
+    """The expressions of a statement and what their values are called."""
+    if isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Tuple):
+        names = statement.targets[0].elts if isinstance(statement.targets[0], ast.Tuple) else []
+        if len(names) == len(statement.value.elts):  # a, b = 1.0, 2.0
+            for value, target in zip(statement.value.elts, names):
+                yield value, target.id if isinstance(target, ast.Name) else ""
+            return
+    for child in ast.iter_child_nodes(statement):
+        if isinstance(child, ast.expr) and child is not getattr(statement, "annotation", None):
+            yield child, name
+
+
+def _expression(source: Source, node: ast.AST, name: str, target: str) -> None:
     """Note the literals below node. name: what the node's value is called; target: of the statement."""
     if isinstance(node, ast.Constant):
         if isinstance(node.value, (int, float)) and not isinstance(node.value, bool):
             source.literals.append(Literal(node, _clean(name), _clean(target)))
     elif isinstance(node, ast.UnaryOp) or _is_tensor_of(node):
         inner = node.operand if isinstance(node, ast.UnaryOp) else node.args[0]  # type: ignore[attr-defined]
-        _expression(source, inner, name, target, top)
+        _expression(source, inner, name, target)
     elif isinstance(node, ast.Dict):
         for key, value in zip(node.keys, node.values):
             own = key.value if isinstance(key, ast.Constant) and isinstance(key.value, str) else ""
-            _expression(source, value, own, own or target, value)
+            _expression(source, value, own, own or target)
     elif isinstance(node, ast.Call):
         for argument in node.args:
-            _expression(source, argument, "", target, top)
+            _expression(source, argument, "", target)
         if isinstance(node.func, ast.Attribute):  # x.clamp(min=0.0)
-            _expression(source, node.func.value, "", target, top)
+            _expression(source, node.func.value, "", target)
         for keyword in node.keywords:
             of_torch = isinstance(node.func, ast.Attribute)
             own = keyword.arg or ""
-            _expression(source, keyword.value, f"{target}_{own}" if of_torch and own else own, target, top)
-    elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult) and node is not top and isinstance(
-        node.right, ast.Name
-    ):  # a sum of 0.5 * energy: energy_weight  # fmt: skip
-        _expression(source, node.left, f"{node.right.id}_weight", target, top)
+            _expression(source, keyword.value, f"{target}_{own}" if of_torch and own else own, target)
+    elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult) and isinstance(node.right, ast.Name):
+        own = f"{node.right.id}_weight" if target in SUMS else ""  # total = speed - 0.5 * energy: energy_weight
+        _expression(source, node.left, own, target)
     else:
         for child in ast.iter_child_nodes(node):
-            _expression(source, child, "", target, top)
+            _expression(source, child, "", target)
 
 
 def _is_tensor_of(node: ast.AST) -> bool:

@@ -10,6 +10,7 @@ of the candidate's own code. ``Watch`` looks on while a function runs as it is.
 from __future__ import annotations
 
 import math
+import re
 import sys
 from typing import Any
 
@@ -48,6 +49,9 @@ def line_of_candidate() -> int:
             return frame.f_lineno
         frame = frame.f_back  # type: ignore[assignment]
     return 0
+
+
+IN_PLACE = re.compile(r"_(?=\.\w+$)")  # in an operation's name
 
 
 def refused(why: str) -> VetError:
@@ -131,10 +135,11 @@ class Recorder(TorchDispatchMode):
         kwargs = kwargs or {}
         out = func(*args, **kwargs)
         self._kept.append((args, kwargs, out))
-        name = str(func)
+        name = IN_PLACE.sub("", str(func))  # within torch's own functions, on tensors of theirs
         given = [a for a in (*args, *kwargs.values()) if isinstance(a, Tensor)]
         masked = [t for t in given if id(t) in self._masked]
-        if name in SAME_VALUES:
+        one_row = masked and name == "aten.view.default" and args[0].shape[args[0].dim() - out.dim() :] == out.shape
+        if name in SAME_VALUES or one_row:  # torch takes leading ones off a value that is assigned
             self.refs[id(out)] = self._ref(args[0])
             if masked:
                 self._masked[id(out)] = self._masked[id(args[0])]
@@ -294,8 +299,8 @@ class Recorder(TorchDispatchMode):
                 )
             if "constant" not in (self._node(ref) or {}) or bool((index < 0).any()):
                 dim = args[1] if at == 2 else next(d for d, other in enumerate(args[at]) if other is index)
-                index = index.where(index >= 0, index + args[0].shape[dim])
-                self.refs[id(index)] = {"node": self._add(self._constant(index))}
+                counted = index.where(index >= 0, index + args[0].shape[dim])  # from the front
+                self.refs[id(index)] = {"node": self._add(self._constant(counted))}
 
     # --------------------------------------------------------------------------------------------------------- masks
 
