@@ -12,7 +12,8 @@ import builtins
 import difflib
 import math
 
-from llm.gym_reward import MEMORY, METHOD, RewardError, StepCall, parse, unknown_import
+from llm.extract import VetError, parse
+from llm.gym_reward import MEMORY, METHOD, StepCall
 
 MAX_NODES, MAX_NUMBER, MAX_TEXT = 4_000, 1e12, 200
 BUILTINS = (
@@ -63,11 +64,8 @@ INSTEAD = {
 
 
 def check_method(code: str, call: StepCall | None = None) -> None:
-    """Raises RewardError("allowlist") that names everything at once: line, what was found, what to write instead."""
-    try:
-        tree = parse(code)
-    except SyntaxError as e:
-        raise RewardError("extract", f"the code is no valid Python: line {e.lineno}: {e.msg}") from None
+    """Raises VetError("allowlist") that names everything at once: line, what was found, what to write instead."""
+    tree = parse(code, "allowlist")
     check = _Check(tree)
     check.signature(call)
     if sum(1 for _ in ast.walk(tree)) > MAX_NODES:
@@ -75,7 +73,7 @@ def check_method(code: str, call: StepCall | None = None) -> None:
     else:
         check.walk(tree)
     if check.problems:
-        raise RewardError("allowlist", "\n".join(dict.fromkeys(check.problems[:30])))
+        raise VetError("allowlist", "\n".join(dict.fromkeys(check.problems[:30])))
 
 
 class _Check:
@@ -107,7 +105,7 @@ class _Check:
 
     def walk(self, tree: ast.AST) -> None:
         for node in ast.walk(tree):
-            if isinstance(node, (ast.Import, ast.ImportFrom)) and not unknown_import(node):
+            if isinstance(node, (ast.Import, ast.ImportFrom)) and not _unknown_import(node):
                 continue
             if isinstance(node, ast.alias):
                 continue
@@ -207,6 +205,13 @@ class _Check:
     def _docstring(self, node: ast.Constant) -> bool:
         bodies = [f.body[0] for f in self.functions.values()]
         return any(isinstance(first, ast.Expr) and first.value is node for first in bodies)
+
+
+def _unknown_import(node: ast.stmt) -> bool:
+    """numpy and math are there, and annotations are not looked at: imports of these do no harm, and nothing."""
+    if isinstance(node, ast.Import):
+        return any((a.name, a.asname) not in (("numpy", "np"), ("numpy", None), ("math", None)) for a in node.names)
+    return isinstance(node, ast.ImportFrom) and node.module not in ("typing", "__future__", "collections.abc")
 
 
 def _instead(name: str, names: set[str], prefix: str) -> str:

@@ -20,10 +20,11 @@ from rich.console import Console
 from envs.world_file import write_atomic
 from llm import gym_report, jail
 from llm.chat import BudgetSpent, Call, Chat, ChatError, RecordingEnds, Reply, Request, make_chat
+from llm.extract import VetError
 from llm.gym_allowlist import check_method
 from llm.gym_config import load_gym_config
 from llm.gym_prompts import GymBrief
-from llm.gym_reward import RewardError, extract_method, step_call
+from llm.gym_reward import extract_method, step_call
 from llm.gym_sample import Sample
 from llm.gym_setup import MAX_USER_TEXT, GymOptions, checked_benchmark, find_env, new_folder
 from llm.gym_train import MAX_MODEL, ROOT, Job, Limits, Outcome, read_plain, run_jobs
@@ -208,7 +209,7 @@ class GymRun:
         try:
             sample.code = extract_method(reply.text)
             check_method(sample.code, self.call)
-        except RewardError as e:
+        except VetError as e:
             cut = " (the reply was cut at max_tokens)" if reply.finish == "length" else ""
             sample.fail(e.stage, e.message + cut)
 

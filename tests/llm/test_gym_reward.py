@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from llm.extract import VetError
 from llm.gym_allowlist import check_method
-from llm.gym_reward import RewardError, StepCall, extract_method, step_call
+from llm.gym_reward import StepCall, extract_method, step_call
 from tests.llm.gym_user import GOOD, method
 from tests.test_layout import ROOT
 
@@ -28,7 +29,6 @@ METHOD = "def compute_reward(self, x):\n    return x, {}\n"
         f"Here it is:\n\n{METHOD}\nIt does what was asked.",
         f"```python\nprint(1)\n```\nand\n```python\n{METHOD}```",
         "```python\nclass E:\n    a = 1\n\n    def compute_reward(self, x):\n        return x, {}\n```",
-        f"```python\n@staticmethod\n{METHOD}```",
         f"```python\n{METHOD}",
     ],
 )  # fmt: skip
@@ -37,27 +37,28 @@ def test_the_method_is_found(reply: str) -> None:
 
 
 def test_helpers_and_constants_are_kept_and_the_last_block_counts() -> None:
-    code = extract_method(
-        f"```python\n{METHOD}```\nBetter:\n```python\nA = 2\n\ndef f(x):\n    return A * x\n\n{METHOD}```"
-    )
-    assert "A = 2" in code and "def f(x)" in code
+    helper = "A = 2\n\ndef f(x):\n    return A * x\n\n"
+    better = METHOD.replace("return x", "return f(x)")
+    code = extract_method(f"```python\n{METHOD}```\nBetter:\n```python\n{helper}{better}```")
+    assert "A = 2" in code and "def f(x)" in code and "return f(x)" in code
 
 
 @pytest.mark.parametrize(
     "reply, message",
     [
-        ("I cannot.", "found no code"),
-        ("```python\nx = 1\n```", "found 1 code block without it"),
+        ("I cannot.", "no code was found"),
+        ("```python\nx = 1\n```", "write def compute_reward(self, ...)"),
         ("```python\ndef compute_reward(self, x):\n    return (x,\n", "the reply ends in the middle"),
         ("```python\ndef compute_reward(self, x):\n    return x +\n```", "line 2"),
+        ("```python\nclass E:\n    def compute_reward(self, x):\n        return x +\n```", "line 2"),
         ("```python\n" + METHOD + "x = 1\n" * 20_000 + "```", "characters"),
-        ("```python\ndef compute_reward(self):\n    return " + "(" * 500 + ")" * 500 + "\n```", "valid Python"),
+        ("```python\ndef compute_reward(self):\n    return " + "(" * 500 + ")" * 500 + "\n```", "nested"),
     ],
 )
 def test_why_there_is_no_method(reply: str, message: str) -> None:
-    with pytest.raises(RewardError, match="extract") as error:
+    with pytest.raises(VetError) as error:
         extract_method(reply)
-    assert message in str(error.value)
+    assert error.value.stage == "extract" and message in error.value.message
 
 
 @given(st.text(alphabet="`~ \n\tdefcomputrwa_(slf,x):python=+[]0\\'\"#", max_size=200))
@@ -65,7 +66,7 @@ def test_any_text_is_a_method_or_a_reward_error(text: str) -> None:
     for reply in (text, f"```python\n{METHOD}{text}```"):
         try:
             check_method(extract_method(reply))
-        except RewardError as e:
+        except VetError as e:
             assert e.message
 
 
@@ -123,7 +124,7 @@ def test_what_rewards_are_made_of_is_allowed(body: str) -> None:
 
 @pytest.mark.parametrize("body, message", REFUSED)
 def test_what_is_refused_says_the_line_and_what_to_do(body: str, message: str) -> None:
-    with pytest.raises(RewardError) as error:
+    with pytest.raises(VetError) as error:
         check_method("def compute_reward(self, pos, action, state):\n" + _indent(body) + "    return 0.0, {}\n", CALL)
     assert error.value.stage == "allowlist" and message in error.value.message
     assert error.value.message.startswith("line ")
@@ -134,17 +135,17 @@ def _indent(body: str) -> str:
 
 
 def test_the_signature_is_what_step_calls() -> None:
-    with pytest.raises(RewardError, match="step calls self.compute_reward"):
+    with pytest.raises(VetError, match="step calls self.compute_reward"):
         check_method("def compute_reward(self, a, b):\n    return 0.0, {}\n", CALL)
-    with pytest.raises(RewardError, match="first argument must be self"):
+    with pytest.raises(VetError, match="first argument must be self"):
         check_method("def compute_reward(a, b, c):\n    return 0.0, {}\n", CALL)
-    with pytest.raises(RewardError, match="returns nothing"):
+    with pytest.raises(VetError, match="returns nothing"):
         check_method("def compute_reward(self, a, b, c):\n    a = b\n", CALL)
     check_method("def compute_reward(self, a, b, c, d=1):\n    return 0.0, {}\n", CALL)
 
 
 def test_all_problems_at_once() -> None:
-    with pytest.raises(RewardError) as error:
+    with pytest.raises(VetError) as error:
         check_method(method("import os\nself.x = 1\nprint(2)\nreturn 0.0, {}"))
     assert len(error.value.message.splitlines()) == 3
 
@@ -174,7 +175,7 @@ def test_shipped_recordings_have_good_and_broken_replies(path: Path) -> None:
         try:
             check_method(extract_method(entry["reply"]), call)
             verdicts.append("ok")
-        except RewardError as e:
+        except VetError as e:
             verdicts.append(e.stage)
             assert entry["comment"].startswith("broken")
     assert verdicts.count("ok") >= 3 and {"allowlist", "extract"} <= set(verdicts)
