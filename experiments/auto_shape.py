@@ -100,8 +100,10 @@ class Args:
     """Rounds of tuning each."""
     tune_population: int = 16
     """Agents per round."""
+    finalists: int = 3
+    """So many of the best, what was tuned and the human's shapers are tested at last."""
     retest: int = 5
-    """Fresh agents for the last test of the best, tuned and not, and of the human's shapers."""
+    """By so many fresh agents each."""
     seed: Optional[int] = None
     """Of everything but what models say: with the same replies the same scores. Default: 0."""
     budget_usd: Optional[float] = None
@@ -156,7 +158,7 @@ def auto_shape(args: Args) -> int:
     except ConfigError as e:
         complain(e)
         return 2
-    torch.set_num_threads(plan.training.threads)
+    torch.set_num_threads(plan.settings.training.threads)
     try:
         return run_plan(plan)
     except KeyboardInterrupt:

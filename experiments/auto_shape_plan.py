@@ -7,7 +7,7 @@ import os
 import shlex
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Type
+from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Type
 
 import torch
 
@@ -30,7 +30,7 @@ CONFIG_FILE = "config.yaml"
 LEAST = {
     "num_iters": 1, "shapers_per_iter": 1, "islands": 1, "migration_every": 1, "temperature": 0, "max_tokens": 1,
     "num_envs_per_shaper": 1, "iterations": 1, "seeds": 1, "halving": 1, "tune_top": 1, "tune_generations": 1,
-    "tune_population": 3, "retest": 1, "seed": 0, "budget_usd": 0, "budget_tokens": 0, "parallel": 1, "timeout": 0,
+    "tune_population": 3, "finalists": 1, "retest": 1, "seed": 0, "budget_usd": 0, "budget_tokens": 0, "parallel": 1, "timeout": 0,
     "threads": 0, "novelty": 0,
 }  # fmt: skip
 
@@ -85,7 +85,7 @@ def make_plan(args: Args) -> Plan:
     novelty = args.novelty if args.novelty is not None else 1.0 if args.mode == "islands" else 2.0
     settings = Settings(
         args.num_iters, training, seed, args.temperature, args.max_tokens, novelty, tune, args.tune_top,
-        args.retest,
+        args.finalists, args.retest,
     )  # fmt: skip
     return Plan(
         task, args.task_description or f"Make the score as high as possible: {task.score_meaning}.",
@@ -147,10 +147,10 @@ def stored_args(args: Args) -> Args:
         raise ConfigError([f"{path}: found no arguments of auto_shape.py, expected the config.yaml of such a run"])
     for name in ("results_dir", "config"):
         stored[name] = None if stored.get(name) is None else Path(stored[name])
-    own = {"resume": args.resume, "json": args.json, "video": args.video}
+    own: Dict[str, Any] = {"resume": args.resume, "json": args.json, "video": args.video}
     for name in ("budget_usd", "budget_tokens"):
-        value: Optional[float] = getattr(args, name)
-        own.update({name: value} if value is not None else {})
+        if getattr(args, name) is not None:
+            own[name] = getattr(args, name)
     return dataclasses.replace(args, **{**stored, **own})
 
 

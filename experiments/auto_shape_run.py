@@ -15,6 +15,7 @@ from experiments.auto_shape_plan import CONFIG_FILE, Plan, arguments
 from experiments.shaper_report import precise, wide_console
 from experiments.shaper_run import engine_version
 from experiments.shaper_video import VideoError, film
+from llm.best_code import recheck_with
 from llm.chat import Chat, make_chat
 from llm.evolution import Evolution, Result, verdicts
 from llm.greedy import Greedy
@@ -42,12 +43,12 @@ def run_plan(plan: Plan) -> int:
     )  # fmt: skip
     with chat:
         _store_config(plan)
-        with locked(plan.folder):
-            result = _evolve(plan, chat)
-        return _report(plan, chat, result, time.monotonic() - began)
+        with locked(plan.folder), Vetter(make_probe(plan.task.name), plan.types, args.allow_unprotected) as vetter:
+            result = _evolve(plan, chat, vetter)
+            return _report(plan, chat, vetter, result, time.monotonic() - began)
 
 
-def _evolve(plan: Plan, chat: Chat) -> Result:
+def _evolve(plan: Plan, chat: Chat, vetter: Vetter) -> Result:
     args, s = plan.args, plan.settings
     brief = Brief(plan.task, plan.description, tuple(plan.types), training_text(s.training), args.show_human_reward)
     search: Search
@@ -58,10 +59,8 @@ def _evolve(plan: Plan, chat: Chat) -> Result:
             brief, args.shapers_per_iter, chat.models, seed=s.seed, islands=args.islands,
             migration_every=args.migration_every,
         )  # fmt: skip
-    console = wide_console()
-    with Vetter(make_probe(plan.task.name), plan.types, args.allow_unprotected) as vetter:
-        with LiveEvolution(plan.task, s, console, str(plan.folder)) as live:
-            return Evolution(s, plan.folder, search, chat, vetter, live).run()
+    with LiveEvolution(plan.task, s, wide_console(), str(plan.folder)) as live:
+        return Evolution(s, plan.folder, search, chat, vetter, live).run()
 
 
 def training_text(t: Training) -> str:
@@ -118,10 +117,10 @@ def _finite(x: float) -> Optional[float]:
     return x if math.isfinite(x) else None
 
 
-def _report(plan: Plan, chat: Chat, result: Result, seconds: float) -> int:
+def _report(plan: Plan, chat: Chat, vetter: Vetter, result: Result, seconds: float) -> int:
     best, console = result.best, wide_console()
     title = f"{plan.task.name}: {len(result.individuals)} candidates, {result.steps:,} environment steps"
-    text = write_report(plan.folder, result, plan.task, title)
+    text = write_report(plan.folder, result, plan.task, title, recheck_with(vetter))
     rows = [" ".join(row.cells()) for row in chat.ledger.rows()]
     lines: List[str] = [text, "", "Models (calls, tokens in, tokens out, USD):", *(f"  {row}" for row in rows)]
     lines.append(f"Wall time {duration(seconds)}.")

@@ -42,7 +42,8 @@ class Settings:
     novelty: float = 1.0  # candidates at least this similar to an earlier one are not trained; above 1: all are
     tune: TuneSettings | None = None
     tune_top: int = 1  # so many of the best are tuned
-    retest: int = 5  # agents with random numbers of their own that judge the result
+    finalists: int = 3  # so many of the best, and what was tuned, are tested again: the best of many was lucky, too
+    retest: int = 5  # by so many agents with random numbers of their own
 
 
 class Watcher(Protocol):
@@ -209,9 +210,10 @@ class Evolution:
     # --------------------------------------------------------------------------------------------------------- the end
 
     def _finish(self) -> Result:
-        entries = ranking(self.individuals)[: max(1, self.s.tune_top)]
+        ranked = ranking(self.individuals)
+        entries = ranked[: self.s.finalists]
         if self.s.tune is not None:
-            entries += [tuned for i in list(entries) if (tuned := self._tune(i)) is not None]
+            entries += [tuned for i in ranked[: self.s.tune_top] if (tuned := self._tune(i)) is not None]
         finals, halved, order = self._test([*entries, self.human]) if entries else ([], None, [])
         return Result(self.individuals, self.human, finals, halved, order, self.tunings, self.stopped)
 

@@ -117,7 +117,7 @@ class BOHBTuner:
 
 
 def make_tuner(D: int, s: TuneSettings, seed: int) -> Tuner:
-    return {"nes": NESTuner, "bohb": BOHBTuner}[s.method](D, s, seed)
+    return BOHBTuner(D, s, seed) if s.method == "bohb" else NESTuner(D, s, seed)
 
 
 def tune(

@@ -72,7 +72,7 @@ def evolve(folder, llm, iterations=2, samples=3, **settings):
     folder.mkdir(exist_ok=True)
     with make_chat([llm], record=folder / "calls.jsonl", budget=Budget()) as chat:
         search = Greedy(Brief(CartPole, "balance", ("compute_reward",)), samples, chat.models)
-        defaults = {"iterations": iterations, "training": TRAINING, "seed": 0, "retest": 2, "novelty": 2.0}
+        defaults = {"iterations": iterations, "training": TRAINING, "seed": 0, "retest": 2, "novelty": 2.0, "finalists": 1}
         s = Settings(**{**defaults, **settings})
         evolution = Evolution(s, folder, search, chat, FakeVetter(), Watched())
         return evolution, evolution.run()
@@ -115,8 +115,8 @@ def test_a_killed_run_goes_on_to_the_same_end(tmp_path):
 
 def test_tuning_moves_the_numbers_and_the_last_test_decides(tmp_path):
     s = TuneSettings(generations=2, population=5)
-    _, result = evolve(tmp_path / "run", recording(tmp_path / "r.jsonl", REPLIES), tune=s, tune_top=2)
-    assert len(result.tunings) == 2 and len(result.finals) == 5
+    _, result = evolve(tmp_path / "run", recording(tmp_path / "r.jsonl", REPLIES), tune=s, tune_top=2, finalists=3)
+    assert len(result.tunings) == 2 and len(result.finals) == 6
     for number, tuned in result.tunings.items():
         assert tuned.steps == 2 * 5 * 256 and result.individuals[number].steps == 256 + tuned.steps
     moved = [f.individual for f in result.finals if f.individual.tuned]
