@@ -16,7 +16,7 @@ from torch import Tensor
 
 from envs.physics.task import SHAPER_TYPES, PhysicsTask, Pose, Random
 from llm.extract import VetError
-from llm.recorder import line_of_candidate
+from llm.watch import line_of_candidate
 
 WANTED = {kind: tuple(inspect.signature(getattr(PhysicsTask, kind)).parameters) for kind in SHAPER_TYPES}
 WHOLE = {"state": "state", "state_dict": "state", "random": "random", "rest": "rest", "actions": "action"}
@@ -47,9 +47,9 @@ class State(dict):
     __setitem__ = __delitem__ = update = setdefault = pop = popitem = clear = __ior__ = _constant
 
 
-def make_inputs(probe: Any, action_size: int) -> Inputs:
-    """All rows of the probe, as the simulator has them: the state's tensors are columns of one buffer. Actions are
-    widened or cut to action_size."""
+def make_inputs(probe: Any, action_size: int | None = None) -> Inputs:
+    """All rows of the probe, as the simulator has them: the state's tensors are columns of one buffer. action_size:
+    columns of the actions; None: as the task's own."""
     n = len(next(iter(probe.state.values())))
     own = {name: t for name, t in probe.state.items() if name not in ("action", "previous_action")}
     buffer = torch.cat([t.reshape(n, -1) for t in own.values()], 1)
@@ -58,11 +58,15 @@ def make_inputs(probe: Any, action_size: int) -> Inputs:
         name: part[:, 0] if t.dim() == 1 else part.unflatten(1, t.shape[1:])
         for (name, t), part in zip(own.items(), columns)
     }
-    for name in ("action", "previous_action"):
-        given = probe.state[name]
-        inputs[name] = given.repeat(1, -(-action_size // given.shape[1]))[:, :action_size]
+    inputs.update(actions(probe, action_size or probe.action_size))
     inputs["random.uniform"], inputs["random.normal"] = probe.random
     return {**inputs, **{f"rest.{field}": getattr(probe.rest, field) for field in POSE}}
+
+
+def actions(probe: Any, size: int) -> Inputs:
+    """Actions of this many columns: the probe's, repeated or cut."""
+    given = {name: probe.state[name] for name in ("action", "previous_action")}
+    return {name: t.repeat(1, -(-size // t.shape[1]))[:, :size] for name, t in given.items()}
 
 
 def inputs_of(kind: str, inputs: Inputs, n: int) -> Inputs:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from llm.calling import shape_text
 from llm.extract import VetError
-from llm.recorder import CANDIDATE
+from llm.watch import CANDIDATE
 
 LONGEST = 400
 

@@ -19,10 +19,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from envs.physics.task import SHAPER_TYPES
+from llm.fences import Block, fences, unfenced
 
 MOST_CHARACTERS = 40_000  # of code
 MOST_REPLY = 400_000  # characters of a reply
-PYTHON = ("", "python", "py", "python3", "pytorch", "torch")  # what may stand behind ```
 # decorators that change nothing here
 HARMLESS = ("torch.jit.script", "torch.jit.script_if_tracing", "torch.jit.export", "torch.no_grad()", "torch.no_grad",
             "torch.inference_mode()", "torch.compile", "torch.compile()", "jit.script", "script")  # fmt: skip
@@ -45,13 +45,6 @@ class VetError(Exception):
         self.stage, self.message = stage, message
 
 
-class Block(NamedTuple):
-    """Text that may be code."""
-
-    text: str
-    closed: bool  # by a fence
-
-
 class Part(NamedTuple):
     """A statement at the top of a module, and its text."""
 
@@ -66,8 +59,8 @@ def extract_code(reply: str, types: Sequence[str]) -> str:
     if len(reply) > MOST_REPLY:
         raise VetError("extract", f"the reply has {len(reply)} characters, at most {MOST_REPLY} are read")
     reply = reply.replace("\r\n", "\n").replace("\r", "\n").lstrip("\ufeff")
-    fenced = [b for b in _fences(reply) if b.text.strip()]
-    blocks = fenced or _unfenced(reply, types)
+    fenced = [b for b in fences(reply) if b.text.strip()]
+    blocks = fenced or ([Block(reply, False)] if _is_code(reply) else unfenced(reply))
     parts: list[Part] = []
     broken: list[tuple[Block, VetError]] = []
     for i, block in enumerate(blocks):
@@ -113,76 +106,12 @@ def _syntax(error: SyntaxError, text: str) -> str:
     return f"{type(error).__name__}: {error.msg}"
 
 
-# ------------------------------------------------------------------------------------------------------------ blocks
-
-
-def _fences(reply: str) -> list[Block]:
-    """Blocks between fences that say Python or nothing; the last one may lack its end."""
-    found: list[Block] = []
-    mark, indent, wanted, lines = "", 0, False, []  # type: ignore[var-annotated]
-    for line in reply.split("\n"):
-        fence = re.match(r"([ \t>*+\-\d.]*?)(`{3,}|~{3,})[ \t]*([^`]*)$", line)
-        if not mark and fence:
-            mark, indent, lines = fence[2], len(fence[1]), []
-            words = re.split(r"[\s{}.:,]+", fence[3].strip().lower().lstrip("{."))
-            wanted = words[0] in PYTHON
-        elif mark and fence and fence[2].startswith(mark) and not fence[3].strip() and not fence[1].strip(" \t>"):
-            found += [Block(_without_prefix(lines, indent), True)] * wanted
-            mark = ""
-        elif mark:
-            lines.append(line)
-    if mark and wanted:
-        found.append(Block(_without_prefix(lines, indent), False))
-    return found
-
-
-def _without_prefix(lines: Sequence[str], most: int) -> str:
-    """The lines of a block without what stands before all of them, at most what stands before its fence."""
-    before = [len(line) - len(line.lstrip(" \t>")) for line in lines if line.strip(" \t>")]
-    return "\n".join(line[min([most, *before]) :] for line in lines)
-
-
-def _unfenced(reply: str, types: Sequence[str]) -> list[Block]:
-    """Code without fences: from the first line that begins like code to the last that continues it."""
+def _is_code(reply: str) -> bool:
+    """The reply is a module and nothing else."""
     try:
-        if any(_is_def(node) for node in parse(textwrap.dedent(reply)).body):
-            return [Block(reply, False)]
+        return any(_is_def(node) for node in parse(textwrap.dedent(reply)).body)
     except VetError:
-        pass
-    lines = reply.split("\n")
-    starts = [
-        i for i, line in enumerate(lines) if re.match(r"\s*(def|import|from|@)\b|@", line) and not _is_prose(line)
-    ]
-    defs = [i for i in starts if re.match(r"\s*def\s+\w+\s*\(", lines[i])]
-    if not defs:
-        return []
-    first = min(starts)
-    for above in range(first - 1, -1, -1):  # constants above the first function
-        if re.match(r"[A-Z_][A-Z_0-9]*\s*(:.*)?=\s", lines[above]):
-            first = above
-        elif lines[above].strip() and not lines[above].startswith("#"):
-            break
-    base = len(lines[first]) - len(lines[first].lstrip())
-    last = first
-    open_ = 0
-    for i in range(first, len(lines)):
-        line = lines[i][base:] if not lines[i][:base].strip() else lines[i]
-        inner = line[:1] in (" ", "\t") or open_ > 0
-        top = re.match(r"(def|import|from|@|#|\)|\]|\}|[A-Za-z_]\w*\s*(:[^=]*)?=(?!=))", line) and not _is_prose(line)
-        if line.strip() and not inner and not top:
-            break
-        if line.strip():
-            last = i
-        code = re.sub(r"#.*|'[^']*'|\"[^\"]*\"", "", line)
-        open_ = max(0, open_ + sum(code.count(c) for c in "([{") - sum(code.count(c) for c in ")]}"))
-    return [Block(textwrap.dedent("\n".join(lines[first : last + 1])), last + 1 < len(lines))]
-
-
-def _is_prose(line: str) -> bool:
-    """A sentence that begins like an import."""
-    return bool(re.match(r"\s*(from|import)\b", line)) and not re.match(
-        r"\s*(from\s+[\w.]+\s+import\s+[\w(*]|import\s+[\w.]+(\s+as\s+\w+)?(\s*,.*)?\s*(#.*)?$)", line
-    )
+        return False
 
 
 def _cut_off_checked(block: Block, text: str) -> str:

@@ -22,17 +22,17 @@ TUNABLE = set(
     "fill masked_fill floor_divide new_full scalar_tensor".split()
 )  # operations whose numbers a candidate's author would tune
 SUMS = "reward rewards total total_reward rew".split()  # targets of sums of weighted terms
+SIZES = "dim axis dims p ord keepdim".split()  # keyword arguments that are no amounts
 Path = int | str  # of a number in a node: its place in "args", its name in "kwargs", or "constant"
 
 
 @dataclass
 class Literal:
-    """A number in the source."""
+    """A number in the source that is an amount, as far as can be seen."""
 
     node: ast.Constant
     name: str  # what it is called where it stands; "" if it is not
     target: str  # of the statement that it belongs to: the variable that is assigned, or the function
-    last_line: int = 0
 
     @property
     def line(self) -> int:
@@ -95,7 +95,7 @@ def name_arguments(
                 continue
             for path, value in _numbers(node):
                 other = dict(_numbers(others[k])).get(path, value) if others else value
-                literal = found.get(abs(other)) if other != value else names.by_line(lines[k], value, values)
+                literal = found.get(abs(other)) if other != value else names.by_line(kind, lines[k], value, values)
                 if literal is not None and values[id(literal)] != abs(value):
                     literal = None  # computed from it
                 if literal is not None or value:
@@ -131,6 +131,7 @@ class _Names:
         self.source = source
         self._given: dict[int, str] = {}
         self._count: dict[str, int] = {}
+        self._turns: dict[tuple[str, int, float], int] = {}
         self._taken = {literal.name for literal in source.literals if literal.name}
 
     def of(self, literal: Literal) -> str:
@@ -146,14 +147,16 @@ class _Names:
             if name not in self._taken:
                 return name
 
-    def by_line(self, line: int, value: float, values: Mapping[int, float]) -> Literal | None:
-        """The literal of this value in the statement at the line, or of a variable that the statement reads."""
+    def by_line(self, kind: str, line: int, value: float, values: Mapping[int, float]) -> Literal | None:
+        """The literal of this value in the statement at the line (of several, each in its turn), or of a variable that
+        the statement reads."""
         first, last = self.source.spans.get(line, (line, line))
         read = self.source.names.get(line, set())
         near = [x for x in self.source.literals if values[id(x)] == abs(value)]
-        for x in near:
-            if first <= x.line <= last:
-                return x
+        here = [x for x in near if first <= x.line <= last]
+        if here:
+            turn = self._turns[kind, first, abs(value)] = self._turns.get((kind, first, abs(value)), -1) + 1
+            return here[turn % len(here)]
         return next((x for x in near if x.name in read), None)
 
 
@@ -211,7 +214,8 @@ def _values(statement: ast.stmt, name: str) -> Iterator[tuple[ast.expr, str]]:
 
 
 def _expression(source: Source, node: ast.AST, name: str, target: str) -> None:
-    """Note the literals below node. name: what the node's value is called; target: of the statement."""
+    """Note the literals below node, but for indices, dimensions and exponents. name: what the node's value is called;
+    target: of the statement."""
     if isinstance(node, ast.Constant):
         if isinstance(node.value, (int, float)) and not isinstance(node.value, bool):
             source.literals.append(Literal(node, _clean(name), _clean(target)))
@@ -227,10 +231,14 @@ def _expression(source: Source, node: ast.AST, name: str, target: str) -> None:
             _expression(source, argument, "", target)
         if isinstance(node.func, ast.Attribute):  # x.clamp(min=0.0)
             _expression(source, node.func.value, "", target)
-        for keyword in node.keywords:
+        for keyword in [k for k in node.keywords if k.arg not in SIZES]:
             of_torch = isinstance(node.func, ast.Attribute)
             own = keyword.arg or ""
             _expression(source, keyword.value, f"{target}_{own}" if of_torch and own else own, target)
+    elif isinstance(node, ast.Subscript):
+        _expression(source, node.value, "", target)
+    elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow):
+        _expression(source, node.left, "", target)
     elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult) and isinstance(node.right, ast.Name):
         own = f"{node.right.id}_weight" if target in SUMS else ""  # total = speed - 0.5 * energy: energy_weight
         _expression(source, node.left, own, target)

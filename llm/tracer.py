@@ -1,9 +1,8 @@
 """Runs a candidate's code on real state and writes its functions down as graphs. Only inside a jail (llm/jail.py).
 
 Each function runs once as it is, on all rows of the probe, and then under ``torch.func.functionalize`` and a
-``Recorder`` at
-two numbers of environments. The two records must agree; integers that are 5 in one and 7 in the other are the number of
-environments. The graph that comes out must give the same bits as the function at 1, 2 and all environments.
+``Recorder`` at two numbers of environments. The two records must agree; integers that are 5 in one and 7 in the other
+are the number of environments. The graph must give the same bits as the function at 1, 2 and all environments.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ import builtins
 import math
 import types as python_types
 import typing
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -21,15 +21,16 @@ import torch
 from torch import Tensor
 
 from envs.graph import GraphFunction
-from envs.graph_check import GraphError, check_graph
+from envs.graph_check import GraphError
 from envs.physics.task import Pose
 from llm import calling, literals
-from llm.allowlist import BUILTINS, MODULES, TYPING
+from llm.allowed_names import BUILTINS, MODULES, TYPING
 from llm.code_errors import describe, with_source
 from llm.extract import VetError
-from llm.recorder import CANDIDATE, FirstNotFinite, Recorder, Watch
+from llm.recorder import Recorder
+from llm.records import SIZES, Record, live, merge, needed
+from llm.watch import CANDIDATE, FirstNotFinite, Watch
 
-SIZES = 5, 7  # environments of the two records: small, and unlike what a candidate writes
 TRIED = 1, 2  # environments at which the graph is compared with the function, beside all of the probe's
 WIDTH_ERRORS = (RuntimeError, IndexError, ValueError)  # of a compute_torque that wants actions of another width
 
@@ -49,6 +50,12 @@ def trace_candidate(code: str, types: Sequence[str], probe: Any) -> dict[str, An
     probe: llm/probe.py. Raises VetError of the stages "trace" (it raised, or does what a graph cannot hold), "smoke"
     (what it returns is wrong) and "graph" (the graph is not the function).
     """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of torch, about what is compared and vetted below
+        return _graph_file(code, types, probe)
+
+
+def _graph_file(code: str, types: Sequence[str], probe: Any) -> dict[str, Any]:
     source = literals.read(code)
     names = load(ast.parse(code), code)
     functions = {kind: names[kind] for kind in types if isinstance(names.get(kind), python_types.FunctionType)}
@@ -57,7 +64,7 @@ def trace_candidate(code: str, types: Sequence[str], probe: Any) -> dict[str, An
     if "compute_goal" in functions and not probe.goal_size:
         raise VetError("trace", f"{probe.task} has no goals, so there is nothing for compute_goal to set: leave it out")
     size = _action_size(functions, names.get("ACTION_SIZE"), probe, code)
-    inputs = calling.make_inputs(probe, size or probe.action_size)
+    inputs = calling.make_inputs(probe, size)
     calls = {kind: calling.how_to_call(f, kind, _quantities(inputs)) for kind, f in functions.items()}
     traces = {kind: _trace(call, kind, inputs, probe, code) for kind, call in calls.items()}
     return {
@@ -103,8 +110,9 @@ def _action_size(functions: dict[str, Any], wanted: Any, probe: Any, code: str) 
     if wanted is not None and not (type(wanted) is int and 1 <= wanted <= 1024):
         raise VetError("trace", f"found ACTION_SIZE = {wanted!r:.40}, expected an integer from 1 to 1024")
     first: VetError | None = None
+    inputs = calling.make_inputs(probe)
     for size in [wanted] if wanted is not None else probe.widths:
-        inputs = calling.make_inputs(probe, size)
+        inputs.update(calling.actions(probe, size))
         call = calling.how_to_call(functions["compute_torque"], "compute_torque", _quantities(inputs))
         try:
             _eager(call, "compute_torque", inputs, probe.n, probe, code)
@@ -139,17 +147,15 @@ def _trace(call: Callable[..., Any], kind: str, inputs: calling.Inputs, probe: A
     if not all(same_bits(a, b) for a, b in zip(parts, again)):
         raise VetError("smoke", f"{kind} returns something else when it is called again with the same state")
     records = [record(call, kind, calling.inputs_of(kind, inputs, n), code) for n in SIZES]
-    graph = _merge(kind, records, code)
-    trace = Trace(graph, *_live(graph, records[0]), records[0][0].squeezed)
+    graph = merge(kind, records, code)
+    trace = Trace(graph, *live(graph, records[0]), records[0][0].squeezed)
     function = _checked(graph, kind)
     for n in (*TRIED, probe.n):
         _compare(call, function, kind, inputs, n, probe, code, trace.squeezed)
     return trace
 
 
-def record(
-    call: Callable[..., Any], kind: str, given: calling.Inputs, code: str, changed: bool = False
-) -> tuple[Recorder, list[str], list[Any]]:
+def record(call: Callable[..., Any], kind: str, given: calling.Inputs, code: str, changed: bool = False) -> Record:
     """Run the function on these inputs: what was recorded, names of its outputs and references to them."""
     names: list[str] = []
     given = {name: t.detach() for name, t in given.items()}  # each a tensor of its own
@@ -169,7 +175,6 @@ def record(
 
 def _checked(graph: dict[str, Any], kind: str) -> GraphFunction:
     try:
-        check_graph(graph, kind, 0)
         return GraphFunction(graph, kind)
     except GraphError as e:
         raise VetError("graph", str(e)) from e
@@ -244,97 +249,6 @@ def _check_finite(
         raise VetError("smoke", with_source(text, code))
 
 
-# ------------------------------------------------------------------------------------------------- two records, one
-# graph
-
-
-def _merge(kind: str, records: Sequence[tuple[Recorder, list[str], list[Any]]], code: str) -> dict[str, Any]:
-    """The graph of two records at ``SIZES`` environments, without what it does not need."""
-    (a, names, outputs), (b, other_names, other_outputs) = records
-    same = [x.get("op") for x in a.nodes] == [x.get("op") for x in b.nodes]
-    if names != other_names or outputs != other_outputs or not same:
-        pairs = zip(a.nodes, b.nodes, a.lines)
-        line = next((line for x, y, line in pairs if x.get("op") != y.get("op")), 0)
-        text = f"line {line}: what is computed depends on the number of environments, or on earlier calls"
-        raise VetError("trace", with_source(text, code))
-    nodes = [_batch(x, y, line, code) for x, y, line in zip(a.nodes, b.nodes, a.lines)]
-    used, order = sorted(_inputs_of([nodes[k] for k in _needed(nodes, outputs)] + outputs)), _needed(nodes, outputs)
-    place = {"node": {k: i for i, k in enumerate(order)}, "in": {k: i for i, k in enumerate(used)}}
-    return {
-        "inputs": [a.input_names[i] for i in used],
-        "nodes": [_moved(nodes[k], place) for k in order],
-        "outputs": [_moved(out, place) for out in outputs],
-        "names": names,
-    }
-
-
-def _live(
-    graph: dict[str, Any], first: tuple[Recorder, list[str], list[Any]]
-) -> tuple[list[dict[str, Any]], list[int]]:
-    """Of the first record, the nodes that are in the graph and their lines."""
-    recorder, _, outputs = first
-    order = _needed(recorder.nodes, outputs)
-    return [recorder.nodes[k] for k in order], [recorder.lines[k] for k in order]
-
-
-def _batch(a: Any, b: Any, line: int, code: str) -> Any:
-    """a where a and b agree; {"batch": m} where they are m times the number of environments."""
-    if isinstance(a, dict) and isinstance(b, dict) and a.keys() == b.keys():
-        return {key: _batch(a[key], b[key], line, code) for key in a}
-    if isinstance(a, list) and isinstance(b, list) and len(a) == len(b):
-        return [_batch(x, y, line, code) for x, y in zip(a, b)]
-    if type(a) is type(b) and a == b and not isinstance(a, (dict, list)):
-        return a
-    if type(a) is int and type(b) is int and a * SIZES[1] == b * SIZES[0] and a > 0 and not a % SIZES[0]:
-        return {"batch": a // SIZES[0]}
-    raise VetError(
-        "trace",
-        with_source(
-            f"line {line}: a number that is computed from the number of environments, or changes from call to call, "
-            "cannot be used here; use x.mean(dim=0), torch.zeros_like(x), x.shape[0] itself",
-            code,
-        ),
-    )
-
-
-def _references(value: Any) -> set[int]:
-    if isinstance(value, dict):
-        if "node" in value:
-            return {value["node"]}
-        if "item" in value:
-            return {value["item"][0]}
-        return set().union(*(_references(v) for v in value.values()))
-    return set().union(*(_references(v) for v in value)) if isinstance(value, list) else set()
-
-
-def _inputs_of(value: Any) -> set[int]:
-    if isinstance(value, dict):
-        return {value["in"]} if "in" in value else set().union(*(_inputs_of(v) for v in value.values()))
-    return set().union(*(_inputs_of(v) for v in value)) if isinstance(value, list) else set()
-
-
-def _needed(nodes: Sequence[dict[str, Any]], outputs: list[Any]) -> list[int]:
-    """Nodes that the outputs depend on, in their order."""
-    needed = _references(outputs)
-    for k in reversed(range(len(nodes))):
-        if k in needed and "constant" not in nodes[k]:
-            needed |= _references([nodes[k]["args"], nodes[k].get("kwargs", {})])
-    return sorted(needed)
-
-
-def _moved(value: Any, place: dict[str, dict[int, int]]) -> Any:
-    """References to where their nodes and inputs are now."""
-    if isinstance(value, dict):
-        if "node" in value:
-            return {"node": place["node"][value["node"]]}
-        if "item" in value:
-            return {"item": [place["node"][value["item"][0]], value["item"][1]]}
-        if "in" in value:
-            return {"in": place["in"][value["in"]]}
-        return value if "constant" in value else {key: _moved(v, place) for key, v in value.items()}
-    return [_moved(v, place) for v in value] if isinstance(value, list) else value
-
-
 # ------------------------------------------------------------------------------------------------------------- literals
 
 
@@ -352,7 +266,7 @@ def _name_literals(
         try:
             call = calling.how_to_call(changed[kind], kind, _quantities(inputs))
             recorder, _, outputs = record(call, kind, given, code, changed=True)
-            order = _needed(recorder.nodes, outputs)
+            order = needed(recorder.nodes, outputs)
             others = [recorder.nodes[k] for k in order]
             if [x.get("op") for x in others] != [x.get("op") for x in trace.nodes]:
                 others = []

@@ -8,7 +8,8 @@ import random
 import pytest
 
 from llm import allowed_names
-from llm.allowlist import MODULE_NAMES, check_source
+from llm.allowed_syntax import MODULE_NAMES
+from llm.allowlist import check_source
 from llm.extract import VetError, extract_code
 from tests.llm.accepted import ACCEPTED
 

@@ -21,7 +21,7 @@ def lifted(text: str, task: str = "Ant", types: tuple[str, ...] = REWARD) -> dic
 
 
 def params_of(file: dict[str, Any], task: str) -> dict[str, float]:
-    inputs = calling.make_inputs(probe(task), file["action_size"] or probe(task).action_size)
+    inputs = calling.make_inputs(probe(task), file["action_size"])
     names = literals.literal_names(file["literal_names"])
     _, params = graph_params.lift(file["functions"], names, example=inputs)
     return {p["name"]: p["value"] for p in params}
@@ -58,6 +58,10 @@ def reward(*lines: str, before: str = "") -> str:
         (reward("run = v * 1.0", "cost = v.abs()", "return run - 0.1 * cost"), {"run_1": 1.0, "cost_weight": 0.1}),
         (reward("a = v * 0.5", "b = v * 0.5", "return a + b"), {"a_1": 0.5, "b_1": 0.5}),
         (reward("half = 0.5", "return v * (2.0 * half * 3.0)"), {"reward_1": 3.0}),
+        (reward("run = v * 2 + 2", "return run"), {"run_1": 2.0, "run_2": 2.0}),
+        (reward("run = (v ** 2).clamp(-2, 2) * 2", "return run"), {"run_1": -2.0, "run_2": 2.0, "run_3": 2.0}),
+        (reward("w = 0.5", "return f(v, w) + f(v.abs(), w)", before="def f(x, k):\n    return x * k"), {"w": 0.5}),
+        (reward("q = state['joint_position']", "return q[:, 2] * 2 + q.sum(dim=1)"), {"reward_1": 2.0}),
         (reward("return v / (v.abs() + 1e-6) + v ** 2"), {}),
     ],
 )  # fmt: skip
