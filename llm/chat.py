@@ -233,7 +233,7 @@ class Chat:
             usd = self.ledger.book_free(call.request.model, *tokens)
         else:
             usd = self.ledger.settle(reserved, *tokens)
-        line = {"model": reply.model, "reply": reply.text, "finish": reply.finish, "tokens": tokens, "usd": usd}
+        line = {"model": reply.model, "reply": reply.text, "finish": reply.finish, "tokens": [*tokens], "usd": usd}
         self._write(call, {**line, "seconds": reply.seconds}, spent)
         return reply
 
@@ -259,12 +259,10 @@ class Chat:
                 write_atomic(str(self._ledger_file), text.encode())
 
     def close(self) -> None:
-        """Lets go of connections and files."""
+        """Lets go of connections."""
         self._stop.set()
         for backend in self._backends.values():
             backend.close()
-        if self._record is not None:
-            self._record.close()
 
     def __enter__(self) -> Chat:
         return self

@@ -15,13 +15,13 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from llm import json_lines
 from llm.request import Call, ChatError, ChatFailure, Reply
 
 log = logging.getLogger("envolve")
@@ -54,14 +54,13 @@ class Entry:
 
 @dataclass
 class Recording:
-    """What a file holds. models: of a recorded run; None if the file was written by hand. whole: bytes up to the end of
-    the last whole line. The last entry of an index counts: a resumed run asks again what failed."""
+    """What a file holds. models: of a recorded run; None if the file was written by hand. The last entry of an index
+    counts: a resumed run asks again what failed."""
 
     path: Path
     models: list[str] | None = None
     entries: dict[int, Entry] = field(default_factory=dict)
     everything: list[Entry] = field(default_factory=list)  # also what a later entry replaced
-    whole: int = 0
 
     def find(self, call: Call) -> Entry | None:
         """Raises ReplayMismatch if another request has this number."""
@@ -92,39 +91,42 @@ def _difference(recorded: dict[str, Any], call: Call) -> str:
 
 
 def read_recording(path: Path) -> Recording:
-    """A record of a run or a recording written by hand. A torn last line is dropped with a warning.
+    """A record of a run or a recording written by hand. A line that a killed run left torn is dropped with a warning.
 
     Raises RecordError.
     """
+    recording = Recording(path)
     try:
         data = path.read_bytes()
+        for number, line in json_lines.read(path):
+            _take(recording, line, number)
+    except json_lines.JSONLinesError as error:
+        raise RecordError(str(error)) from None
     except OSError as error:
         raise RecordError(f"{path}: {error.strerror}") from None
-    recording = Recording(path)
-    for number, line in enumerate(data.splitlines(keepends=True), 1):
+    last = data[data.rfind(b"\n") + 1 :]
+    if last and recording.models is None and last.rstrip().endswith(b"}"):  # by hand, without a line break at the end
+        number = data.count(b"\n") + 1
         try:
-            value = json.loads(line.decode("utf-8"), parse_constant=_no_constant) if line.strip() else None
+            _take(recording, json.loads(last), number)
         except (ValueError, RecursionError) as error:
-            if recording.whole + len(line) == len(data) and not line.endswith(b"\n"):
-                log.warning("%s: line %d is torn and was dropped: the run that wrote it was killed", path, number)
-                break
             raise RecordError(f"{path}, line {number}: not JSON ({error})") from None
-        if value is not None:
-            try:
-                _take(recording, value)
-            except RecordError as error:
-                raise RecordError(f"{path}, line {number}: {error}") from None
-        recording.whole += len(line)
+    elif last:
+        log.warning("%s: the last line is torn and was dropped: the run that wrote it was killed", path)
     return recording
 
 
-def _no_constant(name: str) -> float:
-    raise ValueError(f"{name} is no JSON")
+def _take(recording: Recording, line: Any, number: int) -> None:
+    """One line more. Raises RecordError."""
+    try:
+        _take_line(recording, line)
+    except RecordError as error:
+        raise RecordError(f"{recording.path}, line {number}: {error}") from None
 
 
-def _take(recording: Recording, line: Any) -> None:
+def _take_line(recording: Recording, line: Any) -> None:
     if not isinstance(line, dict):
-        raise RecordError(f"expected an object, found {type(line).__name__}")
+        raise RecordError(f"found {type(line).__name__}, expected an object")
     if HEADER in line:
         if line[HEADER] != VERSION:
             raise RecordError(f"format {line[HEADER]!r}; this program reads {VERSION}")
@@ -198,50 +200,27 @@ def _amount(value: Any, key: str) -> float:
 
 
 class Record:
-    """The file of this run: opened, mended if its last line is torn, appended to. Thread-safe.
+    """The file of this run, read first if it is there. Thread-safe.
 
     models: of this run; a file of earlier sessions must have been begun with the same. Raises RecordError, OSError.
     """
 
     def __init__(self, path: Path, models: Sequence[str]) -> None:
         self.recording = read_recording(path) if path.exists() else Recording(path)
-        if self.recording.everything and self.recording.models is None:
+        self._lock = threading.Lock()
+        begun = self.recording.models
+        if begun is None and self.recording.everything:
             raise RecordError(
                 f"{path}: written by hand; a run adds nothing to it, but reads it with --llm replay:{path}"
             )
-        begun = self.recording.models
-        if begun is not None and begun != list(models):
-            raise RecordError(f"{path}: this run was begun with the models {begun}, and now has {list(models)}")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._lock = threading.Lock()
-        self._file: int | None = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        os.ftruncate(self._file, self.recording.whole)
-        os.lseek(self._file, 0, os.SEEK_END)
-        if self.recording.models is None:
+        if begun is None:
+            path.parent.mkdir(parents=True, exist_ok=True)
             self.append({HEADER: VERSION, "models": list(models)})
-        elif not path.read_bytes().endswith(b"\n"):
-            os.write(self._file, b"\n")
+        elif begun != list(models):
+            raise RecordError(f"{path}: this run was begun with the models {begun}, and now has {list(models)}")
 
     def append(self, line: dict[str, Any]) -> None:
-        """On the disk when this returns. Raises OSError; RecordError once it is closed."""
-        text = json.dumps(line, allow_nan=False)
-        data = memoryview(text.encode("ascii") + b"\n")
+        """On the disk, and found by ``recording``, when this returns. Raises OSError."""
         with self._lock:
-            if self._file is None:  # a reply that came after the end: its number may be another file's by now
-                raise RecordError(f"{self.recording.path} is closed")
-            start = os.lseek(self._file, 0, os.SEEK_CUR)
-            try:
-                while data:
-                    data = data[os.write(self._file, data) :]
-                os.fsync(self._file)
-            except OSError:  # a full disk: no half line before the next
-                os.ftruncate(self._file, start)
-                os.lseek(self._file, start, os.SEEK_SET)
-                raise
-            _take(self.recording, json.loads(text))
-
-    def close(self) -> None:
-        with self._lock:
-            if self._file is not None:
-                os.close(self._file)
-            self._file = None
+            json_lines.append(self.recording.path, line)
+            _take_line(self.recording, line)

@@ -257,7 +257,7 @@ def test_a_finished_run_replays_exactly(tmp_path) -> None:
 def test_recordings_written_by_hand(tmp_path) -> None:
     one, two = tmp_path / "one.jsonl", tmp_path / "two.jsonl"
     one.write_text('{"reply": "zero", "comment": "a good one"}\n{"reply": "one", "model": "gpt-4o"}')
-    two.write_text('\n{"reply": "ZERO"}\n')
+    two.write_text('{"reply": "ZERO"}\n')
     names = [f"replay:{one}", f"replay:{two}"]
     with make_chat(names, record=tmp_path / "calls.jsonl", budget=Budget(usd=0, tokens=0)) as chat:
         assert chat.models == names

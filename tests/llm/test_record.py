@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 
 import pytest
 from hypothesis import given
@@ -38,16 +37,14 @@ def test_a_killed_writer_loses_at_most_the_last_line(path, replies, cut) -> None
     record = Record(path, ["m"])
     for index, reply in enumerate(replies):
         record.append({**LINE, "index": index, "reply": reply})
-    record.close()
+        assert record.recording.entries[index].reply.text == reply
     data = path.read_bytes()
     path.write_bytes(data[: len(data) - cut % (len(data) + 1)])
-    kept = path.read_bytes().count(b"\n") - 1
+    kept = max(0, path.read_bytes().count(b"\n") - 1)
     again = Record(path, ["m"])
-    found = [again.recording.entries[i].reply.text for i in range(len(again.recording.entries))]
-    assert found in (replies[: max(kept, 0)], replies[: kept + 1])
+    assert [again.recording.entries[i].reply.text for i in range(len(again.recording.entries))] == replies[:kept]
     again.append({**LINE, "index": 99})
-    again.close()
-    assert 99 in read_recording(path).entries and read_recording(path).models == ["m"]
+    assert len(read_recording(path).entries) == kept + 1 and read_recording(path).models == ["m"]
 
 
 @given(st.binary(max_size=200) | st.text(max_size=200).map(str.encode))
@@ -93,7 +90,7 @@ def test_lines_written_by_hand(path, written) -> None:
     [
         ('{"reply": "a"}\n{"repli": "b"}\n', "line 2: unknown key 'repli'; known: reply, model, comment, expect"),
         ('{"reply": 3}\n', "line 1: 'reply': expected a text, found 3"),
-        ('["reply"]\n', "line 1: expected an object, found list"),
+        ('["reply"]\n', "line 1: found list, expected an object"),
         ('{"reply": \n{"reply": "b"}\n', "line 1: not JSON"),
         ('{"reply": NaN}\n', "line 1: not JSON (NaN is no JSON)"),
         (
@@ -117,8 +114,8 @@ def test_what_is_refused(tmp_path, data, message) -> None:
 
 def test_a_torn_line_is_reported(tmp_path, caplog) -> None:
     with caplog.at_level(logging.WARNING, "envolve"):
-        recording = read(tmp_path / "r.jsonl", '{"reply": "a"}\n{"reply": "b')
-    assert len(recording.entries) == 1 and "line 2 is torn and was dropped" in caplog.text
+        recording = read(tmp_path / "r.jsonl", HEAD + json.dumps(LINE))
+    assert not recording.entries and "the last line is torn and was dropped" in caplog.text
 
 
 def test_the_last_entry_of_an_index_counts(tmp_path) -> None:
@@ -132,22 +129,3 @@ def test_nothing_is_added_to_a_file_written_by_hand(tmp_path) -> None:
     (tmp_path / "r.jsonl").write_text('{"reply": "a"}\n')
     with pytest.raises(RecordError, match="written by hand; a run adds nothing to it"):
         Record(tmp_path / "r.jsonl", ["m"])
-
-
-def test_a_full_disk_leaves_no_half_line(tmp_path, monkeypatch) -> None:
-    path = tmp_path / "calls.jsonl"
-    record = Record(path, ["m"])
-    record.append(LINE)
-    whole = path.read_bytes()
-
-    def full(*args):
-        raise OSError(28, "No space left on device")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "fsync", full)
-        with pytest.raises(OSError):
-            record.append(LINE)
-    assert path.read_bytes() == whole
-    record.close()
-    with pytest.raises(RecordError, match="is closed"):
-        record.append(LINE)
