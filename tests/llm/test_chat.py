@@ -10,10 +10,11 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llm import chat as chat_module
@@ -132,6 +133,7 @@ def test_a_model_that_is_out_is_asked_no_more(tmp_path) -> None:
         assert texts(again.ask(calls(0, 1, 2, 3))) == texts(answers)
 
 
+@settings(deadline=None)
 @given(
     attempt=st.integers(1, 10_000),
     retry_after=st.none() | st.floats(0, 1e9),
@@ -275,10 +277,15 @@ def test_a_bug_or_a_full_disk_is_raised_once_the_others_are_home() -> None:
         assert chat.ledger.total().calls >= 1 and not chat.ledger._open
 
 
-def test_ctrl_c_leaves_the_record_whole_and_keeps_what_is_under_way(tmp_path) -> None:
-    """A child with slow replies gets SIGINT: replies under way are awaited and recorded, no other is sent."""
+@pytest.mark.parametrize(
+    "answer, replies",
+    [(scripted.slow("paid for", 0.5), ["paid for"] * 2), (scripted.limited("100"), [])],
+    ids=["replies-under-way", "between-attempts"],
+)
+def test_ctrl_c_leaves_the_record_whole_and_keeps_what_is_under_way(answer, replies, tmp_path) -> None:
+    """A child gets SIGINT: replies under way are awaited and recorded, nothing more is sent, no wait is waited."""
     record = tmp_path / "calls.jsonl"
-    with ScriptedServer([scripted.slow("paid for", 0.5)]) as server:
+    with ScriptedServer([answer]) as server:
         code = (
             "import sys\nfrom pathlib import Path\nfrom llm.chat import Call, Request, make_chat\n"
             "calls = [Call(i, Request('m', (('user', str(i)),))) for i in range(20)]\n"
@@ -287,11 +294,15 @@ def test_ctrl_c_leaves_the_record_whole_and_keeps_what_is_under_way(tmp_path) ->
         root = Path(chat_module.__file__).parents[1]
         child = subprocess.Popen([sys.executable, "-c", code], cwd=root, stderr=subprocess.PIPE, text=True)
         scripted.wait_until(lambda: len(server.requests) == 2, 60)
+        if not replies:
+            assert "next attempt in 100.0 s" in child.stderr.readline() + child.stderr.readline()
+        start = time.monotonic()
         child.send_signal(signal.SIGINT)
         _, err = child.communicate(timeout=30)
-        sent = len(server.requests)
+        sent, seconds = len(server.requests), time.monotonic() - start
     assert child.returncode in (1, 130, -signal.SIGINT) and "KeyboardInterrupt" in err
-    assert sent == 2 and [line["reply"] for line in lines(record)[1:]] == ["paid for"] * 2
+    assert sent == 2 and [line["reply"] for line in lines(record)[1:] if "reply" in line] == replies
+    assert seconds < 8  # the grace is 10 s
 
 
 # Names, keys, the whole way

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import email.utils
 import logging
 import subprocess
 import sys
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -170,6 +173,24 @@ def test_refused_parameters_are_left_out_and_remembered(caplog) -> None:
     assert [record.getMessage().split(": sending ")[1].split(" from now on")[0] for record in caplog.records] == [
         "max_completion_tokens instead of max_tokens", "no temperature", "no seed",
     ]  # fmt: skip
+
+
+def test_parallel_calls_learn_together(caplog) -> None:
+    """Each of four is refused before one has learned."""
+    together = threading.Barrier(4)
+
+    def script(content):
+        if "max_tokens" in content:
+            together.wait(10)
+        return picky(content)
+
+    with ScriptedServer(script) as server, caplog.at_level(logging.WARNING, "envolve"):
+        server.lock = contextlib.nullcontext()
+        backend = OpenAIChat("picky", server.url, KEY, 20.0)
+        with ThreadPoolExecutor(4) as pool:
+            assert [reply.text for reply in pool.map(backend.send, [CALL] * 4)] == ["fine"] * 4
+        backend.close()
+    assert len(caplog.records) == 3
 
 
 def test_a_refusal_that_stays_ends() -> None:

@@ -6,7 +6,7 @@ import json
 import logging
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llm.record import HEADER, Record, RecordError, read_recording
@@ -31,6 +31,7 @@ def read(path, data):
     return read_recording(path)
 
 
+@settings(deadline=None, max_examples=40)  # every line is an fsync, on a disk that others use
 @given(replies=st.lists(TEXT, max_size=5), cut=st.integers(0, 10_000))
 def test_a_killed_writer_loses_at_most_the_last_line(path, replies, cut) -> None:
     path.unlink(missing_ok=True)
@@ -47,6 +48,7 @@ def test_a_killed_writer_loses_at_most_the_last_line(path, replies, cut) -> None
     assert len(read_recording(path).entries) == kept + 1 and read_recording(path).models == ["m"]
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=200) | st.text(max_size=200).map(str.encode))
 def test_any_bytes_are_read_or_refused(path, data) -> None:
     try:
@@ -62,6 +64,7 @@ VALUES = st.recursive(
 )
 
 
+@settings(deadline=None)
 @given(changes=st.dictionaries(st.sampled_from([*LINE, "failure", "unconfirmed", "model_is_out"]), VALUES, max_size=3))
 def test_any_line_is_read_or_refused(path, changes) -> None:
     try:
@@ -75,6 +78,7 @@ def test_any_line_is_read_or_refused(path, changes) -> None:
             assert entry.reply.prompt_tokens >= 0 and (entry.usd is None or entry.usd >= 0)
 
 
+@settings(deadline=None)
 @given(st.lists(st.fixed_dictionaries({"reply": TEXT}, optional={"model": TEXT, "comment": TEXT}), max_size=4))
 def test_lines_written_by_hand(path, written) -> None:
     recording = read(
