@@ -105,15 +105,21 @@ def read_recording(path: Path) -> Recording:
     except OSError as error:
         raise RecordError(f"{path}: {error.strerror}") from None
     last = data[data.rfind(b"\n") + 1 :]
-    if last and recording.models is None and last.rstrip().endswith(b"}"):  # by hand, without a line break at the end
-        number = data.count(b"\n") + 1
-        try:
-            _take(recording, json.loads(last), number)
-        except (ValueError, RecursionError) as error:
-            raise RecordError(f"{path}, line {number}: not JSON ({error})") from None
-    elif last:
+    if last.strip() and _by_hand(recording, last):
+        _take(recording, json.loads(last), data.count(b"\n") + 1)
+    elif last.strip():
         log.warning("%s: the last line is torn and was dropped: the run that wrote it was killed", path)
     return recording
+
+
+def _by_hand(recording: Recording, last: bytes) -> bool:
+    """Whether a last line without a line break is a person's. A run's is torn, be it only by the line break."""
+    try:
+        return recording.models is None and HEADER not in json.loads(last)
+    except (ValueError, TypeError, RecursionError):
+        if recording.everything and recording.models is None:
+            raise RecordError(f"{recording.path}, line {len(recording.everything) + 1}: not JSON") from None
+        return False
 
 
 def _take(recording: Recording, line: Any, number: int) -> None:

@@ -6,7 +6,7 @@ import json
 import logging
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from llm.record import HEADER, Record, RecordError, read_recording
@@ -31,6 +31,7 @@ def read(path, data):
     return read_recording(path)
 
 
+@example(replies=[], cut=1)
 @settings(deadline=None, max_examples=40)  # every line is an fsync, on a disk that others use
 @given(replies=st.lists(TEXT, max_size=5), cut=st.integers(0, 10_000))
 def test_a_killed_writer_loses_at_most_the_last_line(path, replies, cut) -> None:
@@ -96,6 +97,7 @@ def test_lines_written_by_hand(path, written) -> None:
         ('{"reply": 3}\n', "line 1: 'reply': expected a text, found 3"),
         ('["reply"]\n', "line 1: found list, expected an object"),
         ('{"reply": \n{"reply": "b"}\n', "line 1: not JSON"),
+        ('{"reply": "a"}\n{"reply": "b', "line 2: not JSON"),
         ('{"reply": NaN}\n', "line 1: not JSON (NaN is no JSON)"),
         (
             json.dumps(LINE) + "\n",
