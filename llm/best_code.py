@@ -95,7 +95,7 @@ def code_with_numbers(
         literal = next((x for x in _literals_of(old, literals) if id(x) not in edits), None)
         if literal is None:
             return None
-        sign = 1 if literal.node.value == old["value"] else -1  # of a minus before the literal
+        sign = 1 if _number_of(literal) == old["value"] else -1  # of a minus before the literal
         edits[id(literal)] = literal, short(sign * new["value"])
     lines = code.split("\n")
     for literal, text in sorted(edits.values(), key=lambda e: (e[0].line, e[0].node.col_offset), reverse=True):
@@ -107,11 +107,16 @@ def code_with_numbers(
 
 def _literals_of(param: Mapping[str, Any], literals: Sequence[Literal]) -> list[Literal]:
     """The literals that have the param's name, or that are numbered by it, and its value, in their order."""
-    same = [x for x in literals if abs(x.node.value) == abs(param["value"])]
+    same = [x for x in literals if abs(_number_of(x)) == abs(param["value"])]
     named = [x for x in same if x.name == param["name"]]
     target = re.sub(r"_\d+$", "", param["name"])
     found = named or [x for x in same if not x.name and x.target == target]
-    return sorted(found, key=lambda x: isinstance(x.node.value, int))  # an integer may be an index
+    return sorted(found, key=lambda x: isinstance(_number_of(x), int))  # an integer may be an index
+
+
+def _number_of(literal: Literal) -> Any:
+    """Int or float, which the type of a constant's value does not say."""
+    return literal.node.value
 
 
 def short(value: float) -> str:
