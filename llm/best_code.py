@@ -18,6 +18,7 @@ import numpy as np
 
 from envs.graph_ops import OPS
 from envs.physics.task import SHAPER_TYPES
+from llm.allowed_names import TYPING
 from llm.calling import WANTED, WHOLE
 from llm.literals import Literal, read
 
@@ -25,18 +26,13 @@ if TYPE_CHECKING:
     from llm.vet import Vetter
 
 Recheck = Callable[[str], "dict[str, Any] | None"]  # code -> its graph file, None: refused; runs the code in the jail
-PRELUDE = """\
-from __future__ import annotations
-
-import math
-from typing import Any, Dict, List, Optional, Tuple
-
-import torch
-import torch.nn.functional as F
-from torch import Tensor
-
-from envs.physics.task import Pose
-"""  # what llm/tracer.py gives to code; annotations are not evaluated there
+IMPORTS = (  # what llm/tracer.py gives to code, beside torch
+    ("import math", ("math",)),
+    ("from typing import {}", tuple(sorted(TYPING))),
+    ("import torch.nn.functional as F", ("F",)),
+    ("from torch import {}", ("Tensor",)),
+    ("from envs.physics.task import {}", ("Pose",)),
+)
 ARITHMETIC = ("add", "sub", "mul", "div")
 POSE = ("root_state", "joint_position", "joint_velocity")
 
@@ -59,7 +55,7 @@ def best_code(
         # a graph that was not tuned is known to be the code's; what was changed has to show that it is
         again = tuned if numbers == code else recheck(numbers) if recheck is not None else None
         if again is not None and same_graphs(again, tuned):
-            return f'"""{about}"""\n\n{PRELUDE}\n{numbers.strip()}\n{_adapters(numbers, names)}'
+            return f'"""{about}"""\n\n{_imports(numbers)}\n\n{numbers.strip()}\n{_adapters(numbers, names)}'
     text = f'"""{about}\n\nWritten from best.graph.json, an operation per line.\n"""\n\n{code_of_graph(tuned)}'
     lines = [f"# {line}".rstrip() for line in code.strip().splitlines()]
     return "\n".join([text, "", "# The author's code, with the numbers that it came with:", "#", *lines]) + "\n"
@@ -123,6 +119,16 @@ def short(value: float) -> str:
     """The shortest decimal that is this number in float32; negative ones in brackets, for they may follow a minus."""
     text = str(np.float32(value))
     return text if value >= 0 else f"({text})"
+
+
+def _imports(code: str) -> str:
+    """Of the names in ``code`` that it may use without having imported them. Annotations are not evaluated there."""
+    used = {n.id for n in ast.walk(ast.parse(code)) if isinstance(n, ast.Name)}
+    lines = ["from __future__ import annotations", "", "import torch"]
+    for line, names in IMPORTS:
+        needed = [name for name in names if name in used]
+        lines += [line.format(", ".join(needed))] * bool(needed)
+    return "\n".join(lines)
 
 
 def _defined(code: str) -> set[str]:

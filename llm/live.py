@@ -51,7 +51,10 @@ class LiveEvolution:
         self.done = 0  # iterations, those remembered included
         self.seconds: list[float] = []  # of each iteration of this session
         self.began = self.began_iteration = time.monotonic()
-        self.began_training: tuple[float, int] | None = None  # when, and the learner's iteration
+        self.began_training: tuple[float, int] | None = None  # when the learner's first iteration was over, and which
+        self.waited = 0.0  # s that it took: it may compile kernels, once, which is left out of what is expected
+        self.last = self.began  # when something happened
+        self.per = math.inf  # s per iteration of the learner
         self.share = 0.0  # of the training under way that is over
         self.left: float | None = None  # s, as of ``self.at``
         self.at = self.began
@@ -95,14 +98,14 @@ class LiveEvolution:
         with self.lock:
             self.scores, self.share = running, progress.iteration / self.trainings
             if self.began_training is None or progress.iteration <= self.began_training[1]:
-                # the first iteration may compile kernels, and says nothing of the others
-                self.began_training = now, progress.iteration
+                self.began_training, self.waited = (now, progress.iteration), now - self.last
             else:
                 per = (now - self.began_training[0]) / (progress.iteration - self.began_training[1])
                 rest = per * max(0, self.trainings - progress.iteration)
-                whole = now - self.began_iteration + rest
+                whole = now - self.began_iteration - max(0.0, self.waited - per) + rest
                 later = float(np.mean([*self.seconds, whole])) * (self.iterations - iteration - 1)
                 self._expect(rest + later)
+                self.per = per
         out = f"  out {len(means) - len(running)}" if len(running) < len(means) else ""
         best = f"  best {running[0][0]} {precise(running[0][1])} {self.unit}" if running else ""
         step = progress.iteration
@@ -114,7 +117,7 @@ class LiveEvolution:
         with self.lock:
             if self.began_training is not None or any(i.ok for i in individuals):
                 fresh = self.began_iteration > self.began
-                self.seconds += [now - self.began_iteration] * fresh
+                self.seconds += [now - self.began_iteration - max(0.0, self.waited - self.per)] * fresh
             self.individuals += individuals
             self.done, self.scores, self.share = iteration + 1, [], 0.0
             self._expect(float(np.mean(self.seconds)) * (self.iterations - self.done) if self.seconds else None)
@@ -150,7 +153,7 @@ class LiveEvolution:
     def _says(self, text: str, iteration: int | None, plain: bool = True) -> None:
         with self.lock:
             where = "" if iteration is None else f"iteration {iteration + 1}/{self.iterations}  "
-            self.doing = text
+            self.doing, self.last = text, time.monotonic()
         if self.live:
             self.live.refresh()
         elif plain:

@@ -15,6 +15,7 @@ import llm.live
 from agents.shaped import Progress
 from envs.physics.task import physics_task
 from llm.live import LiveEvolution
+from outer.report import duration
 from tests.llm.attempts import evolution, human
 
 
@@ -72,19 +73,22 @@ def test_plain_lines_where_the_output_is_no_terminal(clock):
     assert "note: lost a worker [x]" in out
 
 
-def test_the_time_that_is_left(clock):
+@pytest.mark.parametrize("compiling", [0, 600])
+def test_the_time_that_is_left(clock, compiling):
     live = watch()
     with live:
         clock.seconds += 1
         live.asking(0, 8)
         clock.seconds += 9
+        live.vetting(0, 8, 8)
+        clock.seconds += compiling
         for i in range(1, 51):
             clock.seconds += 1
             live.training(0, ["a"], progress(i, 1.0), [0])
-        assert lines(live)[-2].endswith("elapsed 1:00  ETA 6:17")  # 50 s, then three times 109 s
+        assert lines(live)[-2].endswith("ETA 6:17")  # 50 s, then three times 109 s
         clock.seconds += 50
         live.finished(0, evolution(1, 8))
-        assert lines(live)[-2].endswith("elapsed 1:50  ETA 5:27")
+        assert lines(live)[-2].endswith(f"elapsed {duration(110 + compiling)}  ETA 5:27")
 
 
 def test_iterations_that_are_only_remembered_say_nothing_of_the_time_left(clock):
