@@ -104,7 +104,8 @@ def start(module: str, args: list[str], python: str, limit: float, folder: Path)
 
 
 def has_gpu() -> bool:
-    return any(Path(path).exists() for path in ("/proc/driver/nvidia/version", "/dev/nvidiactl"))  # bare, in a container
+    """The driver, seen from a machine or from a container."""
+    return Path("/proc/driver/nvidia/version").exists() or Path("/dev/nvidiactl").exists()
 
 
 def selected(name: str, peers: str, gpu: bool) -> list[Run]:
