@@ -6,6 +6,9 @@ ARGS ?=
 # Where the small CPU build of torch is; asked only on a machine without an NVIDIA driver. TORCH_INDEX= switches it off.
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 
+# can pip build netifaces, which hpbandster asks for?
+COMPILES := 'import os, shutil, sys, sysconfig as s; sys.exit(not (os.path.exists(s.get_path("include") + "/Python.h") and any(map(shutil.which, ("cc", "gcc")))))'
+
 VENV := .venv
 BIN := $(VENV)/bin
 # a copy of the requirements that were installed last; comparing contents, not times, survives a git checkout
@@ -29,7 +32,12 @@ setup: ## create .venv and install requirements.txt (the other targets do it for
 	  if [ -n "$(TORCH_INDEX)" ] && ! command -v nvidia-smi >/dev/null; then \
 	    $(BIN)/python -m pip install -q --no-deps --retries 1 --timeout 30 --extra-index-url "$(TORCH_INDEX)" "$$(grep '^torch==' requirements.txt)"; \
 	  fi; \
-	  $(BIN)/python -m pip install -q -r requirements.txt; \
+	  cp requirements.txt $(VENV)/requirements.txt; \
+	  if ! $(BIN)/python -c $(COMPILES); then \
+	    echo "No C compiler or no Python headers (gcc, python3-dev): hpbandster is left out, and BOHB with it" >&2; \
+	    sed -i '/^hpbandster/d' $(VENV)/requirements.txt; \
+	  fi; \
+	  $(BIN)/python -m pip install -q -r $(VENV)/requirements.txt; \
 	  cp requirements.txt $(STAMP); \
 	}
 

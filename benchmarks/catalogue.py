@@ -99,12 +99,8 @@ BENCHMARKS: dict[str, Benchmark] = {
             for p in (32, 64, 128, 256)
         ),
     ),
-    "simulation_half_cheetah": _simulation(
-        "HalfCheetah", "task", "shaped", "engine", "gymnasium", gpu=(16384,)
-    ),
-    "simulation_ant": _simulation(
-        "Ant", "task", "shaped", "engine", "gymnasiums_options", "gymnasium", gpu=(16384,)
-    ),
+    "simulation_half_cheetah": _simulation("HalfCheetah", "task", "shaped", "engine", "gymnasium", gpu=(16384,)),
+    "simulation_ant": _simulation("Ant", "task", "shaped", "engine", "gymnasiums_options", "gymnasium", gpu=(16384,)),
     "simulation_humanoid": _simulation("Humanoid", "task", "shaped", "engine", "gymnasiums_options", "gymnasium"),
     "simulation_anymal": _simulation("Anymal", "shaped", "engine", gpu=(1024, 16384, 131072)),
     "exchange_overhead": Benchmark(

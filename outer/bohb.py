@@ -3,9 +3,9 @@
 Cheap trainings sort out many points, the best of a rung go on to ``eta`` times the budget. New points come from two
 kernel densities, of good and of bad points of the largest budget that has enough of them, and a third at random.
 
-The densities are hpbandster's (https://github.com/automl/HpBandSter, no longer maintained): its config generator alone,
-without its name server and workers. The brackets are written here: hpbandster rounds the number of rungs down by one for
-ladders such as 1 to 243 (its issue 110).
+The densities are hpbandster's (https://github.com/automl/HpBandSter, no longer maintained): its config generator
+alone, without name server and workers. The brackets are written here: hpbandster has a rung too few for ladders such as
+1 to 243 (its issue 110).
 
 Axes: D numbers of a point.
 """
@@ -19,7 +19,6 @@ import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 
@@ -29,21 +28,21 @@ try:
     from scipy.special import ndtr, ndtri
 except ImportError as e:
     raise ImportError(
-        f"bohb needs what is not installed ({e}): pip install hpbandster==0.7.4 ConfigSpace (netifaces, which hpbandster"
-        " asks for, is built from source: that takes a C compiler and Python's headers)"
+        f"bohb needs what is not installed ({e}): pip install hpbandster==0.7.4 ConfigSpace (netifaces, which"
+        " hpbandster asks for, is built from source: that takes a C compiler and Python's headers)"
     ) from e
 
 log = logging.getLogger("envolve")
 
 
 class _TruncatedNormal:
-    """What hpbandster calls of ``scipy.stats.truncnorm``, by the inverse of the distribution function. scipy's own takes
-    two thirds of the time of a whole search."""
+    """What hpbandster calls of ``scipy.stats.truncnorm``, by the inverse of the distribution function. scipy's own
+    takes two thirds of the time of a whole search."""
 
     @staticmethod
     def rvs(a: float, b: float, loc: float, scale: float) -> float:
         """A number from N(loc, scale) cut to [0, 1], which is [a, b] in units of scale about loc."""
-        u = np.random.uniform(ndtr(a), ndtr(b))
+        u = np.random.uniform(ndtr(a), ndtr(b))  # noqa: NPY002
         return float(np.clip(loc + scale * ndtri(u), 0.0, 1.0))
 
 
@@ -129,15 +128,15 @@ class BOHB:
     def _own_random_numbers(self) -> Iterator[None]:
         """hpbandster draws from NumPy's global generator, which is lent the search's state meanwhile; and it calls what
         ConfigSpace has deprecated."""
-        others = np.random.get_state()
-        np.random.set_state(self._random)
+        others = np.random.get_state()  # noqa: NPY002
+        np.random.set_state(self._random)  # noqa: NPY002
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 yield
         finally:
-            self._random = np.random.get_state()
-            np.random.set_state(others)
+            self._random = np.random.get_state()  # noqa: NPY002
+            np.random.set_state(others)  # noqa: NPY002
 
     def ask(self) -> tuple[int, np.ndarray, float]:
         """The number of a trial, its point float64 [D] and its budget. Who waits for nothing comes first: the oldest
@@ -155,8 +154,8 @@ class BOHB:
         return trial.id, self.lower + (self.upper - self.lower) * u, trial.budget
 
     def tell(self, id: int, loss: float) -> None:
-        """loss: of trial ``id``, to be minimised; one that is not finite: it failed. Raises KeyError if that trial is not
-        out (never asked for, or told before)."""
+        """loss: of trial ``id``, to be minimised; one that is not finite: it failed. Raises KeyError if that trial is
+        not out (never asked for, or told before)."""
         if id not in self.out:
             raise KeyError(f"trial {id} was not asked for, or its loss was told before")
         trial, bracket = self.out.pop(id)

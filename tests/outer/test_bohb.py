@@ -10,9 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 pytest.importorskip("hpbandster", reason="hpbandster is not installed")
-from outer.bohb import BOHB, ladder  # noqa: E402
+from outer.bohb import BOHB, ladder
 
-A = np.array([[10, 3, 17, 3.5, 1.7, 8], [0.05, 10, 17, 0.1, 8, 14], [3, 3.5, 1.7, 10, 17, 8], [17, 8, 0.05, 10, 0.1, 14]])
+A = np.array(
+    [[10, 3, 17, 3.5, 1.7, 8], [0.05, 10, 17, 0.1, 8, 14], [3, 3.5, 1.7, 10, 17, 8], [17, 8, 0.05, 10, 0.1, 14]]
+)
 P = 1e-4 * np.array([
     [1312, 1696, 5569, 124, 8283, 5886], [2329, 4135, 8307, 3736, 1004, 9991],
     [2348, 1451, 3522, 2883, 3047, 6650], [4047, 8828, 8732, 5743, 1091, 381],
@@ -93,7 +95,7 @@ def test_failures_do_not_go_on_and_a_bracket_of_failures_ends():
     for k in range(9):
         i, _, budget = bohb.ask()
         bohb.tell(i, [math.nan, math.inf, 1.0][k % 3] if k > 2 else math.nan)
-    assert [bohb.ask()[2] for _ in range(3)] == [3, 3, 3 ], "the two that did not fail, and the next bracket's first"
+    assert [bohb.ask()[2] for _ in range(3)] == [3, 3, 3], "the two that did not fail, and the next bracket's first"
     assert [bohb.started, len(bohb.out)] == [2, 3]
     bohb = search()
     play(bohb, 40, lambda x, budget: math.nan)
@@ -133,15 +135,15 @@ def test_the_same_seed_asks_the_same_and_leaves_others_random_numbers_alone():
             i, x, budget = bohb.ask()
             seen.append([*x, budget])
             if noise:
-                np.random.rand(3)
+                np.random.rand(3)  # noqa: NPY002
             bohb.tell(i, float((x**2).sum()))
         return seen, bohb.model_picks
 
-    np.random.seed(5)
-    expected = np.random.rand(3)
-    np.random.seed(5)
+    np.random.seed(5)  # noqa: NPY002
+    expected = np.random.rand(3)  # noqa: NPY002
+    np.random.seed(5)  # noqa: NPY002
     once = trials(1, False)
-    np.testing.assert_array_equal(np.random.rand(3), expected)
+    np.testing.assert_array_equal(np.random.rand(3), expected)  # noqa: NPY002
     assert once == trials(1, True) and once[1] > 5
     assert once != trials(2, False)
 
