@@ -2,8 +2,8 @@
 
 A training has rungs. In each every candidate still in has K agents of N environments each; at its end the best
 1 / eta of them go on, and the environments of the others become theirs: the agents keep what they have learned, and
-from then on see eta times as much in every iteration. So all rungs, and a training without halving, cost the same
-environment steps. With one rung this is ``agents.shaped.train_shaped``.
+from then on see eta times as much in every iteration. So all rungs cost the same environment steps, about those of a
+training without halving. With one rung this is ``agents.shaped.train_shaped``.
 
 Axes: C candidates, K agents of each; agent k of candidate c is number c K + k.
 """
@@ -35,6 +35,7 @@ class Training:
     iterations: int  # of who goes all the way
     agents: int = 1  # K
     eta: int = 1  # of C candidates C / eta go on; 1: no halving
+    blocks: int = 0  # with halving: num_envs x this many environments are shared out in every rung; 0: C
     engine: str = "mujoco"
     device: str = "cpu"
     threads: int = 1
@@ -106,8 +107,9 @@ def train_halving(
     of them is out, so is the candidate.
 
     agent_keys, env_keys: int64 [K], the same for all candidates: what differs is the candidates' own. stays: numbers of
-    candidates that halving never drops, e.g. the reference. report: called after every iteration with the progress of
-    the rung and the candidates in it. Raises ValueError (settings), SimulatorError.
+    candidates that halving never drops, e.g. the reference; their environments, as many as a rival's, come on top.
+    report: called after every iteration with the progress of the rung and the candidates in it. Raises ValueError
+    (settings), SimulatorError.
     """
     if t.eta > 1 and t.learner != "ppo":
         raise ValueError(f"halving lets agents go on with more environments, which {t.learner} cannot: use ppo, or 1")
@@ -117,7 +119,7 @@ def train_halving(
     for rung in range(len(sizes)):
         iterations = t.iterations * (rung + 1) // len(sizes) - t.iterations * rung // len(sizes)
         last = rung == len(sizes) - 1
-        done = _rung(t, rung, iterations, inside, candidates, agent_keys, env_keys, runs, done, last, report)
+        done = _rung(t, rung, iterations, inside, candidates, agent_keys, env_keys, stays, runs, done, last, report)
         if last:
             break
         scores = {c: float(np.mean([runs[a].tail(iterations) for a in _agents(c, K)])) for c in inside}
@@ -140,12 +142,14 @@ def _agents(c: int, K: int) -> range:
 
 def _rung(
     t: Training, rung: int, iterations: int, inside: List[int], candidates: Sequence[Candidate],
-    agent_keys: np.ndarray, env_keys: np.ndarray, runs: List[AgentRun], before: Optional[Halved], last: bool,
-    report: Optional[Callable[[Progress, List[int]], None]],
+    agent_keys: np.ndarray, env_keys: np.ndarray, stays: Collection[int], runs: List[AgentRun],
+    before: Optional[Halved], last: bool, report: Optional[Callable[[Progress, List[int]], None]],
 ) -> Halved:  # fmt: skip
     """Train those inside for so many iterations. before: the rung before."""
     K = t.agents
-    num_envs = t.num_envs * len(candidates) // len(inside)
+    rivals = sum(c not in stays for c in inside)
+    blocks = t.blocks or sum(c not in stays for c in range(len(candidates)))
+    num_envs = t.num_envs if t.eta == 1 else t.num_envs * max(1, blocks // max(1, rivals))
     members = [candidates[c] for c in inside for _ in range(K)]
     # a rung has random numbers of its own: the same ones would show the agents what they have seen
     keys = [np.tile(x + rung, len(inside)) for x in (agent_keys, env_keys)]

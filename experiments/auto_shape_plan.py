@@ -30,8 +30,8 @@ CONFIG_FILE = "config.yaml"
 LEAST = {
     "num_iters": 1, "shapers_per_iter": 1, "islands": 1, "migration_every": 1, "temperature": 0, "max_tokens": 1,
     "num_envs_per_shaper": 1, "iterations": 1, "seeds": 1, "halving": 1, "tune_top": 1, "tune_generations": 1,
-    "tune_population": 3, "finalists": 1, "retest": 1, "seed": 0, "budget_usd": 0, "budget_tokens": 0, "parallel": 1, "timeout": 0,
-    "threads": 0, "novelty": 0,
+    "tune_population": 3, "finalists": 1, "retest": 1, "seed": 0, "budget_usd": 0, "budget_tokens": 0, "parallel": 1,
+    "timeout": 0, "threads": 0, "novelty": 0,
 }  # fmt: skip
 
 
@@ -76,8 +76,8 @@ def make_plan(args: Args) -> Plan:
     gpu = "cuda:0" if args.engine != "mujoco" and torch.cuda.is_available() else "cpu"
     training = Training(
         task.name, args.learner, learner_section(args.learner, args.set), args.num_envs_per_shaper, args.iterations,
-        args.seeds, args.halving, args.engine, args.device or gpu, args.threads or len(os.sched_getaffinity(0)),
-        args.backend,
+        args.seeds, args.halving, args.shapers_per_iter, args.engine, args.device or gpu,
+        args.threads or len(os.sched_getaffinity(0)), args.backend,
     )  # fmt: skip
     tune = None
     if args.tune != "none":

@@ -65,8 +65,15 @@ def test_without_halving_it_is_train_shaped_and_the_reference_stays():
     assert all(r.rung == 0 and len(r.episode_scores) == 4 for r in one.runs) and one.agents == [0, 1, 2, 3]
     kept = train_halving(training(), [paid(-1), paid(-2), Candidate("human")], KEYS, KEYS, stays={2})
     assert all(r.rung == 1 and r.episode_scores for r in kept.runs[4:])
+    assert sorted(r.spent for r in kept.runs) == [3 * 32] * 2 + [3 * 32 + 3 * 64] * 4  # the reference as the winner
     again = train_halving(training(), [paid(-1), paid(-2), Candidate("human")], KEYS, KEYS, stays={2})
     assert [r.score for r in again.runs] == [r.score for r in kept.runs]
+
+
+def test_blocks_say_how_many_environments_there_are_to_share():
+    few = train_halving(training(blocks=6), [paid(1), paid(-1)], KEYS, KEYS)  # as if four others had been rejected
+    assert sorted(r.spent for r in few.runs) == [3 * 3 * 32] * 2 + [3 * 3 * 32 + 3 * 6 * 32] * 2
+    assert train_halving(training(blocks=6, eta=1), [paid(1)], KEYS, KEYS).runs[0].spent == 6 * 32
 
 
 def test_halving_needs_a_learner_that_can_go_on():
