@@ -34,7 +34,7 @@ class Jailer:
 
     def __init__(self, probe: Probe, types: list[str], allow_unprotected: bool, seconds: float) -> None:
         """seconds: that a candidate may take, on the clock. Raises JailError where code cannot be locked up and
-        allow_unprotected is not set, or nothing can be started."""
+        allow_unprotected is not set. The server gets ready meanwhile."""
         lacks = tuple(lack for lack in jail.missing() if not (bubblewrap() and lack.startswith("Landlock")))
         if lacks:
             jail.demand(lacks, allow_unprotected)
@@ -65,9 +65,8 @@ class _Server:
     """One process, and who waits for what it answers."""
 
     def __init__(self, options: bytes, probe: bytes, patience: float) -> None:
-        """Starts it, and waits until it can be asked. patience: seconds in which it answers. Raises JailError."""
+        """Starts it; it is ready some seconds later. patience: seconds in which it answers."""
         self._patience = patience
-        began = time.monotonic()
         self._home, self._errors = tempfile.TemporaryDirectory(prefix="envolve-jail-"), tempfile.TemporaryFile()
         folders = os.pathsep.join([str(ROOT), *jail.library_folders()])
         self._process = subprocess.Popen(
@@ -80,38 +79,21 @@ class _Server:
         self._sending, self._waiting = threading.Lock(), threading.Lock()  # of the pipe, of the two below
         self._answers: dict[int, Future[tuple[list[str] | None, bytes]]] = {}
         self._asked, self._closed = 0, False
-        overdue = threading.Timer(START_SECONDS, self._kill)
-        overdue.start()
-        try:
-            jailed.send(self._to, options)
-            jailed.send(self._to, probe)
-            ready = jailed.receive(self._from)
-        except OSError:
-            ready = None
-        except BaseException:  # Ctrl-C
-            self.close()
-            raise
-        finally:
-            overdue.cancel()
-        self._reader = threading.Thread(target=self._read, daemon=True, name="jail")
-        self._reader.start()
-        if ready is None:
-            self._process.wait()
-            self._errors.seek(0)
-            said = self._errors.read()[-2000:].decode(errors="replace").strip()
-            self.close()
-            raise jail.JailError(f"the process that runs candidates does not start: {said or 'no reason given'}")
-        layers = ["bubblewrap"] * bool(bubblewrap()) + [str(jail.protection())]
-        log.info(
-            "candidates are run in a process of their own (%s), started in %.1f s",
-            ", ".join(layers), time.monotonic() - began,
-        )  # fmt: skip
+        self._ready: Future[str] = Future()  # "", or why it does not start
+        threading.Thread(target=self._talk, args=(options, probe), daemon=True, name="jail").start()
 
     def alive(self) -> bool:
         return self._process.poll() is None
 
     def trace(self, code: str) -> bytes:
         """See ``Jailer.trace``."""
+        try:
+            failed = self._ready.result(START_SECONDS)
+        except FutureTimeout:
+            self._kill()
+            failed = f"it is not ready after {START_SECONDS:g} s"
+        if failed:
+            raise jail.JailError(f"the process that runs candidates does not start: {failed}")
         answer: Future[tuple[list[str] | None, bytes]] = Future()
         with self._waiting:
             self._asked += 1
@@ -138,9 +120,13 @@ class _Server:
             return
         self._closed = True
         assert self._process.stdin
+        if not self._ready.done():  # nothing is lost
+            self._kill()
         if not self._sending.acquire(timeout=1):  # somebody's question does not get through
             self._kill()
+            self._sending.acquire()
         self._process.stdin.close()
+        self._sending.release()
         try:
             self._process.wait(2)
         except subprocess.TimeoutExpired:
@@ -150,16 +136,38 @@ class _Server:
         self._errors.close()
         self._home.cleanup()
 
-    def _read(self) -> None:
-        """Deliver answers until there are no more."""
-        while (frame := jailed.receive(self._from)) is not None:
-            head, _, data = frame.partition(b"\n")
-            said = json.loads(head)
-            self._deliver(said["number"], said["reason"], data)
+    def _talk(self, options: bytes, probe: bytes) -> None:
+        """In a thread of its own: start the server up, then deliver answers until there are no more."""
+        began, ready = time.monotonic(), None
+        try:
+            with self._sending:
+                jailed.send(self._to, options)
+                jailed.send(self._to, probe)
+            ready = jailed.receive(self._from)
+        except OSError:
+            pass
+        if ready is None:
+            self._process.wait()
+            self._ready.set_result(self._last_words() or "no reason given")
+        else:
+            layers = ", ".join(["bubblewrap"] * bool(bubblewrap()) + [str(jail.protection())])
+            seconds = time.monotonic() - began
+            log.info("candidates are run in a process of their own (%s), ready after %.1f s", layers, seconds)
+            self._ready.set_result("")
+            while (frame := jailed.receive(self._from)) is not None:
+                head, _, data = frame.partition(b"\n")
+                said = json.loads(head)
+                self._deliver(said["number"], said["reason"], data)
         for number in list(self._answers):
             self._deliver(number, ["limits", LOST], b"")
         assert self._process.stdout
         self._process.stdout.close()
+
+    def _last_words(self) -> str:
+        if self._errors.closed:  # it was ended before it was ready
+            return ""
+        self._errors.seek(0)
+        return self._errors.read()[-2000:].decode(errors="replace").strip()
 
     def _deliver(self, number: int, reason: list[str] | None, data: bytes) -> None:
         with self._waiting:

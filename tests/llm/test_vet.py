@@ -202,8 +202,9 @@ def test_bubblewrap_can_stand_in_for_landlock_only(probe, monkeypatch) -> None:
 
 def test_a_server_that_does_not_start_says_why(probe, monkeypatch) -> None:
     monkeypatch.setattr(jailer, "MODULE", "llm.no_such_module")
-    with pytest.raises(jail.JailError, match="does not start: .*no_such_module"):
-        Vetter(probe, ["compute_reward"])
+    with Vetter(probe, ["compute_reward"]) as vetter:
+        with pytest.raises(jail.JailError, match="does not start: .*no_such_module"):
+            vetter.vet_code(GOOD, "x")
 
 
 # ------------------------------------------------------------------------------------------------- untrusted bytes
@@ -239,3 +240,23 @@ def test_reasons_are_fit_to_print() -> None:
     shown = vet.clean("\x1b[2J\x07ok\n\u202e" + "x" * 10_000)
     assert shown.startswith("?[2J?ok\n?x") and len(shown) == vet.MESSAGE_CHARACTERS + 4
     assert vet.clean("") == "" and vet.clean("plain ünïcode") == "plain ünïcode"
+
+
+@pytest.mark.slow
+def test_a_child_needs_nothing_that_is_not_loaded(vetter) -> None:
+    """Every function that the allow-list knows, called in some way: whatever is wrong, it is no missing file."""
+    from llm.allowed_names import FUNCTIONAL, LINALG, METHODS, TORCH
+
+    functions = [f"torch.{f}(a" for f in TORCH] + [f"torch.nn.functional.{f}(a" for f in FUNCTIONAL]
+    functions += [f"torch.linalg.{f}(a" for f in LINALG] + [f"a.{f}(" for f in METHODS]
+    accepted = 0
+    for called in sorted(functions):
+        for more in ("", ", a", ", 1", ", dim=1") if called.endswith("(a") else ("", "1", "a", "dim=1"):
+            code = f"def compute_observation(state):\n    a = state['action']\n    return {called}{more})\n"
+            verdict = vetter.vet_code(code, called)
+            if isinstance(verdict, Vetted):
+                accepted += 1
+                break
+            for missing in ("No module named", "not permitted", "cannot import", "partially initialized"):
+                assert missing not in verdict.message, f"{called}{more}): {verdict.message}"
+    assert accepted > 60

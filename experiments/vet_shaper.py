@@ -1,0 +1,103 @@
+#!/usr/bin/env python3
+"""Passes one file, or the saved reply of a model, through the gate that code of models has to pass."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import List, Optional
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+import torch
+import tyro
+from typing_extensions import Annotated
+
+from envs.physics.task import SHAPER_TYPES, physics_task
+from envs.world_file import write_atomic
+from llm.jail import JailError
+from llm.probe import make_probe
+from llm.vet import Vetted, Vetter
+from outer.report import precise
+from outer.schema import nearest
+
+HELP = """\
+Would this be accepted if a model had written it? Takes the code out of the file, reads it, runs it in a jail on real
+state of the task, and writes it down as a graph of tensor operations whose numbers are parameters (docs/auto_shape.md,
+docs/security.md). The file may be Python, or a reply with code in it.
+
+  python3 experiments/vet_shaper.py my_reward.py --task Ant --shaper_types compute_reward
+  python3 experiments/vet_shaper.py reply.txt --task Anymal --out my_reward.graph.json
+
+The graph file is a candidate of eval_shapers.py. Exit codes: 0 accepted, 1 refused, 2 wrong arguments, or code cannot
+be jailed here, 130 Ctrl-C."""
+
+
+@dataclass
+class Args:
+    """What a user can ask for."""
+
+    file: Annotated[Path, tyro.conf.Positional]
+    """Python, or a saved reply."""
+    task: str = "Anymal"
+    """The task that it is for, e.g. Anymal, Ant, Cartpole, HalfCheetah."""
+    shaper_types: List[str] = field(default_factory=lambda: list(SHAPER_TYPES))
+    """Which functions count. Default: all."""
+    out: Annotated[Optional[Path], tyro.conf.arg(metavar="FILE")] = None
+    """Write the graph here if it is accepted, as *.graph.json."""
+    allow_unprotected: bool = False
+    """Run the code even where this system cannot jail it (docs/security.md)."""
+
+
+def complain(text: object) -> None:
+    print(f"vet_shaper.py: {text}", file=sys.stderr)
+
+
+def vet(args: Args) -> int:
+    """-> exit code. Raises JailError, OSError, UnicodeDecodeError, KeyError of an unknown task."""
+    for kind in args.shaper_types:
+        if kind not in SHAPER_TYPES:
+            near = nearest(kind, SHAPER_TYPES, cutoff=0.0)
+            complain(f"shaper type {kind!r}: expected some of {', '.join(SHAPER_TYPES)}; nearest: {near!r}")
+            return 2
+    if args.out is not None and not args.out.name.endswith(".graph.json"):
+        complain(f"--out {args.out}: expected a name that ends with .graph.json")
+        return 2
+    text, task = args.file.read_text(encoding="utf-8"), physics_task(args.task).name
+    with Vetter(make_probe(task), args.shaper_types, args.allow_unprotected) as vetter:
+        verdict = vetter.vet(text, args.file.name)
+    if not isinstance(verdict, Vetted):
+        print(f"refused ({verdict.stage}): {verdict.message}")
+        return 1
+    graph_file = verdict.graph_file
+    operations = sum(len(graph["nodes"]) for graph in graph_file["functions"].values())
+    print(f"accepted: {', '.join(graph_file['functions'])}; {operations} operations, {verdict.seconds:.2f} s")
+    width = max((len(p["name"]) for p in graph_file["params"]), default=0)
+    for p in graph_file["params"]:
+        print(f"  {p['name']:<{width}}  {precise(p['value'])}")
+    if args.out is not None:
+        write_atomic(str(args.out), (json.dumps(graph_file) + "\n").encode())
+        print(f"written: {args.out}")
+    return 0
+
+
+def main(argv: Optional[List[str]] = None) -> int:
+    args = tyro.cli(Args, args=argv, prog="vet_shaper.py", description=HELP)
+    logging.basicConfig(level=logging.WARNING, format="%(message)s")
+    torch.set_num_threads(1)
+    try:
+        return vet(args)
+    except KeyboardInterrupt:
+        return 130
+    except OSError as e:
+        complain(f"{e.filename}: {e.strerror}")
+    except (JailError, KeyError, UnicodeDecodeError) as e:
+        complain(e.args[0] if isinstance(e, KeyError) else e)
+    return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())
