@@ -18,7 +18,8 @@ from experiments.shaper_plan import learner_section, plain
 from llm.chat import Budget
 from llm.evolution import Settings
 from llm.gym_setup import GymOptions
-from llm.prices import Price
+from llm.prices import Price, parse_prices
+from llm.request import ChatError
 from llm.tune import TuneSettings
 from outer.schema import nearest
 from outer.yaml_lines import ConfigError, parse_yaml
@@ -72,6 +73,10 @@ def make_plan(args: Args) -> Plan:
         raise ConfigError([f"--task: {e.args[0]}"]) from None
     if "compute_goal" in args.shaper_types and not task.goal_size:
         raise ConfigError([f"--shaper_types: {task.name} has no goals, so nothing for compute_goal to say"])
+    try:
+        prices = parse_prices(args.price)
+    except ChatError as e:
+        raise ConfigError([str(e)]) from None
     seed = args.seed or 0
     gpu = "cuda:0" if args.engine != "mujoco" and torch.cuda.is_available() else "cpu"
     training = Training(
@@ -89,7 +94,7 @@ def make_plan(args: Args) -> Plan:
     )  # fmt: skip
     return Plan(
         task, args.task_description or f"Make the score as high as possible: {task.score_meaning}.",
-        args.shaper_types, settings, args, Budget(args.budget_usd, args.budget_tokens), prices_of(args.price),
+        args.shaper_types, settings, args, Budget(args.budget_usd, args.budget_tokens), prices,
         args.resume or new_folder(args.results_dir or Path("results"), task, seed), args.resume is not None,
     )  # fmt: skip
 
@@ -103,21 +108,6 @@ def gym_options(args: Args) -> GymOptions:
         json=args.json, budget=Budget(args.budget_usd, args.budget_tokens), resume=args.resume, set=tuple(args.set),
         max_tokens=args.max_tokens, allow_unprotected=args.allow_unprotected,
     )  # fmt: skip
-
-
-def prices_of(given: List[str]) -> Dict[str, Price]:
-    """``MODEL=IN,OUT``. Raises ConfigError."""
-    out = {}
-    for text in given:
-        model, _, pair = text.rpartition("=")
-        try:
-            prompt, completion = (float(x) for x in pair.split(","))
-            out[model] = Price(prompt, completion)
-        except ValueError:
-            model = ""
-        if not model:
-            raise ConfigError([f"--price: found {text!r}, expected MODEL=IN,OUT in USD per million tokens"])
-    return out
 
 
 def new_folder(results: Path, task: Type[PhysicsTask], seed: int) -> Path:

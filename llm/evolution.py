@@ -24,7 +24,7 @@ from llm.fitness import FINAL, Worth, candidate_of, evaluate, judge
 from llm.individual import CALL, HUMAN, NOVELTY, Individual, Proposal, Search, ranking
 from llm.novelty import most_similar
 from llm.tune import Tuned, TuneSettings, tune
-from llm.vet import Rejection, Vetted, Vetter
+from llm.vet import Rejection, Vetter
 
 log = logging.getLogger("envolve")
 HUMAN_ID = -1
@@ -51,7 +51,7 @@ class Watcher(Protocol):
 
     def asking(self, iteration: int, proposals: int) -> None: ...
 
-    def vetting(self, iteration: int, done: int, count: int) -> None: ...
+    def vetting(self, iteration: int, count: int) -> None: ...
 
     def training(self, iteration: int, names: list[str], progress: Progress, inside: list[int]) -> None: ...
 
@@ -141,10 +141,7 @@ class Evolution:
     def _iteration(self, iteration: int, proposals: list[Proposal]) -> list[Individual]:
         self.watcher.asking(iteration, len(proposals))
         new = self._ask(iteration, proposals)
-        for k, individual in enumerate(new):
-            if individual.rejection is None:
-                self._vet(individual)
-            self.watcher.vetting(iteration, k + 1, len(new))
+        self._vet(iteration, [i for i in new if i.rejection is None])
         self._reject_copies(new)
         for individual in [*self._train(iteration, new), *new]:
             self.archive.append(individual)
@@ -168,14 +165,14 @@ class Evolution:
             new.append(individual)
         return new
 
-    def _vet(self, individual: Individual) -> None:
-        verdict = self.vetter.vet(individual.reply, f"i{individual.id:03d}")
-        individual.code = verdict.code
-        if isinstance(verdict, Rejection):
-            individual.rejection = (verdict.stage, verdict.message)
-            return
-        assert isinstance(verdict, Vetted)
-        individual.graph_file = verdict.graph_file
+    def _vet(self, iteration: int, replied: Sequence[Individual]) -> None:
+        self.watcher.vetting(iteration, len(replied))
+        for individual, verdict in zip(replied, self.vetter.vet_all([(i.reply, f"i{i.id:03d}") for i in replied])):
+            individual.code = verdict.code
+            if isinstance(verdict, Rejection):
+                individual.rejection = (verdict.stage, verdict.message)
+            else:
+                individual.graph_file = verdict.graph_file
 
     def _reject_copies(self, new: Sequence[Individual]) -> None:
         """Who does what an earlier one does is told so, and not trained."""

@@ -15,9 +15,7 @@ class JSONLinesError(ValueError):
 
 def read(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """Line numbers (from 1) and contents; nothing if there is no file. Raises JSONLinesError, OSError."""
-    for number, line in enumerate(path.read_bytes().splitlines(keepends=True) if path.exists() else (), 1):
-        if not line.endswith(b"\n"):
-            return
+    for number, line in enumerate(path.read_bytes().split(b"\n")[:-1] if path.exists() else (), 1):
         try:
             content = json.loads(line.decode("utf-8"), parse_constant=_no_constant)
         except (ValueError, RecursionError) as e:
@@ -32,8 +30,9 @@ def append(path: Path, content: dict[str, Any]) -> None:
     data = json.dumps(content, allow_nan=False).encode("ascii") + b"\n"
     file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
-        whole = path.read_bytes()
-        end = whole.rfind(b"\n") + 1
+        end = os.lseek(file, 0, os.SEEK_END)
+        while end and os.pread(file, 1, end - 1) != b"\n":  # torn lines are rare
+            end -= 1
         os.ftruncate(file, end)
         os.lseek(file, end, os.SEEK_SET)
         with open(file, "wb", closefd=False) as stream:

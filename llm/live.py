@@ -84,8 +84,8 @@ class LiveEvolution:
             self._expect(None)
         self._says(f"asking for {proposals} candidate{'s' * (proposals != 1)}", iteration)
 
-    def vetting(self, iteration: int, done: int, count: int) -> None:
-        self._says(f"vetted {done} of {count}", iteration, plain=done == count)
+    def vetting(self, iteration: int, count: int) -> None:
+        self._says(f"vetting {count} replies", iteration)
 
     def training(self, iteration: int, names: Sequence[str], progress: Progress, inside: Sequence[int]) -> None:
         """names: of all candidates; inside: those that halving has left, to whom the rows of progress belong in equal

@@ -44,7 +44,10 @@ class FakeVetter:
     def __init__(self):
         self.seen = []
 
-    def vet(self, reply, name):
+    def vet_all(self, replies):
+        return [self.vet(reply) for reply, _ in replies]
+
+    def vet(self, reply):
         self.seen.append(reply)
         op, _, weight = reply.partition(" ")
         if not weight:
@@ -72,8 +75,8 @@ def evolve(folder, llm, iterations=2, samples=3, **settings):
     folder.mkdir(exist_ok=True)
     with make_chat([llm], record=folder / "calls.jsonl", budget=Budget()) as chat:
         search = Greedy(Brief(CartPole, "balance", ("compute_reward",)), samples, chat.models)
-        defaults = {"iterations": iterations, "training": TRAINING, "seed": 0, "retest": 2, "novelty": 2.0, "finalists": 1}
-        s = Settings(**{**defaults, **settings})
+        defaults = {"training": TRAINING, "seed": 0, "retest": 2, "novelty": 2.0, "finalists": 1}
+        s = Settings(**{"iterations": iterations, **defaults, **settings})
         evolution = Evolution(s, folder, search, chat, FakeVetter(), Watched())
         return evolution, evolution.run()
 

@@ -45,8 +45,7 @@ def iteration(live: LiveEvolution, clock, number: int, individuals) -> None:
     clock.seconds += 1
     live.asking(number, 8)
     clock.seconds += 9
-    for done in range(1, 9):
-        live.vetting(number, done, 8)
+    live.vetting(number, 8)
     for i in range(1, 101):
         clock.seconds += 1
         live.training(number, ["i000", "human", "i001"], progress(i, 1.0, 3.0, 2.0, 2.0, math.nan, 1.0), [0, 1, 2])
@@ -65,7 +64,7 @@ def test_plain_lines_where_the_output_is_no_terminal(clock):
     out = lines(live)
     assert out[0] == "Ant, results/x"
     assert "iteration 1/4  asking for 8 candidates  elapsed 0:01  ETA -" in out
-    assert sum("vetted" in line for line in out) == 1
+    assert sum("vetting 8 replies" in line for line in out) == 1
     training = [line for line in out if "training" in line]
     assert 10 <= len(training) <= 13
     assert "best i000 2 m/s  out 1" in training[0]  # halves of each are its agents; the mean of one with NaN is NaN
@@ -80,7 +79,7 @@ def test_the_time_that_is_left(clock, compiling):
         clock.seconds += 1
         live.asking(0, 8)
         clock.seconds += 9
-        live.vetting(0, 8, 8)
+        live.vetting(0, 8)
         clock.seconds += compiling
         for i in range(1, 51):
             clock.seconds += 1
