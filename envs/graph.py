@@ -74,7 +74,7 @@ class GraphFunction:
 
     def __call__(self, *args: Any) -> Any:
         inputs = self._inputs(args)
-        shapes = tuple(map(_shape, inputs))
+        shapes = tuple(map(_shape, inputs)) or _some(args).shape[:1]
         params = args[-1] if self._values is None else None
         device = inputs[0].device if inputs else _some(args).device
         now = (shapes, device, id(params), None if params is None else params._version)

@@ -21,33 +21,33 @@ MATH_CONSTANTS = frozenset("e inf nan pi tau".split())
 
 # what torch and tensors both have
 _BOTH = frozenset("""
-abs absolute add addcdiv addcmul all allclose amax amin any arccos arccosh arcsin arcsinh arctan arctan2 arctanh
-argmax argmin acos acosh asin asinh atan atan2 atanh bitwise_and bitwise_not bitwise_or bitwise_xor bmm broadcast_to
-ceil chunk clamp clamp_max clamp_min clip clone copysign cos cosh count_nonzero cross deg2rad diff div divide dot eq
-erf erfc exp exp2 expm1 flatten flip fliplr flipud floor floor_divide fmax fmin fmod frac ge greater greater_equal gt
-hypot index_select inner isfinite isinf isnan le lerp less less_equal log log10 log1p log2 logical_and logical_not
-logical_or logical_xor logit logsumexp lt masked_fill matmul max maximum mean min minimum mm movedim moveaxis mul
-multiply mv nan_to_num nansum narrow ne neg negative norm not_equal outer permute pow prod rad2deg ravel reciprocal
-relu remainder reshape roll round rsqrt select sgn sigmoid sign signbit sin sinc sinh softmax log_softmax split sqrt
-square squeeze std sub subtract sum swapaxes swapdims t tan tanh tensor_split tile transpose true_divide trunc unbind
-unflatten unsqueeze var xlogy
+abs absolute add addcdiv addcmul all amax amin any arccos arccosh arcsin arcsinh arctan arctan2 arctanh argmax argmin
+acos acosh asin asinh atan atan2 atanh bitwise_and bitwise_not bitwise_or bitwise_xor bmm broadcast_to ceil chunk
+clamp clamp_max clamp_min clip clone copysign cos cosh count_nonzero cross deg2rad diff div divide dot eq erf erfc exp
+exp2 expm1 flatten flip fliplr flipud floor floor_divide fmax fmin fmod frac ge greater greater_equal gt hypot
+index_select isfinite isinf isnan le lerp less less_equal log log10 log1p log2 logical_and logical_not logical_or
+logical_xor logit logsumexp lt masked_fill matmul max maximum mean min minimum mm movedim moveaxis mul multiply mv
+nan_to_num nansum ne neg negative norm not_equal outer permute pow prod rad2deg ravel reciprocal relu remainder
+reshape roll round rsqrt select sgn sigmoid sign signbit sin sinc sinh softmax log_softmax split sqrt square squeeze
+std sub subtract sum swapaxes swapdims t tan tanh tensor_split tile transpose true_divide trunc unbind unflatten
+unsqueeze var xlogy
 """.split())  # fmt: skip
 TORCH = _BOTH | frozenset("""
-arange atleast_1d atleast_2d bucketize cat column_stack concat concatenate cosine_similarity dstack einsum eye full
-full_like heaviside hstack is_tensor linspace logaddexp meshgrid ones ones_like rsub stack tensor as_tensor tensordot
-vstack where zeros zeros_like broadcast_tensors scalar_tensor
-""".split()) - {"narrow", "bucketize"}  # fmt: skip
+arange atleast_1d atleast_2d cat column_stack concat concatenate cosine_similarity dstack einsum eye full full_like
+heaviside hstack is_tensor linspace meshgrid ones ones_like rsub stack tensor as_tensor tensordot vstack where zeros
+zeros_like broadcast_tensors scalar_tensor
+""".split())  # fmt: skip
 METHODS = _BOTH | frozenset("""
-bool contiguous cpu detach dim double expand expand_as float int long item ndimension new_full new_ones new_tensor
-new_zeros numel repeat size to type_as view view_as where is_floating_point heaviside append copy extend get insert
-items keys update values
-""".split()) - {"cpu", "item", "narrow"}  # fmt: skip
+bool contiguous detach dim double expand expand_as float int long ndimension new_full new_ones new_tensor new_zeros
+numel repeat size to type_as view view_as where is_floating_point heaviside append copy extend get insert items keys
+update values
+""".split())  # fmt: skip
 PROPERTIES = frozenset("device dtype ndim shape T mT uniform normal values indices".split()) | {
     "root_state", "joint_position", "joint_velocity",
 }  # fmt: skip
 FUNCTIONAL = frozenset("""
-celu cosine_similarity elu gelu hardsigmoid hardswish hardtanh huber_loss l1_loss leaky_relu log_softmax logsigmoid
-mish mse_loss normalize pad pairwise_distance relu relu6 selu sigmoid silu smooth_l1_loss softmax softmin softplus
+cosine_similarity elu gelu hardsigmoid hardswish hardtanh huber_loss l1_loss leaky_relu log_softmax
+mish mse_loss normalize pad relu relu6 selu sigmoid silu smooth_l1_loss softmax softmin softplus
 softsign tanh tanhshrink
 """.split())  # fmt: skip
 LINALG = frozenset("norm vector_norm cross vecdot".split())

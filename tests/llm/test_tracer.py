@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import random
 
 import pytest
 import torch
@@ -174,6 +175,7 @@ def test_refusals_of_other_kinds(text: str, task: str, kind: str, said: str) -> 
     "lines",
     [
         ["return q[:, :1].squeeze()"],
+        ["return torch.full((v.shape[0],), 0.5)"],
         ["r = v.clone()", "r[v > 0.1] = 0.5", "return r"],
         ["r = q.clone()", "r[v > 0.1] = torch.arange(8.0)", "r[v < 0] = 1", "return r.sum(1)"],
         ["r = q.clone()", "r[q > 0.1] = 0.5", "r[:, [0, -1]] = q[:, :2]", "return r.sum(1)"],
@@ -215,3 +217,45 @@ def test_tracing_leaves_the_probe_alone() -> None:
     refusal(reward("q *= 2", "return v"))
     trace(reward("q = q.clone()", "q *= 2", "return v + q.sum(1)"))
     assert all(torch.equal(x, before[name]) for name, x in probe("Ant").state.items())
+
+
+NUMBERS = ["state['forward_velocity']", "state['torso_position'][:, 2]", "(state['progress'] / 1000)"]
+VECTORS = ["state['joint_position']", "(state['torque'] / 150)", "state['action']", "state['torso_rotation']"]
+
+
+def number_of(draw: random.Random, depth: int) -> str:
+    """A random expression [n]."""
+    if depth == 0:
+        return draw.choice(NUMBERS)
+    x, y, z, c = *(number_of(draw, depth - 1) for _ in range(3)), round(draw.uniform(-2, 2), 2)
+    q = vector_of(draw, depth - 1)
+    reduced = draw.choice(["sum", "mean", "amax", "norm", "std", "var"])
+    return draw.choice([
+        f"({x} + {y})", f"({c} * {x})", f"torch.tanh({x})", f"torch.exp(-{x}.abs() / {abs(c) + 0.1:.2f})",
+        f"{q}.{reduced}(dim=-1)", f"torch.where({x} > {c}, {y}, {z})", f"torch.where({x} > {c}, {c}, {y})",
+        f"{x}.clamp({-abs(c)}, {abs(c)})", f"torch.minimum({x}, {y})", f"(({x} - {y}) ** 2)", f"({x} > {c}).float()",
+        f"{q}[:, {draw.randrange(3)}]", f"torch.sqrt({x}.abs() + 1e-3)", f"({q}.max(dim=1).indices * 0.1)",
+        f"({x} / ({y}.abs() + 0.5))",
+    ])  # fmt: skip
+
+
+def vector_of(draw: random.Random, depth: int) -> str:
+    """A random expression [n, at least 3]."""
+    if depth == 0:
+        return draw.choice(VECTORS)
+    x, q = number_of(draw, depth - 1), vector_of(draw, depth - 1)
+    return draw.choice([
+        f"({draw.uniform(-2, 2):.2f} * {q})", f"torch.stack([{x}, {number_of(draw, depth - 1)}, {x}], dim=-1)",
+        f"torch.cat([{q}, {vector_of(draw, depth - 1)}], dim=1)", f"({q} * {x}.unsqueeze(-1))", f"torch.sin({q})",
+        f"{q}[:, :3]", f"torch.softmax({q}, dim=1)", f"{q}.flip(1)",
+    ])  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_random_code_gives_the_same_bits(seed: int) -> None:
+    draw = random.Random(seed)
+    changes = ["r[m] = 0.25", "r[m] += b[m]", "r[m] *= 0.5", "r[m] = torch.exp(-b[m].abs()) + a[m]", "r += a"]
+    a, b, r = number_of(draw, 3), number_of(draw, 3), number_of(draw, 2)
+    lines = [f"a = {a}", f"b = {b}", f"r = {r} * 0.5", f"m = a > {draw.uniform(-1, 1):.2f}", draw.choice(changes)]
+    inside = "".join(f"    {line}\n" for line in lines)
+    trace(f"def compute_reward(state):\n{inside}    return a + b - r, {{'a': a, 'b': b}}\n")
