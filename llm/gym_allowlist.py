@@ -184,12 +184,10 @@ class _Check:
             self.writing(node, node.value, "[...] = ...")
 
     def writing(self, node: ast.AST, owner: ast.expr, what: str) -> None:
-        """Only to what the code made itself, or to the memory: all else may be part of the environment."""
+        """Only to what the code made itself, or to the memory, and to nothing in it: all else may be part of the
+        environment."""
         text = ast.unparse(owner)
-        root = owner
-        while isinstance(root, ast.Subscript):
-            root = root.value
-        if ast.unparse(root) == f"self.{MEMORY}" or isinstance(root, ast.Name) and root.id in self.fresh:
+        if text == f"self.{MEMORY}" or isinstance(owner, ast.Name) and owner.id in self.fresh:
             return
         self.problem(node, f"{text}{what} may change the environment; make your own first, e.g. x = np.array({text})")
 

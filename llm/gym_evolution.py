@@ -37,7 +37,9 @@ log = logging.getLogger("envolve")
 def run_config(path: Path, options: GymOptions = GymOptions(), console: Console | None = None) -> int:  # noqa: B008
     """Evolve rewards as the YAML says -> exit code: 0 the best has a fitness, 1 nothing has, or it cannot go on,
     2 wrong arguments, 130 Ctrl-C (resumable)."""
-    console = console or Console(soft_wrap=True, highlight=False)
+    console = console or Console(highlight=False)
+    if not console.is_terminal:
+        console = Console(file=console.file, highlight=False, width=140)  # a table is not squeezed into a pipe
     try:
         run = GymRun(path, options, console)
     except (ConfigError, ChatError) as e:
@@ -130,7 +132,7 @@ class GymRun:
 
     def execute(self) -> int:
         console, eureka = self.console, self.config.eureka
-        console.print(f"Results: {self.folder}", markup=False)
+        console.print(f"Results: {self.folder}", markup=False, soft_wrap=True)
         self._check_env()
         for iteration in range(eureka.iterations):
             if iteration and self.waits and eureka.sleep_time_per_iteration:
@@ -151,7 +153,9 @@ class GymRun:
         if final is not None and final.error is None:
             asked = self.config.rl.evaluation
             text = f"fitness {final.fitness:.6g} in {asked.num_episodes} new episodes (seed {asked.seed})"
-            console.print(f"Best: {best.name}, {text}; its code: {self.folder / 'best_reward.py'}", markup=False)
+            console.print(
+                f"Best: {best.name}, {text}; its code: {self.folder / 'best_reward.py'}", markup=False, soft_wrap=True
+            )
         return 0
 
     def _check_env(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import copy
 import importlib.util
 import linecache
 import math
@@ -55,9 +56,8 @@ class _Runnable(ast.NodeTransformer):
     """``x += y`` becomes ``x = x + y``, which cannot change what x also is elsewhere; annotations and imports go."""
 
     def visit_AugAssign(self, node: ast.AugAssign) -> ast.AST:
-        if not isinstance(node.target, ast.Name):
-            return node
-        now = ast.Name(node.target.id, ast.Load())
+        now = copy.deepcopy(node.target)
+        now.ctx = ast.Load()
         return ast.copy_location(ast.Assign([node.target], ast.BinOp(now, node.op, node.value)), node)
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:

@@ -13,10 +13,15 @@ from llm.gym_method import BadReward, UserError, checked_reward, feedback, load_
 from tests.llm.gym_user import method, write_user_env
 
 
+class Position(list):
+    """Not copied on its way to the reward, as Box2D's vectors are not."""
+
+
 class Base(gymnasium.Env):
     def __init__(self) -> None:
         self.state = np.zeros(2)
         self.legs = [1, 2]
+        self.position = Position([1, 2])
 
     def reset(self, seed=None, options=None):
         return self.state, {}
@@ -43,12 +48,13 @@ def test_the_reward_sees_the_environment_and_its_constants() -> None:
         "x += 1\nreturn 0.0, {}",
         "l = self.legs\nl += [3]\nl.append(4)\nself.state[0] = 3\nreturn 0.0, {}",  # what no allow-list lets through
         "x[0] = 3\nreturn 0.0, {}",
+        "c = {'leg': self.position}\nc['leg'] += [3]\nreturn 0.0, {}",
     ],
 )
 def test_the_environment_stays_as_it_is(body: str) -> None:
     env = made(body)
     env.ask()
-    assert list(env.state) == [0, 0] and env.legs == [1, 2]
+    assert list(env.state) == [0, 0] and env.legs == env.position == [1, 2]
 
 
 def test_nothing_is_written_to_self() -> None:

@@ -101,6 +101,8 @@ REFUSED = [
     ("self.hull.angle = 0.0", "would change the environment"),
     ("state[0] = 3", "may change the environment"),
     ("p = self.hull.position\np[0] = 3", "p[...] = ... may change"),
+    ("c = {}\nc['p'] = self.hull.position\nc['p'][0] = 3", "may change the environment"),
+    ("self.reward_memory['p'][0] = 3", "may change the environment"),
     ("self.items.append(1)", "may change the environment"),
     ("while True: pass", "while is not allowed; use a for loop"),
     ("try:\n    x = 1\nexcept Exception:\n    x = 2", "try is not allowed"),
