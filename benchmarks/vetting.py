@@ -70,7 +70,8 @@ def main() -> None:
     print(
         f"{result['candidates']} candidates: median {result['median_ms']:.0f} ms, 95 % within "
         f"{result['p95_ms']:.0f} ms, slowest {result['max_ms']:.0f} ms; {at_once} at once: "
-        f"{result['together_ms']:.0f} ms each; probe {result['probe_s']:.1f} s, first verdict after {result['start_s']:.1f} s"
+        f"{result['together_ms']:.0f} ms each; probe {result['probe_s']:.1f} s, "
+        f"first verdict after {result['start_s']:.1f} s"
     )
     if args.json:
         args.json.write_text(json.dumps(result))

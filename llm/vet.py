@@ -16,10 +16,10 @@ import math
 import os
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from envs.graph_check import GraphError, check_graph, parse
 from envs.graph_file import dump
@@ -34,6 +34,7 @@ from llm.literals import literal_names
 from llm.probe import Probe
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 STAGES = ("extract", "allowlist", "trace", "smoke", "graph", "limits")
 REPLY_CHARACTERS = 200_000  # a reply; a long one of a large model is a tenth of that
 CODE_CHARACTERS = 40_000
@@ -91,7 +92,7 @@ class Vetter:
         try:
             if len(reply) > REPLY_CHARACTERS:
                 raise VetError("extract", f"the reply has {len(reply)} characters, at most {REPLY_CHARACTERS} are read")
-            code = extract_code(reply, self.types)
+            code = _read("extract", extract_code, reply, self.types)
         except VetError as e:
             return _rejection("", e, name, began)
         return self._vet_code(code, name, began)
@@ -137,7 +138,7 @@ class Vetter:
         try:
             if len(code) > CODE_CHARACTERS:
                 raise VetError("limits", f"the code has {len(code)} characters, at most {CODE_CHARACTERS} are allowed")
-            check_source(code, self.types)
+            _read("allowlist", check_source, code, self.types)
             with self._turn:
                 data = self._jailer.trace(code)
             vetted = Vetted(code, self._graph_file(code, read_result(data)), time.perf_counter() - began)
@@ -145,6 +146,17 @@ class Vetter:
             return _rejection(code, e, name, began)
         log.debug("%s: accepted after %.2f s", name, vetted.seconds)
         return vetted
+
+
+def _read(stage: str, reader: Callable[..., T], text: str, types: list[str]) -> T:
+    """``reader(text, types)``; text that it stumbles over is refused. Raises VetError."""
+    try:
+        return reader(text, types)
+    except VetError:
+        raise
+    except Exception as e:  # text from outside is no reason for the run to end
+        log.exception("text that %s stumbles over is refused", stage)
+        raise VetError(stage, f"the code cannot be read ({type(e).__name__}): write it in a simpler way") from None
 
 
 def _rejection(code: str, error: VetError, name: str, began: float) -> Rejection:

@@ -220,3 +220,32 @@ def test_without_the_jail_they_would(tmp_path, monkeypatch) -> None:
     finally:
         world.vetter.close()
         field.close()
+
+
+@pytest.mark.parametrize("form", ["```python\n@```", "@"])
+def test_as_replies_they_are_refused_too(field, monkeypatch, caplog, form) -> None:
+    """Extraction and allow-list alone, with no server to save them."""
+    monkeypatch.setattr(vet.Jailer, "__init__", lambda *_: None)
+    monkeypatch.setattr(vet.Jailer, "trace", lambda *_: b'{"error": ["trace", "not run"]}')
+    vetter = Vetter(make_probe("Cartpole", 8), ["compute_reward"])
+    traced = []
+    for family, name, code in ATTACKS:
+        verdict = vetter.vet(form.replace("@", field.aimed(code)), name)
+        assert isinstance(verdict, Rejection) and verdict.message and verdict.seconds < 5, f"{family}: {name}"
+        if verdict.stage == "trace":
+            traced.append(f"{family}: {name}")
+    assert not caplog.records, "the readers stumble"
+    assert len(traced) < 30, traced  # what is wrong only when it is run
+    field.check("", form)
+
+
+@pytest.mark.parametrize("reader", ["extract_code", "check_source"])
+def test_text_that_a_reader_stumbles_over_is_refused(monkeypatch, caplog, reader) -> None:
+    def stumbles(text: str, types: list[str]) -> str:
+        raise RecursionError("deep")
+
+    monkeypatch.setattr(vet.Jailer, "__init__", lambda *_: None)
+    monkeypatch.setattr(vet, reader, stumbles)
+    verdict = Vetter(make_probe("Cartpole", 8), ["compute_reward"]).vet(f"```python\n{GOOD}```", "x")
+    assert isinstance(verdict, Rejection) and "cannot be read (RecursionError)" in verdict.message
+    assert "stumbles" in caplog.text
