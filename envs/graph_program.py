@@ -9,14 +9,14 @@ this changes a bit of what comes out.
 from __future__ import annotations
 
 import operator
-from functools import partial
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 import torch
 from torch import Tensor
 
+from envs.graph_calls import getter, prepare
 from envs.graph_check import Node, Parsed, Ref
-from envs.graph_plan import Plan, caller, check_limits, look_up, param_dims, tensors
+from envs.graph_plan import Plan, look_up, param_dims, tensors
 
 Key = Tuple[Any, ...]  # says what a value is: equal keys, equal values
 
@@ -115,19 +115,10 @@ class Program:
         if self._changes_nothing(k, node):
             self._values[Ref("node", k)] = self._values[node.args[0]]
             return
-        results, function = self._plan.results[k], caller(node, self._params is not None)
-        given: Sequence[Any] = node.args
-        if given and isinstance(given[0], list) and tensors(given[0]):  # cat, stack
-            function, given = _joined(function, len(given[0])), [*given[0], *given[1:]]
-        kwargs = dict(node.kwargs)
-        if node.op.factory:
-            kwargs["device"] = self._device
+        results = self._plan.results[k]
+        function, given = prepare(node, self._plan, results, self._params, self._device)
         dims = param_dims(node, self._plan.inputs, self._plan.results)
         args = [self._argument(a, dims) for a in given]
-        if kwargs:
-            function = partial(function, **kwargs)
-        if node.limits:
-            function = _limited(function, node)
         key = (node.op.name, *(a.key for a in args), repr(node.kwargs))
         known = all(a.fixed for a in args)
         (fixed if known else steps).setdefault(key, Step(function, [a.key for a in args], key))
@@ -137,7 +128,7 @@ class Program:
             return
         for j in range(len(results)):
             item: Key = ("item", key, j)
-            place = ("number", "int", str(j))
+            place: Key = ("number", "int", str(j))
             self._slot(place, j)
             (fixed if known else steps).setdefault(item, Step(operator.getitem, [key, place], item))
             self._values[Ref("item", k, j)] = Value(item, fresh, known)
@@ -165,24 +156,36 @@ class Program:
             if key not in self._slots:
                 self._columns.append((self._slot(key), arg.k, dims))
             return Value(key, False, True)
-        if isinstance(arg, Ref) and arg.kind == "param":
-            arg = self._params[arg.k]  # type: ignore[index]
+        if isinstance(arg, Tensor):  # of one number
+            key = ("number", "Tensor", repr(arg.item()))
+            self._slot(key, arg)
+            return Value(key, False, True)
+        if isinstance(arg, (list, tuple)) and not isinstance(arg, Ref) and tensors(arg):  # indices
+            key = ("indices", *(self._values[a].key if isinstance(a, Ref) else repr(a) for a in arg))
+            self._slot(key, type(arg)(self._constant(a) if isinstance(a, Ref) else a for a in arg))
+            return Value(key, False, True)
         key = ("number", type(arg).__name__, repr(arg))
         if key not in self._slots:
-            if isinstance(arg, list) and tensors(arg):  # indices
-                key = ("indices", *(None if a is None else self._values[a].key for a in arg))
-                self._slot(key, [None if a is None else self._start[self._slots[self._values[a].key]] for a in arg])
-            elif isinstance(arg, Ref) or (isinstance(arg, list) and any(isinstance(a, Ref) for a in arg)):
+            if isinstance(arg, Ref) or (isinstance(arg, list) and any(isinstance(a, Ref) for a in arg)):
                 self._by_rows.append((self._slot(key), arg))
             else:
                 self._slot(key, arg)
         return Value(key, False, True)
 
+    def _constant(self, ref: Ref) -> Tensor:
+        return self._start[self._slots[self._values[ref].key]]
+
     def _getter(self, step: Step) -> Callable[[List[Any]], Sequence[Any]]:
-        return _getter([self._slot(key) for key in step.reads])
+        return getter([self._slot(key) for key in step.reads])
 
     def _choose_slots(self, steps: List[Step], kept: Set[Key]) -> List[Call]:
         """A result may lie where something lay that is read no more."""
+        read = set(kept)
+        for i in reversed(range(len(steps))):
+            if steps[i].key in read:
+                read.update(steps[i].reads)
+            else:
+                del steps[i]
         last = {key: i for i, step in enumerate(steps) for key in step.reads}
         own = {step.key for step in steps}
         free: List[int] = []
@@ -208,34 +211,6 @@ def needed(parsed: Parsed) -> Set[int]:
             found.add(k)
             todo += [ref.k for ref in tensors(parsed.nodes[k].args) if ref.kind != "in"]
     return found
-
-
-def _getter(slots: List[int]) -> Callable[[List[Any]], Sequence[Any]]:
-    """What takes these slots out of a frame, as arguments of a call."""
-    if not slots:
-        return operator.itemgetter(slice(0, 0))
-    if len(slots) == 1:
-        return operator.itemgetter(slice(slots[0], slots[0] + 1))
-    return operator.itemgetter(*slots)
-
-
-def _joined(function: Callable[..., Any], count: int) -> Callable[..., Any]:
-    """``function`` with its first argument, a sequence of so many, spread out."""
-
-    def join(*args: Any) -> Any:
-        return function(args[:count], *args[count:])
-
-    return join
-
-
-def _limited(function: Callable[..., Any], node: Node) -> Callable[..., Any]:
-    """``function``, once the node's constant indices are known to be indices into its first argument."""
-
-    def limited(x: Tensor, *rest: Any) -> Any:
-        check_limits(node, x)
-        return function(x, *rest)
-
-    return limited
 
 
 def _with_rows(value: Any, n: int) -> Any:
