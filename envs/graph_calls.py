@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from functools import partial
-from typing import Any, Callable, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor
@@ -19,6 +19,12 @@ WITH_TENSOR = {
     for name in ("add", "sub", "mul", "div", "gt", "ge", "lt", "le", "eq", "ne", "rsub")
     for kind in ("Tensor", "Scalar")
 } - {"aten.rsub.Tensor"}
+IN_PLACE: Dict[Function, Function] = {
+    getattr(torch, name): getattr(Tensor, name + "_")
+    for name in """abs neg exp exp2 expm1 log log1p log2 log10 sqrt rsqrt reciprocal square sin cos tan asin acos atan
+    sinh cosh tanh sigmoid relu erf floor ceil round trunc frac add sub mul div pow clamp clamp_min clamp_max atan2
+    """.split()
+}
 
 
 def prepare(

@@ -72,12 +72,12 @@ linalg_cross.default dot.default mv.default mm.default bmm.default addmm.default
 """.split()
 FRESH_SHAPES = """
 cat.default stack.default repeat.default roll.default flip.default constant_pad_nd.default
-select_scatter.default slice_scatter.default index.Tensor index_select.default index_put.default
+select_scatter.default slice_scatter.default index.Tensor index_select.default index_put.default _to_copy.default
 """.split()
 VIEWS = """
 view.default _unsafe_view.default reshape.default expand.default permute.default transpose.int t.default
 unsqueeze.default squeeze.default squeeze.dim squeeze.dims select.int slice.Tensor unbind.int split.Tensor
-split_with_sizes.default _to_copy.default
+split_with_sizes.default
 """.split()
 IDENTITIES = "alias.default detach.default lift_fresh.default lift_fresh_copy.default clone.default".split()
 FACTORIES = "zeros.default ones.default full.default arange.default arange.start arange.start_step".split()
@@ -100,7 +100,7 @@ def _overload(name: str) -> Callable[..., Any]:
 
 
 def _to_copy(x: Tensor, dtype: Optional[torch.dtype] = None, memory_format: Any = torch.preserve_format) -> Tensor:
-    return x.to(dtype=x.dtype if dtype is None else dtype, memory_format=memory_format)
+    return x.to(dtype=x.dtype if dtype is None else dtype, copy=True, memory_format=memory_format)
 
 
 def _slice(x: Tensor, dim: int = 0, start: Optional[int] = None, end: Optional[int] = None, step: int = 1) -> Tensor:
@@ -124,8 +124,13 @@ def _full(size: List[int], value: Tensor, **_: Any) -> Tensor:
     return value.expand(size).clone(memory_format=torch.contiguous_format)
 
 
+def _copy(x: Tensor, source: Tensor, non_blocking: bool = False) -> Tensor:
+    """source in x's shape, type and layout; always new memory, unlike torch.ops.aten.copy."""
+    return torch.empty_like(x).copy_(source)
+
+
 def _full_like(x: Tensor, value: Tensor, **_: Any) -> Tensor:
-    return _overload("copy.default")(x, value)
+    return _copy(x, value)
 
 
 def _masked_fill(x: Tensor, mask: Tensor, value: Tensor) -> Tensor:
@@ -141,10 +146,11 @@ def _clamp(x: Tensor, min: Any = None, max: Any = None) -> Tensor:
 METHODS = "view expand repeat new_zeros new_ones new_full copysign".split()
 FUNCTIONS: Dict[str, Callable[..., Any]] = {  # faster than the overload, or one that torch has under no plain name
     "_to_copy.default": _to_copy, "slice.Tensor": _slice, "index.Tensor": _index,
+    "copy.default": _copy,
     "linalg_vector_norm.default": torch.linalg.vector_norm, "linalg_cross.default": torch.linalg.cross,
     **{name: lambda x: x for name in IDENTITIES if not name.startswith("clone")},
 }  # fmt: skip
-OVERLOADS = "split split_with_sizes lift_fresh rsub fill copy index_put".split()  # torch has none such, or a slower one
+OVERLOADS = "split split_with_sizes lift_fresh rsub fill index_put".split()  # torch has none such, or a slower one
 WITH_PARAMS: Dict[str, Callable[..., Any]] = {
     "rsub.Scalar": _rsub, "div.Tensor": _div, "div.Scalar": _div, "clamp.default": _clamp, "full.default": _full,
     "full_like.default": _full_like, "fill.Scalar": _full_like, "fill.Tensor": _full_like,

@@ -8,17 +8,20 @@ this changes a bit of what comes out.
 
 from __future__ import annotations
 
+import math
 import operator
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 import torch
 from torch import Tensor
 
-from envs.graph_calls import getter, prepare
+from envs.graph_calls import IN_PLACE, getter, prepare
 from envs.graph_check import Node, Parsed, Ref
-from envs.graph_plan import Plan, look_up, param_dims, tensors
+from envs.graph_plan import Plan, Result, look_up, param_dims, tensors
 
+Shape = Tuple[int, ...]
 Key = Tuple[Any, ...]  # says what a value is: equal keys, equal values
+CACHED = 2**19  # numbers that stay in a core's cache
 
 
 class Call(NamedTuple):
@@ -43,6 +46,8 @@ class Step(NamedTuple):
     function: Callable[..., Any]
     reads: List[Key]
     key: Key
+    view: bool = False  # the result may share memory with what is read first
+    like_first: bool = False  # the result has the shape, type and layout of what is read first
 
 
 class Program:
@@ -54,7 +59,7 @@ class Program:
         self._slots: Dict[Key, int] = {}
         self._start: List[Any] = []  # the frame, as far as it depends on nothing
         self._by_rows: List[Tuple[int, Any]] = []  # (slot, {"batch": m} or a list with some)
-        self._columns: List[Tuple[int, int, int]] = []  # (slot, param, dimensions)
+        self._columns: List[Tuple[int, int, Shape]] = []  # (slot, param, shape without n)
         self._values: Dict[Ref, Value] = {}
         for i in range(len(parsed.inputs)):
             self._slot(("in", i))
@@ -79,9 +84,10 @@ class Program:
         frame = list(self._start)
         for slot, value in self._by_rows:
             frame[slot] = _with_rows(value, n)
-        for slot, index, dims in self._columns:
+        for slot, index, shape in self._columns:
             assert params is not None
-            frame[slot] = params[:, index].contiguous().view((n,) + (1,) * (dims - 1))
+            column = params[:, index].contiguous().view((n,) + (1,) * len(shape))
+            frame[slot] = column.expand(n, *shape).contiguous()
         for function, get, slot in self._fixed:
             frame[slot] = function(*get(frame))
         return frame
@@ -117,11 +123,12 @@ class Program:
             return
         results = self._plan.results[k]
         function, given = prepare(node, self._plan, results, self._params, self._device)
-        dims = param_dims(node, self._plan.inputs, self._plan.results)
-        args = [self._argument(a, dims) for a in given]
+        shape = self._column_shape(node, results)
+        args = [self._argument(a, shape) for a in given]
         key = (node.op.name, *(a.key for a in args), repr(node.kwargs))
         known = all(a.fixed for a in args)
-        (fixed if known else steps).setdefault(key, Step(function, [a.key for a in args], key))
+        step = Step(function, [a.key for a in args], key, node.op.view, self._like_first(node, results))
+        (fixed if known else steps).setdefault(key, step)
         fresh = not node.op.view and not known
         if node.op.results == 1:
             self._values[Ref("node", k)] = Value(key, fresh, known)
@@ -130,8 +137,17 @@ class Program:
             item: Key = ("item", key, j)
             place: Key = ("number", "int", str(j))
             self._slot(place, j)
-            (fixed if known else steps).setdefault(item, Step(operator.getitem, [key, place], item))
+            (fixed if known else steps).setdefault(item, Step(operator.getitem, [key, place], item, True))
             self._values[Ref("item", k, j)] = Value(item, fresh, known)
+
+    def _column_shape(self, node: Node, result: Result) -> Shape:
+        """Of columns of params beside a node's other arguments, without n: [1, ..], or that of the result, written out,
+        where a CPU is faster with it; ``where`` is far slower without."""
+        ones = (1,) * (param_dims(node, self._plan.inputs, self._plan.results) - 1)
+        if not isinstance(result, Tensor) or self._device.type != "cpu" or not result.is_contiguous():
+            return ones
+        small = math.prod(result.shape) <= CACHED or node.op is None or node.op.name == "aten.where.self"
+        return tuple(result.shape[1:]) if small and len(result.shape) == len(ones) + 1 else ones
 
     def _changes_nothing(self, k: int, node: Node) -> bool:
         """Whether node k has the values of its first argument, in the same layout."""
@@ -141,20 +157,25 @@ class Program:
         source = self._values[node.args[0]]
         if node.op.identity:
             copies = node.op.name == "aten.clone.default"  # keeps the layout of dense memory only
-            return not copies or (source.fresh and all(name != "memory_format" for name, _ in node.kwargs))
-        a, b = look_up(node.args[0], self._plan.inputs, self._plan.results), self._plan.results[k]
-        return isinstance(b, Tensor) and (a.shape, a.dtype, a.stride(), a.storage_offset()) == (
-            b.shape, b.dtype, b.stride(), b.storage_offset(),
-        )  # fmt: skip
+            return not copies or (source.fresh and not node.kwargs and self._like_first(node, self._plan.results[k]))
+        b = self._plan.results[k]
+        a = look_up(node.args[0], self._plan.inputs, self._plan.results)
+        return self._like_first(node, b) and isinstance(b, Tensor) and a.storage_offset() == b.storage_offset()
 
-    def _argument(self, arg: Any, dims: int) -> Value:
-        """dims: of columns of params."""
+    def _like_first(self, node: Node, result: Result) -> bool:
+        if not (node.args and isinstance(node.args[0], Ref) and isinstance(result, Tensor) and tensors(node.args[0])):
+            return False
+        a = look_up(node.args[0], self._plan.inputs, self._plan.results)
+        return (a.shape, a.dtype, a.stride()) == (result.shape, result.dtype, result.stride())
+
+    def _argument(self, arg: Any, shape: Shape) -> Value:
+        """shape: of columns of params, without n."""
         if isinstance(arg, Ref) and arg.kind in ("node", "item", "in"):
             return self._values[arg]
         if isinstance(arg, Ref) and arg.kind == "param" and self._params is None:
-            key: Key = ("param", arg.k, dims)
+            key: Key = ("param", arg.k, shape)
             if key not in self._slots:
-                self._columns.append((self._slot(key), arg.k, dims))
+                self._columns.append((self._slot(key), arg.k, shape))
             return Value(key, False, True)
         if isinstance(arg, Tensor):  # of one number
             key = ("number", "Tensor", repr(arg.item()))
@@ -186,6 +207,7 @@ class Program:
                 read.update(steps[i].reads)
             else:
                 del steps[i]
+        steps = in_place(steps, kept)
         last = {key: i for i, step in enumerate(steps) for key in step.reads}
         own = {step.key for step in steps}
         free: List[int] = []
@@ -199,6 +221,23 @@ class Program:
                 self._slots[step.key] = free.pop()
             calls.append(Call(step.function, get, self._slot(step.key)))
         return calls
+
+
+def in_place(steps: List[Step], kept: Set[Key]) -> List[Step]:
+    """The same, but what nobody reads any more is overwritten by a result that is like it, which saves new memory."""
+    owner: Dict[Key, Key] = {}  # of the memory that a result lies in
+    for step in steps:
+        owner[step.key] = owner.get(step.reads[0], step.reads[0]) if step.view else step.key
+    last = {owner.get(key, key): i for i, step in enumerate(steps) for key in step.reads}
+    last.update({owner.get(key, key): len(steps) for key in kept})
+    found = []
+    for i, step in enumerate(steps):
+        first = step.reads[0] if step.reads else None
+        alone = all(key == first or owner.get(key, key) != first for key in step.reads)
+        if step.like_first and owner.get(first) == first and last[first] == i and alone:  # type: ignore[arg-type,index]
+            step = step._replace(function=IN_PLACE.get(step.function, step.function))
+        found.append(step)
+    return found
 
 
 def needed(parsed: Parsed) -> Set[int]:
