@@ -51,8 +51,8 @@ def lift(
     taken: Set[str] = set()
     named: Dict[Tuple[str, float], int] = {}
     for kind in [kind for kind in SHAPER_TYPES if kind in functions]:
+        parsed = parse(functions[kind], kind, 0)
         graph = lifted[kind] = copy.deepcopy(functions[kind])
-        parsed = parse(graph, kind, 0)
         inputs = [example[name][:1] for name in parsed.inputs]
         plans = [make_plan(parsed, kind, inputs, rows, True) for rows in (LEAST_ROWS, 2 * LEAST_ROWS)]
         for literal in _literals(parsed, graph):

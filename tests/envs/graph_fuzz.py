@@ -27,8 +27,8 @@ from tests.envs.graphs import COLUMNS, OP_NAMES, WIDTHS, Graph, flat, plainly, s
 
 GIGABYTE = 2**30
 HOSTILE: list[Any] = [
-    None, True, False, -1, 0, 1, 7, 255, 2**31, -(2**31), 2**40, 2**62, 2**63 - 1, 2**63, -(2**63), 10**400, 1e308, -1e308,
-    5e-324, -0.0, math.nan, math.inf, "", "x", "\x00", "x" * 10**5, [], {}, [[]], [None], [2**40] * 3, [-1] * 70,
+    None, True, False, -1, 0, 1, 7, 255, 2**31, -(2**31), 2**40, 2**62, 2**63 - 1, 2**63, -(2**63), 10**400, 1e308,
+    -1e308, 5e-324, -0.0, math.nan, math.inf, "", "x", "\x00", "x" * 10**5, [], {}, [[]], [None], [2**40] * 3, [-1] * 70,
     {"node": 0}, {"node": -1}, {"node": 10**9}, {"node": True}, {"node": None}, {"item": [0, 0]}, {"item": [0, 10**9]},
     {"in": 0}, {"in": 99}, {"batch": 1}, {"batch": 10**12}, {"batch": -1}, {"param": 0}, {"param": 10**9},
     {"float": "nan"}, {"float": "inf"}, {"float": []}, {"dtype": "float16"}, {"dtype": "int64"}, {"dtype": ["x"]},
@@ -103,7 +103,11 @@ def random_graph(rng: random.Random) -> dict[str, Any]:
             candidate = g.done("compute_goal", *[{"in": 0}])
             try:
                 parsed = parse(candidate, "compute_goal", 0)
-                plainly({**candidate, "outputs": [made if op.results == 1 else {"item": [made["node"], 0]}]}, "compute_goal", state)
+                plainly(
+                    {**candidate, "outputs": [made if op.results == 1 else {"item": [made["node"], 0]}]},
+                    "compute_goal",
+                    state,
+                )
             except Exception:  # kept now and then, to be refused
                 if rng.random() > 0.03:
                     g.nodes.pop()
@@ -153,7 +157,7 @@ def damaged(rng: random.Random, graph: dict[str, Any]) -> Any:
         elif chance < 0.8:
             del holder[key]
         elif chance < 0.9 and isinstance(holder, list):
-            holder.insert(key, copy.deepcopy(holder[key]))
+            holder.insert(key, holder[key])
         elif isinstance(holder[key], int) and not isinstance(holder[key], bool):
             holder[key] = rng.choice([holder[key] + 1, -holder[key], holder[key] * 10**6, holder[key] - 1])
         elif key == "op":
@@ -282,9 +286,8 @@ def attempt(graph: Any) -> str:
     """What became of a graph. Raises what must not be raised."""
     state, before = state_of(64), state_of(64)
     try:
-        text = json.dumps({"envolve_graph": 1, "task": "Ant", "action_size": None, "functions": {"compute_reward": graph},
-                           "params": [{"name": "a", "value": 0.3, "scale": 1.0}]})  # fmt: skip
-        load_graph_file(text)
+        data = {"envolve_graph": 1, "task": "Ant", "action_size": None, "functions": {"compute_reward": graph}}
+        load_graph_file(json.dumps({**data, "params": [{"name": "a", "value": 0.3, "scale": 1.0}]}))
     except (GraphError, RecursionError, ValueError) as e:
         assert isinstance(e, (GraphError, RecursionError, ValueError))  # json.dumps may refuse what is no JSON
         if isinstance(e, GraphError) and len(str(e)) > 2000:

@@ -47,7 +47,9 @@ def state_of(n: int, seed: int = 0) -> dict[str, Tensor]:
     return {name: p[:, 0] if not shape else p.unflatten(1, shape) for (name, shape), p in zip(WIDTHS.items(), parts)}
 
 
-def plainly(graph: dict[str, Any], kind: str, state: dict[str, Tensor], params: list[float] | None = None) -> list[Tensor]:
+def plainly(
+    graph: dict[str, Any], kind: str, state: dict[str, Tensor], params: list[float] | None = None
+) -> list[Tensor]:
     """The graph's outputs, node by node through torch.ops, with numbers for params: what everything else must equal."""
     parsed = parse(graph, kind, len(params or []))
     n = next(iter(state.values())).shape[0]
@@ -92,7 +94,8 @@ def flat(out: Any) -> list[Tensor]:
 def same(a: list[Tensor], b: list[Tensor]) -> bool:
     """Equal bits, or NaN in the same places."""
     return len(a) == len(b) and all(
-        x.shape == y.shape and x.dtype == y.dtype and bool(((x == y) | ((x != x) & (y != y))).all()) for x, y in zip(a, b)
+        x.shape == y.shape and x.dtype == y.dtype and bool(((x == y) | ((x != x) & (y != y))).all())
+        for x, y in zip(a, b)
     )
 
 

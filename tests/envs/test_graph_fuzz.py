@@ -38,12 +38,16 @@ def test_fuzzed_graphs_are_refused_or_run_within_limits(seed: int, count: int) -
 
 json_like = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=4)
-    | st.dictionaries(
-        st.sampled_from(["node", "in", "op", "args", "kwargs", "constant", "dtype", "item", "nodes", "inputs", "names"])
-        | st.text(max_size=4),
-        inner,
-        max_size=4,
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(
+            st.sampled_from(
+                ["node", "in", "op", "args", "kwargs", "constant", "dtype", "item", "nodes", "inputs", "names"]
+            )
+            | st.text(max_size=4),
+            inner,
+            max_size=4,
+        )
     ),
     max_leaves=20,
 )
