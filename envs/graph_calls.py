@@ -39,7 +39,8 @@ def prepare(
             given[1] = torch.tensor(float(given[1]), dtype=torch.float32)
             function = _swapped_sub if node.op.name == "aten.rsub.Scalar" else getattr(torch, function.__name__)
     elif node.op.name == "aten.slice.Tensor" and not any(isinstance(a, Ref) for a in given[1:]):
-        dim, start, end, step = [*given[1:], *(0, None, None, 1)[len(given) - 1 :]]
+        defaults: List[Any] = [0, None, None, 1]
+        dim, start, end, step = given[1:] + defaults[len(given) - 1 :]
         dim %= look_up(given[0], plan.inputs, plan.results).dim()
         function, given = operator.getitem, [given[0], (slice(None),) * dim + (slice(start, end, step),)]
     elif node.op.name == "aten.index.Tensor":

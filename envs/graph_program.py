@@ -20,7 +20,7 @@ from envs.graph_check import Node, Parsed, Ref
 from envs.graph_plan import Plan, Result, look_up, param_dims, tensors
 
 Shape = Tuple[int, ...]
-Key = Tuple[Any, ...]  # says what a value is: equal keys, equal values
+Key = int  # says what a value is: equal keys, equal values
 CACHED = 2**19  # numbers that stay in a core's cache
 
 
@@ -56,14 +56,16 @@ class Program:
     def __init__(self, parsed: Parsed, plan: Plan, device: torch.device, values: Optional[Sequence[float]]) -> None:
         self.rows, self._device, self._params = plan.rows, device, values
         self._parsed, self._plan = parsed, plan
+        self._keys: Dict[Tuple[Any, ...], Key] = {}
         self._slots: Dict[Key, int] = {}
         self._start: List[Any] = []  # the frame, as far as it depends on nothing
         self._by_rows: List[Tuple[int, Any]] = []  # (slot, {"batch": m} or a list with some)
         self._columns: List[Tuple[int, int, Shape]] = []  # (slot, param, shape without n)
         self._values: Dict[Ref, Value] = {}
         for i in range(len(parsed.inputs)):
-            self._slot(("in", i))
-            self._values[Ref("in", i)] = Value(("in", i), False, False)
+            key = self._key("in", i)
+            self._slot(key)
+            self._values[Ref("in", i)] = Value(key, False, False)
         steps: Dict[Key, Step] = {}
         fixed: Dict[Key, Step] = {}
         wanted = needed(parsed)
@@ -75,7 +77,7 @@ class Program:
         self.calls = self._choose_slots(list(steps.values()), {v.key for v in outputs})
         keys = [v.key for v in outputs]
         self.outputs = [(self._slots[v.key], not v.fresh or v.key in keys[:i]) for i, v in enumerate(outputs)]
-        del self._parsed, self._plan, self._values
+        del self._parsed, self._plan, self._values, self._keys
 
     # ------------------------------------------------------------------------------------------------ frames and runs
 
@@ -102,6 +104,10 @@ class Program:
 
     # ---------------------------------------------------------------------------------------------------- preparation
 
+    def _key(self, *parts: Any) -> Key:
+        """A number for what is described by these parts, keys among them: deep expressions have short keys."""
+        return self._keys.setdefault(parts, len(self._keys))
+
     def _slot(self, key: Key, value: Any = None) -> int:
         """Where the value with this key lies for good."""
         if key not in self._slots:
@@ -114,7 +120,7 @@ class Program:
         if node.op is None:
             data = node.constant
             assert data is not None
-            key: Key = ("constant", str(data.dtype), tuple(data.shape), data.numpy().tobytes())
+            key = self._key("constant", data.dtype, tuple(data.shape), data.numpy().tobytes())
             self._slot(key, data.to(self._device))
             self._values[Ref("node", k)] = Value(key, False, True)
             return
@@ -125,7 +131,7 @@ class Program:
         function, given = prepare(node, self._plan, results, self._params, self._device)
         shape = self._column_shape(node, results)
         args = [self._argument(a, shape) for a in given]
-        key = (node.op.name, *(a.key for a in args), repr(node.kwargs))
+        key = self._key(node.op.name, *(a.key for a in args), repr(node.kwargs))
         known = all(a.fixed for a in args)
         step = Step(function, [a.key for a in args], key, node.op.view, self._like_first(node, results))
         (fixed if known else steps).setdefault(key, step)
@@ -134,8 +140,8 @@ class Program:
             self._values[Ref("node", k)] = Value(key, fresh, known)
             return
         for j in range(len(results)):
-            item: Key = ("item", key, j)
-            place: Key = ("number", "int", str(j))
+            item = self._key("item", key, j)
+            place = self._key("number", "int", str(j))
             self._slot(place, j)
             (fixed if known else steps).setdefault(item, Step(operator.getitem, [key, place], item, True))
             self._values[Ref("item", k, j)] = Value(item, fresh, known)
@@ -173,19 +179,19 @@ class Program:
         if isinstance(arg, Ref) and arg.kind in ("node", "item", "in"):
             return self._values[arg]
         if isinstance(arg, Ref) and arg.kind == "param" and self._params is None:
-            key: Key = ("param", arg.k, shape)
+            key = self._key("param", arg.k, shape)
             if key not in self._slots:
                 self._columns.append((self._slot(key), arg.k, shape))
             return Value(key, False, True)
         if isinstance(arg, Tensor):  # of one number
-            key = ("number", "Tensor", repr(arg.item()))
+            key = self._key("number", "Tensor", repr(arg.item()))
             self._slot(key, arg)
             return Value(key, False, True)
         if isinstance(arg, (list, tuple)) and not isinstance(arg, Ref) and tensors(arg):  # indices
-            key = ("indices", *(self._values[a].key if isinstance(a, Ref) else repr(a) for a in arg))
+            key = self._key("indices", *(self._values[a].key if isinstance(a, Ref) else repr(a) for a in arg))
             self._slot(key, type(arg)(self._constant(a) if isinstance(a, Ref) else a for a in arg))
             return Value(key, False, True)
-        key = ("number", type(arg).__name__, repr(arg))
+        key = self._key("number", type(arg).__name__, repr(arg))
         if key not in self._slots:
             if isinstance(arg, Ref) or (isinstance(arg, list) and any(isinstance(a, Ref) for a in arg)):
                 self._by_rows.append((self._slot(key), arg))

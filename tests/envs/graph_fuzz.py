@@ -28,7 +28,7 @@ from tests.envs.graphs import COLUMNS, OP_NAMES, WIDTHS, Graph, flat, plainly, s
 GIGABYTE = 2**30
 HOSTILE: list[Any] = [
     None, True, False, -1, 0, 1, 7, 255, 2**31, -(2**31), 2**40, 2**62, 2**63 - 1, 2**63, -(2**63), 10**400, 1e308,
-    -1e308, 5e-324, -0.0, math.nan, math.inf, "", "x", "\x00", "x" * 10**5, [], {}, [[]], [None], [2**40] * 3, [-1] * 70,
+    -1e308, 5e-324, -0.0, math.nan, math.inf, "", "x", "\x00", "x" * 10**5, [], {}, [[]], [None], [2**40] * 3, [-1] * 9,
     {"node": 0}, {"node": -1}, {"node": 10**9}, {"node": True}, {"node": None}, {"item": [0, 0]}, {"item": [0, 10**9]},
     {"in": 0}, {"in": 99}, {"batch": 1}, {"batch": 10**12}, {"batch": -1}, {"param": 0}, {"param": 10**9},
     {"float": "nan"}, {"float": "inf"}, {"float": []}, {"dtype": "float16"}, {"dtype": "int64"}, {"dtype": ["x"]},
@@ -203,6 +203,8 @@ def hostile() -> list[Any]:
     case(("eye.m", 2**40, 2**40))
     case(("cat.default", ["@", "@"], 1), repeat=60)
     case(("stack.default", ["@"] * 16, 0), repeat=12)
+    case(("add.Tensor", "@", "@"), repeat=1900)  # as an expression it has 2 to the power of 1900 leaves
+    case(("add.Tensor", "@", "@"), ("view.default", "@", [{"batch": 1}, 3]), ("detach.default", "@"), repeat=500)
     case(("matmul.default", "@", "@"))
     case(("mm.default", "x", ("t",)), repeat=2)
     case(("expand.default", ("col",), [-1, 4096]), ("mm.default", ("t",), "@"))

@@ -16,8 +16,10 @@ import torch
 import yaml
 
 from agents.shaped import train_shaped
+from envs.graph_file import dump
 from experiments import eval_shapers, shaper_run
 from experiments.shaper_video import VideoError
+from tests.envs.graphs import Graph
 from tests.experiments import command
 from tests.outer.small import ROOT, default_sigint
 
@@ -278,3 +280,17 @@ def test_ctrl_c_writes_what_is_known(tmp_path, folder):
     assert set(found) == {"human", *FILES} and all(c["score"] is None for c in found.values())
     assert found["raises"]["failed"] and found["raises"]["kind"] == "KeyError" and not found["good"]["failed"]
     assert "interrupted" in err and "Traceback" not in out + err
+
+
+def test_a_folder_of_graph_files_is_ranked_as_files_of_code_are(evaluate, folder):
+    for path in folder.glob("*.py"):
+        path.unlink()
+    for name, weight in (("tilted", 1.0), ("upright", -1.0)):
+        g = Graph()
+        x = g("mul.Tensor", g("abs.default", g.input("pole_angle")), {"param": 0})
+        params = [{"name": "weight", "value": weight, "scale": 1.0}]
+        text = dump("Cartpole", {"compute_reward": g.done("compute_reward", x)}, params)
+        (folder / f"{name}.graph.json").write_text(text)
+    code, out, _, content = evaluate()
+    assert code == 0 and "tilted" in out and "upright" in out
+    assert {name for name in json.dumps(content).split('"') if name in ("tilted", "upright")} == {"tilted", "upright"}

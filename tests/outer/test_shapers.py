@@ -13,6 +13,8 @@ import yaml
 from rich.console import Console
 
 import outer.run
+from envs.graph_file import dump
+from envs.shaping import load_candidate
 from outer.config import Config, describe, load_config
 from outer.evaluate import PROXY, REAL, evaluate
 from outer.ranking import Ranking, read_ranking
@@ -21,6 +23,7 @@ from outer.run import Run
 from outer.shapers import candidate_of, params_of
 from outer.target import ranks
 from outer.yaml_lines import ConfigError
+from tests.envs.graphs import Graph
 from tests.outer.small import ROOT
 from tests.outer.test_run import Direct
 
@@ -53,8 +56,6 @@ def table(generations: int) -> tuple[io.StringIO, LiveTable]:
 
 
 def test_a_number_moves_in_units_of_its_own_size(tmp_path: Path) -> None:
-    from envs.shaping import load_candidate
-
     candidate = load_candidate(folder(tmp_path, numbers=NUMBERS) / "numbers.py")
     assert params_of(candidate, torch.tensor([0.5, 0.5])).tolist() == [3.0, 0.5]
     assert candidate_of([candidate], torch.tensor([0.0])).params.tolist() == [2.0, 0.0]
@@ -187,3 +188,42 @@ def test_workers_share_a_ranking_and_change_none_of_its_bytes(tmp_path: Path) ->
         written.append((run_dir / "scores.csv").read_bytes())
         assert "rank  candidate" in (run_dir / "summary.txt").read_text()
     assert written[0] == written[1]
+
+
+def graph_file(weight: float, bonus: float) -> str:
+    """A reward without code: weight |pole angle| + bonus."""
+    g = Graph()
+    angle = g("abs.default", g.input("pole_angle"))
+    total = g("add.Tensor", g("mul.Tensor", angle, {"param": 0}), {"param": 1})
+    params = [{"name": "weight", "value": weight, "scale": 0.5}, {"name": "bonus", "value": bonus, "scale": 3.0}]
+    return dump("Cartpole", {"compute_reward": g.done("compute_reward", total)}, params)
+
+
+def graphs(tmp_path: Path, **files: str) -> Path:
+    path = folder(tmp_path)
+    for name, text in files.items():
+        (path / f"{name}.graph.json").write_text(text)
+    return path
+
+
+def test_a_graph_files_numbers_move_in_the_units_that_it_says(tmp_path: Path) -> None:
+    candidate = load_candidate(graphs(tmp_path, a=graph_file(-1.0, 2.0)) / "a.graph.json")
+    assert params_of(candidate, torch.tensor([2.0, -1.0])).tolist() == [0.0, -1.0]
+
+
+def test_nes_moves_the_numbers_of_a_graph_file(tmp_path: Path) -> None:
+    path = graphs(tmp_path, tuned=graph_file(-1.0, 2.0)) / "tuned.graph.json"
+    resolved = config(path, "agents.gtn.max_iterations=1", "agents.gtn.num_workers=2", name="reward_shaper")
+    assert not ranks(resolved.data)
+    Run(resolved, tmp_path / "run", Direct()).execute(table(1)[1])
+    saved = yaml.safe_load((tmp_path / "run/params.yaml").read_text())
+    assert saved["shaper"] == "tuned.graph.json" and set(saved["params"]) == {"weight", "bonus"}
+
+
+def test_a_folder_of_graph_files_is_ranked(tmp_path: Path) -> None:
+    path = graphs(tmp_path, good=graph_file(-1.0, 2.0), bad="{}", other=graph_file(-0.5, 1.0))
+    resolved = config(path, "agents.gtn.max_iterations=1")
+    Ranking(resolved, tmp_path / "run", Direct()).execute(table(1)[1])
+    ranked = {r.name: r for r in read_ranking(tmp_path / "run/scores.csv")}
+    assert set(ranked) == {"good", "bad", "other"}
+    assert ranked["good"].scores and ranked["other"].scores and "CannotLoad" in ranked["bad"].reasons[0]
