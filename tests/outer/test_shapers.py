@@ -215,6 +215,7 @@ def test_nes_moves_the_numbers_of_a_graph_file(tmp_path: Path) -> None:
     path = graphs(tmp_path, tuned=graph_file(-1.0, 2.0)) / "tuned.graph.json"
     resolved = config(path, "agents.gtn.max_iterations=1", "agents.gtn.num_workers=2", name="reward_shaper")
     assert not ranks(resolved.data)
+    (tmp_path / "run").mkdir()
     Run(resolved, tmp_path / "run", Direct()).execute(table(1)[1])
     saved = yaml.safe_load((tmp_path / "run/params.yaml").read_text())
     assert saved["shaper"] == "tuned.graph.json" and set(saved["params"]) == {"weight", "bonus"}
@@ -223,6 +224,7 @@ def test_nes_moves_the_numbers_of_a_graph_file(tmp_path: Path) -> None:
 def test_a_folder_of_graph_files_is_ranked(tmp_path: Path) -> None:
     path = graphs(tmp_path, good=graph_file(-1.0, 2.0), bad="{}", other=graph_file(-0.5, 1.0))
     resolved = config(path, "agents.gtn.max_iterations=1")
+    (tmp_path / "run").mkdir()
     Ranking(resolved, tmp_path / "run", Direct()).execute(table(1)[1])
     ranked = {r.name: r for r in read_ranking(tmp_path / "run/scores.csv")}
     assert set(ranked) == {"good", "bad", "other"}
