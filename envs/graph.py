@@ -18,9 +18,10 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 from torch import Tensor
 
-from envs.graph_check import MOST_PARAMS, GraphError, parse
+from envs.graph_check import GraphError, parse
 from envs.graph_plan import Plan, make_plan, rows_to_try
 from envs.graph_program import Program
+from envs.graph_values import MOST_PARAMS
 from envs.physics.task import Pose
 
 _shape = attrgetter("shape")

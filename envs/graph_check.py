@@ -12,28 +12,37 @@ Anybody may have written it: what is not allowed expressly is refused, before an
 
 from __future__ import annotations
 
-import math
-import re
-import reprlib
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple, Union
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 import torch
 from torch import Tensor
 
 from envs.graph_ops import OPS, Argument, Op
+from envs.graph_values import (
+    FORMATS,
+    IGNORED,
+    MOST_ARGUMENTS,
+    MOST_CONSTANTS,
+    MOST_INPUTS,
+    MOST_NODES,
+    MOST_OUTPUTS,
+    MOST_SIZES,
+    GraphError,
+    Ref,
+    check_keys,
+    check_name,
+    integer,
+    is_object,
+    is_param,
+    listed,
+    number,
+    read_constant,
+    read_dtype,
+    short_list,
+    shown,
+)  # fmt: skip
 from envs.physics.task import SHAPER_TYPES
 
-MOST_NODES, MOST_INPUTS, MOST_OUTPUTS, MOST_PARAMS = 2000, 256, 64, 1024
-MOST_NUMBERS = 4096  # in a constant
-MOST_CONSTANTS = 65536  # numbers in all constants together
-MOST_ARGUMENTS = 256  # in a list
-MOST_SIZES = 16  # in a list of integers
-LARGEST_INTEGER = 2**40  # of sizes and the like; and INT64_MAX, which ends a slice
-INT64_MAX = 2**63 - 1
-DTYPES = {str(t)[6:]: t for t in (torch.float32, torch.float64, torch.int64, torch.int32, torch.bool)}
-SPECIAL = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
-FORMATS = {"contiguous": torch.contiguous_format, "preserve": torch.preserve_format}
-IGNORED = ("device", "layout", "pin_memory", "non_blocking", "requires_grad")  # null or false
 OUTPUTS: Dict[str, Tuple[str, ...]] = {
     "compute_reward": ("total",), "compute_observation": ("observation",), "compute_torque": ("effort",),
     "compute_terminal": ("terminal",), "compute_goal": ("goal",),
@@ -41,18 +50,6 @@ OUTPUTS: Dict[str, Tuple[str, ...]] = {
 }  # fmt: skip
 DRAWN = ("random.uniform", "random.normal")
 REST = ("rest.root_state", "rest.joint_position", "rest.joint_velocity")
-
-
-class GraphError(ValueError):
-    """A graph is not what it should be, or cannot be run on what it was given."""
-
-
-class Ref(NamedTuple):
-    """What an argument stands for: ("node", k), ("item", k, j), ("in", i), ("param", k) or ("batch", m), m n."""
-
-    kind: str
-    k: int
-    item: int = -1
 
 
 class Node(NamedTuple):
@@ -84,7 +81,7 @@ def parse(graph: Any, kind: str, params: int) -> Parsed:
     if kind not in SHAPER_TYPES:
         raise GraphError(f"{shown(kind)}: expected one of {', '.join(SHAPER_TYPES)}")
     check_keys(graph, ("inputs", "nodes", "outputs", "names"), (), kind)
-    inputs = tuple(check_name(name, f"{kind}: inputs[{i}]") for i, name in _listed(graph, "inputs", MOST_INPUTS, kind))
+    inputs = tuple(check_name(name, f"{kind}: inputs[{i}]") for i, name in listed(graph, "inputs", MOST_INPUTS, kind))
     for name in inputs:
         if name in DRAWN and kind not in ("compute_initial_state", "compute_goal"):
             raise GraphError(f"{kind}: it is given no random numbers, but reads {name}")
@@ -93,13 +90,13 @@ def parse(graph: Any, kind: str, params: int) -> Parsed:
     if len(set(inputs)) < len(inputs):
         raise GraphError(f"{kind}: an input occurs twice")
     reader = _Reader(kind, len(inputs), params)
-    for k, node in _listed(graph, "nodes", MOST_NODES, kind):
+    for k, node in listed(graph, "nodes", MOST_NODES, kind):
         reader.add(node, f"{kind}: node {k}")
     outputs = tuple(
         reader.ref(out, f"{kind}: outputs[{i}]", ("node", "item", "in"))
-        for i, out in _listed(graph, "outputs", MOST_OUTPUTS, kind)
+        for i, out in listed(graph, "outputs", MOST_OUTPUTS, kind)
     )
-    names = tuple(check_name(name, f"{kind}: names[{i}]") for i, name in _listed(graph, "names", MOST_OUTPUTS, kind))
+    names = tuple(check_name(name, f"{kind}: names[{i}]") for i, name in listed(graph, "names", MOST_OUTPUTS, kind))
     wanted = OUTPUTS[kind]
     if names[: len(wanted)] != wanted or (len(names) > len(wanted) and kind != "compute_reward"):
         raise GraphError(f"{kind}: found names {shown(list(names))}, expected {', '.join(wanted)}")
@@ -156,7 +153,7 @@ class _Reader:
                     raise GraphError(f"{at}: found {shown(value)}, expected nothing")
                 continue
             read[a.name] = self.argument(op, a, value, at)
-        if any(_is_param(v) for v in read.values()) and ("alpha" in read or "dtype" in read):
+        if any(is_param(v) for v in read.values()) and ("alpha" in read or "dtype" in read):
             raise GraphError(f"{where}: a param beside alpha or dtype")
         limits = self.limits(op, read, where) if op.indices else ()
         last = max([i for i, a in enumerate(positional) if a.name in read], default=-1)
@@ -180,7 +177,7 @@ class _Reader:
         if a.name == "memory_format" and isinstance(value, str) and value in FORMATS:
             return FORMATS[value]
         if kind == "Tensor":
-            if a.name in op.literals and not _is_object(value, "node", "item", "in", "param"):
+            if a.name in op.literals and not is_object(value, "node", "item", "in", "param"):
                 return number(value, at, batch=True)
             return self.ref(value, at, ("node", "item", "in", *params))
         if kind == "List[Tensor]":
@@ -188,7 +185,7 @@ class _Reader:
         if kind == "List[Optional[Tensor]]":
             return [None if v is None else self.ref(v, at, ("node",)) for v in short_list(value, at)]
         if kind == "number" or kind == "float":
-            if params and _is_object(value, "param"):
+            if params and is_object(value, "param"):
                 return self.ref(value, at, params)
             return number(value, at, batch=kind == "number" and not a.by_name and a.name != "ord")
         if kind == "int":
@@ -210,7 +207,7 @@ class _Reader:
 
     def ref(self, value: Any, at: str, kinds: Tuple[str, ...]) -> Ref:
         """{"node": k}, {"item": [k, j]}, {"in": i} or {"param": k}. Raises GraphError."""
-        if not _is_object(value, *kinds):
+        if not is_object(value, *kinds):
             raise GraphError(f"{at}: found {shown(value)}, expected {' or '.join(kinds)}")
         ((kind, index),) = value.items()
         item = -1
@@ -250,112 +247,3 @@ class _Reader:
         if not found:
             raise GraphError(f"{where}: no indices")
         return tuple(found)
-
-
-# ------------------------------------------------------------------------------------------------------------- parts
-
-
-def check_keys(value: Any, needed: Tuple[str, ...], optional: Tuple[str, ...], where: str) -> None:
-    """Raises GraphError unless value is an object with exactly these keys."""
-    if not isinstance(value, dict):
-        raise GraphError(f"{where}: found {shown(value)}, expected an object")
-    for name in needed:
-        if name not in value:
-            raise GraphError(f"{where}: {name!r} is missing")
-    for name in value:
-        if name not in needed and name not in optional:
-            raise GraphError(f"{where}: unknown key {shown(name)}")
-
-
-def _listed(graph: Dict[str, Any], key: str, most: int, where: str) -> Iterator[Tuple[int, Any]]:
-    values = graph[key]
-    if not isinstance(values, list) or len(values) > most:
-        raise GraphError(f"{where}: {key} is {shown(values)}, expected a list of at most {most}")
-    return enumerate(values)
-
-
-def check_name(value: Any, where: str) -> str:
-    """A name of up to 64 characters. Raises GraphError."""
-    if not isinstance(value, str) or not re.fullmatch(r"[^\x00-\x1f\x7f]{1,64}", value) or not value.isprintable():
-        raise GraphError(f"{where}: found {shown(value)}, expected a name of 1 to 64 characters")
-    return value
-
-
-def number(value: Any, at: str, batch: bool = False) -> Union[int, float, bool, Ref]:
-    """A number, {"float": "inf"}, or {"batch": m}. Raises GraphError."""
-    if isinstance(value, bool):
-        return value
-    if _is_object(value, "float") and isinstance(value["float"], str) and value["float"] in SPECIAL:
-        return SPECIAL[value["float"]]
-    if type(value) is float and math.isfinite(value):
-        return value
-    return integer(value, at, batch)
-
-
-def integer(value: Any, at: str, batch: bool = False) -> Union[int, Ref]:
-    """An integer, or {"batch": m}. Raises GraphError."""
-    if type(value) is int and (abs(value) <= LARGEST_INTEGER or value == INT64_MAX):
-        return value
-    if batch and _is_object(value, "batch"):
-        m = value["batch"]
-        if type(m) is int and 1 <= m <= MOST_NUMBERS:
-            return Ref("batch", m)
-    raise GraphError(f"{at}: found {shown(value)}, expected a number of moderate size")
-
-
-def short_list(value: Any, at: str) -> List[Any]:
-    if not isinstance(value, list) or len(value) > MOST_ARGUMENTS:
-        raise GraphError(f"{at}: found {shown(value)}, expected a list of at most {MOST_ARGUMENTS}")
-    return value
-
-
-def read_dtype(value: Any, at: str) -> torch.dtype:
-    """{"dtype": "float32"} or its text. Raises GraphError."""
-    name = value["dtype"] if _is_object(value, "dtype") else value
-    if not isinstance(name, str) or name not in DTYPES:
-        raise GraphError(f"{at}: found {shown(value)}, expected a dtype, one of {', '.join(DTYPES)}")
-    return DTYPES[name]
-
-
-def read_constant(value: Any, dtype: Any, where: str) -> Tensor:
-    """Nested lists of numbers -> a tensor on the CPU. Raises GraphError."""
-    kind = read_dtype(dtype, f"{where}: dtype")
-    flat: List[Any] = []
-    shape: List[int] = []
-    level = [value]
-    while any(isinstance(v, list) for v in level):  # breadth first: no recursion that depth could break
-        lengths = {len(v) if isinstance(v, list) else -1 for v in level}
-        if len(lengths) > 1 or len(shape) == 6:
-            raise GraphError(f"{where}: a constant is not rectangular, or has more than 6 dimensions")
-        shape.append(lengths.pop())
-        level = [inner for v in level for inner in v]
-        if len(level) > MOST_NUMBERS:
-            raise GraphError(f"{where}: a constant has more than {MOST_NUMBERS} numbers")
-    for v in level:
-        read = number(v, where)
-        if kind == torch.bool and not isinstance(read, bool) or kind != torch.bool and isinstance(read, bool):
-            raise GraphError(f"{where}: found {shown(v)} in a constant of {dtype}")
-        if not kind.is_floating_point and isinstance(read, float):
-            raise GraphError(f"{where}: found {shown(v)} in a constant of {dtype}")
-        if kind == torch.int32 and abs(read) >= 2**31:  # type: ignore[arg-type]
-            raise GraphError(f"{where}: {shown(v)} does not fit {dtype}")
-        flat.append(read)
-    return torch.tensor(flat, dtype=kind).reshape(shape)
-
-
-def _is_object(value: Any, *keys: str) -> bool:
-    return isinstance(value, dict) and len(value) == 1 and next(iter(value)) in keys
-
-
-def _is_param(value: Any) -> bool:
-    return isinstance(value, Ref) and value.kind == "param"
-
-
-def shown(value: Any) -> str:
-    """``value`` in a few characters, whatever it is."""
-    if type(value) is int and abs(value) > 2**64:
-        return "a huge integer"
-    try:
-        return reprlib.repr(value)
-    except Exception:  # a huge integer within a list has no repr
-        return f"a {type(value).__name__}"

@@ -16,7 +16,8 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 import torch
 
 from envs.graph import graph_function
-from envs.graph_check import MOST_PARAMS, GraphError, check_graph, check_keys, check_name, shown
+from envs.graph_check import check_graph
+from envs.graph_values import MOST_PARAMS, GraphError, check_keys, check_name, shown
 from envs.physics.task import SHAPER_TYPES
 from envs.shaping import Candidate, Shaper, candidate_name
 

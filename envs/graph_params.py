@@ -13,9 +13,11 @@ from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Seq
 import torch
 from torch import Tensor
 
-from envs.graph_check import MOST_PARAMS, Argument, Node, Parsed, Ref, parse
+from envs.graph_check import Node, Parsed, parse
+from envs.graph_ops import Argument
 from envs.graph_plan import LEAST_ROWS, Plan, caller, look_up, make_plan, param_dims, tensors
 from envs.graph_program import needed
+from envs.graph_values import MOST_PARAMS, Ref
 from envs.physics.task import SHAPER_TYPES
 
 GUARD = 1e-4  # a smaller number that is added, or is a lower bound, guards against division by zero
