@@ -24,7 +24,7 @@ from envs.sim.simulator import SimulatorError
 from experiments.auto_shape_plan import Plan, gym_options, make_plan, resume_command, stored_args
 from experiments.auto_shape_run import run_plan
 from experiments.eval_shapers import logging_to_stderr
-from llm.gym_evolution import run_config
+from llm.gym.evolution import run_config
 from llm.jail import JailError
 from llm.request import ChatError
 from outer.checkpoint import RunError

@@ -17,7 +17,7 @@ from envs.physics.task import SHAPER_TYPES, PhysicsTask, physics_task
 from experiments.shaper_plan import learner_section, plain
 from llm.chat import Budget
 from llm.evolution import Settings
-from llm.gym_setup import GymOptions
+from llm.gym.setup import GymOptions
 from llm.prices import Price, parse_prices
 from llm.request import ChatError
 from llm.tune import TuneSettings

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("envs", "agents", "outer", "experiments")  # each may import those before it, and itself
+PACKAGES = ("envs", "agents", "outer", "llm", "experiments")  # each may import those before it, and itself
+JAILED = {"llm/tracer.py", "llm/gym/method.py"}  # run code of models, in a locked process (docs/security.md)
 SOURCES = sorted(
     p
     for p in [*ROOT.glob("*.py"), *(f for d in (*PACKAGES, "benchmarks", "slurm") for f in (ROOT / d).rglob("*.py"))]
@@ -178,7 +179,8 @@ def test_no_untrusted_bytes_are_executed(path: Path) -> None:
         if not isinstance(node, ast.Call):
             continue
         called, where = ast.unparse(node.func), f"{name(path)}:{node.lineno}"
-        assert called not in ("eval", "exec", "__import__", "builtins.eval", "builtins.exec"), f"{where}: {called}"
+        if name(path) not in JAILED:
+            assert called not in ("eval", "exec", "__import__", "builtins.eval", "builtins.exec"), f"{where}: {called}"
         assert not called.startswith("torch.jit.load") and called != "torch.export.load", f"{where}: {called}"
         if called == "torch.load":
             safe = [k.value for k in node.keywords if k.arg == "weights_only"]

@@ -35,7 +35,8 @@ def test_a_refusal(tmp_path, capsys) -> None:
     file, out = tmp_path / "bad.py", tmp_path / "mine.graph.json"
     file.write_text("def compute_reward(state):\n    return open('secret').read()\n")
     code, said, _ = command(capsys, file, "--task", "Cartpole", "--out", out)
-    assert code == 1 and said.startswith("refused (allowlist): line 2: ") and "'open' is not allowed" in said and not out.exists()
+    assert code == 1 and said.startswith("refused (allowlist): line 2: ") and "'open' is not allowed" in said
+    assert not out.exists()
 
 
 @pytest.mark.parametrize(

@@ -12,11 +12,11 @@ import pytest
 pytest.importorskip("stable_baselines3")
 
 from llm import jail
-from llm.gym_config import load_gym_config
-from llm.gym_method import with_reward
-from llm.gym_train import Job, Limits, Outcome, _outcome, _Running, read_plain, run_jobs
-from tests.llm.gym_user import ENV, method, write_config, write_user_env
-from tests.llm.test_gym_method import Base
+from llm.gym.config import load_gym_config
+from llm.gym.method import with_reward
+from llm.gym.train import Job, Limits, Outcome, _outcome, _Running, read_plain, run_jobs
+from tests.llm.gym.test_method import Base
+from tests.llm.gym.user import ENV, method, write_config, write_user_env
 from tests.test_layout import ROOT
 
 jailed = pytest.mark.skipif(bool(jail.missing()), reason=f"this kernel cannot jail: no {', no '.join(jail.missing())}")
@@ -173,12 +173,11 @@ def test_what_is_wrong_with_the_users_environment_is_the_users(tmp_path) -> None
 
 
 def test_no_more_than_asked_for_run_at_once_and_none_is_left(tmp_path, monkeypatch) -> None:
-    import llm.gym_train as gym_train
 
     script = tmp_path / "sleep.sh"
     script.write_text("#!/bin/sh\nsleep 0.3\n")
     script.chmod(0o755)
-    monkeypatch.setattr(gym_train.sys, "executable", str(script))
+    monkeypatch.setattr("llm.gym.train.sys.executable", str(script))
     jobs = [job(tmp_path, "", name=f"job{i}") for i in range(4)]
     alive: list[int] = []
     started: list[Job] = []

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from envs.world_file import write_atomic
-from llm.gym_train import MAX_MODEL, Outcome, read_plain
+from llm.gym.train import MAX_MODEL, Outcome, read_plain
 
 OUTCOME, MODEL = "outcome.json", "model.zip"
 
@@ -18,7 +18,7 @@ OUTCOME, MODEL = "outcome.json", "model.zip"
 class Sample:
     """iteration, number: from 0. failure: why it has no fitness, as the model is told; None: it has one.
 
-    stage: where it failed: "call", "extract", "allowlist", or the kind of llm.gym_train.Outcome.
+    stage: where it failed: "call", "extract", "allowlist", or the kind of llm.gym.train.Outcome.
     """
 
     iteration: int

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from llm.gym_reward import step_call
-from llm.gym_sections import GymConfig
-from llm.gym_train import Limits, read_plain
+from llm.gym.reward import step_call
+from llm.gym.sections import GymConfig
+from llm.gym.train import Limits, read_plain
 from llm.ledger import Budget
 from llm.prices import Price
 from outer.schema import nearest

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llm.gym_config import load_gym_config, parse_gym_config
-from llm.gym_sections import algo_params
+from llm.gym.config import load_gym_config, parse_gym_config
+from llm.gym.sections import algo_params
 from outer.yaml_lines import ConfigError
 from tests.test_layout import ROOT
 

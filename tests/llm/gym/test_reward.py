@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llm.extract import VetError
-from llm.gym_allowlist import check_method
-from llm.gym_reward import StepCall, extract_method, step_call
-from tests.llm.gym_user import GOOD, method
+from llm.gym.allowlist import check_method
+from llm.gym.reward import StepCall, extract_method, step_call
+from tests.llm.gym.user import GOOD, method
 from tests.test_layout import ROOT
 
 CALL = StepCall(("pos", "action", "state"))

@@ -22,9 +22,9 @@ from typing import Any
 
 from envs.world_file import write_atomic
 from llm import jail
-from llm.gym_sections import GymConfig, algo_params
+from llm.gym.sections import GymConfig, algo_params
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 MAX_JSON, MAX_MODEL, MAX_LOG = 16_000_000, 1_000_000_000, 64_000
 POLL = 0.1  # s
 
@@ -175,7 +175,7 @@ def _start(job: Job, limits: Limits) -> _Running:
     )
     with open(job.folder / "log.txt", "wb") as log:
         process = subprocess.Popen(
-            [sys.executable, "-m", "llm.gym_jailed", str(job.folder)],
+            [sys.executable, "-m", "llm.gym.jailed", str(job.folder)],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,

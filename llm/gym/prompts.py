@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from llm.gym_reward import MEMORY, METHOD, StepCall
-from llm.gym_sample import Sample
+from llm.gym.reward import MEMORY, METHOD, StepCall
+from llm.gym.sample import Sample
 from llm.reflection import points, shortened
 
 TEXT_LIMIT, CODE_LIMIT, ERROR_LIMIT, MAX_KEYS = 12_000, 12_000, 1_500, 30

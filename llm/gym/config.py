@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import pydantic
 
-from llm.gym_sections import ALGO_PARAMS, HEADS, GymConfig, Section
+from llm.gym.sections import ALGO_PARAMS, HEADS, GymConfig, Section
 from outer.schema import nearest
 from outer.yaml_lines import ConfigError, parse_yaml, show, show_key
 

@@ -9,8 +9,8 @@ import gymnasium
 import numpy as np
 import pytest
 
-from llm.gym_method import BadReward, UserError, checked_reward, feedback, load_class, with_reward
-from tests.llm.gym_user import method, write_user_env
+from llm.gym.method import BadReward, UserError, checked_reward, feedback, load_class, with_reward
+from tests.llm.gym.user import method, write_user_env
 
 
 class Position(list):

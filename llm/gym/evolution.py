@@ -18,16 +18,17 @@ from pathlib import Path
 from rich.console import Console
 
 from envs.world_file import write_atomic
-from llm import gym_report, jail
+from llm import jail
 from llm.chat import BudgetSpent, Call, Chat, ChatError, RecordingEnds, Reply, Request, make_chat
 from llm.extract import VetError
-from llm.gym_allowlist import check_method
-from llm.gym_config import load_gym_config
-from llm.gym_prompts import GymBrief
-from llm.gym_reward import extract_method, step_call
-from llm.gym_sample import Sample
-from llm.gym_setup import MAX_USER_TEXT, GymOptions, checked_benchmark, find_env, new_folder
-from llm.gym_train import MAX_MODEL, ROOT, Job, Limits, Outcome, read_plain, run_jobs
+from llm.gym import report
+from llm.gym.allowlist import check_method
+from llm.gym.config import load_gym_config
+from llm.gym.prompts import GymBrief
+from llm.gym.reward import extract_method, step_call
+from llm.gym.sample import Sample
+from llm.gym.setup import MAX_USER_TEXT, GymOptions, checked_benchmark, find_env, new_folder
+from llm.gym.train import MAX_MODEL, ROOT, Job, Limits, Outcome, read_plain, run_jobs
 from outer.yaml_lines import ConfigError
 
 NOTHING = "def compute_reward(self, *args, **kwargs):\n    return 0.0, {}\n"
@@ -140,13 +141,13 @@ class GymRun:
                 time.sleep(60 * eureka.sleep_time_per_iteration)
             if not self._iteration(iteration):
                 break
-        best = gym_report.best_of(self.samples)
+        best = report.best_of(self.samples)
         final = self._judge(best) if best is not None else None
         self._write(final)
         if self.options.json is not None:
-            gym_report.write_json(self.options.json, self._result(final))
+            report.write_json(self.options.json, self._result(final))
         name = self.config.environment.name
-        console.print(gym_report.table(self.samples, self.benchmark, f"{name}: fitness of the final policies"))
+        console.print(report.table(self.samples, self.benchmark, f"{name}: fitness of the final policies"))
         if best is None:
             log.error("no attempt has a fitness; the reasons are in the table and in %s", self.folder)
             return 1
@@ -179,7 +180,7 @@ class GymRun:
         """Ask, train, report -> whether there is a next one."""
         eureka = self.config.eureka
         last = [s for s in self.samples if s.iteration == iteration - 1]
-        best = gym_report.best_of(self.samples)
+        best = report.best_of(self.samples)
         messages = self.brief.messages(best, last)
         request = Request(self.chat.models[0], messages, eureka.temperature, self.options.max_tokens)
         calls = [Call(iteration * eureka.samples + j, request) for j in range(eureka.samples)]
@@ -203,7 +204,7 @@ class GymRun:
             return False
         self._train(samples, iteration, best)
         self.samples += samples
-        text = gym_report.markdown(iteration, messages, samples)
+        text = report.markdown(iteration, messages, samples)
         write_atomic(str(self.folder / f"iteration_{iteration}.md"), text.encode("utf-8", "replace"))
         self._write(None)
         return goes_on
@@ -275,27 +276,27 @@ class GymRun:
         return outcome
 
     def _result(self, final: Outcome | None) -> dict[str, object]:
-        best = gym_report.best_of(self.samples)
+        best = report.best_of(self.samples)
         score = final.fitness if final is not None and final.error is None else best.fitness if best else None
-        entry = gym_report.entry(best)
+        entry = report.entry(best)
         return {
             "environment": self.config.environment.name,
             "folder": str(self.folder),
             "best": None if entry is None else {**entry, "selected_with": entry["score"], "score": score},
-            "benchmark": gym_report.entry(self.benchmark),
-            "samples": [gym_report.entry(s) for s in self.samples],
+            "benchmark": report.entry(self.benchmark),
+            "samples": [report.entry(s) for s in self.samples],
         }
 
     def _write(self, final: Outcome | None) -> None:
-        best = gym_report.best_of(self.samples)
-        gym_report.write_json(self.folder / "result.json", self._result(final))
+        best = report.best_of(self.samples)
+        report.write_json(self.folder / "result.json", self._result(final))
         if best is not None:
-            gym_report.write_json(self.folder / "best_reward.json", {**best.values(), "fitness_score": best.fitness})
+            report.write_json(self.folder / "best_reward.json", {**best.values(), "fitness_score": best.fitness})
             write_atomic(str(self.folder / "best_reward.py"), best.code.encode("utf-8", "replace"))
-        per = [gym_report.best_of([s for s in self.samples if s.iteration == i]) for i in self._iterations()]
-        gym_report.write_json(self.folder / "best_iteration_rewards.json", [s.values() if s else None for s in per])
+        per = [report.best_of([s for s in self.samples if s.iteration == i]) for i in self._iterations()]
+        report.write_json(self.folder / "best_iteration_rewards.json", [s.values() if s else None for s in per])
         picture_title = self.config.environment.name
-        gym_report.picture(self.folder / "fitness.png", self.samples, self.benchmark, picture_title)
+        report.picture(self.folder / "fitness.png", self.samples, self.benchmark, picture_title)
 
     def _iterations(self) -> list[int]:
         return sorted({s.iteration for s in self.samples})

@@ -11,14 +11,14 @@ import pytest
 pytest.importorskip("stable_baselines3")
 
 from llm import jail
-from llm.gym_config import load_gym_config
-from llm.gym_evolution import run_config
-from llm.gym_prompts import GymBrief
-from llm.gym_reward import StepCall
-from llm.gym_sample import Sample
-from llm.gym_setup import GymOptions, checked_benchmark
+from llm.gym.config import load_gym_config
+from llm.gym.evolution import run_config
+from llm.gym.prompts import GymBrief
+from llm.gym.reward import StepCall
+from llm.gym.sample import Sample
+from llm.gym.setup import GymOptions, checked_benchmark
 from outer.yaml_lines import ConfigError
-from tests.llm.gym_user import GOOD, method, write_config, write_user_env
+from tests.llm.gym.user import GOOD, method, write_config, write_user_env
 
 jailed = pytest.mark.skipif(bool(jail.missing()), reason=f"this kernel cannot jail: no {', no '.join(jail.missing())}")
 NAN = f"```python\n{method('return np.log(-1.0), {}')}```"
@@ -105,7 +105,7 @@ def test_resume_benchmark_and_pretraining(tmp_path, caplog) -> None:
     worse = GOOD.replace("float(x[0])", "-float(x[0])")
     sets = ("eureka.pretraining_with_best_model=true", "environment.benchmark=Pendulum-v1")
     calls = []
-    import llm.gym_evolution as evolution
+    import llm.gym.evolution as evolution
 
     real = evolution.run_jobs
 

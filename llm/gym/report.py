@@ -11,7 +11,7 @@ from typing import Any
 from rich.table import Table
 
 from envs.world_file import write_atomic
-from llm.gym_sample import Sample
+from llm.gym.sample import Sample
 from outer.plots import BLUE, ORANGE, new_figure
 from outer.report import duration, number
 

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from llm.gym_allowlist import BUILTINS
-from llm.gym_reward import MEMORY, METHOD
+from llm.gym.allowlist import BUILTINS
+from llm.gym.reward import MEMORY, METHOD
 
 REWARD_FILE = "compute_reward.py"  # what tracebacks call the model's code
 RESERVED = ("fitness_score", "reward", "episode_length")
@@ -174,4 +174,4 @@ def feedback(error: BaseException, env_file: str | None = None) -> str:
     if isinstance(error, MemoryError) and not error.args:
         error = MemoryError("it needs more memory than it may have")
     text += traceback.format_exception_only(type(error), error)
-    return "".join(text).replace("__main__.", "").replace("llm.gym_method.", "").strip()[:MAX_ERROR]
+    return "".join(text).replace("__main__.", "").replace("llm.gym.method.", "").strip()[:MAX_ERROR]

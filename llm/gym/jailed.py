@@ -1,4 +1,4 @@
-"""The process that trains one sample: ``python -m llm.gym_jailed FOLDER``, started by ``llm/gym_train.py``.
+"""The process that trains one sample: ``python -m llm.gym.jailed FOLDER``, started by ``llm/gym/train.py``.
 
 FOLDER/job.json says what to do; FOLDER/out is all that it may write to. The user's class is trusted and imported first;
 then the process locks itself up for good (``llm/jail.py``), and only then is the model's ``compute_reward`` run, as the
@@ -23,10 +23,10 @@ from typing import Any, NoReturn
 import numpy as np
 
 from llm import jail
-from llm.gym_learning import check, film, make_model, train
-from llm.gym_method import UserError, feedback, load_class, with_reward
+from llm.gym.learning import check, film, make_model, train
+from llm.gym.method import UserError, feedback, load_class, with_reward
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 NOT_MEASURED = ("TimeLimit.truncated", "lives")
 
 
