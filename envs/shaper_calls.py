@@ -204,7 +204,12 @@ class ShaperCalls:
         if not group.own:
             deliver(group, function(*arguments))
             return False
-        given = list(arguments) + [group.params] * group.shaper.takes_params
+        given = list(arguments)
+        if group.shaper.takes_params:
+            assert group.params is not None
+            # a reset is given the rows that begin anew; there all are of one candidate, whose params are alike
+            rows = next(len(a["progress"]) for a in arguments if isinstance(a, dict))
+            given.append(group.params[:rows])
         version, action_version = buffer._version, group.state["action"]._version
         began = time.perf_counter()
         try:

@@ -77,6 +77,10 @@ def weighted(state: State, params: Tensor) -> Tensor:
     return params[:, 0] * state["cart_position"] + params[:, 1]
 
 
+def leaning(state: State, random: Random, rest: Pose, params: Tensor) -> Pose:
+    return rest._replace(joint_position=rest.joint_position + params * random.uniform[:, :2])
+
+
 GOOD = [
     candidate("human"),
     candidate("angle", compute_reward=angle_reward),
@@ -84,12 +88,13 @@ GOOD = [
     candidate("thrusters", compute_torque=two_thrusters, compute_initial_state=tilted),
     candidate("weighted 1", (1.0, 0.0), compute_reward=weighted),
     candidate("weighted 2", (0.0, 2.0), compute_reward=weighted),
+    candidate("leaning", (0.05, 0.1), compute_initial_state=leaning),
 ]
 
 
 def test_each_candidate_lives_as_if_it_were_alone() -> None:
     together = make(*GOOD)
-    assert together.observation_sizes == [4, 4, 2, 4, 4, 4] and together.action_sizes == [1, 1, 1, 2, 1, 1]
+    assert together.observation_sizes == [4, 4, 2, 4, 4, 4, 4] and together.action_sizes == [1, 1, 1, 2, 1, 1, 1]
     steps = play(together, 60)
     assert sum(int(s.terminated.sum()) for s in steps) > 10
     for i, c in enumerate(GOOD):
