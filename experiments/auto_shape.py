@@ -128,6 +128,12 @@ class Args:
     """CPU threads, 0: all that this process may use. They change no score."""
     backend: Literal["auto", "compiled", "torch"] = "auto"
     """auto: compiled kernels on a CPU, else PyTorch."""
+    processes: int = 0
+    """With --config: trainings at once, 0: one per core."""
+    memory: float = 4.0
+    """With --config: GiB for each, beyond what Python and PyTorch need."""
+    hours: float = 6.0
+    """With --config: after which a training is ended."""
     allow_unprotected: bool = False
     """Vet code even where this system cannot jail it (docs/security.md)."""
     results_dir: Optional[Path] = None
@@ -135,9 +141,9 @@ class Args:
     resume: Annotated[Optional[Path], tyro.conf.arg(metavar="DIR")] = None
     """Go on with the run in this folder, with the arguments that it was begun with."""
     config: Annotated[Optional[Path], tyro.conf.arg(metavar="FILE")] = None
-    """The YAML of a Gymnasium environment of yours (docs/gym_envs.md). Then of the other flags those count that say how
-    it is run: --llm, --base_url, --budget_..., --max_tokens, --seed, --set section.key=value, --results_dir, --json,
-    --resume, --allow_unprotected."""
+    """The YAML of a Gymnasium environment of yours (docs/gym_envs.md). It says what is run; of the flags count --llm,
+    --base_url, --seed, --set section.key=value, --results_dir, --json, --resume, --allow_unprotected, and those about
+    calls, budgets and trainings' limits."""
     json: Annotated[Optional[Path], tyro.conf.arg(metavar="FILE")] = None
     """Write result.json here, too (best.score, human.score, ...)."""
     video: bool = False

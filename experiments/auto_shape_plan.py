@@ -32,7 +32,7 @@ LEAST = {
     "num_iters": 1, "shapers_per_iter": 1, "islands": 1, "migration_every": 1, "temperature": 0, "max_tokens": 1,
     "num_envs_per_shaper": 1, "iterations": 1, "seeds": 1, "halving": 1, "tune_top": 1, "tune_generations": 1,
     "tune_population": 3, "finalists": 1, "retest": 1, "seed": 0, "budget_usd": 0, "budget_tokens": 0, "parallel": 1,
-    "timeout": 0, "threads": 0, "novelty": 0,
+    "timeout": 0, "threads": 0, "novelty": 0, "processes": 0, "memory": 0, "hours": 0,
 }  # fmt: skip
 
 
@@ -52,11 +52,7 @@ class Plan(NamedTuple):
 
 def make_plan(args: Args) -> Plan:
     """Raises ConfigError."""
-    problems = [
-        f"--{name}: found {value}, expected at least {least}"
-        for name, least in LEAST.items()
-        if (value := getattr(args, name)) is not None and value < least
-    ]
+    problems = too_small(args)
     for name in args.shaper_types or [""]:
         if name not in SHAPER_TYPES:
             near = f", did you mean {nearest(name, SHAPER_TYPES, 0.0)}" if name else ""
@@ -73,10 +69,7 @@ def make_plan(args: Args) -> Plan:
         raise ConfigError([f"--task: {e.args[0]}"]) from None
     if "compute_goal" in args.shaper_types and not task.goal_size:
         raise ConfigError([f"--shaper_types: {task.name} has no goals, so nothing for compute_goal to say"])
-    try:
-        prices = parse_prices(args.price)
-    except ChatError as e:
-        raise ConfigError([str(e)]) from None
+    prices = read_prices(args.price)
     seed = args.seed or 0
     gpu = "cuda:0" if args.engine != "mujoco" and torch.cuda.is_available() else "cpu"
     training = Training(
@@ -99,15 +92,35 @@ def make_plan(args: Args) -> Plan:
     )  # fmt: skip
 
 
+def too_small(args: Args) -> List[str]:
+    return [
+        f"--{name}: found {value}, expected at least {least}"
+        for name, least in LEAST.items()
+        if (value := getattr(args, name)) is not None and value < least
+    ]
+
+
 def gym_options(args: Args) -> GymOptions:
     """For a run on a user's own environment. Raises ConfigError."""
+    if problems := too_small(args):
+        raise ConfigError(problems)
     if len(args.llm) > 1:
         raise ConfigError([f"--llm: found {len(args.llm)} models, expected one with --config"])
     return GymOptions(
         llm=args.llm[0] if args.llm else None, base_url=args.base_url, results_dir=args.results_dir, seed=args.seed,
         json=args.json, budget=Budget(args.budget_usd, args.budget_tokens), resume=args.resume, set=tuple(args.set),
-        max_tokens=args.max_tokens, allow_unprotected=args.allow_unprotected,
+        max_tokens=args.max_tokens, prices=read_prices(args.price), parallel=args.parallel, timeout=args.timeout,
+        processes=args.processes, memory=round(args.memory * 2**30), seconds=3600 * args.hours,
+        allow_unprotected=args.allow_unprotected,
     )  # fmt: skip
+
+
+def read_prices(words: List[str]) -> Dict[str, Price]:
+    """Raises ConfigError."""
+    try:
+        return parse_prices(words)
+    except ChatError as e:
+        raise ConfigError([str(e)]) from None
 
 
 def new_folder(results: Path, task: Type[PhysicsTask], seed: int) -> Path:
