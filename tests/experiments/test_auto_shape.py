@@ -1,4 +1,4 @@
-"""experiments/auto_shape.py from the command line: recorded, replayed, resumed, and against a server that misbehaves."""
+"""experiments/auto_shape.py as a command: recorded, replayed, resumed, and against a server that misbehaves."""
 
 from __future__ import annotations
 
@@ -19,7 +19,21 @@ pytestmark = pytest.mark.skipif(bool(jail.missing()), reason="no jail here")
 CARTPOLE = f"replay:{ROOT / 'experiments' / 'recordings' / 'cartpole.jsonl'}"
 SMALL = ["--task", "Cartpole", "--num_envs_per_shaper", 8, "--iterations", 4, "--threads", 1, "--retest", 2]
 SMALL += ["--set", "hidden_size=8", "ppo_epochs=1"]
-GOOD = "```python\ndef compute_reward(state):\n    weight = 2.0\n    return weight * torch.cos(state['pole_angle'])\n```"
+GOOD = """```python
+def compute_reward(state):
+    weight = 2.0
+    return weight * torch.cos(state['pole_angle'])
+```"""
+HOSTILE = """```python
+import os
+def compute_reward(state):
+    os.system('touch pwned')
+    return state['x']
+```"""
+FILES = (
+    "config.yaml", "calls.jsonl", "ledger.json", "individuals.jsonl", "summary.txt", "result.json", "scores.png",
+    "lineage.png", "lineage.txt", "best.py", "best.graph.json", "transcript/README.md",
+)  # fmt: skip
 
 
 def shape(capsys, tmp_path, *words):
@@ -41,8 +55,7 @@ def test_a_recorded_run_and_what_it_leaves(tmp_path, capsys):
     assert result["candidates"] == 8 and result["verdicts"]["trained"] >= 4 and result["environment_steps"] > 0
     assert sum(result["verdicts"].values()) == 8 and any(f["tuned"] for f in result["finals"])
     folder = only_run(tmp_path)
-    for name in ("config.yaml", "calls.jsonl", "ledger.json", "individuals.jsonl", "summary.txt", "result.json",
-                 "scores.png", "lineage.png", "lineage.txt", "best.py", "best.graph.json", "transcript/README.md"):  # fmt: skip
+    for name in FILES:
         assert (folder / name).stat().st_size > 0, name
     assert "iteration 2/2" in out and "Last test" in out
     config = yaml.safe_load((folder / "config.yaml").read_text())
@@ -95,10 +108,9 @@ def test_an_interrupted_run_goes_on(tmp_path, capsys, monkeypatch):
 
 def test_a_server_that_misbehaves_costs_its_answers_only(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("llm.chat.FIRST_WAIT", 0.01)
-    hostile = "```python\nimport os\ndef compute_reward(state):\n    os.system('touch pwned')\n    return state['x']\n```"
     answers = [
         scripted.limited("0"), scripted.good(GOOD),  # a call each, with its attempts
-        scripted.error(500, "out of order"), scripted.malformed(), scripted.good(hostile),
+        scripted.error(500, "out of order"), scripted.malformed(), scripted.good(HOSTILE),
         scripted.truncated("```python\ndef compute_reward(state):\n    return torch.cos(sta"),
         scripted.slow(GOOD, 3.0), scripted.good("I would rather write a poem."),
         scripted.good(GOOD.replace("cos", "sin")),
