@@ -117,6 +117,11 @@ def dump(
     return text
 
 
+def with_values(data: Mapping[str, Any], values: Sequence[float]) -> Dict[str, Any]:
+    """The content of a graph file with other numbers, [D]."""
+    return {**data, "params": [{**p, "value": value} for p, value in zip(data["params"], values)]}
+
+
 def _shaper(graph: Dict[str, Any], kind: str) -> Shaper:
     """A checked graph as a shaper, whose params are those that it uses alone: which of the file's numbers they are is
     not the graph's matter, so that files with one function in common share it."""

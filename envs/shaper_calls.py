@@ -12,7 +12,7 @@ import logging
 import signal
 import threading
 import time
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 import torch
@@ -81,28 +81,27 @@ class ShaperCalls:
         return state
 
     def group(self, kind: str, members: range, action: Tensor, previous: Tensor, action_size: int) -> Group:
-        candidate, shaper = self.candidates[members.start], self.shaper(members.start, kind)
-        params = None
-        if shaper.takes_params and len(members) == 1:
-            shaper = self._bound(shaper, members.start)
-        if shaper.takes_params:
-            params = torch.stack([self._params(i, kind) for i in members])
-            params = params.repeat_interleave(self.N, 0).to(action.device)
+        candidate = self.candidates[members.start]
+        shaper, params = self._with_numbers(kind, members, action.device)
         state = self.state_of(members, action, previous, action_size)
         return Group(kind, shaper, members, self.rows(members), action_size, state, params, kind in candidate.shapers)
+
+    def _with_numbers(self, kind: str, members: range, device: torch.device) -> Tuple[Shaper, Optional[Tensor]]:
+        """The function that members share and its params [n, D], if it takes any. Where all have the same numbers a
+        graph has them folded in, which is faster."""
+        shaper = self.shaper(members.start, kind)
+        if not shaper.takes_params:
+            return shaper, None
+        own = torch.stack([self._params(i, kind) for i in members])
+        if isinstance(shaper.function, GraphFunction) and bool((own == own[0]).all()):
+            return Shaper(shaper.function.bind(own[0].tolist()), False), None
+        return shaper, own.repeat_interleave(self.N, 0).to(device)
 
     def _params(self, i: int, kind: str) -> Tensor:
         """The numbers that candidate i's function of this kind takes, [D]."""
         params, columns = self.candidates[i].params, self.shaper(i, kind).columns
         assert params is not None
         return params if columns is None else params[list(columns)]
-
-    def _bound(self, shaper: Shaper, i: int) -> Shaper:
-        """The function of candidate i alone; a graph has its numbers folded in, which is faster."""
-        function = shaper.function
-        if not (isinstance(function, GraphFunction) and shaper.takes_params):
-            return shaper
-        return Shaper(function.bind(self._params(i, function.kind).tolist()), False)
 
     def form_groups(self, action: Tensor, previous: Tensor, action_sizes: Sequence[int], sizes: Sequence[int]) -> None:
         """Runs of live neighbours with the same function, width of action and, of observations, size."""
@@ -158,19 +157,20 @@ class ShaperCalls:
 
     def _parts(self, group: Group) -> List[Group]:
         """Its live members, each by itself."""
-        n, state, params = self.N, group.state, group.params
+        n, state = self.N, group.state
         parts = []
         for k, i in enumerate(group.members):
             if i in self.failures:
                 continue
             part = slice(k * n, (k + 1) * n)
-            members, shaper = range(i, i + 1), self._bound(group.shaper, i)
+            members = range(i, i + 1)
+            shaper, params = self._with_numbers(group.kind, members, state["action"].device)
             parts.append(
                 group._replace(
                     shaper=shaper,
                     members=members,
                     rows=self.rows(members),
-                    params=params[part] if params is not None and shaper.takes_params else None,
+                    params=params,
                     state={name: tensor[part] for name, tensor in state.items()},
                 )  # fmt: skip
             )

@@ -18,6 +18,7 @@ from typing import NamedTuple, Protocol
 
 from agents.halving import Halved, Training
 from agents.shaped import Progress
+from envs.graph_file import with_values
 from llm.archive import Archive
 from llm.chat import BudgetSpent, Call, Chat, ChatFailure, RecordingEnds, Request
 from llm.fitness import FINAL, Worth, candidate_of, evaluate, judge
@@ -230,8 +231,7 @@ class Evolution:
         self.tunings[individual.id] = tuned
         individual.steps += tuned.steps
         values = tuned.params.tolist()
-        params = [{**p, "value": v} for p, v in zip(individual.graph_file["params"], values)]
-        graph_file = {**individual.graph_file, "params": params}
+        graph_file = with_values(individual.graph_file, values)
         return replace(individual, graph_file=graph_file, tuned=dict(zip(candidate.param_names, values)))
 
     def _test(self, entries: list[Individual]) -> tuple[list[Final], Halved, list[int]]:

@@ -3,6 +3,7 @@ kept. One class for worlds made of networks, one for shapers."""
 
 from __future__ import annotations
 
+import json
 import math
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,10 @@ import torch
 import yaml
 from torch import Tensor
 
+from envs.graph_file import parse_graph_file, with_values
 from envs.physics.task import physics_task
 from envs.shaped_section import candidates_of, shaper_files
+from envs.shaping import GRAPH
 from envs.task import make_task
 from envs.world import init_world, world_nets
 from envs.world_file import save_world, write_atomic
@@ -77,12 +80,16 @@ class ShaperTarget:
         return mask
 
     def save(self, run_dir: Path, psi: Tensor, score: float, solved: bool) -> None:
-        """params.yaml: the numbers by name, to be copied into the file's PARAMS."""
+        """params.yaml: the numbers by name, to be copied into PARAMS; of a graph file, also the file itself
+        with these numbers."""
         best = candidate_of(self.candidates, psi)
         assert best.params is not None
         named = dict(zip(best.param_names, best.params.tolist()))
         content = {"shaper": self.path.name, "score": score, "params": named}
         write_atomic(str(run_dir / "params.yaml"), yaml.safe_dump(content, sort_keys=False).encode())
+        if self.path.name.endswith(GRAPH):
+            data = with_values(parse_graph_file(self.path.read_text()), best.params.tolist())
+            write_atomic(str(run_dir / self.path.name), (json.dumps(data) + "\n").encode())
 
 
 def ranks(data: dict[str, Any]) -> bool:

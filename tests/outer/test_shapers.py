@@ -218,6 +218,8 @@ def test_nes_moves_the_numbers_of_a_graph_file(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     Run(resolved, tmp_path / "run", Direct()).execute(table(1)[1])
     saved = yaml.safe_load((tmp_path / "run/params.yaml").read_text())
+    again = load_candidate(next((tmp_path / "run").glob("*.graph.json")))
+    assert again.params is not None and dict(zip(again.param_names, again.params.tolist())) == saved["params"]
     assert saved["shaper"] == "tuned.graph.json" and set(saved["params"]) == {"weight", "bonus"}
 
 
