@@ -30,8 +30,8 @@ sys.path.insert(0, str(ROOT))
 from envs.graph import GraphFunction  # noqa: E402
 from envs.graph_params import lift  # noqa: E402
 from envs.shaping import load_candidate  # noqa: E402
-from llm.probe import make_probe  # noqa: E402
-from llm.tracer import trace_candidate  # noqa: E402
+from llm.vetting.probe import make_probe  # noqa: E402
+from llm.vetting.tracer import trace_candidate  # noqa: E402
 
 HEAD = "import torch\n\n\n"
 ANYMAL = """def compute_reward(state):

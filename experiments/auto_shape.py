@@ -25,8 +25,8 @@ from experiments.auto_shape_plan import Plan, gym_options, make_plan, resume_com
 from experiments.auto_shape_run import run_plan
 from experiments.eval_shapers import logging_to_stderr
 from llm.gym.evolution import run_config
-from llm.jail import JailError
-from llm.request import ChatError
+from llm.models.request import ChatError
+from llm.vetting.jail import JailError
 from outer.checkpoint import RunError
 from outer.yaml_lines import ConfigError
 
@@ -111,7 +111,7 @@ class Args:
     budget_tokens: Optional[int] = None
     """Stop before this is exceeded; of prompts and replies together."""
     price: Annotated[List[str], tyro.conf.arg(metavar="MODEL=IN,OUT ...")] = field(default_factory=list)
-    """USD per million tokens, for models that llm/prices.py does not know."""
+    """USD per million tokens, for models that llm/models/prices.py does not know."""
     parallel: int = 8
     """Calls at a time."""
     timeout: float = 300.0

@@ -15,11 +15,11 @@ import envs.physics  # noqa: F401  registers the tasks
 from agents.halving import Training
 from envs.physics.task import SHAPER_TYPES, PhysicsTask, physics_task
 from experiments.shaper_plan import learner_section, plain
-from llm.chat import Budget
 from llm.evolution import Settings
 from llm.gym.setup import GymOptions
-from llm.prices import Price, parse_prices
-from llm.request import ChatError
+from llm.models.chat import Budget
+from llm.models.prices import Price, parse_prices
+from llm.models.request import ChatError
 from llm.tune import TuneSettings
 from outer.schema import nearest
 from outer.yaml_lines import ConfigError, parse_yaml

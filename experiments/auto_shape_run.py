@@ -15,17 +15,17 @@ from experiments.auto_shape_plan import CONFIG_FILE, Plan, arguments
 from experiments.shaper_report import precise, wide_console
 from experiments.shaper_run import engine_version
 from experiments.shaper_video import VideoError, film
-from llm.best_code import recheck_with
-from llm.chat import Chat, make_chat
 from llm.evolution import Evolution, Result, verdicts
-from llm.greedy import Greedy
-from llm.individual import HUMAN, Individual, Search
-from llm.islands import Islands
-from llm.live import LiveEvolution
-from llm.probe import make_probe
-from llm.prompts import Brief
-from llm.report import write_report
-from llm.vet import Vetter
+from llm.models.chat import Chat, make_chat
+from llm.reporting.best_code import recheck_with
+from llm.reporting.live import LiveEvolution
+from llm.reporting.report import write_report
+from llm.search.greedy import Greedy
+from llm.search.individual import HUMAN, Individual, Search
+from llm.search.islands import Islands
+from llm.search.prompts import Brief
+from llm.vetting.probe import make_probe
+from llm.vetting.vet import Vetter
 from outer.checkpoint import locked
 from outer.config import environment_info
 from outer.report import duration

@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import envs.physics  # noqa: F401  registers the tasks
 from envs.physics.task import PHYSICS_TASKS, PhysicsTask
-from llm.task_facts import limits_text, task_facts
+from llm.search.task_facts import limits_text, task_facts
 
 DOCS = Path(__file__).resolve().parents[1] / "docs" / "shapers.md"
 MARK = "<!-- What follows is written by experiments/describe_tasks.py -->\n"

@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import tyro
 
-from llm.servers import KEYS, OTHER_KEY
+from llm.models.servers import KEYS, OTHER_KEY
 
 HELP = """\
 Serve SmolLM2-135M-Instruct (https://arxiv.org/abs/2502.02737) on the CPU behind an OpenAI-compatible server, so that

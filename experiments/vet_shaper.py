@@ -18,9 +18,9 @@ from typing_extensions import Annotated
 
 from envs.physics.task import SHAPER_TYPES, physics_task
 from envs.world_file import write_atomic
-from llm.jail import JailError
-from llm.probe import make_probe
-from llm.vet import Vetted, Vetter
+from llm.vetting.jail import JailError
+from llm.vetting.probe import make_probe
+from llm.vetting.vet import Vetted, Vetter
 from outer.report import precise
 from outer.schema import nearest
 

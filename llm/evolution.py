@@ -19,13 +19,13 @@ from typing import NamedTuple, Protocol
 from agents.halving import Halved, Training
 from agents.shaped import Progress
 from envs.graph_file import with_values
-from llm.archive import Archive
-from llm.chat import BudgetSpent, Call, Chat, ChatFailure, RecordingEnds, Request
 from llm.fitness import FINAL, Worth, candidate_of, evaluate, judge
-from llm.individual import CALL, HUMAN, NOVELTY, Individual, Proposal, Search, ranking
-from llm.novelty import most_similar
+from llm.models.chat import BudgetSpent, Call, Chat, ChatFailure, RecordingEnds, Request
+from llm.search.archive import Archive
+from llm.search.individual import CALL, HUMAN, NOVELTY, Individual, Proposal, Search, ranking
+from llm.search.novelty import most_similar
 from llm.tune import Tuned, TuneSettings, tune
-from llm.vet import Rejection, Vetter
+from llm.vetting.vet import Rejection, Vetter
 
 log = logging.getLogger("envolve")
 HUMAN_ID = -1
@@ -48,7 +48,7 @@ class Settings:
 
 
 class Watcher(Protocol):
-    """Is told how things go; ``llm/live.py`` shows it."""
+    """Is told how things go; ``llm/reporting/live.py`` shows it."""
 
     def asking(self, iteration: int, proposals: int) -> None: ...
 

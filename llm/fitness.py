@@ -17,7 +17,7 @@ from agents.halving import AgentRun, Halved, Training, train_halving
 from agents.shaped import Progress
 from envs.graph_file import load_graph_file
 from envs.shaping import Candidate
-from llm.individual import HUMAN, Individual, curves_of
+from llm.search.individual import HUMAN, Individual, curves_of
 from outer.nes import MEMBERS, RETEST, member_seeds
 from outer.statistics import bootstrap_interval
 

@@ -13,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("envs", "agents", "outer", "llm", "experiments")  # each may import those before it, and itself
-JAILED = {"llm/tracer.py", "llm/gym/method.py"}  # run code of models, in a locked process (docs/security.md)
+JAILED = {"llm/vetting/tracer.py", "llm/gym/method.py"}  # run code of models, in a locked process (docs/security.md)
 SOURCES = sorted(
     p
     for p in [*ROOT.glob("*.py"), *(f for d in (*PACKAGES, "benchmarks", "slurm") for f in (ROOT / d).rglob("*.py"))]

@@ -1,7 +1,7 @@
 """What ``compute_reward`` of a user's Gymnasium environment may contain: Python's syntax tree against lists of names.
 
 Nothing is run here. What the rules let through may still be hostile or endless; the jail in which it is run
-(``llm/gym/jailed.py``) is the boundary. The rules are there to tell a model early, in words it can act on, and to keep
+(``jailed.py``) is the boundary. The rules are there to tell a model early, in words it can act on, and to keep
 a reward from changing the environment that judges it.
 """
 
@@ -12,8 +12,8 @@ import builtins
 import difflib
 import math
 
-from llm.extract import VetError, parse
 from llm.gym.reward import MEMORY, METHOD, StepCall
+from llm.vetting.extract import VetError, parse
 
 MAX_NODES, MAX_NUMBER, MAX_TEXT = 4_000, 1e12, 200
 BUILTINS = (

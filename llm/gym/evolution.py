@@ -18,9 +18,6 @@ from pathlib import Path
 from rich.console import Console
 
 from envs.world_file import write_atomic
-from llm import jail
-from llm.chat import BudgetSpent, Call, Chat, ChatError, RecordingEnds, Reply, Request, make_chat
-from llm.extract import VetError
 from llm.gym import report
 from llm.gym.allowlist import check_method
 from llm.gym.config import load_gym_config
@@ -29,6 +26,9 @@ from llm.gym.reward import extract_method, step_call
 from llm.gym.sample import Sample
 from llm.gym.setup import MAX_USER_TEXT, GymOptions, checked_benchmark, find_env, new_folder
 from llm.gym.train import MAX_MODEL, ROOT, Job, Limits, Outcome, read_plain, run_jobs
+from llm.models.chat import BudgetSpent, Call, Chat, ChatError, RecordingEnds, Reply, Request, make_chat
+from llm.vetting import jail
+from llm.vetting.extract import VetError
 from outer.yaml_lines import ConfigError
 
 NOTHING = "def compute_reward(self, *args, **kwargs):\n    return 0.0, {}\n"

@@ -1,8 +1,8 @@
-"""The process that trains one sample: ``python -m llm.gym.jailed FOLDER``, started by ``llm/gym/train.py``.
+"""The process that trains one sample: ``python -m llm.gym.jailed FOLDER``, started by ``train.py``.
 
 FOLDER/job.json says what to do; FOLDER/out is all that it may write to. The user's class is trusted and imported first;
-then the process locks itself up for good (``llm/jail.py``), and only then is the model's ``compute_reward`` run, as the
-method of a subclass. Everything in ``out`` is therefore data from a stranger to whoever reads it.
+then the process locks itself up for good (``llm/vetting/jail.py``), and only then is the model's ``compute_reward``
+run, as the method of a subclass. Everything in ``out`` is therefore data from a stranger to whoever reads it.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from llm import jail
 from llm.gym.learning import check, film, make_model, train
 from llm.gym.method import UserError, feedback, load_class, with_reward
+from llm.vetting import jail
 
 ROOT = Path(__file__).resolve().parents[2]
 NOT_MEASURED = ("TimeLimit.truncated", "lives")

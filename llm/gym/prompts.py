@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from llm.gym.reward import MEMORY, METHOD, StepCall
 from llm.gym.sample import Sample
-from llm.reflection import points, shortened
+from llm.search.reflection import points, shortened
 
 TEXT_LIMIT, CODE_LIMIT, ERROR_LIMIT, MAX_KEYS = 12_000, 12_000, 1_500, 30
 Messages = tuple[tuple[str, str], ...]

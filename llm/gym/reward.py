@@ -7,7 +7,7 @@ import re
 import textwrap
 from dataclasses import dataclass
 
-from llm.extract import VetError, extract_code, parse
+from llm.vetting.extract import VetError, extract_code, parse
 
 METHOD = "compute_reward"
 MEMORY = "reward_memory"  # the one attribute of self that a reward may write to: a dict, emptied at every reset

@@ -1,4 +1,4 @@
-"""The sections of a configuration of ``llm/gym/evolution.py``: what each key may be. ``llm/gym/config.py`` reads them.
+"""The sections of a configuration of ``evolution.py``: what each key may be. ``config.py`` reads them.
 
 The layout, and the names below ``rl``, are those of https://github.com/rsanchezmo/stable-eureka; what is null or left
 out in ``algo_params`` and ``architecture`` is Stable-Baselines3's own default.

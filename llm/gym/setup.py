@@ -11,8 +11,8 @@ from pathlib import Path
 from llm.gym.reward import step_call
 from llm.gym.sections import GymConfig
 from llm.gym.train import Limits, read_plain
-from llm.ledger import Budget
-from llm.prices import Price
+from llm.models.ledger import Budget
+from llm.models.prices import Price
 from outer.schema import nearest
 from outer.yaml_lines import ConfigError
 

@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from envs.world_file import write_atomic
-from llm import jail
 from llm.gym.sections import GymConfig, algo_params
+from llm.vetting import jail
 
 ROOT = Path(__file__).resolve().parents[2]
 MAX_JSON, MAX_MODEL, MAX_LOG = 16_000_000, 1_000_000_000, 64_000

@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from experiments import auto_shape, eval_shapers
-from llm import jail
-from llm.individual import HUMAN
+from llm.search.individual import HUMAN
+from llm.vetting import jail
 from tests.experiments.command import run
 from tests.llm import scripted_server as scripted
 from tests.outer.small import ROOT
@@ -107,7 +107,7 @@ def test_an_interrupted_run_goes_on(tmp_path, capsys, monkeypatch):
 
 
 def test_a_server_that_misbehaves_costs_its_answers_only(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("llm.chat.FIRST_WAIT", 0.01)
+    monkeypatch.setattr("llm.models.chat.FIRST_WAIT", 0.01)
     answers = [
         scripted.limited("0"), scripted.good(GOOD),  # a call each, with its attempts
         scripted.error(500, "out of order"), scripted.malformed(), scripted.good(HOSTILE),

@@ -11,7 +11,7 @@ import pytest
 
 from experiments import serve_small_model
 from experiments.serve_small_model import MEMBER, SmallModelError, install, small_model
-from llm.chat import Budget, Call, Reply, Request, make_chat
+from llm.models.chat import Budget, Call, Reply, Request, make_chat
 from tests.llm.small_model import wants_small_model
 
 
@@ -81,7 +81,7 @@ def test_a_server_that_does_not_start(tmp_path, monkeypatch) -> None:
 @pytest.mark.slow
 @wants_small_model
 def test_a_real_model_behind_a_real_server(tmp_path) -> None:
-    """Two requests at a time through the whole of llm/chat.py; what comes back is text, tokens and a record."""
+    """Two requests at a time through the whole of llm/models/chat.py; what comes back is text, tokens and a record."""
     system = "You write Python. Answer with one ```python code block."
     questions = ["Write compute_reward(state) for a cart with a pole.", "Write a function that adds two numbers."]
     calls = [

@@ -4,7 +4,7 @@ import pytest
 
 from envs.shaping import load_candidate
 from experiments import vet_shaper
-from llm import jail
+from llm.vetting import jail
 from tests.experiments.command import run
 
 GOOD = """Here is one:

@@ -7,7 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from llm.individual import HUMAN, OPERATORS, Individual, Messages
+from llm.search.individual import HUMAN, OPERATORS, Individual, Messages
 
 
 def individual(id: int = 0, **fields: Any) -> Individual:

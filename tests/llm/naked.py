@@ -1,5 +1,5 @@
-"""The server of ``llm/jailed.py`` with nothing but the jail: code is run as it is, with all of Python's builtins. What
-it returns goes to the master, so that a test sees whether a secret is in it.
+"""The server of ``llm/vetting/jailed.py`` with nothing but the jail: code is run as it is, with all of Python's
+builtins. What it returns goes to the master, so that a test sees whether a secret is in it.
 
 With ENVOLVE_TEST_UNLOCKED in its environment not even the jail: to see that the tests would notice."""
 
@@ -12,8 +12,8 @@ from typing import Any
 
 import torch
 
-import llm.tracer
-from llm import jail, jailed, landlock
+import llm.vetting.tracer
+from llm.vetting import jail, jailed, landlock
 
 GRAPH = {
     "inputs": ["progress"], "nodes": [{"op": "aten.mul.Tensor", "args": [{"in": 0}, 0.25]}], "outputs": [{"node": 0}],
@@ -32,5 +32,5 @@ if __name__ == "__main__":
     if "ENVOLVE_TEST_UNLOCKED" in os.environ:
         jail.lock_tracing = lambda *_: jail.Protection(0, False)
         landlock.restrict = lambda *_: 0
-    llm.tracer.trace_candidate = run_as_it_is
+    llm.vetting.tracer.trace_candidate = run_as_it_is
     sys.exit(jailed.main())

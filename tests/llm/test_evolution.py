@@ -11,14 +11,14 @@ import pytest
 from agents.halving import Training
 from agents.shaped import default_section
 from envs.physics.cartpole import CartPole
-from llm.archive import Archive
-from llm.chat import Budget, make_chat
 from llm.evolution import Evolution, Settings, verdicts
-from llm.greedy import Greedy
-from llm.individual import CALL, HUMAN, IMPROVE, INITIAL, NOVELTY
-from llm.prompts import Brief
+from llm.models.chat import Budget, make_chat
+from llm.search.archive import Archive
+from llm.search.greedy import Greedy
+from llm.search.individual import CALL, HUMAN, IMPROVE, INITIAL, NOVELTY
+from llm.search.prompts import Brief
 from llm.tune import TuneSettings
-from llm.vet import Rejection, Vetted
+from llm.vetting.vet import Rejection, Vetted
 
 SECTION = dataclasses.replace(default_section("ppo"), hidden_size=8, rollout_steps=8, ppo_epochs=1, minibatches=2)
 TRAINING = Training("Cartpole", "ppo", SECTION, 8, 4)

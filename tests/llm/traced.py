@@ -10,10 +10,10 @@ from typing import Any
 import torch
 
 from envs.physics.task import Pose, Random
-from llm import calling
-from llm.extract import extract_code
-from llm.probe import Probe, make_probe
-from llm.tracer import load, trace_candidate
+from llm.vetting import calling
+from llm.vetting.extract import extract_code
+from llm.vetting.probe import Probe, make_probe
+from llm.vetting.tracer import load, trace_candidate
 from tests.llm.accepted import ACCEPTED
 
 

@@ -10,13 +10,13 @@ import pytest
 
 pytest.importorskip("stable_baselines3")
 
-from llm import jail
 from llm.gym.config import load_gym_config
 from llm.gym.evolution import run_config
 from llm.gym.prompts import GymBrief
 from llm.gym.reward import StepCall
 from llm.gym.sample import Sample
 from llm.gym.setup import GymOptions, checked_benchmark
+from llm.vetting import jail
 from outer.yaml_lines import ConfigError
 from tests.llm.gym.user import GOOD, method, write_config, write_user_env
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llm.extract import VetError
 from llm.gym.allowlist import check_method
 from llm.gym.reward import StepCall, extract_method, step_call
+from llm.vetting.extract import VetError
 from tests.llm.gym.user import GOOD, method
 from tests.test_layout import ROOT
 

@@ -11,10 +11,10 @@ import pytest
 
 pytest.importorskip("stable_baselines3")
 
-from llm import jail
 from llm.gym.config import load_gym_config
 from llm.gym.method import with_reward
 from llm.gym.train import Job, Limits, Outcome, _outcome, _Running, read_plain, run_jobs
+from llm.vetting import jail
 from tests.llm.gym.test_method import Base
 from tests.llm.gym.user import ENV, method, write_config, write_user_env
 from tests.test_layout import ROOT

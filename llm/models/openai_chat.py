@@ -1,0 +1,228 @@
+"""Models behind OpenAI's chat protocol: OpenAI, Anthropic's compatible endpoint, Ollama, llama.cpp, vLLM, ...
+
+Protocol: https://platform.openai.com/docs/api-reference/chat
+
+The `openai` package sends the request; its body is read here, piece by piece, because a server that sends without end,
+or a byte at a time, must end an attempt, and because a reply may be any JSON.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import email.utils
+import json
+import logging
+import re
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from llm.models.request import Call, ChatError, ChatFailure, Reply, Request, Transient, Unread
+from llm.models.servers import key_name
+from outer.schema import nearest
+
+log = logging.getLogger("envolve")
+
+MAX_BODY = 8 << 20  # bytes of a reply; 128,000 tokens are 0.5 MB
+MAX_TEXT = 1 << 20  # characters of a reply that are kept
+# What a server may refuse, and what is sent then: https://community.openai.com/t/938077 (max_completion_tokens); newer
+# models of OpenAI and Anthropic refuse any temperature but 1.
+ADAPTATIONS = {
+    "max_tokens": "max_completion_tokens instead of max_tokens",
+    "temperature": "no temperature",
+    "seed": "no seed",
+}
+_REFUSES = re.compile(
+    r"unsupported|not support|deprecated|not permitted|not allowed|unknown|unrecogni[sz]ed|unexpected|extra|instead",
+    re.IGNORECASE,
+)
+
+
+class OpenAIChat:
+    """The Backend of one model behind one server. key: sent to the server and kept out of every text.
+
+    timeout: for one attempt, in s, from the first byte sent to the last received. Raises ChatError without `openai`.
+    """
+
+    free = False
+
+    def __init__(self, model: str, base_url: str, key: str, timeout: float = 300.0) -> None:
+        try:
+            import openai
+        except ImportError:
+            raise ChatError(f"model {model!r} needs the openai package: pip install envolve[llm]") from None
+        self.model, self.base_url, self.timeout = model, base_url, timeout
+        self._key, self._openai = key, openai
+        # our own retries: one budget, one schedule, one log
+        patience = openai.Timeout(timeout, connect=min(timeout, 20.0))
+        self._client = openai.OpenAI(base_url=base_url, api_key=key, max_retries=0, timeout=patience)
+        self._adapted: frozenset[str] = frozenset()
+        self._lock = threading.Lock()
+
+    def send(self, call: Call) -> Reply:
+        """One attempt, and again at once where a server refuses a parameter that it can do without."""
+        while True:
+            adapted = self._adapted
+            try:
+                return self._attempt(call.request, adapted)
+            except self._openai.APIStatusError as error:
+                status, text = error.status_code, self._clean(_message(error))
+                refused = _refused(text, error.body) - adapted if status in (400, 422) else set()
+                if not refused:
+                    raise self._failed(status, text, error) from None
+                with self._lock:
+                    if not refused <= self._adapted:
+                        what = ", ".join(ADAPTATIONS[name] for name in sorted(refused))
+                        log.warning("%s at %s: sending %s from now on (%s)", self.model, self.base_url, what, text)
+                        self._adapted |= refused
+            except self._openai.APITimeoutError:
+                raise Transient(f"no reply within {self.timeout:g} s", billed=True) from None
+            except self._openai.APIConnectionError as error:
+                cause = error.__cause__
+                refused_connection = "connect" in type(cause).__name__.lower()
+                why = self._clean(str(cause or error))
+                raise Transient(f"no connection: {why}", billed=not refused_connection) from None
+
+    def _attempt(self, request: Request, adapted: frozenset[str]) -> Reply:
+        start = time.monotonic()
+        options: dict[str, Any] = {"max_tokens": request.max_tokens}
+        if "max_tokens" in adapted:  # openai 1.40 has no argument of this name
+            options = {"extra_body": {"max_completion_tokens": request.max_tokens}}
+        wishes = {"temperature": float(request.temperature), "seed": request.seed}
+        options |= {name: value for name, value in wishes.items() if value is not None and name not in adapted}
+        messages: Any = [{"role": role, "content": content} for role, content in request.messages]
+        data = bytearray()
+        create: Any = self._client.chat.completions.with_streaming_response.create
+        with self._translated(), create(model=self.model, messages=messages, **options) as response:
+            kind = response.headers.get("content-type", "no content type")
+            for piece in response.iter_bytes():
+                data += piece
+                if len(data) > MAX_BODY:
+                    raise Unread(f"{self._where()}: the reply is larger than {MAX_BODY >> 20} MiB")
+                if time.monotonic() - start > self.timeout:
+                    raise Transient(f"the reply was not complete within {self.timeout:g} s", billed=True)
+        return self._parse(bytes(data), kind, request, time.monotonic() - start)
+
+    @contextlib.contextmanager
+    def _translated(self) -> Iterator[None]:
+        """What the transport raises while a body is read; `openai` hands it on as it is."""
+        try:
+            yield
+        except Exception as error:  # httpx's or httpx2's, by the release of openai
+            if not type(error).__module__.startswith(("httpx", "httpcore")):
+                raise
+            text = self._clean(str(error)) or type(error).__name__
+            raise Transient(f"the connection broke in mid-reply: {text}", billed=True) from None
+
+    def _parse(self, data: bytes, kind: str, request: Request, seconds: float) -> Reply:
+        try:
+            body = json.loads(data)
+        except (ValueError, RecursionError):
+            start = self._clean(data[:200].decode("utf-8", "replace"))
+            if "html" in kind:
+                text = "a web page came back, no reply; the base URL usually ends in /v1"
+                raise Unread(f"{self._where()}: {text} ({start!r})") from None
+            raise Transient(f"the reply is not JSON ({kind}): {start!r}", billed=True) from None
+        try:
+            choice = body["choices"][0]
+            message = choice["message"]
+            # a model that refuses says so in a field of its own
+            text = message.get("content") or message.get("refusal") or ""
+            if not isinstance(text, str):
+                raise TypeError
+        except (LookupError, TypeError, AttributeError):
+            error = self._clean(json.dumps(body)[:300])
+            raise Transient(f"the reply has no choices[0].message.content: {error}", billed=True) from None
+        finish, model = choice.get("finish_reason"), body.get("model")
+        usage = body.get("usage") if isinstance(body.get("usage"), dict) else {}
+        sent = sum(len(content) for _, content in request.messages)
+        return Reply(
+            text=self._mask(text[:MAX_TEXT]),
+            model=self._clean(model) if isinstance(model, str) and model else request.model,
+            # some servers count nothing; a token is rarely less than 3 characters
+            prompt_tokens=_count(usage.get("prompt_tokens"), sent // 3 + 1),
+            completion_tokens=_count(usage.get("completion_tokens"), len(text) // 3 + 1),
+            seconds=round(seconds, 3),
+            finish=self._clean(finish) if isinstance(finish, str) and finish else "stop",
+        )
+
+    def _failed(self, status: int, text: str, error: Any) -> ChatFailure | Transient:
+        where = f"{self._where()}: HTTP {status}: {text}"
+        code = error.body.get("code") if isinstance(error.body, dict) else None
+        if status == 429 and code == "insufficient_quota":
+            return ChatFailure(f"{where}; the account has no credit left", model_is_out=True)
+        if status in (408, 409, 429) or status >= 500:
+            return Transient(f"HTTP {status}: {text}", _retry_after(error.response.headers, time.time()))
+        if status == 401:
+            return ChatFailure(f"{where}; check the environment variable {key_name(self.base_url)}", model_is_out=True)
+        if status == 403:
+            return ChatFailure(f"{where}; this key may not use this model", model_is_out=True)
+        if status == 404:
+            return ChatFailure(f"{where}{self._offer()}", model_is_out=True)
+        return ChatFailure(where)
+
+    def _offer(self) -> str:
+        """The nearest thing to a model that is not there."""
+        try:
+            names = [m.id for m in self._client.models.list(timeout=10.0).data if isinstance(m.id, str)]
+        except Exception:  # it is only a hint: a server without a list, or without models
+            names = []
+        if not names:
+            return "; check the name of the model and the base URL, which usually ends in /v1"
+        near = nearest(self.model, names)
+        return "; " + self._clean(f"did you mean {near!r}?" if near else f"the server has {', '.join(names[:8])}")
+
+    def _where(self) -> str:
+        return f"{self.model} at {self.base_url}"
+
+    def _mask(self, text: str) -> str:
+        """Without the key, should a server send it back, and as valid Unicode."""
+        if len(self._key) >= 8:
+            text = text.replace(self._key, "<key>")
+        return text.encode("utf-8", "replace").decode("utf-8")
+
+    def _clean(self, text: str) -> str:
+        """A server's words on one line of a log."""
+        return " ".join("".join(c if c.isprintable() else " " for c in self._mask(text)).split())[:300]
+
+    def close(self) -> None:
+        self._client.close()
+
+
+def _message(error: Any) -> str:
+    body = error.body
+    if isinstance(body, dict) and isinstance(body.get("error"), dict):
+        body = body["error"]
+    text = body.get("message") if isinstance(body, dict) else None
+    return text if isinstance(text, str) else str(body or error)
+
+
+def _refused(text: str, body: object) -> set[str]:
+    """Which parameters a 400 is about."""
+    if not _REFUSES.search(text):
+        return set()
+    name = body.get("param") if isinstance(body, dict) else None
+    if name in ADAPTATIONS:
+        return {name}
+    if re.search(r"\bmax_completion_tokens\b", text) and re.search(r"\bmax_tokens\b", text):
+        return {"max_tokens"}
+    return {name for name in ("temperature", "seed") if re.search(rf"\b{name}\b", text)}
+
+
+def _retry_after(headers: Mapping[str, str], now: float) -> float | None:
+    """In s: a number or a date (RFC 9110, 10.2.3)."""
+    text = headers.get("retry-after", "")
+    try:
+        return max(0.0, float(text)) if float(text) < 1e9 else None
+    except ValueError:
+        pass
+    try:
+        return max(0.0, email.utils.parsedate_to_datetime(text).timestamp() - now)
+    except (ValueError, TypeError, OverflowError):
+        return None
+
+
+def _count(value: Any, guess: int) -> int:
+    ok = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 40
+    return value if ok else guess

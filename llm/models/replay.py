@@ -1,0 +1,42 @@
+"""Replies out of a file instead of a model: a finished run again, or a recording written by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from llm.models.record import RecordError, read_recording
+from llm.models.request import Call, RecordingEnds, Reply
+
+
+class Replay:
+    """The Backend behind "replay:FILE". Call i gets the reply with index i, whichever thread asks first.
+
+    models: the names by which a run asks it: those of the recorded run, so that requests are the same to the letter,
+    or "replay:FILE" if the recording was written by hand. Raises RecordError.
+    """
+
+    free = True
+
+    def __init__(self, name: str) -> None:
+        self.recording = read_recording(Path(name.removeprefix("replay:")))
+        if not self.recording.entries:
+            raise RecordError(f"{self.recording.path}: no reply in it")
+        self.models = self.recording.models or [name]
+
+    def send(self, call: Call) -> Reply:
+        """Raises RecordingEnds, ReplayMismatch, or the ChatFailure that the recorded run met."""
+        entry = self.recording.find(call)
+        if entry is None:
+            raise RecordingEnds(f"recording {self.recording.path} has {self._count()}, none for call {call.index}")
+        if entry.failure is not None:
+            raise entry.failure
+        assert entry.reply is not None
+        return entry.reply if entry.reply.model else replace(entry.reply, model=call.request.model)
+
+    def _count(self) -> str:
+        n = len(self.recording.entries)
+        return f"{n} {'reply' if n == 1 else 'replies'}"
+
+    def close(self) -> None:
+        pass

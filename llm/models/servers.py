@@ -1,0 +1,65 @@
+"""Which server knows a model, and which key it gets.
+
+Anthropic's compatible endpoint (temperature above 1 counts as 1, seed is ignored):
+https://platform.claude.com/docs/en/cli-sdks-libraries/libraries/openai-sdk. Ollama's:
+https://docs.ollama.com/api/openai-compatibility.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from llm.models.request import ChatError
+
+OPENAI = "https://api.openai.com/v1"
+ANTHROPIC = "https://api.anthropic.com/v1/"
+OLLAMA_PORT = 11434
+# Where each key may go: the server of --base_url gets LLM_API_KEY and never the key of OpenAI or Anthropic. None of the
+# three may be in the environment of a process that runs code from a model.
+KEYS = {OPENAI: "OPENAI_API_KEY", ANTHROPIC: "ANTHROPIC_API_KEY"}
+OTHER_KEY = "LLM_API_KEY"
+
+
+def find_server(name: str, base_url: str | None, environ: Mapping[str, str]) -> tuple[str, str]:
+    """A model as a user names it -> its name there, base URL. Raises ChatError."""
+    if name.startswith("ollama:"):
+        return name.removeprefix("ollama:"), ollama_url(environ)
+    if base_url is not None:
+        if not re.match(r"https?://[^/]", base_url):
+            raise ChatError(f"base URL {base_url!r}: expected http://... or https://..., usually ending in /v1")
+        return name, next((url for url in KEYS if url.rstrip("/") == base_url.rstrip("/")), base_url)
+    if re.match(r"gpt-|chatgpt-|o\d", name):
+        return name, OPENAI
+    if name.startswith("claude-"):
+        return name, ANTHROPIC
+    raise ChatError(
+        f"unknown model {name!r}: expected gpt-..., claude-..., ollama:NAME or replay:FILE, or give --base_url URL for "
+        "a server that knows this name"
+    )
+
+
+def ollama_url(environ: Mapping[str, str]) -> str:
+    """From OLLAMA_HOST, which may be a host, host:port or URL; 0.0.0.0 is where a server listens, not where it is."""
+    scheme, _, rest = environ.get("OLLAMA_HOST", "").strip().strip("\"'").rpartition("://")
+    host, _, path = rest.rstrip("/").partition("/")
+    if not re.search(r":\d+$", host):
+        host += {"http": ":80", "https": ":443"}.get(scheme, f":{OLLAMA_PORT}")
+    host = re.sub(r"^(0\.0\.0\.0|\[::\])?:", "localhost:", host)
+    return f"{scheme or 'http'}://{host}/{path}{'/' if path else ''}v1"
+
+
+def key_name(base_url: str) -> str:
+    """The environment variable that holds the key for this server."""
+    return KEYS.get(base_url, OTHER_KEY)
+
+
+def find_key(name: str, base_url: str, environ: Mapping[str, str]) -> str:
+    """Raises ChatError if OpenAI or Anthropic need one that is not there. "none": other servers may do without."""
+    if name.startswith("ollama:"):
+        return "none"  # the client sends one, the server does not read it
+    variable = key_name(base_url)
+    key = environ.get(variable, "").strip()
+    if not key and variable != OTHER_KEY:
+        raise ChatError(f"model {name!r} needs a key: set the environment variable {variable}")
+    return key or "none"

@@ -1,0 +1,71 @@
+"""What an evolution leaves for people."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from types import SimpleNamespace
+
+import envs.physics  # noqa: F401  registers the tasks
+from envs.graph_file import load_graph_file
+from envs.physics.task import physics_task
+from envs.shaping import load_candidate
+from llm.reporting.report import FILES, verdicts_text, write_report
+from llm.search.individual import best_of
+from tests.llm.attempts import evolution, graph_file, human
+
+ANT = physics_task("Ant")
+
+
+def result(individuals, finals=(), tunings=None):
+    finals = [SimpleNamespace(individual=i) for i in finals]
+    return SimpleNamespace(individuals=individuals, human=human(), finals=finals, tunings=tunings or {})
+
+
+def tuned(individuals):
+    """The best of them with other numbers."""
+    best = best_of(individuals)
+    assert best is not None
+    numbers = {"speed_weight": 2.25, "reward_1": 0.05}
+    return replace(best, score=9.0, tuned=numbers, graph_file=graph_file(*numbers.values()))
+
+
+def test_everything_is_written_and_the_summary_names_it(tmp_path):
+    individuals = evolution(3, 8, islands=2)
+    best = tuned(individuals)
+    history = SimpleNamespace(steps=0, history=[])
+    text = write_report(tmp_path, result(individuals, [best, human()], {best.id: history}), ANT, "Ant: 24 candidates")
+    assert {p.name for p in tmp_path.iterdir()} == set(FILES)
+    for name in FILES:
+        assert name in text
+    assert f"best i{best.id:03d}, 9 m/s; human 1" in text
+    assert "tuned" in text and "Last test: 2 fresh agents each" in text and f"--shapers {tmp_path / 'best.py'}" in text
+    assert max(map(len, text.split("\n"))) <= 150
+    assert load_graph_file(tmp_path / "best.graph.json").param_names == ("speed_weight", "reward_1")
+    assert json.loads((tmp_path / "best.graph.json").read_text())["params"][0]["value"] == 2.25
+    assert load_candidate(tmp_path / "best.py").failure is None
+
+
+def test_a_long_ranking_is_cut_in_the_summary_alone(tmp_path):
+    individuals = evolution(4, 12)
+    text = write_report(tmp_path, result(individuals), ANT, "Ant")
+    worst = min((i for i in individuals if i.ok), key=lambda i: i.score)
+    assert "more in ranking.txt" in text and f"│ i{worst.id:03d} " not in text
+    assert f"│ i{worst.id:03d} " in (tmp_path / "ranking.txt").read_text()
+
+
+def test_an_evolution_in_which_nothing_worked(tmp_path):
+    individuals = [i for i in evolution(3, 8) if i.rejection]
+    for some in ([], individuals):
+        text = write_report(tmp_path, result(some), ANT, "Ant")
+        assert "nothing has a score; " not in text and "nothing has a score" in text
+        assert not (tmp_path / "best.py").exists() and "Next:" not in text
+
+
+def test_verdicts_are_counted_by_stage():
+    individuals = evolution(3, 12)
+    text = verdicts_text([*individuals, human()])
+    assert text.startswith("36 candidates: ")
+    for word in ("trained", "failed in training", "rejected (", "allowlist"):
+        assert word in text
+    assert verdicts_text([]) == "0 candidates: 0 trained"
