@@ -2,7 +2,7 @@
 
 After Eureka's reward reflection (Ma et al. 2023, https://arxiv.org/abs/2310.12931, section 3.3): every component of the
 reward and the score at ten points of the training, with maximum, mean and minimum. Added to that: where the human's
-reward ends up in the same training, what the figures say of single components, and the numbers that evolution moved.
+reward ends up in the same training, and what the figures say of single components.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from llm.search.individual import REWARD, SCORE, Individual
 
 POINTS = 10
 REFLECTION_LIMIT = 6_000  # characters
-MAX_COMPONENTS, MAX_TUNED, NAME_LIMIT, MESSAGE_LIMIT = 20, 40, 60, 4_000
+MAX_COMPONENTS, NAME_LIMIT, MESSAGE_LIMIT = 20, 60, 4_000
 FLAT = 0.02  # a component that moves by less than this share of its size is near-constant
 DOMINANT = 0.9  # share of the sum of all components' mean sizes
 CONTRARY = -0.6  # correlation of a component with the score over training
@@ -32,7 +32,6 @@ def reflect(individual: Individual, human: Individual | None, unit: str = "", ad
     parts = [_verdict(individual, human, unit)]
     if individual.curves:
         parts.append(_curves(individual, human))
-    parts += [_tuned(individual)] if individual.tuned else []
     parts += _advice(individual) if advice else []
     return shortened("\n\n".join(parts), REFLECTION_LIMIT)
 
@@ -102,20 +101,6 @@ def _curves(individual: Individual, human: Individual | None) -> str:
     if len(sizes) > len(shown):
         lines.append(f"({len(sizes) - len(shown)} smaller components are left out)")
     return "\n".join(lines)
-
-
-def _tuned(individual: Individual) -> str:
-    """What evolution made of the numbers in the code."""
-    assert individual.tuned is not None
-    params = (individual.graph_file or {}).get("params", [])
-    before = {p["name"]: p["value"] for p in params}
-    lines = [
-        f"{shortened(name, NAME_LIMIT)}: {f'{_figure(before[name])} -> ' if name in before else ''}{_figure(value)}"
-        for name, value in list(individual.tuned.items())[:MAX_TUNED]
-    ]
-    left = len(individual.tuned) - len(lines)
-    lines += [f"({left} more)"] if left > 0 else []
-    return "Evolution then tuned its numbers, and the score is with these; start from them:\n" + "\n".join(lines)
 
 
 # ------------------------------------------------------------------------------------------------------------- advice

@@ -82,12 +82,6 @@ def test_numbers_that_are_missing_are_said_to_be() -> None:
     assert curve_line("a", [math.nan]) == "a: nothing recorded"
 
 
-def test_tuned_numbers_are_beside_those_that_were_written() -> None:
-    graph_file = {"params": [{"name": "speed_weight", "value": 1.5, "scale": 1.5}]}
-    text = reflect(individual(score=1.0, tuned={"speed_weight": 2.25, "new": 3.0}, graph_file=graph_file), None)
-    assert "speed_weight: 1.5 -> 2.25" in text and "new: 3" in text
-
-
 def test_what_was_refused_or_failed_has_its_reason() -> None:
     refused = reflect(individual(rejection=("trace", "line 3: an if on a tensor")), None)
     assert "before training" in refused and "trace" in refused and "line 3: an if on a tensor" in refused
@@ -115,7 +109,7 @@ def test_anything_can_be_reflected_on(i: Individual, reference: Individual | Non
 
 def test_a_reflection_stays_bounded() -> None:
     components = {f"{k}" + "x" * 1000: RISING for k in range(1000)}
-    long = individual(score=1.0, curves=curves_of(RISING, RISING, components), tuned=dict.fromkeys(components, 1.0))
+    long = individual(score=1.0, curves=curves_of(RISING, RISING, components))
     for i in (long, individual(failure="x" * 10**6), individual(rejection=("trace", "x" * 10**6))):
         assert len(reflect(i, long)) <= REFLECTION_LIMIT
     few = {f"c{k}": [float(k + 1)] for k in range(25)}
