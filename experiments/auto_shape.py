@@ -100,6 +100,10 @@ class Args:
     """Rounds of tuning each."""
     tune_population: int = 16
     """Agents per round."""
+    tune_sigma: float = 0.3
+    """NES: standard deviation of the numbers, relative to their size."""
+    tune_step: float = 0.15
+    """NES: how far a round moves them, in the same unit."""
     finalists: int = 3
     """So many of the best, what was tuned and the human's shapers are tested at last."""
     retest: int = 5
