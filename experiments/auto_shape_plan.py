@@ -32,7 +32,8 @@ LEAST = {
     "num_iters": 1, "shapers_per_iter": 1, "islands": 1, "migration_every": 1, "temperature": 0, "max_tokens": 1,
     "num_envs_per_shaper": 1, "iterations": 1, "seeds": 1, "halving": 1, "tune_top": 1, "tune_generations": 1,
     "tune_population": 3, "tune_sigma": 1e-6, "tune_step": 0, "finalists": 1, "retest": 1, "seed": 0, "budget_usd": 0,
-    "budget_tokens": 0, "parallel": 1, "timeout": 0, "threads": 0, "novelty": 0, "processes": 0, "memory": 0, "hours": 0,
+    "budget_tokens": 0, "parallel": 1, "timeout": 0, "threads": 0, "novelty": 0, "processes": 0, "memory": 0,
+    "hours": 0,
 }  # fmt: skip
 
 
