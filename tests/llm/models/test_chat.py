@@ -36,6 +36,7 @@ from llm.models.chat import (
 from llm.models.request import Transient
 from tests.llm import scripted_server as scripted
 from tests.llm.scripted_server import ScriptedServer
+from tests.outer.small import default_sigint
 
 
 class Scripted:
@@ -292,7 +293,9 @@ def test_ctrl_c_leaves_the_record_whole_and_keeps_what_is_under_way(answer, repl
             f"with make_chat(['m'], {server.url!r}, Path({str(record)!r}), parallel=2) as chat:\n    chat.ask(calls)\n"
         )
         root = Path(chat_module.__file__).parents[2]
-        child = subprocess.Popen([sys.executable, "-c", code], cwd=root, stderr=subprocess.PIPE, text=True)
+        child = subprocess.Popen(
+            [sys.executable, "-c", code], cwd=root, stderr=subprocess.PIPE, text=True, preexec_fn=default_sigint
+        )
         scripted.wait_until(lambda: len(server.requests) == 2, 60)
         if not replies:
             assert "next attempt in 100.0 s" in child.stderr.readline() + child.stderr.readline()
