@@ -104,6 +104,9 @@ class Args:
     """NES: standard deviation of the numbers, relative to their size."""
     tune_step: float = 0.15
     """NES: how far a round moves them, in the same unit."""
+    tune_workers: int = 0
+    """Train them in so many worker processes, through the exchange of GTN_master.py; 0: in this one, all of a round in
+    one simulator."""
     finalists: int = 3
     """So many of the best, what was tuned and the human's shapers are tested at last."""
     retest: int = 5

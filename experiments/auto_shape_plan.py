@@ -31,9 +31,9 @@ CONFIG_FILE = "config.yaml"
 LEAST = {
     "num_iters": 1, "shapers_per_iter": 1, "islands": 1, "migration_every": 1, "temperature": 0, "max_tokens": 1,
     "num_envs_per_shaper": 1, "iterations": 1, "seeds": 1, "halving": 1, "tune_top": 1, "tune_generations": 1,
-    "tune_population": 3, "tune_sigma": 1e-6, "tune_step": 0, "finalists": 1, "retest": 1, "seed": 0, "budget_usd": 0,
-    "budget_tokens": 0, "parallel": 1, "timeout": 0, "threads": 0, "novelty": 0, "processes": 0, "memory": 0,
-    "hours": 0,
+    "tune_population": 3, "tune_sigma": 1e-6, "tune_step": 0, "tune_workers": 0, "finalists": 1, "retest": 1, "seed": 0,
+    "budget_usd": 0, "budget_tokens": 0, "parallel": 1, "timeout": 0, "threads": 0, "novelty": 0, "processes": 0,
+    "memory": 0, "hours": 0,
 }  # fmt: skip
 
 
@@ -80,7 +80,9 @@ def make_plan(args: Args) -> Plan:
     )  # fmt: skip
     tune = None
     if args.tune != "none":
-        tune = TuneSettings(args.tune, args.tune_generations, args.tune_population, args.tune_sigma, args.tune_step)
+        tune = TuneSettings(
+            args.tune, args.tune_generations, args.tune_population, args.tune_sigma, args.tune_step, args.tune_workers
+        )
     novelty = args.novelty if args.novelty is not None else 1.0 if args.mode == "islands" else 2.0
     settings = Settings(
         args.num_iters, training, seed, args.temperature, args.max_tokens, novelty, tune, args.tune_top,

@@ -8,6 +8,7 @@ generations of a tuning in tune_<id>.jsonl. A resumed run asks, vets and trains 
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
 from collections import Counter
@@ -25,6 +26,7 @@ from llm.search.archive import Archive
 from llm.search.individual import CALL, HUMAN, NOVELTY, Individual, Proposal, Search, ranking
 from llm.search.novelty import most_similar
 from llm.tune import Tuned, TuneSettings, tune
+from llm.tune_workers import Workers
 from llm.vetting.vet import Rejection, Vetter
 
 log = logging.getLogger("envolve")
@@ -227,7 +229,14 @@ class Evolution:
             self.watcher.tuning(individual, generation, mean, best)
 
         log_file = self.folder / f"tune_{individual.id}.jsonl"
-        tuned = tune(self.s.training, candidate, self.s.tune, self.s.seed, individual.id, log_file, report)
+        with contextlib.ExitStack() as stack:
+            workers = None
+            if self.s.tune.workers:
+                workers = Workers(
+                    self.s.training, individual.graph_file, individual.id, self.folder, self.s.tune.workers
+                )
+                stack.enter_context(workers)
+            tuned = tune(self.s.training, candidate, self.s.tune, self.s.seed, individual.id, log_file, report, workers)
         self.tunings[individual.id] = tuned
         individual.steps += tuned.steps
         values = tuned.params.tolist()

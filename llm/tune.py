@@ -20,7 +20,8 @@ from agents.halving import Training
 from envs.shaping import Candidate
 from llm import json_lines
 from llm.fitness import judge
-from outer.nes import MEMBERS, NES
+from llm.tune_workers import Workers
+from outer.nes import MEMBERS, NES, member_seeds
 from outer.section import GTNSection
 from outer.shapers import params_of
 
@@ -36,6 +37,7 @@ class TuneSettings:
     population: int = 16  # candidates per generation
     sigma: float = 0.3  # NES: standard deviation of u
     step: float = 0.15  # NES: Adam's learning rate, in the same unit
+    workers: int = 0  # so many processes train, through the exchange; 0: this one, a generation in one simulator
 
 
 @dataclass(frozen=True)
@@ -122,12 +124,13 @@ def make_tuner(D: int, s: TuneSettings, seed: int) -> Tuner:
 
 def tune(
     training: Training, candidate: Candidate, s: TuneSettings, seed: int, number: int,
-    log: Path, report: Callable[[int, float, float], None] | None = None,
+    log: Path, report: Callable[[int, float, float], None] | None = None, workers: Workers | None = None,
 ) -> Tuned:  # fmt: skip
     """Move the numbers of a candidate, of which it has at least one.
 
     number: of this tuning in its run, for random numbers of its own; log: JSON lines, the scores of every generation,
-    from which an interrupted tuning goes on; report: called after every generation: its number, mean and best score.
+    from which an interrupted tuning goes on; report: called after every generation: its number, mean and best score;
+    workers: who trains, default: this process, a generation in one simulator.
     """
     assert candidate.params is not None
     tuner = make_tuner(len(candidate.params), s, seed)
@@ -138,7 +141,8 @@ def tune(
         if generation < len(known):
             scores, spent = known[generation]
         else:
-            scores, spent = _generation(training, candidate, points, shares, seed, (number + 1) << 20 | generation)
+            counter = (number + 1) << 20 | generation
+            scores, spent = _generation(training, candidate, points, shares, seed, counter, workers)
             json_lines.append(log, {"scores": [None if math.isnan(x) else x for x in scores.tolist()], "steps": spent})
         steps += spent
         tuner.tell(scores)
@@ -151,15 +155,22 @@ def tune(
 
 
 def _generation(
-    training: Training, candidate: Candidate, points: Tensor, shares: list[float], seed: int, counter: int
-) -> tuple[np.ndarray, int]:
+    training: Training, candidate: Candidate, points: Tensor, shares: list[float], seed: int, counter: int,
+    workers: Workers | None,
+) -> tuple[np.ndarray, int]:  # fmt: skip
     """Scores of the points, float64 [P], and the environment steps that they took. counter: of random numbers, which
     all points share."""
     scores, spent = np.full(len(points), np.nan), 0
     for share in sorted(set(shares)):  # one simulator for all that are trained as long
         rows = [i for i, own in enumerate(shares) if own == share]
+        iterations = max(1, round(share * training.iterations))
+        if workers is not None:
+            keys = member_seeds(seed, MEMBERS, counter, training.agents).tolist()
+            scores[rows], steps = workers.score(points[rows], iterations, keys)
+            spent += steps
+            continue
         members = [candidate.with_params(params_of(candidate, points[i])) for i in rows]
-        short = replace(training, iterations=max(1, round(share * training.iterations)), eta=1)
+        short = replace(training, iterations=iterations, eta=1)
         worths, _ = judge(short, members, seed, (MEMBERS, counter))
         scores[rows] = [worth.score for worth in worths]
         spent += sum(worth.steps for worth in worths)
