@@ -19,9 +19,7 @@ import numpy as np
 from llm.search.bandit import choose_models
 from llm.search.greedy import Memory, repairable
 from llm.search.individual import CROSSOVER, IMPROVE, INITIAL, REPAIR, Individual, Messages, Prompts, Proposal, ranking
-from outer.nes import generator
-
-PURPOSE = 7  # of random numbers, beside those in outer/nes.py
+from outer.nes import ISLANDS, generator
 
 
 @dataclass(frozen=True)
@@ -74,7 +72,7 @@ class Islands(Memory):
         populations = self.populations(iteration)
         models = choose_models(self.models, known, self.samples)
         first = iteration * self.samples  # the number of the first sample in the run
-        rngs = [generator(self.seed, PURPOSE, iteration * self.islands + k) for k in range(self.islands)]
+        rngs = [generator(self.seed, ISLANDS, iteration * self.islands + k) for k in range(self.islands)]
         broken = [repairable([i for i in known if i.island == k and self._asked_last(i, iteration)])
                   for k in range(self.islands)]  # fmt: skip
         out = []
