@@ -9,7 +9,8 @@ from typing import Any
 
 import torch
 
-from envs.physics.task import Pose, Random
+from envs.physics.task import Pose, Random, State
+from envs.shaping import Candidate
 from llm.vetting import calling
 from llm.vetting.extract import extract_code
 from llm.vetting.probe import Probe, make_probe
@@ -62,3 +63,18 @@ def arguments(kind: str, inputs: calling.Inputs) -> list[Any]:
     if kind == "compute_initial_state":
         given["rest"] = Pose(*(inputs[f"rest.{part}"] for part in Pose._fields))
     return [given[name] for name in calling.WANTED[kind]]
+
+
+def outputs(candidate: Candidate, state: State) -> list[torch.Tensor]:
+    """Of all its functions of a state [n, ...], total first."""
+    assert candidate.failure is None, candidate.failure
+    out = []
+    for shaper in candidate.shapers.values():
+        params = []
+        if shaper.takes_params:
+            assert candidate.params is not None
+            columns = slice(None) if shaper.columns is None else list(shaper.columns)
+            params = [candidate.params[columns].expand(len(state["progress"]), -1)]
+        result = shaper.function(dict(state), *params)
+        out += [result[0], *result[1].values()] if isinstance(result, tuple) else [result]
+    return out

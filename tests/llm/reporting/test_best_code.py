@@ -10,9 +10,10 @@ import pytest
 import torch
 
 from envs.graph_file import load_graph_file
-from envs.shaping import Candidate, load_candidate
+from envs.shaping import load_candidate
 from llm.reporting.best_code import best_code, code_of_graph, code_with_numbers, same_graphs, short
 from tests.llm.attempts import CODE, graph_file
+from tests.llm.traced import outputs
 
 NAMES = {"forward_velocity", "torque", "progress", "action", "previous_action"}
 STATE = {
@@ -22,25 +23,10 @@ STATE = {
 }
 
 
-def outputs(candidate: Candidate) -> list[torch.Tensor]:
-    """Of all its functions, total first."""
-    assert candidate.failure is None, candidate.failure
-    out = []
-    for shaper in candidate.shapers.values():
-        params = []
-        if shaper.takes_params:
-            assert candidate.params is not None
-            columns = slice(None) if shaper.columns is None else list(shaper.columns)
-            params = [candidate.params[columns].expand(64, -1)]
-        result = shaper.function(dict(STATE), *params)
-        out += [result[0], *result[1].values()] if isinstance(result, tuple) else [result]
-    return out
-
-
 def same_bits(text: str, graph: dict, folder: Path) -> None:
     path = folder / "best.py"
     path.write_text(text)
-    ours, theirs = outputs(load_candidate(path)), outputs(load_graph_file(json.dumps(graph)))
+    ours, theirs = outputs(load_candidate(path), STATE), outputs(load_graph_file(json.dumps(graph)), STATE)
     assert len(ours) == len(theirs)
     for a, b in zip(ours, theirs):
         assert a.dtype == b.dtype and torch.equal(a.nan_to_num(7.0), b.nan_to_num(7.0))

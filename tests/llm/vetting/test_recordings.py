@@ -17,13 +17,14 @@ import torch
 import envs.physics  # noqa: F401  registers the tasks
 from envs.graph_file import load_graph_file
 from envs.physics.task import physics_task
-from envs.shaping import Candidate, load_candidate
+from envs.shaping import load_candidate
 from llm.models.record import read_recording
 from llm.reporting.best_code import best_code, recheck_with
 from llm.search.individual import Individual
 from llm.search.novelty import most_similar
-from llm.vetting.probe import Probe, make_probe
+from llm.vetting.probe import make_probe
 from llm.vetting.vet import Rejection, Vetted, Vetter
+from tests.llm.traced import outputs
 
 FOLDER = Path(__file__).parents[3] / "experiments" / "recordings"
 TYPES = {"Cartpole": ["compute_reward"], "Ant": ["compute_reward"], "Anymal": ["compute_reward", "compute_observation"]}
@@ -41,21 +42,6 @@ def recording(name: str) -> list[tuple[str, str, str]]:
     """(reply, comment, what becomes of it: "accepted" or the stage that refuses it)"""
     lines = [json.loads(line) for line in (FOLDER / f"{name.lower()}.jsonl").read_text().splitlines()]
     return [(line["reply"], line["comment"], line["expect"]) for line in lines]
-
-
-def outputs(candidate: Candidate, probe: Probe) -> list[torch.Tensor]:
-    """Of all its functions on the probe."""
-    assert candidate.failure is None, candidate.failure
-    out = []
-    for shaper in candidate.shapers.values():
-        params = []
-        if shaper.takes_params:
-            assert candidate.params is not None
-            columns = slice(None) if shaper.columns is None else list(shaper.columns)
-            params = [candidate.params[columns].expand(probe.n, -1)]
-        result = shaper.function(dict(probe.state), *params)
-        out += [result[0], *result[1].values()] if isinstance(result, tuple) else [result]
-    return out
 
 
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.jsonl")), ids=lambda p: p.stem)
@@ -100,9 +86,8 @@ def test_verdicts_are_those_of_the_comments_and_the_best_can_be_written_down(tas
         own += "operation per line" not in text
         path = tmp_path / f"best_{k}.py"
         path.write_text(text)
-        for a, b in zip(
-            outputs(load_candidate(path), probe), outputs(load_graph_file(json.dumps(tuned)), probe), strict=True
-        ):
+        graph = load_graph_file(json.dumps(tuned))
+        for a, b in zip(outputs(load_candidate(path), probe.state), outputs(graph, probe.state), strict=True):
             assert a.dtype == b.dtype and torch.equal(a, b), comment
     assert own >= len(accepted) // 2
 
