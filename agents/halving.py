@@ -53,9 +53,11 @@ class Training:
 class AgentRun:
     """What became of one agent. Lists over its iterations."""
 
-    score: float = math.nan  # of its final policy; NaN where it is out
-    episode_scores: List[float] = field(default_factory=list)  # empty: it left before the last rung, and its score is
-    failure: Optional[Failure] = None  # that of its training in the last quarter of its last rung
+    # of its final policy, or, if it left before the last rung, of its training in the last quarter of its last rung;
+    # NaN where it is out
+    score: float = math.nan
+    episode_scores: List[float] = field(default_factory=list)  # of its final policy; empty: it left before
+    failure: Optional[Failure] = None
     rung: int = 0  # the last it was in
     steps: List[int] = field(default_factory=list)  # environment steps so far
     score_curve: List[float] = field(default_factory=list)  # true score per training step

@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import shlex
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Type
 
-import torch
-
 import envs.physics  # noqa: F401  registers the tasks
 from agents.halving import Training
-from envs.physics.task import SHAPER_TYPES, PhysicsTask, physics_task
-from experiments.shaper_plan import learner_section, plain
+from envs.physics.task import PhysicsTask, physics_task
+from experiments.shaper_plan import hardware, learner_section, new_folder, plain, unwritable, wrong_types
 from llm.evolution import Settings
 from llm.gym.setup import GymOptions
 from llm.models.chat import Budget
 from llm.models.prices import Price, parse_prices
 from llm.models.request import ChatError
 from llm.tune import TuneSettings
-from outer.schema import nearest
 from outer.yaml_lines import ConfigError, parse_yaml
 
 if TYPE_CHECKING:
@@ -54,12 +49,7 @@ class Plan(NamedTuple):
 def make_plan(args: Args) -> Plan:
     """Raises ConfigError."""
     problems = too_small(args)
-    for name in args.shaper_types or [""]:
-        if name not in SHAPER_TYPES:
-            near = f", did you mean {nearest(name, SHAPER_TYPES, 0.0)}" if name else ""
-            problems.append(f"--shaper_types: found {name!r}, expected some of {', '.join(SHAPER_TYPES)}{near}")
-    if args.json is not None and (args.json.is_dir() or not args.json.parent.is_dir()):
-        problems.append(f"--json: cannot write {args.json}, expected a file in a folder that exists")
+    problems += wrong_types(args.shaper_types) + unwritable("--json", args.json)
     if args.halving > 1 and args.learner != "ppo":
         problems.append(f"--halving: {args.learner} cannot go on with more environments, expected --learner ppo or 1")
     if problems:
@@ -72,11 +62,10 @@ def make_plan(args: Args) -> Plan:
         raise ConfigError([f"--shaper_types: {task.name} has no goals, so nothing for compute_goal to say"])
     prices = read_prices(args.price)
     seed = args.seed or 0
-    gpu = "cuda:0" if args.engine != "mujoco" and torch.cuda.is_available() else "cpu"
+    device, threads = hardware(args.engine, args.device, args.threads)
     training = Training(
         task.name, args.learner, learner_section(args.learner, args.set), args.num_envs_per_shaper, args.iterations,
-        args.seeds, args.halving, args.shapers_per_iter, args.engine, args.device or gpu,
-        args.threads or len(os.sched_getaffinity(0)), args.backend,
+        args.seeds, args.halving, args.shapers_per_iter, args.engine, device, threads, args.backend,
     )  # fmt: skip
     tune = None
     if args.tune != "none":
@@ -91,7 +80,7 @@ def make_plan(args: Args) -> Plan:
     return Plan(
         task, args.task_description or f"Make the score as high as possible: {task.score_meaning}.",
         args.shaper_types, settings, args, Budget(args.budget_usd, args.budget_tokens), prices,
-        args.resume or new_folder(args.results_dir or Path("results"), task, seed), args.resume is not None,
+        args.resume or new_folder(args.results_dir or Path("results"), "auto", task, seed), args.resume is not None,
     )  # fmt: skip
 
 
@@ -124,13 +113,6 @@ def read_prices(words: List[str]) -> Dict[str, Price]:
         return parse_prices(words)
     except ChatError as e:
         raise ConfigError([str(e)]) from None
-
-
-def new_folder(results: Path, task: Type[PhysicsTask], seed: int) -> Path:
-    """results/auto_<task>_<date>-<time>_seed<S>; a number is added if it exists."""
-    stem = f"auto_{task.name.lower()}_{time.strftime('%Y-%m-%d-%H%M%S')}_seed{seed}"
-    names = [stem, *(f"{stem}_{i}" for i in range(2, 1000))]
-    return next(results / name for name in names if not (results / name).exists())
 
 
 def arguments(args: Args) -> Dict[str, Any]:

@@ -28,6 +28,23 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parent.parent
 
 
+def wrong_types(names: List[str]) -> List[str]:
+    """What is wrong with --shaper_types, a line each."""
+    out = []
+    for name in names or [""]:
+        if name not in SHAPER_TYPES:
+            near = f", did you mean {nearest(name, SHAPER_TYPES, 0.0)}" if name else ""
+            out.append(f"--shaper_types: found {name!r}, expected some of {', '.join(SHAPER_TYPES)}{near}")
+    return out
+
+
+def unwritable(option: str, path: Optional[Path]) -> List[str]:
+    """What is wrong with a file to be written, if anything."""
+    if path is None or (not path.is_dir() and path.parent.is_dir()):
+        return []
+    return [f"{option}: cannot write {path}, expected a file in a folder that exists"]
+
+
 def check_args(args: Args) -> None:
     """Raises ConfigError."""
     for option, value, least in (
@@ -39,13 +56,10 @@ def check_args(args: Args) -> None:
     ):
         if value < least:
             raise ConfigError([f"{option}: found {value}, expected at least {least}"])
-    for name in args.shaper_types or [""]:
-        if name not in SHAPER_TYPES:
-            near = f", did you mean {nearest(name, SHAPER_TYPES, 0.0)}" if name else ""
-            raise ConfigError([f"--shaper_types: found {name!r}, expected some of {', '.join(SHAPER_TYPES)}{near}"])
-    for option, path in (("--json", args.json), ("--video", (args.video or (None,))[0])):
-        if path is not None and (path.is_dir() or not path.parent.is_dir()):
-            raise ConfigError([f"{option}: cannot write {path}, expected a file in a folder that exists"])
+    wrong = wrong_types(args.shaper_types)
+    wrong += unwritable("--json", args.json) + unwritable("--video", (args.video or (None,))[0])
+    if wrong:
+        raise ConfigError(wrong[:1])
     if args.video and (len(args.video) > 1 or args.video[0].suffix.lower() not in (".mp4", ".gif")):
         raise ConfigError([f"--video: found {' '.join(map(str, args.video))}, expected one file.mp4 or file.gif"])
     if args.out is not None and args.out.exists() and not args.out.is_dir():
@@ -135,11 +149,17 @@ def learner_section(name: str, overrides: List[str]) -> LearnerSection:
     return type(section)(**values)
 
 
-def new_folder(task: Type[PhysicsTask], seed: int) -> Path:
-    """results/shapers_<task>_<date>-<time>_seed<S>; a number is added if it exists."""
-    stem = ROOT / "results" / f"shapers_{task.name.lower()}_{time.strftime('%Y-%m-%d-%H%M%S')}_seed{seed}"
+def new_folder(results: Path, kind: str, task: Type[PhysicsTask], seed: int) -> Path:
+    """<results>/<kind>_<task>_<date>-<time>_seed<S>; a number is added if it exists."""
+    stem = results / f"{kind}_{task.name.lower()}_{time.strftime('%Y-%m-%d-%H%M%S')}_seed{seed}"
     numbered = (stem.with_name(f"{stem.name}_{i}") for i in itertools.count(2))
     return next(path for path in itertools.chain([stem], numbered) if not path.exists())
+
+
+def hardware(engine: str, device: Optional[str], threads: int) -> Tuple[str, int]:
+    """Device and threads as given, or what there is: a GPU where the engine uses one, and every core."""
+    gpu = "cuda:0" if engine != "mujoco" and torch.cuda.is_available() else "cpu"
+    return device or gpu, threads or len(os.sched_getaffinity(0))
 
 
 def make_plan(args: Args) -> Plan:
@@ -155,12 +175,12 @@ def make_plan(args: Args) -> Plan:
     human: List[Tuple[Candidate, Optional[str]]] = [(Candidate(HUMAN), None)] if args.human else []
     loaded, skipped = load(files, args)
     settings = {k: plain(v) for k, v in vars(args).items()}
-    gpu = "cuda:0" if args.engine != "mujoco" and torch.cuda.is_available() else "cpu"
+    device, threads = hardware(args.engine, args.device, args.threads)
     return Plan(
         task, human + loaded, skipped, args.seeds,
         args.num_envs_per_shaper, args.iterations, args.seed, args.learner, section, schedules, args.engine,
-        args.device or gpu, args.threads or len(os.sched_getaffinity(0)), args.backend, settings,
-        args.out or new_folder(task, args.seed),
+        device, threads, args.backend, settings,
+        args.out or new_folder(ROOT / "results", "shapers", task, args.seed),
     )  # fmt: skip
 
 

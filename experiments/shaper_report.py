@@ -16,11 +16,12 @@ from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
+from typing_extensions import Self
 
 from agents.shaped import Progress
 from envs.shaping import Candidate, Failure
-from outer.report import can_redraw, duration, number, precise
-from outer.statistics import bootstrap_interval
+from outer.report import LiveDisplay, can_redraw, duration, number, precise
+from outer.statistics import agents_interval
 
 HUMAN = "human"  # the candidate that replaces nothing
 
@@ -53,11 +54,10 @@ class Outcome:
 
     @property
     def interval(self) -> Optional[Tuple[float, float]]:
-        """95 % bootstrap: over the agents if there are several, for their spread holds the episodes', else over the
-        episodes of the one."""
+        """See ``agents_interval``; None without a score."""
         if math.isnan(self.score):
             return None
-        return bootstrap_interval(self.agent_scores if len(self.agent_scores) > 1 else self.episode_scores)
+        return agents_interval(self.agent_scores, self.episode_scores)
 
     @property
     def reason(self) -> str:
@@ -190,38 +190,26 @@ def wide_console(file: Any = None) -> Console:
     return console if console.is_terminal or "COLUMNS" in os.environ else Console(file=file, width=140)
 
 
-class LiveRanking:
+class LiveRanking(LiveDisplay):
     """Follows the training in a terminal; plain lines where the output is none, not more than LINES of them."""
 
     ROWS, LINES = 12, 50
 
     def __init__(self, names: Sequence[str], K: int, iterations: int, title: str, unit: str, console: Console) -> None:
-        self.names, self.K, self.iterations, self.title, self.unit = names, K, iterations, title, unit
-        self.console, self.began = console, time.monotonic()
+        super().__init__(title, console)
+        self.names, self.K, self.iterations, self.unit = names, K, iterations, unit
         self.steps_each, self.steps = 0, 0  # environment steps of an agent, and of all that were not out
         self.times: List[Tuple[float, int]] = []  # when each iteration ended, and ``steps`` by then
-        self.live: Optional[Live] = None
         if can_redraw(console):
             self.live = Live(console=console, auto_refresh=False, redirect_stderr=sys.stderr.isatty())
 
-    def __enter__(self) -> LiveRanking:
-        self.began = time.monotonic()
+    def __enter__(self) -> Self:
+        super().__enter__()
         if self.live:
-            self.live.start()
             self.live.update(
                 Text(f"{self.title}: first iteration; kernels may have to be compiled, once ..."), refresh=True
             )
-        else:
-            self._line(self.title)
         return self
-
-    def __exit__(self, *exc: object) -> None:
-        if self.live:
-            self.live.stop()
-
-    def _line(self, text: str) -> None:
-        self.console.print(text, markup=False, highlight=False, soft_wrap=True)
-        self.console.file.flush()
 
     def _since_first(self) -> Tuple[float, int, int]:
         """Seconds, environment steps of all agents and iterations, without the first, which may compile kernels."""

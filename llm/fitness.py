@@ -19,7 +19,7 @@ from envs.graph_file import load_graph_file
 from envs.shaping import Candidate
 from llm.search.individual import HUMAN, Individual, curves_of
 from outer.nes import MEMBERS, RETEST, member_seeds
-from outer.statistics import bootstrap_interval
+from outer.statistics import agents_interval
 
 SELECT, FINAL = (MEMBERS, 0), (RETEST, 0)  # purpose and counter of the random numbers (outer/nes.py)
 Report = Callable[[Progress, list[int]], None]
@@ -48,10 +48,10 @@ class Worth:
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """95 % bootstrap: over the agents if there are several, else over the episodes of the one."""
+        """See ``agents_interval``; None without a score, or with one of the training."""
         if not math.isfinite(self.score) or not self.judged:
             return None
-        return bootstrap_interval(self.agent_scores if len(self.runs) > 1 else self.runs[0].episode_scores)
+        return agents_interval(self.agent_scores, self.runs[0].episode_scores)
 
     @property
     def steps(self) -> int:

@@ -19,6 +19,7 @@ from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
+from typing_extensions import Self
 
 from outer.statistics import AgentRuns, interquartile_mean, summary
 
@@ -81,7 +82,31 @@ def can_redraw(console: Console) -> bool:
     return console.is_terminal and console.file.isatty() and not console.is_dumb_terminal
 
 
-class LiveTable:
+class LiveDisplay:
+    """Follows a run: ``live`` is drawn in a terminal, and is None where the output is none; there lines are printed."""
+
+    def __init__(self, title: str, console: Console) -> None:
+        self.title, self.console, self.began = title, console, time.monotonic()
+        self.live: Live | None = None
+
+    def __enter__(self) -> Self:
+        self.began = time.monotonic()
+        if self.live:
+            self.live.start()
+        else:
+            self._line(self.title)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        if self.live:
+            self.live.stop()
+
+    def _line(self, text: str) -> None:
+        self.console.print(text, markup=False, highlight=False, soft_wrap=True)
+        self.console.file.flush()
+
+
+class LiveTable(LiveDisplay):
     """A table that follows the run in a terminal; one plain line per generation where the output is none.
 
     ETA is the time until the last generation: a run that stops when solved ends before.
@@ -94,27 +119,14 @@ class LiveTable:
     HISTORY, NOTES = 8, 3
 
     def __init__(self, total_generations: int, title: str, console: Console | None = None) -> None:
-        self.total, self.title = total_generations, title
-        self.console = console or Console()
+        super().__init__(title, console or Console())
+        self.total = total_generations
         self.rows: deque[GenerationRow] = deque(maxlen=self.HISTORY)
         self.notes: deque[str] = deque(maxlen=self.NOTES)
-        self.seen, self.seconds, self.began = 0, 0.0, time.monotonic()
+        self.seen, self.seconds = 0, 0.0
         self.lock = threading.Lock()  # rich draws from a thread of its own; never held while it is asked to draw
-        self.live: Live | None = None
         if can_redraw(self.console):
             self.live = Live(get_renderable=self._render, console=self.console, refresh_per_second=4)
-
-    def __enter__(self) -> LiveTable:
-        self.began = time.monotonic()
-        if self.live:
-            self.live.start()
-        else:
-            self._line(self.title)
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        if self.live:
-            self.live.stop()
 
     def update(self, row: GenerationRow) -> None:
         with self.lock:
@@ -141,10 +153,6 @@ class LiveTable:
             self.live.refresh()
         else:
             self._line(f"note: {text}")
-
-    def _line(self, text: str) -> None:
-        self.console.print(text, markup=False, highlight=False, soft_wrap=True)
-        self.console.file.flush()
 
     def _clock(self) -> str:
         clock = f"elapsed {duration(time.monotonic() - self.began)}"

@@ -90,6 +90,12 @@ def bootstrap_interval(
     return float(low), float(high)
 
 
+def agents_interval(agent_scores: Sequence[float], episode_scores: Sequence[float]) -> tuple[float, float]:
+    """95 % bootstrap of a mean score: over the agents if there are several, for their spread holds the episodes', else
+    over the episodes of the one."""
+    return bootstrap_interval(agent_scores if len(agent_scores) > 1 else episode_scores)
+
+
 def summary(
     x: Sequence[float] | NDArray[Any], failed: float | str = "raise", confidence: float = 0.95, seed: int = 0
 ) -> dict[str, Any]:

@@ -22,13 +22,13 @@ from envs.physics.task import PhysicsTask
 from llm.reporting.lineage import name_of, score_text
 from llm.reporting.report import verdicts_text
 from llm.search.individual import HUMAN, Individual, best_of, ranking
-from outer.report import can_redraw, duration, precise
+from outer.report import LiveDisplay, can_redraw, duration, precise
 
 if TYPE_CHECKING:
     from llm.evolution import Settings
 
 
-class LiveEvolution:
+class LiveEvolution(LiveDisplay):
     """The watcher of an evolution.
 
     where: the folder of the run. ETA is the time until the last iteration, or until the end of a tuning that is under
@@ -41,7 +41,8 @@ class LiveEvolution:
     ROWS, RUNNING, NOTES, LINES = 8, 6, 3, 10  # LINES: per training, where the output is no terminal
 
     def __init__(self, task: type[PhysicsTask], s: Settings, console: Console, where: str) -> None:
-        self.title, self.unit, self.console = f"{task.name}, {where}", task.score_unit, console
+        super().__init__(f"{task.name}, {where}", console)
+        self.unit = task.score_unit
         self.iterations, self.trainings = s.iterations, s.training.iterations
         self.generations = s.tune.generations if s.tune is not None else 0
         self.individuals: list[Individual] = []
@@ -50,7 +51,7 @@ class LiveEvolution:
         self.scores: list[tuple[str, float]] = []  # of the training under way, best first
         self.done = 0  # iterations, those remembered included
         self.seconds: list[float] = []  # of each iteration of this session
-        self.began = self.began_iteration = time.monotonic()
+        self.began_iteration = self.began
         self.began_training: tuple[float, int] | None = None  # when the learner's first iteration was over, and which
         self.waited = 0.0  # s that it took: it may compile kernels, once, which is left out of what is expected
         self.last = self.began  # when something happened
@@ -59,22 +60,9 @@ class LiveEvolution:
         self.left: float | None = None  # s, as of ``self.at``
         self.at = self.began
         self.lock = threading.Lock()  # rich draws from a thread of its own; never held while it is asked to draw
-        self.live: Live | None = None
         if can_redraw(self.console):
             self.live = Live(get_renderable=self._render, console=self.console, refresh_per_second=4,
                              redirect_stderr=sys.stderr.isatty())  # fmt: skip
-
-    def __enter__(self) -> LiveEvolution:
-        self.began = time.monotonic()
-        if self.live:
-            self.live.start()
-        else:
-            self._line(self.title)
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        if self.live:
-            self.live.stop()
 
     # ------------------------------------------------------------------------------------------------- what happens
 
@@ -158,10 +146,6 @@ class LiveEvolution:
             self.live.refresh()
         elif plain:
             self._line(f"{where}{text}  {self._clock()}")
-
-    def _line(self, text: str) -> None:
-        self.console.print(text, markup=False, highlight=False, soft_wrap=True)
-        self.console.file.flush()
 
     def _expect(self, left: float | None) -> None:
         self.left, self.at = left, time.monotonic()
