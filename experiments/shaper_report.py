@@ -20,7 +20,8 @@ from typing_extensions import Self
 
 from agents.shaped import Progress
 from envs.shaping import Candidate, Failure
-from outer.report import LiveDisplay, can_redraw, duration, number, precise
+from outer.display import LiveDisplay, can_redraw
+from outer.report import duration, number, precise
 from outer.statistics import agents_interval
 
 HUMAN = "human"  # the candidate that replaces nothing

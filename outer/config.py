@@ -22,7 +22,7 @@ from outer.check import Checker
 from outer.describe import describe
 from outer.legacy import LEGACY_KEYS
 from outer.schema import nearest, valid_keys
-from outer.yaml_lines import ConfigError, Path, parse_yaml, show
+from outer.yaml_lines import ConfigError, Path, override_value, parse_yaml, show, split_override
 
 __all__ = ["Config", "ConfigError", "describe", "dump_config", "environment_info", "load_config"]
 
@@ -59,10 +59,10 @@ def _read(path: str) -> bytes:
 
 def _override(data: dict[str, Any], text: str, problems: list[str]) -> tuple[Path, str] | None:
     """Applies ``agents.gtn.max_iterations=3`` to raw data in place -> its path and what messages call it."""
-    key, equals, value = text.partition("=")
-    key = key.strip()
-    if not equals:
-        problems.append(f"--set {show(text)}: found no '=', expected key=value")
+    try:
+        key, value = split_override(text)
+    except ConfigError as e:
+        problems.extend(e.problems)
         return None
     keys = valid_keys()
     if key not in keys:
@@ -73,7 +73,7 @@ def _override(data: dict[str, Any], text: str, problems: list[str]) -> tuple[Pat
         problems.append(f"--set {show(key)}: found {found}, expected a dotted key, did you mean {near}")
         return None
     try:
-        parsed, _ = parse_yaml(value.encode("utf-8", "surrogatepass"), f"--set {key}")
+        parsed = override_value(key, value)
     except ConfigError as e:
         problems.extend(e.problems)
         return None

@@ -6,7 +6,6 @@ import contextlib
 import math
 import os
 import sys
-import threading
 import time
 from collections import deque
 from collections.abc import Iterator
@@ -15,12 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console, Group, RenderableType
-from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
-from typing_extensions import Self
 
+from outer.display import NotedDisplay
 from outer.statistics import AgentRuns, interquartile_mean, summary
 
 if TYPE_CHECKING:
@@ -76,37 +74,7 @@ def duration(seconds: float) -> str:
     return f"{hours}:{m:02}:{s:02}" if hours else f"{m}:{s:02}"
 
 
-def can_redraw(console: Console) -> bool:
-    """Whether a live table can follow a run there."""
-    # FORCE_COLOR makes rich take a file for a terminal, and a file full of cursor movements helps no one
-    return console.is_terminal and console.file.isatty() and not console.is_dumb_terminal
-
-
-class LiveDisplay:
-    """Follows a run: ``live`` is drawn in a terminal, and is None where the output is none; there lines are printed."""
-
-    def __init__(self, title: str, console: Console) -> None:
-        self.title, self.console, self.began = title, console, time.monotonic()
-        self.live: Live | None = None
-
-    def __enter__(self) -> Self:
-        self.began = time.monotonic()
-        if self.live:
-            self.live.start()
-        else:
-            self._line(self.title)
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        if self.live:
-            self.live.stop()
-
-    def _line(self, text: str) -> None:
-        self.console.print(text, markup=False, highlight=False, soft_wrap=True)
-        self.console.file.flush()
-
-
-class LiveTable(LiveDisplay):
+class LiveTable(NotedDisplay):
     """A table that follows the run in a terminal; one plain line per generation where the output is none.
 
     ETA is the time until the last generation: a run that stops when solved ends before.
@@ -116,17 +84,13 @@ class LiveTable(LiveDisplay):
             table.note("restart: world collapsed")
     """
 
-    HISTORY, NOTES = 8, 3
+    HISTORY = 8
 
     def __init__(self, total_generations: int, title: str, console: Console | None = None) -> None:
         super().__init__(title, console or Console())
         self.total = total_generations
         self.rows: deque[GenerationRow] = deque(maxlen=self.HISTORY)
-        self.notes: deque[str] = deque(maxlen=self.NOTES)
         self.seen, self.seconds = 0, 0.0
-        self.lock = threading.Lock()  # rich draws from a thread of its own; never held while it is asked to draw
-        if can_redraw(self.console):
-            self.live = Live(get_renderable=self._render, console=self.console, refresh_per_second=4)
 
     def update(self, row: GenerationRow) -> None:
         with self.lock:
@@ -145,25 +109,12 @@ class LiveTable(LiveDisplay):
                 + f"  {number(row.steps_per_second)} member-steps/s  {self._clock()}"
             )
 
-    def note(self, text: str) -> None:
-        """A line that stays: a restart, a lost worker."""
-        with self.lock:
-            self.notes.append(text)
-        if self.live:
-            self.live.refresh()
-        else:
-            self._line(f"note: {text}")
-
     def _clock(self) -> str:
         clock = f"elapsed {duration(time.monotonic() - self.began)}"
         if self.rows:
             left = max(0, self.total - self.rows[-1].generation)
             clock += f"  ETA {duration(left * self.seconds / self.seen)}"
         return clock
-
-    def _render(self) -> RenderableType:
-        with self.lock:
-            return self._draw()
 
     def _draw(self) -> RenderableType:
         done = self.rows[-1].generation if self.rows else 0

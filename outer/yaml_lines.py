@@ -121,3 +121,16 @@ def parse_yaml(raw: bytes, name: str) -> Tuple[Any, Dict[Path, int]]:
     if reader.problems:
         raise ConfigError(reader.problems)
     return value, reader.lines
+
+
+def split_override(text: str) -> Tuple[str, str]:
+    """``key=value`` -> both, the key without blanks. Raises ConfigError."""
+    key, equals, value = text.partition("=")
+    if not equals:
+        raise ConfigError([f"--set {show(text)}: found no '=', expected key=value"])
+    return key.strip(), value
+
+
+def override_value(key: str, value: str) -> Any:
+    """What the value of an override says, as YAML. Raises ConfigError."""
+    return parse_yaml(value.encode("utf-8", "surrogatepass"), f"--set {key}")[0]

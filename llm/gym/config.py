@@ -17,7 +17,7 @@ import pydantic
 
 from llm.gym.sections import ALGO_PARAMS, HEADS, GymConfig, Section
 from outer.schema import nearest
-from outer.yaml_lines import ConfigError, parse_yaml, show, show_key
+from outer.yaml_lines import ConfigError, override_value, parse_yaml, show, show_key, split_override
 
 MAX_BYTES = 1_000_000
 Key = tuple[str, ...]
@@ -168,16 +168,13 @@ def _evaluation_inside(raw: dict[str, Any], lines: Mapping[Key, int]) -> tuple[d
 
 def _override(raw: dict[str, Any], text: str, problems: list[str]) -> Key | None:
     """Apply ``eureka.samples=2`` in place -> its path. What the key may be is checked with the rest of the file."""
-    key, equals, value = text.partition("=")
-    if not equals:
-        problems.append(f"--set {show(text)}: found no '=', expected key=value")
-        return None
     try:
-        parsed, _ = parse_yaml(value.encode("utf-8", "surrogatepass"), f"--set {key}")
+        key, value = split_override(text)
+        parsed = override_value(key, value)
     except ConfigError as e:
         problems.extend(e.problems)
         return None
-    path = tuple(key.strip().split("."))
+    path = tuple(key.split("."))
     if path[0] == "evaluation":
         path = ("rl", *path)
     at: Any = raw

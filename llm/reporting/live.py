@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import math
 import sys
-import threading
 import time
-from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 from rich.console import Console, Group, RenderableType
-from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
@@ -22,13 +19,14 @@ from envs.physics.task import PhysicsTask
 from llm.reporting.lineage import name_of, score_text
 from llm.reporting.report import verdicts_text
 from llm.search.individual import HUMAN, Individual, best_of, ranking
-from outer.report import LiveDisplay, can_redraw, duration, precise
+from outer.display import NotedDisplay
+from outer.report import duration, precise
 
 if TYPE_CHECKING:
     from llm.evolution import Settings
 
 
-class LiveEvolution(LiveDisplay):
+class LiveEvolution(NotedDisplay):
     """The watcher of an evolution.
 
     where: the folder of the run. ETA is the time until the last iteration, or until the end of a tuning that is under
@@ -38,15 +36,14 @@ class LiveEvolution(LiveDisplay):
             live.asking(0, proposals=10)
     """
 
-    ROWS, RUNNING, NOTES, LINES = 8, 6, 3, 10  # LINES: per training, where the output is no terminal
+    ROWS, RUNNING, LINES = 8, 6, 10  # LINES: per training, where the output is no terminal
 
     def __init__(self, task: type[PhysicsTask], s: Settings, console: Console, where: str) -> None:
-        super().__init__(f"{task.name}, {where}", console)
+        super().__init__(f"{task.name}, {where}", console, redirect_stderr=sys.stderr.isatty())
         self.unit = task.score_unit
         self.iterations, self.trainings = s.iterations, s.training.iterations
         self.generations = s.tune.generations if s.tune is not None else 0
         self.individuals: list[Individual] = []
-        self.notes: deque[str] = deque(maxlen=self.NOTES)
         self.doing = ""
         self.scores: list[tuple[str, float]] = []  # of the training under way, best first
         self.done = 0  # iterations, those remembered included
@@ -59,10 +56,6 @@ class LiveEvolution(LiveDisplay):
         self.share = 0.0  # of the training under way that is over
         self.left: float | None = None  # s, as of ``self.at``
         self.at = self.began
-        self.lock = threading.Lock()  # rich draws from a thread of its own; never held while it is asked to draw
-        if can_redraw(self.console):
-            self.live = Live(get_renderable=self._render, console=self.console, refresh_per_second=4,
-                             redirect_stderr=sys.stderr.isatty())  # fmt: skip
 
     # ------------------------------------------------------------------------------------------------- what happens
 
@@ -127,15 +120,6 @@ class LiveEvolution(LiveDisplay):
         text = f"tuning {name_of(individual)}: generation {generation}{of}"
         self._says(f"{text}  mean {precise(mean)}  best {precise(best)} {self.unit}", None)
 
-    def note(self, text: str) -> None:
-        """A line that stays."""
-        with self.lock:
-            self.notes.append(text)
-        if self.live:
-            self.live.refresh()
-        else:
-            self._line(f"note: {text}")
-
     # ------------------------------------------------------------------------------------------------ how it is shown
 
     def _says(self, text: str, iteration: int | None, plain: bool = True) -> None:
@@ -154,10 +138,6 @@ class LiveEvolution(LiveDisplay):
         now = time.monotonic()
         left = "-" if self.left is None else duration(max(0.0, self.left - (now - self.at)))
         return f"elapsed {duration(now - self.began)}  ETA {left}"
-
-    def _render(self) -> RenderableType:
-        with self.lock:
-            return self._draw()
 
     def _draw(self) -> RenderableType:
         top = Table.grid(padding=(0, 2))
