@@ -1,0 +1,55 @@
+"""What a search over configurations passes around: a trial, what came of it, and the two calls of every search.
+
+The third level: a search proposes a configuration, a whole run of the outer loop (or of agents alone) is its evaluation.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Protocol, Union
+
+Plain = Union[bool, int, float, str]
+ConfigID = tuple[int, int, int]  # as hpbandster counts: bracket, 0, number within the bracket
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One evaluation: a configuration at a budget. A promoted configuration comes again, in a trial of its own."""
+
+    id: int  # trials are numbered in the order of asking
+    config_id: ConfigID
+    values: dict[str, Plain]  # name of a parameter -> value, of those that are active; plain Python, never of NumPy
+    budget: float
+    rung: int = 0  # 0: evaluated for the first time; k: promoted k times
+    model_based: bool = False  # proposed by the model; False: at random
+
+
+@dataclass(frozen=True)
+class TrialResult:
+    """loss: to be minimised, inf where it failed; ``error`` then says why. info: whatever else was measured."""
+
+    loss: float
+    info: dict[str, float] = field(default_factory=dict)
+    error: str = ""
+
+
+@dataclass(frozen=True)
+class Record:
+    """A finished trial. Times are seconds since the epoch, for people only: no decision may depend on them."""
+
+    trial: Trial
+    result: TrialResult
+    submitted: float
+    started: float
+    finished: float
+
+
+class Search(Protocol):
+    """Several trials may be out at once. Told in the same order, the same seed asks the same trials; so a search is
+    resumed by telling it again what it was told."""
+
+    def ask(self) -> Trial:
+        """The next trial; there always is one."""
+
+    def tell(self, id: int, loss: float) -> None:
+        """loss: of trial ``id``; one that is not finite: it failed. Raises KeyError if that trial is not out."""
