@@ -7,8 +7,8 @@ they come back in the order of the chunks. What can go wrong, and what is done:
 - an input or a result gets lost on the way: the worker's heartbeat shows it, the chunk goes out again;
 - a worker rejects what it finds in its slot: likewise, and after three in a row it gets none for a while;
 - the evaluation raises an exception: once more, then NaN scores with the exception as the reason;
-- a chunk takes much longer than the others: a second worker gets it too, the first answer counts;
-- workers died of a chunk ``max_attempts`` times: NaN scores with the reason;
+- a chunk takes much longer than the others: other workers get it too, the first answer counts;
+- workers died of a chunk ``max_attempts`` times, or it hangs wherever it goes: NaN scores with the reason;
 - a result of another run, generation or master: discarded;
 - no workers, or no news for long: said in the log, with the command that helps.
 """
@@ -18,14 +18,11 @@ from __future__ import annotations
 import logging
 import re
 import shlex
-import statistics
 import uuid
-from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-import torch
-
+from outer.backlog import Backlog, Patience, completed
 from outer.exchange import (
     Chunk,
     ChunkResult,
@@ -46,7 +43,6 @@ from outer.worker import GRACE, pause
 
 log = logging.getLogger("envolve")
 
-MAX_ERRORS = 2  # evaluations of one chunk that may end in an exception
 LONELY_SECONDS = 15.0  # without a worker, until the first hint in the log
 HINT_SECONDS = 60.0  # between hints
 
@@ -55,22 +51,15 @@ class SecondMasterError(ExchangeError):
     """Another master with the same BOHB-ID works in the same sync folder."""
 
 
-@dataclass
-class _Work:
-    chunk: Chunk
-    attempts: int = 0
-    deaths: int = 0
-    errors: int = 0
-    result: ChunkResult | None = None
-
-
 class Dispatcher:
     """Hands chunks to whatever workers there are.
 
     Claims BOHB-ID ``bohb_id`` in ``sync_dir`` (created if missing) and removes what older runs of that id left there.
     Raises :class:`SecondMasterError` if a live master has it, :class:`ExchangeError` if the folder cannot be used.
     ``interval`` is the time between heartbeats and ``worker_timeout`` how long a worker may be without one, in seconds;
-    ``on_wait`` is called four times per interval during :meth:`evaluate`.
+    ``patience``: when a chunk is late or hopeless; ``on_wait`` is called four times per interval while it waits.
+
+    Either :meth:`evaluate` a list of chunks, or :meth:`submit` them one by one and ask for each :meth:`result`.
     """
 
     def __init__(
@@ -81,9 +70,7 @@ class Dispatcher:
         *,
         interval: float = 1.0,
         worker_timeout: float = 30.0,
-        max_attempts: int = 5,
-        straggler_factor: float = 4.0,
-        straggler_seconds: float = 2.0,
+        patience: Patience | None = None,
         on_wait: Callable[[], None] | None = None,
         files: Files | None = None,
         host: Host | None = None,
@@ -91,14 +78,11 @@ class Dispatcher:
         self.bohb_id, self.run_id = bohb_id, run_id
         self._files = files or Files(sync_dir)
         self._host = host or Host()
-        self._interval, self._max_attempts = interval, max_attempts
-        self._straggler_factor, self._straggler_seconds = straggler_factor, straggler_seconds
+        self._interval = interval
         self.on_wait = on_wait
         self._roster = Roster(self._files, self._host, bohb_id, worker_timeout)
-        self._work: list[_Work] = []
-        self._queue: deque[int] = deque()
-        self._issued: dict[str, tuple[int, int]] = {}  # SHA-256 of an input -> (index of its work, attempt)
-        self._seconds: dict[str, deque[float]] = {}  # per mode, what the latest chunks took
+        self._backlog = Backlog(patience or Patience())
+        self._issued: dict[str, tuple[int, int]] = {}  # SHA-256 of an input -> (index in the backlog, attempt)
         self._scanned_at = float("-inf")
         self._hint_at = 0.0
         self._heartbeat = Heartbeat(self._files, self._host, name_of(bohb_id, "master"), interval, run_id)
@@ -129,43 +113,57 @@ class Dispatcher:
         self._scan(set(self._files.names()))
         return sorted(slot.id for slot in self._roster.slots.values() if slot.alive)
 
-    def evaluate(
-        self, chunks: Sequence[Chunk], on_progress: Callable[[int, int], None] | None = None
-    ) -> list[ChunkResult]:
+    def evaluate(self, chunks: Sequence[Chunk]) -> list[ChunkResult]:
         """The results, in the order of ``chunks``; returns when all are there.
 
         A chunk that could not be evaluated has ``error`` set, NaN scores, and NaN or 0 in the other values of the
-        rest. ``on_progress`` gets the number of finished chunks and of all. Raises :class:`ValueError` for a chunk that
-        workers would reject, :class:`ExchangeError` if the folder cannot be used any more,
-        :class:`SecondMasterError` if another master took it over.
+        rest. Raises as :meth:`submit` and :meth:`result`.
         """
-        for chunk in chunks:
-            try:
-                chunk_from(chunk_content(chunk, ""))
-            except Rejected as e:
-                raise ValueError(f"{chunk.label} cannot be sent to a worker: {e}") from e
-        self._work = [_Work(chunk) for chunk in chunks]
-        self._queue = deque(range(len(chunks)))
-        self._issued = {}
-        news = self._hint_at = self._host.monotonic()
-        done = 0
+        self.withdraw()
         try:
-            while done < len(self._work):
-                moved = self._step()
-                now = self._host.monotonic()
-                finished = sum(w.result is not None for w in self._work)
-                if finished > done:
-                    done, self._hint_at = finished, now
-                    if on_progress is not None:
-                        on_progress(done, len(self._work))
-                if moved:
-                    news = now
-                else:
-                    self._hint(now)
-                    self._host.sleep(pause(now - news))
+            tickets = [self.submit(chunk) for chunk in chunks]
+            return completed([self.result(ticket) for ticket in tickets])
         finally:
-            self._release()
-        return _completed([w.result for w in self._work if w.result is not None])
+            self.withdraw()
+
+    def submit(self, chunk: Chunk) -> int:
+        """Puts a chunk behind the others and returns its ticket. It goes out during the next :meth:`result`. Raises
+        :class:`ValueError` for a chunk that workers would reject."""
+        try:
+            chunk_from(chunk_content(chunk, ""))
+        except Rejected as e:
+            raise ValueError(f"{chunk.label} cannot be sent to a worker: {e}") from e
+        return self._backlog.add(chunk)
+
+    def result(self, ticket: int) -> ChunkResult:
+        """Waits for the result of a submitted chunk, to be asked for once; the others go on meanwhile. Raises
+        :class:`ExchangeError` if the folder cannot be used any more, :class:`SecondMasterError` if another master took
+        it over."""
+        news = self._hint_at = self._host.monotonic()
+        while self._backlog.open(ticket):
+            moved = self._step()
+            now = self._host.monotonic()
+            if moved:
+                news = now
+            else:
+                self._hint(now)
+                self._host.sleep(pause(now - news))
+        result = self._backlog.pop(ticket).result
+        assert result is not None
+        self._issued = {sha256: issue for sha256, issue in self._issued.items() if issue[0] != ticket}
+        return result
+
+    def withdraw(self) -> None:
+        """Nobody waits for anything any more: takes back what no worker has begun. Whoever is busy gets no other chunk
+        until his heartbeat says idle."""
+        self._backlog.clear()
+        self._issued = {}
+        for slot, _ in list(self._roster.holders()):
+            slot.release()
+            try:
+                remove_pair(self._files, stem(self.bohb_id, slot.id, "input"))
+            except ExchangeError as e:
+                log.error("%s", e)
 
     def close(self, quit_workers: bool = False) -> None:
         """Gives up the BOHB-ID. Workers are told to quit, or left waiting for the next master."""
@@ -228,8 +226,7 @@ class Dispatcher:
             slot.holds, slot.settled = None, True
         if held is not None and held.sha256 == result.input_sha256:
             slot.losses = 0
-            mode = self._work[held.index].chunk.mode
-            self._seconds.setdefault(mode, deque(maxlen=64)).append(now - held.at)
+            self._backlog.took(held.mode, now - held.at)
         index, attempt = self._issued.get(result.input_sha256, (-1, -1))
         if index < 0:
             name = f"run {result.run_id}, generation {result.generation}, chunk {result.chunk_id}"
@@ -239,88 +236,69 @@ class Dispatcher:
         return True
 
     def _accept(self, index: int, attempt: int, result: ChunkResult, worker_id: int) -> None:
-        work = self._work[index]
-        chunk = work.chunk
-        if work.result is not None:
+        if not self._backlog.open(index):
             return  # a duplicate: the same bytes from a second worker
+        chunk = self._backlog.work[index].chunk
         identity = (result.run_id, result.generation, result.chunk_id, result.attempt, len(result.reasons))
         if identity != (chunk.run_id, chunk.generation, chunk.chunk_id, attempt, len(chunk.seeds)):
             log.warning("discarded a result of worker %d: it answers %s but says it is another", worker_id, chunk.label)
-            self._died(index, f"worker {worker_id} returned a result of the wrong shape or name")
+            self._backlog.died(index, f"worker {worker_id} returned a result of the wrong shape or name")
+            self._again(index)
             return
         if result.error:
-            work.errors += 1
             log.warning("%s failed at worker %d: %s", chunk.label, worker_id, result.error)
-            if work.errors < MAX_ERRORS:  # memory or disk may have run out on that worker alone
+            if self._backlog.failed(index):
                 self._again(index)
                 return
-        work.result = result
+        self._backlog.work[index].result = result
+        self._hint_at = self._host.monotonic()
 
     def _scan(self, names: set[str]) -> None:
         self._scanned_at = self._host.monotonic()
         for loss in self._roster.scan(names):
-            log.warning("%s goes out again: %s", self._work[loss.index].chunk.label, loss.reason)
+            if not self._backlog.open(loss.index):
+                continue
+            log.warning("%s goes out again: %s", self._backlog.work[loss.index].chunk.label, loss.reason)
             if loss.died:
-                self._died(loss.index, loss.reason)
-            else:
-                self._again(loss.index)
+                self._backlog.died(loss.index, loss.reason)
+            self._again(loss.index)
+        for index in self._backlog.hopeless(self._held(), len(self._roster.usable())):
+            out = [slot for slot, issue in self._roster.holders() if issue.index == index]
+            ids = ", ".join(str(slot.id) for slot in out)
+            self._backlog.give_up(index, f"no answer from worker {ids} for much longer than usual; given up")
+            for slot in out:
+                slot.release()
 
     # ------------------------------------------------------------------------------------------------ chunks
 
-    def _next(self, slot: Slot) -> int | None:
-        while self._queue:
-            index = self._queue.popleft()
-            if self._work[index].result is None:
-                return index
-        return self._straggler(slot)
-
-    def _straggler(self, slot: Slot) -> int | None:
-        """A chunk that is with one other worker for much longer than its like took."""
+    def _held(self) -> dict[int, list[float]]:
+        """Per chunk, for how many seconds its holders have had it."""
         now = self._host.monotonic()
-        holders: dict[int, list[Issue]] = {}
+        held: dict[int, list[float]] = {}
         for _, issue in self._roster.holders():
-            holders.setdefault(issue.index, []).append(issue)
-        for index, issues in sorted(holders.items()):
-            work = self._work[index]
-            usual = self._seconds.get(work.chunk.mode, ())
-            if work.result is not None or len(issues) > 1 or len(usual) < 3:
-                continue
-            if now - issues[0].at > max(self._straggler_seconds, self._straggler_factor * statistics.median(usual)):
-                log.info("%s is late; worker %d gets it too", work.chunk.label, slot.id)
-                return index
-        return None
+            held.setdefault(issue.index, []).append(now - issue.at)
+        return held
+
+    def _next(self, slot: Slot) -> int | None:
+        index = self._backlog.next()
+        if index is None:
+            index = self._backlog.straggler(self._held())
+            if index is not None:
+                label = self._backlog.work[index].chunk.label
+                log.info("%s is late; worker %d gets it too", label, slot.id)
+        return index
 
     def _issue(self, slot: Slot, index: int) -> None:
-        work = self._work[index]
+        work = self._backlog.work[index]
         chunk = replace(work.chunk, attempt=work.chunk.attempt + work.attempts)
         work.attempts += 1
         sha256 = write_pair(self._files, stem(self.bohb_id, slot.id, "input"), chunk_content(chunk, uuid.uuid4().hex))
         self._issued[sha256] = (index, chunk.attempt)
         owner = slot.beat.uuid if slot.beat is not None else ""
-        slot.holds, slot.settled = Issue(index, sha256, owner, self._host.monotonic()), False
-
-    def _died(self, index: int, reason: str) -> None:
-        work = self._work[index]
-        work.deaths += 1
-        if work.result is None and work.deaths >= self._max_attempts:
-            reason = f"{reason}; given up after {work.deaths} attempts"
-            log.error("%s: %s", work.chunk.label, reason)
-            work.result = ChunkResult.failed(work.chunk, "", reason)
-        self._again(index)
+        slot.holds, slot.settled = Issue(index, sha256, owner, self._host.monotonic(), chunk.mode), False
 
     def _again(self, index: int) -> None:
-        elsewhere = any(issue.index == index for _, issue in self._roster.holders())
-        if self._work[index].result is None and not elsewhere and index not in self._queue:
-            self._queue.appendleft(index)
-
-    def _release(self) -> None:
-        """Takes back what nobody has begun. Whoever is busy gets no other chunk until his heartbeat says idle."""
-        for slot, _ in list(self._roster.holders()):
-            slot.release()
-            try:
-                remove_pair(self._files, stem(self.bohb_id, slot.id, "input"))
-            except ExchangeError as e:
-                log.error("%s", e)
+        self._backlog.again(index, {issue.index for _, issue in self._roster.holders()})
 
     def _hint(self, now: float) -> None:
         """Never a silent wait."""
@@ -335,19 +313,8 @@ class Dispatcher:
         else:
             self._hint_at = now
             out = [
-                f"worker {slot.id} ({self._work[issue.index].chunk.label}, {now - issue.at:.0f} s)"
+                f"worker {slot.id} ({self._backlog.work[issue.index].chunk.label}, {now - issue.at:.0f} s)"
                 for slot, issue in self._roster.holders()
+                if issue.index in self._backlog.work
             ]
             log.info("no result for %.0f s; waiting for %s", HINT_SECONDS, ", ".join(out) or "a worker to be free")
-
-
-def _completed(results: list[ChunkResult]) -> list[ChunkResult]:
-    """Gives failed chunks the values the others have, NaN or 0, so that all can be joined along P."""
-    whole = next((r for r in results if not r.error), None)
-    for result in results:
-        if result.error and whole is not None:
-            for name, like in whole.values.items():
-                shape = (len(result.reasons), *like.shape[1:])
-                fill = float("nan") if like.is_floating_point() else 0
-                result.values.setdefault(name, torch.full(shape, fill, dtype=like.dtype))
-    return results

@@ -28,6 +28,7 @@ class Issue:
     sha256: str  # of the input
     owner: str  # uuid of the worker's process
     at: float  # by the master's monotonic clock
+    mode: str = ""  # of the chunk
     missed_at: tuple[str, int] | None = None  # uuid and counter of the worker when it was first missed
 
 

@@ -1,6 +1,7 @@
 """What a search over configurations passes around: a trial, what came of it, and the two calls of every search.
 
-The third level: a search proposes a configuration, a whole run of the outer loop (or of agents alone) is its evaluation.
+The third level: a search proposes a configuration; a whole run of the outer loop, or of agents alone, is its
+evaluation.
 """
 
 from __future__ import annotations

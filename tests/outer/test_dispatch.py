@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import errno
 import logging
+import re
 
 import pytest
 import torch
 
+from outer.backlog import Patience
 from outer.dispatch import SecondMasterError
 from outer.exchange import (
     ChunkResult,
@@ -54,11 +56,9 @@ def test_results_in_the_order_of_the_chunks_for_any_number_of_workers(workers):
     master = cluster.master()
     for i in range(workers):
         cluster.worker(i)
-    seen = []
     for generation in range(3):
         chunks = chunks_of(5, generation)
-        check(master.evaluate(chunks, lambda done, total: seen.append((done, total))), chunks)
-    assert seen[-1] == (5, 5) and len(seen) >= 3
+        check(master.evaluate(chunks), chunks)
     assert master.evaluate([]) == []
     left = [n for n in cluster.machine.files if "input" in n or "result" in n]
     assert left == [], "the exchange leaves its files lying about"
@@ -152,13 +152,73 @@ def test_straggler_is_given_to_a_second_worker_and_the_late_answer_is_dropped():
     cluster = Cluster()
     slow = cluster.worker(0)
     cluster.worker(1)
-    master = cluster.master(straggler_factor=4.0, straggler_seconds=2.0)
+    master = cluster.master()
     check(master.evaluate(chunks_of(8)), chunks_of(8))
     slow._evaluate = failing(1, Hang())  # it lives and beats, and does not come back
     chunks = chunks_of(4, generation=1)
     begin = cluster.machine.now
     check(master.evaluate(chunks), chunks)
     assert 2 < cluster.machine.now - begin < 5
+
+
+def deaf(index):
+    """An evaluation that never comes back from chunk ``index``, though its process lives and beats."""
+
+    def evaluate(config, worlds, seeds, mode, threads):
+        if int(seeds[0]) == 10 * index:
+            raise Hang
+        return fake(config, worlds, seeds, mode, threads)
+
+    return evaluate
+
+
+def test_a_chunk_that_is_late_at_two_workers_goes_to_a_third():
+    cluster = Cluster()
+    slow = [cluster.worker(0), cluster.worker(1)]
+    cluster.worker(2)
+    master = cluster.master()
+    check(master.evaluate(chunks_of(9)), chunks_of(9))
+    for worker in slow:
+        worker._evaluate = failing(1, Hang())
+    chunks = chunks_of(3, generation=1)
+    begin = cluster.machine.now
+    check(master.evaluate(chunks), chunks)
+    assert 2 < cluster.machine.now - begin < 10
+
+
+@pytest.mark.parametrize("workers, beyond_hope", [(2, 2), (7, 5)])
+def test_a_chunk_that_hangs_everywhere_is_given_up_and_the_rest_goes_on(workers, beyond_hope, caplog):
+    cluster = Cluster()
+    for i in range(workers):
+        cluster.worker(i)
+    master = cluster.master()
+    check(master.evaluate(chunks_of(9)), chunks_of(9))
+    for worker in cluster.workers.values():
+        worker._evaluate = deaf(1)
+    begin = cluster.machine.now
+    results = master.evaluate(chunks_of(4, generation=1))
+    assert 3600 < cluster.machine.now - begin < 3700
+    assert results[1].values["score"].isnan().all() and "given up" in results[1].reasons[0]
+    held = re.search(r"no answer from worker ([\d, ]+) for", results[1].error)
+    assert len(held[1].split(",")) == beyond_hope
+    check([results[0], *results[2:]], [chunks_of(4, 1)[i] for i in (0, 2, 3)])
+    assert "given up" in caplog.text
+
+
+def test_chunks_are_submitted_one_by_one_and_asked_for_in_any_order():
+    cluster = Cluster()
+    cluster.worker(0)
+    cluster.worker(1)
+    master = cluster.master()
+    chunks = chunks_of(5)
+    tickets = [master.submit(chunk) for chunk in chunks[:3]]
+    check([master.result(tickets[1])], [chunks[1]])
+    tickets += [master.submit(chunk) for chunk in chunks[3:]]
+    for i in (4, 0, 2, 3):
+        check([master.result(tickets[i])], [chunks[i]])
+    with pytest.raises(KeyError):
+        master.result(tickets[0])
+    assert not master._issued, "what was delivered is forgotten"
 
 
 @pytest.mark.parametrize("pause", [0.0, 1.0])
@@ -182,7 +242,7 @@ def test_chunk_that_kills_its_workers_gets_nan_and_the_reason(pause):
         if len(died_at) > len(restarts) and cluster.machine.now >= died_at[-1] + pause:
             restarts.append(cluster.worker(0, deadly))
 
-    master = cluster.master(on_wait=on_wait, max_attempts=5)
+    master = cluster.master(on_wait=on_wait, patience=Patience(max_attempts=5))
     chunks = chunks_of(3)
     results = master.evaluate(chunks)
     assert len(kills) == 5
@@ -458,11 +518,13 @@ def test_interrupted_evaluation_leaves_a_usable_master():
     cluster.worker(0)
     master = cluster.master()
 
-    def interrupt(done, total):
+    def interrupt():
         raise KeyboardInterrupt
 
+    master.on_wait = interrupt
     with pytest.raises(KeyboardInterrupt):
-        master.evaluate(chunks_of(4), interrupt)
+        master.evaluate(chunks_of(4))
+    master.on_wait = None
     chunks = chunks_of(3, generation=1)
     check(master.evaluate(chunks), chunks)
 

@@ -7,6 +7,7 @@ import random
 import pytest
 import torch
 
+from outer.backlog import Patience
 from outer.worker import SecondWorkerError
 from tests.outer.virtual import Cluster, VirtualFiles, chunks_of
 
@@ -63,7 +64,7 @@ def run(seed):
         for host in cluster.hosts.values():
             host.stopped = cluster.machine.now < 1600 and rng.random() < (0.9 if host.stopped else 0.02)
 
-    master = cluster.master(on_wait=turmoil, worker_timeout=8.0, max_attempts=10**6)
+    master = cluster.master(on_wait=turmoil, worker_timeout=8.0, patience=Patience(max_attempts=10**6))
     for generation in range(3):
         chunks = chunks_of(6, generation)
         results = master.evaluate(chunks)

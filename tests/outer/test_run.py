@@ -18,8 +18,8 @@ from rich.console import Console
 import outer.run
 import outer.target
 from envs.world_file import read_world
+from outer.backlog import completed
 from outer.checkpoint import RunError, load_checkpoint
-from outer.dispatch import _completed
 from outer.evaluate import BUDGET, PROXY, REAL, evaluate
 from outer.exchange import ChunkResult, chunk_content, chunk_from, result_of
 from outer.nes import member_seeds
@@ -360,7 +360,7 @@ def test_chunks_that_nobody_can_evaluate(tmp_path):
 def test_a_chunk_that_cannot_be_evaluated_costs_its_members_alone(tmp_path):
     class Dispatching(Direct):
         def evaluate(self, chunks):
-            return _completed(super().evaluate(chunks))
+            return completed(super().evaluate(chunks))
 
     def broken(chunk, values):
         lost = chunk.generation == 2 and chunk.chunk_id == 1

@@ -1,0 +1,154 @@
+"""The chunks that a master has to get done: which wait, which are late, which are given up. Knows neither files nor
+workers."""
+
+from __future__ import annotations
+
+import logging
+import statistics
+from collections import deque
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from outer.exchange import Chunk, ChunkResult
+
+log = logging.getLogger("envolve")
+
+MAX_ERRORS = 2  # evaluations of one chunk that may end in an exception
+KNOWN = 3  # how many chunks of a mode must be done before another can be late
+Held = Mapping[int, Sequence[float]]  # index of a chunk -> for how many seconds each of its holders has had it
+
+
+@dataclass
+class Work:
+    """A chunk and what became of it so far."""
+
+    chunk: Chunk
+    attempts: int = 0  # how often it was handed out
+    deaths: int = 0
+    errors: int = 0
+    result: ChunkResult | None = None
+
+
+@dataclass(frozen=True)
+class Patience:
+    """When a chunk is late, and when it is hopeless. Times in seconds, by the median of its like.
+
+    The first holder is late after factor x median (and ``least``), then another worker gets the chunk too; each further
+    holder has twice the time of the one before. A chunk that as many workers have as there are, or ``max_attempts``, is
+    given up after 32 x factor x median and ``hopeless``: then it hangs wherever it goes. math.inf as factor: never.
+    """
+
+    max_attempts: int = 5
+    factor: float = 4.0
+    least: float = 2.0
+    hopeless: float = 3600.0
+
+
+class Backlog:
+    """Chunks get an index when they are added and keep it."""
+
+    def __init__(self, patience: Patience) -> None:
+        self.patience = patience
+        self.work: dict[int, Work] = {}
+        self._queue: deque[int] = deque()
+        self._seconds: dict[str, deque[float]] = {}  # per mode, what the latest chunks took
+        self._added = 0
+
+    def add(self, chunk: Chunk) -> int:
+        index, self._added = self._added, self._added + 1
+        self.work[index] = Work(chunk)
+        self._queue.append(index)
+        return index
+
+    def pop(self, index: int) -> Work:
+        return self.work.pop(index)
+
+    def clear(self) -> None:
+        self.work.clear()
+        self._queue.clear()
+
+    def open(self, index: int) -> bool:
+        """Whether somebody still waits for its result."""
+        return index in self.work and self.work[index].result is None
+
+    def next(self) -> int | None:
+        """A chunk that nobody has."""
+        while self._queue:
+            index = self._queue.popleft()
+            if self.open(index):
+                return index
+        return None
+
+    def again(self, index: int, held: Collection[int]) -> None:
+        """It goes out again, before the others, unless somebody else (``held``) has it too."""
+        if self.open(index) and index not in held and index not in self._queue:
+            self._queue.appendleft(index)
+
+    # ------------------------------------------------------------------------------------------------ time
+
+    def took(self, mode: str, seconds: float) -> None:
+        """A chunk of this mode was done in so much time."""
+        self._seconds.setdefault(mode, deque(maxlen=64)).append(seconds)
+
+    def _late_after(self, index: int) -> float | None:
+        """Seconds after which its first holder is late; None as long as too little is known of its like."""
+        usual = self._seconds.get(self.work[index].chunk.mode, ())
+        if len(usual) < KNOWN:
+            return None
+        return max(self.patience.least, self.patience.factor * statistics.median(usual))
+
+    def straggler(self, held: Held) -> int | None:
+        """A chunk that one more worker should get: it has been with its latest holder for much longer than usual."""
+        for index, seconds in sorted(held.items()):
+            late = self._late_after(index) if self.open(index) else None
+            holders = len(seconds)
+            if late is not None and holders < self.patience.max_attempts:
+                if min(seconds) > late * 2 ** (holders - 1):
+                    return index
+        return None
+
+    def hopeless(self, held: Held, workers: int) -> list[int]:
+        """Chunks that are with all of ``workers`` or with ``max_attempts`` of them, for long beyond any hope."""
+        out = []
+        for index, seconds in sorted(held.items()):
+            late = self._late_after(index) if self.open(index) else None
+            everywhere = 0 < min(self.patience.max_attempts, workers) <= len(seconds)
+            if late is not None and everywhere and max(seconds) > max(self.patience.hopeless, 32 * late):
+                out.append(index)
+        return out
+
+    # ------------------------------------------------------------------------------------------------ what goes wrong
+
+    def died(self, index: int, reason: str) -> None:
+        """A worker died of it, or as good as."""
+        if self.open(index):
+            work = self.work[index]
+            work.deaths += 1
+            if work.deaths >= self.patience.max_attempts:
+                self.give_up(index, f"{reason}; given up after {work.deaths} attempts")
+
+    def failed(self, index: int) -> bool:
+        """Its evaluation raised an exception. Returns whether it is tried again: memory or disk may have run out on
+        that worker alone."""
+        self.work[index].errors += 1
+        return self.work[index].errors < MAX_ERRORS
+
+    def give_up(self, index: int, reason: str) -> None:
+        """Its members get no score, and the reason."""
+        work = self.work[index]
+        log.error("%s: %s", work.chunk.label, reason)
+        work.result = ChunkResult.failed(work.chunk, "", reason)
+
+
+def completed(results: list[ChunkResult]) -> list[ChunkResult]:
+    """Gives failed chunks the values the others have, NaN or 0, so that all can be joined along P."""
+    whole = next((r for r in results if not r.error), None)
+    for result in results:
+        if result.error and whole is not None:
+            for name, like in whole.values.items():
+                shape = (len(result.reasons), *like.shape[1:])
+                fill = float("nan") if like.is_floating_point() else 0
+                result.values.setdefault(name, torch.full(shape, fill, dtype=like.dtype))
+    return results
