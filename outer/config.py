@@ -38,7 +38,8 @@ class Config:
     path: str
 
 
-def _read(path: str) -> bytes:
+def read_bytes(path: str, pattern: str = "default_config_*.yaml") -> bytes:
+    """A file of at most MAX_BYTES. pattern: of the files, one of which a misspelt name may mean. Raises ConfigError."""
     try:
         with open(path, "rb") as f:
             raw = f.read(MAX_BYTES + 1)
@@ -46,7 +47,7 @@ def _read(path: str) -> bytes:
         reason = getattr(e, "strerror", None) or str(e)
         try:
             folder = FilePath(path).parent
-            there = sorted(p.name for p in folder.glob("default_config_*.yaml"))
+            there = sorted(p.name for p in folder.glob(pattern))
             near = nearest(FilePath(path).name, there, cutoff=0.0)
         except (OSError, ValueError):
             near = None
@@ -93,7 +94,7 @@ def load_config(path: str | FilePath, overrides: Sequence[str] = ()) -> Config:
     Raises ConfigError with every problem found, and nothing else.
     """
     name = str(path)
-    raw, lines = parse_yaml(_read(name), name)
+    raw, lines = parse_yaml(read_bytes(name), name)
     if not isinstance(raw, dict):
         found = "an empty file" if raw is None else show(raw)
         raise ConfigError([f"{name}:1: found {found}, expected a mapping with env_name, agents and envs"])

@@ -30,6 +30,7 @@ LEGACY_KEYS: Dict[str, Dict[str, str]] = {
     "icm": {},
     "vary": {},
     "env": {"render_env": _RENDER},
+    "study": {},
 }
 
 # Agents, baselines and tools of the original; a name that the registry here knows is used, not ignored.

@@ -89,6 +89,12 @@ def expected(section: type, name: str) -> str:
     return " ".join(filter(None, [words, limits, "or nothing" if optional else "", f"({field.metadata['help']})"]))
 
 
+def value_type(section: type, name: str) -> tuple[type, Sequence[Any]]:
+    """The type of a key's values, and all that it takes if it takes no others."""
+    field = {f.name: f for f in dataclasses.fields(section)}[name]
+    return _base_type(typing.get_type_hints(section)[name])[0], field.metadata["choices"] or ()
+
+
 def nearest(name: str, names: Iterable[str], cutoff: float = 0.5) -> str | None:
     by_lower = {n.lower(): n for n in names}
     near = difflib.get_close_matches(name.lower()[:200], by_lower, n=1, cutoff=cutoff)

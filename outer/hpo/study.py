@@ -1,0 +1,107 @@
+"""A study: which configuration is searched over which space, how a trial is evaluated, and for how long.
+
+A study is a YAML file (``configs/spaces/``); read, checked and written here.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path as FilePath
+from typing import Any
+
+import yaml
+
+from outer.check import Checker
+from outer.config import Config
+from outer.hpo.space import Space
+from outer.hpo.study_reader import StudyReader
+from outer.hpo.study_sections import READ, Budget, apply
+from outer.hpo.trial import Plain
+from outer.yaml_lines import ConfigError
+
+
+@dataclass(frozen=True)
+class Study:
+    """A checked study."""
+
+    path: str
+    name: str  # the file's, without .yaml
+    config: Config  # the base with ``set`` applied
+    space: Space
+    evaluate: str  # "nes" or "agent"
+    loss: str
+    repeats: int
+    agents: int
+    worlds: tuple[str, ...]  # files that agents are trained in; (): the task itself
+    worlds_sha256: tuple[str, ...]  # of their bytes
+    budget: Budget
+    backend: str
+    bracket: str
+    seed: int
+    parallel: int
+    random_fraction: float
+    full_evaluations: float | None
+    trials: int | None
+    digest: str = field(init=False)  # SHA-256 of all that decides results: not of paths, comments, nor of ``stop``
+
+    def __post_init__(self) -> None:
+        text = json.dumps(self._deciding(), sort_keys=True, separators=(",", ":"))
+        object.__setattr__(self, "digest", hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest())
+
+    def written(self) -> dict[str, Any]:
+        """What this study and its file have in common, as the file writes it."""
+        own = [key for key in READ[self.evaluate] if (key, self.budget.unit) != ("agents", "agents")]
+        search = ("backend", "bracket", "seed", "parallel", "random_fraction")
+        return {
+            **{key: getattr(self, key) for key in ("evaluate", "loss", *own)},
+            "search": {key: getattr(self, key) for key in search},
+            "budget": asdict(self.budget),
+        }
+
+    def _deciding(self) -> dict[str, Any]:
+        config = copy.deepcopy(self.config.data)
+        for section in config["envs"].values():
+            if section.get("shapers_sha256"):
+                section.pop("shapers")  # a path, and the candidates' contents are known
+        # the order of choices decides what is drawn, that of parameters does not
+        space = {p.name: p.written() for p in self.space.parameters}
+        return {**self.written(), "config": config, "space": space, "worlds": list(self.worlds_sha256)}
+
+    def member_config(self, values: Mapping[str, Plain]) -> Config:
+        """The base with a trial's values, checked as if it had been loaded. Raises ConfigError."""
+        overrides = self.space.overrides(values)
+        data = copy.deepcopy(self.config.data)
+        apply(data, overrides)
+        labels = {tuple(key.split(".")): f"trial of {self.name}" for key in overrides}
+        checker = Checker(self.path, {(): 1}, labels)
+        checked = checker.check(data)
+        if checker.problems:
+            raise ConfigError(checker.problems, checker.warnings)
+        return Config(checked, checker.warnings, self.path)
+
+
+def read_study(path: str | FilePath, overrides: Sequence[str] = ()) -> Study:
+    """Reads a study; overrides: ``search.seed=3``, or ``agents.gtn.num_workers=8`` for its section ``set``.
+
+    Raises ConfigError with every problem found, and nothing else.
+    """
+    return Study(**StudyReader(str(path)).read(overrides))
+
+
+def dump_study(study: Study) -> str:
+    """YAML that stands for itself: :func:`read_study` reads it back, wherever it lies, to the same digest."""
+    stop = {"full_evaluations": study.full_evaluations, "trials": study.trials}
+    data = {
+        **study.written(),
+        **({"worlds": list(study.worlds)} if study.worlds else {}),
+        "stop": {key: value for key, value in stop.items() if value is not None},
+        "space": {p.key: p.written() for p in study.space.parameters},
+        "config": study.config.data,
+    }
+    title = "# Resolved study: every value that it uses."
+    head = [title, f"# source: {json.dumps(study.path)}", f"# digest: {study.digest}"]
+    return "\n".join([*head, "", ""]) + yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=120)

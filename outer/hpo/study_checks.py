@@ -1,0 +1,114 @@
+"""What the values of a study must be beside each other, and whether its configuration can do what is asked of it."""
+
+from __future__ import annotations
+
+import copy
+import random
+from collections.abc import Mapping
+from typing import Any
+
+from outer import problem
+from outer.check import Checker
+from outer.hpo.space import Space
+from outer.hpo.study_sections import BUDGET_KEYS, LOSSES, READ, UNITS, apply
+from outer.section import SE, SHAPER
+from outer.yaml_lines import Path, show
+
+DRAWS, SHAPED_DRAWS = 512, 16  # corners of the space that are tried; for shaped tasks each loads the candidates
+
+
+def check_values(checker: Checker, raw: Mapping[str, Any], study: Mapping[str, Any], budget: Mapping[str, Any],
+                 stop: Mapping[str, Any]) -> None:  # fmt: skip
+    """The study's own values. raw: as in the file, without defaults."""
+    evaluate = study["evaluate"]
+    for path, value, table in ((("loss",), study["loss"], LOSSES), (("budget", "unit"), budget["unit"], UNITS)):
+        if path[0] in raw and value not in table[evaluate]:
+            words = f"one of {', '.join(table[evaluate])}, because evaluate is {evaluate}"
+            checker.problem(path, show(value or None), words)
+    for other in [kind for kind in READ if kind != evaluate]:
+        for key in [key for key in READ[other] if key in raw]:
+            checker.problem((key,), show(raw[key]), f"no such key: only evaluate {other} reads it")
+    if "agents" in raw and budget["unit"] == "agents":
+        checker.problem(("agents",), show(raw["agents"]), "no such key: the budget counts agents")
+    if isinstance(raw.get("budget"), dict):
+        for key in [key for key in ("least", "most") if key not in raw["budget"]]:
+            checker.problem(("budget", key), "nothing", "a number")
+        if budget["least"] > budget["most"]:
+            checker.problem(("budget", "most"), f"{budget['most']:g}", f"at least the least, {budget['least']:g}")
+    if isinstance(raw.get("stop"), dict) and stop["full_evaluations"] is None and stop["trials"] is None:
+        checker.problem(("stop",), "nothing that ends the search", "full_evaluations or trials, or both")
+
+
+def check_fit(checker: Checker, data: dict[str, Any], study: Mapping[str, Any], unit: str, space: Space) -> None:
+    """The study asks of its configuration only what that can do, and varies only what is read. data: resolved."""
+    gtn = problem.gtn_section(data)
+    if study["evaluate"] == "agent" and gtn.synthetic_env_type == SHAPER:
+        checker.problem(("evaluate",), "agent", "nes: agents of a task in a physics engine are not trained alone")
+    if study["loss"] == "generations" and gtn.synthetic_env_type != SE:
+        checker.problem(("loss",), "generations", "score: only a synthetic environment can be solved")
+    elif study["loss"] == "generations" and not gtn.quit_when_solved:
+        words = "score, or agents.gtn.quit_when_solved: true under set, so that a run ends once it is solved"
+        checker.problem(("loss",), "generations", words)
+    read = sections_read(data, space)
+    for p in space.parameters:
+        section, _, last = p.key.rpartition(".")
+        path = ("space", p.key)
+        of_outer_loop = section == "agents.gtn"
+        if last == BUDGET_KEYS.get(unit) and of_outer_loop == (unit == "generations"):
+            checker.problem(path, "what the budget sets", f"a key other than {last}")
+        elif p.key == "agents.gtn.quit_when_solved" and study["loss"] == "generations":
+            checker.problem(path, "what the loss depends on", "this key under set")
+        elif section not in read:
+            words = f"one of a section that it reads: {', '.join(sorted(filter(None, read)))}"
+            checker.problem(path, "a key that this configuration does not read", words)
+        elif study["evaluate"] == "agent" and not read_by_agents(section, last):
+            checker.problem(path, "a key of worlds or of the outer loop", "one that agents alone read")
+
+
+def sections_read(data: dict[str, Any], space: Space) -> set[str]:
+    """The sections that some configuration of the space reads, "" for the top level."""
+
+    def values(key: str, base: str) -> list[str]:
+        return [str(choice) for choice in space.by_key[key].choices] if key in space.by_key else [base]
+
+    in_space = {p.key.split(".")[1] for p in space.parameters if p.key.startswith("agents.")}
+    present = {**data["agents"], **dict.fromkeys(in_space)}
+    read = {"", "agents.gtn"} | {f"envs.{task}" for task in values("env_name", data["env_name"])}
+    for agent in values("agents.gtn.agent_name", data["agents"]["gtn"]["agent_name"]):
+        learner, curious, vary = problem.split_agent_name(agent)
+        read.add(f"agents.{problem.learner_key(present, learner)}")
+        read |= {"agents.icm"} if curious else set()
+        read |= {f"agents.{learner}{problem.VARY_SUFFIX}"} if vary else set()
+    return read
+
+
+def read_by_agents(section: str, last: str) -> bool:
+    """Whether agents that are trained alone read this key."""
+    if section == "agents.gtn":
+        return last in ("agent_name", "backend")
+    return not section.startswith("envs.") or last in ("max_steps", "solved_reward")
+
+
+def corner_problems(
+    data: dict[str, Any], name: str, lines: dict[Path, int], labels: dict[Path, str], space: Space
+) -> list[str]:
+    """Values that are fine alone may be impossible together: tries choices and ends of ranges with each other.
+
+    data: the resolved configuration; name, lines: its file; labels: where the study says the values.
+    """
+    draw = random.Random(0)
+    shaped = problem.gtn_section(data).synthetic_env_type == SHAPER
+    found: dict[tuple[str, str], str] = {}  # key and what was expected of it -> the first such problem
+    for n in range(SHAPED_DRAWS if shaped else DRAWS):
+        extremes = {p.name: p.extremes() for p in space.parameters}
+        # the first two are all lowest and all highest
+        corner = {key: values[-n] if n < 2 else draw.choice(values) for key, values in extremes.items()}
+        there = space.active(corner)
+        changed = copy.deepcopy(data)
+        apply(changed, space.overrides({key: value for key, value in corner.items() if key in there}))
+        checker = Checker(name, lines, labels)
+        checker.check(changed)
+        for text in checker.problems:
+            where, _, what = text.partition(": found ")
+            found.setdefault((where, what.rpartition(", expected ")[2]), text)
+    return list(found.values())

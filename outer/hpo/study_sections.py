@@ -1,0 +1,83 @@
+"""The sections of a study: what each key takes, and what goes with what."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Optional
+
+from envs.option import option
+
+LOSSES = {  # of each kind of evaluation; all are minimised
+    "nes": ("generations", "score"),  # until an SE is solved; minus the best score
+    "agent": ("steps", "episodes", "return"),  # until the task is solved; minus the mean return of the tests
+}
+UNITS = {  # of the budget: what ``least`` and ``most`` count
+    "nes": ("generations", "steps", "episodes"),  # of the outer loop; of each agent in its world
+    "agent": ("steps", "episodes", "agents"),  # of each agent; agents per trial
+}
+BUDGET_KEYS = {"generations": "max_iterations", "steps": "train_steps", "episodes": "train_episodes"}  # that it sets
+READ = {"nes": ("repeats",), "agent": ("agents", "worlds")}  # by one kind of evaluation only
+
+
+@dataclass(frozen=True)
+class StudySection:
+    """The top level of a study, beside its sections."""
+
+    evaluate: str = option("nes", "nes: a whole run of the outer loop; agent: agents alone", choices=tuple(LOSSES))
+    loss: str = option("", "what is minimised", choices=tuple(n for names in LOSSES.values() for n in names))
+    repeats: int = option(1, "nes: runs that a trial averages, each with a seed of its own", ge=1, le=1000)
+    agents: int = option(10, "agent: agents that a trial averages", ge=1, le=65536)
+
+
+@dataclass(frozen=True)
+class SearchSection:
+    """``search``: who proposes configurations."""
+
+    backend: str = option("bohb", "who proposes", choices=("bohb", "optuna", "random"))
+    bracket: str = option(
+        "hyperband", "hyperband: brackets of all lengths in turn; aggressive: the longest only, as the original",
+        choices=("hyperband", "aggressive"),
+    )  # fmt: skip
+    seed: int = option(0, "of what is proposed, and of every trial", ge=0, le=2**32 - 1)
+    parallel: int = option(4, "trials that may be out at once, however many masters there are", ge=1, le=4096)
+    random_fraction: float = option(1 / 3, "share of proposals that are drawn at random", ge=0, le=1)
+
+
+@dataclass(frozen=True)
+class BudgetSection:
+    """``budget``: from the cheapest trial to the dearest."""
+
+    unit: str = option("", "what it counts", choices=("generations", "steps", "episodes", "agents"))
+    least: float = option(1.0, "of the cheapest trial", ge=1, le=1e15)
+    most: float = option(1.0, "of the dearest trial", ge=1, le=1e15)
+    eta: float = option(3.0, "a rung has eta times the budget of the one below", gt=1, le=1e6)
+
+
+@dataclass(frozen=True)
+class StopSection:
+    """``stop``: when the search ends, whichever comes first."""
+
+    full_evaluations: Optional[float] = option(None, "the sum of all budgets, as a multiple of most", gt=0, le=1e12)
+    trials: Optional[int] = option(None, "trials that are finished", ge=1, le=10**9)
+
+
+@dataclass(frozen=True)
+class Budget:
+    unit: str
+    least: float
+    most: float
+    eta: float
+
+
+def apply(data: dict[str, Any], overrides: Mapping[str, Any]) -> None:
+    """Puts values at dotted keys. A section that is no mapping stays as it is: whoever checks the data will say so."""
+    for key, value in overrides.items():
+        *sections, last = key.split(".")
+        at: Any = data
+        for section in sections:
+            at = at.setdefault(section, {}) if isinstance(at, dict) else None
+        if isinstance(at, dict):
+            at[last] = value
+            if last == "shapers":  # other candidates than those whose digest the base remembers
+                at.pop("shapers_sha256", None)
