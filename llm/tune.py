@@ -86,22 +86,27 @@ class NESTuner:
 
 
 class BOHBTuner:
-    """``outer.bohb``: cheap trainings sort out, a model of good and bad points proposes; the written numbers are the
-    first point."""
+    """Back end bohb of ``outer.hpo.search``: cheap trainings sort out, a model of good and bad points proposes; the
+    written numbers are the first point."""
 
     def __init__(self, D: int, s: TuneSettings, seed: int) -> None:
-        from outer.bohb import BOHB
+        import ConfigSpace  # an extra, as is all that bohb needs
 
-        self.search = BOHB(np.full(D, -FACTOR), np.full(D, FACTOR), (1 / 9, 1.0, 3), seed)
+        from outer.hpo.search import make_search
+
+        self.names = [f"u{i:06d}" for i in range(D)]  # ConfigSpace sorts by name
+        space = ConfigSpace.ConfigurationSpace({name: (-FACTOR, FACTOR) for name in self.names})
+        self.search = make_search("bohb", space, (1 / 9, 1.0, 3), seed=seed)
         self.population, self.D, self.ids = s.population, D, [-1]
         self.found: list[tuple[float, float, np.ndarray]] = []  # budget, score, u
         self.asked: list[tuple[float, np.ndarray]] = []
 
     def ask(self) -> tuple[Tensor, list[float]]:
-        written = [] if self.found else [(-1, np.zeros(self.D), 1.0)]
-        trials = written + [self.search.ask() for _ in range(self.population - len(written))]
-        self.ids = [i for i, _, _ in trials]
-        self.asked = [(budget, u) for _, u, budget in trials]
+        trials = [self.search.ask() for _ in range(self.population - (not self.found))]
+        self.ids = [trial.id for trial in trials]
+        self.asked = [(trial.budget, np.array([trial.values[name] for name in self.names])) for trial in trials]
+        if not self.found:
+            self.ids, self.asked = [-1, *self.ids], [(1.0, np.zeros(self.D)), *self.asked]
         return torch.tensor(np.stack([u for _, u in self.asked]), dtype=torch.float32), [b for b, _ in self.asked]
 
     def tell(self, scores: np.ndarray) -> None:

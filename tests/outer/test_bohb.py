@@ -1,4 +1,5 @@
-"""BOHB: brackets as published, failures, the same trials for the same seed, and that it finds more than chance does."""
+"""BOHB: brackets as published, failures, a model of mixed spaces, and that it finds more than chance does. What every
+search promises is in hpo/test_search.py."""
 
 from __future__ import annotations
 
@@ -6,11 +7,11 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 pytest.importorskip("hpbandster", reason="hpbandster is not installed")
-from outer.bohb import BOHB, ladder
+import ConfigSpace as CS
+
+from outer.bohb import BOHB
 
 A = np.array(
     [[10, 3, 17, 3.5, 1.7, 8], [0.05, 10, 17, 0.1, 8, 14], [3, 3.5, 1.7, 10, 17, 8], [17, 8, 0.05, 10, 0.1, 14]]
@@ -27,46 +28,26 @@ def hartmann6(x):
     return -float(C @ np.exp(-(A * (x - P) ** 2).sum(1)))
 
 
-@pytest.mark.parametrize(
-    "least, most, eta, budgets",
-    [
-        (1, 243, 3, [1, 3, 9, 27, 81, 243]),  # hpbandster: five
-        (1, 1000, 10, [1, 10, 100, 1000]),  # hpbandster: three
-        (1, 27, 3, [1, 3, 9, 27]),
-        (1 / 9, 1, 3, [1 / 9, 1 / 3, 1]),
-        (2, 27, 3, [3, 9, 27]),
-        (5, 5, 3, [5]),
-        (1, 10, 2, [1.25, 2.5, 5, 10]),
-    ],
-)
-def test_the_ladder_has_every_rung(least, most, eta, budgets):
-    found = ladder(least, most, eta)
-    assert found == pytest.approx(budgets) and found[-1] == most
-    assert all(type(budget) is float for budget in found)
+def box(*bounds):
+    return CS.ConfigurationSpace({f"x{i:02d}": pair for i, pair in enumerate(bounds)})
 
 
-@given(st.floats(1e-3, 10), st.integers(0, 6), st.sampled_from([2.0, 3.0, 4.0, 10.0]))
-def test_a_ladder_of_whole_powers_has_one_rung_more(least, rungs, eta):
-    assert len(ladder(least, least * eta**rungs, eta)) == rungs + 1
+def search(seed=0, budgets=(1, 9, 3), D=2, **options):
+    return BOHB(box(*[(-1.0, 3.0)] * D), budgets, seed, **options)
 
 
-@pytest.mark.parametrize("budgets", [(0, 1, 3), (2, 1, 3), (1, 9, 1), (1, math.inf, 3), (math.nan, 1, 3)])
-def test_a_ladder_that_makes_no_sense_is_refused(budgets):
-    with pytest.raises(ValueError, match="expected 0 < least <= most and eta > 1"):
-        ladder(*budgets)
-
-
-def search(seed=0, budgets=(1, 9, 3), D=2):
-    return BOHB([-1.0] * D, [3.0] * D, budgets, seed)
+def point(trial):
+    return np.array(list(trial.values.values()))
 
 
 def play(bohb, count, loss=lambda x, budget: float((x**2).sum())):
     """Trials one after the other -> (x, budget, loss)."""
     seen = []
     for _ in range(count):
-        i, x, budget = bohb.ask()
-        seen.append((x, budget, loss(x, budget)))
-        bohb.tell(i, seen[-1][-1])
+        trial = bohb.ask()
+        x = point(trial)
+        seen.append((x, trial.budget, loss(x, trial.budget)))
+        bohb.tell(trial.id, seen[-1][-1])
     return seen
 
 
@@ -80,22 +61,16 @@ def test_brackets_are_hyperbands():
     np.testing.assert_array_equal(seen[12][0], best[0][0])
 
 
-def test_points_lie_within_the_bounds_and_are_plain_numbers():
-    bohb = BOHB([-1.0, 100.0], [3.0, 101.0], (1, 9, 3), 0)
-    for _ in range(60):
-        i, x, budget = bohb.ask()
-        assert type(i) is int and type(budget) is float and x.dtype == np.float64 and x.shape == (2,)
-        assert (x >= [-1, 100]).all() and (x <= [3, 101]).all()
-        bohb.tell(i, np.float32(x.sum()))
-    assert bohb.model_picks > 5 and bohb.random_picks > 5
+def test_the_aggressive_bracket_comes_again_and_again():
+    seen = play(search(bracket="aggressive"), 2 * (9 + 3 + 1))
+    assert [budget for _, budget, _ in seen] == ([1] * 9 + [3] * 3 + [9]) * 2
 
 
 def test_failures_do_not_go_on_and_a_bracket_of_failures_ends():
     bohb = search()
     for k in range(9):
-        i, _, budget = bohb.ask()
-        bohb.tell(i, [math.nan, math.inf, 1.0][k % 3] if k > 2 else math.nan)
-    assert [bohb.ask()[2] for _ in range(3)] == [3, 3, 3], "the two that did not fail, and the next bracket's first"
+        bohb.tell(bohb.ask().id, [math.nan, math.inf, 1.0][k % 3] if k > 2 else math.nan)
+    assert [bohb.ask().budget for _ in range(3)] == [3, 3, 3], "the two that did not fail, and the next bracket's first"
     assert [bohb.started, len(bohb.out)] == [2, 3]
     bohb = search()
     play(bohb, 40, lambda x, budget: math.nan)
@@ -105,73 +80,86 @@ def test_failures_do_not_go_on_and_a_bracket_of_failures_ends():
 def test_several_trials_may_be_out():
     bohb = search()
     asked = [bohb.ask() for _ in range(20)]  # 9 of the first bracket, 5, 3, and a fourth
-    assert [budget for _, _, budget in asked] == [1] * 9 + [3] * 5 + [9] * 3 + [1] * 3
-    assert len({i for i, _, _ in asked}) == 20
-    for i, x, _ in reversed(asked[:9]):
-        bohb.tell(i, float((x**2).sum()))
-    i, x, budget = bohb.ask()
-    assert budget == 3 and any(np.array_equal(x, y) for _, y, _ in asked[:9]), "the oldest bracket goes on"
+    assert [trial.budget for trial in asked] == [1] * 9 + [3] * 5 + [9] * 3 + [1] * 3
+    assert [trial.config_id for trial in asked[7:11]] == [(0, 0, 7), (0, 0, 8), (1, 0, 0), (1, 0, 1)]
+    for trial in reversed(asked[:9]):
+        bohb.tell(trial.id, float((point(trial) ** 2).sum()))
+    trial = bohb.ask()
+    assert trial.budget == 3 and trial.values in [t.values for t in asked[:9]], "the oldest bracket goes on"
+    assert len(bohb.out) == 12
 
 
-@settings(max_examples=20, deadline=None)
-@given(st.lists(st.booleans(), min_size=1, max_size=60), st.integers(0, 3))
-def test_no_trial_is_lost_whatever_the_order(asks, seed):
-    bohb, out = search(seed), []
-    for ask in asks:
-        if ask or not out:
-            out.append(bohb.ask())
-        else:
-            i, x, _ = out.pop(len(out) // 2)
-            bohb.tell(i, math.nan if i % 7 == 3 else float(x.sum()))
-    assert sorted(bohb.out) == sorted(i for i, _, _ in out)
-    for bracket in bohb.brackets:
-        assert bracket.wanted >= 0 and len(bracket.trials) <= bracket.sizes[bracket.rung]
+def mixed():
+    """A space whose best configuration is known: kind b, its gate 0.8, count 3, flag False, rate 1e-3."""
+    space = CS.ConfigurationSpace()
+    kind, gate = CS.Categorical("kind", ["a", "b", "c"]), CS.Float("z_gate", (0, 1))
+    space.add([kind, gate, CS.Integer("count", (1, 8)), CS.Categorical("flag", [True, False]),
+               CS.Float("rate", (1e-6, 1), log=True)])  # fmt: skip
+    space.add(CS.InCondition(gate, kind, ["b", "c"]))
+    return space
 
 
-def test_the_same_seed_asks_the_same_and_leaves_others_random_numbers_alone():
-    def trials(seed, noise):
-        bohb, seen = search(seed), []
-        for _ in range(50):
-            i, x, budget = bohb.ask()
-            seen.append([*x, budget])
-            if noise:
-                np.random.rand(3)  # noqa: NPY002
-            bohb.tell(i, float((x**2).sum()))
-        return seen, bohb.model_picks
-
-    np.random.seed(5)  # noqa: NPY002
-    expected = np.random.rand(3)  # noqa: NPY002
-    np.random.seed(5)  # noqa: NPY002
-    once = trials(1, False)
-    np.testing.assert_array_equal(np.random.rand(3), expected)  # noqa: NPY002
-    assert once == trials(1, True) and once[1] > 5
-    assert once != trials(2, False)
+def mixed_loss(v):
+    gate = 1.0 if "z_gate" not in v else abs(v["z_gate"] - 0.8)
+    return (v["kind"] != "b") + gate + abs(v["count"] - 3) / 4 + v["flag"] + abs(math.log10(v["rate"]) + 3) / 3
 
 
-def test_a_search_is_resumed_by_telling_it_again():
-    bohb = search(3)
-    told = play(bohb, 37)
-    again = search(3)
-    for _, _, loss in told:
-        again.tell(again.ask()[0], loss)
-    for _ in range(10):
-        (i, x, budget), (j, y, other) = bohb.ask(), again.ask()
-        assert (i, budget) == (j, other) and np.array_equal(x, y)
+def test_the_model_finds_the_way_in_a_mixed_space():
+    """Every kind of parameter on its own: what the model proposes late is nearer the best than what chance does."""
+    bohb = BOHB(mixed(), (1, 9, 3), 0)
+    seen = []
+    for _ in range(200):
+        trial = bohb.ask()
+        seen.append(trial)
+        bohb.tell(trial.id, mixed_loss(trial.values))
+    late = [t.values for t in seen[80:] if t.rung == 0 and t.model_based]
+    chance = [t.values for t in seen if t.rung == 0 and not t.model_based]
+    assert len(late) > 30 and len(chance) > 30 and bohb.failed_picks == 0
+
+    def share(values, test):
+        return np.mean([test(v) for v in values])
+
+    for test in (
+        lambda v: v["kind"] == "b", lambda v: not v["flag"], lambda v: abs(v["count"] - 3) <= 1,
+        lambda v: abs(math.log10(v["rate"]) + 3) < 1, lambda v: abs(v.get("z_gate", 0) - 0.8) < 0.2,
+    ):  # fmt: skip
+        assert share(late, test) > share(chance, test) + 0.2
 
 
-def test_wrong_calls_are_refused():
-    bohb = search()
-    i, _, _ = bohb.ask()
-    bohb.tell(i, 1.0)
-    for wrong in (i, 99):
-        with pytest.raises(KeyError, match=f"trial {wrong} was not asked for"):
-            bohb.tell(wrong, 1.0)
-    for lower, upper in [([0, 1], [1, 1]), ([0], [math.inf]), ([math.nan], [1])]:
-        with pytest.raises(ValueError, match="finite and below"):
-            BOHB(lower, upper, (1, 9, 3), 0)
-    for lower, upper in [([], []), ([0, 0], [1]), ([[0.0]], [[1.0]])]:
-        with pytest.raises(ValueError, match="shapes"):
-            BOHB(lower, upper, (1, 9, 3), 0)
+def test_a_model_that_fails_is_counted_and_reported(caplog):
+    """hpbandster draws at random instead, and says so in its log only."""
+    bohb = search(random_fraction=0)
+    play(bohb, 12)
+    picks = bohb.random_picks
+    assert bohb.model_picks > 0 and bohb.failed_picks == 0
+
+    def broken(*_):
+        raise FloatingPointError("a density that is none")
+
+    for densities in bohb.model.kde_models.values():
+        densities["good"].pdf = broken
+    while bohb.random_picks == picks:
+        trial = bohb.ask()
+    assert not trial.model_based and (bohb.failed_picks, bohb.random_picks) == (1, picks + 1)
+    assert "FloatingPointError: a density that is none" in caplog.text and "at random instead" in caplog.text
+
+
+def test_a_configuration_that_the_model_cannot_build_is_random_too(caplog):
+    """hpbandster calls it the model's."""
+    space = box((0.0, 1.0), (0.0, 1.0))
+    a, b = space.values()
+    space.add(CS.ForbiddenGreaterThanRelation(a, b))  # half of the square
+    bohb = BOHB(space, (1, 9, 3), 0, random_fraction=0)
+    while not bohb.failed_picks and bohb.asked < 300:
+        trial = bohb.ask()
+        bohb.tell(trial.id, trial.values["x01"] - trial.values["x00"])
+    assert trial.rung == 0 and not trial.model_based and "at random instead" in caplog.text
+
+
+def test_random_fraction():
+    always, never = search(random_fraction=1.0), search(random_fraction=0.0)
+    play(always, 60), play(never, 60)
+    assert always.model_picks == 0 and never.random_picks < 15 < never.model_picks
 
 
 def regret(seed, proposes=None):
@@ -179,13 +167,14 @@ def regret(seed, proposes=None):
 
     proposes: a generator of points that are all trained in full, instead of BOHB."""
     noise, most = np.random.default_rng(seed), 27.0
-    bohb, spent, best = BOHB(np.zeros(6), np.ones(6), (1, most, 3), seed), 0.0, (math.inf, math.inf)
+    bohb, spent, best = BOHB(box(*[(0.0, 1.0)] * 6), (1, most, 3), seed), 0.0, (math.inf, math.inf)
     while spent < 60 * most:
-        i, x, budget = (0, proposes.random(6), most) if proposes else bohb.ask()
+        trial = None if proposes else bohb.ask()
+        x, budget = (point(trial), trial.budget) if trial else (proposes.random(6), most)
         true = hartmann6(x)
         seen = true + 0.1 * math.sqrt(most / budget) * noise.normal()
-        if not proposes:
-            bohb.tell(i, seen)
+        if trial:
+            bohb.tell(trial.id, seen)
         spent += budget
         if budget == most:
             best = min(best, (seen, true - LEAST))

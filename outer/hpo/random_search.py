@@ -1,0 +1,28 @@
+"""Random search, the control of the others: every configuration at random, every evaluation at the full budget."""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING
+
+from outer.hpo.hyperband import HyperbandSearch
+from outer.hpo.search import check_space, values_of
+from outer.hpo.trial import Plain
+
+if TYPE_CHECKING:
+    import ConfigSpace
+
+
+class RandomSearch(HyperbandSearch):
+    """Brackets of one configuration and one rung. A space without parameters repeats the base configuration."""
+
+    def __init__(self, space: ConfigSpace.ConfigurationSpace, budgets: tuple[float, float, float], seed: int) -> None:
+        """budgets: least, most, eta, of which only the second counts. Raises ValueError."""
+        check_space(space, "random", empty=True)
+        _, most, eta = budgets
+        super().__init__((most, most, eta))
+        self._space = copy.deepcopy(space)  # its random numbers are this search's alone
+        self._space.seed(seed % 2**32)
+
+    def _propose(self, budget: float) -> tuple[dict[str, Plain], bool]:
+        return (values_of(self._space.sample_configuration()) if len(self._space) else {}), False

@@ -1,0 +1,91 @@
+"""Searches by name, and what all of them ask of a space and make of its configurations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from outer.hpo.hyperband import POLICIES, ladder
+from outer.hpo.trial import Plain, Search
+from outer.schema import nearest
+
+if TYPE_CHECKING:
+    import ConfigSpace
+
+BACKENDS = ("bohb", "optuna", "random")
+KINDS = {
+    "UniformFloatHyperparameter", "UniformIntegerHyperparameter", "CategoricalHyperparameter", "Constant",
+}  # fmt: skip
+LEAST_SCALE = 1e-9  # ConfigSpace rounds every float to 13 decimal places
+
+
+def make_search(
+    backend: str, space: ConfigSpace.ConfigurationSpace, budgets: tuple[float, float, float], *,
+    bracket: str = "hyperband", seed: int = 0, random_fraction: float = 1 / 3,
+) -> Search:  # fmt: skip
+    """budgets: least, most, eta; bracket: "hyperband" or "aggressive", without meaning for back end random, which
+    evaluates at ``most`` only; random_fraction: how many of back end bohb's proposals are drawn at random.
+
+    Raises ValueError for a wrong argument, ImportError where what a back end needs is not installed."""
+    for what, value, valid in (("back end", backend, BACKENDS), ("bracket", bracket, POLICIES)):
+        if value not in valid:
+            hint = nearest(str(value), valid)
+            raise ValueError(
+                f"{what}: found {value!r}; expected {', '.join(valid)}" + (f" (did you mean {hint}?)" if hint else "")
+            )
+    if not 0 <= random_fraction <= 1:
+        raise ValueError(f"random_fraction: found {random_fraction!r}; expected 0 to 1")
+    ladder(*budgets)
+    if backend == "bohb":
+        from outer.bohb import BOHB
+
+        return BOHB(space, budgets, seed, bracket, random_fraction)
+    if backend == "optuna":
+        from outer.hpo.optuna_tpe import OptunaTPE
+
+        return OptunaTPE(space, budgets, seed, bracket)
+    from outer.hpo.random_search import RandomSearch
+
+    return RandomSearch(space, budgets, seed)
+
+
+def plain(configuration: Mapping[str, Any]) -> dict[str, Plain]:
+    """The same with Python's own numbers, truths and strings: NumPy's are refused by JSON, and by whoever else reads a
+    trial."""
+    return {str(name): v.item() if isinstance(v, np.generic) else v for name, v in configuration.items()}
+
+
+def values_of(configuration: ConfigSpace.Configuration) -> dict[str, Plain]:
+    """The active parameters in plain Python. Categorical ones as they were declared: ConfigSpace keeps choices in one
+    array, in which of true, false and 2 there is 1, 0 and 2."""
+    values: dict[str, Plain] = {}
+    for (name, parameter), entry in zip(configuration.config_space.items(), configuration.get_array().tolist()):
+        if entry == entry:  # NaN: not active
+            choices = getattr(parameter, "choices", None)
+            values[name] = configuration[name] if choices is None else choices[round(entry)]
+    return plain(values)
+
+
+def check_space(space: ConfigSpace.ConfigurationSpace, backend: str, empty: bool = False) -> None:
+    """Raises ValueError with everything in a space that a search cannot do. empty: may it be?"""
+    problems = []
+    if not empty and not len(space):
+        problems.append(f"no parameter; expected one at least: back end {backend} has nothing to search (random has)")
+    for name, parameter in space.items():
+        kind = type(parameter).__name__
+        if hasattr(parameter, "sequence"):
+            problems.append(f"{name}: found an ordinal; expected an integer in its place, which counts the sequence")
+        elif kind not in KINDS:
+            problems.append(f"{name}: found {kind}; expected one of {', '.join(sorted(KINDS))}")
+        elif kind == "UniformFloatHyperparameter":
+            scale = parameter.lower if parameter.log else parameter.upper - parameter.lower
+            if scale < LEAST_SCALE:
+                problems.append(
+                    f"{name}: found a range from {parameter.lower:g} to {parameter.upper:g}; expected"
+                    f" {'a lower end' if parameter.log else 'a width'} of {LEAST_SCALE:g} or more (another unit?):"
+                    " ConfigSpace keeps 13 decimal places"
+                )
+    if problems:
+        raise ValueError("search space: " + "; ".join(problems))
