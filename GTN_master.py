@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from envs.world_file import write_atomic
 from outer.checkpoint import CheckpointError, RunError, locked
 from outer.config import Config, ConfigError, describe, dump_config, load_config
+from outer.folders import new_folder
 from outer.machine import ExchangeError
 
 if TYPE_CHECKING:
@@ -72,6 +73,9 @@ def build_parser() -> argparse.ArgumentParser:
         help="folder of the exchange (default: <results-dir>/GTN_sync, with --single the run's own sync/)",
     )  # fmt: skip
     parser.add_argument(
+        "--quit-workers", action="store_true", help="tell the workers to end when the run is complete"
+    )
+    parser.add_argument(
         "--check", action="store_true", help="validate the configuration, print what would run, and stop"
     )
     return parser
@@ -110,15 +114,7 @@ def read_config(args: argparse.Namespace) -> Config:
 def new_run_dir(results: Path, config: Config) -> Path:
     """results/<name of the file>_<date>-<time>_seed<S>, made here; a number is added if it exists."""
     name = re.sub(r"^default_config_", "", Path(config.path).stem)
-    stem = f"{name}_{time.strftime('%Y-%m-%d-%H%M%S')}_seed{config.data['seed']}"
-    for suffix in ["", *(f"_{i}" for i in range(2, 1000))]:
-        try:
-            (results / (stem + suffix)).mkdir(parents=True)
-            return results / (stem + suffix)
-        except FileExistsError:
-            if not (results / (stem + suffix)).is_dir():  # a file stands where the folder should be
-                raise
-    raise FileExistsError(f"{results / stem}: a thousand runs began in this second")
+    return new_folder(results / f"{name}_{time.strftime('%Y-%m-%d-%H%M%S')}_seed{config.data['seed']}")
 
 
 def prepare(args: argparse.Namespace, config: Config) -> Path:
@@ -197,6 +193,8 @@ def execute(args: argparse.Namespace, config: Config, run_dir: Path) -> int:
                     command = f"python3 GTN_worker.py {args.bohb_id} 0 --sync-dir {shlex.quote(sync_dir)} &"
                     table.note(f"waiting for workers; start some, one per core: {command}")
                 summary = run.execute(table)
+            if args.quit_workers:
+                dispatcher.close(quit_workers=True)
         finally:
             if workers:
                 workers.close()

@@ -57,7 +57,8 @@ class Progress:
     finished: bool = False  # the search is over; the closing comparison may still be missing
     short_generations: int = 0  # in a row with SE episodes of under 3 steps
     restart_generations: list[int] = field(default_factory=list)
-    member_steps: int = 0
+    member_steps: int = 0  # environment steps of all trainings
+    member_episodes: int = 0
     seconds: float = 0.0  # wall time of all sessions so far
 
 

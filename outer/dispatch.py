@@ -153,6 +153,10 @@ class Dispatcher:
         self._issued = {sha256: issue for sha256, issue in self._issued.items() if issue[0] != ticket}
         return result
 
+    def holders(self) -> list[tuple[int, int]]:
+        """(ticket, id of a worker that has its chunk)."""
+        return [(issue.index, slot.id) for slot, issue in self._roster.holders()]
+
     def withdraw(self) -> None:
         """Nobody waits for anything any more: takes back what no worker has begun. Whoever is busy gets no other chunk
         until his heartbeat says idle."""

@@ -18,13 +18,16 @@ from envs.task import Task, make_task
 from outer.problem import curiosity, env_section, gtn_section, learner
 from outer.section import RN, SHAPER, GTNSection
 
-PROXY, BUDGET, EARLY_OUT, REAL = "proxy", "proxy_budget", "proxy_early_out", "real"
+PROXY, BUDGET, EARLY_OUT = "proxy", "proxy_budget", "proxy_early_out"
+REAL, REAL_BUDGET = "real", "real_budget"
+ON_REAL = (REAL, REAL_BUDGET)
 UNSOLVABLE = 1e9  # a solved_reward from here on means that the task has no such mark
 MODES = {
     PROXY: "train in the world, as the outer loop does",
     BUDGET: "train in the world for the budget that it was evolved for",
     EARLY_OUT: "train in the world until its own early-out rule fires, without a budget",
     REAL: "train on the real task until it is solved",
+    REAL_BUDGET: "train on the real task until it is solved, for train_steps at most",
 }
 
 
@@ -43,14 +46,14 @@ def evaluate(config: Mapping[str, Any], worlds: Tensor, seeds: Tensor, mode: str
     if gtn.synthetic_env_type == SHAPER:
         from outer.shapers import evaluate_shapers  # the physics engine is for those who need it
 
-        return evaluate_shapers(config, worlds, seeds, mode == REAL, threads)
+        return evaluate_shapers(config, worlds, seeds, mode in ON_REAL, threads)
     section = env_section(config)
     name, hyper, vary = learner(config)
     task = make_task(config["env_name"], section.max_steps, section.solved_reward)
     kind = "rn" if gtn.synthetic_env_type == RN else "se"
     # An RN's agent walks the real task anyway: it is tested after every episode, whatever its reward.
-    test_each = kind == "rn" or (kind == "se" and gtn.se_test_on_real and mode != REAL)
-    if mode == REAL:
+    test_each = kind == "rn" or (kind == "se" and gtn.se_test_on_real and mode not in ON_REAL)
+    if mode in ON_REAL:
         kind = "real"
     if mode in (EARLY_OUT, REAL):
         hyper = dataclasses.replace(hyper, train_steps=0)

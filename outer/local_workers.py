@@ -1,4 +1,5 @@
-"""Workers that the master starts itself, on its own machine: ``--single`` and ``--num-workers``."""
+"""Processes that a program starts itself on its own machine, and starts anew when they die: the workers of ``--single``
+and ``--num-workers``, the NES masters of a search."""
 
 from __future__ import annotations
 
@@ -7,8 +8,11 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+
+from typing_extensions import Self
 
 from outer.machine import ExchangeError
 
@@ -31,29 +35,28 @@ class _Local:
     quick_deaths: int = 0
 
 
-class LocalWorkers:
-    """``count`` worker processes with ids ``first_id`` to ``first_id + count - 1``; their output goes to
-    ``<log_dir>/worker_<id>.log``.
+class LocalProcesses:
+    """``count`` processes ``command(id)``, ids from ``first_id`` on, each with its output in
+    ``<log_dir>/<what>_<id>.log``.
 
-    Call :meth:`poll` now and then (as ``on_wait`` of the dispatcher): it starts workers that died anew.
+    Call :meth:`poll` now and then (as ``on_wait`` of the dispatcher): it starts those that died anew.
     """
 
     def __init__(
         self,
         count: int,
-        sync_dir: str | os.PathLike[str],
-        bohb_id: int,
+        command: Callable[[int], list[str]],
         log_dir: str | os.PathLike[str],
         *,
+        what: str = "worker",
         first_id: int = 0,
-        script: str | os.PathLike[str] = SCRIPT,
-        extra_args: tuple[str, ...] = (),
+        stop_seconds: float = STOP_SECONDS,
     ) -> None:
-        self._sync_dir, self._bohb_id = os.fspath(sync_dir), bohb_id
-        self._script, self._extra_args = os.fspath(script), extra_args
-        self._locals = [_Local(i, Path(log_dir) / f"worker_{i}.log") for i in range(first_id, first_id + count)]
+        self._command, self._what, self._stop_seconds = command, what, stop_seconds
+        log_dir, ids = Path(log_dir), range(first_id, first_id + count)
+        self._locals = [_Local(i, log_dir / f"{what.replace(' ', '_')}_{i}.log") for i in ids]
 
-    def __enter__(self) -> LocalWorkers:
+    def __enter__(self) -> Self:
         self.start()
         return self
 
@@ -73,18 +76,17 @@ class LocalWorkers:
         return [w.process.pid for w in self._locals if w.process is not None and w.process.poll() is None]
 
     def _start(self, local: _Local) -> None:
-        command = [sys.executable, self._script, str(self._bohb_id), str(local.id)]
-        command += ["--sync-dir", self._sync_dir, "--parent-pid", str(os.getpid()), *self._extra_args]
         try:
             local.log_path.parent.mkdir(parents=True, exist_ok=True)
             with open(local.log_path, "ab") as output:
                 # A session of its own: Ctrl-C in the terminal reaches the master alone, which then ends the workers.
                 local.process = subprocess.Popen(
-                    command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
-                )
+                    self._command(local.id), stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                )  # fmt: skip
         except OSError as e:
             raise ExchangeError(
-                f"cannot start worker {local.id} with its output in {local.log_path}: {e.strerror}"
+                f"cannot start {self._what} {local.id} with its output in {local.log_path}: {e.strerror}"
             ) from e
         local.started_at, local.start_again_at = time.monotonic(), None
 
@@ -100,9 +102,8 @@ class LocalWorkers:
             if local.start_again_at is not None and now >= local.start_again_at:
                 self._start(local)
         if self._locals and all(w.process is None and w.start_again_at is None for w in self._locals):
-            raise ExchangeError(
-                f"no local worker can be started; the last words of one of them:\n{_tail(self._locals[0].log_path)}"
-            )
+            last_words = _tail(self._locals[0].log_path)
+            raise ExchangeError(f"no local {self._what} can be started; the last words of one of them:\n{last_words}")
 
     def _mourn(self, local: _Local, code: int, now: float) -> None:
         local.process = None
@@ -110,7 +111,8 @@ class LocalWorkers:
         how = f"by signal {-code}" if code < 0 else f"with exit code {code}"
         if local.quick_deaths >= MAX_QUICK_DEATHS:
             log.error(
-                "worker %d ended %s, %d times in a row; it is not started again. See %s",
+                "%s %d ended %s, %d times in a row; it is not started again. See %s",
+                self._what,
                 local.id,
                 how,
                 local.quick_deaths,
@@ -119,14 +121,15 @@ class LocalWorkers:
             return
         delay = min(0.1 * 2**local.quick_deaths, MAX_DELAY)
         local.start_again_at = now + delay
-        log.warning("worker %d ended %s; starting it again. Its output is in %s", local.id, how, local.log_path)
+        text = "%s %d ended %s; starting it again. Its output is in %s"
+        log.warning(text, self._what, local.id, how, local.log_path)
 
     def close(self) -> None:
         """Ends all of them: SIGTERM, and SIGKILL to whoever has not ended after a few seconds."""
         running = [w.process for w in self._locals if w.process is not None]
         for process in running:
             process.terminate()
-        deadline = time.monotonic() + STOP_SECONDS
+        deadline = time.monotonic() + self._stop_seconds
         for process in running:
             try:
                 process.wait(timeout=max(0.0, deadline - time.monotonic()))
@@ -135,6 +138,28 @@ class LocalWorkers:
                 process.wait()
         for local in self._locals:
             local.process = local.start_again_at = None
+
+
+class LocalWorkers(LocalProcesses):
+    """``GTN_worker.py`` ``count`` times, for the master with BOHB-ID ``bohb_id``. ``script`` and ``extra_args`` replace
+    and extend the command, for tests."""
+
+    def __init__(
+        self,
+        count: int,
+        sync_dir: str | os.PathLike[str],
+        bohb_id: int,
+        log_dir: str | os.PathLike[str],
+        *,
+        first_id: int = 0,
+        script: str | os.PathLike[str] = SCRIPT,
+        extra_args: tuple[str, ...] = (),
+    ) -> None:
+        options = ("--sync-dir", os.fspath(sync_dir), "--parent-pid", str(os.getpid()), *extra_args)
+        super().__init__(
+            count, lambda i: [sys.executable, os.fspath(script), str(bohb_id), str(i), *options], log_dir,
+            first_id=first_id,
+        )  # fmt: skip
 
 
 def _tail(path: Path, lines: int = 20) -> str:

@@ -25,7 +25,7 @@ from outer.transforms import centred_ranks, score_transform
 ORIG, PLUS, MINUS = "orig", "plus", "minus"
 _ADAM_B1, _ADAM_B2, _ADAM_EPS = 0.9, 0.99, 1e-8  # 0.99: the direction changes faster than a network's gradient
 # Purposes of random numbers, all of them: what one decision has seen no other may see.
-NOISE, MEMBERS, RESTART, CONFIRM, COMPARISON, RETEST, ISLANDS = 1, 2, 3, 4, 5, 6, 7
+NOISE, MEMBERS, RESTART, CONFIRM, COMPARISON, RETEST, ISLANDS, TRIAL = 1, 2, 3, 4, 5, 6, 7, 8
 
 
 def generator(seed: int, purpose: int, counter: int) -> np.random.Generator:

@@ -11,7 +11,7 @@ import json
 import logging
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -86,6 +86,14 @@ class Run:
 
     def execute(self, table: LiveTable) -> RunSummary:
         """Run to the end (or from the checkpoint to the end) and report. KeyboardInterrupt leaves a resumable run."""
+        self.search(table)
+        if self.progress.best_generation == 0:
+            raise RunError(self.no_score())
+        return self._report(table)
+
+    def search(self, table: LiveTable, enough: Callable[[Run], bool] = lambda run: False) -> None:
+        """Generations until the run is finished, or until ``enough``; it then goes on from its checkpoint when it is
+        given more."""
         first = self.nes.state.generation + 1
         if self.resuming:
             table.note(self._resume_note(first))
@@ -94,16 +102,16 @@ class Run:
         with ScoresCSV(self.run_dir / "scores.csv", resume_generation=first if self.resuming else None) as csv:
             board = TensorBoard(self.run_dir, purge_generation=first if self.resuming else None)
             try:
-                while not self.progress.finished:
+                while not self.progress.finished and not enough(self):
                     self._generation(table, csv, board)
             finally:
                 board.close()
-        if self.progress.best_generation == 0:
-            raise RunError(
-                f"no world has a score: every agent failed in all {self.nes.state.generation} generations; "
-                f"the reasons are in {self.run_dir / 'scores.csv'}"
-            )
-        return self._report(table)
+
+    def no_score(self) -> str:
+        return (
+            f"no world has a score: every agent failed in all {self.nes.state.generation} generations; "
+            f"the reasons are in {self.run_dir / 'scores.csv'}"
+        )
 
     def _resume_note(self, first: int) -> str:
         if self.progress.finished:
@@ -125,6 +133,7 @@ class Run:
         self._remember(mean_orig, solved, mean_of(values["mean_return"][orig]), generation)
         steps = int(values["train_steps"].sum())
         self.progress.member_steps += steps
+        self.progress.member_episodes += int(values["episodes"].sum())
         length = episode_length(values, orig)
         collapsed = self._collapsed(length, scores, bool(failed.all()))
 
@@ -171,6 +180,7 @@ class Run:
             population = self.nes.confirmation(self.gtn.confirm_agents, stage)
             values, reasons = self._evaluate(population.worlds, population.seeds, BUDGET)
             self.progress.member_steps += int(values["train_steps"].sum())
+            self.progress.member_episodes += int(values["episodes"].sum())
             rows.extend(score_rows(population.roles, values, reasons, first=len(rows)))
             least = lower_bound(values["score"]) if stage == 0 else float(values["score"].mean())
             if not least >= self.target.solved_reward:  # also if a member failed: its score is NaN

@@ -24,7 +24,7 @@ from llm.gym.config import load_gym_config
 from llm.gym.prompts import GymBrief
 from llm.gym.reward import extract_method, step_call
 from llm.gym.sample import Sample
-from llm.gym.setup import MAX_USER_TEXT, GymOptions, checked_benchmark, find_env, new_folder
+from llm.gym.setup import MAX_USER_TEXT, GymOptions, checked_benchmark, find_env, run_folder
 from llm.gym.train import MAX_MODEL, ROOT, Job, Limits, Outcome, read_plain, run_jobs
 from llm.models.chat import BudgetSpent, Call, Chat, ChatError, RecordingEnds, Reply, Request, make_chat
 from llm.vetting import jail
@@ -100,7 +100,7 @@ class GymRun:
         """New, or the one to go on in, whose configuration must be the same."""
         now = self.config.model_dump_json(indent=1).encode()
         if self.options.resume is None:
-            folder = new_folder(self.config, self.options.results_dir)
+            folder = run_folder(self.config, self.options.results_dir)
             write_atomic(str(folder / "config.json"), now)
             return folder.resolve()
         folder = self.options.resume

@@ -13,6 +13,7 @@ from llm.gym.sections import GymConfig
 from llm.gym.train import Limits, read_plain
 from llm.models.ledger import Budget
 from llm.models.prices import Price
+from outer.folders import new_folder
 from outer.schema import nearest
 from outer.yaml_lines import ConfigError
 
@@ -86,18 +87,10 @@ def find_env(name: str, places: Sequence[Path]) -> UserEnv:
 _ASKED = {"step.py": "the text of the environment's step, which the model is shown", "task_description.txt": "the task"}
 
 
-def new_folder(config: GymConfig, results_dir: Path | None) -> Path:
-    """parent/name, with use_datetime parent/name/date; numbered where that is taken."""
+def run_folder(config: GymConfig, results_dir: Path | None) -> Path:
+    """parent/name, with use_datetime parent/name/date; numbered where that is taken. Raises OSError."""
     folder = Path(results_dir or config.experiment.parent) / config.experiment.name
-    folder = folder / datetime.date.today().isoformat() if config.experiment.use_datetime else folder
-    for i in range(1, 10_000):
-        found = folder if i == 1 else folder.with_name(f"{folder.name}_{i}")
-        try:
-            found.mkdir(parents=True)
-            return found
-        except FileExistsError:
-            continue
-    raise ConfigError([f"{folder}: found 10000 runs there, expected fewer"])
+    return new_folder(folder / datetime.date.today().isoformat() if config.experiment.use_datetime else folder)
 
 
 def checked_benchmark(config: GymConfig) -> GymConfig:

@@ -22,7 +22,7 @@ DIGEST = hashlib.sha256(b"configuration").hexdigest()
 def contents(d=5):
     psi = torch.randn(d)
     nes = NESState(psi, psi + 1, torch.randn(d).double(), torch.rand(d).double(), generation=7, updates=3, restarts=1)
-    progress = Progress(psi - 1, 193.25, 6, True, False, 2, [4, 6], 12345, 6.5)
+    progress = Progress(psi - 1, 193.25, 6, True, False, 2, [4, 6], 12345, 67, 6.5)
     return nes, progress
 
 
