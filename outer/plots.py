@@ -24,8 +24,8 @@ BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#666666"
 COLOURS = (BLUE, ORANGE, GREEN, "#CC79A7", "#56B4E9", "#E69F00", "#F0E442")  # of things that have no order
 
 
-def new_figure(width: float, height: float, panels: int = 1) -> tuple[Figure, list[Axes]]:
-    """A figure (inches, 150 dpi) with panels side by side, to be saved and not shown."""
+def new_figure(width: float, height: float, panels: int = 1, upright: bool = False) -> tuple[Figure, list[Axes]]:
+    """A figure (inches, 150 dpi) with panels side by side, upright: above each other; to be saved and not shown."""
     # 0.3 s, and only a run that ends needs it; the Figure itself, not pyplot, leaves the user's matplotlib alone
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -33,7 +33,7 @@ def new_figure(width: float, height: float, panels: int = 1) -> tuple[Figure, li
 
     figure = Figure(figsize=(width, height), dpi=150, layout=ConstrainedLayoutEngine(w_pad=0.12))
     FigureCanvasAgg(figure)
-    axes = list(figure.subplots(1, panels, squeeze=False)[0])
+    axes = list(figure.subplots(*((panels, 1) if upright else (1, panels)), squeeze=False).flat)
     for ax in axes:
         ax.spines[["top", "right"]].set_visible(False)
         ax.grid(axis="y", color="#dddddd", linewidth=0.6)

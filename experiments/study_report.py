@@ -1,0 +1,82 @@
+#!/usr/bin/env python3
+"""Writes the report of a study again, out of its folder: while it runs, after it was stopped, or of hpbandster's."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import List, Optional
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+import tyro
+from typing_extensions import Annotated
+
+from outer.hpo.report import write_report
+from outer.hpo.trial_log import TrialLog
+from outer.yaml_lines import ConfigError
+
+HELP = """\
+Write the report of a search for hyperparameters again: summary.txt (which is printed, too), best.yaml (the best
+configuration, complete), importance.json, and the pictures parallel_coordinates.png, budget_loss.png, importance.png.
+
+  python3 experiments/study_report.py results/cartpole_nes            also while the search runs; it is not disturbed
+  python3 experiments/study_report.py results/cartpole_nes --out /tmp/look
+  python3 experiments/study_report.py ~/old_bohb_run                  a folder that hpbandster wrote
+
+It reads results.json and configs.json (hpbandster's format) and study.yaml. Where there is no study.yaml there will be
+no best.yaml, and the axes of the pictures go as far as the values that were tried. Exit codes: 0 written, 1 no trial
+has succeeded yet, 2 wrong arguments, or files that cannot be read or written, 130 Ctrl-C."""
+
+
+@dataclass
+class Args:
+    """What a user can ask for."""
+
+    folder: Annotated[Path, tyro.conf.Positional]
+    """Of the study: the --run-dir of optimize_params.py."""
+    out: Annotated[Optional[Path], tyro.conf.arg(metavar="DIR")] = None
+    """Write the report there instead; made if need be."""
+
+
+def complain(text: object) -> None:
+    print(f"study_report.py: {text}", file=sys.stderr)
+
+
+def report(args: Args) -> int:
+    """-> exit code. Raises ConfigError, OSError."""
+    if not (args.folder / "results.json").exists():
+        complain(f"{args.folder / 'results.json'}: found no such file, expected the folder of a study")
+        return 2
+    study = None
+    if (args.folder / "study.yaml").exists():
+        from outer.hpo.study import read_study  # needs ConfigSpace, which hpbandster's folders can do without
+
+        study = read_study(args.folder / "study.yaml")
+    records = TrialLog(args.folder).read(repair=False)  # a torn line may be one that is just being written
+    out = args.out if args.out is not None else args.folder
+    out.mkdir(parents=True, exist_ok=True)
+    print(write_report(out, study, records))
+    return 0 if any(r.result.loss < float("inf") for r in records) else 1
+
+
+def main(argv: Optional[List[str]] = None) -> int:
+    args = tyro.cli(Args, args=argv, prog="study_report.py", description=HELP)
+    logging.basicConfig(level=logging.WARNING, format="%(message)s")
+    try:
+        return report(args)
+    except KeyboardInterrupt:
+        return 130
+    except ConfigError as e:
+        complain(e)
+    except ImportError as e:
+        complain(e)
+    except OSError as e:
+        complain(f"{e.filename}: {e.strerror}")
+    return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,151 @@
+"""Which parameters matter: the share of the variance of the loss that each explains, alone (functional ANOVA,
+Hutter et al. 2014, http://proceedings.mlr.press/v32/hutter14.html), as Optuna measures it.
+
+A forest learns the loss from the trials at one budget. Without scikit-learn, which grows it, PED-ANOVA (Watanabe et al.
+2023, https://arxiv.org/abs/2304.10255) takes its place: how much each parameter's distribution among the best trials
+differs from that among all, which is another question; the report names the method.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from outer.hpo.axes import Axis
+from outer.hpo.standings import succeeded
+from outer.hpo.trial import Record
+
+LEAST = 10  # trials, below which no importance is given
+TREES, SEED = 64, 0
+GOOD = 5  # PED-ANOVA: at least so many trials are "the best", otherwise a tenth of all
+
+
+@dataclass(frozen=True)
+class Share:
+    """Of one parameter: in [0, 1], judged among so many trials, in all of which it was active."""
+
+    share: float
+    trials: int
+
+
+@dataclass(frozen=True)
+class Importance:
+    """shares: by name, the largest first. Empty: ``reason`` says why. left_out: names that too few trials have."""
+
+    method: str = ""
+    budget: float = math.nan
+    trials: int = 0
+    shares: dict[str, Share] = field(default_factory=dict)
+    left_out: tuple[str, ...] = ()
+    reason: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        shares = {name: {"share": s.share, "trials": s.trials} for name, s in self.shares.items()}
+        budget = None if math.isnan(self.budget) else self.budget
+        return {"method": self.method, "budget": budget, "trials": self.trials, "shares": shares,
+                "left_out": list(self.left_out), "reason": self.reason}  # fmt: skip
+
+    def lines(self) -> list[str]:
+        if not self.shares:
+            return [f"Importance of parameters: not known, {self.reason}."]
+        what = "share of the variance of the loss" if self.method == FANOVA else "share of what sets the best apart"
+        lines = [f"Importance of parameters, {what} ({self.method}, {self.trials} trials at budget {self.budget:g}):"]
+        width = max(map(len, self.shares))
+        for name, s in self.shares.items():
+            among = f"  among the {s.trials} trials that have it" if s.trials < self.trials else ""
+            lines.append(f"  {name:<{width}}  {100 * s.share:5.1f} %{among}")
+        if self.left_out:
+            lines.append(f"  active in fewer than {LEAST} trials: {', '.join(self.left_out)}")
+        return lines
+
+
+FANOVA, PED_ANOVA = "fANOVA", "PED-ANOVA"
+
+
+def importance_of(records: Sequence[Record], axes: Sequence[Axis]) -> Importance:
+    """Of the trials at the largest budget at which at least ``LEAST`` succeeded. A conditional parameter is judged
+    among the trials that have it, beside those parameters that all of these have."""
+    good = [r for r in records if succeeded(r)]
+    counts = {b: sum(r.trial.budget == b for r in good) for b in {r.trial.budget for r in good}}
+    enough = [b for b, n in counts.items() if n >= LEAST]
+    if not enough:
+        most = max(counts.values(), default=0)
+        return Importance(reason=f"it takes {LEAST} trials that succeed at one budget, and there are {most}")
+    if importlib.util.find_spec("optuna") is None:
+        return Importance(reason="Optuna is not installed: pip install optuna scikit-learn")
+    here = [r for r in good if r.trial.budget == max(enough)]
+    method = FANOVA if importlib.util.find_spec("sklearn") is not None else PED_ANOVA
+    if len({r.result.loss for r in here}) == 1:
+        return Importance(method, max(enough), len(here), reason="all losses are the same")
+    shares: dict[str, Share] = {}
+    left_out = []
+    groups: dict[frozenset[int], list[str]] = {}  # ids of trials -> parameters that exactly these have
+    for axis in axes:
+        groups.setdefault(frozenset(r.trial.id for r in here if axis.name in r.trial.values), []).append(axis.name)
+    by_name = {a.name: a for a in axes}
+    for ids, names in groups.items():
+        members = [r for r in here if r.trial.id in ids]
+        if len(members) < LEAST:
+            left_out += names
+            continue
+        common = [by_name[n] for n in by_name if all(n in r.trial.values for r in members)]
+        found = _measure(members, common, method)
+        shares |= {n: Share(found[n], len(members)) for n in names}
+    ordered = dict(sorted(shares.items(), key=lambda pair: (-pair[1].share, pair[0])))
+    return Importance(method, max(enough), len(here), ordered, tuple(left_out))
+
+
+def _measure(records: Sequence[Record], axes: Sequence[Axis], method: str) -> Mapping[str, float]:
+    """All axes are active in all records; those that never vary explain nothing."""
+    import optuna
+    from optuna.importance import FanovaImportanceEvaluator, PedAnovaImportanceEvaluator
+
+    values = {a.name: [_internal(a, r) for r in records] for a in axes}
+    varying = [a for a in axes if len(set(values[a.name])) > 1]
+    shares = dict.fromkeys(values, 0.0)
+    if not varying or len({r.result.loss for r in records}) == 1:
+        return shares
+    distributions = {a.name: _distribution(a) for a in varying}
+    trials = [
+        optuna.trial.create_trial(params={a.name: values[a.name][k] for a in varying}, distributions=distributions,
+                                  value=r.result.loss)
+        for k, r in enumerate(records)
+    ]  # fmt: skip
+    verbosity = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            study = optuna.create_study(direction="minimize")
+            study.add_trials(trials)
+            if method == FANOVA:
+                evaluator: Any = FanovaImportanceEvaluator(n_trees=TREES, seed=SEED)
+            else:
+                quantile = max(0.1, min(0.5, GOOD / len(records)))
+                evaluator = PedAnovaImportanceEvaluator(target_quantile=quantile)
+            found = optuna.importance.get_param_importances(
+                study, evaluator=evaluator, params=list(distributions), normalize=method != FANOVA
+            )
+    finally:
+        optuna.logging.set_verbosity(verbosity)
+    return shares | {name: float(x) for name, x in found.items()}
+
+
+def _internal(axis: Axis, record: Record) -> Any:
+    """What Optuna is given: the position of a choice, so that equal ones (1 and true) stay apart."""
+    value = record.trial.values[axis.name]
+    return axis.position(value) if axis.choices else value
+
+
+def _distribution(axis: Axis) -> Any:
+    from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+
+    if axis.choices:
+        return CategoricalDistribution(tuple(range(len(axis.choices))))
+    if axis.whole:
+        return IntDistribution(int(axis.low), int(axis.high), log=axis.log)
+    return FloatDistribution(axis.low, axis.high, log=axis.log)

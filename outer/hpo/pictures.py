@@ -1,0 +1,300 @@
+"""The pictures of a study: parallel coordinates, loss against budget, importances.
+
+Colours as in outer/plots.py; what is of a model and what was drawn at random differ in shape besides.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from outer.hpo.axes import Axis, short_names, value_text
+from outer.hpo.importance import FANOVA, Importance
+from outer.hpo.standings import agreements, last_of_each, ranked, succeeded
+from outer.hpo.trial import Record
+from outer.plots import BLUE, GREEN, GREY, ORANGE, new_figure
+from outer.report import precise
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+ROW = 12  # parameters beside each other
+OFF, FAILED = -0.12, 1.12  # heights beside an axis: a parameter that is not active, a loss that is none
+KINDS = ((True, "o", BLUE, "proposed by the model"), (False, "s", ORANGE, "drawn at random"))
+
+
+class LossScale:
+    """From losses to where a picture has them. A few that are far off must not flatten the rest: the view ends at
+    the upper quartile plus three times the distance between the quartiles, and what is worse lies on its edge."""
+
+    def __init__(self, losses: Sequence[float]) -> None:
+        x = np.array([v for v in losses if math.isfinite(v)] or [0.0])
+        low, q1, q3, high = (float(v) for v in np.quantile(x, (0, 0.25, 0.75, 1)))
+        self.log = low > 0 and high > 30 * low
+        if self.log:
+            self.low, self.high, self.cut = low, high, False
+            return
+        fence = q3 + 3 * (q3 - q1)
+        self.cut = q3 > q1 and high > fence
+        self.low, self.high = low, float(x[x <= fence].max()) if self.cut else high
+        if self.low == self.high:
+            margin = 0.1 * abs(self.low) or 1.0
+            self.low, self.high = self.low - margin, self.high + margin
+
+    def place(self, loss: float) -> float:
+        """The best at 0, the worst shown at 1."""
+        if self.log:
+            return math.log(loss / self.low) / math.log(self.high / self.low)
+        return min(1.0, (loss - self.low) / (self.high - self.low))
+
+    def ticks(self) -> list[tuple[float, str]]:
+        edge = "≥ " if self.cut else ""
+        return [(p, edge * (p > 1 - 1e-6) + text) for p, text in number_ticks(self.low, self.high, self.log)]
+
+
+def number_ticks(low: float, high: float, log: bool, whole: bool = False) -> list[tuple[float, str]]:
+    """Heights in [0, 1] and texts: both ends, and round numbers between them that do not crowd."""
+    from matplotlib.ticker import LogLocator, MaxNLocator
+
+    if low == high:
+        return [(0.5, tick_text(low))]
+    if log:
+        wide = high > 30 * low
+        found = LogLocator(subs=(1.0,) if wide else (1.0, 2.0, 5.0), numticks=7).tick_values(low, high)
+    else:
+        found = MaxNLocator(4, integer=whole, steps=[1, 2, 2.5, 5, 10]).tick_values(low, high)
+
+    def place(x: float) -> float:
+        return math.log(x / low) / math.log(high / low) if log else (x - low) / (high - low)
+
+    inner = [(place(x), tick_text(x)) for x in map(float, found) if low < x < high]
+    return [(0.0, tick_text(low)), *(t for t in inner if 0.08 < t[0] < 0.92), (1.0, tick_text(high))]
+
+
+def tick_text(x: float) -> str:
+    """Three digits, and 1e-4 instead of 0.0001."""
+    if 0 < abs(x) < 1e-3 or abs(x) >= 1e5:
+        return f"{x:.2e}".replace(".00e", "e").replace("0e", "e").replace("e-0", "e-").replace("e+0", "e")
+    return f"{x:.3g}"
+
+
+def parallel_coordinates(
+    path: Path, records: Sequence[Record], axes: Sequence[Axis], title: str, loss_name: str
+) -> None:
+    """Write a PNG (150 dpi): a line for each configuration at its largest budget, over one axis per parameter, one of
+    the budget and one of the loss, which is the colour too. The best has its values written on it. Many parameters
+    take several rows, each with budget and loss."""
+    shown = sorted(last_of_each(records), key=lambda r: -r.result.loss)  # the worst first: the better lie on top
+    best = next(iter(ranked(records)), None)
+    if best is not None:  # last, which is on top of all
+        shown = [r for r in shown if r.trial.config_id != best.trial.config_id] + [best]
+    losses = LossScale([r.result.loss for r in shown])
+    budgets = sorted({r.trial.budget for r in records})
+    budget = Axis("budget", budgets[0], budgets[-1], log=budgets[-1] > 4 * budgets[0])
+    names = short_names([a.name for a in axes])
+    bands = math.ceil(len(axes) / ROW) or 1
+    longest = math.ceil(len(axes) / bands)
+    figure, grid = new_figure(max(8.0, 1.5 + 0.95 * (longest + 2)), 0.7 + 5.3 * bands, bands, upright=True)
+    for ax, band in zip(grid, range(bands)):
+        part = axes[band * longest : (band + 1) * longest]
+        for r in shown:
+            _configuration(ax, r, r is best, part, budget, losses)
+        for k, axis in enumerate(part):
+            _draw_axis(ax, k, _ticks(axis))
+        last = len(part) + 1
+        _draw_axis(ax, last - 1, [(budget.place(b), f"{b:.4g}") for b in budgets])
+        _draw_axis(ax, last, losses.ticks())
+        ax.imshow(np.linspace(0, 1, 64)[:, None], cmap="viridis", extent=(last, last + 0.05, 0, 1), aspect="auto",
+                  origin="lower", zorder=3)  # fmt: skip
+        if any(a.name not in r.trial.values for r in shown for a in part):
+            ax.axhline(OFF, color="#dddddd", linewidth=0.8, zorder=0)
+            ax.text(-0.25, OFF, "not\nactive", fontsize=7.5, color=GREY, ha="right", va="center")
+        if not all(map(succeeded, shown)):
+            ax.text(last + 0.1, FAILED, "failed", fontsize=8, color=GREY, va="center")
+        ax.set_xlim(-0.6, longest + 1.7)  # the same in all rows
+        ax.set_ylim(OFF - 0.06, FAILED + 0.04)
+        ax.set_yticks([])
+        ax.spines[:].set_visible(False)
+        ax.grid(visible=False)
+        ax.set_xticks(range(last + 1), [names[a.name] for a in part] + ["budget", loss_name], rotation=25, ha="right",
+                      rotation_mode="anchor", fontsize=9)  # fmt: skip
+        ax.tick_params(axis="x", length=0)
+    many = len(shown) != 1
+    what = f"{len(shown)} configuration{'s at their largest budgets' if many else ''}; lower is better"
+    if best is not None:
+        what += f"; the best is orange, with its values: loss {precise(best.result.loss)}"
+    figure.suptitle(f"{title}\n{what}", fontsize=10)
+    figure.savefig(path, format="png")
+
+
+def _configuration(
+    ax: Axes, record: Record, is_best: bool, axes: Sequence[Axis], budget: Axis, losses: LossScale
+) -> None:
+    from matplotlib import colormaps
+
+    heights = [_height(a, record, k) for k, a in enumerate(axes)] + [budget.place(record.trial.budget)]
+    heights.append(losses.place(record.result.loss) if succeeded(record) else FAILED)
+    line = _curve(np.array(heights))
+    if not succeeded(record):
+        ax.plot(*line, color=GREY, linewidth=0.7, alpha=0.6, linestyle="--", zorder=1)
+        return
+    if not is_best:
+        colour = colormaps["viridis"](losses.place(record.result.loss))
+        ax.plot(*line, color=colour, linewidth=1.1, alpha=0.75, zorder=2)
+        return
+    ax.plot(*line, color="white", linewidth=5.5, zorder=4)
+    ax.plot(*line, color=ORANGE, linewidth=2.8, zorder=5, solid_capstyle="round")
+    texts = [value_text(record.trial.values[a.name]) if a.name in record.trial.values else "" for a in axes]
+    texts += [f"{record.trial.budget:.4g}", precise(record.result.loss)]
+    ax.plot(range(len(heights)), heights, "o", color=ORANGE, markersize=5, zorder=6)
+    box = {"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 0.8}
+    for k, (height, text) in enumerate(zip(heights, texts)):
+        if text:
+            ax.annotate(text, (k, height), (5, 5), textcoords="offset points", fontsize=7.5, zorder=7, weight="bold",
+                        bbox=box)  # fmt: skip
+
+
+def _height(axis: Axis, record: Record, k: int) -> float:
+    if axis.name not in record.trial.values:
+        return OFF
+    height = axis.place(record.trial.values[axis.name])
+    if axis.choices:  # lines with the same choices would hide each other; a fixed pattern, no random numbers
+        room = 0.5 / max(2, len(axis.choices) - 1)
+        height += 0.35 * room * (((record.trial.config_id[2] + 1) * 0.618034 + k * 0.414) % 1 - 0.5)
+    return height
+
+
+def _curve(heights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """A line over the axes at 0, 1, 2, ... that leaves every axis level: crossing lines can be followed."""
+    t = np.linspace(0, 1, 13)[:-1]
+    ease = 3 * t**2 - 2 * t**3
+    y = (heights[:-1, None] + (heights[1:] - heights[:-1])[:, None] * ease).ravel()
+    x = (np.arange(len(heights) - 1)[:, None] + t).ravel()
+    return np.append(x, len(heights) - 1), np.append(y, heights[-1])
+
+
+def _ticks(axis: Axis) -> list[tuple[float, str]]:
+    if axis.choices:
+        return [(axis.place(c), value_text(c)) for c in axis.choices]
+    return number_ticks(axis.low, axis.high, axis.log, axis.whole)
+
+
+def _draw_axis(ax: Axes, k: int, ticks: Sequence[tuple[float, str]]) -> None:
+    ax.plot([k, k], [0, 1], color="black", linewidth=1.0, zorder=3)
+    for height, text in ticks:
+        ax.plot([k - 0.05, k], [height, height], color="black", linewidth=0.8, zorder=3)
+        text = text if len(text) <= 14 else text[:13] + "…"
+        ax.text(k - 0.08, height, text, fontsize=7.5, ha="right", va="center", zorder=3.5,
+                bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.75, "pad": 0.5})  # fmt: skip
+
+
+def budget_loss(path: Path, records: Sequence[Record], title: str, loss_name: str, budget_name: str) -> None:
+    """Write a PNG (150 dpi). Left: loss against budget, a line for each configuration that was promoted. Right: loss
+    against the budgets that were spent, and the best at the largest budget so far."""
+    figure, (left, right) = new_figure(11.5, 4.6, 2)
+    figure.suptitle(title, fontsize=11)
+    scale = LossScale([r.result.loss for r in records])
+    budgets = sorted({r.trial.budget for r in records})
+    _against_budget(left, records, scale, budgets)
+    _over_time(right, records, scale, budgets)
+    for ax in (left, right):
+        failed = [] if all(map(succeeded, records)) else [(1.1, "failed")]
+        ax.set_ylim(-0.05, 1.17 if failed else 1.05)
+        ticks = scale.ticks()
+        ax.set_yticks([t[0] for t in ticks + failed], [t[1] for t in ticks + failed])
+        ax.set_ylabel(loss_name)
+    left.set_xlabel(budget_name)
+    figure.savefig(path, format="png")
+
+
+def _against_budget(ax: Axes, records: Sequence[Record], scale: LossScale, budgets: Sequence[float]) -> None:
+    best = next(iter(ranked(records)), None)
+    x = {b: k for k, b in enumerate(budgets)}  # budgets grow by a factor: the same distance between any two
+    paths: dict[Any, list[Record]] = {}
+    for r in records:
+        paths.setdefault(r.trial.config_id, []).append(r)
+    for config_id, rs in paths.items():
+        mine = best is not None and config_id == best.trial.config_id
+        points = [(x[r.trial.budget] + _aside(r), _y(scale, r)) for r in sorted(rs, key=lambda r: r.trial.budget)]
+        colour = GREEN if mine else BLUE if rs[0].trial.model_based else ORANGE
+        label = f"the best, {precise(best.result.loss)}" if mine and best is not None else None
+        ax.plot(*zip(*points), color=colour, linewidth=2.4 if mine else 0.9, alpha=1 if mine else 0.45, label=label,
+                zorder=3 if mine else 1)  # fmt: skip
+    for model_based, mark, colour, label in KINDS:
+        here = [r for r in records if r.trial.model_based == model_based]
+        if here:
+            number = len({r.trial.config_id for r in here})
+            ax.plot([x[r.trial.budget] + _aside(r) for r in here], [_y(scale, r) for r in here], mark, color=colour,
+                    markersize=5, alpha=0.8, markeredgecolor="white", markeredgewidth=0.5, zorder=2,
+                    label=f"{label} ({number})")  # fmt: skip
+    ax.set_xticks(range(len(budgets)), [f"{b:.4g}" for b in budgets])
+    ax.set_xlim(-0.5, len(budgets) - 0.5)
+    found = [f"{a.low:.4g} → {a.high:.4g}: " + ("-" if math.isnan(a.rho) else f"{a.rho:.2f}") + f" ({a.configurations})"
+             for a in agreements(records)]  # fmt: skip
+    told = "rank correlation (configurations)  " + ",  ".join(found) if found else "one budget: no ranks to compare"
+    ax.set_title(told, fontsize=8.5)
+    ax.legend(fontsize=7.5, loc="best", framealpha=0.85, edgecolor="none")
+
+
+def _aside(record: Record) -> float:
+    """A little to the side, the same for all trials of a configuration: equal losses do not hide each other."""
+    return 0.24 * ((record.trial.config_id[0] * 0.414 + (record.trial.config_id[2] + 1) * 0.618034) % 1 - 0.5)
+
+
+def _y(scale: LossScale, record: Record) -> float:
+    return scale.place(record.result.loss) if succeeded(record) else 1.1
+
+
+def _over_time(ax: Axes, records: Sequence[Record], scale: LossScale, budgets: Sequence[float]) -> None:
+    from matplotlib import colormaps
+
+    top = next((r.trial.budget for r in ranked(records)), math.nan)
+    spent = np.cumsum([r.trial.budget for r in records]) / budgets[-1]
+    shades = colormaps["cividis"](np.linspace(0.85, 0.1, len(budgets)))
+    for shade, b in zip(shades, budgets):
+        here = [(s, _y(scale, r)) for s, r in zip(spent, records) if r.trial.budget == b]
+        ax.plot(*zip(*here), "o", color=shade, markersize=5, markeredgecolor="white", markeredgewidth=0.5,
+                label=f"budget {b:.4g} ({len(here)})")  # fmt: skip
+    x, y, best = [], [], math.inf
+    for s, r in zip(spent, records):
+        if r.trial.budget == top and r.result.loss < best:
+            best = r.result.loss
+            x.append(s)
+            y.append(scale.place(best))
+    if x:
+        ax.step([*x, spent[-1]], [*y, y[-1]], where="post", color=GREEN, linewidth=1.8, zorder=3,
+                label=f"best at {top:.4g}: {precise(best)}")  # fmt: skip
+    ax.set_xlim(0, 1.03 * spent[-1])
+    ax.set_xlabel(f"budgets spent, in trials of {budgets[-1]:.4g}")
+    ax.set_title("Over time", fontsize=8.5)
+    ax.legend(fontsize=7.5, loc="best", framealpha=0.85, edgecolor="none")
+
+
+def importance_bars(path: Path, importance: Importance, title: str) -> None:
+    """Write a PNG (150 dpi): the share of every parameter; hatched are those that only some of the trials have."""
+    shares = importance.shares
+    names = short_names(list(shares))
+    figure, (ax,) = new_figure(7.5, max(2.2, 1.3 + 0.3 * len(shares)))
+    ax.set_title(title if shares else f"{title}\nimportance is not known: {importance.reason}", fontsize=10)
+    ax.grid(visible=False)
+    if not shares:
+        ax.set_axis_off()
+        figure.savefig(path, format="png")
+        return
+    for k, s in enumerate(shares.values()):
+        some = s.trials < importance.trials
+        ax.barh(k, 100 * s.share, color=BLUE, alpha=0.45 if some else 0.9, hatch="///" if some else None,
+                edgecolor="white")  # fmt: skip
+        among = f", among {s.trials} of {importance.trials} trials" if some else ""
+        ax.text(100 * s.share, k, f" {100 * s.share:.1f} %{among}", va="center", fontsize=8)
+    ax.set_yticks(range(len(shares)), [names[n] for n in shares], fontsize=9)
+    ax.invert_yaxis()
+    ax.set_xlim(0, 118 * max(0.05, max(s.share for s in shares.values())))
+    what = "variance of the loss explained" if importance.method == FANOVA else "what sets the best trials apart"
+    ax.set_xlabel(f"{what}, % ({importance.method}, {importance.trials} trials at budget {importance.budget:.4g})",
+                  fontsize=9)  # fmt: skip
+    figure.savefig(path, format="png")

@@ -1,0 +1,208 @@
+"""What is left of a study for people: summary.txt, best.yaml, importance.json and the pictures."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from envs.world_file import write_atomic
+from outer.config import dump_config
+from outer.hpo import pictures
+from outer.hpo.axes import Axis, axes_of, value_text
+from outer.hpo.importance import Importance, importance_of
+from outer.hpo.standings import Agreement, agreements, ranked, rungs, succeeded
+from outer.hpo.trial import ConfigID, Record
+from outer.report import duration, precise
+from outer.yaml_lines import ConfigError
+
+if TYPE_CHECKING:
+    from outer.hpo.study import Study
+
+log = logging.getLogger("envolve")
+
+BEST = 10  # columns of the table
+REASONS, REASON = 8, 160  # so many kinds of failure are named, in so many characters
+FILES = (  # what a study leaves in its folder, in the order the summary names it
+    ("best.yaml", "the best configuration, complete"),
+    ("results.json", "every trial; hpbandster reads it"),
+    ("configs.json", "every configuration"),
+    ("parallel_coordinates.png", "all configurations, a line each"),
+    ("budget_loss.png", "do small budgets foretell large ones, and the best over time"),
+    ("importance.png", "which parameters matter"),
+    ("importance.json", "the same as numbers"),
+    ("runs", "the runs behind the trials"),
+)
+
+
+def write_report(folder: Path, study: Study | None, records: Sequence[Record]) -> str:
+    """Writes all files of the report into the folder and returns summary.txt's text. study: None for a folder of
+    hpbandster's, of which nothing else is known; then there is no best.yaml. Raises OSError."""
+    axes = axes_of(study.space.config_space if study is not None else None, records)
+    importance = importance_of(records, axes)
+    _write(folder / "importance.json", json.dumps(importance.as_json(), indent=1) + "\n")
+    problem = _write_best(folder / "best.yaml", study, records)
+    if records:
+        title = study.name if study is not None else folder.resolve().name
+        pictures.parallel_coordinates(folder / "parallel_coordinates.png", records, axes, title, loss_name(study))
+        pictures.budget_loss(folder / "budget_loss.png", records, title, loss_name(study), budget_name(study))
+        pictures.importance_bars(folder / "importance.png", importance, title)
+    text = summary_text(folder, study, records, axes, importance, problem)
+    _write(folder / "summary.txt", text + "\n")
+    return text
+
+
+def _write(path: Path, text: str) -> None:
+    write_atomic(str(path), text.encode("utf-8", "backslashreplace"))
+
+
+def _write_best(path: Path, study: Study | None, records: Sequence[Record]) -> str:
+    """-> why there is no file; empty: there is."""
+    if study is None:
+        return "the study's YAML is not here"
+    best = next(iter(ranked(records)), None)
+    if best is None:
+        return "no trial succeeded"
+    try:
+        config = study.member_config(best.trial.values)
+    except ConfigError as e:  # of an older version, perhaps; the rest of the report is worth having
+        return f"its values do not fit the configuration any more: {e}"
+    loss, budget = repr(best.result.loss), f"{best.trial.budget:g} {study.budget.unit}"
+    extra = {"study": study.name, "trial": best.trial.id, "configuration": name_of(best.trial.config_id)}
+    _write(path, dump_config(config, {**extra, f"loss ({study.loss})": loss, "at a budget of": budget}))
+    return ""
+
+
+def name_of(config_id: ConfigID) -> str:
+    """Bracket and number within it, as the folders of runs are called."""
+    return f"{config_id[0]}_{config_id[2]}"
+
+
+def loss_name(study: Study | None) -> str:
+    return f"loss ({study.loss})" if study is not None else "loss"
+
+
+def budget_name(study: Study | None) -> str:
+    return f"budget ({study.budget.unit})" if study is not None else "budget"
+
+
+def summary_text(
+    folder: Path, study: Study | None, records: Sequence[Record], axes: Sequence[Axis], importance: Importance,
+    no_best: str,
+) -> str:  # fmt: skip
+    """no_best: why there is no best.yaml."""
+    lines = _searched(folder, study, axes) + _trials(study, records)
+    lines += _failures(records) + _best(study, records, axes)
+    lines += ["", *importance.lines()]
+    lines += ["", f"Files in {folder}:"]
+    there = [(name, what) for name, what in FILES if (folder / name).exists() and not (name == "best.yaml" and no_best)]
+    lines += [f"  {name:<24}  {what}" for name, what in there]
+    if no_best:
+        lines += [f"  There is no best.yaml: {no_best}."]
+    else:
+        lines += ["", "Go on with the best configuration, at its full length:"]
+        lines += [f"  python3 GTN_master.py {folder / 'best.yaml'} --single"]
+    return "\n".join(lines)
+
+
+def _searched(folder: Path, study: Study | None, axes: Sequence[Axis]) -> list[str]:
+    if study is None:
+        return [f"{folder}: {len(axes)} parameters, with the ranges of the trials: the study's YAML is not here."]
+    what = f"runs of the outer loop, {study.loss}" if study.evaluate == "nes" else f"agents alone, {study.loss}"
+    if study.evaluate == "nes" and study.repeats > 1:
+        what += f", mean of {study.repeats} runs"
+    if study.evaluate == "agent":
+        what += f", trained in {'the task itself' if not study.worlds else f'{len(study.worlds)} worlds'}"
+    b = study.budget
+    lines = [f"{study.name}: {len(axes)} parameters of {study.config.path}", f"  judged by  {what}; lower is better"]
+    lines += [f"  search     {study.backend}, brackets {study.bracket}, seed {study.seed}, {study.parallel} at a time"]
+    return [*lines, f"  budget     {b.unit}, {b.least:g} to {b.most:g}, eta {b.eta:g}"]
+
+
+def _trials(study: Study | None, records: Sequence[Record]) -> list[str]:
+    if not records:
+        return ["", "No trial has finished."]
+    first = {r.trial.config_id: r.trial for r in reversed(records)}
+    model = sum(t.model_based for t in first.values())
+    bad = sum(not succeeded(r) for r in records)
+    seconds = max(r.finished for r in records) - min(r.submitted for r in records)
+    count = f"{plural(len(records), 'trial')} of {plural(len(first), 'configuration')}"
+    lines = ["", f"{count}: {model} of the model, {len(first) - model} at random; {bad} failed."]
+    took = f"From the first to the last {duration(max(0.0, seconds))}"
+    if study is not None:
+        full = sum(r.trial.budget for r in records) / study.budget.most
+        limit = f" of {study.full_evaluations:g}" if study.full_evaluations is not None else ""
+        took += f", budgets of {full:.4g}{limit} full evaluations"
+    lines += [took + ".", ""]
+    rows = [["budget", "trials", "failed", "best", "median"]]
+    for rung in rungs(records):
+        rows.append([f"{rung.budget:g}", str(rung.trials), str(rung.failed), precise(rung.best), precise(rung.median)])
+    lines += table(rows, right=range(5))
+    return lines + [agreement_text(a) for a in agreements(records)]
+
+
+def agreement_text(a: Agreement) -> str:
+    both = f"over {plural(a.configurations, 'configuration')} with both"
+    known = f"{a.rho:.2f}" if a.rho == a.rho else "unknown"
+    return f"  rank correlation of budgets {a.low:g} and {a.high:g}: {known}, {both}"
+
+
+def _failures(records: Sequence[Record]) -> list[str]:
+    """The reasons, those that differ in numbers only counted as one."""
+    kinds: dict[str, list[Record]] = {}
+    for r in records:
+        if not succeeded(r):
+            last = (r.result.error.strip().splitlines() or ["no reason given"])[-1]  # a traceback ends with it
+            kinds.setdefault(re.sub(r"\d+", "#", last), []).append(r)
+    if not kinds:
+        return []
+    lines = ["", "Failed:"]
+    grouped = sorted(kinds.values(), key=lambda rs: (-len(rs), rs[0].trial.id))
+    for members in grouped[:REASONS]:
+        reason = (members[0].result.error.strip().splitlines() or ["no reason given"])[-1]
+        reason = "".join(c if c.isprintable() else "?" for c in reason)
+        reason = reason if len(reason) <= REASON else reason[: REASON - 3] + "..."
+        ids = ", ".join(str(r.trial.id) for r in members[:8]) + ", ..." * (len(members) > 8)
+        lines.append(f"  {len(members)} x {reason} (trial{'s' * (len(members) > 1)} {ids})")
+    if len(grouped) > REASONS:
+        lines.append(f"  and {plural(len(grouped) - REASONS, 'other reason')}, in results.json")
+    return lines
+
+
+def _best(study: Study | None, records: Sequence[Record], axes: Sequence[Axis]) -> list[str]:
+    """Parameters as rows: there may be many."""
+    order = ranked(records)
+    if not order:
+        return ["", "All trials failed: there is no best configuration."] if records else []
+    top, unit = order[0].trial.budget, f" {study.budget.unit}" if study is not None else ""
+    shown = order[:BEST]
+    lines = ["", f"The best of {len(order)} at a budget of {top:g}{unit} (columns: configuration as bracket_number):"]
+    most = max(r.trial.budget for r in records)
+    if top < most:
+        lines[-1:] = [f"No trial at a budget of {most:g} succeeded.", lines[-1]]
+    rows = [["", *(name_of(r.trial.config_id) for r in shown)], ["loss", *(precise(r.result.loss) for r in shown)]]
+    rows += [["proposed", *("model" if r.trial.model_based else "random" for r in shown)]]
+    for axis in axes:
+        values = [r.trial.values.get(axis.name) for r in shown]
+        rows.append([axis.name, *("-" if v is None else value_text(v) for v in values)])
+    lines += table(rows, right=range(1, len(shown) + 1))
+    if any("-" in row[1:] for row in rows[3:]):
+        lines.append("  -: this parameter does not apply there")
+    if order[0].result.info:
+        measured = ", ".join(f"{name} {precise(x)}" for name, x in order[0].result.info.items())
+        lines.append(f"  measured besides, of the best: {measured}")
+    return lines
+
+
+def table(rows: Sequence[Sequence[str]], right: Sequence[int] | range = ()) -> list[str]:
+    """Columns as wide as their widest entry. right: those that are flush right."""
+    widths = [max(map(len, column)) for column in zip(*rows)]
+    return ["  " + "  ".join(c.rjust(w) if i in right else c.ljust(w) for i, (c, w) in enumerate(zip(row, widths)))
+            .rstrip() for row in rows]  # fmt: skip
+
+
+def plural(count: int, word: str) -> str:
+    return f"{count} {word}{'s' * (count != 1)}"

@@ -1,0 +1,93 @@
+"""Who stands where in a study: trials per budget, the best, and whether small budgets foretell large ones."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from outer.hpo.trial import ConfigID, Record
+
+
+@dataclass(frozen=True)
+class Rung:
+    """All trials at one budget. best, median: of the losses of those that did not fail; NaN if all did."""
+
+    budget: float
+    trials: int
+    failed: int
+    best: float
+    median: float
+
+
+def succeeded(record: Record) -> bool:
+    return math.isfinite(record.result.loss)
+
+
+def rungs(records: Sequence[Record]) -> list[Rung]:
+    """By budget, the smallest first."""
+    out = []
+    for budget in sorted({r.trial.budget for r in records}):
+        here = [r for r in records if r.trial.budget == budget]
+        losses = [r.result.loss for r in here if succeeded(r)]
+        best, median = (min(losses), float(np.median(losses))) if losses else (math.nan, math.nan)
+        out.append(Rung(budget, len(here), len(here) - len(losses), best, median))
+    return out
+
+
+def ranked(records: Sequence[Record]) -> list[Record]:
+    """Those at the largest budget at which one succeeded, best first: losses of different budgets do not compare."""
+    good = [r for r in records if succeeded(r)]
+    top = max((r.trial.budget for r in good), default=math.nan)
+    return sorted((r for r in good if r.trial.budget == top), key=lambda r: (r.result.loss, r.trial.id))
+
+
+def last_of_each(records: Sequence[Record]) -> list[Record]:
+    """Of every configuration the trial at its largest budget, in the order of the trials."""
+    last: dict[ConfigID, Record] = {}
+    for r in records:
+        if r.trial.config_id not in last or r.trial.budget > last[r.trial.config_id].trial.budget:
+            last[r.trial.config_id] = r
+    return sorted(last.values(), key=lambda r: r.trial.id)
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """Between two budgets. rho: Spearman's rank correlation over the configurations that succeeded at both; NaN where
+    fewer than ``LEAST`` did, or all losses of one budget are equal."""
+
+    low: float
+    high: float
+    configurations: int
+    rho: float
+
+    LEAST = 3
+
+
+def agreements(records: Sequence[Record]) -> list[Agreement]:
+    """Of neighbouring budgets. Only promoted configurations have both, which are the better ones: a low value among a
+    few that are alike says little."""
+    loss = {(r.trial.config_id, r.trial.budget): r.result.loss for r in records if succeeded(r)}
+    budgets = sorted({r.trial.budget for r in records})
+    out = []
+    for low, high in zip(budgets, budgets[1:]):
+        both = [(loss[c, low], x) for (c, b), x in loss.items() if b == high and (c, low) in loss]
+        out.append(Agreement(low, high, len(both), _spearman(both) if len(both) >= Agreement.LEAST else math.nan))
+    return out
+
+
+def _spearman(pairs: Sequence[tuple[float, float]]) -> float:
+    """Pearson's correlation of the ranks; equal values share the mean of theirs."""
+    x, y = (_ranks(np.array(column)) for column in zip(*pairs))
+    x, y = x - x.mean(), y - y.mean()
+    size = math.sqrt(float(x @ x) * float(y @ y))
+    return float(x @ y) / size if size > 0 else math.nan
+
+
+def _ranks(x: np.ndarray) -> np.ndarray:
+    """[N] -> [N], from 0."""
+    _, inverse, counts = np.unique(x, return_inverse=True, return_counts=True)
+    ends = np.cumsum(counts)
+    return (ends - (counts + 1) / 2)[inverse]

@@ -1,0 +1,173 @@
+"""Follows a study: a table in a terminal, a plain line per trial where the output is none."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from rich.console import Console, Group, RenderableType
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from outer.display import NotedDisplay
+from outer.hpo.axes import short_names, value_text
+from outer.hpo.report import name_of
+from outer.hpo.standings import ranked, rungs, succeeded
+from outer.hpo.trial import Record, Trial
+from outer.report import duration, precise
+
+if TYPE_CHECKING:
+    from outer.hpo.study import Study
+
+
+class StudyTable(NotedDisplay):
+    """Trials done, those out and with whom, every budget, the best five, and when it will end.
+
+    remembered: what was done before, when a study is continued; it counts for all but the ETA. The ETA assumes that a
+    unit of budget goes on taking as long as it has in this session, with as many trials out; '-' before the first.
+
+        with StudyTable(study, console, remembered=log.read()) as table:
+            table.started(trial, "NES master 0")
+            table.update(record)
+    """
+
+    BEST, OUT, PARAMETERS = 5, 8, 4  # rows, rows, and parameters written in a row
+
+    def __init__(self, study: Study, console: Console | None = None, remembered: Sequence[Record] = ()) -> None:
+        super().__init__(f"{study.name}: {study.backend}, {study.bracket}, {study.budget.unit}", console or Console())
+        self.study = study
+        self.records = list(remembered)
+        self.out: dict[int, tuple[Trial, str, float]] = {}  # trial, with whom, since when
+        self.spent = 0.0  # budget of the trials of this session
+        self.last: float | None = None  # when the last of them ended
+
+    def started(self, trial: Trial, who: str) -> None:
+        """who: evaluates it; if it is given to somebody else, that is called again."""
+        with self.lock:
+            since = self.out[trial.id][2] if trial.id in self.out else time.monotonic()
+            self.out[trial.id] = trial, who, since
+        if self.live:
+            self.live.refresh()
+
+    def update(self, record: Record) -> None:
+        with self.lock:
+            self.records.append(record)
+            self.out.pop(record.trial.id, None)
+            self.spent += record.trial.budget
+            self.last = time.monotonic()
+            line = "" if self.live else self._one_line(record)
+        if self.live:
+            self.live.refresh()
+        else:
+            self._line(line)
+
+    # ------------------------------------------------------------------------------------------------ what is known
+
+    def share(self) -> float:
+        """Of the study that is done, 0 to 1."""
+        s = self.study
+        shares = [len(self.records) / s.trials] if s.trials is not None else []
+        if s.full_evaluations is not None:
+            shares.append(sum(r.trial.budget for r in self.records) / s.budget.most / s.full_evaluations)
+        return min(1.0, max(shares, default=0.0))
+
+    def _eta(self) -> str:
+        """The study ends when one of its limits is reached: the nearer one counts."""
+        if self.last is None or not self.spent:
+            return "-"
+        s, now = self.study, time.monotonic()
+        mean = sum(r.trial.budget for r in self.records) / len(self.records)
+        left = [(s.trials - len(self.records)) * mean] if s.trials is not None else []
+        if s.full_evaluations is not None:
+            left.append(s.full_evaluations * s.budget.most - sum(r.trial.budget for r in self.records))
+        seconds = max(0.0, min(left)) * (self.last - self.began) / self.spent
+        return duration(max(0.0, seconds - (now - self.last)))
+
+    def _clock(self) -> str:
+        return f"elapsed {duration(time.monotonic() - self.began)}  ETA {self._eta()}"
+
+    def _count(self) -> str:
+        """Trials and budget done, of how many."""
+        s, done = self.study, len(self.records)
+        expected = "" if s.trials is None else f"/{s.trials}"
+        if s.trials is None and self.share() > 0:
+            expected = f" of about {max(done, round(done / self.share()))}"
+        full = sum(r.trial.budget for r in self.records) / s.budget.most
+        limit = f"/{s.full_evaluations:g}" if s.full_evaluations is not None else ""
+        return f"trial {done}{expected}  full evaluations {full:.1f}{limit}"
+
+    def _one_line(self, record: Record) -> str:
+        trial = record.trial
+        what = f"loss {precise(record.result.loss)}" if succeeded(record) else f"failed: {_last(record.result.error)}"
+        best = next(iter(ranked(self.records)), None)
+        so_far = ""
+        if best is not None:
+            so_far = f"  best {precise(best.result.loss)} ({name_of(best.trial.config_id)} at {best.trial.budget:g})"
+        by = "model" if trial.model_based else "random"
+        return (
+            f"{self._count()}  {name_of(trial.config_id)} ({by}) at {trial.budget:g} {self.study.budget.unit}:"
+            f" {what}{so_far}  {self._clock()}"
+        )
+
+    # ------------------------------------------------------------------------------------------------ how it is shown
+
+    def _draw(self) -> RenderableType:
+        top = Table.grid(padding=(0, 2))
+        top.add_row(ProgressBar(total=1.0, completed=self.share(), width=24), self._count(), self._clock())
+        first = {r.trial.config_id: r.trial for r in reversed(self.records)}
+        model = sum(t.model_based for t in first.values())
+        failed = sum(not succeeded(r) for r in self.records)
+        picks = Text(f"configurations: {model} of the model, {len(first) - model} at random")
+        picks.append(f"; failed trials: {failed}", style="yellow" if failed else "")
+        side = Table.grid(padding=(0, 4))
+        side.add_row(self._rungs(), *[self._who()] * bool(self.out))
+        notes = (Text(f"note: {n}", style="yellow") for n in self.notes)
+        return Group(Text(self.title, style="bold"), top, picks, side, *[self._best()] * bool(self.records), *notes)
+
+    def _rungs(self) -> Table:
+        table = _columns("budget", "done", "out", "failed", "best", "median")
+        out = [trial.budget for trial, _, _ in self.out.values()]
+        rows = {r.budget: r for r in rungs(self.records)}
+        for budget in sorted({*rows, *out}):
+            r = rows.get(budget)
+            done = ("0", "", "-", "-")
+            if r is not None:
+                done = str(r.trials), str(r.failed or ""), precise(r.best), precise(r.median)
+            table.add_row(f"{budget:g}", done[0], str(out.count(budget) or ""), *done[1:])
+        return table
+
+    def _who(self) -> Table:
+        table = _columns("out now", "budget", "for", "with", left=(0, 3))
+        now = time.monotonic()
+        for trial, who, since in list(self.out.values())[: self.OUT]:
+            table.add_row(name_of(trial.config_id), f"{trial.budget:g}", duration(now - since), Text(who))
+        if len(self.out) > self.OUT:
+            table.add_row(f"and {len(self.out) - self.OUT} more", "", "", "")
+        return table
+
+    def _best(self) -> Table:
+        table = _columns("best", "loss", "budget", "", "with", left=(0, 3, 4))
+        names = short_names(sorted({name for r in self.records for name in r.trial.values}))
+        for r in ranked(self.records)[: self.BEST]:
+            t = r.trial
+            values = [f"{names[n]} {value_text(v)}" for n, v in t.values.items()]
+            more = f", {len(values) - self.PARAMETERS} more" * (len(values) > self.PARAMETERS)
+            by = "model" if t.model_based else "random"
+            text = Text(", ".join(values[: self.PARAMETERS]) + more, overflow="ellipsis")
+            table.add_row(name_of(t.config_id), precise(r.result.loss), f"{t.budget:g}", by, text)
+        return table
+
+
+def _columns(*names: str, left: Sequence[int] = ()) -> Table:
+    table = Table(box=None, padding=(0, 1), header_style="dim")
+    for k, name in enumerate(names):
+        table.add_column(name, justify="left" if k in left else "right", no_wrap=True)
+    return table
+
+
+def _last(error: str) -> str:
+    """The last line of an error, which is what a traceback says."""
+    line = (error.strip().splitlines() or ["no reason given"])[-1]
+    return line if len(line) <= 100 else line[:97] + "..."
