@@ -116,5 +116,3 @@ def test_short_names_stay_apart() -> None:
     short = short_names(names)
     assert list(short.values()) == ["gtn.step_size", "1-ddqn.gamma", "ddqn.gamma", "A.b.x", "B.b.x", "plain"]
     assert short_names(["1-plain"]) == {"1-plain": "1-plain"}
-
-
