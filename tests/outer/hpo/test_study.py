@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import HealthCheck, settings
 
 from outer import problem
 from outer.config import Config, load_config
-from outer.hpo.study import Study, read_study
+from outer.hpo.study import Study, dump_study, read_study
 from outer.yaml_lines import ConfigError
 
 ROOT = Path(__file__).resolve().parents[3]
