@@ -24,6 +24,7 @@ MAX_BEAT_BYTES = 8192
 ALIVE, DEAD, UNKNOWN = "alive", "dead", "unknown"
 STARTING = "starting"  # what a worker is doing before it can take a chunk
 MISSED_BEATS = 3  # this many intervals without a beat, and a slot may be taken over
+LONGEST_INTERVAL = 60.0  # between beats: what a file says beyond it is not believed
 
 
 @dataclass
@@ -69,7 +70,8 @@ def read_beat(files: Files, name: str) -> Optional[Beat]:
 
 
 class Watch:
-    """Judges one heartbeat file from the beats seen in it, by the watcher's clock."""
+    """Judges one heartbeat file from the beats seen in it, by the watcher's clock. ``timeout``: seconds without a beat
+    that count as death; never less than three intervals of the file's owner."""
 
     def __init__(self, host: Host, timeout: float) -> None:
         self._host, self._timeout = host, timeout
@@ -90,9 +92,21 @@ class Watch:
             self._last, self._moved_at, self._seen_moving = beat, now, True
         if beat.machine == self._host.machine and not self._host.alive(beat.pid, beat.started):
             return DEAD
-        if now - self._moved_at > self._timeout:
+        if now - self._moved_at > max(self._timeout, MISSED_BEATS * believed(beat)):
             return DEAD
         return ALIVE if self._seen_moving or beat.machine == self._host.machine else UNKNOWN
+
+    def ended(self) -> bool:
+        """Whether the kernel knows that the process seen last has ended: what can be told without reading the file."""
+        last = self._last
+        if last is None or last.machine != self._host.machine:
+            return False
+        return not self._host.alive(last.pid, last.started)
+
+
+def believed(beat: Beat) -> float:
+    """Seconds between two beats of a file that may say anything."""
+    return min(beat.interval, LONGEST_INTERVAL)
 
 
 def living_owner(files: Files, host: Host, name: str) -> Optional[Beat]:
@@ -105,12 +119,12 @@ def living_owner(files: Files, host: Host, name: str) -> Optional[Beat]:
         return None
     if beat.machine == host.machine:
         return beat if host.alive(beat.pid, beat.started) else None
-    watch = Watch(host, MISSED_BEATS * min(beat.interval, 60.0))
+    watch = Watch(host, MISSED_BEATS * believed(beat))
     while True:
         verdict = watch.see(read_beat(files, name))
         if verdict != UNKNOWN:
             return beat if verdict == ALIVE else None
-        host.sleep(min(beat.interval, 60.0) / 4)
+        host.sleep(believed(beat) / 4)
 
 
 class Heartbeat:

@@ -11,13 +11,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from outer.exchange import remove_pair, stem
-from outer.heartbeat import ALIVE, DEAD, Beat, Watch, name_of, read_beat
+from outer.heartbeat import ALIVE, DEAD, UNKNOWN, Beat, Watch, believed, name_of, read_beat
 from outer.machine import Files, Host
 
 log = logging.getLogger("envolve")
 
 MAX_LOSSES = 3  # chunks lost or rejected in a row, then a worker gets none for a while
 BAR_SECONDS = 60.0
+SCAN_SECONDS = 0.1  # of reading heartbeats in one look around; who is left over comes first in the next
 
 
 @dataclass
@@ -30,6 +31,7 @@ class Issue:
     at: float  # by the master's monotonic clock
     mode: str = ""  # of the chunk
     missed_at: tuple[str, int] | None = None  # uuid and counter of the worker when it was first missed
+    doubted: bool = False  # missed by later beats too; the list of names then was older than they
 
 
 @dataclass
@@ -42,7 +44,8 @@ class Slot:
     alive: bool = False
     settled: bool = False
     holds: Issue | None = None
-    settles_at: int = 0  # an idle beat counts from this counter on; an older one may not know what was begun since
+    settles_at: int | None = 0  # an idle beat counts from this counter on; None: the next beat heard, and two more
+    read_at: float = 0.0  # when its heartbeat is worth reading again
     absences: int = 0  # scans in a row without a heartbeat file
     losses: int = 0
     barred_until: float = 0.0
@@ -50,8 +53,8 @@ class Slot:
 
     def release(self) -> None:
         """Whatever it has is no longer waited for; it gets the next chunk when it says that it is idle."""
-        self.holds, self.settled = None, False
-        self.settles_at = self.beat.counter + 2 if self.beat is not None else 0
+        # The beat known may be old, and the one being written may not know what was begun since.
+        self.holds, self.settled, self.settles_at, self.read_at = None, False, None, 0.0
 
 
 @dataclass
@@ -85,32 +88,57 @@ class Roster:
                 yield slot, slot.holds
 
     def scan(self, names: set[str]) -> list[Loss]:
-        """Reads all heartbeats; ``names`` is a list of the folder made before. Returns what was found to be lost."""
+        """Judges all workers; ``names`` is a list of the folder made before. Returns what was found to be lost.
+
+        A heartbeat is read once per beat (four times while something is in doubt), the one due longest first, and no
+        more of them than fit into SCAN_SECONDS: where reading takes long, silence is noticed later, and nothing else.
+        """
         for match in filter(None, map(self._pattern.fullmatch, names)):
             if int(match[1]) not in self.slots:
                 self.slots[int(match[1])] = Slot(int(match[1]), Watch(self._host, self._timeout))
         losses = []
-        for slot in self.slots.values():
-            name = name_of(self._bohb_id, str(slot.id))
-            beat = read_beat(self._files, name) if name in names else None
+        now = self._host.monotonic()
+        for slot in sorted(self.slots.values(), key=lambda s: s.read_at):
+            there = name_of(self._bohb_id, str(slot.id)) in names
             # Two scans, as a network file system may leave out a file that is just being replaced.
-            slot.absences = 0 if name in names else slot.absences + 1
+            slot.absences = 0 if there else slot.absences + 1
+            due = slot.read_at <= now and self._host.monotonic() - now < SCAN_SECONDS
+            if there and not due and not (slot.alive and slot.watch.ended()):
+                continue
+            beat = read_beat(self._files, name_of(self._bohb_id, str(slot.id))) if there else None
             verdict = DEAD if slot.absences >= 2 else slot.watch.see(beat)
             if beat is not None:
                 self._hear(slot, beat)
             self._announce(slot, verdict == ALIVE)
             if slot.holds is None:
-                slot.settled |= beat is not None and beat.doing == "" and beat.counter >= slot.settles_at
+                slot.settled |= (
+                    beat is not None
+                    and beat.doing == ""
+                    and slot.settles_at is not None
+                    and beat.counter >= slot.settles_at
+                )
             elif verdict == DEAD:
                 losses.append(self._bury(slot, slot.holds, names))
             elif beat is not None and self._missing(slot, slot.holds, beat, names):
                 losses.append(self._lose(slot, slot.holds, beat))
+            slot.read_at = now + self._pause(slot, beat, verdict)
         return losses
+
+    @staticmethod
+    def _pause(slot: Slot, beat: Beat | None, verdict: str) -> float:
+        """Seconds in which its heartbeat can have nothing new to say that anybody waits for."""
+        if beat is None:
+            return 0.0
+        waiting = slot.holds.missed_at is not None if slot.holds is not None else not slot.settled
+        interval = believed(beat)
+        return interval / 4 if verdict == UNKNOWN or (waiting and verdict == ALIVE) else interval
 
     def _hear(self, slot: Slot, beat: Beat) -> None:
         old, slot.beat = slot.beat, beat
         if old is None or beat.uuid != old.uuid:
             slot.settled, slot.settles_at, slot.losses, slot.barred_until = False, 0, 0, 0.0
+        elif slot.settles_at is None:
+            slot.settles_at = beat.counter + 2
         if beat.note and (old is None or beat.note != old.note):
             log.warning("worker %d: %s", slot.id, beat.note)
 
@@ -135,15 +163,20 @@ class Roster:
         waiting = stem(self._bohb_id, slot.id, "input") + "_check.pt" in names
         answered = stem(self._bohb_id, slot.id, "result") + "_check.pt" in names
         if waiting or answered or beat.doing == issue.sha256:
-            issue.missed_at = None
+            issue.missed_at, issue.doubted = None, False
             return False
-        # The beat may be older than the work, and the list of names older than the result: two more beats settle it.
+        # The beat may be older than the work: two more settle it. The list of names may be older than the result that
+        # the beat follows: the next list settles that.
         if issue.missed_at is None or issue.missed_at[0] != beat.uuid:
-            issue.missed_at = (beat.uuid, beat.counter)
-        return beat.counter >= issue.missed_at[1] + 2
+            issue.missed_at, issue.doubted = (beat.uuid, beat.counter), False
+        if beat.counter < issue.missed_at[1] + 2:
+            return False
+        doubted, issue.doubted = issue.doubted, True
+        return doubted
 
     def _lose(self, slot: Slot, issue: Issue, beat: Beat) -> Loss:
         slot.release()
+        slot.settles_at = beat.counter + 2
         if beat.uuid != issue.owner:
             return Loss(issue.index, f"worker {slot.id} died and was started anew", True)
         slot.losses += 1
