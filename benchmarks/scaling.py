@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What a master costs per generation against the number of workers, and what a network file system makes of it.
 
-    python3 benchmarks/scaling.py [--workers 1 10 100 300 1000] [--chunks 256] [--folder /dev/shm] [--latency 2] [--json FILE]
+    python3 benchmarks/scaling.py [--workers 1 10 100 300 1000] [--folder /dev/shm] [--latency 0.5 2 10] [--json FILE]
 
 The master is the real one (outer/dispatch.py) in a real folder. The workers are one other process that plays all of
 them through the same files: their heartbeats at the real rate, their answers when an evaluation would have ended, but
@@ -34,7 +34,7 @@ sys.path.insert(0, str(ROOT))
 
 from outer.config import load_config  # noqa: E402
 from outer.dispatch import Dispatcher  # noqa: E402
-from outer.exchange import Chunk, chunk_from, read_pair, remove_pair, result_content, result_of, stem, write_pair  # noqa: E402, E501
+from outer.exchange import Chunk, chunk_from, read_pair, remove_pair, result_content, result_of, stem, write_pair  # noqa: E402
 from outer.heartbeat import Heartbeat, name_of  # noqa: E402
 from outer.machine import Files, Host  # noqa: E402
 from outer.roster import Roster  # noqa: E402
@@ -214,7 +214,9 @@ def measure(
                 for generation in range(generations + 1):
                     worlds = torch.randn(chunks, MEMBERS, PARAMETERS)
                     seeds = torch.arange(MEMBERS)
-                    work = [Chunk("scaling", generation, i, 0, "proxy", config, worlds[i], seeds) for i in range(chunks)]
+                    work = [
+                        Chunk("scaling", generation, i, 0, "proxy", config, worlds[i], seeds) for i in range(chunks)
+                    ]
                     files.operations.clear()
                     files.bytes.clear()
                     files.pickups, files.reissues = [], []
@@ -282,7 +284,9 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--chunks", type=int, default=256, help="of a generation (default: %(default)s)")
     parser.add_argument("--generations", type=int, default=3, help="that count (default: %(default)s)")
     parser.add_argument("--seconds", type=float, default=1.0, help="of an evaluation, at most (default: %(default)s)")
-    parser.add_argument("--heartbeat", type=float, default=1.0, help="of the workers, in seconds (default: %(default)s)")
+    parser.add_argument(
+        "--heartbeat", type=float, default=1.0, help="of the workers, in seconds (default: %(default)s)"
+    )
     parser.add_argument("--latency", type=float, nargs="+", default=[0.0], metavar="MS", help="of every operation")
     parser.add_argument("--folder", default=tempfile.gettempdir(), help="where the sync folder is made")
     parser.add_argument("--json", type=Path, metavar="FILE")
