@@ -15,7 +15,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/installed-requirements.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-long lint bench clean
+.PHONY: help setup run test test-long lint bench slurm-test clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F '\t' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -56,6 +56,9 @@ lint: setup ## ruff and mypy
 
 bench: setup ## speed and memory beside the peers, in one table (installs them into .venv-peers; ARGS=--no-peers: without)
 	$(BIN)/python benchmarks/run.py $(ARGS)
+
+slurm-test: setup ## masters and workers under a real SLURM on this machine, killed while they run (root may install it)
+	$(BIN)/python slurm/test/run.py $(ARGS)
 
 clean: ## remove .venv, .venv-peers and caches (results/ stays)
 	rm -rf $(VENV) .venv-peers .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,78 @@
+"""The four SLURM commands that submit.py uses. No accounting data base is asked (sacct), many clusters have none."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+TIMEOUT = 120.0  # seconds; a busy controller answers late
+
+
+class BatchError(RuntimeError):
+    """A SLURM command failed: nothing is known about the jobs."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One array task that is in the queue: waiting, running, or just ending."""
+
+    job: str  # <array job>_<index>
+    name: str  # of the job
+    index: int
+    state: str  # PENDING, RUNNING, COMPLETING, SUSPENDED, ...
+
+    @property
+    def order(self) -> tuple[bool, int]:
+        """Of two tasks with one index the one that runs comes first, then the older one."""
+        return self.state != "RUNNING", int(self.job.split("_")[0])
+
+
+def _run(command: Sequence[str], environ: Mapping[str, str] | None = None) -> str:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT, env=environ, check=False)
+    except FileNotFoundError:
+        raise BatchError(f"{command[0]}: not found; is this a node from which SLURM jobs are sent?") from None
+    except (OSError, subprocess.TimeoutExpired) as e:
+        raise BatchError(f"{command[0]}: {e}") from None
+    if done.returncode:
+        raise BatchError(f"{command[0]}: {done.stderr.strip() or f'exit code {done.returncode}'}")
+    return done.stdout
+
+
+def queue(names: Sequence[str]) -> list[Entry]:
+    """All tasks of the jobs with these names that have not ended. Raises BatchError."""
+    lines = _run(["squeue", "--noheader", "--array", "--name", ",".join(names), "--format", "%F|%K|%T|%j"]).splitlines()
+    entries = []
+    for line in filter(None, map(str.strip, lines)):
+        parts = line.split("|")
+        if len(parts) != 4 or not parts[0].isdigit() or not parts[1].isdigit():
+            raise BatchError(f"squeue: found the line {line!r}, expected <job>|<index>|<state>|<name>")
+        entries.append(Entry(f"{parts[0]}_{parts[1]}", parts[3], int(parts[1]), parts[2]))
+    return entries
+
+
+def submit(options: Sequence[str], script: str, words: Sequence[str], environ: Mapping[str, str]) -> str:
+    """The id of the new job. Raises BatchError."""
+    out = _run(["sbatch", "--parsable", "--export=ALL", *options, script, *words], environ)
+    return out.strip().splitlines()[-1].split(";")[0] if out.strip() else ""
+
+
+def cancel(jobs: Sequence[str]) -> None:
+    """Raises BatchError. Jobs that have ended in the meantime are fine."""
+    if jobs:
+        _run(["scancel", "--quiet", *jobs])
+
+
+def why(job: str) -> str:
+    """What SLURM still knows of a task that has left the queue (it forgets after MinJobAge); "" if nothing."""
+    try:
+        text = _run(["scontrol", "--oneliner", "show", "job", job])
+    except BatchError:
+        return ""
+    found = dict(re.findall(r"\b(JobState|Reason|ExitCode|NodeList)=(\S+)", text.splitlines()[-1] if text else ""))
+    words = [found.get("JobState", ""), found.get("Reason", "None").replace("None", "")]
+    words += [f"exit code {found['ExitCode']}"] if "ExitCode" in found else []
+    words += [f"on {found['NodeList']}"] if found.get("NodeList", "(null)") != "(null)" else []
+    return " ".join(filter(None, words))

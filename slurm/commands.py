@@ -1,0 +1,103 @@
+"""What one master and one worker of a run are started with, and where a run on a cluster keeps its files.
+
+A run is a folder: ``sync/`` is the exchange, ``master_<b>/`` holds what master b of a plain run writes (a study writes
+into the folder itself), ``slurm/`` what the scripts here know about each other.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+MASTER, WORKER = "master", "worker"
+CONFIG, STUDY, COMMAND = "config", "study", "command"
+EXIT_WRONG = 2  # GTN_master.py, GTN_worker.py, optimize_params.py: wrong arguments; trying again does not help
+
+
+class SetupError(ValueError):
+    """The arguments do not describe a run; the message says which and what was expected."""
+
+
+@dataclass(frozen=True)
+class Exit:
+    """How a task ended, as it left it in ``slurm/exit/``. ``code`` is the exit code of its program."""
+
+    code: int
+    reason: str  # "ended", "time limit", "cancelled", "not needed any more"
+    job: str = ""  # <array job>_<index>, "" outside SLURM
+    restarts: int = 0  # how often SLURM had started this job again
+
+
+def exit_file(run_dir: Path, role: str, index: int) -> Path:
+    return run_dir / "slurm" / "exit" / f"{role}_{index}.json"
+
+
+def write_text(path: Path, text: str) -> None:
+    """Atomic: readers on other nodes see the old content or the new one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary.write_text(text, encoding="utf-8")
+    temporary.replace(path)
+
+
+def write_exit(path: Path, ended: Exit) -> None:
+    write_text(path, json.dumps(asdict(ended)) + "\n")
+
+
+def read_exit(path: Path) -> Exit | None:
+    """None if there is no such file, or none that :func:`write_exit` wrote: no news."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        ended = Exit(**content)
+    except (OSError, ValueError, TypeError):
+        return None
+    return ended if type(ended.code) is int else None
+
+
+def kind_of(words: Sequence[str]) -> str:
+    """What the words after ``--`` are: a study (a YAML file with ``space:``), a configuration, or another command."""
+    if not words:
+        raise SetupError("found no command, expected a CONFIG.yaml, a STUDY.yaml or a command after --")
+    if not words[0].endswith((".yaml", ".yml")):
+        return COMMAND
+    try:
+        text = Path(words[0]).read_text(encoding="utf-8")
+    except OSError as e:
+        raise SetupError(f"{words[0]}: {e.strerror}; expected a configuration or a study") from None
+    return STUDY if re.search(r"^space\s*:", text, re.MULTILINE) else CONFIG
+
+
+def worker_command(python: str, bohb_id: int, worker: int, run_dir: Path) -> list[str]:
+    return [python, str(ROOT / "GTN_worker.py"), str(bohb_id), str(worker), "--sync-dir", str(run_dir / "sync")]
+
+
+def master_command(python: str, words: Sequence[str], bohb_id: int, masters: int, run_dir: Path) -> list[str]:
+    """Given again after a stop, a kill or a crash, the command goes on where the last one stopped.
+
+    In the words ``{BOHB_ID}``, ``{MASTERS}``, ``{RUN_DIR}`` and ``{SYNC_DIR}`` are replaced.
+    """
+    kind = kind_of(words)
+    sync = run_dir / "sync"
+    values = {"BOHB_ID": bohb_id, "MASTERS": masters, "RUN_DIR": run_dir, "SYNC_DIR": sync}
+    words = [re.sub(r"\{(BOHB_ID|MASTERS|RUN_DIR|SYNC_DIR)\}", lambda m: str(values[m[1]]), word) for word in words]
+    if kind == COMMAND:
+        return words
+    if kind == STUDY:
+        program = str(ROOT / "experiments" / "optimize_params.py")
+        return [python, program, words[0], str(bohb_id), str(masters), *words[1:], "--run-dir", str(run_dir)]
+    results = run_dir / f"master_{bohb_id}"
+    begun = _begun(results)
+    what = ["--resume", str(begun)] if begun else [*words, "--results-dir", str(results)]
+    return [python, str(ROOT / "GTN_master.py"), *what, "--bohb-id", str(bohb_id), "--sync-dir", str(sync)]
+
+
+def _begun(results: Path) -> Path | None:
+    """The run that an earlier start of this master left. One that was killed before its first checkpoint may stand
+    beside an older one with a checkpoint, if a folder was copied here: that one goes on."""
+    runs = [config.parent for config in results.glob("*/config.yaml")]
+    return max(runs, key=lambda run: ((run / "checkpoint.pt").exists(), run.stat().st_mtime), default=None)

@@ -1,0 +1,185 @@
+"""Which tasks of a run should be in the queue, which are, and what to do about the difference.
+
+:meth:`Fleet.look` decides from three things alone: what it remembers (``state.json``), what SLURM's queue shows, and
+how tasks ended (``slurm/exit/``). So it can be killed and started again at any time, also between sending a job and
+noting it: jobs are known by the name that the state file fixed before the first was sent.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from slurm.batch import Entry
+from slurm.commands import EXIT_WRONG, MASTER, STUDY, WORKER, Exit, write_text
+
+FORMAT = 1
+SETTLE = 2  # looks in a row without a task until it counts as gone: one that is requeued may be between two states
+STOP_GRACE = 60.0  # seconds that tasks have to end by themselves after their master
+MAX_DELAY = 300.0  # seconds until a task is sent again, at most
+LONG = 600.0  # seconds; whoever was gone sooner after it was sent waits longer before it is sent again
+
+
+@dataclass
+class Task:
+    """One index of one of the two arrays. Times are seconds since 1970, as another process goes on with them."""
+
+    role: str
+    index: int
+    sent: int = 0  # how often it was submitted
+    sent_at: float = 0.0
+    absent: int = 0  # looks in a row in which the queue did not show it
+    quick: int = 0  # how often in a row it was gone soon
+    over_at: float = 0.0  # since when it is not needed any more
+    job: str = ""  # the last one seen
+    given_up: str = ""  # why
+
+    @property
+    def label(self) -> str:
+        return f"{self.role} {self.index}"
+
+
+@dataclass
+class Actions:
+    """What to do now. ``send``: indices by role; ``code``: the end, with this exit code."""
+
+    send: dict[str, list[int]] = field(default_factory=dict)
+    cancel: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    gone: list[Task] = field(default_factory=list)  # those of ``send`` that were there before
+    code: int | None = None
+
+
+@dataclass
+class Fleet:
+    masters: int
+    workers_per_master: int
+    kind: str
+    settings: dict[str, Any]  # the rest of what submit.py needs to send a task again
+    name: str
+    max_sends: int = 20  # of one task
+    tasks: list[Task] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        if not self.tasks:
+            self.tasks = [Task(MASTER, i) for i in range(self.masters)]
+            self.tasks += [Task(WORKER, i) for i in range(self.masters * self.workers_per_master)]
+
+    def job_name(self, role: str) -> str:
+        return f"{self.name}-{role}s"
+
+    def task(self, role: str, index: int) -> Task:
+        return self.tasks[index if role == MASTER else self.masters + index]
+
+    # ------------------------------------------------------------------------------------------------ one look
+
+    def look(self, now: float, queue: Sequence[Entry], exits: Mapping[tuple[str, int], Exit]) -> Actions:
+        """``exits``: what lies in slurm/exit/, by role and index. Changes the tasks; the caller saves and acts."""
+        actions = Actions()
+        there: dict[tuple[str, int], list[Entry]] = {}
+        roles = {self.job_name(role): role for role in (MASTER, WORKER)}
+        for entry in sorted(queue, key=lambda e: e.order):
+            if entry.name in roles:
+                there.setdefault((roles[entry.name], entry.index), []).append(entry)
+        for task in self.tasks:
+            entries = there.get((task.role, task.index), [])
+            if entries:
+                task.job, task.absent = entries[0].job, 0
+                actions.cancel += [e.job for e in entries[1:] if e.state != "COMPLETING"]
+            if self._over(task, exits):
+                task.over_at = task.over_at or now
+                late = now - task.over_at >= STOP_GRACE
+                states = ("PENDING", "RUNNING") if late else ("PENDING",)
+                actions.cancel += [e.job for e in entries[:1] if e.state in states]
+            elif not entries:
+                self._absent(task, now, exits.get((task.role, task.index)), actions)
+        self._hopeless(actions)
+        if not any(there.values()) and all(self._over(task, exits) for task in self.tasks):
+            actions.code = self._code(exits)
+        return actions
+
+    def _ended_well(self, bohb_id: int, exits: Mapping[tuple[str, int], Exit]) -> bool:
+        ended = exits.get((MASTER, bohb_id))
+        return ended is not None and ended.code == 0
+
+    def _over(self, task: Task, exits: Mapping[tuple[str, int], Exit]) -> bool:
+        """Not needed any more: its master has ended, or the search (master 0's) of the study."""
+        bohb_id = task.index if task.role == MASTER else task.index // self.workers_per_master
+        masters = {bohb_id, 0} if self.kind == STUDY else {bohb_id}
+        ended = any(self._ended_well(b, exits) or self.task(MASTER, b).given_up for b in masters)
+        return ended or bool(task.given_up)
+
+    def _absent(self, task: Task, now: float, ended: Exit | None, actions: Actions) -> None:
+        if not task.sent:
+            self._send(task, now, actions)
+            return
+        task.absent += 1
+        if task.absent < SETTLE:
+            return
+        if ended is not None and ended.code == EXIT_WRONG:
+            task.given_up = "exit code 2: wrong arguments or configuration; see its log"
+        elif task.sent >= self.max_sends:
+            task.given_up = f"submitted {task.sent} times; see its logs"
+        else:
+            if task.absent == SETTLE:
+                task.quick = task.quick + 1 if now - task.sent_at < LONG else 0
+                actions.gone.append(task)
+            if now - task.sent_at >= min(5.0 * 2**task.quick, MAX_DELAY):
+                self._send(task, now, actions)
+            return
+        actions.notes.append(f"{task.label} is given up: {task.given_up}")
+
+    def _send(self, task: Task, now: float, actions: Actions) -> None:
+        task.sent, task.sent_at, task.absent = task.sent + 1, now, 0
+        actions.send.setdefault(task.role, []).append(task.index)
+
+    def unsent(self, role: str, indices: Sequence[int]) -> None:
+        """sbatch refused: as if it had not been tried."""
+        for index in indices:
+            self.task(role, index).sent -= 1
+
+    def _hopeless(self, actions: Actions) -> None:
+        """A master without any worker would wait for ever."""
+        for b in range(self.masters):
+            w = self.workers_per_master
+            workers = [self.task(WORKER, i) for i in range(b * w, (b + 1) * w)]
+            master = self.task(MASTER, b)
+            if workers and all(t.given_up for t in workers) and not master.given_up:
+                master.given_up = "all its workers are given up"
+                actions.notes.append(f"{master.label} is given up: {master.given_up}")
+
+    def _code(self, exits: Mapping[tuple[str, int], Exit]) -> int:
+        needed = [0] if self.kind == STUDY else range(self.masters)
+        return 0 if all(self._ended_well(b, exits) for b in needed) else 1
+
+    # ------------------------------------------------------------------------------------------------ the state file
+
+    def save(self, path: Path) -> None:
+        write_text(path, json.dumps({"format": FORMAT, **asdict(self)}, indent=1) + "\n")
+
+    @classmethod
+    def load(cls, path: Path) -> Fleet:
+        """Raises ValueError, OSError."""
+        content = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(content, dict) or content.pop("format", None) != FORMAT:
+            raise ValueError(f"{path}: not a state file of this version; choose another folder")
+        try:
+            content["tasks"] = [Task(**task) for task in content["tasks"]]
+            return cls(**content)
+        except (KeyError, TypeError) as e:
+            raise ValueError(f"{path}: not a state file of this version ({e}); choose another folder") from None
+
+    def forgive(self) -> None:
+        """All tasks may be sent again as often as at first."""
+        for task in self.tasks:
+            task.sent, task.quick, task.given_up, task.over_at = min(task.sent, 1), 0, "", 0.0
+
+
+def new_name(run_dir: Path) -> str:
+    """Names the jobs of this run and of no other."""
+    return f"{re.sub(r'[^A-Za-z0-9_.-]', '_', run_dir.name)[:30]}-{uuid.uuid4().hex[:8]}"

@@ -1,0 +1,334 @@
+#!/usr/bin/env python3
+"""Runs masters and workers on a SLURM cluster, and keeps them running until the masters are done.
+
+  python3 slurm/submit.py --masters 2 --workers-per-master 16 --run-dir results/my_study -- configs/spaces/STUDY.yaml
+  python3 slurm/submit.py --workers-per-master 64 --run-dir results/my_run -- default_config_cartpole_syn_env.yaml
+  python3 slurm/submit.py --run-dir results/my_run             go on watching (also after this program was killed)
+  python3 slurm/submit.py --run-dir results/my_run --stop      end all jobs of this run; it can be continued
+
+It submits two job arrays (masters.sh, workers.sh), looks at the queue now and then, submits again what died, and stops
+the workers when their master has ended. Jobs that reach their time limit save their state and go back into the queue
+by themselves. Leave it running in tmux, or start it with nohup, on the node from which you send jobs; it needs no
+CPU. If it ends, the jobs go on; only what dies then stays dead until it is started again.
+
+What comes after -- is a study, a configuration with options of GTN_master.py, or any command. {BOHB_ID}, {MASTERS},
+{RUN_DIR} and {SYNC_DIR} are replaced in it, so two runs with different seeds are
+
+  python3 slurm/submit.py --masters 2 --run-dir results/two -- default_config_cartpole_syn_env.yaml --seed {BOHB_ID}
+
+Logs: RUN_DIR/slurm/log/. A cluster's own demands: --setup FILE (module load ...), --sbatch=OPTION.
+docs/slurm.md says more."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import fcntl
+import os
+import shlex
+import signal
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+sys.path[0] = str(Path(__file__).resolve().parent.parent)
+
+from slurm import batch  # noqa: E402
+from slurm.commands import (  # noqa: E402
+    COMMAND,
+    CONFIG,
+    MASTER,
+    ROOT,
+    WORKER,
+    Exit,
+    SetupError,
+    exit_file,
+    kind_of,
+    read_exit,
+    write_text,
+)
+from slurm.fleet import Actions, Fleet, new_name  # noqa: E402
+
+EXIT_CODES = """\
+Exit codes: 0 all masters are complete, 1 at least one was given up, 2 wrong arguments, 130 stopped watching (the jobs
+go on)."""
+STATE = "state.json"
+
+
+def at_least(least: int) -> Any:
+    def number(text: str) -> int:
+        if not (text.isascii() and text.isdigit() and int(text) >= least):
+            raise argparse.ArgumentTypeError(f"found {text!r}, expected a whole number of at least {least}")
+        return int(text)
+
+    return number
+
+
+def build_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="submit.py", description=__doc__, epilog=EXIT_CODES, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--run-dir", type=Path, required=True, metavar="DIR", help="folder of the run, seen by all nodes"
+    )
+    run = parser.add_argument_group("the run")
+    run.add_argument("--masters", type=at_least(1), default=1, metavar="M", help="how many masters (default: 1)")
+    run.add_argument(
+        "--workers-per-master", type=at_least(1), default=3, metavar="W", help="workers of each (default: 3)"
+    )
+    run.add_argument("--python", default=sys.executable, metavar="FILE", help="on the nodes (default: this one)")
+    run.add_argument("--setup", type=Path, metavar="FILE", help="bash commands that every task runs first")
+    jobs = parser.add_argument_group("the jobs")
+    jobs.add_argument("--partition", metavar="NAME", help="sbatch --partition")
+    jobs.add_argument(
+        "--time", metavar="T", default="1-00:00:00", help="limit of one job, e.g. 08:00:00 (default: a day)"
+    )
+    jobs.add_argument("--mem", metavar="SIZE", help="memory of one task, e.g. 2G")
+    jobs.add_argument("--cpus", type=at_least(1), default=1, metavar="N", help="CPUs of one worker (default: 1)")
+    jobs.add_argument("--master-cpus", type=at_least(1), default=1, metavar="N", help="of one master (default: 1)")
+    jobs.add_argument(
+        "--lead", type=at_least(5), default=120, metavar="S",
+        help="seconds before the time limit at which a task is told to stop and requeue (default: 120)",
+    )  # fmt: skip
+    jobs.add_argument(
+        "--sbatch", action="append", default=[], metavar="OPTION", help="any other, e.g. --sbatch=--qos=low"
+    )
+    jobs.add_argument("--worker-sbatch", action="append", default=[], metavar="OPTION", help="for workers only")
+    jobs.add_argument("--max-running", type=at_least(1), metavar="N", help="workers running at the same time, at most")
+    watch = parser.add_argument_group("watching")
+    watch.add_argument("--poll", type=float, default=15, metavar="S", help="seconds between looks (default: 15)")
+    watch.add_argument(
+        "--max-submits",
+        type=at_least(1),
+        default=20,
+        metavar="N",
+        help="of one task; then it is given up (default: 20)",
+    )
+    watch.add_argument("--retry", action="store_true", help="forget who was given up and count submits anew")
+    watch.add_argument("--once", action="store_true", help="look once and return (for cron); exit code 130 if not done")
+    watch.add_argument("--stop", action="store_true", help="cancel all jobs of this run and return")
+    parser.add_argument("words", nargs="*", metavar="STUDY|CONFIG|COMMAND", help="after --; not needed to go on")
+    return parser
+
+
+# ---------------------------------------------------------------------------------------------------- begin or go on
+
+
+def open_fleet(args: argparse.Namespace, run_dir: Path) -> Fleet:
+    """The fleet that was begun in this folder, or a new one. Raises SetupError, ValueError, OSError."""
+    path = run_dir / "slurm" / STATE
+    asked = fleet_of(args, run_dir) if args.words else None
+    if not path.exists():
+        if asked is None:
+            raise SetupError(f"{run_dir}: no run was begun here; found no STUDY, CONFIG or command after --")
+        path.parent.joinpath("log").mkdir(parents=True, exist_ok=True)
+        asked.save(path)
+        return asked
+    fleet = Fleet.load(path)
+    if asked is not None:
+        if not any(task.sent for task in fleet.tasks):  # nothing came of it
+            fleet = asked
+        pairs = {
+            "masters": (fleet.masters, asked.masters),
+            "workers per master": (fleet.workers_per_master, asked.workers_per_master),
+            "command": (shlex.join(fleet.settings["words"]), shlex.join(asked.settings["words"])),
+        }
+        for what, (old, new) in pairs.items():
+            if old != new:
+                raise SetupError(f"{run_dir}: begun with {what} {old}, found {new}; choose another --run-dir")
+        fleet.settings, fleet.max_sends = asked.settings, asked.max_sends  # time limits and the like may change
+    if args.retry:
+        fleet.forgive()
+        for task in fleet.tasks:
+            file = exit_file(run_dir, task.role, task.index)
+            file.with_suffix(".given_up").unlink(missing_ok=True)
+            ended = read_exit(file)
+            if ended is not None and ended.code != 0:
+                file.unlink()
+    fleet.save(path)
+    return fleet
+
+
+def fleet_of(args: argparse.Namespace, run_dir: Path) -> Fleet:
+    words = list(args.words)
+    kind = kind_of(words)
+    if kind != COMMAND:
+        words[0] = str(Path(words[0]).resolve())
+    if kind == CONFIG and args.masters > 1 and not any("{BOHB_ID}" in word for word in words):
+        raise SetupError(
+            f"found {args.masters} masters with one and the same run, expected something that tells them apart, "
+            "e.g. --seed {BOHB_ID}"
+        )
+    settings = {
+        "words": words,
+        "python": args.python,
+        "setup": str(args.setup.resolve()) if args.setup else "",
+        "lead": args.lead,
+        MASTER: sbatch_options(args, args.master_cpus, args.sbatch),
+        WORKER: sbatch_options(args, args.cpus, args.sbatch + args.worker_sbatch),
+        "max_running": args.max_running,
+    }
+    if args.setup and not args.setup.is_file():
+        raise SetupError(f"--setup: {args.setup} is no file")
+    return Fleet(args.masters, args.workers_per_master, kind, settings, new_name(run_dir), args.max_submits)
+
+
+def sbatch_options(args: argparse.Namespace, cpus: int, others: Sequence[str]) -> list[str]:
+    options = [f"--time={args.time}", f"--cpus-per-task={cpus}", f"--signal=B:USR1@{args.lead}", "--requeue"]
+    options += [f"--partition={args.partition}"] if args.partition else []
+    options += [f"--mem={args.mem}"] if args.mem else []
+    return [*options, *others]
+
+
+# ---------------------------------------------------------------------------------------------------- act
+
+
+def send(fleet: Fleet, run_dir: Path, role: str, indices: Sequence[int]) -> str:
+    """Submits these indices of one array. Raises BatchError."""
+    settings = fleet.settings
+    log = str(run_dir / "slurm" / "log" / f"{role}_%A_%a.log").replace(str(run_dir), str(run_dir).replace("%", "%%"))
+    array = ranges(indices) + (f"%{settings['max_running']}" if role == WORKER and settings["max_running"] else "")
+    options = [f"--job-name={fleet.job_name(role)}", f"--array={array}", f"--output={log}", "--open-mode=append"]
+    environ = os.environ | {
+        "ENVOLVE_ROOT": str(ROOT),
+        "ENVOLVE_RUN_DIR": str(run_dir),
+        "ENVOLVE_MASTERS": str(fleet.masters),
+        "ENVOLVE_WORKERS_PER_MASTER": str(fleet.workers_per_master),
+        "ENVOLVE_FIRST_BOHB_ID": "0",
+        "ENVOLVE_PYTHON": settings["python"],
+        "ENVOLVE_SETUP": settings["setup"],
+        "ENVOLVE_KILL_AFTER": str(max(1, settings["lead"] // 2)),
+    }
+    script = str(ROOT / "slurm" / f"{role}s.sh")
+    return batch.submit([*options, *settings[role]], script, settings["words"], environ)
+
+
+def ranges(indices: Sequence[int]) -> str:
+    """[0, 1, 2, 5] -> "0-2,5": what sbatch --array takes."""
+    parts: list[list[int]] = []
+    for i in sorted(indices):
+        if parts and parts[-1][1] == i - 1:
+            parts[-1][1] = i
+        else:
+            parts.append([i, i])
+    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in parts)
+
+
+def exits(fleet: Fleet, run_dir: Path) -> dict[tuple[str, int], Exit]:
+    found = {(t.role, t.index): read_exit(exit_file(run_dir, t.role, t.index)) for t in fleet.tasks}
+    return {key: ended for key, ended in found.items() if ended is not None}
+
+
+def say(text: str) -> None:
+    print(f"{time.strftime('%H:%M:%S')} {text}", flush=True)
+
+
+def step(fleet: Fleet, run_dir: Path) -> int | None:
+    """One look at the queue and what follows from it -> the exit code, once all is over. Raises BatchError."""
+    path = run_dir / "slurm" / STATE
+    known = exits(fleet, run_dir)
+    actions = fleet.look(time.time(), batch.queue([fleet.job_name(MASTER), fleet.job_name(WORKER)]), known)
+    for task in actions.gone:
+        ended = known.get((task.role, task.index))
+        left = f"; exit code of its program: {ended.code} ({ended.reason})" if ended else ""
+        say(f"{task.label} (job {task.job}) is gone: {batch.why(task.job) or 'SLURM has forgotten why'}{left}")
+    for note in actions.notes:
+        say(note)
+    for task in fleet.tasks:
+        if task.given_up:  # for the tasks that wait for it, which do not read the state
+            file = exit_file(run_dir, task.role, task.index).with_suffix(".given_up")
+            if not file.exists():
+                write_text(file, task.given_up + "\n")
+    fleet.save(path)  # before anything is sent: a death in between costs one submit of the limit, never a double
+    batch.cancel(actions.cancel)
+    return act(fleet, run_dir, actions, path)
+
+
+def act(fleet: Fleet, run_dir: Path, actions: Actions, path: Path) -> int | None:
+    for role in (MASTER, WORKER):  # the masters first: on a full cluster workers alone would wait for nothing
+        indices = actions.send.get(role, [])
+        if indices:
+            for index in indices:  # what lies there from now on is of this submit
+                exit_file(run_dir, role, index).unlink(missing_ok=True)
+            try:
+                job = send(fleet, run_dir, role, indices)
+            except batch.BatchError:
+                for later in (role, *((WORKER,) if role == MASTER else ())):
+                    fleet.unsent(later, actions.send.get(later, []))
+                fleet.save(path)
+                raise
+            say(f"submitted {role} {ranges(indices)} as job {job}")
+    return actions.code
+
+
+# ---------------------------------------------------------------------------------------------------- the command
+
+
+@contextlib.contextmanager
+def alone(run_dir: Path) -> Iterator[None]:
+    """One watcher per run. Raises SetupError."""
+    (run_dir / "slurm").mkdir(parents=True, exist_ok=True)
+    with open(run_dir / "slurm" / "lock", "w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise SetupError(f"{run_dir}: another submit.py watches this run") from None
+        except OSError:
+            pass  # a file system without locks
+        yield
+
+
+def watch(fleet: Fleet, run_dir: Path, poll: float, once: bool) -> int:
+    told, first = "", not any(task.sent for task in fleet.tasks)
+    while True:
+        try:
+            code = step(fleet, run_dir)
+            told = ""
+        except batch.BatchError as e:
+            if first:  # a wrong partition, say: trying again does not help
+                raise SetupError(str(e)) from None
+            if str(e) != told:
+                say(f"{e}; trying again every {poll:g} s")
+            told, code = str(e), None
+        first = False
+        if code is not None:
+            say("all masters are complete" if code == 0 else "not all masters are complete; see above, and --retry")
+            return code
+        if once:
+            return 130
+        time.sleep(poll)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    args = build_parser().parse_args(argv)
+    run_dir = args.run_dir.resolve()
+
+    def interrupt(signum: int, frame: Any) -> None:
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, interrupt)
+    try:
+        with alone(run_dir):
+            fleet = open_fleet(args, run_dir)
+            if args.stop:
+                jobs = [e.job for e in batch.queue([fleet.job_name(MASTER), fleet.job_name(WORKER)])]
+                batch.cancel(jobs)
+                say(f"cancelled {len(jobs)} tasks; go on with: {shlex.join(again(run_dir))}")
+                return 0
+            return watch(fleet, run_dir, args.poll, args.once)
+    except KeyboardInterrupt:
+        print(f"\nstopped watching; the jobs go on. Watch them again: {shlex.join(again(run_dir))}", file=sys.stderr)
+        return 130
+    except (SetupError, ValueError, OSError, batch.BatchError) as e:
+        print(f"submit.py: {e}", file=sys.stderr)
+        return 2
+
+
+def again(run_dir: Path) -> list[str]:
+    return ["python3", str(Path(__file__).resolve()), "--run-dir", str(run_dir)]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# The workers of a run, one per array index: BOHB_ID = index / workers per master, ID = index % workers per master.
+# slurm/submit.py submits this. By hand, for 2 masters with 3 workers each:
+#
+#   ENVOLVE_RUN_DIR=results/my_run sbatch --array=0-5 slurm/workers.sh
+#
+# Options on sbatch's command line go before those that stand here.
+#SBATCH --job-name=envolve-workers
+#SBATCH --array=0-2
+#SBATCH --cpus-per-task=1
+#SBATCH --time=1-00:00:00
+#SBATCH --signal=B:USR1@120
+#SBATCH --requeue
+#SBATCH --open-mode=append
+#SBATCH --output=%x_%A_%a.log
+set -euo pipefail
+
+ENVOLVE_ROOT=${ENVOLVE_ROOT:-${SLURM_SUBMIT_DIR:-$PWD}}      # the repository
+ENVOLVE_RUN_DIR=${ENVOLVE_RUN_DIR:-results/slurm_run}        # folder of the run, seen by all nodes
+ENVOLVE_WORKERS_PER_MASTER=${ENVOLVE_WORKERS_PER_MASTER:-3}
+ENVOLVE_FIRST_BOHB_ID=${ENVOLVE_FIRST_BOHB_ID:-0}            # of the master of index 0
+ENVOLVE_PYTHON=${ENVOLVE_PYTHON:-$ENVOLVE_ROOT/.venv/bin/python}
+ENVOLVE_SETUP=${ENVOLVE_SETUP:-}                             # a file of bash commands to run first (module load ...)
+ENVOLVE_MAX_REQUEUES=${ENVOLVE_MAX_REQUEUES:-100}
+ENVOLVE_KILL_AFTER=${ENVOLVE_KILL_AFTER:-60}                 # seconds from SIGTERM to SIGKILL; less than --signal's
+
+trap '' USR1 # until task.py waits for it
+if [ -n "$ENVOLVE_SETUP" ]; then
+    # shellcheck source=/dev/null
+    source "$ENVOLVE_SETUP"
+fi
+export OMP_NUM_THREADS=${OMP_NUM_THREADS:-${SLURM_CPUS_PER_TASK:-1}}
+
+BOHB_ID=$((SLURM_ARRAY_TASK_ID / ENVOLVE_WORKERS_PER_MASTER + ENVOLVE_FIRST_BOHB_ID))
+ID=$((SLURM_ARRAY_TASK_ID % ENVOLVE_WORKERS_PER_MASTER))
+exec "$ENVOLVE_PYTHON" "$ENVOLVE_ROOT/slurm/task.py" --role worker --bohb-id "$BOHB_ID" --worker "$ID" \
+    --index "$SLURM_ARRAY_TASK_ID" --run-dir "$ENVOLVE_RUN_DIR" --python "$ENVOLVE_PYTHON" \
+    --max-requeues "$ENVOLVE_MAX_REQUEUES" --kill-after "$ENVOLVE_KILL_AFTER" -- "$@"
