@@ -58,7 +58,7 @@ def report(args: Args) -> int:
     records = TrialLog(args.folder).read(repair=False)  # a torn line may be one that is just being written
     out = args.out if args.out is not None else args.folder
     out.mkdir(parents=True, exist_ok=True)
-    print(write_report(out, study, records))
+    print(write_report(out, study, records, run_dir=args.folder))
     return 0 if any(r.result.loss < float("inf") for r in records) else 1
 
 

@@ -69,7 +69,13 @@ def _shortened(name: str, n: int) -> str:
 def value_text(value: Plain) -> str:
     if isinstance(value, bool):
         return str(value).lower()
-    return precise(value) if isinstance(value, float) else str(value)
+    return precise(value) if isinstance(value, float) else shown(str(value))
+
+
+def shown(text: str, most: int = 40) -> str:
+    """Of texts out of files: nothing in them moves a cursor, and none is too long for a table."""
+    text = "".join(c if c.isprintable() else "?" for c in text)
+    return text if len(text) <= most else text[: most - 3] + "..."
 
 
 def _axis(name: str, hyperparameter: Any) -> Axis:

@@ -15,11 +15,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from outer.hpo.axes import Axis
+from outer.hpo.axes import Axis, shown
 from outer.hpo.standings import succeeded
 from outer.hpo.trial import Record
 
-LEAST = 10  # trials, below which no importance is given
+LEAST, MOST = 10, 300  # trials: with fewer no importance is given; of more, evenly many are left out, to save minutes
+FEW = 5  # trials per parameter, below which a forest finds shares in noise
 TREES, SEED = 64, 0
 GOOD = 5  # PED-ANOVA: at least so many trials are "the best", otherwise a tenth of all
 
@@ -54,12 +55,19 @@ class Importance:
             return [f"Importance of parameters: not known, {self.reason}."]
         what = "share of the variance of the loss" if self.method == FANOVA else "share of what sets the best apart"
         lines = [f"Importance of parameters, {what} ({self.method}, {self.trials} trials at budget {self.budget:g}):"]
-        width = max(map(len, self.shares))
+        rest = "(interactions)"  # of parameters, as far as the forest sees them; they share out to nobody alone
+        width = max(len(rest), *(len(shown(name, 80)) for name in self.shares))
         for name, s in self.shares.items():
             among = f"  among the {s.trials} trials that have it" if s.trials < self.trials else ""
-            lines.append(f"  {name:<{width}}  {100 * s.share:5.1f} %{among}")
+            lines.append(f"  {shown(name, 80):<{width}}  {100 * s.share:5.1f} %{among}")
+        if self.method == FANOVA and all(s.trials == self.trials for s in self.shares.values()):
+            lines.append(f"  {rest:<{width}}  {100 * (1 - sum(s.share for s in self.shares.values())):5.1f} %")
+        if self.trials < FEW * len(self.shares):
+            few = f"{self.trials} trials are few for {len(self.shares)} parameters"
+            lines.append(f"  {few}: small shares may be chance")
         if self.left_out:
-            lines.append(f"  active in fewer than {LEAST} trials: {', '.join(self.left_out)}")
+            names = ", ".join(shown(name, 80) for name in self.left_out)
+            lines.append(f"  active in fewer than {LEAST} trials: {names}")
         return lines
 
 
@@ -78,6 +86,8 @@ def importance_of(records: Sequence[Record], axes: Sequence[Axis]) -> Importance
     if importlib.util.find_spec("optuna") is None:
         return Importance(reason="Optuna is not installed: pip install optuna scikit-learn")
     here = [r for r in good if r.trial.budget == max(enough)]
+    if len(here) > MOST:
+        here = [here[k * len(here) // MOST] for k in range(MOST)]
     method = FANOVA if importlib.util.find_spec("sklearn") is not None else PED_ANOVA
     if len({r.result.loss for r in here}) == 1:
         return Importance(method, max(enough), len(here), reason="all losses are the same")

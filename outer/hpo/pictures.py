@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from outer.hpo.axes import Axis, short_names, value_text
+from outer.hpo.axes import Axis, short_names, shown, value_text
 from outer.hpo.importance import FANOVA, Importance
 from outer.hpo.standings import agreements, last_of_each, ranked, succeeded
 from outer.hpo.trial import Record
@@ -22,6 +22,7 @@ from outer.report import precise
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+TICKS = 16  # choices that are named beside an axis
 ROW = 12  # parameters beside each other
 OFF, FAILED = -0.12, 1.12  # heights beside an axis: a parameter that is not active, a loss that is none
 KINDS = ((True, "o", BLUE, "proposed by the model"), (False, "s", ORANGE, "drawn at random"))
@@ -88,11 +89,11 @@ def parallel_coordinates(
     """Write a PNG (150 dpi): a line for each configuration at its largest budget, over one axis per parameter, one of
     the budget and one of the loss, which is the colour too. The best has its values written on it. Many parameters
     take several rows, each with budget and loss."""
-    shown = sorted(last_of_each(records), key=lambda r: -r.result.loss)  # the worst first: the better lie on top
+    members = sorted(last_of_each(records), key=lambda r: -r.result.loss)  # the worst first: the better lie on top
     best = next(iter(ranked(records)), None)
     if best is not None:  # last, which is on top of all
-        shown = [r for r in shown if r.trial.config_id != best.trial.config_id] + [best]
-    losses = LossScale([r.result.loss for r in shown])
+        members = [r for r in members if r.trial.config_id != best.trial.config_id] + [best]
+    losses = LossScale([r.result.loss for r in members])
     budgets = sorted({r.trial.budget for r in records})
     budget = Axis("budget", budgets[0], budgets[-1], log=budgets[-1] > 4 * budgets[0])
     names = short_names([a.name for a in axes])
@@ -101,7 +102,7 @@ def parallel_coordinates(
     figure, grid = new_figure(max(8.0, 1.5 + 0.95 * (longest + 2)), 0.7 + 5.3 * bands, bands, upright=True)
     for ax, band in zip(grid, range(bands)):
         part = axes[band * longest : (band + 1) * longest]
-        for r in shown:
+        for r in members:
             _configuration(ax, r, r is best, part, budget, losses)
         for k, axis in enumerate(part):
             _draw_axis(ax, k, _ticks(axis))
@@ -110,24 +111,24 @@ def parallel_coordinates(
         _draw_axis(ax, last, losses.ticks())
         ax.imshow(np.linspace(0, 1, 64)[:, None], cmap="viridis", extent=(last, last + 0.05, 0, 1), aspect="auto",
                   origin="lower", zorder=3)  # fmt: skip
-        if any(a.name not in r.trial.values for r in shown for a in part):
+        if any(a.name not in r.trial.values for r in members for a in part):
             ax.axhline(OFF, color="#dddddd", linewidth=0.8, zorder=0)
             ax.text(-0.25, OFF, "not\nactive", fontsize=7.5, color=GREY, ha="right", va="center")
-        if not all(map(succeeded, shown)):
+        if not all(map(succeeded, members)):
             ax.text(last + 0.1, FAILED, "failed", fontsize=8, color=GREY, va="center")
         ax.set_xlim(-0.6, longest + 1.7)  # the same in all rows
         ax.set_ylim(OFF - 0.06, FAILED + 0.04)
         ax.set_yticks([])
         ax.spines[:].set_visible(False)
         ax.grid(visible=False)
-        ax.set_xticks(range(last + 1), [names[a.name] for a in part] + ["budget", loss_name], rotation=25, ha="right",
-                      rotation_mode="anchor", fontsize=9)  # fmt: skip
+        labels = [*(_text(names[a.name], 32) for a in part), "budget", loss_name]
+        ax.set_xticks(range(last + 1), labels, rotation=25, ha="right", rotation_mode="anchor", fontsize=9)
         ax.tick_params(axis="x", length=0)
-    many = len(shown) != 1
-    what = f"{len(shown)} configuration{'s at their largest budgets' if many else ''}; lower is better"
+    many = len(members) != 1
+    what = f"{len(members)} configuration{'s at their largest budgets' if many else ''}; lower is better"
     if best is not None:
         what += f"; the best is orange, with its values: loss {precise(best.result.loss)}"
-    figure.suptitle(f"{title}\n{what}", fontsize=10)
+    figure.suptitle(f"{_text(title)}\n{what}", fontsize=10)
     figure.savefig(path, format="png")
 
 
@@ -154,8 +155,13 @@ def _configuration(
     box = {"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 0.8}
     for k, (height, text) in enumerate(zip(heights, texts)):
         if text:
-            ax.annotate(text, (k, height), (5, 5), textcoords="offset points", fontsize=7.5, zorder=7, weight="bold",
-                        bbox=box)  # fmt: skip
+            ax.annotate(_text(text, 20), (k, height), (5, 5), textcoords="offset points", fontsize=7.5, zorder=7,
+                        weight="bold", bbox=box)  # fmt: skip
+
+
+def _text(text: str, most: int = 60) -> str:
+    """For matplotlib, to which what stands between two dollars is mathematics."""
+    return shown(text, most).replace("$", r"\$")
 
 
 def _height(axis: Axis, record: Record, k: int) -> float:
@@ -179,7 +185,8 @@ def _curve(heights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def _ticks(axis: Axis) -> list[tuple[float, str]]:
     if axis.choices:
-        return [(axis.place(c), value_text(c)) for c in axis.choices]
+        every = math.ceil(len(axis.choices) / TICKS)
+        return [(axis.place(c), value_text(c)) for c in axis.choices[::every]]
     return number_ticks(axis.low, axis.high, axis.log, axis.whole)
 
 
@@ -187,8 +194,7 @@ def _draw_axis(ax: Axes, k: int, ticks: Sequence[tuple[float, str]]) -> None:
     ax.plot([k, k], [0, 1], color="black", linewidth=1.0, zorder=3)
     for height, text in ticks:
         ax.plot([k - 0.05, k], [height, height], color="black", linewidth=0.8, zorder=3)
-        text = text if len(text) <= 14 else text[:13] + "…"
-        ax.text(k - 0.08, height, text, fontsize=7.5, ha="right", va="center", zorder=3.5,
+        ax.text(k - 0.08, height, _text(text, 14), fontsize=7.5, ha="right", va="center", zorder=3.5,
                 bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.75, "pad": 0.5})  # fmt: skip
 
 
@@ -196,7 +202,7 @@ def budget_loss(path: Path, records: Sequence[Record], title: str, loss_name: st
     """Write a PNG (150 dpi). Left: loss against budget, a line for each configuration that was promoted. Right: loss
     against the budgets that were spent, and the best at the largest budget so far."""
     figure, (left, right) = new_figure(11.5, 4.6, 2)
-    figure.suptitle(title, fontsize=11)
+    figure.suptitle(_text(title), fontsize=11)
     scale = LossScale([r.result.loss for r in records])
     budgets = sorted({r.trial.budget for r in records})
     _against_budget(left, records, scale, budgets)
@@ -279,7 +285,8 @@ def importance_bars(path: Path, importance: Importance, title: str) -> None:
     shares = importance.shares
     names = short_names(list(shares))
     figure, (ax,) = new_figure(7.5, max(2.2, 1.3 + 0.3 * len(shares)))
-    ax.set_title(title if shares else f"{title}\nimportance is not known: {importance.reason}", fontsize=10)
+    unknown = "" if shares else f"\nimportance is not known: {importance.reason}"
+    ax.set_title(_text(title) + unknown, fontsize=10)
     ax.grid(visible=False)
     if not shares:
         ax.set_axis_off()
@@ -291,7 +298,7 @@ def importance_bars(path: Path, importance: Importance, title: str) -> None:
                 edgecolor="white")  # fmt: skip
         among = f", among {s.trials} of {importance.trials} trials" if some else ""
         ax.text(100 * s.share, k, f" {100 * s.share:.1f} %{among}", va="center", fontsize=8)
-    ax.set_yticks(range(len(shares)), [names[n] for n in shares], fontsize=9)
+    ax.set_yticks(range(len(shares)), [_text(names[n]) for n in shares], fontsize=9)
     ax.invert_yaxis()
     ax.set_xlim(0, 118 * max(0.05, max(s.share for s in shares.values())))
     what = "variance of the loss explained" if importance.method == FANOVA else "what sets the best trials apart"

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from envs.world_file import write_atomic
 from outer.config import dump_config
 from outer.hpo import pictures
-from outer.hpo.axes import Axis, axes_of, value_text
-from outer.hpo.importance import Importance, importance_of
+from outer.hpo.axes import Axis, axes_of, shown, value_text
+from outer.hpo.importance import importance_of
 from outer.hpo.standings import Agreement, agreements, ranked, rungs, succeeded
 from outer.hpo.trial import ConfigID, Record
 from outer.report import duration, precise
@@ -38,19 +38,25 @@ FILES = (  # what a study leaves in its folder, in the order the summary names i
 )
 
 
-def write_report(folder: Path, study: Study | None, records: Sequence[Record]) -> str:
+def write_report(folder: Path, study: Study | None, records: Sequence[Record], run_dir: Path | None = None) -> str:
     """Writes all files of the report into the folder and returns summary.txt's text. study: None for a folder of
-    hpbandster's, of which nothing else is known; then there is no best.yaml. Raises OSError."""
+    hpbandster's, of which nothing else is known; then there is no best.yaml. run_dir: the study's folder, where that is
+    another one. Raises OSError."""
+    run_dir = run_dir if run_dir is not None else folder
     axes = axes_of(study.space.config_space if study is not None else None, records)
     importance = importance_of(records, axes)
     _write(folder / "importance.json", json.dumps(importance.as_json(), indent=1) + "\n")
     problem = _write_best(folder / "best.yaml", study, records)
+    # a study that is continued is read from its copy, study.yaml: that is no name
+    title = study.name if study is not None and study.name != "study" else run_dir.resolve().name
     if records:
-        title = study.name if study is not None else folder.resolve().name
         pictures.parallel_coordinates(folder / "parallel_coordinates.png", records, axes, title, loss_name(study))
         pictures.budget_loss(folder / "budget_loss.png", records, title, loss_name(study), budget_name(study))
         pictures.importance_bars(folder / "importance.png", importance, title)
-    text = summary_text(folder, study, records, axes, importance, problem)
+    lines = [*_searched(title, study, axes), *_trials(study, records), *_failures(records)]
+    lines += [*_best(study, records, axes), "", *importance.lines()]
+    lines += [*_files(folder, run_dir), *_how_to_go_on(folder, run_dir, study, records, problem)]
+    text = "\n".join(lines)
     _write(folder / "summary.txt", text + "\n")
     return text
 
@@ -89,35 +95,44 @@ def budget_name(study: Study | None) -> str:
     return f"budget ({study.budget.unit})" if study is not None else "budget"
 
 
-def summary_text(
-    folder: Path, study: Study | None, records: Sequence[Record], axes: Sequence[Axis], importance: Importance,
-    no_best: str,
-) -> str:  # fmt: skip
+def _files(folder: Path, run_dir: Path) -> list[str]:
+    there = [(folder / name if (folder / name).exists() else run_dir / name, what) for name, what in FILES]
+    rows = [[str(path), what] for path, what in there if path.exists()]
+    return ["", "Files:", *table(rows)]
+
+
+def _how_to_go_on(
+    folder: Path, run_dir: Path, study: Study | None, records: Sequence[Record], no_best: str
+) -> list[str]:  # fmt: skip
     """no_best: why there is no best.yaml."""
-    lines = _searched(folder, study, axes) + _trials(study, records)
-    lines += _failures(records) + _best(study, records, axes)
-    lines += ["", *importance.lines()]
-    lines += ["", f"Files in {folder}:"]
-    there = [(name, what) for name, what in FILES if (folder / name).exists() and not (name == "best.yaml" and no_best)]
-    lines += [f"  {name:<24}  {what}" for name, what in there]
+    lines = []
+    if study is not None and not finished(study, records):
+        lines += ["", "The search has not ended. Unless it runs, continue it:"]
+        lines += [f"  python3 experiments/optimize_params.py --resume {run_dir}"]
     if no_best:
-        lines += [f"  There is no best.yaml: {no_best}."]
-    else:
-        lines += ["", "Go on with the best configuration, at its full length:"]
-        lines += [f"  python3 GTN_master.py {folder / 'best.yaml'} --single"]
-    return "\n".join(lines)
+        return [*lines, "", f"There is no best.yaml: {no_best}."]
+    lines += ["", "A run with the best configuration, at its full length:"]
+    return [*lines, f"  python3 GTN_master.py {folder / 'best.yaml'} --single"]
 
 
-def _searched(folder: Path, study: Study | None, axes: Sequence[Axis]) -> list[str]:
+def finished(study: Study, records: Sequence[Record]) -> bool:
+    """Whether one of the study's limits is reached."""
+    if study.trials is not None and len(records) >= study.trials:
+        return True
+    spent = sum(r.trial.budget for r in records)
+    return study.full_evaluations is not None and spent >= study.full_evaluations * study.budget.most * (1 - 1e-9)
+
+
+def _searched(title: str, study: Study | None, axes: Sequence[Axis]) -> list[str]:
     if study is None:
-        return [f"{folder}: {len(axes)} parameters, with the ranges of the trials: the study's YAML is not here."]
+        return [f"{title}: {len(axes)} parameters, with the ranges of the trials: the study's YAML is not here."]
     what = f"runs of the outer loop, {study.loss}" if study.evaluate == "nes" else f"agents alone, {study.loss}"
     if study.evaluate == "nes" and study.repeats > 1:
         what += f", mean of {study.repeats} runs"
     if study.evaluate == "agent":
         what += f", trained in {'the task itself' if not study.worlds else f'{len(study.worlds)} worlds'}"
     b = study.budget
-    lines = [f"{study.name}: {len(axes)} parameters of {study.config.path}", f"  judged by  {what}; lower is better"]
+    lines = [f"{title}: {len(axes)} parameters of {study.config.path}", f"  judged by  {what}; lower is better"]
     lines += [f"  search     {study.backend}, brackets {study.bracket}, seed {study.seed}, {study.parallel} at a time"]
     return [*lines, f"  budget     {b.unit}, {b.least:g} to {b.most:g}, eta {b.eta:g}"]
 
@@ -135,7 +150,7 @@ def _trials(study: Study | None, records: Sequence[Record]) -> list[str]:
     if study is not None:
         full = sum(r.trial.budget for r in records) / study.budget.most
         limit = f" of {study.full_evaluations:g}" if study.full_evaluations is not None else ""
-        took += f", budgets of {full:.4g}{limit} full evaluations"
+        took += f"; the budgets add up to {full:.4g}{limit} full evaluations"
     lines += [took + ".", ""]
     rows = [["budget", "trials", "failed", "best", "median"]]
     for rung in rungs(records):
@@ -155,16 +170,13 @@ def _failures(records: Sequence[Record]) -> list[str]:
     kinds: dict[str, list[Record]] = {}
     for r in records:
         if not succeeded(r):
-            last = (r.result.error.strip().splitlines() or ["no reason given"])[-1]  # a traceback ends with it
-            kinds.setdefault(re.sub(r"\d+", "#", last), []).append(r)
+            kinds.setdefault(re.sub(r"\d+", "#", last_line(r.result.error)), []).append(r)
     if not kinds:
         return []
     lines = ["", "Failed:"]
     grouped = sorted(kinds.values(), key=lambda rs: (-len(rs), rs[0].trial.id))
     for members in grouped[:REASONS]:
-        reason = (members[0].result.error.strip().splitlines() or ["no reason given"])[-1]
-        reason = "".join(c if c.isprintable() else "?" for c in reason)
-        reason = reason if len(reason) <= REASON else reason[: REASON - 3] + "..."
+        reason = shown(last_line(members[0].result.error), REASON)
         ids = ", ".join(str(r.trial.id) for r in members[:8]) + ", ..." * (len(members) > 8)
         lines.append(f"  {len(members)} x {reason} (trial{'s' * (len(members) > 1)} {ids})")
     if len(grouped) > REASONS:
@@ -178,23 +190,28 @@ def _best(study: Study | None, records: Sequence[Record], axes: Sequence[Axis]) 
     if not order:
         return ["", "All trials failed: there is no best configuration."] if records else []
     top, unit = order[0].trial.budget, f" {study.budget.unit}" if study is not None else ""
-    shown = order[:BEST]
+    columns = order[:BEST]
     lines = ["", f"The best of {len(order)} at a budget of {top:g}{unit} (columns: configuration as bracket_number):"]
     most = max(r.trial.budget for r in records)
     if top < most:
         lines[-1:] = [f"No trial at a budget of {most:g} succeeded.", lines[-1]]
-    rows = [["", *(name_of(r.trial.config_id) for r in shown)], ["loss", *(precise(r.result.loss) for r in shown)]]
-    rows += [["proposed", *("model" if r.trial.model_based else "random" for r in shown)]]
+    rows = [["", *(name_of(r.trial.config_id) for r in columns)], ["loss", *(precise(r.result.loss) for r in columns)]]
+    rows += [["proposed", *("model" if r.trial.model_based else "random" for r in columns)]]
     for axis in axes:
-        values = [r.trial.values.get(axis.name) for r in shown]
-        rows.append([axis.name, *("-" if v is None else value_text(v) for v in values)])
-    lines += table(rows, right=range(1, len(shown) + 1))
+        values = [r.trial.values.get(axis.name) for r in columns]
+        rows.append([shown(axis.name, 80), *("-" if v is None else value_text(v) for v in values)])
+    lines += table(rows, right=range(1, len(columns) + 1))
     if any("-" in row[1:] for row in rows[3:]):
         lines.append("  -: this parameter does not apply there")
     if order[0].result.info:
-        measured = ", ".join(f"{name} {precise(x)}" for name, x in order[0].result.info.items())
+        measured = ", ".join(f"{shown(name)} {precise(x)}" for name, x in order[0].result.info.items())
         lines.append(f"  measured besides, of the best: {measured}")
     return lines
+
+
+def last_line(error: str) -> str:
+    """What a traceback says at its end."""
+    return (error.strip().splitlines() or ["no reason given"])[-1]
 
 
 def table(rows: Sequence[Sequence[str]], right: Sequence[int] | range = ()) -> list[str]:

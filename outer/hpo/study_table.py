@@ -12,8 +12,8 @@ from rich.table import Table
 from rich.text import Text
 
 from outer.display import NotedDisplay
-from outer.hpo.axes import short_names, value_text
-from outer.hpo.report import name_of
+from outer.hpo.axes import short_names, shown, value_text
+from outer.hpo.report import last_line, name_of
 from outer.hpo.standings import ranked, rungs, succeeded
 from outer.hpo.trial import Record, Trial
 from outer.report import duration, precise
@@ -100,7 +100,9 @@ class StudyTable(NotedDisplay):
 
     def _one_line(self, record: Record) -> str:
         trial = record.trial
-        what = f"loss {precise(record.result.loss)}" if succeeded(record) else f"failed: {_last(record.result.error)}"
+        what = f"loss {precise(record.result.loss)}"
+        if not succeeded(record):
+            what = f"failed: {shown(last_line(record.result.error), 100)}"
         best = next(iter(ranked(self.records)), None)
         so_far = ""
         if best is not None:
@@ -148,14 +150,15 @@ class StudyTable(NotedDisplay):
         return table
 
     def _best(self) -> Table:
-        table = _columns("best", "loss", "budget", "", "with", left=(0, 3, 4))
+        table = _columns("best", "loss", "budget", "by", left=(0, 3))
+        table.add_column("values")  # not no_wrap: of all columns only this one may be cut off
         names = short_names(sorted({name for r in self.records for name in r.trial.values}))
         for r in ranked(self.records)[: self.BEST]:
             t = r.trial
-            values = [f"{names[n]} {value_text(v)}" for n, v in t.values.items()]
+            values = [f"{shown(names[n])} {value_text(v)}" for n, v in t.values.items()]
             more = f", {len(values) - self.PARAMETERS} more" * (len(values) > self.PARAMETERS)
             by = "model" if t.model_based else "random"
-            text = Text(", ".join(values[: self.PARAMETERS]) + more, overflow="ellipsis")
+            text = Text(", ".join(values[: self.PARAMETERS]) + more, no_wrap=True, overflow="ellipsis")
             table.add_row(name_of(t.config_id), precise(r.result.loss), f"{t.budget:g}", by, text)
         return table
 
@@ -165,9 +168,3 @@ def _columns(*names: str, left: Sequence[int] = ()) -> Table:
     for k, name in enumerate(names):
         table.add_column(name, justify="left" if k in left else "right", no_wrap=True)
     return table
-
-
-def _last(error: str) -> str:
-    """The last line of an error, which is what a traceback says."""
-    line = (error.strip().splitlines() or ["no reason given"])[-1]
-    return line if len(line) <= 100 else line[:97] + "..."

@@ -116,3 +116,12 @@ def test_short_names_stay_apart() -> None:
     short = short_names(names)
     assert list(short.values()) == ["gtn.step_size", "1-ddqn.gamma", "ddqn.gamma", "A.b.x", "B.b.x", "plain"]
     assert short_names(["1-plain"]) == {"1-plain": "1-plain"}
+
+
+def test_texts_out_of_files_move_no_cursor_and_are_no_mathematics(tmp_path: Path) -> None:
+    v = {"$\\frac$ \x1b[2J\ud800": "$x^$ \x1b" + 300 * "a", **{f"p{k}": f"${k}" for k in range(30)}}
+    rs = [record(k, (0, 0, k), v | {"n": 300 * str(k)}, 5.0, float(k)) for k in range(3)]
+    rs.append(record(3, (0, 0, 3), v, 5.0, 0.0, error="\x1b[2J $x$"))
+    text = write_report(tmp_path / "", None, rs)
+    assert text.isprintable() or set(c for c in text if not c.isprintable()) == {"\n"}
+    assert max(map(len, text.splitlines())) < 250

@@ -1,0 +1,115 @@
+"""Importances of functions whose importances are known."""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import math
+
+import numpy as np
+import pytest
+
+from outer.hpo.axes import axes_of
+from outer.hpo.importance import FANOVA, LEAST, MOST, PED_ANOVA, Importance, importance_of
+from outer.hpo.trial import Plain, Record
+from tests.outer.hpo.trials import record
+
+pytest.importorskip("optuna")
+SKLEARN = importlib.util.find_spec("sklearn") is not None
+needs_sklearn = pytest.mark.skipif(not SKLEARN, reason="functional ANOVA takes scikit-learn")
+
+
+def sample(n: int, budget: float = 45.0, seed: int = 0) -> list[Record]:
+    """loss = a + b/2 with a, b uniform in [0, 1]: of its variance a explains 1/(1 + 1/4) = 80 %, b 20 %. c, d: none.
+    only: half of the trials have it; there it doubles the loss's spread."""
+    random, out = np.random.default_rng(seed), []
+    for k in range(n):
+        a, b, c = (float(x) for x in random.random(3))
+        v: dict[str, Plain] = {"a": a, "b": b, "c": 10 ** (-4 * c), "d": ("x", "y", "z")[int(3 * random.random())]}
+        loss = a + b / 2
+        if k % 2:
+            v["only"] = int(random.integers(0, 5))
+            loss += 0.5 * v["only"]  # variance 0.25 * 2 = 0.5, of 0.5 + 1/12 + 1/48 = 0.604: 83 %
+        out.append(record(k, (0, 0, k), v, budget, loss))
+    return out
+
+
+def shares(found: Importance) -> dict[str, float]:
+    return {name: s.share for name, s in found.shares.items()}
+
+
+@needs_sklearn
+def test_functional_anova_finds_the_shares() -> None:
+    rs = [r for r in sample(200) if "only" not in r.trial.values]
+    found = importance_of(rs, axes_of(None, rs))
+    assert (found.method, found.budget, found.trials) == (FANOVA, 45.0, 100)
+    s = shares(found)
+    assert list(s)[:2] == ["a", "b"]
+    assert s["a"] == pytest.approx(0.8, abs=0.08) and s["b"] == pytest.approx(0.2, abs=0.08)
+    assert s["c"] < 0.04 and s["d"] < 0.04
+
+
+@needs_sklearn
+def test_a_conditional_parameter_is_judged_among_those_that_have_it() -> None:
+    rs = sample(200)
+    found = importance_of(rs, axes_of(None, rs))
+    assert found.shares["only"].trials == 100 and found.shares["a"].trials == 200
+    assert found.shares["only"].share == pytest.approx(0.83, abs=0.08)
+    assert "among the 100 trials that have it" in "\n".join(found.lines())
+    few = [r for r in rs if "only" not in r.trial.values] + [r for r in rs if "only" in r.trial.values][: LEAST - 1]
+    found = importance_of(few, axes_of(None, few))
+    assert found.left_out == ("only",) and "only" not in found.shares
+    assert f"active in fewer than {LEAST} trials: only" in "\n".join(found.lines())
+
+
+def test_without_scikit_learn_another_method_is_used_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "sklearn" else real(name))
+    rs = sample(200)
+    found = importance_of(rs, axes_of(None, rs))
+    assert found.method == PED_ANOVA and "PED-ANOVA" in found.lines()[0]
+    s = shares(found)
+    assert s["only"] > 0.5  # alone with its trials; of the others a is first
+    assert max((n for n in s if n != "only"), key=s.__getitem__) == "a" and s["a"] > 2 * max(s["c"], s["d"])
+
+
+def test_the_largest_budget_with_enough_trials_counts_and_failures_do_not() -> None:
+    low, high = sample(40, 5.0), sample(LEAST - 1, 45.0)
+    failed = [record(k, (1, 0, k), {"a": 0.5}, 45.0, 0.0, error="no") for k in range(20)]
+    everything = low + high + failed
+    found = importance_of(everything, axes_of(None, everything))
+    assert (found.budget, found.trials) == (5.0, 40)
+    one_more = everything + sample(LEAST, 45.0)[-1:]
+    found = importance_of(one_more, axes_of(None, one_more))
+    assert (found.budget, found.trials) == (45.0, LEAST)
+
+
+def test_of_very_many_trials_some_are_taken() -> None:
+    rs = [record(k, (0, 0, k), {"a": float(k)}, 5.0, float(k)) for k in range(2 * MOST + 1)]
+    found = importance_of(rs, axes_of(None, rs))
+    assert found.trials == MOST and shares(found)["a"] > 0.9
+
+
+def test_why_it_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    rs = sample(LEAST - 1)
+    (text,) = importance_of(rs, axes_of(None, rs)).lines()
+    assert text.endswith(": not known, it takes 10 trials that succeed at one budget, and there are 9.")
+    assert "there are 0" in importance_of([], []).reason
+    same = [record(k, (0, 0, k), {"a": k / 20}, 5.0, 3.0) for k in range(20)]
+    assert importance_of(same, axes_of(None, same)).reason == "all losses are the same"
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    rs = sample(20)
+    assert "pip install optuna" in importance_of(rs, axes_of(None, rs)).reason
+
+
+def test_parameters_that_never_vary_explain_nothing_and_optuna_stays_silent(caplog: pytest.LogCaptureFixture) -> None:
+    import optuna
+
+    before = optuna.logging.get_verbosity()
+    rs = [record(k, (0, 0, k), {"a": k / 20, "same": 1, "text": "x"}, 5.0, float(k)) for k in range(20)]
+    with caplog.at_level(logging.INFO):
+        found = importance_of(rs, axes_of(None, rs))
+    assert shares(found)["same"] == shares(found)["text"] == 0.0 and shares(found)["a"] > 0.9
+    assert not caplog.records and optuna.logging.get_verbosity() == before
+    assert importance_of(rs, axes_of(None, rs)) == found  # the same again
+    assert math.isclose(found.as_json()["shares"]["a"]["share"], shares(found)["a"])
