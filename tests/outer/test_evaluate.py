@@ -15,7 +15,7 @@ from agents.train import train
 from envs.task import make_task
 from envs.world import init_world
 from outer import problem
-from outer.evaluate import BUDGET, EARLY_OUT, MODES, PROXY, REAL, evaluate, scores
+from outer.evaluate import BUDGET, EARLY_OUT, MODES, PROXY, REAL, REAL_BUDGET, evaluate, scores
 from outer.nes import member_seeds
 from tests.outer.small import cartpole, cliff
 
@@ -219,4 +219,14 @@ def test_unknown_mode():
     config = cliff()
     with pytest.raises(ValueError, match="mode 'virtual': expected one of proxy, proxy_budget, proxy_early_out, real"):
         evaluate(config.data, *members(config, 1), "virtual")
-    assert set(MODES) == {PROXY, BUDGET, EARLY_OUT, REAL}
+    assert set(MODES) == {PROXY, BUDGET, EARLY_OUT, REAL, REAL_BUDGET}
+
+
+def test_agents_on_the_real_task_with_a_budget():
+    config = cartpole("agents.ddqn.train_steps=120", "agents.ddqn.train_episodes=30")
+    worlds, seeds = members(config, 3)
+    short = evaluate(config.data, worlds, seeds, REAL_BUDGET)
+    assert ((short["train_steps"] >= 120) & (short["train_steps"] < 120 + 200)).all()
+    long = evaluate(config.data, worlds, seeds, REAL)
+    assert (long["train_steps"] > short["train_steps"]).all(), "the mode real knows no budget"
+    assert torch.equal(short["train_steps"], evaluate(config.data, worlds + 1, seeds, REAL_BUDGET)["train_steps"])

@@ -1,0 +1,270 @@
+#!/usr/bin/env python3
+"""Searches hyperparameters: BOHB over NES over RL. The search is in outer/hpo/optimise.py, an NES master in
+outer/hpo/nes_master.py."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import math
+import os
+import shlex
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+import torch
+import tyro
+
+from envs.world_file import WorldFileError, write_atomic
+from outer.backlog import Patience
+from outer.checkpoint import RunError, locked
+from outer.config import ConfigError, dump_config
+from outer.dispatch import Dispatcher
+from outer.folders import new_folder
+from outer.hpo.nes_master import DONE, LOGS, TRIALS, Broken, NESMaster
+from outer.hpo.optimise import Optimiser
+from outer.hpo.report import write_report
+from outer.hpo.study import Study, dump_study, read_study
+from outer.hpo.study_table import StudyTable
+from outer.local_workers import LocalProcesses
+from outer.machine import ExchangeError, Host
+from outer.worker import SecondWorkerError
+
+log = logging.getLogger("envolve")
+
+HELP = """\
+Searches hyperparameters as STUDY says (docs/hpo.md): what is varied, what a trial is worth, when the search ends.
+
+  python3 experiments/optimize_params.py configs/spaces/cartpole_syn_env.yaml          all on this machine
+  python3 experiments/optimize_params.py STUDY.yaml --check                            what would be searched
+  python3 experiments/optimize_params.py --resume results/<run_id>                     go on after Ctrl-C
+
+Three levels on several machines that share a folder. With two NES masters of two workers each:
+
+  python3 GTN_worker.py 0 0 --sync-dir DIR/sync &     python3 GTN_worker.py 0 1 --sync-dir DIR/sync &
+  python3 GTN_worker.py 1 0 --sync-dir DIR/sync &     python3 GTN_worker.py 1 1 --sync-dir DIR/sync &
+  python3 experiments/optimize_params.py STUDY.yaml 0 2 --run-dir DIR &      the search, and NES master 0
+  python3 experiments/optimize_params.py STUDY.yaml 1 2 --run-dir DIR &      NES master 1
+
+Any of them may be killed and started again, in any order; the results do not change. When the search ends, all end.
+slurm/ has scripts that do this on a cluster.
+
+Exit codes: 0 the search is complete, 1 it cannot start or go on, 2 wrong arguments or study, 130 interrupted
+(resumable)."""
+
+STUDY_FILE, CONFIG_FILE = "study.yaml", "config.yaml"
+STOP_SECONDS = 15.0  # until an NES master that was told to end is killed: it ends its workers first
+
+
+@dataclass
+class Args:
+    study: tyro.conf.Positional[Path | None] = None
+    """A YAML of configs/spaces/, or your own."""
+    bohb_id: tyro.conf.Positional[int | None] = None
+    """Which of several: 0 is the search and NES master 0, b > 0 NES master b. Without it all run on this machine."""
+    bohb_workers: tyro.conf.Positional[int | None] = None
+    """How many NES masters there are, the search's own among them."""
+    run_dir: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None
+    """Where all meet; a search that lies there is continued. Default: a new folder, with ids results/bohb_<study>."""
+    resume: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None
+    """Go on with the search in this folder, with the study that it stored."""
+    masters: int = 1
+    """Without ids: NES masters on this machine."""
+    num_workers: int | None = None
+    """Workers that each NES master starts itself. Default without ids: one per core, shared among the masters; with ids
+    none, for they are started as GTN_worker.py."""
+    set: Annotated[list[str], tyro.conf.arg(metavar="KEY=VALUE ...")] = field(default_factory=list)
+    """Values of the study, e.g. search.seed=3 stop.trials=40 budget.most=27."""
+    results_dir: Annotated[Path, tyro.conf.arg(metavar="DIR")] = Path("results")
+    """Where new folders are made."""
+    check: bool = False
+    """Validate the study, say what would be searched, and stop."""
+    nes_master: Annotated[bool, tyro.conf.arg(help_behavior_hint="")] = False
+    """Be NES master BOHB_ID and nothing else (the search starts its own so)."""
+    parent_pid: int = 0
+    """End with this process (used by the search for its NES masters)."""
+
+
+def complain(text: object) -> None:
+    print(f"optimize_params.py: {text}", file=sys.stderr)
+
+
+def read_args(args: Args) -> Study:
+    """The study that is asked for. Raises ConfigError."""
+    for name, value, least in (
+        ("BOHB_ID", args.bohb_id, 0), ("BOHB_WORKERS", args.bohb_workers, 1), ("--masters", args.masters, 1),
+        ("--num-workers", args.num_workers, 0 if args.bohb_id is not None else 1),
+    ):  # fmt: skip
+        if value is not None and value < least:
+            raise ConfigError([f"{name}: found {value}, expected at least {least}"])
+    if args.bohb_workers is not None and args.bohb_id is not None and args.bohb_id >= args.bohb_workers:
+        raise ConfigError([f"BOHB_ID: found {args.bohb_id}, expected less than BOHB_WORKERS, {args.bohb_workers}"])
+    if args.resume is not None:
+        if args.study is not None or args.run_dir is not None:
+            raise ConfigError(["--resume: found STUDY or --run-dir too, expected neither: the folder has its study"])
+        if not (args.resume / STUDY_FILE).is_file():
+            raise ConfigError([f"--resume: found no {STUDY_FILE} in {args.resume}, expected the folder of a search"])
+        args.study, args.run_dir = args.resume / STUDY_FILE, args.resume
+    if args.study is None:
+        raise ConfigError(["found no STUDY, expected a file such as configs/spaces/cartpole_syn_env.yaml"])
+    return read_study(args.study, args.set)
+
+
+def run_folder(args: Args, study: Study) -> Path:
+    """Where this search lives; a new folder gets its files, an old one must be of this study. Raises ConfigError,
+    OSError."""
+    if args.run_dir is not None:
+        run_dir = args.run_dir
+    elif args.bohb_id is not None:
+        run_dir = args.results_dir / f"bohb_{study.name}"
+    else:
+        run_dir = new_folder(
+            args.results_dir / f"{study.name}_{time.strftime('%Y-%m-%d-%H%M%S')}_seed{study.seed}"
+        )
+    stored = run_dir / STUDY_FILE
+    if stored.is_file():
+        if read_study(stored).digest != study.digest:
+            raise ConfigError(
+                [f"{run_dir}: found another study there, or this one with other values; choose another --run-dir"]
+            )
+    elif not args.nes_master and not args.bohb_id:  # only the search writes
+        run_dir.mkdir(parents=True, exist_ok=True)
+        write_atomic(str(run_dir / CONFIG_FILE), dump_config(study.config, {"command": shlex.join(sys.argv)}).encode())
+        write_atomic(str(stored), dump_study(study).encode())
+    return run_dir
+
+
+def describe(study: Study) -> str:
+    """--check."""
+    b = study.budget
+    lines = [
+        f"{study.path}: valid",
+        f"  configuration  {study.config.path}: {study.config.data['env_name']}",
+        f"  search         {study.backend}, {study.bracket} brackets, seed {study.seed}, {study.parallel} trials out",
+        f"  budget         {b.least:g} to {b.most:g} {b.unit}, eta {b.eta:g}",
+        f"  loss           {study.loss}, of {study.evaluate} trials",
+        f"  ends after     {f'{study.trials} trials' if study.trials is not None else ''}"
+        f"{f'{study.full_evaluations:g} full evaluations' if study.full_evaluations is not None else ''}",
+        f"  space          {len(study.space.config_space)} parameters",
+    ]
+    return "\n".join(lines + [f"    {line}" for line in str(study.space.config_space).splitlines()[1:]])
+
+
+# ------------------------------------------------------------------------------------------------------- the two roles
+
+
+def search(args: Args, study: Study, run_dir: Path) -> int:
+    """The search, with NES masters of its own: with ids number 0, else ``--masters`` of them."""
+    masters = args.masters if args.bohb_id is None else 1
+    num_workers = args.num_workers
+    if num_workers is None:
+        num_workers = max(1, len(os.sched_getaffinity(0)) // masters) if args.bohb_id is None else 0
+    at_once = args.bohb_workers or masters
+    if study.parallel < at_once:
+        log.warning(
+            "%d NES masters, but the study lets only %d trials run at once (search.parallel)", at_once, study.parallel
+        )
+
+    def command(bohb_id: int) -> list[str]:
+        own = [str(run_dir / STUDY_FILE), str(bohb_id), "--run-dir", str(run_dir), "--num-workers", str(num_workers)]
+        return [sys.executable, __file__, *own, "--nes-master", "--parent-pid", str(os.getpid())]
+
+    never_late = Patience(factor=math.inf)  # a long trial is no straggler
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(locked(run_dir))
+        (run_dir / DONE).unlink(missing_ok=True)
+        name = run_dir.resolve().name
+        dispatcher = stack.enter_context(Dispatcher(str(run_dir / TRIALS), 0, name, patience=never_late))
+        optimiser = Optimiser(study, run_dir, dispatcher)
+        children = LocalProcesses(
+            masters, command, run_dir / LOGS, what="NES master", stop_seconds=STOP_SECONDS
+        )
+        stack.enter_context(children)
+        dispatcher.on_wait = children.poll
+        title = f"{study.name}  {run_dir}  {at_once} NES master{'s' * (at_once != 1)}"
+        with StudyTable(study, title) as table:
+            records = optimiser.execute(table)
+        text = write_report(run_dir, study, records)
+        write_atomic(str(run_dir / DONE), b"")
+        dispatcher.close(quit_workers=True)
+    print(f"\n{text}")
+    return 0
+
+
+def master(args: Args, study: Study, run_dir: Path) -> int:
+    """One NES master."""
+    assert args.bohb_id is not None
+    if (run_dir / DONE).exists() and not args.parent_pid:
+        print(f"optimize_params.py: the search in {run_dir} is complete")
+        return 0
+    host = Host()
+    started = host.start_time(args.parent_pid) if args.parent_pid else 0
+
+    def check_parent() -> None:
+        if args.parent_pid and (started < 0 or not host.alive(args.parent_pid, started)):
+            os._exit(0)  # from the heartbeat's thread; the workers notice in their turn
+
+    NESMaster(study, run_dir, args.bohb_id, args.num_workers or 0, check_parent).run()
+    return 0
+
+
+class Stopped(KeyboardInterrupt):
+    """SIGTERM: a batch system ends a job like Ctrl-C."""
+
+
+@contextlib.contextmanager
+def stoppable() -> Iterator[None]:
+    def stop(signum: int, frame: Any) -> None:
+        raise Stopped
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def main(argv: list[str] | None = None) -> int:
+    args = tyro.cli(Args, args=argv, prog="optimize_params.py", description=HELP)
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    torch.set_num_threads(1)
+    try:
+        study = read_args(args)
+        for warning in study.config.warnings if not args.nes_master else ():
+            print(f"warning: {warning}", file=sys.stderr)
+        if args.check:
+            print(describe(study))
+            return 0
+        run_dir = run_folder(args, study)
+    except ConfigError as e:
+        complain(e)
+        return 2
+    except OSError as e:
+        complain(f"{e.filename}: {e.strerror}")
+        return 1
+    is_master = args.nes_master or bool(args.bohb_id)
+    try:
+        with stoppable():
+            return (master if is_master else search)(args, study, run_dir)
+    except KeyboardInterrupt:
+        if not is_master:
+            complain(f"stopped; go on with: {shlex.join(['python3', __file__, '--resume', str(run_dir)])}")
+        return 130
+    except (RunError, ExchangeError, SecondWorkerError, ConfigError, WorldFileError, ValueError, Broken) as e:
+        complain(e)
+    except OSError as e:
+        complain(f"{e.filename}: {e.strerror}" if e.strerror else e)
+    if not is_master:
+        complain(f"what is finished is kept; go on with: {shlex.join(['python3', __file__, '--resume', str(run_dir)])}")
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

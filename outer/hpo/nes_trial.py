@@ -1,0 +1,158 @@
+"""A configuration judged by whole runs of the outer loop, which go on from their checkpoints when it is promoted."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from rich.console import Console
+
+from envs.world_file import write_atomic
+from outer.checkpoint import CheckpointError, RunError, load_checkpoint, locked
+from outer.config import Config, ConfigError, dump_config, load_config
+from outer.dispatch import Dispatcher
+from outer.hpo.study import Study
+from outer.hpo.trial import Trial, TrialResult
+from outer.report import LiveTable
+from outer.run import Run, config_digest
+
+MEASURED = "measured.json"
+KEPT = ("checkpoint.pt", "scores.csv", "model.pt", "params.yaml", MEASURED, "config.yaml")  # what a run goes on from
+
+SPENT: dict[str, Callable[[Run], float]] = {  # in the units of a budget
+    "generations": lambda run: run.nes.state.generation,
+    "steps": lambda run: run.progress.member_steps,
+    "episodes": lambda run: run.progress.member_episodes,
+}
+
+
+class NESTrials:
+    """Evaluates trials with the workers of one ``dispatcher``. The runs of a configuration lie in
+    ``<folder>/<bracket>_<number>/run_<r>``, r from 0 to ``repeats`` - 1; run r has the base's seed + r, the same for
+    every configuration."""
+
+    def __init__(self, study: Study, folder: Path, dispatcher: Dispatcher) -> None:
+        self.study, self.folder, self.dispatcher = study, folder, dispatcher
+
+    def __call__(self, trial: Trial) -> TrialResult:
+        """Raises ConfigError, RunError, ExchangeError, OSError."""
+        study = self.study
+        base = study.member_config(trial.values)
+        bracket, _, number = trial.config_id
+        rows: list[dict[str, float]] = []
+        for r in range(study.repeats):
+            data = {**base.data, "seed": base.data["seed"] + r}
+            config = Config(data, base.warnings, base.path)
+            name = self.folder / f"{bracket}_{number}" / f"run_{r}"
+            with run_folder(name, config, trial.budget) as run_dir:
+                known = measured(run_dir)
+                if trial.budget not in known:  # else an earlier process measured it and could not say so any more
+                    run = self._go_on(config, run_dir, trial)
+                    if run.progress.best_generation == 0:
+                        return TrialResult(math.inf, error=f"run {r}: {run.no_score()}")
+                    known[trial.budget] = {"loss": loss_of(run, study.loss), **figures(run)}
+                    write_atomic(str(run_dir / MEASURED), json.dumps(known).encode())
+                rows.append(known[trial.budget])
+        mean = {key: sum(row[key] for row in rows) / len(rows) for key in rows[0]}
+        return TrialResult(mean.pop("loss"), mean)
+
+    def _go_on(self, config: Config, run_dir: Path, trial: Trial) -> Run:
+        run = Run(config, run_dir, self.dispatcher, resume=(run_dir / "scores.csv").exists())
+        title = f"configuration {trial.config_id[0]}_{trial.config_id[2]}, budget {trial.budget:g}: {run_dir}"
+        spent = SPENT[self.study.budget.unit]
+        with LiveTable(run.gtn.max_iterations, title, Console()) as table:
+            run.search(table, lambda run: spent(run) >= trial.budget)
+        return run
+
+
+def loss_of(run: Run, loss: str) -> float:
+    """generations  how many it took to solve the task, g; of a run that did not: g (1 + d / (1 + d)), d the part of
+                 solved_reward that its best score is short of
+    score        minus the best score
+    """
+    p, goal = run.progress, run.target.solved_reward
+    if loss == "score":
+        return -p.best_score
+    if p.solved:
+        return float(run.nes.state.generation)
+    return run.nes.state.generation * (1 + shortfall(p.best_score, goal))
+
+
+def shortfall(score: float, goal: float) -> float:
+    """d / (1 + d) in [0, 1), d = max(0, goal - score) / |goal|."""
+    d = max(0.0, goal - score) / max(abs(goal), 1e-9)
+    return d / (1 + d) if math.isfinite(d) else 1.0
+
+
+def figures(run: Run) -> dict[str, float]:
+    p = run.progress
+    return {
+        "best_score": p.best_score, "best_generation": float(p.best_generation), "solved": float(p.solved),
+        "generations": float(run.nes.state.generation), "steps": float(p.member_steps),
+        "episodes": float(p.member_episodes), "restarts": float(len(p.restart_generations)),
+    }  # fmt: skip
+
+
+@contextlib.contextmanager
+def run_folder(name: Path, config: Config, budget: float) -> Iterator[Path]:
+    """The folder of a run, locked, with config.yaml in it and the checkpoint to go on from, if there is one.
+
+    Where another process still holds it (one that was thought dead, and may come back) a copy is made beside it. A run
+    that has had more than ``budget`` (a log of results was removed) or is damaged is begun anew, beside it too.
+    """
+    for number in range(1, 1000):
+        folder = name if number == 1 else name.with_name(f"{name.name}_{number}")
+        folder.mkdir(parents=True, exist_ok=True)
+        with contextlib.ExitStack() as stack:
+            try:
+                stack.enter_context(locked(folder))
+            except RunError:
+                continue
+            if number > 1 and not (folder / "checkpoint.pt").exists():
+                _copy(name, folder, config, budget)
+            if not _usable(folder, config, budget):
+                continue
+            if not (folder / "config.yaml").exists():
+                write_atomic(str(folder / "config.yaml"), dump_config(config).encode())
+            yield folder
+            return
+    raise RunError(f"{name}: a thousand processes hold copies of this run")
+
+
+def _copy(source: Path, target: Path, config: Config, budget: float) -> None:
+    """What is needed to go on, the checkpoint last and only if it is whole: a copy that was cut off is none."""
+    if not _usable(source, config, budget):
+        return
+    for file in reversed(KEPT):
+        with contextlib.suppress(OSError, CheckpointError):
+            shutil.copyfile(source / file, target / f".{file}.copy")
+            if file == "checkpoint.pt":
+                load_checkpoint(target / f".{file}.copy", config_digest(config))
+            os.replace(target / f".{file}.copy", target / file)
+
+
+def _usable(folder: Path, config: Config, budget: float) -> bool:
+    """Whether a run of this configuration can begin or go on there."""
+    stored, checkpoint = folder / "config.yaml", folder / "checkpoint.pt"
+    try:
+        if stored.exists() and load_config(stored).data != config.data:
+            return False
+        if checkpoint.exists():
+            load_checkpoint(checkpoint, config_digest(config))
+        return max(measured(folder), default=0.0) <= budget
+    except (CheckpointError, ConfigError, ValueError):
+        return False
+
+
+def measured(folder: Path) -> dict[float, dict[str, float]]:
+    """Budget -> what was measured there: ``loss`` and the figures. Raises ValueError if the file is damaged."""
+    try:
+        content = json.loads((folder / MEASURED).read_bytes())
+    except FileNotFoundError:
+        return {}
+    return {float(budget): {name: float(value) for name, value in row.items()} for budget, row in content.items()}
