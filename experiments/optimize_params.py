@@ -188,8 +188,8 @@ def search(args: Args, study: Study, run_dir: Path) -> int:
         )
         stack.enter_context(children)
         dispatcher.on_wait = children.poll
-        title = f"{study.name}  {run_dir}  {at_once} NES master{'s' * (at_once != 1)}"
-        with StudyTable(study, title) as table:
+        with StudyTable(study, remembered=optimiser.known) as table:
+            table.note(f"{at_once} NES master{'s' * (at_once != 1)}, {run_dir}")
             records = optimiser.execute(table)
         text = write_report(run_dir, study, records)
         write_atomic(str(run_dir / DONE), b"")

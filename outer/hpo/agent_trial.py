@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from envs.task import make_task
 from envs.world_file import WorldFile, read_world, write_atomic
 from outer.config import Config
 from outer.dispatch import Dispatcher
@@ -58,7 +59,8 @@ class AgentTrials:
 
     def _goal(self, config: Config) -> float:
         data = self._in_world(config, self.worlds[0]) if self.worlds else config.data
-        return env_section(data).solved_reward
+        section = env_section(data)
+        return make_task(data["env_name"], section.max_steps, section.solved_reward).solved_reward
 
     @staticmethod
     def _stored(path: Path, config: Config) -> list[dict[str, Any]]:

@@ -102,7 +102,7 @@ class Optimiser:
             same = (known.trial.config_id, known.trial.budget) == (trial.config_id, trial.budget)
             if not same or known.trial.values != trial.values:
                 raise RunError(
-                    f"{self.log.folder}: trial {trial.id} of the log is another than this search asks for: it was"
+                    f"{self.log.results}: trial {trial.id} of the log is another than this search asks for: it was"
                     " written with other versions of ConfigSpace, hpbandster or optuna; begin a new folder"
                 )
             return _Out(trial, known)
@@ -121,11 +121,11 @@ class Optimiser:
         """Into the log first: what was told is never asked for again."""
         if record.trial.id >= len(self.known):
             self.log.append(record)
-        if record.result.error:
-            self._table.note(f"trial {record.trial.id} failed: {record.result.error}")
+            self._table.update(record)
+            if record.result.error:
+                self._table.note(f"trial {record.trial.id} failed: {record.result.error}")
         self.search.tell(record.trial.id, record.result.loss)
         self.records.append(record)
-        self._table.update(record)
 
     def _look_who(self) -> None:
         """Who has which trial, for the table."""
