@@ -1,0 +1,184 @@
+"""Trains a population of goal-conditioned learners: collect, learn, evaluate.
+
+    training = GoalTraining(task, eval_task, section, keys)
+    while training.steps < wanted:
+        training.iteration()                 # unroll_length decisions in every environment, then its updates
+    evaluation = training.evaluate()         # deterministic actions, one episode in each of E fresh environments
+
+Members train side by side: one batched call acts for all, one steps all environments, one updates all. What a member
+does depends on its key and its hyperparameters only, up to rounding; one that diverges (its weights are no numbers) goes
+on as such in its own rows, harms no other, and its evaluations are NaN.
+
+Updates per phase are what JaxGCRL does, multiplier_num_sgd_steps * num_envs (episode_length - 1) / batch_size; there that
+must be an integer, here its fractions add up. No update comes before min_replay_size decisions. Its floor division of
+the budget is not followed: the last phase that is begun is finished, so that at least the steps asked for are done.
+
+On a GPU decisions and updates are replayed as CUDA graphs.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
+
+import torch
+from torch import Tensor
+
+from agents.crl import METRICS, CRL
+from agents.crl_replay import TrajectoryReplay
+from agents.crl_section import CRLSection
+from agents.graph import Graphs
+from agents.population import keep_pages
+from envs import rng
+from envs.goal.engines import make_episodes
+from envs.goal.task import Beginnings, GoalTask
+
+
+@dataclass
+class Evaluation:
+    """P members, E episodes each. Of members that diverged all is NaN."""
+
+    steps: int  # environment steps of each member until then
+    updates: int
+    near: Tensor  # float64 [P, E], decisions of the episode after which the goal was near enough
+    success: Tensor  # float64 [P, E], 1 if there was one such decision
+    distance: Tensor  # float64 [P, E], m, to the goal at the episode's end
+    length: Tensor  # float64 [P, E], decisions of the episode
+    learning: Tensor  # float32 [P, M], what METRICS names, of the last update; NaN before the first
+
+
+class GoalTraining:
+    """The loop. ``state_dict`` holds all that decides how it goes on."""
+
+    def __init__(
+        self, task: GoalTask, eval_task: GoalTask, section: CRLSection, keys: Tensor,
+        own: Optional[Mapping[str, Sequence[float]]] = None, resample: str = "reset", episode_length: int = 0,
+        action_repeat: int = 1, num_eval_envs: int = 128, beginnings: Optional[Beginnings] = None,
+        cuda_graph: bool = True, **engine: Any,
+    ) -> None:  # fmt: skip
+        """keys: int64 [P], on the device to use; own: see CRL; beginnings: of training episodes, None: the task's own;
+        engine: see ``make_episodes``. Raises ValueError."""
+        keep_pages()
+        _check(task, eval_task, section)
+        P, N = len(keys), section.num_envs
+        self.section, self.keys, self.action_repeat = section, keys, action_repeat
+        self.learner = CRL(section, task.state_size, task.action_size, task.goal_indices, keys, own)
+        self.episodes = make_episodes(
+            task, keys, N, resample=resample, episode_length=episode_length, action_repeat=action_repeat,
+            beginnings=beginnings, **engine,
+        )  # fmt: skip
+        self.eval_episodes = make_episodes(
+            eval_task, rng.fold(keys, rng.TEST), num_eval_envs, episode_length=episode_length,
+            action_repeat=action_repeat, **engine,
+        )  # fmt: skip
+        self.replay = TrajectoryReplay(P, N, section.max_replay_size, self.learner.fields, keys.device)
+        self.updates_per_phase = (
+            section.multiplier_num_sgd_steps * N * (self.episodes.length - 1) / section.batch_size
+        )
+        self.phases = self.learning_phases = self.updates = self.evaluations = 0
+        self.learning = torch.full((P, len(METRICS)), math.nan, device=keys.device)
+        graphs = cuda_graph and keys.is_cuda and not task.on_host
+        self._collect = Graphs(self._decide, graphs and not section.normalize_observations)
+        self._learn = Graphs(self._update, cuda_graph and keys.is_cuda)
+        self._test = Graphs(self._test_step, graphs and not eval_task.on_host)
+        self.near, self.length = (torch.zeros(P, num_eval_envs, device=keys.device) for _ in range(2))
+        self.alive = torch.ones(P, num_eval_envs, dtype=torch.bool, device=keys.device)
+
+    @property
+    def steps(self) -> int:
+        """Environment steps of each member."""
+        return self.phases * self.steps_per_phase
+
+    @property
+    def steps_per_phase(self) -> int:
+        return self.section.unroll_length * self.section.num_envs * self.action_repeat
+
+    def iteration(self) -> None:
+        """One phase: collect, then learn."""
+        for _ in range(self.section.unroll_length):
+            (over,) = self._collect(None)
+            self.episodes.finish(over)
+        self.learner.merge_moments()
+        self.phases += 1
+        if self.phases * self.section.unroll_length < self.section.min_replay_size:
+            return
+        before, self.learning_phases = self.learning_phases, self.learning_phases + 1
+        done, due = (math.floor(n * self.updates_per_phase) for n in (before, self.learning_phases))
+        for update in range(done, due):
+            self._learn(update == due - 1)
+        self.updates = due
+
+    def _decide(self, _: None) -> Tuple[Tensor]:
+        """One decision in every environment, remembered -> whose episodes are over."""
+        e = self.episodes
+        state = e.features.clone()  # the next step overwrites it
+        action = self.learner.act(state, e.goal)
+        outcome = e.advance(action)
+        self.replay.write({"state": state, "action": action})
+        self.replay.end(outcome.over)
+        return (outcome.over,)
+
+    def _update(self, measure: bool) -> Tuple[Tensor, ...]:
+        measured = self.learner.learn(self.replay, measure)
+        if measured is not None:
+            self.learning.copy_(measured)
+        return ()
+
+    # --------------------------------------------------------------------------------------------------- evaluation
+
+    def evaluate(self) -> Evaluation:
+        """Every member's deterministic policy in fresh episodes, other ones each time."""
+        e = self.eval_episodes
+        e.episode.fill_(self.evaluations)
+        e.begin_all()
+        self.evaluations += 1
+        self.near.zero_(), self.length.zero_(), self.alive.fill_(True)
+        for _ in range(e.length):
+            self._test(None)
+        out = self.learner.diverged()[:, None]
+
+        def of_healthy(x: Tensor) -> Tensor:
+            return x.double().masked_fill(out, math.nan).cpu()
+
+        return Evaluation(
+            self.steps, self.updates, of_healthy(self.near), of_healthy((self.near > 0).double()),
+            of_healthy(e.task.distance(e.features, e.goal)), of_healthy(self.length), self.learning.cpu().clone(),
+        )  # fmt: skip
+
+    def _test_step(self, _: None) -> Tuple[Tensor, ...]:
+        e = self.eval_episodes
+        outcome = e.advance(self.learner.greedy(e.features, e.goal))
+        self.near += outcome.success & self.alive
+        self.length += self.alive
+        self.alive &= ~outcome.over
+        return ()
+
+    # ------------------------------------------------------------------------------------------------ keeping a run
+
+    COUNTED = ("phases", "learning_phases", "updates", "evaluations")
+
+    def state_dict(self) -> Dict[str, Any]:
+        parts = {name: getattr(self, name).state_dict() for name in ("learner", "replay", "episodes")}
+        counts = torch.tensor([getattr(self, name) for name in self.COUNTED])
+        return {**parts, "counts": counts, "learning": self.learning.clone()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        for name in ("learner", "replay", "episodes"):
+            getattr(self, name).load_state_dict(state[name])
+        for name, value in zip(self.COUNTED, state["counts"].tolist()):
+            setattr(self, name, value)
+        self.learning.copy_(state["learning"])
+
+
+def _check(task: GoalTask, eval_task: GoalTask, section: CRLSection) -> None:
+    """Raises ValueError."""
+    for name in ("state_size", "action_size", "goal_indices"):
+        mine, other = getattr(task, name), getattr(eval_task, name)
+        if mine != other:
+            raise ValueError(f"eval_env: {eval_task.name} has {name} {other}, but {task.name} has {mine}")
+    if section.max_replay_size < section.unroll_length:
+        raise ValueError(
+            f"max_replay_size: found {section.max_replay_size}, expected at least unroll_length "
+            f"({section.unroll_length})"
+        )

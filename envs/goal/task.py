@@ -1,0 +1,125 @@
+"""What a goal-conditioned task is, and how its episodes begin.
+
+A ``GoalTask`` holds constants and functions, no episodes; ``envs/goal/episodes.py`` runs them. A task in plain torch
+fills in ``dynamics`` and ``features``; one in a physics engine is run by episodes of its own (``Episodes`` says which
+methods those replace). Where episodes begin and what their goals are can be taken from someone else: a ``Beginnings``,
+which the task itself is, too. That is where a shaper of starts and goals goes; evaluation always uses the task's own.
+
+Axes: P members, N environments each, K rows that begin, X numbers of a state, S features of it, G of a goal, A actions.
+"""
+
+from __future__ import annotations
+
+import difflib
+from typing import Callable, ClassVar, Dict, Tuple, Type, Union
+
+import torch
+from torch import Tensor
+
+from envs import rng
+
+START, GOAL = 1, 2  # streams of a member's random numbers
+NUMBERS = 1024  # of one start or goal
+
+
+class Random:
+    """Random numbers of K rows, one after the other: the same for an episode whoever else begins with it."""
+
+    def __init__(self, key: Tensor, number: Tensor) -> None:
+        """key: int64 [K]; number: int64 [K], of the episode among those of its key."""
+        self.key = rng.advance(key, number * NUMBERS)[:, None]
+        self.used = 0
+
+    def _counter(self, count: int) -> Tensor:
+        self.used += count
+        if self.used > NUMBERS:
+            raise ValueError(f"more than {NUMBERS} random numbers for one start or goal")
+        return torch.arange(self.used - count, self.used, device=self.key.device)
+
+    def uniform(self, count: int) -> Tensor:
+        """In [0, 1), float32 [K, count]."""
+        return rng.uniform(self.key, self._counter(count))
+
+    def normal(self, count: int) -> Tensor:
+        return rng.normal(self.key, self._counter(count))
+
+
+class Beginnings:
+    """Where episodes begin, and their goals. members: int64 [K], to which member of the population each row belongs."""
+
+    def start(self, random: Random, members: Tensor) -> Tensor:
+        """-> states float32 [K, X]."""
+        raise NotImplementedError
+
+    def goal(self, random: Random, start: Tensor, members: Tensor) -> Tensor:
+        """start: [K, X], of the same episodes -> goals float32 [K, G]."""
+        raise NotImplementedError
+
+
+class GoalTask(Beginnings):
+    """Base class. Sub-classes fill in the class attributes and methods."""
+
+    name: ClassVar[str] = ""
+    state_numbers: ClassVar[int] = 0  # X, what the dynamics need
+    state_size: ClassVar[int] = 0  # S, what an agent sees beside the goal
+    action_size: ClassVar[int] = 0  # A; actions lie in [-1, 1]
+    goal_indices: ClassVar[Tuple[int, ...]] = ()  # the features that should come near the goal
+    threshold: ClassVar[float] = 0.5  # m, how near is near enough
+    episode_length: ClassVar[int] = 1000  # decisions
+    dt: ClassVar[float] = 0.05  # s, of one decision
+    terminates: ClassVar[bool] = False  # whether an episode can end before its time
+    on_host: ClassVar[bool] = False  # true: a step leaves the state's device, so no CUDA graph can hold it
+
+    @property
+    def goal_size(self) -> int:
+        return len(self.goal_indices)
+
+    def achieved(self, features: Tensor) -> Tensor:
+        """features [.., S] -> what of them a goal is about, [.., G]."""
+        first, last = self.goal_indices[0], self.goal_indices[-1]
+        if self.goal_indices == tuple(range(first, last + 1)):
+            return features[..., first : last + 1]
+        return torch.stack([features[..., i] for i in self.goal_indices], -1)  # an index list is no CUDA graph's
+
+    def distance(self, features: Tensor, goal: Tensor) -> Tensor:
+        """m, [..]: features [.., S], goal [.., G]."""
+        return (self.achieved(features) - goal).square().sum(-1).sqrt()
+
+    def success(self, features: Tensor, goal: Tensor) -> Tensor:
+        """bool [..]."""
+        return self.distance(features, goal) < self.threshold
+
+    # ------------------------------------------------------------------------------------------ tasks in plain torch
+
+    def features(self, state: Tensor) -> Tensor:
+        """state float32 [.., X] -> features float32 [.., S]."""
+        raise NotImplementedError
+
+    def dynamics(self, state: Tensor, action: Tensor) -> Tensor:
+        """state [.., X], action [.., A] in [-1, 1] -> the state dt later. Branches on no value."""
+        raise NotImplementedError
+
+    def terminated(self, state: Tensor) -> Tensor:
+        """bool [..], of tasks that terminate."""
+        raise NotImplementedError
+
+
+GOAL_TASKS: Dict[str, Callable[[], GoalTask]] = {}
+
+
+def register(cls: Type[GoalTask]) -> Type[GoalTask]:
+    """Class decorator: make a task available by its name."""
+    GOAL_TASKS[cls.name] = cls
+    return cls
+
+
+def make_goal_task(name: Union[str, GoalTask]) -> GoalTask:
+    """The task called ``name``. Raises ValueError with the nearest known name."""
+    import envs.goal.tasks  # noqa: F401  fills GOAL_TASKS
+
+    if isinstance(name, GoalTask):
+        return name
+    if name not in GOAL_TASKS:
+        near = difflib.get_close_matches(name, GOAL_TASKS, n=1, cutoff=0.0)
+        raise ValueError(f"found no task {name!r}, expected one of {', '.join(sorted(GOAL_TASKS))}; nearest: {near[0]!r}")
+    return GOAL_TASKS[name]()

@@ -1,0 +1,6 @@
+"""Every goal-conditioned task: importing this fills ``GOAL_TASKS``."""
+
+from __future__ import annotations
+
+import envs.goal.point
+import envs.goal.reacher  # noqa: F401
