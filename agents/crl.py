@@ -1,4 +1,4 @@
-"""Contrastive RL for a population (Eysenbach et al. 2022, https://arxiv.org/abs/2206.07568): reach goals without rewards.
+"""Contrastive RL for a population (Eysenbach et al. 2022, https://arxiv.org/abs/2206.07568): goals without rewards.
 
 Two encoders, phi of a state-action and psi of a goal, learn by a contrastive loss that a state-action is like the goals
 which hindsight found on its trajectory, and unlike those of all other samples of the batch: f(phi(s, a), psi(g)) then

@@ -52,7 +52,7 @@ class TrajectoryReplay:
 
     def uniform_rows(self, key: Tensor, draw: Tensor, batch: int) -> Tensor:
         """Rows uniformly among all that are stored, with replacement: index int64 [P, B]. key: int64 [P]; draw: int64
-        [P], the number of this batch: its sample i takes counters 2 (65536 draw + i) here and one more in ``future``."""
+        [P], the number of this batch: sample i takes counter 2 (65536 draw + i) here and the next in ``future``."""
         stored = self.written.clamp(max=self.R) * self.N
         bits = rng.high(*self._counters(key, draw, batch, 0))
         return rng.scaled(bits, stored) + self.base

@@ -6,12 +6,12 @@
     evaluation = training.evaluate()         # deterministic actions, one episode in each of E fresh environments
 
 Members train side by side: one batched call acts for all, one steps all environments, one updates all. What a member
-does depends on its key and its hyperparameters only, up to rounding; one that diverges (its weights are no numbers) goes
-on as such in its own rows, harms no other, and its evaluations are NaN.
+does depends on its key and its hyperparameters only, up to rounding; one that diverges (its weights are no numbers)
+goes on as such in its own rows, harms no other, and its evaluations are NaN.
 
-Updates per phase are what JaxGCRL does, multiplier_num_sgd_steps * num_envs (episode_length - 1) / batch_size; there that
-must be an integer, here its fractions add up. No update comes before min_replay_size decisions. Its floor division of
-the budget is not followed: the last phase that is begun is finished, so that at least the steps asked for are done.
+Updates per phase are what JaxGCRL does, multiplier_num_sgd_steps * num_envs (episode_length - 1) / batch_size; there
+that must be an integer, here its fractions add up. No update comes before min_replay_size decisions. Its floor division
+of the budget is not followed: a phase that is begun is finished, so that at least the steps asked for are done.
 
 On a GPU decisions and updates are replayed as CUDA graphs.
 """
@@ -25,7 +25,7 @@ from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
 import torch
 from torch import Tensor
 
-from agents.crl import METRICS, CRL
+from agents.crl import CRL, METRICS
 from agents.crl_replay import TrajectoryReplay
 from agents.crl_section import CRLSection
 from agents.graph import Graphs

@@ -1,6 +1,8 @@
-"""The mazes of JaxGCRL (https://github.com/MichalBortkiewicz/JaxGCRL, Apache-2.0; layouts after D4RL): ``#`` a wall, ``R``
-where episodes begin, ``g`` a cell with a goal, ``.`` a free cell. The row's number is x, the column's y; the centre of a
-cell is its number times the size of a cell."""
+"""The mazes of JaxGCRL (https://github.com/MichalBortkiewicz/JaxGCRL, Apache-2.0; layouts after D4RL).
+
+``#`` is a wall, ``R`` where episodes begin, ``g`` a cell with a goal, ``.`` a free cell. The row's number is x, the
+column's y; the centre of a cell is its number times the size of a cell.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Point mazes: a point in the ant's mazes, pushed by a force in the plane. State: position m, velocity m/s.
 
-x'' = FORCE a - DRAG x', in steps of 0.05 s: at most 5 m/s, 0.25 m a step. A wall stops what moves into it, axis by axis,
-so that a point slides along it and never crosses a corner.
+x'' = FORCE a - DRAG x', in steps of 0.05 s: at most 5 m/s, 0.25 m a step. A wall stops what moves into it, axis by
+axis, so that a point slides along it and never crosses a corner.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class PointMaze(GoalTask):
 
 
 def _register(maze: str) -> None:
-    cls = type(f"Point_{maze}", (PointMaze,), {"name": f"simple_{maze}", "maze_name": maze, "__doc__": PointMaze.__doc__})
+    cls = type(f"Point_{maze}", (PointMaze,), {"name": f"simple_{maze}", "maze_name": maze})
     GOAL_TASKS[f"simple_{maze}"] = GOAL_TASKS[f"point_{maze}"] = cls  # the seed's name, and what it is
 
 

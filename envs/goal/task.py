@@ -121,5 +121,6 @@ def make_goal_task(name: Union[str, GoalTask]) -> GoalTask:
         return name
     if name not in GOAL_TASKS:
         near = difflib.get_close_matches(name, GOAL_TASKS, n=1, cutoff=0.0)
-        raise ValueError(f"found no task {name!r}, expected one of {', '.join(sorted(GOAL_TASKS))}; nearest: {near[0]!r}")
+        known = ", ".join(sorted(GOAL_TASKS))
+        raise ValueError(f"found no task {name!r}, expected one of {known}; nearest: {near[0]!r}")
     return GOAL_TASKS[name]()

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from agents.crl import METRICS, CRL
+from agents.crl import CRL, METRICS
 from agents.crl_networks import TrunkShape, forward, gaussian, initial, squashed
 from agents.crl_replay import TrajectoryReplay
 from agents.crl_section import PER_MEMBER, CRLSection
@@ -126,7 +126,7 @@ def test_gradients_against_float64_differences(variant: dict) -> None:
 
 
 def test_losses_written_out() -> None:
-    """The default losses in float64, from the definitions: infoNCE both ways over minus the distances, and the actor's."""
+    """The default losses in float64, from the definitions: infoNCE over minus the distances, and the actor's."""
     crl, replay = agent(SMALL, [5])
     state, action, goal, beside = (b.double() for b in crl.sample(replay))
     normal, u = crl.noise()
@@ -151,7 +151,8 @@ def test_losses_written_out() -> None:
 
 
 OWN = {"policy_lr": [1e-3, 3e-4, 0.0], "discounting": [0.9, 0.5, 0.99], "logsumexp_penalty": [0.0, 0.1, 1.0],
-       "random_goals": [0.0, 1.0, 0.5], "target_entropy": [0.5, 1.0, 0.1], "initial_alpha": [1.0, 0.1, 0.5]}  # fmt: skip
+       "random_goals": [0.0, 1.0, 0.5], "target_entropy": [0.5, 1.0, 0.1],
+       "initial_alpha": [1.0, 0.1, 0.5]}  # fmt: skip
 
 
 @pytest.mark.parametrize("variant", [{}, {"use_ln": True, "normalize_observations": True, "energy_fn": "dot"}])

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from agents import crl_energy
-from agents.crl_losses import LOSS_NAMES, LOSSES, Contrast, diagnostics, loss_named, logsumexp_penalty
+from agents.crl_losses import LOSS_NAMES, LOSSES, Contrast, diagnostics, logsumexp_penalty, loss_named
 
 torch.manual_seed(0)
 P, B, R = 2, 5, 6
