@@ -44,6 +44,7 @@ CONFIG = "default_config_cartpole_syn_env_paper.yaml"
 MEMBERS, PARAMETERS, TESTS = 8, 2247, 10  # of a chunk: members, numbers of a world, test episodes
 FLOOR = {"open": 4, "read": 2, "write": 2, "rename": 2, "unlink": 2}  # the master's operations per chunk: four files
 MOST_WORK = 4.0  # seconds of evaluation in a generation: with few workers the evaluations are shorter
+THREADS = 16  # of the master: as it has where its files are not replaced
 LOOK, BEATING = 0.01, 4  # the simulated workers: seconds between two looks, threads that beat
 
 
@@ -53,6 +54,7 @@ class Counting(Files):
     def __init__(self, folder: str, latency: float = 0.0) -> None:
         super().__init__(folder)
         self.latency = latency
+        self._lock = threading.Lock()
         self.operations: Counter[str] = Counter()
         self.bytes: Counter[str] = Counter()
         self.answered: dict[str, float] = {}  # slot -> when its latest result was there, by the file system's clock
@@ -60,7 +62,8 @@ class Counting(Files):
         self.reissues: list[float] = []  # ... and to the next input of the same worker
 
     def _did(self, *kinds: str) -> None:
-        self.operations.update(kinds)
+        with self._lock:
+            self.operations.update(kinds)
         if self.latency:
             time.sleep(self.latency * len(kinds))
 
@@ -208,7 +211,7 @@ def measure(
         crowd.start()
         try:
             files = Counting(sync, latency)
-            with Dispatcher(sync, 0, "scaling", files=files) as dispatcher:
+            with Dispatcher(sync, 0, "scaling", files=files, threads=THREADS) as dispatcher:
                 while len(dispatcher.workers()) < workers:
                     time.sleep(0.1)
                 for generation in range(generations + 1):

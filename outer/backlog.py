@@ -53,7 +53,8 @@ class Backlog:
         self.patience = patience
         self.work: dict[int, Work] = {}
         self._queue: deque[int] = deque()
-        self._seconds: dict[str, deque[float]] = {}  # per mode, what the latest chunks took
+        self._seconds: dict[str, deque[float]] = {}  # per mode, what the latest chunks took ...
+        self._usual: dict[str, float] = {}  # ... and the median of it
         self._added = 0
 
     def add(self, chunk: Chunk) -> int:
@@ -90,14 +91,16 @@ class Backlog:
 
     def took(self, mode: str, seconds: float) -> None:
         """A chunk of this mode was done in so much time."""
-        self._seconds.setdefault(mode, deque(maxlen=64)).append(seconds)
+        latest = self._seconds.setdefault(mode, deque(maxlen=64))
+        latest.append(seconds)
+        self._usual[mode] = statistics.median(latest)  # once per result: it is asked for at every look, for every chunk
 
     def _late_after(self, index: int) -> float | None:
         """Seconds after which its first holder is late; None as long as too little is known of its like."""
-        usual = self._seconds.get(self.work[index].chunk.mode, ())
-        if len(usual) < KNOWN:
+        mode = self.work[index].chunk.mode
+        if len(self._seconds.get(mode, ())) < KNOWN:
             return None
-        return max(self.patience.least, self.patience.factor * statistics.median(usual))
+        return max(self.patience.least, self.patience.factor * self._usual[mode])
 
     def straggler(self, held: Held) -> int | None:
         """A chunk that one more worker should get: it has been with its latest holder for much longer than usual."""

@@ -37,6 +37,7 @@ from outer.exchange import (
     write_pair,
 )
 from outer.heartbeat import Heartbeat, name_of
+from outer.lanes import Lanes, raise_first
 from outer.machine import ExchangeError, Files, Host, NotReady, Rejected
 from outer.roster import Issue, Roster, Slot
 from outer.worker import GRACE, pause
@@ -57,7 +58,9 @@ class Dispatcher:
     Claims BOHB-ID ``bohb_id`` in ``sync_dir`` (created if missing) and removes what older runs of that id left there.
     Raises :class:`SecondMasterError` if a live master has it, :class:`ExchangeError` if the folder cannot be used.
     ``interval`` is the time between heartbeats and ``worker_timeout`` how long a worker may be without one, in seconds;
-    ``patience``: when a chunk is late or hopeless; ``on_wait`` is called four times per interval while it waits.
+    ``patience``: when a chunk is late or hopeless; ``on_wait`` is called four times per interval while it waits;
+    ``threads``: how many files are read or written side by side where the file system is slow (16, or none if ``files``
+    are given).
 
     Either :meth:`evaluate` a list of chunks, or :meth:`submit` them one by one and ask for each :meth:`result`.
     """
@@ -74,13 +77,15 @@ class Dispatcher:
         on_wait: Callable[[], None] | None = None,
         files: Files | None = None,
         host: Host | None = None,
+        threads: int | None = None,
     ) -> None:
         self.bohb_id, self.run_id = bohb_id, run_id
         self._files = files or Files(sync_dir)
         self._host = host or Host()
         self._interval = interval
         self.on_wait = on_wait
-        self._roster = Roster(self._files, self._host, bohb_id, worker_timeout)
+        self._lanes = Lanes(16 if threads is None and files is None else threads or 0)
+        self._roster = Roster(self._files, self._host, bohb_id, worker_timeout, self._lanes)
         self._backlog = Backlog(patience or Patience())
         self._issued: dict[str, tuple[int, int]] = {}  # SHA-256 of an input -> (index in the backlog, attempt)
         self._scanned_at = float("-inf")
@@ -141,13 +146,15 @@ class Dispatcher:
         it over."""
         news = self._hint_at = self._host.monotonic()
         while self._backlog.open(ticket):
+            began = self._host.monotonic()
             moved = self._step()
             now = self._host.monotonic()
             if moved:
                 news = now
             else:
                 self._hint(now)
-                self._host.sleep(pause(now - news))
+                # where a look takes long, no more than half of the time goes into looking
+                self._host.sleep(max(pause(now - news), min(now - began, self._interval / 4)))
         result = self._backlog.pop(ticket).result
         assert result is not None
         self._issued = {sha256: issue for sha256, issue in self._issued.items() if issue[0] != ticket}
@@ -173,13 +180,17 @@ class Dispatcher:
         """Gives up the BOHB-ID. Workers are told to quit, or left waiting for the next master."""
         try:
             if quit_workers:
-                for worker_id in self.workers():
+
+                def write(worker_id: int) -> None:
                     content = chunk_content(quit_chunk(self.run_id), uuid.uuid4().hex)
                     write_pair(self._files, stem(self.bohb_id, worker_id, "input"), content)
+
+                raise_first(self._lanes.map(write, self.workers()))
         except ExchangeError as e:
             log.error("could not tell the workers to quit: %s", e)
         finally:
             self._heartbeat.close()
+            self._lanes.close()
 
     # ------------------------------------------------------------------------------------------------ one look around
 
@@ -191,41 +202,54 @@ class Dispatcher:
                 f"{self._heartbeat.usurper.where}"
             )
         names = set(self._files.names())
+        check = "_check.pt"
+        answered = [s for s in self._roster.slots.values() if stem(self.bohb_id, s.id, "result") + check in names]
         moved = False
-        for slot in self._roster.slots.values():
-            if stem(self.bohb_id, slot.id, "result") + "_check.pt" in names:
-                moved |= self._collect(slot)
+        for slot, found in zip(answered, self._lanes.map(self._fetch, answered), strict=True):
+            moved |= self._collect(slot, found)
         if self._host.monotonic() - self._scanned_at >= self._interval / 4:
             self._scan(names)
             if self.on_wait is not None:
                 self.on_wait()
-        for slot in self._roster.free():
-            index = self._next(slot)
+        free = self._roster.free()
+        fresh = list(zip(free, iter(self._backlog.next, None), strict=False))
+        self._issue(fresh)
+        for slot in free[len(fresh) :]:
+            index = self._backlog.straggler(self._held())
             if index is None:
                 break
-            self._issue(slot, index)
+            log.info("%s is late; worker %d gets it too", self._backlog.work[index].chunk.label, slot.id)
+            self._issue([(slot, index)])
             moved = True
-        return moved
+        return moved or bool(fresh)
 
-    def _collect(self, slot: Slot) -> bool:
+    def _fetch(self, slot: Slot) -> ChunkResult | None:
+        """Reads a result and removes it. Runs beside others of its kind: it touches nothing but files."""
         name = stem(self.bohb_id, slot.id, "result")
+        pair = read_pair(self._files, name, "result")
+        if pair is None:
+            return None
+        result = result_from(pair[0])
+        remove_pair(self._files, name)
+        return result
+
+    def _collect(self, slot: Slot, found: ChunkResult | Exception | None) -> bool:
+        """What :meth:`_fetch` found; False if it has to look again."""
+        if found is None:
+            return False
         now = self._host.monotonic()
-        try:
-            pair = read_pair(self._files, name, "result")
-            if pair is None:
-                return False
-            result = result_from(pair[0])
-        except (NotReady, Rejected) as e:
+        if isinstance(found, (NotReady, Rejected)):
+            name = stem(self.bohb_id, slot.id, "result")
             slot.odd_since = now if slot.odd_since is None else slot.odd_since
-            if isinstance(e, NotReady) and now - slot.odd_since < GRACE:
+            if isinstance(found, NotReady) and now - slot.odd_since < GRACE:
                 return False
-            log.warning("rejected a result of worker %d, now in %s.pt.rejected: %s", slot.id, name, e)
+            log.warning("rejected a result of worker %d, now in %s.pt.rejected: %s", slot.id, name, found)
             reject_pair(self._files, name)  # the heartbeat will show that the worker has nothing left for us
             slot.odd_since = None
             return True
-        slot.odd_since = None
-        remove_pair(self._files, name)
-        held = slot.holds
+        if isinstance(found, Exception):
+            raise found
+        slot.odd_since, result, held = None, found, slot.holds
         if held is None or held.sha256 == result.input_sha256:
             slot.holds, slot.settled = None, True
         if held is not None and held.sha256 == result.input_sha256:
@@ -283,23 +307,26 @@ class Dispatcher:
             held.setdefault(issue.index, []).append(now - issue.at)
         return held
 
-    def _next(self, slot: Slot) -> int | None:
-        index = self._backlog.next()
-        if index is None:
-            index = self._backlog.straggler(self._held())
-            if index is not None:
-                label = self._backlog.work[index].chunk.label
-                log.info("%s is late; worker %d gets it too", label, slot.id)
-        return index
+    def _issue(self, pairs: Sequence[tuple[Slot, int]]) -> None:
+        chunks = []
+        for _, index in pairs:
+            work = self._backlog.work[index]
+            chunks.append(replace(work.chunk, attempt=work.chunk.attempt + work.attempts))
+            work.attempts += 1
 
-    def _issue(self, slot: Slot, index: int) -> None:
-        work = self._backlog.work[index]
-        chunk = replace(work.chunk, attempt=work.chunk.attempt + work.attempts)
-        work.attempts += 1
-        sha256 = write_pair(self._files, stem(self.bohb_id, slot.id, "input"), chunk_content(chunk, uuid.uuid4().hex))
-        self._issued[sha256] = (index, chunk.attempt)
-        owner = slot.beat.uuid if slot.beat is not None else ""
-        slot.holds, slot.settled = Issue(index, sha256, owner, self._host.monotonic(), chunk.mode), False
+        def write(job: tuple[Slot, Chunk]) -> tuple[str, float]:
+            slot, chunk = job
+            content = chunk_content(chunk, uuid.uuid4().hex)
+            return write_pair(self._files, stem(self.bohb_id, slot.id, "input"), content), self._host.monotonic()
+
+        slots = [slot for slot, _ in pairs]
+        written = self._lanes.map(write, zip(slots, chunks, strict=True))
+        for (slot, index), chunk, out in zip(pairs, chunks, written, strict=True):
+            if not isinstance(out, Exception):
+                self._issued[out[0]] = (index, chunk.attempt)
+                owner = slot.beat.uuid if slot.beat is not None else ""
+                slot.holds, slot.settled = Issue(index, out[0], owner, out[1], chunk.mode), False
+        raise_first(written)
 
     def _again(self, index: int) -> None:
         self._backlog.again(index, {issue.index for _, issue in self._roster.holders()})

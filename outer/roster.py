@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from outer.exchange import remove_pair, stem
 from outer.heartbeat import ALIVE, DEAD, UNKNOWN, Beat, Watch, believed, name_of, read_beat
+from outer.lanes import Lanes, raise_first
 from outer.machine import Files, Host
 
 log = logging.getLogger("envolve")
@@ -69,8 +70,9 @@ class Loss:
 class Roster:
     """The slots of one BOHB-ID. ``timeout``: seconds without a beat until a worker counts as dead."""
 
-    def __init__(self, files: Files, host: Host, bohb_id: int, timeout: float) -> None:
+    def __init__(self, files: Files, host: Host, bohb_id: int, timeout: float, lanes: Lanes | None = None) -> None:
         self._files, self._host, self._bohb_id, self._timeout = files, host, bohb_id, timeout
+        self._lanes = lanes or Lanes(0)
         self._pattern = re.compile(rf"{bohb_id}_(0|[1-9]\d{{0,8}})_heartbeat")
         self.slots: dict[int, Slot] = {}
 
@@ -96,16 +98,11 @@ class Roster:
         for match in filter(None, map(self._pattern.fullmatch, names)):
             if int(match[1]) not in self.slots:
                 self.slots[int(match[1])] = Slot(int(match[1]), Watch(self._host, self._timeout))
-        losses = []
-        now = self._host.monotonic()
-        for slot in sorted(self.slots.values(), key=lambda s: s.read_at):
-            there = name_of(self._bohb_id, str(slot.id)) in names
+        for slot in self.slots.values():
             # Two scans, as a network file system may leave out a file that is just being replaced.
-            slot.absences = 0 if there else slot.absences + 1
-            due = slot.read_at <= now and self._host.monotonic() - now < SCAN_SECONDS
-            if there and not due and not (slot.alive and slot.watch.ended()):
-                continue
-            beat = read_beat(self._files, name_of(self._bohb_id, str(slot.id))) if there else None
+            slot.absences = 0 if name_of(self._bohb_id, str(slot.id)) in names else slot.absences + 1
+        now, losses = self._host.monotonic(), []
+        for slot, beat in self._read(now):
             verdict = DEAD if slot.absences >= 2 else slot.watch.see(beat)
             if beat is not None:
                 self._hear(slot, beat)
@@ -123,6 +120,21 @@ class Roster:
                 losses.append(self._lose(slot, slot.holds, beat))
             slot.read_at = now + self._pause(slot, beat, verdict)
         return losses
+
+    def _read(self, now: float) -> Iterator[tuple[Slot, Beat | None]]:
+        """Those who are to be judged, with their beats as far as they have a file."""
+        due = sorted((s for s in self.slots.values() if s.absences or s.read_at <= now), key=lambda s: s.read_at)
+        due += [s for s in self.slots.values() if not s.absences and s.read_at > now and s.alive and s.watch.ended()]
+        size = max(1, 4 * self._lanes.count)
+        for batch in (due[i : i + size] for i in range(0, len(due), size)):
+            if self._host.monotonic() - now >= SCAN_SECONDS:
+                return
+            beats = self._lanes.map(self._beat, batch)
+            raise_first(beats)
+            yield from zip(batch, beats, strict=True)
+
+    def _beat(self, slot: Slot) -> Beat | None:
+        return None if slot.absences else read_beat(self._files, name_of(self._bohb_id, str(slot.id)))
 
     @staticmethod
     def _pause(slot: Slot, beat: Beat | None, verdict: str) -> float:

@@ -70,6 +70,7 @@ class Worker:
         self._files, self._host, self._load = files, host, load
         self._heartbeat = Heartbeat(files, host, name_of(bohb_id, str(worker_id)), interval, on_beat=on_beat)
         self._input, self._result = stem(bohb_id, worker_id, "input"), stem(bohb_id, worker_id, "result")
+        self._longest = interval / 4  # between looks: a thousand idle workers must not keep a file server busy
         self._evaluate: Optional[Evaluate] = None
         self._last_input = ""
         self._odd_since: Optional[float] = None
@@ -92,7 +93,7 @@ class Worker:
                 if now - busy > 1.0 and now - asked > 1.0:
                     asked = now
                     self._look_for_master()
-                self._host.sleep(pause(now - busy))
+                self._host.sleep(pause(now - busy, longest=self._longest))
         finally:
             self.close()
 

@@ -1,0 +1,40 @@
+"""Side by side where items wait, one after the other where they do not; always all of them, in order."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+from outer.lanes import Lanes, raise_first
+
+
+def who(item):
+    if item == 3:
+        raise KeyError("three")
+    return item, threading.current_thread() is threading.main_thread()
+
+
+@pytest.mark.parametrize("count", [0, 4])
+def test_order_and_exceptions(count):
+    def function(item):
+        time.sleep(0.002 if count else 0.0)
+        return who(item)
+
+    lanes = Lanes(count)
+    out = lanes.map(function, range(9))
+    lanes.close()
+    assert [r[0] if isinstance(r, tuple) else "failed" for r in out] == [0, 1, 2, "failed", 4, 5, 6, 7, 8]
+    with pytest.raises(KeyError, match="three"):
+        raise_first(out)
+    raise_first(out[:3])
+    assert [r[1] for r in out if isinstance(r, tuple)] == ([True] + 7 * [False] if count else 8 * [True])
+
+
+def test_waiting_is_shared():
+    lanes = Lanes(16)
+    began = time.perf_counter()
+    lanes.map(lambda _: time.sleep(0.05), range(33))
+    lanes.close()
+    assert time.perf_counter() - began < 33 * 0.05 / 2
