@@ -33,6 +33,7 @@ class LossScale:
     the upper quartile plus three times the distance between the quartiles, and what is worse lies on its edge."""
 
     def __init__(self, losses: Sequence[float]) -> None:
+        self.known = any(map(math.isfinite, losses))
         x = np.array([v for v in losses if math.isfinite(v)] or [0.0])
         low, q1, q3, high = (float(v) for v in np.quantile(x, (0, 0.25, 0.75, 1)))
         self.log = low > 0 and high > 30 * low
@@ -53,6 +54,8 @@ class LossScale:
         return min(1.0, (loss - self.low) / (self.high - self.low))
 
     def ticks(self) -> list[tuple[float, str]]:
+        if not self.known:
+            return []
         edge = "≥ " if self.cut else ""
         return [(p, edge * (p > 1 - 1e-6) + text) for p, text in number_ticks(self.low, self.high, self.log)]
 
@@ -109,8 +112,9 @@ def parallel_coordinates(
         last = len(part) + 1
         _draw_axis(ax, last - 1, [(budget.place(b), f"{b:.4g}") for b in budgets])
         _draw_axis(ax, last, losses.ticks())
-        ax.imshow(np.linspace(0, 1, 64)[:, None], cmap="viridis", extent=(last, last + 0.05, 0, 1), aspect="auto",
-                  origin="lower", zorder=3)  # fmt: skip
+        if losses.known:
+            ax.imshow(np.linspace(0, 1, 64)[:, None], cmap="viridis", extent=(last, last + 0.05, 0, 1), aspect="auto",
+                      origin="lower", zorder=3)  # fmt: skip
         if any(a.name not in r.trial.values for r in members for a in part):
             ax.axhline(OFF, color="#dddddd", linewidth=0.8, zorder=0)
             ax.text(-0.25, OFF, "not\nactive", fontsize=7.5, color=GREY, ha="right", va="center")
@@ -201,7 +205,7 @@ def _draw_axis(ax: Axes, k: int, ticks: Sequence[tuple[float, str]]) -> None:
 def budget_loss(path: Path, records: Sequence[Record], title: str, loss_name: str, budget_name: str) -> None:
     """Write a PNG (150 dpi). Left: loss against budget, a line for each configuration that was promoted. Right: loss
     against the budgets that were spent, and the best at the largest budget so far."""
-    figure, (left, right) = new_figure(11.5, 4.6, 2)
+    figure, (left, right) = new_figure(11.5, 5.0, 2)
     figure.suptitle(_text(title), fontsize=11)
     scale = LossScale([r.result.loss for r in records])
     budgets = sorted({r.trial.budget for r in records})
@@ -213,6 +217,7 @@ def budget_loss(path: Path, records: Sequence[Record], title: str, loss_name: st
         ticks = scale.ticks()
         ax.set_yticks([t[0] for t in ticks + failed], [t[1] for t in ticks + failed])
         ax.set_ylabel(loss_name)
+        ax.legend(fontsize=7.5, loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=4, frameon=False)
     left.set_xlabel(budget_name)
     figure.savefig(path, format="png")
 
@@ -243,7 +248,6 @@ def _against_budget(ax: Axes, records: Sequence[Record], scale: LossScale, budge
              for a in agreements(records)]  # fmt: skip
     told = "rank correlation (configurations)  " + ",  ".join(found) if found else "one budget: no ranks to compare"
     ax.set_title(told, fontsize=8.5)
-    ax.legend(fontsize=7.5, loc="best", framealpha=0.85, edgecolor="none")
 
 
 def _aside(record: Record) -> float:
@@ -277,7 +281,6 @@ def _over_time(ax: Axes, records: Sequence[Record], scale: LossScale, budgets: S
     ax.set_xlim(0, 1.03 * spent[-1])
     ax.set_xlabel(f"budgets spent, in trials of {budgets[-1]:.4g}")
     ax.set_title("Over time", fontsize=8.5)
-    ax.legend(fontsize=7.5, loc="best", framealpha=0.85, edgecolor="none")
 
 
 def importance_bars(path: Path, importance: Importance, title: str) -> None:

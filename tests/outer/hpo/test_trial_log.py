@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from outer.hpo import trial_log
 from outer.hpo.trial import Record, Trial, TrialResult
 from outer.hpo.trial_log import TrialLog
 from outer.yaml_lines import ConfigError
@@ -133,6 +134,26 @@ def test_a_torn_line_goes_before_the_next_one_is_written(tmp_path: Path) -> None
         file.write(b"[[0, 0,")
     log.append(RECORDS[2])
     assert TrialLog(tmp_path).read() == RECORDS[:3]
+
+
+def test_a_configuration_is_written_before_its_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that whatever is on the disk after a crash can be read; results without a configuration could not."""
+    log, real = write(tmp_path, RECORDS[:2]), trial_log._append
+
+    def full(path: Path, content: list) -> None:
+        if path.name == "results.json":
+            raise OSError(28, "No space left on device", str(path))
+        real(path, content)
+
+    monkeypatch.setattr(trial_log, "_append", full)
+    with pytest.raises(OSError, match="No space left"):
+        log.append(RECORDS[2])
+    assert len((tmp_path / "configs.json").read_text().splitlines()) == 3
+    assert TrialLog(tmp_path).read() == RECORDS[:2]
+    monkeypatch.setattr(trial_log, "_append", real)
+    log.append(RECORDS[2])  # the same process, once there is room
+    assert TrialLog(tmp_path).read() == RECORDS[:3]
+    assert len((tmp_path / "configs.json").read_text().splitlines()) == 3
 
 
 def test_order_and_values_are_kept(tmp_path: Path) -> None:

@@ -1,0 +1,121 @@
+"""What the pictures of a study say, by their texts; how they look was looked at (docs/results.md)."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from outer.hpo import pictures
+from outer.hpo.axes import axes_of
+from outer.hpo.importance import FANOVA, Importance, Share
+from outer.hpo.pictures import LossScale, budget_loss, importance_bars, number_ticks, parallel_coordinates
+from outer.hpo.standings import ranked
+from outer.hpo.trial import Record, TrialResult
+from outer.plots import new_figure
+from outer.report import precise
+from tests.outer.hpo.trials import SPACE, many
+
+
+@pytest.fixture
+def figures(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    made: list[Any] = []
+
+    def kept(*args: Any, **options: Any) -> Any:
+        figure, axes = new_figure(*args, **options)
+        made.append(figure)
+        return figure, axes
+
+    monkeypatch.setattr(pictures, "new_figure", kept)
+    return made
+
+
+def texts(figure: Any) -> list[str]:
+    from matplotlib.text import Text
+
+    return [t.get_text() for t in figure.findobj(Text) if t.get_text()]
+
+
+def with_a_failure(records: list[Record]) -> list[Record]:
+    """The worst of all, which no one promoted."""
+    worst = max(records, key=lambda r: r.result.loss)
+    return [dataclasses.replace(r, result=TrialResult(math.inf, {}, "no")) if r is worst else r for r in records]
+
+
+def test_parallel_coordinates(tmp_path: Path, figures: list[Any]) -> None:
+    rs = with_a_failure(many())
+    parallel_coordinates(tmp_path / "p.png", rs, axes_of(SPACE, rs), "a study", "loss (steps)")
+    found, best = texts(figures[0]), ranked(rs)[0]
+    assert {"gtn.step_size", "icm.lr", "budget", "loss (steps)", "true", "DDQN_icm"} <= set(found)
+    assert {"failed", "not\nactive"} <= set(found)
+    assert {precise(best.result.loss), precise(float(best.trial.values["agents.gtn.step_size"]))} <= set(found)
+    assert "36 configurations at their largest budgets" in figures[0].get_suptitle()
+    lines = figures[0].axes[0].lines
+    thick = [line for line in lines if line.get_linewidth() == 2.8]
+    assert len(thick) == 1 and len(thick[0].get_xdata()) > 50  # one best
+    ends = {round(float(line.get_ydata()[-1]), 6) for line in lines if len(line.get_xdata()) > 50}
+    assert pictures.FAILED in ends and 0.0 in ends and max(ends - {pictures.FAILED}) <= 1.0
+    assert len([line for line in lines if len(line.get_xdata()) > 50]) == 36 + 1  # the best has a white edge
+
+
+def test_many_parameters_take_rows(tmp_path: Path, figures: list[Any]) -> None:
+    rs = many(1)
+    more = {f"p{k}": float(k) for k in range(21)}
+    rs = [dataclasses.replace(r, trial=dataclasses.replace(r.trial, values=r.trial.values | more)) for r in rs]
+    axes = axes_of(None, rs)
+    assert len(axes) == 25
+    parallel_coordinates(tmp_path / "p.png", rs, axes, "a study", "loss")
+    labels = [[t.get_text() for t in ax.get_xticklabels()] for ax in figures[0].axes]
+    assert [len(row) for row in labels] == [9 + 2, 9 + 2, 7 + 2]
+    assert all(row[-2:] == ["budget", "loss"] for row in labels)
+    width, height = figures[0].get_size_inches()
+    assert width < 13 and height < 18
+
+
+def test_loss_against_budget(tmp_path: Path, figures: list[Any]) -> None:
+    rs = with_a_failure(many())
+    budget_loss(tmp_path / "b.png", rs, "a study", "loss (steps)", "budget (generations)")
+    found = texts(figures[0])
+    assert any("5 → 15: 1.00 (12)" in t and "15 → 45: 1.00 (4)" in t for t in found)
+    assert {"proposed by the model (12)", "drawn at random (24)", "failed", "loss (steps)"} <= set(found)
+    assert f"best at 45: {precise(ranked(rs)[0].result.loss)}" in found
+    left, right = figures[0].axes
+    (step,) = (line for line in right.lines if str(line.get_label()).startswith("best at"))
+    heights = list(step.get_ydata())
+    assert heights == sorted(heights, reverse=True)
+    total = sum(r.trial.budget for r in rs) / 45
+    assert step.get_xdata()[-1] == pytest.approx(total)
+    promoted = [line for line in left.lines if len(line.get_xdata()) > 1 and line.get_linestyle() == "-"]
+    assert len(promoted) == 12
+
+
+def test_importance_bars(tmp_path: Path, figures: list[Any]) -> None:
+    importance = Importance(FANOVA, 45.0, 40, {"a.b": Share(0.625, 40), "c": Share(0.1, 12)})
+    importance_bars(tmp_path / "i.png", importance, "a study")
+    found = texts(figures[0])
+    assert {" 62.5 %", " 10.0 %, among 12 of 40 trials", "a.b"} <= set(found)
+    assert [bar.get_width() for bar in figures[0].axes[0].patches] == [62.5, 10.0]
+    importance_bars(tmp_path / "i.png", Importance(reason="too few"), "a study")
+    assert "importance is not known: too few" in figures[1].axes[0].get_title()
+
+
+def test_losses_far_off_do_not_flatten_the_rest() -> None:
+    scale = LossScale([*(float(k) for k in range(-10, 20)), 1e6, math.inf])
+    assert scale.cut and scale.place(1e6) == scale.place(19.0) == 1.0 and scale.place(-10.0) == 0.0
+    assert scale.ticks()[-1] == (1.0, "≥ 19")
+    log = LossScale([1.0, 10.0, 100.0])
+    assert log.log and log.place(10.0) == pytest.approx(0.5) and not log.cut
+    assert LossScale([3.0]).place(3.0) == 0.5 and LossScale([0.0]).place(0.0) == 0.5
+    assert LossScale([math.inf]).ticks() == []
+
+
+def test_ticks_are_round_and_do_not_crowd() -> None:
+    assert [t for _, t in number_ticks(1e-5, 1e-3, log=True)] == ["1e-5", "1e-4", "0.001"]
+    assert [t for _, t in number_ticks(0.0, 7.0, log=False, whole=True)] == ["0", "2", "4", "6", "7"]
+    for low, high, log in ((0.1, 1.0, True), (64.0, 256.0, False), (-200.0, 9.5, False), (1e-12, 1e12, True)):
+        heights = [p for p, _ in number_ticks(low, high, log)]
+        assert heights == sorted(heights) and 2 <= len(heights) <= 9
+        assert min(b - a for a, b in zip(heights, heights[1:])) > 0.05
