@@ -97,10 +97,7 @@ class Parameter:
         cls = ConfigSpace.UniformIntegerHyperparameter if self.type is int else ConfigSpace.UniformFloatHyperparameter
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # numbers that overflow end in a ValueError, too
-            out = cls(self.name, *self._ends(), log=self.log)
-        if [out.lower, out.upper] != self._ends():
-            raise ValueError(f"rounded to 13 decimals it would be {out.lower} to {out.upper}")
-        return out
+            return cls(self.name, *self._ends(), log=self.log)
 
 
 @dataclass(frozen=True)

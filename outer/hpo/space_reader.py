@@ -17,6 +17,7 @@ import pydantic
 
 from outer import problem
 from outer.check import Checker
+from outer.hpo.search import LEAST_SCALE
 from outer.hpo.space import Condition, Parameter, Space
 from outer.legacy import LEGACY_KEYS
 from outer.schema import agent_sections, env_sections, expected, nearest, section_model, valid_keys, value_type
@@ -133,6 +134,11 @@ class SpaceReader:
         if any(value is None for value in inside):
             return None
         low, high = map(float, ends) if one_minus else inside
+        scale = low if log else high - low
+        if base is float and scale < LEAST_SCALE:
+            words = f"{'a lower end' if log else 'a width'} of at least {LEAST_SCALE:g}, because ConfigSpace rounds"
+            self.checker.problem(path, show(raw), words)
+            return None
         parameter = Parameter(key, base, low=low, high=high, log=log, one_minus=one_minus)
         try:
             parameter.hyperparameter()

@@ -19,7 +19,7 @@ from outer.check import Checker
 from outer.config import Config
 from outer.hpo.space import Space
 from outer.hpo.study_reader import StudyReader
-from outer.hpo.study_sections import READ, Budget, apply
+from outer.hpo.study_sections import Budget, apply
 from outer.hpo.trial import Plain
 from outer.yaml_lines import ConfigError
 
@@ -54,7 +54,7 @@ class Study:
 
     def written(self) -> dict[str, Any]:
         """What this study and its file have in common, as the file writes it."""
-        own = [key for key in READ[self.evaluate] if (key, self.budget.unit) != ("agents", "agents")]
+        own = ["repeats"] if self.evaluate == "nes" else ["agents"] * (self.budget.unit != "agents")
         search = ("backend", "bracket", "seed", "parallel", "random_fraction")
         return {
             **{key: getattr(self, key) for key in ("evaluate", "loss", *own)},

@@ -14,7 +14,7 @@ from outer.hpo.study_sections import BUDGET_KEYS, LOSSES, READ, UNITS, apply
 from outer.section import SE, SHAPER
 from outer.yaml_lines import Path, show
 
-DRAWS, SHAPED_DRAWS = 512, 16  # corners of the space that are tried; for shaped tasks each loads the candidates
+DRAWS, SHAPED_DRAWS = 256, 16  # corners of the space that are tried; for shaped tasks each loads the candidates
 
 
 def check_values(checker: Checker, raw: Mapping[str, Any], study: Mapping[str, Any], budget: Mapping[str, Any],
@@ -54,7 +54,7 @@ def check_fit(checker: Checker, data: dict[str, Any], study: Mapping[str, Any], 
         section, _, last = p.key.rpartition(".")
         path = ("space", p.key)
         of_outer_loop = section == "agents.gtn"
-        if last == BUDGET_KEYS.get(unit) and of_outer_loop == (unit == "generations"):
+        if last == BUDGET_KEYS[study["evaluate"]].get(unit) and of_outer_loop == (study["evaluate"] == "nes"):
             checker.problem(path, "what the budget sets", f"a key other than {last}")
         elif p.key == "agents.gtn.quit_when_solved" and study["loss"] == "generations":
             checker.problem(path, "what the loss depends on", "this key under set")
@@ -99,13 +99,18 @@ def corner_problems(
     draw = random.Random(0)
     shaped = problem.gtn_section(data).synthetic_env_type == SHAPER
     found: dict[tuple[str, str], str] = {}  # key and what was expected of it -> the first such problem
+    extremes = {p.name: p.extremes() for p in space.parameters}
+    tried: set[str] = set()
     for n in range(SHAPED_DRAWS if shaped else DRAWS):
-        extremes = {p.name: p.extremes() for p in space.parameters}
         # the first two are all lowest and all highest
         corner = {key: values[-n] if n < 2 else draw.choice(values) for key, values in extremes.items()}
         there = space.active(corner)
+        corner = {key: value for key, value in corner.items() if key in there}
+        if repr(corner) in tried:
+            continue
+        tried.add(repr(corner))
         changed = copy.deepcopy(data)
-        apply(changed, space.overrides({key: value for key, value in corner.items() if key in there}))
+        apply(changed, space.overrides(corner))
         checker = Checker(name, lines, labels)
         checker.check(changed)
         for text in checker.problems:

@@ -67,7 +67,7 @@ class StudyReader:
             checker.problem(("space",), "no key", "at least one that varies")
         if not checker.problems:  # else these values may be defaults in the place of what was found
             check_values(checker, raw, study, parts["budget"], parts["stop"])
-        base = self.base(raw["config"], fixed) if "config" in raw else None
+        base = self.base(raw["config"], fixed, space) if "config" in raw else None
         worlds, digests = self.worlds(raw.get("worlds", "real"), base[0].data["env_name"] if base else None)
         if base is not None and not checker.problems:
             self.check_space(*base, study, parts["budget"]["unit"], space)
@@ -119,7 +119,7 @@ class StudyReader:
         at[path[-1]] = parsed
         self.checker.overrides[path] = "--set"
 
-    def base(self, raw: Any, fixed: dict[str, Any]) -> tuple[Config, str, dict[Path, int]] | None:
+    def base(self, raw: Any, fixed: dict[str, Any], space: Space) -> tuple[Config, str, dict[Path, int]] | None:
         """The configuration with ``set`` applied, what messages call its file, and the lines of its keys there. None if
         it has problems."""
         if isinstance(raw, dict):
@@ -142,6 +142,10 @@ class StudyReader:
             return None
         raw = copy.deepcopy(raw)
         apply(raw, fixed)
+        for key in space.by_key:  # a section of which only these keys are given is no missing one
+            at: Any = raw
+            for part in key.split(".")[:-1]:
+                at = at.setdefault(part, {}) if isinstance(at, dict) else None
         checker = Checker(name, lines, {tuple(key.split(".")): self.where(("set", key)) for key in fixed})
         data = checker.check(raw)
         self.problems.extend(checker.problems)

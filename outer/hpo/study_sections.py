@@ -13,10 +13,13 @@ LOSSES = {  # of each kind of evaluation; all are minimised
     "agent": ("steps", "episodes", "return"),  # until the task is solved; minus the mean return of the tests
 }
 UNITS = {  # of the budget: what ``least`` and ``most`` count
-    "nes": ("generations", "steps", "episodes"),  # of the outer loop; of each agent in its world
-    "agent": ("steps", "episodes", "agents"),  # of each agent; agents per trial
+    "nes": ("generations", "steps", "episodes"),  # of the outer loop; trained by all agents of the run
+    "agent": ("steps", "episodes", "agents"),  # trained by each agent; how many agents
 }
-BUDGET_KEYS = {"generations": "max_iterations", "steps": "train_steps", "episodes": "train_episodes"}  # that it sets
+BUDGET_KEYS = {  # of the configuration, that it takes the place of
+    "nes": {"generations": "max_iterations"},
+    "agent": {"steps": "train_steps", "episodes": "train_episodes"},
+}
 READ = {"nes": ("repeats",), "agent": ("agents", "worlds")}  # by one kind of evaluation only
 
 
