@@ -11,9 +11,11 @@ from __future__ import annotations
 import contextlib
 import copy
 import logging
+import math
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 
@@ -48,6 +50,32 @@ class _TruncatedNormal:
 hpbandster_bohb.sps = SimpleNamespace(truncnorm=_TruncatedNormal)
 
 
+class _Density:
+    """A kernel density of hpbandster's as it should be. Its own (statsmodels') counts the choices of a categorical
+    parameter in the data: where all good configurations agree, any other choice has an infinite density, and is
+    proposed for that.
+
+    Axes: N configurations, D parameters.
+    """
+
+    def __init__(self, kde: Any, choices: np.ndarray) -> None:
+        """kde: data [N, D] and bandwidths bw [D]; choices: int [D], how many a parameter has, 0: it is a number."""
+        self.data, self.categorical = kde.data, choices > 0
+        # from h = (c - 1) / c the kernel is as wide as can be: every choice has the same density
+        widest = np.where(self.categorical, (choices - 1) / np.maximum(choices, 1), np.inf)
+        self.bw = np.minimum(kde.bw, widest)
+        h = self.bw[self.categorical]
+        self.same, self.other = 1 - h, h / np.maximum(choices[self.categorical] - 1, 1)
+        self.norm = len(self.data) * np.prod(math.sqrt(2 * math.pi) * self.bw[~self.categorical])
+
+    def pdf(self, x: Sequence[float]) -> float:
+        """1/N sum_n prod_d K_d: for numbers exp(-((x - x_n) / h)^2 / 2) / (sqrt(2 pi) h), for choices (Aitchison and
+        Aitken 1976) 1 - h where x = x_n, h / (c - 1) elsewhere."""
+        at, c = np.asarray(x, np.float64), self.categorical
+        numbers = np.exp(-0.5 * (((self.data[:, ~c] - at[~c]) / self.bw[~c]) ** 2).sum(1))
+        return float((numbers * np.where(self.data[:, c] == at[c], self.same, self.other).prod(1)).sum() / self.norm)
+
+
 class _Listener:
     """hpbandster's logger. That the model failed and chance took its place, it says here and nowhere else."""
 
@@ -60,7 +88,7 @@ class _Listener:
     warning = debug
 
     def _hear(self, text: str, args: tuple[object, ...]) -> None:
-        if text.startswith("sampled vector"):  # a categorical value that one of the densities has never seen
+        if text.startswith("sampled vector"):
             self.undefined_ratios += 1
             log.debug("bohb: the ratio of densities is undefined at a sample (%d so far)", self.undefined_ratios)
         elif text.startswith(("Sampling based optimization with", "Error (")):
@@ -131,3 +159,7 @@ class BOHB(HyperbandSearch):
         result = {"loss": loss} if np.isfinite(loss) else None
         with self._own_random_numbers():
             self.model.new_result(SimpleNamespace(id=trial.config_id, kwargs=kwargs, result=result, exception=None))
+        for densities in self.model.kde_models.values():
+            for which, density in densities.items():
+                if not isinstance(density, _Density):
+                    densities[which] = _Density(density, self.model.vartypes)

@@ -4,6 +4,8 @@ search promises is in hpo/test_search.py."""
 from __future__ import annotations
 
 import math
+import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,7 +13,7 @@ import pytest
 pytest.importorskip("hpbandster", reason="hpbandster is not installed")
 import ConfigSpace as CS
 
-from outer.bohb import BOHB
+from outer.bohb import BOHB, _Density
 
 A = np.array(
     [[10, 3, 17, 3.5, 1.7, 8], [0.05, 10, 17, 0.1, 8, 14], [3, 3.5, 1.7, 10, 17, 8], [17, 8, 0.05, 10, 0.1, 14]]
@@ -154,6 +156,29 @@ def test_a_configuration_that_the_model_cannot_build_is_random_too(caplog):
         trial = bohb.ask()
         bohb.tell(trial.id, trial.values["x01"] - trial.values["x00"])
     assert trial.rung == 0 and not trial.model_based and "at random instead" in caplog.text
+
+
+def test_densities_are_statsmodels_where_that_is_right():
+    """Where the data have every choice. Where they agree on one, its density of any other is infinite."""
+    from statsmodels.nonparametric.api import KDEMultivariate
+
+    draws, choices = np.random.default_rng(0), np.array([0, 3, 0, 2, 1])
+    data = np.column_stack([np.where(c, draws.integers(0, np.maximum(c, 1), 40), draws.random(40)) for c in choices])
+    theirs = KDEMultivariate(data=data, var_type="cucuu", bw=[0.2, 0.6, 0.01, 0.3, 0.0])
+    ours = _Density(theirs, choices)
+    for x in data[:5] + [0.05, 0, 0.01, 0, 0]:
+        assert ours.pdf(x) == pytest.approx(theirs.pdf(x), rel=1e-12) and ours.pdf(x) > 0
+    data[:, 1] = 2
+    row = data[0]
+    other = np.where(np.arange(5) == 1, 1, row)
+    narrow, wide = ([0.2, h, 0.01, 0.3, 0.0] for h in (1e-3, 1.7))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert not np.isfinite(KDEMultivariate(data=data, var_type="cucuu", bw=narrow).pdf(other))
+    ours = _Density(SimpleNamespace(data=data, bw=np.array(narrow)), choices)
+    assert ours.pdf(other) == pytest.approx(ours.pdf(row) * 5e-4 / (1 - 1e-3))
+    ours = _Density(SimpleNamespace(data=data, bw=np.array(wide)), choices)
+    assert ours.pdf(other) == pytest.approx(ours.pdf(row)), "no wider than uniform"
 
 
 def test_random_fraction():
