@@ -83,6 +83,8 @@ class OptunaTPE:
                 multivariate=True, group=bool(space.conditions), constant_liar=True, seed=seed % 2**32
             )
             self.study = optuna.create_study(study_name=f"envolve {seed}", sampler=sampler, pruner=pruner)
+            # before it is asked the first time, Hyperband says "bracket 0" of everything
+            pruner.prune(self.study, optuna.trial.create_trial(state=optuna.trial.TrialState.RUNNING))
         self.space = space
         self.out: dict[int, tuple[Trial, optuna.Trial]] = {}  # asked for and not told
         self.paused: deque[tuple[Trial, optuna.Trial]] = deque()  # good enough for the next budget

@@ -6,7 +6,12 @@ import dataclasses
 import json
 import logging
 import math
+import os
 import random
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -20,6 +25,7 @@ CS = pytest.importorskip("ConfigSpace", reason="ConfigSpace is not installed")
 pytest.importorskip("hpbandster", reason="hpbandster is not installed")
 pytest.importorskip("optuna", reason="optuna is not installed")
 
+ROOT = Path(__file__).parents[3]
 SEARCHES = [("bohb", "hyperband"), ("bohb", "aggressive"), ("optuna", "hyperband"), ("optuna", "aggressive"),
             ("random", "hyperband")]  # fmt: skip
 every_search = pytest.mark.parametrize("backend, bracket", SEARCHES)
@@ -212,6 +218,50 @@ def test_plain():
     given = {"a": np.float64(0.5), "b": np.str_("s"), "c": np.True_, "d": np.int64(3), "e": 1, "f": "t"}
     found = plain(given)
     assert found == given and [type(v) for v in found.values()] == [float, str, bool, int, int, str]
+
+
+@pytest.mark.slow
+def test_nothing_depends_on_the_order_of_sets():
+    """Strings hash otherwise in every process."""
+    code = (
+        "from tests.outer.hpo.test_search import *\n"
+        "for names in SEARCHES:\n"
+        "    found = search(*names, 4)\n"
+        "    for k in range(90):\n"
+        "        trial = found.ask()\n"
+        "        print(trial)\n"
+        "        found.tell(trial.id, loss_of(trial.values))\n"
+    )
+    said = [
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT,
+                       env={**os.environ, "PYTHONHASHSEED": seed}).stdout
+        for seed in ("1", "2")
+    ]  # fmt: skip
+    assert said[0] == said[1] and said[0].count("Trial(") == 90 * len(SEARCHES)
+
+
+def test_optuna_has_a_bracket_for_every_rung():
+    """Its own count of brackets is one short where log(243) / log(3) is 4.999..."""
+    found = search("optuna", "hyperband", budgets=(1, 243, 3))
+    first = found.ask()
+    brackets = [found._bracket(SimpleNamespace(number=k)) for k in range(2000)]
+    shares = np.bincount(brackets) / 2000
+    assert first.config_id[0] == brackets[0] and first.budget == found.budgets[brackets[0]]
+    assert len(shares) == 6 and (np.diff(shares) < 0).all() and 0.5 < shares[0] < 0.65 and shares[5] > 0
+
+
+@pytest.mark.parametrize("bracket", ["hyperband", "aggressive"])
+def test_optuna_stops_what_is_worse(bracket):
+    found, told = search("optuna", bracket), {}
+    for _ in range(200):
+        trial = found.ask()
+        told[trial.config_id, trial.rung] = loss = loss_of(trial.values)
+        found.tell(trial.id, loss)
+    at = {b: [loss for (name, rung), loss in told.items() if name[0] == b and rung == 0] for b in range(4)}
+    on = {b: [loss for (name, rung), loss in told.items() if name[0] == b and rung == 1] for b in range(4)}
+    assert 0.1 < len(on[0]) / len(at[0]) < 0.8 and np.mean(on[0]) < np.mean(at[0])
+    assert [len(at[b]) > 0 for b in range(4)] == ([True] * 4 if bracket == "hyperband" else [True, False, False, False])
+    assert not on[3], "nothing lies above the full budget"
 
 
 def test_optuna_is_quiet(caplog, capfd):
