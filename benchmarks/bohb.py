@@ -273,7 +273,7 @@ def main() -> None:
         return
     figures: dict[str, Any] = {}
     for function in args.functions:
-        print(f"{function + ', regret':24}{'mean':>8}{'s.e.':>8}{'median':>8}{'least':>8}{'most':>8}{"CPU s":>8}")
+        print(f"{function + ', regret':24}{'mean':>8}{'s.e.':>8}{'median':>8}{'least':>8}{'most':>8}{'CPU s':>8}")
         for name in args.only:
             runs = [(run_apart if name in APART else run)(name, function, seed) for seed in range(args.seeds)]
             regret = [r["regret"] for r in runs if math.isfinite(r["regret"])] or [math.nan]
