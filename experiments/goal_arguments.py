@@ -1,0 +1,230 @@
+"""The arguments of train_goal.py: flags made of the dataclasses that declare each value, and what they come to."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import os
+import typing
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pydantic
+import yaml
+
+from agents.crl_section import PER_MEMBER, CRLSection
+from envs.goal.task import make_goal_task
+from envs.option import option
+from outer.config import environment_info
+from outer.schema import expected, nearest, section_model
+from outer.yaml_lines import ConfigError, parse_yaml, show
+
+CONFIG_FILE = "config.yaml"
+ALIASES = {"num_timesteps": "total_env_steps", "env_name": "env", "logsumexp_penalty": "logsumexp_penalty_coeff"}
+
+
+@dataclass(frozen=True)
+class RunSection:
+    """What is run; the learner's own values are in CRLSection."""
+
+    env_name: str = option("reacher", "the task; docs/goals.md has them all")
+    eval_env: str = option("", "the task of evaluations, e.g. simple_u_maze_eval; default: env_name")
+    num_timesteps: int = option(1_000_000, "environment steps of each member; a phase that is begun is finished", ge=1)
+    num_evals: int = option(50, "evaluations, the first before training", ge=1)
+    num_eval_envs: int = option(128, "evaluation episodes of each member", ge=1)
+    episode_length: int = option(0, "decisions of an episode; 0: the task's own", ge=0)
+    action_repeat: int = option(1, "environment steps per decision", ge=1)
+    resample: str = option(
+        "reset", "new starts and goals at every reset; fixed, as published: the first ones for good",
+        choices=("reset", "fixed"),
+    )  # fmt: skip
+    seed: int = option(0, "of the first member; the others have those after it", ge=0, le=2**31)
+    population: int = option(1, "members, trained side by side", ge=1)
+    threads: int = option(0, "CPU threads; 0: all that this process may use", ge=0)
+    device: str = option("cpu", "cpu, or cuda")
+    exp_name: str = option("", "name of the run's folder in results/; default: task, time and seed")
+    group_name: str = option("", "group, for Weights & Biases")
+    project_name: str = option("crl", "project, for Weights & Biases")
+    log_wandb: bool = option(False, "log to Weights & Biases, too (pip install wandb)")
+    wandb_mode: str = option("online", "offline: leave it in the run's folder", choices=("online", "offline"))
+
+
+@dataclass(frozen=True)
+class GoalPlan:
+    """What a command comes to. own: name -> a value for each member."""
+
+    run: RunSection
+    learner: CRLSection
+    own: dict[str, list[float]]
+
+    def to_yaml(self) -> str:
+        parts = {"run": dataclasses.asdict(self.run), "learner": dataclasses.asdict(self.learner),
+                 "per_member": self.own}  # fmt: skip
+        head = "\n".join(f"# {name}: {json.dumps(value)[1:-1]}" for name, value in environment_info().items())
+        return f"# Everything the run used.\n{head}\n\n{yaml.safe_dump(parts, sort_keys=False, width=120)}"
+
+
+HELP = """\
+Train agents that reach goals, without rewards, by contrastive learning: a population side by side, any of whose members
+may have hyperparameters of its own.
+
+  python3 experiments/train_goal.py --env_name reacher --num_envs 32 --discounting 0.9 --num_timesteps 60000
+  python3 experiments/train_goal.py --env_name simple_u_maze --population 4 --per_member policy_lr=1e-4,3e-4,1e-3,3e-3
+  python3 experiments/train_goal.py --resume results/<run>
+
+Flags may be written with - or _. Exit codes: 0 complete, 1 cannot go on (or every member diverged), 2 wrong arguments,
+130 Ctrl-C (resumable)."""
+
+
+class Parser(argparse.ArgumentParser):
+    """Names the nearest flag where one is unknown."""
+
+    def parse(self, argv: Sequence[str] | None) -> argparse.Namespace:
+        args, unknown = self.parse_known_args(argv)
+        if unknown:
+            flags = [s for action in self._actions for s in action.option_strings if s.startswith("--")]
+            near = nearest(unknown[0].split("=")[0], flags, cutoff=0.0)
+            self.error(f"found {show(unknown[0])}, expected a flag that --help lists; nearest: {near}")
+        return args
+
+
+def _spellings(name: str) -> list[str]:
+    names = [name] + ([ALIASES[name]] if name in ALIASES else [])
+    return list(dict.fromkeys(f"--{n}" for name in names for n in (name, name.replace("_", "-"))))
+
+
+def build_parser() -> Parser:
+    parser = Parser(prog="train_goal.py", description=HELP, formatter_class=argparse.RawDescriptionHelpFormatter,
+                    allow_abbrev=False)  # fmt: skip
+    parser.add_argument("--resume", metavar="DIR", help="go on with the run in this folder, as it was begun")
+    parser.add_argument("--results_dir", "--results-dir", default="results", metavar="DIR", help="where runs are kept")
+    parser.add_argument(
+        "--per_member", "--per-member", nargs="+", action="extend", default=[], metavar="NAME=V,V,...",
+        help=f"values of the members, one each; of {', '.join(PER_MEMBER)}",
+    )  # fmt: skip
+    for title, section in (("run", RunSection), ("learner (contrastive RL)", CRLSection)):
+        group, hints = parser.add_argument_group(title), typing.get_type_hints(section)
+        for f in dataclasses.fields(section):
+            default = "" if f.default in ("", False) else f" (default: {f.default})"
+            text = (f.metadata["help"] + default).replace("%", "%%")
+            if hints[f.name] is bool:
+                group.add_argument(*_spellings(f.name), dest=f.name, action="store_true", default=None, help=text)
+            else:
+                choices = f.metadata["choices"]
+                metavar = "{" + ",".join(choices) + "}" if choices and len(choices) < 5 else "X"
+                text = f"{text}; one of {', '.join(choices)}" if choices and len(choices) >= 5 else text
+                group.add_argument(*_spellings(f.name), dest=f.name, metavar=metavar, help=text)
+    return parser
+
+
+# ------------------------------------------------------------------------------------------------------ what they mean
+
+
+def _number(text: Any, kind: type) -> Any:
+    """1e6 and 1_000_000 are integers too; what is no number stays text, and is reported as such."""
+    try:
+        value = float(str(text))
+    except ValueError:
+        return text
+    if kind is int and value.is_integer() and abs(value) < 2**53:
+        return int(str(text)) if str(text).lstrip("+-").replace("_", "").isdigit() else int(value)
+    return value
+
+
+def _section(cls: type, values: Mapping[str, Any], problems: list[str], where: str) -> Any:
+    """The section with these values over its defaults; what is wrong goes to problems, and the default is returned."""
+    hints = typing.get_type_hints(cls)
+    values = {n: _number(v, hints[n]) if hints.get(n) in (int, float) else v for n, v in values.items()}
+    try:
+        return cls(**section_model(cls)(**values).model_dump())
+    except pydantic.ValidationError as e:
+        for error in e.errors():
+            name = str(error["loc"][0])
+            if name not in hints:
+                near = nearest(name, hints, cutoff=0.0)
+                problems.append(f"{where}{name}: found an unknown name, expected e.g. {near}")
+            else:
+                problems.append(f"{where}{name}: found {show(values[name])}, expected {expected(cls, name)}")
+    return cls()
+
+
+def _own(texts: Sequence[str], population: int, problems: list[str]) -> dict[str, list[float]]:
+    """--per_member's words, e.g. policy_lr=1e-4,3e-4."""
+    own: dict[str, list[float]] = {}
+    for text in texts:
+        name, _, listed = text.partition("=")
+        name = name.replace("-", "_")
+        if name not in PER_MEMBER:
+            near = nearest(name, PER_MEMBER, cutoff=0.0)
+            problems.append(f"--per_member {show(text)}: found {show(name)}, expected one of {', '.join(PER_MEMBER)}; "
+                            f"nearest: {near}")  # fmt: skip
+            continue
+        before, values = len(problems), []
+        for value in listed.split(","):
+            values.append(getattr(_section(CRLSection, {name: value}, problems, "--per_member "), name))
+        if len(values) != population and len(problems) == before:
+            problems.append(f"--per_member {name}: found {len(values)} values, expected one for each of {population} "
+                            f"members (--population)")  # fmt: skip
+        own[name] = values
+    return own
+
+
+def _check(plan: GoalPlan, problems: list[str]) -> None:
+    """What no single value shows."""
+    tasks = {}
+    for name in ("env_name", "eval_env"):
+        try:
+            tasks[name] = make_goal_task(getattr(plan.run, name) or plan.run.env_name)
+        except ValueError as e:
+            problems.append(f"--{name}: {e}")
+    device = plan.run.device
+    if device != "cpu":
+        import torch
+
+        try:
+            torch.zeros(1, device=device)
+        except (RuntimeError, AssertionError) as e:
+            problems.append(f"--device: found {show(device)}, which PyTorch cannot use here: {str(e).splitlines()[0]}")
+
+
+def make_plan(args: argparse.Namespace) -> GoalPlan:
+    """Raises ConfigError with every problem found."""
+    problems: list[str] = []
+    given = {name: value for name, value in vars(args).items() if value is not None}
+    sections = []
+    for cls in (RunSection, CRLSection):
+        names = {f.name for f in dataclasses.fields(cls)}
+        sections.append(_section(cls, {n: v for n, v in given.items() if n in names}, problems, "--"))
+    run, learner = sections
+    if not run.threads:
+        run = dataclasses.replace(run, threads=len(os.sched_getaffinity(0)))
+    plan = GoalPlan(run, learner, _own(args.per_member, run.population, problems))
+    _check(plan, problems)
+    if problems:
+        raise ConfigError(problems)
+    return plan
+
+
+def stored_plan(folder: Path) -> GoalPlan:
+    """What the run in a folder was begun with. Raises ConfigError."""
+    path = folder / CONFIG_FILE
+    try:
+        raw, _ = parse_yaml(path.read_bytes(), str(path))
+    except OSError:
+        raise ConfigError(
+            [f"--resume: found no {CONFIG_FILE} in {str(folder)!r}, expected the folder of a run: results/<run>"]
+        ) from None
+    problems: list[str] = []
+    if not isinstance(raw, dict) or set(raw) != {"run", "learner", "per_member"}:
+        raise ConfigError([f"{path}: expected the sections run, learner and per_member, as train_goal.py writes them"])
+    run = _section(RunSection, raw["run"] or {}, problems, f"{path} run.")
+    learner = _section(CRLSection, raw["learner"] or {}, problems, f"{path} learner.")
+    texts = [f"{name}={','.join(map(str, values))}" for name, values in (raw["per_member"] or {}).items()]
+    plan = GoalPlan(run, learner, _own(texts, run.population, problems))
+    _check(plan, problems)
+    if problems:
+        raise ConfigError(problems)
+    return plan

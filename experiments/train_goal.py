@@ -1,0 +1,118 @@
+#!/usr/bin/env python3
+"""Trains goal-conditioned agents by contrastive RL: python3 experiments/train_goal.py --env_name reacher --help"""
+
+from __future__ import annotations
+
+import logging
+import re
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import FrameType
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+import torch
+from rich.console import Console
+
+from envs.world_file import write_atomic
+from experiments.goal_arguments import CONFIG_FILE, GoalPlan, Parser, build_parser, make_plan, stored_plan
+from experiments.goal_report import GoalTable
+from experiments.goal_run import GoalRun, Interrupted
+from outer.checkpoint import RunError, locked
+from outer.folders import new_folder
+from outer.yaml_lines import ConfigError
+
+log = logging.getLogger("envolve")
+
+
+class Stop:
+    """Ctrl-C and SIGTERM end a run after the phase under way; a second one ends it at once."""
+
+    def __init__(self) -> None:
+        self.asked = False
+
+    def __call__(self) -> bool:
+        return self.asked
+
+    def __enter__(self) -> Stop:
+        self.before = {s: signal.signal(s, self._handle) for s in (signal.SIGINT, signal.SIGTERM)}
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        for number, handler in self.before.items():
+            signal.signal(number, handler)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if self.asked:
+            raise KeyboardInterrupt
+        self.asked = True
+
+
+def complain(text: object) -> None:
+    print(f"train_goal.py: {text}", file=sys.stderr)
+
+
+def folder_of(plan: GoalPlan, results: Path) -> Path:
+    """A new one, with config.yaml in it."""
+    name = plan.run.exp_name or f"{plan.run.env_name}_{time.strftime('%Y-%m-%d-%H%M%S')}_seed{plan.run.seed}"
+    if not re.fullmatch(r"[\w.+=-]+", name) or set(name) == {"."}:
+        raise ConfigError([f"--exp_name: found {name!r}, expected letters, digits and . _ - + ="])
+    folder = new_folder(results / name)
+    write_atomic(str(folder / CONFIG_FILE), plan.to_yaml().encode())
+    return folder
+
+
+def read(parser: Parser, argv: Sequence[str] | None) -> tuple[GoalPlan, Path, bool]:
+    """The plan, its folder, and whether it is to go on. Raises ConfigError, OSError."""
+    args = parser.parse(argv)
+    if args.resume is None:
+        plan = make_plan(args)
+        return plan, folder_of(plan, Path(args.results_dir)), False
+    given = [name for name, value in vars(args).items() if value not in (None, [])]
+    others = [name for name in given if name not in ("resume", "results_dir")]
+    if others:
+        raise ConfigError([f"--resume goes on with the values it was begun with: found --{others[0]}, expected none"])
+    return stored_plan(Path(args.resume)), Path(args.resume), True
+
+
+def train(plan: GoalPlan, folder: Path, resume: bool) -> int:
+    torch.set_num_threads(plan.run.threads)
+    try:
+        with locked(folder), Stop() as stop:
+            run = GoalRun(plan, folder, resume)
+            title = f"{plan.run.env_name}  {folder}  {plan.run.population} x {plan.learner.num_envs} environments"
+            with GoalTable(plan.run.num_timesteps, title) as table:
+                text = run.execute(table, stop)
+    except Interrupted:
+        complain(f"interrupted; go on with: python3 experiments/train_goal.py --resume {folder}")
+        return 130
+    except (RunError, ValueError, ImportError) as e:
+        complain(e)
+        return 1
+    except OSError as e:
+        complain(f"{e.filename}: {e.strerror}")
+        return 1
+    Console().print(text, end="", markup=False, highlight=False, soft_wrap=True)
+    return 0
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    parser = build_parser()
+    try:
+        return train(*read(parser, argv))
+    except ConfigError as e:
+        complain(e)
+        return 2
+    except OSError as e:
+        complain(f"{e.filename}: {e.strerror}")
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,159 @@
+"""train_goal.py as a user meets it: flags, files, going on after an interruption."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import yaml
+
+from agents.crl import METRICS
+from agents.crl_section import CRLSection
+from experiments import train_goal
+from experiments.goal_arguments import RunSection, build_parser, make_plan, stored_plan
+from experiments.goal_log import HEADER, from_csv, points_of, to_csv, wilson
+from experiments.goal_report import GoalTable
+from experiments.goal_run import CHECKPOINT, GoalRun, Interrupted
+from outer.checkpoint import RunError
+from outer.yaml_lines import ConfigError
+
+ROOT = Path(__file__).parents[2]
+TINY = ["--env_name", "simple_u_maze", "--episode_length", "12", "--num_envs", "4", "--batch_size", "16",
+        "--h_dim", "8", "--repr_dim", "4", "--unroll_length", "5", "--min_replay_size", "10", "--max_replay_size", "40",
+        "--num_timesteps", "200", "--num_evals", "3", "--num_eval_envs", "6", "--threads", "1"]  # fmt: skip
+
+
+def plan_of(*words: str):
+    return make_plan(build_parser().parse([*TINY, *words]))
+
+
+def problems(*words: str) -> str:
+    with pytest.raises(ConfigError) as e:
+        make_plan(build_parser().parse(list(words)))
+    return str(e.value)
+
+
+def test_flags_of_every_value_with_its_meaning(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        train_goal.main(["--help"])
+    text = " ".join(capsys.readouterr().out.split())
+    for section in (RunSection, CRLSection):
+        for f in dataclasses.fields(section):
+            assert f"--{f.name}" in text and f.metadata["help"].split("%")[0][:40] in text, f.name
+
+
+def test_the_seeds_commands_are_understood() -> None:
+    base = ["--env_name", "reacher"]
+    for words in (["--num_envs", "16", "--batch_size", "16"], ["--h_dim", "128", "--n_hidden", "3", "--repr_dim", "32"],
+                  ["--energy_fn", "l2", "--contrastive_loss_fn", "infonce_backward"]):  # fmt: skip
+        plan = make_plan(build_parser().parse([*base, *words]))
+        assert all(str(getattr(plan.learner, n[2:])) == v for n, v in zip(words[::2], words[1::2]))
+    words = ("--project_name crl --group_name contrastive_loss_experiments --exp_name dp --seed 3 "
+             "--num_timesteps 1e7 --num_evals 50 --batch_size 256 --num_envs 512 --discounting 0.99 --action_repeat 1 "
+             "--episode_length 1000 --unroll_length 62 --min_replay_size 1000 --max_replay_size 10000 --contrastive_loss_fn dp "
+             "--energy_fn l2 --multiplier_num_sgd_steps 1").split()  # fmt: skip
+    plan = make_plan(build_parser().parse([*base, *words]))
+    assert plan.run.num_timesteps == 10_000_000 and plan.learner.num_envs == 512 and plan.run.exp_name == "dp"
+    newer = make_plan(build_parser().parse(["--env", "reacher", "--total-env-steps", "1e6", "--no-resubs",
+                                            "--logsumexp_penalty_coeff=0.1"]))  # fmt: skip
+    assert newer.run.num_timesteps == 1_000_000 and newer.learner.no_resubs and newer.learner.logsumexp_penalty == 0.1
+
+
+def test_what_is_wrong_is_said_all_at_once() -> None:
+    text = problems("--env_name", "reachr", "--policy_lr", "-1", "--h_dim", "3.5", "--energy_fn", "l3",
+                    "--per_member", "discountin=0.9", "critic_lr=1e-3,1e-4", "policy_lr=x")  # fmt: skip
+    assert "--env_name: found no task 'reachr'" in text and "nearest: 'reacher'" in text
+    assert "--policy_lr: found -1.0, expected a number >= 0" in text and "h_dim: found 3.5, expected an integer" in text
+    assert "--energy_fn: found 'l3', expected one of l2, norm" in text and "nearest: discounting" in text
+    assert "--per_member critic_lr: found 2 values, expected one for each of 1 members" in text
+    assert "--per_member policy_lr: found 'x'" in text
+    assert "nearest" not in problems("--device", "cuda:77")
+
+
+def test_exit_codes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as e:
+        train_goal.main(["--enegry_fn", "l2"])
+    assert e.value.code == 2 and "nearest: --energy_fn" in capsys.readouterr().err
+    assert train_goal.main(["--resume", str(tmp_path)]) == 2
+    assert "expected the folder of a run" in capsys.readouterr().err
+    assert train_goal.main([*TINY, "--exp_name", "a/b", "--results_dir", str(tmp_path)]) == 2
+    assert train_goal.main([*TINY, "--eval_env", "reacher", "--results_dir", str(tmp_path)]) == 1
+    assert "eval_env: reacher has state_size 10" in capsys.readouterr().err
+
+
+def test_a_run_and_its_files(tmp_path: Path) -> None:
+    """As a command, with a population whose members differ, one of which diverges."""
+    words = [*TINY, "--population", "3", "--per_member", "critic_lr=1e-3,1e30,1e-3", "discounting=.9,.9,.99"]
+    command = [sys.executable, "experiments/train_goal.py"]
+    begin = [*command, *words, "--exp_name", "mine", "--results_dir", str(tmp_path)]
+    done = subprocess.run(begin, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    folder = tmp_path / "mine"
+    assert {p.name for p in folder.iterdir() if not p.name.startswith("events.")} == {
+        "config.yaml", "scores.csv", "learning_curve.png", "policy.pt", "summary.txt"}  # fmt: skip
+    assert any(p.name.startswith("events.out.tfevents") for p in folder.iterdir())
+    assert "1 of 3 members diverged" in done.stdout and "square root" in done.stderr
+    lines = (folder / "scores.csv").read_text().splitlines()
+    assert lines[0] == ",".join(HEADER) and len(lines) == 1 + 3 * 3
+    scores = from_csv("\n".join(lines[1:]))
+    assert [s.steps for s in scores[::3]] == [0, 100, 200] and scores[-1].updates == 24  # 9 * 44 / 16
+    assert math.isnan(scores[-2].success) and math.isfinite(scores[-1].success) and math.isfinite(scores[-3].near)
+    assert all(s.length == 12 and 0 <= s.near <= 12 for s in scores if math.isfinite(s.near))
+    stored = yaml.safe_load((folder / "config.yaml").read_text())
+    assert stored["per_member"]["discounting"] == [0.9, 0.9, 0.99] and stored["learner"]["h_dim"] == 8
+    assert "# git:" in (folder / "config.yaml").read_text() and stored_plan(folder).run.seed == 0
+    policy = torch.load(folder / "policy.pt", weights_only=True)
+    assert policy["params"].shape[0] == 3 and sum(policy["sizes"]) == policy["params"].shape[1]
+    assert (folder / "learning_curve.png").read_bytes()[:4] == b"\x89PNG"
+    again = subprocess.run([*command, "--resume", str(folder)], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert again.returncode == 1 and "this run is complete" in again.stderr
+
+
+@pytest.mark.parametrize("after", [1, 6])
+def test_a_run_that_was_interrupted_leaves_the_same_bytes(tmp_path: Path, after: int) -> None:
+    plan = plan_of("--population", "2", "--normalize_observations")
+    logs = []
+    for name, stops in (("whole", []), ("parts", [after, 2])):
+        folder = tmp_path / name
+        folder.mkdir()
+        for count in stops:
+            left = iter([False] * count + [True])
+            with pytest.raises(Interrupted), GoalTable(200, "test") as table:
+                GoalRun(plan, folder, resume=count != stops[0]).execute(table, lambda left=left: next(left))
+            assert torch.load(folder / CHECKPOINT, weights_only=True)["training"]["counts"][0] > 0
+        with GoalTable(200, "test") as table:
+            GoalRun(plan, folder, resume=bool(stops)).execute(table)
+        logs.append([(folder / "scores.csv").read_bytes(), (folder / "policy.pt").read_bytes()])
+    assert logs[0] == logs[1]
+
+
+def test_a_checkpoint_of_something_else(tmp_path: Path) -> None:
+    (tmp_path / CHECKPOINT).write_bytes(b"no checkpoint")
+    with pytest.raises(RunError, match="not a checkpoint of this run"):
+        GoalRun(plan_of(), tmp_path, resume=True)
+
+
+def test_weights_and_biases_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str],
+                                    monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
+    monkeypatch.setitem(sys.modules, "wandb", None)
+    assert train_goal.main([*TINY, "--log_wandb", "--results_dir", str(tmp_path)]) == 1
+    assert "pip install wandb" in capsys.readouterr().err
+
+
+def test_intervals() -> None:
+    assert wilson(0.5, 128) == pytest.approx((0.4147, 0.5853), abs=1e-3)
+    low, high = wilson(1.0, 128)
+    assert low == pytest.approx(1 / (1 + 1.959964**2 / 128), abs=1e-9) and high == 1.0
+    assert wilson(0.0, 128)[0] == 0.0
+    line = "0,100,3,0,128,0.5,0.41,0.58,7,6,8,0.2,12," + ",".join(["nan"] * len(METRICS)) + "\n"
+    other = line.replace("0,100,3,0", "0,100,3,1").replace("0.5,", "0.7,", 1)
+    assert to_csv(from_csv(line)) == line
+    point = points_of(from_csv(line + other))[0]
+    assert point.success == pytest.approx(0.6) and point.near == 7 and point.failed == 0
+    assert 0.5 <= point.success_interval[0] <= 0.6 <= point.success_interval[1] <= 0.7 and np.isfinite(point.near)
