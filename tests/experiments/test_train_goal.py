@@ -54,10 +54,12 @@ def test_the_seeds_commands_are_understood() -> None:
                   ["--energy_fn", "l2", "--contrastive_loss_fn", "infonce_backward"]):  # fmt: skip
         plan = make_plan(build_parser().parse([*base, *words]))
         assert all(str(getattr(plan.learner, n[2:])) == v for n, v in zip(words[::2], words[1::2]))
-    words = ("--project_name crl --group_name contrastive_loss_experiments --exp_name dp --seed 3 "
-             "--num_timesteps 1e7 --num_evals 50 --batch_size 256 --num_envs 512 --discounting 0.99 --action_repeat 1 "
-             "--episode_length 1000 --unroll_length 62 --min_replay_size 1000 --max_replay_size 10000 --contrastive_loss_fn dp "
-             "--energy_fn l2 --multiplier_num_sgd_steps 1").split()  # fmt: skip
+    words = (
+        "--project_name crl --group_name contrastive_loss_experiments --exp_name dp --seed 3 --num_timesteps 1e7 "
+        "--num_evals 50 --batch_size 256 --num_envs 512 --discounting 0.99 --action_repeat 1 --episode_length 1000 "
+        "--unroll_length 62 --min_replay_size 1000 --max_replay_size 10000 --contrastive_loss_fn dp --energy_fn l2 "
+        "--multiplier_num_sgd_steps 1"
+    ).split()
     plan = make_plan(build_parser().parse([*base, *words]))
     assert plan.run.num_timesteps == 10_000_000 and plan.learner.num_envs == 512 and plan.run.exp_name == "dp"
     newer = make_plan(build_parser().parse(["--env", "reacher", "--total-env-steps", "1e6", "--no-resubs",
