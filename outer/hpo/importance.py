@@ -75,8 +75,8 @@ FANOVA, PED_ANOVA = "fANOVA", "PED-ANOVA"
 
 
 def importance_of(records: Sequence[Record], axes: Sequence[Axis]) -> Importance:
-    """Of the trials at the largest budget at which at least ``LEAST`` succeeded. A conditional parameter is judged
-    among the trials that have it, beside those parameters that all of these have."""
+    """Of the trials at the largest budget at which at least ``LEAST`` succeeded, not all with the same loss. A
+    conditional parameter is judged among the trials that have it, beside those parameters that all of these have."""
     good = [r for r in records if succeeded(r)]
     counts = {b: sum(r.trial.budget == b for r in good) for b in {r.trial.budget for r in good}}
     enough = [b for b, n in counts.items() if n >= LEAST]
@@ -85,12 +85,15 @@ def importance_of(records: Sequence[Record], axes: Sequence[Axis]) -> Importance
         return Importance(reason=f"it takes {LEAST} trials that succeed at one budget, and there are {most}")
     if importlib.util.find_spec("optuna") is None:
         return Importance(reason="Optuna is not installed: pip install optuna scikit-learn")
-    here = [r for r in good if r.trial.budget == max(enough)]
+    differing = [b for b in enough if len({r.result.loss for r in good if r.trial.budget == b}) > 1]
+    if not differing:
+        others = f", and larger budgets have fewer than {LEAST} that succeeded" if max(counts) > max(enough) else ""
+        return Importance(reason=f"all losses at budget {max(enough):g} are the same{others}")
+    budget = max(differing)
+    here = [r for r in good if r.trial.budget == budget]
     if len(here) > MOST:
         here = [here[k * len(here) // MOST] for k in range(MOST)]
     method = FANOVA if importlib.util.find_spec("sklearn") is not None else PED_ANOVA
-    if len({r.result.loss for r in here}) == 1:
-        return Importance(method, max(enough), len(here), reason="all losses are the same")
     shares: dict[str, Share] = {}
     left_out = []
     groups: dict[frozenset[int], list[str]] = {}  # ids of trials -> parameters that exactly these have
@@ -106,7 +109,7 @@ def importance_of(records: Sequence[Record], axes: Sequence[Axis]) -> Importance
         found = _measure(members, common, method)
         shares |= {n: Share(found[n], len(members)) for n in names}
     ordered = dict(sorted(shares.items(), key=lambda pair: (-pair[1].share, pair[0])))
-    return Importance(method, max(enough), len(here), ordered, tuple(left_out))
+    return Importance(method, budget, len(here), ordered, tuple(left_out))
 
 
 def _measure(records: Sequence[Record], axes: Sequence[Axis], method: str) -> Mapping[str, float]:

@@ -75,15 +75,22 @@ def number_ticks(low: float, high: float, log: bool, whole: bool = False) -> lis
     def place(x: float) -> float:
         return math.log(x / low) / math.log(high / low) if log else (x - low) / (high - low)
 
-    inner = [(place(x), tick_text(x)) for x in map(float, found) if low < x < high]
-    return [(0.0, tick_text(low)), *(t for t in inner if 0.08 < t[0] < 0.92), (1.0, tick_text(high))]
+    span = high - low
+    inner = [(place(x), tick_text(x, span)) for x in map(float, found) if low < x < high]
+    return [(0.0, tick_text(low, span)), *(t for t in inner if 0.08 < t[0] < 0.92), (1.0, tick_text(high, span))]
 
 
-def tick_text(x: float) -> str:
-    """Three digits, and 1e-4 instead of 0.0001."""
-    if 0 < abs(x) < 1e-3 or abs(x) >= 1e5:
-        return f"{x:.2e}".replace(".00e", "e").replace("0e", "e").replace("e-0", "e-").replace("e+0", "e")
-    return f"{x:.3g}"
+def tick_text(x: float, span: float = math.inf) -> str:
+    """Three digits, or as many as tell numbers apart that lie within ``span``; and 1e-4 instead of 0.0001."""
+    if x == 0:
+        return "0"
+    digits = max(3, 2 + math.ceil(math.log10(abs(x) / span))) if span < math.inf else 3
+    if abs(x) < 1e-3 or abs(x) >= 1e6:
+        mantissa, exponent = f"{x:.{digits - 1}e}".split("e")
+        return f"{mantissa.rstrip('0').rstrip('.')}e{int(exponent)}"
+    decimals = max(0, digits - 1 - math.floor(math.log10(abs(x))))
+    text = f"{x:,.{decimals}f}"
+    return text.rstrip("0").rstrip(".") if decimals else text
 
 
 def parallel_coordinates(
@@ -232,9 +239,11 @@ def _against_budget(ax: Axes, records: Sequence[Record], scale: LossScale, budge
         mine = best is not None and config_id == best.trial.config_id
         points = [(x[r.trial.budget] + _aside(r), _y(scale, r)) for r in sorted(rs, key=lambda r: r.trial.budget)]
         colour = GREEN if mine else BLUE if rs[0].trial.model_based else ORANGE
-        label = f"the best, {precise(best.result.loss)}" if mine and best is not None else None
-        ax.plot(*zip(*points), color=colour, linewidth=2.4 if mine else 0.9, alpha=1 if mine else 0.45, label=label,
+        ax.plot(*zip(*points), color=colour, linewidth=2.4 if mine else 0.9, alpha=1 if mine else 0.45,
                 zorder=3 if mine else 1)  # fmt: skip
+        if mine and best is not None:
+            ax.plot(*points[-1], "*", color=GREEN, markersize=13, markeredgecolor="black", markeredgewidth=0.6,
+                    label=f"the best, {precise(best.result.loss)}", zorder=4)  # fmt: skip
     for model_based, mark, colour, label in KINDS:
         here = [r for r in records if r.trial.model_based == model_based]
         if here:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,8 +20,6 @@ from outer.yaml_lines import ConfigError
 
 if TYPE_CHECKING:
     from outer.hpo.study import Study
-
-log = logging.getLogger("envolve")
 
 BEST = 10  # columns of the table
 REASONS, REASON = 8, 160  # so many kinds of failure are named, in so many characters
@@ -47,15 +44,14 @@ def write_report(folder: Path, study: Study | None, records: Sequence[Record], r
     importance = importance_of(records, axes)
     _write(folder / "importance.json", json.dumps(importance.as_json(), indent=1) + "\n")
     problem = _write_best(folder / "best.yaml", study, records)
-    # a study that is continued is read from its copy, study.yaml: that is no name
-    title = study.name if study is not None and study.name != "study" else run_dir.resolve().name
+    title = title_of(study) if study is not None else run_dir.resolve().name
     if records:
         pictures.parallel_coordinates(folder / "parallel_coordinates.png", records, axes, title, loss_name(study))
         pictures.budget_loss(folder / "budget_loss.png", records, title, loss_name(study), budget_name(study))
         pictures.importance_bars(folder / "importance.png", importance, title)
     lines = [*_searched(title, study, axes), *_trials(study, records), *_failures(records)]
     lines += [*_best(study, records, axes), "", *importance.lines()]
-    lines += [*_files(folder, run_dir), *_how_to_go_on(folder, run_dir, study, records, problem)]
+    lines += [*_files(folder, run_dir, problem), *_how_to_go_on(folder, run_dir, study, records, problem)]
     text = "\n".join(lines)
     _write(folder / "summary.txt", text + "\n")
     return text
@@ -77,9 +73,14 @@ def _write_best(path: Path, study: Study | None, records: Sequence[Record]) -> s
     except ConfigError as e:  # of an older version, perhaps; the rest of the report is worth having
         return f"its values do not fit the configuration any more: {e}"
     loss, budget = repr(best.result.loss), f"{best.trial.budget:g} {study.budget.unit}"
-    extra = {"study": study.name, "trial": best.trial.id, "configuration": name_of(best.trial.config_id)}
+    extra = {"study": title_of(study), "trial": best.trial.id, "configuration": name_of(best.trial.config_id)}
     _write(path, dump_config(config, {**extra, f"loss ({study.loss})": loss, "at a budget of": budget}))
     return ""
+
+
+def title_of(study: Study) -> str:
+    """The study's name; where it was read from the copy in its folder, study.yaml, the folder's."""
+    return study.name if study.name != "study" else Path(study.path).resolve().parent.name
 
 
 def name_of(config_id: ConfigID) -> str:
@@ -95,16 +96,16 @@ def budget_name(study: Study | None) -> str:
     return f"budget ({study.budget.unit})" if study is not None else "budget"
 
 
-def _files(folder: Path, run_dir: Path) -> list[str]:
+def _files(folder: Path, run_dir: Path, no_best: str) -> list[str]:
+    """no_best: why there is no best.yaml; one of an earlier report does not count."""
     there = [(folder / name if (folder / name).exists() else run_dir / name, what) for name, what in FILES]
-    rows = [[str(path), what] for path, what in there if path.exists()]
+    rows = [[str(path), what] for path, what in there if path.exists() and not (no_best and path.name == "best.yaml")]
     return ["", "Files:", *table(rows)]
 
 
 def _how_to_go_on(
     folder: Path, run_dir: Path, study: Study | None, records: Sequence[Record], no_best: str
 ) -> list[str]:  # fmt: skip
-    """no_best: why there is no best.yaml."""
     lines = []
     if study is not None and not finished(study, records):
         lines += ["", "The search has not ended. Unless it runs, continue it:"]
@@ -130,7 +131,7 @@ def _searched(title: str, study: Study | None, axes: Sequence[Axis]) -> list[str
     if study.evaluate == "nes" and study.repeats > 1:
         what += f", mean of {study.repeats} runs"
     if study.evaluate == "agent":
-        what += f", trained in {'the task itself' if not study.worlds else f'{len(study.worlds)} worlds'}"
+        what += f", trained in {'the task itself' if not study.worlds else plural(len(study.worlds), 'world')}"
     b = study.budget
     lines = [f"{title}: {len(axes)} parameters of {study.config.path}", f"  judged by  {what}; lower is better"]
     lines += [f"  search     {study.backend}, brackets {study.bracket}, seed {study.seed}, {study.parallel} at a time"]

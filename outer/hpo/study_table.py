@@ -13,7 +13,7 @@ from rich.text import Text
 
 from outer.display import NotedDisplay
 from outer.hpo.axes import short_names, shown, value_text
-from outer.hpo.report import last_line, name_of
+from outer.hpo.report import last_line, name_of, title_of
 from outer.hpo.standings import ranked, rungs, succeeded
 from outer.hpo.trial import Record, Trial
 from outer.report import duration, precise
@@ -36,17 +36,21 @@ class StudyTable(NotedDisplay):
     BEST, OUT, PARAMETERS = 5, 8, 4  # rows, rows, and parameters written in a row
 
     def __init__(self, study: Study, console: Console | None = None, remembered: Sequence[Record] = ()) -> None:
-        super().__init__(f"{study.name}: {study.backend}, {study.bracket}, {study.budget.unit}", console or Console())
+        title = f"{title_of(study)}: {study.backend}, {study.bracket}, {study.budget.unit}"
+        super().__init__(title, console or Console())
         self.study = study
         self.records = list(remembered)
         self.out: dict[int, tuple[Trial, str, float]] = {}  # trial, with whom, since when
         self.spent = 0.0  # budget of the trials of this session
+        self.first: float | None = None  # when the first of them began
         self.last: float | None = None  # when the last of them ended
 
     def started(self, trial: Trial, who: str) -> None:
         """who: evaluates it; if it is given to somebody else, that is called again."""
         with self.lock:
-            since = self.out[trial.id][2] if trial.id in self.out else time.monotonic()
+            now = time.monotonic()
+            since = self.out[trial.id][2] if trial.id in self.out else now
+            self.first = self.first if self.first is not None else now  # before, NES masters had to start
             self.out[trial.id] = trial, who, since
         if self.live:
             self.live.refresh()
@@ -82,7 +86,8 @@ class StudyTable(NotedDisplay):
         left = [(s.trials - len(self.records)) * mean] if s.trials is not None else []
         if s.full_evaluations is not None:
             left.append(s.full_evaluations * s.budget.most - sum(r.trial.budget for r in self.records))
-        seconds = max(0.0, min(left)) * (self.last - self.began) / self.spent
+        began = min(self.first if self.first is not None else self.began, self.last)
+        seconds = max(0.0, min(left)) * (self.last - began) / self.spent
         return duration(max(0.0, seconds - (now - self.last)))
 
     def _clock(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 import logging
 import math
@@ -96,7 +97,12 @@ def test_why_it_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
     assert text.endswith(": not known, it takes 10 trials that succeed at one budget, and there are 9.")
     assert "there are 0" in importance_of([], []).reason
     same = [record(k, (0, 0, k), {"a": k / 20}, 5.0, 3.0) for k in range(20)]
-    assert importance_of(same, axes_of(None, same)).reason == "all losses are the same"
+    assert importance_of(same, axes_of(None, same)).reason == "all losses at budget 5 are the same"
+    more = [*same, record(20, (0, 0, 20), {"a": 0.5}, 15.0, 2.0)]
+    assert importance_of(more, axes_of(None, more)).reason.endswith("larger budgets have fewer than 10 that succeeded")
+    assert importance_of(same + sample(20, 15.0), axes_of(None, sample(20))).budget == 15.0
+    equal_above = [dataclasses.replace(r, trial=dataclasses.replace(r.trial, budget=15.0)) for r in same]
+    assert importance_of(sample(20, 5.0) + equal_above, axes_of(None, sample(20))).budget == 5.0
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     rs = sample(20)
     assert "pip install optuna" in importance_of(rs, axes_of(None, rs)).reason

@@ -76,9 +76,9 @@ def test_the_table_in_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     "changes, left",
     [
-        ({}, "38:00"),  # 1 of 20 full evaluations in 120 s: 19 are left
-        ({"trials": 5}, "8:00"),  # 4 trials more, and that comes first
-        ({"trials": 5, "full_evaluations": None}, "8:00"),
+        ({}, "28:30"),  # 1 of 20 full evaluations in 90 s: 19 are left
+        ({"trials": 5}, "6:00"),  # 4 trials more, and that comes first
+        ({"trials": 5, "full_evaluations": None}, "6:00"),
         ({"full_evaluations": 1.0}, "0:00"),
     ],
 )
@@ -86,7 +86,9 @@ def test_eta(monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], left: str
     clock = Clock(monkeypatch)
     with StudyTable(study(**changes), Console(file=io.StringIO())) as table:
         assert table._clock() == "elapsed 0:00  ETA -"
-        clock.now += 120
+        clock.now += 30
+        table.started(record(0, (0, 0, 0), V, 45.0).trial, "NES master 0")  # that took 30 s to start
+        clock.now += 90
         table.update(record(0, (0, 0, 0), V, 45.0))
         assert table._clock() == f"elapsed 2:00  ETA {left}"
         clock.now += 60  # nothing ended since: it comes nearer
