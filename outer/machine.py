@@ -6,12 +6,15 @@ Small on purpose: a simulation replaces :class:`Files` and :class:`Host` by its 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import socket
 import stat
 import threading
 import time
-from typing import Callable, Iterator, List, Optional
+from typing import Callable, Iterator, List, Optional, TypeVar
+
+T = TypeVar("T")
 
 
 class ExchangeError(RuntimeError):
@@ -52,7 +55,7 @@ class Files:
     def names(self) -> List[str]:
         """All file names in the folder; empty if somebody deleted it."""
         try:
-            return os.listdir(self.folder)
+            return _patiently(lambda: os.listdir(self.folder))
         except FileNotFoundError:
             return []
         except OSError as e:
@@ -83,17 +86,19 @@ class Files:
     def write(self, name: str, data: bytes) -> None:
         """Writes all or nothing, by renaming a temporary file of the same folder."""
         path, temporary = self.path(name), self.path(f".{name}.{self.temporary}")
-        for last in (False, True):
+        for last in (False, False, False, False, True):
             try:
                 try:
                     with open(temporary, "wb") as f:
                         f.write(data)
-                    os.replace(temporary, path)
+                    _patiently(lambda: os.replace(temporary, path))
                     return
                 except BaseException:
                     self._forget(temporary)
                     raise
-            except FileNotFoundError as e:  # the folder or the temporary file was cleaned away under us
+            # The folder or the temporary file was cleaned away under us; or a network file system did rename it, lost
+            # the answer, asked again and did not find it. Who cannot tell writes again: the same file twice is harmless.
+            except FileNotFoundError as e:
                 if last:
                     raise self._error("cannot write", path, e) from e
                 self._make_folder()
@@ -110,7 +115,7 @@ class Files:
     def remove(self, name: str) -> None:
         """Removes a file; one that is not there is fine."""
         try:
-            os.remove(self.path(name))
+            _patiently(lambda: os.remove(self.path(name)))
         except FileNotFoundError:
             pass
         except OSError as e:
@@ -119,11 +124,23 @@ class Files:
     def put_aside(self, name: str) -> None:
         """Renames a file to ``<name>.rejected``, over an earlier one, so that a person can look at it."""
         try:
-            os.replace(self.path(name), self.path(name + ".rejected"))
+            _patiently(lambda: os.replace(self.path(name), self.path(name + ".rejected")))
         except FileNotFoundError:
             pass
         except OSError as e:
             raise self._error("cannot put aside", self.path(name), e) from e
+
+
+def _patiently(action: Callable[[], T]) -> T:
+    """A network file system may call the folder's handle stale, and find the folder again at the next try."""
+    for seconds in (0.0, 0.1, 0.3, 1.0):
+        try:
+            return action()
+        except OSError as e:
+            if e.errno != errno.ESTALE:
+                raise
+        time.sleep(seconds)
+    return action()
 
 
 @contextlib.contextmanager

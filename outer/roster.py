@@ -95,9 +95,9 @@ class Roster:
         A heartbeat is read once per beat (four times while something is in doubt), the one due longest first, and no
         more of them than fit into SCAN_SECONDS: where reading takes long, silence is noticed later, and nothing else.
         """
-        for match in filter(None, map(self._pattern.fullmatch, names)):
-            if int(match[1]) not in self.slots:
-                self.slots[int(match[1])] = Slot(int(match[1]), Watch(self._host, self._timeout))
+        found = {int(match[1]) for match in map(self._pattern.fullmatch, names) if match}
+        for new in sorted(found - self.slots.keys()):  # sorted: the order of a set of names is another in every process
+            self.slots[new] = Slot(new, Watch(self._host, self._timeout))
         for slot in self.slots.values():
             # Two scans, as a network file system may leave out a file that is just being replaced.
             slot.absences = 0 if name_of(self._bohb_id, str(slot.id)) in names else slot.absences + 1

@@ -1,0 +1,112 @@
+"""One seed from beginning to end: the world is put under the code under test, and taken away again."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import re
+import uuid
+from types import SimpleNamespace
+from typing import Any, Dict, FrozenSet, Iterator, List, Optional
+
+import torch
+
+import outer.dispatch
+import outer.exchange
+import outer.heartbeat
+import outer.machine
+from outer.exchange import Rejected
+from tests.outer.simulation.processes import World
+from tests.outer.simulation.schedule import VirtualLock
+
+DTYPES = {str(d): d for d in outer.exchange.DTYPES}
+REAL_FORMAT_EVERY = 10  # one seed in so many goes through torch.save and torch.load
+
+
+def cheap_pack(content: Dict[str, Any]) -> bytes:
+    """What pack() does, in a tenth of the time; a torn file is as unreadable as a torn archive."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            return {"": str(value.dtype), "shape": list(value.shape), "data": value.flatten().tolist()}
+        return value if not isinstance(value, dict) else {k: plain(v) for k, v in value.items()}
+
+    return json.dumps(plain(content)).encode()
+
+
+def cheap_unpack(data: bytes, name: str) -> Dict[str, Any]:
+    def tensors(value: Dict[str, Any]) -> Any:
+        return torch.tensor(value["data"], dtype=DTYPES[value[""]]).reshape(value["shape"]) if "" in value else value
+
+    try:
+        content: Dict[str, Any] = json.loads(data.decode(), object_hook=tensors)
+    except ValueError as e:
+        raise Rejected(f"{name} cannot be loaded: {e}") from e
+    return content
+
+
+class _Log(logging.Handler):
+    def __init__(self, world: World) -> None:
+        super().__init__()
+        self.world = world
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.world.say(f"log: {record.getMessage()}")
+
+
+@contextlib.contextmanager
+def installed(world: World) -> Iterator[None]:
+    """Puts the virtual system calls, locks, time and random numbers where the code under test looks for them."""
+    log = logging.getLogger("envolve")
+    ids = SimpleNamespace(uuid4=lambda: uuid.UUID(int=world.ids.getrandbits(128)))
+    changes: List[Any] = [
+        (outer.machine, "os", world.os),
+        (outer.machine, "open", world.os.open_file),
+        (outer.machine, "time", SimpleNamespace(sleep=world.scheduler.wait)),
+        (outer.heartbeat, "threading", SimpleNamespace(Lock=lambda: VirtualLock(world.scheduler))),
+        (outer.heartbeat, "uuid", ids),
+        (outer.dispatch, "uuid", ids),
+    ]
+    if world.seed % REAL_FORMAT_EVERY:
+        changes += [(outer.exchange, "pack", cheap_pack), (outer.exchange, "unpack", cheap_unpack)]
+    kept = [(module, name, getattr(module, name, None)) for module, name, _ in changes]
+    level, handler, propagate, disabled = log.level, _Log(world), log.propagate, log.disabled
+    for module, name, value in changes:
+        setattr(module, name, value)
+    log.propagate, log.disabled = False, world.trace is None
+    if world.trace is not None:
+        log.setLevel(logging.INFO)
+        log.addHandler(handler)
+    try:
+        yield
+    finally:
+        for module, name, value in kept:
+            if value is None:
+                delattr(module, name)
+            else:
+                setattr(module, name, value)
+        log.removeHandler(handler)
+        log.setLevel(level)
+        log.propagate, log.disabled = propagate, disabled
+
+
+def simulate(seed: int, **options: Any) -> World:
+    """Runs the world of this seed; its ``failure`` says how it ended."""
+    world = World(seed, **options)
+    with installed(world):
+        world.go()
+    return world
+
+
+def shrink(seed: int, drop: FrozenSet[str] = frozenset(), **options: Any) -> FrozenSet[str]:
+    """The kinds of faults that this seed can do without and still fail in the same way."""
+
+    def way(without: FrozenSet[str]) -> str:
+        return re.sub(r"[\d.]+", "", simulate(seed, drop=without, **options).failure or "")[:40]
+
+    dropped, same = drop, way(drop)
+    for kind in sorted(simulate(seed, drop=drop, **options).faults.kinds):
+        if way(dropped | {kind}) == same:
+            dropped |= {kind}
+    return dropped

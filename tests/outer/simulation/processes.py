@@ -1,0 +1,456 @@
+"""The world of one seed: machines, a master that runs a small outer loop, workers, whoever restarts them, and oracles.
+
+The code under test is the real one: ``Dispatcher``, ``Roster``, ``Worker``, ``Heartbeat``, the pairs of files and
+``Files``. Replaced are the clock, the threads, the system calls below ``Files`` and the evaluation.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import Any, Callable, Dict, FrozenSet, List, Optional, Tuple
+
+import torch
+
+from outer.dispatch import Dispatcher, SecondMasterError
+from outer.exchange import Chunk, ChunkResult, ExchangeError, Files, chunk_content, result_content, write_pair
+from outer.worker import SecondWorkerError, Worker
+from tests.outer.simulation.faults import Faults
+from tests.outer.simulation.filesystem import FOLDER, Client, Inode, Server, VirtualOS
+from tests.outer.simulation.schedule import Killed, Process, Scheduler
+
+GRACE = 25.0  # seconds that two may believe to own a slot while both run: beats get lost in a row
+HANG = 400.0  # seconds after the last fault by which a run must have ended
+CALM_EVERY = 25  # one seed in so many has no faults
+MASTER = -1  # the master's slot
+
+
+@dataclass
+class SmallRun:
+    """An outer loop in miniature; what it holds is its checkpoint, on a disk of its own."""
+
+    id: str
+    psi: float
+    generations: int
+    chunks: int
+    members: int
+    calls: int  # of evaluate per generation, with the same names but another mode
+    generation: int = 0
+    results: Tuple[float, ...] = ()
+
+    def questions(self, call: int, incarnation: int) -> List[Chunk]:
+        config = {"agents": {"gtn": {"num_threads_per_worker": 1}}, "incarnation": incarnation}
+        chunks = []
+        for i in range(self.chunks):
+            seeds = torch.arange(self.members) + 100 * i + 10_000 * self.generation
+            worlds = torch.stack([torch.full((self.members,), self.psi), seeds % 97 / 97.0], 1)
+            chunks.append(Chunk(self.id, self.generation + 1, i, 0, f"mode {call}", config, worlds, seeds))
+        return chunks
+
+    def learn(self, scores: List[float]) -> None:
+        """Depends on all scores and their order."""
+        self.psi = 0.5 * self.psi + sum(s / (i + 2) for i, s in enumerate(scores)) / len(scores)
+        self.generation += 1
+        self.results += (self.psi,)
+
+    def undisturbed(self) -> Tuple[float, ...]:
+        run = SmallRun(self.id, self.psi, self.generations, self.chunks, self.members, self.calls)
+        while run.generation < run.generations:
+            run.learn(
+                [
+                    s
+                    for call in range(run.calls)
+                    for c in run.questions(call, 0)
+                    for s in right_answer(c)["score"].tolist()
+                ]
+            )
+        return run.results
+
+
+def right_answer(chunk: Chunk) -> Dict[str, Any]:
+    score = chunk.worlds.double().sum(1) * (1.0 + len(chunk.mode) + int(chunk.mode[-1])) / 7.0
+    origin = torch.full((len(chunk.seeds),), chunk.config["incarnation"])
+    return {"score": score, "seed": chunk.seeds, "origin": origin, "reason": [""] * len(chunk.seeds)}
+
+
+class SimProcess(Process):
+    def __init__(self, world: World, name: str, slot: int, node: str) -> None:
+        super().__init__(name, world.scheduler)
+        self.world, self.slot, self.node = world, slot, node
+        taken = {pid for (machine, pid), p in world.kernel.items() if machine == f"{node}/boot/pid" and not p.dead}
+        self.pid = world.ids.choice([pid for pid in range(100, 112 + len(taken)) if pid not in taken])
+        self.started = world.count()
+        world.kernel[f"{node}/boot/pid", self.pid] = self
+        self.client = world.clients.setdefault(node, Client(world))
+        self.owner: Any = None  # the Worker or Dispatcher, once it has claimed its slot
+        self.extra = False  # nobody starts it again
+
+    def believes(self) -> bool:
+        return self.owner is not None and not (self.dead or self.stopped) and self.owner._heartbeat.usurper is None
+
+
+class VirtualHost:
+    """What outer/machine.py's Host is, for one process. Clocks are monotonic, but begin and run as they like."""
+
+    def __init__(self, process: SimProcess) -> None:
+        self._world, self._process = process.world, process
+        world = process.world
+        self.name, self.machine = process.node[:4], f"{process.node}/boot/pid"
+        self.pid, self.started = process.pid, process.started
+        self._offset = world.ids.uniform(0.0, 1e6)
+        self._speed = 1.0 + (world.faults.draw("clocks", -0.03, 0.03) if world.faults.on("clocks") else 0.0)
+
+    def monotonic(self) -> float:
+        return self._offset + self._world.now * self._speed
+
+    def sleep(self, seconds: float) -> None:
+        # Longer than asked, as a busy machine does; fewer looks also make a seed cheaper.
+        late = 1.0 + self._world.coarse * self._world.ids.random() if seconds < 0.2 else 1.0
+        self._world.scheduler.wait(seconds * late / self._speed)
+
+    def every(self, seconds: float, function: Callable[[], None]) -> Callable[[], None]:
+        scheduler = self._world.scheduler
+        state = {"ends": False, "busy": False}
+
+        def loop() -> None:
+            while True:
+                scheduler.wait(seconds / self._speed)
+                if state["ends"]:
+                    return
+                state["busy"] = True
+                function()
+                state["busy"] = False
+
+        task = scheduler.spawn(self._process, loop)
+
+        def cancel() -> None:
+            state["ends"] = True
+            while state["busy"] and scheduler.current is not task and not task.done:
+                scheduler.wait(0.01)
+
+        return cancel
+
+    def alive(self, pid: int, started: int) -> bool:
+        other = self._world.kernel.get((self.machine, pid))
+        return other is not None and not other.dead and other.started == started
+
+
+class World:
+    """Everything about one seed. ``failure`` tells what went wrong, None if nothing did."""
+
+    def __init__(
+        self,
+        seed: int,
+        *,
+        drop: FrozenSet[str] = frozenset(),
+        only: Optional[FrozenSet[str]] = None,
+        trace: Optional[List[str]] = None,
+        deadly: bool = False,
+    ) -> None:
+        self.seed, self.trace = seed, trace
+        self.scheduler = Scheduler()
+        rng = random.Random(f"{seed} world")
+        self.ids, self.times = random.Random(f"{seed} ids"), random.Random(f"{seed} times")
+        # Without a fault, every chunk is evaluated once and all is over soon.
+        self.end = 0.0 if seed % CALM_EVERY == 0 and only is None else rng.choice([20.0, 40.0, 80.0])
+        self.faults = Faults(self, seed, self.end, drop, only)
+        self.server, self.os = Server(), VirtualOS(self)
+        self.clients: Dict[str, Client] = {}
+        self.kernel: Dict[Tuple[str, int], SimProcess] = {}
+        self.nodes = [f"node{i}" for i in range(rng.choice([1, 1, 2, 3]))] + ["node0.other"] * rng.choice([0, 1])
+        self.workers = rng.choice([1, 2, 2, 3, 4])
+        self.coarse = rng.choice([1.0, 6.0, 12.0])
+        self.full = False
+        self.living: List[SimProcess] = []
+        self.incarnations = 0
+        self.kinds_of_run = dict(
+            generations=rng.choice([1, 2, 4]), chunks=rng.choice([1, 2, 3, 5]), members=rng.choice([1, 2]),
+            calls=rng.choice([1, 1, 2]),
+        )  # fmt: skip
+        self.run = SmallRun("run", 1.0, **self.kinds_of_run)
+        self.expected = self.run.undisturbed()
+        self.timeout = rng.choice([8.0, 15.0, 30.0])
+        self.long = rng.choice([0.1, 2.0, 8.0])  # seconds that an evaluation takes at most
+        self.raised: Dict[Tuple[int, int, str], bool] = {}
+        self.deadly, self.kills, self.evaluations = deadly, 0, 0
+        self.max_attempts = rng.choice([1, 2, 3, 5]) if deadly else 10**6
+        self.versions: Dict[int, int] = {}
+        self._number = 0
+
+    @property
+    def now(self) -> float:
+        return self.scheduler.now
+
+    @property
+    def process(self) -> SimProcess:
+        return self.scheduler.current.process  # type: ignore[return-value]
+
+    @property
+    def failure(self) -> Optional[str]:
+        return self.scheduler.failure
+
+    def count(self) -> int:
+        self._number += 1
+        return self._number
+
+    def say(self, what: str) -> None:
+        if self.trace is not None:
+            self.trace.append(f"{self.now:10.4f} {self.scheduler.current.process.name:12} {what}")
+
+    # ---------------------------------------------------------------------------------------------- system calls
+
+    def look_step(self, name: str) -> None:
+        """Before a look for a file that may well not be there: the commonest call of all."""
+        if self.process.dead:
+            raise Killed
+
+    def step(self, what: str, name: str) -> None:
+        """Between any two system calls: time passes, and the process may be stopped or killed."""
+        process, faults = self.process, self.faults
+        self.say(f"{what} {name}")
+        latency = self.times.random()
+        latency = 0.0005 * latency if latency < 0.9 else 0.02 * latency
+        if faults.happens("network", f"{what} {name}"):
+            latency += faults.draw("network", 0.0, 1.0)
+        self.scheduler.wait(latency)
+        kind = "kill master" if process.slot == MASTER else "kill worker"
+        if (
+            kind in faults.kinds
+            and not self.deadly
+            and faults.happens(kind, f"at {what} {name}", faults.rate[kind] / 4)
+        ):
+            self.kill(process)
+            raise Killed
+        if "pause" in faults.kinds and faults.happens("pause", f"at {what} {name}", faults.rate["pause"] / 8):
+            self.pause(process)
+            self.scheduler.wait(0.0)
+
+    def kill(self, process: SimProcess) -> None:
+        self.say(f"kills {process.name}")
+        process.kill()
+        self._gone(process)
+
+    def pause(self, process: SimProcess) -> None:
+        process.stop()
+        self._beliefs(process.slot)
+        self.scheduler.call(
+            self.faults.draw("pause", 0.05, self.faults.draw("pause", 1.0, 45.0)), lambda: self.proceed(process)
+        )
+        if self.faults.happens("twin", f"of the stopped {process.name}", 0.5):
+            self.scheduler.call(self.faults.draw("twin", 0.0, 10.0), lambda: self.start(process.slot, extra=True))
+
+    def proceed(self, process: SimProcess) -> None:
+        if process.stopped:
+            self.say(f"SIGCONT to {process.name}")
+            process.proceed()
+            self._beliefs(process.slot)
+
+    # ---------------------------------------------------------------------------------------------- who lives
+
+    def start(self, slot: int, extra: bool = False, run: Optional[SmallRun] = None) -> None:
+        if self.scheduler.over or (extra and self.now >= self.end):
+            return
+        name = f"{'master' if slot == MASTER else f'worker{slot}'}.{self.count()}"
+        node = self.nodes[0] if slot == MASTER and not extra else self.ids.choice(self.nodes)
+        process = SimProcess(self, name, slot, node)
+        process.extra = extra
+        self.living.append(process)
+        self.say(f"starts {name} on {process.node} pid {process.pid}")
+        body = (lambda: self._master(process, run or self.run)) if slot == MASTER else (lambda: self._worker(process))
+        self.scheduler.spawn(process, lambda: self._life(process, body))
+
+    def _life(self, process: SimProcess, body: Callable[[], None]) -> None:
+        try:
+            body()
+            self.say("ends")
+        except (SecondMasterError, SecondWorkerError) as e:
+            self.say(f"ends: {type(e).__name__}: {e}")
+        except ExchangeError as e:
+            self.say(f"ends: {e}")
+            if not self.faults.kinds & {"full"}:
+                self.scheduler.fail(f"{process.name} ended though the folder can be used: {e}")
+        process.kill()
+        self._gone(process)
+
+    def _gone(self, process: SimProcess) -> None:
+        if process in self.living:
+            self.living.remove(process)
+            process.owner = None
+            self._beliefs(process.slot)
+            if not process.extra:
+                self.scheduler.call(self.times.uniform(0.05, 4.0), lambda: self._replace(process.slot))
+
+    def _replace(self, slot: int) -> None:
+        if not any(p.slot == slot and not p.extra for p in self.living):
+            self.start(slot)
+
+    def claimed(self, process: SimProcess, owner: Any) -> None:
+        process.owner = owner
+        self._beliefs(process.slot)
+
+    def _beliefs(self, slot: int) -> None:
+        """Two that run and believe to own a slot must find out."""
+        version = self.versions[slot] = self.versions.get(slot, 0) + 1
+        if sum(p.slot == slot and p.believes() for p in self.living) > 1:
+
+            def check() -> None:
+                believers = [p.name for p in self.living if p.slot == slot and p.believes()]
+                if self.versions[slot] == version and len(believers) > 1:
+                    self.scheduler.fail(f"{' and '.join(believers)} both own slot {slot} for {GRACE} s")
+
+            self.scheduler.call(GRACE, check)
+
+    # ---------------------------------------------------------------------------------------------- bodies
+
+    def _worker(self, process: SimProcess) -> None:
+        def load() -> Any:
+            self.claimed(process, worker)
+            self.scheduler.wait(self.times.uniform(0.0, 1.0))
+            return lambda *args: self._evaluate(process, *args)
+
+        worker = Worker(0, process.slot, Files(FOLDER), VirtualHost(process), load)  # type: ignore[arg-type]
+        worker.run()
+
+    def _evaluate(
+        self, process: SimProcess, config: Dict[str, Any], worlds: Any, seeds: Any, mode: str, threads: int
+    ) -> Dict[str, Any]:
+        chunk = Chunk("", 0, 0, 0, mode, config, worlds, seeds)
+        self.evaluations += 1
+        self.say(f"evaluates {seeds.tolist()} {mode} of incarnation {config['incarnation']}")
+        if self.deadly and int(seeds[0]) == 0 and mode == "mode 0" and self.times.random() < 0.9:
+            self.kills += 1
+        seconds = self.times.uniform(0.0, self.long)
+        if self.faults.happens("slow", f"{seeds.tolist()}", 0.1):
+            seconds += self.faults.draw("slow", 5.0, 30.0)
+        self.scheduler.wait(seconds)
+        key = (config["incarnation"], int(seeds[0]), mode)
+        if key not in self.raised and self.faults.happens("errors", f"{seeds.tolist()}", 0.1):
+            self.raised[key] = True
+            raise MemoryError("for once")
+        return right_answer(chunk)
+
+    def _master(self, process: SimProcess, run: SmallRun) -> None:
+        self.incarnations += 1
+        incarnation = self.incarnations
+        options: Dict[str, Any] = {"worker_timeout": self.timeout, "max_attempts": self.max_attempts}
+        if not self.faults.kinds:
+            options["straggler_seconds"] = 1e9
+        host: Any = VirtualHost(process)
+        with Dispatcher(FOLDER, 0, run.id, files=Files(FOLDER), host=host, **options) as dispatcher:
+            self.claimed(process, dispatcher)
+            state = SmallRun(**vars(run))  # the checkpoint
+            while state.generation < state.generations:
+                scores: List[float] = []
+                for call in range(state.calls):
+                    chunks = state.questions(call, incarnation)
+                    results = dispatcher.evaluate(chunks)
+                    self._check(process, chunks, results)
+                    scores += [float(s) for r in results for s in r.values["score"]]
+                state.learn(scores)
+                self.step("checkpoint", run.id)
+                vars(run).update(vars(state))
+                self.step("checkpointed", run.id)
+        if run is self.run:
+            wanted = run.generations * run.calls * run.chunks
+            if self.evaluations != wanted and not self.faults.kinds and not self.deadly:
+                self.scheduler.fail(f"{self.evaluations} evaluations of {wanted} chunks though nothing went wrong")
+            if run.results != self.expected:
+                self.scheduler.fail(f"results {run.results}, undisturbed {self.expected}")
+            self.scheduler.over = True
+
+    def _check(self, process: SimProcess, chunks: List[Chunk], results: List[ChunkResult]) -> None:
+        """Every chunk answered once, in order, by an evaluation that this very master asked for."""
+        if len(results) != len(chunks):
+            self.scheduler.fail(f"{len(results)} results for {len(chunks)} chunks")
+        for chunk, result in zip(chunks, results):
+            right = right_answer(chunk)
+            who = (result.run_id, result.generation, result.chunk_id)
+            if who != (chunk.run_id, chunk.generation, chunk.chunk_id):
+                self.scheduler.fail(f"{process.name} accepted {who} for {chunk.label}")
+            elif result.error:
+                self.scheduler.fail(f"{process.name} gave up {chunk.label}: {result.error}")
+            else:
+                for name in ("score", "seed", "origin"):
+                    if not torch.equal(result.values[name], right[name]):
+                        found = f"{name} {result.values[name].tolist()}, right is {right[name].tolist()}"
+                        self.scheduler.fail(f"{process.name} accepted a wrong answer to {chunk.label}: {found}")
+
+    # ---------------------------------------------------------------------------------------------- what happens
+
+    def go(self) -> None:
+        """The whole life of this world."""
+        self.start(MASTER)
+        for slot in range(self.workers):
+            self.scheduler.call(self.times.uniform(0.0, 2.0), lambda slot=slot: self.start(slot))  # type: ignore[misc]
+        faults = self.faults
+        if "old" in faults.kinds:
+            for _ in range(4):
+                self._old()
+        for kind, act in (("rival", self._rival), ("twin", self._twin), ("full", self._full), ("old", self._old),
+                          ("kill worker", self._kill), ("kill master", self._kill)):  # fmt: skip
+            if kind in faults.kinds and not (self.deadly and kind.startswith("kill")):
+                for _ in range({"rival": 2, "twin": 3, "full": 2, "old": 6}.get(kind, 2)):
+                    self.scheduler.call(faults.draw(kind, 0.0, self.end), act)
+        self.scheduler.call(self.end, self._settle)
+        self.scheduler.call(
+            self.end + HANG, lambda: self.scheduler.fail(f"not at its end {HANG} s after the last fault")
+        )
+        self.scheduler.run()
+
+    def _settle(self) -> None:
+        """No more faults: who was stopped goes on, and nobody is there twice."""
+        self.say("the last fault is over")
+        self.full = False
+        for process in list(self.living):
+            if process.extra:
+                self.kill(process)
+            else:
+                self.proceed(process)
+        for slot in range(MASTER, self.workers):
+            self._replace(slot)
+
+    def _rival(self) -> None:
+        self.faults.note("rival", "a second master")
+        other = SmallRun(f"rival{self.count()}", 3.0, **self.kinds_of_run)
+        self.start(MASTER, True, other if self.faults.draw("rival", 0, 1) < 0.6 else None)
+
+    def _twin(self) -> None:
+        self.faults.note("twin", "a second worker")
+        self.start(self.ids.randrange(self.workers), True)
+
+    def _full(self) -> None:
+        self.faults.note("full", "disk full")
+        self.full = True
+        self.scheduler.call(self.faults.draw("full", 0.1, 8.0), lambda: setattr(self, "full", False))
+
+    def _kill(self) -> None:
+        kinds = [k for k in ("kill worker", "kill master") if k in self.faults.kinds]
+        there = [p for p in self.living if ("kill master" if p.slot == MASTER else "kill worker") in kinds]
+        if there:
+            victim = self.ids.choice(there)
+            self.faults.note("kill master" if victim.slot == MASTER else "kill worker", f"{victim.name}, at any time")
+            self.kill(victim)
+
+    def _old(self) -> None:
+        """A pair of another run, or of this one with the right names and a wrong answer."""
+        pick = self.ids.choice
+        chunk = SmallRun(pick(["run", "older"]), 5.0, 3, 3, 1, 1, pick([0, 1, 2])).questions(0, 99)[pick([0, 1, 2])]
+        slot, kind = self.ids.randrange(self.workers), pick(["input", "result"])
+        self.faults.note("old", f"{kind} of {chunk.run_id} for worker {slot}")
+        if kind == "input":
+            content = chunk_content(chunk, f"{self.count()}")
+        else:
+            values = {k: v for k, v in right_answer(chunk).items() if k != "reason"}
+            identity = (chunk.run_id, chunk.generation, chunk.chunk_id, 0)
+            content = result_content(ChunkResult(*identity, f"{self.count():064d}", values, [""]))
+        write_pair(_Bare(self), f"0_{slot}_{kind}", content)  # type: ignore[arg-type]
+
+
+class _Bare:
+    """Files of nobody."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+
+    def write(self, name: str, data: bytes) -> None:
+        self.world.server.put(self.world.now, name, Inode(data))
