@@ -255,7 +255,8 @@ class Dispatcher:
         if held is not None and held.sha256 == result.input_sha256:
             slot.losses = 0
             self._backlog.took(held.mode, now - held.at)
-        index, attempt = self._issued.get(result.input_sha256, (-1, -1))
+        # pop: a network file system may show a result again, and an exception must not count twice
+        index, attempt = self._issued.pop(result.input_sha256, (-1, -1))
         if index < 0:
             name = f"run {result.run_id}, generation {result.generation}, chunk {result.chunk_id}"
             log.info("discarded a result of worker %d that nobody waits for: %s", slot.id, name)

@@ -97,7 +97,7 @@ class Files:
                     self._forget(temporary)
                     raise
             # The folder or the temporary file was cleaned away under us; or a network file system did rename it, lost
-            # the answer, asked again and did not find it. Who cannot tell writes again: the same file twice is harmless.
+            # the answer, asked again and did not find it. We cannot tell, and the same file twice does no harm.
             except FileNotFoundError as e:
                 if last:
                     raise self._error("cannot write", path, e) from e

@@ -98,11 +98,12 @@ class Roster:
         found = {int(match[1]) for match in map(self._pattern.fullmatch, names) if match}
         for new in sorted(found - self.slots.keys()):  # sorted: the order of a set of names is another in every process
             self.slots[new] = Slot(new, Watch(self._host, self._timeout))
-        for slot in self.slots.values():
-            # Two scans, as a network file system may leave out a file that is just being replaced.
-            slot.absences = 0 if name_of(self._bohb_id, str(slot.id)) in names else slot.absences + 1
+        missing = {s.id for s in self.slots.values() if name_of(self._bohb_id, str(s.id)) not in names}
         now, losses = self._host.monotonic(), []
-        for slot, beat in self._read(now):
+        for slot, beat in self._read(now, missing):
+            # A network file system may leave a file out that is just being replaced: a look at the file itself counts
+            # more than the list, and it takes two of both.
+            slot.absences = slot.absences + 1 if beat is None and slot.id in missing else 0
             verdict = DEAD if slot.absences >= 2 else slot.watch.see(beat)
             if beat is not None:
                 self._hear(slot, beat)
@@ -121,20 +122,23 @@ class Roster:
             slot.read_at = now + self._pause(slot, beat, verdict)
         return losses
 
-    def _read(self, now: float) -> Iterator[tuple[Slot, Beat | None]]:
-        """Those who are to be judged, with their beats as far as they have a file."""
-        due = sorted((s for s in self.slots.values() if s.absences or s.read_at <= now), key=lambda s: s.read_at)
-        due += [s for s in self.slots.values() if not s.absences and s.read_at > now and s.alive and s.watch.ended()]
+    def _read(self, now: float, missing: set[int]) -> Iterator[tuple[Slot, Beat | None]]:
+        """Those who are to be judged, with their beats as far as they have a file. ``missing``: not in the list."""
+        slots = self.slots.values()
+        due = sorted((s for s in slots if s.id in missing or s.read_at <= now), key=lambda s: s.read_at)
+        due += [s for s in slots if s.id not in missing and s.read_at > now and s.alive and s.watch.ended()]
         size = max(1, 4 * self._lanes.count)
         for batch in (due[i : i + size] for i in range(0, len(due), size)):
             if self._host.monotonic() - now >= SCAN_SECONDS:
                 return
-            beats = self._lanes.map(self._beat, batch)
+            # Of those that were missing twice, the list alone is believed: there may be many.
+            gone = {s.id for s in batch if s.id in missing and s.absences >= 2}
+            beats = self._lanes.map(lambda s, gone=gone: None if s.id in gone else self._beat(s), batch)
             raise_first(beats)
             yield from zip(batch, beats, strict=True)
 
     def _beat(self, slot: Slot) -> Beat | None:
-        return None if slot.absences else read_beat(self._files, name_of(self._bohb_id, str(slot.id)))
+        return read_beat(self._files, name_of(self._bohb_id, str(slot.id)))
 
     @staticmethod
     def _pause(slot: Slot, beat: Beat | None, verdict: str) -> float:
@@ -164,7 +168,8 @@ class Roster:
 
     def _bury(self, slot: Slot, issue: Issue, names: set[str]) -> Loss:
         name = stem(self._bohb_id, slot.id, "input")
-        begun = name + "_check.pt" not in names
+        # Its last beat knows best; a listing may be old, or show an input of somebody else.
+        begun = name + "_check.pt" not in names or (slot.beat is not None and slot.beat.doing == issue.sha256)
         dismissed = slot.absences >= 2  # it took its heartbeat away in good order: no fault of the chunk
         remove_pair(self._files, name)
         slot.release()

@@ -109,10 +109,6 @@ def nobody_gives_way(monkeypatch):
     )
 
 
-def results_stay_where_they_are(monkeypatch):
-    monkeypatch.setattr(outer.dispatch, "remove_pair", lambda files, name: None)
-
-
 def a_stale_handle_is_the_end(monkeypatch):
     monkeypatch.setattr(outer.machine, "_patiently", lambda action: action())
 
@@ -124,7 +120,6 @@ PLANTED = {
     lost_files_are_not_noticed: 40,
     worker_forgets_to_say_what_it_does: 60,
     nobody_gives_way: 200,
-    results_stay_where_they_are: 40,
     a_stale_handle_is_the_end: 40,
 }
 

@@ -46,12 +46,12 @@ class Faults:
     def __init__(self, world: Any, seed: int, end: float, drop: FrozenSet[str], only: Optional[FrozenSet[str]]) -> None:
         self.world, self.end = world, end
         rng = random.Random(f"{seed} kinds")
-        share = rng.choice([0.15, 0.3, 0.5])
+        share = rng.choice([0.15, 0.3, 0.5, 0.8])
         drawn = {kind for kind in KINDS if rng.random() < share}
-        self.kinds = ((drawn if only is None else set(only)) - drop) if end > 0 else set()
+        self.kinds = (drawn & (ALL if only is None else only)) - drop if end > 0 else set()
         self._rng = {kind: random.Random(f"{seed} {kind}") for kind in KINDS}
         self.rate = {kind: r.choice([0.01, 0.03, 0.1]) for kind, r in self._rng.items()}
-        self.longest = rng.choice([0.5, 2.0, 5.0])  # seconds that a file system may lag
+        self.longest = rng.choice([0.5, 2.0, 6.0])  # seconds that a file system may lag
         self.counts: Dict[str, int] = dict.fromkeys(KINDS, 0)
         self.log: List[Tuple[float, str, str]] = []
         self._look = [kind in self.kinds for kind in ("stale", "again")]

@@ -6,12 +6,14 @@ The code under test is the real one: ``Dispatcher``, ``Roster``, ``Worker``, ``H
 
 from __future__ import annotations
 
+import math
 import random
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, FrozenSet, List, Optional, Tuple
 
 import torch
 
+from outer.backlog import Patience
 from outer.dispatch import Dispatcher, SecondMasterError
 from outer.exchange import Chunk, ChunkResult, ExchangeError, Files, chunk_content, result_content, write_pair
 from outer.worker import SecondWorkerError, Worker
@@ -22,6 +24,9 @@ from tests.outer.simulation.schedule import Killed, Process, Scheduler
 GRACE = 25.0  # seconds that two may believe to own a slot while both run: beats get lost in a row
 HANG = 400.0  # seconds after the last fault by which a run must have ended
 CALM_EVERY = 25  # one seed in so many has no faults
+DEADLY = 5  # the last digit of seeds in which a chunk kills its workers
+OLD = 99  # the incarnation of masters whose files lie about
+QUIET = frozenset({"network", "clocks", "slow", "old", "gaps", "handle"})  # faults that hide no death
 MASTER = -1  # the master's slot
 
 
@@ -48,23 +53,27 @@ class SmallRun:
         return chunks
 
     def learn(self, scores: List[float]) -> None:
-        """Depends on all scores and their order."""
+        """Depends on all scores and their order. A member without a score counts as zero."""
+        scores = [0.0 if math.isnan(s) else s for s in scores]
         self.psi = 0.5 * self.psi + sum(s / (i + 2) for i, s in enumerate(scores)) / len(scores)
         self.generation += 1
         self.results += (self.psi,)
 
-    def undisturbed(self) -> Tuple[float, ...]:
+    def undisturbed(self, deadly: bool = False) -> Tuple[float, ...]:
         run = SmallRun(self.id, self.psi, self.generations, self.chunks, self.members, self.calls)
         while run.generation < run.generations:
-            run.learn(
-                [
-                    s
-                    for call in range(run.calls)
-                    for c in run.questions(call, 0)
-                    for s in right_answer(c)["score"].tolist()
-                ]
-            )
+            scores: List[float] = []
+            for call in range(run.calls):
+                for chunk in run.questions(call, 0):
+                    right = right_answer(chunk)["score"].tolist()
+                    scores += [math.nan] * len(right) if deadly and is_deadly(chunk.seeds, chunk.mode) else right
+            run.learn(scores)
         return run.results
+
+
+def is_deadly(seeds: torch.Tensor, mode: str) -> bool:
+    """The first chunk of the first generation."""
+    return int(seeds[0]) == 0 and mode == "mode 0"
 
 
 def right_answer(chunk: Chunk) -> Dict[str, Any]:
@@ -84,6 +93,7 @@ class SimProcess(Process):
         self.client = world.clients.setdefault(node, Client(world))
         self.owner: Any = None  # the Worker or Dispatcher, once it has claimed its slot
         self.extra = False  # nobody starts it again
+        self.since = world.now
 
     def believes(self) -> bool:
         return self.owner is not None and not (self.dead or self.stopped) and self.owner._heartbeat.usurper is None
@@ -145,7 +155,6 @@ class World:
         drop: FrozenSet[str] = frozenset(),
         only: Optional[FrozenSet[str]] = None,
         trace: Optional[List[str]] = None,
-        deadly: bool = False,
     ) -> None:
         self.seed, self.trace = seed, trace
         self.scheduler = Scheduler()
@@ -153,14 +162,15 @@ class World:
         self.ids, self.times = random.Random(f"{seed} ids"), random.Random(f"{seed} times")
         # Without a fault, every chunk is evaluated once and all is over soon.
         self.end = 0.0 if seed % CALM_EVERY == 0 and only is None else rng.choice([20.0, 40.0, 80.0])
-        self.faults = Faults(self, seed, self.end, drop, only)
+        self.deadly = seed % 10 == DEADLY and only is None
+        self.faults = Faults(self, seed, self.end, drop, QUIET if self.deadly else only)
         self.server, self.os = Server(), VirtualOS(self)
         self.clients: Dict[str, Client] = {}
         self.kernel: Dict[Tuple[str, int], SimProcess] = {}
         self.nodes = [f"node{i}" for i in range(rng.choice([1, 1, 2, 3]))] + ["node0.other"] * rng.choice([0, 1])
         self.workers = rng.choice([1, 2, 2, 3, 4])
         self.coarse = rng.choice([1.0, 6.0, 12.0])
-        self.full = False
+        self.full = self.quitting = False
         self.living: List[SimProcess] = []
         self.incarnations = 0
         self.kinds_of_run = dict(
@@ -168,12 +178,15 @@ class World:
             calls=rng.choice([1, 1, 2]),
         )  # fmt: skip
         self.run = SmallRun("run", 1.0, **self.kinds_of_run)
-        self.expected = self.run.undisturbed()
+        self.expected = self.run.undisturbed(self.deadly)
+        self.stream = rng.choice([0, 0, 1, 2, 4])  # chunks that are out at a time; 0: all, by evaluate()
+        self.quits = rng.random() < 0.3  # workers are told to end when the run has
         self.timeout = rng.choice([8.0, 15.0, 30.0])
         self.long = rng.choice([0.1, 2.0, 8.0])  # seconds that an evaluation takes at most
         self.raised: Dict[Tuple[int, int, str], bool] = {}
-        self.deadly, self.kills, self.evaluations = deadly, 0, 0
-        self.max_attempts = rng.choice([1, 2, 3, 5]) if deadly else 10**6
+        self.kills = self.evaluations = 0
+        late = math.inf if self.deadly or not self.faults.kinds else rng.choice([2.0, 4.0])
+        self.patience = Patience(rng.choice([1, 2, 3, 5]) if self.deadly else 10**6, late)
         self.versions: Dict[int, int] = {}
         self._number = 0
 
@@ -277,7 +290,7 @@ class World:
             self.living.remove(process)
             process.owner = None
             self._beliefs(process.slot)
-            if not process.extra:
+            if not process.extra and not self.quitting:
                 self.scheduler.call(self.times.uniform(0.05, 4.0), lambda: self._replace(process.slot))
 
     def _replace(self, slot: int) -> None:
@@ -317,12 +330,14 @@ class World:
         chunk = Chunk("", 0, 0, 0, mode, config, worlds, seeds)
         self.evaluations += 1
         self.say(f"evaluates {seeds.tolist()} {mode} of incarnation {config['incarnation']}")
-        if self.deadly and int(seeds[0]) == 0 and mode == "mode 0" and self.times.random() < 0.9:
-            self.kills += 1
         seconds = self.times.uniform(0.0, self.long)
         if self.faults.happens("slow", f"{seeds.tolist()}", 0.1):
             seconds += self.faults.draw("slow", 5.0, 30.0)
         self.scheduler.wait(seconds)
+        if self.deadly and is_deadly(seeds, mode) and config["incarnation"] != OLD:
+            self.kills += 1
+            self.kill(process)
+            raise Killed
         key = (config["incarnation"], int(seeds[0]), mode)
         if key not in self.raised and self.faults.happens("errors", f"{seeds.tolist()}", 0.1):
             self.raised[key] = True
@@ -332,9 +347,7 @@ class World:
     def _master(self, process: SimProcess, run: SmallRun) -> None:
         self.incarnations += 1
         incarnation = self.incarnations
-        options: Dict[str, Any] = {"worker_timeout": self.timeout, "max_attempts": self.max_attempts}
-        if not self.faults.kinds:
-            options["straggler_seconds"] = 1e9
+        options: Dict[str, Any] = {"worker_timeout": self.timeout, "patience": self.patience}
         host: Any = VirtualHost(process)
         with Dispatcher(FOLDER, 0, run.id, files=Files(FOLDER), host=host, **options) as dispatcher:
             self.claimed(process, dispatcher)
@@ -343,20 +356,49 @@ class World:
                 scores: List[float] = []
                 for call in range(state.calls):
                     chunks = state.questions(call, incarnation)
-                    results = dispatcher.evaluate(chunks)
+                    results = self._ask(dispatcher, chunks)
                     self._check(process, chunks, results)
                     scores += [float(s) for r in results for s in r.values["score"]]
                 state.learn(scores)
                 self.step("checkpoint", run.id)
                 vars(run).update(vars(state))
                 self.step("checkpointed", run.id)
-        if run is self.run:
-            wanted = run.generations * run.calls * run.chunks
-            if self.evaluations != wanted and not self.faults.kinds and not self.deadly:
-                self.scheduler.fail(f"{self.evaluations} evaluations of {wanted} chunks though nothing went wrong")
-            if run.results != self.expected:
-                self.scheduler.fail(f"results {run.results}, undisturbed {self.expected}")
+            if run is self.run:
+                self._ended(dispatcher)
+
+    def _ask(self, dispatcher: Dispatcher, chunks: List[Chunk]) -> List[ChunkResult]:
+        if self.stream == 0:
+            return dispatcher.evaluate(chunks)
+        tickets: List[int] = []
+        results: List[ChunkResult] = []
+        for chunk in chunks:
+            if len(tickets) - len(results) >= self.stream:
+                results.append(dispatcher.result(tickets[len(results)]))
+            tickets.append(dispatcher.submit(chunk))
+        return results + [dispatcher.result(ticket) for ticket in tickets[len(results) :]]
+
+    def _ended(self, dispatcher: Dispatcher) -> None:
+        """The run is complete: was it the right one, at the right price?"""
+        run = self.run
+        wanted = run.generations * run.calls * run.chunks
+        if run.results != self.expected:
+            self.scheduler.fail(f"results {run.results}, undisturbed {self.expected}")
+        if self.evaluations != wanted and not self.faults.kinds and not self.deadly:
+            self.scheduler.fail(f"{self.evaluations} evaluations of {wanted} chunks though nothing went wrong")
+        if self.deadly and self.kills != self.patience.max_attempts:
+            self.scheduler.fail(f"a chunk killed {self.kills} workers, {self.patience.max_attempts} are allowed")
+        if not self.quits or self.now < self.end:
             self.scheduler.over = True
+            return
+        there = [p for p in self.living if p.slot != MASTER and p.since < self.now - 20.0]
+        self.say(f"tells {len(there)} workers to quit")
+        self.quitting = True
+        dispatcher.close(quit_workers=True)
+        self.scheduler.wait(60.0)
+        left = [p.name for p in there if p in self.living]
+        if left:
+            self.scheduler.fail(f"{left} did not quit when told to")
+        self.scheduler.over = True
 
     def _check(self, process: SimProcess, chunks: List[Chunk], results: List[ChunkResult]) -> None:
         """Every chunk answered once, in order, by an evaluation that this very master asked for."""
@@ -367,6 +409,9 @@ class World:
             who = (result.run_id, result.generation, result.chunk_id)
             if who != (chunk.run_id, chunk.generation, chunk.chunk_id):
                 self.scheduler.fail(f"{process.name} accepted {who} for {chunk.label}")
+            elif self.deadly and is_deadly(chunk.seeds, chunk.mode):
+                if not result.error or not result.values["score"].isnan().all():
+                    self.scheduler.fail(f"{chunk.label} kills its workers and has an answer")
             elif result.error:
                 self.scheduler.fail(f"{process.name} gave up {chunk.label}: {result.error}")
             else:
@@ -388,7 +433,7 @@ class World:
                 self._old()
         for kind, act in (("rival", self._rival), ("twin", self._twin), ("full", self._full), ("old", self._old),
                           ("kill worker", self._kill), ("kill master", self._kill)):  # fmt: skip
-            if kind in faults.kinds and not (self.deadly and kind.startswith("kill")):
+            if kind in faults.kinds:
                 for _ in range({"rival": 2, "twin": 3, "full": 2, "old": 6}.get(kind, 2)):
                     self.scheduler.call(faults.draw(kind, 0.0, self.end), act)
         self.scheduler.call(self.end, self._settle)
@@ -434,7 +479,7 @@ class World:
     def _old(self) -> None:
         """A pair of another run, or of this one with the right names and a wrong answer."""
         pick = self.ids.choice
-        chunk = SmallRun(pick(["run", "older"]), 5.0, 3, 3, 1, 1, pick([0, 1, 2])).questions(0, 99)[pick([0, 1, 2])]
+        chunk = SmallRun(pick(["run", "older"]), 5.0, 3, 3, 1, 1, pick([0, 1, 2])).questions(0, OLD)[pick([0, 1, 2])]
         slot, kind = self.ids.randrange(self.workers), pick(["input", "result"])
         self.faults.note("old", f"{kind} of {chunk.run_id} for worker {slot}")
         if kind == "input":
