@@ -98,12 +98,18 @@ class Roster:
         found = {int(match[1]) for match in map(self._pattern.fullmatch, names) if match}
         for new in sorted(found - self.slots.keys()):  # sorted: the order of a set of names is another in every process
             self.slots[new] = Slot(new, Watch(self._host, self._timeout))
-        missing = {s.id for s in self.slots.values() if name_of(self._bohb_id, str(s.id)) not in names}
+        missing = set()
+        for slot in self.slots.values():
+            if name_of(self._bohb_id, str(slot.id)) in names:
+                slot.absences = 0
+            else:
+                missing.add(slot.id)
         now, losses = self._host.monotonic(), []
         for slot, beat in self._read(now, missing):
             # A network file system may leave a file out that is just being replaced: a look at the file itself counts
             # more than the list, and it takes two of both.
-            slot.absences = slot.absences + 1 if beat is None and slot.id in missing else 0
+            if slot.id in missing:
+                slot.absences = slot.absences + 1 if beat is None else 0
             verdict = DEAD if slot.absences >= 2 else slot.watch.see(beat)
             if beat is not None:
                 self._hear(slot, beat)
@@ -131,13 +137,13 @@ class Roster:
         for batch in (due[i : i + size] for i in range(0, len(due), size)):
             if self._host.monotonic() - now >= SCAN_SECONDS:
                 return
-            # Of those that were missing twice, the list alone is believed: there may be many.
-            gone = {s.id for s in batch if s.id in missing and s.absences >= 2}
-            beats = self._lanes.map(lambda s, gone=gone: None if s.id in gone else self._beat(s), batch)
+            beats = self._lanes.map(self._beat, batch)
             raise_first(beats)
             yield from zip(batch, beats, strict=True)
 
     def _beat(self, slot: Slot) -> Beat | None:
+        if slot.absences >= 2:  # whoever was away twice is so until a list has him again: there may be many
+            return None
         return read_beat(self._files, name_of(self._bohb_id, str(slot.id)))
 
     @staticmethod

@@ -18,7 +18,7 @@ import outer.heartbeat
 import outer.machine
 from outer.exchange import Rejected
 from tests.outer.simulation.processes import World
-from tests.outer.simulation.schedule import VirtualLock
+from tests.outer.simulation.schedule import VirtualLanes, VirtualLock
 
 DTYPES = {str(d): d for d in outer.exchange.DTYPES}
 REAL_FORMAT_EVERY = 10  # one seed in so many goes through torch.save and torch.load
@@ -67,6 +67,7 @@ def installed(world: World) -> Iterator[None]:
         (outer.heartbeat, "threading", SimpleNamespace(Lock=lambda: VirtualLock(world.scheduler))),
         (outer.heartbeat, "uuid", ids),
         (outer.dispatch, "uuid", ids),
+        (outer.dispatch, "Lanes", lambda count: VirtualLanes(world.scheduler, world.lanes)),
     ]
     if world.seed % REAL_FORMAT_EVERY:
         changes += [(outer.exchange, "pack", cheap_pack), (outer.exchange, "unpack", cheap_unpack)]
