@@ -10,10 +10,10 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from outer.exchange import remove_pair, stem
+from outer.exchange import read_pair, remove_pair, stem
 from outer.heartbeat import ALIVE, DEAD, UNKNOWN, Beat, Watch, believed, name_of, read_beat
 from outer.lanes import Lanes, raise_first
-from outer.machine import Files, Host
+from outer.machine import Files, Host, NotReady, Rejected
 
 log = logging.getLogger("envolve")
 
@@ -122,7 +122,7 @@ class Roster:
                     and beat.counter >= slot.settles_at
                 )
             elif verdict == DEAD:
-                losses.append(self._bury(slot, slot.holds, names))
+                losses.append(self._bury(slot, slot.holds))
             elif beat is not None and self._missing(slot, slot.holds, beat, names):
                 losses.append(self._lose(slot, slot.holds, beat))
             slot.read_at = now + self._pause(slot, beat, verdict)
@@ -172,14 +172,21 @@ class Roster:
             log.warning("worker %d is gone", slot.id)
         slot.alive = alive
 
-    def _bury(self, slot: Slot, issue: Issue, names: set[str]) -> Loss:
+    def _bury(self, slot: Slot, issue: Issue) -> Loss:
         name = stem(self._bohb_id, slot.id, "input")
-        # Its last beat knows best; a listing may be old, or show an input of somebody else.
-        begun = name + "_check.pt" not in names or (slot.beat is not None and slot.beat.doing == issue.sha256)
+        begun = not self._waits(name, issue)  # not from the list: it may be older than the death
         dismissed = slot.absences >= 2  # it took its heartbeat away in good order: no fault of the chunk
         remove_pair(self._files, name)
         slot.release()
         return Loss(issue.index, f"worker {slot.id} died or fell silent", begun and not dismissed)
+
+    def _waits(self, name: str, issue: Issue) -> bool:
+        """Whether this very input lies there, and nobody has begun with it."""
+        try:
+            pair = read_pair(self._files, name, "input")
+        except (NotReady, Rejected):
+            return False
+        return pair is not None and pair[1] == issue.sha256
 
     def _missing(self, slot: Slot, issue: Issue, beat: Beat, names: set[str]) -> bool:
         """A chunk must be waiting, in work, or answered. False as long as it may be."""

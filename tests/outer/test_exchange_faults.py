@@ -87,7 +87,7 @@ def checksum_is_believed(monkeypatch):
 
 def deaths_are_not_noticed(monkeypatch):
     monkeypatch.setattr(
-        outer.roster.Roster, "_bury", lambda self, slot, issue, names: outer.roster.Loss(issue.index, "", False)
+        outer.roster.Roster, "_bury", lambda self, slot, issue: outer.roster.Loss(issue.index, "", False)
     )
     monkeypatch.setattr(outer.dispatch.Dispatcher, "_again", lambda self, index: None)
 

@@ -30,6 +30,7 @@ def report(world: World, needless: Optional[frozenset] = None) -> str:  # type: 
 def main(argv: Optional[List[str]] = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.outer.simulation", description=__doc__)
     parser.add_argument("--seeds", default="0:100", help="FIRST:AFTER_LAST (default: %(default)s)")
+    parser.add_argument("--step", type=int, default=1, help="take every n-th seed")
     parser.add_argument("--seed", type=int, help="this one alone")
     parser.add_argument("--trace", action="store_true", help="print every system call and log line")
     parser.add_argument("--drop", action="append", default=[], choices=sorted(ALL), help="no faults of this kind")
@@ -40,7 +41,7 @@ def main(argv: Optional[List[str]] = None) -> int:
     first, last = (args.seed, args.seed + 1) if args.seed is not None else map(int, args.seeds.split(":"))
     began, failed, faults = time.perf_counter(), [], Counter()  # type: ignore[var-annotated]
     seconds, slowest, masters = 0.0, 0.0, 0
-    for seed in range(first, last):
+    for seed in range(first, last, args.step):
         trace: Optional[List[str]] = [] if args.trace else None
         world = simulate(seed, drop=frozenset(args.drop), trace=trace)
         faults.update(world.faults.counts)
@@ -60,7 +61,7 @@ def main(argv: Optional[List[str]] = None) -> int:
             print(f"{seed + 1 - first} seeds, {time.perf_counter() - began:.0f} s, {len(failed)} failed", flush=True)
     took = time.perf_counter() - began
     print(
-        f"{seed + 1 - first} seeds in {took:.1f} s: {seconds:.0f} virtual s, {masters} masters started, "
+        f"{(seed - first) // args.step + 1} seeds in {took:.1f} s: {seconds:.0f} virtual s, {masters} masters started, "
         f"latest end {slowest:.0f} s after the last fault; failed: {failed or 'none'}"
     )
     print("faults:", ", ".join(f"{kind} {n}" for kind, n in faults.most_common()))

@@ -26,7 +26,7 @@ HANG = 400.0  # seconds after the last fault by which a run must have ended
 CALM_EVERY = 25  # one seed in so many has no faults
 DEADLY = 5  # the last digit of seeds in which a chunk kills its workers
 OLD = 99  # the incarnation of masters whose files lie about
-QUIET = frozenset({"network", "clocks", "slow", "handle"})  # faults that hide no death
+QUIET = frozenset({"network", "clocks", "slow", "handle", "old"})  # faults that hide no death
 MASTER = -1  # the master's slot
 
 
