@@ -23,10 +23,12 @@ from envs.reward_network import POTENTIAL, RewardNetwork
 from envs.section import EnvSection
 from envs.synthetic import SyntheticEnv
 from envs.task import Task, make_task
+from envs.torch_file import TorchFileError, read_torch
 from envs.world import World
 from envs.world_format import flat_from_state_dict, world_state_dict
 
 FORMAT, VERSION = "envolve-world", 1
+MAX_BYTES = 512 * 2**20
 TYPES = {  # of each entry beside model
     "format": str, "version": int, "kind": str, "env_name": str, "config": dict,
     "budget": int, "score": float, "solved": bool, "sha256": str,
@@ -147,8 +149,11 @@ def read_world(path: str) -> WorldFile:
     Raises WorldFileError, whatever the file holds.
     """
     try:
-        content = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # damaged bytes surface in torch as almost any exception
+        with open(path, "rb") as file:
+            if os.fstat(file.fileno()).st_size > MAX_BYTES:
+                raise TorchFileError(f"it has more than {MAX_BYTES} bytes")
+            content = read_torch(file.read(), legacy=True)
+    except (OSError, TorchFileError) as error:
         reason = str(error).strip().split("\n")[0] or type(error).__name__
         raise WorldFileError(f"{path}: cannot be read as a torch file of plain values and tensors: {reason}") from None
     if not isinstance(content, dict):

@@ -7,6 +7,7 @@ import contextlib
 import fcntl
 import hashlib
 import io
+import math
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
@@ -16,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from envs.torch_file import TorchFileError, read_torch
 from envs.world_file import write_atomic
 from outer.nes import NESState
 
@@ -86,11 +88,36 @@ def load_checkpoint(path: str | Path, config_sha256: str) -> tuple[NESState, Pro
         raise CheckpointError(
             f"{path}: belongs to another configuration than the config.yaml beside it; undo the change"
         )
-    try:
-        content: dict[str, Any] = torch.load(io.BytesIO(body), weights_only=True)
-        return NESState(**content["nes"]), Progress(**content["progress"])
-    except Exception as e:  # a checksum that fits can be made for any bytes
-        reason = str(e).strip().split("\n")[0]
-        raise CheckpointError(
-            f"{path}: not what this version writes ({type(e).__name__}: {reason}); start a new run"
-        ) from None
+    try:  # a checksum that fits can be made for any bytes
+        content = read_torch(body)
+        if type(content) is not dict or set(content) != {"nes", "progress"}:
+            raise TorchFileError("found other parts than nes and progress")
+        nes = NESState(**_checked(content["nes"], NESState, "nes"))
+        progress = Progress(**_checked(content["progress"], Progress, "progress"))
+        if len({len(x) for x in (nes.psi, nes.average, nes.moment1, nes.moment2, progress.best_psi)}) != 1:
+            raise TorchFileError("its tensors are of different lengths")
+    except TorchFileError as e:
+        raise CheckpointError(f"{path}: not what this version writes ({e}); start a new run") from None
+    return nes, progress
+
+
+def _checked(part: Any, kind: type, where: str) -> dict[str, Any]:
+    """The fields of a dataclass, every one there and of its type: tensors finite and [D], numbers counts."""
+    wanted = {f.name: str(f.type) for f in fields(kind)}
+    if type(part) is not dict or set(part) != set(wanted):
+        raise TorchFileError(f"{where} has other fields than {', '.join(wanted)}")
+    for name, expected in wanted.items():
+        value = part[name]
+        if expected == "Tensor":
+            dtype = torch.float64 if name.startswith("moment") else torch.float32
+            fits = type(value) is Tensor and value.dtype == dtype and value.ndim == 1 and len(value) > 0
+            fits = fits and value.is_contiguous() and bool(value.isfinite().all())
+        elif expected == "list[int]":
+            fits = type(value) is list and all(type(x) is int and x >= 0 for x in value)
+        elif expected == "float":  # the score of nothing yet is minus infinity
+            fits = type(value) is float and (math.isfinite(value) or (name == "best_score" and value == -math.inf))
+        else:
+            fits = type(value).__name__ == expected and (expected == "bool" or 0 <= value < 2**63)
+        if not fits:
+            raise TorchFileError(f"{where}.{name} is no {expected} that it could be")
+    return part

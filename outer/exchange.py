@@ -6,8 +6,8 @@ strictly after; the check file holds size and SHA-256 of the data, so whoever se
 also sees the data that belongs to it. Every write goes to a temporary name in the same folder and is renamed. Nothing
 is fsynced: a chunk can always be computed again, and a file torn by a power cut fails its checksum.
 
-Nothing that is read is trusted: a limit on the size, the checksum, ``torch.load(weights_only=True)``, then every field
-by type, shape and dtype. :class:`NotReady` means "look again soon" (the other side may be in the middle of writing, or
+Nothing that is read is trusted: a limit on the size, the checksum, ``envs/torch_file.py``, then every field by type,
+shape and dtype. :class:`NotReady` means "look again soon" (the other side may be in the middle of writing, or
 a network file system shows its files out of order), :class:`Rejected` means that it will never be valid.
 
 Python 3.8.
@@ -18,7 +18,6 @@ from __future__ import annotations
 import hashlib
 import io
 import math
-import zipfile
 from dataclasses import dataclass, field
 from typing import Any, Dict, List, Optional, Tuple
 
@@ -26,6 +25,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from envs.torch_file import TorchFileError, read_torch
 from outer.machine import ExchangeError, Files, NotReady, Rejected
 
 __all__ = ["Chunk", "ChunkResult", "ExchangeError", "Files", "NotReady", "Rejected"]
@@ -89,7 +89,9 @@ class ChunkResult:
 
 
 def clip(text: str) -> str:
-    """At most MAX_TEXT characters; the end is kept, where an exception says what it is."""
+    """At most MAX_TEXT characters; the end is kept, where an exception says what it is. What UTF-8 cannot say (a file
+    name of odd bytes) is escaped: a file with it could not be read."""
+    text = text.encode("utf-8", "backslashreplace").decode("utf-8")
     return text if len(text) <= MAX_TEXT else "..." + text[-(MAX_TEXT - 3) :]
 
 
@@ -110,18 +112,9 @@ def pack(content: Dict[str, Any]) -> bytes:
 def unpack(data: bytes, name: str) -> Dict[str, Any]:
     """The inverse of :func:`pack` for bytes nobody vouches for; :class:`Rejected` for anything else than a dict."""
     try:
-        with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            entries = archive.infolist()
-        # torch.save never compresses; a compressed entry could unpack to a thousand times the file's size
-        if any(e.compress_type != zipfile.ZIP_STORED or e.flag_bits & 1 for e in entries):
-            raise Rejected(f"{name} is not an archive of torch.save")
-        if sum(e.file_size for e in entries) > len(data):
-            raise Rejected(f"{name} says that it holds more than it does")
-        content = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
-    except Rejected:
-        raise
-    except Exception as e:  # whatever hostile bytes make the two parsers raise
-        raise Rejected("{} cannot be loaded: {}: {}".format(name, type(e).__name__, clip(str(e)).split("\n")[0])) from e
+        content = read_torch(data)
+    except TorchFileError as e:
+        raise Rejected(f"{name} cannot be loaded: {clip(str(e))}") from e
     if type(content) is not dict:
         raise Rejected(f"{name} holds {type(content).__name__}, not a dict")
     return content
@@ -154,7 +147,7 @@ def read_pair(files: Files, name: str, kind: str) -> Optional[Tuple[Dict[str, An
         check = unpack(check_bytes, name + "_check.pt")
     except Rejected as e:
         raise NotReady(str(e)) from e
-    if check.get("schema") != SCHEMA or type(check.get("schema")) is not int:
+    if type(check.get("schema")) is not int or check["schema"] != SCHEMA:
         raise Rejected(
             "{}_check.pt has schema {!r}, this program speaks {}: are master and worker of the same version?".format(
                 name, _short(check.get("schema")), SCHEMA
@@ -164,11 +157,14 @@ def read_pair(files: Files, name: str, kind: str) -> Optional[Tuple[Dict[str, An
     if data is None:
         raise NotReady(f"{name}.pt is missing")
     sha256 = hashlib.sha256(data).hexdigest()
-    if check.get("sha256") != sha256 or check.get("size") != len(data):
+    claimed = check.get("sha256"), check.get("size")
+    if tuple(map(type, claimed)) != (str, int) or claimed != (sha256, len(data)):
         raise NotReady(f"{name}.pt does not match the checksum in {name}_check.pt")
     content = unpack(data, name + ".pt")
     for key in ("schema", "kind") + IDENTITY:
-        if type(content.get(key)) is not type(check.get(key)) or content.get(key) != check.get(key):
+        kinds = type(content.get(key)), type(check.get(key))
+        # Types first: comparing tensors or lists may raise whatever the writer likes.
+        if kinds not in ((int, int), (str, str)) or content[key] != check[key]:
             raise Rejected(f"{name}.pt and its check file disagree about {key}")
     if content["kind"] != kind:
         raise Rejected("{}.pt is of kind {}, expected {}".format(name, _short(content["kind"]), kind))
@@ -192,10 +188,17 @@ def reject_pair(files: Files, name: str) -> None:
 def chunk_content(chunk: Chunk, issue: str) -> Dict[str, Any]:
     """``issue`` makes the bytes of every handing-out unlike any other, so that an answer names its question."""
     content = {key: getattr(chunk, key) for key in IDENTITY}
-    content.update(schema=SCHEMA, kind="input", issue=issue, mode=chunk.mode, config=chunk.config)
+    content.update(schema=SCHEMA, kind="input", issue=issue, mode=chunk.mode, config=_tree(chunk.config))
     # clone: a view would save the whole tensor it looks into
     content.update(worlds=chunk.worlds.detach().clone().contiguous(), seeds=chunk.seeds.detach().clone().contiguous())
     return content
+
+
+def _tree(value: Any) -> Any:
+    """A copy with every list and dict in one place only, as ``read_torch`` wants it."""
+    if type(value) is list:
+        return [_tree(item) for item in value]
+    return {key: _tree(item) for key, item in value.items()} if type(value) is dict else value
 
 
 def chunk_from(content: Dict[str, Any]) -> Chunk:
@@ -271,7 +274,8 @@ def _as_tensor(value: Any, name: str) -> Tensor:
 
 def _fields(content: Dict[str, Any], names: Tuple[str, ...]) -> None:
     if set(content) != set(names):
-        raise Rejected(f"unknown or missing fields: {_short(sorted(map(str, set(content) ^ set(names))))}")
+        odd = sorted(map(_short, set(content) ^ set(names)))
+        raise Rejected(f"unknown or missing fields: {', '.join(odd[:8])}")
 
 
 def _identity(content: Dict[str, Any]) -> Dict[str, Any]:
@@ -286,12 +290,15 @@ def _text(content: Dict[str, Any], key: str, limit: int) -> str:
     text = content[key]
     if type(text) is not str or len(text) > limit:
         raise Rejected(f"{key} is {_short(text)}, not a text of at most {limit} characters")
+    _plain(text, key, depth=0)
     return text
 
 
 def _tensor(value: Any, name: str, dtypes: Tuple[torch.dtype, ...]) -> Tensor:
     if type(value) is not Tensor or value.dtype not in dtypes or value.layout != torch.strided or value.requires_grad:
         raise Rejected(f"{name} is {_short(type(value).__name__)}, not a plain tensor of {dtypes[0]}")
+    if value.device.type != "cpu" or value.is_neg():
+        raise Rejected(f"{name} is not a plain tensor in memory")
     # A stride of 0 claims any shape from one number; whatever is contiguous owns what it claims.
     if not value.is_contiguous() or value.untyped_storage().nbytes() != value.numel() * value.element_size():
         raise Rejected(f"{name} does not own its memory")
@@ -300,6 +307,11 @@ def _tensor(value: Any, name: str, dtypes: Tuple[torch.dtype, ...]) -> Tensor:
 
 def _plain(value: Any, name: str, depth: int) -> None:
     """Only what YAML can say: None, bool, int, float, str, and lists and dicts of them."""
+    if type(value) is str:
+        try:
+            value.encode("utf-8")
+        except UnicodeEncodeError:
+            raise Rejected(f"{name} is {_short(value)}, which UTF-8 cannot say") from None
     if value is None or type(value) in (bool, int, float, str):
         return
     if depth == 0:
@@ -318,4 +330,8 @@ def _plain(value: Any, name: str, depth: int) -> None:
 
 def _short(value: Any) -> str:
     """For messages: never more than a line of what somebody else wrote."""
-    return repr(value)[:80] if type(value) in (str, int, float, bool, type(None), list) else type(value).__name__
+    if type(value) is str:
+        value = value[:80]
+    elif type(value) not in (int, float, bool, type(None)) or (type(value) is int and abs(value) >= 2**64):
+        return type(value).__name__
+    return repr(value)[:80]
