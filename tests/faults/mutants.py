@@ -470,7 +470,7 @@ def hostile(good: Good, r: Random) -> bytes:
         Calls(subprocess.Popen, ["touch", good.canary]),
         Calls(open, good.canary, "w"),
         Calls(__import__, "antigravity"),
-        Calls(getattr, os, "system"),
+        Calls(getattr, "os", "system"),
         Calls(torch.load, good.canary),
         Calls(torch.hub.load, "x", "y"),
         Calls(torch.serialization.load, io.BytesIO()),
