@@ -227,3 +227,25 @@ def test_a_configuration_returns_with_a_larger_budget_only(tmp_path: Path) -> No
     (tmp_path / "results.json").write_text((json.dumps(GOOD) + "\n") * 2)
     with pytest.raises(ConfigError, match="results.json:2 budget: found 1 after 1, expected a larger one"):
         TrialLog(tmp_path).read()
+
+
+RECORDED = Path(__file__).resolve().parents[2] / "fixtures" / "hpbandster_run"  # by hpbandster 0.7.4's BOHB and Pyro
+
+
+def test_a_run_of_hpbandster_itself_is_read_as_it_reads_it() -> None:
+    """Its minimum is (x - 0.3)^2 + 1/budget; x above 0.95 raises."""
+    records = TrialLog(RECORDED).read(repair=False)
+    assert len(records) == 37 and len({r.trial.config_id for r in records}) == 27
+    assert sum(r.trial.model_based for r in records if r.trial.rung == 0) == 11
+    (failed,) = (r for r in records if not math.isfinite(r.result.loss))
+    assert failed.result.error.endswith("RuntimeError: too large\n") and float(failed.trial.values["x"]) > 0.95
+    for r in records:
+        if r is not failed:
+            assert r.result.loss == (float(r.trial.values["x"]) - 0.3) ** 2 + 1 / r.trial.budget
+            assert r.result.info == {"b": r.trial.budget} and r.submitted <= r.started <= r.finished
+    assert {(r.trial.budget, r.trial.rung) for r in records} > {(9.0, 0), (9.0, 1), (9.0, 2)}
+    theirs = pytest.importorskip("hpbandster.core.result").logged_results_to_HBS_result(str(RECORDED))
+    best = min((r for r in records if r.trial.budget == 9), key=lambda r: r.result.loss)
+    assert theirs.get_incumbent_id() == best.trial.config_id
+    key = {(r.trial.config_id, r.trial.budget): r.result.loss for r in records if r is not failed}
+    assert {(r.config_id, r.budget): r.loss for r in theirs.get_all_runs() if r.loss is not None} == key
