@@ -5,7 +5,6 @@ A study is a YAML file (``configs/spaces/``); read, checked and written here.
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
@@ -19,7 +18,7 @@ from outer.check import Checker
 from outer.config import Config
 from outer.hpo.space import Space
 from outer.hpo.study_reader import StudyReader
-from outer.hpo.study_sections import Budget, apply
+from outer.hpo.study_sections import Budget, applied
 from outer.hpo.trial import Plain
 from outer.yaml_lines import ConfigError
 
@@ -63,22 +62,21 @@ class Study:
         }
 
     def _deciding(self) -> dict[str, Any]:
-        config = copy.deepcopy(self.config.data)
-        for section in config["envs"].values():
+        envs = {name: dict(section) for name, section in self.config.data["envs"].items()}
+        for section in envs.values():
             if section.get("shapers_sha256"):
-                section.pop("shapers")  # a path, and the candidates' contents are known
+                del section["shapers"]  # a path, and the candidates' contents are known
         # the order of choices decides what is drawn, that of parameters does not
         space = {p.name: p.written() for p in self.space.parameters}
+        config = {**self.config.data, "envs": envs}
         return {**self.written(), "config": config, "space": space, "worlds": list(self.worlds_sha256)}
 
     def member_config(self, values: Mapping[str, Plain]) -> Config:
         """The base with a trial's values, checked as if it had been loaded. Raises ConfigError."""
         overrides = self.space.overrides(values)
-        data = copy.deepcopy(self.config.data)
-        apply(data, overrides)
         labels = {tuple(key.split(".")): f"trial of {self.name}" for key in overrides}
         checker = Checker(self.path, {(): 1}, labels)
-        checked = checker.check(data)
+        checked = checker.check(applied(self.config.data, overrides))
         if checker.problems:
             raise ConfigError(checker.problems, checker.warnings)
         return Config(checked, checker.warnings, self.path)

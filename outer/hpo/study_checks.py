@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import random
 from collections.abc import Mapping
 from typing import Any
@@ -10,11 +9,11 @@ from typing import Any
 from outer import problem
 from outer.check import Checker
 from outer.hpo.space import Space
-from outer.hpo.study_sections import BUDGET_KEYS, LOSSES, READ, UNITS, apply
+from outer.hpo.study_sections import BUDGET_KEYS, LOSSES, READ, UNITS, applied
 from outer.section import SE, SHAPER
 from outer.yaml_lines import Path, show
 
-DRAWS, SHAPED_DRAWS = 256, 16  # corners of the space that are tried; for shaped tasks each loads the candidates
+DRAWS, SHAPED_DRAWS = 192, 16  # corners of the space that are tried; for shaped tasks each loads the candidates
 
 
 def check_values(checker: Checker, raw: Mapping[str, Any], study: Mapping[str, Any], budget: Mapping[str, Any],
@@ -39,7 +38,8 @@ def check_values(checker: Checker, raw: Mapping[str, Any], study: Mapping[str, A
         checker.problem(("stop",), "nothing that ends the search", "full_evaluations or trials, or both")
 
 
-def check_fit(checker: Checker, data: dict[str, Any], study: Mapping[str, Any], unit: str, space: Space) -> None:
+def check_fit(checker: Checker, data: dict[str, Any], study: Mapping[str, Any], budget: Mapping[str, Any],
+              space: Space) -> None:  # fmt: skip
     """The study asks of its configuration only what that can do, and varies only what is read. data: resolved."""
     gtn = problem.gtn_section(data)
     if study["evaluate"] == "agent" and gtn.synthetic_env_type == SHAPER:
@@ -49,6 +49,10 @@ def check_fit(checker: Checker, data: dict[str, Any], study: Mapping[str, Any], 
     elif study["loss"] == "generations" and not gtn.quit_when_solved:
         words = "score, or agents.gtn.quit_when_solved: true under set, so that a run ends once it is solved"
         checker.problem(("loss",), "generations", words)
+    unit = budget["unit"]
+    if unit == "generations" and budget["most"] > gtn.max_iterations:
+        words = f"at most agents.gtn.max_iterations, after which a run ends: {gtn.max_iterations}"
+        checker.problem(("budget", "most"), f"{budget['most']:g}", words)
     read = sections_read(data, space)
     for p in space.parameters:
         section, _, last = p.key.rpartition(".")
@@ -61,7 +65,7 @@ def check_fit(checker: Checker, data: dict[str, Any], study: Mapping[str, Any], 
         elif section not in read:
             words = f"one of a section that it reads: {', '.join(sorted(filter(None, read)))}"
             checker.problem(path, "a key that this configuration does not read", words)
-        elif study["evaluate"] == "agent" and not read_by_agents(section, last):
+        elif study["evaluate"] == "agent" and not read_by_agents(section, last, bool(study["worlds"])):
             checker.problem(path, "a key of worlds or of the outer loop", "one that agents alone read")
 
 
@@ -82,11 +86,11 @@ def sections_read(data: dict[str, Any], space: Space) -> set[str]:
     return read
 
 
-def read_by_agents(section: str, last: str) -> bool:
-    """Whether agents that are trained alone read this key."""
+def read_by_agents(section: str, last: str, in_worlds: bool) -> bool:
+    """Whether agents that are trained alone read this key. in_worlds: files of worlds, which hold their own envs."""
     if section == "agents.gtn":
         return last in ("agent_name", "backend")
-    return not section.startswith("envs.") or last in ("max_steps", "solved_reward")
+    return not section.startswith("envs.") or (last in ("max_steps", "solved_reward") and not in_worlds)
 
 
 def corner_problems(
@@ -109,10 +113,8 @@ def corner_problems(
         if repr(corner) in tried:
             continue
         tried.add(repr(corner))
-        changed = copy.deepcopy(data)
-        apply(changed, space.overrides(corner))
         checker = Checker(name, lines, labels)
-        checker.check(changed)
+        checker.check(applied(data, space.overrides(corner)))
         for text in checker.problems:
             where, _, what = text.partition(": found ")
             found.setdefault((where, what.rpartition(", expected ")[2]), text)

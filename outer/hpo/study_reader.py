@@ -5,7 +5,6 @@ All problems of all files are reported together, as those of a configuration are
 
 from __future__ import annotations
 
-import copy
 import glob
 import hashlib
 import os
@@ -19,7 +18,7 @@ from outer.config import Config, read_bytes
 from outer.hpo.space import Space
 from outer.hpo.space_reader import SpaceReader, check_key
 from outer.hpo.study_checks import check_fit, check_values, corner_problems
-from outer.hpo.study_sections import Budget, BudgetSection, SearchSection, StopSection, StudySection, apply
+from outer.hpo.study_sections import Budget, BudgetSection, SearchSection, StopSection, StudySection, applied
 from outer.schema import defaults, nearest, valid_keys
 from outer.yaml_lines import ConfigError, Path, override_value, parse_yaml, show, split_override
 
@@ -70,7 +69,7 @@ class StudyReader:
         base = self.base(raw["config"], fixed, space) if "config" in raw else None
         worlds, digests = self.worlds(raw.get("worlds", "real"), base[0].data["env_name"] if base else None)
         if base is not None and not checker.problems:
-            self.check_space(*base, study, parts["budget"]["unit"], space)
+            self.check_space(*base, {**study, "worlds": worlds}, parts["budget"], space)
         if self.problems or checker.problems or base is None:
             raise ConfigError(checker.problems + self.problems)
         name = FilePath(self.path).name
@@ -83,10 +82,10 @@ class StudyReader:
     def section(self, raw: dict[str, Any], name: str, cls: type) -> dict[str, Any]:
         return self.checker.section(self.checker.mapping(raw, (name,)) if name in raw else {}, (name,), cls, "study")
 
-    def check_space(self, config: Config, name: str, lines: dict[Path, int], study: dict[str, Any], unit: str,
-                    space: Space) -> None:  # fmt: skip
+    def check_space(self, config: Config, name: str, lines: dict[Path, int], study: dict[str, Any],
+                    budget: dict[str, Any], space: Space) -> None:  # fmt: skip
         """The space beside the configuration, in the file ``name``."""
-        check_fit(self.checker, config.data, study, unit, space)
+        check_fit(self.checker, config.data, study, budget, space)
         if not self.checker.problems:
             labels = {tuple(p.key.split(".")): self.where(("space", p.key)) for p in space.parameters}
             self.problems += corner_problems(config.data, name, lines, labels, space)
@@ -140,8 +139,7 @@ class StudyReader:
             found = "an empty file" if raw is None else show(raw)
             self.problems.append(f"{name}:1: found {found}, expected a configuration: env_name, agents and envs")
             return None
-        raw = copy.deepcopy(raw)
-        apply(raw, fixed)
+        raw = applied(raw, fixed)
         for key in space.by_key:  # a section of which only these keys are given is no missing one
             at: Any = raw
             for part in key.split(".")[:-1]:

@@ -73,14 +73,21 @@ class Budget:
     eta: float
 
 
-def apply(data: dict[str, Any], overrides: Mapping[str, Any]) -> None:
-    """Puts values at dotted keys. A section that is no mapping stays as it is: whoever checks the data will say so."""
+def applied(data: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """The data with other values at dotted keys. A section that is no mapping stays as it is: whoever checks the result
+    will say so."""
+    out = dict(data)
     for key, value in overrides.items():
         *sections, last = key.split(".")
-        at: Any = data
+        at: Any = out
         for section in sections:
-            at = at.setdefault(section, {}) if isinstance(at, dict) else None
-        if isinstance(at, dict):
+            inner = at.get(section, {})
+            if not isinstance(inner, dict):
+                break
+            at[section] = dict(inner)
+            at = at[section]
+        else:
             at[last] = value
-            if last == "shapers":  # other candidates than those whose digest the base remembers
+            if last == "shapers":  # other candidates than those whose digest the data remember
                 at.pop("shapers_sha256", None)
+    return out

@@ -161,9 +161,6 @@ def test_a_shipped_study(path: Path, tmp_path: Path) -> None:
         problem.learner(member.data)
         problem.env_section(member.data)
 
-    budget, gtn_section = study.budget, problem.gtn_section(study.config.data)
-    if budget.unit == "generations":
-        assert budget.most <= gtn_section.max_iterations  # else a run would end before its budget
     (tmp_path / "copy.yaml").write_text(dump_study(study))
     assert read_study(tmp_path / "copy.yaml").digest == study.digest
 

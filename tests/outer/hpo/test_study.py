@@ -7,8 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 import yaml
 
+from envs.task import make_task
+from envs.world import world_size
+from envs.world_file import save_world
 from outer import problem
 from outer.config import Config, load_config
 from outer.hpo.study import Study, dump_study, read_study
@@ -32,6 +36,9 @@ GOOD: dict[str, Any] = {
         "agents.ddqn.gamma": {"one_minus": [0.001, 0.1], "log": True},
     },
 }
+
+
+ON_MIRRORED = {"agents.gtn.mirrored_sampling": [True]}
 
 
 def write(tmp_path: Path, content: object, name: str = "s.yaml") -> Path:
@@ -151,6 +158,7 @@ def test_values_that_are_no_point_of_the_space_are_refused(tmp_path: Path, value
         ("budget/least", ..., "FILE:12 budget.least: found nothing, expected a number"),
         ("budget/least", 0, "FILE:14 budget.least: found 0, expected a number >= 1"),
         ("budget/least", 50, "FILE:15 budget.most: found 45, expected at least the least, 50"),
+        ("budget/most", 500, "FILE:15 budget.most: found 500, expected at most agents.gtn.max_iterations"),
         ("budget/eta", 1, "FILE:16 budget.eta: found 1, expected a number > 1"),
         ("stop", {}, "FILE:17 stop: found nothing that ends the search, expected full_evaluations or trials"),
         ("stop", {"trials": 1.5}, "FILE:18 stop.trials: found 1.5, expected an integer >= 1"),
@@ -175,3 +183,190 @@ def test_what_is_written_reads_back_to_the_same_digest(tmp_path: Path) -> None:
     again = read_study(write(tmp_path / "elsewhere", dump_study(study), "study.yaml"))
     assert (again.digest, again.config.data, again.space) == (study.digest, study.config.data, study.space)
     assert (again.full_evaluations, again.trials) == (20, None)
+
+
+def test_all_problems_of_all_files_are_reported_together(tmp_path: Path) -> None:
+    (tmp_path / "base.yaml").write_text((ROOT / BASE).read_text().replace("noise_std: 0.0124", "noise_std: -1"))
+    content = changed("config", "base.yaml")
+    content["search"]["backend"], content["spice"] = "bhob", 1
+    content["space"]["agents.gtn.step_size"] = {"range": [0, 1]}
+    found = problems(tmp_path, content)
+    assert len(found) == 4
+    assert any(f"{tmp_path}/base.yaml:18 agents.gtn.noise_std: found -1" in text for text in found)
+    assert [text for text in found if "space.agents.gtn.step_size.range.0: found 0, expected a number > 0" in text]
+
+
+def test_what_is_no_study(tmp_path: Path) -> None:
+    assert "found an empty file, expected a study" in problems(tmp_path, "")[0]
+    assert "found [1, 2], expected a study" in problems(tmp_path, "[1, 2]")[0]
+    assert "malformed YAML" in problems(tmp_path, "a: [")[0]
+    write(tmp_path, GOOD, "cartpole.yaml")
+    with pytest.raises(ConfigError, match=r"found no readable file .*, did you mean .*/cartpole\.yaml"):
+        read_study(tmp_path / "cartpol.yaml")
+    (tmp_path / "base.yaml").write_text("3")
+    found = problems(tmp_path, changed("config", "base.yaml"))
+    assert f"{tmp_path}/base.yaml:1: found 3, expected a configuration" in found[0]
+
+
+# ------------------------------------------------------------------------------------------------ digest
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        "search.seed=6", "search.parallel=3", "search.backend=random", "search.bracket=aggressive", "repeats=2",
+        "search.random_fraction=0.5", "loss=score", "budget.least=4", "budget.most=44", "budget.eta=2",
+        "budget.unit=steps", "agents.ddqn.lr=0.002", "seed=1", "envs.CartPole-v0.max_steps=100",
+    ],
+)  # fmt: skip
+def test_the_digest_changes_with_what_decides_results(tmp_path: Path, override: str) -> None:
+    assert read(tmp_path, GOOD, override).digest != read(tmp_path, GOOD).digest
+
+
+@pytest.mark.parametrize(
+    "key, value",
+    [
+        ("space/agents.gtn.step_size", {"range": [0.1, 0.9], "log": True}),
+        ("space/agents.gtn.step_size", {"range": [0.1, 1]}),
+        ("space/agents.gtn.step_size", {"range": [0.1, 1], "log": True, "when": ON_MIRRORED}),
+        ("space/agents.gtn.mirrored_sampling", {"choices": [False, True]}),
+        ("space/agents.ddqn.gamma", {"range": [0.9, 0.999]}),
+        ("space/agents.ddqn.gamma", ...),
+    ],
+)
+def test_the_digest_changes_with_the_space(tmp_path: Path, key: str, value: object) -> None:
+    assert read(tmp_path, changed(key, value)).digest != read(tmp_path, GOOD).digest
+
+
+def test_the_digest_is_not_over_paths_comments_order_or_the_end(tmp_path: Path) -> None:
+    digest = read(tmp_path, GOOD).digest
+    assert read(tmp_path, GOOD, "stop.full_evaluations=90", "stop.trials=7").digest == digest
+    assert read(tmp_path, changed("stop", {"trials": 3})).digest == digest
+    assert read(tmp_path, changed("space", dict(reversed(GOOD["space"].items())))).digest == digest
+    assert read(tmp_path, "# a comment\n" + yaml.safe_dump(GOOD)).digest == digest
+    assert read(tmp_path, changed("budget/least", 5.0)).digest == digest  # the same value in other words
+    (tmp_path / "base.yaml").write_text((ROOT / BASE).read_text())
+    assert read(tmp_path, changed("config", "base.yaml")).digest == digest
+
+
+# ------------------------------------------------------------------------------------------------ overrides
+
+
+def test_overrides_of_the_study_and_of_its_configuration(tmp_path: Path) -> None:
+    changes = ("search.seed=7", "stop.trials=3", "agents.gtn.num_workers=8", "envs.CartPole-v0.hidden_size=5")
+    study = read(tmp_path, GOOD, *changes)
+    assert (study.seed, study.trials, study.full_evaluations) == (7, 3, 20)
+    assert problem.gtn_section(study.config.data).num_workers == 8  # which set says as well
+    assert problem.env_section(study.config.data).hidden_size == 5
+
+
+def test_a_path_in_an_override_is_from_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here" / "base.yaml").write_text((ROOT / BASE).read_text())
+    monkeypatch.chdir(tmp_path / "here")
+    assert read(tmp_path, GOOD, "config=base.yaml").config.path == str(tmp_path / "here" / "base.yaml")
+
+
+@pytest.mark.parametrize(
+    "override, words",
+    [
+        ("search.sed=3", "--set 'search.sed': found an unknown key, expected a dotted key, did you mean search.seed"),
+        ("search.seed", "--set 'search.seed': found no '=', expected key=value"),
+        ("search.seed=-1", "--set search.seed: found -1, expected an integer >= 0"),
+        ("space.agents.ddqn.lr=3", "found an unknown key"),
+        ("agents.gtn.noise_std=0", "--set agents.gtn.noise_std: found 0, expected a number > 0"),
+        ("agents.gtn.step_size=1", "space.agents.gtn.step_size: found a key that is under set, too"),
+        ("loss=steps", "--set loss: found 'steps', expected one of generations, score"),
+        ("config={a: 1}", "found an unknown key"),
+        ("config=[", "malformed YAML"),
+        ("stop=3", "found an unknown key"),
+    ],
+)
+def test_overrides_that_are_refused(tmp_path: Path, override: str, words: str) -> None:
+    assert any(words in text for text in problems(tmp_path, GOOD, override))
+
+
+# ------------------------------------------------------------------------------------------------ worlds
+
+SMALL = {"least": 1, "most": 9, "eta": 3}
+ALONE = {
+    **{key: GOOD[key] for key in ("config", "search", "stop")},
+    "evaluate": "agent",
+    "loss": "return",
+    "agents": 4,
+    "budget": {"unit": "steps", "least": 100, "most": 900, "eta": 3},
+    "space": {"agents.ddqn.lr": {"range": [1e-4, 1e-2], "log": True}},
+}
+
+
+def save(path: Path, study: Study, fill: float = 0.0) -> None:
+    data, section = study.config.data, problem.env_section(study.config.data)
+    flat = torch.full((world_size("se", make_task(data["env_name"]), section),), fill)
+    save_world(str(path), "se", data["env_name"], flat, data)
+
+
+def test_agents_alone(tmp_path: Path) -> None:
+    study = read(tmp_path, ALONE)
+    assert (study.evaluate, study.loss, study.agents, study.repeats, study.worlds) == ("agent", "return", 4, 1, ())
+    assert read(tmp_path, {**ALONE, "worlds": "real"}).digest == study.digest
+    (tmp_path / "copy.yaml").write_text(dump_study(study))
+    assert read_study(tmp_path / "copy.yaml").digest == study.digest
+
+
+def test_worlds_are_files_whose_bytes_count_and_whose_paths_do_not(tmp_path: Path) -> None:
+    study = read(tmp_path, ALONE)
+    for name in ("b", "a"):
+        (tmp_path / name).mkdir()
+        save(tmp_path / name / "model.pt", study, fill=float(name == "a"))
+    both = read(tmp_path, {**ALONE, "worlds": "*/model.pt"})
+    assert both.worlds == (str(tmp_path / "a" / "model.pt"), str(tmp_path / "b" / "model.pt"))
+    assert both.digest != study.digest
+    assert read(tmp_path, {**ALONE, "worlds": ["a/model.pt", "b/*.pt", "a/*.pt"]}).digest == both.digest
+    assert read(tmp_path, {**ALONE, "worlds": ["b/model.pt", "a/model.pt"]}).digest != both.digest  # agent i, world i
+    one = read(tmp_path, {**ALONE, "worlds": "a/model.pt"})
+    (tmp_path / "a" / "model.pt").rename(tmp_path / "moved.pt")
+    assert read(tmp_path, {**ALONE, "worlds": "moved.pt"}).digest == one.digest
+    again = read_study(write(tmp_path / "b", dump_study(read(tmp_path, {**ALONE, "worlds": "moved.pt"})), "copy.yaml"))
+    assert (again.digest, again.worlds) == (one.digest, (str(tmp_path / "moved.pt"),))
+    save(tmp_path / "moved.pt", study, fill=0.5)
+    assert read(tmp_path, {**ALONE, "worlds": "moved.pt"}).digest != one.digest
+
+
+def test_worlds_that_are_refused(tmp_path: Path) -> None:
+    study = read(tmp_path, ALONE)
+    save(tmp_path / "cartpole.pt", study)
+    (tmp_path / "junk.pt").write_bytes(b"junk")
+    found = problems(tmp_path, {**ALONE, "worlds": ["none*.pt", "junk.pt", "cartpole.pt"]})
+    assert len(found) == 2
+    assert "FILE:22 worlds: found 'none*.pt', expected files that exist" in found[0]
+    assert found[1].startswith("FILE:22 worlds: ") and "junk.pt" in found[1]
+    acrobot = str(ROOT / "default_config_acrobot_syn_env_paper.yaml")
+    found = problems(tmp_path, {**ALONE, "config": acrobot, "worlds": "cartpole.pt"})
+    assert "found a world of CartPole-v0 in" in found[0] and "expected Acrobot-v1" in found[0]
+    of_task = {**ALONE, "space": {"envs.CartPole-v0.max_steps": {"range": [50, 200]}}}
+    read(tmp_path, of_task)
+    found = problems(tmp_path, {**of_task, "worlds": "cartpole.pt"})  # a world's file tells its own
+    assert "envs.CartPole-v0.max_steps: found a key of worlds or of the outer loop" in found[0]
+    for wrong in (3, [], [1], {"a": 1}, None):
+        assert "expected real, or a file of a world" in problems(tmp_path, {**ALONE, "worlds": wrong})[0]
+
+
+@pytest.mark.parametrize(
+    "change, words",
+    [
+        ({"repeats": 2}, "repeats: found 2, expected no such key: only evaluate nes reads it"),
+        ({"budget": {**SMALL, "unit": "generations"}}, "budget.unit: found 'generations', expected"),
+        ({"budget": {**SMALL, "unit": "agents"}}, "agents: found 4, expected no such key: the budget"),
+        ({"space": {"agents.gtn.step_size": {"range": [0.1, 1]}}}, "found a key of worlds or of the outer"),
+        ({"space": {"envs.CartPole-v0.hidden_size": {"range": [1, 9]}}}, "found a key of worlds or of the outer"),
+        ({"space": {"agents.ddqn.train_steps": {"range": [1, 9]}}}, "found what the budget sets, expected a key other th"),
+        ({"config": str(ROOT / "default_config_cartpole_shapers.yaml")}, "evaluate: found agent, expected nes: agents of"),
+    ],
+)  # fmt: skip
+def test_what_is_refused_of_agents_alone(tmp_path: Path, change: dict, words: str) -> None:
+    assert any(words in text for text in problems(tmp_path, {**ALONE, **change}))
+
+
+def test_a_reward_network_is_never_solved(tmp_path: Path) -> None:
+    found = problems(tmp_path, changed("config", str(ROOT / "default_config_cartpole_reward_env_paper.yaml")))
+    assert any("FILE:6 loss: found generations, expected score: only a synthetic environment" in text for text in found)
