@@ -40,7 +40,8 @@ from outer.worker import SecondWorkerError
 log = logging.getLogger("envolve")
 
 HELP = """\
-Searches hyperparameters as STUDY says (docs/hpo.md): what is varied, what a trial is worth, when the search ends.
+Searches hyperparameters, BOHB over NES over RL. STUDY says what is varied, how long a trial is and what it is judged by,
+and when the search ends (docs/hpo.md).
 
   python3 experiments/optimize_params.py configs/spaces/cartpole_syn_env.yaml          all on this machine
   python3 experiments/optimize_params.py STUDY.yaml --check                            what would be searched
@@ -86,9 +87,9 @@ class Args:
     """Where new folders are made."""
     check: bool = False
     """Validate the study, say what would be searched, and stop."""
-    nes_master: Annotated[bool, tyro.conf.arg(help_behavior_hint="")] = False
+    nes_master: Annotated[bool, tyro.conf.Suppress] = False
     """Be NES master BOHB_ID and nothing else (the search starts its own so)."""
-    parent_pid: int = 0
+    parent_pid: Annotated[int, tyro.conf.Suppress] = 0
     """End with this process (used by the search for its NES masters)."""
 
 
@@ -194,6 +195,7 @@ def search(args: Args, study: Study, run_dir: Path) -> int:
         text = write_report(run_dir, study, records)
         write_atomic(str(run_dir / DONE), b"")
         dispatcher.close(quit_workers=True)
+        children.wait(STOP_SECONDS)
     print(f"\n{text}")
     return 0
 

@@ -3,6 +3,7 @@ and ``--num-workers``, the NES masters of a search."""
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import subprocess
@@ -123,6 +124,14 @@ class LocalProcesses:
         local.start_again_at = now + delay
         text = "%s %d ended %s; starting it again. Its output is in %s"
         log.warning(text, self._what, local.id, how, local.log_path)
+
+    def wait(self, seconds: float) -> None:
+        """For those that were told to end and do so themselves."""
+        deadline = time.monotonic() + seconds
+        for local in self._locals:
+            if local.process is not None:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    local.process.wait(timeout=max(0.0, deadline - time.monotonic()))
 
     def close(self) -> None:
         """Ends all of them: SIGTERM, and SIGKILL to whoever has not ended after a few seconds."""
