@@ -40,8 +40,8 @@ from outer.worker import SecondWorkerError
 log = logging.getLogger("envolve")
 
 HELP = """\
-Searches hyperparameters, BOHB over NES over RL. STUDY says what is varied, how long a trial is and what it is judged by,
-and when the search ends (docs/hpo.md).
+Searches hyperparameters, BOHB over NES over RL. STUDY says what is varied, how long a trial is and what it is judged
+by, and when the search ends (docs/hpo.md).
 
   python3 experiments/optimize_params.py configs/spaces/cartpole_syn_env.yaml          all on this machine
   python3 experiments/optimize_params.py STUDY.yaml --check                            what would be searched
@@ -85,11 +85,11 @@ class Args:
     """Values of the study, e.g. search.seed=3 stop.trials=40 budget.most=27."""
     results_dir: Annotated[Path, tyro.conf.arg(metavar="DIR")] = Path("results")
     """Where new folders are made."""
-    check: bool = False
+    check: tyro.conf.FlagCreatePairsOff[bool] = False
     """Validate the study, say what would be searched, and stop."""
-    nes_master: Annotated[bool, tyro.conf.Suppress] = False
+    nes_master: tyro.conf.FlagCreatePairsOff[bool] = False
     """Be NES master BOHB_ID and nothing else (the search starts its own so)."""
-    parent_pid: Annotated[int, tyro.conf.Suppress] = 0
+    parent_pid: int = 0
     """End with this process (used by the search for its NES masters)."""
 
 
