@@ -34,6 +34,7 @@ class StudyTable(NotedDisplay):
     """
 
     BEST, OUT, PARAMETERS = 5, 8, 4  # rows, rows, and parameters written in a row
+    WIDE = 100  # columns, from which on tables stand side by side
 
     def __init__(self, study: Study, console: Console | None = None, remembered: Sequence[Record] = ()) -> None:
         title = f"{title_of(study)}: {study.backend}, {study.bracket}, {study.budget.unit}"
@@ -93,15 +94,15 @@ class StudyTable(NotedDisplay):
     def _clock(self) -> str:
         return f"elapsed {duration(time.monotonic() - self.began)}  ETA {self._eta()}"
 
-    def _count(self) -> str:
-        """Trials and budget done, of how many."""
+    def _count(self) -> tuple[str, str]:
+        """Trials done, of how many, and their budgets."""
         s, done = self.study, len(self.records)
         expected = "" if s.trials is None else f"/{s.trials}"
         if s.trials is None and self.share() > 0:
             expected = f" of about {max(done, round(done / self.share()))}"
         full = sum(r.trial.budget for r in self.records) / s.budget.most
         limit = f"/{s.full_evaluations:g}" if s.full_evaluations is not None else ""
-        return f"trial {done}{expected}  full evaluations {full:.1f}{limit}"
+        return f"trial {done}{expected}", f"full evaluations {full:.1f}{limit}"
 
     def _one_line(self, record: Record) -> str:
         trial = record.trial
@@ -114,22 +115,27 @@ class StudyTable(NotedDisplay):
             so_far = f"  best {precise(best.result.loss)} ({name_of(best.trial.config_id)} at {best.trial.budget:g})"
         by = "model" if trial.model_based else "random"
         return (
-            f"{self._count()}  {name_of(trial.config_id)} ({by}) at {trial.budget:g} {self.study.budget.unit}:"
-            f" {what}{so_far}  {self._clock()}"
+            f"{'  '.join(self._count())}  {name_of(trial.config_id)} ({by}) at {trial.budget:g}"
+            f" {self.study.budget.unit}: {what}{so_far}  {self._clock()}"
         )
 
     # ------------------------------------------------------------------------------------------------ how it is shown
 
     def _draw(self) -> RenderableType:
         top = Table.grid(padding=(0, 2))
-        top.add_row(ProgressBar(total=1.0, completed=self.share(), width=24), self._count(), self._clock())
+        trials, full = self._count()
+        top.add_row(ProgressBar(total=1.0, completed=self.share(), width=20), trials, self._clock())
         first = {r.trial.config_id: r.trial for r in reversed(self.records)}
         model = sum(t.model_based for t in first.values())
         failed = sum(not succeeded(r) for r in self.records)
-        picks = Text(f"configurations: {model} of the model, {len(first) - model} at random")
-        picks.append(f"; failed trials: {failed}", style="yellow" if failed else "")
-        side = Table.grid(padding=(0, 4))
-        side.add_row(self._rungs(), *[self._who()] * bool(self.out))
+        picks = Text(f"{full}, configurations: {model} model, {len(first) - model} random")
+        picks.append(f", failed trials: {failed}", style="yellow" if failed else "")
+        tables = [self._rungs(), *[self._who()] * bool(self.out)]
+        if self.console.width < self.WIDE:
+            side: RenderableType = Group(*tables)
+        else:
+            side = Table.grid(padding=(0, 4))
+            side.add_row(*tables)
         notes = (Text(f"note: {n}", style="yellow") for n in self.notes)
         return Group(Text(self.title, style="bold"), top, picks, side, *[self._best()] * bool(self.records), *notes)
 

@@ -51,11 +51,12 @@ def test_plain_lines() -> None:
     assert "\x1b" not in out.getvalue()
 
 
-def test_the_table_in_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("width", [80, 120])
+def test_the_table_in_a_terminal(monkeypatch: pytest.MonkeyPatch, width: int) -> None:
     monkeypatch.setenv("TERM", "xterm")
     rs = many()
     out = Terminal()
-    console = Console(file=out, force_terminal=True, width=110, color_system=None)
+    console = Console(file=out, force_terminal=True, width=width, color_system=None)
     with StudyTable(study(), console, remembered=rs[:40]) as table:
         for r in rs[40:50]:
             table.started(r.trial, "x")
@@ -67,9 +68,12 @@ def test_the_table_in_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     assert {b: int(words[0]) for b, words in budgets.items()} == counts
     text = "\n".join(last)
     assert "trial 50 of about" in text and "NES master 7" in text
-    assert f"configurations: {sum(r.trial.model_based for r in rs[:50] if r.trial.rung == 0)} of the model" in text
+    model = sum(r.trial.model_based for r in rs[:50] if r.trial.rung == 0)
+    full = sum(r.trial.budget for r in rs[:50]) / 45
+    assert f"full evaluations {full:.1f}/20, configurations: {model} model," in text
     best = min((r for r in rs[:50] if r.trial.budget == 45), key=lambda r: r.result.loss)
     rows = [line.split() for line in last[last.index(next(x for x in last if x.startswith(" best "))) + 1 :]]
+    assert "…" not in "".join(last[: len(last) - len(rows)])  # nothing is cut off, but for values
     assert rows[0][0] == f"{best.trial.config_id[0]}_{best.trial.config_id[2]}"
 
 
@@ -100,7 +104,7 @@ def test_what_is_remembered_counts_as_done_but_not_for_the_speed(monkeypatch: py
     clock = Clock(monkeypatch)
     before = [record(k, (0, 0, k), V, 45.0) for k in range(10)]
     with StudyTable(study(), Console(file=io.StringIO()), remembered=before) as table:
-        assert table.share() == 0.5 and table._count() == "trial 10 of about 20  full evaluations 10.0/20"
+        assert table.share() == 0.5 and table._count() == ("trial 10 of about 20", "full evaluations 10.0/20")
         assert table._clock().endswith("ETA -")
         clock.now += 60
         table.update(record(10, (0, 0, 10), V, 45.0))
