@@ -59,6 +59,13 @@ def read_exit(path: Path) -> Exit | None:
     return ended if type(ended.code) is int else None
 
 
+def split_words(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """What stands before the first ``--`` and what after it, further ``--`` included."""
+    arguments = list(arguments)
+    at = arguments.index("--") if "--" in arguments else len(arguments)
+    return arguments[:at], arguments[at + 1 :]
+
+
 def kind_of(words: Sequence[str]) -> str:
     """What the words after ``--`` are: a study (a YAML file with ``space:``), a configuration, or another command."""
     if not words:

@@ -175,9 +175,8 @@ class Fleet:
             raise ValueError(f"{path}: not a state file of this version ({e}); choose another folder") from None
 
     def forgive(self) -> None:
-        """All tasks may be sent again as often as at first."""
-        for task in self.tasks:
-            task.sent, task.quick, task.given_up, task.over_at = min(task.sent, 1), 0, "", 0.0
+        """A person wants it to go on: whoever is not in the queue is sent at once, and as often as at first."""
+        self.tasks = [Task(task.role, task.index, job=task.job) for task in self.tasks]
 
 
 def new_name(run_dir: Path) -> str:

@@ -47,6 +47,7 @@ from slurm.commands import (  # noqa: E402
     exit_file,
     kind_of,
     read_exit,
+    split_words,
     write_text,
 )
 from slurm.fleet import Actions, Fleet, new_name  # noqa: E402
@@ -109,7 +110,6 @@ def build_parser() -> argparse.ArgumentParser:
     watch.add_argument("--retry", action="store_true", help="forget who was given up and count submits anew")
     watch.add_argument("--once", action="store_true", help="look once and return (for cron); exit code 130 if not done")
     watch.add_argument("--stop", action="store_true", help="cancel all jobs of this run and return")
-    parser.add_argument("words", nargs="*", metavar="STUDY|CONFIG|COMMAND", help="after --; not needed to go on")
     return parser
 
 
@@ -129,7 +129,7 @@ def open_fleet(args: argparse.Namespace, run_dir: Path) -> Fleet:
     fleet = Fleet.load(path)
     if asked is not None:
         if not any(task.sent for task in fleet.tasks):  # nothing came of it
-            fleet = asked
+            asked.name, fleet = fleet.name, asked
         pairs = {
             "masters": (fleet.masters, asked.masters),
             "workers per master": (fleet.workers_per_master, asked.workers_per_master),
@@ -233,7 +233,8 @@ def step(fleet: Fleet, run_dir: Path) -> int | None:
     for task in actions.gone:
         ended = known.get((task.role, task.index))
         left = f"; exit code of its program: {ended.code} ({ended.reason})" if ended else ""
-        say(f"{task.label} (job {task.job}) is gone: {batch.why(task.job) or 'SLURM has forgotten why'}{left}")
+        why = batch.why(task.job) if task.job else "it was never seen in the queue"
+        say(f"{task.label} (job {task.job or '?'}) is gone: {why or 'SLURM has forgotten why'}{left}")
     for note in actions.notes:
         say(note)
     for task in fleet.tasks:
@@ -302,7 +303,8 @@ def watch(fleet: Fleet, run_dir: Path, poll: float, once: bool) -> int:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    args = build_parser().parse_args(argv)
+    options, words = split_words(sys.argv[1:] if argv is None else argv)
+    args = build_parser().parse_args(options, argparse.Namespace(words=words))
     run_dir = args.run_dir.resolve()
 
     def interrupt(signum: int, frame: Any) -> None:
@@ -315,6 +317,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             if args.stop:
                 jobs = [e.job for e in batch.queue([fleet.job_name(MASTER), fleet.job_name(WORKER)])]
                 batch.cancel(jobs)
+                fleet.forgive()
+                fleet.save(run_dir / "slurm" / STATE)
                 say(f"cancelled {len(jobs)} tasks; go on with: {shlex.join(again(run_dir))}")
                 return 0
             return watch(fleet, run_dir, args.poll, args.once)

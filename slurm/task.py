@@ -6,8 +6,9 @@
 
 SIGUSR1 (the time limit is near): the program gets SIGTERM, writes its checkpoint and ends; then the task is put back
 into the queue (scontrol requeue) and goes on there. SIGTERM, SIGINT (scancel, preemption, shutdown): the program gets
-SIGTERM; who cancelled decides what comes next. A worker ends when its master has. How the program ended is left in
-DIR/slurm/exit/. workers.sh, masters.sh and single_node.sh call this; needs nothing but Python 3.10.
+SIGTERM; who cancelled decides what comes next. A worker ends when its master has. What follows -- is a master's CONFIG,
+STUDY or command. How the program ended is left in DIR/slurm/exit/. workers.sh, masters.sh and single_node.sh call this;
+it needs nothing but Python 3.10.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from slurm.commands import (  # noqa: E402
     kind_of,
     master_command,
     read_exit,
+    split_words,
     worker_command,
     write_exit,
 )
@@ -46,7 +48,7 @@ def say(text: str) -> None:
     print(f"{time.strftime('%Y-%m-%d %H:%M:%S')} task: {text}", flush=True)
 
 
-def _free_signals() -> None:
+def free_signals() -> None:
     """In the child, before its program starts: nothing blocked, nothing ignored."""
     for signum in SIGNALS:
         signal.signal(signum, signal.SIG_DFL)
@@ -67,7 +69,7 @@ def tend(
     once on a signal. ``kill_after`` seconds later comes SIGKILL: in a long evaluation a worker hears nothing else.
     """
     signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # they are waited for, so none can come at a wrong moment
-    child = subprocess.Popen(command, stdin=subprocess.DEVNULL, preexec_fn=_free_signals)
+    child = subprocess.Popen(command, stdin=subprocess.DEVNULL, preexec_fn=free_signals)
     reason, over_since, kill_at = ENDED, None, float("inf")
     while child.poll() is None:
         got = signal.sigtimedwait(SIGNALS, min(poll, max(kill_at - time.monotonic(), 0.1)))
@@ -147,22 +149,22 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--kill-after", type=float, default=60, metavar="S", help="seconds from SIGTERM to SIGKILL (default: 60)"
     )
-    parser.add_argument("words", nargs="*", metavar="WORD", help="of a master: CONFIG, STUDY or command, after --")
     return parser
 
 
 def main(argv: Sequence[str] | None = None, environ: Mapping[str, str] = os.environ) -> int:
-    args = build_parser().parse_args(argv)
+    options, words = split_words(sys.argv[1:] if argv is None else argv)
+    args = build_parser().parse_args(options)
     run_dir = args.run_dir.resolve()
     mine = exit_file(run_dir, args.role, args.index)
     try:
-        study = args.role != "node" and bool(args.words) and kind_of(args.words) == STUDY
+        study = args.role != "node" and bool(words) and kind_of(words) == STUDY
         if args.role == WORKER:
             command = worker_command(args.python, args.bohb_id, args.worker, run_dir)
         elif args.role == MASTER:
-            command = master_command(args.python, args.words, args.bohb_id, args.masters, run_dir)
+            command = master_command(args.python, words, args.bohb_id, args.masters, run_dir)
         else:
-            command = list(args.words)
+            command = words
     except SetupError as e:
         print(f"task.py: {e}", file=sys.stderr)
         write_exit(mine, Exit(EXIT_WRONG, ENDED, job_of(environ), restarts_of(environ)))

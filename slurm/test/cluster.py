@@ -18,8 +18,8 @@ PACKAGES = ("slurm-wlm", "munge")
 PROGRAMS = ("slurmctld", "slurmd", "munged", "sbatch", "squeue", "scancel", "scontrol")
 START_SECONDS = 60.0
 
-# cred_expire: how long a requeued job waits before it starts again (120 s unless told otherwise). OverSubscribe: eight
-# tasks on a small machine. No accounting, as on many clusters.
+# cred_expire: how long a requeued job waits before it starts again (120 s unless told otherwise, at least 5).
+# OverSubscribe: eight tasks on a small machine. No accounting, as on many clusters.
 CONFIG = """\
 ClusterName=envolve
 SlurmctldHost={host}(127.0.0.1)
@@ -29,7 +29,7 @@ SlurmUser={user}
 SlurmdUser={user}
 AuthType=auth/munge
 CredType=cred/munge
-AuthInfo=socket={folder}/munge/socket,cred_expire=3
+AuthInfo=socket={folder}/munge/socket,cred_expire=5
 StateSaveLocation={folder}/state
 SlurmdSpoolDir={folder}/spool
 SlurmctldPidFile={folder}/slurmctld.pid

@@ -1,0 +1,230 @@
+#!/usr/bin/env python3
+"""Masters and workers on one machine, each on its own CPUs: python3 slurm/single_node.py --run-dir DIR -- CONFIG.yaml
+
+The CPUs are those that the kernel lets this process use, so inside a SLURM job (slurm/single_node.sh) they are the
+job's. They are split among the masters; a master's workers split its part and it shares that with them. What dies is
+started again. SIGTERM, SIGINT and SIGUSR1 reach all as SIGTERM: masters save their state, and the same command goes
+on. When the masters have ended, the workers are. What follows -- is as for submit.py: a study, a configuration with
+options, or a command in which {BOHB_ID} and the like are replaced. Output goes to DIR/slurm/log/."""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+sys.path[0] = str(Path(__file__).resolve().parent.parent)
+
+from slurm.commands import (  # noqa: E402
+    EXIT_WRONG,
+    MASTER,
+    STUDY,
+    WORKER,
+    SetupError,
+    kind_of,
+    master_command,
+    split_words,
+    worker_command,
+)
+from slurm.cpus import split  # noqa: E402
+from slurm.task import SIGNALS, free_signals, say  # noqa: E402
+
+EXIT_CODES = """\
+Exit codes: 0 all masters are complete, else the highest of a master: 1 it cannot go on, 2 wrong arguments,
+130 stopped (the same command goes on)."""
+QUICK_SECONDS, MAX_DELAY = 60.0, 30.0
+GRACE = 10.0  # seconds that processes have to end by themselves after their master
+PR_SET_PDEATHSIG = 1
+
+
+@dataclass
+class Role:
+    """One process that should run. ``command`` is asked at every start: a master that was begun is resumed."""
+
+    kind: str
+    label: str
+    bohb_id: int
+    command: Callable[[], list[str]]
+    cpus: Collection[int]
+    log: Path
+    process: subprocess.Popen[bytes] | None = None
+    started_at: float = 0.0
+    starts: int = 0
+    quick_deaths: int = 0
+    start_at: float = 0.0
+    code: int | None = None  # of a master that has ended for good
+
+
+class Node:
+    """Starts the roles, watches them, ends them. Times in seconds."""
+
+    def __init__(
+        self, roles: Sequence[Role], *, study: bool, max_starts: int = 10, kill_after: float = 60, grace: float = GRACE
+    ) -> None:
+        self.roles, self.study, self.max_starts = roles, study, max_starts
+        self.kill_after, self.grace = kill_after, grace
+        self.over_at: dict[int, float] = {}  # BOHB-ID -> since when its master has ended
+        self.stopping = False
+        self._libc = ctypes.CDLL(None)
+
+    def run(self, poll: float = 1.0) -> int:
+        """To the end -> the worst exit code of a master."""
+        signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+        try:
+            while not self._look(time.monotonic()):
+                got = signal.sigtimedwait(SIGNALS, poll)
+                if got is not None and got.si_signo != signal.SIGCHLD:
+                    say(f"{signal.Signals(got.si_signo).name}: all are told to stop")
+                    self.stopping = True
+                    break
+        finally:
+            self._end(self.roles)
+        masters = [role for role in self.roles if role.kind == MASTER]
+        needed = masters[:1] if self.study else masters
+        return max(130 if role.code is None else role.code for role in needed)
+
+    def _look(self, now: float) -> bool:
+        """Buries, starts, ends; True when all masters have ended."""
+        for role in self.roles:
+            if role.process is not None and role.process.poll() is not None:
+                self._bury(role, now)
+        for role in self.roles:
+            over = self._over(role)
+            if over is None and role.process is None and role.code is None and now >= role.start_at:
+                self._start(role, now)
+        self._end([r for r in self.roles if (over := self._over(r)) is not None and now - over >= self.grace])
+        masters = [role for role in self.roles if role.kind == MASTER]
+        return all(role.process is None and self._over(role) is not None for role in masters)
+
+    def _over(self, role: Role) -> float | None:
+        """Since when it is not needed any more. A study is over with its search, which is master 0's."""
+        ids = {role.bohb_id, 0} if self.study else {role.bohb_id}
+        return min((self.over_at[b] for b in ids if b in self.over_at), default=None)
+
+    def _start(self, role: Role, now: float) -> None:
+        parent, cpus = os.getpid(), set(role.cpus)
+
+        def prepare() -> None:
+            os.sched_setaffinity(0, cpus)
+            self._libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+            if os.getppid() != parent:  # it has ended in between
+                os._exit(1)
+            free_signals()
+
+        role.log.parent.mkdir(parents=True, exist_ok=True)
+        environ = {"OMP_NUM_THREADS": str(len(cpus))} | dict(os.environ)
+        with open(role.log, "ab") as output:
+            role.process = subprocess.Popen(
+                role.command(), stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, env=environ,
+                preexec_fn=prepare,
+            )  # fmt: skip
+        role.started_at, role.starts = now, role.starts + 1
+        say(f"started {role.label} on CPU {','.join(map(str, sorted(cpus)))} (pid {role.process.pid}, {role.log})")
+
+    def _bury(self, role: Role, now: float) -> None:
+        assert role.process is not None
+        code = role.process.returncode
+        role.process = None
+        if role.kind == MASTER and code in (0, EXIT_WRONG):
+            role.code = code
+        elif self._over(role) is None and role.starts >= self.max_starts:
+            role.code = 1
+            say(f"{role.label} was started {role.starts} times; it is given up, see {role.log}")
+        if role.code is not None:
+            say(f"{role.label} has ended with exit code {role.code}")
+        elif self._over(role) is None:
+            role.quick_deaths = role.quick_deaths + 1 if now - role.started_at < QUICK_SECONDS else 0
+            role.start_at = now + min(0.5 * 2**role.quick_deaths, MAX_DELAY)
+            say(f"{role.label} ended {_how(code)}; it is started again")
+        workers = [r for r in self.roles if r.kind == WORKER and r.bohb_id == role.bohb_id]
+        master = next(r for r in self.roles if r.kind == MASTER and r.bohb_id == role.bohb_id)
+        if master.code is None and workers and all(r.code is not None for r in workers):
+            say(f"{master.label} has no workers left")
+            master.code = 1
+        if master.code is not None:
+            self.over_at.setdefault(role.bohb_id, now)
+
+    def _end(self, roles: Sequence[Role]) -> None:
+        """SIGTERM, and SIGKILL to whoever has not ended in time."""
+        running = [role for role in roles if role.process is not None]
+        for role in running:
+            assert role.process is not None
+            role.process.terminate()
+        deadline = time.monotonic() + self.kill_after
+        for role in running:
+            assert role.process is not None
+            try:
+                code = role.process.wait(timeout=max(0.0, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                role.process.kill()
+                code = role.process.wait()
+            role.process = None
+            if role.kind == MASTER and role.code is None and (code == 0 or self.stopping):
+                role.code = 128 - code if code < 0 else code
+
+
+def _how(code: int) -> str:
+    return f"by signal {-code}" if code < 0 else f"with exit code {code}"
+
+
+def build_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="single_node.py", description=__doc__, epilog=EXIT_CODES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    parser.add_argument("--run-dir", type=Path, required=True, metavar="DIR", help="folder of the run")
+    parser.add_argument("--masters", type=int, default=1, metavar="M", help="how many masters (default: 1)")
+    parser.add_argument(
+        "--workers-per-master", type=int, metavar="W", help="workers of each (default: one per CPU of its part)"
+    )
+    parser.add_argument(
+        "--python", default=sys.executable, metavar="FILE", help="runs the programs (default: this one)"
+    )
+    parser.add_argument("--max-starts", type=int, default=10, metavar="N", help="of one process (default: 10)")
+    parser.add_argument(
+        "--kill-after", type=float, default=60, metavar="S", help="seconds from SIGTERM to SIGKILL (default: 60)"
+    )
+    return parser
+
+
+def roles_of(args: argparse.Namespace, words: Sequence[str], cpus: Collection[int]) -> list[Role]:
+    run_dir, logs = args.run_dir.resolve(), args.run_dir.resolve() / "slurm" / "log"
+    roles = []
+    for b, group in enumerate(split(sorted(cpus), args.masters, args.workers_per_master)):
+        master_command(args.python, words, b, args.masters, run_dir)  # wrong words are found out here
+        roles.append(
+            Role(
+                MASTER, f"master {b}", b, lambda b=b: master_command(args.python, words, b, args.masters, run_dir),  # type: ignore[misc]
+                group.master, logs / f"master_{b}.log",
+            )
+        )  # fmt: skip
+        for i, pinned in enumerate(group.workers):
+            command = worker_command(args.python, b, i, run_dir)
+            log = logs / f"worker_{b}_{i}.log"
+            roles.append(Role(WORKER, f"worker {i} of master {b}", b, lambda c=command: c, pinned, log))  # type: ignore[misc]
+    return roles
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    options, words = split_words(sys.argv[1:] if argv is None else argv)
+    args = build_parser().parse_args(options)
+    try:
+        study = kind_of(words) == STUDY
+        roles = roles_of(args, words, os.sched_getaffinity(0))
+    except (SetupError, ValueError) as e:
+        print(f"single_node.py: {e}", file=sys.stderr)
+        return EXIT_WRONG
+    code = Node(roles, study=study, max_starts=args.max_starts, kill_after=args.kill_after).run()
+    say(f"exit code {code}")
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,184 @@
+"""submit.py as a user calls it, with a fake SLURM on PATH."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from slurm import submit
+from slurm.commands import MASTER, WORKER, Exit, exit_file, write_exit
+from tests.slurm.fake import FakeCluster
+
+ROOT = Path(__file__).parents[2]
+CONFIG = ROOT / "default_config_cartpole_syn_env.yaml"
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
+    monkeypatch.setattr(signal, "signal", lambda *_: None)  # main() would take SIGTERM away from pytest
+    return FakeCluster(tmp_path, monkeypatch)
+
+
+def look(run_dir: Path, *arguments: str) -> int:
+    return submit.main(["--run-dir", str(run_dir), "--once", *arguments])
+
+
+START = ("--masters", "2", "--workers-per-master", "3", "--", str(CONFIG), "--seed", "{BOHB_ID}")
+
+
+def test_what_is_submitted(cluster: FakeCluster, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    options = ("--partition=cpu", "--time=02:00:00", "--mem=2G", "--cpus=4", "--sbatch=--qos=low", "--max-running=2")
+    assert look(run, *options, "--worker-sbatch=--constraint=avx2", *START) == 130
+    masters, workers = cluster.calls("sbatch")
+    assert "--array=0-1" in masters and "--array=0-5%2" in workers
+    for call, cpus in ((masters, 1), (workers, 4)):
+        wanted = ("--parsable", "--requeue", "--signal=B:USR1@120", "--partition=cpu", "--time=02:00:00", "--mem=2G",
+                  "--qos=low", f"--cpus-per-task={cpus}", "--open-mode=append", "--export=ALL")  # fmt: skip
+        assert set(wanted) <= set(call)
+    assert ("--constraint=avx2" in workers, "--constraint=avx2" in masters) == (True, False)
+    assert str(ROOT / "slurm" / "masters.sh") in masters and str(ROOT / "slurm" / "workers.sh") in workers
+    assert cluster["words"] == [str(CONFIG), "--seed", "{BOHB_ID}"]
+    environ = cluster["environ"]
+    assert environ["ENVOLVE_RUN_DIR"] == str(run) and environ["ENVOLVE_ROOT"] == str(ROOT)
+    assert (environ["ENVOLVE_MASTERS"], environ["ENVOLVE_WORKERS_PER_MASTER"]) == ("2", "3")
+    assert (run / "slurm" / "log").is_dir()  # SLURM does not make it
+
+
+def test_from_begin_to_end(cluster: FakeCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = tmp_path / "run"
+    assert look(run, *START) == 130
+    cluster.all_run()
+    assert look(run) == 130  # without a command: what was begun here
+    assert len(cluster.calls("sbatch")) == 2
+    # a worker is cancelled; the state says that it was sent long ago
+    write_exit(exit_file(run, WORKER, 4), Exit(143, "cancelled"))
+    cluster.end(cluster.jobs(WORKER)[4])
+    state = run / "slurm" / "state.json"
+    content = json.loads(state.read_text())
+    for task in content["tasks"]:
+        task["sent_at"] -= 1000
+    state.write_text(json.dumps(content))
+    capsys.readouterr()
+    assert look(run) == 130 and look(run) == 130
+    said = capsys.readouterr().out
+    assert "worker 4 (job 2_4) is gone: CANCELLED exit code 0:15 on node12; exit code of its program: 143" in said
+    assert "submitted worker 4 as job 3" in said
+    assert "--array=4" in cluster.calls("sbatch")[2]
+    assert not exit_file(run, WORKER, 4).exists()  # of the former job
+    # the masters end: their workers are let go, and the end is reported
+    for b, job in cluster.jobs(MASTER).items():
+        write_exit(exit_file(run, MASTER, b), Exit(0, "ended"))
+        cluster.end(job)
+    assert look(run) == 130
+    assert cluster.jobs(WORKER).keys() == {0, 1, 2, 3, 5}  # 4 was still waiting: cancelled
+    cluster.change(tasks={})
+    assert look(run) == 0
+    assert look(run) == 0 and len(cluster.calls("sbatch")) == 3
+
+
+def test_death_between_sbatch_and_the_state_file(cluster: FakeCluster, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    look(run, *START)
+    state = run / "slurm" / "state.json"
+    content = json.loads(state.read_text())
+    for task in content["tasks"]:
+        task.update(sent=0, job="")
+    state.write_text(json.dumps(content))  # as if it had died before it could write down what it sent
+    for _ in range(4):
+        look(run)
+    assert len(cluster.calls("sbatch")) == 2 and not cluster.calls("scancel")
+
+
+def test_squeue_that_fails_changes_nothing(
+    cluster: FakeCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    look(run, *START)
+    cluster.change(broken={"squeue": "Unable to contact slurm controller"}, tasks={})
+    for _ in range(5):
+        assert look(run) == 130
+    assert len(cluster.calls("sbatch")) == 2
+    assert "Unable to contact slurm controller" in capsys.readouterr().out
+
+
+def test_sbatch_that_fails_is_not_counted(
+    cluster: FakeCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    cluster.change(broken={"sbatch": "invalid partition specified: gpu"})
+    assert look(run, *START) == 2  # the first one: the user's mistake
+    assert "invalid partition specified: gpu" in capsys.readouterr().err
+    cluster.change(broken={})
+    assert look(run, *START) == 130
+    tasks = json.loads((run / "slurm" / "state.json").read_text())["tasks"]
+    assert [task["sent"] for task in tasks] == [1] * 8
+
+
+def test_stop_and_go_on(cluster: FakeCluster, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    look(run, *START)
+    assert submit.main(["--run-dir", str(run), "--stop"]) == 0
+    assert not cluster["tasks"]
+    look(run)
+    assert len(cluster["tasks"]) == 8
+
+
+def test_given_up_until_retry(cluster: FakeCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = tmp_path / "run"
+    look(run, *START)
+    cluster.all_run()
+    write_exit(exit_file(run, MASTER, 1), Exit(2, "ended"))
+    cluster.end(cluster.jobs(MASTER)[1])
+    for _ in range(3):
+        assert look(run) == 130
+    assert "master 1 is given up: exit code 2" in capsys.readouterr().out
+    mark = exit_file(run, MASTER, 1).with_suffix(".given_up")
+    assert mark.exists()  # its workers see this and end
+    cluster.change(tasks={})
+    write_exit(exit_file(run, MASTER, 0), Exit(0, "ended"))
+    assert look(run) == 1 and len(cluster["tasks"]) == 0
+    assert look(run, "--retry") == 130
+    assert not mark.exists()
+    assert cluster.jobs(MASTER).keys() == {1} and cluster.jobs(WORKER).keys() == {3, 4, 5}
+
+
+@pytest.mark.parametrize(
+    "arguments, words",
+    [
+        ([], "no run was begun here"),
+        (["--masters", "2", "--", str(CONFIG)], "one and the same run"),
+        (["--", "nowhere.yaml"], "nowhere.yaml: No such file or directory"),
+        (["--setup", "nowhere.sh", "--", str(CONFIG)], "nowhere.sh is no file"),
+    ],
+)
+def test_wrong_arguments(
+    arguments: list[str], words: str, cluster: FakeCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert look(tmp_path / "run", *arguments) == 2
+    assert words in capsys.readouterr().err
+    assert not cluster["calls"]
+
+
+def test_another_run_in_the_same_folder_is_refused(
+    cluster: FakeCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    look(run, *START)
+    assert look(run, "--masters", "3", "--workers-per-master", "3", *START[4:]) == 2
+    assert "begun with masters 2, found 3" in capsys.readouterr().err
+    assert look(run, *START[:-1], "1{BOHB_ID}") == 2
+    assert "begun with command" in capsys.readouterr().err
+
+
+def test_no_slurm(tmp_path: Path) -> None:
+    command = [sys.executable, str(ROOT / "slurm" / "submit.py"), "--run-dir", str(tmp_path), "--", str(CONFIG)]
+    done = subprocess.run(command, capture_output=True, text=True, env={"PATH": ""}, check=False)
+    assert done.returncode == 2 and "squeue: not found" in done.stderr
+    done = subprocess.run([*command[:2], "--help"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and "--workers-per-master" in done.stdout
