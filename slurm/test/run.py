@@ -13,6 +13,7 @@ end, also after a failure or Ctrl-C. Exit code 0: equal, 1: not."""
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import shutil
 import signal
@@ -37,6 +38,8 @@ PLAIN = [str(ROOT / "default_config_cartpole_syn_env.yaml"), "--set"] + [
     for value in ("max_iterations=60", "num_workers=6", "chunk_size=2", "num_orig_evals=4", "comparison_agents=4",
                   "quit_when_solved=false")
 ]  # fmt: skip
+STUDY = ROOT / "slurm" / "test" / "study.yaml"
+STUDY_FILES = ("configs.json", "best.yaml")
 PLAIN_FILES = ("model.pt", "scores.csv")
 PATIENCE = 900.0  # seconds for one thing to happen
 
@@ -167,9 +170,7 @@ def plain(folder: Path) -> None:
     for b in range(MASTERS):
         command = [sys.executable, str(ROOT / "GTN_master.py"), *PLAIN, "--num-workers", "2", "--seed", str(b)]
         command += ["--results-dir", str(folder / f"single_{b}")]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise TestError(f"{' '.join(command)}: exit code {done.returncode}\n{done.stdout}{done.stderr}")
+        finished(command)
     say(f"the same {MASTERS} runs with {WORKERS} workers each, through sbatch")
     run = Submitted(folder / "plain", [*PLAIN, "--seed", "{BOHB_ID}"])
     first, second = (run.run_dir / f"master_{b}" for b in range(MASTERS))
@@ -193,12 +194,62 @@ def plain(folder: Path) -> None:
     say(f"plain: {' and '.join(PLAIN_FILES)} of both masters are the same bytes")
 
 
+def finished(command: Sequence[str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise TestError(f"{' '.join(command)}: exit code {done.returncode}\n{done.stdout}{done.stderr}")
+
+
 def same(expected: Path, found: Path) -> None:
     if expected.read_bytes() != found.read_bytes():
         raise TestError(f"{found} differs from {expected}, which was not disturbed")
 
 
-PARTS: dict[str, Callable[[Path], None]] = {"plain": plain}
+# ---------------------------------------------------------------------------------------------------- a study
+
+
+def trials(run_dir: Path) -> int:
+    results = run_dir / "results.json"
+    return len(results.read_text().splitlines()) if results.exists() else 0
+
+
+def without_times(results: Path) -> list[list[Any]]:
+    """Configurations, budgets, losses and what else was measured, in the order of the file."""
+    lines = [json.loads(line) for line in results.read_text().splitlines()]
+    return [[config_id, budget, result, failure] for config_id, budget, _, result, failure in lines]
+
+
+def study(folder: Path) -> None:
+    say("an undisturbed search, without SLURM")
+    alone = folder / "study_alone"
+    command = [sys.executable, str(ROOT / "experiments" / "optimize_params.py"), str(STUDY)]
+    finished([*command, "--run-dir", str(alone), "--num-workers", "2"])
+    say(f"the same search with {MASTERS} NES masters of {WORKERS} workers, through sbatch")
+    run = Submitted(folder / "study", [str(STUDY)])
+    try:
+        until(lambda: trials(run.run_dir) >= 2, "two trials are done", run.process)
+        run.cancel((WORKER, 1), (WORKER, 3), (MASTER, 1))
+        until(lambda: trials(run.run_dir) >= 6, "six trials are done", run.process)
+        run.cancel((MASTER, 0))  # the search itself
+        run.kill_submit()
+        run.time_limit((WORKER, 5))
+        say(f"trials done by then: {trials(run.run_dir)} of {trials(alone)}")
+        until(lambda: trials(run.run_dir) >= 9, "nine trials are done", run.process)
+        run.time_limit((MASTER, 1))
+        run.finish()
+        if without_times(alone / "results.json") != without_times(run.run_dir / "results.json"):
+            raise TestError(f"{run.run_dir}/results.json differs from that of {alone}, which was not disturbed")
+        for name in STUDY_FILES:
+            same(alone / name, run.run_dir / name)
+    except BaseException:
+        run.show()
+        raise
+    finally:
+        run.close()
+    say(f"study: the {trials(alone)} trials of results.json, and {' and '.join(STUDY_FILES)}, are the same")
+
+
+PARTS: dict[str, Callable[[Path], None]] = {"plain": plain, "study": study}
 
 
 def main() -> int:
