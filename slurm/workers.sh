@@ -34,5 +34,5 @@ export OMP_NUM_THREADS=${OMP_NUM_THREADS:-${SLURM_CPUS_PER_TASK:-1}}
 BOHB_ID=$((SLURM_ARRAY_TASK_ID / ENVOLVE_WORKERS_PER_MASTER + ENVOLVE_FIRST_BOHB_ID))
 ID=$((SLURM_ARRAY_TASK_ID % ENVOLVE_WORKERS_PER_MASTER))
 exec "$ENVOLVE_PYTHON" "$ENVOLVE_ROOT/slurm/task.py" --role worker --bohb-id "$BOHB_ID" --worker "$ID" \
-    --index "$SLURM_ARRAY_TASK_ID" --run-dir "$ENVOLVE_RUN_DIR" --python "$ENVOLVE_PYTHON" \
+    --index "$((BOHB_ID * ENVOLVE_WORKERS_PER_MASTER + ID))" --run-dir "$ENVOLVE_RUN_DIR" --python "$ENVOLVE_PYTHON" \
     --max-requeues "$ENVOLVE_MAX_REQUEUES" --kill-after "$ENVOLVE_KILL_AFTER" -- "$@"

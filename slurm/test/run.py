@@ -6,6 +6,7 @@ Installs SLURM from Debian packages if it is missing (as root), starts it in a t
   plain   two runs of GTN_master.py on CartPole with three workers each, through slurm/submit.py. Workers and a master
           are cancelled, submit.py is killed and started again, a master and a worker get the signal of the time limit.
   study   the same with a search over configurations (experiments/optimize_params.py).
+  node    slurm/single_node.sh with a time limit of a minute, and the node fails once.
 
 Each must end with the same bytes as the same run without SLURM and without disturbance. All daemons are stopped at the
 end, also after a failure or Ctrl-C. Exit code 0: equal, 1: not."""
@@ -165,12 +166,27 @@ def only_run(results: Path) -> Path:
     return runs[0]
 
 
+def reference(folder: Path, seed: int, more: Sequence[str] = ()) -> Path:
+    """The run with this seed that nobody disturbed, without SLURM; made once."""
+    results = folder / f"single_{seed}"
+    if not results.exists():
+        say(f"an undisturbed run with seed {seed}, without SLURM")
+        command = [
+            sys.executable,
+            str(ROOT / "GTN_master.py"),
+            *PLAIN,
+            *more,
+            "--num-workers",
+            "2",
+            "--seed",
+            str(seed),
+        ]
+        finished([*command, "--results-dir", str(results)])
+    return only_run(results)
+
+
 def plain(folder: Path) -> None:
-    say("undisturbed runs, without SLURM")
-    for b in range(MASTERS):
-        command = [sys.executable, str(ROOT / "GTN_master.py"), *PLAIN, "--num-workers", "2", "--seed", str(b)]
-        command += ["--results-dir", str(folder / f"single_{b}")]
-        finished(command)
+    undisturbed = [reference(folder, b) for b in range(MASTERS)]
     say(f"the same {MASTERS} runs with {WORKERS} workers each, through sbatch")
     run = Submitted(folder / "plain", [*PLAIN, "--seed", "{BOHB_ID}"])
     first, second = (run.run_dir / f"master_{b}" for b in range(MASTERS))
@@ -185,7 +201,7 @@ def plain(folder: Path) -> None:
         run.finish()
         for b, results in enumerate((first, second)):
             for name in PLAIN_FILES:
-                same(only_run(folder / f"single_{b}") / name, only_run(results) / name)
+                same(undisturbed[b] / name, only_run(results) / name)
     except BaseException:
         run.show()
         raise
@@ -249,7 +265,51 @@ def study(folder: Path) -> None:
     say(f"study: the {trials(alone)} trials of results.json, and {' and '.join(STUDY_FILES)}, are the same")
 
 
-PARTS: dict[str, Callable[[Path], None]] = {"plain": plain, "study": study}
+# ---------------------------------------------------------------------------------------------------- one node
+
+
+def node(folder: Path) -> None:
+    longer = ["--set", "agents.gtn.max_iterations=150"]  # about 40 s of a quiet machine
+    undisturbed = reference(folder, 7, longer)
+    run_dir = folder / "node"
+    log = folder / "node.log"
+    cores = len(os.sched_getaffinity(0))
+    say(f"the same run in one job of {cores} CPUs, with a time limit of a minute")
+    options = ["--time=00:01:00", "--signal=B:USR1@15", f"--cpus-per-task={cores}", f"--output={log}"]
+    environ = os.environ | {"ENVOLVE_ROOT": str(ROOT), "ENVOLVE_RUN_DIR": str(run_dir), "ENVOLVE_KILL_AFTER": "8",
+                            "ENVOLVE_PYTHON": sys.executable}  # fmt: skip
+    job = batch.submit(options, str(ROOT / "slurm" / "single_node.sh"), [*PLAIN, *longer, "--seed", "7"], environ)
+    here = subprocess.run(["sinfo", "-h", "-o", "%n"], capture_output=True, text=True, check=True).stdout.strip()
+
+    def starts() -> int:
+        return log.read_text().count(", start ") if log.exists() else 0
+
+    try:
+        until(lambda: generations(run_dir / "master_0") >= 1, "a generation is done")
+        down = ["scontrol", "update", f"NodeName={here}"]
+        subprocess.run([*down, "State=DOWN", "Reason=slurm-test"], check=True)
+        say(f"the node has failed, says scontrol, after {generations(run_dir / 'master_0')} of 150 generations")
+        until(lambda: "DUE TO NODE FAILURE" in log.read_text(), "the job is ended")
+        subprocess.run([*down, "State=RESUME"], capture_output=True, check=False)  # it may be back already
+        until(lambda: starts() >= 2, "SLURM starts it again")
+        done = until(
+            lambda: (end := read_exit(exit_file(run_dir, "node", 0))) and end.code == 0 and end, "the job is done"
+        )
+        if starts() < 3 or f"scontrol requeue {job}: done" not in log.read_text():
+            raise TestError(f"the job started {starts()} times and met no time limit; expected one at least")
+        say(f"complete after {starts()} starts; SLURM counted {done.restarts} restarts")
+        for name in PLAIN_FILES:
+            same(undisturbed / name, only_run(run_dir / "master_0") / name)
+    except BaseException:
+        for path in (log, *sorted((run_dir / "slurm" / "log").glob("*.log"))):
+            print(f"--- {path.name}\n{path.read_text(errors='replace')[-2500:]}")
+        raise
+    finally:
+        batch.cancel([job])
+    say(f"node: {' and '.join(PLAIN_FILES)} are the same bytes")
+
+
+PARTS: dict[str, Callable[[Path], None]] = {"plain": plain, "study": study, "node": node}
 
 
 def main() -> int:

@@ -46,8 +46,9 @@ elif name == "scontrol" and words[0] == "requeue":
     cluster["tasks"][words[1]][2] = "PENDING"
 elif name == "scontrol":
     out = "JobId=7 JobState=CANCELLED Reason=None NodeList=node12 ExitCode=0:15 BatchHost=node12"
-with open(path, "w") as f:
+with open(path + ".new", "w") as f:
     json.dump(cluster, f)
+os.replace(path + ".new", path)
 print(out)
 sys.exit(code)
 """

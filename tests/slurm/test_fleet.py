@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -175,9 +176,9 @@ def test_any_run_ends(masters: int, workers: int, kind: str, data: st.DataObject
             if event % 7 == 0 and key[0] == MASTER:
                 cluster.exits[key] = Exit(event % 2, "ended")
         if event % 11 == 0:  # submit.py dies and starts again
-            cluster.fleet.save(path := Path(f"/tmp/{cluster.fleet.name}-{id(cluster)}.json"))
-            cluster.fleet = Fleet.load(path)
-            path.unlink()
+            with tempfile.TemporaryDirectory() as folder:
+                cluster.fleet.save(Path(folder) / "state.json")
+                cluster.fleet = Fleet.load(Path(folder) / "state.json")
     for b in range(masters):
         cluster.tasks.pop((MASTER, b), None)
         cluster.exits[MASTER, b] = Exit(0, "ended")

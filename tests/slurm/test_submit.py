@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -174,6 +175,34 @@ def test_another_run_in_the_same_folder_is_refused(
     assert "begun with masters 2, found 3" in capsys.readouterr().err
     assert look(run, *START[:-1], "1{BOHB_ID}") == 2
     assert "begun with command" in capsys.readouterr().err
+
+
+def test_watching_killed_and_started_again(cluster: FakeCluster, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    command = [sys.executable, str(ROOT / "slurm" / "submit.py"), "--run-dir", str(run), "--poll", "0.1"]
+
+    def watch(*arguments: str, looks: int) -> subprocess.Popen[str]:
+        process = subprocess.Popen([*command, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        end, before = time.monotonic() + 30, len(cluster.calls("squeue"))
+        while len(cluster.calls("squeue")) < before + looks:
+            assert time.monotonic() < end and process.poll() is None
+            time.sleep(0.05)
+        return process
+
+    first = watch(*START, looks=3)
+    first.kill()
+    first.communicate()
+    second = watch(looks=3)
+    third = subprocess.run([*command, "--once"], capture_output=True, text=True, check=False)
+    assert third.returncode == 2 and "another submit.py watches this run" in third.stderr
+    second.terminate()
+    assert "the jobs go on" in second.communicate(timeout=30)[1] and second.returncode == 130
+    assert len(cluster.calls("sbatch")) == 2 and len(cluster["tasks"]) == 8
+    for b in (0, 1):
+        write_exit(exit_file(run, MASTER, b), Exit(0, "ended"))
+    cluster.change(tasks={})
+    last = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
+    assert last.returncode == 0 and "all masters are complete" in last.stdout
 
 
 def test_no_slurm(tmp_path: Path) -> None:
