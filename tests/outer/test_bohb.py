@@ -4,7 +4,6 @@ search promises is in hpo/test_search.py."""
 from __future__ import annotations
 
 import math
-import warnings
 from types import SimpleNamespace
 
 import numpy as np
@@ -158,6 +157,7 @@ def test_a_configuration_that_the_model_cannot_build_is_random_too(caplog):
     assert trial.rung == 0 and not trial.model_based and "at random instead" in caplog.text
 
 
+@pytest.mark.filterwarnings("ignore")
 def test_densities_are_statsmodels_where_that_is_right():
     """Where the data have every choice. Where they agree on one, its density of any other is infinite."""
     from statsmodels.nonparametric.api import KDEMultivariate
@@ -172,9 +172,7 @@ def test_densities_are_statsmodels_where_that_is_right():
     row = data[0]
     other = np.where(np.arange(5) == 1, 1, row)
     narrow, wide = ([0.2, h, 0.01, 0.3, 0.0] for h in (1e-3, 1.7))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        assert not np.isfinite(KDEMultivariate(data=data, var_type="cucuu", bw=narrow).pdf(other))
+    assert not np.isfinite(KDEMultivariate(data=data, var_type="cucuu", bw=narrow).pdf(other))
     ours = _Density(SimpleNamespace(data=data, bw=np.array(narrow)), choices)
     assert ours.pdf(other) == pytest.approx(ours.pdf(row) * 5e-4 / (1 - 1e-3))
     ours = _Density(SimpleNamespace(data=data, bw=np.array(wide)), choices)

@@ -143,6 +143,48 @@ def test_no_trial_is_lost_whatever_the_order(backend, data):
     assert play(True) == seen
 
 
+@st.composite
+def spaces(draw):
+    """Any mixture of parameters with any bounds, some of them active under some values of an earlier one."""
+    space, categorical = CS.ConfigurationSpace(), []
+    for i in range(draw(st.integers(1, 6))):
+        kind, log = draw(st.sampled_from(["float", "integer", "categorical"])), draw(st.booleans())
+        if kind == "float":
+            low = draw(st.floats(1e-6, 1.0) if log else st.floats(-1e3, 1e3))
+            parameter = CS.Float(f"f{i}", (low, low + draw(st.floats(1e-5, 1e6))), log=log)
+        elif kind == "integer":
+            low = draw(st.integers(1, 9) if log else st.integers(-9, 9))
+            parameter = CS.Integer(f"i{i}", (low, low + draw(st.integers(1, 2000))), log=log)
+        else:
+            choices = draw(st.lists(st.sampled_from([0, 7, -2.5, "a", "b", "c"]), min_size=1, max_size=4, unique=True))
+            parameter = CS.Categorical(f"c{i}", choices)
+        space.add(parameter)
+        if categorical and draw(st.booleans()):
+            parent = draw(st.sampled_from(categorical))
+            allowed = draw(st.lists(st.sampled_from(parent.choices), min_size=1, unique=True))
+            space.add(CS.InCondition(parameter, parent, allowed))
+        if kind == "categorical":
+            categorical.append(parameter)
+    return space
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@settings(max_examples=10, deadline=None)
+@given(st.data())
+def test_any_space_is_searched(backend, data):
+    """Also where all losses are the same, or differ by 300 orders of magnitude."""
+    space, seed = data.draw(spaces()), data.draw(st.integers(0, 9))
+    losses = data.draw(st.sampled_from([[0.0], [1e300, -1e300, 1e-300], [3.0, math.nan, 1.0, 2.0]]))
+    found = search(backend, "hyperband", seed, space, (1, 9, 3))
+    for k in range(60):
+        trial = found.ask()
+        legal_there = CS.Configuration(space, trial.values)  # raises where a value is illegal, or one is not active
+        assert json.loads(json.dumps(trial.values)) == trial.values == dict(legal_there) | trial.values
+        found.tell(trial.id, losses[k % len(losses)])
+    if backend == "bohb":
+        assert found.failed_picks == found.undefined_ratios == 0
+
+
 @every_search
 def test_a_search_is_resumed_by_telling_it_again(backend, bracket):
     found, again, told = search(backend, bracket, 5), search(backend, bracket, 5), []
@@ -253,7 +295,7 @@ def test_optuna_has_a_bracket_for_every_rung():
 @pytest.mark.parametrize("bracket", ["hyperband", "aggressive"])
 def test_optuna_stops_what_is_worse(bracket):
     found, told = search("optuna", bracket), {}
-    for _ in range(200):
+    for _ in range(150):
         trial = found.ask()
         told[trial.config_id, trial.rung] = loss = loss_of(trial.values)
         found.tell(trial.id, loss)
