@@ -73,7 +73,8 @@ class _Density:
         Aitken 1976) 1 - h where x = x_n, h / (c - 1) elsewhere."""
         at, c = np.asarray(x, np.float64), self.categorical
         numbers = np.exp(-0.5 * (((self.data[:, ~c] - at[~c]) / self.bw[~c]) ** 2).sum(1))
-        return float((numbers * np.where(self.data[:, c] == at[c], self.same, self.other).prod(1)).sum() / self.norm)
+        density = (numbers * np.where(self.data[:, c] == at[c], self.same, self.other).prod(1)).sum() / self.norm
+        return float(f"{density:.12g}")  # of equals the first one is best, whatever the processor's last bits
 
 
 class _Listener:

@@ -16,8 +16,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from outer.hpo.hyperband import POLICIES, ladder
-from outer.hpo.search import check_space, plain
+from outer.hpo.search import check_space, plain, rounded
 from outer.hpo.trial import Plain, Trial
 
 try:
@@ -50,6 +52,14 @@ def _quiet() -> Iterator[None]:
         yield
 
 
+class _Sampler(optuna.samplers.TPESampler):
+    """Among candidates that are equally good, as choices often are, the first one wins and not the last bit of a
+    logarithm, in which processors differ: a search may be resumed on another one."""
+
+    def _compute_acquisition_func(self, *args: Any) -> np.ndarray:
+        return np.round(super()._compute_acquisition_func(*args), 9)
+
+
 class OptunaTPE:
     """Ask and tell. Everything is in memory: a search is resumed by telling it again what it was told."""
 
@@ -79,7 +89,7 @@ class OptunaTPE:
             pruner = optuna.pruners.SuccessiveHalvingPruner(1, self.eta, 0)
         with _quiet():
             # groups: parameters that are active together are modelled together
-            sampler = optuna.samplers.TPESampler(
+            sampler = _Sampler(
                 multivariate=True, group=bool(space.conditions), constant_liar=True, seed=seed % 2**32
             )
             self.study = optuna.create_study(study_name=f"envolve {seed}", sampler=sampler, pruner=pruner)
@@ -149,7 +159,7 @@ class OptunaTPE:
                 values[name] = theirs.suggest_int(name, int(parameter.lower), int(parameter.upper), log=parameter.log)
             elif kind == "UniformFloatHyperparameter":
                 low, high = float(parameter.lower), float(parameter.upper)
-                values[name] = theirs.suggest_float(name, low, high, log=parameter.log)
+                values[name] = rounded(theirs.suggest_float(name, low, high, log=parameter.log), low, high)
             else:
                 values[name] = parameter.value
         return plain({name: value for name, value in values.items() if value is not NotSet})

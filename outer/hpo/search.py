@@ -57,14 +57,24 @@ def plain(configuration: Mapping[str, Any]) -> dict[str, Plain]:
     return {str(name): v.item() if isinstance(v, np.generic) else v for name, v in configuration.items()}
 
 
+def rounded(value: float, lower: float, upper: float) -> float:
+    """To nine digits: processors differ in the last bits of exp and log, and a search that is resumed on another one
+    must ask for what it asked before."""
+    return min(max(float(f"{value:.9g}"), float(lower)), float(upper))
+
+
 def values_of(configuration: ConfigSpace.Configuration) -> dict[str, Plain]:
     """The active parameters in plain Python. Categorical ones as they were declared: ConfigSpace keeps choices in one
     array, in which of true, false and 2 there is 1, 0 and 2."""
     values: dict[str, Plain] = {}
     for (name, parameter), entry in zip(configuration.config_space.items(), configuration.get_array().tolist()):
         if entry == entry:  # NaN: not active
-            choices = getattr(parameter, "choices", None)
-            values[name] = configuration[name] if choices is None else choices[round(entry)]
+            value = configuration[name]
+            if hasattr(parameter, "choices"):
+                value = parameter.choices[round(entry)]
+            elif type(parameter).__name__ == "UniformFloatHyperparameter":
+                value = rounded(value, parameter.lower, parameter.upper)
+            values[name] = value
     return plain(values)
 
 

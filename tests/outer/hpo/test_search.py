@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from outer.hpo.hyperband import ladder
-from outer.hpo.search import BACKENDS, make_search, plain
+from outer.hpo.search import BACKENDS, make_search, plain, rounded
 
 CS = pytest.importorskip("ConfigSpace", reason="ConfigSpace is not installed")
 pytest.importorskip("hpbandster", reason="hpbandster is not installed")
@@ -304,6 +304,35 @@ def test_optuna_stops_what_is_worse(bracket):
     assert 0.1 < len(on[0]) / len(at[0]) < 0.8 and np.mean(on[0]) < np.mean(at[0])
     assert [len(at[b]) > 0 for b in range(4)] == ([True] * 4 if bracket == "hyperband" else [True, False, False, False])
     assert not on[3], "nothing lies above the full budget"
+
+
+@every_search
+def test_values_survive_the_last_bits_of_another_processor(backend, bracket, monkeypatch):
+    """exp and log differ there. A log that was written here must fit what the search asks for elsewhere."""
+    here = search(backend, bracket, 2)
+    expected = []
+    for _ in range(60):
+        expected.append(here.ask())
+        here.tell(expected[-1].id, loss_of(expected[-1].values))
+    draws = np.random.default_rng(0)
+
+    def a_bit_off(f):
+        def g(*args, **kwargs):
+            return f(*args, **kwargs) * (1 + 2**-52 * draws.integers(-2, 3))
+
+        return g
+
+    for name in ("exp", "log", "log10", "sqrt"):
+        monkeypatch.setattr(np, name, a_bit_off(getattr(np, name)))
+    there = search(backend, bracket, 2)
+    for trial in expected:
+        assert there.ask() == trial
+        there.tell(trial.id, loss_of(trial.values))
+
+
+def test_rounded():
+    assert rounded(0.1234567894321, 0, 1) == 0.123456789 and rounded(1 / 3, 1 / 3, 1) == 1 / 3
+    assert rounded(123456789012.0, 0, 123456789011.5) == 123456789000 and type(rounded(1.0, 0, 1)) is float
 
 
 def test_optuna_is_quiet(caplog, capfd):
