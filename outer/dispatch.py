@@ -185,7 +185,11 @@ class Dispatcher:
                     content = chunk_content(quit_chunk(self.run_id), uuid.uuid4().hex)
                     write_pair(self._files, stem(self.bohb_id, worker_id, "input"), content)
 
-                raise_first(self._lanes.map(write, self.workers()))
+                began, living = self._host.monotonic(), self.workers()
+                while self._host.monotonic() - began < self._roster.undecided():
+                    self._host.sleep(self._interval / 4)
+                    living = self.workers()
+                raise_first(self._lanes.map(write, living))
         except ExchangeError as e:
             log.error("could not tell the workers to quit: %s", e)
         finally:

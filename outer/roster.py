@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from outer.exchange import read_pair, remove_pair, stem
-from outer.heartbeat import ALIVE, DEAD, UNKNOWN, Beat, Watch, believed, name_of, read_beat
+from outer.heartbeat import ALIVE, DEAD, MISSED_BEATS, UNKNOWN, Beat, Watch, believed, name_of, read_beat
 from outer.lanes import Lanes, raise_first
 from outer.machine import Files, Host, NotReady, Rejected
 
@@ -43,6 +43,7 @@ class Slot:
     watch: Watch
     beat: Beat | None = None
     alive: bool = False
+    undecided: bool = False  # a beat from another machine that has not moved yet: life, or a file left behind
     settled: bool = False
     holds: Issue | None = None
     settles_at: int | None = 0  # an idle beat counts from this counter on; None: the next beat heard, and two more
@@ -81,6 +82,12 @@ class Roster:
         now = self._host.monotonic()
         return sorted((s for s in self.slots.values() if s.alive and now >= s.barred_until), key=lambda s: s.id)
 
+    def undecided(self) -> float:
+        """In how many seconds it will be known of all whether they live; 0 if it is."""
+        return max(
+            (MISSED_BEATS * believed(s.beat) for s in self.slots.values() if s.undecided and s.beat), default=0.0
+        )
+
     def free(self) -> list[Slot]:
         return [slot for slot in self.usable() if slot.settled and slot.holds is None]
 
@@ -114,6 +121,7 @@ class Roster:
             if beat is not None:
                 self._hear(slot, beat)
             self._announce(slot, verdict == ALIVE)
+            slot.undecided = verdict == UNKNOWN
             if slot.holds is None:
                 slot.settled |= (
                     beat is not None

@@ -513,6 +513,36 @@ def test_close_leaves_workers_waiting_or_tells_them_to_quit():
     )
 
 
+def test_workers_of_other_machines_are_told_to_quit_even_by_a_master_that_has_just_come():
+    """It has seen one beat of theirs, which might be a file that somebody left behind."""
+    cluster = Cluster()
+    here, elsewhere = cluster.worker(0), cluster.worker(1, name="elsewhere")
+    cluster.worker(2, name="third")
+    cluster.kill(2)
+    begin = cluster.machine.now
+    cluster.master().close(quit_workers=True)
+    assert cluster.machine.now - begin < 5
+    cluster.machine.advance(5)
+    assert here.quit and elsewhere.quit and "0_2_input.pt" not in cluster.machine.files
+
+
+def test_an_exception_that_a_network_file_system_shows_twice_counts_once():
+    cluster = Cluster()
+    cluster.worker(0, failing(1))
+    remove, kept = cluster.files.remove, []
+
+    def forgetting(name):
+        if name.startswith("0_0_result") and len(kept) < 2:
+            kept.append(name)
+        else:
+            remove(name)
+
+    cluster.files.remove = forgetting
+    chunks = chunks_of(1)
+    check(cluster.master().evaluate(chunks), chunks)
+    assert len(kept) == 2
+
+
 def test_interrupted_evaluation_leaves_a_usable_master():
     cluster = Cluster()
     cluster.worker(0)

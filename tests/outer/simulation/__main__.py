@@ -8,21 +8,21 @@ from __future__ import annotations
 
 import argparse
 import os
+import random
 import sys
 import time
 from collections import Counter
-from typing import List, Optional
+from typing import FrozenSet, List, Optional
 
 from tests.outer.simulation.faults import ALL
 from tests.outer.simulation.one_seed import shrink, simulate
 from tests.outer.simulation.processes import World
 
 
-def report(world: World, needless: Optional[frozenset] = None) -> str:  # type: ignore[type-arg]
+def report(world: World, needless: FrozenSet[str] = frozenset()) -> str:
     lines = [f"seed {world.seed} failed at {world.now:.3f} s: {world.failure}"]
-    if needless is not None:
-        drop = "".join(f" --drop '{kind}'" for kind in sorted(needless))
-        lines.append(f"again: python -m tests.outer.simulation --seed {world.seed} --trace{drop}")
+    drop = "".join(f" --drop '{kind}'" for kind in sorted(needless))
+    lines.append(f"again: python -m tests.outer.simulation --seed {world.seed} --trace{drop}")
     lines += [f"{at:10.4f} {kind:12} {what}" for at, kind, what in world.faults.log]
     return "\n".join(lines)
 
@@ -37,7 +37,7 @@ def main(argv: Optional[List[str]] = None) -> int:
     parser.add_argument("--stop", type=int, default=10, help="end after so many failures (default: %(default)s)")
     args = parser.parse_args(argv)
     if hasattr(os, "sched_setaffinity"):  # one task runs at a time: handing over to another core takes longer
-        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+        os.sched_setaffinity(0, {random.choice(sorted(os.sched_getaffinity(0)))})
     first, last = (args.seed, args.seed + 1) if args.seed is not None else map(int, args.seeds.split(":"))
     began, failed, faults = time.perf_counter(), [], Counter()  # type: ignore[var-annotated]
     seconds, slowest, masters = 0.0, 0.0, 0
@@ -54,7 +54,11 @@ def main(argv: Optional[List[str]] = None) -> int:
             print("\n".join(trace))
         if world.failure is not None:
             failed.append(seed)
-            print(report(world, None if args.trace else shrink(seed, drop=frozenset(args.drop))), flush=True)
+            if trace is None:  # with no more faults than it takes
+                needless = shrink(seed, drop=frozenset(args.drop))
+                print(report(simulate(seed, drop=needless), needless), flush=True)
+            else:
+                print(report(world))
             if len(failed) >= args.stop:
                 break
         if (seed + 1 - first) % 1000 == 0:

@@ -30,6 +30,7 @@ KINDS: Dict[str, str] = {
     "beats": "heartbeats do not arrive",
     "kill worker": "SIGKILL before or after any operation of a worker",
     "kill master": "SIGKILL before or after any operation of a master",
+    "term": "SIGTERM or Ctrl-C at any operation: the process takes its heartbeat away and ends",
     "pause": "SIGSTOP, and SIGCONT later",
     "twin": "a second worker with the same ids, by mistake or because the first seemed dead",
     "rival": "a second master with the same BOHB-ID, of another run or of this one",
@@ -43,12 +44,20 @@ ALL = frozenset(KINDS)
 
 
 class Faults:
-    def __init__(self, world: Any, seed: int, end: float, drop: FrozenSet[str], only: Optional[FrozenSet[str]]) -> None:
+    def __init__(
+        self,
+        world: Any,
+        seed: int,
+        end: float,
+        drop: FrozenSet[str],
+        only: Optional[FrozenSet[str]],
+        may: FrozenSet[str],
+    ) -> None:
         self.world, self.end = world, end
         rng = random.Random(f"{seed} kinds")
         share = rng.choice([0.15, 0.3, 0.5, 0.8])
         drawn = {kind for kind in KINDS if rng.random() < share}
-        self.kinds = (drawn & (ALL if only is None else only)) - drop if end > 0 else set()
+        self.kinds = (drawn & may if only is None else only) - drop if end > 0 else frozenset()
         self._rng = {kind: random.Random(f"{seed} {kind}") for kind in KINDS}
         self.rate = {kind: r.choice([0.01, 0.03, 0.1]) for kind, r in self._rng.items()}
         self.longest = rng.choice([0.5, 2.0, 6.0])  # seconds that a file system may lag

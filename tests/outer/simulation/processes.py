@@ -17,17 +17,24 @@ from outer.backlog import Patience
 from outer.dispatch import Dispatcher, SecondMasterError
 from outer.exchange import Chunk, ChunkResult, ExchangeError, Files, chunk_content, result_content, write_pair
 from outer.worker import SecondWorkerError, Worker
-from tests.outer.simulation.faults import Faults
+from tests.outer.simulation.faults import ALL, Faults
 from tests.outer.simulation.filesystem import FOLDER, Client, Inode, Server, VirtualOS
 from tests.outer.simulation.schedule import Killed, Process, Scheduler
 
-GRACE = 25.0  # seconds that two may believe to own a slot while both run: beats get lost in a row
 HANG = 400.0  # seconds after the last fault by which a run must have ended
 CALM_EVERY = 25  # one seed in so many has no faults
 DEADLY = 5  # the last digit of seeds in which a chunk kills its workers
+LATE, LOSING = (
+    frozenset({"stale", "again", "delay", "reorder"}),
+    frozenset({"beats", "torn", "full", "handle", "replay"}),
+)
 OLD = 99  # the incarnation of masters whose files lie about
 QUIET = frozenset({"network", "clocks", "slow", "handle", "old"})  # faults that hide no death
 MASTER = -1  # the master's slot
+
+
+class Stopped(BaseException):
+    """SIGTERM or Ctrl-C: the process ends in good order."""
 
 
 @dataclass
@@ -108,7 +115,10 @@ class VirtualHost:
         self.name, self.machine = process.node[:4], f"{process.node}/boot/pid"
         self.pid, self.started = process.pid, process.started
         self._offset = world.ids.uniform(0.0, 1e6)
-        self._speed = 1.0 + (world.faults.draw("clocks", -0.03, 0.03) if world.faults.on("clocks") else 0.0)
+        self._speed = 1.0
+        if world.faults.on("clocks"):
+            self._speed += world.faults.draw("clocks", -0.03, 0.03)
+            world.faults.counts["clocks"] += 1
 
     def monotonic(self) -> float:
         return self._offset + self._world.now * self._speed
@@ -146,7 +156,8 @@ class VirtualHost:
 
 
 class World:
-    """Everything about one seed. ``failure`` tells what went wrong, None if nothing did."""
+    """Everything about one seed. ``failure`` tells what went wrong, None if nothing did. ``drop``: kinds of faults to
+    leave out; ``only``: just these, all of them."""
 
     def __init__(
         self,
@@ -163,7 +174,7 @@ class World:
         # Without a fault, every chunk is evaluated once and all is over soon.
         self.end = 0.0 if seed % CALM_EVERY == 0 and only is None else rng.choice([20.0, 40.0, 80.0])
         self.deadly = seed % 10 == DEADLY and only is None
-        self.faults = Faults(self, seed, self.end, drop, QUIET if self.deadly else only)
+        self.faults = Faults(self, seed, self.end, drop, only, QUIET if self.deadly else ALL)
         self.server, self.os = Server(), VirtualOS(self)
         self.clients: Dict[str, Client] = {}
         self.kernel: Dict[Tuple[str, int], SimProcess] = {}
@@ -189,6 +200,11 @@ class World:
         late = math.inf if self.deadly or not self.faults.kinds else rng.choice([2.0, 4.0])
         self.patience = Patience(rng.choice([1, 2, 3, 5]) if self.deadly else 10**6, late)
         self.versions: Dict[int, int] = {}
+        # How long two may believe to own a slot while both run: each finds the other's beat in its file when it beats
+        # itself. Unless beats are late, or get lost several times in a row.
+        kinds = self.faults.kinds
+        self.grace = 2.5 + (8.0 if "network" in kinds else 0.0) + 2 * self.faults.longest * bool(kinds & LATE)
+        self.grace += 20.0 * bool(kinds & LOSING)
         self._number = 0
 
     @property
@@ -235,6 +251,9 @@ class World:
         ):
             self.kill(process)
             raise Killed
+        if "term" in faults.kinds and self.scheduler.current is process.tasks[0]:
+            if faults.happens("term", f"at {what} {name}", faults.rate["term"] / 4):
+                raise Stopped
         if "pause" in faults.kinds and faults.happens("pause", f"at {what} {name}", faults.rate["pause"] / 8):
             self.pause(process)
             self.scheduler.wait(0.0)
@@ -279,6 +298,8 @@ class World:
             self.say("ends")
         except (SecondMasterError, SecondWorkerError) as e:
             self.say(f"ends: {type(e).__name__}: {e}")
+        except Stopped:
+            self.say("ends in good order")
         except ExchangeError as e:
             self.say(f"ends: {e}")
             if not self.faults.kinds & {"full"}:
@@ -310,9 +331,9 @@ class World:
             def check() -> None:
                 believers = [p.name for p in self.living if p.slot == slot and p.believes()]
                 if self.versions[slot] == version and len(believers) > 1:
-                    self.scheduler.fail(f"{' and '.join(believers)} both own slot {slot} for {GRACE} s")
+                    self.scheduler.fail(f"{' and '.join(believers)} both own slot {slot} for {self.grace} s")
 
-            self.scheduler.call(GRACE, check)
+            self.scheduler.call(self.grace, check)
 
     # ---------------------------------------------------------------------------------------------- bodies
 
