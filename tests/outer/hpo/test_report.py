@@ -11,7 +11,7 @@ import pytest
 
 from outer.hpo.axes import Axis, axes_of, short_names
 from outer.hpo.report import write_report
-from outer.hpo.standings import agreements, ranked, rungs
+from outer.hpo.standings import agreements, last_of_each, ranked, rungs
 from tests.outer.hpo.trials import SPACE, loss_of, many, record
 
 PICTURES = ("parallel_coordinates.png", "budget_loss.png", "importance.png")
@@ -28,6 +28,13 @@ def test_rungs_ranks_and_the_best() -> None:
     assert (first.low, first.high, first.configurations) == (5.0, 15.0, 12)
     assert first.rho == pytest.approx(1.0)  # the losses of one budget are those of another, but for a constant
     assert (second.configurations, second.rho) == (4, pytest.approx(1.0))
+
+
+def test_of_each_configuration_the_largest_budget_counts() -> None:
+    rs, last = many(), last_of_each(many())
+    largest = {c: max(r.trial.budget for r in rs if r.trial.config_id == c) for c in {r.trial.config_id for r in rs}}
+    assert {r.trial.config_id: r.trial.budget for r in last} == largest and len(last) == 36
+    assert [r.trial.id for r in last] == sorted(r.trial.id for r in last)
 
 
 def test_rank_correlation_against_scipy() -> None:

@@ -61,6 +61,8 @@ def test_a_log_goes_on_in_another_process(tmp_path: Path) -> None:
 def test_a_loss_that_is_not_finite_is_a_failure_and_never_the_best(tmp_path: Path, loss: float) -> None:
     write(tmp_path, [record(0, 0, A, 5.0, 0, loss, info={"x": 1.0}), record(1, 1, B, 5.0, 0, loss)])
     assert [r.result.loss for r in TrialLog(tmp_path).read()] == [math.inf, math.inf]
+    written = [json.loads(line)[3] for line in (tmp_path / "results.json").read_text().splitlines()]
+    assert written == [{"loss": math.inf, "info": {"x": 1.0}}, None]  # hpbandster takes the smallest for the best
 
 
 def test_the_bytes_are_those_of_hpbandster(tmp_path: Path) -> None:
