@@ -17,7 +17,9 @@ from typing import Protocol
 
 from outer.checkpoint import RunError
 from outer.dispatch import Dispatcher
+from outer.hpo.axes import shown
 from outer.hpo.nes_master import result_of, trial_chunk
+from outer.hpo.report import last_line
 from outer.hpo.search import make_search
 from outer.hpo.study import Study
 from outer.hpo.trial import Record, Trial
@@ -123,7 +125,7 @@ class Optimiser:
             self.log.append(record)
             self._table.update(record)
             if record.result.error:
-                self._table.note(f"trial {record.trial.id} failed: {record.result.error}")
+                self._table.note(f"trial {record.trial.id} failed: {shown(last_line(record.result.error), 100)}")
         self.search.tell(record.trial.id, record.result.loss)
         self.records.append(record)
 
