@@ -16,7 +16,7 @@ from typing import FrozenSet, List, Optional
 
 from tests.outer.simulation.faults import ALL
 from tests.outer.simulation.one_seed import shrink, simulate
-from tests.outer.simulation.processes import World
+from tests.outer.simulation.world import World
 
 
 def report(world: World, needless: FrozenSet[str] = frozenset()) -> str:

@@ -58,7 +58,8 @@ class Client:
         self.seen: Dict[str, Tuple[Optional[Inode], float]] = {}  # what a name stands for, until when it is believed
         self.listing: Tuple[List[str], float] = ([], -1.0)
         self.own: Dict[str, Tuple[Optional[Inode], int]] = {}  # changes that have not reached the server
-        self.arrives = 0.0  # when the latest of them does
+        self.arrives = 0.0  # when the latest of them does ...
+        self.latest: Dict[str, float] = {}  # ... and per name
         self.changes = 0
 
     # ---------------------------------------------------------------------------------------------- looking
@@ -120,13 +121,8 @@ class Client:
         if not self.world.faults.on("reorder"):
             at = self.arrives = max(at, self.arrives)
         else:  # still in order for one name
-            at = self.arrives_of(name, at)
+            at = self.latest[name] = max(at, self.latest.get(name, 0.0))
         self.world.scheduler.call(at - self.world.now, arrive)
-
-    def arrives_of(self, name: str, at: float) -> float:
-        self.latest = getattr(self, "latest", {})
-        self.latest[name] = max(at, self.latest.get(name, 0.0))
-        return self.latest[name]
 
 
 class WritableFile:

@@ -17,8 +17,8 @@ import outer.exchange
 import outer.heartbeat
 import outer.machine
 from outer.exchange import Rejected
-from tests.outer.simulation.processes import World
 from tests.outer.simulation.schedule import VirtualLanes, VirtualLock
+from tests.outer.simulation.world import World
 
 DTYPES = {str(d): d for d in outer.exchange.DTYPES}
 REAL_FORMAT_EVERY = 10  # one seed in so many goes through torch.save and torch.load
