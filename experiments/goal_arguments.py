@@ -43,6 +43,10 @@ class RunSection:
     )  # fmt: skip
     seed: int = option(0, "of the first member; the others have those after it", ge=0, le=2**31)
     population: int = option(1, "members, trained side by side", ge=1)
+    engine: str = option(
+        "mujoco", "of tasks with a robot: MuJoCo on CPU threads, or mujoco_warp on a GPU",
+        choices=("mujoco", "mujoco_warp"),
+    )  # fmt: skip
     threads: int = option(0, "CPU threads; 0: all that this process may use", ge=0)
     device: str = option("cpu", "cpu, or cuda")
     exp_name: str = option("", "name of the run's folder in results/; default: task, time and seed")

@@ -36,6 +36,7 @@ class GoalRun:
         self.training = GoalTraining(
             make_goal_task(run.env_name), make_goal_task(run.eval_env or run.env_name), plan.learner, keys, plan.own,
             run.resample, run.episode_length, run.action_repeat, run.num_eval_envs,
+            engine=run.engine, threads=run.threads,
         )  # fmt: skip
         self.log, self.seconds = "", 0.0  # lines of scores.csv without its header; wall time of all sessions
         if resume:
@@ -54,6 +55,9 @@ class GoalRun:
         """Train to the end -> the summary. Raises Interrupted, once all is written, after ``stop`` says so."""
         t, run = self.training, self.plan.run
         loggers = Loggers(self.plan, self.folder, t.steps if self.log else None)
+        storable = t.episodes.storable
+        if not storable:
+            table.note(f"{run.engine} cannot be stored: this run cannot be resumed")
         began, saved, trained = time.monotonic() - self.seconds, time.monotonic(), 0.0
         steps = t.steps
         try:
@@ -73,9 +77,10 @@ class GoalRun:
                     break
                 self.seconds = time.monotonic() - began
                 if stop():
-                    self._save()
+                    if storable:
+                        self._save()
                     raise Interrupted
-                if time.monotonic() - saved > BETWEEN_CHECKPOINTS:
+                if storable and time.monotonic() - saved > BETWEEN_CHECKPOINTS:
                     self._save()
                     saved = time.monotonic()
                 table.progress(t.steps)

@@ -17,10 +17,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import torch
 from rich.console import Console
 
+from envs.sim.simulator import SimulatorError
 from envs.world_file import write_atomic
 from experiments.goal_arguments import CONFIG_FILE, GoalPlan, Parser, build_parser, make_plan, stored_plan
 from experiments.goal_report import GoalTable
-from experiments.goal_run import GoalRun, Interrupted
+from experiments.goal_run import CHECKPOINT, GoalRun, Interrupted
 from outer.checkpoint import RunError, locked
 from outer.folders import new_folder
 from outer.yaml_lines import ConfigError
@@ -87,9 +88,10 @@ def train(plan: GoalPlan, folder: Path, resume: bool) -> int:
             with GoalTable(plan.run.num_timesteps, title) as table:
                 text = run.execute(table, stop)
     except Interrupted:
-        complain(f"interrupted; go on with: python3 experiments/train_goal.py --resume {folder}")
+        go_on = f"; go on with: python3 experiments/train_goal.py --resume {folder}"
+        complain("interrupted" + (go_on if (folder / CHECKPOINT).exists() else ""))
         return 130
-    except (RunError, ValueError, ImportError) as e:
+    except (RunError, SimulatorError, ValueError, ImportError) as e:
         complain(e)
         return 1
     except OSError as e:

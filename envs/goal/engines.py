@@ -7,9 +7,15 @@ from typing import Any
 from torch import Tensor
 
 from envs.goal.episodes import Episodes
+from envs.goal.simulated import SimulatedEpisodes, SimulatedTask
 from envs.goal.task import GoalTask
 
 
-def make_episodes(task: GoalTask, keys: Tensor, N: int, **options: Any) -> Episodes:
-    """options: those of ``Episodes``."""
+def make_episodes(
+    task: GoalTask, keys: Tensor, N: int, engine: str = "mujoco", threads: int = 1, **options: Any
+) -> Episodes:
+    """engine, threads: of tasks that need a physics engine (``make_simulator``); options: those of ``Episodes``. Raises
+    ValueError, SimulatorError."""
+    if isinstance(task, SimulatedTask):
+        return SimulatedEpisodes(task, keys, N, engine, threads, **options)
     return Episodes(task, keys, N, **options)

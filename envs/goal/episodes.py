@@ -123,6 +123,11 @@ class Episodes:
 
     KEPT = ("state", "features", "goal", "t", "episode")
 
+    @property
+    def storable(self) -> bool:
+        """Whether ``state_dict`` works: not in every physics engine."""
+        return True
+
     def state_dict(self) -> Dict[str, Tensor]:
         state = {name: getattr(self, name).clone() for name in self.KEPT}
         return {**state, "decisions": torch.tensor(self.decisions)}

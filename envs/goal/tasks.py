@@ -3,4 +3,5 @@
 from __future__ import annotations
 
 import envs.goal.point
-import envs.goal.reacher  # noqa: F401
+import envs.goal.reacher
+import envs.goal.walkers  # noqa: F401

@@ -37,6 +37,7 @@ FULL = [int(getattr(mujoco.mjtWarning, f"mjWARN_{what}")) for what in ("INERTIA"
 class MuJoCoCPU(Simulator):
     engine = "mujoco"
     capabilities = frozenset(PROPERTIES) | {"render", "engine_outputs"}
+    storable = True
 
     def __init__(self, path: Path, num_envs: int, outputs: Sequence[str], threads: int, device: torch.device) -> None:
         if device.type != "cpu":
@@ -111,6 +112,14 @@ class MuJoCoCPU(Simulator):
         self.layout.write(self.qpos, self.qvel, ids, *pose)
         self.unstable[ids] = False
         self._run(lambda: self.batch.forward(ids=np.sort(ids.numpy())))
+        self._refresh()
+
+    def snapshot(self) -> Tensor:
+        return torch.cat((self._state, self.unstable[:, None].to(self._state.dtype)), 1)
+
+    def restore(self, snapshot: Tensor) -> None:
+        self._state.copy_(snapshot[:, :-1])
+        self.unstable.copy_(snapshot[:, -1] > 0)
         self._refresh()
 
     def rest_state(self) -> Tuple[Tensor, Tensor, Tensor]:

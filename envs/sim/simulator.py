@@ -39,6 +39,7 @@ class Simulator:
 
     engine: str = ""
     capabilities: FrozenSet[str] = frozenset()  # of PROPERTIES those it has, and "render", "engine_outputs"
+    storable: bool = False  # whether ``snapshot`` and ``restore`` work
     num_envs: int
     device: torch.device
     timestep: float  # s, of one substep
@@ -80,6 +81,14 @@ class Simulator:
         """Change a property of environments ids [K]: "mass_scale" and "friction_scale" (of all bodies, relative to the
         model) [K], "gravity" m/s^2 [K, 3]. Raises SimulatorError where it is not among the capabilities."""
         raise NotImplementedError
+
+    def snapshot(self) -> Tensor:
+        """All that decides how the environments go on, in the engine's own layout."""
+        raise SimulatorError(f"{self.engine} cannot be stored, so that a run in it cannot be resumed")
+
+    def restore(self, snapshot: Tensor) -> None:
+        """Go on as at ``snapshot``, bit by bit."""
+        raise SimulatorError(f"{self.engine} cannot be stored, so that a run in it cannot be resumed")
 
     def rest_state(self) -> Tuple[Tensor, Tensor, Tensor]:
         """The model's own pose, at rest: root_state [A, 13], joint_position [D], joint_velocity [D]."""

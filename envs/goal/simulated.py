@@ -1,0 +1,104 @@
+"""Goal tasks in a physics engine (``envs/sim/simulator.py``): what one says beside ``GoalTask``, and its episodes.
+
+A state, a start and the features are MuJoCo's coordinates: of a free body its position (m) and quaternion (w, x, y, z),
+then all joints; then their velocities, the free body's angular one in its own frame. A task whose features are others
+replaces ``measure``; one whose starts are others, ``place``.
+
+An environment that diverges in the engine is over, as one that fell is: all of these tasks can end before their time.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Dict, Mapping, Tuple
+
+import torch
+from torch import Tensor
+
+from envs.goal.episodes import Episodes
+from envs.goal.task import GoalTask
+from envs.sim.rotations import from_wxyz, rotate, rotate_inverse, to_wxyz
+from envs.sim.simulator import Simulator, make_simulator
+
+
+class SimulatedTask(GoalTask):
+    """Base class. Robots of joints alone, or of one free body with joints."""
+
+    model: ClassVar[str] = ""  # a file in envs/models
+    substeps: ClassVar[int] = 1  # engine steps per decision
+    terminates = True
+    on_host = True
+
+    def measure(self, sim: Simulator) -> Tensor:
+        """Features of all environments, [n, S]: the coordinates."""
+        parts = [sim.joint_position, sim.joint_velocity]
+        if sim.free_bodies:
+            root = sim.root_state[:, 0]
+            turn = rotate_inverse(root[:, 3:7], root[:, 10:])
+            parts = [root[:, :3], to_wxyz(root[:, 3:7]), parts[0], root[:, 7:10], turn, parts[1]]
+        return torch.cat(parts, 1)
+
+    def place(self, start: Tensor, sim: Simulator) -> Tuple[Tensor, Tensor, Tensor]:
+        """start: float64 [K, X] -> root_state [K, A, 13], joint_position [K, D], joint_velocity [K, D]."""
+        K, D, free = len(start), len(sim.joints), bool(sim.free_bodies)
+        position, velocity = start.split([7 * free + D, 6 * free + D], 1)
+        root = start.new_zeros(K, int(free), 13)
+        if free:
+            rotation = from_wxyz(position[:, 3:7])
+            rotation = rotation / rotation.norm(dim=1, keepdim=True)
+            turn = rotate(rotation, velocity[:, 3:6])
+            root[:, 0] = torch.cat((position[:, :3], rotation, velocity[:, :3], turn), 1)
+        return root, position[:, 7 * free :], velocity[:, 6 * free :]
+
+    def effort(self, action: Tensor, sim: Simulator) -> Tensor:
+        """action: [n, A] in [-1, 1] -> N m or N, [n, U]."""
+        return action * sim.effort_limit
+
+    def terminated(self, state: Tensor) -> Tensor:
+        """features [.., S] -> bool [..]."""
+        return torch.zeros(state.shape[:-1], dtype=torch.bool, device=state.device)
+
+
+class SimulatedEpisodes(Episodes):
+    """All members' environments in one simulator: member * N + environment. An engine on the CPU serves a learner on a
+    GPU, too."""
+
+    task: SimulatedTask
+
+    def __init__(
+        self, task: SimulatedTask, keys: Tensor, N: int, engine: str = "mujoco", threads: int = 1, **options: Any
+    ) -> None:
+        """Raises SimulatorError."""
+        device = "cpu" if engine == "mujoco" else str(keys.device)
+        self.sim = make_simulator(engine, task.model, len(keys) * N, threads=threads, device=device)
+        super().__init__(task, keys, N, **options)
+
+    def _begin(self, ids: Tensor, start: Tensor) -> None:
+        sim = self.sim
+        placed = self.task.place(start.to(sim.device, torch.float64), sim)
+        sim.set_state(ids.to(sim.device), *placed)
+        self._measure()
+
+    def _measure(self) -> None:
+        features = torch.nan_to_num(self.task.measure(self.sim))
+        self.features.view(-1, self.task.state_size).copy_(features)
+
+    def _advance(self, action: Tensor) -> Tensor:
+        sim = self.sim
+        sim.set_effort(self.task.effort(action.reshape(-1, self.task.action_size).to(sim.device), sim))
+        sim.step(self.task.substeps * self.action_repeat)
+        self._measure()
+        diverged = sim.unstable.to(self.device).view(self.P, self.N)
+        return self.task.terminated(self.features) | diverged
+
+    # ------------------------------------------------------------------------------------------------ keeping a run
+
+    @property
+    def storable(self) -> bool:
+        return self.sim.storable
+
+    def state_dict(self) -> Dict[str, Tensor]:
+        return {**super().state_dict(), "engine": self.sim.snapshot()}
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        super().load_state_dict(state)
+        self.sim.restore(state["engine"])

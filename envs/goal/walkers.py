@@ -1,0 +1,66 @@
+"""Ant and half cheetah in a physics engine: Gymnasium's robots (envs/models), told where to walk."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from envs.goal.simulated import SimulatedTask
+from envs.goal.task import Random, register
+
+NOISE = 0.1  # of the coordinates at first: m and rad either way; deviation of the velocities, m/s and rad/s
+ANT_REST = (0.0, 0.0, 0.55, 1.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0, -1.0, 0.0, -1.0, 0.0, 1.0)  # xyz, quaternion, joints
+HEALTHY = (0.2, 1.0)  # m, the ant's height
+
+
+def noisy(rest: Tensor, velocities: int, random: Random) -> Tensor:
+    """rest: [Q] -> coordinates [K, Q + velocities] around it."""
+    position = rest + NOISE * (2 * random.uniform(len(rest)) - 1)
+    return torch.cat((position, NOISE * random.normal(velocities)), 1)
+
+
+@register
+class Ant(SimulatedTask):
+    """A torso on four legs of two joints walks to a point 10 m away. It is over when it falls or jumps."""
+
+    name = "ant"
+    model = "ant.xml"
+    substeps = 5
+    state_numbers = state_size = 29
+    action_size = 8
+    goal_indices = (0, 1)
+    threshold = 0.5
+    radius = 10.0  # m
+
+    def start(self, random: Random, members: Tensor) -> Tensor:
+        return noisy(torch.tensor(ANT_REST, device=members.device), 14, random)
+
+    def goal(self, random: Random, start: Tensor, members: Tensor) -> Tensor:
+        angle = 2 * math.pi * random.uniform(1)
+        return self.radius * torch.cat((torch.cos(angle), torch.sin(angle)), 1)
+
+    def terminated(self, state: Tensor) -> Tensor:
+        z = state[..., 2]
+        return (z < HEALTHY[0]) | (z > HEALTHY[1])
+
+
+@register
+class Cheetah(SimulatedTask):
+    """A planar robot with two legs runs to x = 5 m."""
+
+    name = "cheetah"
+    model = "half_cheetah.xml"
+    substeps = 5
+    state_numbers = state_size = 18
+    action_size = 6
+    goal_indices = (0,)
+    threshold = 0.5
+    target = 5.0  # m
+
+    def start(self, random: Random, members: Tensor) -> Tensor:
+        return noisy(torch.zeros(9, device=members.device), 9, random)
+
+    def goal(self, random: Random, start: Tensor, members: Tensor) -> Tensor:
+        return torch.full((len(members), 1), self.target, device=members.device)
