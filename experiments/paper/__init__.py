@@ -1,0 +1,1 @@
+"""What the commands that reproduce the paper's experiments share."""
