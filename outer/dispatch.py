@@ -19,8 +19,9 @@ import logging
 import re
 import shlex
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 from outer.backlog import Backlog, Patience, completed
 from outer.exchange import (
@@ -28,8 +29,11 @@ from outer.exchange import (
     ChunkResult,
     chunk_content,
     chunk_from,
+    fetch_pair,
+    pack_pair,
+    parse_pair,
+    put_pair,
     quit_chunk,
-    read_pair,
     reject_pair,
     remove_pair,
     result_from,
@@ -44,6 +48,7 @@ from outer.worker import GRACE, pause
 
 log = logging.getLogger("envolve")
 
+BATCH = 64  # inputs or results in memory at once
 LONELY_SECONDS = 15.0  # without a worker, until the first hint in the log
 HINT_SECONDS = 60.0  # between hints
 
@@ -153,8 +158,8 @@ class Dispatcher:
                 news = now
             else:
                 self._hint(now)
-                # where a look takes long, no more than half of the time goes into looking
-                self._host.sleep(max(pause(now - news), min(now - began, self._interval / 4)))
+                # where a look takes long, no more than a fifth of the time goes into looking
+                self._host.sleep(max(pause(now - news), min(4 * (now - began), self._interval / 4)))
         result = self._backlog.pop(ticket).result
         assert result is not None
         self._issued = {sha256: issue for sha256, issue in self._issued.items() if issue[0] != ticket}
@@ -209,33 +214,40 @@ class Dispatcher:
         check = "_check.pt"
         answered = [s for s in self._roster.slots.values() if stem(self.bohb_id, s.id, "result") + check in names]
         moved = False
-        for slot, found in zip(answered, self._lanes.map(self._fetch, answered), strict=True):
-            moved |= self._collect(slot, found)
+        for some in _batches(answered):
+            moved |= self._fetch(some)
         if self._host.monotonic() - self._scanned_at >= self._interval / 4:
             self._scan(names)
             if self.on_wait is not None:
                 self.on_wait()
         free = self._roster.free()
-        fresh = list(zip(free, iter(self._backlog.next, None), strict=False))
-        self._issue(fresh)
-        for slot in free[len(fresh) :]:
+        for some in _batches(free):
+            fresh = list(zip(some, iter(self._backlog.next, None), strict=False))
+            self._issue(fresh)
+            moved |= bool(fresh)
+        for slot in (s for s in free if s.holds is None):
             index = self._backlog.straggler(self._held())
             if index is None:
                 break
             log.info("%s is late; worker %d gets it too", self._backlog.work[index].chunk.label, slot.id)
             self._issue([(slot, index)])
             moved = True
-        return moved or bool(fresh)
+        return moved
 
-    def _fetch(self, slot: Slot) -> ChunkResult | None:
-        """Reads a result and removes it. Runs beside others of its kind: it touches nothing but files."""
-        name = stem(self.bohb_id, slot.id, "result")
-        pair = read_pair(self._files, name, "result")
-        if pair is None:
-            return None
-        result = result_from(pair[0])
-        remove_pair(self._files, name)
-        return result
+    def _fetch(self, slots: Sequence[Slot]) -> bool:
+        """Reads results, side by side where that takes long, and removes those that are fine. False if none was new."""
+        names = [stem(self.bohb_id, slot.id, "result") for slot in slots]
+        found: list[ChunkResult | Exception | None] = []
+        for name, fetched in zip(names, self._lanes.map(lambda n: fetch_pair(self._files, n), names), strict=True):
+            try:
+                raise_first([fetched])
+                pair = parse_pair(fetched, name, "result")  # type: ignore[arg-type]
+                found.append(None if pair is None else result_from(pair[0]))
+            except Exception as e:
+                found.append(e)
+        read = [name for name, result in zip(names, found, strict=True) if isinstance(result, ChunkResult)]
+        raise_first(self._lanes.map(lambda n: remove_pair(self._files, n), read))
+        return any([self._collect(slot, result) for slot, result in zip(slots, found, strict=True)])
 
     def _collect(self, slot: Slot, found: ChunkResult | Exception | None) -> bool:
         """What :meth:`_fetch` found; False if it has to look again."""
@@ -313,24 +325,22 @@ class Dispatcher:
         return held
 
     def _issue(self, pairs: Sequence[tuple[Slot, int]]) -> None:
-        chunks = []
-        for _, index in pairs:
+        jobs = []
+        for slot, index in pairs:
             work = self._backlog.work[index]
-            chunks.append(replace(work.chunk, attempt=work.chunk.attempt + work.attempts))
+            chunk = replace(work.chunk, attempt=work.chunk.attempt + work.attempts)
             work.attempts += 1
-
-        def write(job: tuple[Slot, Chunk]) -> tuple[str, float]:
-            slot, chunk = job
-            content = chunk_content(chunk, uuid.uuid4().hex)
-            return write_pair(self._files, stem(self.bohb_id, slot.id, "input"), content), self._host.monotonic()
-
-        slots = [slot for slot, _ in pairs]
-        written = self._lanes.map(write, zip(slots, chunks, strict=True))
-        for (slot, index), chunk, out in zip(pairs, chunks, written, strict=True):
-            if not isinstance(out, Exception):
-                self._issued[out[0]] = (index, chunk.attempt)
+            data, check, sha256 = pack_pair(chunk_content(chunk, uuid.uuid4().hex))
+            jobs.append((slot, index, chunk, sha256, (stem(self.bohb_id, slot.id, "input"), data, check)))
+        written = self._lanes.map(lambda job: put_pair(self._files, *job[-1]), jobs)
+        for (slot, index, chunk, sha256, _), error in zip(jobs, written, strict=True):
+            if error is None:
+                self._issued[sha256] = (index, chunk.attempt)
                 owner = slot.beat.uuid if slot.beat is not None else ""
-                slot.holds, slot.settled = Issue(index, out[0], owner, out[1], chunk.mode), False
+                slot.holds = Issue(index, sha256, owner, self._host.monotonic(), chunk.mode)
+                slot.settled = False
+            else:
+                self._again(index)
         raise_first(written)
 
     def _again(self, index: int) -> None:
@@ -354,3 +364,8 @@ class Dispatcher:
                 if issue.index in self._backlog.work
             ]
             log.info("no result for %.0f s; waiting for %s", HINT_SECONDS, ", ".join(out) or "a worker to be free")
+
+
+def _batches(items: list[Any]) -> Iterator[list[Any]]:
+    """Few enough that their bytes may be in memory together."""
+    return (items[i : i + BATCH] for i in range(0, len(items), BATCH))

@@ -19,7 +19,7 @@ import hashlib
 import io
 import math
 from dataclasses import dataclass, field
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Tuple, Union
 
 import numpy as np
 import torch
@@ -123,26 +123,55 @@ def unpack(data: bytes, name: str) -> Dict[str, Any]:
 IDENTITY = ("run_id", "generation", "chunk_id", "attempt")
 
 
-def write_pair(files: Files, name: str, content: Dict[str, Any]) -> str:
-    """Writes ``<name>.pt``, then ``<name>_check.pt``; returns the SHA-256 of the data."""
+def pack_pair(content: Dict[str, Any]) -> Tuple[bytes, bytes, str]:
+    """The bytes of data and check file, and the SHA-256 of the data."""
     data = pack(content)
     sha256 = hashlib.sha256(data).hexdigest()
     check = {"schema": SCHEMA, "kind": content["kind"], "sha256": sha256, "size": len(data)}
     check.update({key: content[key] for key in IDENTITY})
+    return data, pack(check), sha256
+
+
+def put_pair(files: Files, name: str, data: bytes, check: bytes) -> None:
     files.write(name + ".pt", data)
-    files.write(name + "_check.pt", pack(check))
+    files.write(name + "_check.pt", check)
+
+
+def write_pair(files: Files, name: str, content: Dict[str, Any]) -> str:
+    """Writes ``<name>.pt``, then ``<name>_check.pt``; returns the SHA-256 of the data."""
+    data, check, sha256 = pack_pair(content)
+    put_pair(files, name, data, check)
     return sha256
 
 
+Fetched = Optional[Tuple[bytes, Union[bytes, None, NotReady, Rejected]]]
+
+
+def fetch_pair(files: Files, name: str) -> Fetched:
+    """The bytes of check and data file, to be judged by :func:`parse_pair`; None if there is no check file."""
+    check = files.read(name + "_check.pt", MAX_CHECK_BYTES)
+    if check is None:
+        return None
+    try:
+        return check, files.read(name + ".pt", MAX_FILE_BYTES)
+    except (NotReady, Rejected) as e:
+        return check, e
+
+
 def read_pair(files: Files, name: str, kind: str) -> Optional[Tuple[Dict[str, Any], str]]:
+    """:func:`fetch_pair`, then :func:`parse_pair`."""
+    return parse_pair(fetch_pair(files, name), name, kind)
+
+
+def parse_pair(fetched: Fetched, name: str, kind: str) -> Optional[Tuple[Dict[str, Any], str]]:
     """Content and SHA-256 of a pair of files; None if there is no check file.
 
     Raises :class:`NotReady` if the data does not (yet) belong to the check file, :class:`Rejected` if both are intact
     but not of this protocol.
     """
-    check_bytes = files.read(name + "_check.pt", MAX_CHECK_BYTES)
-    if check_bytes is None:
+    if fetched is None:
         return None
+    check_bytes, data = fetched
     try:
         check = unpack(check_bytes, name + "_check.pt")
     except Rejected as e:
@@ -153,7 +182,8 @@ def read_pair(files: Files, name: str, kind: str) -> Optional[Tuple[Dict[str, An
                 name, _short(check.get("schema")), SCHEMA
             )
         )
-    data = files.read(name + ".pt", MAX_FILE_BYTES)
+    if isinstance(data, (NotReady, Rejected)):
+        raise data
     if data is None:
         raise NotReady(f"{name}.pt is missing")
     sha256 = hashlib.sha256(data).hexdigest()

@@ -1,8 +1,8 @@
 """Side by side where the file system is slow: what a master reads and writes for its workers.
 
 A local folder answers in microseconds, and threads would only be in each other's way. A network file system takes
-milliseconds for every operation, and a master that asks for one after the other does little but wait. Which of the two
-it is shows in the first item: a thread's own CPU time is all that it took, or is not.
+milliseconds for every operation, and a master that asks for one after the other does little but wait. A thread's own
+CPU time tells the two apart.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from typing import TypeVar
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-SLOW = 0.0005  # seconds of waiting in one item, from which on the others go to the threads
+SLOW = 0.0005  # seconds of waiting in one item ...
+IN_A_ROW = 3  # ... so often, and the others go to the threads: a local disk does that too now and then
 
 
 class Lanes:
@@ -23,6 +24,7 @@ class Lanes:
 
     def __init__(self, count: int) -> None:
         self.count = count
+        self._slow = 0  # items in a row that waited
         self._pool: ThreadPoolExecutor | None = None
 
     def map(self, function: Callable[[Item], Result], items: Iterable[Item]) -> list[Result | Exception]:
@@ -36,14 +38,19 @@ class Lanes:
 
         rest = list(items)
         out: list[Result | Exception] = []
-        for i, item in enumerate(rest):
+        while len(out) < len(rest) and not (self.count and self._slow >= IN_A_ROW):
             began, busy = time.perf_counter(), time.thread_time()
-            out.append(kept(item))
+            out.append(kept(rest[len(out)]))
             waited = time.perf_counter() - began - (time.thread_time() - busy)
-            if self.count and waited > SLOW and i + 2 < len(rest):
-                if self._pool is None:
-                    self._pool = ThreadPoolExecutor(self.count, thread_name_prefix="files")
-                return out + list(self._pool.map(kept, rest[i + 1 :]))
+            self._slow = self._slow + 1 if waited > SLOW else 0
+        rest = rest[len(out) :]
+        if rest:
+            if self._pool is None:
+                self._pool = ThreadPoolExecutor(self.count, thread_name_prefix="files")
+            began = time.perf_counter()
+            out += self._pool.map(kept, rest)
+            if time.perf_counter() - began < SLOW * len(rest) / self.count:
+                self._slow = 0  # it would have waited less, had it done one after the other
         return out
 
     def close(self) -> None:
