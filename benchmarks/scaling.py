@@ -36,7 +36,7 @@ from outer.config import load_config  # noqa: E402
 from outer.dispatch import Dispatcher  # noqa: E402
 from outer.exchange import Chunk, chunk_from, read_pair, remove_pair, result_content, result_of, stem, write_pair  # noqa: E402
 from outer.heartbeat import Heartbeat, name_of  # noqa: E402
-from outer.machine import Files, Host  # noqa: E402
+from outer.machine import Files, Host, NotReady  # noqa: E402
 from outer.roster import Roster  # noqa: E402
 from outer.worker import pause  # noqa: E402
 
@@ -155,8 +155,11 @@ class Crowd:
     def _take(self, i: int) -> None:
         """As outer/worker.py: read, say so, remove; the result is due once the evaluation would have ended."""
         name = stem(0, i, "input")
-        began = os.stat(self._files.path(name + "_check.pt")).st_mtime
-        pair = read_pair(self._files, name, "input")
+        try:
+            began = os.stat(self._files.path(name + "_check.pt")).st_mtime
+            pair = read_pair(self._files, name, "input")
+        except (FileNotFoundError, NotReady):  # the master took it back
+            return
         if pair is None:
             return
         chunk, sha256 = chunk_from(pair[0]), pair[1]
@@ -212,6 +215,12 @@ def measure(
         try:
             files = Counting(sync, latency)
             with Dispatcher(sync, 0, "scaling", files=files, threads=THREADS) as dispatcher:
+
+                def check() -> None:
+                    if not crowd.is_alive():
+                        raise RuntimeError(f"the simulated workers ended with exit code {crowd.exitcode}")
+
+                dispatcher.on_wait = check
                 while len(dispatcher.workers()) < workers:
                     time.sleep(0.1)
                 for generation in range(generations + 1):

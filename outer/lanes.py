@@ -15,7 +15,7 @@ from typing import TypeVar
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-SLOW = 0.0005  # seconds of waiting in one item ...
+SLOW = 0.0008  # seconds of waiting in one item ...
 IN_A_ROW = 3  # ... so often, and the others go to the threads: a local disk does that too now and then
 
 
