@@ -158,8 +158,8 @@ class Dispatcher:
                 news = now
             else:
                 self._hint(now)
-                # where a look takes long, no more than a fifth of the time goes into looking
-                self._host.sleep(max(pause(now - news), min(4 * (now - began), self._interval / 4)))
+                # where a look takes long, no more than half of the time goes into looking
+                self._host.sleep(max(pause(now - news), min(now - began, self._interval / 4)))
         result = self._backlog.pop(ticket).result
         assert result is not None
         self._issued = {sha256: issue for sha256, issue in self._issued.items() if issue[0] != ticket}
