@@ -49,6 +49,7 @@ from outer.worker import GRACE, pause
 log = logging.getLogger("envolve")
 
 BATCH = 64  # inputs or results in memory at once
+LONG_LOOK = 0.01  # seconds of a look around; a busy machine takes as long now and then
 LONELY_SECONDS = 15.0  # without a worker, until the first hint in the log
 HINT_SECONDS = 60.0  # between hints
 
@@ -158,8 +159,8 @@ class Dispatcher:
                 news = now
             else:
                 self._hint(now)
-                # where a look takes long, no more than half of the time goes into looking
-                self._host.sleep(max(pause(now - news), min(now - began, self._interval / 4)))
+                # where a look takes long (LONG_LOOK), about half of the time goes into looking
+                self._host.sleep(max(pause(now - news), min(now - began - LONG_LOOK, self._interval / 4)))
         result = self._backlog.pop(ticket).result
         assert result is not None
         self._issued = {sha256: issue for sha256, issue in self._issued.items() if issue[0] != ticket}
