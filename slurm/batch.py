@@ -22,6 +22,7 @@ class Entry:
     name: str  # of the job
     index: int
     state: str  # PENDING, RUNNING, COMPLETING, SUSPENDED, ...
+    reason: str = ""  # why it waits
 
     @property
     def order(self) -> tuple[bool, int]:
@@ -43,13 +44,15 @@ def _run(command: Sequence[str], environ: Mapping[str, str] | None = None) -> st
 
 def queue(names: Sequence[str]) -> list[Entry]:
     """All tasks of the jobs with these names that have not ended. Raises BatchError."""
-    lines = _run(["squeue", "--noheader", "--array", "--name", ",".join(names), "--format", "%F|%K|%T|%j"]).splitlines()
+    lines = _run(
+        ["squeue", "--noheader", "--array", "--name", ",".join(names), "--format", "%F|%K|%T|%j|%r"]
+    ).splitlines()
     entries = []
     for line in filter(None, map(str.strip, lines)):
-        parts = line.split("|")
-        if len(parts) != 4 or not parts[0].isdigit() or not parts[1].isdigit():
-            raise BatchError(f"squeue: found the line {line!r}, expected <job>|<index>|<state>|<name>")
-        entries.append(Entry(f"{parts[0]}_{parts[1]}", parts[3], int(parts[1]), parts[2]))
+        parts = line.split("|", 4)
+        if len(parts) != 5 or not parts[0].isdigit() or not parts[1].isdigit():
+            raise BatchError(f"squeue: found the line {line!r}, expected <job>|<index>|<state>|<name>|<reason>")
+        entries.append(Entry(f"{parts[0]}_{parts[1]}", parts[3], int(parts[1]), parts[2], parts[4]))
     return entries
 
 

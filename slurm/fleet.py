@@ -38,6 +38,7 @@ class Task:
     over_at: float = 0.0  # since when it is not needed any more
     job: str = ""  # the last one seen
     given_up: str = ""  # why
+    held: bool = False  # it waits for a person, who has been told
 
     @property
     def label(self) -> str:
@@ -91,6 +92,11 @@ class Fleet:
             if entries:
                 task.job, task.absent = entries[0].job, 0
                 actions.cancel += [e.job for e in entries[1:] if e.state != "COMPLETING"]
+                held = entries[0].state == "PENDING" and "held" in entries[0].reason.lower()
+                if held and not task.held:
+                    release = f"look into its log, then: scontrol release {task.job}"
+                    actions.notes.append(f"{task.label} is held ({entries[0].reason}); {release}")
+                task.held = held
             if self._over(task, exits):
                 task.over_at = task.over_at or now
                 late = now - task.over_at >= STOP_GRACE

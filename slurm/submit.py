@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs masters and workers on a SLURM cluster, and keeps them running until the masters are done.
 
-  python3 slurm/submit.py --masters 2 --workers-per-master 16 --run-dir results/my_study -- configs/spaces/STUDY.yaml
+  python3 slurm/submit.py --masters 2 --run-dir results/my_study -- configs/spaces/cartpole_syn_env.yaml
   python3 slurm/submit.py --workers-per-master 64 --run-dir results/my_run -- default_config_cartpole_syn_env.yaml
   python3 slurm/submit.py --run-dir results/my_run             go on watching (also after this program was killed)
   python3 slurm/submit.py --run-dir results/my_run --stop      end all jobs of this run; it can be continued

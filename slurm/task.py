@@ -59,7 +59,7 @@ def tend(
     command: Sequence[str],
     is_over: Callable[[], bool],
     *,
-    poll: float = 5.0,
+    poll: float = 10.0,
     grace: float = 10.0,
     kill_after: float = 60.0,
 ) -> tuple[int, str]:

@@ -37,7 +37,7 @@ elif name == "squeue":
     lines = []
     for job, (job_name, index, state) in cluster["tasks"].items():
         if job_name in names:
-            lines.append("|".join([job.split("_")[0], str(index), state, job_name]))
+            lines.append("|".join([job.split("_")[0], str(index), state, job_name, "None"]))
     out = "\\n".join(lines)
 elif name == "scancel":
     for job in words:

@@ -161,6 +161,15 @@ def test_of_doubles_the_one_that_runs_stays() -> None:
     assert sorted(fleet.look(2000, queue, {}).cancel) == ["3_0", "5_0"]
 
 
+def test_a_held_task_is_told_once() -> None:
+    fleet = make(1, 1)
+    Cluster(fleet).look()
+    queue = [Entry("3_0", fleet.job_name(MASTER), 0, "RUNNING"),
+             Entry("4_0", fleet.job_name(WORKER), 0, "PENDING", "launch failed requeued held")]  # fmt: skip
+    notes = [fleet.look(2000 + i, queue, {}).notes for i in range(3)]
+    assert "scontrol release 4_0" in notes[0][0] and notes[1:] == [[], []]
+
+
 @settings(max_examples=100, deadline=None)
 @given(
     masters=st.integers(1, 3), workers=st.integers(1, 3), kind=st.sampled_from([CONFIG, STUDY]), data=st.data()
