@@ -150,4 +150,4 @@ class Faults:
         return self.draw("remove twice", 0.01, 3.0) if self.happens("remove twice", name) else 0.0
 
     def repeated(self, name: str) -> bool:
-        return self.happens("repeat", name)
+        return self.happens("repeat", name, min(self.rate["repeat"], 0.03))  # five in a row are too many for Files

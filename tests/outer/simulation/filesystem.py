@@ -233,8 +233,8 @@ class VirtualOS:
         old, new = self._name(source), self._name(target)
         world, client, faults = self.world, self.client, self.world.faults
         world.step("rename to", new)
-        inode = client.look(old)
-        if inode is None or (old not in self.world.server.names and old not in client.own):
+        inode = client.own[old][0] if old in client.own else self.world.server.names.get(old)  # the server's business
+        if inode is None:
             raise FileNotFoundError(errno.ENOENT, "No such file or directory", source)
         client.change(old, None)
         if not faults.lose(new):
