@@ -86,12 +86,12 @@ SEEDS = range(1, 60)
 def answers_go_by_name(monkeypatch):
     """A result counts for the latest input of the same run, generation and chunk."""
     latest = {}
-    write, parse = outer.dispatch.write_pair, outer.dispatch.result_from
+    pack, parse = outer.dispatch.pack_pair, outer.dispatch.result_from
 
-    def write_pair(files, name, content):
-        sha256 = write(files, name, content)
+    def pack_pair(content):
+        data, check, sha256 = pack(content)
         latest[content["run_id"], content["generation"], content["chunk_id"]] = sha256, content["attempt"]
-        return sha256
+        return data, check, sha256
 
     def result_from(content):
         result = parse(content)
@@ -99,7 +99,7 @@ def answers_go_by_name(monkeypatch):
         result.input_sha256, result.attempt = latest.get(key, (result.input_sha256, result.attempt))
         return result
 
-    monkeypatch.setattr(outer.dispatch, "write_pair", write_pair)
+    monkeypatch.setattr(outer.dispatch, "pack_pair", pack_pair)
     monkeypatch.setattr(outer.dispatch, "result_from", result_from)
 
 
