@@ -116,7 +116,7 @@ class Faults:
                 names.remove(name)
 
     def stale_handle(self, name: str) -> None:
-        if self.happens("handle", name):
+        if self.happens("handle", name, min(self.rate["handle"], 0.03)):  # Files gives up after five in a row
             raise OSError(errno.ESTALE, "Stale file handle")
 
     def read_fails(self) -> bool:
@@ -150,4 +150,4 @@ class Faults:
         return self.draw("remove twice", 0.01, 3.0) if self.happens("remove twice", name) else 0.0
 
     def repeated(self, name: str) -> bool:
-        return self.happens("repeat", name, min(self.rate["repeat"], 0.03))  # five in a row are too many for Files
+        return self.happens("repeat", name, min(self.rate["repeat"], 0.03))  # Files gives up after five in a row
