@@ -102,7 +102,8 @@ def train(plan: GoalPlan, folder: Path, resume: bool) -> int:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    logging.basicConfig(format="%(message)s", stream=sys.stderr)
+    log.setLevel(logging.INFO)  # ours alone: PyOpenGL has things to say, too
     parser = build_parser()
     try:
         return train(*read(parser, argv))
