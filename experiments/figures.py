@@ -1,0 +1,183 @@
+#!/usr/bin/env python3
+"""Draws the figures of the paper's experiments from the data that their commands wrote. One figure per file in
+experiments/paper/figures/."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+import tyro
+
+from experiments.paper.data import DataError
+from experiments.paper.drawing import Drawing, Need, save_drawing
+from outer.schema import nearest
+from outer.yaml_lines import ConfigError
+
+ROOT = Path(__file__).resolve().parent.parent
+NAMES = tuple(sorted(p.stem for p in (ROOT / "experiments" / "paper" / "figures").glob("[a-z]*.py")))
+
+
+def modules() -> dict[str, Any]:
+    return {name: import_module(f"experiments.paper.figures.{name}") for name in NAMES}
+
+
+def listing() -> str:
+    width = max(map(len, NAMES))
+    return "\n".join(f"  {name:{width}}  {module.TITLE}" for name, module in modules().items())
+
+
+HELP = """\
+Draw the figures of the paper's experiments, as PNG and SVG, each with its caption as text, from the data below
+--results-dir.
+
+  python3 experiments/figures.py score_transforms
+  python3 experiments/figures.py compare --only Cliff --quick    runs what is missing first, a minute's look each
+  python3 experiments/figures.py all                             whatever there are data for
+
+Captions have interquartile means, 95 % bootstrap intervals, and the number of runs and agents, failures included. A
+figure whose data are missing names the command that makes them. Pictures of quick looks are marked "quick".
+
+{figures}
+
+Exit codes: 0 drawn (all: at least one), 1 data are missing or damaged, 2 wrong arguments, 130 interrupted."""
+
+
+@dataclass
+class Args:
+    names: tyro.conf.Positional[tuple[str, ...]] = ()
+    """Figures, or all."""
+    show: Annotated[tyro.conf.FlagCreatePairsOff[bool], tyro.conf.arg(name="list")] = False
+    """List the figures with the commands that make their data, and stop."""
+    only: Annotated[list[str], tyro.conf.arg(metavar="VARIANT ...")] = field(default_factory=list)
+    """Of figures that exist for several tasks, these alone, e.g. Cliff."""
+    quick: tyro.conf.FlagCreatePairsOff[bool] = False
+    """Make missing data with --quick first."""
+    results_dir: Annotated[Path, tyro.conf.arg(metavar="DIR")] = Path("results")
+    """Where the data lie; pictures go to DIR/paper/figures/."""
+
+
+def complain(text: object) -> None:
+    print(f"figures.py: {text}", file=sys.stderr)
+
+
+def command_of(need: Need, args: Args) -> list[str]:
+    """As it is typed in the repository's folder."""
+    where = [] if args.results_dir == Path("results") else ["--results-dir", str(args.results_dir)]
+    return ["python3", *need.command, *where]
+
+
+def run(words: list[str]) -> int:
+    return subprocess.run(words, cwd=ROOT, check=False).returncode
+
+
+def found(name: str, variant: str, needs: Sequence[Need], args: Args) -> list[Any]:
+    """What there is of them; with --quick, missing ones are made first. Raises DataError for a damaged file."""
+    out = []
+    for need in needs:
+        data = need.read(args.results_dir)
+        if data is None and args.quick:
+            words = [*command_of(need, args), "--quick"]
+            print(f"{title(name, variant)}: {shlex.join(words)}", file=sys.stderr)
+            own = [sys.executable, *need.command, "--results-dir", str(args.results_dir.resolve()), "--quick"]
+            code = run(own)
+            if code == 130:
+                raise KeyboardInterrupt
+            if code:
+                raise DataError(f"{shlex.join(words)}: exit code {code}, expected 0")
+            data = need.read(args.results_dir)
+        if data is None:
+            complain(f"{title(name, variant)}: found no data, expected those of: {shlex.join(command_of(need, args))}")
+        else:
+            out.append(data)
+    return out
+
+
+def title(name: str, variant: str) -> str:
+    return f"{name}_{variant}" if variant else name
+
+
+def draw(name: str, variant: str, module: Any, args: Args) -> bool:
+    """Whether there was anything to draw. Raises DataError, OSError."""
+    needs = module.NEEDS[variant]
+    data = found(name, variant, needs, args)
+    if needs and not data:
+        return False
+    try:
+        drawing: Drawing = module.draw(variant, data)
+    except KeyError as e:
+        raise DataError(f"{title(name, variant)}: found no quantity {e} in its data, expected it") from e
+    quick = any(getattr(d, "quick", False) for d in data)
+    paths = save_drawing(drawing, args.results_dir / "paper" / "figures" / title(name, variant), quick)
+    print(paths[0])
+    return True
+
+
+def chosen(args: Args) -> list[tuple[str, str, Any]]:
+    """(name, variant, module) of all that is asked for. Raises ConfigError."""
+    known = modules()
+    if not args.names:
+        raise ConfigError(["NAME: found none, expected figures (see --list) or all"])
+    for name in args.names:
+        if name != "all" and name not in known:
+            raise ConfigError([f"NAME: found {name!r}, expected a figure or all; nearest: {nearest(name, NAMES)!r}"])
+    names = NAMES if "all" in args.names else args.names
+    variants = {v for name in names for v in known[name].NEEDS}
+    for v in args.only:
+        if v not in variants:
+            expected = f"one of {', '.join(sorted(variants - {''})) or 'none'}"
+            raise ConfigError([f"--only: found {v!r}, expected {expected} for {', '.join(args.names)}"])
+    out = [(n, v, known[n]) for n in names for v in known[n].NEEDS if not args.only or v in args.only or not v]
+    return list({(n, v): (n, v, m) for n, v, m in out}.values())
+
+
+def show_list() -> None:
+    for name, module in modules().items():
+        print(f"{name}: {module.TITLE}")
+        for variant, needs in module.NEEDS.items():
+            for need in needs:
+                print(f"    {f'{variant:32} ' * bool(variant)}python3 {shlex.join(need.command)}")
+
+
+def work(args: Args) -> int:
+    if args.show:
+        show_list()
+        return 0
+    figures = chosen(args)
+    drawn, damaged = 0, 0
+    for name, variant, module in figures:
+        try:
+            drawn += draw(name, variant, module, args)
+        except DataError as e:
+            complain(e)
+            damaged += 1
+    if len(figures) > 1:
+        print(f"{drawn} of {len(figures)} pictures drawn")
+    return 0 if drawn and not damaged and (drawn == len(figures) or "all" in args.names) else 1
+
+
+def main(argv: list[str] | None = None) -> int:
+    text = HELP.format(figures=listing())
+    args = tyro.cli(Args, args=argv, prog="figures.py", description=text)
+    try:
+        return work(args)
+    except ConfigError as e:
+        complain(e)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+    except OSError as e:
+        complain(f"{e.filename}: {e.strerror}")
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
