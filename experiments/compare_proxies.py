@@ -1,0 +1,57 @@
+#!/usr/bin/env python3
+"""Fresh agents in evolved worlds beside the same agents on the task. The work is in experiments/paper/comparison.py."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+import tyro
+
+from experiments.paper.command import EXIT_CODES, run_command
+from experiments.paper.comparison import CompareArgs, compare_rns, compare_ses, evolves_rns
+from experiments.paper.learners import SE_AGENTS, published_name
+from experiments.paper.proxies import proxy
+from outer.config import ConfigError
+
+HELP = """\
+Trains fresh agents in the best worlds that train_proxy.py evolved, and on the task itself.
+
+  python3 experiments/compare_proxies.py default_config_gridworld_reward_env.yaml                 RNs: learning curves
+  python3 experiments/compare_proxies.py default_config_cartpole_reward_env.yaml --modes 0 1 2
+  python3 experiments/compare_proxies.py default_config_cartpole_syn_env.yaml                     SEs
+  python3 experiments/compare_proxies.py default_config_gridworld_reward_env.yaml --quick         a minute's look
+
+Reward networks (RNs): for each mode the 10 best, 10 agents in each; none ends early, and each is tested on the task
+after every training episode. Synthetic environments (SEs): the 40 best of those evolved with fixed hyperparameters and
+of those evolved with varied ones, 10 agents with varied hyperparameters in each, 10 test episodes each; DDQN, Dueling
+DDQN and discrete TD3.
+"""
+
+
+@dataclass
+class Args(CompareArgs):
+    learners: Annotated[list[str] | None, tyro.conf.arg(metavar="NAME ...")] = None
+    """SEs: which agents; default: ddqn duelingddqn td3_discrete."""
+
+
+def work(args: Args) -> int:
+    if not evolves_rns(args):
+        return compare_ses(args, "compare_proxies", "", tuple(args.learners or SE_AGENTS), vary=True)
+    if args.learners:
+        raise ConfigError(["--learners: found names, expected none for reward networks; use transfer.py --agent NAME"])
+    data = proxy(args.config, args.results_dir, overrides=args.set).config.data
+    return compare_rns(args, "compare_proxies", "", published_name(data), vary=False)
+
+
+def main(argv: list[str] | None = None) -> int:
+    args = tyro.cli(Args, args=argv, prog="compare_proxies.py", description=HELP + EXIT_CODES)
+    return run_command("compare_proxies.py", lambda: work(args))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,73 @@
+"""What all commands do alike: errors become one line and an exit code, and data are not lost by accident."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from envs.world_file import WorldFileError
+from experiments.paper.data import Data, DataError, Series, data_path, is_full, save
+from outer.checkpoint import RunError
+from outer.config import ConfigError
+from outer.machine import ExchangeError
+
+EXIT_CODES = """
+Exit codes: 0 complete, 1 it cannot start or go on, 2 wrong arguments or configuration, 130 interrupted."""
+
+
+def run_command(prog: str, work: Callable[[], int]) -> int:
+    """work() -> the exit code; what it raises is said in one line."""
+
+    def stop(signum: int, frame: Any) -> None:
+        raise KeyboardInterrupt
+
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    torch.set_num_threads(1)  # members are shared among threads; torch's own would compete with them
+    before = signal.signal(signal.SIGTERM, stop)  # a batch system ends a job like Ctrl-C
+    try:
+        return work()
+    except ConfigError as e:
+        print(f"{prog}: {e}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print(f"{prog}: stopped", file=sys.stderr)
+        return 130
+    except OSError as e:
+        print(f"{prog}: {f'{e.filename}: {e.strerror}' if e.strerror else e}", file=sys.stderr)
+        return 1
+    except (RunError, ExchangeError, WorldFileError, DataError, ValueError) as e:
+        print(f"{prog}: {e}", file=sys.stderr)
+        return 1
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+class Measurement:
+    """The data file of one call: refused before the work begins if it cannot be kept, written at its end."""
+
+    def __init__(
+        self, experiment: str, task: str, what: str, args: Any, out: Path | None, results_dir: Path, quick: bool
+    ) -> None:
+        """Raises ConfigError."""
+        self.experiment, self.task, self.args, self.quick = experiment, task, args, quick
+        self.path = out or data_path(results_dir, experiment, task, what)
+        self.began = time.monotonic()
+        if quick and is_full(self.path):
+            words = "found the data of a full experiment there, expected none: --quick needs another --out FILE"
+            raise ConfigError([f"{self.path}: {words}"])
+        if self.path.is_dir():
+            raise ConfigError([f"--out: found the folder {self.path}, expected a file"])
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+
+    def save(self, series: Series, **settings: Any) -> None:
+        arguments = {**vars(self.args), **settings}
+        seconds = time.monotonic() - self.began
+        save(self.path, Data(self.experiment, self.task, arguments, self.quick, series, seconds))
+        print(f"{self.path} ({seconds:.0f} s{', quick' * self.quick})")

@@ -1,0 +1,271 @@
+"""Fresh agents in evolved worlds beside agents on the task: compare_proxies.py and transfer.py differ in who learns.
+
+RNs     learning curves: nothing ends early, every agent is tested on the task after each training episode.
+SEs     how many steps agents need, and what they reach on the task: of SEs evolved with fixed hyperparameters, of those
+        evolved with varied ones, and of the task itself.
+
+Worlds are chosen by ``proxies.best_worlds``; the agents' seeds were used in no evolution, and those of one index are
+the same in all series.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import shlex
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import torch
+import tyro
+from rich.console import Console
+from rich.table import Table
+
+from envs.world_file import WorldFile
+from experiments import train_proxy
+from experiments.paper.command import Measurement
+from experiments.paper.data import Series
+from experiments.paper.learners import (
+    NUMBERS,
+    QUICK_NUMBERS,
+    QUICK_SE_NUMBERS,
+    SE_NUMBERS,
+    USUAL_NUMBERS,
+    rn_learner,
+    se_learner,
+    without_budget,
+)
+from experiments.paper.proxies import (
+    CURIOSITY,
+    MODES,
+    TASK,
+    Proxy,
+    best_worlds,
+    check_mode,
+    label,
+    modes_of,
+    proxy,
+    task_of,
+)
+from experiments.paper.training import each, no_world, steps_to_solved, train_agents
+from outer import problem
+from outer.config import ConfigError
+from outer.evaluate import UNSOLVABLE
+from outer.nes import RETEST, member_seeds
+from outer.report import number
+from outer.statistics import interquartile_mean
+
+
+@dataclass
+class CompareArgs:
+    config: tyro.conf.Positional[Annotated[Path, tyro.conf.arg(metavar="CONFIG")]]
+    """The configuration of the worlds, as train_proxy.py had it."""
+    modes: list[int] | None = None
+    """RNs: which; default: all that the task has (experiments/train_proxy.py --help)."""
+    objective: str | None = None
+    """RNs: those evolved for reward_threshold, auc or mean_return; default: the rn_objective of CONFIG."""
+    worlds: int | None = None
+    """How many of a kind, the best; default: 10 RNs (HalfCheetah, Pendulum 5), 40 SEs."""
+    agents: int | None = None
+    """Agents per world; default: 10 (HalfCheetah 5, Pendulum 3)."""
+    agent_set: Annotated[list[str], tyro.conf.arg(metavar="KEY=VALUE ...")] = field(default_factory=list)
+    """Hyperparameters over the published ones, e.g. lr=1e-4 train_episodes=200."""
+    published: tyro.conf.FlagCreatePairsOff[bool] = False
+    """SEs: agents with the published hyperparameters, instead of those in CONFIG."""
+    stop: str | None = None
+    """SEs: budget (what they were evolved for) or early-out (until the returns have settled, as published); default:
+    budget if they have one."""
+    seed: int = 0
+    """Of the agents."""
+    threads: int = 0
+    """CPU threads, 0: all."""
+    set: Annotated[list[str], tyro.conf.arg(metavar="KEY=VALUE ...")] = field(default_factory=list)
+    """Values of CONFIG, as train_proxy.py had them."""
+    name: str | None = None
+    """The --name of train_proxy.py."""
+    quick: tyro.conf.FlagCreatePairsOff[bool] = False
+    """A minute's look with few agents; worlds that are missing are evolved first (train_proxy.py --quick)."""
+    results_dir: Annotated[Path, tyro.conf.arg(metavar="DIR")] = Path("results")
+    """Where the worlds are, and the data go."""
+    out: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
+    """The data file; default: <results-dir>/paper/<experiment>/<task>[_<what>].json."""
+
+
+def evolves_rns(args: CompareArgs) -> bool:
+    """Raises ConfigError."""
+    return proxy(args.config, args.results_dir, overrides=args.set).mode is not None
+
+
+def check(args: CompareArgs) -> int:
+    """-> threads. Raises ConfigError."""
+    for option, value, least in (
+        ("--worlds", args.worlds, 1), ("--agents", args.agents, 1), ("--seed", args.seed, 0),
+        ("--threads", args.threads, 0),
+    ):  # fmt: skip
+        if value is not None and value < least:
+            raise ConfigError([f"{option}: found {value}, expected at least {least}"])
+    if args.stop not in (None, "budget", "early-out"):
+        raise ConfigError([f"--stop: found {args.stop!r}, expected budget or early-out"])
+    return args.threads or len(os.sched_getaffinity(0))
+
+
+def numbers(args: CompareArgs, task: str, rns: bool) -> tuple[int, int]:
+    """Worlds of a kind, agents in each."""
+    full = NUMBERS.get(task, USUAL_NUMBERS) if rns else SE_NUMBERS
+    worlds, agents = (QUICK_NUMBERS if rns else QUICK_SE_NUMBERS) if args.quick else full
+    return args.worlds or worlds, args.agents or agents
+
+
+# ------------------------------------------------------------------------------------------------------------- worlds
+
+
+def find_worlds(args: CompareArgs, count: int, **kind: Any) -> list[WorldFile]:
+    """The best ``count`` of one kind: those of a full train_proxy.py; for a quick look also those of a quick one, which
+    is run if there are none. Raises ConfigError, WorldFileError."""
+    options = dict(overrides=args.set, name=args.name, objective=args.objective, **kind)
+    full = proxy(args.config, args.results_dir, **options)
+    try:
+        return best_worlds(full.folder, count)
+    except ConfigError as e:
+        command = train_command(args, kind)
+        if not args.quick:
+            raise ConfigError([*e.problems, f"they are made by: {shlex.join(['python3', *command])}"]) from None
+    quick: Proxy = proxy(args.config, args.results_dir, quick=True, **options)
+    try:
+        return best_worlds(quick.folder, count)
+    except ConfigError:
+        words = [*command[1:], "--quick", "--runs", str(max(count, train_proxy.QUICK_RUNS))]
+        print(f"{quick.folder}: too few worlds yet; evolving: {shlex.join(words)}", file=sys.stderr)
+        if train_proxy.work(train_proxy.parse(words)):
+            raise ConfigError([f"{quick.folder}: no worlds could be evolved"]) from None
+        return best_worlds(quick.folder, count)
+
+
+def train_command(args: CompareArgs, kind: dict[str, Any]) -> list[str]:
+    """What evolves the worlds of one kind."""
+    words = ["experiments/train_proxy.py", str(args.config)]
+    if "mode" in kind:
+        words += ["--mode", str(kind["mode"])]
+    if "vary_hp" in kind:
+        words += ["--vary-hp", str(kind["vary_hp"])]
+    for option, value in (("--objective", args.objective), ("--name", args.name)):
+        words += [option, value] if value is not None else []
+    words += ["--results-dir", str(args.results_dir)] if args.results_dir != Path("results") else []
+    return words + (["--set", *args.set] if args.set else [])
+
+
+# ----------------------------------------------------------------------------------------------------------- the runs
+
+
+def compare_rns(args: CompareArgs, experiment: str, what: str, agent: str, vary: bool) -> int:
+    """Learning curves in RNs of each mode. agent: a key of agents.sections.LEARNERS. Raises ConfigError."""
+    threads = check(args)
+    base = proxy(args.config, args.results_dir, overrides=args.set, objective=args.objective).config.data
+    task = task_of(base, solved_reward=UNSOLVABLE)
+    modes = list(dict.fromkeys(args.modes if args.modes is not None else modes_of(task)))
+    for mode in modes:
+        check_mode(mode, task, "--modes")
+    parts = (what, args.objective or "")
+    m = Measurement(
+        experiment, task.name, "_".join(filter(None, parts)), args, args.out, args.results_dir, args.quick
+    )
+    n_worlds, n_agents = numbers(args, task.name, rns=True)
+
+    learners = {
+        mode: rn_learner(
+            base, task, agent, curious=mode == CURIOSITY, vary=vary, settings=args.agent_set, quick=args.quick
+        )
+        for mode in modes
+    }
+    found = {mode: find_worlds(args, n_worlds, mode=mode) for mode in modes if mode not in (CURIOSITY, TASK)}
+    seeds = member_seeds(args.seed, RETEST, 0, n_worlds * n_agents)
+    series: Series = {}
+    for mode in modes:
+        worlds = found.get(mode)
+        flat = each(torch.stack([w.flat for w in worlds]), n_agents) if worlds else no_world(len(seeds))
+        section = worlds[0].section if worlds else problem.env_section(base)
+        kind = "rn" if worlds else "real"
+        title = f"{label(mode)}, {MODES[mode]}"
+        series[label(mode)] = train_agents(learners[mode], task, kind, section, flat, seeds, True, threads, title)
+        series[label(mode)]["steps_to_solved"] = steps_to_solved(series[label(mode)], task_of(base).solved_reward)
+        series[label(mode)]["world"] = [w.path for w in worlds or () for _ in range(n_agents)]
+    hyperparameters = {label(mode): vars(who.section) for mode, who in learners.items()}
+    m.save(series, agent=agent, vary_hp=vary, worlds=n_worlds, agents=n_agents, modes=modes,
+           hyperparameters=hyperparameters)  # fmt: skip
+    summary(series, task.name)
+    return 0
+
+
+def compare_ses(args: CompareArgs, experiment: str, what: str, agents: tuple[str, ...], vary: bool) -> int:
+    """Agents in SEs evolved with fixed and with varied hyperparameters, and on the task; ``vary``: whether theirs do.
+    Raises ConfigError."""
+    threads = check(args)
+    for option, value in (("--modes", args.modes), ("--objective", args.objective)):
+        if value is not None:
+            raise ConfigError([f"{option}: found {value}, expected none: {args.config} evolves SEs"])
+    base = proxy(args.config, args.results_dir, overrides=args.set).config.data
+    task = task_of(base)
+    m = Measurement(experiment, task.name, what, args, args.out, args.results_dir, args.quick)
+    n_worlds, n_agents = numbers(args, task.name, rns=False)
+    for agent in agents:  # what does not fit is said before worlds are evolved
+        se_learner(base, task, agent, published=args.published, vary=vary, settings=args.agent_set, budget=0,
+                   quick=args.quick)  # fmt: skip
+    found = {name: find_worlds(args, n_worlds, vary_hp=name == "varied") for name in ("fixed", "varied")}
+    seeds = member_seeds(args.seed, RETEST, 0, n_worlds * n_agents)
+    series: Series = {}
+    hyperparameters = {}
+    for agent in agents:
+        for where, worlds in (("real", None), *found.items()):
+            budget = budget_of(args, worlds) if worlds else 0
+            data = worlds[0].config if worlds else base
+            who = se_learner(data, task, agent, published=args.published, vary=vary, settings=args.agent_set,
+                             budget=budget, quick=args.quick)  # fmt: skip
+            title = f"{agent} {where}"
+            if worlds:
+                flat = each(torch.stack([w.flat for w in worlds]), n_agents)
+                series[title] = train_agents(who, task, "se", worlds[0].section, flat, seeds, False, threads, title)
+                series[title]["world"] = [w.path for w in worlds for _ in range(n_agents)]
+            else:
+                flat = no_world(len(seeds))
+                series[title] = train_agents(
+                    without_budget(who), task, "real", problem.env_section(base), flat, seeds, False, threads, title
+                )
+            hyperparameters[title] = vars(who.section)
+    m.save(series, vary_hp=vary, worlds=n_worlds, agents=n_agents, learners=agents, hyperparameters=hyperparameters)
+    summary(series, task.name)
+    return 0
+
+
+def budget_of(args: CompareArgs, worlds: list[WorldFile]) -> int:
+    """Training steps in these SEs, 0: their early-out rule ends it. Raises ConfigError."""
+    budgets = {w.budget for w in worlds}
+    if args.stop == "early-out" or budgets == {0}:
+        if args.stop == "budget":
+            raise ConfigError([f"--stop budget: {worlds[0].path} was evolved without a training budget"])
+        return 0
+    if len(budgets) > 1:
+        raise ConfigError([f"{args.config}: found SEs with the budgets {sorted(budgets)}, expected one"])
+    return budgets.pop()
+
+
+def summary(series: Series, task: str) -> None:
+    """A row per series."""
+    table = Table(title=f"{task}, agents tested on the task", title_justify="left")
+    for title in ("", "agents", "training steps", "return", "its IQM", "steps until solved", "failed"):
+        table.add_column(title, justify="right" if title else "left")
+    for name, q in series.items():
+        fine = [r for r, why in zip(q["return"], q["failed"]) if not why]
+        reached = [s for s in q.get("steps_to_solved", []) if math.isfinite(s)]
+        table.add_row(
+            name, str(len(q["return"])), number(float(np.mean(q["train_steps"]))),
+            number(float(np.mean(fine))) if fine else "-", number(float(interquartile_mean(fine))) if fine else "-",
+            f"{number(float(np.median(reached)))} ({len(reached)} of {len(q['return'])})" if reached else "-",
+            str(len(q["return"]) - len(fine)),
+        )  # fmt: skip
+    Console().print(table)
+    if any("steps_to_solved" in q for q in series.values()):
+        print("Steps until solved: median of those that were, by ten test returns in a row with a mean that solves.")
+

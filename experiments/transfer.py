@@ -1,0 +1,63 @@
+#!/usr/bin/env python3
+"""As compare_proxies.py, with agents that the worlds were not evolved with. The work is in
+experiments/paper/comparison.py."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+import tyro
+
+from experiments.paper.command import EXIT_CODES, run_command
+from experiments.paper.comparison import CompareArgs, compare_rns, compare_ses, evolves_rns
+from experiments.paper.learners import published_name
+from experiments.paper.proxies import proxy
+from outer import problem
+from outer.config import ConfigError
+
+HELP = """\
+Trains agents with other hyperparameters, or other agents, in the best worlds that train_proxy.py evolved, and on the
+task itself. All else is as in compare_proxies.py.
+
+  python3 experiments/transfer.py default_config_gridworld_reward_env.yaml --vary-hp          every agent draws its own
+  python3 experiments/transfer.py default_config_gridworld_reward_env.yaml --agent sarsa
+  python3 experiments/transfer.py default_config_cartpole_reward_env.yaml --agent duelingddqn
+  python3 experiments/transfer.py default_config_cartpole_syn_env.yaml --agent ppo            in SEs
+
+--vary-hp draws lr, batch_size and hidden_size log-uniformly in [x/3, 3x] and adds -1, 0 or 1 hidden layers; of tables
+alpha and gamma in [.1, 1]. The published transfers: sarsa (Cliff), duelingddqn (CartPole), ppo (MountainCarContinuous,
+HalfCheetah).
+"""
+
+
+@dataclass
+class Args(CompareArgs):
+    vary_hp: tyro.conf.FlagCreatePairsOff[bool] = False
+    """Every agent draws its own hyperparameters."""
+    agent: str | None = None
+    """Another learner, e.g. sarsa, duelingddqn, ppo."""
+
+
+def work(args: Args) -> int:
+    if not args.vary_hp and args.agent is None:
+        raise ConfigError(["found neither --vary-hp nor --agent NAME, expected one of them or both"])
+    rns = evolves_rns(args)
+    data = proxy(args.config, args.results_dir, overrides=args.set).config.data
+    agent = (args.agent or (published_name(data) if rns else problem.learner(data)[0])).lower()
+    what = "_".join([agent] * (args.agent is not None) + ["vary_hp"] * args.vary_hp)
+    if rns:
+        return compare_rns(args, "transfer", what, agent, args.vary_hp)
+    return compare_ses(args, "transfer", what, (agent,), args.vary_hp)
+
+
+def main(argv: list[str] | None = None) -> int:
+    args = tyro.cli(Args, args=argv, prog="transfer.py", description=HELP + EXIT_CODES)
+    return run_command("transfer.py", lambda: work(args))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
