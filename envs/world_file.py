@@ -41,6 +41,9 @@ log = logging.getLogger("envolve")
 class WorldFileError(Exception):
     """A file that is no usable world. The message names the file, the key, what was found and what was expected."""
 
+    def __init__(self, text: str) -> None:  # what was found may be of any length
+        super().__init__(text if len(text) <= 2000 else f"{text[:1500]} ... {text[-450:]}")
+
 
 @dataclasses.dataclass
 class WorldFile:
@@ -106,7 +109,7 @@ def write_atomic(path: str, data: bytes) -> None:
     except BaseException as error:
         if os.path.exists(temporary):
             os.unlink(temporary)
-        if isinstance(error, OSError) and error.filename is None:  # a full disk: which file did not fit?
+        if isinstance(error, OSError) and error.filename in (None, temporary):  # name the file that people know
             raise OSError(error.errno, error.strerror, path) from error
         raise
 

@@ -10,7 +10,7 @@ import io
 import math
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -102,12 +102,14 @@ def load_checkpoint(path: str | Path, config_sha256: str) -> tuple[NESState, Pro
 
 
 def _checked(part: Any, kind: type, where: str) -> dict[str, Any]:
-    """The fields of a dataclass, every one there and of its type: tensors finite and [D], numbers counts."""
+    """The fields of a dataclass, each of its type: tensors finite and [D], numbers counts. An earlier version may not
+    have known one that has a default."""
     wanted = {f.name: str(f.type) for f in fields(kind)}
-    if type(part) is not dict or set(part) != set(wanted):
+    needed = {f.name for f in fields(kind) if f.default is MISSING and f.default_factory is MISSING}
+    if type(part) is not dict or not needed <= set(part) <= set(wanted):
         raise TorchFileError(f"{where} has other fields than {', '.join(wanted)}")
-    for name, expected in wanted.items():
-        value = part[name]
+    for name, value in part.items():
+        expected = wanted[name]
         if expected == "Tensor":
             dtype = torch.float64 if name.startswith("moment") else torch.float32
             fits = type(value) is Tensor and value.dtype == dtype and value.ndim == 1 and len(value) > 0

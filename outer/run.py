@@ -23,7 +23,7 @@ from outer.checkpoint import Progress, RunError, load_checkpoint, save_checkpoin
 from outer.config import Config
 from outer.dispatch import Dispatcher
 from outer.evaluate import BUDGET, PROXY, REAL
-from outer.exchange import Chunk
+from outer.exchange import Chunk, ChunkResult
 from outer.nes import COMPARISON, NES, ORIG, member_seeds
 from outer.plots import learning_curve
 from outer.report import WORLDS, GenerationRow, LiveTable, RunSummary, TensorBoard, summary_text
@@ -37,6 +37,10 @@ log = logging.getLogger("envolve")
 # near-bandits): the best tenth of the population is then at least SIGNAL of the way from the median to solved_reward.
 COLLAPSED_LENGTH, SIGNAL = 3.0, 0.1
 Values = dict[str, np.ndarray]
+NEEDED = {  # of what a worker returns: the rest is for others
+    "score": (torch.float64, torch.Size()), "mean_return": (torch.float64, torch.Size()),
+    "train_steps": (torch.int64, torch.Size()), "episodes": (torch.int64, torch.Size()),
+}  # fmt: skip
 
 
 def config_digest(config: Config) -> str:
@@ -56,8 +60,19 @@ def evaluate_members(
     results = dispatcher.evaluate(chunks)
     if all(r.error for r in results):  # no member's fault: the program, the memory, the disk
         raise RunError(f"no worker can evaluate {chunks[0].label}: {results[0].error}")
+    for result in results:
+        if _kinds(result) != _kinds(results[0]) or not NEEDED.items() <= _kinds(result).items():
+            raise RunError(
+                f"a worker's result for {chunks[result.chunk_id].label} does not hold what this version expects "
+                f"(found {', '.join(sorted(result.values))}); are master and workers of the same version?"
+            )
     values = {name: torch.cat([r.values[name] for r in results]).numpy() for name in results[0].values}
     return values, [reason for r in results for reason in r.reasons]
+
+
+def _kinds(result: ChunkResult) -> dict[str, tuple[torch.dtype, torch.Size]]:
+    """Type and shape of a member's share of each value."""
+    return {name: (value.dtype, value.shape[1:]) for name, value in result.values.items()}
 
 
 class Run:

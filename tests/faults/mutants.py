@@ -473,7 +473,7 @@ def hostile(good: Good, r: Random) -> bytes:
         Calls(getattr, "os", "system"),
         Calls(torch.load, good.canary),
         Calls(torch.hub.load, "x", "y"),
-        Calls(torch.serialization.load, io.BytesIO()),
+        Calls(torch.serialization.load, "x"),
     ]
     texts = [
         f"cos\nsystem\n({touch!r}\ntR".replace("'", '"').encode(),

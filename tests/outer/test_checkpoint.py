@@ -124,3 +124,52 @@ def test_a_full_disk_leaves_the_checkpoint_before(tmp_path, monkeypatch, call):
             save_checkpoint(path, *contents(), DIGEST)
     assert e.value.filename == str(path), "the message can name the file"
     assert path.read_bytes() == before and os.listdir(tmp_path) == ["checkpoint.pt"]
+
+
+def stored(change):
+    """A checkpoint with a fitting checksum, of which ``change`` has altered the content."""
+    nes, progress = contents()
+    content = {"nes": nes.to_dict(), "progress": dict(vars(progress))}
+    change(content)
+    buffer = io.BytesIO()
+    torch.save(content, buffer)
+    body = buffer.getvalue()
+    return f"{FORMAT} {hashlib.sha256(body).hexdigest()} {DIGEST}\n".encode() + body
+
+
+def test_a_field_that_an_earlier_version_did_not_know(tmp_path):
+    path = tmp_path / "checkpoint.pt"
+    path.write_bytes(stored(lambda c: c["progress"].pop("member_episodes")))
+    assert load_checkpoint(path, DIGEST)[1].member_episodes == 0
+
+
+def test_one_tensor_in_two_places(tmp_path):
+    """A search that has just restarted: its world is its average, too."""
+    path = tmp_path / "checkpoint.pt"
+    path.write_bytes(stored(lambda c: c["nes"].update(average=c["nes"]["psi"])))
+    nes, _ = load_checkpoint(path, DIGEST)
+    assert torch.equal(nes.psi, nes.average)
+
+
+@pytest.mark.parametrize(
+    "change,expected",
+    [
+        (lambda c: c["nes"].pop("psi"), "nes has other fields"),
+        (lambda c: c["nes"].update(psi=torch.full((5,), float("nan"))), "nes.psi"),
+        (lambda c: c["nes"].update(psi=torch.zeros(5).double()), "nes.psi"),
+        (lambda c: c["nes"].update(moment1=torch.zeros(5)), "nes.moment1"),
+        (lambda c: c["nes"].update(average=torch.zeros(6)), "different lengths"),
+        (lambda c: c["nes"].update(generation=-1), "nes.generation"),
+        (lambda c: c["nes"].update(generation=True), "nes.generation"),
+        (lambda c: c["progress"].update(solved=1), "progress.solved"),
+        (lambda c: c["progress"].update(seconds=None), "progress.seconds"),
+        (lambda c: c["progress"].update(restart_generations=[1.5]), "progress.restart_generations"),
+        (lambda c: c.update(more=1), "other parts"),
+        (lambda c: c["nes"].update(psi=torch.zeros(5, device="meta")), "_rebuild_meta_tensor_no_storage"),
+    ],
+)
+def test_fields_of_another_kind(tmp_path, change, expected):
+    path = tmp_path / "checkpoint.pt"
+    path.write_bytes(stored(change))
+    with pytest.raises(CheckpointError, match=expected):
+        load_checkpoint(path, DIGEST)
