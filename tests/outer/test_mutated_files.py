@@ -411,6 +411,7 @@ def go(tmp_path, count, first=0):
     exchange = Exchange(tmp_path / "sync", canary)
     readers = {"input": exchange, "result": exchange, "checkpoint": Checkpoints(tmp_path, canary)}
     readers.update(model=Models(tmp_path, canary), heartbeat=Heartbeats(tmp_path / "beats", canary))
+    repr(torch.zeros(2, 2))  # a message may say what was found, and torch imports late what that needs
     for warm_up in range(10):  # imports, caches
         for name in readers:
             readers[name].trial("truncated", name, 10**7 + warm_up)
