@@ -239,6 +239,7 @@ def main(argv: list[str] | None = None) -> int:
         return 0
 
     def stop(signum: int, frame: Any) -> None:
+        signal.signal(signum, signal.SIG_IGN)  # a batch system may send it twice; what follows is quick
         raise KeyboardInterrupt
 
     def thread_failed(failure: threading.ExceptHookArgs) -> None:

@@ -217,14 +217,13 @@ def master(args: Args, study: Study, run_dir: Path) -> int:
     return 0
 
 
-class Stopped(KeyboardInterrupt):
-    """SIGTERM: a batch system ends a job like Ctrl-C."""
-
-
 @contextlib.contextmanager
 def stoppable() -> Iterator[None]:
+    """SIGTERM is taken as Ctrl-C: a batch system ends a job with it."""
+
     def stop(signum: int, frame: Any) -> None:
-        raise Stopped
+        signal.signal(signum, signal.SIG_IGN)  # a batch system may send it twice
+        raise KeyboardInterrupt
 
     before = signal.signal(signal.SIGTERM, stop)
     try:
