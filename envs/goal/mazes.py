@@ -6,10 +6,12 @@ column's y; the centre of a cell is its number times the size of a cell.
 
 from __future__ import annotations
 
-from typing import Dict, List, Tuple
+from typing import Any, Dict, List, Tuple
 
 import torch
 from torch import Tensor
+
+from envs.goal.task import Random
 
 MAZES: Dict[str, Tuple[str, ...]] = {
     "u_maze": (
@@ -81,6 +83,38 @@ class Maze:
         """Where what is looked up in a step must lie."""
         if self.wall.device != device:
             self.start, self.goals, self.wall = (x.to(device) for x in (self.start, self.goals, self.wall))
+
+    def draw(self, random: Random) -> Tensor:
+        """A cell with a goal for each of K rows, m, [K, 2]: all alike."""
+        cell = (random.uniform(1)[:, 0] * len(self.goals)).long()  # u < 1 - 2^-24, so it is below their number
+        return self.goals[cell]
+
+    def boxes(self) -> List[Tuple[int, int, int, int]]:
+        """The walls in few rectangles: first row, first column, one past the last row and column."""
+        left, out = {(i, j) for i, row in enumerate(self.rows) for j, c in enumerate(row) if c == "#"}, []
+        while left:
+            i, j = min(left)
+            right, below = j, i
+            while (i, right) in left:
+                right += 1
+            while all((below, k) in left for k in range(j, right)):
+                below += 1
+            left -= {(r, k) for r in range(i, below) for k in range(j, right)}
+            out.append((i, j, below, right))
+        return out
+
+    def build(self, spec: Any, height: float, origin: Tuple[int, int] = (0, 0)) -> None:
+        """Put the walls, height m high, into a MuJoCo model (mujoco.MjSpec). Robots touch them; floors and walls have
+        nothing to do with each other. origin: row and column of the cell whose centre is the world's."""
+        import mujoco
+
+        for number, (i, j, below, right) in enumerate(self.boxes()):
+            x, y = ((a + b - 1) / 2 - o for a, b, o in ((i, below, origin[0]), (j, right, origin[1])))
+            spec.worldbody.add_geom(
+                name=f"wall{number}", type=mujoco.mjtGeom.mjGEOM_BOX, contype=0, conaffinity=1,
+                pos=[x * self.cell, y * self.cell, height / 2], rgba=[0.7, 0.5, 0.3, 1.0],
+                size=[(below - i) * self.cell / 2, (right - j) * self.cell / 2, height / 2],
+            )  # fmt: skip
 
     def in_wall(self, x: Tensor, y: Tensor) -> Tensor:
         """bool [..], of positions in m. Outside of the map all is wall."""

@@ -9,7 +9,7 @@ An environment that diverges in the engine is over, as one that fell is: all of 
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Dict, Mapping, Tuple
+from typing import Any, ClassVar, Dict, Mapping, Optional, Tuple
 
 import torch
 from torch import Tensor
@@ -17,7 +17,7 @@ from torch import Tensor
 from envs.goal.episodes import Episodes
 from envs.goal.task import GoalTask
 from envs.sim.rotations import from_wxyz, rotate, rotate_inverse, to_wxyz
-from envs.sim.simulator import Simulator, make_simulator
+from envs.sim.simulator import Scene, Simulator, make_simulator
 
 
 class SimulatedTask(GoalTask):
@@ -25,8 +25,13 @@ class SimulatedTask(GoalTask):
 
     model: ClassVar[str] = ""  # a file in envs/models
     substeps: ClassVar[int] = 1  # engine steps per decision
+    outputs: ClassVar[Tuple[str, ...]] = ()  # what ``measure`` asks ``Simulator.output`` for
     terminates = True
     on_host = True
+
+    def scene(self) -> Optional[Scene]:
+        """What puts walls and the like into the model; None: nothing does."""
+        return None
 
     def measure(self, sim: Simulator) -> Tensor:
         """Features of all environments, [n, S]: the coordinates."""
@@ -69,7 +74,8 @@ class SimulatedEpisodes(Episodes):
     ) -> None:
         """Raises SimulatorError."""
         device = "cpu" if engine == "mujoco" else str(keys.device)
-        self.sim = make_simulator(engine, task.model, len(keys) * N, threads=threads, device=device)
+        n = len(keys) * N
+        self.sim = make_simulator(engine, task.model, n, task.outputs, threads, device, task.scene())
         super().__init__(task, keys, N, **options)
 
     def _begin(self, ids: Tensor, start: Tensor) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import envs.goal.ant_mazes
 import envs.goal.point
 import envs.goal.reacher
 import envs.goal.walkers  # noqa: F401

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
-from typing import Any, Callable, Sequence, Tuple
+from typing import Any, Callable, Optional, Sequence, Tuple
 
 import mujoco
 import numpy as np
@@ -25,6 +25,7 @@ from envs.sim.simulator import (
     GRAVITY,
     MASS_SCALE,
     PROPERTIES,
+    Scene,
     Simulator,
     SimulatorError,
 )
@@ -39,11 +40,14 @@ class MuJoCoCPU(Simulator):
     capabilities = frozenset(PROPERTIES) | {"render", "engine_outputs"}
     storable = True
 
-    def __init__(self, path: Path, num_envs: int, outputs: Sequence[str], threads: int, device: torch.device) -> None:
+    def __init__(
+        self, path: Path, num_envs: int, outputs: Sequence[str], threads: int, device: torch.device,
+        scene: Optional[Scene] = None,
+    ) -> None:  # fmt: skip
         if device.type != "cpu":
             raise SimulatorError(f"engine mujoco runs on the CPU, not on {device}: choose engine mujoco_warp")
         stop_clock()
-        self.model = load_model(path, CONTACT_FORCE in outputs)
+        self.model = load_model(path, CONTACT_FORCE in outputs, scene)
         self.layout = layout = ModelLayout(self.model, torch.float64, device)
         self.num_envs, self.device, self.timestep = num_envs, device, float(self.model.opt.timestep)
         self.free_bodies, self.joints, self.bodies = layout.free_bodies, layout.joints, layout.bodies

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from pathlib import Path
-from typing import ClassVar, Dict, Tuple
+from typing import ClassVar, Dict, Optional, Tuple
 
 import mujoco
 import numpy as np
@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from envs.sim.rotations import from_wxyz, rotate, rotate_inverse, to_wxyz
-from envs.sim.simulator import SimulatorError
+from envs.sim.simulator import Scene, SimulatorError
 
 ON_JOINT, ON_SITE = int(mujoco.mjtTrn.mjTRN_JOINT), int(mujoco.mjtTrn.mjTRN_SITE)
 FREE, HINGE, SLIDE = (int(getattr(mujoco.mjtJoint, f"mjJNT_{kind}")) for kind in ("FREE", "HINGE", "SLIDE"))
@@ -32,11 +32,13 @@ def silence_log() -> None:
         logs.set()
 
 
-def load_model(path: Path, contact_forces: bool) -> mujoco.MjModel:
+def load_model(path: Path, contact_forces: bool, scene: Optional[Scene] = None) -> mujoco.MjModel:
     """The model in ``path``, with a sensor of the net contact force for every body if they are asked for. Bodies that
-    have no name there are called body<number>."""
+    have no name there are called body<number>. scene: puts more into it."""
     silence_log()
     spec = mujoco.MjSpec.from_file(str(path))
+    if scene is not None:
+        scene(spec)
     for number, body in enumerate(spec.bodies):
         body.name = body.name or f"body{number}"
     if contact_forces:

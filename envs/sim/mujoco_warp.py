@@ -31,6 +31,7 @@ from envs.sim.simulator import (
     GRAVITY,
     MASS_SCALE,
     PROPERTIES,
+    Scene,
     Simulator,
     SimulatorError,
 )
@@ -78,13 +79,16 @@ class MuJoCoWarp(Simulator):
     engine = "mujoco_warp"
     capabilities = frozenset(PROPERTIES) | {"render", "engine_outputs"}
 
-    def __init__(self, path: Path, num_envs: int, outputs: Sequence[str], threads: int, device: torch.device) -> None:
+    def __init__(
+        self, path: Path, num_envs: int, outputs: Sequence[str], threads: int, device: torch.device,
+        scene: Optional[Scene] = None,
+    ) -> None:  # fmt: skip
         if device.type == "cuda" and not torch.cuda.is_available():
             raise SimulatorError(f"device {device} was asked for, but PyTorch sees no GPU: choose device cpu")
         if device.type == "cuda" and device.index is None:
             device = torch.device("cuda", torch.cuda.current_device())
         wp.config.log_level = wp.LOG_WARNING  # not a line for each of a hundred kernels
-        self.model = model = load_model(path, CONTACT_FORCE in outputs)
+        self.model = model = load_model(path, CONTACT_FORCE in outputs, scene)
         self.layout = layout = ModelLayout(model, torch.float32, device)
         self.num_envs, self.device, self.timestep = num_envs, device, float(model.opt.timestep)
         self.free_bodies, self.joints, self.bodies = layout.free_bodies, layout.joints, layout.bodies

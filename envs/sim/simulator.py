@@ -18,6 +18,8 @@ from torch import Tensor
 
 MODELS = Path(__file__).parents[1] / "models"
 
+Scene = Callable[[Any], None]  # puts more into a model before it is compiled: a function of its mujoco.MjSpec
+
 # Quantities that cost time and are therefore asked for by name when the simulator is made (``outputs``).
 BODY_STATE, CONTACT_FORCE = "body_state", "contact_force"
 # Properties of single environments (``set_property``).
@@ -116,14 +118,18 @@ ENGINES: Dict[str, Tuple[str, str]] = {  # name -> module, class
 
 
 def make_simulator(
-    engine: str, model: str, num_envs: int, outputs: Sequence[str] = (), threads: int = 1, device: str = "cpu"
-) -> Simulator:
+    engine: str, model: str, num_envs: int, outputs: Sequence[str] = (), threads: int = 1, device: str = "cpu",
+    scene: Optional[Scene] = None,
+) -> Simulator:  # fmt: skip
     """engine: a key of ENGINES; model: a file in envs/models; outputs: what ``Simulator.output`` will be asked for;
-    threads: of a CPU engine, which change no result. Raises SimulatorError."""
+    threads: of a CPU engine, which change no result; scene: what else is in the world. Raises SimulatorError."""
     from importlib import import_module
 
     if engine not in ENGINES:
         raise SimulatorError(f"no engine named {engine!r}; known: {', '.join(ENGINES)}")
+    if scene is not None and engine == "isaacgym":
+        raise SimulatorError("isaacgym cannot add to a model: choose engine mujoco or mujoco_warp")
     module, cls = ENGINES[engine]
+    more = {} if scene is None else {"scene": scene}
     make: Callable[..., Simulator] = getattr(import_module(module), cls)
-    return make(MODELS / model, num_envs, tuple(outputs), threads, torch.device(device))
+    return make(MODELS / model, num_envs, tuple(outputs), threads, torch.device(device), **more)

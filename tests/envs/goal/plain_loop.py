@@ -1,0 +1,38 @@
+"""A goal task's model, stepped by nothing but MuJoCo."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import mujoco
+import numpy as np
+import torch
+
+from envs.goal.simulated import SimulatedEpisodes, SimulatedTask
+from envs.sim.mujoco_model import load_model
+from envs.sim.simulator import MODELS
+
+
+def model_of(task: SimulatedTask) -> Any:
+    return load_model(MODELS / task.model, False, task.scene())
+
+
+def follow(episodes: SimulatedEpisodes, actions: torch.Tensor) -> list[Any]:
+    """Steps the episodes and a copy of each of their environments -> the copies' MjData. actions: [T, P, N, A]. Every
+    coordinate is the same to the bit. No episode begins anew."""
+    task, sim = episodes.task, episodes.sim
+    model = model_of(task)
+    copies = [mujoco.MjData(model) for _ in range(sim.num_envs)]
+    for i, data in enumerate(copies):
+        data.qpos[:], data.qvel[:] = sim.qpos[i], sim.qvel[i]  # type: ignore[attr-defined]
+        mujoco.mj_forward(model, data)
+    limit, gear = model.actuator_ctrlrange[:, 1], model.actuator_gear[:, 0]
+    assert (model.actuator_ctrlrange[:, 0] == -limit).all() and (gear > 0).all()
+    for action in actions:
+        episodes.advance(action)
+        for i, data in enumerate(copies):
+            data.ctrl[:] = action.view(sim.num_envs, -1)[i].double().numpy() * (limit * gear) / gear
+            mujoco.mj_step(model, data, task.substeps)
+            np.testing.assert_array_equal(sim.qpos[i].numpy(), data.qpos)  # type: ignore[attr-defined]
+            np.testing.assert_array_equal(sim.qvel[i].numpy(), data.qvel)  # type: ignore[attr-defined]
+    return copies
