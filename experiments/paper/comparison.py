@@ -112,6 +112,12 @@ def check(args: CompareArgs) -> int:
     return args.threads or len(os.sched_getaffinity(0))
 
 
+def measurement(experiment: str, task: str, args: CompareArgs, *what: str | None) -> Measurement:
+    """what: parts of the file's name, with those of --name. Raises ConfigError."""
+    name = "_".join(part for part in (*what, args.name) if part)
+    return Measurement(experiment, task, name, args, args.out, args.results_dir, args.quick)
+
+
 def numbers(args: CompareArgs, task: str, rns: bool) -> tuple[int, int]:
     """Worlds of a kind, agents in each."""
     full = NUMBERS.get(task, USUAL_NUMBERS) if rns else SE_NUMBERS
@@ -168,10 +174,7 @@ def compare_rns(args: CompareArgs, experiment: str, what: str, agent: str, vary:
     modes = list(dict.fromkeys(args.modes if args.modes is not None else modes_of(task)))
     for mode in modes:
         check_mode(mode, task, "--modes")
-    parts = (what, args.objective or "")
-    m = Measurement(
-        experiment, task.name, "_".join(filter(None, parts)), args, args.out, args.results_dir, args.quick
-    )
+    m = measurement(experiment, task.name, args, what, args.objective)
     n_worlds, n_agents = numbers(args, task.name, rns=True)
 
     learners = {
@@ -208,7 +211,7 @@ def compare_ses(args: CompareArgs, experiment: str, what: str, agents: tuple[str
             raise ConfigError([f"{option}: found {value}, expected none: {args.config} evolves SEs"])
     base = proxy(args.config, args.results_dir, overrides=args.set).config.data
     task = task_of(base)
-    m = Measurement(experiment, task.name, what, args, args.out, args.results_dir, args.quick)
+    m = measurement(experiment, task.name, args, what)
     n_worlds, n_agents = numbers(args, task.name, rns=False)
     for agent in agents:  # what does not fit is said before worlds are evolved
         se_learner(base, task, agent, published=args.published, vary=vary, settings=args.agent_set, budget=0,
@@ -253,19 +256,21 @@ def budget_of(args: CompareArgs, worlds: list[WorldFile]) -> int:
 
 def summary(series: Series, task: str) -> None:
     """A row per series."""
+    curves = any("steps_to_solved" in q for q in series.values())
     table = Table(title=f"{task}, agents tested on the task", title_justify="left")
-    for title in ("", "agents", "training steps", "return", "its IQM", "steps until solved", "failed"):
-        table.add_column(title, justify="right" if title else "left")
+    table.add_column("", no_wrap=True)
+    for title in ("agents", "failed", "steps", "return", "IQM", *["steps until solved"] * curves):
+        table.add_column(title, justify="right", no_wrap=True)
     for name, q in series.items():
         fine = [r for r, why in zip(q["return"], q["failed"]) if not why]
         reached = [s for s in q.get("steps_to_solved", []) if math.isfinite(s)]
-        table.add_row(
-            name, str(len(q["return"])), number(float(np.mean(q["train_steps"]))),
-            number(float(np.mean(fine))) if fine else "-", number(float(interquartile_mean(fine))) if fine else "-",
-            f"{number(float(np.median(reached)))} ({len(reached)} of {len(q['return'])})" if reached else "-",
-            str(len(q["return"]) - len(fine)),
-        )  # fmt: skip
+        cells = [str(len(q["return"])), str(len(q["return"]) - len(fine)), number(float(np.mean(q["train_steps"])))]
+        cells += [number(float(np.mean(fine))), number(float(interquartile_mean(fine)))] if fine else ["-", "-"]
+        if curves:
+            median = number(float(np.median(reached))) if reached else "-"
+            cells.append(f"{median} ({len(reached)} of {len(q['return'])})")
+        table.add_row(name, *cells)
     Console().print(table)
-    if any("steps_to_solved" in q for q in series.values()):
+    if curves:
         print("Steps until solved: median of those that were, by ten test returns in a row with a mean that solves.")
 

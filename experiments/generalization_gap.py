@@ -1,0 +1,42 @@
+#!/usr/bin/env python3
+"""Agents with the hyperparameters that worlds were evolved for: what varied ones cost. The work is in
+experiments/paper/comparison.py."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+import tyro
+
+from experiments.paper.command import EXIT_CODES, run_command
+from experiments.paper.comparison import CompareArgs, compare_ses, evolves_rns
+from experiments.paper.proxies import proxy
+from outer import problem
+from outer.config import ConfigError
+
+HELP = """\
+As compare_proxies.py with synthetic environments (SEs), but no agent draws its hyperparameters: all have those of
+CONFIG. The difference to compare_proxies.py is the gap that other hyperparameters open, for SEs evolved with fixed ones
+and for SEs evolved with varied ones.
+
+  python3 experiments/generalization_gap.py default_config_cartpole_syn_env.yaml [--quick]
+"""
+
+
+def work(args: CompareArgs) -> int:
+    if evolves_rns(args):
+        raise ConfigError([f"{args.config}: found reward networks, expected a configuration of SEs"])
+    data = proxy(args.config, args.results_dir, overrides=args.set).config.data
+    return compare_ses(args, "generalization_gap", "", (problem.learner(data)[0],), vary=False)
+
+
+def main(argv: list[str] | None = None) -> int:
+    args = tyro.cli(CompareArgs, args=argv, prog="generalization_gap.py", description=HELP + EXIT_CODES)
+    return run_command("generalization_gap.py", lambda: work(args))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
