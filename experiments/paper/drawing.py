@@ -105,7 +105,7 @@ def save_drawing(drawing: Drawing, path: Path, quick: bool) -> list[Path]:
     import matplotlib
 
     figure = drawing.figure
-    text = ("Quick look, far fewer agents than published. " * quick + drawing.caption).strip()
+    text = ("Quick look, far smaller than published. " * quick + drawing.caption).strip()
     width = int(figure.get_figwidth() * 72 / (CAPTION_SIZE * 0.56))  # a letter is about half as wide as high
     figure.supxlabel("\n".join(textwrap.wrap(text, width)), x=0.01, ha="left", fontsize=CAPTION_SIZE, color="#333333")
     if quick:

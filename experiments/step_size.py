@@ -1,0 +1,59 @@
+#!/usr/bin/env python3
+"""The study of step sizes and score transforms on a gridworld: a front of optimize_params.py."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+import tyro
+
+from experiments import optimize_params
+from experiments.paper.figures.step_size import FOLDER
+
+HELP = """\
+Evolves the SE of a 2 x 2 room 400 times, each time with another step size and score transform, with and without
+mirrored sampling: optimize_params.py configs/spaces/gridworld_step_size.yaml in <results-dir>/gridworld_step_size.
+
+  python3 experiments/step_size.py                  the same command again goes on with what is there
+  python3 experiments/step_size.py --quick          40 runs of at most 10 generations
+  python3 experiments/figures.py step_size          its picture
+
+Exit codes: those of optimize_params.py."""
+
+STUDY = Path(__file__).resolve().parent.parent / "configs" / "spaces" / "gridworld_step_size.yaml"
+QUICK = ("stop.trials=40", "budget.least=10", "budget.most=10")
+
+
+@dataclass
+class Args:
+    num_workers: int | None = None
+    """Workers, default: one per core."""
+    seed: int = 0
+    """Of the step sizes and the runs."""
+    set: Annotated[list[str], tyro.conf.arg(metavar="KEY=VALUE ...")] = field(default_factory=list)
+    """Values of the study, e.g. stop.trials=100."""
+    quick: tyro.conf.FlagCreatePairsOff[bool] = False
+    """A minute's look, in <results-dir>/gridworld_step_size_quick."""
+    results_dir: Annotated[Path, tyro.conf.arg(metavar="DIR")] = Path("results")
+    """Where its folder is."""
+
+
+def command(args: Args) -> list[str]:
+    """The arguments of optimize_params.py."""
+    words = [str(STUDY), "--run-dir", str(args.results_dir / (FOLDER + "_quick" * args.quick))]
+    if args.num_workers is not None:
+        words += ["--num-workers", str(args.num_workers)]
+    return [*words, "--set", f"search.seed={args.seed}", *(QUICK if args.quick else ()), *args.set]
+
+
+def main(argv: list[str] | None = None) -> int:
+    return optimize_params.main(command(tyro.cli(Args, args=argv, prog="step_size.py", description=HELP)))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
