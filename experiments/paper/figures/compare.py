@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
 TITLE = "figures 5 and 9: learning curves with reward networks of every type, and with none"
 TASKS = {
-    "Cliff": "default_config_gridworld_reward_env_paper.yaml",
-    "CartPole-v0": "default_config_cartpole_reward_env_paper.yaml",
+    "Cliff": "default_config_gridworld_reward_env.yaml",
+    "CartPole-v0": "default_config_cartpole_reward_env.yaml",
     "MountainCarContinuous-v0": "default_config_mountain_car_continuous_reward_env_paper.yaml",
     "Pendulum-v0": "default_config_pendulum_reward_env_paper.yaml",
-    "HalfCheetah-v3": "default_config_halfcheetah_reward_env_paper.yaml",
+    "HalfCheetah-v3": "default_config_halfcheetah_reward_env.yaml",
 }
 STEPS = {"Cliff": 5_000, "CartPole-v0": 50_000, "MountainCarContinuous-v0": 250_000, "HalfCheetah-v3": 500_000}
 POINTS = 240  # of a curve

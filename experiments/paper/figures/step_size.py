@@ -85,8 +85,9 @@ def draw(variant: str, data: Sequence[Any]) -> Drawing:
         )
     axes[1].set_yticklabels([])
     handles, labels = axes[0].get_legend_handles_labels()
-    legend = figure.legend(handles, labels, loc="outside upper right", ncols=2, fontsize=8, frameon=False)
-    for handle in legend.legend_handles:
+    legend = figure.legend(handles, labels, loc="outside upper left", ncols=2, fontsize=8, frameon=False)
+    for handle in legend.legend_handles:  # they would have the colour of some trial
+        handle.set_array(None)
         handle.set_color(GREY)
     figure.colorbar(points, ax=axes, label="generations until the SE is solved", pad=0.01, aspect=30)
     caption = (

@@ -1,0 +1,124 @@
+"""The figures of SE agents, of evolutions and of step sizes, from made-up runs whose figures are known."""
+
+from __future__ import annotations
+
+import pytest
+
+from experiments import step_size
+from experiments.paper.data import Data, DataError
+from experiments.paper.figures import se, success
+from experiments.paper.figures import step_size as step_size_figure
+from outer.hpo.study import read_study
+from outer.hpo.trial import Record, Trial, TrialResult
+from outer.hpo.trial_log import TrialLog
+from outer.scores import ScoreRow, ScoresCSV
+
+
+def agents(steps, returns, world=()):
+    return {
+        "return": returns, "train_steps": steps, "test_returns": [[r] * 2 if r == r else [] for r in returns],
+        "failed": ["" if r == r else "it broke" for r in returns], "world": list(world),
+    }  # fmt: skip
+
+
+def se_data():
+    series = {
+        "ddqn real": agents([100, 300], [200.0, 180.0]),
+        "ddqn varied": agents([50, 50, 70, 70], [150.0, 150.0, 170.0, float("nan")], "aabb"),
+        "td3_discrete real": agents([10, 10], [9.0, 9.0]),
+    }
+    return Data("compare_proxies", "CartPole-v0", {"vary_hp": True}, False, series, 1.0)
+
+
+def test_se_figure():
+    out = se.draw("CartPole-v0", [se_data()])
+    top, td3, bottom, _ = out.figure.axes
+    assert (top.get_title(loc="left"), td3.get_title(loc="left")) == ("DDQN", "discrete TD3")
+    assert top.get_xlabel() == "test return on the task" and bottom.get_ylabel() == "training steps"
+    assert [bar.get_height() for bar in bottom.patches] == [200, 60]
+    assert "DDQN: real task 200.0 [100.0, 300.0] steps, return 190.0 [180.0, 200.0] (means 200.0, 190.0; 2 agents)" in (
+        out.caption
+    )
+    assert "varied 60.00 [50.00, 70.00] steps" in out.caption and "4 agents in 2 worlds, 1 failed" in out.caption
+
+
+def test_se_figure_of_other_data():
+    data = Data("compare_proxies", "CartPole-v0", {}, False, {"mode 1": agents([1], [1.0])}, 1.0)
+    with pytest.raises(DataError, match="found the series mode 1, expected 'ddqn real'"):
+        se.draw("CartPole-v0", [data])
+
+
+def write_run(folder, scores):
+    folder.mkdir(parents=True)
+    with ScoresCSV(folder / "scores.csv") as out:
+        for g, score in enumerate(scores, 1):
+            rows = [ScoreRow(i, "orig", score + d, 1.0, 1.0, 1.0) for i, d in enumerate((-1.0, 1.0))]
+            out.write(g, [*rows, ScoreRow(0, "plus", 1e6, 1.0, 1.0, 1.0)])
+
+
+def test_success(tmp_path):
+    for seed, scores in enumerate(([10, 20, 30], [20, float("nan"), 196], [30, 40])):
+        write_run(tmp_path / "cartpole_syn_env_varied" / f"seed{seed}", [float(s) for s in scores])
+    (need,) = success.NEEDS["CartPole-v0"]
+    runs = need.read(tmp_path)
+    assert list(runs.curves.values()) == [[10, 20, 30], [20, 20, 196], [30, 40]] and not runs.quick
+    out = success.draw("CartPole-v0", [runs])
+    ax = out.figure.axes[0]
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("generation", "score of the unperturbed SE")
+    mean = next(line for line in ax.lines if "interquartile mean of 3 runs" in line.get_label())
+    assert mean.get_ydata() == pytest.approx([20, 80 / 3, 266 / 3])
+    assert "3 runs" in out.caption and "1 of 3 runs reached 195" in out.caption
+
+
+def test_success_prefers_full_runs_and_names_damaged_files(tmp_path):
+    (need,) = success.NEEDS["CartPole-v0"]
+    assert need.read(tmp_path) is None
+    write_run(tmp_path / "cartpole_syn_env_varied_quick" / "seed0", [1.0])
+    assert need.read(tmp_path).quick
+    write_run(tmp_path / "cartpole_syn_env_varied" / "seed0", [1.0])
+    assert not need.read(tmp_path).quick
+    path = tmp_path / "cartpole_syn_env_varied" / "seed0" / "scores.csv"
+    path.write_text("generation,member\n1,0\n")
+    with pytest.raises(DataError, match=str(path)):
+        need.read(tmp_path)
+
+
+def trial(i, mirrored, loss, divided=False, transform=3):
+    values = {
+        "agents.gtn.score_transform_type": transform, "agents.gtn.step_size": 0.1 * (i + 1),
+        "agents.gtn.mirrored_sampling": mirrored, "agents.gtn.nes_step_size": divided,
+    }  # fmt: skip
+    return Record(Trial(i, (i, 0, 0), values, 50.0), TrialResult(loss), 0.0, 0.0, 0.0)
+
+
+def test_step_size_figure(tmp_path):
+    folder = tmp_path / "gridworld_step_size"
+    folder.mkdir()
+    log = TrialLog(folder)
+    for record in (
+        trial(0, True, 10.0), trial(1, True, 20.0, transform=0), trial(2, True, 77.0, divided=True),
+        trial(3, False, float("inf")), trial(4, False, 50.0),
+    ):  # fmt: skip
+        log.append(record)
+    study = step_size_figure.StudyFolder().read(tmp_path)
+    assert len(study.records) == 5 and not study.quick
+    out = step_size_figure.draw("", [study])
+    mirrored, without = out.figure.axes[:2]
+    assert mirrored.get_xlabel() == "step size" and mirrored.get_xscale() == "log"
+    plain = mirrored.collections[0]
+    assert plain.get_array().tolist() == [10, 20] and plain.get_offsets()[:, 0].tolist() == pytest.approx([0.1, 0.2])
+    assert [round(y) for y in plain.get_offsets()[:, 1]] == [3, 0]
+    assert "mirrored sampling: 3 runs, 2 solved, generations 26.67" in out.caption
+    assert "without mirrored sampling: 2 runs, 1 solved, 1 failed, generations 50.00" in out.caption
+    (folder / "results.json").write_text("nonsense\n")
+    with pytest.raises(DataError, match=r"results\.json"):
+        step_size_figure.StudyFolder().read(tmp_path)
+
+
+def test_step_size_command_is_a_study(tmp_path):
+    words = step_size.command(step_size.Args(quick=True, results_dir=tmp_path, seed=3, set=["stop.trials=7"]))
+    study = read_study(words[0], words[words.index("--set") + 1 :])
+    assert (study.trials, study.budget.most, study.seed) == (7, 10, 3)
+    assert words[2] == str(tmp_path / "gridworld_step_size_quick")
+    full = step_size.command(step_size.Args())
+    assert read_study(full[0], full[full.index("--set") + 1 :]).trials == 400
