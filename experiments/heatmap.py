@@ -102,7 +102,8 @@ def work(args: Args) -> int:
         counts, returns = visits(result.weights.reshape(len(seeds), *task.reward.shape), task)
         fine = result.status == 0
         series[label(mode)] = {
-            "return": np.where(fine, returns, np.nan), "visits": list(counts), "train_steps": result.train_steps,
+            "return": np.where(fine, returns, np.nan).tolist(), "visits": counts.tolist(),
+            "train_steps": result.train_steps.tolist(),
             "failed": [REASONS[s] for s in result.status], "world": [w.path for w in worlds for _ in range(n_agents)],
         }  # fmt: skip
         mean = returns[fine].mean() if fine.any() else float("nan")

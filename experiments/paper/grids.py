@@ -91,7 +91,7 @@ def arrow(ax: Axes, task: GridWorld, start: int, end: int, action: int, colour: 
     (y0, x0), (y1, x1), (down, right) = divmod(start, columns), divmod(end, columns), MOVES[action]
     a = np.array([x0 + 0.5 + 0.28 * right, y0 + 0.5 + 0.28 * down])
     if start == end:
-        ax.scatter(*a, s=26, facecolors="none", edgecolors=[colour], linewidths=1.6, zorder=3)
+        ax.scatter(a[0], a[1], s=26, facecolors="none", edgecolors=[colour], linewidths=1.6, zorder=3)
         return
     b = np.array([x1 + 0.5, y1 + 0.5])
     b = b - (b - a) * 0.22 / max(0.5, float(np.linalg.norm(b - a)))

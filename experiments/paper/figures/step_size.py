@@ -53,7 +53,8 @@ def draw(variant: str, data: Sequence[Any]) -> Drawing:
     [study] = data
     most = max(r.trial.budget for r in study.records)
     figure, axes = panels(9.6, 4.6, 1, 2)
-    sentences, points = [], None
+    sentences = []
+    points: Any = None
     for ax, mirrored in zip(axes, (True, False)):
         records = [r for r in study.records if r.trial.values[MIRRORED] is mirrored]
         for divided, marker in ((False, "o"), (True, "^")):
@@ -86,6 +87,7 @@ def draw(variant: str, data: Sequence[Any]) -> Drawing:
     axes[1].set_yticklabels([])
     handles, labels = axes[0].get_legend_handles_labels()
     legend = figure.legend(handles, labels, loc="outside upper left", ncols=2, fontsize=8, frameon=False)
+    handle: Any
     for handle in legend.legend_handles:  # they would have the colour of some trial
         handle.set_array(None)
         handle.set_color(GREY)
