@@ -95,6 +95,5 @@ def arrow(ax: Axes, task: GridWorld, start: int, end: int, action: int, colour: 
         return
     b = np.array([x1 + 0.5, y1 + 0.5])
     b = b - (b - a) * 0.22 / max(0.5, float(np.linalg.norm(b - a)))
-    ax.annotate(
-        "", b, a, arrowprops={"arrowstyle": "-|>", "color": colour, "linewidth": 1.4, "shrinkA": 0, "shrinkB": 0}
-    )
+    look = {"arrowstyle": "-|>", "color": colour, "linewidth": 1.4, "shrinkA": 0, "shrinkB": 0}
+    ax.annotate("", (b[0], b[1]), (a[0], a[1]), arrowprops=look)
