@@ -6,7 +6,7 @@ column's y; the centre of a cell is its number times the size of a cell.
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List, Tuple, Union
 
 import torch
 from torch import Tensor
@@ -63,11 +63,11 @@ MAZES: Dict[str, Tuple[str, ...]] = {
 
 
 class Maze:
-    """One of MAZES, to scale."""
+    """A map, to scale."""
 
-    def __init__(self, name: str, cell: float) -> None:
-        """cell: m, the size of a cell."""
-        self.rows, self.cell = MAZES[name], cell
+    def __init__(self, maze: Union[str, Tuple[str, ...]], cell: float) -> None:
+        """maze: its name, or rows as those of MAZES; cell: m, the size of a cell."""
+        self.rows, self.cell = MAZES[maze] if isinstance(maze, str) else maze, cell
         self.start = self.cells("R")[0]
         self.goals = self.cells("g")  # [cells, 2]
         self.wall = torch.tensor([[c == "#" for c in row] for row in self.rows])  # bool [rows, columns]

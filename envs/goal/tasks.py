@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import envs.goal.ant_mazes
+import envs.goal.ant_objects
+import envs.goal.humanoid
 import envs.goal.point
+import envs.goal.pushers
 import envs.goal.reacher
 import envs.goal.walkers  # noqa: F401

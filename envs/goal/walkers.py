@@ -21,6 +21,14 @@ def noisy(rest: Tensor, velocities: int, random: Random) -> Tensor:
     return torch.cat((position, NOISE * random.normal(velocities)), 1)
 
 
+def one_of_two(total: Tensor, random: Random) -> Tensor:
+    """Of a sum u + v of two points on the unit circle, each at any angle, [K, 2]: u, or as likely v, for nobody sees
+    which is which. With d = |u + v|, either is acos(d / 2) off its direction; of a sum above 2, both lie in it."""
+    way = torch.acos((total.norm(dim=1) / 2).clamp_max(1.0))
+    angle = torch.atan2(total[:, 1], total[:, 0]) + torch.where(random.uniform(1)[:, 0] < 0.5, way, -way)
+    return torch.stack((torch.cos(angle), torch.sin(angle)), 1)
+
+
 @register
 class Ant(SimulatedTask):
     """A torso on four legs of two joints walks to a point 10 m away. It is over when it falls or jumps."""
@@ -44,6 +52,21 @@ class Ant(SimulatedTask):
     def terminated(self, state: Tensor) -> Tensor:
         z = state[..., 2]
         return (z < HEALTHY[0]) | (z > HEALTHY[1])
+
+
+@register
+class AntRandomStart(Ant):
+    """The start is 10 m from the goal, the goal from the origin: s = 10 (u + v), g = 10 u, as in ``one_of_two``."""
+
+    name = "ant_random_start"
+
+    def start(self, random: Random, members: Tensor) -> Tensor:
+        start, angle = super().start(random, members), 2 * math.pi * random.uniform(2)
+        at = self.radius * torch.stack((torch.cos(angle).sum(1), torch.sin(angle).sum(1)), 1)
+        return torch.cat((at, start[:, 2:]), 1)
+
+    def goal(self, random: Random, start: Tensor, members: Tensor) -> Tensor:
+        return self.radius * one_of_two(start[:, :2] / self.radius, random)
 
 
 @register

@@ -17,13 +17,15 @@ def model_of(task: SimulatedTask) -> Any:
     return load_model(MODELS / task.model, False, task.scene())
 
 
-def follow(episodes: SimulatedEpisodes, actions: torch.Tensor) -> list[Any]:
+def follow(episodes: SimulatedEpisodes, actions: torch.Tensor, copies: list[Any] | None = None) -> list[Any]:
     """Steps the episodes and a copy of each of their environments -> the copies' MjData. actions: [T, P, N, A]. Every
-    coordinate is the same to the bit. No episode begins anew."""
+    coordinate is the same to the bit. No episode begins anew.
+    copies: those of a call before, to go on with."""
     task, sim = episodes.task, episodes.sim
     model = model_of(task)
-    copies = [mujoco.MjData(model) for _ in range(sim.num_envs)]
-    for i, data in enumerate(copies):
+    new = copies is None
+    copies = [mujoco.MjData(model) for _ in range(sim.num_envs)] if copies is None else copies
+    for i, data in enumerate(copies if new else []):
         data.qpos[:], data.qvel[:] = sim.qpos[i], sim.qvel[i]  # type: ignore[attr-defined]
         mujoco.mj_forward(model, data)
     limit, gear = model.actuator_ctrlrange[:, 1], model.actuator_gear[:, 0]

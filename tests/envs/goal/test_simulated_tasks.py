@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import mujoco
 import numpy as np
 import pytest
 import torch
@@ -11,7 +12,7 @@ import torch
 from envs.goal.engines import make_episodes
 from envs.goal.simulated import SimulatedEpisodes, SimulatedTask
 from envs.goal.task import Beginnings, Random, make_goal_task
-from tests.envs.goal.plain_loop import follow
+from tests.envs.goal.plain_loop import follow, model_of
 
 TABLE: dict[str, tuple[int, tuple[int, ...], int, float, float]] = {
     # name: state, goal indices, actions, m near enough, s of a decision
@@ -21,14 +22,47 @@ TABLE: dict[str, tuple[int, tuple[int, ...], int, float, float]] = {
     "ant_hardest_maze": (29, (0, 1), 8, 0.5, 0.05),
     "ant_u_maze_eval": (29, (0, 1), 8, 0.5, 0.05),
     "ant_big_maze_eval": (29, (0, 1), 8, 0.5, 0.05),
+    "ant_random_start": (29, (0, 1), 8, 0.5, 0.05),
+    "ant_ball": (31, (29, 30), 8, 0.5, 0.05),
+    "ant_push": (31, (0, 1), 8, 0.5, 0.05),
     "cheetah": (18, (0,), 6, 0.5, 0.05),
+    "pusher_easy": (20, (10, 11, 12), 7, 0.1, 0.05),
+    "pusher_hard": (20, (10, 11, 12), 7, 0.1, 0.05),
+    # the published 268 without what tells the target: 2 positions, 2 velocities, 10 + 6 of its body, 2 torques
+    "humanoid": (268 - 22, (0, 1, 2), 17, 0.5, 0.015),
 }
 
 
 def expected_features(task: SimulatedTask, data: Any) -> np.ndarray:
     """From MuJoCo's own fields, after a decision."""
-    q, v = data.qpos, data.qvel
+    q, v, model = data.qpos, data.qvel, model_of(task)
+    now = mujoco.MjData(model)  # MuJoCo itself leaves positions as they were before its last step
+    now.qpos[:] = q
+    mujoco.mj_kinematics(model, now)
+    if task.name.startswith("pusher"):
+        return np.concatenate((q[:7], data.body("tips_arm").xpos, now.body("object").xpos, v[:7]))
+    if task.name in ("ant_ball", "ant_push"):
+        return np.concatenate((q[:15], v[:14], now.body("object").xpos[:2]))
+    if task.name == "humanoid":
+        return np.concatenate((q, v, links_of_humanoid(data), data.qfrc_actuator))
     return np.concatenate((q, v))
+
+
+def links_of_humanoid(data: Any) -> np.ndarray:
+    """Inertias, then velocities: the feet are one with the shins."""
+    names = [f"{side}_{part}" for side in ("right", "left") for part in ("thigh", "shin")]
+    names = [
+        "torso",
+        "lwaist",
+        "pelvis",
+        *names,
+        "right_upper_arm",
+        "right_lower_arm",
+        "left_upper_arm",
+        "left_lower_arm",
+    ]
+    inertia = [data.body(n).cinert + (data.body(n[:-4] + "foot").cinert if "shin" in n else 0) for n in names]
+    return np.concatenate((*inertia, *(data.body(n).cvel for n in names)))
 
 
 class AtGoal(Beginnings):
