@@ -12,11 +12,14 @@ One update takes three losses at the parameters before it, then three Adam steps
 That is what JaxGCRL does in whichever order, because its actor sees the old encoders. So psi of the batch is computed
 once.
 
-What a learner offers the loop in ``agents/crl_train.py`` (a baseline would offer the same):
+What a learner offers the loop in ``agents/crl_train.py`` (the baselines of ``goal_off_policy.py``, too):
     fields                          what of each decision is to be remembered: name -> numbers
+    metrics                         names of what ``learn`` measures
+    policy_delay                    updates from one turn of the actor to the next
     act(features, goal)             explores: actions [P, N, A] in [-1, 1]
     greedy(features, goal)          deterministic
-    learn(replay, measure)          one update of every member; measure: also return what METRICS names, [P, M]
+    learn(replay, measure, actor)   one update of every member; measure: also return what METRICS names, [P, M];
+                                    actor: it is the actor's turn
     diverged()                      bool [P]
     state_dict, load_state_dict     everything, as tensors
 ``act`` and ``learn`` read nothing back from the device and branch on no tensor's value: they can be captured.
@@ -56,6 +59,9 @@ METRICS = (
 
 class CRL:
     """P learners of one shape, each with its own weights, random numbers and PER_MEMBER hyperparameters."""
+
+    metrics = METRICS
+    policy_delay = 1
 
     def __init__(
         self, section: CRLSection, state_size: int, action_size: int, goal_indices: Sequence[int], keys: Tensor,
@@ -197,12 +203,12 @@ class CRL:
         potential = forward(self.psi, psi, goal).mean(2) if self.energy == "mrn_pot_shuf" else None
         return forward(self.phi, phi, beside), potential
 
-    def learn(self, replay: TrajectoryReplay, measure: bool = False) -> Optional[Tensor]:
-        """One update of every member. Returns what METRICS names, [P, M], if asked to."""
+    def learn(self, replay: TrajectoryReplay, measure: bool = False, actor: bool = True) -> Optional[Tensor]:
+        """One update of every member, always of the actor, too. Returns what METRICS names, [P, M], if asked to."""
         batch, noise = self.sample(replay), self.noise()
         params, log_alpha = self.params.detach().requires_grad_(), self.log_alpha.detach().requires_grad_()
-        critic, actor, temperature, c, entropy = self.losses(params, log_alpha, batch, noise)
-        total = (critic + actor + temperature).sum()  # members share nothing: the sum's gradient is each one's own
+        critic, policy, temperature, c, entropy = self.losses(params, log_alpha, batch, noise)
+        total = (critic + policy + temperature).sum()  # members share nothing: the sum's gradient is each one's own
         grad, alpha_grad = torch.autograd.grad(total, (params, log_alpha))
         self.updates += 1
         border = self.actor.size
@@ -212,7 +218,7 @@ class CRL:
         if not measure:
             return None
         with torch.no_grad():
-            values = [critic, actor, temperature, entropy.mean(1), log_alpha[:, 0].exp(), *diagnostics(c).values()]
+            values = [critic, policy, temperature, entropy.mean(1), log_alpha[:, 0].exp(), *diagnostics(c).values()]
             return torch.stack([value.detach() for value in values], 1)
 
     def diverged(self) -> Tensor:
@@ -224,19 +230,13 @@ class CRL:
 
     def state_dict(self) -> Dict[str, Tensor]:
         state = {name: getattr(self, name).clone() for name in self.KEPT}
-        if self.moments is not None:
-            m = self.moments
-            state.update({"moments": torch.stack((m.mean, m.squares, m.first, m.second)),
-                          "samples": torch.tensor([m.count, m.new])})  # fmt: skip
-        return state
+        return state if self.moments is None else {**state, **self.moments.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         for name in self.KEPT:
             getattr(self, name).copy_(state[name])
         if self.moments is not None:
-            m = self.moments
-            m.mean, m.squares, m.first, m.second = (part.to(self.device) for part in state["moments"].unbind())
-            m.count, m.new = state["samples"].tolist()
+            self.moments.load_state_dict(state)
 
 
 def per_member(

@@ -20,14 +20,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, Mapping, Optional, Sequence, Tuple, Union
 
 import torch
 from torch import Tensor
 
-from agents.crl import CRL, METRICS
+from agents.crl import CRL
 from agents.crl_replay import TrajectoryReplay
 from agents.crl_section import CRLSection
+from agents.goal_off_policy import GoalOffPolicy
+from agents.goal_off_policy_section import GoalSACSection, GoalTD3Section
 from agents.graph import Graphs
 from agents.population import keep_pages
 from envs import rng
@@ -45,25 +47,38 @@ class Evaluation:
     success: Tensor  # float64 [P, E], 1 if there was one such decision
     distance: Tensor  # float64 [P, E], m, to the goal at the episode's end
     length: Tensor  # float64 [P, E], decisions of the episode
-    learning: Tensor  # float32 [P, M], what METRICS names, of the last update; NaN before the first
+    learning: Tensor  # float32 [P, M], what the learner's metrics name, of the last update; NaN before the first
+
+
+GoalSection = Union[CRLSection, GoalSACSection, GoalTD3Section]
+
+
+def make_learner(
+    section: GoalSection, task: GoalTask, keys: Tensor, own: Optional[Mapping[str, Sequence[float]]] = None
+) -> Union[CRL, GoalOffPolicy]:
+    """The learner that a section is of. Raises ValueError."""
+    if isinstance(section, CRLSection):
+        return CRL(section, task.state_size, task.action_size, task.goal_indices, keys, own)
+    return GoalOffPolicy(section, task, keys, own)
 
 
 class GoalTraining:
     """The loop. ``state_dict`` holds all that decides how it goes on."""
 
     def __init__(
-        self, task: GoalTask, eval_task: GoalTask, section: CRLSection, keys: Tensor,
+        self, task: GoalTask, eval_task: GoalTask, section: GoalSection, keys: Tensor,
         own: Optional[Mapping[str, Sequence[float]]] = None, resample: str = "reset", episode_length: int = 0,
         action_repeat: int = 1, num_eval_envs: int = 128, beginnings: Optional[Beginnings] = None,
         cuda_graph: bool = True, **engine: Any,
     ) -> None:  # fmt: skip
-        """keys: int64 [P], on the device to use; own: see CRL; beginnings: of training episodes, None: the task's own;
-        engine: see ``make_episodes``. Raises ValueError."""
+        """section: its class says which learner; keys: int64 [P], on the device to use; own: for some of its names the
+        values of the members; beginnings: of training episodes, None: the task's own; engine: see ``make_episodes``.
+        Raises ValueError."""
         keep_pages()
         _check(task, eval_task, section)
         P, N = len(keys), section.num_envs
         self.section, self.keys, self.action_repeat = section, keys, action_repeat
-        self.learner = CRL(section, task.state_size, task.action_size, task.goal_indices, keys, own)
+        self.learner = make_learner(section, task, keys, own)
         self.episodes = make_episodes(
             task, keys, N, resample=resample, episode_length=episode_length, action_repeat=action_repeat,
             beginnings=beginnings, **engine,
@@ -77,7 +92,7 @@ class GoalTraining:
             section.multiplier_num_sgd_steps * N * (self.episodes.length - 1) / section.batch_size
         )
         self.phases = self.learning_phases = self.updates = self.evaluations = 0
-        self.learning = torch.full((P, len(METRICS)), math.nan, device=keys.device)
+        self.learning = torch.full((P, len(self.learner.metrics)), math.nan, device=keys.device)
         graphs = cuda_graph and keys.is_cuda and not task.on_host
         self._collect = Graphs(self._decide, graphs and not section.normalize_observations)
         self._learn = Graphs(self._update, cuda_graph and keys.is_cuda)
@@ -106,7 +121,7 @@ class GoalTraining:
         before, self.learning_phases = self.learning_phases, self.learning_phases + 1
         done, due = (math.floor(n * self.updates_per_phase) for n in (before, self.learning_phases))
         for update in range(done, due):
-            self._learn(update == due - 1)
+            self._learn((update == due - 1, update % self.learner.policy_delay == 0))
         self.updates = due
 
     def _decide(self, _: None) -> Tuple[Tensor]:
@@ -115,12 +130,14 @@ class GoalTraining:
         state = e.features.clone()  # the next step overwrites it
         action = self.learner.act(state, e.goal)
         outcome = e.advance(action)
-        self.replay.write({"state": state, "action": action})
+        row = {"state": state, "action": action, "goal": e.goal, "next": outcome.features,
+               "terminated": outcome.terminated.float()[..., None]}  # fmt: skip
+        self.replay.write({name: row[name] for name in self.learner.fields})
         self.replay.end(outcome.over)
         return (outcome.over,)
 
-    def _update(self, measure: bool) -> Tuple[Tensor, ...]:
-        measured = self.learner.learn(self.replay, measure)
+    def _update(self, variant: Tuple[bool, bool]) -> Tuple[Tensor, ...]:
+        measured = self.learner.learn(self.replay, *variant)
         if measured is not None:
             self.learning.copy_(measured)
         return ()
@@ -171,7 +188,7 @@ class GoalTraining:
         self.learning.copy_(state["learning"])
 
 
-def _check(task: GoalTask, eval_task: GoalTask, section: CRLSection) -> None:
+def _check(task: GoalTask, eval_task: GoalTask, section: GoalSection) -> None:
     """Raises ValueError."""
     for name in ("state_size", "action_size", "goal_indices"):
         mine, other = getattr(task, name), getattr(eval_task, name)

@@ -12,6 +12,8 @@ Axes: L members, K features.
 
 from __future__ import annotations
 
+from typing import Dict, Mapping
+
 import torch
 from torch import Tensor
 
@@ -54,6 +56,15 @@ class Moments:
         if self.count == 0:
             return torch.ones_like(self.mean, dtype=torch.float32)
         return (self.squares / self.count + EPSILON).rsqrt().float()
+
+    def state_dict(self) -> Dict[str, Tensor]:
+        return {"moments": torch.stack((self.mean, self.squares, self.first, self.second)),
+                "samples": torch.tensor([self.count, self.new])}  # fmt: skip
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        parts = state["moments"].to(self.mean.device)
+        self.mean, self.squares, self.first, self.second = (part.clone() for part in parts.unbind())
+        self.count, self.new = state["samples"].tolist()
 
     def normalise(self, x: Tensor) -> Tensor:
         """x: float32 [L, B, K]."""

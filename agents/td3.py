@@ -150,6 +150,13 @@ class TD3(Algorithm):
         return self.action(self.parts(self.rows.target)[0], s_next).add_(noise).clamp_(-bound, bound)
 
     @torch.no_grad()
+    def value(self, s: Tensor, action: Tensor) -> Tensor:
+        """The smaller of the critics' values, [L, B]."""
+        _, critic1, critic2 = self.parts(self.rows.params)
+        x = torch.cat((s, action), dim=1)
+        return torch.minimum(*(forward(self.nets[1], critic, x, self.width) for critic in (critic1, critic2)))[:, 0]
+
+    @torch.no_grad()
     def target_value(self, s_next: Tensor, next_action: Tensor) -> Tensor:
         """The smaller of the target critics' values, [L, B]."""
         _, critic1, critic2 = self.parts(self.rows.target)

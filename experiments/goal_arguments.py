@@ -16,6 +16,8 @@ import pydantic
 import yaml
 
 from agents.crl_section import PER_MEMBER, CRLSection
+from agents.crl_train import GoalSection
+from agents.goal_off_policy_section import GoalSACSection, GoalTD3Section
 from envs.goal.task import make_goal_task
 from envs.option import option
 from outer.config import environment_info
@@ -23,14 +25,21 @@ from outer.schema import expected, nearest, section_model
 from outer.yaml_lines import ConfigError, parse_yaml, show
 
 CONFIG_FILE = "config.yaml"
+# name -> section, what it is called, and what each member may have a value of its own for
+AGENTS: dict[str, tuple[type, str, tuple[str, ...]]] = {
+    "crl": (CRLSection, "contrastive RL", PER_MEMBER),
+    "sac": (GoalSACSection, "SAC", GoalSACSection.per_member),
+    "td3": (GoalTD3Section, "TD3", GoalTD3Section.per_member),
+}
 ALIASES = {"num_timesteps": "total_env_steps", "env_name": "env", "logsumexp_penalty": "logsumexp_penalty_coeff"}
 
 
 @dataclass(frozen=True)
 class RunSection:
-    """What is run; the learner's own values are in CRLSection."""
+    """What is run; the learner's own values are in the sections of AGENTS."""
 
     env_name: str = option("reacher", "the task; docs/goals.md has them all")
+    agent: str = option("crl", "the learner: contrastive RL, or a baseline (--use_her)", choices=tuple(AGENTS))
     eval_env: str = option("", "the task of evaluations, e.g. simple_u_maze_eval; default: env_name")
     num_timesteps: int = option(1_000_000, "environment steps of each member; a phase that is begun is finished", ge=1)
     num_evals: int = option(50, "evaluations, the first before training", ge=1)
@@ -61,8 +70,13 @@ class GoalPlan:
     """What a command comes to. own: name -> a value for each member."""
 
     run: RunSection
-    learner: CRLSection
+    learner: GoalSection
     own: dict[str, list[float]]
+
+    @property
+    def agent_title(self) -> str:
+        """SAC with hindsight"""
+        return AGENTS[self.run.agent][1] + " with hindsight" * getattr(self.learner, "use_her", False)
 
     def to_yaml(self) -> str:
         parts = {"run": dataclasses.asdict(self.run), "learner": dataclasses.asdict(self.learner),
@@ -72,11 +86,12 @@ class GoalPlan:
 
 
 HELP = """\
-Train agents that reach goals, without rewards, by contrastive learning: a population side by side, any of whose members
-may have hyperparameters of its own.
+Train agents that reach goals, without rewards, by contrastive learning, or by SAC or TD3 with hindsight: a population
+side by side, any of whose members may have hyperparameters of its own.
 
   python3 experiments/train_goal.py --env_name reacher --num_envs 32 --discounting 0.9 --num_timesteps 60000
   python3 experiments/train_goal.py --env_name simple_u_maze --population 4 --per_member policy_lr=1e-4,3e-4,1e-3,3e-3
+  python3 experiments/train_goal.py --env_name reacher --agent sac --use_her --num_envs 32
   python3 experiments/train_goal.py --resume results/<run>
 
 Flags may be written with - or _. Exit codes: 0 complete, 1 cannot go on (or every member diverged), 2 wrong arguments,
@@ -107,21 +122,42 @@ def build_parser() -> Parser:
     parser.add_argument("--results_dir", "--results-dir", default="results", metavar="DIR", help="where runs are kept")
     parser.add_argument(
         "--per_member", "--per-member", nargs="+", action="extend", default=[], metavar="NAME=V,V,...",
-        help=f"values of the members, one each; of {', '.join(PER_MEMBER)}",
+        help="values of the members, one each; of "
+        + "; ".join(f"{agent}: {', '.join(names)}" for agent, (_, _, names) in AGENTS.items()),
     )  # fmt: skip
-    for title, section in (("run", RunSection), ("learner (contrastive RL)", CRLSection)):
-        group, hints = parser.add_argument_group(title), typing.get_type_hints(section)
-        for f in dataclasses.fields(section):
-            default = "" if f.default in ("", False) else f" (default: {f.default})"
-            text = (f.metadata["help"] + default).replace("%", "%%")
-            if hints[f.name] is bool:
-                group.add_argument(*_spellings(f.name), dest=f.name, action="store_true", default=None, help=text)
-            else:
-                choices = f.metadata["choices"]
-                metavar = "{" + ",".join(choices) + "}" if choices and len(choices) < 5 else "X"
-                text = f"{text}; one of {', '.join(choices)}" if choices and len(choices) >= 5 else text
-                group.add_argument(*_spellings(f.name), dest=f.name, metavar=metavar, help=text)
+    add_section(parser, "run", RunSection)
+    sections = {agent: section for agent, (section, _, _) in AGENTS.items()}
+    for agent, (section, title, _) in AGENTS.items():
+        add_section(parser, f"learner: {title} (--agent {agent})", section, sections)
     return parser
+
+
+def add_section(parser: Parser, title: str, section: type, others: Mapping[str, type] = {}) -> None:
+    """Flags of a section; those that the parser has already are left as they are. others: name -> all sections that
+    share flags, whose defaults are said too."""
+    known = {s for action in parser._actions for s in action.option_strings}
+    group, hints = parser.add_argument_group(title), typing.get_type_hints(section)
+    for f in dataclasses.fields(section):
+        if f"--{f.name}" in known:
+            continue
+        text = (f.metadata["help"] + _default(f, others)).replace("%", "%%")
+        if hints[f.name] is bool:
+            group.add_argument(*_spellings(f.name), dest=f.name, action="store_true", default=None, help=text)
+        else:
+            choices = f.metadata["choices"]
+            metavar = "{" + ",".join(choices) + "}" if choices and len(choices) < 5 else "X"
+            text = f"{text}; one of {', '.join(choices)}" if choices and len(choices) >= 5 else text
+            group.add_argument(*_spellings(f.name), dest=f.name, metavar=metavar, help=text)
+
+
+def _default(f: dataclasses.Field[Any], others: Mapping[str, type]) -> str:
+    """In brackets, e.g. default: 0.99; sac, td3: 0.9."""
+    defaults = {agent: g.default for agent, s in others.items() for g in dataclasses.fields(s) if g.name == f.name}
+    own = [agent for agent, value in defaults.items() if value != f.default]
+    texts = [] if f.default in ("", False) else [f"default: {f.default}"]
+    for value in dict.fromkeys(defaults[agent] for agent in own):
+        texts.append(f"{', '.join(agent for agent in own if defaults[agent] == value)}: {value}")
+    return f" ({'; '.join(texts)})" if texts else ""
 
 
 # ------------------------------------------------------------------------------------------------------ what they mean
@@ -155,25 +191,39 @@ def _section(cls: type, values: Mapping[str, Any], problems: list[str], where: s
     return cls()
 
 
-def _own(texts: Sequence[str], population: int, problems: list[str]) -> dict[str, list[float]]:
+def _own(texts: Sequence[str], run: RunSection, problems: list[str]) -> dict[str, list[float]]:
     """--per_member's words, e.g. policy_lr=1e-4,3e-4."""
     own: dict[str, list[float]] = {}
+    section, _, names = AGENTS[run.agent]
     for text in texts:
         name, _, listed = text.partition("=")
         name = name.replace("-", "_")
-        if name not in PER_MEMBER:
-            near = nearest(name, PER_MEMBER, cutoff=0.0)
-            problems.append(f"--per_member {show(text)}: found {show(name)}, expected one of {', '.join(PER_MEMBER)}; "
+        if name not in names:
+            near = nearest(name, names, cutoff=0.0)
+            problems.append(f"--per_member {show(text)}: found {show(name)}, expected one of {', '.join(names)}; "
                             f"nearest: {near}")  # fmt: skip
             continue
         before, values = len(problems), []
         for value in listed.split(","):
-            values.append(getattr(_section(CRLSection, {name: value}, problems, "--per_member "), name))
-        if len(values) != population and len(problems) == before:
-            problems.append(f"--per_member {name}: found {len(values)} values, expected one for each of {population} "
-                            f"members (--population)")  # fmt: skip
+            values.append(getattr(_section(section, {name: value}, problems, "--per_member "), name))
+        if len(values) != run.population and len(problems) == before:
+            problems.append(f"--per_member {name}: found {len(values)} values, expected one for each of "
+                            f"{run.population} members (--population)")  # fmt: skip
         own[name] = values
     return own
+
+
+def _learner(given: Mapping[str, Any], agent: str, problems: list[str]) -> GoalSection:
+    """The agent's section; a flag of another agent's only is a problem."""
+    section, title, _ = AGENTS[agent]
+    names = {f.name for f in dataclasses.fields(section)}
+    others = {f.name for cls, _, _ in AGENTS.values() for f in dataclasses.fields(cls)} - names
+    for name in sorted(others & set(given)):
+        whose = ", ".join(a for a, (cls, _, _) in AGENTS.items() if name in {f.name for f in dataclasses.fields(cls)})
+        near = nearest(name, names, cutoff=0.0)
+        problems.append(f"--{name}: {title} has no such value (--agent {whose} has); nearest: --{near}")
+    learner: GoalSection = _section(section, {n: v for n, v in given.items() if n in names}, problems, "--")
+    return learner
 
 
 def _check(plan: GoalPlan, problems: list[str]) -> None:
@@ -198,14 +248,12 @@ def make_plan(args: argparse.Namespace) -> GoalPlan:
     """Raises ConfigError with every problem found."""
     problems: list[str] = []
     given = {name: value for name, value in vars(args).items() if value is not None}
-    sections = []
-    for cls in (RunSection, CRLSection):
-        names = {f.name for f in dataclasses.fields(cls)}
-        sections.append(_section(cls, {n: v for n, v in given.items() if n in names}, problems, "--"))
-    run, learner = sections
+    names = {f.name for f in dataclasses.fields(RunSection)}
+    run = _section(RunSection, {n: v for n, v in given.items() if n in names}, problems, "--")
+    learner = _learner(given, run.agent, problems)
     if not run.threads:
         run = dataclasses.replace(run, threads=len(os.sched_getaffinity(0)))
-    plan = GoalPlan(run, learner, _own(args.per_member, run.population, problems))
+    plan = GoalPlan(run, learner, _own(args.per_member, run, problems))
     _check(plan, problems)
     if problems:
         raise ConfigError(problems)
@@ -225,9 +273,9 @@ def stored_plan(folder: Path) -> GoalPlan:
     if not isinstance(raw, dict) or set(raw) != {"run", "learner", "per_member"}:
         raise ConfigError([f"{path}: expected the sections run, learner and per_member, as train_goal.py writes them"])
     run = _section(RunSection, raw["run"] or {}, problems, f"{path} run.")
-    learner = _section(CRLSection, raw["learner"] or {}, problems, f"{path} learner.")
+    learner = _section(AGENTS[run.agent][0], raw["learner"] or {}, problems, f"{path} learner.")
     texts = [f"{name}={','.join(map(str, values))}" for name, values in (raw["per_member"] or {}).items()]
-    plan = GoalPlan(run, learner, _own(texts, run.population, problems))
+    plan = GoalPlan(run, learner, _own(texts, run, problems))
     _check(plan, problems)
     if problems:
         raise ConfigError(problems)

@@ -6,11 +6,11 @@ from __future__ import annotations
 import csv
 import io
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
 
-from agents.crl import METRICS
 from agents.crl_train import Evaluation
 from outer.statistics import agents_interval, bootstrap_interval
 
@@ -35,10 +35,12 @@ class Score:
     near_high: float
     distance: float  # m, mean, at the end
     length: float  # mean decisions of an episode
-    learning: tuple[float, ...]  # what METRICS names, of the last update
+    learning: tuple[float, ...]  # what the learner's metrics name, of the last update
 
 
-HEADER = (*(f.name for f in fields(Score)[:-1]), *METRICS)
+def header(metrics: Sequence[str]) -> tuple[str, ...]:
+    """The first line. metrics: the learner's."""
+    return (*(f.name for f in fields(Score)[:-1]), *metrics)
 
 
 def wilson(share: float, n: int) -> tuple[float, float]:

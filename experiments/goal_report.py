@@ -26,8 +26,9 @@ if TYPE_CHECKING:
 
     from experiments.goal_arguments import GoalPlan
 
+SHOWN = {"categorical_accuracy": "accuracy", "reward": "reward"}  # metric that the table shows -> its column
 FILES = (
-    ("policy.pt", "actors and encoders of all members, at the last evaluation"),
+    ("policy.pt", "actors and encoders or critics of all members, at the last evaluation"),
     ("config.yaml", "every value, with versions and git hash"),
     ("scores.csv", "every member at every evaluation"),
     ("learning_curve.png", "the picture of it"),
@@ -48,16 +49,21 @@ class GoalTable(NotedDisplay):
 
     ROWS = 12
 
-    def __init__(self, total: int, title: str, console: Console | None = None) -> None:
+    def __init__(
+        self, total: int, title: str, console: Console | None = None, metrics: Sequence[str] = METRICS
+    ) -> None:
+        """metrics: the learner's, one of which is shown."""
         super().__init__(title, console or Console(), redirect_stderr=sys.stderr.isatty())
         self.total, self.steps, self.first = total, 0, -1
-        self.rows: list[tuple[Point, float, float]] = []  # with accuracy and environment steps per second
+        self.metrics = metrics
+        self.shown = next(name for name in SHOWN if name in metrics)
+        self.rows: list[tuple[Point, float, float]] = []  # with the metric and environment steps per second
         self.last = self.began
 
     def evaluated(self, scores: Sequence[Score], seconds: float, steps: int) -> None:
         """scores: of the newest evaluation; seconds and steps (of all members): of training since the one before."""
         point = points_of(list(scores))[0]
-        accuracy = [s.learning[METRICS.index("categorical_accuracy")] for s in scores]
+        accuracy = [s.learning[self.metrics.index(self.shown)] for s in scores]
         accuracy = [a for a in accuracy if math.isfinite(a)]
         mean = sum(accuracy) / len(accuracy) if accuracy else math.nan
         speed = steps / seconds if seconds > 0 and steps else math.nan
@@ -69,7 +75,7 @@ class GoalTable(NotedDisplay):
         else:
             failed = f"  {point.failed} diverged" if point.failed else ""
             self._line(f"steps {point.steps:>10,}  updates {point.updates:>7,}  success {self._success(point)}  "
-                       f"near {interval(point.near, point.near_interval)}  accuracy {number(mean)}  "
+                       f"near {interval(point.near, point.near_interval)}  {SHOWN[self.shown]} {number(mean)}  "
                        f"{number(speed)} steps/s  ETA {self._eta()}{failed}")  # fmt: skip
 
     def progress(self, steps: int) -> None:
@@ -93,7 +99,7 @@ class GoalTable(NotedDisplay):
         bar = ProgressBar(total=self.total, completed=min(self.steps, self.total), width=30)
         top.add_row(bar, f"{self.steps:,} of {self.total:,} steps", f"ETA {self._eta()}")
         table = Table(show_edge=False, pad_edge=False)
-        for column in ("steps", "updates", "success", "time near the goal", "accuracy", "steps/s", "diverged"):
+        for column in ("steps", "updates", "success", "time near the goal", SHOWN[self.shown], "steps/s", "diverged"):
             table.add_column(column, justify="right")
         for point, accuracy, speed in self.rows[-self.ROWS :]:
             table.add_row(f"{point.steps:,}", f"{point.updates:,}", self._success(point),
@@ -121,12 +127,13 @@ class Loggers:
 
         self.writer: SummaryWriter = SummaryWriter(str(folder), purge_step=purge)
 
-    def write(self, scores: Sequence[Score], speed: float) -> None:
+    def write(self, scores: Sequence[Score], speed: float, metrics: Sequence[str]) -> None:
+        """metrics: the learner's."""
         scalars: dict[str, float] = {} if math.isnan(speed) else {"steps_per_second": speed}
         for s in scores:
             prefix = "" if len(scores) == 1 else f"member_{s.member}/"
             values = {"eval/success": s.success, "eval/time_near_goal": s.near, "eval/distance": s.distance}
-            values.update({f"training/{name}": value for name, value in zip(METRICS, s.learning)})
+            values.update({f"training/{name}": value for name, value in zip(metrics, s.learning)})
             scalars.update({prefix + name: value for name, value in values.items() if math.isfinite(value)})
         if len(scores) > 1:
             point = points_of(list(scores))[0]
@@ -181,7 +188,7 @@ def summary(plan: GoalPlan, folder: Path, scores: list[Score], seconds: float) -
     last, best = points[-1], max(points, key=lambda p: (-math.inf if math.isnan(p.success) else p.success, p.near))
     members = f"{run.population} member{'s' * (run.population != 1)}"
     out = [
-        f"{run.env_name}, contrastive RL, {members}, {last.steps:,} steps and {last.updates:,} updates each, "
+        f"{run.env_name}, {plan.agent_title}, {members}, {last.steps:,} steps and {last.updates:,} updates each, "
         f"{duration(seconds)}",
         f"at the end   success {interval(last.success, last.success_interval)}, "
         f"near the goal for {interval(last.near, last.near_interval)} decisions of an episode",

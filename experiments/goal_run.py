@@ -14,7 +14,7 @@ from agents.crl_train import GoalTraining
 from envs.goal.task import make_goal_task
 from envs.world_file import write_atomic
 from experiments.goal_arguments import GoalPlan
-from experiments.goal_log import HEADER, Score, from_csv, scores_of, to_csv
+from experiments.goal_log import Score, from_csv, header, scores_of, to_csv
 from experiments.goal_report import GoalTable, Loggers, learning_curve, summary
 from outer.checkpoint import RunError
 
@@ -101,12 +101,13 @@ class GoalRun:
 
     def _write(self, loggers: Loggers, scores: list[Score], speed: float) -> None:
         """All that an evaluation leaves."""
-        write_atomic(str(self.folder / SCORES), (",".join(HEADER) + "\n" + self.log).encode())
-        loggers.write(scores, speed)
+        metrics = self.training.learner.metrics
+        write_atomic(str(self.folder / SCORES), (",".join(header(metrics)) + "\n" + self.log).encode())
+        loggers.write(scores, speed, metrics)
         names = []
         for i in range(self.plan.run.population if self.plan.own else 0):
             names.append(", ".join(f"{name} {values[i]:g}" for name, values in self.plan.own.items()))
-        title = f"{self.plan.run.env_name}, contrastive RL"
+        title = f"{self.plan.run.env_name}, {self.plan.agent_title}"
         learning_curve(self.folder / "learning_curve.png", self.scores, title, names)
         learner = self.training.learner
         policy = {"params": learner.params, "sizes": learner.sizes, "steps": self.training.steps}

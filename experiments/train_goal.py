@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Trains goal-conditioned agents by contrastive RL: python3 experiments/train_goal.py --env_name reacher --help"""
+"""Trains goal-conditioned agents: python3 experiments/train_goal.py --env_name reacher --help"""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def train(plan: GoalPlan, folder: Path, resume: bool) -> int:
         with locked(folder), Stop() as stop:
             run = GoalRun(plan, folder, resume)
             title = f"{plan.run.env_name}  {folder}  {plan.run.population} x {plan.learner.num_envs} environments"
-            with GoalTable(plan.run.num_timesteps, title) as table:
+            with GoalTable(plan.run.num_timesteps, title, metrics=run.training.learner.metrics) as table:
                 text = run.execute(table, stop)
     except Interrupted:
         go_on = f"; go on with: python3 experiments/train_goal.py --resume {folder}"

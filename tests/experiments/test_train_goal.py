@@ -15,9 +15,10 @@ import yaml
 
 from agents.crl import METRICS
 from agents.crl_section import CRLSection
+from agents.goal_off_policy_section import GoalSACSection, GoalTD3Section
 from experiments import train_goal
 from experiments.goal_arguments import RunSection, build_parser, make_plan, stored_plan
-from experiments.goal_log import HEADER, from_csv, points_of, to_csv, wilson
+from experiments.goal_log import from_csv, header, points_of, to_csv, wilson
 from experiments.goal_report import GoalTable
 from experiments.goal_run import CHECKPOINT, GoalRun, Interrupted
 from outer.checkpoint import RunError
@@ -43,7 +44,7 @@ def test_flags_of_every_value_with_its_meaning(capsys: pytest.CaptureFixture[str
     with pytest.raises(SystemExit):
         train_goal.main(["--help"])
     text = " ".join(capsys.readouterr().out.split())
-    for section in (RunSection, CRLSection):
+    for section in (RunSection, CRLSection, GoalSACSection, GoalTD3Section):
         for f in dataclasses.fields(section):
             assert f"--{f.name}" in text and f.metadata["help"].split("%")[0][:40] in text, f.name
 
@@ -102,7 +103,7 @@ def test_a_run_and_its_files(tmp_path: Path) -> None:
     assert any(p.name.startswith("events.out.tfevents") for p in folder.iterdir())
     assert "1 of 3 members diverged" in done.stdout and "square root" in done.stderr
     lines = (folder / "scores.csv").read_text().splitlines()
-    assert lines[0] == ",".join(HEADER) and len(lines) == 1 + 3 * 3
+    assert lines[0] == ",".join(header(METRICS)) and len(lines) == 1 + 3 * 3
     scores = from_csv("\n".join(lines[1:]))
     assert [s.steps for s in scores[::3]] == [0, 100, 200] and scores[-1].updates == 24  # 9 * 44 / 16
     assert math.isnan(scores[-2].success) and math.isfinite(scores[-1].success) and math.isfinite(scores[-3].near)
@@ -159,3 +160,30 @@ def test_intervals() -> None:
     point = points_of(from_csv(line + other))[0]
     assert point.success == pytest.approx(0.6) and point.near == 7 and point.failed == 0
     assert 0.5 <= point.success_interval[0] <= 0.6 <= point.success_interval[1] <= 0.7 and np.isfinite(point.near)
+
+
+@pytest.mark.parametrize("agent", ["sac", "td3"])
+def test_the_baselines_leave_the_same_files(tmp_path: Path, agent: str) -> None:
+    words = ["--env_name", "reacher", "--agent", agent, "--use_her", "--num_envs", "2", "--h_dim", "8",
+             "--batch_size", "16", "--unroll_length", "10", "--min_replay_size", "20", "--episode_length", "12",
+             "--num_eval_envs", "4", "--population", "2", "--num_evals", "2", "--num_timesteps", "80"]  # fmt: skip
+    plan = make_plan(build_parser().parse([*words, "--per_member", "discounting=0.9,0.95"]))
+    assert plan.agent_title == f"{agent.upper()} with hindsight" and plan.learner.use_her
+    with GoalTable(80, "test", metrics=("reward", "value")) as table:
+        text = GoalRun(plan, tmp_path, resume=False).execute(table)
+    assert f"reacher, {agent.upper()} with hindsight, 2 members, 80 steps" in text
+    lines = (tmp_path / "scores.csv").read_text().splitlines()
+    assert lines[0].endswith("length,reward,value" + ",alpha" * (agent == "sac")) and len(lines) == 5
+    assert all(np.isfinite(s.learning).all() for s in from_csv("\n".join(lines[3:])))
+    (tmp_path / "config.yaml").write_text(plan.to_yaml())
+    assert stored_plan(tmp_path) == plan
+    assert torch.load(tmp_path / "policy.pt", weights_only=True)["params"].shape[0] == 2
+
+
+def test_flags_of_another_agent() -> None:
+    text = problems("--env_name", "reacher", "--agent", "sac", "--policy_delay", "3", "--policy_lr", "1e-3")
+    assert "--policy_delay: SAC has no such value (--agent td3 has)" in text
+    assert "--policy_lr: SAC has no such value (--agent crl has)" in text
+    text = problems("--env_name", "reacher", "--agent", "td3", "--per_member", "policy_lr=1")
+    assert "expected one of learning_rate, discounting, tau" in text
+    assert "--agent: found 'dqn', expected" in problems("--env_name", "reacher", "--agent", "dqn")
