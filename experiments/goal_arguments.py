@@ -140,7 +140,7 @@ def add_section(parser: Parser, title: str, section: type, others: Mapping[str, 
     for f in dataclasses.fields(section):
         if f"--{f.name}" in known:
             continue
-        text = (f.metadata["help"] + _default(f, others)).replace("%", "%%")
+        text = (f.metadata["help"] + _others_help(f, others) + _default(f, others)).replace("%", "%%")
         if hints[f.name] is bool:
             group.add_argument(*_spellings(f.name), dest=f.name, action="store_true", default=None, help=text)
         else:
@@ -148,6 +148,16 @@ def add_section(parser: Parser, title: str, section: type, others: Mapping[str, 
             metavar = "{" + ",".join(choices) + "}" if choices and len(choices) < 5 else "X"
             text = f"{text}; one of {', '.join(choices)}" if choices and len(choices) >= 5 else text
             group.add_argument(*_spellings(f.name), dest=f.name, metavar=metavar, help=text)
+
+
+def _others_help(f: dataclasses.Field[Any], others: Mapping[str, type]) -> str:
+    """What a shared flag means to those to whom it means something else."""
+    helps: dict[str, list[str]] = {}
+    for agent, section in others.items():
+        for g in dataclasses.fields(section):
+            if g.name == f.name and g.metadata["help"] != f.metadata["help"]:
+                helps.setdefault(g.metadata["help"], []).append(agent)
+    return "".join(f"; {', '.join(agents)}: {text}" for text, agents in helps.items())
 
 
 def _default(f: dataclasses.Field[Any], others: Mapping[str, type]) -> str:
