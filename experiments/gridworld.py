@@ -1,0 +1,83 @@
+#!/usr/bin/env python3
+"""What a gridworld's SE has made of it: where its steps lead, what they pay, and what agents learn from that."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+import tyro
+
+from agents.train import train
+from envs.world import RealTask, World, tables
+from experiments.learned_reward import finite_task
+from experiments.paper.command import EXIT_CODES, Measurement, run_command
+from experiments.paper.data import Series
+from experiments.paper.proxies import proxy
+from experiments.paper.training import each, no_world, quantities
+from experiments.paper.world_args import WorldArgs, check_numbers, find
+from outer import problem
+from outer.config import ConfigError
+from outer.evaluate import UNSOLVABLE
+from outer.nes import RETEST, member_seeds
+
+HELP = """\
+Reads the best SE of a small room, state by state, and trains 10 agents in it and 10 in the room.
+
+  python3 experiments/gridworld.py                      the room of 2 x 3 cells
+  python3 experiments/gridworld.py --task EmptyRoom33 --agents 50
+  python3 experiments/figures.py gridworld              its picture
+"""
+CONFIG = Path("default_config_gridworld.yaml")
+FULL, QUICK = 10, 5  # agents
+
+
+@dataclass
+class Args(WorldArgs):
+    task: str = "EmptyRoom23"
+    """The room, a task with a finite set of states."""
+
+
+def behaviour(world: World) -> dict[str, list[Any]]:
+    """Each [states, actions]."""
+    return {name: t[0].tolist() for name, t in zip(("next_state", "reward", "done"), tables(world))}
+
+
+def work(args: Args) -> int:
+    threads = check_numbers(args)
+    if args.worlds not in (None, 1):
+        raise ConfigError([f"--worlds: found {args.worlds}, expected 1: the best SE"])
+    args.name = args.name or args.task
+    args.set = [f"env_name={args.task}", "agents.gtn.synthetic_env_type=0", *args.set]
+    data = proxy(CONFIG, args.results_dir, overrides=args.set).config.data
+    task = finite_task(data)
+    m = Measurement("gridworld", task.name, "", args, args.out, args.results_dir, args.quick)
+    [world] = find(args, CONFIG, 1, vary_hp=False)
+    agents = args.agents or (QUICK if args.quick else FULL)
+    seeds = member_seeds(args.seed, RETEST, 0, agents)
+    name, section, _ = problem.learner(world.config)
+    # in the room an agent would stop when it first gets there by luck, with values of one or two states
+    endless = type(task)(max_steps=task.max_steps, solved_reward=UNSOLVABLE)
+    series: Series = {"task": behaviour(RealTask(task, 1)), "SE": behaviour(world.world())}
+    for where, kind, flat in (("task", "real", no_world(agents)), ("SE", "se", each(world.flat[None], agents))):
+        result = train(name, section, None, endless, kind, world.section, flat, seeds, threads=threads)
+        q = result.weights.reshape(agents, *task.reward.shape)
+        series[f"agents, {where}"] = {**quantities(result, False), "q": q.tolist()}
+    m.save(series, agent=name, agents=agents, world=world.path)
+    for where in ("task", "SE"):
+        s = series[f"agents, {where}"]
+        print(f"{where}: {agents} {name} agents, returns {s['return']}, steps {s['train_steps']}")
+    return 0
+
+
+def main(argv: list[str] | None = None) -> int:
+    args = tyro.cli(Args, args=argv, prog="gridworld.py", description=HELP + EXIT_CODES)
+    return run_command("gridworld.py", lambda: work(args))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,128 @@
+#!/usr/bin/env python3
+"""What agents see in an SE, and in the task: the distributions of next states and rewards (figures 4 and 8)."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+import numpy as np
+import torch
+import tyro
+
+from envs.task import Task
+from envs.world import World
+from envs.world_file import WorldFile
+from experiments.paper.command import EXIT_CODES, Measurement, run_command
+from experiments.paper.comparison import CompareArgs, budget_of
+from experiments.paper.data import Series
+from experiments.paper.learners import Learner, se_learner
+from experiments.paper.proxies import proxy, task_of
+from experiments.paper.training import each
+from experiments.paper.watched import Recorder, Steps, check_watchable, train_watched, walk
+from experiments.paper.world_args import WorldArgs, check_numbers, find
+from outer import problem
+from outer.config import ConfigError
+from outer.nes import RETEST, member_seeds
+
+HELP = """\
+Trains 10 agents in the best SE, tests them on the task, and compares three kinds of steps: those in the SE during
+training, those in the task during the tests, and what the SE answers to the states and actions of the tests.
+
+  python3 experiments/histograms.py                                          CartPole, DDQN
+  python3 experiments/histograms.py default_config_acrobot_syn_env.yaml --agent duelingddqn
+  python3 experiments/figures.py histograms                                  its picture
+"""
+FULL, QUICK = 10, 4  # agents
+
+
+@dataclass
+class Args(WorldArgs):
+    config: tyro.conf.Positional[Annotated[Path, tyro.conf.arg(metavar="CONFIG")]] = Path(
+        "default_config_cartpole_syn_env.yaml"
+    )
+    """The configuration of the SEs, as train_proxy.py had it."""
+    agent: str | None = None
+    """Which learner; default: the one that the SE was evolved with."""
+    evolved: str = "varied"
+    """SEs that were evolved with varied or fixed hyperparameters."""
+    steps: int = 5000
+    """Steps of each kind that are kept at most, evenly spread."""
+
+
+def se_of(args: WorldArgs, config: Path, evolved: str, agent: str | None) -> tuple[Task, WorldFile, Learner]:
+    """The task, the best SE, who learns in it. Raises ConfigError, WorldFileError."""
+    if evolved not in ("varied", "fixed"):
+        raise ConfigError([f"--evolved: found {evolved!r}, expected varied or fixed"])
+    kind = proxy(config, args.results_dir, overrides=args.set)
+    if kind.mode is not None:
+        raise ConfigError([f"{config}: found reward networks, expected the configuration of SEs"])
+    data = kind.config.data
+    task = task_of(data)
+    name = (agent or problem.learner(data)[0]).lower()
+
+    def learner(data: dict[str, Any], budget: int) -> Learner:
+        return se_learner(data, task, name, published=False, vary=False, settings=[], budget=budget, quick=args.quick)
+
+    check_watchable(learner(data, 0))  # before worlds are evolved
+    [world] = find(args, config, 1, vary_hp=evolved == "varied")
+    return task, world, learner(world.config, budget_of(CompareArgs(config), [world]))
+
+
+def spread_rows(count: int, most: int) -> np.ndarray:
+    """At most ``most`` of ``count`` rows, evenly spread."""
+    return np.unique(np.linspace(0, count - 1, min(count, most)).astype(int))
+
+
+def answers(world: World, asked: Steps) -> Steps:
+    """What the SE (P = 1) says to the states and actions of other steps."""
+    state, action = (torch.from_numpy(np.asarray(x))[None] for x in (asked.observation, asked.action))
+    if world.task.num_states is not None:
+        state = state.argmax(-1, keepdim=True)
+    next_state, reward, done, _ = world.step(state, action)
+    values = (world.observe(next_state), reward, done)
+    return Steps(asked.observation, asked.action, *(v[0].numpy() for v in values))
+
+
+def quantities(steps: Steps, most: int) -> dict[str, list[Any]]:
+    kept = steps.take(spread_rows(len(steps.reward), most))
+    return {"next_state": list(kept.next_observation), "reward": list(kept.reward), "done": list(kept.done),
+            "steps": [len(steps.reward)]}  # fmt: skip
+
+
+def work(args: Args) -> int:
+    check_numbers(args, steps=args.steps)
+    if args.worlds not in (None, 1):
+        raise ConfigError([f"--worlds: found {args.worlds}, expected 1: the best SE"])
+    task, world, learner = se_of(args, args.config, args.evolved, args.agent)
+    m = Measurement("histograms", task.name, args.agent or "", args, args.out, args.results_dir, args.quick)
+    agents = args.agents or (QUICK if args.quick else FULL)
+    seeds = member_seeds(args.seed, RETEST, 0, agents)
+    series: Series = {}
+    recorder = Recorder()
+    flat = each(world.flat[None], agents)
+    trained = train_watched(learner, task, world.section, flat, seeds, recorder.wrap)
+    returns = np.where(trained.result.status == 0, trained.result.test_return.mean(1), np.nan)
+    if not np.isfinite(returns).any():
+        raise ValueError(f"{world.path}: all agents failed in it, expected some that learn")
+    tests = walk(task, trained, learner.section.test_episodes)
+    series["SE in training"] = quantities(recorder.steps(), args.steps)
+    series["task in tests"] = quantities(tests, args.steps)
+    series["SE, asked as in tests"] = quantities(answers(world.world(), tests), args.steps)
+    series["agents"] = {"return": returns.tolist(), "train_steps": trained.result.train_steps.tolist()}
+    m.save(series, agent=learner.name, agents=agents, world=world.path)
+    print(f"{task.name}: {len(seeds)} {learner.name} agents, mean test return {np.nanmean(returns):.4g}")
+    return 0
+
+
+def main(argv: list[str] | None = None) -> int:
+    args = tyro.cli(Args, args=argv, prog="histograms.py", description=HELP + EXIT_CODES)
+    return run_command("histograms.py", lambda: work(args))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

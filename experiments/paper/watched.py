@@ -1,0 +1,156 @@
+"""Off-policy agents whose steps are watched, or disturbed: their training in PyTorch, with a world of one's own making.
+
+The compiled learners step worlds that no Python can reach into; this is ``agents.off_policy.train_population`` with a
+hook. Without one it gives the same bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from agents.hyper import draw
+from agents.off_policy import OffPolicy
+from agents.population import initial_weights, nets_of, stack, unstack, widest
+from agents.result import TrainResult
+from agents.rollout import repeat, reset_uniforms
+from agents.train import OFF_POLICY, algorithm
+from envs import rng
+from envs.section import EnvSection
+from envs.task import Task
+from envs.world import RealTask, World
+from experiments.paper.learners import Learner
+from outer.config import ConfigError
+
+Wrap = Callable[[World, "Watched"], World]  # the world of the members in run.m -> what they train in
+
+
+class Wrapped(World):
+    """A world that behaves as another one; a subclass changes ``step``."""
+
+    def __init__(self, inner: World) -> None:
+        super().__init__(inner.task, inner.P)
+        self.inner, self.reward_noise = inner, inner.reward_noise
+
+    def reset(self, u: Tensor) -> Tensor:
+        return self.inner.reset(u)
+
+    def observe(self, state: Tensor) -> Tensor:
+        return self.inner.observe(state)
+
+    def step(self, state: Tensor, action: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        return self.inner.step(state, action)
+
+
+class Watched(OffPolicy):
+    """The training, which asks ``wrap`` for its worlds: at the beginning, and whenever members have finished."""
+
+    def __init__(self, wrap: Wrap, *args: Any) -> None:
+        self.wrap = wrap
+        super().__init__(*args)
+
+    def _worlds_of_live(self) -> None:
+        super()._worlds_of_live()
+        self.world = self.wrap(self.world, self)
+
+
+@dataclass
+class Trained:
+    result: TrainResult
+    run: Watched  # ``run.final``: the agents
+
+
+def check_watchable(learner: Learner) -> None:
+    """Raises ConfigError."""
+    if learner.name not in OFF_POLICY:
+        raise ConfigError([f"--agent: found {learner.name}, expected one of {', '.join(OFF_POLICY)}"])
+
+
+def train_watched(
+    learner: Learner, task: Task, section: EnvSection, worlds: Tensor, keys: np.ndarray, wrap: Wrap, device: str = "cpu"
+) -> Trained:
+    """One agent per SE, rows of worlds float32 [P, D]; keys: int64 [P]. All have the learner's own hyperparameters."""
+    cls, hyper = algorithm(learner.name), draw(learner.section, keys)
+    agents = nets_of(cls, task, hyper)
+    weights = initial_weights(agents, keys)
+    result = TrainResult.before_training(weights, learner.section.train_episodes, learner.section.test_episodes)
+    nets = widest(agents)
+    params = stack(torch.as_tensor(weights, device=device), agents, nets)
+    width = torch.as_tensor(hyper["hidden_size"], dtype=torch.int64, device=device)
+    run = Watched(
+        wrap, task, "se", section, worlds.to(device), hyper, torch.as_tensor(keys, device=device), False,
+        cls(task, hyper, nets, params, width), None, False,
+    )  # fmt: skip
+    run.train()
+    result.put(np.arange(len(keys)), run, unstack(run.final.rows.params, agents, nets, weights.shape[1]))
+    return Trained(result, run)
+
+
+@dataclass
+class Steps:
+    """Transitions, a row each. Observations float32 [n, F], action int64 [n] or float32 [n, A], else float32 [n]."""
+
+    observation: np.ndarray
+    action: np.ndarray
+    next_observation: np.ndarray
+    reward: np.ndarray
+    done: np.ndarray
+
+    def take(self, rows: np.ndarray) -> Steps:
+        return Steps(*(getattr(self, name)[rows] for name in self.__dataclass_fields__))
+
+
+class Recorder:
+    """Notes every step of members in training. Use ``recorder.wrap`` as the Wrap."""
+
+    def __init__(self) -> None:
+        self.parts: list[tuple[Tensor, ...]] = []
+
+    def wrap(self, world: World, run: Watched) -> World:
+        recorder = self
+
+        class Recording(Wrapped):
+            def step(self, state: Tensor, action: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+                out = next_state, reward, done, failed = self.inner.step(state, action)
+                kept = run.m.live[:, None] & ~failed
+                values = (self.observe(state), action, self.observe(next_state), reward, done)
+                recorder.parts.append(tuple(v[kept].clone() for v in values))
+                return out
+
+        return Recording(world)
+
+    def steps(self) -> Steps:
+        return join(self.parts)
+
+
+def join(parts: list[tuple[Tensor, ...]]) -> Steps:
+    return Steps(*(torch.cat(column).cpu().numpy() for column in zip(*parts)))
+
+
+def walk(task: Task, trained: Trained, episodes: int) -> Steps:
+    """What the trained agents do in tests on the task; agents that failed stay out."""
+    run = trained.run
+    rows = (run.status == 0).nonzero()[:, 0]
+    agents, key = run.final.take(rows), rng.fold(run.keys[rows], rng.FINAL_TEST)
+    noise, world, R, skip = (
+        rng.fold(key, rng.EXPLORE),
+        RealTask(task, len(rows)),
+        task.reset_uniforms,
+        run.s.same_action_num,
+    )
+    number = torch.zeros_like(key)[:, None] + torch.arange(episodes, device=key.device)
+    state = world.reset(reset_uniforms(key, number * R, R))
+    t, over = torch.zeros_like(number), torch.zeros_like(number, dtype=torch.bool)
+    parts = []
+    while not over.all():
+        observation = world.observe(state)
+        action = agents.test_action(observation, noise, number * task.max_steps + t)
+        state, reward, done, _, t, ended = repeat(world, state, action, t, skip, task.max_steps)
+        parts.append(tuple(v[~over] for v in (observation, action, world.observe(state), reward, done)))
+        over = over | ended
+    return join(parts)
