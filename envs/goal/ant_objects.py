@@ -90,6 +90,9 @@ class AntBall(AntAndObject):
         angle = 2 * math.pi * random.uniform(2)
         return self.begin(random, torch.stack((torch.cos(angle).sum(1), torch.sin(angle).sum(1)), 1))
 
+    def whereabouts(self, start: Tensor) -> Tensor:
+        return start[:, 15:17]
+
     def goal(self, random: Random, start: Tensor, members: Tensor) -> Tensor:
         return GOAL_RADIUS * one_of_two(start[:, 15:17], random)
 

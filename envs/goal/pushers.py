@@ -42,6 +42,7 @@ class Pusher(SimulatedTask):
     action_size = 7
     goal_indices = (10, 11, 12)
     threshold = 0.1
+    start_indices = (7, 8)
     goals: ClassVar[Tuple[Tuple[float, float], ...]]  # m, along y and x from TABLE
 
     def start(self, random: Random, members: Tensor) -> Tensor:
@@ -56,6 +57,9 @@ class Pusher(SimulatedTask):
 
     def goal(self, random: Random, start: Tensor, members: Tensor) -> Tensor:
         return on_table(start[:, 9:11])
+
+    def whereabouts(self, start: Tensor) -> Tensor:
+        return on_table(start[:, 7:9])
 
     def measure(self, sim: Simulator) -> Tensor:
         q, v = sim.joint_position, sim.joint_velocity

@@ -54,6 +54,10 @@ class SimulatedTask(GoalTask):
             root[:, 0] = torch.cat((position[:, :3], rotation, velocity[:, :3], turn), 1)
         return root, position[:, 7 * free :], velocity[:, 6 * free :]
 
+    def whereabouts(self, start: Tensor) -> Tensor:
+        """Of tasks whose goals are about coordinates."""
+        return start[:, list(self.goal_indices)]
+
     def effort(self, action: Tensor, sim: Simulator) -> Tensor:
         """action: [n, A] in [-1, 1] -> N m or N, [n, U]."""
         return action * sim.effort_limit

@@ -70,6 +70,12 @@ class GoalTask(Beginnings):
     terminates: ClassVar[bool] = False  # whether an episode can end before its time
     on_host: ClassVar[bool] = False  # true: a step leaves the state's device, so no CUDA graph can hold it
 
+    start_indices: ClassVar[Tuple[int, ...]] = (0, 1)  # numbers of a start that a shaper may move (shapers.py)
+
+    def whereabouts(self, start: Tensor) -> Tensor:
+        """What of starts [K, X] a goal is about, [K, G]."""
+        return self.achieved(self.features(start))
+
     @property
     def goal_size(self) -> int:
         return len(self.goal_indices)
