@@ -48,6 +48,7 @@ from experiments.paper.proxies import (
     label,
     modes_of,
     proxy,
+    quick_modes,
     task_of,
 )
 from experiments.paper.training import each, no_world, steps_to_solved, train_agents
@@ -64,7 +65,7 @@ class CompareArgs:
     config: tyro.conf.Positional[Annotated[Path, tyro.conf.arg(metavar="CONFIG")]]
     """The configuration of the worlds, as train_proxy.py had it."""
     modes: list[int] | None = None
-    """RNs: which; default: all that the task has (experiments/train_proxy.py --help)."""
+    """RNs: which; default: all that the task has (experiments/train_proxy.py --help), with --quick five or six."""
     objective: str | None = None
     """RNs: those evolved for reward_threshold, auc or mean_return; default: the rn_objective of CONFIG."""
     worlds: int | None = None
@@ -143,7 +144,7 @@ def find_worlds(args: CompareArgs, count: int, **kind: Any) -> list[WorldFile]:
     try:
         return best_worlds(quick.folder, count)
     except ConfigError:
-        words = [*command[1:], "--quick", "--runs", str(max(count, train_proxy.QUICK_RUNS))]
+        words = [*command[1:], "--quick", "--runs", str(count)]
         print(f"{quick.folder}: too few worlds yet; evolving: {shlex.join(words)}", file=sys.stderr)
         if train_proxy.work(train_proxy.parse(words)):
             raise ConfigError([f"{quick.folder}: no worlds could be evolved"]) from None
@@ -171,7 +172,8 @@ def compare_rns(args: CompareArgs, experiment: str, what: str, agent: str, vary:
     threads = check(args)
     base = proxy(args.config, args.results_dir, overrides=args.set, objective=args.objective).config.data
     task = task_of(base, solved_reward=UNSOLVABLE)
-    modes = list(dict.fromkeys(args.modes if args.modes is not None else modes_of(task)))
+    usual = quick_modes(task) if args.quick else modes_of(task)
+    modes = list(dict.fromkeys(args.modes if args.modes is not None else usual))
     for mode in modes:
         check_mode(mode, task, "--modes")
     m = measurement(experiment, task.name, args, what, args.objective)

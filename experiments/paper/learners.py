@@ -76,7 +76,7 @@ SE_AGENTS = ("ddqn", "duelingddqn", "td3_discrete")
 # RNs and agents in each of them
 NUMBERS = {"HalfCheetah-v3": (5, 5), "Pendulum-v0": (5, 3)}
 USUAL_NUMBERS, SE_NUMBERS = (10, 10), (40, 10)
-QUICK_NUMBERS, QUICK_SE_NUMBERS = (2, 3), (2, 4)
+QUICK_NUMBERS, QUICK_SE_NUMBERS = (2, 2), (2, 4)
 
 
 @dataclass(frozen=True)
@@ -196,7 +196,7 @@ def quick_values(name: str, values: dict[str, Any], quick: bool) -> dict[str, An
         return {"train_episodes": 150}
     continuous = name in ("td3", "sac", "ppo")
     return {
-        "train_episodes": 8 if continuous else 40, "init_episodes": min(2, values.get("init_episodes", 2)),
+        "train_episodes": 4 if continuous else 40, "init_episodes": min(1, values.get("init_episodes", 1)),
         **({"update_episodes": 1.0, "ppo_epochs": 10} if name == "ppo" else {}),
     }  # fmt: skip
 

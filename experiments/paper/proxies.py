@@ -54,6 +54,14 @@ def modes_of(task: Task) -> list[int]:
     return [CURIOSITY, *(t for t in RN_TYPES if task.info_size or t not in INFO_TYPES)]
 
 
+def quick_modes(task: Task) -> list[int]:
+    """For a minute's look: one of a kind where there is an info vector, and no curiosity but in tables (it has no
+    compiled twin)."""
+    if task.info_size:
+        return [0, 2, 4, 6, 102]
+    return [m for m in modes_of(task) if m != CURIOSITY or task.num_states is not None]
+
+
 @dataclass(frozen=True)
 class Proxy:
     """One kind of world."""
@@ -171,9 +179,9 @@ def quick_values(data: dict[str, Any]) -> list[str]:
     }  # fmt: skip
     texts = [f"agents.gtn.{k}={v}" for k, v in out.items()]
     if not table:
-        steps = 1000 if continuous else 1500
+        steps = 500 if continuous else 1500
         texts += [f"{key}.train_steps={min(steps, section.train_steps or steps)}", f"{key}.early_out_min_steps=0"]
-        texts += [f"{key}.init_episodes={min(1, section.init_episodes)}"]
+        texts += [f"{key}.init_episodes={0 if continuous else min(1, section.init_episodes)}"]
     return texts
 
 
