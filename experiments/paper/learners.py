@@ -114,7 +114,9 @@ def rn_learner(
         values = {**values, "train_steps": 0}
         if name in ("ql", "sarsa") and not values.get("train_episodes"):
             values = TABLE
-    return learner(data, task, name, {**values, **quick_values(name, values, quick)}, curious, vary, settings)
+    if quick:
+        values = {**values, **quick_values(task, name, values)}
+    return learner(data, task, name, values, curious, vary, settings)
 
 
 def se_learner(data: dict[str, Any], task: Task, name: str, *, published: bool, vary: bool, settings: list[str],
@@ -189,14 +191,14 @@ def read_setting(cls: type, name: str, text: str) -> tuple[str, Any]:
         return key, parsed
 
 
-def quick_values(name: str, values: dict[str, Any], quick: bool) -> dict[str, Any]:
-    if not quick:
-        return {}
+def quick_values(task: Task, name: str, values: dict[str, Any]) -> dict[str, Any]:
+    """For a minute's look."""
     if issubclass(LEARNERS[name], TabularSection):
         return {"train_episodes": 150}
     continuous = name in ("td3", "sac", "ppo")
     return {
-        "train_episodes": 4 if continuous else 40, "init_episodes": min(1, values.get("init_episodes", 1)),
+        "train_episodes": 4 if continuous else 100, "train_steps": 1500 if task.on_host else 0,
+        "init_episodes": min(1, values.get("init_episodes", 1)),
         **({"update_episodes": 1.0, "ppo_epochs": 10} if name == "ppo" else {}),
     }  # fmt: skip
 

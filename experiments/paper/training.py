@@ -31,7 +31,7 @@ def train_agents(
     """
     began = time.monotonic()
     parts: list[dict[str, list[Any]]] = []
-    batch = AT_ONCE_TORCH if learner.icm is not None else AT_ONCE
+    batch = AT_ONCE_TORCH if learner.icm is not None or task.on_host else AT_ONCE
     for lo in range(0, len(seeds), batch):
         rows = slice(lo, lo + batch)
         result = train(

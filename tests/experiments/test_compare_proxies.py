@@ -163,7 +163,8 @@ def test_published_agents_have_valid_values():
             who = rn_learner(data, task_of(data), name, curious=False, vary=True, settings=[], quick=quick)
             expected = values["train_episodes"]
             assert (who.section.train_episodes < expected) if quick else (who.section.train_episodes == expected)
-            assert who.section.train_steps == 0 and who.section.init_episodes < who.section.train_episodes
+            assert who.section.train_steps == (1500 if quick and env_name == "HalfCheetah-v3" else 0)
+            assert who.section.init_episodes < who.section.train_episodes
 
 
 def test_steps_to_solved_by_hand():
