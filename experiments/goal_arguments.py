@@ -119,6 +119,10 @@ def build_parser() -> Parser:
     parser = Parser(prog="train_goal.py", description=HELP, formatter_class=argparse.RawDescriptionHelpFormatter,
                     allow_abbrev=False)  # fmt: skip
     parser.add_argument("--resume", metavar="DIR", help="go on with the run in this folder, as it was begun")
+    parser.add_argument(
+        "--video", nargs="?", const="", metavar="FILE",
+        help="film the best member's final policy; default: video.mp4 (or .gif) in the run's folder",
+    )  # fmt: skip
     parser.add_argument("--results_dir", "--results-dir", default="results", metavar="DIR", help="where runs are kept")
     parser.add_argument(
         "--per_member", "--per-member", nargs="+", action="extend", default=[], metavar="NAME=V,V,...",

@@ -22,6 +22,8 @@ from envs.world_file import write_atomic
 from experiments.goal_arguments import CONFIG_FILE, GoalPlan, Parser, build_parser, make_plan, stored_plan
 from experiments.goal_report import GoalTable
 from experiments.goal_run import CHECKPOINT, GoalRun, Interrupted
+from experiments.goal_video import check_film, film_of, film_path
+from experiments.shaper_video import VideoError
 from outer.checkpoint import RunError, locked
 from outer.folders import new_folder
 from outer.yaml_lines import ConfigError
@@ -66,20 +68,26 @@ def folder_of(plan: GoalPlan, results: Path) -> Path:
     return folder
 
 
-def read(parser: Parser, argv: Sequence[str] | None) -> tuple[GoalPlan, Path, bool]:
-    """The plan, its folder, and whether it is to go on. Raises ConfigError, OSError."""
+def read(parser: Parser, argv: Sequence[str] | None) -> tuple[GoalPlan, Path, bool, Path | None]:
+    """The plan, its folder, whether it is to go on, and where the film goes, if there is to be one. Raises ConfigError,
+    VideoError, OSError."""
     args = parser.parse(argv)
+    film = film_path(args.video)
     if args.resume is None:
         plan = make_plan(args)
-        return plan, folder_of(plan, Path(args.results_dir)), False
+        check_film(plan, film)
+        folder = folder_of(plan, Path(args.results_dir))
+        return plan, folder, False, film and folder / film  # in the run's folder, unless FILE says where
     given = [name for name, value in vars(args).items() if value not in (None, [])]
-    others = [name for name in given if name not in ("resume", "results_dir")]
+    others = [name for name in given if name not in ("resume", "results_dir", "video")]
     if others:
         raise ConfigError([f"--resume goes on with the values it was begun with: found --{others[0]}, expected none"])
-    return stored_plan(Path(args.resume)), Path(args.resume), True
+    plan, folder = stored_plan(Path(args.resume)), Path(args.resume)
+    check_film(plan, film)
+    return plan, folder, True, film and folder / film
 
 
-def train(plan: GoalPlan, folder: Path, resume: bool) -> int:
+def train(plan: GoalPlan, folder: Path, resume: bool, film: Path | None) -> int:
     torch.set_num_threads(plan.run.threads)
     try:
         with locked(folder), Stop() as stop:
@@ -87,11 +95,13 @@ def train(plan: GoalPlan, folder: Path, resume: bool) -> int:
             title = f"{plan.run.env_name}  {folder}  {plan.run.population} x {plan.learner.num_envs} environments"
             with GoalTable(plan.run.num_timesteps, title, metrics=run.training.learner.metrics) as table:
                 text = run.execute(table, stop)
+            if film is not None:
+                text += film_of(run, film)
     except Interrupted:
         go_on = f"; go on with: python3 experiments/train_goal.py --resume {folder}"
         complain("interrupted" + (go_on if (folder / CHECKPOINT).exists() else ""))
         return 130
-    except (RunError, SimulatorError, ValueError, ImportError) as e:
+    except (RunError, SimulatorError, VideoError, ValueError, ImportError) as e:
         complain(e)
         return 1
     except OSError as e:
@@ -110,6 +120,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ConfigError as e:
         complain(e)
         return 2
+    except VideoError as e:
+        complain(e)
+        return 1
     except OSError as e:
         complain(f"{e.filename}: {e.strerror}")
         return 1

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from pathlib import Path
-from typing import ClassVar, Dict, Optional, Tuple
+from typing import ClassVar, Dict, NamedTuple, Optional, Sequence, Tuple, Union
 
 import mujoco
 import numpy as np
@@ -144,15 +144,34 @@ class ModelLayout:
         return sensordata[:, first : first + 3 * len(self.bodies)].view(len(sensordata), -1, 3)
 
 
+class Mark(NamedTuple):
+    """A ball that is not in the model."""
+
+    position: Union[Sequence[float], np.ndarray]  # m
+    radius: float  # m
+    colour: Tuple[float, float, float, float]  # red, green, blue, opacity
+
+
+class View(NamedTuple):
+    """From where a picture is taken, and what is drawn into it."""
+
+    lookat: Union[Sequence[float], np.ndarray]  # m
+    distance: float  # m, from there
+    elevation: float = -20.0  # degrees, negative: from above
+    marks: Tuple[Mark, ...] = ()
+
+
 class Camera:
-    """Pictures of a MuJoCo state by off-screen OpenGL, from the side, following the first body."""
+    """Pictures of a MuJoCo state by off-screen OpenGL, from the side; without a view, following the first body."""
 
     _broken: ClassVar[str] = ""  # why this process cannot render; a second attempt would abort it
 
     def __init__(self) -> None:
         self._renderers: Dict[Tuple[int, int], mujoco.Renderer] = {}
 
-    def picture(self, model: mujoco.MjModel, data: mujoco.MjData, width: int, height: int) -> np.ndarray:
+    def picture(
+        self, model: mujoco.MjModel, data: mujoco.MjData, width: int, height: int, view: Optional[View] = None
+    ) -> np.ndarray:
         """uint8 [height, width, 3]. Raises SimulatorError where no off-screen OpenGL is to be had."""
         if Camera._broken:
             raise SimulatorError(Camera._broken)
@@ -165,10 +184,21 @@ class Camera:
             raise SimulatorError(Camera._broken) from e
         mujoco.mj_forward(model, data)
         camera = mujoco.MjvCamera()
-        moves = model.nbody < 3 or (model.jnt_type == FREE).any()
-        camera.lookat[:] = data.subtree_com[1] if moves else data.subtree_com[0]
-        camera.distance, camera.elevation, camera.azimuth = 1.5 * max(model.stat.extent, 1.0), -20, 90
+        if view is None:
+            moves = model.nbody < 3 or (model.jnt_type == FREE).any()
+            view = View(data.subtree_com[1 if moves else 0], 1.5 * max(model.stat.extent, 1.0))
+        camera.lookat[:], camera.distance, camera.elevation, camera.azimuth = (
+            view.lookat,
+            view.distance,
+            view.elevation,
+            90,
+        )
         renderer.update_scene(data, camera)
+        for mark in view.marks:
+            shape = renderer.scene.geoms[renderer.scene.ngeom]
+            size, turn, colour = np.full(3, mark.radius), np.eye(3).ravel(), np.array(mark.colour, np.float32)
+            mujoco.mjv_initGeom(shape, mujoco.mjtGeom.mjGEOM_SPHERE, size, np.array(mark.position), turn, colour)
+            renderer.scene.ngeom += 1
         return renderer.render()
 
     def close(self) -> None:
