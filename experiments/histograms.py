@@ -16,7 +16,7 @@ import tyro
 
 from envs.task import Task
 from envs.world import World
-from envs.world_file import WorldFile
+from envs.world_file import WorldFile, read_world
 from experiments.paper.command import EXIT_CODES, Measurement, run_command
 from experiments.paper.comparison import CompareArgs, budget_of
 from experiments.paper.data import Series
@@ -50,12 +50,16 @@ class Args(WorldArgs):
     """Which learner; default: the one that the SE was evolved with."""
     evolved: str = "varied"
     """SEs that were evolved with varied or fixed hyperparameters."""
+    model: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
+    """This SE instead of the best: a model.pt."""
     steps: int = 5000
     """Steps of each kind that are kept at most, evenly spread."""
 
 
-def se_of(args: WorldArgs, config: Path, evolved: str, agent: str | None) -> tuple[Task, WorldFile, Learner]:
-    """The task, the best SE, who learns in it. Raises ConfigError, WorldFileError."""
+def se_of(
+    args: WorldArgs, config: Path, evolved: str, agent: str | None, model: Path | None
+) -> tuple[Task, WorldFile, Learner]:
+    """The task, the best SE (or ``model``), who learns in it. Raises ConfigError, WorldFileError."""
     if evolved not in ("varied", "fixed"):
         raise ConfigError([f"--evolved: found {evolved!r}, expected varied or fixed"])
     kind = proxy(config, args.results_dir, overrides=args.set)
@@ -69,7 +73,11 @@ def se_of(args: WorldArgs, config: Path, evolved: str, agent: str | None) -> tup
         return se_learner(data, task, name, published=False, vary=False, settings=[], budget=budget, quick=args.quick)
 
     check_watchable(learner(data, 0))  # before worlds are evolved
-    [world] = find(args, config, 1, vary_hp=evolved == "varied")
+    world = read_world(str(model)) if model else find(args, config, 1, vary_hp=evolved == "varied")[0]
+    if (world.kind, world.env_name) != ("se", task.name):
+        raise ConfigError(
+            [f"--model: found a world of {world.env_name}, expected an SE of {task.name}, as {config} has"]
+        )
     return task, world, learner(world.config, budget_of(CompareArgs(config), [world]))
 
 
@@ -98,7 +106,7 @@ def work(args: Args) -> int:
     check_numbers(args, steps=args.steps)
     if args.worlds not in (None, 1):
         raise ConfigError([f"--worlds: found {args.worlds}, expected 1: the best SE"])
-    task, world, learner = se_of(args, args.config, args.evolved, args.agent)
+    task, world, learner = se_of(args, args.config, args.evolved, args.agent, args.model)
     m = Measurement("histograms", task.name, args.agent or "", args, args.out, args.results_dir, args.quick)
     agents = args.agents or (QUICK if args.quick else FULL)
     seeds = member_seeds(args.seed, RETEST, 0, agents)

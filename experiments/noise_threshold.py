@@ -56,6 +56,8 @@ class Args(WorldArgs):
     """Which learner; default: the one that the SE was evolved with."""
     evolved: str = "varied"
     """An SE that was evolved with varied or fixed hyperparameters."""
+    model: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
+    """This SE instead of the best: a model.pt."""
     outputs: list[str] = field(default_factory=list)
     """Which: 0, 1, ... of the next state, reward, done; default: all."""
     points: int | None = None
@@ -112,7 +114,7 @@ def work(args: Args) -> int:
         raise ConfigError([f"--worlds: found {args.worlds}, expected 1: the best SE"])
     if args.device != "cpu" and not torch.cuda.is_available():
         raise ConfigError([f"--device: found {args.device!r}, expected cpu: there is no GPU"])
-    task, world, learner = se_of(args, args.config, args.evolved, args.agent)
+    task, world, learner = se_of(args, args.config, args.evolved, args.agent, args.model)
     if task.num_states is not None:
         raise ConfigError([f"{args.config}: found {task.name}, expected a task with observations that are numbers"])
     known = names(task)

@@ -6,7 +6,7 @@ import pytest
 
 from experiments import step_size
 from experiments.paper.data import Data, DataError
-from experiments.paper.figures import se, success
+from experiments.paper.figures import correlation, generalization_gap, inference_time, se, success
 from experiments.paper.figures import step_size as step_size_figure
 from outer.hpo.study import read_study
 from outer.hpo.trial import Record, Trial, TrialResult
@@ -122,3 +122,39 @@ def test_step_size_command_is_a_study(tmp_path):
     assert words[2] == str(tmp_path / "gridworld_step_size_quick")
     full = step_size.command(step_size.Args())
     assert read_study(full[0], full[full.index("--set") + 1 :]).trials == 400
+
+
+def test_generalization_gap_is_drawn_as_the_se_figure():
+    out = generalization_gap.draw("CartPole-v0", [se_data()])
+    assert out.caption.startswith("All agents have") and "16" not in out.caption
+    assert [bar.get_height() for bar in out.figure.axes[2].patches] == [200, 60]
+
+
+def test_correlation_figure():
+    def q(returns):
+        return {"return": returns, "set": [0, 0, 1, 1, 2, 2], "failed": ["", "", "", "", "it broke", "it broke"]}
+
+    nan = float("nan")
+    series = {"se": q([1.0, 3.0, 5.0, 5.0, nan, nan]), "real": q([10.0, 10.0, 20.0, 20.0, 5.0, 5.0])}
+    series["correlation"] = {"spearman": [1.0, 0.5, 1.0], "pearson": [0.9, 0.25, 1.0]}
+    data = Data("correlation", "CartPole-v0", {"agent": "ddqn", "agents": 2}, False, series, 1.0)
+    out = correlation.draw("CartPole-v0", [data])
+    ax = out.figure.axes[0]
+    assert ax.get_xlabel() == "test return of agents from the SE"
+    assert [list(v) for v in ax.lines[0].get_data()] == [[2, 5], [10, 20]]
+    assert (
+        "2 drawn sets" in out.caption
+        and "Spearman 1.00 [0.500, 1.00]" in out.caption
+        and "4 agents failed" in (out.caption)
+    )
+
+
+def test_inference_time_figure():
+    labels = [f"{kind} {what}" for kind in ("real", "se", "rn") for what in ("single", "batched")]
+    series = {label: {"ms_per_step": [0.002 * (i + 1)] * 5} for i, label in enumerate(labels)}
+    data = Data("inference_time", "CartPole-v0", {"device": "cpu", "batch": 64}, False, series, 1.0)
+    out = inference_time.draw("CartPole-v0", [data])
+    ax = out.figure.axes[0]
+    assert ax.get_ylabel() == "microseconds per step" and ax.get_yscale() == "log"
+    assert sorted(bar.get_height() for bar in ax.patches) == pytest.approx([2, 4, 6, 8, 10, 12])
+    assert "SE, 64 at once 8 [8, 8] (5 repeats)" in out.caption

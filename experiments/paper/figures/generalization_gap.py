@@ -1,0 +1,20 @@
+"""As se.py, with agents that all have the configured hyperparameters: what varied ones cost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from experiments.paper.drawing import DataFile, Drawing, Need
+from experiments.paper.figures import se
+
+TITLE = "as se, with agents that all have the configured hyperparameters"
+NEEDS: dict[str, tuple[Need, ...]] = {
+    task: (DataFile("generalization_gap", task, ("experiments/generalization_gap.py", config)),)
+    for task, config in se.CONFIGS.items()
+}
+
+
+def draw(variant: str, data: Sequence[Any]) -> Drawing:
+    out = se.draw(variant, data)
+    return Drawing(out.figure, "All agents have the hyperparameters of the configuration. " + out.caption)
