@@ -16,39 +16,21 @@ they come back in the order of the chunks. What can go wrong, and what is done:
 from __future__ import annotations
 
 import logging
-import re
 import shlex
-import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
 
 from outer.backlog import Backlog, Patience, completed
-from outer.exchange import (
-    Chunk,
-    ChunkResult,
-    chunk_content,
-    chunk_from,
-    fetch_pair,
-    pack_pair,
-    parse_pair,
-    put_pair,
-    quit_chunk,
-    reject_pair,
-    remove_pair,
-    result_from,
-    stem,
-    write_pair,
-)
+from outer.exchange import Chunk, ChunkResult, chunk_content, chunk_from, quit_chunk
 from outer.heartbeat import Heartbeat, name_of
 from outer.lanes import Lanes, raise_first
 from outer.machine import ExchangeError, Files, Host, NotReady, Rejected
+from outer.mailbox import Found, Mailbox, batches
 from outer.roster import Issue, Roster, Slot
 from outer.worker import GRACE, pause
 
 log = logging.getLogger("envolve")
 
-BATCH = 64  # inputs or results in memory at once
 LONG_LOOK = 0.01  # seconds of a look around; a busy machine takes as long now and then
 LONELY_SECONDS = 15.0  # without a worker, until the first hint in the log
 HINT_SECONDS = 60.0  # between hints
@@ -91,6 +73,7 @@ class Dispatcher:
         self._interval = interval
         self.on_wait = on_wait
         self._lanes = Lanes(16 if threads is None and files is None else threads or 0)
+        self._mailbox = Mailbox(self._files, bohb_id, self._lanes)
         self._roster = Roster(self._files, self._host, bohb_id, worker_timeout, self._lanes)
         self._backlog = Backlog(patience or Patience())
         self._issued: dict[str, tuple[int, int]] = {}  # SHA-256 of an input -> (index in the backlog, attempt)
@@ -103,11 +86,8 @@ class Dispatcher:
                 f"another master with BOHB-ID {bohb_id} is running in {self._files.folder}: {owner.where}, "
                 f"run {owner.run_id}. Stop it, or start this one with another --bohb-id or --sync-dir."
             )
-        leftover = re.compile(rf"\.?{bohb_id}_\d+_(input|result)(_check)?\.pt(\.|$)")
         try:
-            for name in self._files.names():
-                if leftover.match(name):
-                    self._files.remove(name)
+            self._mailbox.clear()
         except BaseException:
             self._heartbeat.close()
             raise
@@ -178,7 +158,7 @@ class Dispatcher:
         for slot, _ in list(self._roster.holders()):
             slot.release()
             try:
-                remove_pair(self._files, stem(self.bohb_id, slot.id, "input"))
+                self._mailbox.withdraw(slot.id)
             except ExchangeError as e:
                 log.error("%s", e)
 
@@ -186,16 +166,11 @@ class Dispatcher:
         """Gives up the BOHB-ID. Workers are told to quit, or left waiting for the next master."""
         try:
             if quit_workers:
-
-                def write(worker_id: int) -> None:
-                    content = chunk_content(quit_chunk(self.run_id), uuid.uuid4().hex)
-                    write_pair(self._files, stem(self.bohb_id, worker_id, "input"), content)
-
                 began, living = self._host.monotonic(), self.workers()
                 while self._host.monotonic() - began < self._roster.undecided():
                     self._host.sleep(self._interval / 4)
                     living = self.workers()
-                raise_first(self._lanes.map(write, living))
+                raise_first(self._mailbox.put([(worker_id, quit_chunk(self.run_id)) for worker_id in living]))
         except ExchangeError as e:
             log.error("could not tell the workers to quit: %s", e)
         finally:
@@ -212,17 +187,16 @@ class Dispatcher:
                 f"{self._heartbeat.usurper.where}"
             )
         names = set(self._files.names())
-        check = "_check.pt"
-        answered = [s for s in self._roster.slots.values() if stem(self.bohb_id, s.id, "result") + check in names]
         moved = False
-        for some in _batches(answered):
-            moved |= self._fetch(some)
+        for some in batches(self._mailbox.answered(list(self._roster.slots), names)):
+            slots = [self._roster.slots[i] for i in some]
+            moved |= any([self._collect(slot, found) for slot, found in zip(slots, self._mailbox.fetch(some))])
         if self._host.monotonic() - self._scanned_at >= self._interval / 4:
             self._scan(names)
             if self.on_wait is not None:
                 self.on_wait()
         free = self._roster.free()
-        for some in _batches(free):
+        for some in batches(free):
             fresh = list(zip(some, iter(self._backlog.next, None), strict=False))
             self._issue(fresh)
             moved |= bool(fresh)
@@ -235,33 +209,17 @@ class Dispatcher:
             moved = True
         return moved
 
-    def _fetch(self, slots: Sequence[Slot]) -> bool:
-        """Reads results, side by side where that takes long, and removes those that are fine. False if none was new."""
-        names = [stem(self.bohb_id, slot.id, "result") for slot in slots]
-        found: list[ChunkResult | Exception | None] = []
-        for name, fetched in zip(names, self._lanes.map(lambda n: fetch_pair(self._files, n), names), strict=True):
-            try:
-                raise_first([fetched])
-                pair = parse_pair(fetched, name, "result")  # type: ignore[arg-type]
-                found.append(None if pair is None else result_from(pair[0]))
-            except Exception as e:
-                found.append(e)
-        read = [name for name, result in zip(names, found, strict=True) if isinstance(result, ChunkResult)]
-        raise_first(self._lanes.map(lambda n: remove_pair(self._files, n), read))
-        return any([self._collect(slot, result) for slot, result in zip(slots, found, strict=True)])
-
-    def _collect(self, slot: Slot, found: ChunkResult | Exception | None) -> bool:
-        """What :meth:`_fetch` found; False if it has to look again."""
+    def _collect(self, slot: Slot, found: Found) -> bool:
+        """What was found where its result should be; False if that has to be looked at again."""
         if found is None:
             return False
         now = self._host.monotonic()
         if isinstance(found, (NotReady, Rejected)):
-            name = stem(self.bohb_id, slot.id, "result")
             slot.odd_since = now if slot.odd_since is None else slot.odd_since
             if isinstance(found, NotReady) and now - slot.odd_since < GRACE:
                 return False
-            log.warning("rejected a result of worker %d, now in %s.pt.rejected: %s", slot.id, name, found)
-            reject_pair(self._files, name)  # the heartbeat will show that the worker has nothing left for us
+            aside = self._mailbox.reject(slot.id)  # the heartbeat will show that the worker has nothing left for us
+            log.warning("rejected a result of worker %d, now in %s: %s", slot.id, aside, found)
             slot.odd_since = None
             return True
         if isinstance(found, Exception):
@@ -326,23 +284,20 @@ class Dispatcher:
         return held
 
     def _issue(self, pairs: Sequence[tuple[Slot, int]]) -> None:
-        jobs = []
+        chunks = []
         for slot, index in pairs:
             work = self._backlog.work[index]
-            chunk = replace(work.chunk, attempt=work.chunk.attempt + work.attempts)
+            chunks.append((slot.id, replace(work.chunk, attempt=work.chunk.attempt + work.attempts)))
             work.attempts += 1
-            data, check, sha256 = pack_pair(chunk_content(chunk, uuid.uuid4().hex))
-            jobs.append((slot, index, chunk, sha256, (stem(self.bohb_id, slot.id, "input"), data, check)))
-        written = self._lanes.map(lambda job: put_pair(self._files, *job[-1]), jobs)
-        for (slot, index, chunk, sha256, _), error in zip(jobs, written, strict=True):
-            if error is None:
-                self._issued[sha256] = (index, chunk.attempt)
-                owner = slot.beat.uuid if slot.beat is not None else ""
-                slot.holds = Issue(index, sha256, owner, self._host.monotonic(), chunk.mode)
-                slot.settled = False
-            else:
+        put = self._mailbox.put(chunks)
+        for (slot, index), (_, chunk), sha256 in zip(pairs, chunks, put):
+            if isinstance(sha256, Exception):
                 self._again(index)
-        raise_first(written)
+                continue
+            self._issued[sha256] = (index, chunk.attempt)
+            owner = slot.beat.uuid if slot.beat is not None else ""
+            slot.holds, slot.settled = Issue(index, sha256, owner, self._host.monotonic(), chunk.mode), False
+        raise_first(put)
 
     def _again(self, index: int) -> None:
         self._backlog.again(index, {issue.index for _, issue in self._roster.holders()})
@@ -365,8 +320,3 @@ class Dispatcher:
                 if issue.index in self._backlog.work
             ]
             log.info("no result for %.0f s; waiting for %s", HINT_SECONDS, ", ".join(out) or "a worker to be free")
-
-
-def _batches(items: list[Any]) -> Iterator[list[Any]]:
-    """Few enough that their bytes may be in memory together."""
-    return (items[i : i + BATCH] for i in range(0, len(items), BATCH))
