@@ -37,7 +37,7 @@ def draw(variant: str, data: Sequence[Any]) -> Drawing:
     ax.set_xticks(range(len(KINDS)), list(KINDS.values()), fontsize=LABEL_SIZE)
     ax.set_ylabel("microseconds per step", fontsize=LABEL_SIZE)
     ax.set_title(only.task, fontsize=11, loc="left")
-    ax.legend(fontsize=8, loc="best", framealpha=0.85, edgecolor="none")
+    figure.legend(loc="outside upper left", ncols=2, fontsize=8, frameon=False)
     caption = (
         f"Time of a step in PyTorch on {only.settings.get('device')}, microseconds, interquartile means with 95 % "
         "bootstrap intervals: " + "; ".join(sentences) + "."
