@@ -188,7 +188,7 @@ def _number(text: Any, kind: type) -> Any:
     return value
 
 
-def _section(cls: type, values: Mapping[str, Any], problems: list[str], where: str) -> Any:
+def read_section(cls: type, values: Mapping[str, Any], problems: list[str], where: str) -> Any:
     """The section with these values over its defaults; what is wrong goes to problems, and the default is returned."""
     hints = typing.get_type_hints(cls)
     values = {n: _number(v, hints[n]) if hints.get(n) in (int, float) else v for n, v in values.items()}
@@ -219,7 +219,7 @@ def _own(texts: Sequence[str], run: RunSection, problems: list[str]) -> dict[str
             continue
         before, values = len(problems), []
         for value in listed.split(","):
-            values.append(getattr(_section(section, {name: value}, problems, "--per_member "), name))
+            values.append(getattr(read_section(section, {name: value}, problems, "--per_member "), name))
         if len(values) != run.population and len(problems) == before:
             problems.append(f"--per_member {name}: found {len(values)} values, expected one for each of "
                             f"{run.population} members (--population)")  # fmt: skip
@@ -227,7 +227,7 @@ def _own(texts: Sequence[str], run: RunSection, problems: list[str]) -> dict[str
     return own
 
 
-def _learner(given: Mapping[str, Any], agent: str, problems: list[str]) -> GoalSection:
+def read_learner(given: Mapping[str, Any], agent: str, problems: list[str]) -> GoalSection:
     """The agent's section; a flag of another agent's only is a problem."""
     section, title, _ = AGENTS[agent]
     names = {f.name for f in dataclasses.fields(section)}
@@ -236,7 +236,7 @@ def _learner(given: Mapping[str, Any], agent: str, problems: list[str]) -> GoalS
         whose = ", ".join(a for a, (cls, _, _) in AGENTS.items() if name in {f.name for f in dataclasses.fields(cls)})
         near = nearest(name, names, cutoff=0.0)
         problems.append(f"--{name}: {title} has no such value (--agent {whose} has); nearest: --{near}")
-    learner: GoalSection = _section(section, {n: v for n, v in given.items() if n in names}, problems, "--")
+    learner: GoalSection = read_section(section, {n: v for n, v in given.items() if n in names}, problems, "--")
     return learner
 
 
@@ -263,8 +263,8 @@ def make_plan(args: argparse.Namespace) -> GoalPlan:
     problems: list[str] = []
     given = {name: value for name, value in vars(args).items() if value is not None}
     names = {f.name for f in dataclasses.fields(RunSection)}
-    run = _section(RunSection, {n: v for n, v in given.items() if n in names}, problems, "--")
-    learner = _learner(given, run.agent, problems)
+    run = read_section(RunSection, {n: v for n, v in given.items() if n in names}, problems, "--")
+    learner = read_learner(given, run.agent, problems)
     if not run.threads:
         run = dataclasses.replace(run, threads=len(os.sched_getaffinity(0)))
     plan = GoalPlan(run, learner, _own(args.per_member, run, problems))
@@ -286,8 +286,8 @@ def stored_plan(folder: Path) -> GoalPlan:
     problems: list[str] = []
     if not isinstance(raw, dict) or set(raw) != {"run", "learner", "per_member"}:
         raise ConfigError([f"{path}: expected the sections run, learner and per_member, as train_goal.py writes them"])
-    run = _section(RunSection, raw["run"] or {}, problems, f"{path} run.")
-    learner = _section(AGENTS[run.agent][0], raw["learner"] or {}, problems, f"{path} learner.")
+    run = read_section(RunSection, raw["run"] or {}, problems, f"{path} run.")
+    learner = read_section(AGENTS[run.agent][0], raw["learner"] or {}, problems, f"{path} learner.")
     texts = [f"{name}={','.join(map(str, values))}" for name, values in (raw["per_member"] or {}).items()]
     plan = GoalPlan(run, learner, _own(texts, run, problems))
     _check(plan, problems)

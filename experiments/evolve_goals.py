@@ -1,0 +1,196 @@
+#!/usr/bin/env python3
+"""Evolves the starts and goals that agents train with: python3 experiments/evolve_goals.py --help"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import functools
+import json
+import logging
+import os
+import re
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+import torch
+import yaml
+from rich.console import Console
+
+from agents.crl_train import GoalSection
+from envs.goal.shapers import ShapeSpace
+from envs.goal.task import make_goal_task
+from envs.sim.simulator import SimulatorError
+from envs.world_file import write_atomic
+from experiments.goal_arguments import AGENTS, CONFIG_FILE, Parser, add_section, read_learner, read_section
+from experiments.goal_evolution import EvolveSection, GoalEvolution, Inner, scores_of
+from experiments.goal_evolution_report import PICTURE, picture, summary
+from experiments.train_goal import Stop
+from outer.checkpoint import RunError, locked
+from outer.config import environment_info
+from outer.folders import new_folder
+from outer.yaml_lines import ConfigError, parse_yaml, show
+
+HELP = """\
+Evolve the distribution of goals, of starts, or of both that agents train with, so that they do better on the task's
+own. A generation trains all perturbations side by side, from scratch; their scores are evaluations with the task's own
+starts and goals. In the end fresh agents tell what was found: with it and without, the same seeds.
+
+  python3 experiments/evolve_goals.py --env_name simple_u_maze --goal_family cells --num_timesteps 50000
+  python3 experiments/evolve_goals.py --env_name reacher --start_family box --agent sac --use_her --num_envs 32
+  python3 experiments/evolve_goals.py --resume results/<run>
+
+Exit codes: 0 complete, 1 cannot go on, 2 wrong arguments, 130 Ctrl-C (--resume begins the next generation)."""
+
+log = logging.getLogger("envolve")
+
+
+@dataclass(frozen=True)
+class EvolvePlan:
+    inner: Inner
+    evolve: EvolveSection
+    learner: GoalSection
+
+    def to_yaml(self) -> str:
+        parts = {f.name: dataclasses.asdict(getattr(self, f.name)) for f in dataclasses.fields(self)}
+        head = "\n".join(f"# {name}: {json.dumps(value)[1:-1]}" for name, value in environment_info().items())
+        return f"# Everything the run used.\n{head}\n\n{yaml.safe_dump(parts, sort_keys=False, width=120)}"
+
+
+def build_parser() -> Parser:
+    parser = Parser(prog="evolve_goals.py", description=HELP, formatter_class=argparse.RawDescriptionHelpFormatter,
+                    allow_abbrev=False)  # fmt: skip
+    parser.add_argument("--resume", metavar="DIR", help="go on with the run in this folder, as it was begun")
+    parser.add_argument("--results_dir", "--results-dir", default="results", metavar="DIR", help="where runs are kept")
+    add_section(parser, "search", EvolveSection)
+    add_section(parser, "training", Inner)
+    sections = {agent: section for agent, (section, _, _) in AGENTS.items()}
+    for agent, (section, title, _) in AGENTS.items():
+        add_section(parser, f"learner: {title} (--agent {agent})", section, sections)
+    return parser
+
+
+def make_plan(given: dict[str, Any]) -> EvolvePlan:
+    """given: flags and their values. Raises ConfigError with every problem found."""
+    problems: list[str] = []
+    own = {cls: {f.name for f in dataclasses.fields(cls)} for cls in (Inner, EvolveSection)}
+    inner, evolve = (
+        read_section(cls, {n: v for n, v in given.items() if n in names}, problems, "--") for cls, names in own.items()
+    )
+    learner = read_learner(given, inner.agent, problems)
+    if not inner.threads:
+        inner = dataclasses.replace(inner, threads=len(os.sched_getaffinity(0)))
+    try:
+        ShapeSpace(make_goal_task(inner.env_name), evolve.goal_family, evolve.start_family)
+    except ValueError as e:
+        problems.append(f"--env_name, --goal_family, --start_family: {e}")
+    if inner.device != "cpu":
+        try:
+            torch.zeros(1, device=inner.device)
+        except (RuntimeError, AssertionError) as e:
+            reason = str(e).splitlines()[0]
+            problems.append(f"--device: found {show(inner.device)}, which PyTorch cannot use here: {reason}")
+    if problems:
+        raise ConfigError(problems)
+    return EvolvePlan(inner, evolve, learner)
+
+
+def stored_plan(folder: Path) -> EvolvePlan:
+    """What the run in a folder was begun with. Raises ConfigError."""
+    path = folder / CONFIG_FILE
+    try:
+        raw, _ = parse_yaml(path.read_bytes(), str(path))
+    except OSError:
+        raise ConfigError([f"--resume: found no {CONFIG_FILE} in {str(folder)!r}, expected results/<run>"]) from None
+    if not isinstance(raw, dict) or set(raw) != {"inner", "evolve", "learner"}:
+        raise ConfigError([f"{path}: expected the sections inner, evolve and learner, as evolve_goals.py writes them"])
+    return make_plan({name: value for part in raw.values() for name, value in (part or {}).items()})
+
+
+def folder_of(plan: EvolvePlan, results: Path) -> Path:
+    """A new one, with config.yaml in it."""
+    families = "_".join(filter(None, (plan.evolve.goal_family, plan.evolve.start_family)))
+    default = f"{plan.inner.env_name}_{families}_{time.strftime('%Y-%m-%d-%H%M%S')}_seed{plan.inner.seed}"
+    name = plan.inner.exp_name or default
+    if not re.fullmatch(r"[\w.+=-]+", name) or set(name) == {"."}:
+        raise ConfigError([f"--exp_name: found {name!r}, expected letters, digits and . _ - + ="])
+    folder = new_folder(results / name)
+    write_atomic(str(folder / CONFIG_FILE), plan.to_yaml().encode())
+    return folder
+
+
+def run(plan: EvolvePlan, folder: Path) -> int:
+    """All generations that are left, then the comparison."""
+    evolve, inner = plan.evolve, plan.inner
+    torch.set_num_threads(inner.threads)
+    space = ShapeSpace(make_goal_task(inner.env_name), evolve.goal_family, evolve.start_family)
+    evaluate = functools.partial(scores_of, inner, plan.learner, evolve, space)
+    families = f"goals {evolve.goal_family or 'plain'}, starts {evolve.start_family or 'plain'}"
+    title = f"{inner.env_name}, {families}"
+    with locked(folder), Stop() as stop:
+        evolution = GoalEvolution(folder, evolve, inner.seed, space.names, evaluate)
+        while not evolution.done:
+            if stop():
+                return interrupted(folder)
+            began = time.monotonic()
+            g = evolution.generation()
+            picture(folder / PICTURE, space, evolution, title)
+            seconds = time.monotonic() - began
+            left = seconds * (evolve.generations - len(evolution.history))
+            log.info("generation %3d  score %.3f  plain %.3f  perturbed %.3f  best %.3f  %.0f s, %.0f s left%s",
+                     g.generation, g.score, g.plain, g.perturbed, g.best, seconds, left,
+                     f"  {g.diverged} diverged" if g.diverged else "")  # fmt: skip
+        if stop():
+            return interrupted(folder)
+        if not evolution.comparison[0]:
+            evolution.compare()
+    text = summary(inner.env_name, families, evolve, evolution, folder)
+    write_atomic(str(folder / "summary.txt"), text.encode())
+    Console().print(text, end="", markup=False, highlight=False, soft_wrap=True)
+    return 0
+
+
+def complain(text: object) -> None:
+    print(f"evolve_goals.py: {text}", file=sys.stderr)
+
+
+def interrupted(folder: Path) -> int:
+    complain(f"interrupted; go on with: python3 experiments/evolve_goals.py --resume {folder}")
+    return 130
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    logging.basicConfig(format="%(message)s", stream=sys.stderr)
+    log.setLevel(logging.INFO)
+    args = build_parser().parse(argv)
+    given = {n: v for n, v in vars(args).items() if v is not None and n not in ("resume", "results_dir")}
+    try:
+        if args.resume is not None:
+            if given:
+                raise ConfigError([f"--resume goes on with the values it was begun with: found --{next(iter(given))}"])
+            plan, folder = stored_plan(Path(args.resume)), Path(args.resume)
+        else:
+            plan = make_plan(given)
+            folder = folder_of(plan, Path(args.results_dir))
+        return run(plan, folder)
+    except ConfigError as e:
+        complain(e)
+        return 2
+    except (RunError, SimulatorError, ValueError) as e:
+        complain(e)
+        return 1
+    except OSError as e:
+        complain(f"{e.filename}: {e.strerror}")
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

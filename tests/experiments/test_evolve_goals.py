@@ -1,0 +1,118 @@
+"""Evolution of goals and starts: it finds a planted optimum, leaves its files, goes on the same."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from envs.goal.shapers import ShapeSpace
+from envs.goal.task import make_goal_task
+from experiments import evolve_goals
+from experiments.evolve_goals import build_parser, make_plan
+from experiments.goal_evolution import CHECKPOINT, GENERATIONS, EvolveSection, GoalEvolution, scores_of
+from experiments.goal_evolution_report import difference
+from outer.checkpoint import RunError
+from outer.yaml_lines import ConfigError
+
+TINY = ["--env_name", "simple_u_maze", "--goal_family", "cells", "--start_family", "point", "--episode_length", "12",
+        "--num_envs", "4", "--batch_size", "16", "--h_dim", "8", "--repr_dim", "4", "--unroll_length", "5",
+        "--min_replay_size", "10", "--max_replay_size", "40", "--num_timesteps", "60", "--num_eval_envs", "6",
+        "--threads", "1", "--num_workers", "2", "--num_orig_evals", "2", "--generations", "3",
+        "--comparison_agents", "2", "--score", "distance"]  # fmt: skip
+PLANTED = torch.tensor([1.5, -1.0, 0.5])
+
+
+def toy(u: Tensor, keys: Tensor, plain: Tensor) -> np.ndarray:
+    """The nearer to PLANTED the better, with noise of the seeds; plain members know nothing of u."""
+    noise = np.array([np.random.default_rng(int(k)).normal() for k in keys]) * 0.05
+    away = torch.where(plain[:, None], torch.zeros_like(u), u) - PLANTED
+    return -away.norm(dim=1).double().numpy() + noise
+
+
+def search(folder: Path, generations: int = 40, seed: int = 3, evaluate: object = toy) -> GoalEvolution:
+    section = EvolveSection(goal_family="box", generations=generations, num_workers=8, step_size=0.15)
+    return GoalEvolution(folder, section, seed, ["a", "b", "c"], evaluate)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_a_planted_optimum_is_found(tmp_path: Path, seed: int) -> None:
+    evolution = search(tmp_path, seed=seed)
+    while not evolution.done:
+        evolution.generation()
+    assert float((evolution.u - PLANTED).norm()) < 0.4 < float(PLANTED.norm())
+    first, last = evolution.history[0], evolution.history[-1]
+    assert last.score > first.score + 1 and abs(last.plain - first.plain) < 0.15  # 4 standard errors
+    assert first.score == pytest.approx(first.plain, abs=0.01) and first.u == (0.0, 0.0, 0.0)
+    evolution.compare()
+    gap, (low, high) = difference(*evolution.comparison)
+    assert low > 1 and high >= gap >= low and len(evolution.comparison[0]) == 16
+
+
+def test_it_goes_on_the_same(tmp_path: Path) -> None:
+    whole = search(tmp_path / "a") if (tmp_path / "a").mkdir() is None else None
+    assert whole is not None
+    for _ in range(6):
+        whole.generation()
+    (tmp_path / "b").mkdir()
+    for _ in range(3):  # each time anew from the folder
+        part = search(tmp_path / "b")
+        part.generation(), part.generation()
+    assert (tmp_path / "a" / GENERATIONS).read_bytes() == (tmp_path / "b" / GENERATIONS).read_bytes()
+    assert torch.equal(whole.u, search(tmp_path / "b").u) and len(part.history) == 6
+    (tmp_path / "b" / CHECKPOINT).write_bytes(b"no checkpoint")
+    with pytest.raises(RunError, match="not a checkpoint of this run"):
+        search(tmp_path / "b")
+
+
+def test_members_that_diverge(tmp_path: Path) -> None:
+    def some(u: Tensor, keys: Tensor, plain: Tensor) -> np.ndarray:
+        scores = toy(u, keys, plain)
+        scores[5] = math.nan
+        return scores
+
+    row = search(tmp_path, evaluate=some).generation()
+    assert row.diverged == 1 and math.isfinite(row.perturbed) and math.isfinite(row.best)
+    with pytest.raises(RunError, match="every member has diverged"):
+        search(tmp_path, evaluate=lambda u, k, p: np.full(len(u), math.nan)).generation()
+
+
+def test_scores_are_of_the_member_and_its_numbers() -> None:
+    """A member's score is the same with others beside it; plain members do not see u; evaluation is the task's own."""
+    words = [*TINY, "--policy_lr", "1e-2", "--critic_lr", "1e-2", "--num_timesteps", "200"]
+    plan = make_plan({k: v for k, v in vars(build_parser().parse(words)).items() if v is not None
+                      and k not in ("resume", "results_dir")})  # fmt: skip
+    space = ShapeSpace(make_goal_task("simple_u_maze"), "cells", "point")
+    u = torch.randn(4, len(space.names), generator=torch.Generator().manual_seed(0)) * 3
+    keys, plain = torch.tensor([7, 7, 8, 7]), torch.tensor([False, True, False, True])
+    scores = scores_of(plan.inner, plan.learner, plan.evolve, space, u, keys, plain)
+    assert scores[1] == pytest.approx(scores[3], abs=1e-3) and abs(scores[0] - scores[1]) > 0.01
+    alone = scores_of(plan.inner, plan.learner, plan.evolve, space, u[:1], keys[:1], plain[:1])
+    assert alone[0] == pytest.approx(scores[0], abs=4e-3) and (scores < 0).all()
+
+
+def test_a_run_and_its_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert evolve_goals.main([*TINY, "--exp_name", "mine", "--results_dir", str(tmp_path)]) == 0
+    text, folder = capsys.readouterr().out, tmp_path / "mine"
+    assert "simple_u_maze, goals cells, starts point, 3 generations" in text and "2 fresh agents each" in text
+    assert {p.name for p in folder.iterdir()} == {
+        "config.yaml", CHECKPOINT, GENERATIONS, "evolution.png", "summary.txt"}  # fmt: skip
+    lines = (folder / GENERATIONS).read_text().splitlines()
+    assert len(lines) == 4 and lines[0].startswith("generation,score,plain,perturbed,best,diverged,u goal cell 1,1")
+    assert evolve_goals.main(["--resume", str(folder)]) == 0 and capsys.readouterr().out == text
+    assert evolve_goals.main(["--resume", str(folder), "--generations", "9"]) == 2
+
+
+def test_what_is_wrong_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(ConfigError, match="expected a family"):
+        make_plan({"env_name": "reacher"})
+    with pytest.raises(ConfigError, match="nearest: 'circle'"):
+        make_plan({"env_name": "reacher", "goal_family": "circel"})
+    assert evolve_goals.main(["--resume", str(tmp_path)]) == 2
+    assert "found no config.yaml" in capsys.readouterr().err
+    assert evolve_goals.main(["--goal_family", "box", "--tau", "0.1", "--results_dir", str(tmp_path)]) == 2
+    assert "contrastive RL has no such value (--agent sac, td3 has)" in capsys.readouterr().err
