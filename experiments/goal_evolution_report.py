@@ -34,11 +34,11 @@ def picture(path: Path, space: ShapeSpace, evolution: GoalEvolution, title: str)
     history: list[Generation] = evolution.history
     figure, (left, right) = new_figure(11.2, 4.4, 2)
     figure.suptitle(title, fontsize=12)
-    x = [g.generation for g in history]
+    numbers = [g.generation for g in history]
     lines = (("score", "evolved starts and goals", BLUE), ("plain", "the task's own, same seeds", GREY),
              ("perturbed", "all perturbations", ORANGE))  # fmt: skip
     for name, label, colour in lines:
-        left.plot(x, [getattr(g, name) for g in history], color=colour, linewidth=1.5, marker=".", label=label)
+        left.plot(numbers, [getattr(g, name) for g in history], color=colour, linewidth=1.5, marker=".", label=label)
     left.set_xlabel("generation")
     left.set_ylabel(f"{evolution.evolve.score}, evaluated on the task's own")
     left.legend(fontsize=8, loc="best", framealpha=0.8, edgecolor="none")
@@ -49,7 +49,8 @@ def picture(path: Path, space: ShapeSpace, evolution: GoalEvolution, title: str)
         begins = start[:, list(space.task.start_indices[:n])]
         for role, places, mark in (("goals", goal[:, :n], "o"), ("starts", begins, "x")):
             y = places[:, 1] if n == 2 else torch.rand(DRAWN) * 0.5 + (0.5 if who == "evolved" else 0)
-            right.scatter(places[:, 0].numpy(), y.numpy(), s=12, marker=mark, color=colour, alpha=0.4, label=f"{who} {role}")
+            x = places[:, 0].numpy()
+            right.scatter(x, y.numpy(), s=12, marker=mark, color=colour, alpha=0.4, label=f"{who} {role}")
     maze = maze_of(space.task)
     if maze is not None:
         right.imshow(maze.wall.cpu().T.float().numpy(), cmap="Greys", alpha=0.35, origin="lower", zorder=0, extent=(
