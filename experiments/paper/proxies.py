@@ -171,7 +171,7 @@ def quick_values(data: dict[str, Any]) -> list[str]:
     gtn = problem.gtn_section(data)
     key = f"agents.{problem.learner_key(data['agents'], name)}"
     table, continuous = isinstance(section, TabularSection), bool(task_of(data).action_size)
-    generations, workers = (10, 8) if table else (1, 2) if continuous else (2, 4)
+    generations, workers = (10, 8) if table else (2, 2) if continuous else (2, 4)
     out = {
         "max_iterations": min(generations, gtn.max_iterations), "num_workers": min(workers, gtn.num_workers),
         "num_orig_evals": min(workers, 4), "num_grad_evals": 1, "confirm_agents": 0, "comparison_agents": 0,
@@ -179,7 +179,7 @@ def quick_values(data: dict[str, Any]) -> list[str]:
     }  # fmt: skip
     texts = [f"agents.gtn.{k}={v}" for k, v in out.items()]
     if not table:
-        steps = 500 if continuous else 1500
+        steps = 400 if continuous else 1500
         texts += [f"{key}.train_steps={min(steps, section.train_steps or steps)}", f"{key}.early_out_min_steps=0"]
         texts += [f"{key}.init_episodes={0 if continuous else min(1, section.init_episodes)}"]
     return texts
