@@ -39,6 +39,14 @@ class ArmReach(SimulatedTask):
         low, high = torch.tensor(BOX, device=members.device)
         return low + (high - low) * random.uniform(3)
 
+    def whereabouts(self, start: Tensor) -> Tensor:
+        """By trigonometry, for joints 3 and 5 at 0."""
+        q1, q2, q4, q6 = (start[:, i] for i in MOVED)
+        forearm, last = q2 - q4, q2 - q4 - q6  # turned forward so far
+        forward = 0.316 * q2.sin() + 0.0825 * (q2.cos() - forearm.cos()) + 0.384 * forearm.sin() + 0.088 * last.cos()
+        up = 0.316 * q2.cos() + 0.0825 * (forearm.sin() - q2.sin()) + 0.384 * forearm.cos() - 0.088 * last.sin()
+        return torch.stack((forward * q1.cos(), forward * q1.sin(), 0.333 + up), 1)
+
     def measure(self, sim: Simulator) -> Tensor:
         end = sim.output(BODY_STATE)[:, sim.body_index("link7")]
         return torch.cat((sim.joint_position, end[:, :3], end[:, 7:10]), 1)

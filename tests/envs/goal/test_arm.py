@@ -34,6 +34,7 @@ def test_where_it_begins_and_its_goals_are() -> None:
         assert at.mean().item() == pytest.approx((low + high) / 2, abs=0.01)
     e = SimulatedEpisodes(task, torch.tensor([1]), 2)
     np.testing.assert_allclose(e.features[0, 0, 7:10], end(1.571, 0.742, -1.571, 3.054), atol=1e-5)
+    np.testing.assert_allclose(task.whereabouts(start[:2]), e.features[0, :, 7:10], atol=1e-5)
     assert (e.features[0, :, 10:] == 0).all()
 
 
