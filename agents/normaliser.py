@@ -27,6 +27,7 @@ class Moments:
     def __init__(self, L: int, K: int, device: torch.device) -> None:
         zeros = torch.zeros(L, K, dtype=torch.float64, device=device)
         self.count = 0  # samples merged so far, of each member
+        self.counted = torch.zeros((), dtype=torch.float64, device=device)  # the same, where a CUDA graph reads it anew
         self.mean, self.squares = zeros, zeros.clone()  # squares: summed squares of the differences from the mean
         self.new = 0  # samples added since
         self.first, self.second = zeros.clone(), zeros.clone()  # sums of their differences from ``mean``, and squared
@@ -45,6 +46,7 @@ class Moments:
     def merge(self) -> None:
         """With d_i = x_i - old mean and n samples in all: mean += sum d / n, squares += sum d^2 - (sum d)^2 / n."""
         self.count += self.new
+        self.counted.fill_(self.count)
         self.mean += self.first / self.count
         self.squares += (self.second - self.first.square() / self.count).clamp(min=0)
         self.first.zero_(), self.second.zero_()
@@ -53,18 +55,18 @@ class Moments:
     @property
     def scale(self) -> Tensor:
         """1 / sqrt(variance + epsilon), float32 [L, K]; 1 before the first merge."""
-        if self.count == 0:
-            return torch.ones_like(self.mean, dtype=torch.float32)
-        return (self.squares / self.count + EPSILON).rsqrt().float()
+        scale = (self.squares / self.counted.clamp(min=1) + EPSILON).rsqrt()
+        return torch.where(self.counted > 0, scale, 1.0).float()
 
     def state_dict(self) -> Dict[str, Tensor]:
         return {"moments": torch.stack((self.mean, self.squares, self.first, self.second)),
                 "samples": torch.tensor([self.count, self.new])}  # fmt: skip
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        parts = state["moments"].to(self.mean.device)
-        self.mean, self.squares, self.first, self.second = (part.clone() for part in parts.unbind())
+        for part, value in zip((self.mean, self.squares, self.first, self.second), state["moments"].unbind()):
+            part.copy_(value)
         self.count, self.new = state["samples"].tolist()
+        self.counted.fill_(self.count)
 
     def normalise(self, x: Tensor) -> Tensor:
         """x: float32 [L, B, K]."""

@@ -13,6 +13,7 @@ from agents.crl_replay import TrajectoryReplay
 from agents.crl_train import GoalTraining
 from agents.goal_off_policy import GoalOffPolicy
 from agents.goal_off_policy_section import GoalOffPolicySection, GoalSACSection, GoalTD3Section
+from agents.normaliser import Moments
 from agents.sac import SAC
 from envs.goal.task import make_goal_task
 
@@ -197,3 +198,50 @@ def test_what_is_wrong_is_said() -> None:
         training(section, (1, 2), own={"noise_clip": [1, 2]})
     with pytest.raises(ValueError, match="tau: found 1 values for 2 members"):
         training(section, (1, 2), own={"tau": [1]})
+
+
+@pytest.mark.slow
+def test_reacher_is_learned_by_sac() -> None:
+    """Measured: success 1.00 for each of 3 seeds, near for 182 to 188 of 200 decisions; untrained 0.42 to 0.98, near
+    for 22 to 49."""
+    near, success, before = learned(GoalSACSection, 40_000)
+    assert (success >= 0.95).all() and (near >= 150).all() and (near > before + 80).all()
+
+
+@pytest.mark.slow
+def test_reacher_is_learned_by_td3() -> None:
+    """Slower than SAC. Measured: success 0.69 to 0.95, near for 47 to 108 of 200 decisions; untrained 0.36 to 0.70,
+    near for 22 to 37."""
+    near, success, before = learned(GoalTD3Section, 60_000, policy_delay=1, smoothing_noise=0.1)
+    assert (near > before).all() and float(near.mean() - before.mean()) > 20 and (success >= 0.55).all()
+
+
+def learned(cls: Any, steps: int, **own: Any) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Of 3 seeds: decisions near the goal and success after so many steps, and near before; 64 episodes each."""
+    torch.set_num_threads(1)
+    section = cls(
+        num_envs=32, min_replay_size=100, h_dim=128, use_her=True, learning_rate=1e-3, tau=0.02,
+        multiplier_num_sgd_steps=2, normalize_observations=True, **own,
+    )  # fmt: skip
+    t = training(section, (0, 1, 2), "reacher", episode_length=200, num_eval_envs=64)
+    before = t.evaluate()
+    while t.steps < steps:
+        t.iteration()
+    after = t.evaluate()
+    return after.near.mean(1), after.success.mean(1), before.near.mean(1)
+
+
+def test_moments_count_where_a_graph_reads() -> None:
+    """What ``scale`` reads is changed in place, so that a captured update sees it: no Python number is part of it."""
+    m = Moments(2, 3, torch.device("cpu"))
+    held = (m.counted, m.mean, m.squares)
+    assert (m.scale == 1).all()
+    x = torch.randn(2, 50, 3, generator=torch.Generator().manual_seed(1)) * 4 + 2
+    for part in x.split(10, 1):
+        m.add(part)
+        m.merge()
+    assert all(a is b for a, b in zip(held, (m.counted, m.mean, m.squares))) and float(m.counted) == 50
+    torch.testing.assert_close(m.scale, 1 / x.std(1, unbiased=False))
+    other = Moments(2, 3, torch.device("cpu"))
+    other.load_state_dict(m.state_dict())
+    assert torch.equal(other.scale, m.scale) and other.count == 50
