@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
+import envs.goal.tasks  # noqa: F401  # they register themselves
 from agents.crl_section import CRLSection
 from agents.crl_train import GoalTraining
 from envs.goal.point import CELL
