@@ -145,14 +145,15 @@ def run_folder(args: Args, study: Study) -> Path:
 def describe(study: Study) -> str:
     """--check."""
     b = study.budget
+    ends = [f"{study.trials} trials"] if study.trials is not None else []
+    ends += [f"{study.full_evaluations:g} full evaluations"] if study.full_evaluations is not None else []
     lines = [
         f"{study.path}: valid",
         f"  configuration  {study.config.path}: {study.config.data['env_name']}",
         f"  search         {study.backend}, {study.bracket} brackets, seed {study.seed}, {study.parallel} trials out",
         f"  budget         {b.least:g} to {b.most:g} {b.unit}, eta {b.eta:g}",
         f"  loss           {study.loss}, of {study.evaluate} trials",
-        f"  ends after     {f'{study.trials} trials' if study.trials is not None else ''}"
-        f"{f'{study.full_evaluations:g} full evaluations' if study.full_evaluations is not None else ''}",
+        f"  ends after     {' or '.join(ends)}",
         f"  space          {len(study.space.config_space)} parameters",
     ]
     return "\n".join(lines + [f"    {line}" for line in str(study.space.config_space).splitlines()[1:]])
@@ -248,7 +249,7 @@ def main(argv: list[str] | None = None) -> int:
         complain(e)
         return 2
     except OSError as e:
-        complain(f"{e.filename}: {e.strerror}")
+        complain(f"{e.filename}: {e.strerror}" if e.filename else e)
         return 1
     is_master = args.nes_master or bool(args.bohb_id)
     try:
@@ -261,7 +262,7 @@ def main(argv: list[str] | None = None) -> int:
     except (RunError, ExchangeError, SecondWorkerError, ConfigError, WorldFileError, ValueError, Broken) as e:
         complain(e)
     except OSError as e:
-        complain(f"{e.filename}: {e.strerror}" if e.strerror else e)
+        complain(f"{e.filename}: {e.strerror}" if e.filename else e)
     if not is_master:
         complain(f"what is finished is kept; go on with: {shlex.join(['python3', __file__, '--resume', str(run_dir)])}")
     return 1

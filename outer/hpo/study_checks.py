@@ -11,6 +11,7 @@ from outer.check import Checker
 from outer.hpo.space import Space
 from outer.hpo.study_sections import BUDGET_KEYS, LOSSES, READ, UNITS, applied
 from outer.section import SE, SHAPER
+from outer.target import ranks
 from outer.yaml_lines import Path, show
 
 DRAWS, SHAPED_DRAWS = 192, 16  # corners of the space that are tried; for shaped tasks each loads the candidates
@@ -44,6 +45,9 @@ def check_fit(checker: Checker, data: dict[str, Any], study: Mapping[str, Any], 
     gtn = problem.gtn_section(data)
     if study["evaluate"] == "agent" and gtn.synthetic_env_type == SHAPER:
         checker.problem(("evaluate",), "agent", "nes: agents of a task in a physics engine are not trained alone")
+    if study["evaluate"] == "nes" and gtn.synthetic_env_type == SHAPER and ranks(data):
+        words = "one candidate with PARAMS: several files are ranked, which no trial can judge"
+        checker.problem(("config",), f"envs.{data['env_name']}.shapers with several candidates or none to tune", words)
     if study["loss"] == "generations" and gtn.synthetic_env_type != SE:
         checker.problem(("loss",), "generations", "score: only a synthetic environment can be solved")
     elif study["loss"] == "generations" and not gtn.quit_when_solved:

@@ -370,3 +370,13 @@ def test_what_is_refused_of_agents_alone(tmp_path: Path, change: dict, words: st
 def test_a_reward_network_is_never_solved(tmp_path: Path) -> None:
     found = problems(tmp_path, changed("config", str(ROOT / "default_config_cartpole_reward_env_paper.yaml")))
     assert any("FILE:6 loss: found generations, expected score: only a synthetic environment" in text for text in found)
+
+
+def test_a_folder_of_candidates_is_ranked_and_one_is_searched(tmp_path: Path) -> None:
+    study = {
+        **GOOD, "config": str(ROOT / "default_config_cartpole_shapers.yaml"), "loss": "score", "set": {},
+        "budget": {**SMALL, "unit": "generations"}, "space": {"agents.gtn.noise_std": {"range": [0.01, 1]}},
+    }  # fmt: skip
+    found = problems(tmp_path, study)
+    assert any("config: found envs.Cartpole.shapers with several candidates" in text for text in found), found
+    read(tmp_path, {**study, "config": str(ROOT / "default_config_cartpole_reward_shaper.yaml")})
