@@ -26,11 +26,21 @@ class Moments:
 
     def __init__(self, L: int, K: int, device: torch.device) -> None:
         zeros = torch.zeros(L, K, dtype=torch.float64, device=device)
-        self.count = 0  # samples merged so far, of each member
-        self.counted = torch.zeros((), dtype=torch.float64, device=device)  # the same, where a CUDA graph reads it anew
+        self.counted = torch.zeros((), dtype=torch.float64, device=device)  # ``count``, which a CUDA graph reads
+        self.count = 0
         self.mean, self.squares = zeros, zeros.clone()  # squares: summed squares of the differences from the mean
         self.new = 0  # samples added since
         self.first, self.second = zeros.clone(), zeros.clone()  # sums of their differences from ``mean``, and squared
+
+    @property
+    def count(self) -> int:
+        """Samples merged so far, of each member."""
+        return self._count
+
+    @count.setter
+    def count(self, count: int) -> None:
+        self._count = count
+        self.counted.fill_(count)
 
     def keep(self, index: Tensor) -> None:
         for name in ("mean", "squares", "first", "second"):
@@ -46,7 +56,6 @@ class Moments:
     def merge(self) -> None:
         """With d_i = x_i - old mean and n samples in all: mean += sum d / n, squares += sum d^2 - (sum d)^2 / n."""
         self.count += self.new
-        self.counted.fill_(self.count)
         self.mean += self.first / self.count
         self.squares += (self.second - self.first.square() / self.count).clamp(min=0)
         self.first.zero_(), self.second.zero_()
@@ -66,7 +75,6 @@ class Moments:
         for part, value in zip((self.mean, self.squares, self.first, self.second), state["moments"].unbind()):
             part.copy_(value)
         self.count, self.new = state["samples"].tolist()
-        self.counted.fill_(self.count)
 
     def normalise(self, x: Tensor) -> Tensor:
         """x: float32 [L, B, K]."""
