@@ -6,7 +6,7 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
@@ -14,18 +14,13 @@ import numpy as np
 import torch
 import tyro
 
-from envs.task import Task
 from envs.world import World
-from envs.world_file import WorldFile, read_world
 from experiments.paper.command import EXIT_CODES, Measurement, run_command
-from experiments.paper.comparison import CompareArgs, budget_of
 from experiments.paper.data import Series
-from experiments.paper.learners import Learner, se_learner
-from experiments.paper.proxies import proxy, task_of
+from experiments.paper.one_se import OneSEArgs, se_of
 from experiments.paper.training import each
-from experiments.paper.watched import Recorder, Steps, check_watchable, train_watched, walk
-from experiments.paper.world_args import WorldArgs, check_numbers, find
-from outer import problem
+from experiments.paper.watched import Recorder, Steps, train_watched, walk
+from experiments.paper.world_args import check_numbers
 from outer.config import ConfigError
 from outer.nes import RETEST, member_seeds
 
@@ -41,44 +36,9 @@ FULL, QUICK = 10, 4  # agents
 
 
 @dataclass
-class Args(WorldArgs):
-    config: tyro.conf.Positional[Annotated[Path, tyro.conf.arg(metavar="CONFIG")]] = Path(
-        "default_config_cartpole_syn_env.yaml"
-    )
-    """The configuration of the SEs, as train_proxy.py had it."""
-    agent: str | None = None
-    """Which learner; default: the one that the SE was evolved with."""
-    evolved: str = "varied"
-    """SEs that were evolved with varied or fixed hyperparameters."""
-    model: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
-    """This SE instead of the best: a model.pt."""
+class Args(OneSEArgs):
     steps: int = 5000
     """Steps of each kind that are kept at most, evenly spread."""
-
-
-def se_of(
-    args: WorldArgs, config: Path, evolved: str, agent: str | None, model: Path | None
-) -> tuple[Task, WorldFile, Learner]:
-    """The task, the best SE (or ``model``), who learns in it. Raises ConfigError, WorldFileError."""
-    if evolved not in ("varied", "fixed"):
-        raise ConfigError([f"--evolved: found {evolved!r}, expected varied or fixed"])
-    kind = proxy(config, args.results_dir, overrides=args.set)
-    if kind.mode is not None:
-        raise ConfigError([f"{config}: found reward networks, expected the configuration of SEs"])
-    data = kind.config.data
-    task = task_of(data)
-    name = (agent or problem.learner(data)[0]).lower()
-
-    def learner(data: dict[str, Any], budget: int) -> Learner:
-        return se_learner(data, task, name, published=False, vary=False, settings=[], budget=budget, quick=args.quick)
-
-    check_watchable(learner(data, 0))  # before worlds are evolved
-    world = read_world(str(model)) if model else find(args, config, 1, vary_hp=evolved == "varied")[0]
-    if (world.kind, world.env_name) != ("se", task.name):
-        raise ConfigError(
-            [f"--model: found a world of {world.env_name}, expected an SE of {task.name}, as {config} has"]
-        )
-    return task, world, learner(world.config, budget_of(CompareArgs(config), [world]))
 
 
 def spread_rows(count: int, most: int) -> np.ndarray:
@@ -106,7 +66,7 @@ def work(args: Args) -> int:
     check_numbers(args, steps=args.steps)
     if args.worlds not in (None, 1):
         raise ConfigError([f"--worlds: found {args.worlds}, expected 1: the best SE"])
-    task, world, learner = se_of(args, args.config, args.evolved, args.agent, args.model)
+    task, world, learner = se_of(args)
     m = Measurement("histograms", task.name, args.agent or "", args, args.out, args.results_dir, args.quick)
     agents = args.agents or (QUICK if args.quick else FULL)
     seeds = member_seeds(args.seed, RETEST, 0, agents)

@@ -7,7 +7,7 @@ import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
@@ -20,12 +20,12 @@ from agents.result import REASONS, TrainResult
 from envs import rng
 from envs.task import Task
 from envs.world import World
-from experiments.histograms import se_of
 from experiments.paper.command import EXIT_CODES, Measurement, run_command
 from experiments.paper.data import Series
+from experiments.paper.one_se import OneSEArgs, se_of
 from experiments.paper.training import each
 from experiments.paper.watched import Recorder, Steps, Watched, Wrap, Wrapped, train_watched
-from experiments.paper.world_args import WorldArgs, check_numbers
+from experiments.paper.world_args import check_numbers
 from outer.config import ConfigError
 from outer.nes import RETEST, member_seeds
 
@@ -47,17 +47,7 @@ CONSTANT = 1e-6  # an output that varies less has no scale of its own
 
 
 @dataclass
-class Args(WorldArgs):
-    config: tyro.conf.Positional[Annotated[Path, tyro.conf.arg(metavar="CONFIG")]] = Path(
-        "default_config_cartpole_syn_env.yaml"
-    )
-    """The configuration of the SEs, as train_proxy.py had it."""
-    agent: str | None = None
-    """Which learner; default: the one that the SE was evolved with."""
-    evolved: str = "varied"
-    """An SE that was evolved with varied or fixed hyperparameters."""
-    model: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
-    """This SE instead of the best: a model.pt."""
+class Args(OneSEArgs):
     outputs: list[str] = field(default_factory=list)
     """Which: 0, 1, ... of the next state, reward, done; default: all."""
     points: int | None = None
@@ -114,7 +104,7 @@ def work(args: Args) -> int:
         raise ConfigError([f"--worlds: found {args.worlds}, expected 1: the best SE"])
     if args.device != "cpu" and not torch.cuda.is_available():
         raise ConfigError([f"--device: found {args.device!r}, expected cpu: there is no GPU"])
-    task, world, learner = se_of(args, args.config, args.evolved, args.agent, args.model)
+    task, world, learner = se_of(args)
     if task.num_states is not None:
         raise ConfigError([f"{args.config}: found {task.name}, expected a task with observations that are numbers"])
     known = names(task)

@@ -7,10 +7,12 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import torch
+import tyro
 
 from envs.world_file import WorldFileError
 from experiments.paper.data import Data, DataError, Series, data_path, is_full, save
@@ -20,6 +22,26 @@ from outer.machine import ExchangeError
 
 EXIT_CODES = """
 Exit codes: 0 complete, 1 it cannot start or go on, 2 wrong arguments or configuration, 130 interrupted."""
+
+
+@dataclass(kw_only=True)
+class DataArgs:
+    """What every command that leaves data is asked."""
+
+    seed: int = 0
+    """Of the agents; none of the seeds was used in an evolution."""
+    threads: int = 0
+    """CPU threads, 0: all."""
+    set: Annotated[list[str], tyro.conf.arg(metavar="KEY=VALUE ...")] = field(default_factory=list)
+    """Values of CONFIG, as train_proxy.py had them."""
+    name: str | None = None
+    """The --name of train_proxy.py."""
+    quick: tyro.conf.FlagCreatePairsOff[bool] = False
+    """A minute's look with few agents; worlds that are missing are evolved first (train_proxy.py --quick)."""
+    results_dir: Annotated[Path, tyro.conf.arg(metavar="DIR")] = Path("results")
+    """Where the worlds are, and the data go."""
+    out: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
+    """The data file; default: <results-dir>/paper/<experiment>/<task>[_<what>].json."""
 
 
 def run_command(prog: str, work: Callable[[], int]) -> int:

@@ -26,7 +26,7 @@ from rich.table import Table
 
 from envs.world_file import WorldFile
 from experiments import train_proxy
-from experiments.paper.command import Measurement
+from experiments.paper.command import DataArgs, Measurement
 from experiments.paper.data import Series
 from experiments.paper.learners import (
     NUMBERS,
@@ -61,7 +61,7 @@ from outer.statistics import interquartile_mean
 
 
 @dataclass
-class CompareArgs:
+class CompareArgs(DataArgs):
     config: tyro.conf.Positional[Annotated[Path, tyro.conf.arg(metavar="CONFIG")]]
     """The configuration of the worlds, as train_proxy.py had it."""
     modes: list[int] | None = None
@@ -79,20 +79,6 @@ class CompareArgs:
     stop: str | None = None
     """SEs: budget (what they were evolved for) or early-out (until the returns have settled, as published); default:
     budget if they have one."""
-    seed: int = 0
-    """Of the agents."""
-    threads: int = 0
-    """CPU threads, 0: all."""
-    set: Annotated[list[str], tyro.conf.arg(metavar="KEY=VALUE ...")] = field(default_factory=list)
-    """Values of CONFIG, as train_proxy.py had them."""
-    name: str | None = None
-    """The --name of train_proxy.py."""
-    quick: tyro.conf.FlagCreatePairsOff[bool] = False
-    """A minute's look with few agents; worlds that are missing are evolved first (train_proxy.py --quick)."""
-    results_dir: Annotated[Path, tyro.conf.arg(metavar="DIR")] = Path("results")
-    """Where the worlds are, and the data go."""
-    out: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
-    """The data file; default: <results-dir>/paper/<experiment>/<task>[_<what>].json."""
 
 
 def evolves_rns(args: CompareArgs) -> bool:

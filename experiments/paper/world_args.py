@@ -3,37 +3,22 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
-
-import tyro
+from typing import Any
 
 from envs.world_file import WorldFile
+from experiments.paper.command import DataArgs
 from experiments.paper.comparison import CompareArgs, find_worlds
 from outer.config import ConfigError
 
 
 @dataclass
-class WorldArgs:
+class WorldArgs(DataArgs):
     worlds: int | None = None
     """How many, the best."""
     agents: int | None = None
     """Agents per world (or per value of what is varied)."""
-    seed: int = 0
-    """Of the agents; none of the seeds was used in an evolution."""
-    threads: int = 0
-    """CPU threads, 0: all."""
-    set: Annotated[list[str], tyro.conf.arg(metavar="KEY=VALUE ...")] = field(default_factory=list)
-    """Values of CONFIG, as train_proxy.py had them."""
-    name: str | None = None
-    """The --name of train_proxy.py."""
-    quick: tyro.conf.FlagCreatePairsOff[bool] = False
-    """A minute's look; worlds that are missing are evolved first (train_proxy.py --quick)."""
-    results_dir: Annotated[Path, tyro.conf.arg(metavar="DIR")] = Path("results")
-    """Where the worlds are, and the data go."""
-    out: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
-    """The data file; default: <results-dir>/paper/<experiment>/<task>[_<what>].json."""
 
 
 def find(args: WorldArgs, config: Path, count: int, **kind: Any) -> list[WorldFile]:

@@ -12,21 +12,15 @@ import pytest
 pytest.importorskip("hpbandster", reason="hpbandster is not installed")
 import ConfigSpace as CS
 
+from benchmarks.bohb import WEIGHTS, A, P
 from outer.bohb import BOHB, _Density
 
-A = np.array(
-    [[10, 3, 17, 3.5, 1.7, 8], [0.05, 10, 17, 0.1, 8, 14], [3, 3.5, 1.7, 10, 17, 8], [17, 8, 0.05, 10, 0.1, 14]]
-)
-P = 1e-4 * np.array([
-    [1312, 1696, 5569, 124, 8283, 5886], [2329, 4135, 8307, 3736, 1004, 9991],
-    [2348, 1451, 3522, 2883, 3047, 6650], [4047, 8828, 8732, 5743, 1091, 381],
-])  # fmt: skip
-C, LEAST = np.array([1.0, 1.2, 3.0, 3.2]), -3.32237
+LEAST = -3.32237
 
 
 def hartmann6(x):
     """https://www.sfu.ca/~ssurjano/hart6.html; its minimum is LEAST."""
-    return -float(C @ np.exp(-(A * (x - P) ** 2).sum(1)))
+    return -float(WEIGHTS @ np.exp(-(A * (x - P) ** 2).sum(1)))
 
 
 def box(*bounds):

@@ -92,6 +92,9 @@ def mutated(family, good, r):
     finally:
         watch_on[0] = before
 
+# what tells a file from one of another run, chunk or version
+OTHER = [("run_id", "other"), ("generation", 999_999), ("chunk_id", 5), ("attempt", 7), ("schema", 2)]
+
 
 class Peak:
     """The most memory that this process has had since the last reset, in bytes."""
@@ -214,28 +217,10 @@ class Exchange:
             old = r.choice(self.earlier[side][:-1])
             return old, lambda genuine: pair_check(old, torch.load(io.BytesIO(old), weights_only=True))
         if kind == 2:  # the right data, a check file of something else
-            key, value = r.choice(
-                [
-                    ("run_id", "other"),
-                    ("generation", 999_999),
-                    ("chunk_id", 5),
-                    ("attempt", 7),
-                    ("schema", 2),
-                    ("kind", "x"),
-                ]
-            )
+            key, value = r.choice([*OTHER, ("kind", "x")])
             changed = {**content, key: value}
             return data, lambda genuine: pair_check(data, changed)
-        key, value = r.choice(
-            [
-                ("run_id", "other"),
-                ("generation", 999_999),
-                ("chunk_id", 5),
-                ("attempt", 7),
-                ("schema", 2),
-                ("kind", "quit"),
-            ]
-        )
+        key, value = r.choice([*OTHER, ("kind", "quit")])
         if r.random() < 0.2:  # what only the other side writes
             chunk = chunks_of(1)[0]
             other = (

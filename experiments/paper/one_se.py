@@ -1,0 +1,57 @@
+"""What the commands that look into one SE are asked alike, and which SE that is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+
+from envs.task import Task
+from envs.world_file import WorldFile, read_world
+from experiments.paper.comparison import CompareArgs, budget_of
+from experiments.paper.learners import Learner, se_learner
+from experiments.paper.proxies import proxy, task_of
+from experiments.paper.watched import check_watchable
+from experiments.paper.world_args import WorldArgs, find
+from outer import problem
+from outer.config import ConfigError
+
+
+@dataclass
+class OneSEArgs(WorldArgs):
+    config: tyro.conf.Positional[Annotated[Path, tyro.conf.arg(metavar="CONFIG")]] = Path(
+        "default_config_cartpole_syn_env.yaml"
+    )
+    """The configuration of the SEs, as train_proxy.py had it."""
+    agent: str | None = None
+    """Which learner; default: the one that the SE was evolved with."""
+    evolved: str = "varied"
+    """An SE that was evolved with varied or fixed hyperparameters."""
+    model: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
+    """This SE instead of the best: a model.pt."""
+
+
+def se_of(args: OneSEArgs) -> tuple[Task, WorldFile, Learner]:
+    """The task, the best SE (or ``args.model``), who learns in it. Raises ConfigError, WorldFileError."""
+    config, evolved, model = args.config, args.evolved, args.model
+    if evolved not in ("varied", "fixed"):
+        raise ConfigError([f"--evolved: found {evolved!r}, expected varied or fixed"])
+    kind = proxy(config, args.results_dir, overrides=args.set)
+    if kind.mode is not None:
+        raise ConfigError([f"{config}: found reward networks, expected the configuration of SEs"])
+    data = kind.config.data
+    task = task_of(data)
+    name = (args.agent or problem.learner(data)[0]).lower()
+
+    def learner(data: dict[str, Any], budget: int) -> Learner:
+        return se_learner(data, task, name, published=False, vary=False, settings=[], budget=budget, quick=args.quick)
+
+    check_watchable(learner(data, 0))  # before worlds are evolved
+    world = read_world(str(model)) if model else find(args, config, 1, vary_hp=evolved == "varied")[0]
+    if (world.kind, world.env_name) != ("se", task.name):
+        raise ConfigError(
+            [f"--model: found a world of {world.env_name}, expected an SE of {task.name}, as {config} has"]
+        )
+    return task, world, learner(world.config, budget_of(CompareArgs(config), [world]))
