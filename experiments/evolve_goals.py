@@ -28,6 +28,7 @@ from envs.goal.shapers import ShapeSpace
 from envs.goal.task import make_goal_task
 from envs.sim.simulator import SimulatorError
 from envs.world_file import write_atomic
+from experiments.command_line import exit_code
 from experiments.goal_arguments import AGENTS, CONFIG_FILE, Parser, add_section, read_learner, read_section
 from experiments.goal_evolution import EvolveSection, GoalEvolution, Inner, scores_of
 from experiments.goal_evolution_report import PICTURE, picture, summary
@@ -170,26 +171,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     log.setLevel(logging.INFO)
     args = build_parser().parse(argv)
     given = {n: v for n, v in vars(args).items() if v is not None and n not in ("resume", "results_dir")}
-    try:
-        if args.resume is not None:
-            if given:
-                raise ConfigError([f"--resume goes on with the values it was begun with: found --{next(iter(given))}"])
-            plan, folder = stored_plan(Path(args.resume)), Path(args.resume)
-        else:
+
+    def work() -> int:
+        if args.resume is None:
             plan = make_plan(given)
-            folder = folder_of(plan, Path(args.results_dir))
-        return run(plan, folder)
-    except ConfigError as e:
-        complain(e)
-        return 2
-    except (RunError, SimulatorError, ValueError) as e:
-        complain(e)
-        return 1
-    except OSError as e:
-        complain(f"{e.filename}: {e.strerror}")
-        return 1
-    except KeyboardInterrupt:
-        return 130
+            return run(plan, folder_of(plan, Path(args.results_dir)))
+        if given:
+            raise ConfigError([f"--resume goes on with the values it was begun with: found --{next(iter(given))}"])
+        return run(stored_plan(Path(args.resume)), Path(args.resume))
+
+    return exit_code("evolve_goals.py", work, (RunError, SimulatorError, ValueError))
 
 
 if __name__ == "__main__":

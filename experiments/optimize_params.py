@@ -9,13 +9,11 @@ import logging
 import math
 import os
 import shlex
-import signal
 import sys
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
@@ -23,6 +21,7 @@ import torch
 import tyro
 
 from envs.world_file import WorldFileError, write_atomic
+from experiments.command_line import in_words, sigterm_is_ctrl_c
 from outer.backlog import Patience
 from outer.checkpoint import RunError, locked
 from outer.config import ConfigError, dump_config
@@ -218,21 +217,6 @@ def master(args: Args, study: Study, run_dir: Path) -> int:
     return 0
 
 
-@contextlib.contextmanager
-def stoppable() -> Iterator[None]:
-    """SIGTERM is taken as Ctrl-C: a batch system ends a job with it."""
-
-    def stop(signum: int, frame: Any) -> None:
-        signal.signal(signum, signal.SIG_IGN)  # a batch system may send it twice
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, stop)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
 def main(argv: list[str] | None = None) -> int:
     args = tyro.cli(Args, args=argv, prog="optimize_params.py", description=HELP)
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
@@ -249,20 +233,18 @@ def main(argv: list[str] | None = None) -> int:
         complain(e)
         return 2
     except OSError as e:
-        complain(f"{e.filename}: {e.strerror}" if e.filename else e)
+        complain(in_words(e))
         return 1
     is_master = args.nes_master or bool(args.bohb_id)
     try:
-        with stoppable():
+        with sigterm_is_ctrl_c():
             return (master if is_master else search)(args, study, run_dir)
     except KeyboardInterrupt:
         if not is_master:
             complain(f"stopped; go on with: {shlex.join(['python3', __file__, '--resume', str(run_dir)])}")
         return 130
-    except (RunError, ExchangeError, SecondWorkerError, ConfigError, WorldFileError, ValueError, Broken) as e:
-        complain(e)
-    except OSError as e:
-        complain(f"{e.filename}: {e.strerror}" if e.filename else e)
+    except (RunError, ExchangeError, SecondWorkerError, ConfigError, WorldFileError, ValueError, Broken, OSError) as e:
+        complain(in_words(e))
     if not is_master:
         complain(f"what is finished is kept; go on with: {shlex.join(['python3', __file__, '--resume', str(run_dir)])}")
     return 1

@@ -19,6 +19,7 @@ from rich.console import Console
 
 from envs.sim.simulator import SimulatorError
 from envs.world_file import write_atomic
+from experiments.command_line import exit_code
 from experiments.goal_arguments import CONFIG_FILE, GoalPlan, Parser, build_parser, make_plan, stored_plan
 from experiments.goal_report import GoalTable
 from experiments.goal_run import CHECKPOINT, GoalRun, Interrupted
@@ -101,12 +102,6 @@ def train(plan: GoalPlan, folder: Path, resume: bool, film: Path | None) -> int:
         go_on = f"; go on with: python3 experiments/train_goal.py --resume {folder}"
         complain("interrupted" + (go_on if (folder / CHECKPOINT).exists() else ""))
         return 130
-    except (RunError, SimulatorError, VideoError, ValueError, ImportError) as e:
-        complain(e)
-        return 1
-    except OSError as e:
-        complain(f"{e.filename}: {e.strerror}")
-        return 1
     Console().print(text, end="", markup=False, highlight=False, soft_wrap=True)
     return 0
 
@@ -115,19 +110,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     logging.basicConfig(format="%(message)s", stream=sys.stderr)
     log.setLevel(logging.INFO)  # ours alone: PyOpenGL has things to say, too
     parser = build_parser()
-    try:
-        return train(*read(parser, argv))
-    except ConfigError as e:
-        complain(e)
-        return 2
-    except VideoError as e:
-        complain(e)
-        return 1
-    except OSError as e:
-        complain(f"{e.filename}: {e.strerror}")
-        return 1
-    except KeyboardInterrupt:
-        return 130
+    errors = (RunError, SimulatorError, VideoError, ValueError, ImportError)
+    return exit_code("train_goal.py", lambda: train(*read(parser, argv)), errors)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import signal
 import sys
 import time
 from collections.abc import Callable
@@ -15,6 +14,7 @@ import torch
 import tyro
 
 from envs.world_file import WorldFileError
+from experiments.command_line import exit_code, sigterm_is_ctrl_c
 from experiments.paper.data import Data, DataError, Series, data_path, is_full, save
 from outer.checkpoint import RunError
 from outer.config import ConfigError
@@ -46,29 +46,10 @@ class DataArgs:
 
 def run_command(prog: str, work: Callable[[], int]) -> int:
     """work() -> the exit code; what it raises is said in one line."""
-
-    def stop(signum: int, frame: Any) -> None:
-        raise KeyboardInterrupt
-
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     torch.set_num_threads(1)  # members are shared among threads; torch's own would compete with them
-    before = signal.signal(signal.SIGTERM, stop)  # a batch system ends a job like Ctrl-C
-    try:
-        return work()
-    except ConfigError as e:
-        print(f"{prog}: {e}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print(f"{prog}: stopped", file=sys.stderr)
-        return 130
-    except OSError as e:
-        print(f"{prog}: {f'{e.filename}: {e.strerror}' if e.strerror else e}", file=sys.stderr)
-        return 1
-    except (RunError, ExchangeError, WorldFileError, DataError, ValueError) as e:
-        print(f"{prog}: {e}", file=sys.stderr)
-        return 1
-    finally:
-        signal.signal(signal.SIGTERM, before)
+    with sigterm_is_ctrl_c():
+        return exit_code(prog, work, (RunError, ExchangeError, WorldFileError, DataError, ValueError), "stopped")
 
 
 class Measurement:
