@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("envs", "agents", "outer", "llm", "experiments")  # each may import those before it, and itself
+PACKAGES = ("envs", "agents", "outer", "distributed", "llm", "experiments")  # each may import those before it
 JAILED = {"llm/vetting/tracer.py", "llm/gym/method.py"}  # run code of models, in a locked process (docs/security.md)
 SOURCES = sorted(
     p

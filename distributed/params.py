@@ -1,0 +1,212 @@
+"""What a user writes to train an agent: a class ``TrainParams``, which says how the environment is made, and with which
+hyperparameters.
+
+    class TrainParams(TrainParamsBase):
+        num_steps_per_iter = 500
+
+        def env_ctor(self, seed, **kwargs):
+            return gymnasium.make("HalfCheetah-v5", **kwargs)
+
+The names are those of the seed's framework (the ``rl`` folder of https://github.com/isl-org/0shot-object-insertion). An
+iteration: all collectors add experience, ``num_steps_per_iter`` gradient steps follow, everybody gets the new policy.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import numbers
+import operator
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+from envs.option import option
+from outer.schema import expected, nearest
+from outer.yaml_lines import ConfigError, show
+
+ALGORITHMS = ("SAC", "TD3", "CRL")
+HORIZON = "horizon"  # of the JSON, which may have it, too: an environment often needs it to end its episodes
+NEAR = 0.85  # how like a field's name a name must be for it to count as a slip
+
+
+class ParamsError(ConfigError):
+    """What is wrong with a user's parameters; a command ends with exit code 2."""
+
+    def __init__(self, *problems: str) -> None:
+        super().__init__(list(problems))
+
+
+@dataclass(init=False)
+class TrainParamsBase:
+    """Derive ``TrainParams`` from it, with an ``env_ctor``, and give the fields other values as plain attributes of the
+    class, as in the example above. Raises ParamsError, which names field, found and expected."""
+
+    env_config: dict[str, Any] = field(default_factory=dict)  # what the JSON holds
+    algorithm: str = option("SAC", "the learner", choices=ALGORITHMS)
+    gamma: float = option(0.99, "discount; of CRL how far away hindsight's goals are", gt=0, lt=1)
+    actor_lr: float = option(3e-4, "Adam learning rate of the actor", gt=0)
+    critic_lr: float = option(3e-4, "Adam learning rate of the critics", gt=0)
+    alpha_lr: float = option(3e-4, "Adam learning rate of the temperature, of SAC and CRL", gt=0)
+    tau: float = option(0.005, "share of the critics that their targets take over at an update", gt=0, le=1)
+    target_update_period: int = option(1, "gradient steps between updates of the targets", ge=1)
+    log_alpha_init: float = option(1.0, "logarithm of the temperature at first", ge=-20, le=20)
+    hidden: tuple[int, ...] = field(default=(256, 256))  # units of the hidden layers of actor and critics
+    num_iter: int = option(1000, "iterations", ge=1)
+    num_steps_per_iter: int = option(50, "gradient steps of an iteration", ge=1)
+    batch_size: int = option(256, "transitions of a gradient step", ge=1, le=65536)
+    horizon: int = option(1000, "steps after which an episode is cut off; the JSON's, where it has one, counts", ge=1)
+    n_episodes_in_buffer: int = option(350, "episodes of horizon steps that are remembered", ge=1)
+    n_train_episodes_per_iter: int = option(1, "episodes of horizon steps that all collectors add per iteration", ge=1)
+    n_eval_episodes: int = option(5, "episodes of an evaluation", ge=1)
+    eval_period: int = option(250, "iterations between evaluations", ge=1)
+    checkpoint_period: int = option(250, "iterations between checkpoints", ge=1)
+    log_period: int = option(10, "iterations between lines of the log", ge=1)
+    n_buffer_init_episodes: int = option(30, "random episodes of horizon steps before the first iteration", ge=1)
+
+    def __init_subclass__(cls) -> None:
+        """``num_iter = 500`` in a class body counts like ``num_iter: int = 500``, with @dataclass and without."""
+        super().__init_subclass__()
+        base = {f.name: f.type for f in dataclasses.fields(TrainParamsBase)}
+        own = cls.__dict__.get("__annotations__", {})
+        for name, value in list(vars(cls).items()):
+            if name in base:
+                own.setdefault(name, base[name])
+            elif name not in own and not name.startswith("_") and isinstance(value, (bool, int, float, str, tuple)):
+                near = nearest(name, base, NEAR)
+                if near:
+                    raise ParamsError(f"{cls.__name__}.{name}: found no such field, expected {near}")
+        cls.__annotations__ = own
+
+    def __init__(self, **values: Any) -> None:
+        """values: fields; those that are not given are the class's. @dataclass gives a subclass its own __init__."""
+        fields = {f.name: f for f in dataclasses.fields(self)}
+        for name in values:
+            if name not in fields:
+                near = nearest(name, fields, 0.0)
+                raise ParamsError(f"{type(self).__name__}: found the field {name!r}, which it has not; nearest: {near}")
+        for name, f in fields.items():
+            if name in values:
+                value = values[name]
+            elif hasattr(type(self), name):
+                value = getattr(type(self), name)
+            elif callable(f.default_factory):
+                value = f.default_factory()
+            else:
+                raise ParamsError(f"{type(self).__name__}.{name}: found nothing, expected a value")
+            setattr(self, name, value)
+        self.__post_init__()
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.env_config, Mapping):
+            raise ParamsError(f"env_config: found {show(self.env_config)}, expected what a JSON object holds")
+        if HORIZON in self.env_config:
+            self.horizon = self.env_config[HORIZON]
+        problems = [text for f in dataclasses.fields(TrainParamsBase) if (text := self._wrong(f))]
+        problems += [] if problems else self._together()
+        if problems:
+            raise ParamsError(*problems)
+
+    def _wrong(self, f: dataclasses.Field[Any]) -> str:
+        """What is wrong with a field's value; "" where it is fine, and then of the field's type."""
+        value = getattr(self, f.name)
+        where = f"{type(self).__name__}.{f.name}"
+        if f.name == "env_config":
+            return ""
+        if f.name == "hidden":
+            if not isinstance(value, (list, tuple)) or not value or not all(_fits(v, int) and v >= 1 for v in value):
+                return f"{where}: found {show(value)}, expected one or more positive integers, such as (256, 256)"
+            self.hidden = tuple(map(int, value))
+            return ""
+        kind = type(f.default)
+        choices, limits = f.metadata["choices"], f.metadata["limits"]
+        fits = _fits(value, kind) and (not choices or value in choices)
+        if not fits or not all(getattr(operator, name)(value, limit) for name, limit in limits.items()):
+            return f"{where}: found {show(value)}, expected {expected(TrainParamsBase, f.name)}"
+        setattr(self, f.name, kind(value))
+        return ""
+
+    def _together(self) -> list[str]:
+        if self.buffer_size < self.batch_size:
+            found = f"{self.horizon} x {self.n_episodes_in_buffer} = {self.buffer_size} steps"
+            return [f"horizon x n_episodes_in_buffer: found {found}, expected batch_size = {self.batch_size} or more"]
+        return []
+
+    @property
+    def buffer_size(self) -> int:
+        """Steps that are remembered."""
+        return self.horizon * self.n_episodes_in_buffer
+
+    # ------------------------------------------------------------------------------------------- the user's methods
+
+    def env_ctor(self, seed: int, *args: Any, **kwargs: Any) -> gymnasium.Env[Any, Any]:
+        """A new environment; the arguments are those of the two methods below. ``env_config`` is at hand."""
+        raise NotImplementedError
+
+    def collect_env_args_kwargs(self, worker: int) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """What env_ctor gets besides the seed for the environment in which collector ``worker`` collects."""
+        return (), {}
+
+    def eval_env_args_kwargs(self, worker: int, collect_env: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The same for the environment of evaluations. collect_env: the one above; None where nobody collects."""
+        return (), {}
+
+    # ------------------------------------------------------------------------------------- what the programs call
+
+    def collect_env(self, worker: int, seed: int) -> gymnasium.Env[Any, Any]:
+        """Raises ParamsError."""
+        return self._built(seed, "collect_env_args_kwargs", self.collect_env_args_kwargs(worker))
+
+    def eval_env(self, worker: int, seed: int, collect_env: Any = None) -> gymnasium.Env[Any, Any]:
+        """Raises ParamsError."""
+        return self._built(seed, "eval_env_args_kwargs", self.eval_env_args_kwargs(worker, collect_env))
+
+    def _built(self, seed: int, method: str, arguments: Any) -> gymnasium.Env[Any, Any]:
+        cls = type(self).__name__
+        if type(self).env_ctor is TrainParamsBase.env_ctor:
+            raise ParamsError(f"{cls}.env_ctor: found nothing, expected env_ctor(self, seed, ...) -> gymnasium.Env")
+        try:
+            args, kwargs = arguments
+            args, kwargs = tuple(args), dict(kwargs)
+        except (TypeError, ValueError):
+            found = show(arguments)
+            raise ParamsError(f"{cls}.{method}: found {found}, expected (args, kwargs), a tuple and a dict") from None
+        env = self.env_ctor(seed, *args, **kwargs)
+        check_env(env, self.algorithm, f"{cls}.env_ctor")
+        return env
+
+
+def _fits(value: Any, kind: type) -> bool:
+    """Whether a value may stand for one of this type: integers and numpy's numbers may be numbers, true is none."""
+    if kind is str:
+        return isinstance(value, str)
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, numbers.Real):
+        return False
+    whole = math.isfinite(value) and (kind is float or isinstance(value, numbers.Integral))
+    return whole or (kind is int and isinstance(value, float) and value.is_integer())
+
+
+def check_env(env: Any, algorithm: str, where: str) -> None:
+    """Raises ParamsError unless a learner can learn here: bounded actions in one row of numbers, and observations in
+    one row, or, of CRL, in Gymnasium-Robotics' three (observation, achieved_goal, desired_goal)."""
+    if not isinstance(env, gymnasium.Env):
+        raise ParamsError(f"{where}: found {type(env).__name__}, expected a gymnasium.Env")
+    action, seen = env.action_space, env.observation_space
+    if not _row(action) or not np.isfinite(action.low).all() or not np.isfinite(action.high).all():  # type: ignore
+        raise ParamsError(f"{where}: found the action space {action}, expected a bounded Box with one axis")
+    if algorithm == "CRL":
+        goals = ("observation", "achieved_goal", "desired_goal")
+        if not isinstance(seen, spaces.Dict) or not all(name in seen.spaces and _row(seen[name]) for name in goals):
+            wanted = f"a Dict of {', '.join(goals)}, each a Box with one axis"
+            raise ParamsError(f"{where}: found the observation space {seen}, expected for CRL {wanted}")
+    elif not _row(seen):
+        hint = "gymnasium.wrappers.FlattenObservation makes one of any"
+        raise ParamsError(f"{where}: found the observation space {seen}, expected a Box with one axis; {hint}")
+
+
+def _row(space: Any) -> bool:
+    return isinstance(space, spaces.Box) and len(space.shape) == 1 and space.shape[0] > 0
