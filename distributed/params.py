@@ -90,12 +90,13 @@ class TrainParamsBase:
                 near = nearest(name, fields, 0.0)
                 raise ParamsError(f"{type(self).__name__}: found the field {name!r}, which it has not; nearest: {near}")
         for name, f in fields.items():
+            factory: Any = f.default_factory
             if name in values:
                 value = values[name]
             elif hasattr(type(self), name):
                 value = getattr(type(self), name)
-            elif callable(f.default_factory):
-                value = f.default_factory()
+            elif factory is not dataclasses.MISSING:
+                value = factory()
             else:
                 raise ParamsError(f"{type(self).__name__}.{name}: found nothing, expected a value")
             setattr(self, name, value)
