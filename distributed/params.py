@@ -25,6 +25,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
+from distributed.curriculum import Curriculum, curriculum_from
 from envs.option import option
 from outer.schema import expected, nearest
 from outer.yaml_lines import ConfigError, show
@@ -90,13 +91,12 @@ class TrainParamsBase:
                 near = nearest(name, fields, 0.0)
                 raise ParamsError(f"{type(self).__name__}: found the field {name!r}, which it has not; nearest: {near}")
         for name, f in fields.items():
-            factory: Any = f.default_factory
             if name in values:
                 value = values[name]
             elif hasattr(type(self), name):
                 value = getattr(type(self), name)
-            elif factory is not dataclasses.MISSING:
-                value = factory()
+            elif f.default_factory is not dataclasses.MISSING:
+                value = f.default_factory()
             else:
                 raise ParamsError(f"{type(self).__name__}.{name}: found nothing, expected a value")
             setattr(self, name, value)
@@ -107,6 +107,10 @@ class TrainParamsBase:
             raise ParamsError(f"env_config: found {show(self.env_config)}, expected what a JSON object holds")
         if HORIZON in self.env_config:
             self.horizon = self.env_config[HORIZON]
+        try:
+            curriculum_from(self.env_config)
+        except ConfigError as e:
+            raise ParamsError(*e.problems) from None
         problems = [text for f in dataclasses.fields(TrainParamsBase) if (text := self._wrong(f))]
         problems += [] if problems else self._together()
         if problems:
@@ -115,7 +119,8 @@ class TrainParamsBase:
     def _wrong(self, f: dataclasses.Field[Any]) -> str:
         """What is wrong with a field's value; "" where it is fine, and then of the field's type."""
         value = getattr(self, f.name)
-        where = f"{type(self).__name__}.{f.name}"
+        of_json = f.name == HORIZON and HORIZON in self.env_config
+        where = f.name if of_json else f"{type(self).__name__}.{f.name}"
         if f.name == "env_config":
             return ""
         if f.name == "hidden":
@@ -123,7 +128,7 @@ class TrainParamsBase:
                 return f"{where}: found {show(value)}, expected one or more positive integers, such as (256, 256)"
             self.hidden = tuple(map(int, value))
             return ""
-        kind = type(f.default)
+        kind: type = type(f.default)
         choices, limits = f.metadata["choices"], f.metadata["limits"]
         fits = _fits(value, kind) and (not choices or value in choices)
         if not fits or not all(getattr(operator, name)(value, limit) for name, limit in limits.items()):
@@ -141,6 +146,11 @@ class TrainParamsBase:
     def buffer_size(self) -> int:
         """Steps that are remembered."""
         return self.horizon * self.n_episodes_in_buffer
+
+    @property
+    def curriculum(self) -> Curriculum:
+        """That of the JSON; empty without."""
+        return curriculum_from(self.env_config)
 
     # ------------------------------------------------------------------------------------------- the user's methods
 

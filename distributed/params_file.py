@@ -19,7 +19,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from distributed.params import ParamsError, TrainParamsBase
+from distributed.params import HORIZON, ParamsError, TrainParamsBase
 from envs.world_file import write_atomic
 from outer.schema import nearest
 from outer.yaml_lines import ConfigError, parse_yaml, show
@@ -46,7 +46,15 @@ def _made(
     values = config.get(OVERRIDES, {})
 
     def at(*key: str) -> str:
-        return f"{config_name}{f':{lines[key]}' if key in lines else ''}: {'.'.join(key)}: found"
+        line = next((f":{lines[key[:n]]}" for n in range(len(key), 0, -1) if key[:n] in lines), "")
+        return f"{config_name}{line}: {'.'.join(key)}: found"
+
+    def placed(problem: str) -> str:
+        """With the file, and perhaps the line, that holds the value it begins with."""
+        name, _, text = problem.partition(": found")
+        key = tuple(name.split("."))
+        key = (OVERRIDES, key[1]) if key[0] == CLASS and key[-1] in values else key
+        return f"{at(*key)}{text}" if key[0] in config else f"{path}: {problem}"
 
     if not isinstance(values, dict):
         raise ParamsError(f"{at(OVERRIDES)} {show(values)}, expected fields of {CLASS} and their values")
@@ -55,11 +63,13 @@ def _made(
         if name not in names:
             near = nearest(name, names, cutoff=0.0)
             raise ParamsError(f"{at(OVERRIDES, name)} no such field of {CLASS}, expected one of it; nearest: {near}")
+    if config.get(HORIZON, values.get(HORIZON)) != values.get(HORIZON, config.get(HORIZON)):
+        raise ParamsError(f"{at(OVERRIDES, HORIZON)} {show(values[HORIZON])}, expected {config[HORIZON]}, as above it")
     try:
         with _in_users_words(path):
             return cls(env_config=config, **values)
     except ParamsError as e:
-        raise ParamsError(*(f"{path}: {problem}" for problem in e.problems)) from None
+        raise ParamsError(*map(placed, e.problems)) from None
 
 
 def freeze(
@@ -74,9 +84,11 @@ def freeze(
     exp_dir = Path(exp_dir)
     copies = exp_dir / PARAMS_FILE, exp_dir / CONFIG_FILE
     source = Path(params_path).read_bytes()
-    config = read_json(Path(config_path))[0] if config_path is not None else {}
+    config, lines = ({}, {}) if config_path is None else read_json(Path(config_path))
     if changes:
         config = {**config, OVERRIDES: {**config.get(OVERRIDES, {}), **changes}}
+        if HORIZON in config and HORIZON in changes:
+            config[HORIZON] = changes[HORIZON]
     if all(copy.exists() for copy in copies):
         for given, copy, differs in (
             (params_path, copies[0], source != copies[0].read_bytes()),
@@ -85,7 +97,7 @@ def freeze(
             if differs:
                 log.warning("%s differs from %s, which the run was begun with and goes on with", given, copy)
         return load_train_params(*copies)
-    _made(Path(params_path), config, str(config_path), {})  # what is wrong is said before there is any folder
+    _made(Path(params_path), config, str(config_path), lines)  # what is wrong is said before there is any folder
     exp_dir.mkdir(parents=True, exist_ok=True)
     write_atomic(str(copies[1]), (json.dumps(config, indent=2) + "\n").encode())
     write_atomic(str(copies[0]), source)  # the last: with both there the run has begun

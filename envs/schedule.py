@@ -10,6 +10,8 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from typing import Any, Mapping, Sequence, Tuple
 
+import numpy as np
+
 MODES = ("step", "linear")
 
 
@@ -69,9 +71,9 @@ def from_levels(iters: Sequence[int], limits: Tuple[float, float], start: float)
     """{"iters": iters, "range": limits}: at the k-th of the sorted iterations the k-th of as many evenly spaced levels
     begins, cast to the type of limits[0] (integers are cut: [1, 10] in five steps is 1, 3, 5, 7, 10). Before the first
     the value is ``start``, that of the environment's constructor. Of equal iterations the last counts."""
-    low, high = limits
-    kind, last = type(low), max(len(iters) - 1, 1)
-    levels = {int(i): float(kind(low + (high - low) * k / last)) for k, i in enumerate(sorted(iters))}
+    kind = type(limits[0])
+    evenly = np.linspace(*limits, len(iters)).tolist()  # the project's, to the last bit
+    levels = {int(i): float(kind(level)) for i, level in zip(sorted(iters), evenly)}
     if min(levels) > 0:
         levels = {0: float(start), **levels}
     return Schedule(tuple(levels), tuple((v, v) for v in levels.values()))

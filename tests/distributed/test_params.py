@@ -158,7 +158,10 @@ def test_crl_wants_goals() -> None:
         ('{"a": 1,\n\t"a": 2}', r"my.json:2: key 'a'|my.json:2"),
         ('{"g": 1,\n "train_params": {\n "gama": 1}}', r"my.json:3: train_params.gama: .*nearest: gamma"),
         ('{"g": 1, "train_params": 3}', r"my.json:1: train_params: found 3"),
-        ('{"g": 1, "train_params": {"gamma": 3}}', r"my_params.py: TrainParams.gamma: found 3"),
+        ('{"g": 1, "train_params": {"gamma": 3}}', r"my.json:1: train_params.gamma: found 3, expected a number > 0"),
+        ('{"horizon": 9,\n"train_params": {"horizon": 8}}', r"my.json:2: train_params.horizon: found 8, expected 9"),
+        ('{"g": 1,\n\n"horizon": 1.5}', r"my.json:3: horizon: found 1.5, expected an integer"),
+        ('{"curriculum": {\n"g": {\n"range": [1, 2, 3]}}}', r"(?s)my.json:2: .*my.json:3: curriculum.g.range: found"),
     ],
 )
 def test_json_errors_have_lines(files: tuple[Path, Path], text: str, said: str) -> None:
@@ -201,6 +204,7 @@ def test_a_resume_uses_the_copies(files: tuple[Path, Path], tmp_path: Path, capl
     assert (exp / PARAMS_FILE).read_bytes() == files[0].read_bytes()
     assert json.loads((exp / CONFIG_FILE).read_text())["train_params"] == {"gamma": 0.9, "num_iter": 2}
     assert not caplog.records
+    assert freeze(tmp_path / "short", *files, changes={"horizon": 20}).env_config["horizon"] == 20
     freeze(exp, *files, changes={"num_iter": 2})
     assert not caplog.records  # the same files again
     files[0].write_text(SOURCE.replace("(32, 16)", "(8,)"))
