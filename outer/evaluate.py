@@ -42,12 +42,16 @@ def evaluate(config: Mapping[str, Any], worlds: Tensor, seeds: Tensor, mode: str
     """
     if mode not in MODES:
         raise ValueError(f"mode {mode!r}: expected one of {', '.join(MODES)}")
-    gtn = gtn_section(config)
-    if gtn.synthetic_env_type == SHAPER:
+    if gtn_section(config).synthetic_env_type == SHAPER:
         from outer.shapers import evaluate_shapers  # the physics engine is for those who need it
 
         return evaluate_shapers(config, worlds, seeds, mode in ON_REAL, threads)
-    section = env_section(config)
+    return judge(config, train_members(config, worlds, seeds, mode, threads))
+
+
+def train_members(config: Mapping[str, Any], worlds: Tensor, seeds: Tensor, mode: str, threads: int = 1) -> TrainResult:
+    """The agents of SEs and RNs, as ``evaluate`` trains them."""
+    gtn, section = gtn_section(config), env_section(config)
     name, hyper, vary = learner(config)
     task = make_task(config["env_name"], section.max_steps, section.solved_reward)
     kind = "rn" if gtn.synthetic_env_type == RN else "se"
@@ -59,10 +63,16 @@ def evaluate(config: Mapping[str, Any], worlds: Tensor, seeds: Tensor, mode: str
         hyper = dataclasses.replace(hyper, train_steps=0)
     if mode != PROXY and vary is not None:
         vary = dataclasses.replace(vary, train_steps_factor=1.0)
-    result = train(
+    return train(
         name, hyper, vary, task, kind, section, worlds, seeds.numpy(), test_each, gtn.backend, config["device"],
         threads, curiosity(config),
     )  # fmt: skip
+
+
+def judge(config: Mapping[str, Any], result: TrainResult) -> Dict[str, Any]:
+    """What ``evaluate`` returns of agents that were trained."""
+    gtn, section = gtn_section(config), env_section(config)
+    task = make_task(config["env_name"], section.max_steps, section.solved_reward)
     returns = result.test_return.mean(1)
     score = np.where(result.status == 0, scores(result, gtn, task, returns), np.nan)
     bad = ~np.isfinite(score) & (result.status == 0)

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from agents.algorithm import Algorithm
 from agents.hyper import draw
 from agents.off_policy import OffPolicy
 from agents.population import initial_weights, nets_of, stack, unstack, widest
@@ -104,6 +105,9 @@ class Steps:
     def take(self, rows: np.ndarray) -> Steps:
         return Steps(*(getattr(self, name)[rows] for name in self.__dataclass_fields__))
 
+    def append(self, other: Steps) -> Steps:
+        return Steps(*(np.concatenate([a, b]) for a, b in zip(vars(self).values(), vars(other).values())))
+
 
 class Recorder:
     """Notes every step of members in training. Use ``recorder.wrap`` as the Wrap."""
@@ -136,21 +140,29 @@ def walk(task: Task, trained: Trained, episodes: int) -> Steps:
     """What the trained agents do in tests on the task; agents that failed stay out."""
     run = trained.run
     rows = (run.status == 0).nonzero()[:, 0]
-    agents, key = run.final.take(rows), rng.fold(run.keys[rows], rng.FINAL_TEST)
-    noise, world, R, skip = (
-        rng.fold(key, rng.EXPLORE),
-        RealTask(task, len(rows)),
-        task.reset_uniforms,
-        run.s.same_action_num,
-    )
+    return walk_agents(task, run.final.take(rows), run.keys[rows], run.s.same_action_num, episodes)[0]
+
+
+def walk_agents(task: Task, agents: Algorithm, keys: Tensor, skip: int, episodes: int) -> tuple[Steps, np.ndarray]:
+    """What agents do in the tests that end their training, which begin alike -> steps of the task, and whose each is,
+    int64 [n].
+
+    keys: int64 [P]; skip: steps with one action, each of which is noted.
+    """
+    world, R, key = RealTask(task, len(keys)), task.reset_uniforms, rng.fold(keys, rng.FINAL_TEST)
+    noise = rng.fold(key, rng.EXPLORE)
     number = torch.zeros_like(key)[:, None] + torch.arange(episodes, device=key.device)
+    whose = torch.arange(len(keys), device=key.device)[:, None].expand(number.shape)
     state = world.reset(reset_uniforms(key, number * R, R))
     t, over = torch.zeros_like(number), torch.zeros_like(number, dtype=torch.bool)
-    parts = []
+    parts, owners = [], []
     while not over.all():
-        observation = world.observe(state)
-        action = agents.test_action(observation, noise, number * task.max_steps + t)
-        state, reward, done, _, t, ended = repeat(world, state, action, t, skip, task.max_steps)
-        parts.append(tuple(v[~over] for v in (observation, action, world.observe(state), reward, done)))
-        over = over | ended
-    return join(parts)
+        action = agents.test_action(world.observe(state), noise, number * task.max_steps + t)
+        for _ in range(skip):
+            observation = world.observe(state)
+            state, reward, done, _, next_t, ended = repeat(world, state, action, t, 1, task.max_steps)
+            parts.append(tuple(v[~over] for v in (observation, action, world.observe(state), reward, done)))
+            owners.append(whose[~over])
+            t = torch.where(over, t, next_t)
+            over = over | ended
+    return join(parts), torch.cat(owners).cpu().numpy()
