@@ -19,6 +19,7 @@ import logging
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import gymnasium
@@ -46,7 +47,7 @@ class Course:
         """Of all values."""
         return type(self.low)
 
-    @property
+    @cached_property
     def schedule(self) -> Schedule:
         """From the first iteration on."""
         steps = from_levels(self.iters, (self.low, self.high), start=self.low)
