@@ -12,17 +12,19 @@ One update takes three losses at the parameters before it, then three Adam steps
 That is what JaxGCRL does in whichever order, because its actor sees the old encoders. So psi of the batch is computed
 once.
 
-What a learner offers the loop in ``agents/crl_train.py`` (the baselines of ``goal_off_policy.py``, too):
+What a learner offers the loop in ``agents/crl_train.py`` (the baselines ``goal_off_policy.py``, ``goal_ppo.py``, too):
     fields                          what of each decision is to be remembered: name -> numbers
     metrics                         names of what ``learn`` measures
     policy_delay                    updates from one turn of the actor to the next
+    capturable                      whether ``act`` and ``learn`` read nothing back from the device and branch on no
+                                    tensor's value, so that CUDA graphs can hold them
+    updates                         steps of Adam so far, int64 [P]
     act(features, goal)             explores: actions [P, N, A] in [-1, 1]
     greedy(features, goal)          deterministic
     learn(replay, measure, actor)   one update of every member; measure: also return what METRICS names, [P, M];
                                     actor: it is the actor's turn
     diverged()                      bool [P]
     state_dict, load_state_dict     everything, as tensors
-``act`` and ``learn`` read nothing back from the device and branch on no tensor's value: they can be captured.
 
 Random numbers are counted: decision d of environment n takes for action j counter (d N + n) A + j of stream EXPLORE;
 update u takes for sample i and action j counter (65536 u + i) (A + 1) + j of stream UPDATE, and the next one to choose
@@ -44,7 +46,7 @@ from agents import crl_energy
 from agents.crl_losses import Contrast, diagnostics, logsumexp_penalty, loss_named, representation_penalty
 from agents.crl_networks import TrunkShape, forward, gaussian, initial, squashed
 from agents.crl_replay import TrajectoryReplay
-from agents.crl_section import PER_MEMBER, CRLSection
+from agents.crl_section import PER_MEMBER, CRLSection, check_own
 from agents.normaliser import Moments
 from agents.population import adam
 from envs import rng
@@ -62,6 +64,7 @@ class CRL:
 
     metrics = METRICS
     policy_delay = 1
+    capturable = True
 
     def __init__(
         self, section: CRLSection, state_size: int, action_size: int, goal_indices: Sequence[int], keys: Tensor,
@@ -243,10 +246,6 @@ def per_member(
     section: CRLSection, P: int, own: Mapping[str, Sequence[float]], device: torch.device
 ) -> Dict[str, Tensor]:
     """float32 [P] for each name in PER_MEMBER. Raises ValueError."""
-    for name, values in own.items():
-        if name not in PER_MEMBER:
-            raise ValueError(f"{name}: all members share it; their own can be {', '.join(PER_MEMBER)}")
-        if len(values) != P:
-            raise ValueError(f"{name}: found {len(values)} values for {P} members")
+    check_own(own, PER_MEMBER, P)
     columns = {name: np.asarray(own.get(name, [getattr(section, name)] * P), np.float64) for name in PER_MEMBER}
     return {name: torch.as_tensor(column, dtype=torch.float32, device=device) for name, column in columns.items()}

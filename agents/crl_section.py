@@ -7,7 +7,7 @@ one; keys below ``# here`` are new in this project.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Tuple
+from typing import Mapping, Sequence, Tuple
 
 from agents.crl_energy import ENERGY_NAMES
 from agents.crl_losses import LOSS_NAMES
@@ -18,6 +18,15 @@ PER_MEMBER: Tuple[str, ...] = (
     "policy_lr", "critic_lr", "alpha_lr", "discounting", "logsumexp_penalty", "l2_penalty", "exploration_coef",
     "random_goals", "target_entropy", "initial_alpha",
 )  # fmt: skip
+
+
+def check_own(own: Mapping[str, Sequence[float]], names: Sequence[str], P: int) -> None:
+    """own: name -> values of P members; names: those that members may differ in. Raises ValueError."""
+    for name, values in own.items():
+        if name not in names:
+            raise ValueError(f"{name}: all members share it; their own can be {', '.join(names)}")
+        if len(values) != P:
+            raise ValueError(f"{name}: found {len(values)} values for {P} members")
 
 
 @dataclass(frozen=True)

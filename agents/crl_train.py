@@ -30,6 +30,8 @@ from agents.crl_replay import TrajectoryReplay
 from agents.crl_section import CRLSection
 from agents.goal_off_policy import GoalOffPolicy
 from agents.goal_off_policy_section import GoalSACSection, GoalTD3Section
+from agents.goal_ppo import GoalPPO
+from agents.goal_ppo_section import GoalPPOSection
 from agents.graph import Graphs
 from agents.population import keep_pages
 from envs import rng
@@ -50,16 +52,26 @@ class Evaluation:
     learning: Tensor  # float32 [P, M], what the learner's metrics name, of the last update; NaN before the first
 
 
-GoalSection = Union[CRLSection, GoalSACSection, GoalTD3Section]
+GoalSection = Union[CRLSection, GoalSACSection, GoalTD3Section, GoalPPOSection]
+GoalLearner = Union[CRL, GoalOffPolicy, GoalPPO]
 
 
 def make_learner(
     section: GoalSection, task: GoalTask, keys: Tensor, own: Optional[Mapping[str, Sequence[float]]] = None
-) -> Union[CRL, GoalOffPolicy]:
+) -> GoalLearner:
     """The learner that a section is of. Raises ValueError."""
     if isinstance(section, CRLSection):
         return CRL(section, task.state_size, task.action_size, task.goal_indices, keys, own)
+    if isinstance(section, GoalPPOSection):
+        return GoalPPO(section, task, keys, own)
     return GoalOffPolicy(section, task, keys, own)
+
+
+def learning_calls(section: GoalSection, episode_length: int) -> float:
+    """Of ``learn`` in a phase: updates, but for PPO, whose one call makes them all."""
+    if isinstance(section, GoalPPOSection):
+        return 1.0
+    return section.multiplier_num_sgd_steps * section.num_envs * (episode_length - 1) / section.batch_size
 
 
 class GoalTraining:
@@ -88,14 +100,13 @@ class GoalTraining:
             action_repeat=action_repeat, **engine,
         )  # fmt: skip
         self.replay = TrajectoryReplay(P, N, section.max_replay_size, self.learner.fields, keys.device)
-        self.updates_per_phase = (
-            section.multiplier_num_sgd_steps * N * (self.episodes.length - 1) / section.batch_size
-        )
-        self.phases = self.learning_phases = self.updates = self.evaluations = 0
+        self.calls_per_phase = learning_calls(section, self.episodes.length)
+        self.phases = self.learning_phases = self.calls = self.evaluations = 0
         self.learning = torch.full((P, len(self.learner.metrics)), math.nan, device=keys.device)
-        graphs = cuda_graph and keys.is_cuda and not task.on_host
-        self._collect = Graphs(self._decide, graphs and not section.normalize_observations)
-        self._learn = Graphs(self._update, cuda_graph and keys.is_cuda)
+        graphs = cuda_graph and keys.is_cuda
+        learns = graphs and self.learner.capturable
+        self._collect = Graphs(self._decide, learns and not task.on_host and not section.normalize_observations)
+        self._learn = Graphs(self._update, learns)
         self._test = Graphs(self._test_step, graphs and not eval_task.on_host)
         self.near, self.length = (torch.zeros(P, num_eval_envs, device=keys.device) for _ in range(2))
         self.alive = torch.ones(P, num_eval_envs, dtype=torch.bool, device=keys.device)
@@ -104,6 +115,11 @@ class GoalTraining:
     def steps(self) -> int:
         """Environment steps of each member."""
         return self.phases * self.steps_per_phase
+
+    @property
+    def updates(self) -> int:
+        """Of each member."""
+        return int(self.learner.updates[0])
 
     @property
     def steps_per_phase(self) -> int:
@@ -119,10 +135,10 @@ class GoalTraining:
         if self.phases * self.section.unroll_length < self.section.min_replay_size:
             return
         before, self.learning_phases = self.learning_phases, self.learning_phases + 1
-        done, due = (math.floor(n * self.updates_per_phase) for n in (before, self.learning_phases))
-        for update in range(done, due):
-            self._learn((update == due - 1, update % self.learner.policy_delay == 0))
-        self.updates = due
+        done, due = (math.floor(n * self.calls_per_phase) for n in (before, self.learning_phases))
+        for call in range(done, due):
+            self._learn((call == due - 1, call % self.learner.policy_delay == 0))
+        self.calls = due
 
     def _decide(self, _: None) -> Tuple[Tensor]:
         """One decision in every environment, remembered -> whose episodes are over."""
@@ -173,7 +189,7 @@ class GoalTraining:
 
     # ------------------------------------------------------------------------------------------------ keeping a run
 
-    COUNTED = ("phases", "learning_phases", "updates", "evaluations")
+    COUNTED = ("phases", "learning_phases", "calls", "evaluations")
 
     def state_dict(self) -> Dict[str, Any]:
         parts = {name: getattr(self, name).state_dict() for name in ("learner", "replay", "episodes")}

@@ -27,6 +27,7 @@ from torch import Tensor
 
 from agents.algorithm import Algorithm
 from agents.crl_replay import TrajectoryReplay
+from agents.crl_section import check_own
 from agents.goal_off_policy_section import GoalSACSection, GoalTD3Section
 from agents.hyper import draw
 from agents.normaliser import Moments
@@ -47,6 +48,8 @@ NAMES = {  # here -> in agents/sac.py and td3.py
 class GoalOffPolicy:
     """P learners of one shape; what the loop asks of one is said in ``agents/crl.py``."""
 
+    capturable = True
+
     def __init__(
         self, section: Union[GoalSACSection, GoalTD3Section], task: GoalTask, keys: Tensor,
         own: Optional[Mapping[str, Sequence[float]]] = None,
@@ -59,11 +62,9 @@ class GoalOffPolicy:
         seeds = keys.cpu().numpy()
         hyper = draw(section.learner(), seeds)
         self.her_share = torch.full((self.P,), section.her_share, device=self.device)
-        for name, values in (own or {}).items():
-            if name not in section.per_member:
-                raise ValueError(f"{name}: all members share it; their own can be {', '.join(section.per_member)}")
-            if len(values) != self.P:
-                raise ValueError(f"{name}: found {len(values)} values for {self.P} members")
+        own = own or {}
+        check_own(own, section.per_member, self.P)
+        for name, values in own.items():
             if name == "her_share":
                 self.her_share = torch.tensor(list(values), dtype=torch.float32, device=self.device)
             else:
@@ -122,12 +123,6 @@ class GoalOffPolicy:
 
     # ----------------------------------------------------------------------------------------------------- learning
 
-    def reward(self, features: Tensor, goal: Tensor) -> Tensor:
-        """Of decisions that led to features [P, B, S], [P, B]."""
-        if self.section.use_dense_reward:
-            return -self.task.distance(features, goal)
-        return self.task.success(features, goal).float()
-
     def goals(self, replay: TrajectoryReplay, now: Tensor) -> Tensor:
         """The goal of each sample, [P, B, G]. now: its row, int64 [P, B]."""
         commanded = replay.gather("goal", now)
@@ -150,7 +145,8 @@ class GoalOffPolicy:
         goal, after = self.goals(replay, now), replay.gather("next", now)
         parts = (
             self._input(replay.gather("state", now), goal), self._input(after, goal), replay.gather("action", now),
-            self.reward(after, goal)[..., None], replay.gather("terminated", now),
+            self.task.reward(after, goal, self.section.use_dense_reward)[..., None],
+            replay.gather("terminated", now),
         )  # fmt: skip
         return torch.cat(parts, 2).transpose(1, 2).contiguous()
 

@@ -41,13 +41,14 @@ class Group:
         self.widths = [F, F, A, A, 1, 1, 1]  # s, s', the actor's output, action, reward, terminated, over
         self.data = torch.zeros(T, L, N, sum(self.widths), device=device)
         self.seen, self.paid = Moments(L, F, device), Moments(L, 1, device)
+        self.discount = torch.full((L, 1), section.gamma, dtype=torch.float64, device=device)
         self.discounted = torch.zeros(L, N, dtype=torch.float64, device=device)  # returns, of ``paid``
         self.started = self.m.t, self.m.n  # the latter: environment steps before the rollout
 
     def keep(self, index: Tensor) -> None:
         """Go on with these members only."""
         self.rows, self.data = self.rows[index], self.data[:, index].contiguous()
-        self.discounted = self.discounted[index]
+        self.discount, self.discounted = self.discount[index], self.discounted[index]
         self.seen.keep(index)
         self.paid.keep(index)
         self.m = self.m.keep(index)
@@ -84,14 +85,18 @@ class Group:
         return action
 
     def record(self, step: Step, t: int) -> None:
-        reward, terminated = step.reward[self.rows], step.terminated[self.rows]
+        terminated = step.terminated[self.rows]
         over = terminated | step.truncated[self.rows]
+        self.remember(step.reward[self.rows], terminated, over, step.last_obs, t)
+
+    def remember(self, reward: Tensor, terminated: Tensor, over: Tensor, led: Tensor, t: int) -> None:
+        """What decision t led to: [L, N], led: [P, N, F_max]."""
         if self.s.normalise_reward:
-            self.discounted.mul_(self.s.gamma).add_(reward)
+            self.discounted.mul_(self.discount).add_(reward)
             self.paid.add(self.discounted[:, :, None])
             self.discounted.masked_fill_(over, 0)
         _, ahead, _, _, *rest = self.columns()
-        ahead[t] = self.normalised(step.last_obs)
+        ahead[t] = self.normalised(led)
         for column, value in zip(rest, (reward, terminated, over)):
             column[t, :, :, 0] = value
 

@@ -18,6 +18,7 @@ import yaml
 from agents.crl_section import PER_MEMBER, CRLSection
 from agents.crl_train import GoalSection
 from agents.goal_off_policy_section import GoalSACSection, GoalTD3Section
+from agents.goal_ppo_section import GoalPPOSection
 from envs.goal.task import make_goal_task
 from envs.option import option
 from outer.config import environment_info
@@ -30,6 +31,7 @@ AGENTS: dict[str, tuple[type, str, tuple[str, ...]]] = {
     "crl": (CRLSection, "contrastive RL", PER_MEMBER),
     "sac": (GoalSACSection, "SAC", GoalSACSection.per_member),
     "td3": (GoalTD3Section, "TD3", GoalTD3Section.per_member),
+    "ppo": (GoalPPOSection, "PPO", GoalPPOSection.per_member),
 }
 ALIASES = {"num_timesteps": "total_env_steps", "env_name": "env", "logsumexp_penalty": "logsumexp_penalty_coeff"}
 
@@ -39,7 +41,7 @@ class RunSection:
     """What is run; the learner's own values are in the sections of AGENTS."""
 
     env_name: str = option("reacher", "the task; docs/goals.md has them all")
-    agent: str = option("crl", "the learner: contrastive RL, or a baseline (--use_her)", choices=tuple(AGENTS))
+    agent: str = option("crl", "the learner: contrastive RL, or a baseline with rewards", choices=tuple(AGENTS))
     eval_env: str = option("", "the task of evaluations, e.g. simple_u_maze_eval; default: env_name")
     num_timesteps: int = option(1_000_000, "environment steps of each member; a phase that is begun is finished", ge=1)
     num_evals: int = option(50, "evaluations, the first before training", ge=1)
@@ -86,12 +88,13 @@ class GoalPlan:
 
 
 HELP = """\
-Train agents that reach goals, without rewards, by contrastive learning, or by SAC or TD3 with hindsight: a population
-side by side, any of whose members may have hyperparameters of its own.
+Train agents that reach goals, without rewards, by contrastive learning, by SAC or TD3 with hindsight, or by PPO: a
+population side by side, any of whose members may have hyperparameters of its own.
 
   python3 experiments/train_goal.py --env_name reacher --num_envs 32 --discounting 0.9 --num_timesteps 60000
   python3 experiments/train_goal.py --env_name simple_u_maze --population 4 --per_member policy_lr=1e-4,3e-4,1e-3,3e-3
   python3 experiments/train_goal.py --env_name reacher --agent sac --use_her --num_envs 32
+  python3 experiments/train_goal.py --env_name reacher --agent ppo --normalize_observations --num_envs 32
   python3 experiments/train_goal.py --resume results/<run>
 
 Flags may be written with - or _. Exit codes: 0 complete, 1 cannot go on (or every member diverged), 2 wrong arguments,

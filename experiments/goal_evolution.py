@@ -55,7 +55,7 @@ class Inner:
     """A training, of any member."""
 
     env_name: str = option("simple_u_maze", "the task; docs/goals.md has them all")
-    agent: str = option("crl", "the learner", choices=("crl", "sac", "td3"))
+    agent: str = option("crl", "the learner", choices=("crl", "sac", "td3", "ppo"))
     num_timesteps: int = option(50_000, "environment steps of each member", ge=1)
     num_eval_envs: int = option(64, "evaluation episodes of each member", ge=1)
     episode_length: int = option(0, "decisions of an episode; 0: the task's own", ge=0)

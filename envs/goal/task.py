@@ -95,6 +95,10 @@ class GoalTask(Beginnings):
         """bool [..]."""
         return self.distance(features, goal) < self.threshold
 
+    def reward(self, features: Tensor, goal: Tensor, dense: bool) -> Tensor:
+        """Of decisions that led to features, float32 [..]: 1 near the goal and else 0; dense: minus the distance, m."""
+        return -self.distance(features, goal) if dense else self.success(features, goal).float()
+
     # ------------------------------------------------------------------------------------------ tasks in plain torch
 
     def features(self, state: Tensor) -> Tensor:

@@ -16,6 +16,7 @@ import yaml
 from agents.crl import METRICS
 from agents.crl_section import CRLSection
 from agents.goal_off_policy_section import GoalSACSection, GoalTD3Section
+from agents.goal_ppo_section import GoalPPOSection
 from experiments import train_goal
 from experiments.goal_arguments import RunSection, build_parser, make_plan, stored_plan
 from experiments.goal_log import from_csv, header, points_of, to_csv, wilson
@@ -44,7 +45,7 @@ def test_flags_of_every_value_with_its_meaning(capsys: pytest.CaptureFixture[str
     with pytest.raises(SystemExit):
         train_goal.main(["--help"])
     text = " ".join(capsys.readouterr().out.split())
-    for section in (RunSection, CRLSection, GoalSACSection, GoalTD3Section):
+    for section in (RunSection, CRLSection, GoalSACSection, GoalTD3Section, GoalPPOSection):
         for f in dataclasses.fields(section):
             assert f"--{f.name}" in text and f.metadata["help"].split("%")[0][:40] in text, f.name
 
@@ -136,6 +137,32 @@ def test_a_run_that_was_interrupted_leaves_the_same_bytes(tmp_path: Path, after:
     assert logs[0] == logs[1]
 
 
+def test_ppo_as_a_command_and_after_an_interruption(tmp_path: Path) -> None:
+    words = ["--env_name", "simple_u_maze", "--agent", "ppo", "--use_dense_reward", "--num_envs", "4", "--h_dim", "8",
+             "--unroll_length", "5", "--num_minibatches", "2", "--num_updates_per_batch", "3", "--episode_length", "12",
+             "--num_eval_envs", "4", "--population", "2", "--num_evals", "3", "--num_timesteps", "200", "--threads",
+             "1", "--normalize_observations", "--per_member", "entropy_cost=0,0.1"]  # fmt: skip
+    plan = make_plan(build_parser().parse(words))
+    assert plan.agent_title == "PPO"
+    assert train_goal.main([*words, "--exp_name", "whole", "--results_dir", str(tmp_path)]) == 0
+    parts = tmp_path / "parts"
+    parts.mkdir()
+    left = iter([False] * 4 + [True])
+    with pytest.raises(Interrupted), GoalTable(200, "test", metrics=("reward",)) as table:
+        GoalRun(plan, parts, resume=False).execute(table, lambda: next(left))
+    (parts / "config.yaml").write_text(plan.to_yaml())
+    assert train_goal.main(["--resume", str(parts)]) == 0
+    for name in ("scores.csv", "policy.pt"):
+        assert (parts / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+    lines = (parts / "scores.csv").read_text().splitlines()
+    assert lines[0].endswith("length,reward,value,deviation,learning_rate")
+    scores = from_csv("\n".join(lines[1:]))
+    assert [(s.steps, s.updates) for s in scores[::2]] == [(0, 0), (100, 24), (200, 54)]
+    assert np.isfinite(scores[-1].learning).all() and scores[-1].learning != scores[-2].learning
+    policy = torch.load(parts / "policy.pt", weights_only=True)
+    assert sum(policy["sizes"]) == policy["params"].shape[1] and policy["mean"].shape == (2, 6)
+
+
 def test_a_checkpoint_of_something_else(tmp_path: Path) -> None:
     (tmp_path / CHECKPOINT).write_bytes(b"no checkpoint")
     with pytest.raises(RunError, match="not a checkpoint of this run"):
@@ -186,4 +213,6 @@ def test_flags_of_another_agent() -> None:
     assert "--policy_lr: SAC has no such value (--agent crl has)" in text
     text = problems("--env_name", "reacher", "--agent", "td3", "--per_member", "policy_lr=1")
     assert "expected one of learning_rate, discounting, tau" in text
+    text = problems("--env_name", "reacher", "--agent", "ppo", "--use_her")
+    assert "--use_her: PPO has no such value (--agent sac, td3 has)" in text
     assert "--agent: found 'dqn', expected" in problems("--env_name", "reacher", "--agent", "dqn")
