@@ -181,14 +181,19 @@ def read_setting(cls: type, name: str, text: str) -> tuple[str, Any]:
         near = nearest(key, defaults(cls), cutoff=0.0)
         words = f"found no hyperparameter of {name}, expected KEY=VALUE, e.g. {near}=..."
         raise ConfigError([f"--agent-set {text}: {words}"])
+    return key, read_value(value)
+
+
+def read_value(text: str) -> Any:
+    """As YAML has it; what is no YAML is text."""
     try:
-        parsed = yaml.safe_load(value)
+        parsed = yaml.safe_load(text)
     except yaml.YAMLError:
-        parsed = value
+        parsed = text
     try:  # YAML 1.1 reads 1e-4 as text
-        return key, float(parsed) if isinstance(parsed, str) else parsed
+        return float(parsed) if isinstance(parsed, str) else parsed
     except ValueError:
-        return key, parsed
+        return parsed
 
 
 def quick_values(task: Task, name: str, values: dict[str, Any]) -> dict[str, Any]:

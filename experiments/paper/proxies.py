@@ -247,7 +247,12 @@ def best_worlds(folder: Path, count: int) -> list[WorldFile]:
         raise ConfigError([f"{folder}: found {len(runs)} finished runs with a world, expected at least {count}"])
     runs.sort(key=lambda run: (-run.score, run.seed))
     worlds = [read_world(str(folder / f"seed{run.seed}" / run.model)) for run in runs[:count]]
+    check_alike(worlds)
+    return worlds
+
+
+def check_alike(worlds: Sequence[WorldFile]) -> None:
+    """Raises WorldFileError if they are not of one kind."""
     for world in worlds[1:]:
         if (world.kind, world.env_name, world.section) != (worlds[0].kind, worlds[0].env_name, worlds[0].section):
             raise WorldFileError(f"{world.path}: found another kind of world than {worlds[0].path}, expected the same")
-    return worlds

@@ -1,0 +1,195 @@
+"""Agents of Stable-Baselines3 in evolved worlds and on the task (https://jmlr.org/papers/v22/20-1364.html).
+
+They train in ``envs.gym_export``'s environments and are tested as this project's agents are: greedily, in the test
+episodes that ``agents.rollout`` gives a seed. All settings are Stable-Baselines3's defaults but those named in KINDS.
+
+Its ``learn`` rounds the steps up to whole rollouts (PPO: 2048 steps, A2C: 5, DQN: 4). Here an agent trains for as many
+whole rollouts as fit into its steps, so it never has more of them than asked for, and learns from all that it has.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import inspect
+import multiprocessing
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from agents.result import AGENT_DIVERGED, OK, REASONS, WORLD_DIVERGED
+from agents.rollout import test_episodes
+from envs import rng
+from envs.task import Task, make_task
+from envs.world import RealTask
+from outer.config import ConfigError
+from outer.schema import nearest
+
+PACKAGE, REQUIREMENT = "stable_baselines3", "stable-baselines3>=2.4"
+# name -> algorithm, what differs from its defaults. DQN copies its net into the target net every 10,000 steps: within
+# fewer it learns from the net it was born with, which sb3_dqn_target does not
+KINDS: dict[str, tuple[str, dict[str, Any]]] = {
+    "sb3_dqn": ("DQN", {}),
+    "sb3_dqn_target": ("DQN", {"target_update_interval": 100}),
+    "sb3_ppo": ("PPO", {}),
+    "sb3_a2c": ("A2C", {}),
+}
+DISCRETE_ONLY = ("DQN",)
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """Who learns."""
+
+    name: str  # a key of KINDS
+    settings: dict[str, Any]  # over the defaults
+    steps: int  # whole rollouts
+
+    @property
+    def title(self) -> str:
+        return self.name
+
+
+def installed() -> bool:
+    return importlib.util.find_spec(PACKAGE) is not None
+
+
+def version() -> str:
+    return importlib.metadata.version(PACKAGE)
+
+
+def fitting(task: Task) -> list[str]:
+    """The kinds that can learn ``task``, by its actions."""
+    return [name for name, (algorithm, _) in KINDS.items() if not task.action_size or algorithm not in DISCRETE_ONLY]
+
+
+def algorithm(name: str) -> Any:
+    import stable_baselines3
+
+    return getattr(stable_baselines3, KINDS[name][0])
+
+
+def default_settings(name: str) -> dict[str, Any]:
+    """The numbers and switches among the algorithm's arguments."""
+    parameters = inspect.signature(algorithm(name).__init__).parameters.values()
+    return {p.name: p.default for p in parameters
+            if isinstance(p.default, (int, float)) and p.name not in ("verbose", "_init_setup_model")}  # fmt: skip
+
+
+def baseline(name: str, steps: int, own: dict[str, Any]) -> Baseline:
+    """own: settings over those of KINDS. Raises ConfigError."""
+    known = default_settings(name)
+    for key, value in own.items():
+        if key not in known:
+            near = nearest(key, known, cutoff=0.0)
+            words = f"found no setting of Stable-Baselines3's {KINDS[name][0]}, expected e.g. {near}"
+            raise ConfigError([f"--agent-set {name}.{key}: {words}"])
+        if isinstance(value, bool) != isinstance(known[key], bool) or not isinstance(value, (int, float)):
+            kind = type(known[key]).__name__
+            raise ConfigError([f"--agent-set {name}.{key}: found {value!r}, expected a value of type {kind}"])
+    settings = {**KINDS[name][1], **own}
+    rollout = {**known, **settings}["train_freq" if "train_freq" in known else "n_steps"]
+    if steps < rollout:
+        raise ConfigError([f"--steps: found {steps}, expected at least {rollout}: one rollout of {name}"])
+    return Baseline(name, settings, steps // rollout * rollout)
+
+
+# --------------------------------------------------------------------------------------------------------- the agents
+
+Run = Callable[..., Iterable[dict[str, Any]]]  # as ``map``
+
+
+@dataclass(frozen=True)
+class Job:
+    """One agent to be trained and tested, in whatever process."""
+
+    baseline: Baseline
+    world: str  # a model.pt; "": the task itself
+    env_name: str
+    max_steps: int
+    seed: int
+    tests: int
+
+    def task(self) -> Task:
+        return make_task(self.env_name, max_steps=self.max_steps)
+
+
+def train_baselines(
+    who: Baseline, task: Task, worlds: list[str], seeds: np.ndarray, tests: int, run: Run, title: str
+) -> dict[str, list[Any]]:
+    """As ``training.train_agents``. worlds: a file per agent, "" for the task itself; run: see :func:`processes`."""
+    began = time.monotonic()
+    jobs = [Job(who, world, task.name, task.max_steps, int(seed), tests) for world, seed in zip(worlds, seeds)]
+    rows: list[dict[str, Any]] = []
+    for row in run(train_one, jobs):
+        rows.append(row)
+        if len(rows) % 10 == 0 or len(rows) == len(jobs):
+            seconds = time.monotonic() - began
+            print(f"{title}: {len(rows)} of {len(jobs)} {who.title} agents, {seconds:.0f} s", file=sys.stderr)
+    return {name: [row[name] for row in rows] for name in rows[0]}
+
+
+@contextmanager
+def processes(count: int) -> Iterator[Run]:
+    """What trains jobs side by side and gives their results in the order of the jobs, which do not depend on how many
+    processes there are; one alone is this process."""
+    if count == 1:
+        yield map
+        return
+    # torch's threads: one each
+    pool = ProcessPoolExecutor(count, multiprocessing.get_context("spawn"), torch.set_num_threads, (1,))
+    try:
+        yield pool.map
+    finally:  # after Ctrl-C no further agent begins
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def train_one(job: Job) -> dict[str, Any]:
+    """-> quantities of one agent, as ``training.quantities`` has them of several."""
+    from stable_baselines3.common.monitor import Monitor
+
+    from envs.gym_export import WorldEnv, load_world
+
+    task = job.task()
+    env = Monitor(load_world(job.world, job.max_steps) if job.world else WorldEnv(RealTask(task, 1)))
+    model = algorithm(job.baseline.name)("MlpPolicy", env, seed=job.seed % 2**31, device="cpu", **job.baseline.settings)
+    status = OK
+    try:
+        model.learn(job.baseline.steps)
+    except FloatingPointError:  # said by the world
+        status = WORLD_DIVERGED
+    except ValueError:  # said by a policy's distribution
+        if finite(model):
+            raise
+        status = AGENT_DIVERGED
+    if status == OK and not finite(model):
+        status = AGENT_DIVERGED
+    returns = tested(model, task, job.seed, job.tests) if status == OK else []
+    return {
+        "return": float(np.mean(returns)) if returns else float("nan"), "train_steps": model.num_timesteps,
+        "episodes": len(env.get_episode_rewards()), "failed": REASONS[status], "test_returns": returns,
+    }  # fmt: skip
+
+
+def finite(model: Any) -> bool:
+    return all(bool(torch.isfinite(p).all()) for p in model.policy.parameters())
+
+
+def tested(model: Any, task: Task, seed: int, tests: int) -> list[float]:
+    """Greedy returns on the task, in the test episodes of this seed."""
+
+    def policy(obs: Tensor, step: Tensor) -> Tensor:
+        seen = obs[0] if task.num_states is None else obs[0].argmax(-1)  # of a cell its one-hot code
+        return torch.from_numpy(model.predict(seen.numpy(), deterministic=True)[0]).unsqueeze(0)
+
+    key = rng.fold(torch.tensor([seed]), rng.FINAL_TEST)
+    returns, _ = test_episodes(task, policy, key, torch.zeros_like(key), tests, 1)
+    return returns[0].tolist()

@@ -1,0 +1,150 @@
+#!/usr/bin/env python3
+"""Do evolved worlds train agents that they never saw? Agents of other kinds and other libraries, at equal steps."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+import numpy as np
+import torch
+import tyro
+
+from envs.task import Task
+from envs.world_file import WorldFile, read_world
+from experiments import evaluate_proxy
+from experiments.paper import baselines3
+from experiments.paper.baselines3 import KINDS, Baseline, Run, processes, train_baselines
+from experiments.paper.command import EXIT_CODES, Measurement, run_command
+from experiments.paper.data import Series
+from experiments.paper.fixed_steps import at_fixed_steps, chosen_kinds, settings_of
+from experiments.paper.learners import Learner
+from experiments.paper.proxies import check_alike, proxy, task_of
+from experiments.paper.training import each, no_world, train_agents
+from experiments.paper.unseen import mark_of, show
+from experiments.paper.world_args import WorldArgs, check_numbers, find
+from outer import problem
+from outer.config import ConfigError
+from outer.evaluate import UNSOLVABLE
+from outer.nes import RETEST, member_seeds
+
+HELP = """\
+Trains fresh agents of each kind for the same number of steps in the best synthetic environments (SEs) that
+train_proxy.py evolved, or in given ones, and beside them on the task itself; tests all of them greedily on the task.
+
+  python3 experiments/unseen_agents.py default_config_cartpole_syn_env.yaml
+  python3 experiments/unseen_agents.py --world results/<run_id>/model.pt --learners ppo sb3_dqn
+  python3 experiments/unseen_agents.py default_config_cartpole_syn_env.yaml --agent-set ppo.lr=1e-3 sb3_dqn.train_freq=1
+
+Kinds: those of this project that can learn the task (ddqn duelingddqn td3_discrete ppo; of continuous actions td3 sac
+ppo), and of Stable-Baselines3 (pip install 'stable-baselines3>=2.4') with its defaults sb3_dqn, sb3_ppo, sb3_a2c;
+sb3_dqn_target copies its target net every 100 steps instead of every 10,000. Hyperparameters of this project's agents
+are those of CONFIG where it has a section for them, else published ones. Agents that learn from rollouts (PPO) train
+for as many whole ones as --steps holds: sb3_ppo for 4096 of 5000. No training ends early. Every agent is reported; one
+that failed (a number that is not finite) is counted, has no return and reaches no mark.
+"""
+FULL, QUICK = (10, 5), (2, 1)  # worlds, agents in each
+
+
+@dataclass
+class Args(WorldArgs):
+    config: tyro.conf.Positional[Annotated[Path | None, tyro.conf.arg(metavar="CONFIG")]] = None
+    """The configuration of the SEs, as train_proxy.py had it."""
+    world: Annotated[list[Path], tyro.conf.arg(metavar="FILE ...")] = field(default_factory=list)
+    """These SEs instead: model.pt files."""
+    learners: Annotated[list[str] | None, tyro.conf.arg(metavar="NAME ...")] = None
+    """Kinds of agents; default: all but sb3_a2c."""
+    steps: int | None = None
+    """Training steps of each agent, at most; default: 5000, with --quick 2500."""
+    tests: int | None = None
+    """Test episodes of each agent; default: 20, with --quick 5."""
+    agent_set: Annotated[list[str], tyro.conf.arg(metavar="NAME.KEY=VALUE ...")] = field(default_factory=list)
+    """Hyperparameters of single kinds."""
+    mark: float | None = None
+    """The mean return that counts as reached; default: CartPole 190, else the task's solved_reward."""
+
+
+def source(args: Args) -> tuple[dict[str, Any], str, list[WorldFile]]:
+    """The configuration that agents and task are from, what the data file is called after, and the worlds, none yet
+    if they must be looked for. Raises ConfigError, WorldFileError."""
+    if (args.config is None) == (not args.world):
+        found = "neither CONFIG nor --world FILE" if args.config is None else "both CONFIG and --world FILE"
+        raise ConfigError([f"found {found}, expected one of them"])
+    if args.config is None:
+        if args.worlds is not None or args.set:
+            raise ConfigError(["--worlds, --set: found one of them with --world, expected them with CONFIG only"])
+        worlds = [read_world(str(path)) for path in args.world]
+        check_alike(worlds)
+        if worlds[0].kind != "se":
+            raise ConfigError([f"--world: found a reward network in {worlds[0].path}, expected an SE"])
+        data, _ = evaluate_proxy.prepared(worlds[0], evaluate_proxy.Args(args.world[0]))
+        return data, "files" + (f"_{args.name}" if args.name else ""), worlds
+    kind = proxy(args.config, args.results_dir, overrides=args.set, name=args.name)
+    if kind.mode is not None:
+        raise ConfigError([f"{args.config}: found reward networks, expected the configuration of SEs"])
+    return kind.config.data, kind.folder.name, []
+
+
+def train_kind(
+    who: Learner | Baseline, task: Task, worlds: list[WorldFile], data: dict[str, Any], seeds: np.ndarray, tests: int,
+    threads: int, run: Run, title: str,
+) -> dict[str, list[Any]]:  # fmt: skip
+    """An agent per seed, as many in each of the worlds; without worlds on the task."""
+    if isinstance(who, Baseline):
+        files = [w.path for w in worlds for _ in range(len(seeds) // len(worlds))] or [""] * len(seeds)
+        return train_baselines(who, task, files, seeds, tests, run, title)
+    if not worlds:
+        flat, section = no_world(len(seeds)), problem.env_section(data)
+        return train_agents(who, task, "real", section, flat, seeds, False, threads, title)
+    flat = each(torch.stack([w.flat for w in worlds]), len(seeds) // len(worlds))
+    return train_agents(who, task, "se", worlds[0].section, flat, seeds, False, threads, title)
+
+
+def work(args: Args) -> int:
+    threads = check_numbers(args, steps=args.steps, tests=args.tests)
+    data, what, worlds = source(args)
+    task = task_of(data, solved_reward=UNSOLVABLE)  # so that all train equally long
+    mark = mark_of(task_of(data)) if args.mark is None else args.mark
+    steps, tests = args.steps or (2500 if args.quick else 5000), args.tests or (5 if args.quick else 20)
+    kinds = chosen_kinds(task, args.learners)
+    settings = settings_of(args.agent_set, kinds)
+    agents_of = {name: at_fixed_steps(data, task, name, steps, tests, settings[name]) for name in kinds}
+    m = Measurement("unseen_agents", task.name, what, args, args.out, args.results_dir, args.quick)
+    n_worlds, n_agents = QUICK if args.quick else FULL
+    n_agents = args.agents or n_agents
+    if args.config is not None:
+        worlds = find(args, args.config, args.worlds or n_worlds, vary_hp=problem.learner(data)[2] is not None)
+    seeds = member_seeds(args.seed, RETEST, 0, len(worlds) * n_agents)
+    series: Series = {}
+    with processes(threads if any(name in KINDS for name in kinds) else 1) as run:
+        for name, who in agents_of.items():
+            for where, places in (("real", []), ("worlds", worlds)):
+                title = f"{name} {where}"
+                series[title] = train_kind(who, task, places, data, seeds, tests, threads, run, title)
+            series[f"{name} worlds"]["world"] = [w.path for w in worlds for _ in range(n_agents)]
+    m.save(
+        series, kinds=kinds, seen=problem.learner(data)[0], steps=steps, tests=tests, mark=mark, worlds=len(worlds),
+        agents=n_agents, hyperparameters={name: hyperparameters(who) for name, who in agents_of.items()},
+        stable_baselines3=baselines3.version() if baselines3.installed() else "not installed",
+    )  # fmt: skip
+    show(series, kinds, problem.learner(data)[0], task.name, steps, mark)
+    return 0
+
+
+def hyperparameters(who: Learner | Baseline) -> dict[str, Any]:
+    if isinstance(who, Baseline):
+        return {**baselines3.default_settings(who.name), **who.settings, "total_timesteps": who.steps}
+    return vars(who.section)
+
+
+def main(argv: list[str] | None = None) -> int:
+    args = tyro.cli(Args, args=argv, prog="unseen_agents.py", description=HELP + EXIT_CODES)
+    return run_command("unseen_agents.py", lambda: work(args))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
