@@ -105,13 +105,13 @@ class AntPush(AntAndObject):
     object_at = BLOCK
 
     def __init__(self) -> None:
-        self.room = Maze(ROOM, CELL)  # not maze: its rows and columns begin at ORIGIN
+        self.maze = Maze(ROOM, CELL, ORIGIN)
 
     def scene(self) -> Scene:
         def build(spec: Any) -> None:
             import mujoco
 
-            self.room.build(spec, HEIGHT, ORIGIN)
+            self.maze.build(spec, HEIGHT)
             half = [side / 2 for side in BLOCK_SIZE]
             block = {"type": mujoco.mjtGeom.mjGEOM_BOX, "size": half, "mass": BLOCK_MASS}
             add_object(spec, (*BLOCK, half[2] + BELOW), block, {"limited": 0, "frictionloss": BLOCK_FRICTION})

@@ -1,7 +1,7 @@
 """The mazes of JaxGCRL (https://github.com/MichalBortkiewicz/JaxGCRL, Apache-2.0; layouts after D4RL).
 
 ``#`` is a wall, ``R`` where episodes begin, ``g`` a cell with a goal, ``.`` a free cell. The row's number is x, the
-column's y; the centre of a cell is its number times the size of a cell.
+column's y; the centre of a cell is its number, from the maze's origin on, times the size of a cell.
 """
 
 from __future__ import annotations
@@ -65,19 +65,26 @@ MAZES: Dict[str, Tuple[str, ...]] = {
 class Maze:
     """A map, to scale."""
 
-    def __init__(self, maze: Union[str, Tuple[str, ...]], cell: float) -> None:
-        """maze: its name, or rows as those of MAZES; cell: m, the size of a cell."""
-        self.rows, self.cell = MAZES[maze] if isinstance(maze, str) else maze, cell
+    def __init__(self, maze: Union[str, Tuple[str, ...]], cell: float, origin: Tuple[int, int] = (0, 0)) -> None:
+        """maze: its name, or rows as those of MAZES; cell: m, the size of a cell; origin: row and column of the cell
+        whose centre is the world's."""
+        self.rows, self.cell, self.origin = MAZES[maze] if isinstance(maze, str) else maze, cell, origin
         self.start = self.cells("R")[0]
         self.goals = self.cells("g")  # [cells, 2]
         self.wall = torch.tensor([[c == "#" for c in row] for row in self.rows])  # bool [rows, columns]
 
     def cells(self, kind: str) -> Tensor:
         """Centres of all cells of a kind, m, float32 [cells, 2]."""
-        at: List[Tuple[int, int]] = [
-            (i, j) for i, row in enumerate(self.rows) for j, c in enumerate(row) if c == kind
-        ]  # fmt: skip
-        return torch.tensor(at, dtype=torch.float32) * self.cell
+        return self.centres([(i, j) for i, row in enumerate(self.rows) for j, c in enumerate(row) if c == kind])
+
+    @property
+    def free(self) -> List[Tuple[int, int]]:
+        """Row and column of every cell that is no wall."""
+        return [(i, j) for i, row in enumerate(self.rows) for j, c in enumerate(row) if c != "#"]
+
+    def centres(self, at: List[Tuple[int, int]]) -> Tensor:
+        """Of the cells in these rows and columns, m, float32 [cells, 2]."""
+        return (torch.tensor(at, dtype=torch.float32) - torch.tensor(self.origin)) * self.cell
 
     def to(self, device: torch.device) -> None:
         """Where what is looked up in a step must lie."""
@@ -103,13 +110,13 @@ class Maze:
             out.append((i, j, below, right))
         return out
 
-    def build(self, spec: Any, height: float, origin: Tuple[int, int] = (0, 0)) -> None:
+    def build(self, spec: Any, height: float) -> None:
         """Put the walls, height m high, into a MuJoCo model (mujoco.MjSpec). Robots touch them; floors and walls have
-        nothing to do with each other. origin: row and column of the cell whose centre is the world's."""
+        nothing to do with each other."""
         import mujoco
 
         for number, (i, j, below, right) in enumerate(self.boxes()):
-            x, y = ((a + b - 1) / 2 - o for a, b, o in ((i, below, origin[0]), (j, right, origin[1])))
+            x, y = ((a + b - 1) / 2 - o for a, b, o in ((i, below, self.origin[0]), (j, right, self.origin[1])))
             spec.worldbody.add_geom(
                 name=f"wall{number}", type=mujoco.mjtGeom.mjGEOM_BOX, contype=0, conaffinity=1,
                 pos=[x * self.cell, y * self.cell, height / 2], rgba=[0.7, 0.5, 0.3, 1.0],
@@ -118,7 +125,7 @@ class Maze:
 
     def in_wall(self, x: Tensor, y: Tensor) -> Tensor:
         """bool [..], of positions in m. Outside of the map all is wall."""
-        i, j = (x / self.cell).round().long(), (y / self.cell).round().long()
+        i, j = ((at / self.cell).round().long() + o for at, o in zip((x, y), self.origin))
         rows, columns = self.wall.shape
         inside = (i >= 0) & (i < rows) & (j >= 0) & (j < columns)
         return ~inside | self.wall[i.clamp(0, rows - 1), j.clamp(0, columns - 1)]

@@ -26,12 +26,14 @@ import torch
 from torch import Tensor
 
 from envs.goal.ant_mazes import AntMaze
+from envs.goal.ant_objects import AntPush
 from envs.goal.mazes import Maze
 from envs.goal.point import PointMaze
 from envs.goal.task import Beginnings, GoalTask, Random
 
 SAMPLES = 512  # of the task's own distribution
 UNLIKELY = -2.0  # logit of a free cell that the task has no goals in; 0: of the others
+ALL_AROUND = 0.3  # rad, the widest gap between the angles of samples that count as all around
 MARGIN = 1.0  # m, from a start to the edge of its cell: an ant has legs
 
 
@@ -55,11 +57,22 @@ def ring(theta: Tensor, random: Random, centre: Tensor) -> Tensor:
 
 def _ring(places: Tensor, about: Tensor, points: Callable[..., Tensor]) -> Family:
     """places, about: [samples, 2]."""
-    distance = (places - about).norm(dim=1)
-    low, high = float(distance.min()), float(distance.max())
+    way = places - about
+    low, high = float(way.norm(dim=1).min()), float(way.norm(dim=1).max())
     unit = max(high, 0.1)
-    own, scale = torch.tensor([low, high, 0.0, 2 * math.pi]), torch.tensor([unit, unit, math.pi, math.pi])
-    return Family(("r1", "r2", "phi", "w"), own, scale, points)
+    own = torch.tensor([low, high, *(arc(torch.atan2(way[:, 1], way[:, 0])) if high > 0 else (0.0, 2 * math.pi))])
+    return Family(("r1", "r2", "phi", "w"), own, torch.tensor([unit, unit, math.pi, math.pi]), points)
+
+
+def arc(angles: Tensor) -> Tuple[float, float]:
+    """Middle and width of the shortest arc that has all these angles [samples] in it, rad."""
+    ordered = angles.sort().values
+    gaps = torch.cat((ordered[1:], ordered[:1] + 2 * math.pi)) - ordered
+    widest = int(gaps.argmax())
+    width = 2 * math.pi - float(gaps[widest])
+    if float(gaps[widest]) < ALL_AROUND:
+        return 0.0, 2 * math.pi
+    return float(ordered[(widest + 1) % len(ordered)]) + width / 2, width
 
 
 def circle(task: GoalTask, places: Tensor, origin: Tensor) -> Family:
@@ -93,8 +106,7 @@ def cells(task: GoalTask, places: Tensor, origin: Tensor) -> Family:
     maze = maze_of(task)
     if maze is None:
         raise ValueError(f"cells: {task.name} has no maze")
-    at = [(i, j) for i, row in enumerate(maze.rows) for j, c in enumerate(row) if c != "#"]
-    centres = torch.tensor(at, dtype=torch.float32) * maze.cell
+    at, centres = maze.free, maze.centres(maze.free)
     own = torch.full((len(at),), UNLIKELY)
     nearest = (places[:, None] - centres).norm(dim=2).argmin(1)
     own[nearest] = 0.0
@@ -119,12 +131,12 @@ FAMILIES: Dict[str, Callable[[GoalTask, Tensor, Tensor], Family]] = {
 
 
 def maze_of(task: GoalTask) -> Optional[Maze]:
-    return task.maze if isinstance(task, (PointMaze, AntMaze)) else None
+    return task.maze if isinstance(task, (PointMaze, AntMaze, AntPush)) else None
 
 
 def into_free_cells(maze: Maze, places: Tensor, margin: float) -> Tensor:
     """places: [K, 2], m -> each in the free cell whose centre is nearest, at least margin from its edge."""
-    centres = torch.nonzero(~maze.wall).to(places) * maze.cell
+    centres = maze.centres(maze.free).to(places)
     nearest = centres[(places[:, None] - centres).norm(dim=2).argmin(1)]
     room = maze.cell / 2 - margin
     return nearest + (places - nearest).clamp(-room, room)

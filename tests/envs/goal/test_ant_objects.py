@@ -55,7 +55,7 @@ def test_goals_behind_the_block() -> None:
     low, high = goal.amax(1), goal.amin(1)
     assert low.min() >= 16 and low.max() < 18 and high.min() >= 8 and high.max() < 10
     assert (goal - goal.floor()).std().item() == pytest.approx(1 / math.sqrt(12), rel=0.03)
-    assert not task.room.in_wall(*(goal + 8).unbind(1)).any()  # the map's R lies in its row and column 1
+    assert not task.maze.in_wall(*goal.unbind(1)).any() and (task.maze.start == 0).all()
 
 
 def test_the_room_around_the_block() -> None:
