@@ -141,17 +141,22 @@ class SAC(Algorithm):
         the authors' code, in which log alpha stands for alpha."""
         return (weight * (self.task.action_size - log_prob)).sum(1, keepdim=True)
 
+    def rates(self, learns: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
+        """Learning rates of the critics, the actor and the temperature, [L]; learns: bool [L]."""
+        lr = self.rows.lr * learns
+        return lr, lr, lr
+
     def update(
         self, batch: Tensor, weight: Tensor, learns: Tensor, updates: Tensor, noise_key: Tensor, actor: bool
     ) -> None:
         """Critics, then the actor by the new critics, then the temperature, then the target critics."""
         r = self.rows
         at_next, at_s = self.noise(noise_key, updates, batch.shape[2])
-        lr = r.lr * learns
+        lr, actor_lr, alpha_lr = self.rates(learns)
         p, m, v = (self.critics(flat) for flat in (r.params, r.m, r.v))
         adam(p, self.critic_gradient(batch, weight, at_next), m, v, updates, lr)
         grad, log_prob = self.actor_gradient(self.split(batch)[0], weight, at_s)
-        adam(self.actor(r.params), grad, self.actor(r.m), self.actor(r.v), updates, lr)
+        adam(self.actor(r.params), grad, self.actor(r.m), self.actor(r.v), updates, actor_lr)
         if self.section.automatic_entropy_tuning:
-            adam(r.log_alpha, self.temperature_gradient(weight, log_prob), r.alpha_m, r.alpha_v, updates, lr)
+            adam(r.log_alpha, self.temperature_gradient(weight, log_prob), r.alpha_m, r.alpha_v, updates, alpha_lr)
         self.critics(r.target).lerp_(p, r.tau)

@@ -114,6 +114,11 @@ class TD3(Algorithm):
 
     # ------------------------------------------------------------------------------------------------------- update
 
+    def rates(self, learns: Tensor) -> Tuple[Tensor, Tensor]:
+        """Learning rates of the critics and of the actor, [L]; learns: bool [L]."""
+        lr = self.rows.lr * learns
+        return lr, lr
+
     def update(
         self, batch: Tensor, weight: Tensor, learns: Tensor, updates: Tensor, noise_key: Tensor, actor: bool
     ) -> None:
@@ -122,11 +127,12 @@ class TD3(Algorithm):
         next_action = self.target_action(s_next, noise_key, updates)
         y = reward + r.gamma * (1 - done) * self.target_value(s_next, next_action)
         grad = self.critics_gradient(s, action, y, weight)
-        adam(r.params[:, D:], grad, r.m[:, D:], r.v[:, D:], updates, r.lr * learns)
+        lr, actor_lr = self.rates(learns)
+        adam(r.params[:, D:], grad, r.m[:, D:], r.v[:, D:], updates, lr)
         if actor:
             r.actor_updates += learns
             grad = self.actor_gradient(s, weight, noise_key, updates)
-            adam(r.params[:, :D], grad, r.m[:, :D], r.v[:, :D], r.actor_updates.clamp(min=1), r.lr * learns)
+            adam(r.params[:, :D], grad, r.m[:, :D], r.v[:, :D], r.actor_updates.clamp(min=1), actor_lr)
             r.target.lerp_(r.params, r.tau)
 
     def update_counters(self, noise_key: Tensor, updates: Tensor, batch: int, kind: int) -> Tuple[Tensor, Tensor]:

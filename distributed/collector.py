@@ -1,0 +1,128 @@
+"""A collector: P members' environments of one worker, and what a turn in them brings.
+
+A turn is a fixed number of steps in every environment with one policy; episodes go on from turn to turn. What is drawn
+depends on the run's key, worker, version and step alone. In lockstep all episodes begin anew at every version at which
+the learner keeps a checkpoint, so that a run that goes on from there collects what the other would have.
+
+Axes: P members, T steps of a turn, F features, A actions, W columns of a transition.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from distributed.agent import LEARNED_EPISODE, RANDOM_EPISODE, actor_of, make_algorithm
+from distributed.curriculum import apply, curriculum_from
+from distributed.params import TrainParamsBase
+from distributed.rows import RANDOM, Chunk, Handout, Widths, scaled
+from envs import rng
+
+BLOCK = 256  # steps whose random numbers are drawn at once
+
+
+def seed_of(key: Tensor, *numbers: int) -> int:
+    """A seed for an environment: 31 bits, another for other numbers. key: int64 []."""
+    for number in numbers:
+        key = rng.fold(key, number)
+    return int(rng.high(key, torch.zeros_like(key))) >> 1
+
+
+@dataclass
+class Seat:
+    """One member's environment."""
+
+    env: Any
+    obs: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    steps: int = 0  # in this episode
+    total: float = 0.0  # its return
+    begun: bool = False
+
+
+class Collector:
+    def __init__(self, params: TrainParamsBase, worker: int, workers: int, keys: Tensor, lockstep: bool) -> None:
+        """keys: int64 [P], of the members. Raises ParamsError, ConfigError."""
+        self.params, self.worker, self.workers, self.lockstep = params, worker, workers, lockstep
+        self.curriculum = curriculum_from(params.env_config)
+        self.explore_key = rng.fold(rng.fold(keys, rng.EXPLORE), worker)
+        self.reset_key = rng.fold(rng.fold(keys, rng.RESET), worker)
+        self.seats = [Seat(params.collect_env(worker, seed_of(key, 0))) for key in self.reset_key]
+        self.widths = Widths.of(self.seats[0].env)
+        self.algorithm = make_algorithm(params, self.widths, keys)
+        self.low, self.high = (np.array(bound, np.float32) for bound in (self.widths.low, self.widths.high))
+        self.session = -1
+        self.last_itr: int | None = None  # for the curriculum
+
+    def steps_of(self, version: int) -> int:
+        """Of one turn, in each environment."""
+        p = self.params
+        episodes = p.n_buffer_init_episodes if version == RANDOM else p.n_train_episodes_per_iter
+        return -(-p.horizon * episodes // self.workers)
+
+    def begin(self, handout: Handout) -> None:
+        """Before a turn: what drops the episodes under way, and the policy."""
+        itr = max(handout.version, 0)
+        anew = self.lockstep and itr % self.params.checkpoint_period == 0
+        if handout.session != self.session:
+            anew, self.last_itr = True, None
+        values = self.curriculum.changes(self.last_itr, itr)
+        for seat in self.seats:
+            if values:
+                apply(seat.env, values)
+            if anew or values:
+                seat.begun = False
+        self.session, self.last_itr = handout.session, itr
+        actor_of(self.algorithm).copy_(handout.policy)
+
+    @torch.no_grad()
+    def collect(self, handout: Handout) -> Chunk:
+        """One turn."""
+        self.begin(handout)
+        F, A, version = self.widths.observation_size, self.widths.action_size, handout.version
+        P, T = len(self.seats), self.steps_of(version)
+        rows = np.zeros((P, T, self.widths.row), np.float32)
+        rows[:, :, -1] = version
+        ended: list[tuple[float, float]] = []
+        explore_key = rng.fold(self.explore_key, version + 1)
+        episode = torch.full((P,), RANDOM_EPISODE if version == RANDOM else LEARNED_EPISODE)
+        for t in range(T):
+            if t % BLOCK == 0:
+                draws = self.algorithm.draws(explore_key, t, min(BLOCK, T - t))
+            for p, seat in enumerate(self.seats):
+                if not seat.begun:
+                    self._reset(seat, p, version, t)
+                rows[p, t, :F] = seat.obs
+            obs = torch.from_numpy(rows[:, t, None, :F])
+            action = self.algorithm.explore(obs, episode, tuple(d[t % BLOCK] for d in draws))[1].numpy()
+            for p, seat in enumerate(self.seats):
+                self._step(seat, action[p], rows[p, t])
+                if not seat.begun:
+                    ended.append((seat.total, seat.steps))
+            rows[:, t, 2 * F : 2 * F + A] = action
+        found = torch.tensor(ended, dtype=torch.float32).view(-1, 2)
+        return Chunk(handout.session, version, self.worker, torch.from_numpy(rows), found)
+
+    def _reset(self, seat: Seat, p: int, version: int, t: int) -> None:
+        linear = self.curriculum.at_reset(max(version, 0))
+        if linear:
+            apply(seat.env, linear)
+        seat.obs, _ = seat.env.reset(seed=seed_of(self.reset_key[p], version + 2, t))
+        seat.steps, seat.total, seat.begun = 0, 0.0, True
+
+    def _step(self, seat: Seat, action: np.ndarray, row: np.ndarray) -> None:
+        """Of one environment, noted in row [W]."""
+        F = self.widths.observation_size
+        obs, reward, terminated, truncated, _ = seat.env.step(scaled(action, self.low, self.high))
+        seat.steps += 1
+        seat.total += float(reward)
+        truncated = (truncated or seat.steps >= self.params.horizon) and not terminated
+        row[F : 2 * F], row[-4], row[-3], row[-2] = obs, reward, terminated, truncated
+        seat.obs, seat.begun = obs, not (terminated or truncated)
+
+    def close(self) -> None:
+        for seat in self.seats:
+            seat.env.close()

@@ -1,0 +1,50 @@
+"""The memory that all collectors fill: transitions of every member in a ring, drawn uniformly.
+
+Oldest first out, capacity in transitions. Draws are counted (``agents/replay.py``): gradient step u of a member gets
+the same rows for the same key and the same content, whoever asks, how often, and how many steps at a time.
+
+Axes: P members, T rows of a chunk, W columns, B minibatch.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from agents.replay import Replay
+from distributed.rows import Widths
+from envs import rng
+
+
+class SharedReplay:
+    def __init__(self, keys: Tensor, capacity: int, widths: Widths, batch_size: int) -> None:
+        """keys: int64 [P], of the members; capacity: transitions of each."""
+        self.key, self.capacity, self.batch_size = rng.fold(keys, rng.REPLAY), capacity, batch_size
+        self.widths = widths
+        self.clear()
+
+    def clear(self, written: int = 0) -> None:
+        """Empty, as after so many writes: the next row goes where it would have gone then. Whoever begins in the middle
+        appends ``capacity`` rows before anybody draws."""
+        self.ring = Replay(torch.full((len(self.key),), self.capacity), self.widths.row)
+        self.ring.writes = written
+        self.ring.written.fill_(written)
+
+    @property
+    def written(self) -> int:
+        """Transitions of each member so far, gone ones included."""
+        return self.ring.writes
+
+    def append(self, rows: Tensor) -> None:
+        """rows: float32 [P, T, W]."""
+        for part in rows.split(self.capacity, dim=1):
+            self.ring.make_room(part.shape[1])
+            self.ring.write_many(part)
+
+    def sample(self, first: int, count: int) -> Tensor:
+        """The minibatches of gradient steps first .. first + count - 1: float32 [count, P, W, B]. Raises RuntimeError
+        if there is nothing."""
+        if not self.written:
+            raise RuntimeError("the memory is empty")
+        draws = self.ring.draws(self.key, torch.full_like(self.key, first), count, self.batch_size)
+        return torch.stack([self.ring.sample(draw) for draw in draws])

@@ -1,0 +1,72 @@
+"""What travels: transitions in chunks, policies, and how both look as numbers.
+
+A transition is one row of W = 2 F + A + 4 float32: observation s, what it led to s', action in [-1, 1], reward,
+terminated, truncated, version of the policy. s' is the last observation of its own episode where that ended there,
+never the first of the next: no row crosses the boundary. What learns reads the columns up to ``terminated``; so a time
+limit bootstraps. A version is exact as float32 up to 2^24.
+
+Axes: P members, T time, F features, A actions, W columns.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+RANDOM = -1  # version of the policy before the first: uniformly random actions, which fill the memory
+
+
+@dataclass(frozen=True)
+class Widths:
+    """Of an environment, and of a row of it. Also all that an ``Algorithm`` reads of a task."""
+
+    observation_size: int
+    action_size: int
+    low: tuple[float, ...]  # bounds of each action
+    high: tuple[float, ...]
+    num_actions: int = 0  # discrete ones
+    max_action: float = 1.0
+
+    @classmethod
+    def of(cls, env: Any) -> Widths:
+        """env: a gymnasium.Env whose spaces are Boxes with one axis."""
+        action = env.action_space
+        return cls(env.observation_space.shape[0], action.shape[0], tuple(action.low.tolist()),
+                   tuple(action.high.tolist()))  # fmt: skip
+
+    @property
+    def learned(self) -> int:
+        """Columns that an algorithm's update reads."""
+        return 2 * self.observation_size + self.action_size + 2
+
+    @property
+    def row(self) -> int:
+        return self.learned + 2
+
+
+def scaled(action: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """Actions [..., A] in [-1, 1] -> between the bounds [A]."""
+    return np.clip(low + 0.5 * (action + 1) * (high - low), low, high)
+
+
+@dataclass(frozen=True)
+class Handout:
+    """A policy for one collector's turn."""
+
+    session: int  # of the learner: one more each time it starts
+    version: int  # iteration in which it collects, or RANDOM
+    policy: Tensor  # float32 [P, D], the actors
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """What a collector brings from one turn."""
+
+    session: int  # those of its policy
+    version: int
+    worker: int
+    rows: Tensor  # float32 [P, T, W]
+    episodes: Tensor  # float32 [E, 2]: return and length of each that ended

@@ -1,0 +1,124 @@
+#!/usr/bin/env python3
+"""Trains SAC or TD3 in a user's Gymnasium environment, with any number of collectors. The programs are in distributed/;
+docs/distributed.md tells how they work together."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+import torch
+import tyro
+
+from distributed.board import CollectorReport, EvaluatorReport, LearnerReport
+from distributed.collector import Collector
+from distributed.evaluator import EVALUATIONS, Evaluator
+from distributed.learner import Learner
+from distributed.params import TrainParamsBase
+from distributed.params_file import freeze
+from distributed.programs import (
+    CollectorProgram,
+    EvaluatorProgram,
+    LearnerProgram,
+    make_hub,
+    run_embedded,
+    widths_of,
+)
+from distributed.run_folder import RunSettings, is_done, keep_settings
+from experiments.command_line import exit_code, sigterm_is_ctrl_c
+from outer.checkpoint import RunError, locked
+
+EXIT_CODES = """
+Exit codes: 0 complete, 1 it cannot start or go on, 2 wrong arguments or configuration, 130 interrupted."""
+HELP = f"""\
+Trains the agent that a class TrainParams describes, in its own environment. An iteration: all collectors add experience
+to one replay memory, num_steps_per_iter gradient steps follow, every collector gets the new policy.
+
+  python3 experiments/train_distributed.py --params my_params.py --config my.json --exp-dir results/mine
+
+my_params.py:
+  class TrainParams(TrainParamsBase):          # from distributed.params
+      def env_ctor(self, seed, **kwargs):
+          return gymnasium.make("HalfCheetah-v5", **kwargs)
+
+DIR keeps copies of both files, the policies, evaluations and TensorBoard; the same command goes on with a run that was
+interrupted, from the copies. Watch it: tensorboard --logdir DIR
+{EXIT_CODES}"""
+QUICK = {
+    "num_iter": 4, "num_steps_per_iter": 20, "horizon": 100, "n_buffer_init_episodes": 3, "n_eval_episodes": 1,
+    "eval_period": 2, "checkpoint_period": 2, "log_period": 1,
+}  # fmt: skip
+
+
+@dataclass(kw_only=True)
+class Args:
+    params: Annotated[Path, tyro.conf.arg(metavar="FILE")]
+    """Python file with the class TrainParams."""
+    config: Annotated[Path | None, tyro.conf.arg(metavar="FILE.json")] = None
+    """What TrainParams.env_config holds; "curriculum" in it moves the environment's parameters."""
+    exp_dir: Annotated[Path, tyro.conf.arg(metavar="DIR")]
+    """The run's folder; one that exists goes on."""
+    num_collectors: int = 1
+    """Programs that collect; they share the steps of an iteration."""
+    mode: Literal["lockstep", "async"] = "lockstep"
+    """lockstep: all wait for each other, and the result is the same to the last byte; async: collecting and learning
+    go on side by side, at most two versions of the policy apart."""
+    seed: int = 0
+    """Of everything that is drawn."""
+    quick: tyro.conf.FlagCreatePairsOff[bool] = False
+    """A look at whether it runs: a few iterations of short episodes."""
+
+
+def train(args: Args) -> int:
+    settings = RunSettings(args.seed, args.num_collectors, args.mode)
+    if args.num_collectors < 1:
+        raise ValueError(f"--num-collectors: found {args.num_collectors}, expected 1 or more")
+    params = freeze(args.exp_dir, args.params, args.config, QUICK if args.quick else None)
+    keep_settings(args.exp_dir, settings)
+    with locked(args.exp_dir):
+        if is_done(args.exp_dir):
+            print(f"{args.exp_dir}: this run is complete")
+            return 0
+        embedded(params, settings, args.exp_dir)
+    print(f"complete: {args.exp_dir / EVALUATIONS}")
+    return 0
+
+
+def embedded(params: TrainParamsBase, settings: RunSettings, folder: Path) -> None:
+    """All programs in this process."""
+    keys, widths = settings.keys(), widths_of(params)
+    hub = make_hub(params, widths, settings, folder)
+    learner = Learner(params, widths, keys, folder)
+    program = LearnerProgram(learner, hub, settings.lockstep, lambda *news: report(*news))
+    report = LearnerReport(folder, learner.updates)
+    n = settings.num_collectors
+    collectors = [Collector(params, i, n, keys, settings.lockstep) for i in range(n)]
+    evaluator = Evaluator(params, keys, folder)
+    try:
+        reports = [CollectorReport(folder, i, params.num_steps_per_iter) for i in range(n)]
+        programs = [CollectorProgram(c, hub, report) for c, report in zip(collectors, reports)]
+        run_embedded(program, programs, EvaluatorProgram(evaluator, EvaluatorReport(folder)))
+    finally:
+        evaluator.close()
+        for collector in collectors:
+            collector.close()
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    logging.basicConfig(format="%(message)s", stream=sys.stderr)
+    logging.getLogger("envolve").setLevel(logging.INFO)
+    torch.set_num_threads(1)
+    args = tyro.cli(Args, prog="train_distributed.py", description=HELP, args=argv)
+    again = f"stopped; the same command goes on with {args.exp_dir}"
+    with sigterm_is_ctrl_c():
+        return exit_code("train_distributed.py", lambda: train(args), (RunError, ValueError), again)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,170 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from distributed.hub import Finished, Unpublished
+from distributed.learner import CHECKPOINT, Learner
+from distributed.params import ParamsError
+from distributed.programs import make_hub, widths_of
+from distributed.run_folder import RunSettings, keep_settings
+from outer.checkpoint import CheckpointError, RunError
+from tests.distributed.toy import Run, results, small
+
+
+@pytest.fixture
+def expected(tmp_path: Path) -> dict[str, bytes]:
+    """What an undisturbed run of two collectors leaves."""
+    Run(small(), tmp_path / "expected", 2).finish()
+    return results(tmp_path / "expected")
+
+
+@pytest.mark.parametrize("algorithm", ["SAC", "TD3"])
+def test_a_run_to_the_end(tmp_path: Path, algorithm: str) -> None:
+    run = Run(small(algorithm=algorithm), tmp_path, 2)
+    before = run.learner.learner.policy()
+    run.finish()
+    assert run.learner.learner.updates == 6 * 3 and (tmp_path / "done").exists()
+    assert not torch.equal(run.learner.learner.policy(), before)
+    # 2 x 10 random steps, then 5 of each collector per iteration
+    assert [p.steps for p in run.news] == [20 + 10 * i for i in range(7)]
+    assert all(p.staleness == 0 for p in run.news)
+    assert [step for step, _ in run.returns] == [0, 6, 12, 18]
+    names = sorted(p.stem for p in (tmp_path / "policies" / "checkpoints").iterdir())
+    assert names == [f"policy_checkpoint_{step:010d}" for step in (0, 6, 9, 12, 18)]
+    with pytest.raises(Finished):
+        run.collectors[0].turn()
+
+
+def test_the_same_run_leaves_the_same_bytes(tmp_path: Path, expected: dict[str, bytes]) -> None:
+    Run(small(), tmp_path / "again", 2).finish()
+    assert results(tmp_path / "again") == expected
+
+
+@pytest.mark.parametrize("stopped_after", range(8))
+def test_a_run_that_goes_on_leaves_the_same_bytes(
+    tmp_path: Path, expected: dict[str, bytes], stopped_after: int
+) -> None:
+    """Checkpoints are at 0, 3 and 6; whatever came after the last is done again."""
+    run = Run(small(), tmp_path / "run", 2)
+    for _ in range(min(stopped_after, 7)):
+        run.turn()
+    Run(small(), tmp_path / "run", 2).finish()
+    assert results(tmp_path / "run") == expected
+
+
+def test_a_hub_that_is_killed_is_made_again_from_its_log(tmp_path: Path, expected: dict[str, bytes]) -> None:
+    """In the middle of an iteration: one of two collectors had brought its chunk."""
+    params, folder = small(), tmp_path / "run"
+    run = Run(params, folder, 2)
+    run.turn()
+    for _ in range(3):
+        assert run.learner.publish() and run.collectors[1].turn()
+        hub = make_hub(params, run.widths, run.settings, folder)
+        for program in (run.learner, *run.collectors):
+            program.hub = hub  # type: ignore[attr-defined]
+        assert not run.learner.learn()  # the hub has no policy: it is published again
+        assert run.collectors[0].turn() and run.learner.learn()
+    run.finish()
+    assert results(folder) == expected
+
+
+def test_a_chunk_of_a_training_that_was_taken_back_is_refused(tmp_path: Path, expected: dict[str, bytes]) -> None:
+    params, folder = small(), tmp_path / "run"
+    run = Run(params, folder, 2)
+    for _ in range(5):
+        run.turn()
+    assert run.learner.publish() and run.collectors[0].turn()
+    handout = run.hub.pull(1, 0)
+    assert handout is not None
+    late = run.collectors[1].collector.collect(handout)
+    run.learner = type(run.learner)(run.learner.learner, run.hub, True, lambda *_: None)  # starts anew, from version 3
+    with pytest.raises(Unpublished):
+        run.hub.append(late)
+    run.learner.publish()
+    assert not run.hub.append(late)
+    run.finish()
+    assert results(folder) == expected
+
+
+def test_async_bounds_how_old_a_policy_is(tmp_path: Path) -> None:
+    """The learner runs ahead as far as the rule lets it."""
+    run = Run(small(num_iter=20), tmp_path, 2, "async")
+    run.turn()
+    pushed = []
+    while not run.learner.learner.complete:
+        while not run.learner.learner.complete and run.hub.table.may_push():
+            assert run.learner.publish() and run.learner.learn()
+        rule = run.hub.table.rule
+        assert 0 <= 2 * rule.pushes - rule.pulls <= 4
+        pushed.append(rule.pushes)
+        run.collectors[len(pushed) % 2].turn()
+    ages = {run.hub.progress().staleness} | {p.staleness for p in run.news[3:]}
+    assert max(a for a in ages if a == a) >= 1  # it is behind, and says so
+    assert all(chunk.version <= 20 for chunk in run.chunks)
+
+
+def test_async_goes_on_without_losing_what_was_collected(tmp_path: Path) -> None:
+    run = Run(small(), tmp_path, 2, "async")
+    for _ in range(5):
+        run.turn()
+    steps = run.hub.progress().steps
+    again = Run(small(), tmp_path, 2, "async")
+    assert again.hub.progress().steps == steps == 20 + 4 * 10
+    assert again.learner.learner.version == 3
+    again.finish()
+    assert again.hub.progress().steps == steps + 3 * 10
+
+
+def test_targets_move_when_they_are_due(tmp_path: Path) -> None:
+    params = small(target_update_period=3, num_steps_per_iter=1)
+    learner = Learner(params, widths_of(params), torch.tensor([1]), tmp_path)
+    batch, moved = torch.randn(1, learner.widths.row, 8), []
+    for _ in range(6):
+        before = learner.algorithm.rows.target.clone()
+        learner.update(batch)
+        moved.append(not torch.equal(before, learner.algorithm.rows.target))
+    assert moved == [False, False, True] * 2
+
+
+@pytest.mark.parametrize(("field", "part"), [("actor_lr", 0), ("critic_lr", 1), ("alpha_lr", 2)])
+def test_each_part_learns_at_its_own_rate(tmp_path: Path, field: str, part: int) -> None:
+    """Adam's first step is the rate, whatever the gradient."""
+    params = small(**{field: 1e-2})
+    learner = Learner(params, widths_of(params), torch.tensor([1]), tmp_path)
+    rows: Any = learner.algorithm.rows
+    border = learner.policy().shape[1]
+    before, alpha = rows.params.clone(), rows.log_alpha.clone()
+    learner.update(torch.randn(1, learner.widths.row, 8))
+    moved = (rows.params - before).abs()
+    steps = [float(moved[:, :border].max()), float(moved[:, border:].max()), float((rows.log_alpha - alpha).abs())]
+    assert steps[part] == pytest.approx(1e-2, rel=1e-2)
+    assert all(step == pytest.approx(3e-4, rel=1e-2) for i, step in enumerate(steps) if i != part)
+
+
+def test_a_checkpoint_that_does_not_fit_is_refused(tmp_path: Path) -> None:
+    Run(small(), tmp_path).finish()
+    path = tmp_path / CHECKPOINT
+    with pytest.raises(CheckpointError, match="params: expected torch.float32 of shape"):
+        Run(small(hidden=(9, 9)), tmp_path)
+    path.write_bytes(path.read_bytes()[:-1] + b"x")
+    with pytest.raises(CheckpointError, match="its checksum does not fit"):
+        Run(small(), tmp_path)
+
+
+def test_what_cannot_be_built_is_said() -> None:
+    with pytest.raises(ParamsError, match=r"hidden: found \(8, 9\), expected layers of one width"):
+        Run(small(hidden=(8, 9)), Path("unused"))
+
+
+def test_a_resume_says_what_the_run_was_begun_with(tmp_path: Path) -> None:
+    keep_settings(tmp_path, RunSettings(1, 2, "async"))
+    keep_settings(tmp_path, RunSettings(1, 2, "async"))
+    with pytest.raises(RunError, match="num_collectors: found 3 on the command line, expected 2, with which"):
+        keep_settings(tmp_path, RunSettings(1, 3, "async"))
+    (tmp_path / "run.json").write_text('{"seed": 1, "num_collectors": 0, "mode": "x"}')
+    with pytest.raises(RunError, match="expected seed, num_collectors >= 1 and a mode of lockstep, async"):
+        keep_settings(tmp_path, RunSettings())

@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from distributed.policy_file import load_policy
+from experiments.train_distributed import main
+
+PARAMS = """
+from tests.distributed.toy import StepsParams
+
+class TrainParams(StepsParams):
+    hidden = (8, 8)
+    n_episodes_in_buffer = 8
+"""
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[str]:
+    (tmp_path / "p.py").write_text(PARAMS)
+    (tmp_path / "c.json").write_text(json.dumps({"length": 30}))
+    return [
+        "--params",
+        str(tmp_path / "p.py"),
+        "--config",
+        str(tmp_path / "c.json"),
+        "--exp-dir",
+        str(tmp_path / "run"),
+    ]
+
+
+def test_quick(tmp_path: Path, files: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*files, "--quick"]) == 0
+    run = tmp_path / "run"
+    assert len((run / "evaluations.csv").read_text().splitlines()) == 4  # before, in the middle, at the end
+    assert load_policy(run / "policies/checkpoints/policy_checkpoint_0000000080")([[0, 0, 0, 0]]).shape == (1, 2)
+    assert list((run / "train/0").glob("events*")) and list((run / "learner").glob("events*"))
+    assert json.loads((run / "config.json").read_text())["length"] == 30
+    (tmp_path / "p.py").write_text(PARAMS.replace("8, 8", "9, 9"))  # the copy in the folder counts
+    assert main([*files, "--quick"]) == 0
+    assert "this run is complete" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("more", "code", "words"),
+    [
+        (["--num-collectors", "0"], 1, "--num-collectors: found 0, expected 1 or more"),
+        (["--params", "nowhere.py"], 1, "nowhere.py"),
+    ],
+)
+def test_wrong_arguments(
+    files: list[str], more: list[str], code: int, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*files, *more]) == code
+    assert words in capsys.readouterr().err
+
+
+def test_a_run_goes_on_only_as_it_was_begun(files: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*files, "--quick"]) == 0
+    assert main([*files, "--quick", "--seed", "1"]) == 1
+    assert "seed: found 1 on the command line, expected 0" in capsys.readouterr().err
