@@ -6,7 +6,7 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
@@ -15,12 +15,13 @@ import torch
 import tyro
 from torch import Tensor
 
-from envs.world_file import WorldFile, read_world, save_world
+from envs.task import Task
+from envs.world_file import read_world, save_world
 from experiments.paper.command import EXIT_CODES, run_command
 from experiments.paper.comparison import CompareArgs, budget_of, check, evolves_rns, measurement, summary
-from experiments.paper.data import Series
-from experiments.paper.dynamics import BATCH, EPOCHS, LR, NETS, Fitted, fit, rows, without_done
-from experiments.paper.learners import SE_AGENTS, se_learner, without_budget
+from experiments.paper.data import Series, load
+from experiments.paper.dynamics import BATCH, EPOCHS, LR, NETS, fit, rows, without_done
+from experiments.paper.learners import SE_AGENTS, Learner, se_learner, without_budget
 from experiments.paper.proxies import Proxy, proxy, task_of
 from experiments.paper.search_steps import SearchSteps, search_steps
 from experiments.paper.training import each, no_world, train_agents
@@ -43,13 +44,18 @@ gets what the search sees of the task, the tests of all its agents, 10 episodes 
 generation, which know nothing, to those that solve the task. Of these steps (millions) --steps are kept at random,
 1,000,000; every tenth agent's are held out, and the errors of the worlds measured on them. state_net and reward_net
 are fitted by mean squared error: Adam, learning rate 1e-4, batches of 1024, 50 epochs. done_net stays as it began, as
-published, so hardly an episode ends before the time limit; --fit-done adds worlds in which it is fitted as well.
+published, so hardly an episode ends before the time limit; --fit-done trains agents also in the worlds with the
+done_net that is fitted as well. The published agents: --published --stop early-out.
 
-The worlds are model files beside the data: <data file without .json>/seed<S>.pt, with --fit-done also seed<S>_done.pt.
-GTN_master.py's tools read them: experiments/evaluate_proxy.py, envs/gym_export.py.
+Most of the time goes into the searches. --searches 2 shares two of them among the worlds, which then differ in where
+they begin and in the order of the steps; --fitted FILE takes the worlds of an earlier call, for other agents.
+
+The worlds are model files beside the data: <data file without .json>/world<I>.pt, and world<I>_done.pt with done_net
+fitted. experiments/evaluate_proxy.py and envs/gym_export.py read them.
 """
 FULL, QUICK = (5, 10), (2, 4)  # worlds, agents in each
-FULL_STEPS, QUICK_STEPS = 1_000_000, 20_000
+FULL_STEPS, QUICK_STEPS, QUICK_BATCH = 1_000_000, 20_000, 32
+EXPERIMENT = "model_based_baseline"
 HELD_OUT = 10  # every so manyth agent's steps
 FITS = 2  # counter of the stream of RETEST that begins the worlds
 
@@ -57,17 +63,21 @@ FITS = 2  # counter of the stream of RETEST that begins the worlds
 @dataclass
 class Args(CompareArgs):
     worlds: int | None = None
-    """How many, each fitted to a search of its own, with seeds from that of CONFIG on; default: 5."""
+    """How many are fitted; default: 5."""
     agents: int | None = None
     """Agents per world; default: 10."""
     learners: Annotated[list[str] | None, tyro.conf.arg(metavar="NAME ...")] = None
     """Which agents; default: ddqn duelingddqn td3_discrete."""
+    searches: int | None = None
+    """How many are repeated, with seeds from that of CONFIG on; default: one per world."""
     steps: int | None = None
-    """Steps of the task per world; default: 1,000,000."""
+    """Steps of the task kept of each search; default: 1,000,000."""
     epochs: int | None = None
     """Of the fit; default: 50."""
     fit_done: tyro.conf.FlagCreatePairsOff[bool] = False
     """Agents also in worlds whose done_net is fitted."""
+    fitted: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
+    """The data file of an earlier call, whose worlds are taken."""
 
 
 def check_args(args: Args) -> int:
@@ -78,13 +88,17 @@ def check_args(args: Args) -> int:
     for option, value in (("--modes", args.modes), ("--objective", args.objective)):
         if value is not None:
             raise ConfigError([f"{option}: found {value}, expected none: {args.config} evolves SEs"])
-    for name, number, least in (("--steps", args.steps, 2), ("--epochs", args.epochs, 1)):
+    of_fit = {"--worlds": args.worlds, "--searches": args.searches, "--steps": args.steps, "--epochs": args.epochs}
+    for name, number in of_fit.items():
+        least = 2 if name == "--steps" else 1
         if number is not None and number < least:
             raise ConfigError([f"{name}: found {number}, expected at least {least}"])
+        if number is not None and args.fitted is not None:
+            raise ConfigError([f"{name}: found it beside --fitted, expected none: the worlds are there already"])
     return threads
 
 
-def split(found: list[SearchSteps], task: Any) -> tuple[Tensor, Tensor]:
+def split(found: list[SearchSteps], task: Task) -> tuple[Tensor, Tensor]:
     """Rows to fit to and rows held out, each [P, n, columns]: as many of every search as the poorest one has. Raises
     ValueError."""
     parts: list[list[Tensor]] = [[], []]
@@ -98,28 +112,40 @@ def split(found: list[SearchSteps], task: Any) -> tuple[Tensor, Tensor]:
     return torch.stack([p[: counts[0]] for p in parts[0]]), torch.stack([p[: counts[1]] for p in parts[1]])
 
 
-def save_worlds(folder: Path, kind: Proxy, flat: Tensor, suffix: str) -> list[WorldFile]:
-    """Model files seed<S><suffix>.pt. Raises OSError."""
+def save_worlds(folder: Path, kind: Proxy, flat: Tensor, suffix: str, searches: int) -> list[str]:
+    """Model files world<I><suffix>.pt -> their paths. Raises OSError."""
     folder.mkdir(parents=True, exist_ok=True)
     budget = problem.learner(kind.config.data)[1].train_steps
-    out = []
-    for i, one in enumerate(flat):
-        config = kind.run_config(kind.config.data["seed"] + i)
-        path = str(folder / f"seed{config.data['seed']}{suffix}.pt")
-        save_world(path, "se", config.data["env_name"], one, config.data, budget=budget)
-        out.append(read_world(path))
-    return out
+    paths = [str(folder / f"world{i}{suffix}.pt") for i in range(len(flat))]
+    for i, path in enumerate(paths):
+        data = kind.run_config(kind.config.data["seed"] + i % searches).data
+        save_world(path, "se", data["env_name"], flat[i], data, budget=budget)
+    return paths
 
 
-def fit_series(found: list[SearchSteps], fitted: Fitted) -> Series:
-    """What is told of the steps and of the fit; lists have a row per world."""
+def fit_worlds(args: Args, kind: Proxy, task: Task, folder: Path, threads: int) -> Series:
+    """Searches, fits, saves -> what is told of the steps and of the fit, lists with a row per search or per world.
+    Raises RunError, ValueError, OSError."""
+    count = args.worlds or (QUICK if args.quick else FULL)[0]
+    searches = min(args.searches or count, count)
+    most = args.steps or (QUICK_STEPS if args.quick else FULL_STEPS)
+    first = kind.config.data["seed"]
+    found = [search_steps(kind.run_config(first + i), most, threads) for i in range(searches)]
+    fitted_to, held_out = (part[torch.arange(count) % searches] for part in split(found, task))
+    section, keys = problem.env_section(kind.config.data), member_seeds(args.seed, RETEST, FITS, count)
+    batch = QUICK_BATCH if args.quick else BATCH
+    fitted = fit(task, section, fitted_to, held_out, keys, args.epochs or EPOCHS, batch)
     return {
         "steps": {
-            "seen": [one.seen for one in found], "agents": [len(one.returns) for one in found],
-            "generations": [one.generations for one in found], "solved": [one.solved for one in found],
-            "agent_return": [one.returns for one in found],
+            "search": [first + i for i in range(searches)], "seen": [one.seen for one in found],
+            "agents": [len(one.returns) for one in found], "generations": [one.generations for one in found],
+            "solved": [one.solved for one in found], "agent_return": [one.returns for one in found],
         },
         "fit": {
+            "world": save_worlds(folder, kind, without_done(task, section, fitted), "", searches),
+            "world_done": save_worlds(folder, kind, fitted.flat, "_done", searches),
+            "search": [first + i % searches for i in range(count)], "batch": [batch], "lr": [LR],
+            "fitted_to": [fitted_to.shape[1]], "held_out": [held_out.shape[1]],
             **{f"{name} train": list(fitted.train_error[:, :, i]) for i, name in enumerate(NETS)},
             **{f"{name} held out": list(fitted.held_out_error[:, :, i]) for i, name in enumerate(NETS)},
             "output_error": list(fitted.output_error), "output_change": list(fitted.output_change),
@@ -127,36 +153,37 @@ def fit_series(found: list[SearchSteps], fitted: Fitted) -> Series:
     }  # fmt: skip
 
 
+def fitted_before(path: Path, task: Task) -> Series:
+    """What an earlier call told of its fit. Raises ConfigError, DataError."""
+    data = load(path)
+    if (data.experiment, data.task) != (EXPERIMENT, task.name):
+        found = f"found the data of {data.experiment}, {data.task}"
+        raise ConfigError([f"--fitted {path}: {found}, expected those of {EXPERIMENT}, {task.name}"])
+    return {name: data.series[name] for name in ("steps", "fit")}
+
+
 def work(args: Args) -> int:
     threads = check_args(args)
     kind = proxy(args.config, args.results_dir, overrides=args.set, quick=args.quick)
     data = kind.config.data
     task, section = task_of(data), problem.env_section(data)
-    m = measurement("model_based_baseline", task.name, args)
-    n_worlds, n_agents = QUICK if args.quick else FULL
-    n_worlds, n_agents = args.worlds or n_worlds, args.agents or n_agents
-    epochs = args.epochs or EPOCHS
+    m = measurement(EXPERIMENT, task.name, args)
     names = tuple(args.learners or SE_AGENTS)
 
-    def learner(name: str, budget: int) -> Any:
+    def learner(name: str, budget: int) -> Learner:
         return se_learner(data, task, name, published=args.published, vary=True, settings=args.agent_set,
                           budget=budget, quick=args.quick)  # fmt: skip
 
     for name in names:  # what does not fit is said before the searches
         learner(name, 0)
-    own = problem.learner(data)
-    check_watchable(se_learner(data, task, own[0], published=False, vary=False, settings=[], budget=0, quick=False))
+    own = problem.learner(data)[0]
+    check_watchable(se_learner(data, task, own, published=False, vary=False, settings=[], budget=0, quick=False))
 
-    most = args.steps or (QUICK_STEPS if args.quick else FULL_STEPS)
-    found = [search_steps(kind.run_config(data["seed"] + i), most, threads) for i in range(n_worlds)]
-    fitted_to, held_out = split(found, task)
-    fitted = fit(task, section, fitted_to, held_out, member_seeds(args.seed, RETEST, FITS, n_worlds), epochs)
-    series = fit_series(found, fitted)
-    worlds = {"model-based": (without_done(task, section, fitted), "")}
-    if args.fit_done:
-        worlds["done fitted"] = (fitted.flat, "_done")
-    files = {name: save_worlds(m.path.with_suffix(""), kind, *which) for name, which in worlds.items()}
-
+    folder = m.path.with_suffix("")
+    series = fitted_before(args.fitted, task) if args.fitted else fit_worlds(args, kind, task, folder, threads)
+    kinds = {"model-based": "world", **({"done fitted": "world_done"} if args.fit_done else {})}
+    files = {name: [read_world(path) for path in series["fit"][which]] for name, which in kinds.items()}
+    n_worlds, n_agents = len(series["fit"]["world"]), args.agents or (QUICK if args.quick else FULL)[1]
     seeds = member_seeds(args.seed, RETEST, 0, n_worlds * n_agents)
     hyperparameters = {}
     for name in names:
@@ -170,13 +197,11 @@ def work(args: Args) -> int:
             series[title] = train_agents(who, task, "se", section, flat, seeds, False, threads, title)
             series[title]["world"] = [w.path for w in of_kind for _ in range(n_agents)]
             hyperparameters[title] = vars(who.section)
-    m.save(series, vary_hp=True, worlds=n_worlds, agents=n_agents, learners=names, epochs=epochs, batch=BATCH, lr=LR,
-           kept=most, fitted_to=fitted_to.shape[1], held_out=held_out.shape[1],
-           hyperparameters=hyperparameters)  # fmt: skip
+    m.save(series, vary_hp=True, worlds=n_worlds, agents=n_agents, learners=names, hyperparameters=hyperparameters)
     summary({k: q for k, q in series.items() if "return" in q}, task.name)
-    changes = np.sqrt(fitted.output_error[:, :-2] / np.maximum(fitted.output_change, 1e-30)).mean(0)
+    errors, changes = (np.array(series["fit"][key]) for key in ("output_error", "output_change"))
     print("Error of the next observation over its change in a step, root mean squares on held-out steps: "
-          + ", ".join(f"{c:.3g}" for c in changes))  # fmt: skip
+          + ", ".join(f"{c:.3g}" for c in np.sqrt(errors[:, :-2].mean(0) / changes.mean(0))))  # fmt: skip
     return 0
 
 

@@ -163,20 +163,21 @@ def call(capsys, tmp_path):
     return run
 
 
-FEW = ("--worlds", 2, "--agents", 2, "--learners", "ddqn", "--steps", 400, "--epochs", 3)
+DDQN = ("--learners", "ddqn", "--agent-set", "train_episodes=12")
+FEW = ("--worlds", 2, "--agents", 2, *DDQN, "--steps", 400, "--epochs", 3)
 
 
 def test_the_command(call, tmp_path):
-    code, out, _, data = call(CARTPOLE_FILE, *FEW, "--fit-done", "--agent-set", "train_episodes=12", "--set", *SES)
+    code, out, _, data = call(CARTPOLE_FILE, *FEW, "--fit-done", "--set", *SES)
     assert code == 0 and "Error of the next observation" in out
     assert list(data.series) == ["steps", "fit", "ddqn real", "ddqn model-based", "ddqn done fitted"]
-    assert data.settings["fitted_to"] + data.settings["held_out"] <= 400 and data.settings["held_out"] > 0
-    assert data.settings["worlds"] == 2 and data.settings["epochs"] == 3
     fit = data.series["fit"]
+    assert fit["fitted_to"][0] + fit["held_out"][0] <= 400 and fit["held_out"][0] > 0
+    assert data.settings["worlds"] == 2 and fit["search"] == [0, 1]
     assert np.shape(fit["state_net held out"]) == (2, 3) and np.shape(fit["output_error"]) == (2, 6)
     assert np.shape(data.series["steps"]["agent_return"]) == (2, 16)
     paths = data.series["ddqn model-based"]["world"]
-    assert paths == [str(tmp_path / "out" / f"seed{s}.pt") for s in (0, 0, 1, 1)]
+    assert paths == [str(tmp_path / "out" / f"world{i}.pt") for i in (0, 0, 1, 1)]
     plain, done = (read_world(paths[2][:-3] + suffix) for suffix in (".pt", "_done.pt"))
     assert plain.kind == "se" and plain.budget == 60 and plain.config["seed"] == 1
     same = plain.flat == done.flat
@@ -184,15 +185,29 @@ def test_the_command(call, tmp_path):
     for title in ("ddqn model-based", "ddqn done fitted"):
         q = data.series[title]
         assert len(q["return"]) == 4 and q["train_steps"] == [60] * 4
-    again = call(CARTPOLE_FILE, *FEW, "--fit-done", "--agent-set", "train_episodes=12", "--set", *SES)[3]
+    again = call(CARTPOLE_FILE, *FEW, "--fit-done", "--set", *SES)[3]
     assert again.series == data.series
+    (tmp_path / "out.json").rename(tmp_path / "first.json")
+    words = ("--agents", 1, *DDQN, "--fitted", tmp_path / "first.json", "--set", *SES)
+    other = call(CARTPOLE_FILE, *words)[3]
+    assert other.series["fit"] == fit and other.series["ddqn model-based"]["world"] == paths[::2]
+    assert "ddqn done fitted" not in other.series
     drawing = figure.draw("CartPole-v0", [data])
     assert "DDQN: real task" in drawing.caption and "4 agents in 2 worlds" in drawing.caption
+
+
+def test_worlds_that_share_a_search(call):
+    words = ("--searches", 1, "--agents", 1, *DDQN, "--steps", 400, "--epochs", 2, "--worlds", 2)
+    data = call(CARTPOLE_FILE, *words, "--set", *SES, "agents.gtn.max_iterations=1")[3]
+    assert data.series["fit"]["search"] == [0, 0] and len(data.series["steps"]["seen"]) == 1
+    flats = [read_world(path).flat for path in data.series["fit"]["world"]]
+    assert not torch.equal(*flats)
 
 
 def test_what_does_not_fit_is_said_before_the_work(call):
     for words, expected in (
         ((GRIDWORLD_FILE,), "expected a configuration of SEs"), ((CARTPOLE_FILE, "--steps", 1), "--steps: found 1"),
+        ((CARTPOLE_FILE, "--steps", 9, "--fitted", "x.json"), "--steps: found it beside --fitted"),
         ((CARTPOLE_FILE, "--modes", 1), "--modes: found [1]"), ((CARTPOLE_FILE, "--learners", "ddqm"), "found 'ddqm'"),
         ((CARTPOLE_FILE, "--set", "agents.gtn.agent_name=PPO"), "found ppo, expected one of ddqn"),
     ):  # fmt: skip

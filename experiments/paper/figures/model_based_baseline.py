@@ -93,6 +93,7 @@ def draw(variant: str, data: Sequence[Any]) -> Drawing:
             label = title if part == "held out" else ""
             errors.plot(range(1, curves.shape[1] + 1), curves.mean(0), line, color=colour, linewidth=1.4, label=label)
     errors.set_yscale("log")
+    errors.locator_params(axis="x", integer=True)
     errors.set_xlabel("epoch", fontsize=LABEL_SIZE)
     errors.set_ylabel("mean squared error of prediction", fontsize=LABEL_SIZE)
     errors.set_title("the fit", fontsize=TITLE_SIZE, loc="left")
@@ -105,15 +106,17 @@ def _caption(only: Data, sentences: str) -> str:
     last = {net: number(float(np.mean([row[-1] for row in fit[f"{net} held out"]]))) for net in NETS}
     share = np.sqrt(np.mean(np.array(fit["output_error"])[:, :-2], 0) / np.mean(fit["output_change"], 0))
     other = "published_in_ses" in s and s["published_in_ses"] != s.get("published")
-    total, agents = (number(float(np.mean(seen[key]))) for key in ("seen", "agents"))
+    total, agents = (f"{np.mean(seen[key]):,.0f}" for key in ("seen", "agents"))
+    epochs = len(fit["state_net train"][0])
     return (
         f"Test returns on {only.task} of agents with varied hyperparameters, trained on it, in SEs, and in worlds "
         "whose networks were fitted to steps of the task. Bars: interquartile means; whiskers and brackets: 95 % "
         f"bootstrap intervals, over worlds where there are several; dots: agents. {sentences}"
         + " The agents in SEs had other hyperparameters (--published on one side only)." * other
-        + f" Fit: {s['worlds']} worlds, each to {s['fitted_to']:,} of the {total} steps that the tests of a search's "
-        f"{agents} agents took, {s['epochs']} epochs; full lines {s['held_out']:,} steps of other agents, dotted ones "
-        f"those fitted to. Squared errors at the end: next observation {last['state_net']}, reward "
-        f"{last['reward_net']}, done {last['done_net']}; errors of the next observation over its change in a step: "
+        + f" Fit: {s['worlds']} worlds, each to {fit['fitted_to'][0]:,} of the {total} steps that the tests of "
+        f"{agents} agents took in a search ({len(set(fit['search']))} searches), {epochs} epochs; full lines "
+        f"{fit['held_out'][0]:,} steps of other agents, dotted ones those fitted to. Squared errors at the end: next "
+        f"observation {last['state_net']}, reward {last['reward_net']}, done {last['done_net']}; errors of the next "
+        "observation over its change in a step: "
         + ", ".join(number(float(x)) for x in share) + "."
     )  # fmt: skip
