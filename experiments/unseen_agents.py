@@ -21,7 +21,7 @@ from experiments.paper import baselines3
 from experiments.paper.baselines3 import KINDS, Baseline, Run, processes, train_baselines
 from experiments.paper.command import EXIT_CODES, Measurement, run_command
 from experiments.paper.data import Series
-from experiments.paper.fixed_steps import at_fixed_steps, chosen_kinds, settings_of
+from experiments.paper.fixed_steps import at_fixed_steps, chosen_kinds, seen_kinds, settings_of
 from experiments.paper.learners import Learner
 from experiments.paper.proxies import check_alike, proxy, task_of
 from experiments.paper.training import each, no_world, train_agents
@@ -127,11 +127,11 @@ def work(args: Args) -> int:
                 series[title] = train_kind(who, task, places, data, seeds, tests, threads, run, title)
             series[f"{name} worlds"]["world"] = [w.path for w in worlds for _ in range(n_agents)]
     m.save(
-        series, kinds=kinds, seen=problem.learner(data)[0], steps=steps, tests=tests, mark=mark, worlds=len(worlds),
+        series, kinds=kinds, seen=seen_kinds(data), steps=steps, tests=tests, mark=mark, worlds=len(worlds),
         agents=n_agents, hyperparameters={name: hyperparameters(who) for name, who in agents_of.items()},
         stable_baselines3=baselines3.version() if baselines3.installed() else "not installed",
     )  # fmt: skip
-    show(series, kinds, problem.learner(data)[0], task.name, steps, mark)
+    show(series, kinds, seen_kinds(data), task.name, steps, mark)
     return 0
 
 

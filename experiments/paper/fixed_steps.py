@@ -49,6 +49,13 @@ def chosen_kinds(task: Task, names: list[str] | None) -> list[str]:
     return list(dict.fromkeys(names))
 
 
+def seen_kinds(data: dict[str, Any]) -> list[str]:
+    """The learners that the worlds of this configuration were evolved with."""
+    gtn = data["agents"]["gtn"]
+    names = [gtn["agent_name"], *gtn.get("other_agents", "").split()]
+    return [problem.split_agent_name(name).learner for name in names]
+
+
 def settings_of(texts: list[str], kinds: list[str]) -> dict[str, list[str]]:
     """``ppo.lr=1e-3`` -> kind: its KEY=VALUE texts. Raises ConfigError."""
     out: dict[str, list[str]] = {name: [] for name in kinds}

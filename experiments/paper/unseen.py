@@ -48,7 +48,7 @@ def short_names(paths: Sequence[str]) -> list[str]:
     return names if len(set(names)) == len(names) and all(names) else list(paths)
 
 
-def show(series: Series, kinds: Sequence[str], seen: str, task: str, steps: int, mark: float) -> None:
+def show(series: Series, kinds: Sequence[str], seen: Sequence[str], task: str, steps: int, mark: float) -> None:
     """A table over all worlds, and one with a column per world."""
     console, goal = Console(), f"{mark:g}"
     table = Table(title=f"{task}: test returns after at most {steps:,} steps", title_justify="left", box=SIMPLE_HEAD)
@@ -61,7 +61,7 @@ def show(series: Series, kinds: Sequence[str], seen: str, task: str, steps: int,
         worlds.add_column(name, justify="right")
     lines = []
     for kind in kinds:
-        title = kind + " (seen)" * (kind == seen)
+        title = kind + " (seen)" * (kind in seen)
         for where, words in (("real", "task"), ("worlds", "SEs")):
             q = series[f"{kind} {where}"]
             returns = q["return"]

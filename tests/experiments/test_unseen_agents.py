@@ -60,7 +60,7 @@ def test_equal_steps_in_worlds_and_on_the_task(call, models):
     pytest.importorskip("stable_baselines3")
     words = ("--world", *models[:2], "--learners", "ddqn", "sb3_ppo", "sb3_dqn", "--steps", 70, "--agents", 2)
     code, out, _, data = call(*words, "--tests", 3, "--agent-set", *SMALL)
-    assert code == 0 and data.task == "CartPole-v0" and data.settings["seen"] == "ddqn"
+    assert code == 0 and data.task == "CartPole-v0" and data.settings["seen"] == ["ddqn"]
     assert list(data.series) == [f"{k} {w}" for k in ("ddqn", "sb3_ppo", "sb3_dqn") for w in ("real", "worlds")]
     for name, q in data.series.items():
         steps = {"ddqn": 70, "sb3_ppo": 64, "sb3_dqn": 68}[name.split()[0]]  # whole rollouts of 32 and of 4
@@ -187,7 +187,7 @@ def test_wrong_arguments(call, words, said):
 def made_up():
     real = {"return": [20.0, 200.0, math.nan], "train_steps": [5000] * 3, "failed": ["", "", "it broke"]}
     worlds = {**real, "return": [200.0, 190.0, 100.0], "failed": [""] * 3, "world": ["a/model.pt"] * 2 + ["b/model.pt"]}
-    settings = {"kinds": ["ppo"], "mark": 190.0, "seen": "ddqn", "steps": 5000}
+    settings = {"kinds": ["ppo"], "mark": 190.0, "seen": ["ddqn"], "steps": 5000}
     return Data("unseen_agents", "CartPole-v0", settings, False, {"ppo real": real, "ppo worlds": worlds}, 1.0)
 
 

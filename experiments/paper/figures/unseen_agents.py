@@ -44,8 +44,8 @@ SHIFT = 0.2
 def draw(variant: str, data: Sequence[Any]) -> Drawing:
     [only] = data
     kinds, mark, seen = (only.settings.get(key) for key in ("kinds", "mark", "seen"))
-    if not kinds or mark is None:
-        raise DataError(f"unseen_agents, {only.task}: found no settings kinds and mark, expected both")
+    if not kinds or mark is None or seen is None:
+        raise DataError(f"unseen_agents, {only.task}: found no settings kinds, mark and seen, expected all of them")
     figure, (ax,) = panels(1.1 * len(kinds) + 1.6, 4.2)
     sentences = []
     for place, kind in enumerate(kinds):
@@ -66,18 +66,18 @@ def draw(variant: str, data: Sequence[Any]) -> Drawing:
             text = f"{name} {in_words(q['return'], worlds)}, mean {number(mean(q['return']))}"
             reached = f", mean reaches it in {share(means, mark)} SEs" * (where == "worlds")
             texts.append(f"{text} ({counted(q['return'], worlds)}{reached})")
-        words = NAMES.get(kind, kind).replace("\n", " ") + " (the SEs were evolved with it)" * (kind == seen)
+        words = NAMES.get(kind, kind).replace("\n", " ") + " (the SEs were evolved with it)" * (kind in seen)
         sentences.append(f"{words}: " + "; ".join(texts) + ".")
-    ax.axhline(mark, color="#666666", linewidth=1, linestyle="--", label=f"mark, {number(mark)}")
-    ax.set_xticks(range(len(kinds)), [NAMES.get(k, k) + "\n(seen)" * (k == seen) for k in kinds], fontsize=8)
+    ax.axhline(mark, color="#666666", linewidth=1, linestyle="--", label=f"mark, {mark:g}")
+    ax.set_xticks(range(len(kinds)), [NAMES.get(k, k) + "\n(seen)" * (k in seen) for k in kinds], fontsize=8)
     ax.set_ylabel("test return on the task", fontsize=LABEL_SIZE)
     ax.set_title(f"{only.task}, {only.settings.get('steps', 0):,} steps", fontsize=11, loc="left")
     ax.margins(y=0.08)
-    figure.legend(loc="outside upper right", ncols=3, fontsize=8, frameon=False)
+    figure.legend(loc="outside upper left", ncols=3, fontsize=8, frameon=False)
     caption = (
         f"Fresh agents trained for at most {only.settings.get('steps', 0):,} steps in synthetic environments (SEs) and "
         f"on {only.task}, tested greedily on {only.task}. Diamonds: interquartile means with 95 % bootstrap intervals, "
         "over whole SEs where there are several; dots: the mean of an SE's agents, on the task single agents. "
-        f"Mark: a mean return of {number(mark)}. " + " ".join(sentences)
+        f"Mark: a mean return of {mark:g}. " + " ".join(sentences)
     )
     return Drawing(figure, caption)
