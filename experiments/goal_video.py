@@ -123,8 +123,8 @@ class Stage:
 
 
 def in_space(x: Tensor) -> np.ndarray:
-    """A goal of 1 to 3 coordinates as a position, m."""
-    return np.pad(x.cpu().double().numpy(), (0, 3 - len(x)))
+    """A goal of 1 to 3 coordinates as a position, m; of more, the first of its positions."""
+    return np.pad(x[:3].cpu().double().numpy(), (0, max(0, 3 - len(x))))
 
 
 def coordinates(e: Episodes) -> np.ndarray:

@@ -16,14 +16,27 @@ LOW, HIGH = (0.3491, 0.0, -3.0718, 2.3562), (2.7925, 1.48353, -0.0698, 3.7525)  
 BOX = ((-0.2, 0.3, 0.1), (0.2, 0.7, 0.5))  # m, opposite corners of where goals are
 
 
-@register
-class ArmReach(SimulatedTask):
-    """Features: 7 angles; position and velocity of the last link's beginning (before the last substep). An action sets
-    the angles that four joints turn to; the controls of this model are angles, so they are what ``effort`` says."""
+def angles(action: Tensor) -> Tensor:
+    """action: [n, 4] -> the angles that all joints are to have, rad, [n, 7]."""
+    low, high = action.new_tensor(LOW), action.new_tensor(HIGH)
+    out = action.new_tensor(REST).repeat(len(action), 1)
+    out[:, MOVED] = low + (high - low) * (action + 1) / 2
+    return out
 
-    name = "arm_reach"
+
+class Arm(SimulatedTask):
+    """An action sets the angles that four joints turn to; the controls of this model are angles, so they are what
+    ``effort`` says."""
+
     model = "arm.xml"
     substeps = 25
+
+
+@register
+class ArmReach(Arm):
+    """Features: 7 angles; position and velocity of the last link's beginning (before the last substep)."""
+
+    name = "arm_reach"
     outputs = (BODY_STATE,)
     state_numbers = 14
     state_size = 13
@@ -53,7 +66,4 @@ class ArmReach(SimulatedTask):
 
     def effort(self, action: Tensor, sim: Simulator) -> Tensor:
         """rad, [n, 7]."""
-        low, high = action.new_tensor(LOW), action.new_tensor(HIGH)
-        angles = action.new_tensor(REST).repeat(len(action), 1)
-        angles[:, MOVED] = low + (high - low) * (action + 1) / 2
-        return angles
+        return angles(action)

@@ -93,6 +93,8 @@ class Episodes:
         """The first half of ``step``, of operations on tensors alone. An action that is no number counts as 0."""
         terminated = self._advance(torch.nan_to_num(action).clamp(-1, 1))
         self.t += 1
+        if self.task.goal_moves:
+            self.goal.copy_(self.task.goal_now(self.features))
         success = self.task.success(self.features, self.goal)
         return Outcome(self.features, success, terminated, terminated | (self.t >= self.length))
 

@@ -149,15 +149,18 @@ class ShapeSpace:
         """goal, start: names in FAMILIES; "": the task's own. Raises ValueError."""
         if not goal and not start:
             raise ValueError("expected a family for goals, starts or both")
+        if goal and not task.goals_shaped:
+            raise ValueError(f"goal family: {task.name}'s goals follow from its starts; expected a start family alone")
         n = min(2, task.goal_size)
         self.task, self.n = task, n
         self.start_indices = torch.tensor(task.start_indices[:n])
         key, number = torch.zeros(SAMPLES, dtype=torch.int64), torch.arange(SAMPLES)
         starts = task.start(Random(key, number), key)
-        origin = task.whereabouts(starts)[:, :n]
-        goals = task.goal(Random(key + 1, number), starts, key)[:, :n]
         begins = starts[:, self.start_indices]
-        self.goal = self._family("goal", goal, goals, origin)
+        self.goal: Optional[Family] = None
+        if goal:
+            origin = task.whereabouts(starts)[:, :n]
+            self.goal = self._family("goal", goal, task.goal(Random(key + 1, number), starts, key)[:, :n], origin)
         self.start = self._family("start", start, begins, begins)
         families = [(role, f) for role, f in (("goal", self.goal), ("start", self.start)) if f is not None]
         self.names = [f"{role} {name}" for role, f in families for name in f.names]

@@ -71,6 +71,8 @@ class GoalTask(Beginnings):
     on_host: ClassVar[bool] = False  # true: a step leaves the state's device, so no CUDA graph can hold it
 
     start_indices: ClassVar[Tuple[int, ...]] = (0, 1)  # numbers of a start that a shaper may move (shapers.py)
+    goals_shaped: ClassVar[bool] = True  # whether it may draw goals, too: not where they follow from the start
+    goal_moves: ClassVar[bool] = False  # whether goals change within an episode: ``goal_now``
 
     def whereabouts(self, start: Tensor) -> Tensor:
         """What of starts [K, X] a goal is about, [K, G]."""
@@ -94,6 +96,10 @@ class GoalTask(Beginnings):
     def success(self, features: Tensor, goal: Tensor) -> Tensor:
         """bool [..]."""
         return self.distance(features, goal) < self.threshold
+
+    def goal_now(self, features: Tensor) -> Tensor:
+        """The goals of episodes that have come to features [.., S], of tasks whose goals move."""
+        raise NotImplementedError
 
     def reward(self, features: Tensor, goal: Tensor, dense: bool) -> Tensor:
         """Of decisions that led to features, float32 [..]: 1 near the goal and else 0; dense: minus the distance, m."""

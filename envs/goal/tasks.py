@@ -5,6 +5,7 @@ from __future__ import annotations
 import envs.goal.ant_mazes
 import envs.goal.ant_objects
 import envs.goal.arm
+import envs.goal.arm_cube
 import envs.goal.humanoid
 import envs.goal.point
 import envs.goal.pushers

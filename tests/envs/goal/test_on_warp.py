@@ -17,7 +17,7 @@ from envs.goal.task import make_goal_task
 
 pytest.importorskip("mujoco_warp", reason="mujoco_warp is not installed: pip install mujoco-warp")
 pytestmark = pytest.mark.slow  # kernels
-NAMES = ["ant_u_maze", "ant_ball", "ant_push", "pusher_easy", "humanoid", "arm_reach"]
+NAMES = ["ant_u_maze", "ant_ball", "ant_push", "pusher_easy", "humanoid", "arm_reach", "arm_binpick_easy"]
 
 
 @pytest.mark.parametrize("name", NAMES)

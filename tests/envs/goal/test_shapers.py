@@ -116,7 +116,7 @@ def test_the_search_begins_near_the_tasks_own(name: str) -> None:
     fitting = 0
     for family in FAMILIES:
         try:
-            space = ShapeSpace(task, family, family)
+            space = ShapeSpace(task, family * task.goals_shaped, family)
         except ValueError as e:
             assert "maze" in str(e) or "one; expected box" in str(e)
             continue
@@ -185,6 +185,8 @@ def test_what_is_wrong_is_said() -> None:
         ShapeSpace(task, "circel")
     with pytest.raises(ValueError, match="cells: reacher has no maze"):
         ShapeSpace(task, "cells")
+    with pytest.raises(ValueError, match="arm_grasp's goals follow from its starts; expected a start family alone"):
+        ShapeSpace(make_goal_task("arm_grasp"), "box", "box")
     with pytest.raises(ValueError, match="expected a family"):
         ShapeSpace(task)
     with pytest.raises(ValueError, match="found 3 parameters, expected 4"):
