@@ -25,7 +25,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from distributed.curriculum import Curriculum, curriculum_from
+from distributed.curriculum import Curriculum, check, curriculum_from
 from envs.option import option
 from outer.schema import expected, nearest
 from outer.yaml_lines import ConfigError, show
@@ -169,8 +169,10 @@ class TrainParamsBase:
     # ------------------------------------------------------------------------------------- what the programs call
 
     def collect_env(self, worker: int, seed: int) -> gymnasium.Env[Any, Any]:
-        """Raises ParamsError."""
-        return self._built(seed, "collect_env_args_kwargs", self.collect_env_args_kwargs(worker))
+        """Raises ParamsError, and ConfigError if the curriculum moves what this environment has not."""
+        env = self._built(seed, "collect_env_args_kwargs", self.collect_env_args_kwargs(worker))
+        check(env, self.curriculum.courses)
+        return env
 
     def eval_env(self, worker: int, seed: int, collect_env: Any = None) -> gymnasium.Env[Any, Any]:
         """Raises ParamsError."""
@@ -217,6 +219,12 @@ def check_env(env: Any, algorithm: str, where: str) -> None:
     elif not _row(seen):
         hint = "gymnasium.wrappers.FlattenObservation makes one of any"
         raise ParamsError(f"{where}: found the observation space {seen}, expected a Box with one axis; {hint}")
+
+
+def flat(obs: Any) -> np.ndarray:
+    """What a policy sees of an observation, float32 [F]: of CRL's three parts the first and the goal."""
+    parts = [obs["observation"], obs["desired_goal"]] if isinstance(obs, Mapping) else [obs]
+    return np.concatenate([np.asarray(part, np.float32) for part in parts])
 
 
 def _row(space: Any) -> bool:

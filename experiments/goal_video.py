@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from agents.crl_train import GoalLearner
 from envs import rng
 from envs.goal.engines import make_episodes
 from envs.goal.episodes import Episodes
@@ -22,7 +23,7 @@ from envs.sim.opengl import choose_opengl
 from envs.sim.simulator import MODELS, SimulatorError
 from experiments.goal_arguments import GoalPlan
 from experiments.goal_run import GoalRun
-from experiments.shaper_video import HEIGHT, MOST_FPS, WIDTH, VideoError, writable_format
+from experiments.shaper_video import HEIGHT, WIDTH, FilmWriter, VideoError, writable_format
 from outer.yaml_lines import ConfigError
 
 SECONDS = 20.0  # of the film, in the robot's time
@@ -53,29 +54,28 @@ def check_film(plan: GoalPlan, film: Path | None) -> None:
 
 def film_of(run: GoalRun, path: Path) -> str:
     """The film of the member that did best at the last evaluation -> a line of the summary. Raises VideoError."""
-    import imageio.v2 as imageio
-
     scores = [s for s in run.scores[-run.plan.run.population :] if math.isfinite(s.success)]
     member = max(scores, key=lambda s: (s.success, s.near)).member
-    stage = Stage(run.plan, member)
-    learner, e = run.training.learner, stage.episodes
-    every = max(1, math.ceil(1 / (stage.dt * MOST_FPS)))
-    fps = 1 / (stage.dt * every)
-    options: dict[str, Any] = {"duration": 1000 / fps, "loop": 0} if path.suffix.lower() == ".gif" else {"fps": fps}
+    episodes = film_member(run.plan, run.training.learner, member, path)
+    return f"{path}  member {member} in {episodes} evaluation episodes\n"
+
+
+def film_member(plan: GoalPlan, learner: GoalLearner, member: int, path: Path) -> int:
+    """Film a member's policy -> how many evaluation episodes that shows. Raises VideoError."""
+    stage = Stage(plan, member)
+    e = stage.episodes
     seen, wanted = (torch.zeros(learner.P, 1, x.shape[2], device=e.device) for x in (e.features, e.goal))
-    writer: Any
     try:
-        with imageio.get_writer(str(path), **options) as writer:
+        with FilmWriter(path, stage.dt) as writer:
             for t in range(math.ceil(SECONDS / stage.dt)):
-                if t % every == 0:
-                    writer.append_data(stage.picture())
+                writer.add(t, stage.picture)
                 seen[member], wanted[member] = e.features[0], e.goal[0]
                 e.step(learner.greedy(seen, wanted)[member : member + 1])
     except OSError as error:
         raise VideoError(f"{path}: {error.strerror or error}") from error
     finally:
         stage.close()
-    return f"{path}  member {member} in {e.episode.item() + 1} evaluation episodes\n"
+    return int(e.episode.item()) + 1
 
 
 class Stage:

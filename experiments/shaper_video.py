@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any, Dict, NamedTuple, Optional
+from typing import Any, Callable, Dict, NamedTuple, Optional
 
 import torch
 from torch import Tensor
@@ -47,6 +47,34 @@ def writable_format(path: Optional[Path]) -> str:
     return path.suffix.lower()
 
 
+class FilmWriter:
+    """A film of every so many steps: at most MOST_FPS pictures a second, in the robot's time."""
+
+    def __init__(self, path: Path, dt: float) -> None:
+        """dt: seconds of a step."""
+        self.path, self.frames = path, 0
+        self.every = max(1, math.ceil(1 / (dt * MOST_FPS)))
+        self.fps = 1 / (dt * self.every)
+
+    def __enter__(self) -> FilmWriter:
+        """Raises OSError."""
+        import imageio.v2 as imageio
+
+        gif = self.path.suffix.lower() == ".gif"
+        options: Dict[str, Any] = {"duration": 1000 / self.fps, "loop": 0} if gif else {"fps": self.fps}
+        self.writer: Any = imageio.get_writer(str(self.path), **options)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.writer.close()
+
+    def add(self, t: int, picture: Callable[[], Any]) -> None:
+        """After step t; picture: makes a uint8 [H, W, 3], and is called if it is wanted."""
+        if t % self.every == 0:
+            self.writer.append_data(picture())
+            self.frames += 1
+
+
 class One:
     """The policy of one candidate among the P of a learner, for ``evaluate``."""
 
@@ -65,30 +93,21 @@ def film(path: Optional[Path], folder: Path, envs: ShapedEnvs, learner: Learner,
     ``folder``. Raises VideoError."""
     suffix = writable_format(path)
     path = path or folder / f"best{suffix}"
-    import imageio.v2 as imageio
-
     try:  # MuJoCo has every model, and what it renders does not depend on who simulated the training
         alone = make_envs(envs.task.name, [envs.candidates[i]], 1, key)
     except (SimulatorError, ImportError) as e:
         raise VideoError(f"no simulator that renders: {e}") from e
-    every = max(1, math.ceil(1 / (alone.task.dt * MOST_FPS)))
-    fps = 1 / (alone.task.dt * every)
-    options: Dict[str, Any] = {"duration": 1000 / fps, "loop": 0} if suffix == ".gif" else {"fps": fps}
-    frames = [0]
+
+    def picture() -> Any:
+        return alone.task.sim.render(0, WIDTH, HEIGHT)
+
     try:
-        alone.task.sim.render(0, WIDTH, HEIGHT)  # so that no empty file is left where there is no OpenGL
-        writer: Any
-        with imageio.get_writer(str(path), **options) as writer:
-
-            def frame(t: int) -> None:
-                if t % every == 0:
-                    writer.append_data(alone.task.sim.render(0, WIDTH, HEIGHT))
-                    frames[0] += 1
-
+        picture()  # so that no empty file is left where there is no OpenGL
+        with FilmWriter(path, alone.task.dt) as writer:
             policy: Any = One(learner, envs, i)
-            score = evaluate(alone, policy, frame)
+            score = evaluate(alone, policy, lambda t: writer.add(t, picture))
     except (SimulatorError, OSError) as e:
         raise VideoError(str(e)) from e
     finally:
         alone.task.sim.close()
-    return Film(path, frames[0], fps, float(score[0, 0]))
+    return Film(path, writer.frames, writer.fps, float(score[0, 0]))

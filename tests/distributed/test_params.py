@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import gymnasium
+import numpy as np
 import pytest
 
-from distributed.params import ParamsError, TrainParamsBase
+from distributed.params import ParamsError, TrainParamsBase, flat
 from distributed.params_file import CONFIG_FILE, PARAMS_FILE, freeze, frozen, load_train_params
+from outer.yaml_lines import ConfigError
 
 SOURCE = """
 import gymnasium
@@ -128,6 +130,19 @@ def test_environments_nobody_can_learn_in_are_refused(make: Any, said: str) -> N
 
     with pytest.raises(ParamsError, match=said):
         Wrong().collect_env(0, 0)
+
+
+def test_a_curriculum_of_what_the_environment_has_not_is_refused_before_the_run() -> None:
+    course = {"iters": [10**6], "range": [0.0, 1.0]}
+    assert Pendulum(env_config={"curriculum": {"g": course}}).collect_env(0, 0)
+    with pytest.raises(ConfigError, match="curriculum.gee: found none in .*nearest: g"):
+        Pendulum(env_config={"curriculum": {"gee": course}}).collect_env(0, 0)
+
+
+def test_what_a_policy_sees() -> None:
+    assert flat([1, 2]).tolist() == [1, 2] and flat(np.arange(3.0)).dtype == np.float32
+    parts = {"observation": [1.0, 2.0], "achieved_goal": [9.0], "desired_goal": [3.0]}
+    assert flat(parts).tolist() == [1, 2, 3]
 
 
 def test_no_env_ctor_and_wrong_arguments() -> None:

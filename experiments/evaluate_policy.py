@@ -1,0 +1,163 @@
+#!/usr/bin/env python3
+"""Greedy episodes with a policy that a run has kept: python3 experiments/evaluate_policy.py --exp_dir results/<run>"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+import numpy as np
+import torch
+import tyro
+from rich.console import Console
+from rich.table import Table
+
+from distributed.params_file import PARAMS_FILE
+from envs.world_file import write_atomic
+from experiments.command_line import exit_code, sigterm_is_ctrl_c
+from experiments.policy_episodes import Episodes, Policies, PolicyError, chosen
+from experiments.shaper_video import VideoError, writable_format
+from outer.report import number
+from outer.statistics import bootstrap_interval
+from outer.yaml_lines import ConfigError, show
+
+HELP = """\
+Evaluate a policy that a run has kept, of train_distributed.py, train_goal.py or eval_shapers.py: greedy episodes from
+seeds of their own, their returns with mean and 95 % bootstrap interval, a JSON file, and a film.
+
+  python3 experiments/evaluate_policy.py --exp_dir results/quadruped --num_episodes 5 \\
+      --checkpoint policy_checkpoint_0000500000 --seed 108 --video quadruped.mp4
+  python3 experiments/evaluate_policy.py --exp_dir results/<run of train_goal.py> --num_episodes 100
+  python3 experiments/evaluate_policy.py --exp_dir results/<run of eval_shapers.py> --shaper my_rewards/best.py
+
+The same seed gives the same episodes. Of a run with a population every member is evaluated, and the best one filmed.
+params.py in the folder of a distributed run is imported, as is the file after --shaper: both with all your rights.
+
+Exit codes: 0 evaluated, 1 the policy cannot be evaluated or filmed, 2 wrong arguments, 130 Ctrl-C."""
+
+
+@dataclass(kw_only=True)
+class Args:
+    exp_dir: Annotated[Path, tyro.conf.arg(metavar="DIR")]
+    """Folder of the run."""
+    num_episodes: Annotated[int, tyro.conf.arg(aliases=["-n"])] = 5
+    """Of each member."""
+    checkpoint: Annotated[str | None, tyro.conf.arg(metavar="NAME")] = None
+    """Which of the policies in the folder; default: the newest."""
+    seed: int = 0
+    """Of the environment and its episodes."""
+    video: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
+    """Film the episodes' first 20 s in FILE, .mp4 or .gif."""
+    json: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
+    """All returns; default: DIR/evaluation_<checkpoint>_seed<seed>.json."""
+    shaper: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
+    """Of eval_shapers.py: the file of the candidate that the policy was trained with, unless that is the human's."""
+
+
+def policies_of(folder: Path, shaper: Path | None) -> Policies:
+    """By what lies in the folder. Raises ConfigError, PolicyError."""
+    if (folder / PARAMS_FILE).exists():
+        from experiments.policy_distributed import DistributedPolicies
+
+        return DistributedPolicies(folder)
+    if (folder / "best.pt").exists():
+        from experiments.policy_shaper import ShaperPolicies
+
+        return ShaperPolicies(folder, shaper)
+    if (folder / "policy.pt").exists():
+        from experiments.policy_goal import GoalPolicies
+
+        return GoalPolicies(folder)
+    there = sorted(p.name for p in folder.glob("*"))[:8] if folder.is_dir() else None
+    found = "no folder" if there is None else f"{', '.join(there) or 'nothing'} in {folder}"
+    expected = f"{PARAMS_FILE} (train_distributed.py), policy.pt (train_goal.py) or best.pt (eval_shapers.py)"
+    raise ConfigError([f"--exp_dir: found {found}, expected a folder with {expected}"])
+
+
+def check(args: Args) -> None:
+    """Raises ConfigError, VideoError."""
+    for option, value, least in (("--num_episodes", args.num_episodes, 1), ("--seed", args.seed, 0)):
+        if value < least:
+            raise ConfigError([f"{option}: found {value}, expected at least {least}"])
+    if args.video is not None:
+        if args.video.suffix.lower() not in (".mp4", ".gif"):
+            raise ConfigError([f"--video: found {show(str(args.video))}, expected a name that ends in .mp4 or .gif"])
+        writable_format(args.video)
+    for option, path in (("--video", args.video), ("--json", args.json)):
+        if path is not None and (path.is_dir() or not path.parent.is_dir()):
+            raise ConfigError([f"{option}: found {path}, expected a file in a folder that exists"])
+
+
+def figures(values: np.ndarray) -> dict[str, Any]:
+    """Of one member's episodes, values float64 [E]: plain values for JSON, null for what is no number."""
+    if not np.isfinite(values).all():
+        return {"mean": None, "interval": None, "values": [v if math.isfinite(v) else None for v in values.tolist()]}
+    return {"mean": float(values.mean()), "interval": list(bootstrap_interval(values)), "values": values.tolist()}
+
+
+def table_of(played: Episodes) -> Table:
+    """A line per member."""
+    table = Table(box=None, padding=(0, 1), header_style="dim")
+    measures = {"return": played.returns, "length": played.lengths, **played.more}
+    if len(played.returns) > 1:
+        table.add_column("member", justify="right")
+    for name in measures:
+        table.add_column(name, justify="right")
+        if name == "return":
+            table.add_column("95 % interval", justify="right")
+    for member in range(len(played.returns)):
+        cells = [str(member)] if len(played.returns) > 1 else []
+        for name, values in measures.items():
+            cells.append(number(float(values[member].mean())))
+            if name == "return":
+                interval = figures(values[member])["interval"]
+                cells.append("-" if interval is None else " to ".join(map(number, interval)))
+        table.add_row(*cells)
+    return table
+
+
+def evaluate(args: Args) -> int:
+    torch.set_num_threads(1)
+    check(args)
+    policies = policies_of(args.exp_dir, args.shaper)
+    name = chosen(args.checkpoint, policies.names, args.exp_dir)
+    played = policies.play(name, args.num_episodes, args.seed)
+    title = f"{policies.task}: {name} of {args.exp_dir}, {args.num_episodes} episodes, seed {args.seed}"
+    console = Console()
+    for text in (title, f"return: {played.meaning}"):
+        console.print(text, highlight=False, markup=False, soft_wrap=True)
+    console.print(table_of(played))
+    measures = {"return": played.returns, "length": played.lengths, **played.more}
+    content = {
+        "exp_dir": str(args.exp_dir), "kind": policies.kind, "task": policies.task, "checkpoint": name,
+        "seed": args.seed, "num_episodes": args.num_episodes, "return_means": played.meaning,
+        "members": [{key: figures(values[m]) for key, values in measures.items()} for m in range(len(played.returns))],
+    }  # fmt: skip
+    path = args.json or args.exp_dir / f"evaluation_{name}_seed{args.seed}.json"
+    write_atomic(str(path), (json.dumps(content, indent=2) + "\n").encode())
+    console.print(str(path), highlight=False, markup=False, soft_wrap=True)
+    if args.video is not None:
+        policies.film(name, played.best, args.seed, args.video)
+        console.print(f"{args.video}", highlight=False, markup=False, soft_wrap=True)
+    if np.isnan(played.returns).all():
+        raise PolicyError(f"{args.exp_dir}: {name}: the weights of every member are no numbers")
+    return 0
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    logging.basicConfig(format="%(message)s", stream=sys.stderr)
+    args = tyro.cli(Args, args=argv, prog="evaluate_policy.py", description=HELP)
+    with sigterm_is_ctrl_c():
+        return exit_code("evaluate_policy.py", lambda: evaluate(args), (PolicyError, VideoError, ValueError))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
