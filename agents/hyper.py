@@ -65,7 +65,7 @@ def draw(section: LearnerSection, keys: np.ndarray, vary: Optional[VarySection] 
 
     if vary.vary_hp:
         if "lr" in values:
-            values["lr"] = log_uniform("lr", 0, _FACTOR)
+            values["lr"] = log_uniform("lr", 0, vary.lr_factor)
         for counter, name in ((1, "batch_size"), (2, "hidden_size")):
             if name in values and "lr" in values:
                 values[name] = np.maximum(1, log_uniform(name, counter, _FACTOR).astype(np.int64))

@@ -204,8 +204,8 @@ class OffPolicy:
         return len(last)
 
     def _reset(self, i: Tensor) -> Tensor:
-        R = self.task.reset_uniforms
-        return self.world.reset(reset_uniforms(self.m.reset[i], (self.m.episode[i] * R)[:, None], R))
+        R = self.world.reset_uniforms
+        return self.world.reset(reset_uniforms(self.m.reset[i], (self.m.episode[i] * R)[:, None], R), i)
 
     def _test(self, agents: Algorithm, key: Tensor, first: Tensor) -> Tuple[Tensor, Tensor]:
         noise = rng.fold(key, rng.EXPLORE)

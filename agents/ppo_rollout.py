@@ -130,7 +130,7 @@ class Rollout:
     def _resets(self, decision: int, count: int) -> Tensor:
         """States [count, L, N, S] of episodes that begin after decisions d = ``decision`` ..: environment n draws
         the uniforms ((d + 1) N + n) R, ..."""
-        N, R = self.s.num_envs, self.task.reset_uniforms
+        N, R = self.s.num_envs, self.world.reset_uniforms
         number = torch.arange((decision + 1) * N, (decision + 1 + count) * N, device=self.m.row.device)
         u = reset_uniforms(self.m.reset, (number * R).expand(len(self.m.row), -1), R)
         state = self.world.reset(u)

@@ -10,7 +10,7 @@ from torch import Tensor
 from envs import rng
 from envs.reward_network import RewardNetwork
 from envs.section import EnvSection
-from envs.synthetic import SyntheticEnv
+from envs.synthetic import synthetic_world
 from envs.task import Task
 from envs.world import RealTask, World
 
@@ -19,7 +19,7 @@ def make_world(kind: str, task: Task, section: EnvSection, params: Tensor, gamma
     """kind: "real", "se" or "rn"; params: float32 [P, W] (any width for "real"); gamma: [P], the agents' discount."""
     if kind == "real":
         return RealTask(task, len(params))
-    return SyntheticEnv(task, section, params) if kind == "se" else RewardNetwork(task, section, params, gamma)
+    return synthetic_world(task, section, params) if kind == "se" else RewardNetwork(task, section, params, gamma)
 
 
 def capturable(task: Task, kind: str) -> bool:
@@ -92,7 +92,7 @@ def test_episodes(
     noise = (lambda t: reward_noise(task, noise_key, first_step + t)) if task.reward_noise else None
     while not over.all():
         action = policy(world.observe(state), first_step + t)
-        next_state, reward, _, _, next_t, next_over = repeat(world, state, action, t, skip, task.max_steps, noise)
+        next_state, reward, _, _, next_t, next_over = repeat(world, state, action, t, skip, task.test_steps, noise)
         state = torch.where(over.unsqueeze(-1), state, next_state)
         total = torch.where(over, total, total + reward)
         t = torch.where(over, t, next_t)

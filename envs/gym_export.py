@@ -97,7 +97,7 @@ class WorldEnv(gymnasium.Env[Any, Any]):
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         super().reset(seed=seed)
-        u = torch.from_numpy(self.np_random.random((1, 1, self.world.task.reset_uniforms)))
+        u = torch.from_numpy(self.np_random.random((1, 1, self.world.reset_uniforms)))
         self._state = self.world.reset(u)
         self._steps = 0
         return observe(self.world, self._state)[0], {}
@@ -165,7 +165,7 @@ class WorldVectorEnv(VectorEnv[Any, Any, Any]):
 
     def _reset(self, state: Tensor | None, mask: np.ndarray, seeds: list[int | None]) -> Tensor:
         """Resets the masked environments, leaves the others' state as it is."""
-        u = np.zeros((1, self.num_envs, self.world.task.reset_uniforms))
+        u = np.zeros((1, self.num_envs, self.world.reset_uniforms))
         for i in map(int, np.flatnonzero(mask)):
             u[0, i] = self._generator(i, seeds[i]).random(u.shape[2])
         fresh = self.world.reset(torch.from_numpy(u))

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any, List, Optional, Sequence, Tuple
+from typing import Any, List, Optional, Sequence, Tuple, Union
 
 import torch
 from torch import Tensor
@@ -292,10 +292,10 @@ class SideBySide:
             self.layers.append((weights, bias.unsqueeze(1)))
         self.slope = torch.cat([part[-1][:, -1:].expand(P, s.hidden) for s, part in zip(shapes, parts)], 1).unsqueeze(1)
 
-    def __call__(self, x: Tensor) -> Tensor:
-        """x: [P, N, K] -> the outputs of all nets, [P, N, sum of M]."""
+    def __call__(self, x: Tensor, members: Union[slice, Tensor] = slice(None)) -> Tensor:
+        """x: [P, N, K], or of these members alone -> the outputs of all nets, [P, N, sum of M]."""
         for i, (weights, bias) in enumerate(self.layers):
-            x = torch.baddbmm(bias, x, weights)
+            x = torch.baddbmm(bias[members], x, weights[members])
             if i < len(self.layers) - 1:
-                x = activate_(x, self.activation, self.slope)
+                x = activate_(x, self.activation, self.slope[members])
         return x

@@ -19,6 +19,12 @@ class EnvSection:
 
     solved_reward: Optional[float] = option(None, "mean return that counts as solved; default: the task's own")
     max_steps: Optional[int] = option(None, "steps until an episode is cut; default: the task's own", ge=1)
+    test_steps: Optional[int] = option(
+        None, "steps until an episode of a test on the task is cut; default: max_steps", ge=1
+    )
+    contextual_bandit: bool = option(
+        False, "SE: episodes of one step from a state that init_net draws; evolved are init_net and reward_net"
+    )
     activation_fn: str = option("leakyrelu", "activation of the world's networks", choices=ACTIVATIONS)
     hidden_size: int = option(128, "hidden units of each of the world's networks", ge=1)
     hidden_layer: int = option(1, "hidden layers of each of the world's networks (0 and 1 build the same)", ge=0, le=8)

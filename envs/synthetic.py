@@ -1,15 +1,17 @@
 """The synthetic environment (SE): three MLPs stand for the task's dynamics, reward and end of episode.
 
 Only the reset is the real task's (https://arxiv.org/abs/2202.02790). There is no time limit but the learner's.
+The other kind of SE is the contextual bandit (contextual_bandit.py).
 """
 
 from __future__ import annotations
 
-from typing import Tuple
+from typing import Tuple, Union
 
 import torch
 from torch import Tensor
 
+from envs.contextual_bandit import ContextualBandit
 from envs.networks import SideBySide
 from envs.section import EnvSection
 from envs.task import Task
@@ -37,7 +39,7 @@ class SyntheticEnv(World):
         shapes = [shape for _, shape in world_nets(self.kind, task, section)]
         self.nets = SideBySide(shapes, params.split([shape.size for shape in shapes], dim=1))
 
-    def reset(self, u: Tensor) -> Tensor:
+    def reset(self, u: Tensor, members: Union[slice, Tensor] = slice(None)) -> Tensor:
         state = self.task.reset(u)
         return state if self.finite else self.task.observe(state)
 
@@ -54,3 +56,8 @@ class SyntheticEnv(World):
         if not self.raw_done:
             done = (done > 0.5).to(torch.float32)
         return next_state, reward, done, failed
+
+
+def synthetic_world(task: Task, section: EnvSection, params: Tensor) -> World:
+    """The SE that the section describes. params: float32 [P, D]."""
+    return (ContextualBandit if section.contextual_bandit else SyntheticEnv)(task, section, params)

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Optional, Tuple
+from typing import ClassVar, Optional, Tuple, Union
 
 import torch
 from torch import Tensor
@@ -27,8 +27,14 @@ class World:
         self.task = task
         self.P = P
 
-    def reset(self, u: Tensor) -> Tensor:
-        """u: uniforms [P, N, task.reset_uniforms] -> state, from the real task's initial distribution."""
+    @property
+    def reset_uniforms(self) -> int:
+        """Uniforms in [0, 1) that one reset consumes."""
+        return self.task.reset_uniforms
+
+    def reset(self, u: Tensor, members: Union[slice, Tensor] = slice(None)) -> Tensor:
+        """u: uniforms [P, N, reset_uniforms], or of these members alone -> state, from the real task's initial
+        distribution."""
         return self.task.reset(u)
 
     def observe(self, state: Tensor) -> Tensor:
@@ -59,10 +65,14 @@ class RealTask(World):
         return next_state, reward, terminated.to(torch.float32), torch.zeros_like(terminated)
 
 
-def se_shapes(task: Task, section: EnvSection) -> Tuple[MLPShape, MLPShape, MLPShape]:
-    """(state_net, reward_net, done_net) of an SE. Input: the action's code, then the observation."""
-    inputs = task.action_inputs + task.observation_size
-    return section.net(inputs, task.observation_size), section.net(inputs, 1), section.net(inputs, 1)
+def se_nets(task: Task, section: EnvSection) -> Tuple[Tuple[str, MLPShape], ...]:
+    """(name, shape) of an SE's networks. All read the action's code, then the observation, but init_net: as many latent
+    numbers as the observation has."""
+    F, inputs = task.observation_size, task.action_inputs + task.observation_size
+    reward = ("reward_net", section.net(inputs, 1))
+    if section.contextual_bandit:
+        return ("init_net", section.net(F, F)), reward
+    return ("state_net", section.net(inputs, F)), reward, ("done_net", section.net(inputs, 1))
 
 
 def info_mismatch(task: Task, section: EnvSection) -> Optional[Tuple[str, str, str]]:
@@ -95,7 +105,7 @@ def rn_shape(task: Task, section: EnvSection) -> MLPShape:
 def world_nets(kind: str, task: Task, section: EnvSection) -> Tuple[Tuple[str, MLPShape], ...]:
     """(name, shape) of a world's networks in the order in which its flat vector holds them."""
     if kind == "se":
-        return tuple(zip(("state_net", "reward_net", "done_net"), se_shapes(task, section)))
+        return se_nets(task, section)
     if kind == "rn":
         return (("reward_net", rn_shape(task, section)),)
     raise ValueError(f"kind of world {kind!r}: expected 'se' or 'rn'")
@@ -113,7 +123,7 @@ def init_world(kind: str, task: Task, section: EnvSection, key: Tensor) -> Tenso
         nets.append(init_flat(shape, key, counter))
         counter += shape.size
     flat = torch.cat(nets, dim=1)
-    if kind == "se":
+    if kind == "se" and not section.contextual_bandit:
         last = 1 + world_nets(kind, task, section)[-1][1].slope_slots
         flat[:, -last] += section.done_bias  # done_net's one output bias: its last parameter but for a PReLU slope
     return flat

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from envs.reward_network import POTENTIAL, RewardNetwork
 from envs.section import EnvSection
-from envs.synthetic import SyntheticEnv
+from envs.synthetic import synthetic_world
 from envs.task import Task, make_task
 from envs.torch_file import TorchFileError, read_torch
 from envs.world import World
@@ -79,7 +79,7 @@ class WorldFile:
         """The world with P = 1. gamma: discount of the agent to be trained in a potential RN, default: as evolved."""
         params = self.flat.unsqueeze(0)
         if self.kind == "se":
-            return SyntheticEnv(self.task(), self.section, params)
+            return synthetic_world(self.task(), self.section, params)
         if gamma is None:
             gamma = self.discount() if self.section.reward_env_type in POTENTIAL else 1.0
         return RewardNetwork(self.task(), self.section, params, torch.tensor([gamma]))

@@ -40,9 +40,10 @@ from outer.config import Config, ConfigError, describe, dump_config, load_config
 from outer.dispatch import Dispatcher
 from outer.evaluate import REAL_BUDGET
 from outer.local_workers import LocalWorkers
+from outer.members import evaluate_members, mean_of, score_rows
 from outer.nes import MEMBERS, ORIG, member_seeds
 from outer.report import LiveTable, number
-from outer.run import Run, config_digest, evaluate_members, mean_of, score_rows
+from outer.run import Run, config_digest
 from outer.scores import ScoresCSV
 
 HELP = """\

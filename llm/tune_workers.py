@@ -23,7 +23,7 @@ from outer.config import load_config
 from outer.dispatch import Dispatcher
 from outer.evaluate import PROXY
 from outer.local_workers import LocalWorkers
-from outer.run import evaluate_members
+from outer.members import evaluate_members
 
 
 class Workers:

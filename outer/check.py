@@ -16,12 +16,13 @@ from agents.train import OFF_POLICY, algorithm
 from envs.physics.task import PHYSICS_TASKS, SHAPER_TYPES
 from envs.section import INFO_TYPES, RN_TYPES, EnvSection
 from envs.shaped_section import ShapedSection, candidates_of, shaper_files, shapers_digest
-from envs.task import TASKS, make_task
+from envs.task import TASKS, Task, make_task
 from envs.world import info_mismatch, world_size
 from outer import problem
 from outer.legacy import LEGACY_AGENTS, LEGACY_KEYS, LEGACY_TASKS
 from outer.schema import agent_names, agent_sections, defaults, env_sections, expected, nearest, section_model
 from outer.section import RN, SHAPER
+from outer.turns import inner_agents
 from outer.yaml_lines import Path, show, show_key
 
 MAX_PARAMETERS = 100_000_000  # of one member's world or agent: 400 MB
@@ -175,13 +176,18 @@ class Checker:
             if isinstance(raw.get("agents"), dict):
                 self.problem(("agents", "gtn"), "nothing", "the section of the outer loop; no search without it")
             return
-        agent: str = data["agents"]["gtn"]["agent_name"]
+        self.check_agent("agent_name", data["agents"]["gtn"]["agent_name"], data)
+        for agent in data["agents"]["gtn"]["other_agents"].split():
+            self.check_agent("other_agents", agent, data)
+
+    def check_agent(self, key: str, agent: str, data: dict[str, Any]) -> None:
+        """A name of a learner; fills in the sections that it reads."""
         learner, curious, vary = problem.split_agent_name(agent)
         if agent.lower() not in agent_names():
             late = " (this agent of the original does not exist here yet)" if agent.lower() in LEGACY_AGENTS else ""
             near = None if late else nearest(agent, agent_names())
             words = f"an agent that exists{late}: one of {', '.join(agent_names())}"
-            self.problem(("agents", "gtn", "agent_name"), show(agent), words, near)
+            self.problem(("agents", "gtn", key), show(agent), words, near)
             return
         wanted: list[tuple[str, type]] = [(problem.learner_key(data["agents"], learner), LEARNERS[learner])]
         wanted += [("icm", ICMSection)] if curious else []
@@ -208,10 +214,8 @@ class Checker:
             self.check_shaped(data)
             return
         env = problem.env_section(data)
-        name, section, vary = problem.learner(data)
         task = make_task(data["env_name"], env.max_steps, env.solved_reward)
         env_path, gtn_path = ("envs", data["env_name"]), ("agents", "gtn")
-        learner_path = ("agents", problem.learner_key(data["agents"], name))
         if gtn.synthetic_env_type == RN and env.reward_env_type == 0:
             types = ", ".join(str(t) for t in RN_TYPES if t > 0 and (task.info_size or t not in INFO_TYPES))
             words = f"one of {types}: synthetic_env_type 1 evolves a reward network, and type 0 has none"
@@ -221,30 +225,52 @@ class Checker:
             key, found, words = wrong
             self.problem((*env_path, key), found, words)
             return  # no size is known
+        if gtn.estimator == "antithetic" and not gtn.mirrored_sampling:
+            self.problem((*gtn_path, "mirrored_sampling"), "false", "true: estimator antithetic needs pairs")
+        if env.contextual_bandit and (gtn.synthetic_env_type == RN or task.num_states is not None):
+            rn = gtn.synthetic_env_type == RN
+            words = f"false: {'a reward network keeps the dynamics of the task' if rn else 'states are in a table'}"
+            self.problem((*env_path, "contextual_bandit"), "true", words)
+        if gtn.horizon_generations and gtn.horizon_start > task.max_steps:
+            self.problem((*gtn_path, "horizon_start"), str(gtn.horizon_start), f"at most max_steps, {task.max_steps}")
+        if task.num_states is not None and (gtn.horizon_generations or env.test_steps not in (None, task.max_steps)):
+            path, key = (gtn_path, "horizon_generations") if gtn.horizon_generations else (env_path, "test_steps")
+            words = "nothing: learners with a table are tested for max_steps"
+            self.problem((*path, key), str(gtn.horizon_generations or env.test_steps), words)
+        kind = "rn" if gtn.synthetic_env_type == RN else "se"
+        self.check_size((*env_path, "hidden_size"), world_size(kind, task, env))
+        tests: dict[str, int] = {}
+        for agent in inner_agents(gtn):
+            self.check_learner(data, task, "other_agents" if tests else "agent_name", agent)
+            tests[agent] = problem.named_learner(data, agent)[1].test_episodes
+        if len(set(tests.values())) > 1:
+            found = ", ".join(f"{count} of {agent}" for agent, count in tests.items())
+            self.problem((*gtn_path, "other_agents"), found, "as many test_episodes of each, which share a result")
+
+    def check_size(self, path: Path, count: int) -> None:
+        if count > MAX_PARAMETERS:
+            self.problem(path, f"a network of {count:,} parameters", f"at most {MAX_PARAMETERS:,}")
+
+    def check_learner(self, data: dict[str, Any], task: Task, key: str, agent: str) -> None:
+        """One learner of the inner loop and the task; key: where ``agents.gtn`` names it."""
+        name, section, vary = problem.named_learner(data, agent)
+        learner_path = ("agents", problem.learner_key(data["agents"], name))
         fitting = learners_for(task)
         if name not in fitting:
             words = f"a learner for {task.name}, which has {kind_of(task)}: {', '.join(fitting)}"
-            self.problem((*gtn_path, "agent_name"), gtn.agent_name, words)
-        if gtn.estimator == "antithetic" and not gtn.mirrored_sampling:
-            self.problem((*gtn_path, "mirrored_sampling"), "false", "true: estimator antithetic needs pairs")
+            self.problem(("agents", "gtn", key), agent, words)
         if vary and vary.train_steps_factor > 1 and section.train_steps == 0:
             words = f"a budget, because train_steps_factor {vary.train_steps_factor} varies it"
             self.problem((*learner_path, "train_steps"), "0 (no limit)", words)
         if section.init_episodes >= section.train_episodes:
             self.warnings.append(f"{'.'.join(learner_path)}: the agent never learns: init_episodes >= train_episodes")
-        sizes = {env_path: world_size("rn" if gtn.synthetic_env_type == RN else "se", task, env)}
         if name in OFF_POLICY and name in fitting:
             values = dataclasses.asdict(section)
             nets = algorithm(name).nets_of(task, section, values["hidden_size"], values["hidden_layer"])
-            sizes[learner_path] = size(nets)
+            self.check_size((*learner_path, "hidden_size"), size(nets))
             if vary and vary.vary_hp and values["batch_size"] * 3 > MAX_BATCH:
                 words = f"at most {MAX_BATCH // 3}, because vary_hp draws up to three times as much"
                 self.problem((*learner_path, "batch_size"), str(values["batch_size"]), words)
-        for path, count in sizes.items():
-            if count > MAX_PARAMETERS:
-                self.problem(
-                    (*path, "hidden_size"), f"a network of {count:,} parameters", f"at most {MAX_PARAMETERS:,}"
-                )
 
     def check_shaped(self, data: dict[str, Any]) -> None:
         """Candidates and learner of a task in a physics engine; notes which files the candidates are."""

@@ -13,7 +13,7 @@ from envs.physics.task import physics_task
 from envs.section import EnvSection
 from envs.shaped_section import candidates_of
 from envs.task import Task, make_task
-from envs.world import rn_shape, se_shapes
+from envs.world import rn_shape, se_nets
 from outer import problem
 from outer.section import RN, SHAPER, GTNSection
 from outer.target import ranks
@@ -89,7 +89,8 @@ def _describe_world(task: Task, env: EnvSection, gtn: GTNSection) -> str:
     if gtn.synthetic_env_type == RN:
         nets, what = {"phi": rn_shape(task, env)}, f"reward network, type {env.reward_env_type}"
     else:
-        nets, what = dict(zip(("state", "reward", "done"), se_shapes(task, env))), "synthetic environment"
+        nets = {name[: -len("_net")]: shape for name, shape in se_nets(task, env)}
+        what = "contextual bandit" if env.contextual_bandit else "synthetic environment"
     chains = ", ".join(f"{k} {_chain(net)}" for k, net in nets.items())
     activation = next(iter(nets.values())).activation
     return f"{what}: {chains}, {activation}, {sum(net.size for net in nets.values()):,} parameters"

@@ -54,6 +54,7 @@ def train_members(config: Mapping[str, Any], worlds: Tensor, seeds: Tensor, mode
     gtn, section = gtn_section(config), env_section(config)
     name, hyper, vary = learner(config)
     task = make_task(config["env_name"], section.max_steps, section.solved_reward)
+    task.test_steps = min(section.test_steps or task.max_steps, task.max_steps)
     kind = "rn" if gtn.synthetic_env_type == RN else "se"
     # An RN's agent walks the real task anyway: it is tested after every episode, whatever its reward.
     test_each = kind == "rn" or (kind == "se" and gtn.se_test_on_real and mode not in ON_REAL)

@@ -19,12 +19,13 @@ from envs.physics.task import physics_task
 from envs.shaped_section import shaper_files
 from envs.shaping import candidate_name
 from outer import problem
+from outer.checkpoint import RunError
 from outer.config import Config
 from outer.dispatch import Dispatcher
 from outer.evaluate import PROXY
+from outer.members import evaluate_members, mean_of, score_rows
 from outer.nes import MEMBERS, member_seeds
 from outer.report import GenerationRow, LiveTable, duration, number
-from outer.run import RunError, evaluate_members, mean_of, score_rows
 from outer.scores import ScoresCSV
 
 

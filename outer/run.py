@@ -11,6 +11,7 @@ import json
 import logging
 import math
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -23,24 +24,20 @@ from outer.checkpoint import Progress, RunError, load_checkpoint, save_checkpoin
 from outer.config import Config
 from outer.dispatch import Dispatcher
 from outer.evaluate import BUDGET, PROXY, REAL
-from outer.exchange import Chunk, ChunkResult
+from outer.members import Values, episode_length, evaluate_members, lower_bound, mean_of, score_rows, worst_for_failed
 from outer.nes import COMPARISON, NES, ORIG, member_seeds
 from outer.plots import learning_curve
 from outer.report import WORLDS, GenerationRow, LiveTable, RunSummary, TensorBoard, summary_text
 from outer.scores import ScoreRow, ScoresCSV, read_curve
 from outer.statistics import AgentRuns
 from outer.target import make_target
+from outer.turns import variants
 
 log = logging.getLogger("envolve")
 
 # An SE with episodes this short has collapsed, unless its agents learn all the same (some of the best worlds are
 # near-bandits): the best tenth of the population is then at least SIGNAL of the way from the median to solved_reward.
 COLLAPSED_LENGTH, SIGNAL = 3.0, 0.1
-Values = dict[str, np.ndarray]
-NEEDED = {  # of what a worker returns: the rest is for others
-    "score": (torch.float64, torch.Size()), "mean_return": (torch.float64, torch.Size()),
-    "train_steps": (torch.int64, torch.Size()), "episodes": (torch.int64, torch.Size()),
-}  # fmt: skip
 
 
 def config_digest(config: Config) -> str:
@@ -48,31 +45,6 @@ def config_digest(config: Config) -> str:
     return hashlib.sha256(json.dumps(config.data, sort_keys=True).encode()).hexdigest()
 
 
-def evaluate_members(
-    dispatcher: Dispatcher, config: Config, generation: int, worlds: Tensor, seeds: Tensor, mode: str
-) -> tuple[Values, list[str]]:
-    """Cut into chunks of ``chunk_size``, send, collect -> values [P, ...] and reasons, in the members' order."""
-    size = problem.gtn_section(config.data).chunk_size
-    chunks = [
-        Chunk(dispatcher.run_id, generation, i // size, 0, mode, config.data, worlds[i : i + size], seeds[i : i + size])
-        for i in range(0, len(seeds), size)
-    ]
-    results = dispatcher.evaluate(chunks)
-    if all(r.error for r in results):  # no member's fault: the program, the memory, the disk
-        raise RunError(f"no worker can evaluate {chunks[0].label}: {results[0].error}")
-    for result in results:
-        if _kinds(result) != _kinds(results[0]) or not NEEDED.items() <= _kinds(result).items():
-            raise RunError(
-                f"a worker's result for {chunks[result.chunk_id].label} does not hold what this version expects "
-                f"(found {', '.join(sorted(result.values))}); are master and workers of the same version?"
-            )
-    values = {name: torch.cat([r.values[name] for r in results]).numpy() for name in results[0].values}
-    return values, [reason for r in results for reason in r.reasons]
-
-
-def _kinds(result: ChunkResult) -> dict[str, tuple[torch.dtype, torch.Size]]:
-    """Type and shape of a member's share of each value."""
-    return {name: (value.dtype, value.shape[1:]) for name, value in result.values.items()}
 
 
 class Run:
@@ -94,8 +66,15 @@ class Run:
             self.progress = Progress(best_psi=self.nes.state.psi)
         self.resuming, self.resumed = resume, state is not None
 
-    def _evaluate(self, worlds: Tensor, seeds: Tensor, mode: str) -> tuple[Values, list[str]]:
-        return evaluate_members(self.dispatcher, self.config, self.nes.state.generation + 1, worlds, seeds, mode)
+    def _evaluate(
+        self, worlds: Tensor, seeds: Tensor, mode: str, groups: Sequence[tuple[int, bool]] = ()
+    ) -> tuple[Values, list[str]]:
+        """groups: members who take turns (``outer/turns.py``); without, all have the configuration's own learner."""
+        generation = self.nes.state.generation + 1
+        if not groups or self.target.kind == "shaper":
+            return evaluate_members(self.dispatcher, self.config, generation, worlds, seeds, mode)
+        configs, which = variants(self.config.data, groups, generation)
+        return evaluate_members(self.dispatcher, self.config, generation, worlds, seeds, mode, configs, which)
 
     # ------------------------------------------------------------------------------------------------ the outer loop
 
@@ -139,7 +118,8 @@ class Run:
         began = time.monotonic()
         generation = self.nes.state.generation + 1  # users count from 1
         population = self.nes.ask()
-        values, reasons = self._evaluate(population.worlds, population.seeds, PROXY)
+        groups = [(n, role != ORIG) for role, n in Counter(population.roles).items()]
+        values, reasons = self._evaluate(population.worlds, population.seeds, PROXY, groups)
         scores, failed = worst_for_failed(values["score"])
         rows = score_rows(population.roles, values, reasons)
         orig = np.array([role == ORIG for role in population.roles])
@@ -193,7 +173,8 @@ class Run:
             return True
         for stage in (0, 1):  # the second has had no say: of many first stages one would pass by luck
             population = self.nes.confirmation(self.gtn.confirm_agents, stage)
-            values, reasons = self._evaluate(population.worlds, population.seeds, BUDGET)
+            groups = [(self.gtn.confirm_agents, False)]
+            values, reasons = self._evaluate(population.worlds, population.seeds, BUDGET, groups)
             self.progress.member_steps += int(values["train_steps"].sum())
             self.progress.member_episodes += int(values["episodes"].sum())
             rows.extend(score_rows(population.roles, values, reasons, first=len(rows)))
@@ -282,50 +263,3 @@ class Run:
         )
         (self.run_dir / "summary.txt").write_text(summary_text(summary) + "\n")
         return summary
-
-
-def worst_for_failed(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Failed members (NaN) get the worst score of the others -> scores float64 [P], failed bool [P]."""
-    scores = np.asarray(scores, np.float64)
-    failed = ~np.isfinite(scores)
-    worst = scores[~failed].min() if not failed.all() else 0.0
-    return np.where(failed, worst, scores), failed
-
-
-def score_rows(roles: Sequence[str], values: Values, reasons: Sequence[str], first: int = 0) -> list[ScoreRow]:
-    """One row per member, numbered from ``first``."""
-
-    def cell(name: str, i: int) -> float:
-        return float(values[name][i])
-
-    return [
-        ScoreRow(
-            member=first + i,
-            role=role,
-            score=cell("score", i),
-            mean_return=cell("mean_return", i),
-            train_steps=cell("train_steps", i),
-            episodes=cell("episodes", i),
-            reason=reasons[i],
-        )
-        for i, role in enumerate(roles)
-    ]
-
-
-def episode_length(values: Values, mask: np.ndarray) -> float:
-    """Mean steps of a training episode over the members where mask is true; NaN if none trained."""
-    episodes = float(values["episodes"][mask].sum())
-    return float(values["train_steps"][mask].sum()) / episodes if episodes > 0 else math.nan
-
-
-def lower_bound(x: np.ndarray) -> float:
-    """One-sided 95 % confidence bound of the mean (normal approximation); -inf if an entry is not finite."""
-    if not np.isfinite(x).all():
-        return -math.inf
-    return float(x.mean() - 1.645 * x.std(ddof=1) / math.sqrt(len(x))) if len(x) > 1 else float(x.mean())
-
-
-def mean_of(x: np.ndarray) -> float:
-    """Mean of the finite entries, NaN if there is none."""
-    x = x[np.isfinite(x)]
-    return float(x.mean()) if x.size else math.nan

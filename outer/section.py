@@ -79,6 +79,13 @@ class GTNSection:
     comparison_agents: int = option(
         20, "agents trained in the evolved world and on the real task for the closing summary, 0: none", ge=0
     )
+    other_agents: str = option(
+        "", "learners that take turns with agent_name, with spaces between; a world's score is the mean over all"
+    )
+    horizon_start: int = option(
+        1, "curriculum: steps of the perturbed worlds' tests in the first generation; grows linearly to max_steps", ge=1
+    )
+    horizon_generations: int = option(0, "generations until tests are of full length, 0: they always are", ge=0)
     backend: str = option(
         "auto",
         "auto: compiled kernels where there are any; compiled: or fail; torch: the readable path",

@@ -19,7 +19,8 @@ def no_twin(task: Task) -> Optional[str]:
 
 def settings(cls: Type[Any], task: Task, section: Any, **own: Any) -> Any:
     """A loop's ``Settings``: the task's limits, what ``own`` says, and all else from a member's section."""
-    own = {"max_steps": task.max_steps, "solved_reward": task.solved_reward, **own}
+    limits = {"max_steps": task.max_steps, "test_steps": task.test_steps, "solved_reward": task.solved_reward}
+    own = {**limits, **own}
     return cls(**{name: own[name] if name in own else getattr(section, name) for name in cls._fields})
 
 

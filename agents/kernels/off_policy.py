@@ -63,6 +63,7 @@ class Settings(NamedTuple):
     init_episodes: int
     train_steps: int  # 0: no limit
     max_steps: int
+    test_steps: int
     same_action_num: int
     early_out_num: int
     early_out_min_steps: int
@@ -136,9 +137,9 @@ def test(agent, task, c, key, first, action, returns):
     for j in range(c.test_episodes):
         worlds.reset(task, key, first + j)
         total, t, over = 0.0, 0, False
-        while t < c.max_steps and not over:
+        while t < c.test_steps and not over:
             index = test_action(agent, noise_key, (first + j) * c.max_steps + t, task.obs, action)
-            r, _, over, _, steps = worlds.repeat(task, index, action, c.same_action_num, c.max_steps - t)
+            r, _, over, _, steps = worlds.repeat(task, index, action, c.same_action_num, c.test_steps - t)
             total += r
             t += steps
         returns[j] = total

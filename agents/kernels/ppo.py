@@ -35,6 +35,7 @@ class Settings(NamedTuple):
     init_episodes: int
     train_steps: int  # 0: no limit
     max_steps: int
+    test_steps: int
     same_action_num: int
     early_out_num: int
     early_out_min_steps: int

@@ -13,7 +13,8 @@ from numba import njit
 
 from agents.kernels import JIT_INNER, JIT_UNCOUNTED, tasks
 from agents.kernels.gemm import out_of_line
-from agents.kernels.mlp import F4, NIL, ONE, ZERO, predict
+from agents.kernels.mlp import F4, NIL, ONE, ZERO, predict, size
+from agents.kernels.rng import uniform
 from envs.networks import ACTIVATIONS
 from envs.section import EnvSection
 from envs.task import Task
@@ -21,6 +22,7 @@ from envs.task import Task
 REAL, SE, RN = 0, 1, 2
 KINDS = {"real": REAL, "se": SE, "rn": RN}
 OUTPUT_BOUND = F4(1000.0)  # envs.world.OUTPUT_BOUND
+LATENT_SCALE = F4(2.0 * math.sqrt(3.0))  # envs.contextual_bandit.LATENT_SCALE
 U = np.uint64
 
 
@@ -35,6 +37,7 @@ class World(NamedTuple):
     layers: int
     act: int
     raw_done: bool
+    bandit: bool  # an SE of one-step episodes
     gamma: float  # the agent's discount, for potentials
     params: np.ndarray  # float32 [W]
     s: np.ndarray  # float64 [S], state of the real task
@@ -49,11 +52,12 @@ class World(NamedTuple):
 def create_world(task: Task, kind: str, section: EnvSection, gamma: float, params: np.ndarray) -> World:
     """params: float32 [W], the flat vector of a world (not read for kind "real"); gamma: the agent's discount."""
     F, H = task.observation_size, section.hidden_size
+    bandit = kind == "se" and section.contextual_bandit
     return World(
         kind=KINDS[kind], task=tasks.TASK_CODES[task.name], num_actions=task.num_actions,
         rn_type=section.reward_env_type, hidden=H, layers=max(1, section.hidden_layer),
-        act=ACTIVATIONS.index(section.activation_fn), raw_done=section.raw_done, gamma=gamma, params=params,
-        s=np.zeros(tasks.STATE_SIZE), obs=np.zeros(F, F4), inputs=np.zeros(task.action_inputs + F, F4),
+        act=ACTIVATIONS.index(section.activation_fn), raw_done=section.raw_done, bandit=bandit, gamma=gamma,
+        params=params, s=np.zeros(tasks.STATE_SIZE), obs=np.zeros(F, F4), inputs=np.zeros(task.action_inputs + F, F4),
         phi=np.zeros(1, F4), out=np.zeros(F, F4), h=np.zeros(H, F4), h2=np.zeros(H, F4),
     )  # fmt: skip
 
@@ -79,12 +83,26 @@ def _phi(w):
 
 @njit(**JIT_UNCOUNTED)
 def reset(w, key, number):
-    """Reset number ``number`` of ``key``: that of the real task, in every kind of world."""
+    """Reset number ``number`` of ``key``: that of the real task, in every kind of world but a bandit."""
     out_of_line()
+    if w.bandit:
+        _draw_state(w, key, U(number * w.obs.shape[0]))
+        return
     tasks.reset(w.task, w.s, key, U(number * tasks.reset_uniforms(w.task)))
     tasks.observe(w.task, w.s, w.obs)
     if w.kind == RN and (w.rn_type == 1 or w.rn_type == 2):
         w.phi[0] = _phi(w)
+
+
+@njit(**JIT_INNER)
+def _draw_state(w, key, counter):
+    """init_net's state for the uniforms counter .. counter + F - 1; all NaN if an output is not finite."""
+    F = w.obs.shape[0]
+    for f in range(F):
+        w.inputs[f] = LATENT_SCALE * (uniform(key, counter + U(f)) - F4(0.5))
+    _, ok = _net(w, 0, F, w.inputs[:F])
+    for f in range(F):
+        w.obs[f] = w.out[f] if ok else F4(math.nan)
 
 
 @njit(**JIT_INNER)
@@ -98,6 +116,9 @@ def _step_se(w, index, action):
             w.inputs[i] = ONE if i == index else ZERO
     for f in range(F):
         w.inputs[A + f] = w.obs[f]
+    if w.bandit:  # reward_net lies behind init_net, F -> F
+        _, ok = _net(w, size(F, w.hidden, w.layers, F, w.act), 1, w.inputs)
+        return w.out[0], ONE, True, not (ok and math.isfinite(w.obs[0]))
     offset, ok = _net(w, 0, F, w.inputs)
     for f in range(F):
         w.obs[f] = w.out[f]

@@ -38,8 +38,12 @@ class Wrapped(World):
         super().__init__(inner.task, inner.P)
         self.inner, self.reward_noise = inner, inner.reward_noise
 
-    def reset(self, u: Tensor) -> Tensor:
-        return self.inner.reset(u)
+    @property
+    def reset_uniforms(self) -> int:
+        return self.inner.reset_uniforms
+
+    def reset(self, u: Tensor, members: slice | Tensor = slice(None)) -> Tensor:
+        return self.inner.reset(u, members)
 
     def observe(self, state: Tensor) -> Tensor:
         return self.inner.observe(state)

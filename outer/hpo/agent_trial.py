@@ -19,9 +19,9 @@ from outer.evaluate import BUDGET, REAL_BUDGET
 from outer.hpo.nes_trial import shortfall
 from outer.hpo.study import Study
 from outer.hpo.trial import Trial, TrialResult
+from outer.members import evaluate_members
 from outer.nes import TRIAL, member_seeds
 from outer.problem import env_section, learner_key, split_agent_name
-from outer.run import evaluate_members
 from outer.section import RN, SE
 
 log = logging.getLogger("envolve")

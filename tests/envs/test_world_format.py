@@ -11,7 +11,7 @@ from torch import nn
 from envs.networks import ACTIVATIONS, forward
 from envs.section import EnvSection
 from envs.task import make_task
-from envs.world import init_world, se_shapes, world_size
+from envs.world import init_world, se_nets, world_size
 from envs.world_format import flat_from_state_dict, world_state_dict
 
 CARTPOLE = make_task("CartPole-v0")
@@ -56,7 +56,7 @@ def test_round_trip_with_an_info_vector(rn_type):
 def test_the_tensors_load_into_torch_modules(layers, activation):
     section = EnvSection(activation_fn=activation, hidden_size=5, hidden_layer=layers)
     flat = init_world("se", CARTPOLE, section, torch.tensor([1]))
-    flat[:, se_shapes(CARTPOLE, section)[0].size - 1] = 0.4 if activation == "prelu" else 0.1
+    flat[:, se_nets(CARTPOLE, section)[0][1].size - 1] = 0.4 if activation == "prelu" else 0.1
     state = world_state_dict("se", CARTPOLE, section, flat[0])
     assert list(state)[:4] == [f"env.state_net.{i}.{part}" for i in (0, 2) for part in ("weight", "bias")]
     act = nn.Tanh if activation == "tanh" else nn.PReLU
@@ -69,7 +69,7 @@ def test_the_tensors_load_into_torch_modules(layers, activation):
         own.update({f"{2 * i + 1}.weight": own["1.weight"] for i in range(1, layers)})
     net.load_state_dict(own)
     x = torch.randn(8, 6, generator=torch.Generator().manual_seed(0))
-    shape = se_shapes(CARTPOLE, section)[0]
+    shape = se_nets(CARTPOLE, section)[0][1]
     got = forward(shape, flat[:, : shape.size], x.t()[None])[0].t()
     torch.testing.assert_close(got, net(x).detach(), rtol=1e-5, atol=1e-6)
 

@@ -14,7 +14,7 @@ from envs.reward_network import RewardNetwork
 from envs.section import EnvSection
 from envs.synthetic import SyntheticEnv
 from envs.task import make_task
-from envs.world import OUTPUT_BOUND, RealTask, init_world, rn_shape, se_shapes, tables, world_size
+from envs.world import OUTPUT_BOUND, RealTask, init_world, rn_shape, se_nets, tables, world_size
 
 ACTS = {"tanh": nn.Tanh, "relu": nn.ReLU, "leakyrelu": nn.LeakyReLU, "prelu": nn.PReLU, "identity": nn.Identity}
 
@@ -61,7 +61,7 @@ def test_se_equals_three_modules(name, layers, activation):
     for p in range(world.P):
         code = s.action[p] if s.task.action_size else torch.eye(s.task.num_actions)[s.action[p]]
         x = torch.cat((code, obs[p]), dim=1)
-        shapes = se_shapes(s.task, s.section)
+        shapes = [shape for _, shape in se_nets(s.task, s.section)]
         flats = s.params[p].split([shape.size for shape in shapes])
         wanted, wanted_reward, wanted_done = (module(shape, flat)(x) for shape, flat in zip(shapes, flats))
         if s.task.num_states:
@@ -288,7 +288,7 @@ def test_init_uses_consecutive_counters_and_torch_bounds():
     task, section, key = make_task("CartPole-v0"), EnvSection(hidden_size=8), torch.tensor([3, 4])
     params = init_world("se", task, section, key)
     assert params.shape == (2, world_size("se", task, section)) and not torch.equal(params[0], params[1])
-    first, second, _ = se_shapes(task, section)
+    (_, first), (_, second), _ = se_nets(task, section)
     assert torch.equal(params[:, first.size : first.size + second.size], init_flat(second, key, first.size))
     assert params[:, : 6 * 8 + 8].abs().max() <= 6**-0.5
 

@@ -22,9 +22,10 @@ from outer.backlog import completed
 from outer.checkpoint import RunError, load_checkpoint
 from outer.evaluate import BUDGET, PROXY, REAL, evaluate
 from outer.exchange import ChunkResult, chunk_content, chunk_from, result_of
+from outer.members import episode_length, lower_bound, mean_of, worst_for_failed
 from outer.nes import member_seeds
 from outer.report import LiveTable
-from outer.run import Run, config_digest, episode_length, lower_bound, mean_of, worst_for_failed
+from outer.run import Run, config_digest
 from tests.outer.small import cartpole, cliff
 
 
