@@ -16,7 +16,7 @@ import torch
 from agents.sections import LearnerSection, TabularSection, VarySection
 from envs import rng
 
-_FACTOR = 3.0
+HYPER_FACTOR = 3.0
 
 
 class Hyper:
@@ -68,7 +68,7 @@ def draw(section: LearnerSection, keys: np.ndarray, vary: Optional[VarySection] 
             values["lr"] = log_uniform("lr", 0, vary.lr_factor)
         for counter, name in ((1, "batch_size"), (2, "hidden_size")):
             if name in values and "lr" in values:
-                values[name] = np.maximum(1, log_uniform(name, counter, _FACTOR).astype(np.int64))
+                values[name] = np.maximum(1, log_uniform(name, counter, HYPER_FACTOR).astype(np.int64))
         if vary.vary_layers and "hidden_layer" in values:
             values["hidden_layer"] = np.maximum(0, values["hidden_layer"] - 1 + (uniform(3) * 3).astype(np.int64))
         if isinstance(section, TabularSection):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
+from agents.hyper import HYPER_FACTOR
 from agents.population import size
 from agents.sections import ICMSection, LearnerSection, TabularSection, VarySection
 from agents.train import OFF_POLICY, algorithm
@@ -17,6 +18,7 @@ from envs.world import rn_shape, se_nets
 from outer import problem
 from outer.section import RN, SHAPER, GTNSection
 from outer.target import ranks
+from outer.turns import inner_agents
 
 if TYPE_CHECKING:
     from outer.config import Config
@@ -31,6 +33,7 @@ def describe(config: Config) -> str:
     env = problem.env_section(data)
     (name, section, vary), icm = problem.learner(data), problem.curiosity(data)
     task = make_task(data["env_name"], env.max_steps, env.solved_reward)
+    others = {agent: problem.named_learner(data, agent)[1:] for agent in inner_agents(gtn)[1:]}
     lines = [
         ("task", f"{task.name}: {task.observation_size} {'observations' if task.num_states is None else 'states'}, "
                  f"{_actions(task)}, at most {task.max_steps} steps, solved at {task.solved_reward:g}"),
@@ -38,6 +41,7 @@ def describe(config: Config) -> str:
         ("learner", _describe_learner(task, name, section)),
         *([("curiosity", _describe_curiosity(icm))] if icm else []),
         ("varied", _describe_vary(section, vary)),
+        *[("in turn", f"{agent}, {_describe_vary(*those)}") for agent, those in others.items()],
         ("training", f"at most {section.train_episodes} episodes"
                      + (f" and {section.train_steps} steps" if section.train_steps else "")
                      + f", learning from episode {section.init_episodes}; test: {section.test_episodes} episodes"),
@@ -120,7 +124,10 @@ def _describe_vary(section: LearnerSection, vary: VarySection | None) -> str:
         return "nothing: every agent has these hyperparameters"
     parts = []
     if vary.vary_hp and not isinstance(section, TabularSection):
-        parts.append("lr, batch_size, hidden_size within a factor of 3" + (", layers +-1" if vary.vary_layers else ""))
+        if vary.lr_factor != HYPER_FACTOR:
+            parts.append(f"lr within a factor of {vary.lr_factor:g}")
+        rest = "batch_size, hidden_size" if parts else "lr, batch_size, hidden_size"
+        parts.append(f"{rest} within a factor of {HYPER_FACTOR:g}" + (", layers +-1" if vary.vary_layers else ""))
     elif vary.vary_hp:
         parts.append("alpha and gamma in [0.1, 1]")
     if vary.train_steps_factor > 1:
@@ -140,19 +147,22 @@ def _describe_early_out(section: LearnerSection, gtn: GTNSection, task: Task) ->
 def _describe_search(gtn: GTNSection) -> list[tuple[str, str]]:
     signs = 2 if gtn.mirrored_sampling else 1
     agents, orig = gtn.num_workers * signs * gtn.num_grad_evals, gtn.num_orig_evals or gtn.num_workers
-    chunks = -(-(agents + orig) // gtn.chunk_size)
+    count = "" if gtn.other_agents else f"{-(-(agents + orig) // gtn.chunk_size)} "
     update = f"transform {gtn.score_transform_type}" if gtn.estimator == "published" else "ranks, Adam"
     pairs = "mirrored pairs" if signs == 2 else "perturbations"
     lines = [
         ("search", f"NES, {gtn.estimator} estimator ({update}), noise_std {gtn.noise_std:g}, "
                    f"step_size {gtn.step_size:g}"),
         ("generation", f"{gtn.num_workers} {pairs} x {gtn.num_grad_evals} + {orig} unperturbed = "
-                       f"{agents + orig} agents in {chunks} chunks of {gtn.chunk_size}"),
+                       f"{agents + orig} agents in {count}chunks of {gtn.chunk_size}"),
         ("run", f"at most {gtn.max_iterations} generations, "
                 + ("ends when solved" if gtn.quit_when_solved and gtn.synthetic_env_type != RN else "all of them")
                 + (f" and confirmed by {gtn.confirm_agents} more agents" if gtn.confirm_agents else "")
                 + (f"; restarts after {gtn.collapse_generations} collapsed ones" if gtn.collapse_generations else "")),
     ]  # fmt: skip
+    if gtn.horizon_generations:
+        grows = f"from {gtn.horizon_start} to all steps in {gtn.horizon_generations} generations"
+        lines.append(("horizon", f"tests of perturbed worlds grow {grows}"))
     if gtn.synthetic_env_type == RN:
         lines.append(("score", gtn.rn_objective))
     return lines

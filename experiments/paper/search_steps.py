@@ -7,6 +7,7 @@ its agents did. Early agents know nothing and late ones solve the task, so all s
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
@@ -23,12 +24,13 @@ from envs.task import Task
 from experiments.paper.proxies import task_of
 from experiments.paper.watched import Steps, walk_agents
 from outer import problem
-from outer.config import Config
+from outer.config import Config, ConfigError
 from outer.dispatch import Dispatcher
 from outer.evaluate import judge, train_members
+from outer.members import Values
 from outer.nes import RETEST, generator
 from outer.report import LiveTable
-from outer.run import Run, Values
+from outer.run import Run
 
 SAMPLING = 3  # counter of the stream of RETEST that chooses steps
 
@@ -70,9 +72,14 @@ class RecordedRun(Run):
 
     def __init__(self, config: Config, run_dir: Path, sample: Sample, threads: int) -> None:
         super().__init__(config, run_dir, cast(Dispatcher, None))  # nobody else is asked
+        if self.gtn.other_agents or self.gtn.horizon_generations:
+            words = "found other_agents or horizon_generations, expected neither: it records one learner's full tests"
+            raise ConfigError([f"{config.path}: agents.gtn: {words}"])
         self.sample, self.threads, self.returns = sample, threads, list[float]()
 
-    def _evaluate(self, worlds: Tensor, seeds: Tensor, mode: str) -> tuple[Values, list[str]]:
+    def _evaluate(
+        self, worlds: Tensor, seeds: Tensor, mode: str, groups: Sequence[tuple[int, bool]] = ()
+    ) -> tuple[Values, list[str]]:
         result = train_members(self.config.data, worlds, seeds, mode, self.threads)
         steps, agent = test_steps(self.config, result, seeds.numpy())
         self.sample.add(steps, agent + len(self.returns))
