@@ -13,7 +13,7 @@ from rich.table import Table
 
 from envs.task import Task
 from experiments.paper.data import Series
-from experiments.paper.drawing import number, spread
+from experiments.paper.drawing import spread
 
 MARKS = {"CartPole-v0": 190.0}
 
@@ -67,7 +67,7 @@ def show(series: Series, kinds: Sequence[str], seen: Sequence[str], task: str, s
             returns = q["return"]
             middle, low, high = (decimal(v) for v in spread(returns, q.get("world", [])))
             table.add_row(
-                f"{title}, {words}", number(max(q["train_steps"])), decimal(mean(returns)), middle, f"[{low}, {high}]",
+                f"{title}, {words}", f"{max(q['train_steps']):,}", decimal(mean(returns)), middle, f"[{low}, {high}]",
                 share(returns, mark), str(sum(bool(why) for why in q["failed"])), end_section=where == "worlds",
             )  # fmt: skip
         means = {path: mean(values) for path, values in by_world(series[f"{kind} worlds"]).items()}

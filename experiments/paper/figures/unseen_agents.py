@@ -24,15 +24,15 @@ from experiments.paper.series import style
 from experiments.paper.unseen import by_world, mean, share
 
 TITLE = "agents of other kinds and libraries in SEs and on the task, after the same number of steps"
-CONFIGS = {"CartPole-v0": "cartpole_syn_env", "Acrobot-v1": "acrobot_syn_env"}
-NEEDS: dict[str, tuple[Need, ...]] = {
-    task: (
-        DataFile(
-            "unseen_agents", task, ("experiments/unseen_agents.py", f"default_config_{name}.yaml"), f"{name}_varied"
-        ),
-    )
-    for task, name in CONFIGS.items()
+CONFIGS = {  # variant -> task, configuration without default_config_
+    "CartPole-v0": ("CartPole-v0", "cartpole_syn_env"),
+    "Acrobot-v1": ("Acrobot-v1", "acrobot_syn_env"),
 }
+NEEDS: dict[str, tuple[Need, ...]] = {
+    variant: (DataFile("unseen_agents", task, ("experiments/unseen_agents.py", f"default_config_{name}.yaml"),
+                       f"{name}_varied"),)
+    for variant, (task, name) in CONFIGS.items()
+}  # fmt: skip
 NAMES = {
     "ddqn": "DDQN", "duelingddqn": "Dueling\nDDQN", "td3_discrete": "discrete\nTD3", "td3": "TD3", "sac": "SAC",
     "ppo": "PPO", "sb3_dqn": "SB3\nDQN", "sb3_dqn_target": "SB3 DQN,\ntarget 100", "sb3_ppo": "SB3\nPPO",
