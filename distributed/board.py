@@ -21,25 +21,25 @@ log = logging.getLogger("envolve")
 class Board:
     """One program's TensorBoard folder. The step is the number of gradient steps."""
 
-    def __init__(self, folder: Path, purge: int | None = None) -> None:
-        """purge: what an earlier process said of steps from here on is forgotten."""
-        from torch.utils.tensorboard import SummaryWriter  # a second of imports
-
-        self.writer: SummaryWriter = SummaryWriter(str(folder), purge_step=purge)
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.writer: SummaryWriter | None = None
 
     def write(self, step: int, **values: float) -> None:
+        """What an earlier process said of later steps is forgotten."""
+        if self.writer is None:
+            from torch.utils.tensorboard import SummaryWriter  # a second of imports, which a start does not wait for
+
+            self.writer = SummaryWriter(str(self.folder), purge_step=step)
         for name, value in values.items():
             if math.isfinite(value):
                 self.writer.add_scalar(name, value, step)
         self.writer.flush()
 
-    def close(self) -> None:
-        self.writer.close()
-
 
 class LearnerReport:
-    def __init__(self, folder: Path, updates: int) -> None:
-        self.board = Board(folder / "learner", updates)
+    def __init__(self, folder: Path) -> None:
+        self.board = Board(folder / "learner")
         self.clock = time.monotonic()
         self.before: tuple[int, int] | None = None
 

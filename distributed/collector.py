@@ -9,6 +9,7 @@ Axes: P members, T steps of a turn, F features, A actions, W columns of a transi
 
 from __future__ import annotations
 
+import secrets
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -104,7 +105,7 @@ class Collector:
                     ended.append((seat.total, seat.steps))
             rows[:, t, 2 * F : 2 * F + A] = action
         found = torch.tensor(ended, dtype=torch.float32).view(-1, 2)
-        return Chunk(handout.session, version, self.worker, torch.from_numpy(rows), found)
+        return Chunk(handout.session, version, self.worker, secrets.randbits(62), torch.from_numpy(rows), found)
 
     def _reset(self, seat: Seat, p: int, version: int, t: int) -> None:
         linear = self.curriculum.at_reset(max(version, 0))

@@ -141,13 +141,14 @@ class Hub:
 
     def append(self, chunk: Chunk) -> bool:
         """Whether it is kept; False: it belongs to a training that was taken back. The same one again, after a reply
-        that was lost, changes nothing. Raises OSError, and Unpublished: come again once the learner has."""
+        that was lost, changes nothing. Raises OSError, ValueError, and Unpublished: come again once the learner has."""
+        self.replay.check(chunk.rows)
         with self.changed:
             if self.lockstep and self.published is None:
                 raise Unpublished
             if self.lockstep and chunk.session != self.session:
                 return False
-            if (chunk.session, chunk.version) == self.last.get(chunk.worker):
+            if chunk.ticket == self.last.get(chunk.worker):
                 self.table.delivered(chunk.worker, chunk.version)
                 return True
             if self.log is not None:
@@ -170,7 +171,7 @@ class Hub:
 
     def _take(self, chunk: Chunk) -> None:
         """Into the memory, in lockstep once the others of its version are here."""
-        self.last[chunk.worker] = chunk.session, chunk.version
+        self.last[chunk.worker] = chunk.ticket
         self.delivered[chunk.version].add(chunk.worker)
         self.returns.extend(chunk.episodes[:, 0].tolist())
         self.episodes += len(chunk.episodes)
@@ -188,7 +189,7 @@ class Hub:
     def _restore(self, before: int | None) -> None:
         """The memory as the log has it, of versions before this one."""
         self.delivered: defaultdict[int, set[int]] = defaultdict(set)  # by version: who brought a chunk
-        self.last: dict[int, tuple[int, int]] = {}  # by worker: session and version of its last chunk
+        self.last: dict[int, int] = {}  # by worker: ticket of its last chunk
         self.pending: dict[int, Chunk] = {}  # lockstep: of the version that is not complete
         self.returns: deque[float] = deque(maxlen=RECENT)
         self.episodes = self.late = self.late_chunks = 0

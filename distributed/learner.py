@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,7 @@ class Learner:
         P, B = len(keys), params.batch_size
         self.weight = torch.full((P, B), 1 / B)
         self.learns = torch.ones(P, dtype=torch.bool)
+        self.ahead: Executor | None = None  # where samples are fetched from afar: a thread for it
         self.policy_delay = self.algorithm.policy_delay
         (folder / POLICIES).mkdir(parents=True, exist_ok=True)
 
@@ -58,10 +60,20 @@ class Learner:
     def iteration(self, sample: Sample) -> None:
         """The gradient steps of one iteration; none after the turn that fills the memory."""
         count = self.params.num_steps_per_iter if self.version > RANDOM else 0
-        for first in range(0, count, BLOCK):
-            for batch in sample(self.updates, min(BLOCK, count - first)):
+        parts = [(self.updates + i, min(BLOCK, count - i)) for i in range(0, count, BLOCK)]
+        for batches in map(lambda part: sample(*part), parts) if self.ahead is None else self._fetched(sample, parts):
+            for batch in batches:
                 self.update(batch)
         self.version += 1
+
+    def _fetched(self, sample: Sample, parts: list[tuple[int, int]]) -> Iterator[Tensor]:
+        """Each part while the one before it is learned from."""
+        assert self.ahead is not None
+        coming = self.ahead.submit(sample, *parts[0]) if parts else None
+        for following in [*parts[1:], None]:
+            if coming is not None:
+                now, coming = coming.result(), following and self.ahead.submit(sample, *following)
+                yield now
 
     def update(self, batch: Tensor) -> None:
         """One gradient step of every member. batch: float32 [P, W, B]."""

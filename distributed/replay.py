@@ -35,6 +35,12 @@ class SharedReplay:
         """Transitions of each member so far, gone ones included."""
         return self.ring.writes
 
+    def check(self, rows: Tensor) -> None:
+        """Raises ValueError unless they are rows of these members and this environment."""
+        P, W = len(self.key), self.widths.row
+        if rows.ndim != 3 or rows.shape[::2] != (P, W) or rows.dtype != torch.float32:
+            raise ValueError(f"a chunk: found {rows.dtype} {list(rows.shape)}, expected torch.float32 [{P}, T, {W}]")
+
     def append(self, rows: Tensor) -> None:
         """rows: float32 [P, T, W]."""
         for part in rows.split(self.capacity, dim=1):

@@ -3,8 +3,8 @@
 A chunk is written before it is acknowledged, once, so that keeping everything costs a disk what the collectors produce
 and a checkpoint costs nothing. A file is named after the number of its first row. What a kill tore is cut off.
 
-Record: LENGTHS (session, version, worker, T, E as int64; CRC-32 of the rest), rows float32 [P, T, W], episodes float32
-[E, 2]. Little-endian.
+Record: HEAD (session, version, worker, ticket, T, E as int64; CRC-32 of all else), rows float32 [P, T, W], episodes
+float32 [E, 2]. Little-endian.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import torch
 
 from distributed.rows import Chunk
 
-HEAD = struct.Struct("<5qI")
+HEAD = struct.Struct("<6qI")
 MAX_ROWS = 2**31  # of a record: more is damage
 
 
@@ -93,7 +93,7 @@ class ReplayLog:
         head = file.read(HEAD.size)
         if len(head) < HEAD.size:
             return None
-        session, version, worker, T, E, checksum = HEAD.unpack(head)
+        session, version, worker, ticket, T, E, checksum = HEAD.unpack(head)
         if not (0 <= T < MAX_ROWS and 0 <= E < MAX_ROWS):
             return None
         body = file.read(4 * (self.P * T * self.W + 2 * E))
@@ -101,7 +101,7 @@ class ReplayLog:
             return None
         numbers = torch.from_numpy(np.frombuffer(body, "<f4").copy())
         rows, episodes = numbers[: self.P * T * self.W], numbers[self.P * T * self.W :]
-        return Chunk(session, version, worker, rows.view(self.P, T, self.W), episodes.view(E, 2))
+        return Chunk(session, version, worker, ticket, rows.view(self.P, T, self.W), episodes.view(E, 2))
 
     def drop_before(self, row: int) -> None:
         """Forget the files all of whose rows come before this one."""
@@ -114,6 +114,6 @@ class ReplayLog:
 def encoded(chunk: Chunk) -> bytes:
     """A record."""
     body = chunk.rows.contiguous().numpy().astype("<f4").tobytes() + chunk.episodes.numpy().astype("<f4").tobytes()
-    lengths = (chunk.session, chunk.version, chunk.worker, chunk.rows.shape[1], len(chunk.episodes))
-    head = HEAD.pack(*lengths, 0)[:-4]
+    whose = chunk.session, chunk.version, chunk.worker, chunk.ticket
+    head = HEAD.pack(*whose, chunk.rows.shape[1], len(chunk.episodes), 0)[:-4]
     return head + struct.pack("<I", zlib.crc32(body, zlib.crc32(head))) + body

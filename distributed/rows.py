@@ -68,5 +68,6 @@ class Chunk:
     session: int  # those of its policy
     version: int
     worker: int
+    ticket: int  # of this chunk alone, drawn by chance: one that comes twice is known by it
     rows: Tensor  # float32 [P, T, W]
     episodes: Tensor  # float32 [E, 2]: return and length of each that ended

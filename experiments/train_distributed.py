@@ -18,7 +18,9 @@ import tyro
 
 from distributed.board import CollectorReport, EvaluatorReport, LearnerReport
 from distributed.collector import Collector
+from distributed.cpus import deal
 from distributed.evaluator import EVALUATIONS, Evaluator
+from distributed.launch import Told, roles_of
 from distributed.learner import Learner
 from distributed.params import TrainParamsBase
 from distributed.params_file import freeze
@@ -31,6 +33,7 @@ from distributed.programs import (
     widths_of,
 )
 from distributed.run_folder import RunSettings, is_done, keep_settings
+from distributed.supervisor import DONE, STOPPED, Supervisor
 from experiments.command_line import exit_code, sigterm_is_ctrl_c
 from outer.checkpoint import RunError, locked
 
@@ -69,6 +72,9 @@ class Args:
     mode: Literal["lockstep", "async"] = "lockstep"
     """lockstep: all wait for each other, and the result is the same to the last byte; async: collecting and learning
     go on side by side, at most two versions of the policy apart."""
+    processes: tyro.conf.FlagCreatePairsOff[bool] = False
+    """A process for every program, restarted when it dies; --mode async needs it. Lockstep gives the same bytes with it
+    and without. For several machines see docs/distributed.md."""
     seed: int = 0
     """Of everything that is drawn."""
     quick: tyro.conf.FlagCreatePairsOff[bool] = False
@@ -79,13 +85,27 @@ def train(args: Args) -> int:
     settings = RunSettings(args.seed, args.num_collectors, args.mode)
     if args.num_collectors < 1:
         raise ValueError(f"--num-collectors: found {args.num_collectors}, expected 1 or more")
+    if args.mode == "async" and not args.processes:
+        raise ValueError("--mode async: found all programs in one process, where they take turns; expected --processes")
     params = freeze(args.exp_dir, args.params, args.config, QUICK if args.quick else None)
     keep_settings(args.exp_dir, settings)
     with locked(args.exp_dir):
         if is_done(args.exp_dir):
             print(f"{args.exp_dir}: this run is complete")
             return 0
-        embedded(params, settings, args.exp_dir)
+        if args.processes:
+            widths_of(params)  # what is wrong with the environment is said here and not in a log
+            n = args.num_collectors
+            logs = args.exp_dir / "logs"
+            told = Told(logs, ["learner", "evaluator"])
+            code = Supervisor(roles_of(args.exp_dir, n, deal(n)), logs).run(told)
+            told()
+            if code == STOPPED:
+                raise KeyboardInterrupt
+            if code != DONE:
+                return code
+        else:
+            embedded(params, settings, args.exp_dir)
     print(f"complete: {args.exp_dir / EVALUATIONS}")
     return 0
 
@@ -95,8 +115,7 @@ def embedded(params: TrainParamsBase, settings: RunSettings, folder: Path) -> No
     keys, widths = settings.keys(), widths_of(params)
     hub = make_hub(params, widths, settings, folder)
     learner = Learner(params, widths, keys, folder)
-    program = LearnerProgram(learner, hub, settings.lockstep, lambda *news: report(*news))
-    report = LearnerReport(folder, learner.updates)
+    program = LearnerProgram(learner, hub, settings.lockstep, LearnerReport(folder))
     n = settings.num_collectors
     collectors = [Collector(params, i, n, keys, settings.lockstep) for i in range(n)]
     evaluator = Evaluator(params, keys, folder)

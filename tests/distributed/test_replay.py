@@ -17,7 +17,7 @@ def numbered(first: int, count: int, session: int = 0, version: int = 0, worker:
     """Rows whose reward is their number."""
     rows = torch.zeros(1, count, WIDTHS.row)
     rows[..., -4] = torch.arange(first, first + count)
-    return Chunk(session, version, worker, rows, torch.tensor([[1.0, 2.0]]))
+    return Chunk(session, version, worker, first, rows, torch.tensor([[1.0, 2.0]]))
 
 
 def numbers(batch: torch.Tensor) -> list[int]:
