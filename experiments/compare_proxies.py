@@ -41,7 +41,7 @@ class Args(CompareArgs):
 
 def work(args: Args) -> int:
     if not evolves_rns(args):
-        return compare_ses(args, "compare_proxies", "se", tuple(args.learners or SE_AGENTS), vary=True)
+        return compare_ses(args, "compare_proxies", "", tuple(args.learners or SE_AGENTS), vary=True)
     if args.learners:
         raise ConfigError(["--learners: found names, expected none for reward networks; use transfer.py --agent NAME"])
     data = proxy(args.config, args.results_dir, overrides=args.set).config.data

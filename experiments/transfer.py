@@ -51,7 +51,7 @@ def work(args: Args) -> int:
     what = "_".join([agent] * (args.agent is not None) + ["vary_hp"] * args.vary_hp)
     if rns:
         return compare_rns(args, "transfer", what, agent, args.vary_hp)
-    return compare_ses(args, "transfer", f"se_{what}", (agent,), args.vary_hp)
+    return compare_ses(args, "transfer", what, (agent,), args.vary_hp)
 
 
 def main(argv: list[str] | None = None) -> int:

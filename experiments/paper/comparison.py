@@ -59,6 +59,8 @@ from outer.nes import RETEST, member_seeds
 from outer.report import number
 from outer.statistics import interquartile_mean
 
+EVOLVED = ("fixed", "varied")
+
 
 @dataclass
 class CompareArgs(DataArgs):
@@ -76,6 +78,8 @@ class CompareArgs(DataArgs):
     """Hyperparameters over the published ones, e.g. lr=1e-4 train_episodes=200."""
     published: tyro.conf.FlagCreatePairsOff[bool] = False
     """SEs: agents with the published hyperparameters, instead of those in CONFIG."""
+    evolved: Annotated[list[str], tyro.conf.arg(metavar="WITH ...")] = field(default_factory=lambda: [*EVOLVED])
+    """SEs: those evolved with fixed or with varied hyperparameters."""
     stop: str | None = None
     """SEs: budget (what they were evolved for) or early-out (until the returns have settled, as published); default:
     budget if they have one."""
@@ -94,6 +98,8 @@ def check(args: CompareArgs) -> int:
     ):  # fmt: skip
         if value is not None and value < least:
             raise ConfigError([f"{option}: found {value}, expected at least {least}"])
+    if not args.evolved or not set(args.evolved) <= set(EVOLVED):
+        raise ConfigError([f"--evolved: found {' '.join(args.evolved) or 'nothing'}, expected fixed, varied or both"])
     if args.stop not in (None, "budget", "early-out"):
         raise ConfigError([f"--stop: found {args.stop!r}, expected budget or early-out"])
     return args.threads or len(os.sched_getaffinity(0))
@@ -199,12 +205,13 @@ def compare_ses(args: CompareArgs, experiment: str, what: str, agents: tuple[str
             raise ConfigError([f"{option}: found {value}, expected none: {args.config} evolves SEs"])
     base = proxy(args.config, args.results_dir, overrides=args.set).config.data
     task = task_of(base)
-    m = measurement(experiment, task.name, args, what)
+    kind = "bandit" if problem.env_section(base).contextual_bandit else "se"
+    m = measurement(experiment, task.name, args, kind, what)
     n_worlds, n_agents = numbers(args, task.name, rns=False)
     for agent in agents:  # what does not fit is said before worlds are evolved
         se_learner(base, task, agent, published=args.published, vary=vary, settings=args.agent_set, budget=0,
                    quick=args.quick)  # fmt: skip
-    found = {name: find_worlds(args, n_worlds, vary_hp=name == "varied") for name in ("fixed", "varied")}
+    found = {name: find_worlds(args, n_worlds, vary_hp=name == "varied") for name in EVOLVED if name in args.evolved}
     seeds = member_seeds(args.seed, RETEST, 0, n_worlds * n_agents)
     series: Series = {}
     hyperparameters = {}

@@ -10,7 +10,7 @@ from experiments.paper.figures import se
 
 TITLE = "as se, with agents that all have the configured hyperparameters"
 NEEDS: dict[str, tuple[Need, ...]] = {
-    task: (DataFile("generalization_gap", task, ("experiments/generalization_gap.py", config)),)
+    task: (DataFile("generalization_gap", task, ("experiments/generalization_gap.py", config), "se"),)
     for task, config in se.CONFIGS.items()
 }
 

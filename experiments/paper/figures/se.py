@@ -28,12 +28,19 @@ TITLE = "figures 3 and 7: test returns and training steps of agents from SEs and
 CONFIGS = {
     "CartPole-v0": "default_config_cartpole_syn_env.yaml", "Acrobot-v1": "default_config_acrobot_syn_env.yaml",
 }  # fmt: skip
+BANDIT = "default_config_cartpole_contextual_bandit.yaml"
 NEEDS: dict[str, tuple[Need, ...]] = {
-    task: (DataFile("compare_proxies", task, ("experiments/compare_proxies.py", config), "se"),)
-    for task, config in CONFIGS.items()
-}
+    **{
+        task: (DataFile("compare_proxies", task, ("experiments/compare_proxies.py", config), "se"),)
+        for task, config in CONFIGS.items()
+    },
+    "CartPole-v0_bandit": (
+        DataFile("compare_proxies", "CartPole-v0",
+                 ("experiments/compare_proxies.py", BANDIT, "--evolved", "varied", "--published"), "bandit"),
+    ),
+}  # fmt: skip
 WHERE = ("real", "varied", "fixed")
-LEARNERS = {"ddqn": "DDQN", "duelingddqn": "Dueling DDQN", "td3_discrete": "discrete TD3"}
+LEARNERS = {"ddqn": "DDQN", "duelingddqn": "Dueling DDQN", "td3_discrete": "discrete TD3", "ppo": "PPO"}
 BINS = 25
 
 
@@ -76,7 +83,9 @@ def draw(variant: str, data: Sequence[Any]) -> Drawing:
         sentences.append(f"{title}: " + "; ".join(texts) + ".")
         top.set_title(title, fontsize=TITLE_SIZE, loc="left")
         top.set_xlabel("test return on the task", fontsize=LABEL_SIZE)
-        bottom.set_xticks(range(len(WHERE)), ["real task", "SE, HPs\nvaried", "SE, HPs\nfixed"], fontsize=8)
+        there = [place for place, where in enumerate(WHERE) if f"{name} {where}" in only.series]
+        names = ("real task", "SE, HPs\nvaried", "SE, HPs\nfixed")
+        bottom.set_xticks(there, [names[place] for place in there], fontsize=8)
         bottom.margins(y=0.12)
         thousands(bottom.yaxis)
     axes[0].set_ylabel("share of tests", fontsize=LABEL_SIZE)

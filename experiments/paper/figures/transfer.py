@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from experiments.paper.drawing import DataFile, Drawing, Need, panels
+from experiments.paper.figures import se
 from experiments.paper.figures.compare import ABOUT, STEPS, TASKS, draw_curves
 
 TITLE = "learning curves of agents that the reward networks were not evolved with"
@@ -18,9 +19,14 @@ NEEDS: dict[str, tuple[Need, ...]] = {
 for task, agent in LEARNERS.items():
     command = ("experiments/transfer.py", TASKS[task], "--agent", agent)
     NEEDS[f"{task}_{agent}"] = (DataFile("transfer", task, command, agent),)
+for task, config in se.CONFIGS.items():  # SEs have no learning curves: as figures 3 and 7
+    command = ("experiments/transfer.py", config, "--agent", "ppo")
+    NEEDS[f"{task}_se_ppo"] = (DataFile("transfer", task, command, "se_ppo"),)
 
 
 def draw(variant: str, data: Sequence[Any]) -> Drawing:
+    if "_se_" in variant:
+        return se.draw(variant, data)
     figure, (ax,) = panels(6.4, 4.4)
     [only] = data
     task, agent, varied = only.task, only.settings.get("agent", ""), bool(only.settings.get("vary_hp"))
