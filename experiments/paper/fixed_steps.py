@@ -15,6 +15,7 @@ from experiments.paper.learners import PUBLISHED, PUBLISHED_IN_SE, Learner, lear
 from outer import problem
 from outer.config import ConfigError
 from outer.schema import nearest
+from outer.turns import inner_agents
 
 # PPO, where the configuration has none. Published hyperparameters (learners.PPO), but an update after 200 steps
 # instead of 2,000 to 4,000, of which 5,000 hold one or two
@@ -51,9 +52,7 @@ def chosen_kinds(task: Task, names: list[str] | None) -> list[str]:
 
 def seen_kinds(data: dict[str, Any]) -> list[str]:
     """The learners that the worlds of this configuration were evolved with."""
-    gtn = data["agents"]["gtn"]
-    names = [gtn["agent_name"], *gtn.get("other_agents", "").split()]
-    return [problem.split_agent_name(name).learner for name in names]
+    return [problem.split_agent_name(name).learner for name in inner_agents(problem.gtn_section(data))]
 
 
 def settings_of(texts: list[str], kinds: list[str]) -> dict[str, list[str]]:

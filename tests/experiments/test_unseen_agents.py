@@ -16,14 +16,14 @@ from experiments import unseen_agents
 from experiments.paper import baselines3, drawing
 from experiments.paper.data import Data, load
 from experiments.paper.figures import unseen_agents as figure
-from experiments.paper.fixed_steps import at_fixed_steps, chosen_kinds
+from experiments.paper.fixed_steps import at_fixed_steps, chosen_kinds, seen_kinds
 from experiments.paper.training import no_world, train_agents
 from experiments.paper.unseen import by_world, mean, share, short_names
 from outer import problem
 from outer.config import load_config
 from tests.envs.test_world_file import make_flat
 from tests.experiments import command
-from tests.outer.small import CARTPOLE, CARTPOLE_FILE, GRIDWORLD_FILE, cartpole
+from tests.outer.small import CARTPOLE, CARTPOLE_FILE, GRIDWORLD_FILE, ROOT, cartpole
 
 TASK = make_task("CartPole-v0", solved_reward=1e9)
 SMALL = ("sb3_dqn.learning_starts=8", "sb3_ppo.n_steps=32", "sb3_ppo.batch_size=16")
@@ -123,6 +123,13 @@ def test_nothing_ends_early():
     section = problem.env_section(data)
     q = train_agents(who, TASK, "real", section, no_world(2), np.arange(2), False, 1, "")
     assert q["train_steps"] == [300, 300]
+
+
+def test_learners_that_take_turns_are_all_seen():
+    config = load_config(
+        ROOT / "default_config_cartpole_contextual_bandit.yaml", ["agents.gtn.other_agents=DuelingDDQN"]
+    )
+    assert seen_kinds(config.data) == ["ddqn", "duelingddqn"]
 
 
 def test_their_tests_are_ours():

@@ -26,6 +26,7 @@ from experiments.paper.unseen import by_world, mean, share
 TITLE = "agents of other kinds and libraries in SEs and on the task, after the same number of steps"
 CONFIGS = {  # variant -> task, configuration without default_config_
     "CartPole-v0": ("CartPole-v0", "cartpole_syn_env"),
+    "CartPole-v0_contextual_bandit": ("CartPole-v0", "cartpole_contextual_bandit"),
     "Acrobot-v1": ("Acrobot-v1", "acrobot_syn_env"),
 }
 NEEDS: dict[str, tuple[Need, ...]] = {
