@@ -29,13 +29,14 @@ from envs.goal.task import make_goal_task
 from envs.sim.simulator import SimulatorError
 from envs.world_file import write_atomic
 from experiments.command_line import exit_code
-from experiments.goal_arguments import AGENTS, CONFIG_FILE, Parser, add_section, read_learner, read_section
+from experiments.goal_arguments import CONFIG_FILE, Parser, add_section, read_learner, read_section
 from experiments.goal_evolution import EvolveSection, GoalEvolution, Inner, scores_of
 from experiments.goal_evolution_report import PICTURE, picture, summary
 from experiments.train_goal import Stop
 from outer.checkpoint import RunError, locked
 from outer.config import environment_info
 from outer.folders import new_folder
+from outer.goal_sections import AGENTS
 from outer.yaml_lines import ConfigError, parse_yaml, show
 
 HELP = """\

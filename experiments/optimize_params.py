@@ -148,7 +148,7 @@ def describe(study: Study) -> str:
     ends += [f"{study.full_evaluations:g} full evaluations"] if study.full_evaluations is not None else []
     lines = [
         f"{study.path}: valid",
-        f"  configuration  {study.config.path}: {study.config.data['env_name']}",
+        f"  configuration  {study.config.path}: {study.env_name}",
         f"  search         {study.backend}, {study.bracket} brackets, seed {study.seed}, {study.parallel} trials out",
         f"  budget         {b.least:g} to {b.most:g} {b.unit}, eta {b.eta:g}",
         f"  loss           {study.loss}, of {study.evaluate} trials",

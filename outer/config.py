@@ -144,7 +144,8 @@ def _git_hash() -> str:
 def dump_config(config: Config, extra: Mapping[str, Any] | None = None) -> str:
     """The resolved configuration as YAML that :func:`load_config` reads back to the same data; its header of comments
     names the versions, the commit, the seed, the source file and what ``extra`` adds."""
-    header = {**environment_info(), "seed": config.data["seed"], "source": config.path, **(extra or {})}
+    seed = {"seed": config.data["seed"]} if "seed" in config.data else {}
+    header = {**environment_info(), **seed, "source": config.path, **(extra or {})}
     lines = [f"# {json.dumps(str(k))[1:-1]}: {json.dumps(str(v))[1:-1]}" for k, v in header.items()]
     body = yaml.safe_dump(config.data, sort_keys=False, default_flow_style=False, allow_unicode=True, width=120)
     return "\n".join(["# Resolved configuration: every value that the run used.", *lines, "", body])

@@ -21,6 +21,7 @@ from torch import Tensor
 from outer.dispatch import Dispatcher
 from outer.exchange import Chunk
 from outer.hpo.agent_trial import AgentTrials
+from outer.hpo.goal_trial import GoalTrials
 from outer.hpo.nes_trial import NESTrials
 from outer.hpo.study import Study
 from outer.hpo.trial import Trial, TrialResult
@@ -100,12 +101,14 @@ class NESMaster:
         name = f"{self.run_dir.resolve().name}/{self.bohb_id}"
         sync = os.fspath(self.run_dir / SYNC)
         self.dispatcher = self._stack.enter_context(Dispatcher(sync, self.bohb_id, name))
-        if self.num_workers:
+        goal = self.study.evaluate == "goal"  # whose agents this process trains itself
+        if self.num_workers and not goal:
             logs = self.run_dir / LOGS / f"nes_master_{self.bohb_id}"
             workers = self._stack.enter_context(LocalWorkers(self.num_workers, sync, self.bohb_id, logs))
             self.dispatcher.on_wait = workers.poll
         kind = NESTrials if self.study.evaluate == "nes" else AgentTrials
-        trials = kind(self.study, self.run_dir / RUNS, self.dispatcher)
+        runs = self.run_dir / RUNS
+        trials = GoalTrials(self.study, runs) if goal else kind(self.study, runs, self.dispatcher)
 
         def evaluate(content: dict[str, Any], worlds: Tensor, seeds: Tensor, mode: str, threads: int) -> dict[str, Any]:
             try:

@@ -113,6 +113,9 @@ def _how_to_go_on(
     if no_best:
         return [*lines, "", f"There is no best.yaml: {no_best}."]
     lines += ["", "A run with the best configuration, at its full length:"]
+    if study is not None and study.evaluate == "goal":
+        put = f"  mkdir results/best && cp {folder / 'best.yaml'} results/best/config.yaml"
+        return [*lines, put, "  python3 experiments/train_goal.py --resume results/best"]
     return [*lines, f"  python3 GTN_master.py {folder / 'best.yaml'} --single"]
 
 
@@ -130,6 +133,8 @@ def _searched(title: str, study: Study | None, axes: Sequence[Axis]) -> list[str
     what = f"runs of the outer loop, {study.loss}" if study.evaluate == "nes" else f"agents alone, {study.loss}"
     if study.evaluate == "nes" and study.repeats > 1:
         what += f", mean of {study.repeats} runs"
+    if study.evaluate == "goal":
+        what = f"{study.loss} of {plural(study.agents, 'agent')} in {study.env_name}"
     if study.evaluate == "agent":
         what += f", trained in {'the task itself' if not study.worlds else plural(len(study.worlds), 'world')}"
     b = study.budget

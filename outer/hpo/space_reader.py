@@ -11,6 +11,7 @@ With ``when: {another key: [values]}`` it is there only where that parameter has
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 import pydantic
@@ -20,7 +21,7 @@ from outer.check import Checker
 from outer.hpo.search import LEAST_SCALE
 from outer.hpo.space import Condition, Parameter, Space
 from outer.legacy import LEGACY_KEYS
-from outer.schema import agent_sections, env_sections, expected, nearest, section_model, valid_keys, value_type
+from outer.schema import agent_sections, defaults, env_sections, expected, nearest, section_model, value_type
 from outer.yaml_lines import Path, show
 
 KINDS = ("range", "one_minus", "choices")
@@ -28,34 +29,45 @@ KEYS = (*KINDS, "log", "when")
 LARGEST = {int: 2**53, float: 1e100}  # of a range's ends: ConfigSpace's own arithmetic fails beyond
 
 
-def section_of(key: str) -> tuple[type, str]:
-    """A valid dotted key -> the dataclass that declares it, and its name there."""
-    *parts, name = key.split(".")
-    if not parts:
-        return problem.RunSection, name
-    return (agent_sections()[parts[1]][0] if parts[0] == "agents" else env_sections()[parts[1]]), name
+class Keys:
+    """The dotted keys that a configuration can have, by the dataclasses that declare them."""
+
+    def __init__(self, sections: Mapping[str, type], legacy: Mapping[str, Mapping[str, str]]) -> None:
+        """sections: prefix -> dataclass, "" for the top level; legacy: keys that are ignored, by kinds of sections."""
+        self.sections, self.legacy = sections, legacy
+        self.valid = [f"{prefix}.{name}".lstrip(".") for prefix, cls in sections.items() for name in defaults(cls)]
+
+    def section_of(self, key: str) -> tuple[type, str]:
+        """A valid key -> the dataclass that declares it, and its name there."""
+        prefix, _, name = key.rpartition(".")
+        return self.sections[prefix], name
+
+    def check(self, key: str, path: Path, checker: Checker) -> bool:
+        """Whether the key exists; if not, the checker has a problem more."""
+        if key in self.valid:
+            return True
+        last = key.split(".")[-1]
+        reason = next((reasons[last] for reasons in self.legacy.values() if last in reasons), None)
+        found = f"a key of the original that is ignored here ({reason})" if reason else "an unknown key"
+        checker.problem(path, found, "a dotted key of a configuration", nearest(key, self.valid, cutoff=0.0))
+        return False
 
 
-def check_key(key: str, path: Path, checker: Checker) -> bool:
-    """Whether the key exists; if not, the checker has a problem more."""
-    if key in valid_keys():
-        return True
-    last = key.split(".")[-1]
-    reason = next((reasons[last] for reasons in LEGACY_KEYS.values() if last in reasons), None)
-    found = f"a key of the original that is ignored here ({reason})" if reason else "an unknown key"
-    checker.problem(path, found, "a dotted key of a configuration", nearest(key, valid_keys(), cutoff=0.0))
-    return False
+def configuration_keys() -> Keys:
+    """Those of the problems that the outer loop solves."""
+    sections = {"": problem.RunSection, **{f"agents.{name}": cls for name, (cls, _) in agent_sections().items()}}
+    return Keys({**sections, **{f"envs.{name}": cls for name, cls in env_sections().items()}}, LEGACY_KEYS)
 
 
 class SpaceReader:
     """Reads all entries; what is wrong with them is in the checker."""
 
-    def __init__(self, checker: Checker) -> None:
-        self.checker = checker
+    def __init__(self, checker: Checker, keys: Keys) -> None:
+        self.checker, self.keys = checker, keys
 
     def read(self, raw: dict[str, Any]) -> Space:
         """The section ``space``; only meaningful if the checker got no problem."""
-        entries = {key: entry for key, entry in raw.items() if check_key(key, ("space", key), self.checker)}
+        entries = {key: entry for key, entry in raw.items() if self.keys.check(key, ("space", key), self.checker)}
         found = {key: self.parameter(key, entry) for key, entry in entries.items()}
         parameters = {key: p for key, p in found.items() if p is not None}
         for key, p in parameters.items():
@@ -67,7 +79,7 @@ class SpaceReader:
 
     def value(self, key: str, raw: Any, path: Path) -> Any:
         """What the key makes of a value; None, and a problem, if it does not take it."""
-        cls, name = section_of(key)
+        cls, name = self.keys.section_of(key)
         try:
             value = getattr(section_model(cls)(**{name: raw}), name)
         except pydantic.ValidationError:
@@ -111,7 +123,7 @@ class SpaceReader:
 
     def range(self, key: str, kind: str, raw: Any, log: bool) -> Parameter | None:
         path = ("space", key, kind)
-        cls, name = section_of(key)
+        cls, name = self.keys.section_of(key)
         base, only = value_type(cls, name)
         numbers = (float,) if kind == "one_minus" else (int, float)
         if base not in numbers or only:
@@ -177,7 +189,7 @@ class SpaceReader:
 
     def same_type(self, key: str, raw: Any) -> Any:
         """A value as the key takes it (1 for a number is 1.0); itself where it takes no such value."""
-        cls, name = section_of(key)
+        cls, name = self.keys.section_of(key)
         try:
             return getattr(section_model(cls)(**{name: raw}), name)
         except pydantic.ValidationError:

@@ -16,6 +16,7 @@ import yaml
 
 from outer.check import Checker
 from outer.config import Config
+from outer.hpo.goal_study_reader import GoalStudyReader, goal_agent
 from outer.hpo.space import Space
 from outer.hpo.study_reader import StudyReader
 from outer.hpo.study_sections import Budget, applied
@@ -51,6 +52,10 @@ class Study:
         text = json.dumps(self._deciding(), sort_keys=True, separators=(",", ":"))
         object.__setattr__(self, "digest", hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest())
 
+    @property
+    def env_name(self) -> str:
+        return str(self.config.data["env_name"])
+
     def written(self) -> dict[str, Any]:
         """What this study and its file have in common, as the file writes it."""
         own = ["repeats"] if self.evaluate == "nes" else ["agents"] * (self.budget.unit != "agents")
@@ -82,11 +87,32 @@ class Study:
         return Config(checked, checker.warnings, self.path)
 
 
+class GoalStudy(Study):
+    """A study of a goal-conditioned run (``evaluate: goal``): its configuration has the sections run and learner."""
+
+    @property
+    def env_name(self) -> str:
+        return str(self.config.data["run"]["env_name"])
+
+    def _deciding(self) -> dict[str, Any]:
+        space = {p.name: p.written() for p in self.space.parameters}
+        return {**self.written(), "config": self.config.data, "space": space}
+
+    def member_config(self, values: Mapping[str, Plain]) -> Config:
+        """A trial's values in the base: all that the longest training of its agents would use."""
+        own = {"run.population": self.agents, "run.num_timesteps": round(self.budget.most), "run.threads": 1}
+        data = applied(self.config.data, {**self.space.overrides(values), **own})
+        return Config({**data, "per_member": {}}, [], self.path)
+
+
 def read_study(path: str | FilePath, overrides: Sequence[str] = ()) -> Study:
     """Reads a study; overrides: ``search.seed=3``, or ``agents.gtn.num_workers=8`` for its section ``set``.
 
     Raises ConfigError with every problem found, and nothing else.
     """
+    agent = goal_agent(str(path))
+    if agent is not None:
+        return GoalStudy(**GoalStudyReader(str(path), agent).read(overrides))
     return Study(**StudyReader(str(path)).read(overrides))
 
 

@@ -25,9 +25,10 @@ def check_values(checker: Checker, raw: Mapping[str, Any], study: Mapping[str, A
         if path[0] in raw and value not in table[evaluate]:
             words = f"one of {', '.join(table[evaluate])}, because evaluate is {evaluate}"
             checker.problem(path, show(value or None), words)
-    for other in [kind for kind in READ if kind != evaluate]:
-        for key in [key for key in READ[other] if key in raw]:
-            checker.problem((key,), show(raw[key]), f"no such key: only evaluate {other} reads it")
+    for key in dict.fromkeys(key for keys in READ.values() for key in keys if key not in READ[evaluate]):
+        if key in raw:
+            readers = " or ".join(kind for kind, keys in READ.items() if key in keys)
+            checker.problem((key,), show(raw[key]), f"no such key: only evaluate {readers} reads it")
     if "agents" in raw and budget["unit"] == "agents":
         checker.problem(("agents",), show(raw["agents"]), "no such key: the budget counts agents")
     if isinstance(raw.get("budget"), dict):

@@ -16,10 +16,10 @@ from envs.world_file import WorldFileError, read_world
 from outer.check import Checker
 from outer.config import Config, read_bytes
 from outer.hpo.space import Space
-from outer.hpo.space_reader import SpaceReader, check_key
+from outer.hpo.space_reader import SpaceReader, configuration_keys
 from outer.hpo.study_checks import check_fit, check_values, corner_problems
 from outer.hpo.study_sections import Budget, BudgetSection, SearchSection, StopSection, StudySection, applied
-from outer.schema import defaults, nearest, valid_keys
+from outer.schema import defaults, nearest
 from outer.yaml_lines import ConfigError, Path, override_value, parse_yaml, show, split_override
 
 SECTIONS: dict[str, type] = {"search": SearchSection, "budget": BudgetSection, "stop": StopSection}
@@ -35,6 +35,7 @@ class StudyReader:
     """Reads one file."""
 
     def __init__(self, path: str) -> None:
+        self.keys = configuration_keys()
         self.path, self.folder = path, os.path.dirname(os.path.abspath(path))
         self.problems: list[str] = []
         self.checker = Checker(path, {(): 1}, {})
@@ -58,16 +59,16 @@ class StudyReader:
         parts = {name: self.section(raw, name, cls) for name, cls in SECTIONS.items()}
         entries = checker.mapping(raw, ("space",)) if "space" in raw else {}
         fixed = checker.mapping(raw, ("set",)) if "set" in raw else {}
-        fixed = {key: value for key, value in fixed.items() if check_key(key, ("set", key), checker)}
+        fixed = {key: value for key, value in fixed.items() if self.keys.check(key, ("set", key), checker)}
         for key in [key for key in fixed if key in entries]:
             checker.problem(("space", key), "a key that is under set, too", "it in one of them")
-        space = SpaceReader(checker).read(entries)
+        space = SpaceReader(checker, self.keys).read(entries)
         if not entries:
             checker.problem(("space",), "no key", "at least one that varies")
         if not checker.problems:  # else these values may be defaults in the place of what was found
             check_values(checker, raw, study, parts["budget"], parts["stop"])
         base = self.base(raw["config"], fixed, space) if "config" in raw else None
-        worlds, digests = self.worlds(raw.get("worlds", "real"), base[0].data["env_name"] if base else None)
+        worlds, digests = self.worlds(raw.get("worlds", "real"), base[0].data.get("env_name") if base else None)
         if base is not None and not checker.problems:
             self.check_space(*base, {**study, "worlds": worlds}, parts["budget"], space)
         if self.problems or checker.problems or base is None:
@@ -99,10 +100,10 @@ class StudyReader:
             self.problems.extend(e.problems)
             return
         path: Path = tuple(key.split("."))
-        if key in valid_keys():
+        if key in self.keys.valid:
             path = ("set", key)
         elif key not in DOTTED:
-            near = nearest(key, [*DOTTED, *valid_keys()], cutoff=0.0)
+            near = nearest(key, [*DOTTED, *self.keys.valid], cutoff=0.0)
             found = "an unknown key"
             self.problems.append(f"--set {show(key)}: found {found}, expected a dotted key, did you mean {near}")
             return

@@ -11,26 +11,31 @@ from envs.option import option
 LOSSES = {  # of each kind of evaluation; all are minimised
     "nes": ("generations", "score"),  # until an SE is solved; minus the best score
     "agent": ("steps", "episodes", "return"),  # until the task is solved; minus the mean return of the tests
+    "goal": ("success", "near"),  # 1 minus the share of episodes near the goal once, or of decisions near it
 }
 UNITS = {  # of the budget: what ``least`` and ``most`` count
     "nes": ("generations", "steps", "episodes"),  # of the outer loop; trained by all agents of the run
     "agent": ("steps", "episodes", "agents"),  # trained by each agent; how many agents
+    "goal": ("steps",),  # of each agent
 }
 BUDGET_KEYS = {  # of the configuration, that it takes the place of
     "nes": {"generations": "max_iterations"},
     "agent": {"steps": "train_steps", "episodes": "train_episodes"},
 }
-READ = {"nes": ("repeats",), "agent": ("agents", "worlds")}  # by one kind of evaluation only
+READ = {"nes": ("repeats",), "agent": ("agents", "worlds"), "goal": ("agents",)}  # not by every kind of evaluation
 
 
 @dataclass(frozen=True)
 class StudySection:
     """The top level of a study, beside its sections."""
 
-    evaluate: str = option("nes", "nes: a whole run of the outer loop; agent: agents alone", choices=tuple(LOSSES))
+    evaluate: str = option(
+        "nes", "nes: a whole run of the outer loop; agent: agents alone; goal: agents that reach goals",
+        choices=tuple(LOSSES),
+    )  # fmt: skip
     loss: str = option("", "what is minimised", choices=tuple(n for names in LOSSES.values() for n in names))
     repeats: int = option(1, "nes: runs that a trial averages, each with a seed of its own", ge=1, le=1000)
-    agents: int = option(10, "agent: agents that a trial averages", ge=1, le=65536)
+    agents: int = option(10, "agent, goal: agents that a trial averages", ge=1, le=65536)
 
 
 @dataclass(frozen=True)

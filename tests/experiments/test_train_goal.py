@@ -18,11 +18,12 @@ from agents.crl_section import CRLSection
 from agents.goal_off_policy_section import GoalSACSection, GoalTD3Section
 from agents.goal_ppo_section import GoalPPOSection
 from experiments import train_goal
-from experiments.goal_arguments import RunSection, build_parser, make_plan, stored_plan
+from experiments.goal_arguments import build_parser, make_plan, stored_plan
 from experiments.goal_log import from_csv, header, points_of, to_csv, wilson
 from experiments.goal_report import GoalTable
 from experiments.goal_run import CHECKPOINT, GoalRun, Interrupted
 from outer.checkpoint import RunError
+from outer.goal_sections import RunSection
 from outer.yaml_lines import ConfigError
 
 ROOT = Path(__file__).parents[2]

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from agents.crl_section import CRLSection
 from outer import problem
 from outer.hpo.search import values_of
 from outer.hpo.study import dump_study, read_study
@@ -134,6 +135,11 @@ PUBLISHED: dict[str, dict[str, Any]] = {
         "alpha": log(0.01, 1), "1-gamma": log(0.005, 0.5), "eps_init": log(0.01, 1), "eps_min": log(0.005, 0.05),
         "1-eps_decay": log(0.005, 0.5),
     }),
+    "goals_crl_reacher": prefixed("learner", {  # JaxGCRL's sweep.yml: the first two; 0.96 to 0.99, and all losses
+        "1-discounting": log(0.003, 0.3), "policy_lr": log(1e-4, 3e-3), "critic_lr": log(1e-4, 3e-3),
+        "contrastive_loss_fn": {"infonce", "infonce_backward", "symmetric_infonce", "flatnce", "dpo"},
+        "logsumexp_penalty": log(0.001, 1),
+    }),
 }  # fmt: skip
 
 
@@ -158,6 +164,9 @@ def test_a_shipped_study(path: Path, tmp_path: Path) -> None:
     space.seed(1)
     for sample in space.sample_configuration(20):
         member = study.member_config(values_of(sample))
+        if study.evaluate == "goal":
+            CRLSection(**member.data["learner"])
+            continue
         problem.learner(member.data)
         problem.env_section(member.data)
 

@@ -148,7 +148,7 @@ def test_values_that_are_no_point_of_the_space_are_refused(tmp_path: Path, value
         ("loss", "steps", "FILE:6 loss: found 'steps', expected one of generations, score, because evaluate is nes"),
         ("loss", 1, "FILE:6 loss: found 1, expected one of generations, score, steps, episodes, return"),
         ("repeats", 0, "FILE:7 repeats: found 0, expected an integer >= 1"),
-        ("agents", 5, "agents: found 5, expected no such key: only evaluate agent reads it"),
+        ("agents", 5, "agents: found 5, expected no such key: only evaluate agent or goal reads it"),
         ("worlds", "x.pt", "worlds: found 'x.pt', expected no such key: only evaluate agent reads it"),
         ("search/backend", "bhob", "FILE:9 search.backend: found 'bhob', expected one of bohb, optuna, random"),
         ("search/paralel", 2, "search.paralel: found an unknown key, expected a key of search, did you mean parallel"),

@@ -1,0 +1,70 @@
+"""A configuration judged by goal-conditioned agents: a population trained side by side, and evaluated at the end."""
+
+from __future__ import annotations
+
+import io
+import math
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from agents.crl_train import Evaluation, GoalTraining
+from envs.goal.task import make_goal_task
+from envs.sim.simulator import SimulatorError
+from envs.world_file import write_atomic
+from outer.goal_sections import AGENTS, RunSection
+from outer.hpo.study import Study
+from outer.hpo.trial import Trial, TrialResult
+from outer.nes import TRIAL, member_seeds
+
+
+class GoalTrials:
+    """Evaluates trials in this process: agent i of every configuration has the same seed. A promoted configuration goes
+    on from ``<folder>/<bracket>_<number>/checkpoint.pt``, where its engine can be stored."""
+
+    def __init__(self, study: Study, folder: Path) -> None:
+        self.study, self.folder = study, folder
+
+    def __call__(self, trial: Trial) -> TrialResult:
+        """Raises ConfigError, OSError."""
+        study, (bracket, _, number) = self.study, trial.config_id
+        data = study.member_config(trial.values).data
+        run = RunSection(**data["run"])
+        learner = AGENTS[run.agent][0](**data["learner"])
+        keys = torch.from_numpy(member_seeds(study.seed, TRIAL, 0, study.agents)).to(run.device)
+        try:
+            training = GoalTraining(
+                make_goal_task(run.env_name), make_goal_task(run.eval_env or run.env_name), learner, keys, None,
+                run.resample, run.episode_length, run.action_repeat, run.num_eval_envs, engine=run.engine,
+                threads=run.threads,
+            )  # fmt: skip
+        except (ValueError, SimulatorError) as e:
+            return TrialResult(math.inf, error=str(e))
+        stored = self.folder / f"{bracket}_{number}" / "checkpoint.pt"
+        if trial.rung and stored.exists():
+            training.load_state_dict(torch.load(stored, map_location=run.device, weights_only=True))
+        while training.steps < trial.budget:
+            training.iteration()
+        if training.episodes.storable and trial.budget < study.budget.most:
+            stored.parent.mkdir(parents=True, exist_ok=True)
+            buffer = io.BytesIO()
+            torch.save(training.state_dict(), buffer)
+            write_atomic(str(stored), buffer.getvalue())
+        else:
+            stored.unlink(missing_ok=True)
+        return judge(training.evaluate(), study.loss)
+
+
+def judge(e: Evaluation, loss: str) -> TrialResult:
+    """Mean over agents of 1 minus the share of episodes near the goal at least once (loss "success"), or of decisions
+    near it ("near"). Agents that diverged count as the worst of the others."""
+    figures = {"success": e.success.mean(1), "near": (e.near / e.length).mean(1), "distance": e.distance.mean(1)}
+    fine = figures["success"].isfinite().numpy()
+    if not fine.any():
+        return TrialResult(math.inf, error=f"all {len(fine)} agents diverged: their weights are no numbers")
+    losses = 1 - figures[loss].numpy()
+    losses = np.where(fine, losses, losses[fine].max())
+    info = {name: float(figure.numpy()[fine].mean()) for name, figure in figures.items()}
+    info |= {"train_steps": float(e.steps), "updates": float(e.updates), "failed": float((~fine).sum())}
+    return TrialResult(float(losses.mean()), info)
