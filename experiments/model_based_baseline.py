@@ -51,11 +51,11 @@ Most of the time goes into the searches. --searches 2 shares two of them among t
 they begin and in the order of the steps; --fitted FILE takes the worlds of an earlier call, for other agents.
 
 The worlds are model files beside the data: <data file without .json>/world<I>.pt, and world<I>_done.pt with done_net
-fitted. experiments/evaluate_proxy.py and envs/gym_export.py read them.
+fitted; fit.json tells of the fit. experiments/evaluate_proxy.py and envs/gym_export.py read them.
 """
 FULL, QUICK = (5, 10), (2, 4)  # worlds, agents in each
 FULL_STEPS, QUICK_STEPS, QUICK_BATCH = 1_000_000, 20_000, 32
-EXPERIMENT = "model_based_baseline"
+EXPERIMENT, FIT = "model_based_baseline", "fit.json"
 HELD_OUT = 10  # every so manyth agent's steps
 FITS = 2  # counter of the stream of RETEST that begins the worlds
 
@@ -77,7 +77,7 @@ class Args(CompareArgs):
     fit_done: tyro.conf.FlagCreatePairsOff[bool] = False
     """Agents also in worlds whose done_net is fitted."""
     fitted: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
-    """The data file of an earlier call, whose worlds are taken."""
+    """The data file of an earlier call, or of one that did not come further the fit.json beside its worlds."""
 
 
 def check_args(args: Args) -> int:
@@ -153,9 +153,11 @@ def fit_worlds(args: Args, kind: Proxy, task: Task, folder: Path, threads: int) 
     }  # fmt: skip
 
 
-def fitted_before(path: Path, task: Task) -> Series:
+def fitted_before(path: Path, task: Task, quick: bool) -> Series:
     """What an earlier call told of its fit. Raises ConfigError, DataError."""
     data = load(path)
+    if data.quick and not quick:
+        raise ConfigError([f"--fitted {path}: found a quick look's worlds, expected others, or --quick"])
     if (data.experiment, data.task) != (EXPERIMENT, task.name):
         found = f"found the data of {data.experiment}, {data.task}"
         raise ConfigError([f"--fitted {path}: {found}, expected those of {EXPERIMENT}, {task.name}"])
@@ -180,7 +182,11 @@ def work(args: Args) -> int:
     check_watchable(se_learner(data, task, own, published=False, vary=False, settings=[], budget=0, quick=False))
 
     folder = m.path.with_suffix("")
-    series = fitted_before(args.fitted, task) if args.fitted else fit_worlds(args, kind, task, folder, threads)
+    if args.fitted:
+        series = fitted_before(args.fitted, task, args.quick)
+    else:
+        series = fit_worlds(args, kind, task, folder, threads)
+        m.save_part(folder / FIT, series)
     kinds = {"model-based": "world", **({"done fitted": "world_done"} if args.fit_done else {})}
     files = {name: [read_world(path) for path in series["fit"][which]] for name, which in kinds.items()}
     n_worlds, n_agents = len(series["fit"]["world"]), args.agents or (QUICK if args.quick else FULL)[1]

@@ -70,7 +70,11 @@ class Measurement:
         self.path.parent.mkdir(parents=True, exist_ok=True)
 
     def save(self, series: Series, **settings: Any) -> None:
+        self.save_part(self.path, series, **settings)
+
+    def save_part(self, path: Path, series: Series, **settings: Any) -> None:
+        """What is there so far, to another file."""
         arguments = {**vars(self.args), **settings}
         seconds = time.monotonic() - self.began
-        save(self.path, Data(self.experiment, self.task, arguments, self.quick, series, seconds))
-        print(f"{self.path} ({seconds:.0f} s{', quick' * self.quick})")
+        save(path, Data(self.experiment, self.task, arguments, self.quick, series, seconds))
+        print(f"{path} ({seconds:.0f} s{', quick' * self.quick})")

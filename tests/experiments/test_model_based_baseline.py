@@ -133,12 +133,13 @@ def test_a_fit_is_that_of_torch():
         nets.append(torch.nn.Sequential(*layers))
         begin += shape.size
     adam = torch.optim.Adam([p for net in nets for p in net.parameters()], lr=0.01)
-    for _ in range(4):
+    for epoch in range(4):
         answers = torch.cat([net(part[0, :, :6]) for net in nets], 1)
         target = part[0, :, 6:]
-        loss = sum(torch.nn.functional.mse_loss(answers[:, c], target[:, c]) for c in (slice(0, 4), 4, 5))
+        losses = [torch.nn.functional.mse_loss(answers[:, c], target[:, c]) for c in (slice(0, 4), 4, 5)]
+        assert fitted.train_error[0, epoch] == pytest.approx([loss.item() for loss in losses], rel=1e-4)
         adam.zero_grad()
-        loss.backward()
+        sum(losses).backward()
         adam.step()
     for layer, at, k, m in weights:
         assert torch.allclose(fitted.flat[0, at : at + k * m].view(k, m).T, layer.weight, atol=1e-5)
@@ -190,6 +191,7 @@ def test_the_command(call, tmp_path):
     (tmp_path / "out.json").rename(tmp_path / "first.json")
     words = ("--agents", 1, *DDQN, "--fitted", tmp_path / "first.json", "--set", *SES)
     other = call(CARTPOLE_FILE, *words)[3]
+    assert load(tmp_path / "out" / "fit.json").series == {name: data.series[name] for name in ("steps", "fit")}
     assert other.series["fit"] == fit and other.series["ddqn model-based"]["world"] == paths[::2]
     assert "ddqn done fitted" not in other.series
     drawing = figure.draw("CartPole-v0", [data])
