@@ -87,7 +87,12 @@ def test_in_ses_and_on_the_task(call):
     x, y = lines["SE"].get_data()
     q = data.series["se batch_size"]
     assert list(x) == [4, 8, 16] and y[0] == spread(q["return"][:4], q["world"][:4])[0]
-    assert "4 agents in 2 worlds" in drawing.caption and "SE " in drawing.caption
+    assert drawing.figure.axes[0].get_ylim() == drawing.figure.axes[1].get_ylim()
+    assert (
+        "at most 12 episodes" in drawing.caption
+        and "4 agents in 2 worlds" in drawing.caption
+        and "SE " in drawing.caption
+    )
 
 
 def test_in_reward_networks(call):

@@ -68,13 +68,18 @@ def draw(variant: str, data: Sequence[Any]) -> Drawing:
         sentences.append(
             f"{NAMES.get(name, name)}: " + "; ".join(_between(only.series, s, name, values) for s in sides)
         )
+    for row in (axes[: len(grids)], axes[len(grids) :]):  # one scale, so that panels can be compared
+        limits = np.array([ax.get_ylim() for ax in row])
+        for ax in row:
+            ax.set_ylim(limits[:, 0].min(), limits[:, 1].max())
     axes[0].legend(fontsize=8, framealpha=0.85, edgecolor="none")
     first = only.series[f"{sides[0]} {next(iter(grids))}"]
+    episodes = only.settings["hyperparameters"]["real"]["train_episodes"]
     caption = (
         f"{only.settings['agent']} agents on {only.task} and in evolved worlds, one hyperparameter changed at a time; "
         "dotted: their own value. Interquartile means; bands and brackets: 95 % bootstrap intervals, over worlds where "
         f"there are several; per point {counted(*_at(first, 'return', grids[next(iter(grids))][0]))}, as many on the "
-        "task. Return at the worst and the best value: " + ". ".join(sentences) + "."
+        f"task, at most {episodes:,} episodes. Return at the worst and the best value: " + ". ".join(sentences) + "."
     )  # fmt: skip
     return Drawing(figure, caption)
 
