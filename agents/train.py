@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
+import math
 from importlib import import_module
 from typing import Any, Optional, Set
 
@@ -59,6 +61,8 @@ def train(
     check_learner(task, name)
     if icm is not None and name not in CURIOUS:
         raise ValueError(f"{name} has no curiosity; those that have: {', '.join(CURIOUS)}")
+    if kind == "se" and section.contextual_bandit:
+        learner = of_one_step_episodes(learner, vary)
     hyper = draw(learner, keys, vary)
     if isinstance(learner, TabularSection):
         if device != "cpu":
@@ -81,6 +85,14 @@ def train(
     from agents.kernels import off_policy_population
 
     return off_policy_population.train_population(algorithm(name), *arguments, threads)
+
+
+def of_one_step_episodes(learner: LearnerSection, vary: Optional[VarySection]) -> LearnerSection:
+    """In a bandit the budget of steps alone says when training ends: returns of single steps settle before anything is
+    learned, so no early out, and there are as many episodes as steps. Without a budget it ends after train_episodes."""
+    most = math.ceil(learner.train_steps * (vary.train_steps_factor if vary else 1.0))
+    episodes = max(learner.train_episodes, most)
+    return dataclasses.replace(learner, train_episodes=episodes, early_out_min_steps=max(1, episodes))
 
 
 def algorithm(name: str) -> Any:

@@ -45,7 +45,8 @@ def describe(config: Config) -> str:
         ("training", f"at most {section.train_episodes} episodes"
                      + (f" and {section.train_steps} steps" if section.train_steps else "")
                      + f", learning from episode {section.init_episodes}; test: {section.test_episodes} episodes"),
-        ("early out", _describe_early_out(section, gtn, task)),
+        ("early out", "none: in a bandit the budget alone ends training" if env.contextual_bandit
+                      else _describe_early_out(section, gtn, task)),
         *_describe_search(gtn),
         ("device, seed", f"{data['device']}, {data['seed']}"),
     ]  # fmt: skip

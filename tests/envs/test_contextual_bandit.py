@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -10,8 +10,9 @@ import pytest
 import torch
 from gymnasium.utils.env_checker import check_env
 
+from agents.hyper import draw
 from agents.result import WORLD_DIVERGED
-from agents.sections import LEARNERS
+from agents.sections import LEARNERS, VarySection
 from agents.train import train
 from envs.gym_export import load_world, load_world_vec
 from envs.section import EnvSection
@@ -112,6 +113,18 @@ def test_a_test_of_fewer_steps_is_the_start_of_a_full_one():
             returns.append(result.test_return)
         np.testing.assert_array_equal(returns[1], np.minimum(returns[0], 9))
         assert (returns[0] > 9).any()
+
+
+def test_only_the_budget_ends_training():
+    """Neither the early-out rule, which one-step episodes would fire at once, nor a limit of fewer episodes."""
+    learner = LEARNERS["ddqn"](train_steps=300, train_episodes=20, hidden_size=16, early_out_num=2)
+    vary = VarySection(train_steps_factor=2.0, vary_layers=False)
+    task, flat, keys = make_task("CartPole-v0"), worlds_of("CartPole-v0", 8), np.arange(8)
+    result = train("ddqn", learner, vary, task, "se", SECTION, flat, keys)
+    assert result.train_steps.tolist() == draw(learner, keys, vary)["train_steps"].tolist()
+    assert result.train_steps.max() > 300 > result.train_steps.min() >= 150
+    without = train("ddqn", replace(learner, train_steps=0), None, task, "se", SECTION, flat, keys)
+    assert set(without.train_steps) == {20}
 
 
 @pytest.fixture
