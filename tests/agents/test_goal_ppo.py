@@ -186,6 +186,8 @@ def test_what_is_wrong_is_said() -> None:
 
 @pytest.mark.slow
 def test_reacher_is_learned() -> None:
+    """Measured on seeds 10 to 14: near for 79 of 200 decisions (63 to 93) after 100,000 steps, success 0.62 (0.54 to
+    0.70); 125 (108 to 142) and 0.81 (0.71 to 0.92) after 200,000; untrained 3 and 0.07."""
     torch.set_num_threads(1)
     section = GoalPPOSection(
         num_envs=64, h_dim=64, normalize_observations=True, use_dense_reward=True, discounting=0.95
