@@ -53,6 +53,12 @@ def test_any_finite_vector_is_a_course(pair: tuple[CourseCode, Course], data: st
     assert curriculum_from({"curriculum": {"x": course.written()}}).courses["x"] == course
 
 
+def test_iterations_that_round_to_one_come_one_later() -> None:
+    """1.5 and 2.5 are both 2 when rounded to even."""
+    course = CourseCode(3, 100, 0.0, 1.0).decode(np.array([0.015, -99.0, -99.0, 0.0, 1.0]))
+    assert course.iters == (2, 3, 4)
+
+
 @pytest.mark.parametrize("mode", ["step", "linear"])
 def test_nes_finds_a_curriculum(mode: str) -> None:
     """The score is how near the values at every tenth iteration are to those of a hidden curriculum."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -90,3 +91,11 @@ def test_near_the_time_limit_the_run_is_told_to_stop(start: Any, tmp_path: Path)
     assert process.wait(60) == 130
     ended = read_exit(exit_file(tmp_path / "run", "node", 0))
     assert ended is not None and (ended.code, ended.reason) == (130, "time limit")
+
+
+def test_what_it_passes_is_what_the_command_takes() -> None:
+    from experiments import train_distributed
+
+    flags = re.findall(r"--([a-z-]+)", SCRIPT.read_text().partition('experiments/train_distributed.py" ')[2])
+    assert len(flags) == 6
+    assert {flag.replace("-", "_") for flag in flags} <= set(train_distributed.Args.__dataclass_fields__)
