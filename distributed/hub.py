@@ -77,7 +77,7 @@ class Hub:
             if not self._wait(self.table.may_push, timeout):
                 return False
             self.table.push(session, version, policy)
-            if self.lockstep:  # some may have brought their chunk before the hub was killed
+            if self.lockstep or version == RANDOM:  # some may have brought their chunk before the hub was killed
                 for worker in self.delivered[version]:
                     self.table.pull(worker)
                     self.table.delivered(worker, version)
@@ -87,17 +87,17 @@ class Hub:
             return True
 
     def ready(self, session: int, version: int, timeout: float) -> bool:
-        """Whether all workers' chunks of this version are here; waits for it at most ``timeout`` s. Raises
-        Unpublished."""
+        """Whether as many chunks of this version are here as there are workers, in lockstep one of each; waits for it
+        at most ``timeout`` s. Raises Unpublished."""
         with self.changed:
             if self.published != (session, version):
                 raise Unpublished
-            return self._wait(lambda: len(self.delivered[version]) == self.workers, timeout)
+            return self._wait(lambda: len(self.delivered[version]) >= self.workers, timeout)
 
     def has(self, version: int) -> bool:
         """As ``ready``, of any session and without waiting."""
         with self.changed:
-            return len(self.delivered[version]) == self.workers
+            return len(self.delivered[version]) >= self.workers
 
     def sample(self, first: int, count: int) -> Tensor:
         """See ``SharedReplay.sample``."""
@@ -172,7 +172,7 @@ class Hub:
     def _take(self, chunk: Chunk) -> None:
         """Into the memory, in lockstep once the others of its version are here."""
         self.last[chunk.worker] = chunk.ticket
-        self.delivered[chunk.version].add(chunk.worker)
+        self.delivered[chunk.version].append(chunk.worker)
         self.returns.extend(chunk.episodes[:, 0].tolist())
         self.episodes += len(chunk.episodes)
         if not self.lockstep:
@@ -188,7 +188,7 @@ class Hub:
 
     def _restore(self, before: int | None) -> None:
         """The memory as the log has it, of versions before this one."""
-        self.delivered: defaultdict[int, set[int]] = defaultdict(set)  # by version: who brought a chunk
+        self.delivered: defaultdict[int, list[int]] = defaultdict(list)  # by version: who brought a chunk
         self.last: dict[int, int] = {}  # by worker: ticket of its last chunk
         self.pending: dict[int, Chunk] = {}  # lockstep: of the version that is not complete
         self.returns: deque[float] = deque(maxlen=RECENT)

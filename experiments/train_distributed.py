@@ -53,6 +53,7 @@ my_params.py:
 DIR keeps copies of both files, the policies, evaluations and TensorBoard; the same command goes on with a run that was
 interrupted, from the copies. Watch it: tensorboard --logdir DIR
 {EXIT_CODES}"""
+RESULTS = Path("results")
 QUICK = {
     "num_iter": 4, "num_steps_per_iter": 20, "horizon": 100, "n_buffer_init_episodes": 3, "n_eval_episodes": 1,
     "eval_period": 2, "checkpoint_period": 2, "log_period": 1,
@@ -65,8 +66,8 @@ class Args:
     """Python file with the class TrainParams."""
     config: Annotated[Path | None, tyro.conf.arg(metavar="FILE.json")] = None
     """What TrainParams.env_config holds; "curriculum" in it moves the environment's parameters."""
-    exp_dir: Annotated[Path, tyro.conf.arg(metavar="DIR")]
-    """The run's folder; one that exists goes on."""
+    exp_dir: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None
+    """The run's folder; one that exists goes on. Default: results/<name of --params>."""
     num_collectors: int = 1
     """Programs that collect; they share the steps of an iteration."""
     mode: Literal["lockstep", "async"] = "lockstep"
@@ -87,26 +88,27 @@ def train(args: Args) -> int:
         raise ValueError(f"--num-collectors: found {args.num_collectors}, expected 1 or more")
     if args.mode == "async" and not args.processes:
         raise ValueError("--mode async: found all programs in one process, where they take turns; expected --processes")
-    params = freeze(args.exp_dir, args.params, args.config, QUICK if args.quick else None)
-    keep_settings(args.exp_dir, settings)
-    with locked(args.exp_dir):
-        if is_done(args.exp_dir):
-            print(f"{args.exp_dir}: this run is complete")
+    folder = args.exp_dir or RESULTS / args.params.stem
+    params = freeze(folder, args.params, args.config, QUICK if args.quick else None)
+    keep_settings(folder, settings)
+    with locked(folder):
+        if is_done(folder):
+            print(f"{folder}: this run is complete")
             return 0
         if args.processes:
             widths_of(params)  # what is wrong with the environment is said here and not in a log
             n = args.num_collectors
-            logs = args.exp_dir / "logs"
+            logs = folder / "logs"
             told = Told(logs, ["learner", "evaluator"])
-            code = Supervisor(roles_of(args.exp_dir, n, deal(n)), logs).run(told)
+            code = Supervisor(roles_of(folder, n, deal(n)), logs).run(told)
             told()
             if code == STOPPED:
                 raise KeyboardInterrupt
             if code != DONE:
                 return code
         else:
-            embedded(params, settings, args.exp_dir)
-    print(f"complete: {args.exp_dir / EVALUATIONS}")
+            embedded(params, settings, folder)
+    print(f"complete: {folder / EVALUATIONS}")
     return 0
 
 
@@ -134,7 +136,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     logging.getLogger("envolve").setLevel(logging.INFO)
     torch.set_num_threads(1)
     args = tyro.cli(Args, prog="train_distributed.py", description=HELP, args=argv)
-    again = f"stopped; the same command goes on with {args.exp_dir}"
+    again = "stopped; the same command goes on"
     with sigterm_is_ctrl_c():
         return exit_code("train_distributed.py", lambda: train(args), (RunError, ValueError), again)
 

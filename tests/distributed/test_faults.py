@@ -107,11 +107,11 @@ def complete(folder: Path, iterations: int) -> None:
 @pytest.mark.parametrize("mode", ["async", "lockstep"])
 def test_each_role_is_killed_twenty_times_and_the_run_finishes(tmp_path: Path, mode: str) -> None:
     folder, names = tmp_path / "run", ["learner", "replay", "evaluator", "collector_0", "collector_1"]
-    supervisor = begin(folder, RunSettings(3, 2, mode), num_iter=3000)
+    supervisor = begin(folder, RunSettings(3, 2, mode), num_iter=1500)
     killer = Rounds(supervisor, folder, names, 20)
     assert supervisor.run(killer) == DONE
     assert not killer.left and not killer.victims, "the run was over before"
     assert supervisor.deaths() == dict.fromkeys(names, 20)
-    complete(folder, 3000)
+    complete(folder, 1500)
     log = ReplayLog(folder / REPLAY, 1, 14, 1)
     assert [*log.read()] and not list((folder / REPLAY).glob("*.tmp"))

@@ -80,6 +80,7 @@ def test_a_fast_worker_may_have_a_policy_twice_and_loses_nothing(tmp_path: Path)
     assert run.collectors[0].turn() and run.collectors[0].turn()
     assert [c.version for c in run.chunks] == [-1, -1] and run.hub.progress().steps == 20
     assert run.hub.append(run.chunks[1]) and run.hub.progress().steps == 20  # the same one again
+    assert not run.hub.table.may_pull(1) and run.learner.learn()  # nobody waits for the other's
 
 
 def test_the_file_is_for_its_owner_and_the_token_is_asked_for(tmp_path: Path) -> None:

@@ -1,0 +1,166 @@
+#!/usr/bin/env python3
+"""Distributed SAC on HalfCheetah-v5 beside Stable-Baselines3's SAC: environment steps and gradient steps, by the clock
+and by CPU time (of all programs together). One gradient step for every environment step, networks of 256 x 256, batches
+of 256, one thread each; counted after a warm-up, so that no start is in it.
+
+    python3 benchmarks/distributed.py [--iterations 4] [--only sb3 embedded ...] [--json FILE]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any, Callable
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+import torch  # noqa: E402
+
+STEPS = 250  # environment steps, and gradient steps, of an iteration
+RANDOM_STEPS = 500
+WARM_UP = 1  # iterations
+VARIANTS = {  # name -> collectors, mode, processes
+    "embedded": (1, "lockstep", False),
+    "lockstep-1": (1, "lockstep", True), "lockstep-2": (2, "lockstep", True), "lockstep-4": (4, "lockstep", True),
+    "async-1": (1, "async", True), "async-2": (2, "async", True), "async-4": (4, "async", True),
+}  # fmt: skip
+PARAMS = f"""
+import gymnasium
+from distributed.params import TrainParamsBase
+
+class TrainParams(TrainParamsBase):
+    horizon, num_steps_per_iter = {STEPS}, {STEPS}
+    n_buffer_init_episodes = {RANDOM_STEPS // STEPS}
+    checkpoint_period = eval_period = log_period = 10**6
+    n_eval_episodes = 1
+
+    def env_ctor(self, seed, *args, **kwargs):
+        return gymnasium.make("HalfCheetah-v5", **kwargs)
+"""
+
+
+class Meter:
+    """From the first mark to the last: environment steps, gradient steps, seconds, CPU seconds."""
+
+    def __init__(self, cpu: Callable[[], float]) -> None:
+        self.cpu, self.marks = cpu, []  # type: ignore[var-annotated]
+
+    def mark(self, steps: int, updates: int) -> None:
+        self.marks.append((steps, updates, time.monotonic(), self.cpu()))
+
+    def result(self) -> dict[str, float]:
+        steps, updates, seconds, cpu = (b - a for a, b in zip(self.marks[0], self.marks[-1]))
+        return {"env steps/s": steps / seconds, "gradient steps/s": updates / seconds,
+                "CPU ms per gradient step": 1e3 * cpu / updates, "cores": cpu / seconds}  # fmt: skip
+
+
+def sb3(iterations: int) -> dict[str, float]:
+    import gymnasium
+    from stable_baselines3 import SAC
+    from stable_baselines3.common.callbacks import BaseCallback
+
+    meter, first = Meter(time.process_time), RANDOM_STEPS + WARM_UP * STEPS
+
+    class Watch(BaseCallback):
+        def _on_step(self) -> bool:
+            if self.num_timesteps >= first and (self.num_timesteps - first) % STEPS == 0:
+                meter.mark(self.num_timesteps, self.num_timesteps)
+            return True
+
+    policy = {"net_arch": [256, 256]}
+    model = SAC("MlpPolicy", gymnasium.make("HalfCheetah-v5"), learning_starts=RANDOM_STEPS, policy_kwargs=policy,
+                device="cpu", seed=0)  # fmt: skip
+    model.learn(first + iterations * STEPS, callback=Watch())
+    return meter.result()
+
+
+def cpu_of(pids: list[int]) -> float:
+    """CPU seconds of these processes so far."""
+    ticks = 0
+    for pid in pids:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        ticks += int(fields[11]) + int(fields[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def ours(name: str, iterations: int) -> dict[str, float]:
+    from distributed.client import RemoteHub
+    from distributed.cpus import deal
+    from distributed.launch import roles_of
+    from distributed.params_file import freeze
+    from distributed.programs import LearnerProgram
+    from distributed.run_folder import RunSettings, keep_settings
+    from distributed.supervisor import Supervisor
+    from experiments import train_distributed
+
+    collectors, mode, processes = VARIANTS[name]
+    settings = RunSettings(0, collectors, mode)
+    with tempfile.TemporaryDirectory() as scratch:
+        folder, file = Path(scratch) / "run", Path(scratch) / "params.py"
+        file.write_text(PARAMS)
+        params = freeze(folder, file, None, {"num_iter": WARM_UP + iterations})
+        keep_settings(folder, settings)
+        if not processes:
+            meter, learn = Meter(time.process_time), LearnerProgram.learn
+
+            def watched(program: LearnerProgram) -> bool:
+                done = learn(program)
+                if program.learner.version >= WARM_UP:
+                    meter.mark(program.hub.progress().steps, program.learner.updates)
+                return done
+
+            LearnerProgram.learn = watched  # type: ignore[method-assign]
+            train_distributed.embedded(params, settings, folder)
+            return meter.result()
+        supervisor = Supervisor(roles_of(folder, collectors, deal(collectors)), folder / "logs")
+        meter, hub, seen = Meter(lambda: cpu_of(list(supervisor.pids().values()))), RemoteHub(folder, 60.0), [WARM_UP]
+
+        def watch() -> None:
+            if not (folder / "hub.json").exists() or meter.marks and seen[0] >= WARM_UP + iterations:
+                return
+            progress = hub.progress()
+            # version v lies at the hub from its push on: then v iterations have been learned from
+            version = progress.pushes - 2
+            if version >= seen[0]:
+                meter.mark(progress.steps, version * STEPS)
+                seen[0] = version + 1
+
+        code = supervisor.run(watch)
+        if code != 0:
+            raise SystemExit(f"{name}: the run ended with exit code {code}")
+        return meter.result()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--iterations", type=int, default=4, help=f"of {STEPS} steps each, after the warm-up")
+    parser.add_argument("--only", nargs="*", choices=["sb3", *VARIANTS], default=["sb3", *VARIANTS])
+    parser.add_argument("--json", type=Path, help="where the figures go, too")
+    parser.add_argument("--one", choices=["sb3", *VARIANTS], help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    if args.one:
+        found = sb3(args.iterations) if args.one == "sb3" else ours(args.one, args.iterations)
+        print(json.dumps(found))
+        return
+    figures: dict[str, Any] = {}
+    for name in args.only:  # each in a process of its own
+        command = [sys.executable, __file__, "--one", name, "--iterations", str(args.iterations)]
+        done = subprocess.run(command, env={**os.environ, "OMP_NUM_THREADS": "1"}, stdout=subprocess.PIPE, text=True)
+        if done.returncode != 0:
+            raise SystemExit(f"{name}: failed")
+        figures[name] = {**json.loads(done.stdout.splitlines()[-1]), "load average": os.getloadavg()[0]}
+        print(f"{name:12}" + "  ".join(f"{key} {value:.3g}" for key, value in figures[name].items()), flush=True)
+    if args.json:
+        args.json.write_text(json.dumps(figures, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()
