@@ -63,13 +63,14 @@ def quantities(result: TrainResult, curves: bool) -> dict[str, list[Any]]:
 
 
 def steps_to_solved(q: dict[str, list[Any]], solved_reward: float, window: int = 10) -> list[float]:
-    """Training steps of each run until it solved the task: until the first of ``window`` test returns in a row whose
-    mean is at least solved_reward; NaN if there are none. As the early-out rule says it, but when it began to be so."""
+    """Training steps of each run until it solved the task: until a test that solves is the first of ``window`` in a row
+    whose mean is at least solved_reward; NaN if none is. As the early-out rule says it, but when it began to be so."""
     out = []
     for returns, lengths in zip(q["episode_return"], q["episode_length"]):
         sums = np.cumsum([0.0, *returns])
         means = (sums[window:] - sums[:-window]) / window if len(returns) >= window else np.zeros(0)
-        first = np.flatnonzero(means >= solved_reward)
+        solves = np.asarray(returns[: len(means)]) >= solved_reward  # a good window may begin with a bad test
+        first = np.flatnonzero((means >= solved_reward) & solves)
         out.append(float(np.sum(lengths[: first[0] + 1])) if len(first) else math.nan)
     return out
 

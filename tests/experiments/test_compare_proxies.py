@@ -174,6 +174,8 @@ def test_steps_to_solved_by_hand():
     }
     assert steps_to_solved(q, 5, window=3)[0] == 3 + 4 and steps_to_solved(q, 5, window=3)[3] == 7
     assert all(math.isnan(x) for x in steps_to_solved(q, 5, window=3)[1:3])
+    late = {"episode_return": [[-50.0, 20.0, 20.0, 20.0, 20.0]], "episode_length": [[1, 18, 4, 4, 4]]}
+    assert steps_to_solved(late, -10, window=3) == [19], "the mean of the first three solves, the first test does not"
 
 
 def test_test_seeds_are_none_of_the_evolutions():
