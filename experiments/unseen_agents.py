@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -124,8 +125,9 @@ def work(args: Args) -> int:
         for name, who in agents_of.items():
             for where, places in (("real", []), ("worlds", worlds)):
                 title = f"{name} {where}"
-                series[title] = train_kind(who, task, places, data, seeds, tests, threads, run, title)
-            series[f"{name} worlds"]["world"] = [w.path for w in worlds for _ in range(n_agents)]
+                paths = [w.path for w in places for _ in range(n_agents)]
+                train = partial(train_kind, who, task, places, data, seeds, tests, threads, run, title)
+                series[title] = m.part(title, paths, train)
     m.save(
         series, kinds=kinds, seen=seen_kinds(data), steps=steps, tests=tests, mark=mark, worlds=len(worlds),
         agents=n_agents, hyperparameters={name: hyperparameters(who) for name, who in agents_of.items()},

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,7 +15,7 @@ import tyro
 
 from envs.world_file import WorldFileError
 from experiments.command_line import exit_code, sigterm_is_ctrl_c
-from experiments.paper.data import Data, DataError, Series, data_path, is_full, save
+from experiments.paper.data import Data, DataError, Series, data_path, is_full, load, plain, save
 from outer.checkpoint import RunError
 from outer.config import ConfigError
 from outer.machine import ExchangeError
@@ -68,9 +68,36 @@ class Measurement:
         if self.path.is_dir():
             raise ConfigError([f"--out: found the folder {self.path}, expected a file"])
         self.path.parent.mkdir(parents=True, exist_ok=True)
+        self.parts_path = self.path.with_name(self.path.stem + ".part.json")
+        self.parts = self._parts()
+
+    def _parts(self) -> Series:
+        """Series that an interrupted call with the same arguments has finished."""
+        if not self.parts_path.exists():
+            return {}
+        try:
+            found = load(self.parts_path)
+        except DataError as e:
+            print(f"{e}; what it held is measured again", file=sys.stderr)
+            return {}
+        wanted = Data(self.experiment, self.task, plain(vars(self.args), "arguments"), self.quick, {}, 0.0)
+        same = all(getattr(found, k) == getattr(wanted, k) for k in ("experiment", "settings", "quick", "versions"))
+        return found.series if same else {}
+
+    def part(self, title: str, worlds: Sequence[str], make: Callable[[], dict[str, list[Any]]]) -> dict[str, list[Any]]:
+        """One series, made or, after an interruption, as it was made; kept at once. worlds: of each agent, none: those
+        on the task; they become its quantity "world"."""
+        known = self.parts.get(title)
+        if known is not None and known.get("world") == list(worlds):
+            print(f"{title}: finished by an earlier call", file=sys.stderr)
+            return known
+        self.parts[title] = {**make(), "world": list(worlds)}
+        save(self.parts_path, Data(self.experiment, self.task, vars(self.args), self.quick, self.parts, 0.0))
+        return self.parts[title]
 
     def save(self, series: Series, **settings: Any) -> None:
         self.save_part(self.path, series, **settings)
+        self.parts_path.unlink(missing_ok=True)
 
     def save_part(self, path: Path, series: Series, **settings: Any) -> None:
         """What is there so far, to another file."""

@@ -15,6 +15,7 @@ import os
 import shlex
 import sys
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -186,9 +187,10 @@ def compare_rns(args: CompareArgs, experiment: str, what: str, agent: str, vary:
         section = worlds[0].section if worlds else problem.env_section(base)
         kind = "rn" if worlds else "real"
         title = f"{label(mode)}, {MODES[mode]}"
-        series[label(mode)] = train_agents(learners[mode], task, kind, section, flat, seeds, True, threads, title)
+        paths = [w.path for w in worlds or () for _ in range(n_agents)]
+        train = partial(train_agents, learners[mode], task, kind, section, flat, seeds, True, threads, title)
+        series[label(mode)] = m.part(label(mode), paths, train)
         series[label(mode)]["steps_to_solved"] = steps_to_solved(series[label(mode)], task_of(base).solved_reward)
-        series[label(mode)]["world"] = [w.path for w in worlds or () for _ in range(n_agents)]
     hyperparameters = {label(mode): vars(who.section) for mode, who in learners.items()}
     m.save(series, agent=agent, vary_hp=vary, worlds=n_worlds, agents=n_agents, modes=modes,
            hyperparameters=hyperparameters)  # fmt: skip
@@ -224,13 +226,14 @@ def compare_ses(args: CompareArgs, experiment: str, what: str, agents: tuple[str
             title = f"{agent} {where}"
             if worlds:
                 flat = each(torch.stack([w.flat for w in worlds]), n_agents)
-                series[title] = train_agents(who, task, "se", worlds[0].section, flat, seeds, False, threads, title)
-                series[title]["world"] = [w.path for w in worlds for _ in range(n_agents)]
+                train = partial(train_agents, who, task, "se", worlds[0].section, flat, seeds, False, threads, title)
             else:
-                flat = no_world(len(seeds))
-                series[title] = train_agents(
-                    without_budget(who), task, "real", problem.env_section(base), flat, seeds, False, threads, title
+                flat, section = no_world(len(seeds)), problem.env_section(base)
+                train = partial(
+                    train_agents, without_budget(who), task, "real", section, flat, seeds, False, threads, title
                 )
+            paths = [w.path for w in worlds or () for _ in range(n_agents)]
+            series[title] = m.part(title, paths, train)
             hyperparameters[title] = vars(who.section)
     m.save(series, vary_hp=vary, worlds=n_worlds, agents=n_agents, learners=agents, hyperparameters=hyperparameters)
     summary(series, task.name)

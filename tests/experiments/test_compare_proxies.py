@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from experiments import compare_proxies, train_proxy, transfer
+from experiments.paper import comparison
 from experiments.paper.data import load
 from experiments.paper.learners import PUBLISHED, rn_learner
 from experiments.paper.proxies import task_of
@@ -85,6 +86,30 @@ def test_the_same_again_and_other_seeds(call):
     words = (GRIDWORLD_FILE, "--modes", 0, 2, *FEW, "--agent-set", "train_episodes=12", *RNS)
     one, again, other = (call(compare_proxies.main, *words, "--seed", s)[3] for s in (0, 0, 1))
     assert one.series == again.series and one.series["mode 0"] != other.series["mode 0"]
+
+
+def test_an_interrupted_comparison_goes_on(call, results, monkeypatch):
+    """The series finished before Ctrl-C are not trained again, and the data are those of a call that was not
+    interrupted; other arguments begin anew."""
+    words = (GRIDWORLD_FILE, "--modes", 0, 1, 2, *FEW, "--agent-set", "train_episodes=12", *RNS)
+    whole = call(compare_proxies.main, *words)[3]
+    trained, inner = [], comparison.train_agents
+
+    def interrupted(*args):
+        trained.append(args[-1])
+        if len(trained) == 2:
+            raise KeyboardInterrupt
+        return inner(*args)
+
+    monkeypatch.setattr(comparison, "train_agents", interrupted)
+    assert call(compare_proxies.main, *words)[0] == 130
+    code, _, err, again = call(compare_proxies.main, *words)
+    assert code == 0 and "mode 0: finished by an earlier call" in err
+    assert [t[:6] for t in trained] == ["mode 0", "mode 1", "mode 1", "mode 2"]
+    assert {**again.series} == {**whole.series}
+    trained[:] = [0, 0]
+    call(compare_proxies.main, *words)
+    assert len(trained) == 5, "nothing is left of a call that was completed"
 
 
 def test_vary_hp_and_other_learners(call, results):

@@ -68,9 +68,9 @@ def draw(variant: str, data: Sequence[Any]) -> Drawing:
         sentences.append(
             f"{NAMES.get(name, name)}: " + "; ".join(_between(only.series, s, name, values) for s in sides)
         )
-    for row in (axes[: len(grids)], axes[len(grids) :]):  # one scale, so that panels can be compared
-        limits = np.array([ax.get_ylim() for ax in row])
-        for ax in row:
+    for alike in (axes[: len(grids)], axes[len(grids) :]):  # one scale, so that panels can be compared
+        limits = np.array([ax.get_ylim() for ax in alike])
+        for ax in alike:
             ax.set_ylim(limits[:, 0].min(), limits[:, 1].max())
     axes[0].legend(fontsize=8, framealpha=0.85, edgecolor="none")
     first = only.series[f"{sides[0]} {next(iter(grids))}"]
