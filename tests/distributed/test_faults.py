@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
@@ -25,14 +26,19 @@ PARAMS = """
 from tests.distributed.toy import StepsParams
 
 class TrainParams(StepsParams):
-    pass
+    def env_ctor(self, seed, *args, **kwargs):
+        env = super().env_ctor(seed, *args, **kwargs)
+        env.pause = self.env_config.get("pause", 0.0)
+        return env
 """
 
 
-def begin(folder: Path, settings: RunSettings, **values: object) -> Supervisor:
+def begin(folder: Path, settings: RunSettings, pause: float = 0.0, **values: object) -> Supervisor:
     params = folder.with_suffix(".py")
     params.write_text(PARAMS)
-    freeze(folder, params, None, {**SMALL, "hidden": [8, 8], **values})
+    config = folder.with_suffix(".json")
+    config.write_text(json.dumps({"pause": pause}))
+    freeze(folder, params, config, {**SMALL, "hidden": [8, 8], **values})
     keep_settings(folder, settings)
     return Supervisor(
         roles_of(folder, settings.num_collectors, deal(settings.num_collectors, environ={})), folder / "logs",
@@ -107,11 +113,11 @@ def complete(folder: Path, iterations: int) -> None:
 @pytest.mark.parametrize("mode", ["async", "lockstep"])
 def test_each_role_is_killed_twenty_times_and_the_run_finishes(tmp_path: Path, mode: str) -> None:
     folder, names = tmp_path / "run", ["learner", "replay", "evaluator", "collector_0", "collector_1"]
-    supervisor = begin(folder, RunSettings(3, 2, mode), num_iter=1500)
+    supervisor = begin(folder, RunSettings(3, 2, mode), 0.02, num_iter=600)
     killer = Rounds(supervisor, folder, names, 20)
     assert supervisor.run(killer) == DONE
     assert not killer.left and not killer.victims, "the run was over before"
     assert supervisor.deaths() == dict.fromkeys(names, 20)
-    complete(folder, 1500)
+    complete(folder, 600)
     log = ReplayLog(folder / REPLAY, 1, 14, 1)
     assert [*log.read()] and not list((folder / REPLAY).glob("*.tmp"))

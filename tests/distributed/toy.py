@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,7 @@ class Steps(gymnasium.Env[np.ndarray, np.ndarray]):
         self.length, self.counts, self.mass = length, counts, 0.0
         self.episode, self.step_number, self.luck = -1, 0, 0.0
         self.actions: list[np.ndarray] = []
+        self.pause = 0.0  # s that a step takes at least
 
     def _obs(self) -> np.ndarray:
         return np.array([self.episode * self.counts, self.step_number, self.mass, self.luck], np.float32)
@@ -47,6 +49,8 @@ class Steps(gymnasium.Env[np.ndarray, np.ndarray]):
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         self.actions.append(action)
+        if self.pause:
+            time.sleep(self.pause)
         self.step_number += 1
         over, positive = self.step_number >= self.length, bool(action[0] > 0)
         return self._obs(), float(action.sum()), over and positive, over and not positive, {}
