@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from distributed.supervisor import DONE, FAILED, STOPPED, WRONG, Role, Supervisor
+from tests.outer.small import default_sigint
 
 ROOT = Path(__file__).parents[2]
 FOREVER = "import time\nwhile True: time.sleep(0.05)\n"
@@ -167,7 +168,8 @@ sys.exit(Supervisor(roles, folder, stop_seconds=1).run())
 @pytest.fixture
 def running(tmp_path: Path) -> Any:
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    process = subprocess.Popen([sys.executable, "-c", SUPERVISOR, str(tmp_path)], env=env, cwd=ROOT)
+    command = [sys.executable, "-c", SUPERVISOR, str(tmp_path)]  # what is started in the background ignores SIGINT
+    process = subprocess.Popen(command, env=env, cwd=ROOT, preexec_fn=default_sigint)
     ready = [tmp_path / "learner_ready", tmp_path / "deaf_ready"]
     assert eventually(lambda: all(p.exists() and p.read_text() for p in ready), 60)
     yield process, tmp_path, [int(n) for p in ready for n in p.read_text().split()]
