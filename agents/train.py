@@ -92,7 +92,7 @@ def of_one_step_episodes(learner: LearnerSection, vary: Optional[VarySection]) -
     learned, so no early out, and there are as many episodes as steps. Without a budget it ends after train_episodes."""
     most = math.ceil(learner.train_steps * (vary.train_steps_factor if vary else 1.0))
     episodes = max(learner.train_episodes, most)
-    return dataclasses.replace(learner, train_episodes=episodes, early_out_min_steps=max(1, episodes))
+    return dataclasses.replace(learner, train_episodes=episodes, early_out_min_steps=episodes)
 
 
 def algorithm(name: str) -> Any:

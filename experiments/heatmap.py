@@ -23,7 +23,7 @@ from experiments.paper.command import EXIT_CODES, Measurement, run_command
 from experiments.paper.data import Series
 from experiments.paper.learners import rn_learner
 from experiments.paper.proxies import MODES, TASK, label, proxy
-from experiments.paper.training import each, no_world
+from experiments.paper.training import each, each_path, no_world
 from experiments.paper.world_args import WorldArgs, check_numbers, find
 from outer import problem
 from outer.config import ConfigError
@@ -104,7 +104,7 @@ def work(args: Args) -> int:
         series[label(mode)] = {
             "return": np.where(fine, returns, np.nan).tolist(), "visits": counts.tolist(),
             "train_steps": result.train_steps.tolist(),
-            "failed": [REASONS[s] for s in result.status], "world": [w.path for w in worlds for _ in range(n_agents)],
+            "failed": [REASONS[s] for s in result.status], "world": each_path(worlds, n_agents),
         }  # fmt: skip
         mean = returns[fine].mean() if fine.any() else float("nan")
         print(f"{label(mode)}, {MODES[mode]}: {len(seeds)} agents, mean return {mean:.4g}")

@@ -7,6 +7,7 @@ import dataclasses
 import itertools
 import sys
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -26,7 +27,7 @@ from experiments.paper.data import Series
 from experiments.paper.drawing import in_words
 from experiments.paper.learners import Learner, published_name, rn_learner, se_learner, without_budget
 from experiments.paper.proxies import proxy, task_of
-from experiments.paper.training import each, no_world, train_agents
+from experiments.paper.training import each, each_path, no_world, train_agents
 from outer import problem
 from outer.config import ConfigError
 from outer.nes import RETEST, member_seeds
@@ -153,16 +154,17 @@ def work(args: Args) -> int:
                 changed = dataclasses.replace(who, section=dataclasses.replace(who.section, **{name: value}))
                 if (where, changed.section) not in done:
                     title = f"{where}, {name} {value:.4g}" if isinstance(value, float) else f"{where}, {name} {value}"
-                    done[where, changed.section] = train_agents(
-                        changed, task, where, worlds[0].section, no_world(len(seeds)) if where == "real" else flat,
-                        seeds, rns, threads, title,
-                    )  # fmt: skip
+                    places, rows = ([], no_world(len(seeds))) if where == "real" else (worlds, flat)
+                    train = partial(
+                        train_agents, changed, task, where, worlds[0].section, rows, seeds, rns, threads, title
+                    )
+                    done[where, changed.section] = m.part(title, each_path(places, n_agents), train)
                 parts.append(done[where, changed.section])
             label = f"{where} {name}"
             series[label] = {k: [v for part in parts for v in part[k]] for k in ("return", "train_steps", "failed")}
             series[label]["value"] = [value for value in values for _ in seeds]
             if where != "real":
-                series[label]["world"] = [w.path for _ in values for w in worlds for _ in range(n_agents)]
+                series[label]["world"] = each_path(worlds, n_agents) * len(values)
     own = {name: getattr(section, name) for name in grids}
     m.save(series, agent=found["real"].name, worlds=n_worlds, agents=n_agents, grids=grids, own=own,
            solved_reward=task.solved_reward,

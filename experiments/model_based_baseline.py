@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -24,7 +25,7 @@ from experiments.paper.dynamics import BATCH, EPOCHS, LR, NETS, fit, rows, witho
 from experiments.paper.learners import SE_AGENTS, Learner, se_learner, without_budget
 from experiments.paper.proxies import Proxy, proxy, task_of
 from experiments.paper.search_steps import SearchSteps, search_steps
-from experiments.paper.training import each, no_world, train_agents
+from experiments.paper.training import each, each_path, no_world, train_agents
 from experiments.paper.watched import check_watchable
 from outer import problem
 from outer.config import ConfigError
@@ -195,13 +196,14 @@ def work(args: Args) -> int:
     for name in names:
         who, title = without_budget(learner(name, 0)), f"{name} real"
         flat = no_world(len(seeds))
-        series[title] = train_agents(who, task, "real", section, flat, seeds, False, threads, title)
+        train = partial(train_agents, who, task, "real", section, flat, seeds, False, threads, title)
+        series[title] = m.part(title, (), train)
         hyperparameters[title] = vars(who.section)
         for where, of_kind in files.items():
             who, title = learner(name, budget_of(args, of_kind)), f"{name} {where}"
             flat = each(torch.stack([w.flat for w in of_kind]), n_agents)
-            series[title] = train_agents(who, task, "se", section, flat, seeds, False, threads, title)
-            series[title]["world"] = [w.path for w in of_kind for _ in range(n_agents)]
+            train = partial(train_agents, who, task, "se", section, flat, seeds, False, threads, title)
+            series[title] = m.part(title, each_path(of_kind, n_agents), train)
             hyperparameters[title] = vars(who.section)
     m.save(series, vary_hp=True, worlds=n_worlds, agents=n_agents, learners=names, hyperparameters=hyperparameters)
     summary({k: q for k, q in series.items() if "return" in q}, task.name)

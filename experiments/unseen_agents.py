@@ -25,7 +25,7 @@ from experiments.paper.data import Series
 from experiments.paper.fixed_steps import at_fixed_steps, chosen_kinds, seen_kinds, settings_of
 from experiments.paper.learners import Learner
 from experiments.paper.proxies import check_alike, proxy, task_of
-from experiments.paper.training import each, no_world, train_agents
+from experiments.paper.training import each, each_path, no_world, train_agents
 from experiments.paper.unseen import mark_of, show
 from experiments.paper.world_args import WorldArgs, check_numbers, find
 from outer import problem
@@ -125,9 +125,8 @@ def work(args: Args) -> int:
         for name, who in agents_of.items():
             for where, places in (("real", []), ("worlds", worlds)):
                 title = f"{name} {where}"
-                paths = [w.path for w in places for _ in range(n_agents)]
                 train = partial(train_kind, who, task, places, data, seeds, tests, threads, run, title)
-                series[title] = m.part(title, paths, train)
+                series[title] = m.part(title, each_path(places, n_agents), train)
     m.save(
         series, kinds=kinds, seen=seen_kinds(data), steps=steps, tests=tests, mark=mark, worlds=len(worlds),
         agents=n_agents, hyperparameters={name: hyperparameters(who) for name, who in agents_of.items()},

@@ -52,7 +52,7 @@ from experiments.paper.proxies import (
     quick_modes,
     task_of,
 )
-from experiments.paper.training import each, no_world, steps_to_solved, train_agents
+from experiments.paper.training import each, each_path, no_world, steps_to_solved, train_agents
 from outer import problem
 from outer.config import ConfigError
 from outer.evaluate import UNSOLVABLE
@@ -187,9 +187,8 @@ def compare_rns(args: CompareArgs, experiment: str, what: str, agent: str, vary:
         section = worlds[0].section if worlds else problem.env_section(base)
         kind = "rn" if worlds else "real"
         title = f"{label(mode)}, {MODES[mode]}"
-        paths = [w.path for w in worlds or () for _ in range(n_agents)]
         train = partial(train_agents, learners[mode], task, kind, section, flat, seeds, True, threads, title)
-        series[label(mode)] = m.part(label(mode), paths, train)
+        series[label(mode)] = m.part(label(mode), each_path(worlds, n_agents), train)
         series[label(mode)]["steps_to_solved"] = steps_to_solved(series[label(mode)], task_of(base).solved_reward)
     hyperparameters = {label(mode): vars(who.section) for mode, who in learners.items()}
     m.save(series, agent=agent, vary_hp=vary, worlds=n_worlds, agents=n_agents, modes=modes,
@@ -232,8 +231,7 @@ def compare_ses(args: CompareArgs, experiment: str, what: str, agents: tuple[str
                 train = partial(
                     train_agents, without_budget(who), task, "real", section, flat, seeds, False, threads, title
                 )
-            paths = [w.path for w in worlds or () for _ in range(n_agents)]
-            series[title] = m.part(title, paths, train)
+            series[title] = m.part(title, each_path(worlds, n_agents), train)
             hyperparameters[title] = vars(who.section)
     m.save(series, vary_hp=vary, worlds=n_worlds, agents=n_agents, learners=agents, hyperparameters=hyperparameters)
     summary(series, task.name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import sys
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from agents.result import REASONS, TrainResult
 from agents.train import train
 from envs.section import EnvSection
 from envs.task import Task
+from envs.world_file import WorldFile
 from experiments.paper.learners import Learner
 
 AT_ONCE = 20  # agents per batch: what is said in between, and the memory; results do not depend on it
@@ -78,6 +80,11 @@ def steps_to_solved(q: dict[str, list[Any]], solved_reward: float, window: int =
 def each(worlds: Tensor, agents: int) -> Tensor:
     """worlds [W, D] -> [W * agents, D], the agents of one world together."""
     return worlds.repeat_interleave(agents, 0)
+
+
+def each_path(worlds: Sequence[WorldFile] | None, agents: int) -> list[str]:
+    """The world of each row of ``each``, by its file; none for agents on the task."""
+    return [world.path for world in worlds or () for _ in range(agents)]
 
 
 def no_world(count: int) -> Tensor:
