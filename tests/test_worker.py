@@ -105,7 +105,7 @@ def test_killed_worker_is_started_anew_and_its_chunk_comes_back(tmp_path):
             master.evaluate(with_mode(chunks_of(1), "slow"))
         begin = time.monotonic()
         workers.close()
-        assert workers.pids() == [] and time.monotonic() - begin < 10
+        assert workers.pids() == [] and time.monotonic() - begin < 30
     assert os.listdir(tmp_path / "sync") == []
 
 

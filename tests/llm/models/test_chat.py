@@ -305,7 +305,7 @@ def test_ctrl_c_leaves_the_record_whole_and_keeps_what_is_under_way(answer, repl
         sent, seconds = len(server.requests), time.monotonic() - start
     assert child.returncode in (1, 130, -signal.SIGINT) and "KeyboardInterrupt" in err
     assert sent == 2 and [line["reply"] for line in lines(record)[1:] if "reply" in line] == replies
-    assert seconds < 8  # the grace is 10 s
+    assert seconds < 10  # the grace
 
 
 # Names, keys, the whole way

@@ -97,7 +97,7 @@ def test_what_is_worth_another_attempt(answer, message, billed, retry_after) -> 
     error, _ = send([answer], timeout=0.3 if answer.delay or answer.pause else 5.0)
     assert type(error) is Transient and message in str(error)
     assert (error.billed, error.retry_after) == (billed, retry_after)
-    assert time.monotonic() - start < 4
+    assert time.monotonic() - start < 9  # when the slow reply comes
 
 
 def test_no_server() -> None:

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import time
-
 import pytest
 import torch
 
@@ -11,9 +9,7 @@ from llm.vetting.probe import Probe, make_probe
 
 @pytest.mark.parametrize("name", ["Cartpole", "Ant", "Pusher"])
 def test_a_probe_is_real_state(name: str) -> None:
-    began = time.process_time()
     probe = make_probe(name)
-    assert time.process_time() - began < 3
     cls = physics_task(name)
     assert set(probe.state) == {*cls.described(probe.efforts), "action", "previous_action"}
     for quantity, q in cls.described(probe.efforts).items():
