@@ -44,8 +44,9 @@ setup: ## create .venv and install requirements.txt (the other targets do it for
 run: setup ## the main job: evolve a world for CartPole and show that agents trained only in it solve CartPole
 	$(BIN)/python GTN_master.py $(CONFIG) --single $(ARGS)
 
-test: setup ## the fast tests
-	$(BIN)/python -m pytest -m "not slow" $(ARGS)
+# a file's tests stay in one process: they share what they set up
+test: setup ## the fast tests, in a process for every core (ARGS="-n 0": in one)
+	$(BIN)/python -m pytest -m "not slow" -n auto --maxprocesses 8 --dist loadfile $(ARGS)
 
 test-long: setup ## the slow tests: whole evolutions, Stable-Baselines3
 	$(BIN)/python -m pytest -m slow $(ARGS)

@@ -428,6 +428,7 @@ def test_sigkill_and_resume(tmp_path, reference):
     assert files(folder) == reference
 
 
+@pytest.mark.slow
 def test_full_disk_in_the_middle(tmp_path, reference):
     """A limit on the size of every file: scores.csv or TensorBoard's events do not fit any more."""
     import resource

@@ -14,6 +14,7 @@ import ast
 import difflib
 import re
 import textwrap
+import threading
 import warnings
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -27,6 +28,9 @@ MOST_REPLY = 400_000  # characters of a reply
 HARMLESS = ("torch.jit.script", "torch.jit.script_if_tracing", "torch.jit.export", "torch.no_grad()", "torch.no_grad",
             "torch.inference_mode()", "torch.compile", "torch.compile()", "jit.script", "script")  # fmt: skip
 GIVEN = ("torch", "math", "F", "Tensor", "Pose")  # names that are there without an import (allowed_names.py)
+# One thread parses at a time. Threads share the counter of depth in Python 3.11's parser: SystemError, "AST constructor
+# recursion depth mismatch" (https://github.com/python/cpython/issues/106905); and catch_warnings is for one thread, too.
+PARSER = threading.Lock()
 LOOK_ALIKES = {
     "\u2018": "'", "\u2019": "'", "\u201c": '"', "\u201d": '"', "\u2013": "-", "\u2014": "-", "\u2212": "-",
     "\u00d7": "*", "\u00b7": "*", "\u00b2": "** 2", "\u2264": "<=", "\u2265": ">=", "\u2260": "!=",
@@ -83,7 +87,7 @@ def parse(code: str, stage: str = "extract") -> ast.Module:
     if len(code) > MOST_CHARACTERS:
         raise VetError(stage, f"the code has {len(code)} characters, at most {MOST_CHARACTERS} are allowed")
     try:
-        with warnings.catch_warnings():
+        with PARSER, warnings.catch_warnings():
             warnings.simplefilter("ignore")  # "invalid escape sequence" and the like are not ours to print
             return ast.parse(code)
     except SyntaxError as e:

@@ -79,11 +79,12 @@ class _Server:
         self._sending, self._waiting = threading.Lock(), threading.Lock()  # of the pipe, of the two below
         self._answers: dict[int, Future[tuple[list[str] | None, bytes]]] = {}
         self._asked, self._closed = 0, False
+        self._over = False  # it says nothing any more; its process may take a moment longer to end
         self._ready: Future[str] = Future()  # "", or why it does not start
         threading.Thread(target=self._talk, args=(options, probe), daemon=True, name="jail").start()
 
     def alive(self) -> bool:
-        return self._process.poll() is None
+        return not self._over and self._process.poll() is None
 
     def trace(self, code: str) -> bytes:
         """See ``Jailer.trace``."""
@@ -99,6 +100,8 @@ class _Server:
             self._asked += 1
             number = self._asked
             self._answers[number] = answer
+            if self._over:
+                answer.set_result((["limits", LOST], b""))
         try:
             with self._sending:
                 jailed.send(self._to, json.dumps({"number": number, "code": code}).encode())
@@ -158,7 +161,9 @@ class _Server:
                 head, _, data = frame.partition(b"\n")
                 said = json.loads(head)
                 self._deliver(said["number"], said["reason"], data)
-        for number in list(self._answers):
+        with self._waiting:
+            self._over, unanswered = True, list(self._answers)
+        for number in unanswered:
             self._deliver(number, ["limits", LOST], b"")
         assert self._process.stdout
         self._process.stdout.close()

@@ -124,7 +124,8 @@ def test_several_masters_and_workers_that_are_killed(alone, processes, tmp_path)
     assert processes.wait("late") == 0 and "is complete" in processes.text("late")
 
 
-@pytest.mark.parametrize("sig", [pytest.param(signal.SIGINT, marks=pytest.mark.slow), signal.SIGTERM])
+@pytest.mark.slow
+@pytest.mark.parametrize("sig", [signal.SIGINT, signal.SIGTERM])
 def test_stopped_and_resumed(alone, processes, tmp_path, sig):
     path, run_dir = write(tmp_path), tmp_path / "run"
     search = processes.start("search", SCRIPT, path, "--num-workers", 1, "--run-dir", run_dir)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ast
 import textwrap
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from llm.vetting.extract import VetError, extract_code
+from llm.vetting.extract import VetError, extract_code, parse
 
 REWARD = ("compute_reward",)
 GOOD = """\
@@ -204,3 +206,18 @@ def test_a_reply_that_is_cut_off_is_whole_or_refused(module: tuple[str, str], le
     else:
         body = ast.parse(code).body[-1]
         assert isinstance(body, ast.FunctionDef) and isinstance(body.body[-1], ast.Return)
+
+
+def test_one_thread_parses_at_a_time(monkeypatch) -> None:
+    """Python 3.11's parser is not made for more, and seldom says so."""
+    plain, inside = ast.parse, []
+
+    def watched(code: str) -> ast.Module:
+        inside.append(code)
+        time.sleep(0.01)
+        assert len(inside) == 1
+        return plain(inside.pop())
+
+    monkeypatch.setattr(ast, "parse", watched)
+    with ThreadPoolExecutor(4) as pool:
+        assert len(list(pool.map(parse, ["a = 1"] * 8))) == 8

@@ -120,6 +120,20 @@ def test_a_server_that_dies_is_replaced_and_the_candidate_refused(vetter, unchec
     assert any("another is started" in r.message for r in caplog.records)
 
 
+def test_a_server_that_falls_silent_is_asked_nothing_more(vetter, unchecked, monkeypatch) -> None:
+    """Its process may seem to be alive for a moment after its pipes are closed."""
+    server = vetter._jailer._server
+    assert isinstance(vetter.vet_code(GOOD, "it is ready"), Vetted)
+    monkeypatch.setattr(server._process, "poll", lambda: None)
+    os.killpg(server._process.pid, signal.SIGKILL)
+    with pytest.raises(VetError, match="ended while"):  # at once, not when patience is at an end
+        server._patience = 60.0
+        for _ in range(1000):
+            server.trace(GOOD)
+    assert not server.alive()
+    assert isinstance(vetter.vet_code(GOOD, "next"), Vetted)
+
+
 def test_the_server_has_nothing_of_ours(vetter, monkeypatch) -> None:
     pid = server_of(vetter._jailer._server._process.pid)
     environment = Path(f"/proc/{pid}/environ").read_text()
