@@ -59,6 +59,7 @@ FULL_STEPS, QUICK_STEPS, QUICK_BATCH = 1_000_000, 20_000, 32
 EXPERIMENT, FIT = "model_based_baseline", "fit.json"
 HELD_OUT = 10  # every so manyth agent's steps
 FITS = 2  # counter of the stream of RETEST that begins the worlds
+KINDS = {"model-based": "world", "done fitted": "world_done"}  # of worlds -> where the series of the fit has them
 
 
 @dataclass
@@ -162,7 +163,11 @@ def fitted_before(path: Path, task: Task, quick: bool) -> Series:
     if (data.experiment, data.task) != (EXPERIMENT, task.name):
         found = f"found the data of {data.experiment}, {data.task}"
         raise ConfigError([f"--fitted {path}: {found}, expected those of {EXPERIMENT}, {task.name}"])
-    return {name: data.series[name] for name in ("steps", "fit")}
+    folder = path.parent if path.name == FIT else path.with_suffix("")  # of its worlds, where it was moved with them
+    fit = dict(data.series["fit"])
+    for kind in KINDS.values():
+        fit[kind] = [w if Path(w).exists() else str(folder / Path(w).name) for w in fit[kind]]
+    return {"steps": data.series["steps"], "fit": fit}
 
 
 def work(args: Args) -> int:
@@ -188,8 +193,8 @@ def work(args: Args) -> int:
     else:
         series = fit_worlds(args, kind, task, folder, threads)
         m.save_part(folder / FIT, series)
-    kinds = {"model-based": "world", **({"done fitted": "world_done"} if args.fit_done else {})}
-    files = {name: [read_world(path) for path in series["fit"][which]] for name, which in kinds.items()}
+    kinds = list(KINDS) if args.fit_done else list(KINDS)[:1]
+    files = {name: [read_world(path) for path in series["fit"][KINDS[name]]] for name in kinds}
     n_worlds, n_agents = len(series["fit"]["world"]), args.agents or (QUICK if args.quick else FULL)[1]
     seeds = member_seeds(args.seed, RETEST, 0, n_worlds * n_agents)
     hyperparameters = {}

@@ -194,6 +194,9 @@ def test_the_command(call, tmp_path):
     assert load(tmp_path / "out" / "fit.json").series == {name: data.series[name] for name in ("steps", "fit")}
     assert other.series["fit"] == fit and other.series["ddqn model-based"]["world"] == paths[::2]
     assert "ddqn done fitted" not in other.series
+    (tmp_path / "out").rename(tmp_path / "moved")
+    moved = model_based_baseline.fitted_before(tmp_path / "moved" / "fit.json", TASK, True)["fit"]["world_done"]
+    assert moved == [str(tmp_path / "moved" / f"world{i}_done.pt") for i in range(2)]
     drawing = figure.draw("CartPole-v0", [data])
     assert "DDQN: real task" in drawing.caption and "4 agents in 2 worlds" in drawing.caption
 
