@@ -6,17 +6,14 @@ the others are ended; WRONG, trying again does not help; anything else, and any 
 
 from __future__ import annotations
 
-import ctypes
 import logging
 import os
-import signal
-import subprocess
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from outer.local_workers import MAX_DELAY, QUICK_SECONDS
+from outer.child import FIRST_DELAY, QUICK_SECONDS, Child, end, how
 
 log = logging.getLogger("envolve")
 
@@ -25,8 +22,6 @@ POLL = 0.05  # s
 STOP_SECONDS = 30.0  # from SIGTERM to SIGKILL: a learner writes a checkpoint in between
 MAX_QUICK_DEATHS = 10  # in a row, by the role's own fault
 MAX_QUICK_KILLS = 50  # in a row, by a signal: somebody else's, but memory that is too small is one, too
-LAST_WORDS = 20  # lines
-_PR_SET_PDEATHSIG = 1
 
 
 @dataclass(frozen=True)
@@ -40,18 +35,6 @@ class Role:
     decides: bool = False  # the run is done when it is
 
 
-@dataclass
-class _Running:
-    role: Role
-    log_path: Path
-    process: subprocess.Popen[bytes] | None = None
-    started_at: float = 0.0
-    start_at: float | None = 0.0  # None: not again
-    quick_deaths: int = 0
-    deaths: int = 0
-    code: int | None = None  # of one that ended for good
-
-
 class Supervisor:
     """Output of a role goes to ``<log_dir>/<name>.log``. Ctrl-C and SIGTERM (as KeyboardInterrupt) end all roles."""
 
@@ -61,28 +44,30 @@ class Supervisor:
         log_dir: str | os.PathLike[str],
         *,
         quick_seconds: float = QUICK_SECONDS,
-        first_delay: float = 0.1,
+        first_delay: float = FIRST_DELAY,
         stop_seconds: float = STOP_SECONDS,
     ) -> None:
         """quick_seconds: who dies sooner after a start waits twice as long as the last time, from first_delay s on."""
         names = [role.name for role in roles]
         if len(set(names)) < len(names) or not any(role.decides for role in roles):
             raise ValueError(f"found the roles {', '.join(names)}, expected names of their own, and one that decides")
-        self._running = {role.name: _Running(role, Path(log_dir) / f"{role.name}.log") for role in roles}
-        self._quick_seconds, self._first_delay, self._stop_seconds = quick_seconds, first_delay, stop_seconds
-        self._libc = ctypes.CDLL(None)
+        self._decide = {role.name for role in roles if role.decides}
+        self._children = [
+            Child(role.name, lambda role=role: role.command, Path(log_dir) / f"{role.name}.log",  # type: ignore[misc]
+                  environ=role.environ, cpus=role.cpus, with_parent=True, quick_seconds=quick_seconds,
+                  first_delay=first_delay)
+            for role in roles
+        ]  # fmt: skip
+        self._codes: dict[str, int] = {}  # of roles that ended for good
+        self._stop_seconds = stop_seconds
 
     def pids(self) -> dict[str, int]:
         """Of the roles that run."""
-        return {
-            name: r.process.pid
-            for name, r in self._running.items()
-            if r.process is not None and r.process.poll() is None
-        }
+        return {child.name: pid for child in self._children if (pid := child.pid) is not None}
 
     def deaths(self) -> dict[str, int]:
         """How often each role died so far."""
-        return {name: r.deaths for name, r in self._running.items()}
+        return {child.name: child.deaths for child in self._children}
 
     def run(self, watch: Callable[[], None] = lambda: None) -> int:
         """To the end -> DONE, FAILED, WRONG, or STOPPED, when the same roles, started again, go on. ``watch`` is called
@@ -100,89 +85,34 @@ class Supervisor:
 
     def look(self) -> int | None:
         """Buries, starts -> the exit code, once all is over."""
-        for running in self._running.values():
-            if running.process is not None and running.process.poll() is not None:
-                self._bury(running, running.process.returncode)
-        over = [r for r in self._running.values() if r.code not in (None, DONE)]
-        if over:
-            log.error("%s", _last_words(over[0]))
-            return WRONG if over[0].code == WRONG else FAILED
-        if all(r.code == DONE for r in self._running.values() if r.role.decides):
+        for child in self._children:
+            if (code := child.ended()) is not None:
+                self._bury(child, code)
+        for child in self._children:
+            if (code := self._codes.get(child.name, DONE)) != DONE:
+                why = "arguments that do not go together" if code == WRONG else "it cannot be kept alive"
+                log.error("%s: %s; the end of %s:\n%s", child.name, why, child.log_path, child.last_words())
+                return code
+        if all(self._codes.get(name) == DONE for name in self._decide):
             return DONE
-        for running in self._running.values():
-            if running.process is None and running.start_at is not None and time.monotonic() >= running.start_at:
-                self._start(running)
+        for child in self._children:
+            if child.due():
+                child.start()
         return None
 
-    def _start(self, running: _Running) -> None:
-        role, parent = running.role, os.getpid()
-
-        def prepare() -> None:
-            if role.cpus is not None:
-                os.sched_setaffinity(0, role.cpus)
-            self._libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)  # a supervisor that is killed leaves nobody behind
-            if os.getppid() != parent:  # it has been in between
-                os._exit(FAILED)
-
-        running.log_path.parent.mkdir(parents=True, exist_ok=True)
-        with open(running.log_path, "ab") as output:
-            # A session of its own: Ctrl-C in the terminal reaches this process alone, which then ends the roles.
-            running.process = subprocess.Popen(
-                list(role.command), stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
-                env={**os.environ, **role.environ}, start_new_session=True, preexec_fn=prepare,
-            )  # fmt: skip
-        running.started_at, running.start_at = time.monotonic(), None
-
-    def _bury(self, running: _Running, code: int) -> None:
-        assert running.process is not None
-        _kill_group(running.process.pid)  # what it had started itself
-        running.process = None
-        name = running.role.name
+    def _bury(self, child: Child, code: int) -> None:
         if code in (DONE, WRONG):
-            running.code = code
+            self._codes[child.name] = code
             return
-        running.deaths += 1
-        lived = time.monotonic() - running.started_at
-        running.quick_deaths = running.quick_deaths + 1 if lived < self._quick_seconds else 0
-        how = f"by signal {-code}" if code < 0 else f"with exit code {code}"
-        if running.quick_deaths >= (MAX_QUICK_KILLS if code < 0 else MAX_QUICK_DEATHS):
-            running.code = FAILED
-            log.error("%s ended %s, soon after its start, %d times in a row", name, how, running.quick_deaths)
+        delay = child.again()
+        if child.quick_deaths >= (MAX_QUICK_KILLS if code < 0 else MAX_QUICK_DEATHS):
+            self._codes[child.name] = FAILED
+            times = child.quick_deaths
+            log.error("%s ended %s, soon after its start, %d times in a row", child.name, how(code), times)
             return
-        delay = min(self._first_delay * 2**running.quick_deaths, MAX_DELAY)
-        running.start_at = time.monotonic() + delay
-        log.warning("%s ended %s; starting it again in %.1f s. Output: %s", name, how, delay, running.log_path)
+        text = "%s ended %s; starting it again in %.1f s. Output: %s"
+        log.warning(text, child.name, how(code), delay, child.log_path)
 
     def close(self) -> None:
-        """Ends all roles: SIGTERM, and SIGKILL to whoever has not ended in time; Ctrl-C meanwhile shortens that."""
-        running = [r.process for r in self._running.values() if r.process is not None]
-        for process in running:
-            process.terminate()
-        deadline = time.monotonic() + self._stop_seconds
-        try:
-            for process in running:
-                process.wait(timeout=max(0.0, deadline - time.monotonic()))
-        except (subprocess.TimeoutExpired, KeyboardInterrupt):
-            pass
-        for process in running:
-            _kill_group(process.pid)
-            process.wait()
-        for r in self._running.values():
-            r.process = r.start_at = None
-
-
-def _kill_group(pid: int) -> None:
-    try:
-        os.killpg(pid, signal.SIGKILL)
-    except (ProcessLookupError, PermissionError):
-        pass
-
-
-def _last_words(running: _Running) -> str:
-    name, path = running.role.name, running.log_path
-    try:
-        lines = path.read_text(errors="replace").splitlines()[-LAST_WORDS:]
-    except OSError as e:
-        lines = [f"({path}: {e.strerror})"]
-    why = "arguments that do not go together" if running.code == WRONG else "it cannot be kept alive"
-    return "\n".join([f"{name}: {why}; the end of {path}:", *lines])
+        """Ends all roles, and whoever has not ended in time is killed; Ctrl-C meanwhile shortens that."""
+        end(self._children, self._stop_seconds)

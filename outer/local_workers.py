@@ -10,30 +10,19 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from typing_extensions import Self
 
+from outer.child import Child, end, how
 from outer.machine import ExchangeError
 
 log = logging.getLogger("envolve")
 
 SCRIPT = Path(__file__).resolve().parent.parent / "GTN_worker.py"
-QUICK_SECONDS = 10.0  # a worker that died sooner than this after its start counts as one that cannot start
 MAX_QUICK_DEATHS = 10  # in a row
-MAX_DELAY = 10.0  # seconds between a death and the next start, at most
 STOP_SECONDS = 3.0  # from SIGTERM to SIGKILL: a worker inside a compiled kernel does not hear the first
-
-
-@dataclass
-class _Local:
-    id: int
-    log_path: Path
-    process: subprocess.Popen[bytes] | None = None
-    started_at: float = 0.0
-    start_again_at: float | None = None
-    quick_deaths: int = 0
 
 
 class LocalProcesses:
@@ -53,9 +42,11 @@ class LocalProcesses:
         first_id: int = 0,
         stop_seconds: float = STOP_SECONDS,
     ) -> None:
-        self._command, self._what, self._stop_seconds = command, what, stop_seconds
-        log_dir, ids = Path(log_dir), range(first_id, first_id + count)
-        self._locals = [_Local(i, log_dir / f"{what.replace(' ', '_')}_{i}.log") for i in ids]
+        self._what, self._stop_seconds = what, stop_seconds
+        self._children = [
+            Child(f"{what} {i}", partial(command, i), Path(log_dir) / f"{what.replace(' ', '_')}_{i}.log")
+            for i in range(first_id, first_id + count)
+        ]
 
     def __enter__(self) -> Self:
         self.start()
@@ -66,87 +57,57 @@ class LocalProcesses:
 
     def start(self) -> None:
         try:
-            for local in self._locals:
-                self._start(local)
+            for child in self._children:
+                self._start(child)
         except BaseException:
             self.close()
             raise
 
     def pids(self) -> list[int]:
         """Of the processes that run."""
-        return [w.process.pid for w in self._locals if w.process is not None and w.process.poll() is None]
+        return [pid for child in self._children if (pid := child.pid) is not None]
 
-    def _start(self, local: _Local) -> None:
+    def _start(self, child: Child) -> None:
         try:
-            local.log_path.parent.mkdir(parents=True, exist_ok=True)
-            with open(local.log_path, "ab") as output:
-                # A session of its own: Ctrl-C in the terminal reaches the master alone, which then ends the workers.
-                local.process = subprocess.Popen(
-                    self._command(local.id), stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
-                    start_new_session=True,
-                )  # fmt: skip
+            child.start()
         except OSError as e:
-            raise ExchangeError(
-                f"cannot start {self._what} {local.id} with its output in {local.log_path}: {e.strerror}"
-            ) from e
-        local.started_at, local.start_again_at = time.monotonic(), None
+            raise ExchangeError(f"cannot start {child.name} with its output in {child.log_path}: {e.strerror}") from e
 
     def poll(self) -> None:
         """Starts workers that died anew, the later the more often it happened.
 
         Raises :class:`ExchangeError` when none is left that can be started.
         """
-        now = time.monotonic()
-        for local in self._locals:
-            if local.process is not None and local.process.poll() is not None:
-                self._mourn(local, local.process.returncode, now)
-            if local.start_again_at is not None and now >= local.start_again_at:
-                self._start(local)
-        if self._locals and all(w.process is None and w.start_again_at is None for w in self._locals):
-            last_words = _tail(self._locals[0].log_path)
-            raise ExchangeError(f"no local {self._what} can be started; the last words of one of them:\n{last_words}")
+        for child in self._children:
+            if (code := child.ended()) is not None:
+                self._mourn(child, code)
+            if child.due():
+                self._start(child)
+        if self._children and all(c.process is None and c.start_at is None for c in self._children):
+            words = self._children[0].last_words()
+            raise ExchangeError(f"no local {self._what} can be started; the last words of one of them:\n{words}")
 
-    def _mourn(self, local: _Local, code: int, now: float) -> None:
-        local.process = None
-        local.quick_deaths = local.quick_deaths + 1 if now - local.started_at < QUICK_SECONDS else 0
-        how = f"by signal {-code}" if code < 0 else f"with exit code {code}"
-        if local.quick_deaths >= MAX_QUICK_DEATHS:
-            log.error(
-                "%s %d ended %s, %d times in a row; it is not started again. See %s",
-                self._what,
-                local.id,
-                how,
-                local.quick_deaths,
-                local.log_path,
-            )
+    def _mourn(self, child: Child, code: int) -> None:
+        delay = child.again()
+        if child.quick_deaths >= MAX_QUICK_DEATHS:
+            child.start_at = None
+            text = "%s ended %s, %d times in a row; it is not started again. See %s"
+            log.error(text, child.name, how(code), child.quick_deaths, child.log_path)
             return
-        delay = min(0.1 * 2**local.quick_deaths, MAX_DELAY)
-        local.start_again_at = now + delay
-        text = "%s %d ended %s; starting it again. Its output is in %s"
-        log.warning(text, self._what, local.id, how, local.log_path)
+        text = "%s ended %s; starting it again in %.1f s. Its output is in %s"
+        log.warning(text, child.name, how(code), delay, child.log_path)
 
     def wait(self, seconds: float) -> None:
         """For those that were told to end and do so themselves."""
         deadline = time.monotonic() + seconds
-        for local in self._locals:
-            if local.process is not None:
+        for child in self._children:
+            if child.process is not None:
                 with contextlib.suppress(subprocess.TimeoutExpired):
-                    local.process.wait(timeout=max(0.0, deadline - time.monotonic()))
+                    child.process.wait(timeout=max(0.0, deadline - time.monotonic()))
 
     def close(self) -> None:
-        """Ends all of them: SIGTERM, and SIGKILL to whoever has not ended after a few seconds."""
-        running = [w.process for w in self._locals if w.process is not None]
-        for process in running:
-            process.terminate()
-        deadline = time.monotonic() + self._stop_seconds
-        for process in running:
-            try:
-                process.wait(timeout=max(0.0, deadline - time.monotonic()))
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-        for local in self._locals:
-            local.process = local.start_again_at = None
+        """Ends all of them, and whoever has not ended after a few seconds is killed."""
+        end(self._children, self._stop_seconds)
 
 
 class LocalWorkers(LocalProcesses):
@@ -169,10 +130,3 @@ class LocalWorkers(LocalProcesses):
             count, lambda i: [sys.executable, os.fspath(script), str(bohb_id), str(i), *options], log_dir,
             first_id=first_id,
         )  # fmt: skip
-
-
-def _tail(path: Path, lines: int = 20) -> str:
-    try:
-        return "\n".join(path.read_text(errors="replace").splitlines()[-lines:])
-    except OSError:
-        return f"({path} cannot be read)"

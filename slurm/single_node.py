@@ -10,18 +10,18 @@ options, or a command in which {BOHB_ID} and the like are replaced. Output goes 
 from __future__ import annotations
 
 import argparse
-import ctypes
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
+from outer.child import Child, end, how  # noqa: E402
 from slurm.commands import (  # noqa: E402
     EXIT_WRONG,
     MASTER,
@@ -39,26 +39,17 @@ from slurm.task import SIGNALS, free_signals, say  # noqa: E402
 EXIT_CODES = """\
 Exit codes: 0 all masters are complete, else the highest of a master: 1 it cannot go on, 2 wrong arguments,
 130 stopped (the same command goes on)."""
-QUICK_SECONDS, MAX_DELAY = 60.0, 30.0
+QUICK_SECONDS, FIRST_DELAY, MAX_DELAY = 60.0, 0.5, 30.0  # a cluster's file system may need its time
 GRACE = 10.0  # seconds that processes have to end by themselves after their master
-PR_SET_PDEATHSIG = 1
 
 
 @dataclass
 class Role:
-    """One process that should run. ``command`` is asked at every start: a master that was begun is resumed."""
+    """One process that should run. Its command is asked at every start: a master that was begun is resumed."""
 
     kind: str
-    label: str
     bohb_id: int
-    command: Callable[[], list[str]]
-    cpus: Collection[int]
-    log: Path
-    process: subprocess.Popen[bytes] | None = None
-    started_at: float = 0.0
-    starts: int = 0
-    quick_deaths: int = 0
-    start_at: float = 0.0
+    child: Child
     code: int | None = None  # of a master that has ended for good
 
 
@@ -72,7 +63,6 @@ class Node:
         self.kill_after, self.grace = kill_after, grace
         self.over_at: dict[int, float] = {}  # BOHB-ID -> since when its master has ended
         self.stopping = False
-        self._libc = ctypes.CDLL(None)
 
     def run(self, poll: float = 1.0) -> int:
         """To the end -> the worst exit code of a master."""
@@ -93,85 +83,52 @@ class Node:
     def _look(self, now: float) -> bool:
         """Buries, starts, ends; True when all masters have ended."""
         for role in self.roles:
-            if role.process is not None and role.process.poll() is not None:
-                self._bury(role, now)
+            if (code := role.child.ended()) is not None:
+                self._bury(role, code, now)
         for role in self.roles:
-            over = self._over(role)
-            if over is None and role.process is None and role.code is None and now >= role.start_at:
-                self._start(role, now)
+            if self._over(role) is None and role.code is None and role.child.due():
+                self._start(role.child)
         self._end([r for r in self.roles if (over := self._over(r)) is not None and now - over >= self.grace])
         masters = [role for role in self.roles if role.kind == MASTER]
-        return all(role.process is None and self._over(role) is not None for role in masters)
+        return all(role.child.process is None and self._over(role) is not None for role in masters)
 
     def _over(self, role: Role) -> float | None:
         """Since when it is not needed any more. A study is over with its search, which is master 0's."""
         ids = {role.bohb_id, 0} if self.study else {role.bohb_id}
         return min((self.over_at[b] for b in ids if b in self.over_at), default=None)
 
-    def _start(self, role: Role, now: float) -> None:
-        parent, cpus = os.getpid(), set(role.cpus)
+    def _start(self, child: Child) -> None:
+        child.start()
+        cpus = ",".join(map(str, sorted(child.cpus or ())))
+        say(f"started {child.name} on CPU {cpus} (pid {child.pid}, {child.log_path})")
 
-        def prepare() -> None:
-            os.sched_setaffinity(0, cpus)
-            self._libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
-            if os.getppid() != parent:  # it has ended in between
-                os._exit(1)
-            free_signals()
-
-        role.log.parent.mkdir(parents=True, exist_ok=True)
-        environ = {"OMP_NUM_THREADS": str(len(cpus))} | dict(os.environ)
-        with open(role.log, "ab") as output:
-            role.process = subprocess.Popen(
-                role.command(), stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, env=environ,
-                preexec_fn=prepare,
-            )  # fmt: skip
-        role.started_at, role.starts = now, role.starts + 1
-        say(f"started {role.label} on CPU {','.join(map(str, sorted(cpus)))} (pid {role.process.pid}, {role.log})")
-
-    def _bury(self, role: Role, now: float) -> None:
-        assert role.process is not None
-        code = role.process.returncode
-        role.process = None
+    def _bury(self, role: Role, code: int, now: float) -> None:
+        child = role.child
         if role.kind == MASTER and code in (0, EXIT_WRONG):
             role.code = code
-        elif self._over(role) is None and role.starts >= self.max_starts:
+        elif self._over(role) is None and child.starts >= self.max_starts:
             role.code = 1
-            say(f"{role.label} was started {role.starts} times; it is given up, see {role.log}")
+            say(f"{child.name} was started {child.starts} times; it is given up, see {child.log_path}")
         if role.code is not None:
-            say(f"{role.label} has ended with exit code {role.code}")
+            say(f"{child.name} has ended with exit code {role.code}")
         elif self._over(role) is None:
-            role.quick_deaths = role.quick_deaths + 1 if now - role.started_at < QUICK_SECONDS else 0
-            role.start_at = now + min(0.5 * 2**role.quick_deaths, MAX_DELAY)
-            say(f"{role.label} ended {_how(code)}; it is started again")
+            child.again()
+            say(f"{child.name} ended {how(code)}; it is started again")
         workers = [r for r in self.roles if r.kind == WORKER and r.bohb_id == role.bohb_id]
         master = next(r for r in self.roles if r.kind == MASTER and r.bohb_id == role.bohb_id)
         if master.code is None and workers and all(r.code is not None for r in workers):
-            say(f"{master.label} has no workers left")
+            say(f"{master.child.name} has no workers left")
             master.code = 1
         if master.code is not None:
             self.over_at.setdefault(role.bohb_id, now)
 
     def _end(self, roles: Sequence[Role]) -> None:
         """SIGTERM, and SIGKILL to whoever has not ended in time."""
-        running = [role for role in roles if role.process is not None]
-        for role in running:
-            assert role.process is not None
-            role.process.terminate()
-        deadline = time.monotonic() + self.kill_after
-        for role in running:
-            assert role.process is not None
-            try:
-                code = role.process.wait(timeout=max(0.0, deadline - time.monotonic()))
-            except subprocess.TimeoutExpired:
-                role.process.kill()
-                code = role.process.wait()
-            role.process = None
-            if role.kind == MASTER and role.code is None and (code == 0 or self.stopping):
+        codes = end([role.child for role in roles], self.kill_after)
+        for role in roles:
+            code = codes.get(role.child)
+            if code is not None and role.kind == MASTER and role.code is None and (code == 0 or self.stopping):
                 role.code = 128 - code if code < 0 else code
-
-
-def _how(code: int) -> str:
-    return f"by signal {-code}" if code < 0 else f"with exit code {code}"
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -196,19 +153,21 @@ def build_parser() -> argparse.ArgumentParser:
 
 def roles_of(args: argparse.Namespace, words: Sequence[str], cpus: Collection[int]) -> list[Role]:
     run_dir, logs = args.run_dir.resolve(), args.run_dir.resolve() / "slurm" / "log"
+
+    def role(kind: str, bohb_id: int, label: str, log: str, command: Callable[[], list[str]], pinned: set[int]) -> Role:
+        environ = {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", str(len(pinned)))}
+        child = Child(label, command, logs / log, environ=environ, cpus=pinned, with_parent=True, prepare=free_signals,
+                      quick_seconds=QUICK_SECONDS, first_delay=FIRST_DELAY, max_delay=MAX_DELAY)  # fmt: skip
+        return Role(kind, bohb_id, child)
+
     roles = []
     for b, group in enumerate(split(sorted(cpus), args.masters, args.workers_per_master)):
-        master_command(args.python, words, b, args.masters, run_dir)  # wrong words are found out here
-        roles.append(
-            Role(
-                MASTER, f"master {b}", b, lambda b=b: master_command(args.python, words, b, args.masters, run_dir),  # type: ignore[misc]
-                group.master, logs / f"master_{b}.log",
-            )
-        )  # fmt: skip
+        of_master = partial(master_command, args.python, words, b, args.masters, run_dir)
+        of_master()  # wrong words are found out here
+        roles.append(role(MASTER, b, f"master {b}", f"master_{b}.log", of_master, set(group.master)))
         for i, pinned in enumerate(group.workers):
-            command = worker_command(args.python, b, i, run_dir)
-            log = logs / f"worker_{b}_{i}.log"
-            roles.append(Role(WORKER, f"worker {i} of master {b}", b, lambda c=command: c, pinned, log))  # type: ignore[misc]
+            of_worker = partial(worker_command, args.python, b, i, run_dir)
+            roles.append(role(WORKER, b, f"worker {i} of master {b}", f"worker_{b}_{i}.log", of_worker, set(pinned)))
     return roles
 
 
