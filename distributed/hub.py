@@ -79,8 +79,7 @@ class Hub:
             self.table.push(session, version, policy)
             if self.lockstep or version == RANDOM:  # some may have brought their chunk before the hub was killed
                 for worker in self.delivered[version]:
-                    self.table.pull(worker)
-                    self.table.delivered(worker, version)
+                    self.table.brought(worker, version)
             self.session, self.published = session, (session, version)
             self.late, self.late_chunks = 0, 0
             self.changed.notify_all()
@@ -157,7 +156,7 @@ class Hub:
                     self.log.begin_file(self.replay.written)
                 self.log.append(chunk)
             self._take(chunk)
-            self.table.delivered(chunk.worker, chunk.version)
+            self.table.brought(chunk.worker, chunk.version)
             if self.published is not None:
                 self.late += self.published[1] - chunk.version
                 self.late_chunks += 1

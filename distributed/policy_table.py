@@ -32,9 +32,8 @@ class PolicyTable:
 
     def pull(self, worker: int) -> Handout:
         if worker not in self.held:
-            number = self.rule.pull()
-            if self.lockstep:
-                number = self.taken[worker]
+            number = self._next(worker)
+            self.rule.pull()
             self.held[worker] = self.policies[number]
             self.taken[worker] += 1
             oldest = min(self.taken) if self.lockstep else self.rule.pulls // self.rule.N
@@ -42,7 +41,18 @@ class PolicyTable:
                 del self.policies[gone]
         return self.held[worker]
 
+    def _next(self, worker: int) -> int:
+        """Number of the push that it may pull."""
+        return self.taken[worker] if self.lockstep else self.rule.pulls // self.rule.N
+
+    def brought(self, worker: int, version: int) -> None:
+        """A chunk of this version came. If its policy was handed out by the hub that was killed, and has been pushed
+        again since, that is its pull: the worker is not to collect with it a second time."""
+        if worker not in self.held and self.may_pull(worker) and self.policies[self._next(worker)].version == version:
+            self.pull(worker)
+        self.delivered(worker, version)
+
     def delivered(self, worker: int, version: int) -> None:
-        """A chunk of this version is here."""
+        """A chunk of this version is here; it may have been for long."""
         if worker in self.held and self.held[worker].version == version:
             del self.held[worker]

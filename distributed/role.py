@@ -117,7 +117,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--worker", type=int, default=None, metavar="I",
                         help="of a collector: its number, from 0; default: SLURM_PROCID")  # fmt: skip
     parser.add_argument("--bind", default="127.0.0.1", metavar="ADDRESS",
-                        help="of the replay: where it listens; 0.0.0.0 for a run on several machines")  # fmt: skip
+                        help="of the replay: where it listens, for a run on several machines one that the others "
+                        "reach; 0.0.0.0: at all of them, and the others go by the host name")  # fmt: skip
     args = parser.parse_args(argv)
     logging.basicConfig(format=f"{args.role}: %(message)s", stream=sys.stderr)
     log.setLevel(logging.INFO)

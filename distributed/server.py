@@ -26,6 +26,7 @@ SERVICE = "envolve.Hub"
 METHODS = ("begin", "publish", "ready", "has", "sample", "checkpoint", "finish", "progress", "pull", "append")
 RAISED: dict[str, type[Exception]] = {"Finished": Finished, "Unpublished": Unpublished}
 ADDRESS = "hub.json"
+WILDCARDS = ("0.0.0.0", "[::]")
 TOKEN = "token"  # in the metadata of a call
 OPTIONS = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1), ("grpc.so_reuseport", 0)]
 GRACE = 1.0  # s, for calls under way when the server ends
@@ -44,8 +45,8 @@ class HubServer:
     """Serves from the moment it is made."""
 
     def __init__(self, hub: Hub, folder: Path, bind: str = "127.0.0.1") -> None:
-        """bind: the address to listen at; any other than that of this machine alone is told to others by its host name.
-        Raises OSError."""
+        """bind: the address to listen at, and that others are told; of "all of this machine's" (0.0.0.0, [::]) they are
+        told its host name. Raises OSError."""
         self.hub, self.token = hub, secrets.token_hex(16)
         # a call that waits keeps a thread; collectors wait most of the time
         self.server = grpc.server(ThreadPoolExecutor(hub.workers + 6), options=OPTIONS)
@@ -56,7 +57,7 @@ class HubServer:
         except RuntimeError as e:
             raise OSError(f"cannot listen at {bind}: {e}") from None
         self.server.start()
-        host = bind if bind.startswith("127.") else socket.gethostname()
+        host = socket.gethostname() if bind in WILDCARDS else bind
         write_private(folder / ADDRESS, json.dumps({"address": f"{host}:{port}", TOKEN: self.token}) + "\n")
 
     def _handler(self, name: str) -> Callable[[bytes, Any], bytes]:

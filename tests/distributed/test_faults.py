@@ -33,48 +33,37 @@ class TrainParams(StepsParams):
 """
 
 
-def begin(folder: Path, settings: RunSettings, pause: float = 0.0, **values: object) -> Supervisor:
+def prepare(folder: Path, settings: RunSettings, pause: float = 0.0, **values: object) -> None:
+    """The run's folder, as the command makes it."""
     params = folder.with_suffix(".py")
     params.write_text(PARAMS)
     config = folder.with_suffix(".json")
     config.write_text(json.dumps({"pause": pause}))
     freeze(folder, params, config, {**SMALL, "hidden": [8, 8], **values})
     keep_settings(folder, settings)
+
+
+def begin(folder: Path, settings: RunSettings, pause: float = 0.0, **values: object) -> Supervisor:
+    prepare(folder, settings, pause, **values)
     return Supervisor(
         roles_of(folder, settings.num_collectors, deal(settings.num_collectors, environ={})), folder / "logs",
         quick_seconds=0.0, stop_seconds=10.0,
     )  # fmt: skip
 
 
-class Killer:
-    """Kills the roles it is told to, one after the other, each when the run has made progress since the last."""
+class Rounds:
+    """Rounds in which every role is killed once, at any moment of its life and of the others'. A round begins when the
+    run has made progress since the last."""
 
-    def __init__(self, supervisor: Supervisor, folder: Path, victims: list[str]) -> None:
-        self.supervisor, self.folder, self.victims, self.seen = supervisor, folder, victims, 0
-        self.killed: list[str] = []
+    def __init__(self, supervisor: Supervisor, folder: Path, names: list[str], rounds: int) -> None:
+        self.supervisor, self.folder, self.names, self.left = supervisor, folder, names, rounds
+        self.victims: list[str] = []
+        self.random, self.seen, self.next = random.Random(0), 0, 0.0
 
     def progress(self) -> int:
         """Of the learner and of the memory: both have written something new."""
         path = self.folder / CHECKPOINT
         return path.stat().st_mtime_ns if path.exists() else 0
-
-    def __call__(self) -> None:
-        now = self.progress()
-        if now > self.seen and self.victims:
-            pid = self.supervisor.pids().get(self.victims[0])
-            if pid is not None:
-                os.kill(pid, signal.SIGKILL)
-                self.killed.append(self.victims.pop(0))
-                self.seen = time.time_ns()
-
-
-class Rounds(Killer):
-    """Rounds in which every role is killed once, at any moment of its life and of the others'. A round begins when the
-    run has made progress since the last."""
-
-    def __init__(self, supervisor: Supervisor, folder: Path, names: list[str], rounds: int) -> None:
-        super().__init__(supervisor, folder, [])
-        self.names, self.left, self.random, self.next = names, rounds, random.Random(0), 0.0
 
     def __call__(self) -> None:
         now = self.progress()
@@ -84,7 +73,7 @@ class Rounds(Killer):
             pid = self.supervisor.pids().get(self.victims[0])
             if pid is not None:
                 os.kill(pid, signal.SIGKILL)
-                self.killed.append(self.victims.pop(0))
+                self.victims.pop(0)
                 self.seen, self.next = time.time_ns(), time.monotonic() + self.random.uniform(0, 1.5)
 
 
@@ -93,11 +82,11 @@ def test_each_role_is_killed_and_lockstep_gives_the_same_bytes(tmp_path: Path) -
     """The learner goes back to its checkpoint and the replay to its log; the evaluator begins its evaluation again. (A
     collector that dies loses an episode, so that other experience comes.)"""
     supervisor = begin(tmp_path / "run", RunSettings(3, 2), num_iter=60)
-    killer = Killer(supervisor, tmp_path / "run", ["learner", "replay", "evaluator", "replay", "learner"])
+    names, rounds = ["learner", "replay", "evaluator"], 5
+    killer = Rounds(supervisor, tmp_path / "run", names, rounds)
     assert supervisor.run(killer) == DONE
-    assert killer.victims == [] and {n: d for n, d in supervisor.deaths().items() if d} == {
-        "learner": 2, "replay": 2, "evaluator": 1,
-    }  # fmt: skip
+    assert not killer.left and not killer.victims, "the run was over before"
+    assert {n: d for n, d in supervisor.deaths().items() if d} == dict.fromkeys(names, rounds)
     Run(small(num_iter=60), tmp_path / "embedded", 2).finish()
     assert results(tmp_path / "run") == results(tmp_path / "embedded")
 

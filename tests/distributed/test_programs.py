@@ -72,6 +72,32 @@ def test_a_hub_that_is_killed_is_made_again_from_its_log(tmp_path: Path, expecte
     assert results(folder) == expected
 
 
+def test_a_hub_that_is_killed_while_all_collect_counts_what_they_bring(
+    tmp_path: Path, expected: dict[str, bytes]
+) -> None:
+    """Their policy was handed out by the hub that is gone; the next one's is the same, and not for a second turn."""
+    params, folder = small(), tmp_path / "run"
+    run = Run(params, folder, 2)
+    run.turn()
+    hub = run.hub
+    for _ in range(3):
+        assert run.learner.publish()
+        for program in run.collectors:
+            handout = hub.pull(program.collector.worker, 0)
+            assert handout is not None
+            program.chunk = program.collector.collect(handout)
+        hub = make_hub(params, run.widths, run.settings, folder)
+        for part in (run.learner, *run.collectors):
+            part.hub = hub  # type: ignore[attr-defined]
+        assert not run.collectors[0].turn()  # it comes before the learner has published again
+        assert not run.learner.learn()
+        for program in run.collectors:
+            assert program.turn() and hub.pull(program.collector.worker, 0) is None
+        assert run.learner.learn()
+    run.finish()
+    assert results(folder) == expected
+
+
 def test_a_chunk_of_a_training_that_was_taken_back_is_refused(tmp_path: Path, expected: dict[str, bytes]) -> None:
     params, folder = small(), tmp_path / "run"
     run = Run(params, folder, 2)
