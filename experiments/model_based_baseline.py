@@ -78,6 +78,8 @@ class Args(CompareArgs):
     """Of the fit; default: 50."""
     fit_done: tyro.conf.FlagCreatePairsOff[bool] = False
     """Agents also in worlds whose done_net is fitted."""
+    real: bool = True
+    """Agents also on the task itself, which takes longest (--no-real skips them)."""
     fitted: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     """The data file of an earlier call, or of one that did not come further the fit.json beside its worlds."""
 
@@ -199,11 +201,12 @@ def work(args: Args) -> int:
     seeds = member_seeds(args.seed, RETEST, 0, n_worlds * n_agents)
     hyperparameters = {}
     for name in names:
-        who, title = without_budget(learner(name, 0)), f"{name} real"
-        flat = no_world(len(seeds))
-        train = partial(train_agents, who, task, "real", section, flat, seeds, False, threads, title)
-        series[title] = m.part(title, (), train)
-        hyperparameters[title] = vars(who.section)
+        if args.real:
+            who, title = without_budget(learner(name, 0)), f"{name} real"
+            flat = no_world(len(seeds))
+            train = partial(train_agents, who, task, "real", section, flat, seeds, False, threads, title)
+            series[title] = m.part(title, (), train)
+            hyperparameters[title] = vars(who.section)
         for where, of_kind in files.items():
             who, title = learner(name, budget_of(args, of_kind)), f"{name} {where}"
             flat = each(torch.stack([w.flat for w in of_kind]), n_agents)
