@@ -42,14 +42,16 @@ EPISODES = 10  # of each
 VARIANTS = ("ours", "sb3", "curriculum")
 
 
-def prepare(task: str, variant: str, steps: int, folder: Path) -> TrainParamsBase:
-    """The shipped parameters for a run of so many gradient steps; its JSON goes into the folder."""
+def prepare(task: str, variant: str, steps: int, size: dict[str, Any], folder: Path) -> TrainParamsBase:
+    """The shipped parameters for a run of so many gradient steps; its JSON goes into the folder. size: of nets and
+    batches."""
     params_file = PARAMS / f"{task}_params.py"
     config, _ = read_json(PARAMS / f"{task}.json")
     shipped = load_train_params(params_file, PARAMS / f"{task}.json")
     every = max(1, steps // shipped.num_steps_per_iter // EVALUATIONS)
     changes = dict(num_iter=EVALUATIONS * every, eval_period=every, checkpoint_period=every, n_eval_episodes=EPISODES,
-                   n_buffer_init_episodes=max(1, 1000 // shipped.horizon), log_period=every)  # fmt: skip
+                   n_buffer_init_episodes=max(1, 1000 // shipped.horizon), log_period=every,
+                   **size)  # fmt: skip
     if variant == "curriculum":
         share = changes["num_iter"] / shipped.num_iter
         for schedule in config["curriculum"].values():
@@ -109,12 +111,13 @@ def episode(env: Any, model: Any, seed: int, horizon: int) -> float:
     return total
 
 
-def one(task: str, variant: str, seed: int, steps: int, folder: Path) -> dict[str, Any]:
+def one(task: str, variant: str, seed: int, steps: int, size: dict[str, Any], folder: Path) -> dict[str, Any]:
     """A run, from its file where it is finished."""
-    path = folder / f"{task}_{variant}_{steps}_{seed}.json"
+    of_size = "_".join(map(str, [*size["hidden"], size["batch_size"]]))
+    path = folder / f"{task}_{variant}_{steps}_{of_size}_{seed}.json"
     if not path.exists():
         scratch = folder / path.stem
-        params = prepare(task, variant, steps, scratch)
+        params = prepare(task, variant, steps, size, scratch)
         began = time.process_time()
         curve = sb3(params, seed) if variant == "sb3" else ours(params, seed, scratch / "run")
         result = {"curve": curve, "cpu_seconds": time.process_time() - began, "torch": torch.__version__}
@@ -128,15 +131,18 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=30_000, help="gradient steps, and environment steps after 1,000")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--only", nargs="*", choices=VARIANTS, default=["ours", "sb3"])
+    parser.add_argument("--hidden", type=int, nargs="+", default=[256, 256], help="units of each layer")
+    parser.add_argument("--batch-size", type=int, default=256)
     parser.add_argument("--folder", type=Path, default=ROOT / "results" / "distributed_learning", metavar="DIR")
     args = parser.parse_args()
     if "curriculum" in args.only and args.task != "quadruped":
         parser.error("--only curriculum: half_cheetah has none; it is the quadruped's")
     torch.set_num_threads(1)
+    size = {"hidden": tuple(args.hidden), "batch_size": args.batch_size}
     runs: dict[str, list[dict[str, Any]]] = {variant: [] for variant in args.only}
     for seed in range(args.seeds):  # one seed of each before the next: what is interrupted has as many of each
         for variant in args.only:
-            run = one(args.task, variant, seed, args.steps, args.folder)
+            run = one(args.task, variant, seed, args.steps, size, args.folder)
             runs[variant].append(run)
             curve = "  ".join(f"{step:,}: {value:,.0f}" for step, value in run["curve"])
             print(f"{variant:10} seed {seed}  {curve}  {run['cpu_seconds']:.0f} s CPU", flush=True)

@@ -54,7 +54,9 @@ class SAC(NamedTuple):
     batch_size: int
     init_episodes: int
     automatic: bool
-    lr: float
+    lr: float  # of the critics
+    actor_lr: float
+    alpha_lr: float
     tau: float
     log_std_min: float
     log_std_max: float
@@ -84,8 +86,9 @@ class SAC(NamedTuple):
             starts=np.cumsum([net.size for net in nets]), hidden=H, layers=layers,
             act=act, batch_size=section.batch_size,
             init_episodes=section.init_episodes, automatic=section.automatic_entropy_tuning, lr=section.lr,
-            tau=section.tau, log_std_min=section.log_std_min, log_std_max=section.log_std_max,
-            max_action=task.max_action, head=aligned((2 * A, L)), noise=aligned((A, L)), squashed=aligned((A, L)),
+            actor_lr=section.lr, alpha_lr=section.lr, tau=section.tau, log_std_min=section.log_std_min,
+            log_std_max=section.log_std_max, max_action=task.max_action,
+            head=aligned((2 * A, L)), noise=aligned((A, L)), squashed=aligned((A, L)),
             log_prob=aligned((L,)), y=aligned((L,)), q=aligned((2, 1, L)), dx=aligned((F + A, L)), da=aligned((A, L)),
             h=aligned((3, *planes)), dh=workspace(H, L), one_head=aligned((2 * A,)), one_h=aligned((H,)),
             one_h2=aligned((H,)),
@@ -241,21 +244,22 @@ def train_on(agent, batch, key, update):
     """Critics, the actor by the new critics, the temperature, the target critics: ``agents.sac.SAC.update``."""
     w, temperature, F, A, B = agent.weights, agent.temperature, agent.F, agent.A, agent.batch_size
     actor_end, end = agent.starts[0], agent.starts[2]
-    step, scale = F4(agent.lr / (1.0 - 0.9**update)), F4(1.0 / math.sqrt(1.0 - 0.999**update))
+    unbiased, scale = 1.0 / (1.0 - 0.9**update), F4(1.0 / math.sqrt(1.0 - 0.999**update))
     alpha = F4(math.exp(temperature.p[0]))
     first = update * 65536 * 2 * A
     sample_actions(agent, batch.next_sa, key, first, batch.next_sa[F:])
     critic_gradient(agent, batch, alpha)
-    adam_soft_update(w.p, w.target, w.m, w.v, w.g, actor_end, end, step, scale, F4(agent.tau))
+    adam_soft_update(w.p, w.target, w.m, w.v, w.g, actor_end, end, F4(agent.lr * unbiased), scale, F4(agent.tau))
     sample_actions(agent, batch.sa, key, first + A, batch.sa[F:])
     actor_gradient(agent, batch, alpha)
-    adam(w.p, w.m, w.v, w.g, ACTOR, actor_end, step, scale)
+    adam(w.p, w.m, w.v, w.g, ACTOR, actor_end, F4(agent.actor_lr * unbiased), scale)
     if agent.automatic:
         total = 0.0  # gradient by log alpha of -log alpha (log pi - A)
         for i in range(B):
             total += F4(A) - agent.log_prob[i]
         temperature.g[0] = total / B
-        adam(temperature.p, temperature.m, temperature.v, temperature.g, ACTOR, VALUE, step, scale)
+        rate = F4(agent.alpha_lr * unbiased)
+        adam(temperature.p, temperature.m, temperature.v, temperature.g, ACTOR, VALUE, rate, scale)
 
 
 def learn(agent, batch, key, decision, update):

@@ -49,7 +49,8 @@ class TwinCritics(NamedTuple):
 
     init_episodes: int
     batch_size: int
-    lr: float
+    lr: float  # of the critics
+    actor_lr: float
     tau: float
     policy_delay: int
     action_std: float
@@ -84,8 +85,9 @@ class TwinCritics(NamedTuple):
         act, norm, s = ACTIVATIONS.index(section.activation_fn), nets[0].layer_norm, section
         L = padded(s.batch_size)
         return cls(
-            s.init_episodes, s.batch_size, s.lr, s.tau, s.policy_delay, s.action_std, s.policy_std, s.policy_std_clip,
-            s.test_noise, F, A, H, layers, act, norm, size(nets[:1]), size(nets[:2]), np.zeros(1, I8),
+            s.init_episodes, s.batch_size, s.lr, s.lr, s.tau, s.policy_delay, s.action_std, s.policy_std,
+            s.policy_std_clip, s.test_noise, F, A, H, layers, act, norm, size(nets[:1]), size(nets[:2]),
+            actor_updates=np.zeros(1, I8),
             q=aligned((1, L)), y=aligned((1, L)), dx=aligned((F + A, L)), out=aligned((A, L)),
             h=activations(H, layers, L, act, norm), actor_h=activations(H, layers, L, act, norm), dh=workspace(H, L),
             one_out=aligned((A,)), one_h=aligned((H,)), one_h2=aligned((H,)),
@@ -151,10 +153,10 @@ def critic_gradient(agent, o, sa):
 
 
 @njit(**JIT_INNER)
-def adam_on(agent, lo, hi, update):
+def adam_on(agent, lo, hi, update, lr):
     """Adam on [lo, hi), the ``update``-th step there."""
     w = agent.weights
-    step_size, v_scale = agent.common.lr / (1.0 - 0.9**update), 1.0 / math.sqrt(1.0 - 0.999**update)
+    step_size, v_scale = lr / (1.0 - 0.9**update), 1.0 / math.sqrt(1.0 - 0.999**update)
     adam(w.p, w.m, w.v, w.g, lo, hi, F4(step_size), F4(v_scale))
 
 
@@ -172,7 +174,7 @@ def update_critics(agent, batch, key, update):
         y[i] = batch.reward[i] + batch.discount[i] * min(y[i], q[i])
     critic_gradient(agent, c.critic1, batch.sa)
     critic_gradient(agent, c.critic2, batch.sa)
-    adam_on(agent, c.critic1, w.p.shape[0], update)
+    adam_on(agent, c.critic1, w.p.shape[0], update, c.lr)
 
 
 @njit(**JIT_INNER)
@@ -193,7 +195,7 @@ def update_actor(agent, batch, key, update):
             c.out[a, i] = ZERO
     backward(w.p, ACTOR, F, c.hidden, c.layers, A, sa, c.actor_h, c.out, c.dh, L, w.g, c.act, c.norm)
     c.actor_updates[0] += 1
-    adam_on(agent, ACTOR, c.critic1, c.actor_updates[0])
+    adam_on(agent, ACTOR, c.critic1, c.actor_updates[0], c.actor_lr)
     soft_update(w.p, w.target, ACTOR, w.p.shape[0], F4(c.tau))
 
 

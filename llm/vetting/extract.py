@@ -28,8 +28,9 @@ MOST_REPLY = 400_000  # characters of a reply
 HARMLESS = ("torch.jit.script", "torch.jit.script_if_tracing", "torch.jit.export", "torch.no_grad()", "torch.no_grad",
             "torch.inference_mode()", "torch.compile", "torch.compile()", "jit.script", "script")  # fmt: skip
 GIVEN = ("torch", "math", "F", "Tensor", "Pose")  # names that are there without an import (allowed_names.py)
-# One thread parses at a time. Threads share the counter of depth in Python 3.11's parser: SystemError, "AST constructor
-# recursion depth mismatch" (https://github.com/python/cpython/issues/106905); and catch_warnings is for one thread, too.
+# One thread parses at a time. Threads share the counter of depth in Python 3.11's parser: SystemError, "AST
+# constructor recursion depth mismatch" (https://github.com/python/cpython/issues/106905); and catch_warnings is for one
+# thread, too.
 PARSER = threading.Lock()
 LOOK_ALIKES = {
     "\u2018": "'", "\u2019": "'", "\u201c": '"', "\u201d": '"', "\u2013": "-", "\u2014": "-", "\u2212": "-",

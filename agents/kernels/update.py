@@ -1,0 +1,130 @@
+"""Single updates by the compiled kernels, on the tensors of PyTorch agents: for loops whose transitions come from
+elsewhere than ``off_policy.train``'s own worlds.
+
+All that an agent is stays in the ``rows`` of its ``agents.algorithm.Algorithm``, read and written where it lies. So
+such an object acts, is stored and is loaded as ever, and either twin may make its next update.
+
+Axes: P members, F observation features, A actions, W = 2 F + A + 2 rows of a batch (s, s', action, reward, done), B
+minibatch.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Optional
+
+import numpy as np
+import torch
+from numba import njit
+from torch import Tensor
+
+from agents.algorithm import Algorithm
+from agents.kernels import JIT_INNER, JIT_UNCOUNTED, sac, td3
+from agents.kernels.ahead import compiled_ahead
+from agents.kernels.mlp import ONE
+from agents.kernels.off_policy import Batch, Weights, learn
+from agents.sac import SAC
+from agents.sections import SACSection, TD3Section
+from agents.td3 import TD3
+from agents.td3_discrete import TD3Discrete
+
+AHEAD = {"sac_update": SACSection, "td3_update": TD3Section}  # what ``ahead.py`` can be asked to compile
+ACTORS_TURN, NOT_YET = np.int64(0), np.int64(1)  # numbers of decisions that are divisible by a delay, and that are not
+
+
+@njit(**JIT_INNER)
+def fill(batch, rows, gamma):
+    """batch <- rows [W, B]; its padding stays zero."""
+    W, B = rows.shape
+    inputs = batch.sa.shape[0]
+    F = W - 2 - inputs
+    for i in range(B):
+        for f in range(F):
+            batch.sa[f, i] = rows[f, i]
+            batch.next_sa[f, i] = rows[F + f, i]
+        for a in range(inputs - F):
+            batch.sa[F + a, i] = rows[2 * F + a, i]
+        batch.reward[i] = rows[W - 2, i]
+        batch.discount[i] = gamma * (ONE - rows[W - 1, i])
+
+
+@njit(**JIT_UNCOUNTED)
+def update_member(agent, batch, rows, gamma, key, decision, number):
+    """Update ``number`` (from 1) on rows float32 [W, B]. key: uint64, of stream UPDATE; gamma: float32."""
+    fill(batch, rows, gamma)
+    learn(agent, batch, key, decision, number)
+
+
+def why_not(algorithm: Algorithm) -> Optional[str]:
+    """The reason why ``CompiledUpdate`` cannot update these agents, or None if it can."""
+    if not isinstance(algorithm, (SAC, TD3)) or isinstance(algorithm, TD3Discrete):
+        return f"{type(algorithm).__name__} has no compiled update"
+    if algorithm.rows.params.device.type != "cpu":
+        return "compiled updates are for the CPU"
+    return None
+
+
+class CompiledUpdate:
+    """``algorithm.update``, member by member, for members of one shape and with full batches of one size."""
+
+    def __init__(self, algorithm: Algorithm) -> None:
+        """algorithm: of which ``why_not`` says None. Its ``rates`` are asked once, here; tau at every update."""
+        compiled_ahead("sac_update" if isinstance(algorithm, SAC) else "td3_update")
+        self.rows = algorithm.rows
+        rates = [rate.tolist() for rate in algorithm.rates(torch.ones(len(self.rows.lr), dtype=torch.bool))]
+        task, members = algorithm.task, range(len(self.rows.lr))
+        self.agents = [self._agent(algorithm, i, [rate[i] for rate in rates]) for i in members]
+        self.batch = Batch.create(task.observation_size + task.action_size, algorithm.section.batch_size)
+
+    def _agent(self, algorithm: Algorithm, i: int, rates: list[float]) -> Any:
+        """The kernels' tuple of member i: its arrays are views."""
+        r: Any = self.rows
+        task, section = algorithm.task, algorithm.section
+
+        def view(of: Tensor) -> np.ndarray:
+            return of[i].numpy()
+
+        def weights(p: Tensor, target: Tensor, m: Tensor, v: Tensor) -> Weights:
+            return Weights(view(p), view(target), view(m), view(v), np.zeros(p.shape[1], np.float32))
+
+        flat = weights(r.params, r.target, r.m, r.v)
+        if isinstance(algorithm, SAC):
+            new = sac.SAC.create(task, section, view(r.params))
+            temperature = weights(r.log_alpha, r.log_alpha, r.alpha_m, r.alpha_v)  # it has no target
+            lr, actor_lr, alpha_lr = rates
+            return new._replace(weights=flat, temperature=temperature, lr=lr, actor_lr=actor_lr, alpha_lr=alpha_lr)
+        other, (lr, actor_lr) = td3.TD3.create(task, section, view(r.params)), rates
+        counts = r.actor_updates.numpy()[i : i + 1]
+        common = other.common._replace(lr=lr, actor_lr=actor_lr, actor_updates=counts)
+        return other._replace(weights=flat, common=common)
+
+    def __call__(self, batch: Tensor, updates: Tensor, noise_key: Tensor, actor: bool) -> None:
+        """As ``Algorithm.update``, with tau from ``rows``. batch: float32 [P, W, B]."""
+        keys, numbers = noise_key.numpy().view(np.uint64), updates.numpy()
+        gamma, tau = self.rows.gamma[:, 0].numpy(), self.rows.tau[:, 0].tolist()
+        decision = ACTORS_TURN if actor else NOT_YET
+        for i, agent in enumerate(self.agents):
+            rows = batch[i].contiguous().numpy()
+            update_member(with_tau(agent, tau[i]), self.batch, rows, gamma[i], keys[i], decision, numbers[i])
+
+
+def with_tau(agent: Any, tau: float) -> Any:
+    """The agent with this step of its target nets."""
+    if isinstance(agent, sac.SAC):
+        return agent._replace(tau=tau)
+    return agent._replace(common=agent.common._replace(tau=tau))
+
+
+def shortest(name: str) -> None:
+    """Whatever compiles the kernels of ``name``, a key of ``AHEAD``."""
+    from agents.hyper import draw
+    from agents.population import initial_weights, nets_of
+    from envs.task import make_task
+
+    task, keys = make_task("Pendulum-v0"), np.zeros(1, np.int64)
+    kind: Any = SAC if name == "sac_update" else TD3
+    hyper = draw(AHEAD[name](hidden_size=1, hidden_layer=1, batch_size=1), keys)
+    nets = nets_of(kind, task, hyper)
+    weights = torch.as_tensor(initial_weights(nets, keys))
+    algorithm = kind(task, hyper, nets[0], weights, torch.ones(1, dtype=torch.int64))
+    batch = torch.zeros(1, 2 * task.observation_size + task.action_size + 2, 1)
+    CompiledUpdate(algorithm)(batch, torch.ones(1, dtype=torch.int64), torch.as_tensor(keys), True)
