@@ -30,6 +30,7 @@ from agents.crl_replay import TrajectoryReplay
 from agents.crl_section import check_own
 from agents.goal_off_policy_section import GoalSACSection, GoalTD3Section
 from agents.hyper import draw
+from agents.kernels.update import update_of
 from agents.normaliser import Moments
 from agents.population import initial_weights, nets_of
 from agents.sac import SAC
@@ -74,6 +75,7 @@ class GoalOffPolicy:
         params = torch.as_tensor(initial_weights(agents, seeds), device=self.device)
         width = torch.full_like(keys, section.h_dim)
         self.algorithm: Algorithm = algorithm(widths, hyper, agents[0], params, width)
+        self._update = update_of(self.algorithm)
         self.sizes = [net.size for net in agents[0]]
         self.policy_delay: int = getattr(section, "policy_delay", 1)
         self.metrics: Tuple[str, ...] = ("reward", "value", "alpha") if algorithm is SAC else ("reward", "value")
@@ -156,7 +158,7 @@ class GoalOffPolicy:
         batch = self.sample(replay)
         self.updates += 1
         a = self.algorithm
-        a.update(batch, self.weight, self.learns, self.updates, self.update_key, actor)
+        self._update(batch, self.weight, self.learns, self.updates, self.update_key, actor)
         if not measure:
             return None
         with torch.no_grad():

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import logging
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 from pathlib import Path
@@ -17,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from agents.kernels.update import CompiledUpdate, why_not
+from agents.kernels.update import update_of
 from agents.population import keep_pages
 from agents.sac import SAC
 from distributed.agent import actor_of, load_rows, make_algorithm, policy_content, rows_state
@@ -28,8 +27,6 @@ from envs import rng
 from envs.torch_file import TorchFileError, read_torch
 from envs.world_file import write_atomic
 from outer.checkpoint import CheckpointError
-
-log = logging.getLogger("envolve")
 
 FORMAT = "envolve-learner-1"
 BLOCK = 10  # gradient steps whose minibatches are fetched at once
@@ -44,10 +41,7 @@ class Learner:
         keep_pages()
         self.params, self.widths, self.folder = params, widths, folder
         self.algorithm = make_algorithm(params, widths, keys)
-        reason = why_not(self.algorithm)
-        self.compiled = None if reason else CompiledUpdate(self.algorithm)
-        if reason:
-            log.info("gradient steps take the PyTorch path: %s", reason)
+        self._update = update_of(self.algorithm)
         self.version, self.updates = RANDOM, 0
         self.update_key = rng.fold(keys, rng.UPDATE)
         P, B = len(keys), params.batch_size
@@ -92,10 +86,7 @@ class Learner:
         number = torch.full_like(self.update_key, self.updates)
         actor = self.updates % self.policy_delay == 0
         learned = batch[:, : self.widths.learned]
-        if self.compiled is not None:
-            self.compiled(learned, number, self.update_key, actor)
-        else:
-            self.algorithm.update(learned, self.weight, self.learns, number, self.update_key, actor)
+        self._update(learned, self.weight, self.learns, number, self.update_key, actor)
 
     def metrics(self) -> dict[str, float]:
         """Means over members, for the log."""

@@ -10,7 +10,9 @@ minibatch.
 
 from __future__ import annotations
 
-from typing import Any, Optional
+import logging
+from collections.abc import Callable
+from typing import Any, Optional, Union
 
 import numpy as np
 import torch
@@ -27,6 +29,9 @@ from agents.sections import SACSection, TD3Section
 from agents.td3 import TD3
 from agents.td3_discrete import TD3Discrete
 
+log = logging.getLogger("envolve")
+
+Update = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor, bool], None]  # as ``Algorithm.update``
 AHEAD = {"sac_update": SACSection, "td3_update": TD3Section}  # what ``ahead.py`` can be asked to compile
 ACTORS_TURN, NOT_YET = np.int64(0), np.int64(1)  # numbers of decisions that are divisible by a delay, and that are not
 
@@ -64,21 +69,22 @@ def why_not(algorithm: Algorithm) -> Optional[str]:
 
 
 class CompiledUpdate:
-    """``algorithm.update``, member by member, for members of one shape and with full batches of one size."""
+    """``algorithm.update``, member by member. For members of one shape that all learn, each from a whole batch of its
+    section's size: it does not look at ``weight`` and ``learns``."""
 
-    def __init__(self, algorithm: Algorithm) -> None:
+    def __init__(self, algorithm: Union[SAC, TD3]) -> None:
         """algorithm: of which ``why_not`` says None. Its ``rates`` are asked once, here; tau at every update."""
         compiled_ahead("sac_update" if isinstance(algorithm, SAC) else "td3_update")
-        self.rows = algorithm.rows
-        rates = [rate.tolist() for rate in algorithm.rates(torch.ones(len(self.rows.lr), dtype=torch.bool))]
-        task, members = algorithm.task, range(len(self.rows.lr))
-        self.agents = [self._agent(algorithm, i, [rate[i] for rate in rates]) for i in members]
+        self.algorithm, self.rows, task = algorithm, algorithm.rows, algorithm.task
         self.batch = Batch.create(task.observation_size + task.action_size, algorithm.section.batch_size)
+        members = range(len(self.rows.lr))
+        rates = [rate.tolist() for rate in algorithm.rates(torch.ones(len(members), dtype=torch.bool))]
+        self.agents = [self._agent(i, [rate[i] for rate in rates]) for i in members]
 
-    def _agent(self, algorithm: Algorithm, i: int, rates: list[float]) -> Any:
+    def _agent(self, i: int, rates: list[float]) -> Any:
         """The kernels' tuple of member i: its arrays are views."""
         r: Any = self.rows
-        task, section = algorithm.task, algorithm.section
+        task, section = self.algorithm.task, self.algorithm.section
 
         def view(of: Tensor) -> np.ndarray:
             return of[i].numpy()
@@ -87,24 +93,41 @@ class CompiledUpdate:
             return Weights(view(p), view(target), view(m), view(v), np.zeros(p.shape[1], np.float32))
 
         flat = weights(r.params, r.target, r.m, r.v)
-        if isinstance(algorithm, SAC):
+        if isinstance(self.algorithm, SAC):
             new = sac.SAC.create(task, section, view(r.params))
             temperature = weights(r.log_alpha, r.log_alpha, r.alpha_m, r.alpha_v)  # it has no target
             lr, actor_lr, alpha_lr = rates
             return new._replace(weights=flat, temperature=temperature, lr=lr, actor_lr=actor_lr, alpha_lr=alpha_lr)
         other, (lr, actor_lr) = td3.TD3.create(task, section, view(r.params)), rates
-        counts = r.actor_updates.numpy()[i : i + 1]
-        common = other.common._replace(lr=lr, actor_lr=actor_lr, actor_updates=counts)
+        common = other.common._replace(
+            lr=lr, actor_lr=actor_lr, actor_updates=r.actor_updates.numpy()[i : i + 1],
+            policy_std=float(r.policy_std[i]), policy_std_clip=float(r.policy_std_clip[i]),
+        )  # fmt: skip
         return other._replace(weights=flat, common=common)
 
-    def __call__(self, batch: Tensor, updates: Tensor, noise_key: Tensor, actor: bool) -> None:
-        """As ``Algorithm.update``, with tau from ``rows``. batch: float32 [P, W, B]."""
+    def __call__(
+        self, batch: Tensor, weight: Tensor, learns: Tensor, updates: Tensor, noise_key: Tensor, actor: bool
+    ) -> None:
+        """See ``Algorithm.update``."""
+        if self.algorithm.rows is not self.rows:  # members were dropped
+            raise RuntimeError("these are no longer the agents that this update was made for")
         keys, numbers = noise_key.numpy().view(np.uint64), updates.numpy()
         gamma, tau = self.rows.gamma[:, 0].numpy(), self.rows.tau[:, 0].tolist()
         decision = ACTORS_TURN if actor else NOT_YET
         for i, agent in enumerate(self.agents):
             rows = batch[i].contiguous().numpy()
             update_member(with_tau(agent, tau[i]), self.batch, rows, gamma[i], keys[i], decision, numbers[i])
+
+
+def update_of(algorithm: Algorithm) -> Update:
+    """``algorithm.update`` under the conditions of ``CompiledUpdate``, compiled where there is a kernel for it; the log
+    says where there is none."""
+    reason = why_not(algorithm)
+    if reason is None:
+        assert isinstance(algorithm, (SAC, TD3))
+        return CompiledUpdate(algorithm)
+    log.info("updates take the PyTorch path: %s", reason)
+    return algorithm.update
 
 
 def with_tau(agent: Any, tau: float) -> Any:
@@ -127,4 +150,5 @@ def shortest(name: str) -> None:
     weights = torch.as_tensor(initial_weights(nets, keys))
     algorithm = kind(task, hyper, nets[0], weights, torch.ones(1, dtype=torch.int64))
     batch = torch.zeros(1, 2 * task.observation_size + task.action_size + 2, 1)
-    CompiledUpdate(algorithm)(batch, torch.ones(1, dtype=torch.int64), torch.as_tensor(keys), True)
+    ones = torch.ones(1, dtype=torch.int64)
+    CompiledUpdate(algorithm)(batch, ones, ones, ones, torch.as_tensor(keys), True)

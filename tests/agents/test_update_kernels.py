@@ -12,7 +12,7 @@ import torch
 from agents.algorithm import Algorithm
 from agents.ddqn import DDQN
 from agents.hyper import draw
-from agents.kernels.update import CompiledUpdate, why_not
+from agents.kernels.update import CompiledUpdate, update_of, why_not
 from agents.population import initial_weights, nets_of
 from agents.sac import SAC
 from agents.sections import DDQNSection, SACSection, TD3DiscreteSection, TD3Section
@@ -44,7 +44,7 @@ CASES = {
 }
 
 
-def made(kind: Any, section: Any, task_name: str = "Pendulum-v0") -> Algorithm:
+def made(kind: Any, section: Any, task_name: str = "Pendulum-v0") -> Any:
     task, keys = make_task(task_name), KEYS.numpy()
     hyper = draw(section, keys)
     nets = nets_of(kind, task, hyper)
@@ -60,10 +60,12 @@ def batches(task: Any, count: int) -> torch.Tensor:
     return found
 
 
-def torch_update(algorithm: Algorithm, batch: torch.Tensor, number: int, actor: bool) -> None:
+def run(update: Any, batch: torch.Tensor, number: int, actor: bool = True) -> None:
+    """update: of an algorithm, or its compiled twin."""
     P = len(KEYS)
-    weight, learns = torch.full((P, BATCH), 1 / BATCH), torch.ones(P, dtype=torch.bool)
-    algorithm.update(batch, weight, learns, torch.full((P,), number), KEYS, actor)
+    update(
+        batch, torch.full((P, BATCH), 1 / BATCH), torch.ones(P, dtype=torch.bool), torch.full((P,), number), KEYS, actor
+    )
 
 
 def same(a: Algorithm, b: Algorithm, tolerance: float) -> None:
@@ -81,8 +83,8 @@ def test_as_pytorch(case: str) -> None:
         for algorithm in (a, b):  # targets that wait their turn
             algorithm.rows.tau.copy_(tau * (number % 3 == 0))
         actor = number % a.policy_delay == 0
-        torch_update(a, batch, number, actor)
-        compiled(batch, torch.full((len(KEYS),), number), KEYS, actor)
+        run(a.update, batch, number, actor)
+        run(compiled, batch, number, actor)
         same(a, b, 1e-6 if number == 1 else 2e-4)  # rounding errors grow where Adam divides by small moments
     assert (b.rows.params != before).any(1).all() and (b.rows.target != before).any(1).all()
 
@@ -92,11 +94,11 @@ def test_turns_may_be_mixed() -> None:
     a, b = made(*CASES["TD3"]), made(*CASES["TD3"])
     compiled = CompiledUpdate(b)
     for number, batch in enumerate(batches(a.task, 6), 1):
-        torch_update(a, batch, number, True)
+        run(a.update, batch, number)
         if number % 2:
-            compiled(batch, torch.full((len(KEYS),), number), KEYS, True)
+            run(compiled, batch, number)
         else:
-            torch_update(b, batch, number, True)
+            run(b.update, batch, number)
     same(a, b, 2e-4)
     assert b.rows.actor_updates.tolist() == [6, 6, 6]
 
@@ -109,21 +111,33 @@ def test_what_is_no_number_stays_with_its_member(case: str) -> None:
         for number, batch in enumerate(batches(a.task, 4), 1):
             if spoilt:
                 batch[1, 0, 3] = float("nan")
-            compiled(batch, torch.full((len(KEYS),), number), KEYS, True)
+            run(compiled, batch, number)
     assert torch.equal(a.rows.params[[0, 2]], b.rows.params[[0, 2]])
     assert b.rows.params[1].isnan().any() and not a.rows.params.isnan().any()
 
 
-def test_who_has_none() -> None:
+def test_who_has_none(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "envolve")
     assert why_not(made(*CASES["SAC"])) is None and why_not(made(*CASES["TD3"])) is None
     discrete = made(TD3Discrete, TD3DiscreteSection(**SIZES), "CartPole-v0")
     assert why_not(discrete) == "TD3Discrete has no compiled update"
     assert why_not(made(DDQN, DDQNSection(**SIZES), "CartPole-v0")) == "DDQN has no compiled update"
+    assert isinstance(update_of(made(*CASES["TD3"])), CompiledUpdate) and not caplog.messages
+    assert update_of(discrete) == discrete.update
+    assert caplog.messages == ["updates take the PyTorch path: TD3Discrete has no compiled update"]
+
+
+def test_members_that_were_dropped() -> None:
+    algorithm = made(*CASES["SAC"])
+    compiled = CompiledUpdate(algorithm)
+    algorithm.keep(torch.tensor([0, 2]))
+    with pytest.raises(RuntimeError, match="no longer the agents"):
+        run(compiled, batches(algorithm.task, 1)[0], 1)
 
 
 def test_the_batch_is_left_as_it_is() -> None:
     algorithm = made(*CASES["SAC"])
     batch = batches(algorithm.task, 1)[0]
     given = batch.clone()
-    CompiledUpdate(algorithm)(batch, torch.ones(len(KEYS), dtype=torch.int64), KEYS, True)
+    run(CompiledUpdate(algorithm), batch, 1)
     assert torch.equal(batch, given) and np.isfinite(algorithm.rows.params.numpy()).all()
