@@ -126,6 +126,11 @@ class CRL:
         self.decisions += 1
         if self.moments is not None:
             self.moments.add(torch.cat((features, goal), 2))
+        return self.explore(features, goal, noise)
+
+    @torch.no_grad()
+    def explore(self, features: Tensor, goal: Tensor, noise: Tensor) -> Tensor:
+        """Actions of the policy itself. noise: [P, N, A], standard normal."""
         return squashed(*self._policy(self.params[:, : self.actor.size], features, goal), noise)[0]
 
     @torch.no_grad()
@@ -208,7 +213,11 @@ class CRL:
 
     def learn(self, replay: TrajectoryReplay, measure: bool = False, actor: bool = True) -> Optional[Tensor]:
         """One update of every member, always of the actor, too. Returns what METRICS names, [P, M], if asked to."""
-        batch, noise = self.sample(replay), self.noise()
+        return self.learn_batch(self.sample(replay), measure)
+
+    def learn_batch(self, batch: Tuple[Tensor, ...], measure: bool = False) -> Optional[Tensor]:
+        """The same with a batch from elsewhere, which looks as ``sample`` says."""
+        noise = self.noise()
         params, log_alpha = self.params.detach().requires_grad_(), self.log_alpha.detach().requires_grad_()
         critic, policy, temperature, c, entropy = self.losses(params, log_alpha, batch, noise)
         total = (critic + policy + temperature).sum()  # members share nothing: the sum's gradient is each one's own

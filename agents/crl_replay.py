@@ -22,6 +22,14 @@ from torch import Tensor
 from envs import rng
 
 
+def steps_ahead(u: Tensor, discount: Tensor, left: Tensor) -> Tensor:
+    """k with P(k) in proportion to discount^k for 1 <= k <= left, 0 where left is 0: the inverse of the truncated
+    geometric distribution, k = ceil(log(1 - u (1 - discount^left)) / log discount). u: uniform in [0, 1)."""
+    d = discount.double()
+    k = (torch.log1p(u.double() * (d**left - 1)) / d.log()).ceil().long()
+    return torch.minimum(k.clamp(min=1), left)  # u = 0 gives k = 0, and rounding could give left + 1
+
+
 class TrajectoryReplay:
     """Rings in step with each other: the d-th write of every environment goes to row d modulo R."""
 
@@ -59,15 +67,10 @@ class TrajectoryReplay:
 
     def future(self, index: Tensor, discount: Tensor, key: Tensor, draw: Tensor) -> Tensor:
         """For each row another k steps later in its trajectory, P(k) in proportion to discount^k for 1 <= k <= K, K
-        being the steps to the trajectory's last row: k = ceil(log(1 - u (1 - discount^K)) / log discount), the inverse
-        of the truncated geometric distribution. The last row itself (K = 0) gets itself. index: int64 [P, B]; discount:
-        [P] -> index."""
-        u = rng.uniform(*self._counters(key, draw, index.shape[1], 1)).double()
-        left = self.steps_left(index)
-        d = discount.double()[:, None]
-        k = (torch.log1p(u * (d**left - 1)) / d.log()).ceil().long()
-        k = torch.minimum(k.clamp(min=1), left)  # u = 0 gives k = 0, and rounding could give K + 1
-        return self._later(index, k)
+        being the steps to the trajectory's last row. The last row itself (K = 0) gets itself. index: int64 [P, B];
+        discount: [P] -> index."""
+        u = rng.uniform(*self._counters(key, draw, index.shape[1], 1))
+        return self._later(index, steps_ahead(u, discount[:, None], self.steps_left(index)))
 
     def final(self, index: Tensor) -> Tensor:
         """The last row so far of each row's trajectory."""

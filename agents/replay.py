@@ -82,7 +82,14 @@ class Replay:
 
     def sample(self, draw: Tensor) -> Tensor:
         """Uniform with replacement. draw: int64 [P, batch], of one update -> [P, width, batch], feature-major."""
+        return self.gather(self.index(draw))
+
+    def index(self, draw: Tensor) -> Tensor:
+        """Which rows of ``flat`` those are, int64 [P, batch]."""
         stored = torch.minimum(self.capacity, self.written)[:, None]
-        index = rng.scaled(draw, stored).add_(self.base[:, None])
-        members, batch = draw.shape
+        return rng.scaled(draw, stored).add_(self.base[:, None])
+
+    def gather(self, index: Tensor) -> Tensor:
+        """Rows of ``flat`` -> [P, width, batch]."""
+        members, batch = index.shape
         return self.flat.index_select(0, index.view(-1)).view(members, batch, -1).transpose(1, 2).contiguous()

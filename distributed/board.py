@@ -73,6 +73,7 @@ class EvaluatorReport:
     def __init__(self, folder: Path) -> None:
         self.board = Board(folder / "eval" / "0")
 
-    def __call__(self, step: int, mean_return: float) -> None:
-        self.board.write(step, mean_return=mean_return)
-        log.info("evaluation at %s updates: return %.5g", f"{step:,}", mean_return)
+    def __call__(self, step: int, values: dict[str, float]) -> None:
+        self.board.write(step, **values)
+        told = "  ".join(f"{name.removeprefix('mean_')} {value:.5g}" for name, value in values.items())
+        log.info("evaluation at %s updates: %s", f"{step:,}", told)

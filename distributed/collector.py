@@ -4,7 +4,7 @@ A turn is a fixed number of steps in every environment with one policy; episodes
 depends on the run's key, worker, version and step alone. In lockstep all episodes begin anew at every version at which
 the learner keeps a checkpoint, so that a run that goes on from there collects what the other would have.
 
-Axes: P members, T steps of a turn, F features, A actions, W columns of a transition.
+Axes: P members, T steps of a turn, F features, W columns of a transition.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from distributed.agent import LEARNED_EPISODE, RANDOM_EPISODE, actor_of, make_algorithm
+from distributed.agent import make_agent
 from distributed.curriculum import apply, curriculum_from
-from distributed.params import TrainParamsBase
+from distributed.params import TrainParamsBase, flat, led_to
 from distributed.rows import RANDOM, Chunk, Handout, Widths, scaled
 from envs import rng
 
@@ -53,7 +53,7 @@ class Collector:
         self.reset_key = rng.fold(rng.fold(keys, rng.RESET), worker)
         self.seats = [Seat(params.collect_env(worker, seed_of(key, 0))) for key in self.reset_key]
         self.widths = Widths.of(self.seats[0].env)
-        self.algorithm = make_algorithm(params, self.widths, keys)
+        self.agent = make_agent(params, self.widths, keys)
         self.low, self.high = (np.array(bound, np.float32) for bound in (self.widths.low, self.widths.high))
         self.session = -1
         self.last_itr: int | None = None  # for the curriculum
@@ -77,33 +77,32 @@ class Collector:
             if anew or values:
                 seat.begun = False
         self.session, self.last_itr = handout.session, itr
-        actor_of(self.algorithm).copy_(handout.policy)
+        self.agent.actor().copy_(handout.policy)
 
     @torch.no_grad()
     def collect(self, handout: Handout) -> Chunk:
         """One turn."""
         self.begin(handout)
-        F, A, version = self.widths.observation_size, self.widths.action_size, handout.version
+        F, version = self.widths.observation_size, handout.version
         P, T = len(self.seats), self.steps_of(version)
         rows = np.zeros((P, T, self.widths.row), np.float32)
         rows[:, :, -1] = version
         ended: list[tuple[float, float]] = []
         explore_key = rng.fold(self.explore_key, version + 1)
-        episode = torch.full((P,), RANDOM_EPISODE if version == RANDOM else LEARNED_EPISODE)
         for t in range(T):
             if t % BLOCK == 0:
-                draws = self.algorithm.draws(explore_key, t, min(BLOCK, T - t))
+                draws = self.agent.draws(explore_key, t, min(BLOCK, T - t))
             for p, seat in enumerate(self.seats):
                 if not seat.begun:
                     self._reset(seat, p, version, t)
                 rows[p, t, :F] = seat.obs
             obs = torch.from_numpy(rows[:, t, None, :F])
-            action = self.algorithm.explore(obs, episode, tuple(d[t % BLOCK] for d in draws))[1].numpy()
+            action = self.agent.explore(obs, version == RANDOM, tuple(d[t % BLOCK] for d in draws)).numpy()
             for p, seat in enumerate(self.seats):
                 self._step(seat, action[p], rows[p, t])
                 if not seat.begun:
                     ended.append((seat.total, seat.steps))
-            rows[:, t, 2 * F : 2 * F + A] = action
+            rows[:, t, self.widths.action] = action
         found = torch.tensor(ended, dtype=torch.float32).view(-1, 2)
         return Chunk(handout.session, version, self.worker, secrets.randbits(62), torch.from_numpy(rows), found)
 
@@ -111,18 +110,17 @@ class Collector:
         linear = self.curriculum.at_reset(max(version, 0))
         if linear:
             apply(seat.env, linear)
-        seat.obs, _ = seat.env.reset(seed=seed_of(self.reset_key[p], version + 2, t))
+        seat.obs = flat(seat.env.reset(seed=seed_of(self.reset_key[p], version + 2, t))[0])
         seat.steps, seat.total, seat.begun = 0, 0.0, True
 
     def _step(self, seat: Seat, action: np.ndarray, row: np.ndarray) -> None:
         """Of one environment, noted in row [W]."""
-        F = self.widths.observation_size
         obs, reward, terminated, truncated, _ = seat.env.step(scaled(action, self.low, self.high))
         seat.steps += 1
         seat.total += float(reward)
         truncated = (truncated or seat.steps >= self.params.horizon) and not terminated
-        row[F : 2 * F], row[-4], row[-3], row[-2] = obs, reward, terminated, truncated
-        seat.obs, seat.begun = obs, not (terminated or truncated)
+        row[self.widths.led_to], row[-4], row[-3], row[-2] = led_to(obs), reward, terminated, truncated
+        seat.obs, seat.begun = flat(obs), not (terminated or truncated)
 
     def close(self) -> None:
         for seat in self.seats:

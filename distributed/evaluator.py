@@ -2,26 +2,45 @@
 
 It needs nobody but the run's folder, so that a death costs an evaluation that is begun again. Its episodes depend on
 the run's key and the policy's step alone; a curriculum does not reach its environment.
+
+``success`` is the share of episodes in which the environment reported one at least once (``info["success"]``, or
+Gymnasium-Robotics' ``is_success``); empty where it reports none.
 """
 
 from __future__ import annotations
 
 import csv
 import io
+import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from torch import Tensor
 
 from distributed.collector import seed_of
 from distributed.learner import POLICIES
-from distributed.params import TrainParamsBase
+from distributed.params import TrainParamsBase, flat
 from distributed.policy_file import Policy, greedy_policy, read_policy
 from envs import rng
 from envs.world_file import write_atomic
 
 EVALUATIONS = "evaluations.csv"
-HEADER = ("step", "member", "episodes", "mean_return", "std_return", "mean_length")
+HEADER = ("step", "member", "episodes", "mean_return", "std_return", "mean_length", "success")
+REPORTED = ("success", "is_success")  # keys of info
+
+
+def greedy_episode(env: Any, policy: Policy, seed: int, horizon: int) -> tuple[float, int, float]:
+    """Return, length, and whether a success was reported, 0 or 1; NaN: nothing was."""
+    obs, _ = env.reset(seed=seed)
+    total, length, over, success = 0.0, 0, False, math.nan
+    while not over and length < horizon:
+        obs, reward, terminated, truncated, info = env.step(policy(flat(obs)[None])[0])
+        total, length, over = total + float(reward), length + 1, terminated or truncated
+        for name in REPORTED:
+            if name in info:
+                success = max(float(bool(info[name])), 0.0 if math.isnan(success) else success)
+    return total, length, success
 
 
 class Evaluator:
@@ -34,7 +53,7 @@ class Evaluator:
     def _read(self) -> list[tuple[str, ...]]:
         path = self.folder / EVALUATIONS
         lines = list(csv.reader(path.read_text().splitlines()))[1:] if path.exists() else []
-        return [tuple(line) for line in lines]
+        return [tuple(line + [""] * (len(HEADER) - len(line))) for line in lines]  # earlier versions had no success
 
     def due(self) -> list[Path]:
         """Policies of evaluations that are not made yet, the oldest first."""
@@ -49,31 +68,23 @@ class Evaluator:
                 found.append(path)
         return found
 
-    def evaluate(self, path: Path) -> list[tuple[int, float]]:
-        """(step, mean return) of every member. Raises CheckpointError, OSError."""
+    def evaluate(self, path: Path) -> list[tuple[int, dict[str, float]]]:
+        """Of every member the step, its mean return, and its success, if that is reported. Raises CheckpointError,
+        OSError."""
         content = read_policy(path)
         found = []
         for member in range(len(content["actor"])):
             policy = greedy_policy(content, member)
-            episodes = [self._episode(policy, member, content["step"], e) for e in range(self.params.n_eval_episodes)]
-            returns, lengths = np.array(episodes).T
+            seeds = [seed_of(self.key[member], content["step"] + 1, e) for e in range(self.params.n_eval_episodes)]
+            episodes = [greedy_episode(self.env, policy, seed, self.params.horizon) for seed in seeds]
+            returns, lengths, successes = np.array(episodes).T
             values = f"{returns.mean():.6g}", f"{returns.std():.6g}", f"{lengths.mean():.6g}"
-            self.lines.append((str(content["step"]), str(member), str(len(episodes)), *values))
-            found.append((content["step"], float(returns.mean())))
+            told = {} if np.isnan(successes).any() else {"success": float(successes.mean())}
+            success = "".join(f"{value:.6g}" for value in told.values())
+            self.lines.append((str(content["step"]), str(member), str(len(episodes)), *values, success))
+            found.append((content["step"], {"mean_return": float(returns.mean()), **told}))
         self._write()
         return found
-
-    def _episode(self, policy: Policy, member: int, step: int, number: int) -> tuple[float, int]:
-        """Return and length."""
-        obs, _ = self.env.reset(seed=seed_of(self.key[member], step + 1, number))
-        total, length = 0.0, 0
-        while length < self.params.horizon:
-            obs, reward, terminated, truncated, _ = self.env.step(policy(np.asarray(obs)[None])[0])
-            total += float(reward)
-            length += 1
-            if terminated or truncated:
-                break
-        return total, length
 
     def _write(self) -> None:
         self.lines.sort(key=lambda line: (int(line[0]), int(line[1])))

@@ -11,19 +11,14 @@ import io
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 from pathlib import Path
-from typing import Any
-
 import torch
 from torch import Tensor
 
-from agents.kernels.update import update_of
 from agents.population import keep_pages
-from agents.sac import SAC
-from distributed.agent import actor_of, load_rows, make_algorithm, policy_content, rows_state
+from distributed.agent import load_state, make_agent, policy_content, state_of
 from distributed.params import TrainParamsBase
 from distributed.policy_file import checkpoint_name, save_policy
 from distributed.rows import RANDOM, Widths
-from envs import rng
 from envs.torch_file import TorchFileError, read_torch
 from envs.world_file import write_atomic
 from outer.checkpoint import CheckpointError
@@ -40,15 +35,9 @@ class Learner:
         """keys: int64 [P], of the members; folder: of the run. Raises ParamsError."""
         keep_pages()
         self.params, self.widths, self.folder = params, widths, folder
-        self.algorithm = make_algorithm(params, widths, keys)
-        self._update = update_of(self.algorithm)
+        self.agent = make_agent(params, widths, keys)
         self.version, self.updates = RANDOM, 0
-        self.update_key = rng.fold(keys, rng.UPDATE)
-        P, B = len(keys), params.batch_size
-        self.weight = torch.full((P, B), 1 / B)
-        self.learns = torch.ones(P, dtype=torch.bool)
         self.ahead: Executor | None = None  # where samples are fetched from afar: a thread for it
-        self.policy_delay = self.algorithm.policy_delay
         (folder / POLICIES).mkdir(parents=True, exist_ok=True)
 
     @property
@@ -57,7 +46,7 @@ class Learner:
 
     def policy(self) -> Tensor:
         """Of all members, a copy: float32 [P, D]."""
-        return actor_of(self.algorithm).clone()
+        return self.agent.actor().clone()
 
     def iteration(self, sample: Sample) -> None:
         """The gradient steps of one iteration; none after the turn that fills the memory."""
@@ -80,21 +69,14 @@ class Learner:
     def update(self, batch: Tensor) -> None:
         """One gradient step of every member. batch: float32 [P, W, B]."""
         self.updates += 1
-        rows = self.algorithm.rows
-        due = self.updates % self.params.target_update_period == 0
-        rows.tau.fill_(self.params.tau if due else 0.0)
-        number = torch.full_like(self.update_key, self.updates)
-        actor = self.updates % self.policy_delay == 0
-        learned = batch[:, : self.widths.learned]
-        self._update(learned, self.weight, self.learns, number, self.update_key, actor)
+        self.agent.learn(batch[:, : self.widths.learned], self.updates)
 
     def metrics(self) -> dict[str, float]:
         """Means over members, for the log."""
-        rows: Any = self.algorithm.rows
-        return {"alpha": float(rows.log_alpha.exp().mean())} if isinstance(self.algorithm, SAC) else {}
+        return self.agent.metrics()
 
     def finite(self) -> bool:
-        return bool(torch.isfinite(self.algorithm.rows.params).all())
+        return bool(torch.isfinite(self.agent.weights()).all())
 
     # --------------------------------------------------------------------------------------------------------- files
 
@@ -105,13 +87,13 @@ class Learner:
     def save_policy(self) -> Path:
         """The greedy policy of now, named after the gradient steps so far. Raises OSError."""
         path = self.folder / POLICIES / (checkpoint_name(self.updates) + ".pt")
-        save_policy(path, policy_content(self.params, self.widths, self.algorithm, self.updates))
+        save_policy(path, policy_content(self.params, self.widths, self.agent, self.updates))
         return path
 
     def save(self) -> None:
         """Everything. Raises OSError."""
         buffer = io.BytesIO()
-        content = {"version": self.version, "updates": self.updates, "rows": rows_state(self.algorithm)}
+        content = {"version": self.version, "updates": self.updates, "rows": state_of(self.agent)}
         torch.save(content, buffer)
         body = buffer.getvalue()
         write_atomic(str(self.folder / CHECKPOINT), f"{FORMAT} {hashlib.sha256(body).hexdigest()}\n".encode() + body)
@@ -131,7 +113,7 @@ class Learner:
             counts = content["version"], content["updates"]
             if not all(type(n) is int and RANDOM <= n < 2**60 for n in counts):
                 raise TorchFileError("its counters are none")
-            load_rows(self.algorithm, content["rows"])
+            load_state(self.agent, content["rows"])
         except (TorchFileError, ValueError) as e:
             raise CheckpointError(f"{path}: not of agents like these ({e}); start a new run") from None
         self.version, self.updates = counts

@@ -17,7 +17,7 @@ import dataclasses
 import math
 import numbers
 import operator
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,6 +25,8 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
+from agents.crl_energy import ENERGY_NAMES, takes_future_action
+from agents.crl_section import CRLSection
 from distributed.curriculum import Curriculum, check, curriculum_from
 from envs.option import option
 from outer.schema import expected, nearest
@@ -33,6 +35,23 @@ from outer.yaml_lines import ConfigError, show
 ALGORITHMS = ("SAC", "TD3", "CRL")
 HORIZON = "horizon"  # of the JSON, which may have it, too: an environment often needs it to end its episodes
 NEAR = 0.85  # how like a field's name a name must be for it to count as a slip
+
+
+# those of train_goal.py which mean the same here. MRN would compare with a later state and action, which rows have not
+CRL_FIELDS = (
+    "energy_fn", "contrastive_loss_fn", "logsumexp_penalty", "l2_penalty", "no_resubs", "use_c_target",
+    "exploration_coef", "random_goals", "disable_entropy_actor", "use_ln", "repr_dim", "skip_connections", "activation",
+    "policy_std", "target_entropy",
+)  # fmt: skip
+ENERGIES = tuple(name for name in ENERGY_NAMES if not takes_future_action(name))
+EXPLORING = ("l2", "norm", "dot")  # energies whose actor may be paid for |phi|
+
+
+def of_crl(name: str, choices: Sequence[str] | None = None) -> Any:
+    """That key of contrastive RL's section, as a field here."""
+    f = {f.name: f for f in dataclasses.fields(CRLSection)}[name]
+    return option(f.default, f"of CRL: {f.metadata['help']}", choices=choices or f.metadata["choices"],
+                  **f.metadata["limits"])  # fmt: skip
 
 
 class ParamsError(ConfigError):
@@ -49,14 +68,31 @@ class TrainParamsBase:
 
     env_config: dict[str, Any] = field(default_factory=dict)  # what the JSON holds
     algorithm: str = option("SAC", "the learner", choices=ALGORITHMS)
-    gamma: float = option(0.99, "discount; of CRL how far away hindsight's goals are", gt=0, lt=1)
+    gamma: float = option(
+        0.99, "discount; of CRL: a goal is what k steps led to, with probability in proportion to gamma^k", gt=0, lt=1
+    )
     actor_lr: float = option(3e-4, "Adam learning rate of the actor", gt=0)
-    critic_lr: float = option(3e-4, "Adam learning rate of the critics", gt=0)
+    critic_lr: float = option(3e-4, "Adam learning rate of the critics, of CRL the encoders", gt=0)
     alpha_lr: float = option(3e-4, "Adam learning rate of the temperature, of SAC and CRL", gt=0)
-    tau: float = option(0.005, "share of the critics that their targets take over at an update", gt=0, le=1)
-    target_update_period: int = option(1, "gradient steps between updates of the targets", ge=1)
-    log_alpha_init: float = option(1.0, "logarithm of the temperature at first", ge=-20, le=20)
-    hidden: tuple[int, ...] = field(default=(256, 256))  # units of the hidden layers of actor and critics
+    tau: float = option(0.005, "share of the critics that their targets take over at an update, not of CRL", gt=0, le=1)
+    target_update_period: int = option(1, "gradient steps between updates of the targets, not of CRL", ge=1)
+    log_alpha_init: float = option(1.0, "logarithm of the temperature at first, of SAC and CRL", ge=-20, le=20)
+    hidden: tuple[int, ...] = field(default=(256, 256))  # units of the hidden layers of actor and critics or encoders
+    energy_fn: str = of_crl("energy_fn", choices=ENERGIES)
+    contrastive_loss_fn: str = of_crl("contrastive_loss_fn")
+    logsumexp_penalty: float = of_crl("logsumexp_penalty")
+    l2_penalty: float = of_crl("l2_penalty")
+    no_resubs: bool = of_crl("no_resubs")
+    use_c_target: bool = of_crl("use_c_target")
+    exploration_coef: float = of_crl("exploration_coef")
+    random_goals: float = of_crl("random_goals")
+    disable_entropy_actor: bool = of_crl("disable_entropy_actor")
+    use_ln: bool = of_crl("use_ln")
+    repr_dim: int = of_crl("repr_dim")
+    skip_connections: int = of_crl("skip_connections")
+    activation: str = of_crl("activation")
+    policy_std: str = of_crl("policy_std")
+    target_entropy: float = of_crl("target_entropy")
     num_iter: int = option(1000, "iterations", ge=1)
     num_steps_per_iter: int = option(50, "gradient steps of an iteration", ge=1)
     batch_size: int = option(256, "transitions of a gradient step", ge=1, le=65536)
@@ -137,10 +173,25 @@ class TrainParamsBase:
         return ""
 
     def _together(self) -> list[str]:
+        if self.algorithm == "CRL":
+            cls = type(self).__name__
+            if self.batch_size < 2:
+                return [f"{cls}.batch_size: found {self.batch_size}, expected 2 or more: CRL tells samples apart"]
+            if self.exploration_coef and self.energy_fn not in EXPLORING:
+                expected = f"0, or energy_fn one of {', '.join(EXPLORING)}"
+                return [f"{cls}.exploration_coef: found {self.exploration_coef} with energy_fn {self.energy_fn}, "
+                        f"expected {expected}"]  # fmt: skip
         if self.buffer_size < self.batch_size:
             found = f"{self.horizon} x {self.n_episodes_in_buffer} = {self.buffer_size} steps"
             return [f"horizon x n_episodes_in_buffer: found {found}, expected batch_size = {self.batch_size} or more"]
         return []
+
+    @property
+    def units(self) -> int:
+        """Of each hidden layer. Raises ParamsError."""
+        if len(set(self.hidden)) != 1:
+            raise ParamsError(f"hidden: found {self.hidden}, expected layers of one width, such as (256, 256)")
+        return self.hidden[0]
 
     @property
     def buffer_size(self) -> int:
@@ -197,6 +248,8 @@ def _fits(value: Any, kind: type) -> bool:
     """Whether a value may stand for one of this type: integers and numpy's numbers may be numbers, true is none."""
     if kind is str:
         return isinstance(value, str)
+    if kind is bool:
+        return isinstance(value, (bool, np.bool_))
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, numbers.Real):
         return False
     whole = math.isfinite(value) and (kind is float or isinstance(value, numbers.Integral))
@@ -216,6 +269,9 @@ def check_env(env: Any, algorithm: str, where: str) -> None:
         if not isinstance(seen, spaces.Dict) or not all(name in seen.spaces and _row(seen[name]) for name in goals):
             wanted = f"a Dict of {', '.join(goals)}, each a Box with one axis"
             raise ParamsError(f"{where}: found the observation space {seen}, expected for CRL {wanted}")
+        if seen["achieved_goal"].shape != seen["desired_goal"].shape:
+            sizes = f"{seen['achieved_goal'].shape[0]} and {seen['desired_goal'].shape[0]} numbers"
+            raise ParamsError(f"{where}: found {sizes} in achieved_goal and desired_goal, expected as many in both")
     elif not _row(seen):
         hint = "gymnasium.wrappers.FlattenObservation makes one of any"
         raise ParamsError(f"{where}: found the observation space {seen}, expected a Box with one axis; {hint}")
@@ -225,6 +281,11 @@ def flat(obs: Any) -> np.ndarray:
     """What a policy sees of an observation, float32 [F]: of CRL's three parts the first and the goal."""
     parts = [obs["observation"], obs["desired_goal"]] if isinstance(obs, Mapping) else [obs]
     return np.concatenate([np.asarray(part, np.float32) for part in parts])
+
+
+def led_to(obs: Any) -> np.ndarray:
+    """What a row keeps of the observation that its action led to: of CRL's three parts the goal that it achieved."""
+    return np.asarray(obs["achieved_goal"] if isinstance(obs, Mapping) else obs, np.float32)
 
 
 def _row(space: Any) -> bool:

@@ -1,7 +1,8 @@
 """``policy_checkpoint_<step>.pt``: a greedy policy alone, plain values and tensors, read without executing anything.
 
 A dictionary written by ``torch.save``: format, algorithm, actor (float32 [P, D], layout of ``envs/networks.py``),
-inputs, outputs, hidden, layers, low and high (bounds of each action), step (gradient steps of its training).
+inputs, outputs, hidden, layers, low and high (bounds of each action), step (gradient steps of its training). A policy
+of CRL, whose inputs are an observation and then a goal, has the layout of ``agents/crl_networks.py``, and skip.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from agents.crl_networks import TrunkShape
+from agents.crl_networks import forward as trunk_forward
 from distributed.rows import scaled
 from envs.networks import MLPShape, forward
 from envs.torch_file import TorchFileError, read_torch
@@ -26,6 +29,8 @@ KINDS: dict[str, Any] = {
     "format": str, "algorithm": str, "actor": Tensor, "inputs": int, "outputs": int, "hidden": int, "layers": int,
     "activation": str, "low": Tensor, "high": Tensor, "step": int,
 }  # fmt: skip
+CRL_KINDS: dict[str, Any] = {**KINDS, "skip": int}
+ACTIVATIONS = {"SAC": ("relu",), "TD3": ("relu",), "CRL": ("relu", "swish")}
 Policy = Callable[[np.ndarray], np.ndarray]
 
 
@@ -34,14 +39,15 @@ def checkpoint_name(step: int) -> str:
     return f"policy_checkpoint_{step:010d}"
 
 
-def actor_shape(content: Mapping[str, Any]) -> MLPShape:
-    """SAC's net has two outputs per action: a mean and a logarithm of a deviation."""
-    outputs = content["outputs"] * (2 if content["algorithm"] == "SAC" else 1)
-    return MLPShape(content["inputs"], outputs, content["hidden"], content["layers"], content["activation"])
+def actor_shape(content: Mapping[str, Any]) -> MLPShape | TrunkShape:
+    """SAC's and CRL's nets have two outputs per action: a mean and what is made a deviation of."""
+    outputs = content["outputs"] * (1 if content["algorithm"] == "TD3" else 2)
+    sizes = content["inputs"], outputs, content["hidden"], content["layers"], content["activation"]
+    return TrunkShape(*sizes, skip=content["skip"]) if content["algorithm"] == "CRL" else MLPShape(*sizes)
 
 
 def save_policy(path: str | Path, content: Mapping[str, Any]) -> None:
-    """content: what KINDS says, but for the format. The bytes depend on it alone. Raises OSError."""
+    """content: what KINDS or CRL_KINDS says, but for the format. The bytes depend on it alone. Raises OSError."""
     buffer = io.BytesIO()
     torch.save({"format": FORMAT, **content}, buffer)
     write_atomic(str(path), buffer.getvalue())
@@ -63,17 +69,18 @@ def read_policy(path: str | Path) -> dict[str, Any]:
 
 def _check(content: Any) -> None:
     """Raises TorchFileError."""
-    if type(content) is not dict or set(content) != set(KINDS) or content["format"] != FORMAT:
-        raise TorchFileError(f"expected a dictionary of {', '.join(KINDS)} and format {FORMAT}")
-    for name, kind in KINDS.items():
+    kinds = CRL_KINDS if type(content) is dict and content.get("algorithm") == "CRL" else KINDS
+    if type(content) is not dict or set(content) != set(kinds) or content["format"] != FORMAT:
+        raise TorchFileError(f"expected a dictionary of {', '.join(kinds)} and format {FORMAT}")
+    for name, kind in kinds.items():
         value = content[name]
         if type(value) is not kind or (kind is int and not 0 <= value < 2**40):
             raise TorchFileError(f"{name}: found {type(value).__name__}, expected {kind.__name__}")
         if kind is Tensor and (value.dtype != torch.float32 or not value.is_contiguous()):
             raise TorchFileError(f"{name}: found {value.dtype}, expected contiguous torch.float32")
-    if content["algorithm"] not in ("SAC", "TD3") or content["activation"] != "relu":
+    if content["activation"] not in ACTIVATIONS.get(content["algorithm"], ()):
         found = f"{content['algorithm'][:40]} with {content['activation'][:40]}"
-        raise TorchFileError(f"found {found}, expected SAC or TD3 with relu")
+        raise TorchFileError(f"found {found}, expected SAC or TD3 with relu, or CRL with relu or swish")
     if min(content[name] for name in ("inputs", "outputs", "hidden", "layers")) < 1 or content["layers"] > 64:
         raise TorchFileError("found a network without inputs, outputs, hidden units or layers")
     actor, size = content["actor"], actor_shape(content).size
@@ -91,10 +98,13 @@ def greedy_policy(content: Mapping[str, Any], member: int = 0) -> Policy:
     low, high, A = content["low"].numpy(), content["high"].numpy(), content["outputs"]
 
     def act(obs: np.ndarray) -> np.ndarray:
-        x = torch.as_tensor(np.asarray(obs, np.float32)).T[None]
+        x = torch.as_tensor(np.asarray(obs, np.float32))
         with torch.no_grad():
-            mean = torch.tanh(forward(shape, actor, x)[0, :A])
-        return scaled(mean.T.numpy(), low, high)
+            if isinstance(shape, TrunkShape):
+                mean = torch.tanh(trunk_forward(shape, actor, x[None])[0, :, :A])
+            else:
+                mean = torch.tanh(forward(shape, actor, x.T[None])[0, :A]).T
+        return scaled(mean.numpy(), low, high)
 
     return act
 

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from distributed.collector import Collector
 from distributed.evaluator import Evaluator
+from distributed.hindsight import HindsightReplay
 from distributed.hub import Hub, Progress, Unpublished
 from distributed.learner import Learner
 from distributed.params import TrainParamsBase
@@ -54,7 +55,8 @@ def widths_of(params: TrainParamsBase) -> Widths:
 def make_hub(params: TrainParamsBase, widths: Widths, settings: RunSettings, folder: Path | None) -> Hub:
     """folder: of the run, where the memory is kept; None: nowhere."""
     keys = settings.keys()
-    replay = SharedReplay(keys, params.buffer_size, widths, params.batch_size)
+    memory = keys, params.buffer_size, widths, params.batch_size
+    replay = HindsightReplay(*memory, params.gamma) if widths.goal_size else SharedReplay(*memory)
     file_rows = max(1, params.buffer_size // LOG_FILES)
     log = None if folder is None else ReplayLog(folder / REPLAY, len(keys), widths.row, file_rows)
     return Hub(replay, settings.num_collectors, settings.lockstep, log)
@@ -136,15 +138,15 @@ class CollectorProgram:
 
 
 class EvaluatorProgram:
-    def __init__(self, evaluator: Evaluator, report: Callable[[int, float], None]) -> None:
-        """report: gets step and mean return of an evaluation."""
+    def __init__(self, evaluator: Evaluator, report: Callable[[int, dict[str, float]], None]) -> None:
+        """report: gets step and values of an evaluation."""
         self.evaluator, self.report = evaluator, report
 
     def turn(self) -> bool:
         """One evaluation, if one is due."""
         for path in self.evaluator.due()[:1]:
-            for step, value in self.evaluator.evaluate(path):
-                self.report(step, value)
+            for step, values in self.evaluator.evaluate(path):
+                self.report(step, values)
             return True
         return False
 

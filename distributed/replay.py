@@ -52,5 +52,8 @@ class SharedReplay:
         if there is nothing."""
         if not self.written:
             raise RuntimeError("the memory is empty")
-        draws = self.ring.draws(self.key, torch.full_like(self.key, first), count, self.batch_size)
-        return torch.stack([self.ring.sample(draw) for draw in draws])
+        return torch.stack([self.ring.sample(draw) for draw in self.draws(first, count)])
+
+    def draws(self, first: int, count: int) -> Tensor:
+        """Their random bits, int64 [count, P, B]."""
+        return self.ring.draws(self.key, torch.full_like(self.key, first), count, self.batch_size)

@@ -1,11 +1,12 @@
 """What travels: transitions in chunks, policies, and how both look as numbers.
 
-A transition is one row of W = 2 F + A + 4 float32: observation s, what it led to s', action in [-1, 1], reward,
-terminated, truncated, version of the policy. s' is the last observation of its own episode where that ended there,
-never the first of the next: no row crosses the boundary. What learns reads the columns up to ``terminated``; so a time
-limit bootstraps. A version is exact as float32 up to 2^24.
+A transition is one row of W = F + L + A + 4 float32: observation s, what it led to, action in [-1, 1], reward,
+terminated, truncated, version of the policy. What it led to is, for rewards, the next observation s', L = F; for goals,
+where s is (observation, desired goal), the goal that s' achieved, L = G. It is of its own episode where that ended
+there, never the first of the next: no row crosses the boundary. What learns reads the columns up to ``terminated``; so
+a time limit bootstraps. A version is exact as float32 up to 2^24.
 
-Axes: P members, T time, F features, A actions, W columns.
+Axes: P members, T time, F features, L numbers of what a row led to, G of a goal, A actions, W columns.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from gymnasium import spaces
 from torch import Tensor
 
 RANDOM = -1  # version of the policy before the first: uniformly random actions, which fill the memory
@@ -23,24 +25,37 @@ RANDOM = -1  # version of the policy before the first: uniformly random actions,
 class Widths:
     """Of an environment, and of a row of it. Also all that an ``Algorithm`` reads of a task."""
 
-    observation_size: int
+    observation_size: int  # F, what a policy sees; of goals S + G
     action_size: int
     low: tuple[float, ...]  # bounds of each action
     high: tuple[float, ...]
     num_actions: int = 0  # discrete ones
     max_action: float = 1.0
+    goal_size: int = 0  # G; 0: rewards in place of goals
 
     @classmethod
     def of(cls, env: Any) -> Widths:
-        """env: a gymnasium.Env whose spaces are Boxes with one axis."""
-        action = env.action_space
-        return cls(env.observation_space.shape[0], action.shape[0], tuple(action.low.tolist()),
-                   tuple(action.high.tolist()))  # fmt: skip
+        """env: a gymnasium.Env that ``distributed.params.check_env`` let pass."""
+        action, seen = env.action_space, env.observation_space
+        G = seen["desired_goal"].shape[0] if isinstance(seen, spaces.Dict) else 0
+        F = seen["observation"].shape[0] + G if G else seen.shape[0]
+        return cls(F, action.shape[0], tuple(action.low.tolist()), tuple(action.high.tolist()), goal_size=G)
+
+    @property
+    def led_to(self) -> slice:
+        """The columns of what a row led to."""
+        F = self.observation_size
+        return slice(F, F + (self.goal_size or F))
+
+    @property
+    def action(self) -> slice:
+        """Those of the action."""
+        return slice(self.led_to.stop, self.led_to.stop + self.action_size)
 
     @property
     def learned(self) -> int:
         """Columns that an algorithm's update reads."""
-        return 2 * self.observation_size + self.action_size + 2
+        return self.action.stop + 2
 
     @property
     def row(self) -> int:

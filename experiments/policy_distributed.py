@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from distributed.evaluator import greedy_episode
 from distributed.learner import POLICIES
 from distributed.params import TrainParamsBase, flat
 from distributed.params_file import frozen
-from distributed.policy_file import Policy, greedy_policy, read_policy
+from distributed.policy_file import greedy_policy, read_policy
 from envs.sim.opengl import choose_opengl
 from experiments.policy_episodes import SECONDS, Episodes, PolicyError
 from experiments.shaper_video import FilmWriter, VideoError
@@ -40,11 +41,12 @@ class DistributedPolicies:
             for member in range(len(content["actor"])):
                 policy = greedy_policy(content, member)
                 seeds = member_seeds(seed, RETEST, 0, episodes).tolist()
-                played.append([_episode(env, policy, s, self.params) for s in seeds])
+                played.append([greedy_episode(env, policy, s, self.params.horizon) for s in seeds])
         finally:
             env.close()
-        returns, lengths = np.moveaxis(np.array(played, dtype=np.float64), 2, 0)
-        return Episodes(returns, "sum of rewards", lengths)
+        returns, lengths, success = np.moveaxis(np.array(played, dtype=np.float64), 2, 0)
+        more = {} if np.isnan(success).any() else {"success": success}
+        return Episodes(returns, "sum of rewards", lengths, more)
 
     def film(self, name: str, member: int, seed: int, path: Path) -> None:
         """The same episodes from the first on, as long as a film lasts."""
@@ -81,16 +83,6 @@ class DistributedPolicies:
         if env_sizes != (inputs, outputs):
             expected = f"{inputs} and {outputs}, those of {name}"
             raise PolicyError(f"{self.folder}: the environment has {env_sizes} inputs and actions, expected {expected}")
-
-
-def _episode(env: Any, policy: Policy, seed: int, params: TrainParamsBase) -> tuple[float, int]:
-    """Return and length."""
-    obs, _ = env.reset(seed=seed)
-    total, length, over = 0.0, 0, False
-    while not over and length < params.horizon:
-        obs, reward, terminated, truncated, _ = env.step(policy(flat(obs)[None])[0])
-        total, length, over = total + float(reward), length + 1, terminated or truncated
-    return total, length
 
 
 def film_env(params: TrainParamsBase, seed: int) -> Any:

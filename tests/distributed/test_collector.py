@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 
-from distributed.agent import actor_of
 from distributed.collector import Collector
 from distributed.rows import RANDOM, Chunk, Handout
 from tests.distributed.toy import Steps, small
@@ -20,7 +19,7 @@ def make(config: dict[str, Any] | None = None, workers: int = 1, lockstep: bool 
 
 
 def turn(c: Collector, version: int, session: int = 0, policy: torch.Tensor | None = None) -> Chunk:
-    policy = actor_of(c.algorithm).clone() if policy is None else policy
+    policy = c.agent.actor().clone() if policy is None else policy
     return c.collect(Handout(session, version, policy))
 
 
@@ -85,7 +84,7 @@ def test_a_curriculum_drops_the_episode_under_way() -> None:
 def test_lockstep_begins_anew_where_the_learner_keeps_a_checkpoint() -> None:
     c = make({"length": 100}, lockstep=True, horizon=1000, n_train_episodes_per_iter=1, checkpoint_period=3)
     c.steps_of = lambda version: 10  # type: ignore[method-assign]
-    policy = actor_of(c.algorithm).clone()
+    policy = c.agent.actor().clone()
     first = [turn(c, v, 0, policy) for v in range(6)]
     assert [columns(f)["s"][0, 1] for f in first] == [0, 10, 20, 0, 10, 20]
     later = make({"length": 100}, lockstep=True, horizon=1000, checkpoint_period=3)

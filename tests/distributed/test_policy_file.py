@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from distributed.agent import make_algorithm, policy_content
+from distributed.agent import make_agent, policy_content
 from distributed.policy_file import checkpoint_name, load_policy, save_policy
 from distributed.rows import Widths
 from outer.checkpoint import CheckpointError
@@ -19,20 +19,20 @@ WIDTHS = Widths(3, 2, (-2.0, 0.0), (2.0, 10.0))
 
 def content(algorithm: str = "SAC", members: int = 2) -> dict[str, Any]:
     params = small(algorithm=algorithm)
-    return policy_content(params, WIDTHS, make_algorithm(params, WIDTHS, torch.arange(members)), 500_000)
+    return policy_content(params, WIDTHS, make_agent(params, WIDTHS, torch.arange(members)), 500_000)
 
 
 @pytest.mark.parametrize("algorithm", ["SAC", "TD3"])
 def test_a_policy_that_was_stored_acts_as_before(tmp_path: Path, algorithm: str) -> None:
     """Against the learner's own rule, with the bounds written out."""
     params = small(algorithm=algorithm)
-    agent = make_algorithm(params, WIDTHS, torch.arange(2))
+    agent: Any = make_agent(params, WIDTHS, torch.arange(2))
     path = tmp_path / (checkpoint_name(500_000) + ".pt")
     assert path.name == "policy_checkpoint_0000500000.pt"
     save_policy(path, policy_content(params, WIDTHS, agent, 500_000))
     obs = np.random.default_rng(0).normal(size=(6, 3)).astype(np.float32)
     for member in range(2):
-        expected = agent.greedy(torch.tensor(obs).expand(2, 6, 3))[member].numpy()
+        expected = agent.algorithm.greedy(torch.tensor(obs).expand(2, 6, 3))[member].numpy()
         expected = np.stack([2 * expected[:, 0], 5 + 5 * expected[:, 1]], 1)
         found = load_policy(tmp_path / checkpoint_name(500_000), member)(obs)  # the name may lack its ending
         assert found.dtype == np.float32 and found.shape == (6, 2)

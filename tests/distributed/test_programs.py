@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -150,9 +149,10 @@ def test_targets_move_when_they_are_due(tmp_path: Path) -> None:
     learner = Learner(params, widths_of(params), torch.tensor([1]), tmp_path)
     batch, moved = torch.randn(1, learner.widths.row, 8), []
     for _ in range(6):
-        before = learner.algorithm.rows.target.clone()
+        rows = learner.agent.parts()
+        before = rows["target"].clone()
         learner.update(batch)
-        moved.append(not torch.equal(before, learner.algorithm.rows.target))
+        moved.append(not torch.equal(before, rows["target"]))
     assert moved == [False, False, True] * 2
 
 
@@ -161,12 +161,12 @@ def test_each_part_learns_at_its_own_rate(tmp_path: Path, field: str, part: int)
     """Adam's first step is the rate, whatever the gradient."""
     params = small(**{field: 1e-2})
     learner = Learner(params, widths_of(params), torch.tensor([1]), tmp_path)
-    rows: Any = learner.algorithm.rows
+    rows = learner.agent.parts()
     border = learner.policy().shape[1]
-    before, alpha = rows.params.clone(), rows.log_alpha.clone()
+    before, alpha = rows["params"].clone(), rows["log_alpha"].clone()
     learner.update(torch.randn(1, learner.widths.row, 8))
-    moved = (rows.params - before).abs()
-    steps = [float(moved[:, :border].max()), float(moved[:, border:].max()), float((rows.log_alpha - alpha).abs())]
+    moved = (rows["params"] - before).abs()
+    steps = [float(moved[:, :border].max()), float(moved[:, border:].max()), float((rows["log_alpha"] - alpha).abs())]
     assert steps[part] == pytest.approx(1e-2, rel=1e-2)
     assert all(step == pytest.approx(3e-4, rel=1e-2) for i, step in enumerate(steps) if i != part)
 

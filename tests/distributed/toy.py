@@ -76,7 +76,7 @@ class Run:
         self.hub: Hub = make_hub(params, self.widths, self.settings, folder)
         self.news: list[Progress] = []
         self.chunks: list[Chunk] = []
-        self.returns: list[tuple[int, float]] = []
+        self.returns: list[tuple[int, dict[str, float]]] = []
         learner = Learner(params, self.widths, keys, folder)
         self.learner = LearnerProgram(learner, self.hub, lockstep, lambda _, progress: self.news.append(progress))
         workers = [Collector(params, i, collectors, keys, lockstep) for i in range(collectors)]
