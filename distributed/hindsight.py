@@ -53,7 +53,8 @@ class HindsightReplay(SharedReplay):
 
     def later(self, row: Tensor, number: int) -> Tensor:
         """Gradient step ``number`` drew these rows of the ring, int64 [P, B] -> those that it gets its goals of."""
-        u = rng.uniform(rng.advance(self.future_key, number * 65536)[:, None], torch.arange(row.shape[1]))
+        first = rng.advance(self.future_key, torch.tensor(number * 65536))[:, None]
+        u = rng.uniform(first, torch.arange(row.shape[1]))
         left = self.left.gather(1, row).long()
         return (row + steps_ahead(u, self.gamma, left) - 1) % self.capacity
 

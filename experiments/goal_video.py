@@ -1,36 +1,28 @@
-"""A film of a goal-conditioned policy: evaluation episodes one after the other, the goal as a green ball, as large as
-what counts as near. MuJoCo draws all of it off screen; for tasks in plain torch, a model that looks like them."""
+"""A film of a goal-conditioned policy: evaluation episodes one after the other (``envs/goal/picture.py``)."""
 
 from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from agents.crl_train import GoalLearner
 from envs import rng
 from envs.goal.engines import make_episodes
 from envs.goal.episodes import Episodes
-from envs.goal.point import PointMaze
-from envs.goal.reacher import Reacher
+from envs.goal.picture import Scenery
 from envs.goal.simulated import SimulatedEpisodes
-from envs.goal.task import GoalTask, make_goal_task
+from envs.goal.task import make_goal_task
 from envs.sim.opengl import choose_opengl
-from envs.sim.simulator import MODELS, SimulatorError
+from envs.sim.simulator import SimulatorError
 from experiments.goal_arguments import GoalPlan
 from experiments.goal_run import GoalRun
 from experiments.shaper_video import HEIGHT, WIDTH, FilmWriter, VideoError, writable_format
 from outer.yaml_lines import ConfigError
 
 SECONDS = 20.0  # of the film, in the robot's time
-GREEN = (0.1, 0.8, 0.1, 0.4)
-POINT_RADIUS = 0.4  # m
-WALL_HEIGHT = 1.0  # m, of point mazes, which have none
-LEAST_DISTANCE = 14  # times what counts as near: the camera's, from the middle between robot and goal
 
 
 def film_path(given: str | None) -> Path | None:
@@ -91,73 +83,19 @@ class Stage:
             self.episodes: Episodes = make_episodes(
                 self.task, key, 1, episode_length=run.episode_length, action_repeat=run.action_repeat
             )
-            import mujoco
-
-            from envs.sim.mujoco_model import Camera
+            self.scenery = Scenery(self.episodes)
         except (SimulatorError, ImportError) as e:
             raise VideoError(f"--video: no simulator that renders: {e}") from e
         self.dt = self.task.dt * run.action_repeat  # s, of a decision
-        self.camera = Camera()
-        self.model = model_of(self.episodes)
-        self.data = mujoco.MjData(self.model)
 
     def picture(self) -> np.ndarray:
         """uint8 [HEIGHT, WIDTH, 3]. Raises VideoError."""
-        from envs.sim.mujoco_model import Mark, View
-
-        task, e = self.task, self.episodes
-        self.data.qpos[:] = coordinates(e)
-        goal, robot = (in_space(x) for x in (e.goal[0, 0], task.achieved(e.features)[0, 0]))
-        distance = max(LEAST_DISTANCE * task.threshold, 1.6 * float(np.linalg.norm(goal - robot)))
-        view = View((goal + robot) / 2, distance, -60.0 if hasattr(task, "maze") else -35.0,
-                    (Mark(goal, task.threshold, GREEN),))  # fmt: skip
         try:
-            return self.camera.picture(self.model, self.data, WIDTH, HEIGHT, view)
+            return self.scenery.picture(WIDTH, HEIGHT)
         except SimulatorError as error:
             raise VideoError(f"--video: {error}") from error
 
     def close(self) -> None:
-        self.camera.close()
+        self.scenery.close()
         if isinstance(self.episodes, SimulatedEpisodes):
             self.episodes.sim.close()
-
-
-def in_space(x: Tensor) -> np.ndarray:
-    """A goal of 1 to 3 coordinates as a position, m; of more, the first of its positions."""
-    return np.pad(x[:3].cpu().double().numpy(), (0, max(0, 3 - len(x))))
-
-
-def coordinates(e: Episodes) -> np.ndarray:
-    """MuJoCo's, of the first environment."""
-    if isinstance(e, SimulatedEpisodes):
-        sim: Any = e.sim
-        return np.asarray(sim.qpos[0])
-    position = e.state[0, 0, :2]
-    if isinstance(e.task, Reacher):  # the model has a target, too
-        position = torch.cat((position, e.goal[0, 0, :2]))
-    return np.asarray(position.cpu())
-
-
-def model_of(e: Episodes) -> Any:
-    """Raises VideoError for a task that nobody has drawn."""
-    import mujoco
-
-    from envs.sim.mujoco_model import load_model
-
-    task: GoalTask = e.task
-    if isinstance(e, SimulatedEpisodes):
-        sim: Any = e.sim
-        return sim.model
-    if isinstance(task, Reacher):
-        return load_model(MODELS / "reacher.xml", False)
-    if not isinstance(task, PointMaze):
-        raise VideoError(f"--video: there is no model of {task.name}")
-    spec = mujoco.MjSpec()
-    spec.visual.headlight.ambient = [0.5, 0.5, 0.5]
-    spec.worldbody.add_geom(type=mujoco.mjtGeom.mjGEOM_PLANE, size=[60, 60, 1], rgba=[0.8, 0.85, 0.8, 1])
-    task.maze.build(spec, WALL_HEIGHT)
-    point = spec.worldbody.add_body(name="point", pos=[0, 0, POINT_RADIUS])
-    point.add_geom(type=mujoco.mjtGeom.mjGEOM_SPHERE, size=[POINT_RADIUS, 0, 0], rgba=[0.2, 0.3, 0.9, 1])
-    for name, axis in (("x", [1, 0, 0]), ("y", [0, 1, 0])):
-        point.add_joint(name=name, type=mujoco.mjtJoint.mjJNT_SLIDE, axis=axis)
-    return spec.compile()

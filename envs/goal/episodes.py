@@ -48,13 +48,18 @@ class Episodes:
         self.fixed, self.action_repeat = resample == "fixed", action_repeat
         self.length = episode_length or task.episode_length
         self.beginnings = beginnings or task
-        self.start_key, self.goal_key = rng.fold(rng.fold(keys, rng.RESET), START), rng.fold(keys, GOAL)
         self.state = torch.zeros(self.P, N, task.state_numbers, device=self.device)
         self.features = torch.zeros(self.P, N, task.state_size, device=self.device)
         self.goal = torch.zeros(self.P, N, task.goal_size, device=self.device)
         self.t = torch.zeros(self.P, N, dtype=torch.int64, device=self.device)  # decisions in this episode
         self.episode = torch.zeros_like(self.t)  # its number; the first is 0
         self.decisions = 0  # since all began together
+        self.begin_with(keys)
+
+    def begin_with(self, keys: Tensor) -> None:
+        """Begin all, as episodes of these keys, int64 [P]."""
+        self.start_key, self.goal_key = rng.fold(rng.fold(keys, rng.RESET), START), rng.fold(keys, GOAL)
+        self.episode.zero_()
         self.begin_all()
 
     def begin_all(self) -> None:

@@ -43,6 +43,19 @@ def test_no_row_crosses_the_end_of_an_episode() -> None:
     assert 0 < found["terminated"].sum() < ends.sum()  # both kinds came
 
 
+def test_rows_of_goals_keep_what_was_achieved() -> None:
+    """Observation, desired goal; the goal that the action led to, of the same episode."""
+    c = make({"length": 4, "counts": True}, algorithm="CRL", horizon=50)
+    rows = turn(c, 0).rows[0].numpy()
+    assert rows.shape == (50, 4 + 2 + 2 + 2 + 4)
+    seen, desired, achieved = rows[:, :4], rows[:, 4:6], rows[:, 6:8]
+    assert np.array_equal(achieved[:, 0], seen[:, 0]) and np.array_equal(achieved[:, 1], seen[:, 1] + 1)
+    assert (desired[:, 0] == 2).all() and np.array_equal(desired[:, 1], seen[:, 3])
+    actions = np.array(c.seats[0].env.steps.actions)
+    np.testing.assert_allclose(actions, np.stack([2 * rows[:, 8], 5 + 5 * rows[:, 9]], 1), atol=1e-6)
+    assert np.array_equal(rows[:, 11:13].sum(1), achieved[:, 1] == 4)
+
+
 def test_actions_are_between_the_bounds_and_stored_as_shares() -> None:
     c = make({"length": 4})
     found = columns(turn(c, RANDOM))

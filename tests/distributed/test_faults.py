@@ -78,16 +78,17 @@ class Rounds:
 
 
 @pytest.mark.slow
-def test_each_role_is_killed_and_lockstep_gives_the_same_bytes(tmp_path: Path) -> None:
+@pytest.mark.parametrize("algorithm", ["SAC", "CRL"])
+def test_each_role_is_killed_and_lockstep_gives_the_same_bytes(tmp_path: Path, algorithm: str) -> None:
     """The learner goes back to its checkpoint and the replay to its log; the evaluator begins its evaluation again. (A
     collector that dies loses an episode, so that other experience comes.)"""
-    supervisor = begin(tmp_path / "run", RunSettings(3, 2), num_iter=60)
+    supervisor = begin(tmp_path / "run", RunSettings(3, 2), num_iter=60, algorithm=algorithm)
     names, rounds = ["learner", "replay", "evaluator"], 5
     killer = Rounds(supervisor, tmp_path / "run", names, rounds)
     assert supervisor.run(killer) == DONE
     assert not killer.left and not killer.victims, "the run was over before"
     assert {n: d for n, d in supervisor.deaths().items() if d} == dict.fromkeys(names, rounds)
-    Run(small(num_iter=60), tmp_path / "embedded", 2).finish()
+    Run(small(num_iter=60, algorithm=algorithm), tmp_path / "embedded", 2).finish()
     assert results(tmp_path / "run") == results(tmp_path / "embedded")
 
 

@@ -10,9 +10,12 @@ import gymnasium
 import numpy as np
 import pytest
 
-from distributed.params import ParamsError, TrainParamsBase, flat
+from agents.crl_section import CRLSection
+from distributed.contrastive import section_of
+from distributed.params import ParamsError, TrainParamsBase, flat, led_to
 from distributed.params_file import CONFIG_FILE, PARAMS_FILE, freeze, frozen, load_train_params
 from outer.yaml_lines import ConfigError
+from tests.distributed.toy import GoalSteps, Steps
 
 SOURCE = """
 import gymnasium
@@ -84,6 +87,11 @@ def test_a_dataclass_and_a_plain_class_mean_the_same() -> None:
         ({"algorithm": "sac"}, r"algorithm: found 'sac', expected one of SAC, TD3, CRL"),
         ({"hidden": (256, 0)}, r"hidden: found \(256, 0\), expected one or more positive integers"),
         ({"hidden": 256}, r"hidden: found 256"),
+        ({"no_resubs": 1}, r"no_resubs: found 1, expected true or false"),
+        ({"repr_dim": 0}, r"repr_dim: found 0, expected an integer >= 1 \(of CRL: outputs of the encoders\)"),
+        ({"energy_fn": "mrn"}, r"energy_fn: found 'mrn', expected one of l2, norm"),
+        ({"algorithm": "CRL", "batch_size": 1}, r"Pendulum.batch_size: found 1, expected 2 or more"),
+        ({"algorithm": "CRL", "exploration_coef": 1, "energy_fn": "l1"}, r"exploration_coef: found 1.0 with energy_fn l1"),
         ({"batchsize": 8}, r"found the field 'batchsize', which it has not; nearest: batch_size"),
         ({"env_config": [1]}, r"env_config: found \[1\]"),
         ({"env_config": {"horizon": "x"}}, r"horizon: found 'x', expected an integer"),
@@ -143,6 +151,7 @@ def test_what_a_policy_sees() -> None:
     assert flat([1, 2]).tolist() == [1, 2] and flat(np.arange(3.0)).dtype == np.float32
     parts = {"observation": [1.0, 2.0], "achieved_goal": [9.0], "desired_goal": [3.0]}
     assert flat(parts).tolist() == [1, 2, 3]
+    assert led_to(parts).tolist() == [9] and led_to([1, 2]).tolist() == [1, 2]
 
 
 def test_no_env_ctor_and_wrong_arguments() -> None:
@@ -155,6 +164,23 @@ def test_no_env_ctor_and_wrong_arguments() -> None:
 
     with pytest.raises(ParamsError, match=r"eval_env_args_kwargs: found .* expected \(args, kwargs\)"):
         Wrong().eval_env(0, 0)
+
+
+def test_contrastive_defaults_are_those_of_train_goal() -> None:
+    section = section_of(Pendulum(algorithm="CRL", log_alpha_init=0, gamma=0.9, hidden=(8, 8, 8)))
+    assert section == CRLSection(discounting=0.9, h_dim=8, n_hidden=3)
+    assert section_of(Pendulum(algorithm="CRL", no_resubs=True, log_alpha_init=0)).no_resubs is True
+
+
+def test_crl_wants_as_many_numbers_achieved_as_desired() -> None:
+    class Uneven(Pendulum):
+        def env_ctor(self, seed: int, *args: Any, **kwargs: Any) -> Any:
+            env = GoalSteps(Steps())
+            env.observation_space["desired_goal"] = gymnasium.spaces.Box(-1, 1, (3,))
+            return env
+
+    with pytest.raises(ParamsError, match="found 2 and 3 numbers in achieved_goal and desired_goal"):
+        Uneven(algorithm="CRL").collect_env(0, 0)
 
 
 def test_crl_wants_goals() -> None:

@@ -1,13 +1,17 @@
 from __future__ import annotations
 
+import csv
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
+from distributed.evaluator import EVALUATIONS, HEADER, greedy_episode
 from distributed.hub import Finished, Unpublished
 from distributed.learner import CHECKPOINT, Learner
 from distributed.params import ParamsError
+from distributed.policy_file import checkpoint_name, load_policy
 from distributed.programs import make_hub, widths_of
 from distributed.run_folder import RunSettings, keep_settings
 from outer.checkpoint import CheckpointError, RunError
@@ -21,7 +25,7 @@ def expected(tmp_path: Path) -> dict[str, bytes]:
     return results(tmp_path / "expected")
 
 
-@pytest.mark.parametrize("algorithm", ["SAC", "TD3"])
+@pytest.mark.parametrize("algorithm", ["SAC", "TD3", "CRL"])
 def test_a_run_to_the_end(tmp_path: Path, algorithm: str) -> None:
     run = Run(small(algorithm=algorithm), tmp_path, 2)
     before = run.learner.learner.policy()
@@ -41,6 +45,19 @@ def test_a_run_to_the_end(tmp_path: Path, algorithm: str) -> None:
 def test_the_same_run_leaves_the_same_bytes(tmp_path: Path, expected: dict[str, bytes]) -> None:
     Run(small(), tmp_path / "again", 2).finish()
     assert results(tmp_path / "again") == expected
+
+
+def test_contrastive_runs_that_go_on_leave_the_same_bytes(tmp_path: Path) -> None:
+    """Also of a memory that has gone round: its 40 rows are those of 4 iterations."""
+    params = small(algorithm="CRL", n_episodes_in_buffer=4)
+    Run(params, tmp_path / "expected", 2).finish()
+    for stopped_after in (3, 6):
+        folder = tmp_path / str(stopped_after)
+        run = Run(params, folder, 2)
+        for _ in range(stopped_after):
+            run.turn()
+        Run(params, folder, 2).finish()
+        assert results(folder) == results(tmp_path / "expected")
 
 
 @pytest.mark.parametrize("stopped_after", range(8))
@@ -179,6 +196,32 @@ def test_a_checkpoint_that_does_not_fit_is_refused(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-1] + b"x")
     with pytest.raises(CheckpointError, match="its checksum does not fit"):
         Run(small(), tmp_path)
+
+
+def test_success_stands_in_the_evaluations_where_it_is_reported(tmp_path: Path) -> None:
+    """The toy with goals reports one after its second step, if the action of then is positive."""
+    for algorithm in ("SAC", "CRL"):
+        Run(small(algorithm=algorithm, n_eval_episodes=8), tmp_path / algorithm).finish()
+    lines = {a: list(csv.DictReader((tmp_path / a / EVALUATIONS).open())) for a in ("SAC", "CRL")}
+    assert [line["success"] for line in lines["SAC"]] == [""] * 4
+    params = small(algorithm="CRL")
+    for line in lines["CRL"]:
+        policy = load_policy(tmp_path / "CRL" / "policies" / "checkpoints" / checkpoint_name(int(line["step"])))
+        played = [greedy_episode(params.eval_env(0, 0), policy, seed, 10) for seed in range(40)]
+        assert {p[2] for p in played} <= {0.0, 1.0} and 0 <= float(line["success"]) <= 1
+    env = params.eval_env(0, 0)
+    pushes = {sign: greedy_episode(env, lambda obs, s=sign: np.full((1, 2), s), 1, 10) for sign in (1.0, -1.0)}  # type: ignore
+    assert (pushes[1.0][2], pushes[-1.0][2]) == (1, 0) and pushes[1.0][:2] == (8.0, 4)
+    cut = greedy_episode(env, lambda obs: np.ones((1, 2)), 1, 1)
+    assert cut == (2.0, 1, 0.0)  # over before it could succeed
+
+
+def test_evaluations_of_an_earlier_version_go_on(tmp_path: Path) -> None:
+    params = small()
+    (tmp_path / EVALUATIONS).write_text("step,member,episodes,mean_return,std_return,mean_length\n0,0,2,1,0,4\n")
+    Run(params, tmp_path).finish()
+    lines = (tmp_path / EVALUATIONS).read_text().splitlines()
+    assert lines[:2] == [",".join(HEADER), "0,0,2,1,0,4,"] and len(lines) == 5
 
 
 def test_what_cannot_be_built_is_said() -> None:

@@ -49,9 +49,11 @@ def drive(run: Run, folder: Path) -> None:
         program.hub.close()  # type: ignore[union-attr]
 
 
-def test_lockstep_over_grpc_gives_the_same_bytes(tmp_path: Path) -> None:
-    Run(small(num_steps_per_iter=25), tmp_path / "embedded", 3).finish()
-    run = Run(small(num_steps_per_iter=25), tmp_path / "served", 3)
+@pytest.mark.parametrize("algorithm", ["SAC", "CRL"])
+def test_lockstep_over_grpc_gives_the_same_bytes(tmp_path: Path, algorithm: str) -> None:
+    params = small(algorithm=algorithm, num_steps_per_iter=25)
+    Run(params, tmp_path / "embedded", 3).finish()
+    run = Run(params, tmp_path / "served", 3)
     server = HubServer(run.hub, tmp_path / "served")
     try:
         drive(run, tmp_path / "served")

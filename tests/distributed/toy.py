@@ -56,11 +56,33 @@ class Steps(gymnasium.Env[np.ndarray, np.ndarray]):
         return self._obs(), float(action.sum()), over and positive, over and not positive, {}
 
 
-class StepsParams(TrainParamsBase):
-    """``length`` and ``counts`` of the environment are those of env_config."""
+class GoalSteps(gymnasium.Env[dict[str, np.ndarray], np.ndarray]):
+    """The same for goals: achieved is (number of the episode, step in it), desired a step and a random number."""
 
-    def env_ctor(self, seed: int, *args: Any, **kwargs: Any) -> Steps:
-        return Steps(self.env_config.get("length", 4), self.env_config.get("counts", False))
+    def __init__(self, steps: Steps) -> None:
+        self.steps, self.action_space = steps, steps.action_space
+        box = spaces.Box(-1e6, 1e6, (2,), np.float32)
+        self.observation_space = spaces.Dict(
+            {"observation": steps.observation_space, "achieved_goal": box, "desired_goal": box}
+        )
+
+    def _parts(self, obs: np.ndarray) -> dict[str, np.ndarray]:
+        return {"observation": obs, "achieved_goal": obs[:2], "desired_goal": np.array([2, obs[3]], np.float32)}
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        return self._parts(self.steps.reset(seed=seed)[0]), {}
+
+    def step(self, action: np.ndarray) -> tuple[dict[str, np.ndarray], float, bool, bool, dict[str, Any]]:
+        obs, reward, terminated, truncated, _ = self.steps.step(action)
+        return self._parts(obs), reward, terminated, truncated, {"is_success": obs[1] == 2 and action[0] > 0}
+
+
+class StepsParams(TrainParamsBase):
+    """``length`` and ``counts`` of the environment are those of env_config; of CRL it has goals."""
+
+    def env_ctor(self, seed: int, *args: Any, **kwargs: Any) -> Any:
+        steps = Steps(self.env_config.get("length", 4), self.env_config.get("counts", False))
+        return GoalSteps(steps) if self.algorithm == "CRL" else steps
 
 
 def small(config: dict[str, Any] | None = None, **values: Any) -> StepsParams:

@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 import torch
 
+from envs.goal.picture import coordinates, model_of
 from envs.goal.task import GOAL_TASKS, GoalTask, make_goal_task
+from envs.sim.simulator import SimulatorError
 from experiments import goal_video, train_goal
 from experiments.goal_arguments import build_parser, make_plan
-from experiments.goal_video import Stage, coordinates, film_path
+from experiments.goal_video import Stage, film_path
 from experiments.shaper_video import VideoError
 from outer.yaml_lines import ConfigError
 from tests.experiments.test_train_goal import TINY
@@ -32,8 +34,9 @@ def test_every_task_has_a_model_in_which_it_is_where_it_is(name: str) -> None:
     stage = stage_of(name)
     e, task = stage.episodes, stage.task
     e.step(0.1 * torch.ones(1, 1, task.action_size))
-    stage.data.qpos[:] = coordinates(e)
-    mujoco.mj_kinematics(stage.model, stage.data)
+    scenery = stage.scenery
+    scenery.data.qpos[:] = coordinates(e)
+    mujoco.mj_kinematics(scenery.model, scenery.data)
     body = {
         "reacher": "fingertip",
         "cheetah": "torso",
@@ -47,7 +50,7 @@ def test_every_task_has_a_model_in_which_it_is_where_it_is(name: str) -> None:
     named = body.get(name, body.get(name.split("_")[0], "torso")) if not name.startswith("point") else "point"
     achieved = task.achieved(e.features)[0, 0, :3]
     late = 5e-3 if name in ("arm_reach", "arm_grasp") else 1e-6  # m; its features are of a moment before
-    np.testing.assert_allclose(stage.data.body(named).xpos[: len(achieved)], achieved, atol=late)
+    np.testing.assert_allclose(scenery.data.body(named).xpos[: len(achieved)], achieved, atol=late)
     stage.close()
 
 
@@ -81,8 +84,8 @@ def test_no_model_of_a_task() -> None:
     class Other:
         task = GoalTask()
 
-    with pytest.raises(VideoError, match="no model"):
-        goal_video.model_of(Other())  # type: ignore[arg-type]
+    with pytest.raises(SimulatorError, match="no model"):
+        model_of(Other())  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", ["simple_u_maze", pytest.param("ant_u_maze", marks=pytest.mark.slow)])
