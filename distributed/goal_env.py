@@ -20,8 +20,8 @@ Observation = dict[str, np.ndarray]
 
 
 class GoalEnv(gymnasium.Env[Observation, np.ndarray]):
-    """A task of envs/goal/. Observation: Gymnasium-Robotics' three, float32; action [A] in +-1. The reward is 1 near the
-    goal and else 0, dense: minus the distance, m; ``info["success"]``: near the goal."""
+    """A task of envs/goal/. Observation: Gymnasium-Robotics' three, float32; action [A] in +-1. The reward is 1 near
+    the goal and else 0, dense: minus the distance, m; ``info["success"]``: near the goal."""
 
     def __init__(
         self, name: str, horizon: int = 0, dense: bool = False, action_repeat: int = 1, render_mode: str | None = None
@@ -33,9 +33,10 @@ class GoalEnv(gymnasium.Env[Observation, np.ndarray]):
         )
         self.scenery: Scenery | None = None
         sizes = {"observation": self.task.state_size, **dict.fromkeys(GOALS, self.task.goal_size)}
-        self.observation_space = spaces.Dict(
-            {part: spaces.Box(-np.inf, np.inf, (size,), np.float32) for part, size in sizes.items()}
-        )
+        boxes: dict[str, spaces.Space[Any]] = {
+            part: spaces.Box(-np.inf, np.inf, (size,), np.float32) for part, size in sizes.items()
+        }
+        self.observation_space = spaces.Dict(boxes)  # type: ignore[assignment]
         self.action_space = spaces.Box(-1.0, 1.0, (self.task.action_size,), np.float32)
         self.metadata = {"render_modes": ["rgb_array"], "render_fps": round(1 / (self.task.dt * action_repeat))}
 

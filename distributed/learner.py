@@ -11,6 +11,7 @@ import io
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 from pathlib import Path
+
 import torch
 from torch import Tensor
 

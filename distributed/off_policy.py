@@ -95,9 +95,9 @@ class OffPolicy:
         return self.weights()[:, : self.algorithm.nets[0].size]  # the first net of the flat buffer
 
     def layout(self) -> dict[str, Any]:
-        widths, section = self.algorithm.task, self.algorithm.section
-        return {"activation": "relu", "inputs": widths.observation_size, "outputs": widths.action_size,
-                "hidden": section.hidden_size, "layers": section.hidden_layer}  # fmt: skip
+        task, p = self.algorithm.task, self.params
+        return {"activation": "relu", "inputs": task.observation_size, "outputs": task.action_size, "hidden": p.units,
+                "layers": len(p.hidden)}  # fmt: skip
 
     def parts(self) -> dict[str, Tensor]:
         rows = self.algorithm.rows

@@ -77,7 +77,9 @@ class TrainParamsBase:
     tau: float = option(0.005, "share of the critics that their targets take over at an update, not of CRL", gt=0, le=1)
     target_update_period: int = option(1, "gradient steps between updates of the targets, not of CRL", ge=1)
     log_alpha_init: float = option(1.0, "logarithm of the temperature at first, of SAC and CRL", ge=-20, le=20)
-    hidden: tuple[int, ...] = field(default=(256, 256))  # units of the hidden layers of actor and critics or encoders
+    hidden: tuple[int, ...] = field(
+        default=(256, 256), metadata={"help": "units of the hidden layers of actor and critics or encoders"}
+    )
     energy_fn: str = of_crl("energy_fn", choices=ENERGIES)
     contrastive_loss_fn: str = of_crl("contrastive_loss_fn")
     logsumexp_penalty: float = of_crl("logsumexp_penalty")
@@ -173,8 +175,14 @@ class TrainParamsBase:
         return ""
 
     def _together(self) -> list[str]:
-        if self.algorithm == "CRL":
-            cls = type(self).__name__
+        cls = type(self).__name__
+        if self.algorithm != "CRL":
+            defaults = {f.name: f.default for f in dataclasses.fields(TrainParamsBase)}
+            for name in CRL_FIELDS:
+                if getattr(self, name) != defaults[name]:
+                    found = f"{show(getattr(self, name))} with algorithm {self.algorithm}"
+                    return [f"{cls}.{name}: found {found}, expected CRL, which alone has it"]
+        else:
             if self.batch_size < 2:
                 return [f"{cls}.batch_size: found {self.batch_size}, expected 2 or more: CRL tells samples apart"]
             if self.exploration_coef and self.energy_fn not in EXPLORING:
@@ -256,6 +264,17 @@ def _fits(value: Any, kind: type) -> bool:
     return whole or (kind is int and isinstance(value, float) and value.is_integer())
 
 
+def fields_help() -> str:
+    """A line for each field: name, default, meaning."""
+    lines = []
+    for f in dataclasses.fields(TrainParamsBase):
+        if "help" in f.metadata:
+            choices = f.metadata.get("choices")
+            among = f"; one of {', '.join(choices)}" if choices else ""
+            lines.append(f"  {f.name} = {f.default!r}: {f.metadata['help']}{among}")
+    return "\n".join(lines)
+
+
 def check_env(env: Any, algorithm: str, where: str) -> None:
     """Raises ParamsError unless a learner can learn here: bounded actions in one row of numbers, and observations in
     one row, or, of CRL, in Gymnasium-Robotics' three (observation, achieved_goal, desired_goal)."""
@@ -269,8 +288,9 @@ def check_env(env: Any, algorithm: str, where: str) -> None:
         if not isinstance(seen, spaces.Dict) or not all(name in seen.spaces and _row(seen[name]) for name in goals):
             wanted = f"a Dict of {', '.join(goals)}, each a Box with one axis"
             raise ParamsError(f"{where}: found the observation space {seen}, expected for CRL {wanted}")
-        if seen["achieved_goal"].shape != seen["desired_goal"].shape:
-            sizes = f"{seen['achieved_goal'].shape[0]} and {seen['desired_goal'].shape[0]} numbers"
+        achieved, desired = (spaces.flatdim(seen[name]) for name in goals[1:])
+        if achieved != desired:
+            sizes = f"{achieved} and {desired} numbers"
             raise ParamsError(f"{where}: found {sizes} in achieved_goal and desired_goal, expected as many in both")
     elif not _row(seen):
         hint = "gymnasium.wrappers.FlattenObservation makes one of any"

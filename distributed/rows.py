@@ -37,8 +37,9 @@ class Widths:
     def of(cls, env: Any) -> Widths:
         """env: a gymnasium.Env that ``distributed.params.check_env`` let pass."""
         action, seen = env.action_space, env.observation_space
-        G = seen["desired_goal"].shape[0] if isinstance(seen, spaces.Dict) else 0
-        F = seen["observation"].shape[0] + G if G else seen.shape[0]
+        parts: Any = seen.spaces if isinstance(seen, spaces.Dict) else {}
+        G = parts["desired_goal"].shape[0] if parts else 0
+        F = parts["observation"].shape[0] + G if parts else seen.shape[0]
         return cls(F, action.shape[0], tuple(action.low.tolist()), tuple(action.high.tolist()), goal_size=G)
 
     @property

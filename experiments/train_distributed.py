@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Trains SAC or TD3 in a user's Gymnasium environment, with any number of collectors. The programs are in distributed/;
+"""Trains SAC, TD3 or contrastive RL in a user's Gymnasium environment, with any number of collectors. The programs are in distributed/;
 docs/distributed.md tells how they work together."""
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from distributed.cpus import deal
 from distributed.evaluator import EVALUATIONS, Evaluator
 from distributed.launch import Told, roles_of
 from distributed.learner import Learner
-from distributed.params import TrainParamsBase
+from distributed.params import TrainParamsBase, fields_help
 from distributed.params_file import freeze
 from distributed.programs import (
     CollectorProgram,
@@ -50,8 +50,14 @@ my_params.py:
       def env_ctor(self, seed, **kwargs):
           return gymnasium.make("HalfCheetah-v5", **kwargs)
 
+algorithm = "CRL" learns to reach goals, in environments whose observations are dictionaries of observation,
+achieved_goal and desired_goal, as Gymnasium-Robotics has them.
+
 DIR keeps copies of both files, the policies, evaluations and TensorBoard; the same command goes on with a run that was
 interrupted, from the copies. Watch it: tensorboard --logdir DIR
+
+Attributes of TrainParams, also under "train_params" in the JSON (docs/train_params.md):
+{fields_help()}
 {EXIT_CODES}"""
 RESULTS = Path("results")
 QUICK = {

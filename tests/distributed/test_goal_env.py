@@ -11,6 +11,7 @@ from distributed.goal_env import GoalEnv
 from distributed.params import TrainParamsBase
 from envs.goal.episodes import Episodes
 from envs.goal.task import make_goal_task
+from envs.sim.simulator import SimulatorError
 
 
 def play(env: GoalEnv, seed: int, steps: int) -> list[Any]:
@@ -77,3 +78,21 @@ def test_others_are_learned_in_too(name: str) -> None:
 def test_an_unknown_task() -> None:
     with pytest.raises(ValueError, match="nearest: 'reacher'"):
         GoalEnv("reachr")
+
+
+def test_pictures_show_the_goal_and_what_moves() -> None:
+    """Where there is no OpenGL, that is what is said."""
+    assert GoalEnv("reacher").render() is None
+    env = GoalEnv("reacher", render_mode="rgb_array")
+    env.reset(seed=1)
+    try:
+        before = env.render()
+    except SimulatorError as e:
+        pytest.skip(str(e))
+    for _ in range(20):
+        env.step(np.ones(2, np.float32))
+    after = env.render()
+    env.close()
+    assert before.shape == (352, 480, 3) and before.dtype == np.uint8 and (before != after).any()
+    green = (after[..., 1].astype(int) - after[..., 0] > 40).mean()
+    assert green > 1e-4

@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+import csv
+import dataclasses
 import json
 from pathlib import Path
 
 import pytest
 
+from distributed.params import TrainParamsBase
 from distributed.policy_file import load_policy
+from experiments import evaluate_policy
 from experiments.train_distributed import main
 
 PARAMS = """
@@ -41,6 +45,29 @@ def test_quick(tmp_path: Path, files: list[str], capsys: pytest.CaptureFixture[s
     (tmp_path / "p.py").write_text(PARAMS.replace("8, 8", "9, 9"))  # the copy in the folder counts
     assert main([*files, "--quick"]) == 0
     assert "this run is complete" in capsys.readouterr().out
+
+
+def test_contrastive(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The example, to its end and looked at."""
+    folder, run = Path(__file__).parents[2] / "experiments" / "params", tmp_path / "run"
+    config = json.loads((folder / "reacher.json").read_text())
+    (tmp_path / "c.json").write_text(json.dumps({**config, "train_params": {"n_train_episodes_per_iter": 1}}))
+    words = ["--params", str(folder / "reacher_params.py"), "--config", str(tmp_path / "c.json")]
+    assert main([*words, "--exp-dir", str(run), "--num-collectors", "2", "--quick"]) == 0
+    lines = list(csv.DictReader((run / "evaluations.csv").open()))
+    assert [line["step"] for line in lines] == ["0", "40", "80"]
+    assert all(line["success"] in ("0", "1") and line["mean_length"] == "100" for line in lines)
+    assert evaluate_policy.main(["--exp_dir", str(run), "-n", "2"]) == 0
+    assert "CRL" in (out := capsys.readouterr().out) and "success" in out
+    played = json.loads((run / "evaluation_policy_checkpoint_0000000080_seed0.json").read_text())
+    assert set(played["members"][0]["success"]["values"]) <= {0.0, 1.0}
+
+
+def test_every_field_is_in_the_help(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    out = capsys.readouterr().out
+    assert all(f"  {f.name} = " in out for f in dataclasses.fields(TrainParamsBase) if f.name != "env_config")
 
 
 @pytest.mark.parametrize(
