@@ -4,7 +4,7 @@ It needs nobody but the run's folder, so that a death costs an evaluation that i
 the run's key and the policy's step alone; a curriculum does not reach its environment.
 
 ``success`` is the share of episodes in which the environment reported one at least once (``info["success"]``, or
-Gymnasium-Robotics' ``is_success``); empty where it reports none.
+Gymnasium-Robotics' ``is_success``); empty where none of the episodes has such a key.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Evaluator:
             episodes = [greedy_episode(self.env, policy, seed, self.params.horizon) for seed in seeds]
             returns, lengths, successes = np.array(episodes).T
             values = f"{returns.mean():.6g}", f"{returns.std():.6g}", f"{lengths.mean():.6g}"
-            told = {} if np.isnan(successes).any() else {"success": float(successes.mean())}
+            told = {} if np.isnan(successes).all() else {"success": float(np.nan_to_num(successes).mean())}
             success = "".join(f"{value:.6g}" for value in told.values())
             self.lines.append((str(content["step"]), str(member), str(len(episodes)), *values, success))
             found.append((content["step"], {"mean_return": float(returns.mean()), **told}))

@@ -45,7 +45,7 @@ class DistributedPolicies:
         finally:
             env.close()
         returns, lengths, success = np.moveaxis(np.array(played, dtype=np.float64), 2, 0)
-        more = {} if np.isnan(success).any() else {"success": success}
+        more = {} if np.isnan(success).all() else {"success": np.nan_to_num(success)}
         return Episodes(returns, "sum of rewards", lengths, more)
 
     def film(self, name: str, member: int, seed: int, path: Path) -> None:
