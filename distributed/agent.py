@@ -38,6 +38,9 @@ class Agent(Protocol):
     def explore(self, obs: Tensor, random: bool, draw: tuple[Tensor, ...]) -> Tensor:
         """obs [P, 1, F], one decision's draws -> actions in [-1, 1], float32 [P, A]. random: uniform ones."""
 
+    def prepare(self) -> None:
+        """What takes long and only a learner needs, before its first gradient step."""
+
     def learn(self, batch: Tensor, number: int) -> None:
         """Gradient step ``number``, from 1, of every member. batch: float32 [P, W, B], the columns that are learned
         from."""

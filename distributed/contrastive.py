@@ -65,6 +65,9 @@ class Contrastive:
             return 2 * uniform - 1
         return self.crl.explore(obs[..., : self.S], obs[..., self.S :], noise[:, None])[:, 0]
 
+    def prepare(self) -> None:
+        pass
+
     def learn(self, batch: Tensor, number: int) -> None:
         """CRL counts its updates itself."""
         rows = batch.transpose(1, 2)

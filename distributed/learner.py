@@ -37,6 +37,7 @@ class Learner:
         keep_pages()
         self.params, self.widths, self.folder = params, widths, folder
         self.agent = make_agent(params, widths, keys)
+        self.agent.prepare()
         self.version, self.updates = RANDOM, 0
         self.ahead: Executor | None = None  # where samples are fetched from afar: a thread for it
         (folder / POLICIES).mkdir(parents=True, exist_ok=True)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import fields
-from functools import cached_property
 from typing import Any
 
 import torch
@@ -81,6 +80,7 @@ class OffPolicy:
     def __init__(self, params: TrainParamsBase, widths: Widths, keys: Tensor) -> None:
         """Raises ParamsError."""
         self.params, self.algorithm = params, make_algorithm(params, widths, keys)
+        self.update: Update = self.algorithm.update
         self.update_key = rng.fold(keys, rng.UPDATE)
         P, B = len(keys), params.batch_size
         self.weight = torch.full((P, B), 1 / B)
@@ -109,16 +109,14 @@ class OffPolicy:
     def explore(self, obs: Tensor, random: bool, draw: tuple[Tensor, ...]) -> Tensor:
         return self.algorithm.explore(obs, self.episodes[random], draw)[1]
 
+    def prepare(self) -> None:
+        self.update = update_of(self.algorithm)  # compiled
+
     def learn(self, batch: Tensor, number: int) -> None:
         due = number % self.params.target_update_period == 0
         self.algorithm.rows.tau.fill_(self.params.tau if due else 0.0)
         numbers, actor = torch.full_like(self.update_key, number), number % self.algorithm.policy_delay == 0
-        self._update(batch, self.weight, self.learns, numbers, self.update_key, actor)
-
-    @cached_property
-    def _update(self) -> Update:
-        """Compiled where it can be; a collector never asks."""
-        return update_of(self.algorithm)
+        self.update(batch, self.weight, self.learns, numbers, self.update_key, actor)
 
     def metrics(self) -> dict[str, float]:
         rows: Any = self.algorithm.rows
