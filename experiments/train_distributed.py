@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Trains SAC, TD3 or contrastive RL in a user's Gymnasium environment, with any number of collectors. The programs are in
-distributed/; docs/distributed.md tells how they work together."""
+"""Trains SAC, TD3 or contrastive RL in a user's Gymnasium environment, with any number of collectors. The programs are
+in distributed/; docs/distributed.md tells how they work together."""
 
 from __future__ import annotations
 
