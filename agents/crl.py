@@ -47,6 +47,7 @@ from agents.crl_losses import Contrast, diagnostics, logsumexp_penalty, loss_nam
 from agents.crl_networks import TrunkShape, forward, gaussian, initial, squashed
 from agents.crl_replay import TrajectoryReplay
 from agents.crl_section import PER_MEMBER, CRLSection, check_own
+from agents.kernels import crl_population
 from agents.normaliser import Moments
 from agents.population import adam
 from envs import rng
@@ -68,10 +69,11 @@ class CRL:
 
     def __init__(
         self, section: CRLSection, state_size: int, action_size: int, goal_indices: Sequence[int], keys: Tensor,
-        own: Optional[Mapping[str, Sequence[float]]] = None,
+        own: Optional[Mapping[str, Sequence[float]]] = None, backend: str = "auto",
     ) -> None:  # fmt: skip
         """keys: int64 [P], on the device to use; goal_indices: the features of a state that a goal is about; own: for
-        names in PER_MEMBER the values of the members, [P]. Raises ValueError."""
+        names in PER_MEMBER the values of the members, [P]; backend: "torch", "compiled", or "auto", which says in the
+        log where a CPU has to do with the first. Raises ValueError."""
         s, self.device, self.P = section, keys.device, len(keys)
         self.section, self.S, self.A, self.G = s, state_size, action_size, len(goal_indices)
         self.energy = crl_energy.canonical(s.energy_fn)
@@ -107,6 +109,21 @@ class CRL:
         self.update_key = rng.fold(keys, rng.UPDATE)
         self.moments = Moments(self.P, self.S + self.G, self.device) if s.normalize_observations else None
         self.fields: Dict[str, int] = {"state": self.S, "action": self.A}
+        self.compiled = crl_population.Compiled(self) if self._is_compiled(backend) else None
+
+    def _is_compiled(self, backend: str) -> bool:
+        if backend not in ("auto", "compiled", "torch"):
+            raise ValueError(f"backend {backend!r}: expected one of auto, compiled, torch")
+        if backend == "torch":
+            return False
+        reason = crl_population.why_not(self.section, self.device)
+        if reason is None:
+            return True
+        if backend == "compiled":
+            raise ValueError(f"backend 'compiled': {reason}")
+        if self.device.type == "cpu":
+            log.warning("contrastive RL trains on the PyTorch path, which is slower: %s", reason)
+        return False
 
     # ------------------------------------------------------------------------------------------------------ acting
 
@@ -121,11 +138,15 @@ class CRL:
     @torch.no_grad()
     def act(self, features: Tensor, goal: Tensor) -> Tensor:
         N, A = features.shape[1], self.A
+        if self.moments is not None:
+            self.moments.add(torch.cat((features, goal), 2))
+        if self.compiled is not None:
+            action = self.compiled.act(features, goal, True)
+            self.decisions += 1
+            return action
         first = rng.advance(self.explore_key, self.decisions * (N * A))[:, None]
         noise = rng.normal(first, torch.arange(N * A, device=self.device)).view(self.P, N, A)
         self.decisions += 1
-        if self.moments is not None:
-            self.moments.add(torch.cat((features, goal), 2))
         return self.explore(features, goal, noise)
 
     @torch.no_grad()
@@ -135,6 +156,8 @@ class CRL:
 
     @torch.no_grad()
     def greedy(self, features: Tensor, goal: Tensor) -> Tensor:
+        if self.compiled is not None:
+            return self.compiled.act(features, goal, False)
         return torch.tanh(self._policy(self.params[:, : self.actor.size], features, goal)[0])
 
     def merge_moments(self) -> None:
@@ -213,10 +236,14 @@ class CRL:
 
     def learn(self, replay: TrajectoryReplay, measure: bool = False, actor: bool = True) -> Optional[Tensor]:
         """One update of every member, always of the actor, too. Returns what METRICS names, [P, M], if asked to."""
+        if self.compiled is not None:
+            return self.compiled.learn(replay, measure)
         return self.learn_batch(self.sample(replay), measure)
 
     def learn_batch(self, batch: Tuple[Tensor, ...], measure: bool = False) -> Optional[Tensor]:
         """The same with a batch from elsewhere, which looks as ``sample`` says."""
+        if self.compiled is not None:
+            return self.compiled.learn_batch(batch, measure)
         noise = self.noise()
         params, log_alpha = self.params.detach().requires_grad_(), self.log_alpha.detach().requires_grad_()
         critic, policy, temperature, c, entropy = self.losses(params, log_alpha, batch, noise)

@@ -35,7 +35,7 @@ def test_every_file_that_measures_belongs_to_a_benchmark():
     modules = {r.module for b in BENCHMARKS.values() for r in b.runs}
     # started by hand: they take many minutes, or print what they are to be compared with
     own_tables = {"capacity", "ranking", "shaped_learning", "peers.sb3_shaped", "shaped_ppo", "vetting", "graph_speed"}
-    own_tables |= {"scaling", "bohb", "distributed", "distributed_learning"}
+    own_tables |= {"scaling", "bohb", "distributed", "distributed_learning", "contrastive", "peers.jax_contrastive"}
     assert scripts - {"run", "floors", "harness"} - own_tables == modules
 
 

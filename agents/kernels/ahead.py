@@ -31,7 +31,7 @@ CONTINUOUS = ("td3", "sac")  # learners that need a task with continuous actions
 @functools.lru_cache(maxsize=None)
 def compiled_ahead(name: str) -> None:
     """Before the first use of learner ``name``'s compiled loop in this process. name: a key of ``LEARNERS``,
-    "shaped_ppo", or a key of ``update.AHEAD``."""
+    "shaped_ppo", "crl", or a key of ``update.AHEAD``."""
     if os.environ.get(_CHILD):
         return
     build = f"{name}-{sys.implementation.cache_tag}-numba{numba.__version__}-{binding.get_host_cpu_name()}"
@@ -68,7 +68,7 @@ def main(name: str) -> None:
     import numpy as np
     import torch
 
-    from agents.kernels import shaped_ppo_population, update
+    from agents.kernels import crl_population, shaped_ppo_population, update
     from agents.sections import LEARNERS
     from agents.train import train
     from envs.section import EnvSection
@@ -76,6 +76,8 @@ def main(name: str) -> None:
 
     if name == "shaped_ppo":
         return shaped_ppo_population.shortest()
+    if name == "crl":
+        return crl_population.shortest()
     if name in update.AHEAD:
         return update.shortest(name)
     shortest: Any = {"train_episodes": 2, "init_episodes": 0, "hidden_size": 1, "hidden_layer": 1, "test_episodes": 1}

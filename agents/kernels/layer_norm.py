@@ -18,7 +18,7 @@ EPSILON = F4(1e-5)  # envs.networks.NORM_EPSILON
 
 
 @njit(**JIT)
-def normalize(p, o, H, z, x, L):
+def normalize(p, o, H, z, x, L, eps):
     """z[:H] <- n, x[:H] <- x^, x[H] <- 1 / sqrt(var + eps); weight and then bias lie at o of p."""
     out_of_line()
     mean, scale, one_over = z[H], x[H], ONE / F4(H)
@@ -32,7 +32,7 @@ def normalize(p, o, H, z, x, L):
             x[j, i] = z[j, i] - mean[i]
             scale[i] += x[j, i] * x[j, i] * one_over
     for i in range(L):
-        scale[i] = ONE / math.sqrt(scale[i] + EPSILON)
+        scale[i] = ONE / math.sqrt(scale[i] + eps)
     for j in range(H):
         weight, bias = p[o + j], p[o + H + j]
         for i in range(L):

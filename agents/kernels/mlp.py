@@ -41,7 +41,7 @@ from agents.kernels.activation import (
     prelu_gradient,
 )  # fmt: skip
 from agents.kernels.gemm import BLOCK, out_of_line, product, transpose
-from agents.kernels.layer_norm import norm_gradient, normalize, normalize_one
+from agents.kernels.layer_norm import EPSILON, norm_gradient, normalize, normalize_one
 
 
 @njit(**JIT)
@@ -150,7 +150,7 @@ def forward(p, o, K, H, layers, M, x, h, q, L, act, norm=False):
             affine(p, o, H, H, h[layer - 1], h[layer], L)
             o += H * H + H
             if norm:
-                normalize(p, norm_at, H, h[layer], h[normed + layer], L)
+                normalize(p, norm_at, H, h[layer], h[normed + layer], L, EPSILON)
         if act == PRELU:
             before = h[layers + layer].reshape(z.size)
             for i in range(n):
