@@ -19,7 +19,9 @@ from agents.crl_replay import TrajectoryReplay
 from agents.crl_section import CRLSection
 from agents.kernels import crl
 from agents.kernels.ahead import compiled_ahead
-from agents.kernels.crl_contrast import Contrast, no_twin
+from agents.kernels.crl_draw import Members, Memory
+from agents.kernels.crl_energy import Contrast, no_twin
+from agents.kernels.crl_losses import loss_code
 from agents.kernels.crl_trunk import Trunk
 
 if TYPE_CHECKING:
@@ -85,7 +87,7 @@ class Compiled:
         members = self._members()
         state, action = (replay.fields[name].flatten(0, 2).numpy() for name in ("state", "action"))
         number, last_write = replay.number.view(-1).numpy(), replay.last.view(-1).numpy()
-        memory = crl.Memory(state, action, number, last_write, int(replay.written), replay.R, replay.N)
+        memory = Memory(state, action, number, last_write, int(replay.written), replay.R, replay.N)
 
         def some(room: crl.Learner, first: int, last: int) -> None:
             crl.learn(room, members, memory, first, last, measure, self.values)
@@ -135,11 +137,13 @@ class Compiled:
 
     def _learner(self) -> crl.Learner:
         L, s = self.learner, self.learner.section
-        c = Contrast.create(L.energy, s.contrastive_loss_fn, s.no_resubs, L.learns_scale, s.batch_size, s.repr_dim)
+        c = Contrast.create(
+            L.energy, loss_code(s.contrastive_loss_fn), s.no_resubs, L.learns_scale, s.batch_size, s.repr_dim
+        )
         return crl.Learner.create(self._policy(s.batch_size), self.phi, self.psi, c, not s.disable_entropy_actor,
                                   L.learns_scale, self.goal_indices, self.size)  # fmt: skip
 
-    def _members(self) -> crl.Members:
+    def _members(self) -> Members:
         """The learner's tensors, as they are now: others may have put new ones in their place."""
         L = self.learner
         own = {name: getattr(L, name).numpy() for name in ("params", "m", "v", "log_alpha", "alpha_m", "alpha_v")}
@@ -150,5 +154,5 @@ class Compiled:
         for name in ("replay_key", "update_key", "explore_key"):
             own[name] = getattr(L, name).numpy().view(np.uint64)
         own.update({name: L.lr[name].numpy() for name in L.lr})
-        own.update({name: L.hyper[name].numpy() for name in crl.Members._fields if name not in own})
-        return crl.Members(**own)
+        own.update({name: L.hyper[name].numpy() for name in Members._fields if name not in own})
+        return Members(**own)

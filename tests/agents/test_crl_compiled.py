@@ -14,11 +14,12 @@ from numba import njit
 from torch import Tensor
 
 from agents.crl import CRL, METRICS
-from agents.crl_losses import LOSSES
+from agents.crl_energy import EPSILON
+from agents.crl_losses import LOSSES, RESUBSTITUTION
 from agents.crl_networks import LEAST_STD, LOG_STD, NORM_EPSILON
 from agents.crl_replay import TrajectoryReplay
 from agents.crl_section import CRLSection
-from agents.kernels import JIT, crl, crl_contrast, crl_trunk, vector
+from agents.kernels import JIT, crl, crl_draw, crl_energy, crl_losses, crl_trunk, vector
 from agents.kernels.crl_population import why_not
 from agents.normaliser import CLIP
 from tests.agents.test_crl import ALL, GOAL, SMALL, VARIANTS, A, S, memory
@@ -107,14 +108,16 @@ def test_the_same_rows_are_drawn(writes: int) -> None:
         replay.end(torch.tensor([[t % 7 == 6, t % 13 == 12, t % 50 == 49]] * 2))
     room, members = fast.compiled._learner(), fast.compiled._members()
     rows = [replay.fields[name].flatten(0, 2).numpy() for name in ("state", "action")]
-    kept = crl.Memory(*rows, replay.number.view(-1).numpy(), replay.last.view(-1).numpy(), writes, replay.R, replay.N)
+    kept = crl_draw.Memory(
+        *rows, replay.number.view(-1).numpy(), replay.last.view(-1).numpy(), writes, replay.R, replay.N
+    )
     for update in (0, 3, 12345):
         slow.updates[:] = update
         fast.updates[:] = update
         batch, noise = slow.sample(replay), slow.noise()
         for i in range(2):
-            crl.draw(room, members, kept, i)
-            crl.make_noise(room, members, i)
+            crl_draw.draw(room, members, kept, i)
+            crl_draw.make_noise(room, members, i)
             for mine, torchs in ((room.sa[:S], batch[0]), (room.sa[S:], batch[1]), (room.goal, batch[2])):
                 assert torch.equal(torch.from_numpy(mine[:, :500].T.copy()), torchs[i])
             torch.testing.assert_close(torch.from_numpy(room.noise[:, :500].T.copy()), noise[0][i])
@@ -212,7 +215,8 @@ def test_what_has_no_twin(caplog: pytest.LogCaptureFixture) -> None:
 def test_constants_of_both_paths() -> None:
     assert crl_trunk.EPSILON == np.float32(NORM_EPSILON) and crl.CLIP == CLIP and crl.LEAST == LEAST_STD
     assert (crl.LOWEST, crl.LOWEST + crl.RANGE) == LOG_STD
-    assert set(crl_contrast._CODES) <= set(LOSSES)
+    assert crl_energy.EPSILON == np.float32(EPSILON) and crl_losses.TAKEN_OFF == RESUBSTITUTION
+    assert {LOSSES[name] for name in crl_losses.CODES} == set(LOSSES.values())
 
 
 @njit(**{**JIT, "cache": False})
