@@ -29,8 +29,10 @@ def memory(P: int, fields: dict[str, int], keys: list[int]) -> TrajectoryReplay:
     return replay
 
 
-def agent(section: CRLSection, keys: list[int], **own: list[float]) -> tuple[CRL, TrajectoryReplay]:
-    crl = CRL(section, S, A, GOAL, torch.tensor(keys), own)
+def agent(
+    section: CRLSection, keys: list[int], backend: str = "auto", **own: list[float]
+) -> tuple[CRL, TrajectoryReplay]:
+    crl = CRL(section, S, A, GOAL, torch.tensor(keys), own, backend)
     return crl, memory(len(keys), crl.fields, keys)
 
 
@@ -155,10 +157,11 @@ OWN = {"policy_lr": [1e-3, 3e-4, 0.0], "discounting": [0.9, 0.5, 0.99], "logsume
        "initial_alpha": [1.0, 0.1, 0.5]}  # fmt: skip
 
 
+@pytest.mark.parametrize("backend", ["torch", "compiled"])
 @pytest.mark.parametrize("variant", [{}, {"use_ln": True, "normalize_observations": True, "energy_fn": "dot"}])
-def test_a_population_is_its_members(variant: dict) -> None:
+def test_a_population_is_its_members(variant: dict, backend: str) -> None:
     section, keys = dataclasses.replace(SMALL, **variant), [5, 6, 7]
-    together, replay = agent(section, keys, **OWN)
+    together, replay = agent(section, keys, backend, **OWN)
     features, goal = torch.randn(3, 4, S), torch.randn(3, 4, 2)
     together.act(features, goal)
     together.merge_moments()
@@ -166,7 +169,8 @@ def test_a_population_is_its_members(variant: dict) -> None:
         measured = together.learn(replay, measure=True)
     acted = together.act(features, goal)
     for i, key in enumerate(keys):
-        alone, own_replay = agent(dataclasses.replace(section, **{n: v[i] for n, v in OWN.items()}), [key])
+        own_section = dataclasses.replace(section, **{n: v[i] for n, v in OWN.items()})
+        alone, own_replay = agent(own_section, [key], backend)
         alone.act(features[i : i + 1], goal[i : i + 1])
         alone.merge_moments()
         for _ in range(5):
@@ -180,9 +184,10 @@ def test_a_population_is_its_members(variant: dict) -> None:
     assert (together.params[2, : together.actor.size] == before[2, : together.actor.size]).all()  # policy_lr 0
 
 
-def test_one_that_diverges_harms_no_other() -> None:
-    together, replay = agent(SMALL, [5, 6, 7])
-    healthy, same = agent(SMALL, [5, 6, 7])
+@pytest.mark.parametrize("backend", ["torch", "compiled"])
+def test_one_that_diverges_harms_no_other(backend: str) -> None:
+    together, replay = agent(SMALL, [5, 6, 7], backend)
+    healthy, same = agent(SMALL, [5, 6, 7], backend)
     together.params[1] = math.nan
     for _ in range(3):
         together.learn(replay)
@@ -208,14 +213,15 @@ def test_learning_lowers_the_loss_and_raises_the_accuracy() -> None:
     assert (last[:, loss] < first[:, loss] - 1).all() and (last[:, accuracy] > 3 * first[:, accuracy]).all()
 
 
-def test_what_is_kept_goes_on_the_same() -> None:
+@pytest.mark.parametrize("backend", ["torch", "compiled"])
+def test_what_is_kept_goes_on_the_same(backend: str) -> None:
     section = dataclasses.replace(SMALL, normalize_observations=True)
-    crl, replay = agent(section, [5, 6])
+    crl, replay = agent(section, [5, 6], backend)
     features, goal = torch.randn(2, 4, S), torch.randn(2, 4, 2)
     crl.act(features, goal)
     crl.merge_moments()
     crl.learn(replay)
-    again, _ = agent(section, [5, 6])
+    again, _ = agent(section, [5, 6], backend)
     again.load_state_dict(crl.state_dict())
     for one in (crl, again):
         one.learn(replay)
