@@ -30,6 +30,9 @@ Random numbers are counted: decision d of environment n takes for action j count
 update u takes for sample i and action j counter (65536 u + i) (A + 1) + j of stream UPDATE, and the next one to choose
 the actor's goal.
 
+On a CPU ``act``, ``greedy``, ``learn`` and ``learn_batch`` are those of the compiled twin, ``agents/kernels/crl.py``,
+but for energies that it has not; the code here is what runs on a GPU, and what the twin is tested against.
+
 Axes: P members, N environments, B batch, S features of a state, G of a goal, A actions, R of a representation.
 """
 
