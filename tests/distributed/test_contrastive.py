@@ -75,7 +75,7 @@ def test_actions_are_uniform_first_and_then_the_policys() -> None:
         expected = agent.crl.explore(obs[..., :S], obs[..., S:], n[:, None])[:, 0]
         assert torch.equal(agent.explore(obs, False, (u, n)), expected)
     still = agent.explore(obs, False, (draws[0][0], torch.zeros(2, A)))
-    assert torch.equal(still, agent.crl.greedy(obs[..., :S], obs[..., S:])[:, 0])
+    torch.testing.assert_close(still, agent.crl.greedy(obs[..., :S], obs[..., S:])[:, 0])  # compiled, on a CPU
 
 
 def test_actor_and_layout_are_those_of_the_policy_file() -> None:
