@@ -40,7 +40,7 @@ class Quadruped(MujocoEnv):
         mass: float = 0.0,
         friction: float = 0.8,
         noise: float = 0.0,
-        energy_weight: float = 0.005,
+        energy_weight: float = 0.0005,
         horizon: int = 500,
         **kwargs: Any,
     ) -> None:
