@@ -43,13 +43,12 @@ class HindsightReplay(SharedReplay):
         self.left[:, at[kept]] = rows_left(rows)[:, kept]
         super().append(rows)
 
-    def sample(self, first: int, count: int) -> Tensor:
-        """See ``SharedReplay.sample``."""
-        batches, base = super().sample(first, count), self.ring.base[:, None]
-        for number, batch, draw in zip(range(first, first + count), batches, self.draws(first, count)):
-            later = self.later(self.ring.index(draw) - base, number)
-            batch[:, self.widths.led_to] = self.ring.gather(later + base)[:, self.widths.led_to]
-        return batches
+    def batch(self, draw: Tensor, number: int) -> Tensor:
+        """See ``SharedReplay.batch``."""
+        index, base = self.ring.index(draw), self.ring.base[:, None]
+        rows, later = self.ring.gather(index), self.later(index - base, number)
+        rows[:, self.widths.led_to] = self.ring.gather(later + base)[:, self.widths.led_to]
+        return rows
 
     def later(self, row: Tensor, number: int) -> Tensor:
         """Gradient step ``number`` drew these rows of the ring, int64 [P, B] -> those that it gets its goals of."""

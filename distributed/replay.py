@@ -52,8 +52,12 @@ class SharedReplay:
         if there is nothing."""
         if not self.written:
             raise RuntimeError("the memory is empty")
-        return torch.stack([self.ring.sample(draw) for draw in self.draws(first, count)])
+        return torch.stack([self.batch(draw, number) for number, draw in enumerate(self.draws(first, count), first)])
 
     def draws(self, first: int, count: int) -> Tensor:
         """Their random bits, int64 [count, P, B]."""
         return self.ring.draws(self.key, torch.full_like(self.key, first), count, self.batch_size)
+
+    def batch(self, draw: Tensor, number: int) -> Tensor:
+        """The minibatch of gradient step ``number``, float32 [P, W, B]. draw: its random bits, int64 [P, B]."""
+        return self.ring.sample(draw)
