@@ -11,7 +11,7 @@ Axes: L members still in training, N = 1 environment each, B minibatch, F observ
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import List, Optional, Tuple, Type, Union
+from typing import Any, List, Optional, Tuple, Type, Union
 
 import numpy as np
 import torch
@@ -63,13 +63,13 @@ class OffPolicy:
 
     def __init__(
         self, task: Task, kind: str, section: EnvSection, worlds: Tensor, hyper: Hyper, keys: Tensor, test_each: bool,
-        algorithm: Algorithm, icm: Optional[ICM] = None, cuda_graph: bool = False,
+        algorithm: Algorithm, icm: Optional[ICM] = None, cuda_graph: bool = False, compiled_update: bool = False,
     ) -> None:  # fmt: skip
         self.task, self.kind, self.section, self.test_each = task, kind, section, test_each
         self.algorithm, self.icm, self.keys, self.s = algorithm, icm, keys, hyper.section
         device, P, E = keys.device, len(keys), hyper.section.train_episodes
         zero = torch.zeros(P, dtype=torch.int64, device=device)
-        batch_size = column(hyper, "batch_size", device, torch.int64)[:, None]
+        self.batch_size = batch_size = column(hyper, "batch_size", device, torch.int64)[:, None]
         budget = column(hyper, "train_steps", device, torch.int64)
         used = torch.arange(int(batch_size.max()), device=device) < batch_size
         self.m = Members(
@@ -83,7 +83,8 @@ class OffPolicy:
         rows = torch.as_tensor(capacity(hyper, task.max_steps), device=device)
         self.memory = Replay(rows, 2 * task.observation_size + algorithm.columns + 2)
         self.graphs = Graphs(self._step, cuda_graph)
-        self._worlds_of_live()
+        self.compiled_update = compiled_update
+        self._of_live()
         self.m.state = self._reset(self.m.row)
         self.learning = self.s.init_episodes == 0
         self.samples: List[Tensor] = []  # draws of the coming updates, the next one last
@@ -93,7 +94,13 @@ class OffPolicy:
         self.length = torch.zeros((P, E), dtype=torch.int32, device=device)
         self.status, self.train_steps, self.updates, self.episodes, self.real_steps = (zero.clone() for _ in range(5))
 
-    def _worlds_of_live(self) -> None:
+    def _of_live(self) -> None:
+        """What is made of the members still in training."""
+        self.update: Any = self.algorithm.update
+        if self.compiled_update:
+            from agents.kernels.update import update_of
+
+            self.update = update_of(self.algorithm, self.batch_size[self.m.row, 0].tolist())
         self.world = make_world(self.kind, self.task, self.section, self.m.world, self.algorithm.rows.gamma[:, 0])
 
     def train(self) -> None:
@@ -128,7 +135,7 @@ class OffPolicy:
         if self.icm is not None:
             self.icm.keep(alive)
         self.samples.clear()
-        self._worlds_of_live()
+        self._of_live()
         self.graphs.forget()
 
     def _step(self, variant: Tuple[bool, bool], sample: Tensor, *draw: Tensor) -> Tuple[Tensor, Tensor]:
@@ -163,7 +170,7 @@ class OffPolicy:
                 s_now, s_next, action, reward, _ = self.algorithm.split(batch)
                 self.icm.update(s_now, s_next, action, weight)
                 reward += self.icm.reward(s_now, s_next, action)  # a view: batch changes
-            self.algorithm.update(batch, weight, learns, updates, m.noise, actor)
+            self.update(batch, weight, learns, updates, m.noise, actor)
         return failed, (over | (m.n >= m.budget)) & m.live
 
     def _end_episodes(self, i: Tensor, failed: Tensor) -> int:
@@ -229,14 +236,14 @@ class OffPolicy:
 def train_population(
     algorithm: Type[Algorithm], task: Task, kind: str, section: EnvSection, worlds: Union[np.ndarray, Tensor],
     hyper: Hyper, keys: np.ndarray, test_each: bool, device: str = "cpu", icm: Optional[ICMSection] = None,
-    cuda_graph: bool = True,
+    cuda_graph: bool = True, compiled_update: bool = False,
 ) -> TrainResult:  # fmt: skip
     """Train P agents and test them on the real task.
 
     kind: "real", "se" or "rn", what ``worlds`` float32 [P, W] are (any width for "real"); keys: int64 [P];
     test_each: test after every training episode and stop when the task is solved (kind "rn"; "se" only if asked).
     icm: add curiosity to the rewards that are learned from. cuda_graph: replay the step as a graph, where the device is
-    a GPU.
+    a GPU. compiled_update: gradient steps by a kernel where there is one, for tasks that have none.
     """
     keep_pages()
     agents = nets_of(algorithm, task, hyper)
@@ -255,6 +262,7 @@ def train_population(
             test_each, algorithm(task, group, nets, params, width),
             None if icm is None else ICM(task, icm, group_keys),
             cuda_graph and params.is_cuda and capturable(task, kind),
+            compiled_update and not params.is_cuda,
         )  # fmt: skip
         run.train()
         result.put(rows, run, unstack(run.final.rows.params, part, nets, weights.shape[1]))

@@ -77,7 +77,9 @@ def train(
             _say(f"{name} trains on the PyTorch path, which is slower: {reason}")
         if name == "ppo":
             return ppo.train_population(*arguments, device, icm)
-        return off_policy.train_population(algorithm(name), *arguments, device, icm)
+        return off_policy.train_population(
+            algorithm(name), *arguments, device, icm, compiled_update=backend != "torch"
+        )
     if name == "ppo":
         from agents.kernels import ppo_population
 

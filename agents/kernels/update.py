@@ -11,7 +11,8 @@ minibatch.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Optional, Union
 
 import numpy as np
@@ -69,14 +70,20 @@ def why_not(algorithm: Algorithm) -> Optional[str]:
 
 
 class CompiledUpdate:
-    """``algorithm.update``, member by member. For members of one shape that all learn, each from a whole batch of its
-    section's size: it does not look at ``weight`` and ``learns``."""
+    """``algorithm.update``, member by member; who does not learn is left alone. Each learns from the first samples of
+    its batch, as many as its batch size says, evenly: ``weight`` is not looked at."""
 
-    def __init__(self, algorithm: Union[SAC, TD3]) -> None:
-        """algorithm: of which ``why_not`` says None. Its ``rates`` are asked once, here; tau at every update."""
+    def __init__(self, algorithm: Union[SAC, TD3], batch_sizes: Optional[Sequence[int]] = None) -> None:
+        """algorithm: of which ``why_not`` says None. Its ``rates`` are asked once, here; tau at every update.
+        batch_sizes: of the members, default: their section's."""
         compiled_ahead("sac_update" if isinstance(algorithm, SAC) else "td3_update")
         self.algorithm, self.rows, task = algorithm, algorithm.rows, algorithm.task
-        self.batch = Batch.create(task.observation_size + task.action_size, algorithm.section.batch_size)
+        net, inputs = algorithm.nets[0], task.observation_size + task.action_size
+        self.sizes = list(batch_sizes or [algorithm.section.batch_size] * len(self.rows.lr))
+        self.batches = {size: Batch.create(inputs, size) for size in set(self.sizes)}
+        # members narrower than the nets were padded with units that stay zero
+        shape: Any = {"hidden_size": net.hidden, "hidden_layer": net.layers}
+        self.sections = {size: replace(algorithm.section, batch_size=size, **shape) for size in self.batches}
         members = range(len(self.rows.lr))
         rates = [rate.tolist() for rate in algorithm.rates(torch.ones(len(members), dtype=torch.bool))]
         self.agents = [self._agent(i, [rate[i] for rate in rates]) for i in members]
@@ -84,7 +91,7 @@ class CompiledUpdate:
     def _agent(self, i: int, rates: list[float]) -> Any:
         """The kernels' tuple of member i: its arrays are views."""
         r: Any = self.rows
-        task, section = self.algorithm.task, self.algorithm.section
+        task, section = self.algorithm.task, self.sections[self.sizes[i]]
 
         def view(of: Tensor) -> np.ndarray:
             return of[i].numpy()
@@ -111,21 +118,24 @@ class CompiledUpdate:
         """See ``Algorithm.update``."""
         if self.algorithm.rows is not self.rows:  # members were dropped
             raise RuntimeError("these are no longer the agents that this update was made for")
-        keys, numbers = noise_key.numpy().view(np.uint64), updates.numpy()
+        keys, numbers, live = noise_key.numpy().view(np.uint64), updates.numpy(), learns.tolist()
         gamma, tau = self.rows.gamma[:, 0].numpy(), self.rows.tau[:, 0].tolist()
         decision = ACTORS_TURN if actor else NOT_YET
         for i, agent in enumerate(self.agents):
-            rows = batch[i].contiguous().numpy()
-            update_member(with_tau(agent, tau[i]), self.batch, rows, gamma[i], keys[i], decision, numbers[i])
+            if not live[i]:
+                continue
+            size = self.sizes[i]
+            rows = batch[i, :, :size].contiguous().numpy()
+            update_member(with_tau(agent, tau[i]), self.batches[size], rows, gamma[i], keys[i], decision, numbers[i])
 
 
-def update_of(algorithm: Algorithm) -> Update:
+def update_of(algorithm: Algorithm, batch_sizes: Optional[Sequence[int]] = None) -> Update:
     """``algorithm.update`` under the conditions of ``CompiledUpdate``, compiled where there is a kernel for it; the log
     says where there is none."""
     reason = why_not(algorithm)
     if reason is None:
         assert isinstance(algorithm, (SAC, TD3))
-        return CompiledUpdate(algorithm)
+        return CompiledUpdate(algorithm, batch_sizes)
     log.info("updates take the PyTorch path: %s", reason)
     return algorithm.update
 

@@ -59,8 +59,8 @@ class Watched(OffPolicy):
         self.wrap = wrap
         super().__init__(*args)
 
-    def _worlds_of_live(self) -> None:
-        super()._worlds_of_live()
+    def _of_live(self) -> None:
+        super()._of_live()
         self.world = self.wrap(self.world, self)
 
 

@@ -61,7 +61,7 @@ def without_values(run: OffPolicy) -> OffPolicy:
         for name, value in list(vars(owner).items()):
             if isinstance(value, (torch.Tensor, Rows)):
                 setattr(owner, name, moved(value))
-    run._worlds_of_live()
+    run._of_live()
     return run
 
 

@@ -9,12 +9,17 @@ import numpy as np
 import pytest
 import torch
 
+from agents import off_policy
 from agents import train as train_module
+from agents.hyper import draw
+from agents.kernels import update
+from agents.kernels.update import CompiledUpdate
 from agents.sections import LEARNERS
-from agents.train import train
+from agents.train import algorithm, train
 from envs.section import EnvSection
 from envs.task import make_task
 from envs.world import init_world, world_size
+from tests.agents.same import same_run
 
 SMALL = {
     "td3": dict(batch_size=8, hidden_size=8, init_episodes=1),
@@ -46,6 +51,29 @@ def test_members_train_and_do_not_depend_on_each_other(name, kind, rn_type):
         alone = run(name, kind, [i], rn_type=rn_type)
         np.testing.assert_allclose(alone.test_return[0], together.test_return[i], rtol=1e-3, atol=1e-3)
         np.testing.assert_array_equal(alone.episode_length[0], together.episode_length[i])
+
+
+@pytest.mark.parametrize("name", ["td3", "sac"])
+def test_updates_are_compiled(name, monkeypatch):
+    """As PyTorch's, also of members that are narrower than others, that fail and that leave before the others."""
+    task, keys, made = make_task("HalfCheetah-v3", max_steps=12), np.arange(10, 14), []
+    section = EnvSection(hidden_size=8, reward_env_type=4, info_dim=4)
+    worlds = init_world("rn", task, section, torch.arange(4))
+    worlds[1] = float("nan")
+    hyper = draw(dataclasses.replace(LEARNERS[name](), train_episodes=5, test_episodes=2, **SMALL[name]), keys)
+    hyper.values.update(
+        hidden_size=np.array([8, 8, 3, 5]), batch_size=np.array([8, 8, 20, 5]), lr=np.array([1e-3, 1e-3, 1e-4, 1e-2]),
+        train_steps=np.array([60, 60, 24, 60]),
+    )
+    monkeypatch.setattr(update, "CompiledUpdate", lambda *a: made.append(CompiledUpdate(*a)) or made[-1])
+    twins = [
+        off_policy.train_population(
+            algorithm(name), task, "rn", section, worlds, hyper, keys, False, compiled_update=compiled
+        )
+        for compiled in (False, True)
+    ]
+    assert [len(each.agents) for each in made] == [4, 2] and twins[1].updates.tolist() == [48, 0, 12, 48]
+    same_run(*twins, 1e-3)
 
 
 def test_the_slower_path_says_why(caplog, monkeypatch):
