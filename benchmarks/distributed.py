@@ -3,7 +3,14 @@
 and by CPU time (of all programs together). One gradient step for every environment step, networks of 256 x 256, batches
 of 256, one thread each; counted after a warm-up, so that no start is in it.
 
-    python3 benchmarks/distributed.py [--iterations 4] [--only sb3 embedded ...] [--json FILE]
+    python3 benchmarks/distributed.py [--iterations 4] [--only sb3 embedded ...] [--json FILE] [--torchrl PYTHON]
+
+--torchrl: a Python with TorchRL, for its SAC with its synchronous and asynchronous multi-process collectors, too
+(benchmarks/peers/torchrl_sac.py). TorchRL 0.14 needs tensordict 0.14, which pip finds:
+
+    python3 -m venv /tmp/torchrl
+    /tmp/torchrl/bin/pip install torch==2.13.0 torchrl==0.14.1 "gymnasium[mujoco]==1.4.0"
+    python3 benchmarks/distributed.py --torchrl /tmp/torchrl/bin/python
 """
 
 from __future__ import annotations
@@ -31,6 +38,8 @@ VARIANTS = {  # name -> collectors, mode, processes
     "lockstep-1": (1, "lockstep", True), "lockstep-2": (2, "lockstep", True), "lockstep-4": (4, "lockstep", True),
     "async-1": (1, "async", True), "async-2": (2, "async", True), "async-4": (4, "async", True),
 }  # fmt: skip
+TORCHRL = [f"torchrl-{mode}-{n}" for mode in ("sync", "async") for n in (1, 2, 4)]
+TORCHRL_PACKAGES = ("torchrl", "tensordict", "torch", "gymnasium", "mujoco")
 PARAMS = f"""
 import gymnasium
 from distributed.params import TrainParamsBase
@@ -138,28 +147,53 @@ def ours(name: str, iterations: int) -> dict[str, float]:
         return meter.result()
 
 
-def main() -> None:
+def command_of(name: str, iterations: int, torchrl: str | None) -> list[str]:
+    """What measures a variant, in a process of its own, and prints its figures last, as a line of JSON."""
+    if name in TORCHRL:
+        assert torchrl is not None
+        peer = ROOT / "benchmarks" / "peers" / "torchrl_sac.py"
+        return [torchrl, str(peer), name, "--iterations", str(iterations)]
+    return [sys.executable, __file__, "--one", name, "--iterations", str(iterations)]
+
+
+def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--iterations", type=int, default=4, help=f"of {STEPS} steps each, after the warm-up")
-    parser.add_argument("--only", nargs="*", choices=["sb3", *VARIANTS], default=["sb3", *VARIANTS])
+    parser.add_argument("--only", nargs="*", choices=["sb3", *VARIANTS, *TORCHRL], help="default: all")
     parser.add_argument("--json", type=Path, help="where the figures go, too")
+    parser.add_argument("--torchrl", metavar="PYTHON", help="measure TorchRL, too")
     parser.add_argument("--one", choices=["sb3", *VARIANTS], help=argparse.SUPPRESS)
-    args = parser.parse_args()
+    args = parser.parse_args(argv)
+    if args.only is None:
+        args.only = ["sb3", *VARIANTS, *(TORCHRL if args.torchrl else [])]
+    for name in args.only:
+        if name in TORCHRL and not args.torchrl:
+            parser.error(f"argument --only: found {name}, expected --torchrl PYTHON with it")
+    return args
+
+
+def main() -> None:
+    args = arguments()
     torch.set_num_threads(1)
     if args.one:
         found = sb3(args.iterations) if args.one == "sb3" else ours(args.one, args.iterations)
         print(json.dumps(found))
         return
     figures: dict[str, Any] = {}
-    for name in args.only:  # each in a process of its own
-        command = [sys.executable, __file__, "--one", name, "--iterations", str(args.iterations)]
+    versions: dict[str, str] = {}
+    for name in args.only:
+        command = command_of(name, args.iterations, args.torchrl)
         done = subprocess.run(command, env={**os.environ, "OMP_NUM_THREADS": "1"}, stdout=subprocess.PIPE, text=True)
         if done.returncode != 0:
             raise SystemExit(f"{name}: failed")
-        figures[name] = {**json.loads(done.stdout.splitlines()[-1]), "load average": os.getloadavg()[0]}
-        print(f"{name:12}" + "  ".join(f"{key} {value:.3g}" for key, value in figures[name].items()), flush=True)
+        found = json.loads(done.stdout.splitlines()[-1])
+        versions = found.pop("versions", versions)
+        figures[name] = {**found, "load average": os.getloadavg()[0]}
+        print(f"{name:16}" + "  ".join(f"{key} {value:.3g}" for key, value in figures[name].items()), flush=True)
+    if versions:
+        print("TorchRL's Python: " + ", ".join(f"{package} {number}" for package, number in versions.items()))
     if args.json:
-        args.json.write_text(json.dumps(figures, indent=2) + "\n")
+        args.json.write_text(json.dumps({**figures, "versions": versions} if versions else figures, indent=2) + "\n")
 
 
 if __name__ == "__main__":
