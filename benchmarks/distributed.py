@@ -99,6 +99,20 @@ def cpu_of(pids: list[int]) -> float:
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
+def family(ancestor: int) -> list[int]:
+    """That process and all that descend from it."""
+    parents = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parents[int(stat.parent.name)] = int(stat.read_text().rpartition(")")[2].split()[1])
+        except OSError:  # it has ended
+            continue
+    found = {ancestor}
+    while new := {pid for pid, parent in parents.items() if parent in found} - found:
+        found |= new
+    return sorted(found)
+
+
 def ours(name: str, iterations: int) -> dict[str, float]:
     from distributed.client import RemoteHub
     from distributed.cpus import deal
@@ -172,8 +186,8 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     return args
 
 
-def main() -> None:
-    args = arguments()
+def main(argv: list[str] | None = None) -> None:
+    args = arguments(argv)
     torch.set_num_threads(1)
     if args.one:
         found = sb3(args.iterations) if args.one == "sb3" else ours(args.one, args.iterations)

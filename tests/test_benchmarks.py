@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import json
+import os
+import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -11,7 +15,7 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from benchmarks import floors, harness, run, table
+from benchmarks import distributed, floors, harness, run, table
 from benchmarks.catalogue import BENCHMARKS
 from benchmarks.peers import environment
 from benchmarks.settings import SETTINGS
@@ -36,6 +40,7 @@ def test_every_file_that_measures_belongs_to_a_benchmark():
     # started by hand: they take many minutes, or print what they are to be compared with
     own_tables = {"capacity", "ranking", "shaped_learning", "peers.sb3_shaped", "shaped_ppo", "vetting", "graph_speed"}
     own_tables |= {"scaling", "bohb", "distributed", "distributed_learning", "contrastive", "peers.jax_contrastive"}
+    own_tables |= {"peers.torchrl_sac"}
     assert scripts - {"run", "floors", "harness"} - own_tables == modules
 
 
@@ -237,6 +242,66 @@ def test_peers_have_the_torch_of_this_project():
 
     assert torch_line(environment.REQUIREMENTS) == torch_line(ROOT / "requirements.txt")
     assert ".venv-peers/" in (ROOT / ".gitignore").read_text().splitlines()
+
+
+# --- distributed SAC beside TorchRL -----------------------------------------------------------------------------------
+
+
+def test_torchrl_is_measured_where_its_python_is_given(capsys):
+    assert distributed.arguments([]).only == ["sb3", *distributed.VARIANTS]
+    everything = distributed.arguments(["--torchrl", "python"]).only
+    assert everything == ["sb3", *distributed.VARIANTS, *distributed.TORCHRL]
+    assert [f"torchrl-{mode}-{n}" in everything for mode in ("sync", "async") for n in (1, 2, 4)] == [True] * 6
+    assert distributed.arguments(["--torchrl", "python", "--only", "torchrl-sync-2"]).only == ["torchrl-sync-2"]
+    with pytest.raises(SystemExit) as stop:
+        distributed.arguments(["--only", "embedded", "torchrl-sync-2"])
+    assert stop.value.code == 2
+    assert "found torchrl-sync-2, expected --torchrl PYTHON" in capsys.readouterr().err
+
+
+def test_torchrl_stands_in_the_same_table(tmp_path, capsys):
+    python, file = tmp_path / "python", tmp_path / "figures.json"
+    python.write_text(
+        '#!/bin/sh\necho "$@" >> ' + str(tmp_path / "calls") + "\necho noise of a library\n"
+        """echo '{"env steps/s": 20.5, "gradient steps/s": 20, "versions": {"torchrl": "1.2.3"}}'\n"""
+    )
+    python.chmod(0o755)
+    names = ["torchrl-sync-1", "torchrl-async-4"]
+    distributed.main(["--torchrl", str(python), "--iterations", "3", "--json", str(file), "--only", *names])
+    lines, figures = capsys.readouterr().out.splitlines(), json.loads(file.read_text())
+    assert [line.split()[0] for line in lines[:2]] == names and "env steps/s 20.5" in lines[0]
+    assert lines[2] == "TorchRL's Python: torchrl 1.2.3"
+    assert figures["versions"] == {"torchrl": "1.2.3"} and figures["torchrl-async-4"]["gradient steps/s"] == 20
+    peer = ROOT / "benchmarks" / "peers" / "torchrl_sac.py"
+    assert (tmp_path / "calls").read_text().splitlines() == [f"{peer} {name} --iterations 3" for name in names]
+
+
+def test_torchrl_learns_with_the_hyperparameters_of_this_project():
+    from distributed.params import TrainParamsBase
+
+    tree = ast.parse((ROOT / "benchmarks" / "peers" / "torchrl_sac.py").read_text())
+    names, values = next(
+        ([target.id for target in node.targets[0].elts], node.value.elts)
+        for node in tree.body
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Tuple)
+    )
+    own = {name: ast.literal_eval(value) for name, value in zip(names, values) if name != "MEMORY"}
+    p = TrainParamsBase()
+    assert p.actor_lr == p.critic_lr == p.alpha_lr
+    wanted = {"HIDDEN": list(p.hidden), "BATCH": p.batch_size, "RATE": p.actor_lr, "GAMMA": p.gamma, "TAU": p.tau}
+    assert own == wanted
+
+
+def test_a_family_is_found_down_to_grandchildren():
+    child = subprocess.Popen(["sh", "-c", "sleep 60 & echo $!; wait"], stdout=subprocess.PIPE, text=True)
+    try:
+        grandchild = int(child.stdout.readline())
+        assert {os.getpid(), child.pid, grandchild} <= set(distributed.family(os.getpid()))
+        assert distributed.family(child.pid) == sorted([child.pid, grandchild])
+        assert distributed.cpu_of([child.pid, grandchild]) < 30
+    finally:
+        os.kill(grandchild, signal.SIGKILL)
+        child.wait()
 
 
 # --- processes --------------------------------------------------------------------------------------------------------

@@ -4,10 +4,10 @@
     PYTHON benchmarks/peers/torchrl_sac.py torchrl-sync-2 [--iterations 4] [--env Pendulum-v1] [--evaluate 10]
 
 sync: MultiSyncCollector, all collectors' steps, then gradient steps, then the policy for all: the counterpart of
-"lockstep". async: MultiAsyncCollector, whose collectors go on while one learns: that of "async". The recipe (observation
-to TanhNormal by NormalParamExtractor, SACLoss, SoftUpdate, a TensorDictReplayBuffer, the collector's policy refreshed
-by update_policy_weights_) is that of https://docs.pytorch.org/rl/stable/reference/objectives.html and collectors.html;
-float32 observations, quadratic loss, relu, no torch.compile, Adam as PyTorch has it, as in its own SAC on HalfCheetah.
+"lockstep". async: MultiAsyncCollector, whose collectors go on while one learns: that of "async". Recipe, from
+https://docs.pytorch.org/rl/stable/reference/ (objectives.html, collectors.html): NormalParamExtractor and TanhNormal,
+SACLoss, SoftUpdate, TensorDictReplayBuffer, update_policy_weights_. A quadratic loss, relu, no torch.compile and Adam as
+PyTorch has it are the settings of TorchRL's own SAC on HalfCheetah (sota-implementations/sac).
 
 Prints one line of JSON. With --evaluate also the mean return of so many greedy episodes.
 """
@@ -36,9 +36,9 @@ from torchrl.envs.utils import ExplorationType, set_exploration_type
 from torchrl.modules import MLP, ProbabilisticActor, TanhNormal, ValueOperator
 from torchrl.objectives import SACLoss, SoftUpdate
 
-from benchmarks.distributed import RANDOM_STEPS, STEPS, TORCHRL, TORCHRL_PACKAGES, WARM_UP, Meter, cpu_of
+from benchmarks.distributed import RANDOM_STEPS, STEPS, TORCHRL, TORCHRL_PACKAGES, WARM_UP, Meter, cpu_of, family
 
-HIDDEN, BATCH, RATE, GAMMA, TAU, MEMORY = [256, 256], 256, 3e-4, 0.99, 0.005, 350_000
+HIDDEN, BATCH, RATE, GAMMA, TAU, MEMORY = [256, 256], 256, 3e-4, 0.99, 0.005, 10**6
 LEARNED_FROM = ["observation", "action", *(("next", key) for key in ("observation", "reward", "done", "terminated"))]
 
 
@@ -85,20 +85,6 @@ class Learner:
         self.target.step()
 
 
-def family() -> list[int]:
-    """This process and all that descend from it."""
-    parents = {}
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            parents[int(stat.parent.name)] = int(stat.read_text().rpartition(")")[2].split()[1])
-        except OSError:  # it has ended
-            pass
-    found = {os.getpid()}
-    while new := {pid for pid, parent in parents.items() if parent in found} - found:
-        found |= new
-    return sorted(found)
-
-
 def train(variant: str, iterations: int, name: str, evaluate: int) -> dict[str, Any]:
     _, mode, number = variant.split("-")
     N, sync = int(number), mode == "sync"
@@ -115,7 +101,7 @@ def train(variant: str, iterations: int, name: str, evaluate: int) -> dict[str, 
     )  # fmt: skip
     collector.set_seed(0)
     parts, steps, updates, batches = 1 if sync else N, 0, 0, iter(collector)
-    pids = family()
+    pids = family(os.getpid())  # the collectors are processes
     meter = Meter(lambda: cpu_of(pids))
     for iteration in range(-(RANDOM_STEPS // STEPS), WARM_UP + iterations):
         for part in range(parts):
