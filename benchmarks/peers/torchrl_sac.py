@@ -6,8 +6,8 @@
 sync: MultiSyncCollector, all collectors' steps, then gradient steps, then the policy for all: the counterpart of
 "lockstep". async: MultiAsyncCollector, whose collectors go on while one learns: that of "async". Recipe, from
 https://docs.pytorch.org/rl/stable/reference/ (objectives.html, collectors.html): NormalParamExtractor and TanhNormal,
-SACLoss, SoftUpdate, TensorDictReplayBuffer, update_policy_weights_. A quadratic loss, relu, no torch.compile and Adam as
-PyTorch has it are the settings of TorchRL's own SAC on HalfCheetah (sota-implementations/sac).
+SACLoss, SoftUpdate, TensorDictReplayBuffer, update_policy_weights_. A quadratic loss, relu, no torch.compile and Adam
+as PyTorch has it are the settings of TorchRL's own SAC on HalfCheetah (sota-implementations/sac).
 
 Prints one line of JSON. With --evaluate also the mean return of so many greedy episodes.
 """
