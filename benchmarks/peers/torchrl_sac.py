@@ -9,7 +9,7 @@ https://docs.pytorch.org/rl/stable/reference/ (objectives.html, collectors.html)
 SACLoss, SoftUpdate, TensorDictReplayBuffer, update_policy_weights_. A quadratic loss, relu, no torch.compile and Adam
 as PyTorch has it are the settings of TorchRL's own SAC on HalfCheetah (sota-implementations/sac).
 An asynchronous collector that for a second cannot put its batch into the queue (of one) collects another in its place
-(torchrl/collectors/_runner.py). So its batches are small: of STEPS / 4 each, 4 collectors took 93 ms, not 52.
+(torchrl/collectors/_runner.py). So its batches are small, which favours it.
 
 Prints one line of JSON. With --evaluate also the mean return of so many greedy episodes.
 """
