@@ -40,7 +40,8 @@ def fences(reply: str) -> list[Block]:
 def _without_prefix(lines: Sequence[str], most: int) -> str:
     """The lines of a block without what stands before all of them, at most what stands before its fence."""
     before = [len(line) - len(line.lstrip(" \t>")) for line in lines if line.strip(" \t>")]
-    return "\n".join(line[min([most, *before]) :] for line in lines)
+    common = min([most, *before])
+    return "\n".join(line[common:] for line in lines)
 
 
 def unfenced(reply: str) -> list[Block]:

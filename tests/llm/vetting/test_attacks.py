@@ -231,7 +231,7 @@ def test_as_replies_they_are_refused_too(field, monkeypatch, caplog, form) -> No
     traced = []
     for family, name, code in ATTACKS:
         verdict = vetter.vet(form.replace("@", field.aimed(code)), name)
-        assert isinstance(verdict, Rejection) and verdict.message and verdict.seconds < 5, f"{family}: {name}"
+        assert isinstance(verdict, Rejection) and verdict.message, f"{family}: {name}"
         if verdict.stage == "trace":
             traced.append(f"{family}: {name}")
     assert not caplog.records, "the readers stumble"

@@ -91,7 +91,7 @@ def test_a_refusal_says_why(vetter, reply: str, stage: str, said: str) -> None:
     verdict = vetter.vet(reply, "b")
     assert isinstance(verdict, Rejection), verdict
     assert (verdict.stage, said in verdict.message) == (stage, True), verdict.message
-    assert verdict.message and verdict.seconds < 10
+    assert verdict.message
 
 
 def test_many_at_once_are_answered_in_order(vetter) -> None:
