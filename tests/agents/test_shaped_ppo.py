@@ -229,7 +229,7 @@ def test_actions_for_any_number_of_environments_and_episodes_begin_anew_after_an
     assert not learner.envs.evaluation
 
 
-@pytest.mark.parametrize("backend", ["compiled", "torch"])
+@pytest.mark.parametrize("backend", ["compiled", pytest.param("torch", marks=pytest.mark.slow)])
 def test_point_masses_reach_their_goal_whatever_their_scale(backend):
     widths, scales = ([(2, 1)] * 2, [1000.0, 0.01]) if backend == "compiled" else ([(2, 1)], [50.0])
     envs = PointMasses(widths, 16, 50, scales)

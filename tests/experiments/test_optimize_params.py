@@ -101,6 +101,7 @@ def test_all_on_this_machine(alone):
     assert (run_dir / "runs/0_0/run_0/model.pt").exists()
 
 
+@pytest.mark.slow
 def test_several_masters_and_workers_that_are_killed(alone, processes, tmp_path):
     run_dir, sync = tmp_path / "run", tmp_path / "run/sync"
     path = write(tmp_path)

@@ -22,7 +22,7 @@ CARTPOLE = (
     "agents.gtn.noise_std=0.05", "agents.gtn.step_size=0.02", "agents.gtn.common_random_numbers=true",
     "agents.gtn.quit_when_solved=true", "agents.ddqn.init_episodes=0", "agents.ddqn.train_steps=60",
     "agents.ddqn.early_out_min_steps=60", "agents.ddqn.test_episodes=2", "agents.ddqn.batch_size=8",
-    "agents.ddqn.hidden_size=8", "envs.CartPole-v0.hidden_size=8", "agents.gtn.backend=torch",
+    "agents.ddqn.hidden_size=8", "envs.CartPole-v0.hidden_size=8",
 )  # fmt: skip
 
 
@@ -32,7 +32,7 @@ def cliff(*overrides: str) -> Config:
 
 
 def cartpole(*overrides: str) -> Config:
-    """A CartPole SE with tiny DDQN agents in PyTorch: no kernel needs to be compiled."""
+    """A CartPole SE with tiny DDQN agents."""
     return load_config(CARTPOLE_FILE, [*CARTPOLE, *overrides])
 
 

@@ -65,6 +65,7 @@ def mypy(folder: Path, mistakes: Iterable[tuple[str, str]]) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_the_adapter_calls_what_the_stubs_declare_and_mistakes_would_be_found(tmp_path):
     pytest.importorskip("mypy", reason="mypy is not installed: pip install mypy")
     typings = tmp_path / "typings" / "isaacgym"
