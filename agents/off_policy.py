@@ -83,7 +83,12 @@ class OffPolicy:
         rows = torch.as_tensor(capacity(hyper, task.max_steps), device=device)
         self.memory = Replay(rows, 2 * task.observation_size + algorithm.columns + 2)
         self.graphs = Graphs(self._step, cuda_graph)
-        self.compiled_update = compiled_update
+        self.update: Any = algorithm.update
+        self.compiled_update = False
+        if compiled_update:  # numba is imported where it is used
+            from agents.kernels.update import why_not
+
+            self.compiled_update = why_not(algorithm) is None
         self._of_live()
         self.m.state = self._reset(self.m.row)
         self.learning = self.s.init_episodes == 0
@@ -96,7 +101,6 @@ class OffPolicy:
 
     def _of_live(self) -> None:
         """What is made of the members still in training."""
-        self.update: Any = self.algorithm.update
         if self.compiled_update:
             from agents.kernels.update import update_of
 
@@ -262,7 +266,7 @@ def train_population(
             test_each, algorithm(task, group, nets, params, width),
             None if icm is None else ICM(task, icm, group_keys),
             cuda_graph and params.is_cuda and capturable(task, kind),
-            compiled_update and not params.is_cuda,
+            compiled_update,
         )  # fmt: skip
         run.train()
         result.put(rows, run, unstack(run.final.rows.params, part, nets, weights.shape[1]))

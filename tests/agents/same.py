@@ -38,9 +38,9 @@ def same_run(a: TrainResult, b: TrainResult, tolerance: float = 1e-5) -> None:
 
 
 def same_alone(setup: Any, together: TrainResult, tolerance: float = 1e-5) -> None:
-    """Three of the setup's five members, trained alone by the PyTorch path, is what it was in the batch, to rounding:
+    """Each of the setup's five members, trained alone by the PyTorch path, is what it was in the batch, to rounding:
     which kernel a matrix product runs on depends on the batch."""
-    for i in (0, 2, 4):
+    for i in range(5):
         alone = setup.torch([i])
         width = alone.weights.shape[1]
         part = type(together)(**{f.name: getattr(together, f.name)[[i]] for f in fields(together)})
