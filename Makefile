@@ -13,6 +13,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 # a copy of the requirements that were installed last; comparing contents, not times, survives a git checkout
 STAMP := $(VENV)/installed-requirements.txt
+# Python compiles what it imports; compiling every file of every package beforehand took half of the whole setup
+PIP_INSTALL := $(BIN)/python -m pip install -q --no-compile
 
 .DEFAULT_GOAL := help
 .PHONY: help setup run test test-long lint bench slurm-test clean
@@ -30,14 +32,14 @@ setup: ## create .venv and install requirements.txt (the other targets do it for
 	  $(BIN)/python -m pip --version >/dev/null 2>&1 || { echo "Creating $(VENV) with $$($(PYTHON) -V)"; $(PYTHON) -m venv --clear $(VENV); }; \
 	  echo "Installing requirements.txt into $(VENV) (once; a few minutes)"; \
 	  if [ -n "$(TORCH_INDEX)" ] && ! command -v nvidia-smi >/dev/null; then \
-	    $(BIN)/python -m pip install -q --no-deps --retries 1 --timeout 30 --extra-index-url "$(TORCH_INDEX)" "$$(grep '^torch==' requirements.txt)"; \
+	    $(PIP_INSTALL) --no-deps --retries 1 --timeout 30 --extra-index-url "$(TORCH_INDEX)" "$$(grep '^torch==' requirements.txt)"; \
 	  fi; \
 	  cp requirements.txt $(VENV)/requirements.txt; \
 	  if ! $(BIN)/python -c $(COMPILES); then \
 	    echo "No C compiler or no Python headers (gcc, python3-dev): hpbandster is left out, and BOHB with it" >&2; \
 	    sed -i '/^hpbandster/d' $(VENV)/requirements.txt; \
 	  fi; \
-	  $(BIN)/python -m pip install -q -r $(VENV)/requirements.txt; \
+	  $(PIP_INSTALL) -r $(VENV)/requirements.txt; \
 	  cp requirements.txt $(STAMP); \
 	}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 
 import numpy as np
 import pytest
@@ -20,7 +21,7 @@ from envs.networks import ACTIVATIONS, init_flat
 from envs.section import EnvSection
 from envs.task import make_task
 from envs.world import init_world
-from tests.agents.same import assert_same_bytes, same_alone, same_run
+from tests.agents.same import assert_same_bytes, same_alone, same_run, some_slow
 
 SMALL = dict(train_steps=150, init_episodes=1, hidden_size=16, batch_size=37, test_episodes=2, policy_delay=2)
 ACTIVATION = {"tanh": nn.Tanh, "relu": nn.ReLU, "leakyrelu": nn.LeakyReLU, "prelu": nn.PReLU, "identity": nn.Identity}
@@ -260,16 +261,22 @@ CASES = {
 }
 
 
+@functools.lru_cache(maxsize=None)
+def in_a_batch(case):
+    """The members of a case on the PyTorch path, trained once for all tests."""
+    setup = Setup(**CASES[case])
+    return setup, setup.torch()
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_equals_the_compiled_twin(case):
-    setup = Setup(**CASES[case])
-    same_run(setup.torch(), setup.compiled(), tolerance=5e-5)
+    setup, together = in_a_batch(case)
+    same_run(together, setup.compiled(), tolerance=5e-5)
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", some_slow(CASES, fast=("real, mixed", "se", "rn 2")))
 def test_alone_and_in_a_batch(case):
-    setup = Setup(**CASES[case])
-    together = setup.torch()
+    setup, together = in_a_batch(case)
     assert (together.status == OK).all() and (together.updates > 0).all()
     same_alone(setup, together, tolerance=2e-4)
 

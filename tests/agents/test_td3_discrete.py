@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 import pytest
 import torch
@@ -13,7 +15,7 @@ from agents.td3_discrete import TD3Discrete
 from envs import rng
 from envs.networks import init_flat
 from tests.agents import test_td3
-from tests.agents.same import assert_same_bytes, same_alone, same_run
+from tests.agents.same import assert_same_bytes, same_alone, same_run, some_slow
 from tests.agents.test_td3 import MIXED, SMALL, module, relative_error
 
 
@@ -180,16 +182,22 @@ CASES = {
 }
 
 
+@functools.lru_cache(maxsize=None)
+def in_a_batch(case):
+    """The members of a case on the PyTorch path, trained once for all tests."""
+    setup = Setup(**CASES[case])
+    return setup, setup.torch()
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_equals_the_compiled_twin(case):
-    setup = Setup(**CASES[case])
-    same_run(setup.torch(), setup.compiled(), tolerance=1e-4)
+    setup, together = in_a_batch(case)
+    same_run(together, setup.compiled(), tolerance=1e-4)
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", some_slow(CASES, fast=("real, mixed", "se", "layer norm")))
 def test_alone_and_in_a_batch(case):
-    setup = Setup(**CASES[case])
-    together = setup.torch()
+    setup, together = in_a_batch(case)
     assert (together.status == OK).all() and (together.updates > 0).all()
     same_alone(setup, together, tolerance=2e-4)
 

@@ -186,7 +186,7 @@ def test_a_chunk_that_is_late_at_two_workers_goes_to_a_third():
     assert 2 < cluster.machine.now - begin < 10
 
 
-@pytest.mark.parametrize("workers, beyond_hope", [(2, 2), (7, 5)])
+@pytest.mark.parametrize("workers, beyond_hope", [(2, 2), pytest.param(7, 5, marks=pytest.mark.slow)])
 def test_a_chunk_that_hangs_everywhere_is_given_up_and_the_rest_goes_on(workers, beyond_hope, caplog):
     cluster = Cluster()
     for i in range(workers):
