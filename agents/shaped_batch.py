@@ -60,9 +60,10 @@ class Batch:
 
     def __init__(
         self, algorithm: Type[Algorithm], section: Any, widths: Tuple[int, int], members: Tensor, keys: np.ndarray,
-        N: int,
+        N: int, compiled_update: bool = False,
     ) -> None:  # fmt: skip
-        """widths: (F, A); members: int64 [L], their numbers among all candidates; keys: int64 [L]."""
+        """widths: (F, A); members: int64 [L], their numbers among all candidates; keys: int64 [L]. compiled_update:
+        gradient steps by a kernel where there is one."""
         task: Any = Widths(*widths)
         self.section, self.F, self.A, self.N = section, task.observation_size, task.action_size, N
         device, L, W, B = members.device, len(members), 2 * self.F + self.A + 2, section.batch_size
@@ -81,9 +82,23 @@ class Batch:
             discounted=torch.zeros(L, N, dtype=torch.float64, device=device),
             shift=torch.zeros(L, W, 1, device=device), factor=torch.ones(L, W, 1, device=device),
         )  # fmt: skip
+        self.compiled_update = False
+        if compiled_update:  # numba is imported where it is used
+            from agents.kernels.update import why_not
+
+            self.compiled_update = why_not(self.algorithm) is None
+        self._of_members()
         self.updates = 0
         self.samples: List[Tensor] = []  # draws of the coming updates, the next one last
         self.graphs = Graphs(self._update, device.type == "cuda")
+
+    def _of_members(self) -> None:
+        """What is made of the candidates that are not out."""
+        self.update: Any = self.algorithm.update
+        if self.compiled_update:
+            from agents.kernels.update import update_of
+
+            self.update = update_of(self.algorithm)
 
     @property
     def members(self) -> Tensor:
@@ -96,6 +111,7 @@ class Batch:
         self.m = self.m.keep(rows)
         for part in (self.algorithm, self.memory, self.observed, self.paid):
             part.keep(rows)
+        self._of_members()
         self.samples.clear()
         self.graphs.forget()
 
@@ -156,7 +172,7 @@ class Batch:
         # Actions lie in [-1, 1] and ends are 0 or 1: clipping is for observations and rewards.
         batch = self.memory.sample(sample).sub_(m.shift).mul_(m.factor).clamp_(-CLIP, CLIP)
         m.updates += 1
-        self.algorithm.update(batch, m.weight, m.learns, m.updates, m.noise, actor)
+        self.update(batch, m.weight, m.learns, m.updates, m.noise, actor)
         return ()
 
     def merge(self) -> None:

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("envolve")
 DECISIONS = 32  # of an iteration
+WHY = "of the learners of shaped tasks only ppo has a compiled loop"
 _said: List[str] = []
 
 
@@ -78,8 +79,9 @@ class ShapedOffPolicy:
     def __init__(
         self, envs: ShapedEnvs, section: Any, keys: np.ndarray, backend: str = "auto", threads: int = 1
     ) -> None:
-        """keys: int64 [P], of each candidate's random numbers. backend: "torch", or "auto", which says that it is that.
-        threads: not used, PyTorch has as many as it was given (torch.set_num_threads). Raises ValueError."""
+        """keys: int64 [P], of each candidate's random numbers. backend: "torch", or "auto": compiled gradient steps
+        where there is a kernel for them. threads: not used, PyTorch has as many as it was given
+        (torch.set_num_threads). Raises ValueError."""
         self._check(envs, section, keys, backend)
         self.envs, self.section = envs, section
         obs = envs.begin()
@@ -88,9 +90,16 @@ class ShapedOffPolicy:
         for i, widths in enumerate(zip(envs.observation_sizes, envs.action_sizes)):
             members.setdefault(widths, []).append(i)
         self.batches = [
-            Batch(self.algorithm, section, widths, torch.tensor(own, device=device), np.asarray(keys)[own], envs.N)
+            Batch(
+                self.algorithm, section, widths, torch.tensor(own, device=device), np.asarray(keys)[own], envs.N,
+                compiled_update=backend == "auto",
+            )
             for widths, own in members.items()
-        ]
+        ]  # fmt: skip
+        if backend == "auto" and self.name not in _said:
+            _said.append(self.name)
+            compiled = self.batches[0].compiled_update
+            log.warning("%s trains on the PyTorch path%s: %s", self.name, ", updates compiled" if compiled else "", WHY)
         self.action = torch.zeros(envs.P, envs.N, max(envs.action_sizes), device=device)
         self.diverged = torch.zeros(envs.P, dtype=torch.bool, device=device)
         self.final: Dict[int, Dict[str, Tensor]] = {}  # policies of those that are out
@@ -107,12 +116,8 @@ class ShapedOffPolicy:
             raise ValueError(
                 f"{self.name}: rb_size {section.rb_size} holds less than one step of {envs.N} environments"
             )
-        reason = f"{self.name} has no compiled path for shaped tasks, only for classic ones (ppo has)"
         if backend == "compiled":
-            raise ValueError(f"backend 'compiled': {reason}")
-        if backend == "auto" and self.name not in _said:
-            _said.append(self.name)
-            log.warning("%s trains on the PyTorch path: %s", self.name, reason)
+            raise ValueError(f"backend 'compiled': {self.name}: {WHY}")
 
     def iteration(self) -> None:
         """DECISIONS decisions and the updates between them. Episodes begin anew if the environments were used for an

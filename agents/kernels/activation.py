@@ -7,6 +7,7 @@ from numba import njit
 
 from agents.kernels import JIT
 from agents.kernels.gemm import out_of_line
+from agents.kernels.vector import choose, larger
 
 F4, I8 = np.float32, np.int64
 # numba compiles a function once more for every literal among its arguments; a number of numpy is no literal.
@@ -61,13 +62,13 @@ def activate(x, n, act, slope):
             x[i] = tanh(x[i])
     elif act == RELU:
         for i in range(n):
-            x[i] = max(x[i], ZERO)
+            x[i] = larger(x[i], ZERO)
     elif act == LEAKYRELU:
         for i in range(n):
-            x[i] = max(x[i], LEAKY_SLOPE * x[i])
+            x[i] *= choose(x[i] > ZERO, ONE, LEAKY_SLOPE)
     elif act == PRELU:
         for i in range(n):
-            x[i] = x[i] if x[i] > ZERO else slope * x[i]
+            x[i] *= choose(x[i] > ZERO, ONE, slope)
 
 
 @njit(**JIT)
@@ -77,6 +78,6 @@ def prelu_gradient(z, d, n, slope):
     by_slope = ZERO
     for i in range(n):
         below = z[i] <= ZERO
-        by_slope += d[i] * z[i] if below else ZERO
-        d[i] = slope * d[i] if below else d[i]
+        by_slope += choose(below, d[i] * z[i], ZERO)
+        d[i] *= choose(below, slope, ONE)
     return by_slope

@@ -42,6 +42,7 @@ from agents.kernels.activation import (
 )  # fmt: skip
 from agents.kernels.gemm import BLOCK, out_of_line, product, transpose
 from agents.kernels.layer_norm import EPSILON, norm_gradient, normalize, normalize_one
+from agents.kernels.vector import choose
 
 
 @njit(**JIT)
@@ -89,10 +90,10 @@ def input_gradient(p, o, K, M, x, d, L, dx, act):
             dz[i] *= ONE - h[i] * h[i]
     elif act == RELU:
         for i in range(n):
-            dz[i] = dz[i] if h[i] > ZERO else ZERO
+            dz[i] *= choose(h[i] > ZERO, ONE, ZERO)  # no 0 where dz is infinite: that member has diverged
     elif act == LEAKYRELU:
         for i in range(n):
-            dz[i] = dz[i] if h[i] > ZERO else LEAKY_SLOPE * dz[i]
+            dz[i] *= choose(h[i] > ZERO, ONE, LEAKY_SLOPE)
 
 
 @register_jitable
