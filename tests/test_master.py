@@ -350,6 +350,7 @@ def test_single_run_from_beginning_to_end(single_run, reference):
     assert master.workers() and all(gone(pid) for pid in master.workers())
 
 
+@pytest.mark.slow
 def test_resume_of_a_finished_run(single_run, reference):
     """Local workers again, as the run was begun, though nobody said so; nothing is searched anew."""
     cwd, _ = single_run
@@ -475,6 +476,7 @@ def screen(raw: str) -> list[str]:
     return [line.rstrip() for line in lines]
 
 
+@pytest.mark.slow
 def test_live_table_in_a_terminal(tmp_path):
     """The table is drawn over itself, log lines stand above it and whole, and the summary follows."""
     primary, secondary = pty.openpty()

@@ -9,6 +9,7 @@ import pytest
 from benchmarks import scaling
 
 
+@pytest.mark.slow
 def test_a_generation_is_counted(tmp_path):
     row = scaling.measure(str(tmp_path), workers=3, chunks=6, generations=1, seconds=0.05)
     counted = {k: n for k, n in row["operations"].items() if k != "listdir"}

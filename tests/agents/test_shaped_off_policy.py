@@ -338,7 +338,8 @@ def test_candidates_of_the_simulator_of_different_widths_and_one_that_fails(name
     assert sizes == [(4, 1), (4, 1), (4, 2), (2, 1)]
 
 
-@pytest.mark.parametrize("name", ["sac", pytest.param("td3", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@both
 def test_point_masses_reach_their_goal_whatever_their_scale(name):
     """Measured: both at 1.00 from 280 decisions on."""
     envs = point_masses([(2, 1)] * 2, 8, 50, [1000.0, 0.01])

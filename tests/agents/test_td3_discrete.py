@@ -195,7 +195,7 @@ def test_equals_the_compiled_twin(case):
     same_run(together, setup.compiled(), tolerance=1e-4)
 
 
-@pytest.mark.parametrize("case", some_slow(CASES, fast=("real, mixed", "se", "layer norm")))
+@pytest.mark.parametrize("case", some_slow(CASES, fast=("real, mixed", "se")))
 def test_alone_and_in_a_batch(case):
     setup, together = in_a_batch(case)
     assert (together.status == OK).all() and (together.updates > 0).all()

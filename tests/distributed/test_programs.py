@@ -25,7 +25,7 @@ def expected(tmp_path: Path) -> dict[str, bytes]:
     return results(tmp_path / "expected")
 
 
-@pytest.mark.parametrize("algorithm", ["SAC", "TD3", "CRL"])
+@pytest.mark.parametrize("algorithm", ["SAC", pytest.param("TD3", marks=pytest.mark.slow), "CRL"])
 def test_a_run_to_the_end(tmp_path: Path, algorithm: str) -> None:
     run = Run(small(algorithm=algorithm), tmp_path, 2)
     before = run.learner.learner.policy()

@@ -84,6 +84,7 @@ def test_a_recorded_run_and_what_it_leaves(tmp_path, capsys):
     assert scores[0] == scores[1]
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_goes_on(tmp_path, capsys, monkeypatch):
     words = [*SMALL, "--num_iters", 2, "--shapers_per_iter", 2, "--llm", CARTPOLE]
     _, _, _, whole = shape(capsys, tmp_path / "whole", *words)

@@ -30,6 +30,7 @@ def survives(tmp_path, overrides, kills, workers, seed, single=False, seconds=60
     return supervisor
 
 
+@pytest.mark.slow
 def test_a_few_kills(tmp_path):
     survives(tmp_path, ["agents.gtn.max_iterations=25"], kills=4, workers=2, seed=1)
 

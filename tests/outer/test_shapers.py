@@ -169,6 +169,7 @@ def test_a_candidate_that_cannot_be_loaded_is_announced(tmp_path: Path) -> None:
     assert any("candidate torn will not take part: SyntaxError" in w for w in warnings)
 
 
+@pytest.mark.slow
 def test_workers_share_a_ranking_and_change_none_of_its_bytes(tmp_path: Path) -> None:
     """GTN_master.py with one worker and with two, each candidate in a chunk of its own or all in one."""
     path = folder(tmp_path, bad=BAD, good=GOOD, narrow=NARROW)
