@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from agents import torch_compile
 from agents.algorithm import Algorithm, Rows, column
 from agents.early_out import early_out
 from agents.graph import Graphs
@@ -63,8 +64,9 @@ class OffPolicy:
 
     def __init__(
         self, task: Task, kind: str, section: EnvSection, worlds: Tensor, hyper: Hyper, keys: Tensor, test_each: bool,
-        algorithm: Algorithm, icm: Optional[ICM] = None, cuda_graph: bool = False, compiled_update: bool = False,
+        algorithm: Algorithm, icm: Optional[ICM] = None, cuda_graph: bool = False, updates: str = "torch",
     ) -> None:  # fmt: skip
+        """updates: see ``train_population``."""
         self.task, self.kind, self.section, self.test_each = task, kind, section, test_each
         self.algorithm, self.icm, self.keys, self.s = algorithm, icm, keys, hyper.section
         device, P, E = keys.device, len(keys), hyper.section.train_episodes
@@ -85,10 +87,12 @@ class OffPolicy:
         self.graphs = Graphs(self._step, cuda_graph)
         self.update: Any = algorithm.update
         self.compiled_update = False
-        if compiled_update:  # numba is imported where it is used
+        if updates == "kernel":  # numba is imported where it is used
             from agents.kernels.update import why_not
 
             self.compiled_update = why_not(algorithm) is None
+        elif updates == "torch_compile":
+            self.update = torch_compile.update_of(algorithm)
         self._of_live()
         self.m.state = self._reset(self.m.row)
         self.learning = self.s.init_episodes == 0
@@ -240,14 +244,15 @@ class OffPolicy:
 def train_population(
     algorithm: Type[Algorithm], task: Task, kind: str, section: EnvSection, worlds: Union[np.ndarray, Tensor],
     hyper: Hyper, keys: np.ndarray, test_each: bool, device: str = "cpu", icm: Optional[ICMSection] = None,
-    cuda_graph: bool = True, compiled_update: bool = False,
+    cuda_graph: bool = True, updates: str = "torch",
 ) -> TrainResult:  # fmt: skip
     """Train P agents and test them on the real task.
 
     kind: "real", "se" or "rn", what ``worlds`` float32 [P, W] are (any width for "real"); keys: int64 [P];
     test_each: test after every training episode and stop when the task is solved (kind "rn"; "se" only if asked).
     icm: add curiosity to the rewards that are learned from. cuda_graph: replay the step as a graph, where the device is
-    a GPU. compiled_update: gradient steps by a kernel where there is one, for tasks that have none.
+    a GPU. updates: who makes the gradient steps: "torch"; "kernel", where there is one, for tasks that have none; or
+    "torch_compile", code that torch.compile makes of them.
     """
     keep_pages()
     agents = nets_of(algorithm, task, hyper)
@@ -266,7 +271,7 @@ def train_population(
             test_each, algorithm(task, group, nets, params, width),
             None if icm is None else ICM(task, icm, group_keys),
             cuda_graph and params.is_cuda and capturable(task, kind),
-            compiled_update,
+            updates,
         )  # fmt: skip
         run.train()
         result.put(rows, run, unstack(run.final.rows.params, part, nets, weights.shape[1]))

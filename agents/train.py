@@ -11,7 +11,7 @@ from typing import Any, Optional, Set
 import numpy as np
 import torch
 
-from agents import off_policy, ppo
+from agents import off_policy, ppo, torch_compile
 from agents.hyper import Hyper, draw
 from agents.result import TrainResult
 from agents.rollout import make_world
@@ -22,7 +22,7 @@ from envs.task import Task
 from envs.world import tables
 
 log = logging.getLogger("envolve")
-BACKENDS = ("auto", "compiled", "torch")
+BACKENDS = ("auto", "compiled", "torch", "torch_compile")
 # learners trained by agents/off_policy.py: module and class
 OFF_POLICY = {
     "ddqn": ("agents.ddqn", "DDQN"),
@@ -53,7 +53,8 @@ def train(
 
     name: a key of ``agents.sections.LEARNERS``; kind: "se", "rn" or "real"; worlds: float32 [P, D] (for "real" only P
     is read); keys: int64 [P] member seeds. test_each: test on the real task after every training episode and stop when
-    solved. backend: "compiled" raises where there is no kernel, "auto" says in the log that it takes the PyTorch path.
+    solved. backend: "compiled" raises where there is no kernel, "auto" says in the log that it takes the PyTorch path;
+    "torch_compile" is that path with the updates of off-policy learners compiled, and raises for other learners.
     icm: with curiosity, for a learner in ``CURIOUS``.
     """
     if backend not in BACKENDS:
@@ -68,18 +69,20 @@ def train(
         if device != "cpu":
             _say(f"{name} is tabular and trains on the CPU although the device is {device}")
         return _train_tabular(name, hyper, task, kind, section, worlds, keys, test_each, backend, threads)
-    reason = None if backend == "torch" else _no_kernel(name, task, hyper, device, icm)
+    if backend == "torch_compile" and (reason := torch_compile.why_not(name, name in OFF_POLICY, device)):
+        raise ValueError(f"backend 'torch_compile': {reason}")
+    own_torch = backend in ("torch", "torch_compile")
+    reason = None if own_torch else _no_kernel(name, task, hyper, device, icm)
     if backend == "compiled" and reason is not None:
         raise ValueError(f"backend 'compiled': {reason}")
     arguments = (task, kind, section, worlds, hyper, keys, test_each)
-    if backend == "torch" or reason is not None:
+    if own_torch or reason is not None:
         if reason is not None:
             _say(f"{name} trains on the PyTorch path, which is slower: {reason}")
         if name == "ppo":
             return ppo.train_population(*arguments, device, icm)
-        return off_policy.train_population(
-            algorithm(name), *arguments, device, icm, compiled_update=backend != "torch"
-        )
+        updates = backend if own_torch else "kernel"
+        return off_policy.train_population(algorithm(name), *arguments, device, icm, updates=updates)
     if name == "ppo":
         from agents.kernels import ppo_population
 

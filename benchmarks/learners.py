@@ -26,6 +26,7 @@ from envs.section import EnvSection
 from envs.task import Task, make_task
 from envs.world import init_world
 
+NAMES = ("compiled", "torch", "torch_compile", "cuda")
 NEVER = 1e9  # a mean return that no task reaches
 
 
@@ -95,4 +96,4 @@ def population(case: str, members: Optional[int], quick: bool, implementation: s
 
 
 if __name__ == "__main__":
-    main(__doc__, {name: partial(population, implementation=name) for name in ("compiled", "torch", "cuda")})
+    main(__doc__, {name: partial(population, implementation=name) for name in NAMES})

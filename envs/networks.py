@@ -17,10 +17,11 @@ from typing import Any, List, Optional, Sequence, Tuple, Union
 import torch
 from torch import Tensor
 
-from envs import rng
+from envs import rng, traced
+from envs.traced import LEAKY_SLOPE
 
 ACTIVATIONS = ("tanh", "relu", "leakyrelu", "prelu", "identity")  # the index is the code the numba twin uses
-LEAKY_SLOPE, PRELU_INIT, NORM_EPSILON = 0.01, 0.25, 1e-5  # torch's defaults
+PRELU_INIT, NORM_EPSILON = 0.25, 1e-5  # torch's defaults
 
 
 @lru_cache(maxsize=None)
@@ -117,8 +118,9 @@ def init_flat(shape: MLPShape, key: Tensor, counter: int = 0) -> Tensor:
 
 
 def fast_tanh_(z: Tensor) -> Tensor:
-    """tanh(z) = 2 sigmoid(2z) - 1 in place: five times faster than torch.tanh on a CPU, absolute error below 2e-7."""
-    return _Tanh.apply(z)
+    """tanh(z) = 2 sigmoid(2z) - 1 in place (but where torch.compile traces it): five times faster than torch.tanh on a
+    CPU, absolute error below 2e-7."""
+    return traced.tanh(z) if torch.compiler.is_compiling() else _Tanh.apply(z)
 
 
 class _Tanh(torch.autograd.Function):
@@ -158,6 +160,8 @@ def forward(shape: MLPShape, flat: Tensor, x: Tensor, width: Optional[Tensor] = 
     """
     if shape.norm_slots:
         return _with_layer_norm(shape, flat, x, width)
+    if torch.compiler.is_compiling():
+        return traced.MLP.apply(shape.activation, shape.layout, flat, x)
     if torch.is_grad_enabled() and (flat.requires_grad or x.requires_grad):
         return _MLP.apply(shape, flat, x)
     return _inference(shape, flat, x)

@@ -24,7 +24,8 @@ def _signed(value: int) -> int:
     return value - (1 << 64) if value >= 1 << 63 else value
 
 
-_GOLDEN = _signed(0x9E3779B97F4A7C15)
+# a tensor: compilers take products of a Python integer and a range for an address, and those do not wrap
+_GOLDEN = torch.tensor(_signed(0x9E3779B97F4A7C15))
 _MIX1 = _signed(0xBF58476D1CE4E5B9)
 _MIX2 = _signed(0x94D049BB133111EB)
 

@@ -88,6 +88,7 @@ class GTNSection:
     horizon_generations: int = option(0, "generations until tests are of full length, 0: they always are", ge=0)
     backend: str = option(
         "auto",
-        "auto: compiled kernels where there are any; compiled: or fail; torch: the readable path",
-        choices=("auto", "compiled", "torch"),
+        "auto: compiled kernels where there are any; compiled: or fail; torch: the readable path; "
+        "torch_compile: the same, its updates compiled by torch.compile",
+        choices=("auto", "compiled", "torch", "torch_compile"),
     )

@@ -68,9 +68,9 @@ def test_updates_are_compiled(name, monkeypatch):
     monkeypatch.setattr(update, "CompiledUpdate", lambda *a: made.append(CompiledUpdate(*a)) or made[-1])
     twins = [
         off_policy.train_population(
-            algorithm(name), task, "rn", section, worlds, hyper, keys, False, compiled_update=compiled
+            algorithm(name), task, "rn", section, worlds, hyper, keys, False, updates=updates
         )
-        for compiled in (False, True)
+        for updates in ("torch", "kernel")
     ]
     assert [len(each.agents) for each in made] == [4, 2] and twins[1].updates.tolist() == [48, 0, 12, 48]
     same_run(*twins, 1e-3)
