@@ -184,7 +184,7 @@ class Run:
         return True
 
     def _remember(self, score: float, solved: bool, real_return: float, generation: int) -> None:
-        """Keep the best world (as it was before this generation's update); a solved SE beats all others.
+        """Keep the best world, or the last (as it was before this generation's update); a solved SE beats all others.
 
         An RN's score is no return, so "solved" cannot choose the best: it only tells whether its agents solve the task.
         """
@@ -193,7 +193,7 @@ class Run:
             better, solved = score > p.best_score, real_return >= self.target.solved_reward
         else:
             better = (solved, score) > (p.solved, p.best_score)
-        if better:
+        if better or (self.gtn.keep == "last" and not math.isnan(score)):
             p.best_psi, p.best_score = self.nes.state.average.clone(), score
             p.best_generation, p.solved = generation, solved
             self._save_model()

@@ -62,6 +62,10 @@ class GTNSection:
         lt=1,
     )
     num_orig_evals: int = option(0, "agents that score the unperturbed world, 0: num_workers as published", ge=0)
+    keep: str = option(
+        "best", "the world that is stored: best, by its score; last, where scores are too noisy to choose by",
+        choices=("best", "last"),
+    )  # fmt: skip
     common_random_numbers: bool = option(False, "the two members of a mirrored pair share seed and hyperparameters")
     confirm_agents: int = option(
         0, "solved must be confirmed by so many fresh agents with 95 % confidence, 0: not, as published", ge=0

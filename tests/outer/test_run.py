@@ -511,8 +511,9 @@ def test_quit_when_solved_false_goes_on_and_keeps_the_best_solved_world(tmp_path
     assert summary.solved and summary.generations == 4 and world.score == 198.0
 
 
-def test_model_is_the_world_that_was_scored(tmp_path):
-    """Before the update of its generation, not after it; of the best generation, not the last."""
+@pytest.mark.parametrize("keep, kept", [("best", 2), ("last", 4)])
+def test_model_is_the_world_that_was_scored(tmp_path, keep, kept):
+    """Before the update of its generation, not after it; of the best generation, or the last."""
     worlds = {}
 
     def change(chunk, values):
@@ -520,9 +521,10 @@ def test_model_is_the_world_that_was_scored(tmp_path):
             worlds.setdefault(chunk.generation, chunk.worlds[0])
         return scored(lambda c: {1: 5.0, 2: 9.0}.get(c.generation, 7.0))(chunk, values)
 
-    go(cartpole("agents.gtn.estimator=published"), tmp_path / "run", dispatcher=Direct(change))
-    assert torch.equal(read_world(str(tmp_path / "run" / "model.pt")).flat, worlds[2])
-    assert not torch.equal(worlds[2], worlds[3])
+    overrides = ("agents.gtn.estimator=published", f"agents.gtn.keep={keep}", "agents.gtn.max_iterations=4")
+    go(cartpole(*overrides), tmp_path / "run", dispatcher=Direct(change))
+    assert torch.equal(read_world(str(tmp_path / "run" / "model.pt")).flat, worlds[kept])
+    assert not torch.equal(worlds[2], worlds[4])
 
 
 @pytest.mark.parametrize("real_return,solved", [(-12.0, True), (-50.0, False)])
