@@ -62,6 +62,8 @@ def train(
     check_learner(task, name)
     if icm is not None and name not in CURIOUS:
         raise ValueError(f"{name} has no curiosity; those that have: {', '.join(CURIOUS)}")
+    if backend == "torch_compile" and (reason := torch_compile.why_not(name, name in OFF_POLICY, device)):
+        raise ValueError(f"backend 'torch_compile': {reason}")
     if kind == "se" and section.contextual_bandit:
         learner = of_one_step_episodes(learner, vary)
     hyper = draw(learner, keys, vary)
@@ -69,8 +71,6 @@ def train(
         if device != "cpu":
             _say(f"{name} is tabular and trains on the CPU although the device is {device}")
         return _train_tabular(name, hyper, task, kind, section, worlds, keys, test_each, backend, threads)
-    if backend == "torch_compile" and (reason := torch_compile.why_not(name, name in OFF_POLICY, device)):
-        raise ValueError(f"backend 'torch_compile': {reason}")
     own_torch = backend in ("torch", "torch_compile")
     reason = None if own_torch else _no_kernel(name, task, hyper, device, icm)
     if backend == "compiled" and reason is not None:

@@ -28,11 +28,13 @@ class Benchmark:
 
 
 def _learner(
-    case: str, script: str, jax: str = "", sb3: bool = False, suffix: str = "", torch_compile: bool = True,
+    case: str, script: str, jax: str = "", sb3: bool = False, suffix: str = "",
     members: Iterable[int] = (), gpu: Iterable[int] = (),
 ) -> list[Run]:  # fmt: skip
     """The implementations of one setting. members, gpu: sizes of the population beside the setting's own, on a GPU."""
-    names = ("compiled", "torch", "torch_compile")[: 2 + torch_compile]
+    names = ["compiled", "torch"]
+    if not SETTINGS[case].ppo:
+        names.append("torch_compile")
     runs = [Run(f"{name}{suffix}", "learners", (case, name), case=case) for name in names]
     for p in members:
         runs.append(Run(f"torch_p{p}", "learners", (case, "torch", "--members", str(p)), case=case))
@@ -75,9 +77,7 @@ BENCHMARKS: dict[str, Benchmark] = {
         "tabular learning on Cliff, 4 x 12 cells; plain: a Python loop over lists",
         (Run("", "tabular", ()),),
     ),
-    "ppo_cartpole": _benchmark(
-        "ppo_cartpole", *_learner("ppo_cartpole", "ppo", "jax_ppo", sb3=True, torch_compile=False)
-    ),
+    "ppo_cartpole": _benchmark("ppo_cartpole", *_learner("ppo_cartpole", "ppo", "jax_ppo", sb3=True)),
     "td3_mountain_car_continuous": _benchmark(
         "td3_mountain_car_continuous", *_learner("td3_mountain_car_continuous", "td3", "jax_off_policy", sb3=True)
     ),

@@ -54,7 +54,8 @@ def test_continuous_actions(name):
     same_run(*twins(name, "real", "Pendulum-v0", hidden_layer=2), 1e-3)
 
 
-def test_what_it_cannot_do_is_said():
-    task, worlds = make_task("CartPole-v0"), torch.zeros(1, 1)
-    with pytest.raises(ValueError, match="backend 'torch_compile': it compiles .* and ppo is none"):
-        train("ppo", LEARNERS["ppo"](), None, task, "real", EnvSection(), worlds, np.arange(1), backend="torch_compile")
+@pytest.mark.parametrize("name, env_name", [("ppo", "CartPole-v0"), ("ql", "Cliff")])
+def test_what_it_cannot_do_is_said(name, env_name):
+    task, worlds = make_task(env_name), torch.zeros(1, 1)
+    with pytest.raises(ValueError, match=f"backend 'torch_compile': it compiles .* and {name} is none"):
+        train(name, LEARNERS[name](), None, task, "real", EnvSection(), worlds, np.arange(1), backend="torch_compile")

@@ -12,11 +12,11 @@ from envs.networks import ACTIVATIONS, MLPShape, forward, init_flat
 SHAPES = [(4, 2, 57, 1), (3, 1, 20, 2), (17, 6, 9, 3), (12, 10, 11, 2)]  # inputs, outputs, hidden, layers
 
 
-def nets(act, shape, dtype=torch.float64):
+def nets(act, shape):
     inputs, outputs, hidden, layers = shape
     net = MLPShape(inputs, outputs, hidden, layers, act)
-    flat = init_flat(net, torch.arange(3)).to(dtype)
-    x = torch.randn(3, inputs, 7, generator=torch.Generator().manual_seed(0), dtype=torch.float64).to(dtype)
+    flat = init_flat(net, torch.arange(3)).double()
+    x = torch.randn(3, inputs, 7, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     return net, flat, x
 
 
