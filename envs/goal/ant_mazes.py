@@ -10,7 +10,7 @@ from torch import Tensor
 
 from envs.goal.mazes import MAZES, Maze
 from envs.goal.task import GOAL_TASKS, Random
-from envs.goal.walkers import Ant
+from envs.goal.walkers import Ant, spring_ant
 from envs.sim.simulator import Scene
 
 CELL = 4.0  # m
@@ -28,6 +28,7 @@ class AntMaze(Ant):
 
     def scene(self) -> Scene:
         def build(spec: Any) -> None:
+            spring_ant(spec)
             self.maze.build(spec, HEIGHT)
 
         return build

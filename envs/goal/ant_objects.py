@@ -15,12 +15,12 @@ from torch import Tensor
 
 from envs.goal.mazes import Maze
 from envs.goal.task import Random, register
-from envs.goal.walkers import ANT_REST, NOISE, Ant, noisy, one_of_two
+from envs.goal.walkers import ANT_REST, NOISE, Ant, noisy, one_of_two, spring_ant
 from envs.sim.simulator import Scene, Simulator
 
 GOAL_RADIUS = 5.0  # m, of the ball's goals about the ant's start
 BALL_RADIUS = 0.5  # m
-BALL = {"mass": 1.58}  # kg
+BALL = {"mass": 1.0}  # kg; as a link of the ant in Brax's "spring" (``walkers.spring_ant``), there the file says 1.58
 BALL_RANGE = 10.3  # m, either way: as far as the ball rolls
 CELL = 8.0  # m, of the map around the block
 ROOM = (
@@ -80,6 +80,7 @@ class AntBall(AntAndObject):
         def build(spec: Any) -> None:
             import mujoco
 
+            spring_ant(spec)
             ball = {"type": mujoco.mjtGeom.mjGEOM_SPHERE, "size": [BALL_RADIUS, 0, 0], **BALL}
             add_object(spec, (0.0, 0.0, BALL_RADIUS), ball, {"limited": 1, "range": [-BALL_RANGE, BALL_RANGE]})
             spec.add_exclude(name="ball_and_floor", bodyname1="world", bodyname2="object")  # it rolls without friction
@@ -99,9 +100,11 @@ class AntBall(AntAndObject):
 
 @register
 class AntPush(AntAndObject):
-    """The way to the goal, in one of two cells g, is blocked: the ant pushes the block M off and passes."""
+    """The way to the goal, in one of two cells g, is blocked: the ant pushes the block M off and passes. The ant is
+    Gymnasium's, for JaxGCRL has this task in MuJoCo's physics (MJX)."""
 
     name = "ant_push"
+    substeps = 5
     object_at = BLOCK
 
     def __init__(self) -> None:

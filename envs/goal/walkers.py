@@ -3,16 +3,38 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from envs.goal.simulated import SimulatedTask
 from envs.goal.task import Random, register
+from envs.sim.simulator import Scene
 
 NOISE = 0.1  # of the coordinates at first: m and rad either way; deviation of the velocities, m/s and rad/s
 ANT_REST = (0.0, 0.0, 0.55, 1.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0, -1.0, 0.0, -1.0, 0.0, 1.0)  # xyz, quaternion, joints
 HEALTHY = (0.2, 1.0)  # m, the ant's height
+LINK = 1.0  # kg, and kg m^2 about any axis: each of the ant's nine links
+TIMESTEP = 0.005  # s, the ant's: 0.01 throws such links up
+
+
+def spring_ant(spec: Any) -> None:
+    """Makes Gymnasium's ant (a mujoco.MjSpec) the one that JaxGCRL trains: it walks in Brax's engine "spring", which
+    takes every link for 1 kg and 1 kg m^2 (``spring_mass_scale``, ``spring_inertia_scale`` of Brax's ant.xml) and knows
+    no armature. Links of 0.04 to 0.5 kg whose joints have the armature of 1 kg m^2 hardly leave the spot by chance, so
+    there is nothing to learn from: docs/goals.md, "The ant"."""
+    import mujoco
+
+    spec.option.timestep = TIMESTEP
+    spec.compiler.inertiafromgeom = mujoco.mjtInertiaFromGeom.mjINERTIAFROMGEOM_AUTO
+    for body in spec.bodies[1:]:
+        link = LINK if body.joints else 0.0  # what is welded to the torso is a part of it
+        body.explicitinertial, body.mass, body.inertia = True, link, [link] * 3
+        ends = body.geoms[0].fromto  # of a leg's capsule, x1 y1 z1 x2 y2 z2; the torso is a sphere
+        body.ipos = [0.0] * 3 if math.isnan(ends[0]) else [(a + b) / 2 for a, b in zip(ends[:3], ends[3:])]
+    for joint in spec.joints:
+        joint.armature = 0.0
 
 
 def noisy(rest: Tensor, velocities: int, random: Random) -> Tensor:
@@ -35,12 +57,15 @@ class Ant(SimulatedTask):
 
     name = "ant"
     model = "ant.xml"
-    substeps = 5
+    substeps = 10
     state_numbers = state_size = 29
     action_size = 8
     goal_indices = (0, 1)
     threshold = 0.5
     radius = 10.0  # m
+
+    def scene(self) -> Scene:
+        return spring_ant
 
     def start(self, random: Random, members: Tensor) -> Tensor:
         return noisy(torch.tensor(ANT_REST, device=members.device), 14, random)

@@ -31,6 +31,26 @@ def test_features_are_what_was_begun_with(name: str) -> None:
         assert episodes.sim.rest_state()[1].tolist() == [0.0] * 9
 
 
+@pytest.mark.parametrize("name", ["ant", "ant_random_start", "ant_u_maze", "ant_ball"])
+def test_the_ant_of_brax_spring(name: str) -> None:
+    """Each link is 1 kg and 1 kg m2 about its own middle; without armature."""
+    model = make_episodes(make_goal_task(name), torch.tensor([1]), 1).sim.model  # type: ignore[attr-defined]
+    ant = [model.body(i) for i in range(1, 14)]
+    links = [body for body in ant if body.jntnum[0]]
+    assert ant[0].name == "torso" and len(links) == 9 and model.opt.timestep == 0.005
+    assert all(body.mass[0] == 1 and (body.inertia == 1).all() for body in links)
+    assert sum(body.mass[0] for body in ant) == 9 and not model.dof_armature.any()
+    legs = {body.name: np.abs(body.ipos) for body in links[1:]}
+    for leg, middle in legs.items():  # capsules from the joint to 0.2 and 0.4 m along x and y
+        np.testing.assert_allclose(middle, [0.1, 0.1, 0] if leg.startswith("aux") else [0.2, 0.2, 0])
+    assert (links[0].ipos == 0).all()
+
+
+def test_in_mjx_the_ant_is_gymnasiums() -> None:
+    model = make_episodes(make_goal_task("ant_push"), torch.tensor([1]), 1).sim.model  # type: ignore[attr-defined]
+    assert model.opt.timestep == 0.01 and (model.dof_armature[6:14] == 1).all() and model.body("torso").mass[0] < 0.4
+
+
 def test_coordinates_are_mujocos() -> None:
     """After some steps, the free body's angular velocity included."""
     episodes = make_episodes(make_goal_task("ant"), torch.tensor([1]), 3)
