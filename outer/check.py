@@ -9,6 +9,7 @@ from typing import Any
 
 import pydantic
 
+from agents import torch_compile
 from agents.population import size
 from agents.sections import LEARNERS, ICMSection, VarySection, kind_of, learners_for
 from agents.shaped import LEARNERS as SHAPED_LEARNERS
@@ -259,6 +260,10 @@ class Checker:
         if name not in fitting:
             words = f"a learner for {task.name}, which has {kind_of(task)}: {', '.join(fitting)}"
             self.problem(("agents", "gtn", key), agent, words)
+        if problem.gtn_section(data).backend == "torch_compile":
+            why = torch_compile.why_not(name, name in OFF_POLICY, data["device"])
+            if why:
+                self.problem(("agents", "gtn", "backend"), "torch_compile", f"another: {why}")
         if vary and vary.train_steps_factor > 1 and section.train_steps == 0:
             words = f"a budget, because train_steps_factor {vary.train_steps_factor} varies it"
             self.problem((*learner_path, "train_steps"), "0 (no limit)", words)
@@ -281,6 +286,9 @@ class Checker:
         if agent.learner not in SHAPED_LEARNERS or agent.curious or agent.vary:
             words = f"a learner for shaped tasks: {', '.join(SHAPED_LEARNERS)}"
             self.problem(("agents", "gtn", "agent_name"), show(gtn.agent_name), words)
+        if gtn.backend == "torch_compile":
+            words = "auto, compiled or torch: the learners of shaped tasks have no such updates"
+            self.problem(("agents", "gtn", "backend"), gtn.backend, words)
         for kind in section.types():
             if kind not in SHAPER_TYPES:
                 words = f"some of {', '.join(SHAPER_TYPES)}, with spaces between"

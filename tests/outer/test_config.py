@@ -356,6 +356,14 @@ def test_all_problems_are_reported_at_once(tmp_path: Path) -> None:
             "envs.CartPole-v0.hidden_size: found a network of 27,000,000,006",
         ),
         (["agents.ddqn.hidden_size=1000000000"], "agents.ddqn.hidden_size: found a network of"),
+        (
+            ["agents.gtn.backend=torch_compile", "agents.gtn.agent_name=PPO"],
+            "agents.gtn.backend: found torch_compile, expected another: it compiles the updates of off-policy learners",
+        ),
+        (
+            ["agents.gtn.backend=torch_compile", "device=cuda"],
+            "agents.gtn.backend: found torch_compile, expected another: it is for the CPU, and the device is cuda",
+        ),
     ],
 )
 def test_values_that_are_impossible_together(tmp_path: Path, overrides: list[str], words: str) -> None:
