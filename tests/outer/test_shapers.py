@@ -139,7 +139,7 @@ def test_nes_moves_the_numbers_and_leaves_them_by_name(tmp_path: Path, monkeypat
         (["agents.gtn.agent_name=DDQN"], "a learner for shaped tasks: ppo, sac, td3"),
         (["agents.gtn.agent_name=PPO_vary"], "a learner for shaped tasks"),
         (["agents.gtn.synthetic_env_type=1"], "found 1, expected 2"),
-        (["agents.gtn.backend=torch_compile"], "agents.gtn.backend: found torch_compile, expected auto, compiled or torch"),
+        (["agents.gtn.backend=torch_compile"], "backend: found torch_compile, expected auto, compiled or torch"),
         (["envs.Cartpole.engine=mujocoo"], "did you mean mujoco"),
         (["env_name=Cartpol"], "did you mean Cartpole"),
     ],
