@@ -34,9 +34,10 @@ sys.path.insert(0, str(ROOT))
 
 from outer.config import load_config  # noqa: E402
 from outer.dispatch import Dispatcher  # noqa: E402
-from outer.exchange import Chunk, chunk_from, read_pair, remove_pair, result_content, result_of, stem, write_pair  # noqa: E402
+from outer.exchange import Chunk, chunk_from, result_content, result_of  # noqa: E402
 from outer.heartbeat import Heartbeat, name_of  # noqa: E402
 from outer.machine import Files, Host, NotReady  # noqa: E402
+from outer.pairs import read_pair, remove_pair, stem, write_pair  # noqa: E402
 from outer.roster import Roster  # noqa: E402
 from outer.worker import pause  # noqa: E402
 

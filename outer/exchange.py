@@ -1,39 +1,26 @@
 """How master and workers talk: four ``.pt`` files per worker in one sync folder.
 
 For master B and worker W: ``B_W_input.pt``, ``B_W_input_check.pt`` (a chunk of members to evaluate) and
-``B_W_result.pt``, ``B_W_result_check.pt`` (what came of it). The data file is written first and its check file
-strictly after; the check file holds size and SHA-256 of the data, so whoever sees a check file can tell whether it
-also sees the data that belongs to it. Every write goes to a temporary name in the same folder and is renamed. Nothing
-is fsynced: a chunk can always be computed again, and a file torn by a power cut fails its checksum.
-
-Nothing that is read is trusted: a limit on the size, the checksum, ``envs/torch_file.py``, then every field by type,
-shape and dtype. :class:`NotReady` means "look again soon" (the other side may be in the middle of writing, or
-a network file system shows its files out of order), :class:`Rejected` means that it will never be valid.
+``B_W_result.pt``, ``B_W_result_check.pt`` (what came of it). How such pairs are written and read is ``outer/pairs.py``;
+here is what is in them. Nothing that is read is trusted: every field is checked by type, shape and dtype, and what does
+not fit raises :class:`Rejected`, for it will never be valid.
 
 Python 3.8.
 """
 
 from __future__ import annotations
 
-import hashlib
-import io
 import math
 from dataclasses import dataclass, field
-from typing import Any, Dict, List, Optional, Tuple, Union
+from typing import Any, Dict, List, Tuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from envs.torch_file import TorchFileError, read_torch
-from outer.machine import ExchangeError, Files, NotReady, Rejected
+from outer.machine import Rejected
+from outer.pairs import IDENTITY, MAX_TEXT, SCHEMA, clip, short
 
-__all__ = ["Chunk", "ChunkResult", "ExchangeError", "Files", "NotReady", "Rejected"]
-
-SCHEMA = 1
-MAX_FILE_BYTES = 512 * 2**20
-MAX_CHECK_BYTES = 64 * 2**10
-MAX_TEXT = 2000  # characters of a reason
 QUIT = "quit"  # the mode of an input that tells a worker to stop
 DTYPES = (torch.float64, torch.float32, torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool)
 
@@ -86,133 +73,6 @@ class ChunkResult:
             [error] * p,
             error,
         )
-
-
-def clip(text: str) -> str:
-    """At most MAX_TEXT characters; the end is kept, where an exception says what it is. What UTF-8 cannot say (a file
-    name of odd bytes) is escaped: a file with it could not be read."""
-    text = text.encode("utf-8", "backslashreplace").decode("utf-8")
-    return text if len(text) <= MAX_TEXT else "..." + text[-(MAX_TEXT - 3) :]
-
-
-# ---------------------------------------------------------------------------------------------------- pairs of files
-
-
-def stem(bohb_id: int, worker_id: int, kind: str) -> str:
-    """``kind`` is "input" or "result"."""
-    return f"{bohb_id}_{worker_id}_{kind}"
-
-
-def pack(content: Dict[str, Any]) -> bytes:
-    buffer = io.BytesIO()
-    torch.save(content, buffer)
-    return buffer.getvalue()
-
-
-def unpack(data: bytes, name: str) -> Dict[str, Any]:
-    """The inverse of :func:`pack` for bytes nobody vouches for; :class:`Rejected` for anything else than a dict."""
-    try:
-        content = read_torch(data)
-    except TorchFileError as e:
-        raise Rejected(f"{name} cannot be loaded: {clip(str(e))}") from e
-    if type(content) is not dict:
-        raise Rejected(f"{name} holds {type(content).__name__}, not a dict")
-    return content
-
-
-IDENTITY = ("run_id", "generation", "chunk_id", "attempt")
-
-
-def pack_pair(content: Dict[str, Any]) -> Tuple[bytes, bytes, str]:
-    """The bytes of data and check file, and the SHA-256 of the data."""
-    data = pack(content)
-    sha256 = hashlib.sha256(data).hexdigest()
-    check = {"schema": SCHEMA, "kind": content["kind"], "sha256": sha256, "size": len(data)}
-    check.update({key: content[key] for key in IDENTITY})
-    return data, pack(check), sha256
-
-
-def put_pair(files: Files, name: str, data: bytes, check: bytes) -> None:
-    files.write(name + ".pt", data)
-    files.write(name + "_check.pt", check)
-
-
-def write_pair(files: Files, name: str, content: Dict[str, Any]) -> str:
-    """Writes ``<name>.pt``, then ``<name>_check.pt``; returns the SHA-256 of the data."""
-    data, check, sha256 = pack_pair(content)
-    put_pair(files, name, data, check)
-    return sha256
-
-
-Fetched = Optional[Tuple[bytes, Union[bytes, None, NotReady, Rejected]]]
-
-
-def fetch_pair(files: Files, name: str) -> Fetched:
-    """The bytes of check and data file, to be judged by :func:`parse_pair`; None if there is no check file."""
-    check = files.read(name + "_check.pt", MAX_CHECK_BYTES)
-    if check is None:
-        return None
-    try:
-        return check, files.read(name + ".pt", MAX_FILE_BYTES)
-    except (NotReady, Rejected) as e:
-        return check, e
-
-
-def read_pair(files: Files, name: str, kind: str) -> Optional[Tuple[Dict[str, Any], str]]:
-    """:func:`fetch_pair`, then :func:`parse_pair`."""
-    return parse_pair(fetch_pair(files, name), name, kind)
-
-
-def parse_pair(fetched: Fetched, name: str, kind: str) -> Optional[Tuple[Dict[str, Any], str]]:
-    """Content and SHA-256 of a pair of files; None if there is no check file.
-
-    Raises :class:`NotReady` if the data does not (yet) belong to the check file, :class:`Rejected` if both are intact
-    but not of this protocol.
-    """
-    if fetched is None:
-        return None
-    check_bytes, data = fetched
-    try:
-        check = unpack(check_bytes, name + "_check.pt")
-    except Rejected as e:
-        raise NotReady(str(e)) from e
-    if type(check.get("schema")) is not int or check["schema"] != SCHEMA:
-        raise Rejected(
-            "{}_check.pt has schema {!r}, this program speaks {}: are master and worker of the same version?".format(
-                name, _short(check.get("schema")), SCHEMA
-            )
-        )
-    if isinstance(data, (NotReady, Rejected)):
-        raise data
-    if data is None:
-        raise NotReady(f"{name}.pt is missing")
-    sha256 = hashlib.sha256(data).hexdigest()
-    claimed = check.get("sha256"), check.get("size")
-    if tuple(map(type, claimed)) != (str, int) or claimed != (sha256, len(data)):
-        raise NotReady(f"{name}.pt does not match the checksum in {name}_check.pt")
-    content = unpack(data, name + ".pt")
-    for key in ("schema", "kind") + IDENTITY:
-        kinds = type(content.get(key)), type(check.get(key))
-        # Types first: comparing tensors or lists may raise whatever the writer likes.
-        if kinds not in ((int, int), (str, str)) or content[key] != check[key]:
-            raise Rejected(f"{name}.pt and its check file disagree about {key}")
-    if content["kind"] != kind:
-        raise Rejected("{}.pt is of kind {}, expected {}".format(name, _short(content["kind"]), kind))
-    return content, sha256
-
-
-def remove_pair(files: Files, name: str) -> None:
-    """Check file first: what is left in between is data without a check file, which nobody reads."""
-    files.remove(name + "_check.pt")
-    files.remove(name + ".pt")
-
-
-def reject_pair(files: Files, name: str) -> None:
-    files.put_aside(name + "_check.pt")
-    files.put_aside(name + ".pt")
-
-
-# ---------------------------------------------------------------------------------------------------- schema
 
 
 def chunk_content(chunk: Chunk, issue: str) -> Dict[str, Any]:
@@ -304,14 +164,14 @@ def _as_tensor(value: Any, name: str) -> Tensor:
 
 def _fields(content: Dict[str, Any], names: Tuple[str, ...]) -> None:
     if set(content) != set(names):
-        odd = sorted(map(_short, set(content) ^ set(names)))
+        odd = sorted(map(short, set(content) ^ set(names)))
         raise Rejected(f"unknown or missing fields: {', '.join(odd[:8])}")
 
 
 def _identity(content: Dict[str, Any]) -> Dict[str, Any]:
     for key in ("generation", "chunk_id", "attempt"):
         if type(content[key]) is not int or not 0 <= content[key] < 2**53:
-            raise Rejected(f"{key} is {_short(content[key])}, not a count")
+            raise Rejected(f"{key} is {short(content[key])}, not a count")
     _text(content, "run_id", 256)
     return {key: content[key] for key in IDENTITY}
 
@@ -319,14 +179,14 @@ def _identity(content: Dict[str, Any]) -> Dict[str, Any]:
 def _text(content: Dict[str, Any], key: str, limit: int) -> str:
     text = content[key]
     if type(text) is not str or len(text) > limit:
-        raise Rejected(f"{key} is {_short(text)}, not a text of at most {limit} characters")
+        raise Rejected(f"{key} is {short(text)}, not a text of at most {limit} characters")
     _plain(text, key, depth=0)
     return text
 
 
 def _tensor(value: Any, name: str, dtypes: Tuple[torch.dtype, ...]) -> Tensor:
     if type(value) is not Tensor or value.dtype not in dtypes or value.layout != torch.strided or value.requires_grad:
-        raise Rejected(f"{name} is {_short(type(value).__name__)}, not a plain tensor of {dtypes[0]}")
+        raise Rejected(f"{name} is {short(type(value).__name__)}, not a plain tensor of {dtypes[0]}")
     if value.device.type != "cpu" or value.is_neg():
         raise Rejected(f"{name} is not a plain tensor in memory")
     # A stride of 0 claims any shape from one number; whatever is contiguous owns what it claims.
@@ -341,7 +201,7 @@ def _plain(value: Any, name: str, depth: int) -> None:
         try:
             value.encode("utf-8")
         except UnicodeEncodeError:
-            raise Rejected(f"{name} is {_short(value)}, which UTF-8 cannot say") from None
+            raise Rejected(f"{name} is {short(value)}, which UTF-8 cannot say") from None
     if value is None or type(value) in (bool, int, float, str):
         return
     if depth == 0:
@@ -353,15 +213,6 @@ def _plain(value: Any, name: str, depth: int) -> None:
         for key, item in value.items():
             if type(key) not in (str, int):
                 raise Rejected(f"{name} has a key that is {type(key).__name__}")
-            _plain(item, f"{name}.{_short(key)}", depth - 1)
+            _plain(item, f"{name}.{short(key)}", depth - 1)
     else:
         raise Rejected(f"{name} is of type {type(value).__name__}, not plain data")
-
-
-def _short(value: Any) -> str:
-    """For messages: never more than a line of what somebody else wrote."""
-    if type(value) is str:
-        value = value[:80]
-    elif type(value) not in (int, float, bool, type(None)) or (type(value) is int and abs(value) >= 2**64):
-        return type(value).__name__
-    return repr(value)[:80]

@@ -7,21 +7,10 @@ import uuid
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
-from outer.exchange import (
-    Chunk,
-    ChunkResult,
-    chunk_content,
-    fetch_pair,
-    pack_pair,
-    parse_pair,
-    put_pair,
-    reject_pair,
-    remove_pair,
-    result_from,
-    stem,
-)
+from outer.exchange import Chunk, ChunkResult, chunk_content, result_from
 from outer.lanes import Lanes, raise_first
 from outer.machine import Files
+from outer.pairs import fetch_pair, pack_pair, parse_pair, put_pair, reject_pair, remove_pair, stem
 
 BATCH = 64  # inputs or results in memory at once
 Found = ChunkResult | Exception | None  # None: nothing there after all

@@ -10,10 +10,10 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from outer.exchange import read_pair, remove_pair, stem
 from outer.heartbeat import ALIVE, DEAD, MISSED_BEATS, UNKNOWN, Beat, Watch, believed, name_of, read_beat
 from outer.lanes import Lanes, raise_first
 from outer.machine import Files, Host, NotReady, Rejected
+from outer.pairs import read_pair, remove_pair, stem
 
 log = logging.getLogger("envolve")
 

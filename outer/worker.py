@@ -16,21 +16,10 @@ from typing import Any, Callable, Dict, Optional
 import torch
 from torch import Tensor
 
-from outer.exchange import (
-    QUIT,
-    Chunk,
-    ChunkResult,
-    chunk_from,
-    read_pair,
-    reject_pair,
-    remove_pair,
-    result_content,
-    result_of,
-    stem,
-    write_pair,
-)
+from outer.exchange import QUIT, Chunk, ChunkResult, chunk_from, result_content, result_of
 from outer.heartbeat import ALIVE, STARTING, Heartbeat, Watch, name_of, read_beat
 from outer.machine import ExchangeError, Files, Host, NotReady, Rejected
+from outer.pairs import read_pair, reject_pair, remove_pair, stem, write_pair
 
 log = logging.getLogger("envolve")
 

@@ -20,7 +20,7 @@ SOURCES = sorted(
     if not any(part.startswith(".") for part in p.relative_to(ROOT).parts)
 )
 MASTER_ONLY = {"envs/gym_export.py"}
-WORKER_OUTER = {"__init__", "exchange", "evaluate", "section", "problem"}
+WORKER_OUTER = {"__init__", "exchange", "pairs", "evaluate", "section", "problem"}
 MASTER_SIDE_LIBRARIES = {"pydantic", "gymnasium", "rich", "tyro", "tensorboard", "matplotlib", "yaml"}
 # what later Pythons have in modules that 3.8 has too: an import of it fails there, and no compiler says so
 NEWER_NAMES = {

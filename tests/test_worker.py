@@ -16,8 +16,8 @@ import torch
 
 import GTN_worker
 from outer.dispatch import Dispatcher
-from outer.exchange import ExchangeError
 from outer.local_workers import LocalWorkers
+from outer.machine import ExchangeError
 from tests.outer.virtual import chunks_of
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -11,16 +11,9 @@ import torch
 
 from outer.backlog import Patience
 from outer.dispatch import SecondMasterError
-from outer.exchange import (
-    ChunkResult,
-    ExchangeError,
-    chunk_content,
-    pack,
-    read_pair,
-    result_content,
-    result_of,
-    write_pair,
-)
+from outer.exchange import ChunkResult, chunk_content, result_content, result_of
+from outer.machine import ExchangeError
+from outer.pairs import pack, read_pair, write_pair
 from outer.worker import SecondWorkerError
 from tests.outer.virtual import Cluster, Hang, chunks_of, fake
 
@@ -354,7 +347,7 @@ def test_answer_to_this_question_with_another_name_or_size_is_not_accepted():
 
 def test_worker_that_rejects_everything_is_barred(caplog):
     cluster = Cluster()
-    from outer.exchange import Rejected
+    from outer.machine import Rejected
 
     class Deaf:
         def __getattr__(self, name):

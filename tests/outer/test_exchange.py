@@ -14,28 +14,10 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from outer.exchange import (
-    MAX_CHECK_BYTES,
-    SCHEMA,
-    Chunk,
-    ExchangeError,
-    Files,
-    NotReady,
-    Rejected,
-    chunk_content,
-    chunk_from,
-    pack,
-    read_pair,
-    reject_pair,
-    remove_pair,
-    result_content,
-    result_from,
-    result_of,
-    unpack,
-    write_pair,
-)
+from outer.exchange import Chunk, chunk_content, chunk_from, result_content, result_from, result_of
 from outer.heartbeat import Heartbeat, read_beat
-from outer.machine import Host
+from outer.machine import ExchangeError, Files, Host, NotReady, Rejected
+from outer.pairs import MAX_CHECK_BYTES, SCHEMA, pack, read_pair, reject_pair, remove_pair, unpack, write_pair
 from tests.outer.virtual import chunks_of
 
 NAME = "0_0_input"

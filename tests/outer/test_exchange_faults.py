@@ -12,10 +12,10 @@ from collections import Counter
 import pytest
 
 import outer.dispatch
-import outer.exchange
 import outer.heartbeat
 import outer.machine
 import outer.mailbox
+import outer.pairs
 import outer.roster
 import outer.worker
 from tests.outer.simulation.__main__ import main, report
@@ -112,7 +112,7 @@ def checksum_is_believed(monkeypatch):
         data = files.read(name + ".pt", 10**6)
         if check is None or data is None:
             return None
-        return outer.exchange.unpack(data, name), outer.exchange.unpack(check, name)["sha256"]
+        return outer.pairs.unpack(data, name), outer.pairs.unpack(check, name)["sha256"]
 
     monkeypatch.setattr(outer.worker, "read_pair", read_pair)
 

@@ -25,9 +25,10 @@ import torch
 
 from envs.world_file import WorldFileError, checksum, read_world
 from outer.checkpoint import CheckpointError, load_checkpoint, save_checkpoint
-from outer.exchange import IDENTITY, SCHEMA, chunk_content, pack, result_content, result_of
+from outer.exchange import chunk_content, result_content, result_of
 from outer.heartbeat import Beat, Watch, living_owner, read_beat
 from outer.machine import Files
+from outer.pairs import IDENTITY, SCHEMA, pack
 from outer.roster import Roster
 from outer.worker import Worker
 from tests.envs.test_world_file import save as save_model

@@ -6,8 +6,8 @@ from collections import Counter
 
 import pytest
 
-from outer.exchange import stem
 from outer.heartbeat import ALIVE, DEAD, Beat, Watch, name_of
+from outer.pairs import stem
 from outer.roster import SCAN_SECONDS, Roster
 from tests.outer.virtual import Cluster, VirtualFiles, VirtualHost, chunks_of
 

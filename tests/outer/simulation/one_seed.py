@@ -16,7 +16,7 @@ import outer.dispatch
 import outer.exchange
 import outer.heartbeat
 import outer.machine
-from outer.exchange import Rejected
+from outer.machine import Rejected
 from tests.outer.simulation.schedule import VirtualLanes, VirtualLock
 from tests.outer.simulation.world import World
 

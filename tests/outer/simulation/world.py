@@ -14,7 +14,8 @@ import torch
 
 from outer.backlog import Patience
 from outer.dispatch import Dispatcher, SecondMasterError
-from outer.exchange import Chunk, ChunkResult, ExchangeError, Files
+from outer.exchange import Chunk, ChunkResult
+from outer.machine import ExchangeError, Files
 from outer.worker import SecondWorkerError, Worker
 from tests.outer.simulation.faults import ALL, Faults
 from tests.outer.simulation.filesystem import FOLDER, Client, Server, VirtualOS
