@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Greedy episodes with a policy that a run has kept: python3 experiments/evaluate_policy.py --exp_dir results/<run>"""
+"""Episodes with a policy that a run has kept: python3 experiments/evaluate_policy.py --exp_dir results/<run>"""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ seeds of their own, their returns with mean and 95 % bootstrap interval, a JSON 
 
   python3 experiments/evaluate_policy.py --exp_dir results/quadruped --num_episodes 5 \\
       --checkpoint policy_checkpoint_0000500000 --seed 108 --video quadruped.mp4
-  python3 experiments/evaluate_policy.py --exp_dir results/<run of train_goal.py> --num_episodes 100
+  python3 experiments/evaluate_policy.py --exp_dir results/<run of train_goal.py> --num_episodes 100 [--stochastic]
   python3 experiments/evaluate_policy.py --exp_dir results/<run of eval_shapers.py> --shaper my_rewards/best.py
 
 The same seed gives the same episodes. Of a run with a population every member is evaluated, and the best one filmed.
@@ -57,13 +57,17 @@ class Args:
     video: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     """Film the episodes' first 20 s in FILE, .mp4 or .gif."""
     json: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
-    """All returns; default: DIR/evaluation_<checkpoint>_seed<seed>.json."""
+    """All returns; default: DIR/evaluation_<checkpoint>_seed<seed>.json, or .._stochastic.json."""
     shaper: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     """Of eval_shapers.py: the file of the candidate that the policy was trained with, unless that is the human's."""
+    stochastic: tyro.conf.FlagCreatePairsOff[bool] = False
+    """Of train_goal.py: actions drawn as in training, as JaxGCRL evaluated at first; default: the greedy ones."""
 
 
-def policies_of(folder: Path, shaper: Path | None) -> Policies:
+def policies_of(folder: Path, shaper: Path | None, stochastic: bool = False) -> Policies:
     """By what lies in the folder. Raises ConfigError, PolicyError."""
+    if stochastic and not (folder / "policy.pt").exists():
+        raise ConfigError([f"--stochastic: found no policy.pt in {folder}, expected a run of train_goal.py"])
     if (folder / PARAMS_FILE).exists():
         from experiments.policy_distributed import DistributedPolicies
 
@@ -75,7 +79,7 @@ def policies_of(folder: Path, shaper: Path | None) -> Policies:
     if (folder / "policy.pt").exists():
         from experiments.policy_goal import GoalPolicies
 
-        return GoalPolicies(folder)
+        return GoalPolicies(folder, stochastic)
     there = sorted(p.name for p in folder.glob("*"))[:8] if folder.is_dir() else None
     found = "no folder" if there is None else f"{', '.join(there) or 'nothing'} in {folder}"
     expected = f"{PARAMS_FILE} (train_distributed.py), policy.pt (train_goal.py) or best.pt (eval_shapers.py)"
@@ -127,10 +131,11 @@ def table_of(played: Episodes) -> Table:
 def evaluate(args: Args) -> int:
     torch.set_num_threads(1)
     check(args)
-    policies = policies_of(args.exp_dir, args.shaper)
+    policies = policies_of(args.exp_dir, args.shaper, args.stochastic)
     name = chosen(args.checkpoint, policies.names, args.exp_dir)
     played = policies.play(name, args.num_episodes, args.seed)
     title = f"{policies.task}: {name} of {args.exp_dir}, {args.num_episodes} episodes, seed {args.seed}"
+    title += ", actions drawn" * args.stochastic
     console = Console()
     for text in (title, f"return: {played.meaning}"):
         console.print(text, highlight=False, markup=False, soft_wrap=True)
@@ -138,10 +143,12 @@ def evaluate(args: Args) -> int:
     measures = {"return": played.returns, "length": played.lengths, **played.more}
     content = {
         "exp_dir": str(args.exp_dir), "kind": policies.kind, "task": policies.task, "checkpoint": name,
-        "seed": args.seed, "num_episodes": args.num_episodes, "return_means": played.meaning,
+        "seed": args.seed, "num_episodes": args.num_episodes, "stochastic": args.stochastic,
+        "return_means": played.meaning,
         "members": [{key: figures(values[m]) for key, values in measures.items()} for m in range(len(played.returns))],
     }  # fmt: skip
-    path = args.json or args.exp_dir / f"evaluation_{name}_seed{args.seed}.json"
+    how = "_stochastic" * args.stochastic
+    path = args.json or args.exp_dir / f"evaluation_{name}_seed{args.seed}{how}.json"
     write_atomic(str(path), (json.dumps(content, indent=2) + "\n").encode())
     console.print(str(path), highlight=False, markup=False, soft_wrap=True)
     if args.video is not None:

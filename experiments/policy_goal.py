@@ -24,9 +24,9 @@ from experiments.policy_episodes import Episodes, PolicyError, read_policy_file
 class GoalPolicies:
     kind = "train_goal.py"
 
-    def __init__(self, folder: Path) -> None:
-        """Raises ConfigError, PolicyError."""
-        self.plan, self.folder = stored_plan(folder), folder
+    def __init__(self, folder: Path, stochastic: bool = False) -> None:
+        """stochastic: actions are drawn as in training. Raises ConfigError, PolicyError."""
+        self.plan, self.folder, self.stochastic = stored_plan(folder), folder, stochastic
         if not (folder / POLICY).exists():
             raise PolicyError(f"{folder}: found no {POLICY}, expected a run that has been evaluated once at least")
         self.task, self.names = self.plan.run.eval_env or self.plan.run.env_name, [Path(POLICY).stem]
@@ -44,8 +44,9 @@ class GoalPolicies:
             raise PolicyError(f"{self.folder}: {error}") from None
         near, length = (torch.zeros(learner.P, episodes, dtype=torch.float64, device=run.device) for _ in range(2))
         alive = torch.ones_like(near, dtype=torch.bool)
+        act = learner.act if self.stochastic else learner.greedy
         for _ in range(e.length):
-            outcome = e.advance(learner.greedy(e.features, e.goal))
+            outcome = e.advance(act(e.features, e.goal))
             near += outcome.success & alive
             length += alive
             alive &= ~outcome.over

@@ -89,6 +89,21 @@ def test_the_same_seed_gives_the_same_episodes(goal: Path, capsys: Any) -> None:
     assert low <= first["members"][0]["return"]["mean"] <= high
 
 
+def test_actions_drawn_as_in_training(goal: Path, capsys: Any) -> None:
+    out = goal / "drawn.json"
+    words = ["--exp_dir", goal, "--seed", 1, "-n", 6, "--stochastic", "--json", out]
+    first, again = (command.run(evaluate_policy.main, words, capsys, out) for _ in range(2))
+    _, _, _, greedy = evaluate(goal, capsys, "-n", 6, seed=1)
+    assert first == again and first[3]["stochastic"] and not greedy["stochastic"]
+    ends = [[m["distance at the end, m"]["values"] for m in content["members"]] for content in (first[3], greedy)]
+    assert ends[0] != ends[1]
+
+
+def test_only_goal_runs_have_actions_to_draw(tmp_path: Path, capsys: Any) -> None:
+    code, _, err, _ = evaluate(tmp_path, capsys, "--stochastic")
+    assert code == 2 and "--stochastic: found no policy.pt" in err and "train_goal.py" in err
+
+
 def test_a_goal_run_without_numbers_is_no_success(goal: Path, capsys: Any) -> None:
     folder = goal
     policy = torch.load(folder / "policy.pt", weights_only=True)
