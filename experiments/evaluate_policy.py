@@ -61,10 +61,10 @@ class Args:
     shaper: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     """Of eval_shapers.py: the file of the candidate that the policy was trained with, unless that is the human's."""
     stochastic: tyro.conf.FlagCreatePairsOff[bool] = False
-    """Of train_goal.py: actions drawn as in training, as JaxGCRL evaluated at first; default: the greedy ones."""
+    """Of train_goal.py: actions drawn as in training, as JaxGCRL evaluated at first; default, and films: greedy ones."""
 
 
-def policies_of(folder: Path, shaper: Path | None, stochastic: bool = False) -> Policies:
+def policies_of(folder: Path, shaper: Path | None, stochastic: bool) -> Policies:
     """By what lies in the folder. Raises ConfigError, PolicyError."""
     if stochastic and not (folder / "policy.pt").exists():
         raise ConfigError([f"--stochastic: found no policy.pt in {folder}, expected a run of train_goal.py"])

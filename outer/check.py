@@ -260,10 +260,9 @@ class Checker:
         if name not in fitting:
             words = f"a learner for {task.name}, which has {kind_of(task)}: {', '.join(fitting)}"
             self.problem(("agents", "gtn", key), agent, words)
-        if problem.gtn_section(data).backend == "torch_compile":
-            why = torch_compile.why_not(name, name in OFF_POLICY, data["device"])
-            if why:
-                self.problem(("agents", "gtn", "backend"), "torch_compile", f"another: {why}")
+        why = torch_compile.why_not(name, name in OFF_POLICY, data["device"])
+        if why and problem.gtn_section(data).backend == "torch_compile":
+            self.problem(("agents", "gtn", "backend"), "torch_compile", f"another: {why}")
         if vary and vary.train_steps_factor > 1 and section.train_steps == 0:
             words = f"a budget, because train_steps_factor {vary.train_steps_factor} varies it"
             self.problem((*learner_path, "train_steps"), "0 (no limit)", words)

@@ -111,7 +111,10 @@ def test_a_ball_rolls_on_until_it_hits_the_ant() -> None:
     there = thrown(AntBall(), 60, (0.0, 0.0, 0.0), (4.0, 0.0, -3.0))
     rolled, ant = there[:, 29], there[:, 0]
     np.testing.assert_allclose(rolled[:10], 4 - 0.15 * torch.arange(1, 11), atol=1e-5)  # without friction
-    assert (rolled - ant).min() > 0.5 and rolled[-1] > 0 and ant.abs().max() > 0.02  # which it jolts and bounces off
+    assert (rolled - ant).min() > 0.5 and rolled[-1] > 0.5  # which stops it: nine times as heavy, on its feet
+    assert (ant[:18].abs() < 1e-6).all() and ant.min() < -0.002 and ant.abs().max() > 0.02  # and is jolted
+    pushed = thrown(AntBall(), 20, (0.0, 0.0, 4.0), (1.6, 0.0, 0.0))
+    assert (pushed[:5, 29] == 1.6).all() and pushed[-1, 29] > 3 and pushed[-1, 0] < 1.6  # an ant that jumps at it
     missed = thrown(AntBall(), 40, (0.0, 5.0, 0.0), (4.0, 0.0, -3.0))
     assert missed[-1, 29].item() == pytest.approx(-2.0, abs=1e-4)
 
