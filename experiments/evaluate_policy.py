@@ -61,7 +61,7 @@ class Args:
     shaper: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     """Of eval_shapers.py: the file of the candidate that the policy was trained with, unless that is the human's."""
     stochastic: tyro.conf.FlagCreatePairsOff[bool] = False
-    """Of train_goal.py: draw actions as in training, as JaxGCRL did at first; default, and in films: the greedy ones."""
+    """Of train_goal.py: draw actions as in training, as JaxGCRL did at first. Default, and in films: the greedy."""
 
 
 def policies_of(folder: Path, shaper: Path | None, stochastic: bool) -> Policies:
