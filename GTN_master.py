@@ -3,6 +3,11 @@
 
 from __future__ import annotations
 
+from outer import interrupt
+
+if __name__ == "__main__":
+    interrupt.listen("GTN_master.py")  # before all that takes time to import
+
 import argparse
 import contextlib
 import errno
@@ -10,19 +15,20 @@ import logging
 import os
 import re
 import shlex
-import signal
+import shutil
 import sys
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from envs.world_file import write_atomic
 from outer.checkpoint import CheckpointError, RunError, locked
 from outer.config import Config, ConfigError, describe, dump_config, load_config
 from outer.folders import new_folder
 from outer.machine import ExchangeError
+from outer.memory import shortage
 
 if TYPE_CHECKING:
     from outer.report import LiveTable
@@ -38,7 +44,7 @@ Without --single, workers are started by hand or by SLURM, before or after: pyth
 
 EXIT_CODES = """\
 Exit codes: 0 the run is complete, 1 it cannot start or go on, 2 wrong arguments or configuration,
-130 Ctrl-C (resumable)."""
+130 Ctrl-C, 143 SIGTERM (resumable)."""
 
 CONFIG_FILE = "config.yaml"
 
@@ -83,9 +89,10 @@ def build_parser() -> argparse.ArgumentParser:
 
 def read_config(args: argparse.Namespace) -> Config:
     """The configuration with its overrides; on resume the one that the run stored. Raises ConfigError."""
-    for name, value, least in (("--num-workers", args.num_workers, 1), ("--bohb-id", args.bohb_id, 0)):
-        if value is not None and value < least:
-            raise ConfigError([f"{name}: found {value}, expected at least {least}"])
+    limits = (("--num-workers", args.num_workers, 1, 10_000), ("--bohb-id", args.bohb_id, 0, 10**6))
+    for name, value, least, most in limits:
+        if value is not None and not least <= value <= most:
+            raise ConfigError([f"{name}: found {value}, expected at least {least} and at most {most}"])
     if not args.config and args.overrides and "=" not in args.overrides[-1]:
         args.config = args.overrides.pop()  # --set takes every word that follows it, also a CONFIG at the end
     if args.resume is not None:
@@ -163,11 +170,13 @@ def execute(args: argparse.Namespace, config: Config, run_dir: Path) -> int:
     import torch
     from rich.console import Console
 
+    from outer.compiled import compiled_beside
     from outer.dispatch import Dispatcher
     from outer.local_workers import LocalWorkers
     from outer.ranking import Ranking
-    from outer.report import LiveTable, summary_text
+    from outer.report import LiveTable
     from outer.run import Run
+    from outer.summary import summary_text
     from outer.target import ranks
 
     torch.set_num_threads(1)  # the master adds small vectors: a second thread would only take a core from a worker
@@ -175,7 +184,8 @@ def execute(args: argparse.Namespace, config: Config, run_dir: Path) -> int:
     single = args.single or args.num_workers is not None or gtn_mode == "single"
     single |= bool(args.resume) and own_sync.is_dir() and not args.sync_dir  # as it was begun
     sync_dir = args.sync_dir or str(own_sync if single else run_dir.parent / "GTN_sync")
-    with locked(run_dir), Dispatcher(sync_dir, args.bohb_id, run_dir.resolve().name) as dispatcher:
+    kernels = compiled_beside(config.data) if single else contextlib.nullcontext()
+    with locked(run_dir), kernels, Dispatcher(sync_dir, args.bohb_id, run_dir.resolve().name) as dispatcher:
         kind = Ranking if ranks(config.data) else Run
         run = kind(config, run_dir, dispatcher, resume=bool(args.resume))
         count = args.num_workers or len(os.sched_getaffinity(0))
@@ -186,9 +196,10 @@ def execute(args: argparse.Namespace, config: Config, run_dir: Path) -> int:
                 dispatcher.on_wait = workers.poll
             who = f"{count} local worker{'s' * (count != 1)}" if workers else f"sync {sync_dir}"
             title = f"{config.data['env_name']}  {run_dir}  {who}"
-            with LiveTable(run.gtn.max_iterations, title) as table, log_above(table):
+            solvable = isinstance(run, Run) and run.target.kind != "rn" and run.gtn.quit_when_solved
+            with LiveTable(run.gtn.max_iterations, title, ends_early=solvable) as table, log_above(table):
                 if workers:
-                    table.note("workers are starting; the first run on a machine compiles the kernels (about 15 s)")
+                    table.note("workers are starting; the first run on a machine compiles their kernels")
                 elif not dispatcher.workers():
                     command = f"python3 GTN_worker.py {args.bohb_id} 0 --sync-dir {shlex.quote(sync_dir)} &"
                     table.note(f"waiting for workers; start some, one per core: {command}")
@@ -232,32 +243,43 @@ def main(argv: list[str] | None = None) -> int:
     except ConfigError as e:
         print(f"GTN_master.py: {e}", file=sys.stderr)
         return 2
+    here = args.check or args.single or args.num_workers is not None
+    if config.data["device"] != "cpu" and here:
+        from outer.device import unusable
+
+        if problems := unusable(config.data["device"], "device"):
+            words = "; workers on another machine may have it: start the master without --single there"
+            print(f"GTN_master.py: {problems[0]}{words * args.check}", file=sys.stderr)
+            return 2
     for warning in config.warnings:
         print(f"warning: {warning}", file=sys.stderr)
     if args.check:
         print(describe(config))
         return 0
 
-    def stop(signum: int, frame: Any) -> None:
-        signal.signal(signum, signal.SIG_IGN)  # a batch system may send it twice; what follows is quick
-        raise KeyboardInterrupt
+    before = threading.excepthook
 
     def thread_failed(failure: threading.ExceptHookArgs) -> None:
         if not isinstance(failure.exc_value, OSError):  # TensorBoard's thread; its next write raises it in the main one
-            threading.__excepthook__(failure)
+            before(failure)
 
     threading.excepthook = thread_failed
-    signal.signal(signal.SIGTERM, stop)  # a batch system ends a job like Ctrl-C
-    run_dir = None
+    run_dir, go_on = None, None
     try:
         run_dir = prepare(args, config)
+        go_on = f"go on with: {resume_command(args, run_dir)}"
+        interrupt.advise(go_on)
         return execute(args, config, run_dir)
     except KeyboardInterrupt:
-        if run_dir:
-            print(f"\nstopped; go on with: {resume_command(args, run_dir)}", file=sys.stderr)
-        return 130
-    except (RunError, ExchangeError, OSError, ValueError) as e:
-        print(f"GTN_master.py: {explain(e)}", file=sys.stderr)
+        return interrupt.stopped("GTN_master.py", go_on)
+    except (RunError, ExchangeError, OSError, ValueError, RuntimeError, MemoryError) as e:
+        short = shortage(e)
+        if isinstance(e, RuntimeError) and not isinstance(e, (RunError, ExchangeError)) and not short:
+            raise
+        print(f"GTN_master.py: {short or explain(e)}", file=sys.stderr)
+        if short and run_dir and not args.resume and not (run_dir / "checkpoint.pt").exists():
+            shutil.rmtree(run_dir, ignore_errors=True)  # no generation was finished
+            return 1
         if run_dir and not args.resume:
             forget_unused(run_dir)
         if run_dir and (run_dir / CONFIG_FILE).exists() and not isinstance(e, CheckpointError):
@@ -266,4 +288,4 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    interrupt.run(main)

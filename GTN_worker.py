@@ -3,12 +3,17 @@
 
 from __future__ import annotations
 
+from outer import interrupt
+
+if __name__ == "__main__":
+    # before all that takes time to import; whoever started it waits for it
+    interrupt.listen("GTN_worker.py", limit=1.5)
+
 import argparse
 import logging
 import os
-import signal
 import sys
-from typing import Any, List, Optional
+from typing import List, Optional
 
 from outer.machine import ExchangeError, Files, Host
 from outer.worker import Evaluate, SecondWorkerError, Worker
@@ -28,18 +33,6 @@ With 'GTN_master.py CONFIG --single' the master starts its workers itself and th
 EXIT_CODES = """\
 Exit codes: 0 told to quit by the master, 1 a worker with these ids is running already or the folder cannot be used,
 2 wrong arguments, 130 or 143 stopped by Ctrl-C or SIGTERM."""
-
-
-class Stopped(BaseException):
-    """SIGINT or SIGTERM; no evaluation may take it for a failure of its own."""
-
-    def __init__(self, signum: int) -> None:
-        super().__init__(signum)
-        self.signum = signum
-
-
-def _stop(signum: int, frame: Any) -> None:
-    raise Stopped(signum)
 
 
 def _id(text: str) -> int:
@@ -80,6 +73,7 @@ def main(argv: Optional[List[str]] = None, evaluate: Optional[Evaluate] = None) 
     if not 0 < args.heartbeat <= 60:
         build_parser().error("--heartbeat must be above 0 and at most 60 seconds")
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", stream=sys.stdout)
+    interrupt.advise(f"worker {args.id} of BOHB-ID {args.bohb_id} starts again with the same command")
     host = Host()
     parent_started = host.start_time(args.parent_pid) if args.parent_pid else 0
 
@@ -89,20 +83,18 @@ def main(argv: Optional[List[str]] = None, evaluate: Optional[Evaluate] = None) 
             worker.close()
             os._exit(0)
 
-    for signum in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(signum, _stop)
     try:
         load = _load if evaluate is None else lambda: evaluate
         worker = Worker(args.bohb_id, args.id, Files(args.sync_dir), host, load, args.heartbeat, check_parent)
+        interrupt.at_forced_end(worker.close)  # an evaluation does not hear; then the master shall know at once
         worker.run()
     except (SecondWorkerError, ExchangeError) as e:
         print(f"GTN_worker.py: {e}", file=sys.stderr)
         return 1
-    except Stopped as e:
-        print(f"worker {args.id} of BOHB-ID {args.bohb_id}: stopped by {signal.Signals(e.signum).name}")
-        return 128 + e.signum
+    except KeyboardInterrupt:
+        return interrupt.stopped("GTN_worker.py")
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    interrupt.run(main)

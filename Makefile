@@ -3,6 +3,8 @@
 PYTHON ?= python3
 CONFIG ?= default_config_cartpole_syn_env.yaml
 ARGS ?=
+# for `make test-38`: the Python of workers with Isaac Gym
+PYTHON38 ?= python3.8
 # Where the small CPU build of torch is; asked only on a machine without an NVIDIA driver. TORCH_INDEX= switches it off.
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 
@@ -14,13 +16,22 @@ BIN := $(VENV)/bin
 # a copy of the requirements that were installed last; comparing contents, not times, survives a git checkout
 STAMP := $(VENV)/installed-requirements.txt
 # Python compiles what it imports; compiling every file of every package beforehand took half of the whole setup
-PIP_INSTALL := $(BIN)/python -m pip install -q --no-compile
+INSTALL := -m pip install -q --no-compile
+PIP_INSTALL := $(BIN)/python $(INSTALL)
+# Two words of a recipe, a Python and a file of requirements: installs the small build of that file's torch
+SMALL_TORCH = if [ -n "$(TORCH_INDEX)" ] && ! command -v nvidia-smi >/dev/null; then \
+	    $(1) $(INSTALL) --no-deps --retries 1 --timeout 30 --extra-index-url "$(TORCH_INDEX)" "$$(grep '^torch==' $(2))"; \
+	  fi
+
+VENV38 := .venv38
+NEEDS38 := requirements-worker-py38.txt
+STAMP38 := $(VENV38)/installed-requirements.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-long lint bench slurm-test clean
+.PHONY: help setup run test test-long test-38 lint bench slurm-test clean
 
 help: ## this list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F '\t' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F '\t' '{printf "  make %-10s %s\n", $$1, $$2}'
 	@echo 'Options: make run ARGS="--seed 3"    make run CONFIG=default_config_gridworld.yaml    make run PYTHON=python3.12'
 
 setup: ## create .venv and install requirements.txt (the other targets do it for you)
@@ -31,9 +42,7 @@ setup: ## create .venv and install requirements.txt (the other targets do it for
 	  $(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "make: $(PYTHON) has no venv; on Debian or Ubuntu: sudo apt install python3-venv" >&2; exit 1; }; \
 	  $(BIN)/python -m pip --version >/dev/null 2>&1 || { echo "Creating $(VENV) with $$($(PYTHON) -V)"; $(PYTHON) -m venv --clear $(VENV); }; \
 	  echo "Installing requirements.txt into $(VENV) (once; a few minutes)"; \
-	  if [ -n "$(TORCH_INDEX)" ] && ! command -v nvidia-smi >/dev/null; then \
-	    $(PIP_INSTALL) --no-deps --retries 1 --timeout 30 --extra-index-url "$(TORCH_INDEX)" "$$(grep '^torch==' requirements.txt)"; \
-	  fi; \
+	  $(call SMALL_TORCH,$(BIN)/python,requirements.txt); \
 	  cp requirements.txt $(VENV)/requirements.txt; \
 	  if ! $(BIN)/python -c $(COMPILES); then \
 	    echo "No C compiler or no Python headers (gcc, python3-dev): hpbandster is left out, and BOHB with it" >&2; \
@@ -53,6 +62,19 @@ test: setup ## the fast tests, in a process for every core (ARGS="-n 0": in one)
 test-long: setup ## the slow tests: whole evolutions, Stable-Baselines3
 	$(BIN)/python -m pytest -m slow $(ARGS)
 
+test-38: setup ## workers in Python 3.8 train every learner (PYTHON38=/path/to/python3.8), in .venv38
+	@cmp -s $(NEEDS38) $(STAMP38) || { \
+	  set -e; \
+	  command -v $(PYTHON38) >/dev/null || { echo "make: $(PYTHON38) is not installed; Python 3.8 is needed: make test-38 PYTHON38=/path/to/python3.8" >&2; exit 1; }; \
+	  $(PYTHON38) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 8))' || { echo "make: $(PYTHON38) is not Python 3.8: make test-38 PYTHON38=/path/to/python3.8" >&2; exit 1; }; \
+	  echo "Installing $(NEEDS38) into $(VENV38) (once; a few minutes)"; \
+	  $(PYTHON38) -m venv --clear $(VENV38); \
+	  $(call SMALL_TORCH,$(VENV38)/bin/python,$(NEEDS38)); \
+	  $(VENV38)/bin/python $(INSTALL) -r $(NEEDS38); \
+	  cp $(NEEDS38) $(STAMP38); \
+	}
+	ENVOLVE_PYTHON38=$(CURDIR)/$(VENV38)/bin/python $(BIN)/python -m pytest tests/test_python38.py $(ARGS)
+
 lint: setup ## ruff and mypy
 	$(BIN)/ruff check .
 	$(BIN)/mypy
@@ -63,6 +85,6 @@ bench: setup ## speed and memory beside the peers, in one table (installs them i
 slurm-test: setup ## masters and workers under a real SLURM on this machine, killed while they run (root may install it)
 	$(BIN)/python slurm/test/run.py $(ARGS)
 
-clean: ## remove .venv, .venv-peers and caches (results/ stays)
-	rm -rf $(VENV) .venv-peers .pytest_cache .mypy_cache .ruff_cache .hypothesis
+clean: ## remove .venv, .venv38, .venv-peers and caches (results/ stays)
+	rm -rf $(VENV) $(VENV38) .venv-peers .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -not -path './results/*' -exec rm -rf {} +

@@ -54,19 +54,19 @@ class CRLSection:
     )
     disable_entropy_actor: bool = option(False, "no entropy in the actor's loss")
     use_ln: bool = option(False, "layer norm in the encoders")
-    h_dim: int = option(256, "hidden units of actor and encoders", ge=1)
+    h_dim: int = option(256, "hidden units of actor and encoders", ge=1, le=16384)
     n_hidden: int = option(2, "their hidden layers", ge=1, le=1024)
-    repr_dim: int = option(64, "outputs of the encoders", ge=1)
+    repr_dim: int = option(64, "outputs of the encoders", ge=1, le=16384)
     normalize_observations: bool = option(False, "the actor sees states and goals by their running mean and deviation")
-    num_envs: int = option(256, "environments of each member", ge=1)
-    unroll_length: int = option(62, "decisions per environment between two phases of updates", ge=1)
+    num_envs: int = option(256, "environments of each member", ge=1, le=10**5)
+    unroll_length: int = option(62, "decisions per environment between two phases of updates", ge=1, le=10**6)
     multiplier_num_sgd_steps: float = option(
         1.0, "times num_envs (episode_length - 1) / batch_size: updates per phase; fractions add up", gt=0
     )
-    min_replay_size: int = option(1000, "decisions per environment before the first update", ge=1)
-    max_replay_size: int = option(10_000, "decisions per environment that are remembered", ge=2)
+    min_replay_size: int = option(1000, "decisions per environment before the first update", ge=1, le=10**9)
+    max_replay_size: int = option(10_000, "decisions per environment that are remembered", ge=2, le=10**9)
     # here
-    skip_connections: int = option(0, "add the hidden layer of so many layers before; 0: none", ge=0)
+    skip_connections: int = option(0, "add the hidden layer of so many layers before; 0: none", ge=0, le=1024)
     activation: str = option("relu", "of actor and encoders", choices=("relu", "swish"))
     policy_std: str = option(
         "softplus",

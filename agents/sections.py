@@ -17,18 +17,20 @@ from envs.task import Task
 class LearnerSection:
     """What every learner has: how long it trains, when it stops, how it is tested."""
 
-    train_episodes: int = option(1000, "most training episodes", ge=1)
-    test_episodes: int = option(10, "episodes of one test on the real task", ge=1)
-    init_episodes: int = option(10, "episodes of experience before learning begins", ge=0)
-    rb_size: int = option(1_000_000, "replay buffer capacity in steps", ge=1)
-    same_action_num: int = option(1, "environment steps per chosen action (frame skip)", ge=1)
-    early_out_num: int = option(10, "episodes per average in the early-out rules", ge=1)
+    train_episodes: int = option(1000, "most training episodes", ge=1, le=10**8)
+    test_episodes: int = option(10, "episodes of one test on the real task", ge=1, le=10**6)
+    init_episodes: int = option(10, "episodes of experience before learning begins", ge=0, le=10**8)
+    rb_size: int = option(1_000_000, "replay buffer capacity in steps", ge=1, le=10**9)
+    same_action_num: int = option(1, "environment steps per chosen action (frame skip)", ge=1, le=10**4)
+    early_out_num: int = option(10, "episodes per average in the early-out rules", ge=1, le=10**6)
     early_out_virtual_diff: float = option(
         0.01, "SE: stop when the average return changes by less than this share", ge=0
     )
     # here
-    train_steps: int = option(0, "training budget in steps, 0: no limit; stored with the evolved world", ge=0)
-    early_out_min_steps: int = option(0, "no early out on an SE before this many steps", ge=0)
+    train_steps: int = option(
+        0, "training budget in steps, 0: no limit; stored with the evolved world", ge=0, le=10**12
+    )
+    early_out_min_steps: int = option(0, "no early out on an SE before this many steps", ge=0, le=10**12)
     bootstrap_time_limit: bool = option(True, "bootstrap at a time limit; false, as published: treat it as terminal")
 
 
@@ -36,9 +38,9 @@ class LearnerSection:
 class TabularSection(LearnerSection):
     """Q-learning and SARSA on a finite task."""
 
-    train_episodes: int = option(100, "most training episodes", ge=1)
-    init_episodes: int = option(0, "episodes of experience before learning begins", ge=0)
-    batch_size: int = option(1, "updates with the newest transition per step", ge=1)
+    train_episodes: int = option(100, "most training episodes", ge=1, le=10**8)
+    init_episodes: int = option(0, "episodes of experience before learning begins", ge=0, le=10**8)
+    batch_size: int = option(1, "updates with the newest transition per step", ge=1, le=65536)
     alpha: float = option(0.5, "learning rate", ge=0, le=1)
     gamma: float = option(0.9, "discount", ge=0, le=1)
     eps_init: float = option(0.5, "exploration rate in episode 0", ge=0, le=1)
@@ -61,7 +63,7 @@ class DDQNSection(LearnerSection):
     eps_min: float = option(0.01, "lowest exploration rate", ge=0, le=1)
     eps_decay: float = option(0.8, "exploration rate is multiplied by this after each episode", ge=0, le=1)
     activation_fn: str = option("relu", "activation of the Q network", choices=ACTIVATIONS)
-    hidden_size: int = option(128, "hidden units", ge=1)
+    hidden_size: int = option(128, "hidden units", ge=1, le=16384)
     hidden_layer: int = option(2, "hidden layers (0 and 1 build the same net)", ge=0, le=8)
 
 
@@ -73,8 +75,8 @@ class DuelingDDQNSection(DDQNSection):
     lr: float = option(1e-3, "Adam learning rate", gt=0)
     eps_init: float = option(1.0, "exploration rate in episode 0", ge=0, le=1)
     eps_decay: float = option(0.9, "exploration rate is multiplied by this after each episode", ge=0, le=1)
-    rb_size: int = option(100_000, "replay buffer capacity in steps", ge=1)
-    feature_dim: int = option(128, "outputs of the feature net, hidden units of the two heads", ge=1)
+    rb_size: int = option(100_000, "replay buffer capacity in steps", ge=1, le=10**9)
+    feature_dim: int = option(128, "outputs of the feature net, hidden units of the two heads", ge=1, le=16384)
     # here
     published_dueling_mean: bool = option(
         False, "subtract the mean advantage of the whole batch, as the original did; else that over the actions"
@@ -85,46 +87,46 @@ class DuelingDDQNSection(DDQNSection):
 class TD3Section(LearnerSection):
     """Twin delayed DDPG (Fujimoto et al. 2018, https://arxiv.org/abs/1802.09477)."""
 
-    train_episodes: int = option(50, "most training episodes", ge=1)
-    init_episodes: int = option(20, "episodes of random actions before learning begins", ge=0)
+    train_episodes: int = option(50, "most training episodes", ge=1, le=10**8)
+    init_episodes: int = option(20, "episodes of random actions before learning begins", ge=0, le=10**8)
     batch_size: int = option(256, "transitions per update", ge=1, le=65536)
     gamma: float = option(0.99, "discount", ge=0, le=1)
     lr: float = option(1e-3, "Adam learning rate of actor and critics", gt=0)
     tau: float = option(0.02, "soft target update", ge=0, le=1)
-    policy_delay: int = option(1, "the actor and the targets are updated at every so many decisions", ge=1)
+    policy_delay: int = option(1, "the actor and the targets are updated at every so many decisions", ge=1, le=10**6)
     activation_fn: str = option("relu", "activation of actor and critics", choices=ACTIVATIONS)
-    hidden_size: int = option(256, "hidden units", ge=1)
+    hidden_size: int = option(256, "hidden units", ge=1, le=16384)
     hidden_layer: int = option(2, "hidden layers (0 and 1 build the same net)", ge=0, le=8)
     action_std: float = option(0.1, "exploration noise as a share of the largest action", ge=0)
     policy_std: float = option(0.2, "noise on the target's action", ge=0)
     policy_std_clip: float = option(0.5, "bound of that noise", ge=0)
     # here
     test_noise: bool = option(False, "explore in tests too, as the original did")
-    updates_per_decision: int = option(1, "shaped tasks: updates after a decision in all environments", ge=1)
+    updates_per_decision: int = option(1, "shaped tasks: updates after a decision in all environments", ge=1, le=10**4)
 
 
 @dataclass(frozen=True)
 class TD3DiscreteSection(TD3Section):
     """TD3 for discrete actions: the actor's output goes through a Gumbel softmax (https://arxiv.org/abs/1611.01144)."""
 
-    train_episodes: int = option(1000, "most training episodes", ge=1)
-    init_episodes: int = option(10, "episodes of random actions before learning begins", ge=0)
+    train_episodes: int = option(1000, "most training episodes", ge=1, le=10**8)
+    init_episodes: int = option(10, "episodes of random actions before learning begins", ge=0, le=10**8)
     batch_size: int = option(128, "transitions per update", ge=1, le=65536)
     tau: float = option(0.01, "soft target update", ge=0, le=1)
-    policy_delay: int = option(2, "the actor and the targets are updated at every so many decisions", ge=1)
-    hidden_size: int = option(128, "hidden units", ge=1)
+    policy_delay: int = option(2, "the actor and the targets are updated at every so many decisions", ge=1, le=10**6)
+    hidden_size: int = option(128, "hidden units", ge=1, le=16384)
     gumbel_softmax_temp: float = option(1.0, "temperature at first; falls linearly to a twentieth", gt=0)
     gumbel_softmax_hard: bool = option(False, "the actor's output is one-hot, its gradient that of the soft one")
     use_layer_norm: bool = option(True, "layer norm in the hidden layers from the second on")
     # here
-    anneal_updates: int = option(2000, "updates until the temperature has reached a twentieth", ge=1)
+    anneal_updates: int = option(2000, "updates until the temperature has reached a twentieth", ge=1, le=10**9)
 
 
 @dataclass(frozen=True)
 class SACSection(LearnerSection):
     """Soft actor-critic with automatic temperature (Haarnoja et al. 2018, https://arxiv.org/abs/1812.05905)."""
 
-    init_episodes: int = option(20, "episodes of random actions before learning begins", ge=0)
+    init_episodes: int = option(20, "episodes of random actions before learning begins", ge=0, le=10**8)
     batch_size: int = option(256, "transitions per update", ge=1, le=65536)
     gamma: float = option(0.99, "discount", ge=0, le=1)
     alpha: float = option(0.2, "temperature; with automatic_entropy_tuning its value at first", gt=0)
@@ -134,10 +136,10 @@ class SACSection(LearnerSection):
     log_std_max: float = option(2.0, "upper bound of the policy's log standard deviation")
     automatic_entropy_tuning: bool = option(True, "learn the temperature so that the entropy nears -action_size")
     activation_fn: str = option("relu", "activation of actor and critics", choices=ACTIVATIONS)
-    hidden_size: int = option(256, "hidden units", ge=1)
+    hidden_size: int = option(256, "hidden units", ge=1, le=16384)
     hidden_layer: int = option(2, "hidden layers (0 and 1 build the same net)", ge=0, le=8)
     # here
-    updates_per_decision: int = option(1, "shaped tasks: updates after a decision in all environments", ge=1)
+    updates_per_decision: int = option(1, "shaped tasks: updates after a decision in all environments", ge=1, le=10**4)
 
 
 @dataclass(frozen=True)
@@ -149,27 +151,29 @@ class PPOSection(LearnerSection):
     max_action tanh(net) and a standard deviation per action that is a parameter (at least 1e-3).
     """
 
-    train_episodes: int = option(10_000, "most training episodes", ge=1)
-    init_episodes: int = option(0, "no early out before this many episodes", ge=0)
-    early_out_num: int = option(50, "episodes per average in the early-out rules", ge=1)
+    train_episodes: int = option(10_000, "most training episodes", ge=1, le=10**8)
+    init_episodes: int = option(0, "no early out before this many episodes", ge=0, le=10**8)
+    early_out_num: int = option(50, "episodes per average in the early-out rules", ge=1, le=10**6)
     early_out_virtual_diff: float = option(
         0.1, "SE: stop when the average return changes by less than this share", ge=0
     )
     update_episodes: float = option(20.0, "rollout_steps 0: an update after more than this x max_steps steps", gt=0)
-    ppo_epochs: int = option(100, "passes over the data per update", ge=1)
+    ppo_epochs: int = option(100, "passes over the data per update", ge=1, le=10**5)
     gamma: float = option(0.99, "discount", ge=0, le=1)
     lr: float = option(5e-4, "Adam learning rate of actor and critic", gt=0)
     vf_coef: float = option(0.5, "weight of the critic's mean squared error in the loss", ge=0)
     ent_coef: float = option(0.01, "weight of the policy's entropy in the loss", ge=0)
     eps_clip: float = option(0.2, "the policy's ratio counts within [1 - eps_clip, 1 + eps_clip]", gt=0)
     activation_fn: str = option("relu", "activation of actor and critic", choices=ACTIVATIONS)
-    hidden_size: int = option(128, "hidden units of actor and critic each", ge=1)
+    hidden_size: int = option(128, "hidden units of actor and critic each", ge=1, le=16384)
     hidden_layer: int = option(1, "hidden layers (0 and 1 build the same net)", ge=0, le=8)
     action_std: float = option(0.5, "continuous actions: standard deviation before training, in the task's units", gt=0)
     # here
-    num_envs: int = option(1, "environments per agent, all steps of which an update learns from", ge=1)
-    rollout_steps: int = option(0, "decisions per environment between updates; 0: as update_episodes says", ge=0)
-    minibatches: int = option(1, "parts into which an epoch shuffles the data; one update each", ge=1)
+    num_envs: int = option(1, "environments per agent, all steps of which an update learns from", ge=1, le=10**5)
+    rollout_steps: int = option(
+        0, "decisions per environment between updates; 0: as update_episodes says", ge=0, le=10**6
+    )
+    minibatches: int = option(1, "parts into which an epoch shuffles the data; one update each", ge=1, le=10**6)
     advantage: str = option(
         "monte_carlo",
         "monte_carlo: normalised returns minus the current value, as published; gae: generalised advantage estimation",
@@ -198,8 +202,8 @@ class ICMSection:
     lr: float = option(1e-4, "Adam learning rate", gt=0)
     beta: float = option(0.2, "share of the forward model's loss, the rest is the inverse model's", ge=0, le=1)
     eta: float = option(0.5, "scale of the intrinsic reward", ge=0)
-    feature_dim: int = option(32, "features of an observation", ge=1)
-    hidden_size: int = option(128, "hidden units", ge=1)
+    feature_dim: int = option(32, "features of an observation", ge=1, le=16384)
+    hidden_size: int = option(128, "hidden units", ge=1, le=16384)
 
 
 @dataclass(frozen=True)

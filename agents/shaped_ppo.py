@@ -18,6 +18,7 @@ Axes: P candidates, N environments each, T decisions, A actions, F features, D p
 from __future__ import annotations
 
 import dataclasses
+import logging
 from typing import Any, Collection, Dict, Optional, Protocol, Sequence, Tuple
 
 import numpy as np
@@ -26,10 +27,13 @@ from torch import Tensor
 
 from agents import ppo
 from agents.hyper import draw
+from agents.kernels import ahead
 from agents.kernels import shaped_ppo_population as compiled
 from agents.sections import PPOSection
 from agents.shaped_ppo_torch import Torch
 from envs.shaped import ShapedEnvs, Step
+
+log = logging.getLogger("envolve")
 
 
 def defaults(**own: Any) -> PPOSection:
@@ -103,12 +107,17 @@ class ShapedPPO:
             raise ValueError("ppo: either desired_kl adapts lr or anneal_lr lowers it, not both")
         ppo.check(s, draw(s, keys), 0)
         device = envs.device
+        reason = ahead.why_not("shaped_ppo") if device.type == "cpu" and backend in ("auto", "compiled") else None
         if backend == "auto":
-            backend = "compiled" if device.type == "cpu" else "torch"
+            backend = "compiled" if device.type == "cpu" and reason is None else "torch"
+            if reason is not None:
+                log.warning("ppo trains on the PyTorch path, which is slower: %s", reason)
         if backend not in BACKENDS:
             raise ValueError(f"backend {backend!r}: expected auto or one of {', '.join(BACKENDS)}")
         if backend == "compiled" and device.type != "cpu":
             raise ValueError(f"the compiled backend works on a CPU, these environments on {device}: use torch")
+        if backend == "compiled" and reason is not None:
+            raise ValueError(f"backend 'compiled': {reason}")
         widths = list(zip(envs.observation_sizes, envs.action_sizes))
         self.backend: Backend = BACKENDS[backend](s, widths, torch.as_tensor(keys), device, threads)
         self.obs: Optional[Tensor] = None  # what the next decision sees

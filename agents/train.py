@@ -68,6 +68,7 @@ def train(
         learner = of_one_step_episodes(learner, vary)
     hyper = draw(learner, keys, vary)
     if isinstance(learner, TabularSection):
+        backend = _tabular_backend(name, backend)
         if device != "cpu":
             _say(f"{name} is tabular and trains on the CPU although the device is {device}")
         return _train_tabular(name, hyper, task, kind, section, worlds, keys, test_each, backend, threads)
@@ -126,6 +127,21 @@ def _no_kernel(name: str, task: Task, hyper: Hyper, device: str, icm: Optional[I
     return off_policy_population.why_not(algorithm(name), task, hyper)
 
 
+def _tabular_backend(name: str, backend: str) -> str:
+    """ "compiled" or "torch"; both return the same bits."""
+    if backend == "torch":
+        return backend
+    from agents.kernels import ahead
+
+    reason = ahead.why_not(name)
+    if reason is None:
+        return "compiled"
+    if backend == "compiled":
+        raise ValueError(f"backend 'compiled': {reason}")
+    _say(f"{name} trains on the PyTorch path, which is slower: {reason}")
+    return "torch"
+
+
 def _train_tabular(
     name: str,
     hyper: Hyper,
@@ -150,7 +166,7 @@ def _train_tabular(
         task.solved_reward,
         test_each,
         keys,
-        backend="torch" if backend == "torch" else "compiled",
+        backend=backend,
         threads=threads,
         world_noise=world.reward_noise,
         task_noise=task.reward_noise,

@@ -34,7 +34,7 @@ from distributed.params_file import freeze, load_train_params, read_json  # noqa
 from distributed.run_folder import RunSettings, keep_settings  # noqa: E402
 from envs.world_file import write_atomic  # noqa: E402
 from experiments import train_distributed  # noqa: E402
-from outer.statistics import bootstrap_interval  # noqa: E402
+from outer.statistics import interval  # noqa: E402
 
 PARAMS = ROOT / "experiments" / "params"
 EVALUATIONS = 5  # of every run, evenly spaced
@@ -146,11 +146,11 @@ def main() -> None:
             runs[variant].append(run)
             curve = "  ".join(f"{step:,}: {value:,.0f}" for step, value in run["curve"])
             print(f"{variant:10} seed {seed}  {curve}  {run['cpu_seconds']:.0f} s CPU", flush=True)
-    print(f"\n{args.task}, mean of {EPISODES} greedy episodes per run, mean over {args.seeds} runs, 95 % bootstrap")
+    print(f"\n{args.task}, mean of {EPISODES} greedy episodes per run, mean over {args.seeds} runs, 95 % intervals")
     for variant, found in runs.items():
         for i, (step, _) in enumerate(found[0]["curve"]):
             values = [run["curve"][i][1] for run in found]
-            low, high = bootstrap_interval(values)
+            low, high = interval(values)
             each = ", ".join(f"{v:,.0f}" for v in values)
             print(f"{variant:10} {step:>7,} steps: {np.mean(values):,.0f} ({low:,.0f} to {high:,.0f}); runs {each}")
 

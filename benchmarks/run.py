@@ -12,6 +12,16 @@ on first use into .venv-peers (or $ENVOLVE_PEERS).
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from outer import interrupt
+
+if __name__ == "__main__":
+    interrupt.listen("benchmarks/run.py")  # before all that takes time to import
+
 import argparse
 import difflib
 import json
@@ -19,18 +29,15 @@ import os
 import signal
 import statistics
 import subprocess
-import sys
 import tempfile
-from pathlib import Path
 from typing import Any
 
+from benchmarks import floors
+from benchmarks.catalogue import BENCHMARKS, Run
+from benchmarks.peers import environment
+from outer.child import ends_with_parent
+
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
-
-from benchmarks import floors  # noqa: E402
-from benchmarks.catalogue import BENCHMARKS, Run  # noqa: E402
-from benchmarks.peers import environment  # noqa: E402
-
 ONE_THREAD = {name: "1" for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")}
 
 
@@ -85,7 +92,8 @@ def start(module: str, args: list[str], python: str, limit: float, folder: Path)
     command = [python, "-m", f"benchmarks.{module}", *args, "--json", str(out)]
     with log.open("w") as stream:
         process = subprocess.Popen(
-            command, cwd=ROOT, stdout=stream, stderr=stream, env={**os.environ, **ONE_THREAD}, start_new_session=True
+            command, cwd=ROOT, stdout=stream, stderr=stream, env={**os.environ, **ONE_THREAD}, start_new_session=True,
+            preexec_fn=ends_with_parent(),
         )
         try:
             code = process.wait(limit)
@@ -152,18 +160,20 @@ def check(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
             parser.error(f"--only: found {name!r}, expected one of {', '.join(BENCHMARKS)}, did you mean {near}")
     if args.json is not None and (args.json.is_dir() or not args.json.absolute().parent.is_dir()):
         parser.error(f"--json: cannot write {args.json}, expected a file in a folder that exists")
-    if not args.time_limit > 0:
+    if not 0 < args.time_limit < float("inf"):
         parser.error(f"--time-limit: found {args.time_limit:g}, expected seconds above 0")
 
 
 def main(argv: list[str] | None = None) -> int:
     parser = build_parser()
     args = parser.parse_args(argv)
+    check(parser, args)
     if args.list:
         for name, benchmark in BENCHMARKS.items():
             print(f"{name:30}{benchmark.what}{'; only with --only' if benchmark.on_request else ''}")
         return 0
-    check(parser, args)
+    if args.json is not None:
+        interrupt.advise(f"the figures that are finished are in {args.json}; the same command begins anew")
 
     from benchmarks.table import print_table  # late: what --help does not need
     from outer.config import environment_info
@@ -198,4 +208,4 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    interrupt.run(main)

@@ -8,9 +8,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from distributed.hub import Progress
 from distributed.learner import Learner
-from distributed.rows import Chunk
+from distributed.rows import Chunk, Progress
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter

@@ -10,9 +10,10 @@ from typing import Any
 import grpc
 from torch import Tensor
 
-from distributed.hub import Progress
-from distributed.rows import Chunk, Handout
-from distributed.server import ADDRESS, METHODS, OPTIONS, RAISED, SERVICE, TOKEN
+from core.files import read_text
+from distributed.limits import CALLS
+from distributed.rows import Chunk, Handout, Progress
+from distributed.server import ADDRESS, OPTIONS, RAISED, SERVICE, TOKEN
 from distributed.wire import pack, unpack
 from outer.checkpoint import RunError
 
@@ -38,13 +39,13 @@ class RemoteHub:
 
     def _connect(self) -> None:
         """To where the file says. Raises OSError, ValueError where it does not."""
-        found = json.loads(self.path.read_text())
+        found = json.loads(read_text(self.path))
         if found == self.known:
             return
         self.close()
         # a proxy of the web is none of a cluster
         self.channel = grpc.insecure_channel(found["address"], options=[*OPTIONS, ("grpc.enable_http_proxy", 0)])
-        self.calls = {name: self.channel.unary_unary(f"/{SERVICE}/{name}") for name in METHODS}
+        self.calls = {name: self.channel.unary_unary(f"/{SERVICE}/{name}") for name in CALLS}
         self.known = found
 
     def _call(self, name: str, *args: Any, wait: float = 0.0) -> Any:

@@ -33,6 +33,12 @@ def seed_of(key: Tensor, *numbers: int) -> int:
     return int(rng.high(key, torch.zeros_like(key))) >> 1
 
 
+def steps_of(params: TrainParamsBase, workers: int, version: int) -> int:
+    """Of a turn with this version's policy, in each environment."""
+    episodes = params.n_buffer_init_episodes if version == RANDOM else params.n_train_episodes_per_iter
+    return -(-params.horizon * episodes // workers)
+
+
 @dataclass
 class Seat:
     """One member's environment."""
@@ -60,9 +66,7 @@ class Collector:
 
     def steps_of(self, version: int) -> int:
         """Of one turn, in each environment."""
-        p = self.params
-        episodes = p.n_buffer_init_episodes if version == RANDOM else p.n_train_episodes_per_iter
-        return -(-p.horizon * episodes // self.workers)
+        return steps_of(self.params, self.workers, version)
 
     def begin(self, handout: Handout) -> None:
         """Before a turn: what drops the episodes under way, and the policy."""

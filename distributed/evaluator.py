@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
+from core.files import TABLE_BYTES, read_text
 from distributed.collector import seed_of
 from distributed.learner import POLICIES
 from distributed.params import TrainParamsBase, flat
@@ -52,7 +53,7 @@ class Evaluator:
 
     def _read(self) -> list[tuple[str, ...]]:
         path = self.folder / EVALUATIONS
-        lines = list(csv.reader(path.read_text().splitlines()))[1:] if path.exists() else []
+        lines = list(csv.reader(read_text(path, TABLE_BYTES).splitlines()))[1:] if path.exists() else []
         return [tuple(line + [""] * (len(HEADER) - len(line))) for line in lines]  # earlier versions had no success
 
     def due(self) -> list[Path]:

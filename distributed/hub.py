@@ -12,15 +12,15 @@ from __future__ import annotations
 import threading
 from collections import defaultdict, deque
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 from torch import Tensor
 
+from distributed.limits import Limits
 from distributed.policy_table import PolicyTable
 from distributed.replay import SharedReplay
 from distributed.replay_log import ReplayLog
-from distributed.rows import RANDOM, Chunk, Handout
+from distributed.rows import RANDOM, Chunk, Handout, Progress
 
 RECENT = 100  # episodes of which progress tells the mean return
 
@@ -33,23 +33,14 @@ class Unpublished(Exception):
     """The hub does not have the policy that it is asked about: it was started anew. Publish it again."""
 
 
-@dataclass(frozen=True)
-class Progress:
-    """Of a run so far."""
-
-    steps: int  # transitions of each member
-    episodes: int  # that ended since the hub was started
-    mean_return: float  # of the last ones, NaN: none
-    staleness: float  # versions from a chunk's policy to the newest when it came; mean since that, NaN: none came
-    pushes: int
-    pulls: int
-
-
 class Hub:
-    def __init__(self, replay: SharedReplay, workers: int, lockstep: bool, log: ReplayLog | None = None) -> None:
-        """log: what it holds is where the memory begins. Raises OSError."""
-        self.replay, self.workers, self.lockstep, self.log = replay, workers, lockstep, log
+    def __init__(
+        self, replay: SharedReplay, workers: int, lockstep: bool, limits: Limits, log: ReplayLog | None = None
+    ) -> None:
+        """limits: of what others may say to it; log: what it holds is where the memory begins. Raises OSError."""
+        self.replay, self.workers, self.lockstep, self.limits, self.log = replay, workers, lockstep, limits, log
         self.changed = threading.Condition()
+        self.waiting: dict[str, object] = {}  # by what it is for: the call that waits, one of a kind
         self.session, self.finished = -1, False
         self.table = PolicyTable(workers, lockstep)
         self.published: tuple[int, int] | None = None  # session and version of the newest policy
@@ -74,7 +65,7 @@ class Hub:
         with self.changed:
             if self.published == (session, version):
                 return True
-            if not self._wait(self.table.may_push, timeout):
+            if not self._wait("publish", self.table.may_push, timeout):
                 return False
             self.table.push(session, version, policy)
             if self.lockstep or version == RANDOM:  # some may have brought their chunk before the hub was killed
@@ -91,7 +82,7 @@ class Hub:
         with self.changed:
             if self.published != (session, version):
                 raise Unpublished
-            return self._wait(lambda: len(self.delivered[version]) >= self.workers, timeout)
+            return self._wait("ready", lambda: len(self.delivered[version]) >= self.workers, timeout)
 
     def has(self, version: int) -> bool:
         """As ``ready``, of any session and without waiting."""
@@ -129,10 +120,10 @@ class Hub:
     def pull(self, worker: int, timeout: float) -> Handout | None:
         """The policy of this worker's next turn; None: there was none for ``timeout`` s. Raises Finished."""
         with self.changed:
-            self._wait(lambda: self.finished or self.table.may_pull(worker), timeout)
+            here = self._wait(f"pull {worker}", lambda: self.finished or self.table.may_pull(worker), timeout)
             if self.finished:
                 raise Finished
-            if not self.table.may_pull(worker):
+            if not here:
                 return None
             handout = self.table.pull(worker)
             self.changed.notify_all()
@@ -147,6 +138,9 @@ class Hub:
                 raise Unpublished
             if self.lockstep and chunk.session != self.session:
                 return False
+            if self.published is not None and (chunk.session, chunk.version) > self.published:
+                found = f"session {chunk.session}, version {chunk.version}"
+                raise ValueError(f"{found} of a policy that nobody has published; the newest: {self.published}")
             if chunk.ticket == self.last.get(chunk.worker):
                 self.table.delivered(chunk.worker, chunk.version)
                 return True
@@ -165,8 +159,19 @@ class Hub:
 
     # -------------------------------------------------------------------------------------------------------- inside
 
-    def _wait(self, condition: Callable[[], bool], timeout: float) -> bool:
-        return bool(self.changed.wait_for(condition, timeout)) if timeout > 0 else condition()
+    def _wait(self, what: str, condition: Callable[[], bool], timeout: float) -> bool:
+        """Whether it came true in ``timeout`` s. A later call for the same sends an earlier one home at once: that
+        caller has gone, or it is a broken one that would hold all threads of the server."""
+        if timeout <= 0 or condition():
+            return condition()
+        if what in self.waiting:
+            self.changed.notify_all()
+        mine = self.waiting[what] = object()
+        self.changed.wait_for(lambda: self.waiting.get(what) is not mine or condition(), timeout)
+        if self.waiting.get(what) is not mine:
+            return False
+        del self.waiting[what]
+        return condition()
 
     def _take(self, chunk: Chunk) -> None:
         """Into the memory, in lockstep once the others of its version are here."""

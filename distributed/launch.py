@@ -8,12 +8,14 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from core.cleaning import one_line
 from distributed.cpus import Share, Shares
 from distributed.supervisor import Role
 
 log = logging.getLogger("envolve")
 
 ROOT = Path(__file__).resolve().parent.parent
+AT_ONCE = 2**20  # bytes of a log
 
 
 def roles_of(folder: Path, collectors: int, shares: Shares) -> list[Role]:
@@ -47,10 +49,13 @@ class Told:
             if path.exists() and path.stat().st_size > self.read[i]:
                 with open(path, "rb") as file:
                     file.seek(self.read[i])
-                    whole, end, _ = file.read().rpartition(b"\n")
+                    new = file.read(AT_ONCE)
+                whole, end, rest = new.rpartition(b"\n")
+                # a line longer than all that is read at once is told in pieces
+                whole, end = (new, b"") if len(rest) == AT_ONCE else (whole, end)
                 self.read[i] += len(whole) + len(end)
                 for line in whole.decode("utf-8", "replace").splitlines():
-                    log.info("%s", line)
+                    log.info("%s", one_line(line))
 
 
 def _environ(share: Share) -> dict[str, str]:

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from agents.population import keep_pages
+from core.files import MIB, UnfitFileError, read_plain
 from distributed.agent import load_state, make_agent, policy_content, state_of
 from distributed.params import TrainParamsBase
 from distributed.policy_file import checkpoint_name, save_policy
@@ -28,6 +29,7 @@ FORMAT = "envolve-learner-1"
 BLOCK = 10  # gradient steps whose minibatches are fetched at once
 POLICIES = Path("policies") / "checkpoints"
 CHECKPOINT = "learner.pt"
+REST = 16 * MIB  # of it beside the numbers
 Sample = Callable[[int, int], Tensor]  # (first, count) -> float32 [count, P, W, B]
 
 
@@ -105,7 +107,11 @@ class Learner:
         path = self.folder / CHECKPOINT
         if not path.exists():
             return False
-        head, _, body = path.read_bytes().partition(b"\n")
+        most = sum(part.numel() * part.element_size() for part in self.agent.parts().values()) + REST
+        try:
+            head, _, body = read_plain(path, most).partition(b"\n")
+        except UnfitFileError as e:
+            raise CheckpointError(f"{path}: {e.strerror}; start a new run") from None
         if head.decode("ascii", "replace") != f"{FORMAT} {hashlib.sha256(body).hexdigest()}":
             raise CheckpointError(f"{path}: damaged or of another version (its checksum does not fit); start a new run")
         try:

@@ -75,7 +75,7 @@ class TrainParamsBase:
     critic_lr: float = option(3e-4, "Adam learning rate of the critics, of CRL the encoders", gt=0)
     alpha_lr: float = option(3e-4, "Adam learning rate of the temperature, of SAC and CRL", gt=0)
     tau: float = option(0.005, "share of the critics that their targets take over at an update, not of CRL", gt=0, le=1)
-    target_update_period: int = option(1, "gradient steps between updates of the targets, not of CRL", ge=1)
+    target_update_period: int = option(1, "gradient steps between updates of the targets, not of CRL", ge=1, le=10**6)
     log_alpha_init: float = option(1.0, "logarithm of the temperature at first, of SAC and CRL", ge=-20, le=20)
     hidden: tuple[int, ...] = field(
         default=(256, 256), metadata={"help": "units of the hidden layers of actor and critics or encoders"}
@@ -95,17 +95,23 @@ class TrainParamsBase:
     activation: str = of_crl("activation")
     policy_std: str = of_crl("policy_std")
     target_entropy: float = of_crl("target_entropy")
-    num_iter: int = option(1000, "iterations", ge=1)
-    num_steps_per_iter: int = option(50, "gradient steps of an iteration", ge=1)
+    num_iter: int = option(1000, "iterations", ge=1, le=10**9)
+    num_steps_per_iter: int = option(50, "gradient steps of an iteration", ge=1, le=10**6)
     batch_size: int = option(256, "transitions of a gradient step", ge=1, le=65536)
-    horizon: int = option(1000, "steps after which an episode is cut off; the JSON's, where it has one, counts", ge=1)
-    n_episodes_in_buffer: int = option(350, "episodes of horizon steps that are remembered", ge=1)
-    n_train_episodes_per_iter: int = option(1, "episodes of horizon steps that all collectors add per iteration", ge=1)
-    n_eval_episodes: int = option(5, "episodes of an evaluation", ge=1)
-    eval_period: int = option(250, "iterations between evaluations", ge=1)
-    checkpoint_period: int = option(250, "iterations between checkpoints", ge=1)
-    log_period: int = option(10, "iterations between lines of the log", ge=1)
-    n_buffer_init_episodes: int = option(30, "random episodes of horizon steps before the first iteration", ge=1)
+    horizon: int = option(
+        1000, "steps after which an episode is cut off; the JSON's, where it has one, counts", ge=1, le=10**6
+    )
+    n_episodes_in_buffer: int = option(350, "episodes of horizon steps that are remembered", ge=1, le=10**7)
+    n_train_episodes_per_iter: int = option(
+        1, "episodes of horizon steps that all collectors add per iteration", ge=1, le=10**5
+    )
+    n_eval_episodes: int = option(5, "episodes of an evaluation", ge=1, le=10**5)
+    eval_period: int = option(250, "iterations between evaluations", ge=1, le=10**9)
+    checkpoint_period: int = option(250, "iterations between checkpoints", ge=1, le=10**9)
+    log_period: int = option(10, "iterations between lines of the log", ge=1, le=10**9)
+    n_buffer_init_episodes: int = option(
+        30, "random episodes of horizon steps before the first iteration", ge=1, le=10**6
+    )
 
     def __init_subclass__(cls) -> None:
         """``num_iter = 500`` in a class body counts like ``num_iter: int = 500``, with @dataclass and without."""

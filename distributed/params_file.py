@@ -19,6 +19,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from core.files import TEXT_BYTES, read_plain
 from distributed.params import HORIZON, ParamsError, TrainParamsBase
 from envs.world_file import write_atomic
 from outer.schema import nearest
@@ -83,7 +84,7 @@ def freeze(
     values, noted under "train_params" in the copy. Raises ParamsError, OSError."""
     exp_dir = Path(exp_dir)
     copies = exp_dir / PARAMS_FILE, exp_dir / CONFIG_FILE
-    source = Path(params_path).read_bytes()
+    source = read_plain(params_path, TEXT_BYTES)
     config, lines = ({}, {}) if config_path is None else read_json(Path(config_path))
     if changes:
         config = {**config, OVERRIDES: {**config.get(OVERRIDES, {}), **changes}}
@@ -91,7 +92,7 @@ def freeze(
             config[HORIZON] = changes[HORIZON]
     if all(copy.exists() for copy in copies):
         for given, copy, differs in (
-            (params_path, copies[0], source != copies[0].read_bytes()),
+            (params_path, copies[0], source != read_plain(copies[0], TEXT_BYTES)),
             (config_path, copies[1], config != read_json(copies[1])[0]),
         ):
             if differs:
@@ -114,7 +115,7 @@ def frozen(exp_dir: str | Path) -> TrainParamsBase:
 
 def read_json(path: Path) -> tuple[dict[str, Any], dict[tuple[str, ...], int]]:
     """-> what the file holds, and the line of every key. Raises ParamsError, OSError."""
-    raw = path.read_bytes()
+    raw = read_plain(path, TEXT_BYTES)
     try:
         value = json.loads(raw.decode())
     except json.JSONDecodeError as e:
@@ -150,7 +151,8 @@ def _class_of(path: Path) -> type[TrainParamsBase]:
 def _module(path: Path) -> ModuleType:
     """Imported under a name of its own, so that two runs' params.py are two modules. What lies beside the file cannot
     be imported from there: a run's folder keeps a copy of this one file."""
-    name = f"envolve_params_{hashlib.sha256(str(path.resolve()).encode() + path.read_bytes()).hexdigest()[:16]}"
+    source = str(path.resolve()).encode() + read_plain(path, TEXT_BYTES)
+    name = f"envolve_params_{hashlib.sha256(source).hexdigest()[:16]}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise ParamsError(f"{path}: found no Python file, expected one that ends in .py")

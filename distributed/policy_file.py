@@ -18,6 +18,7 @@ from torch import Tensor
 
 from agents.crl_networks import TrunkShape
 from agents.crl_networks import forward as trunk_forward
+from core.files import TORCH_BYTES, read_plain
 from distributed.rows import scaled
 from envs.networks import MLPShape, forward
 from envs.torch_file import TorchFileError, read_torch
@@ -58,7 +59,7 @@ def read_policy(path: str | Path) -> dict[str, Any]:
     path = Path(path)
     path = path if path.suffix == ".pt" else path.with_name(path.name + ".pt")
     try:
-        content = read_torch(path.read_bytes())
+        content = read_torch(read_plain(path, TORCH_BYTES))
         _check(content)
     except OSError as e:
         raise CheckpointError(f"{path}: found no policy there ({e.strerror})") from None

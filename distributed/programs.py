@@ -11,15 +11,17 @@ from typing import Protocol
 
 from torch import Tensor
 
-from distributed.collector import Collector
+from distributed.agent import make_agent
+from distributed.collector import Collector, steps_of
 from distributed.evaluator import Evaluator
 from distributed.hindsight import HindsightReplay
-from distributed.hub import Hub, Progress, Unpublished
-from distributed.learner import Learner
+from distributed.hub import Hub, Unpublished
+from distributed.learner import BLOCK, Learner
+from distributed.limits import Limits
 from distributed.params import TrainParamsBase
 from distributed.replay import SharedReplay
 from distributed.replay_log import ReplayLog
-from distributed.rows import RANDOM, Chunk, Handout, Widths
+from distributed.rows import RANDOM, Chunk, Handout, Progress, Widths
 from distributed.run_folder import DONE, REPLAY, RunSettings, next_session
 from envs.world_file import write_atomic
 from outer.checkpoint import RunError
@@ -59,7 +61,15 @@ def make_hub(params: TrainParamsBase, widths: Widths, settings: RunSettings, fol
     replay = HindsightReplay(*memory, params.gamma) if widths.goal_size else SharedReplay(*memory)
     file_rows = max(1, params.buffer_size // LOG_FILES)
     log = None if folder is None else ReplayLog(folder / REPLAY, len(keys), widths.row, file_rows)
-    return Hub(replay, settings.num_collectors, settings.lockstep, log)
+    return Hub(replay, settings.num_collectors, settings.lockstep, limits_of(params, widths, settings), log)
+
+
+def limits_of(params: TrainParamsBase, widths: Widths, settings: RunSettings) -> Limits:
+    """Of what may be said to the hub of such a run. Raises ParamsError."""
+    workers, keys = settings.num_collectors, settings.keys()
+    policy = make_agent(params, widths, keys).actor().shape[1]
+    steps = max(steps_of(params, workers, version) for version in (RANDOM, 0))
+    return Limits(workers, params.num_iter, len(keys), policy, widths.row, steps, BLOCK)
 
 
 class LearnerProgram:

@@ -40,6 +40,8 @@ class SharedReplay:
         P, W = len(self.key), self.widths.row
         if rows.ndim != 3 or rows.shape[::2] != (P, W) or rows.dtype != torch.float32:
             raise ValueError(f"a chunk: found {rows.dtype} {list(rows.shape)}, expected torch.float32 [{P}, T, {W}]")
+        if not bool(torch.isfinite(rows).all()):
+            raise ValueError("a chunk: found NaN or infinite numbers of an environment, expected finite ones")
 
     def append(self, rows: Tensor) -> None:
         """rows: float32 [P, T, W]."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import struct
+import sys
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +20,7 @@ from typing import BinaryIO
 import numpy as np
 import torch
 
+from core.files import check_plain
 from distributed.rows import Chunk
 
 HEAD = struct.Struct("<6qI")
@@ -77,9 +79,12 @@ class ReplayLog:
         self.close()
         files = self.files()
         for i, (_, path) in enumerate(files):
+            check_plain(path, sys.maxsize)
             with open(path, "rb") as file:
-                end = 0
-                while (chunk := self._next(file)) is not None and (before is None or chunk.version < before):
+                end, size = 0, os.fstat(file.fileno()).st_size
+                while (chunk := self._next(file, size - end)) is not None:
+                    if before is not None and chunk.version >= before:
+                        break
                     yield chunk
                     end = file.tell()
             if end < path.stat().st_size:
@@ -88,16 +93,19 @@ class ReplayLog:
                 os.truncate(path, end)
                 return
 
-    def _next(self, file: BinaryIO) -> Chunk | None:
-        """None at the end, and where a record is torn."""
+    def _next(self, file: BinaryIO, left: int) -> Chunk | None:
+        """None at the end, and where a record is torn. left: bytes to the file's end."""
         head = file.read(HEAD.size)
         if len(head) < HEAD.size:
             return None
         session, version, worker, ticket, T, E, checksum = HEAD.unpack(head)
         if not (0 <= T < MAX_ROWS and 0 <= E < MAX_ROWS):
             return None
-        body = file.read(4 * (self.P * T * self.W + 2 * E))
-        if len(body) != 4 * (self.P * T * self.W + 2 * E) or zlib.crc32(body, zlib.crc32(head[:-4])) != checksum:
+        size = 4 * (self.P * T * self.W + 2 * E)
+        if size > left - HEAD.size:  # before that much memory is asked for
+            return None
+        body = file.read(size)
+        if len(body) != size or zlib.crc32(body, zlib.crc32(head[:-4])) != checksum:
             return None
         numbers = torch.from_numpy(np.frombuffer(body, "<f4").copy())
         rows, episodes = numbers[: self.P * T * self.W], numbers[self.P * T * self.W :]

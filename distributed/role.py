@@ -1,10 +1,17 @@
 """One program of a run, in a process of its own: python3 -m distributed.role ROLE --exp-dir DIR
 
 What it needs is in the run's folder, which experiments/train_distributed.py makes. A program that is started again goes
-on from what the last one left. Exit codes: 0 the run is complete, 1 start it again, 2 that would not help, 130 stopped.
+on from what the last one left. Exit codes: 0 the run is complete, 1 start it again, 2 that would not help, 130 and 143
+stopped.
 """
 
 from __future__ import annotations
+
+from outer import interrupt
+
+if __name__ == "__main__":
+    # before all that takes time to import; the supervisor waits for it
+    interrupt.listen("distributed.role", limit=2.6)
 
 import argparse
 import logging
@@ -28,7 +35,7 @@ from distributed.params_file import frozen
 from distributed.programs import CollectorProgram, EvaluatorProgram, LearnerProgram, make_hub, widths_of
 from distributed.run_folder import REPLAY, RunSettings, is_done, read_settings
 from distributed.server import HubServer
-from distributed.supervisor import DONE, FAILED, STOPPED, WRONG
+from distributed.supervisor import DONE, FAILED, WRONG
 from outer.checkpoint import RunError, locked
 from outer.yaml_lines import ConfigError
 
@@ -133,9 +140,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         log.error("%s", e)
         return DONE if is_done(args.exp_dir) else FAILED
     except KeyboardInterrupt:
-        return STOPPED
+        return interrupt.stopped("distributed.role", interrupt.GO_ON)
     return DONE
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    interrupt.run(main)

@@ -87,3 +87,15 @@ class Chunk:
     ticket: int  # of this chunk alone, drawn by chance: one that comes twice is known by it
     rows: Tensor  # float32 [P, T, W]
     episodes: Tensor  # float32 [E, 2]: return and length of each that ended
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Of a run so far."""
+
+    steps: int  # transitions of each member
+    episodes: int  # that ended since the hub was started
+    mean_return: float  # of the last ones, NaN: none
+    staleness: float  # versions from a chunk's policy to the newest when it came; mean since that, NaN: none came
+    pushes: int
+    pulls: int

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from core.files import read_text
 from envs.world_file import write_atomic
 from outer.checkpoint import RunError
 
@@ -59,7 +60,7 @@ def read_settings(folder: Path) -> RunSettings:
     """Raises RunError."""
     path = folder / RUN_FILE
     try:
-        found: Any = json.loads(path.read_text())
+        found: Any = json.loads(read_text(path))
         settings = RunSettings(**found)
     except OSError as e:
         raise RunError(f"{path}: found no run there ({e.strerror})") from None
@@ -74,7 +75,7 @@ def read_settings(folder: Path) -> RunSettings:
 def next_session(folder: Path) -> int:
     """The number of a learner that starts now, from 0. Raises OSError."""
     path = folder / SESSION
-    number = int(path.read_text()) + 1 if path.exists() else 0
+    number = int(read_text(path)) + 1 if path.exists() else 0
     write_atomic(str(path), f"{number}\n".encode())
     return number
 

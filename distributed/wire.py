@@ -16,11 +16,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from distributed.hub import Progress
-from distributed.rows import Chunk, Handout
+from distributed.rows import Chunk, Handout, Progress
 
 KINDS: dict[str, type] = {kind.__name__: kind for kind in (Chunk, Handout, Progress)}
 LENGTH = struct.Struct("<I")
+MOST_HEAD = 2**16  # bytes of JSON: all numbers that are many lie behind it
 KIND = "kind"  # key of what is no plain value
 
 
@@ -38,7 +38,10 @@ def pack(value: Any) -> bytes:
 def unpack(data: bytes) -> Any:
     """The inverse. Raises WireError."""
     try:
-        end = LENGTH.size + LENGTH.unpack_from(data)[0]
+        size = LENGTH.unpack_from(data)[0]
+        if size > MOST_HEAD:
+            raise WireError(f"{size} bytes of JSON, expected at most {MOST_HEAD}")
+        end = LENGTH.size + size
         numbers = np.frombuffer(data, "<f4", offset=end)
         value, used = _built(json.loads(data[LENGTH.size : end]), numbers, 0)
         if used != len(numbers):

@@ -15,6 +15,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 import torch
 
+from core.files import UnfitFileError, read_plain
 from envs.graph import graph_function
 from envs.graph_check import check_graph
 from envs.graph_values import MOST_PARAMS, GraphError, check_keys, check_name, shown
@@ -34,8 +35,10 @@ def load_graph_file(
     where, text = name, file
     if isinstance(file, Path):
         where, name = str(file), candidate_name(file)
-        with open(file, "rb") as f:
-            text = f.read(MOST_BYTES + 1).decode(errors="replace")
+        try:
+            text = read_plain(file, MOST_BYTES).decode(errors="replace")
+        except UnfitFileError as e:
+            raise GraphError(f"{where}: {e.strerror}") from None
     try:
         data = parse_graph_file(str(text))
         numbers = [float(p["value"]) for p in data["params"]]

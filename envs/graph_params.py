@@ -51,6 +51,7 @@ def lift(
     lifted: Dict[str, Any] = {}
     params: List[Dict[str, Any]] = []
     taken: Set[str] = set()
+    counts: Dict[str, int] = {}  # of names that were given out with a number
     named: Dict[Tuple[str, float], int] = {}
     for kind in [kind for kind in SHAPER_TYPES if kind in functions]:
         parsed = parse(functions[kind], kind, 0)
@@ -65,7 +66,7 @@ def lift(
             given = (names or {}).get((kind, *literal.source), "")
             index = named.get((given, literal.value), len(params))
             if index == len(params):
-                name = _unique(given or op.name.split(".")[1].strip("_"), taken)
+                name = _unique(given or op.name.split(".")[1].strip("_"), taken, counts)
                 params.append({"name": name, "value": literal.value, "scale": abs(literal.value)})
                 if given:
                     named[given, literal.value] = index
@@ -183,11 +184,13 @@ def _run(node: Node, plan: Plan) -> Tensor:
     return caller(node, False)(*[value(a) for a in node.args], **kwargs)
 
 
-def _unique(name: str, taken: Set[str]) -> str:
-    """``name``, or name_2, name_3 ..., whichever is free."""
-    name, tried, k = name[:56], name[:56], 1
+def _unique(name: str, taken: Set[str], counts: Dict[str, int]) -> str:
+    """``name``, or name_2, name_3 ..., whichever is free. counts: by name, the last number that was tried."""
+    name = tried = name[:56]
+    k = counts.get(name, 1)
     while tried in taken:
         k += 1
         tried = f"{name}_{k}"
+    counts[name] = k
     taken.add(tried)
     return tried

@@ -1,7 +1,8 @@
 """What a graph would do, found without data: shapes and types of everything in it, and what it would cost.
 
 The graph runs once on torch's meta device, whose tensors have shapes but no memory, so that no graph, whoever wrote it,
-makes a worker allocate or compute more than a fixed amount per environment.
+makes a worker allocate or compute more than a fixed amount per environment. What that would be too late for is known
+before (envs/graph_cost.py).
 """
 
 from __future__ import annotations
@@ -12,11 +13,13 @@ from typing import Any, Dict, List, NamedTuple, Sequence, Tuple, Union
 import torch
 from torch import Tensor
 
+from envs import graph_cost
 from envs.graph_check import OUTPUTS, GraphError, Node, Parsed, Ref
 
 BYTES, BYTES_PER_ROW = 2**24, 2**15  # of all results together
 WORK, WORK_PER_ROW = 2**22, 2**15  # numbers read and written by all operations together
-MOST_DIMENSIONS, MOST_RESULTS = 8, 512
+MOST_DIMENSIONS, MOST_RESULTS = 8, 512  # of a tensor, of an operation
+MOST_TENSORS = 8192  # of all operations together
 LEAST_ROWS = 64  # a graph is tried with at least so many, and a power of two
 PRODUCTS = ("aten.mm.default", "aten.bmm.default", "aten.addmm.default", "aten.mv.default")
 
@@ -43,59 +46,96 @@ def make_plan(parsed: Parsed, kind: str, inputs: Sequence[Tensor], rows: int, bo
 
     inputs: [n, ...] each, for any n; bound: params are numbers, else columns. Raises GraphError."""
     given = [_like(x, rows, f"{kind}: {name}") for name, x in zip(parsed.inputs, inputs)]
-    results: List[Result] = []
-    total, work = 0, 0
-    for k, node in enumerate(parsed.nodes):
-        where = f"{kind}: node {k}" + (f" ({node.op.name})" if node.op else "")
-        read = [look_up(ref, given, results) for ref in tensors(node.args)]
+    planner = Planner(kind, given, rows, bound)
+    for node in parsed.nodes:
+        planner.add(node)
+    results = planner.results
+    _check_outputs(parsed, kind, [look_up(ref, given, results) for ref in parsed.outputs], rows)
+    return Plan(rows, given, results, planner.bytes, planner.work)
+
+
+class Planner:
+    """Tries one node after the other. ``results`` has what they give, on the meta device; bytes and work, what they
+    cost up to here."""
+
+    def __init__(self, kind: str, given: Sequence[Tensor], rows: int, bound: bool) -> None:
+        self.kind, self.given, self.rows, self.bound = kind, given, rows, bound
+        self.results: List[Result] = []
+        self.bytes = self.work = self.tensors = 0
+        self.most_bytes, self.most_work = BYTES + BYTES_PER_ROW * rows, WORK + WORK_PER_ROW * rows
+
+    def add(self, node: Node) -> None:
+        """Raises GraphError if the node cannot be computed, or all up to it cost too much."""
+        where = f"{self.kind}: node {len(self.results)}" + (f" ({node.op.name})" if node.op else "")
         try:
-            result = _try(node, given, results, rows, bound)
+            result = self._try(node, where)
+        except GraphError:
+            raise
         except Exception as e:  # torch raises what it likes
             raise GraphError(f"{where}: {_first_line(e)}") from None
         out = (result,) if isinstance(result, Tensor) else tuple(result)
-        if not all(isinstance(t, Tensor) for t in out) or len(out) > MOST_RESULTS:
-            raise GraphError(f"{where}: more than {MOST_RESULTS} results")
-        results.append(result if isinstance(result, Tensor) else out)
+        if not all(isinstance(t, Tensor) for t in out):
+            raise GraphError(f"{where}: it does not return tensors")
+        self.results.append(result if isinstance(result, Tensor) else out)
         for t in out:
             if t.dim() > MOST_DIMENSIONS:
                 raise GraphError(f"{where}: {t.dim()} dimensions, allowed are {MOST_DIMENSIONS}")
             if node.op and node.op.floating and not t.is_floating_point():
                 raise GraphError(f"{where}: division of integers is not allowed, only of floats")
-            total += math.prod(t.shape) * t.element_size()
-        work += sum(math.prod(t.shape) for t in (*read, *out))
+            self.bytes += math.prod(t.shape) * t.element_size()
+        read = [look_up(ref, self.given, self.results) for ref in tensors(node.args)]
+        self.work += sum(math.prod(t.shape) for t in (*read, *out))
         if node.op and node.op.name in PRODUCTS:  # every output sums as many products as its first operand has columns
-            work += math.prod(out[0].shape) * read[-2].shape[-1] // 4
-        if total > BYTES + BYTES_PER_ROW * rows or work > WORK + WORK_PER_ROW * rows:
+            self.work += math.prod(out[0].shape) * read[-2].shape[-1] // 4
+        self._check(where, self.bytes, self.work)
+
+    def _try(self, node: Node, where: str) -> Any:
+        """What the node gives; not asked for where its cost is too high by its arguments alone."""
+        if node.op is None:
+            assert node.constant is not None
+            return torch.empty(node.constant.shape, dtype=node.constant.dtype, device="meta")
+        dims = param_dims(node, self.given, self.results)
+        args = [self._value(arg, dims) for arg in node.args]
+        kwargs = {name: self._value(v, dims) for name, v in node.kwargs}
+        check_limits(node, args[0])
+        count = graph_cost.count(node.op, args)
+        self.tensors += count
+        if count > MOST_RESULTS or self.tensors > MOST_TENSORS:
             raise GraphError(
-                f"{where}: too large: {total / rows:.3g} bytes and {work / rows:.3g} numbers per environment up to"
-                f" here, allowed are {BYTES_PER_ROW} and {WORK_PER_ROW}"
+                f"{where}: {count} results, {self.tensors} of all operations up to here; allowed are {MOST_RESULTS} and"
+                f" {MOST_TENSORS}"
             )
-    _check_outputs(parsed, kind, [look_up(ref, given, results) for ref in parsed.outputs], rows)
-    return Plan(rows, given, results, total, work)
+        numbers = graph_cost.numbers(node.op, args)
+        if node.op.name in graph_cost.LOSSES:  # it makes them all before it adds them up
+            self.bytes += 2 * args[0].element_size() * numbers
+            self.work += 2 * numbers
+        self._check(where, self.bytes + numbers, self.work)
+        if node.op.factory:
+            kwargs["device"] = "meta"
+        return caller(node, self.bound)(*args, **kwargs)
 
+    def _check(self, where: str, size: int, work: int) -> None:
+        if size > self.most_bytes or work > self.most_work:
+            raise GraphError(
+                f"{where}: too large: {_amount(size)} bytes and {_amount(work)} numbers with {self.rows} environments"
+                f" up to here, allowed are {_amount(self.most_bytes)} and {_amount(self.most_work)}"
+            )
 
-def _try(node: Node, given: Sequence[Tensor], results: Sequence[Result], rows: int, bound: bool) -> Any:
-    if node.op is None:
-        assert node.constant is not None
-        return torch.empty(node.constant.shape, dtype=node.constant.dtype, device="meta")
-    dims = param_dims(node, given, results)
-
-    def value(arg: Any) -> Any:
+    def _value(self, arg: Any, dims: int) -> Any:
+        """An argument as torch takes it. dims: of a column of params."""
         if isinstance(arg, list):
-            return [value(a) for a in arg]
+            return [self._value(a, dims) for a in arg]
         if not isinstance(arg, Ref):
             return arg
         if arg.kind == "batch":
-            return arg.k * rows
+            return arg.k * self.rows
         if arg.kind == "param":
-            return 1.5 if bound else torch.empty((rows,) + (1,) * (dims - 1), device="meta")
-        return look_up(arg, given, results)
+            return 1.5 if self.bound else torch.empty((self.rows,) + (1,) * (dims - 1), device="meta")
+        return look_up(arg, self.given, self.results)
 
-    args, kwargs = [value(a) for a in node.args], {name: value(v) for name, v in node.kwargs}
-    check_limits(node, args[0])
-    if node.op.factory:
-        kwargs["device"] = "meta"
-    return caller(node, bound)(*args, **kwargs)
+
+def _amount(size: int) -> str:
+    return f"{size:.3g}" if size < 10**300 else "over 1e+300"
 
 
 def caller(node: Node, bound: bool) -> Any:

@@ -31,8 +31,7 @@ class Simulations:
     """As many simulations of one model as were ever asked for at once."""
 
     def __init__(self, model: str, count: int) -> None:
-        from mujoco.batch import Batch
-
+        from envs.sim.mujoco_batch import Batch
         from envs.sim.mujoco_cpu import DIVERGED
         from envs.sim.mujoco_model import load_model
 
@@ -45,7 +44,7 @@ class Simulations:
 
     def _call(self, method: Any, rows: np.ndarray, **options: int) -> Tuple[np.ndarray, np.ndarray]:
         """rows: float64 [n, S], the states to begin from -> states after the call, diverged bool [n]."""
-        from mujoco.batch import SimulationError
+        from envs.sim.mujoco_batch import SimulationError
 
         n, at = len(rows), 0
         for part in self.parts:

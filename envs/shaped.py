@@ -20,6 +20,7 @@ from envs.physics.task import PhysicsTask, State
 from envs.resets import Resets
 from envs.schedule import Schedule
 from envs.shaper_calls import Group, ShaperCalls
+from envs.shaper_trials import split_what_mixes, weigh
 from envs.shaper_widths import check_effort, find_widths
 from envs.shaping import Candidate, check_reward, check_tensor, check_terminal
 from envs.tally import Tally
@@ -89,7 +90,8 @@ class ShapedEnvs:
         self.terminated = torch.zeros(P, N, dtype=torch.bool, device=device)
         self.calls.form_groups(self.action, self.previous_action, self.action_sizes, self.observation_sizes)
         self.action.copy_(2 * rng.uniform(self.key[:1], torch.arange(A * P * N, device=device)).view(P * N, A) - 1)
-        self.calls.split_what_mixes()
+        weigh(self.calls)
+        split_what_mixes(self.calls)
         self.action.zero_()
 
     # -------------------------------------------------------------------------------------------------------- a run

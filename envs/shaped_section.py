@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import List, Optional, Sequence
 
+from core.files import TEXT_BYTES, read_plain
 from envs.option import option
 from envs.physics.task import SHAPER_TYPES
 from envs.shaping import Candidate, candidate_files, load_candidate
@@ -24,8 +25,8 @@ class ShapedSection:
         "", "file or folder of candidates, from the project's folder; default: envs/user_functions/<task>"
     )
     shaper_types: str = option("", f"those that count, with spaces between: {' '.join(SHAPER_TYPES)}; default: all")
-    num_envs_per_shaper: int = option(64, "environments of each candidate", ge=1)
-    iterations: int = option(100, "iterations of the learner: rollouts that it learns from", ge=1)
+    num_envs_per_shaper: int = option(64, "environments of each candidate", ge=1, le=10**5)
+    iterations: int = option(100, "iterations of the learner: rollouts that it learns from", ge=1, le=10**8)
     engine: str = option("mujoco", "physics engine", choices=tuple(ENGINES))
     shapers_sha256: str = option("", "of the candidates' files; the master fills it in, so that no worker runs others")
 
@@ -42,7 +43,7 @@ def shapers_digest(files: Sequence[Path]) -> str:
     """SHA-256 of the files' names and contents."""
     digest = hashlib.sha256()
     for path in files:
-        content = path.read_bytes()
+        content = read_plain(path, TEXT_BYTES)
         digest.update(f"{path.name} {len(content)}\n".encode() + content)
     return digest.hexdigest()
 

@@ -2,22 +2,23 @@
 
 Neighbours that share a function (the task's own, or one file with other params) are called at once. A candidate is out
 from the moment at which its function raises, returns the wrong shape or type or a number that is not finite, changes
-the state that it was given, hangs, or takes far longer than the others' functions.
+the state that it was given, hangs, or costs far too much. No clock on the wall has a say in that: what a function that
+is Python costs is counted before the run (envs/shaper_trials.py), what counting cannot see is judged by CPU time with
+limits that are far away, and a hang by what the thread does (envs/alarm.py). A graph always ends and is counted when it
+is planned (envs/graph_plan.py), so nothing of it is timed.
 """
 
 from __future__ import annotations
 
-import contextlib
 import logging
-import signal
-import threading
 import time
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from envs.alarm import Alarm, Hang
 from envs.graph import GraphFunction
 from envs.graph_check import GraphError
 from envs.physics.task import SHAPER_TYPES, PhysicsTask, State
@@ -25,13 +26,8 @@ from envs.shaping import Candidate, Failure, Shaper, WrongOutput, failure_of
 
 log = logging.getLogger("envolve")
 RARE = ("compute_initial_state", "compute_goal")  # called for the environments that begin an episode, one by one
-HANG_SECONDS = 10.0  # a single call that takes longer is interrupted
-WINDOW = 32  # steps over which the fastest is each candidate's time
-SLOW_FACTOR, SLOW_SECONDS = 10.0, 0.005  # too slow: this many times the median candidate, and this long per step
-
-
-class Hang(BaseException):
-    """Raised inside a candidate's function; not an Exception, so that the candidate cannot swallow it by accident."""
+WINDOW = 32  # steps over which the least CPU time is each candidate's
+SLOW_SECONDS, SLOW_FACTOR = 0.1, 500.0  # of CPU time per step, times the task's own functions: above both is too slow
 
 
 class Group(NamedTuple):
@@ -56,10 +52,11 @@ class ShaperCalls:
         self.failures: Dict[int, Failure] = {}
         self.step = -1  # control steps into the run, for the records of failures
         self.groups: Dict[str, List[Group]] = {}
-        self._time = np.zeros(self.P)  # seconds in this step
+        self._time = np.zeros(self.P)  # CPU seconds in this step
         self._fastest, self._steps = np.full(self.P, np.inf), 0
-        self._interruptible = threading.current_thread() is threading.main_thread()
-        if not self._interruptible:
+        self._asleep, self._before = np.zeros(self.P, np.int64), np.zeros(self.P, np.int64)  # ticks; a step ago
+        self.alarm = Alarm()
+        if not self.alarm.works:
             log.warning("not on the main thread: a candidate whose function hangs cannot be interrupted")
         for i, candidate in enumerate(candidates):
             if candidate.failure is not None:
@@ -128,34 +125,12 @@ class ShaperCalls:
 
     def split(self, group: Group) -> List[Group]:
         """From now on each of its live members by itself."""
-        parts, groups = self._parts(group), self.groups[group.kind]
+        parts, groups = self.parts(group), self.groups[group.kind]
         at = groups.index(group)
         groups[at : at + 1] = parts
         return parts
 
-    def split_what_mixes(self) -> None:
-        """Neighbours may be called at once only if each row of what their function returns depends on the same row
-        alone, which one that takes a mean over environments, say, does not do. Tried on the state as it is."""
-        for kind, groups in self.groups.items():
-            for group in [g for g in groups if g.own and len(g.members) > 1]:
-                try:
-                    with self.alarm():
-                        together = self._flat(group)
-                        alone = [torch.cat(part) for part in zip(*(self._flat(part) for part in self._parts(group)))]
-                except (Exception, SystemExit, Hang):  # the run will tell whose fault it is
-                    continue
-                if not all(_same(a, b) for a, b in zip(together, alone)):
-                    name = self.candidates[group.members[0]].name
-                    log.info("%s of %s mixes environments: its candidates are called one by one, slower", kind, name)
-                    self.split(group)
-
-    def _flat(self, group: Group) -> List[Tensor]:
-        """What its function returns now, as a list of tensors."""
-        given = [group.state["action"]] * (group.kind == "compute_torque") + [group.state]
-        out = self.timed(group.shaper.function, [*given, *[group.params] * group.shaper.takes_params])
-        return [out] if isinstance(out, Tensor) else [out[0], *out[1].values()]
-
-    def _parts(self, group: Group) -> List[Group]:
+    def parts(self, group: Group) -> List[Group]:
         """Its live members, each by itself."""
         n, state = self.N, group.state
         parts = []
@@ -183,7 +158,7 @@ class ShaperCalls:
     ) -> None:
         """Call every group's function of this kind with ``arguments(group)`` (None: not this one) and hand what it
         returns to ``deliver(group, out)``, which raises WrongOutput if it is not what it should be."""
-        with self.alarm():
+        with self.alarm.on():
             for group in list(self.groups[kind]):
                 given = arguments(group)
                 if given is None or not self._call(group, given, deliver):
@@ -195,7 +170,7 @@ class ShaperCalls:
 
     def one(self, group: Group, arguments: Sequence[Any], deliver: Callable[..., None]) -> None:
         """As ``each``, for a group of one candidate."""
-        with self.alarm():
+        with self.alarm.on():
             self._call(group, arguments, deliver)
 
     def _call(self, group: Group, arguments: Sequence[Any], deliver: Callable[..., None]) -> bool:
@@ -211,19 +186,22 @@ class ShaperCalls:
             rows = next(len(a["progress"]) for a in arguments if isinstance(a, dict))
             given.append(group.params[:rows])
         version, action_version = buffer._version, group.state["action"]._version
-        began = time.perf_counter()
+        first, members = group.members[0], slice(group.members.start, group.members.stop)
+        began = time.thread_time()
         try:
-            out = self.timed(function, given)
+            out = self.timed(function, given, int(self._asleep[first]))
             if buffer._version != version or group.state["action"]._version != action_version:
                 raise WrongOutput(f"{group.kind} changed the state that it was given (work on a copy: x.clone())")
             deliver(group, out)
         except (Exception, SystemExit) as e:  # whatever a candidate raises
             if len(group.members) > 1:
                 return True
-            self.fail_by(group.members[0], e, function)
-        except Hang:
-            self.fail_by_hang(group)
-        self._time[group.members.start : group.members.stop] += (time.perf_counter() - began) / len(group.members)
+            self.fail_by(first, e, function)
+        except Hang as e:
+            self.fail_by_hang(group, e)
+        if is_python(group):
+            self._time[members] += (time.thread_time() - began) / len(group.members)
+            self._asleep[members] = self.alarm.asleep
         return False
 
     def fail_by(self, i: int, error: BaseException, function: Callable[..., Any]) -> None:
@@ -235,36 +213,15 @@ class ShaperCalls:
         else:
             self.fail(i, failure_of(error, function.__code__.co_filename, self.step))
 
-    def fail_by_hang(self, group: Group) -> None:
+    def fail_by_hang(self, group: Group, error: Hang) -> None:
         for i in group.members:
-            reason = f"{group.kind} was interrupted after {HANG_SECONDS:g} s"
-            self.fail(i, Failure("TooSlow", reason, "", self.step))
+            self.fail(i, Failure("TooSlow", f"{group.kind} was interrupted {error}", "", self.step))
 
-    def timed(self, function: Callable[..., Any], given: Sequence[Any]) -> Any:
-        """What the function returns; ``Hang`` if that takes too long. Within ``alarm``."""
-        if not self._interruptible:
+    def timed(self, function: Callable[..., Any], given: Sequence[Any], asleep: int = 0) -> Any:
+        """What the function returns; ``Hang`` if it does not end. Within ``alarm.on``. asleep: see ``Alarm.call``."""
+        if isinstance(function, GraphFunction):  # what torch imports for its first plan is never broken off
             return function(*given)
-        signal.setitimer(signal.ITIMER_REAL, HANG_SECONDS)
-        try:
-            return function(*given)
-        finally:
-            signal.setitimer(signal.ITIMER_REAL, 0)
-
-    @contextlib.contextmanager
-    def alarm(self) -> Iterator[None]:
-        """The alarm clock of the process rings as ``Hang``."""
-        if not self._interruptible:
-            yield
-            return
-
-        def hang(*_: Any) -> None:
-            raise Hang
-
-        before = signal.signal(signal.SIGALRM, hang)
-        try:
-            yield
-        finally:
-            signal.signal(signal.SIGALRM, before)
+        return self.alarm.call(function, given, asleep)
 
     # ----------------------------------------------------------------------------------------------------- failures
 
@@ -293,21 +250,36 @@ class ShaperCalls:
 
     def end_step(self) -> None:
         """Once a step: who is too slow?"""
+        self._asleep[self._asleep <= self._before] = 0  # who did not sleep in this step is awake
+        self._before[:] = self._asleep
         self._fastest = np.minimum(self._fastest, self._time)
         self._time[:] = 0
         self._steps += 1
         if self._steps % WINDOW:
             return
-        live = [i for i in range(self.P) if i not in self.failures]
-        usual = float(np.sort(self._fastest[live])[(len(live) - 1) // 2]) if live else 0.0
-        for i in live if len(live) > 1 else []:
+        slow = [i for i in range(self.P) if i not in self.failures and self._fastest[i] > SLOW_SECONDS]
+        usual = self._usual_seconds() if slow else 0.0
+        for i in slow:
             took = self._fastest[i]
-            if took > max(SLOW_FACTOR * usual, SLOW_SECONDS):
-                text = f"its functions take {1e3 * took:.3g} ms per step, the median candidate's {1e3 * usual:.3g} ms"
+            if took > SLOW_FACTOR * usual:
+                text = f"its functions take {1e3 * took:.3g} ms of CPU time per step"
+                text += f", the task's own {1e3 * usual:.3g} ms"
                 self.fail(i, Failure("TooSlow", text, "", self.step))
         self._fastest[:] = np.inf
 
+    def _usual_seconds(self) -> float:
+        """CPU time of the task's own functions for the environments of one candidate, the least of many times."""
+        task, action = self.task, torch.zeros(self.N, self.task.action_size, device=self.task.sim.device)
+        state = self.state_of(range(1), action, action, task.action_size)
+        least = np.inf
+        for _ in range(WINDOW):
+            began = time.thread_time()
+            for kind in [k for k in SHAPER_TYPES if k not in RARE]:
+                getattr(task, kind)(*[action] * (kind == "compute_torque"), state)
+            least = min(least, time.thread_time() - began)
+        return float(least)
 
-def _same(a: Tensor, b: Tensor) -> bool:
-    """Equal, and NaN in the same places."""
-    return a.shape == b.shape and bool(((a == b) | ((a != a) & (b != b))).all())
+
+def is_python(group: Group) -> bool:
+    """Whether its function is a candidate's, and no graph."""
+    return group.own and not isinstance(group.shaper.function, GraphFunction)

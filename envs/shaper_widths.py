@@ -7,8 +7,9 @@ from typing import Any, Dict, List, Optional, Tuple
 import torch
 from torch import Tensor
 
+from envs.alarm import Hang
 from envs.physics.task import PhysicsTask
-from envs.shaper_calls import Group, Hang, ShaperCalls
+from envs.shaper_calls import Group, ShaperCalls
 from envs.shaping import Failure, check_tensor
 
 MOST_ACTIONS = 128  # widths that are tried
@@ -54,13 +55,13 @@ def _action_size(task: PhysicsTask, calls: ShaperCalls, i: int, action: Tensor) 
         group = calls.group("compute_torque", members, action, action, size)
         given = [group.state["action"], group.state] + [group.params] * group.shaper.takes_params
         try:
-            with calls.alarm():
+            with calls.alarm.on():
                 check_effort(task, group, calls.timed(group.shaper.function, given))
             return size
         except (Exception, SystemExit) as e:  # what counts is what it raises with the width it was meant for
             first = first or e
-        except Hang:
-            calls.fail_by_hang(group)
+        except Hang as e:
+            calls.fail_by_hang(group, e)
             return None
     calls.fail_by(i, first, group.shaper.function)  # type: ignore[arg-type]
     return None

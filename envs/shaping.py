@@ -21,6 +21,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tu
 import torch
 from torch import Tensor
 
+from core.files import UnfitFileError, check_plain
 from envs.graph_check import GraphError
 from envs.physics.task import SHAPER_TYPES, PhysicsTask
 
@@ -117,6 +118,10 @@ def candidate_name(path: Path) -> str:
 
 
 def _import(path: Path) -> ModuleType:
+    try:
+        check_plain(path)
+    except UnfitFileError as e:
+        raise WrongOutput(f"{path}: {e.strerror}") from None
     spec = importlib.util.spec_from_file_location(f"envolve_candidate_{path.stem}", str(path))
     if spec is None or spec.loader is None:
         raise WrongOutput(f"{path}: not a Python file")

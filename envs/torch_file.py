@@ -38,10 +38,11 @@ def read_torch(data: bytes, legacy: bool = False) -> Any:
     """
     try:
         if data[:2] == b"PK" or not legacy:
-            data = _repacked(data)
+            file = _repacked(data)
         else:
             _scan_legacy(data)
-        return torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
+            file = io.BytesIO(data)
+        return torch.load(file, map_location="cpu", weights_only=True)
     except TorchFileError:
         raise
     except Exception as e:  # damaged bytes surface in the parsers as almost any exception
@@ -49,7 +50,7 @@ def read_torch(data: bytes, legacy: bool = False) -> Any:
         raise TorchFileError(f"{type(e).__name__}: {text}") from e
 
 
-def _repacked(data: bytes) -> bytes:
+def _repacked(data: bytes) -> io.BytesIO:
     """The same archive with nothing in it but what was checked."""
     if data.count(b"PK\x01\x02") > MAX_ENTRIES:  # one per entry, before anybody makes a list of them
         raise TorchFileError(f"more than {MAX_ENTRIES} entries in the archive")
@@ -60,28 +61,31 @@ def _repacked(data: bytes) -> bytes:
             raise TorchFileError("not an archive of torch.save: it is compressed")
         if sum(i.file_size for i in infos) > len(data):
             raise TorchFileError("the archive says that it holds more than it does")
-        entries = {i.filename.partition("/")[2]: archive.read(i) for i in infos}
-    if len(entries) != len(infos) or len({i.filename.partition("/")[0] for i in infos}) != 1:
-        raise TorchFileError("not an archive of torch.save: names that occur twice or in several folders")
-    if "data.pkl" not in entries:
-        raise TorchFileError("not an archive of torch.save: no data.pkl")
-    if entries.get("byteorder", b"little") != b"little":
-        raise TorchFileError("written on a machine of the other byte order")
-    program = entries["data.pkl"]
-    end, storages = _Scan(program).run()
-    if end != len(program):
-        raise TorchFileError("something follows the end of data.pkl")
-    checked = {"data.pkl": program, "version": b"3\n", "byteorder": b"little"}
-    for storage in storages:
-        kind, key, size = _storage(storage, 5)
-        if len(entries.get("data/" + key, b"")) != size or "data/" + key not in entries:
-            raise TorchFileError(f"a tensor claims {size} bytes that the archive does not hold")
-        checked["data/" + key] = entries["data/" + key]
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w") as archive:
-        for name, content in checked.items():
-            archive.writestr(zipfile.ZipInfo("archive/" + name), content)
-    return packed.getvalue()
+        entries = {i.filename.partition("/")[2]: i for i in infos}
+        if len(entries) != len(infos) or len({i.filename.partition("/")[0] for i in infos}) != 1:
+            raise TorchFileError("not an archive of torch.save: names that occur twice or in several folders")
+        if "data.pkl" not in entries:
+            raise TorchFileError("not an archive of torch.save: no data.pkl")
+        if "byteorder" in entries and archive.read(entries["byteorder"]) != b"little":
+            raise TorchFileError("written on a machine of the other byte order")
+        program = archive.read(entries["data.pkl"])
+        end, storages = _Scan(program).run()
+        if end != len(program):
+            raise TorchFileError("something follows the end of data.pkl")
+        packed, keys = io.BytesIO(), set()
+        with zipfile.ZipFile(packed, "w") as checked:
+            for name, content in (("data.pkl", program), ("version", b"3\n"), ("byteorder", b"little")):
+                checked.writestr(zipfile.ZipInfo("archive/" + name), content)
+            for storage in storages:  # one at a time: the numbers of a training may be gigabytes
+                kind, key, size = _storage(storage, 5)
+                entry = entries.get("data/" + key)
+                if entry is None or entry.file_size != size:
+                    raise TorchFileError(f"a tensor claims {size} bytes that the archive does not hold")
+                if key not in keys:
+                    checked.writestr(zipfile.ZipInfo("archive/data/" + key), archive.read(entry))
+                    keys.add(key)
+    packed.seek(0)
+    return packed
 
 
 def _scan_legacy(data: bytes) -> None:

@@ -1,7 +1,8 @@
 """``model.pt``: one evolved world with the configuration it was evolved under. Checked on reading, never executed.
 
 A dictionary written by ``torch.save``: format, version, kind, env_name, model (named tensors, ``world_format.py``),
-config, budget, score, solved, sha256. The bytes depend on the content alone, not on path, time or machine.
+config, budget, score, solved, sha256, and where it is known evolution_steps. The bytes
+depend on the content alone, not on path, time or machine.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Any, Dict, Mapping, Optional
 import torch
 from torch import Tensor
 
+from core.files import TORCH_BYTES, UnfitFileError, read_plain
 from envs.reward_network import POTENTIAL, RewardNetwork
 from envs.section import EnvSection
 from envs.synthetic import synthetic_world
@@ -28,11 +30,11 @@ from envs.world import World
 from envs.world_format import flat_from_state_dict, world_state_dict
 
 FORMAT, VERSION = "envolve-world", 1
-MAX_BYTES = 512 * 2**20
 TYPES = {  # of each entry beside model
     "format": str, "version": int, "kind": str, "env_name": str, "config": dict,
     "budget": int, "score": float, "solved": bool, "sha256": str,
 }  # fmt: skip
+OPTIONAL = {"evolution_steps": int}  # files of earlier versions have none
 OPTION_TYPES: Dict[str, Any] = {"int": int, "float": (int, float), "str": str, "bool": bool}
 
 log = logging.getLogger("envolve")
@@ -58,6 +60,12 @@ class WorldFile:
     budget: int  # training steps of the agents it was evolved for, 0: no limit
     score: float  # of the outer loop, NaN: unknown
     solved: bool
+    evolution_steps: Optional[int] = None  # on the task, spent to evolve it, tests included; None: unknown
+
+    def digest(self) -> int:
+        """Of the parameters, in [0, 2^62): what belongs to this world and no other."""
+        data = self.flat.detach().cpu().contiguous().numpy().tobytes()
+        return int.from_bytes(hashlib.sha256(data).digest()[:8], "big") >> 2
 
     def task(self) -> Task:
         return make_task(self.env_name, max_steps=self.section.max_steps, solved_reward=self.section.solved_reward)
@@ -124,6 +132,7 @@ def save_world(
     budget: int = 0,
     score: float = math.nan,
     solved: bool = False,
+    evolution_steps: Optional[int] = None,
 ) -> None:
     """Writes one world. flat: float32 [D]; config: the resolved configuration (plain values); the rest: ``WorldFile``.
 
@@ -133,6 +142,8 @@ def save_world(
         "format": FORMAT, "version": VERSION, "kind": kind, "env_name": env_name, "config": config,
         "budget": int(budget), "score": float(score), "solved": bool(solved),
     }  # fmt: skip
+    if evolution_steps is not None:
+        rest["evolution_steps"] = int(evolution_steps)
     # Through JSON and back: plain values in sorted order and, as pickle notes which strings are one object, no trace
     # of how the caller built them.
     content = json.loads(json.dumps(rest, sort_keys=True))
@@ -152,12 +163,10 @@ def read_world(path: str) -> WorldFile:
     Raises WorldFileError, whatever the file holds.
     """
     try:
-        with open(path, "rb") as file:
-            if os.fstat(file.fileno()).st_size > MAX_BYTES:
-                raise TorchFileError(f"it has more than {MAX_BYTES} bytes")
-            content = read_torch(file.read(), legacy=True)
+        content = read_torch(read_plain(path, TORCH_BYTES), legacy=True)
     except (OSError, TorchFileError) as error:
-        reason = str(error).strip().split("\n")[0] or type(error).__name__
+        said = str(error.strerror if isinstance(error, UnfitFileError) else error)
+        reason = said.strip().split("\n")[0] or type(error).__name__
         raise WorldFileError(f"{path}: cannot be read as a torch file of plain values and tensors: {reason}") from None
     if not isinstance(content, dict):
         raise WorldFileError(f"{path}: found {type(content).__name__}, expected a dictionary")
@@ -171,19 +180,21 @@ def _check(path: str, content: Dict[str, Any]) -> WorldFile:
         found = content.get(key)
         if type(found) is not type(wanted) or found != wanted:
             raise WorldFileError(f"{path}: key {key!r}: found {found!r}, expected {wanted!r}")
-    for key, expected in dict(TYPES, model=dict).items():
+    known = {key: kind for key, kind in OPTIONAL.items() if key in content}
+    for key, expected in dict(TYPES, model=dict, **known).items():
         if key not in content:
             raise WorldFileError(f"{path}: key {key!r} is missing")
         if type(content[key]) is not expected:
             found = type(content[key]).__name__
             raise WorldFileError(f"{path}: key {key!r}: found a value of type {found}, expected {expected.__name__}")
     for key in content:
-        if key not in TYPES and key != "model":
+        if key not in TYPES and key not in OPTIONAL and key != "model":
             raise WorldFileError(f"{path}: key {key!r} is not expected")
     if content["kind"] not in ("se", "rn"):
         raise WorldFileError(f"{path}: key 'kind': found {content['kind']!r}, expected 'se' or 'rn'")
-    if content["budget"] < 0:
-        raise WorldFileError(f"{path}: key 'budget': found {content['budget']}, expected at least 0")
+    for key in ("budget", *known):
+        if content[key] < 0:
+            raise WorldFileError(f"{path}: key {key!r}: found {content[key]}, expected at least 0")
     section = _section(path, content["config"], content["env_name"], strict=True)
     flat = _flat(path, content["kind"], content["env_name"], section, content["model"])
     try:
@@ -195,7 +206,7 @@ def _check(path: str, content: Dict[str, Any]) -> WorldFile:
             f"{path}: key 'sha256': found {content['sha256']!r}, expected {found!r}: the file was changed or damaged"
         )
     fields = ("kind", "env_name", "config", "budget", "score", "solved")
-    return WorldFile(path=path, section=section, flat=flat, **{key: content[key] for key in fields})
+    return WorldFile(path=path, section=section, flat=flat, **{key: content[key] for key in (*fields, *known)})
 
 
 def _original(path: str, content: Dict[str, Any]) -> WorldFile:

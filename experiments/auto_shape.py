@@ -3,13 +3,20 @@
 
 from __future__ import annotations
 
-import logging
 import sys
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import List, Optional
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from outer import interrupt
+
+if __name__ == "__main__":
+    interrupt.listen("auto_shape.py")  # before all that takes time to import
+
+import logging
+from dataclasses import dataclass, field
+from typing import List, Optional
+
 if any(word.split("=")[-1] == "isaacgym" for word in sys.argv[1:]):
     try:
         import isaacgym  # noqa: F401  it refuses to be imported after torch
@@ -25,7 +32,7 @@ from experiments.auto_shape_plan import Plan, gym_options, make_plan, resume_com
 from experiments.auto_shape_run import run_plan
 from experiments.eval_shapers import logging_to_stderr
 from llm.gym.evolution import run_config
-from llm.models.request import ChatError
+from llm.models.request import ChatError, Unanswered
 from llm.vetting.jail import JailError
 from outer.checkpoint import RunError
 from outer.yaml_lines import ConfigError
@@ -47,7 +54,7 @@ and the models see what came of it. Evolution can tune the numbers in what they 
 
 Keys are read from OPENAI_API_KEY, ANTHROPIC_API_KEY or, with --base_url, LLM_API_KEY, and written nowhere. Flags may be
 written with - or _. Exit codes: 0 the best has a score, 1 nothing has, or it cannot go on, 2 wrong arguments,
-130 Ctrl-C (resumable)."""
+130 Ctrl-C, 143 SIGTERM (resumable)."""
 
 
 @dataclass
@@ -76,8 +83,8 @@ class Args:
     migration_every: int = 2
     """With --mode islands: iterations between migrations."""
     novelty: Optional[float] = None
-    """Candidates this similar to an earlier one (0 to 1) are not trained; default: 1 with islands, which is equal
-    structure, and none with greedy."""
+    """Candidates this similar to an earlier one (above 0, to 1) are not trained; default: 1 with islands, which is
+    equal structure, and none with greedy."""
     temperature: float = 1.0
     """Of the models."""
     max_tokens: int = 4096
@@ -146,7 +153,8 @@ class Args:
     results_dir: Optional[Path] = None
     """Where runs are kept; default: results."""
     resume: Annotated[Optional[Path], tyro.conf.arg(metavar="DIR")] = None
-    """Go on with the run in this folder, with the arguments that it was begun with."""
+    """Go on with the run in this folder, with the arguments that it was begun with; budgets, --price, --base_url,
+    --parallel, --timeout, --json and --video may be others. Calls that failed are asked again."""
     config: Annotated[Optional[Path], tyro.conf.arg(metavar="FILE")] = None
     """The YAML of a Gymnasium environment of yours (docs/gym_envs.md). It says what is run; of the flags count --llm,
     --base_url, --seed, --set section.key=value, --results_dir, --json, --resume, --allow_unprotected, and those about
@@ -172,11 +180,18 @@ def auto_shape(args: Args) -> int:
         complain(e)
         return 2
     torch.set_num_threads(plan.settings.training.threads)
+    go_on = f"go on with: {resume_command(plan.folder)}"
+    interrupt.advise(go_on)
     try:
         return run_plan(plan)
     except KeyboardInterrupt:
-        complain(f"interrupted; go on with: {resume_command(plan.folder)}")
-        return 130
+        return interrupt.stopped("auto_shape.py", go_on)
+    except ConfigError as e:
+        complain(e)
+        return 2
+    except Unanswered as e:
+        complain(f"{e}; go on with: {resume_command(plan.folder)}")
+        return 1
     except (ChatError, JailError, SimulatorError, RunError, ValueError) as e:
         complain(e)
         return 1
@@ -192,8 +207,8 @@ def main(argv: Optional[List[str]] = None) -> int:
             logging.getLogger("httpx").setLevel(logging.WARNING)
             return auto_shape(args)
     except KeyboardInterrupt:
-        return 130
+        return interrupt.stopped("auto_shape.py")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    interrupt.run(main)

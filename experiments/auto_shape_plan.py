@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Type
 
 import envs.physics  # noqa: F401  registers the tasks
 from agents.halving import Training
+from core.files import TEXT_BYTES, read_plain
 from envs.physics.task import PhysicsTask, physics_task
+from experiments.auto_shape_ranges import WITH_RESUME, changed, given, out_of_range, without_effect
 from experiments.shaper_plan import hardware, learner_section, new_folder, plain, unwritable, wrong_types
 from llm.evolution import Settings
 from llm.gym.setup import GymOptions
@@ -23,14 +25,6 @@ if TYPE_CHECKING:
     from experiments.auto_shape import Args
 
 CONFIG_FILE = "config.yaml"
-LEAST = {
-    "num_iters": 1, "shapers_per_iter": 1, "islands": 1, "migration_every": 1, "temperature": 0, "max_tokens": 1,
-    "num_envs_per_shaper": 1, "iterations": 1, "seeds": 1, "halving": 1, "tune_top": 1, "tune_generations": 1,
-    "tune_population": 3, "tune_sigma": 1e-6, "tune_step": 0, "tune_workers": 0, "finalists": 1, "retest": 1, "seed": 0,
-    "budget_usd": 0, "budget_tokens": 0, "parallel": 1, "timeout": 0, "threads": 0, "novelty": 0, "processes": 0,
-    "memory": 0, "hours": 0,
-}  # fmt: skip
-
 
 class Plan(NamedTuple):
     """What is to be run."""
@@ -48,7 +42,7 @@ class Plan(NamedTuple):
 
 def make_plan(args: Args) -> Plan:
     """Raises ConfigError."""
-    problems = too_small(args)
+    problems = out_of_range(args)
     problems += wrong_types(args.shaper_types) + unwritable("--json", args.json)
     if args.halving > 1 and args.learner != "ppo":
         problems.append(f"--halving: {args.learner} cannot go on with more environments, expected --learner ppo or 1")
@@ -84,20 +78,13 @@ def make_plan(args: Args) -> Plan:
     )  # fmt: skip
 
 
-def too_small(args: Args) -> List[str]:
-    return [
-        f"--{name}: found {value}, expected at least {least}"
-        for name, least in LEAST.items()
-        if (value := getattr(args, name)) is not None and value < least
-    ]
-
-
 def gym_options(args: Args) -> GymOptions:
     """For a run on a user's own environment. Raises ConfigError."""
-    if problems := too_small(args):
-        raise ConfigError(problems)
+    problems = out_of_range(args) + without_effect(args) + unwritable("--json", args.json)
     if len(args.llm) > 1:
-        raise ConfigError([f"--llm: found {len(args.llm)} models, expected one with --config"])
+        problems.append(f"--llm: found {len(args.llm)} models, expected one with --config")
+    if problems:
+        raise ConfigError(problems)
     return GymOptions(
         llm=args.llm[0] if args.llm else None, base_url=args.base_url, results_dir=args.results_dir, seed=args.seed,
         json=args.json, budget=Budget(args.budget_usd, args.budget_tokens), resume=args.resume, set=tuple(args.set),
@@ -121,12 +108,12 @@ def arguments(args: Args) -> Dict[str, Any]:
 
 
 def stored_args(args: Args) -> Args:
-    """Those of the run that --resume names; --json and --video, and the limits of what it may cost, are this call's.
-    Raises ConfigError."""
+    """Those of the run that --resume names; --json and --video, what it may cost, and how the server is reached, are
+    this call's. Raises ConfigError."""
     assert args.resume is not None
     path = args.resume / CONFIG_FILE
     try:
-        raw, _ = parse_yaml(path.read_bytes(), str(path))
+        raw, _ = parse_yaml(read_plain(path, TEXT_BYTES), str(path))
     except OSError as e:
         raise ConfigError([f"--resume: cannot read {path}: {e.strerror}; expected the folder of a run"]) from None
     stored = raw.get("arguments") if isinstance(raw, dict) else None
@@ -135,10 +122,9 @@ def stored_args(args: Args) -> Args:
         raise ConfigError([f"{path}: found no arguments of auto_shape.py, expected the config.yaml of such a run"])
     for name in ("results_dir", "config"):
         stored[name] = None if stored.get(name) is None else Path(stored[name])
-    own: Dict[str, Any] = {"resume": args.resume, "json": args.json, "video": args.video}
-    for name in ("budget_usd", "budget_tokens"):
-        if getattr(args, name) is not None:
-            own[name] = getattr(args, name)
+    if problems := changed(args, stored):
+        raise ConfigError(problems)
+    own: Dict[str, Any] = {name: value for name, value in given(args).items() if name in WITH_RESUME}
     return dataclasses.replace(args, **{**stored, **own})
 
 

@@ -5,18 +5,19 @@ from __future__ import annotations
 import json
 import math
 import time
+from pathlib import Path
 from typing import Any, Dict, List, Optional
 
 import yaml
 
 from agents.halving import Training
 from envs.world_file import write_atomic
-from experiments.auto_shape_plan import CONFIG_FILE, Plan, arguments
+from experiments.auto_shape_plan import CONFIG_FILE, Plan, arguments, resume_command
 from experiments.shaper_report import precise, wide_console
 from experiments.shaper_run import engine_version
 from experiments.shaper_video import VideoError, film
 from llm.evolution import Evolution, Result, verdicts
-from llm.models.chat import Chat, make_chat
+from llm.models.chat import Chat, ChatError, make_chat
 from llm.reporting.best_code import recheck_with
 from llm.reporting.live import LiveEvolution
 from llm.reporting.report import write_report
@@ -29,23 +30,33 @@ from llm.vetting.vet import Vetter
 from outer.checkpoint import locked
 from outer.config import environment_info
 from outer.report import duration
+from outer.yaml_lines import ConfigError
 
 DEFAULT_MODEL = "gpt-4o"
 
 
 def run_plan(plan: Plan) -> int:
-    """Run to the end -> exit code. Raises ChatError, JailError, SimulatorError, RunError, ValueError, OSError,
-    KeyboardInterrupt."""
-    args, began = plan.args, time.monotonic()
-    chat = make_chat(  # first of all: a missing key should leave no folder behind
-        args.llm or [DEFAULT_MODEL], args.base_url, plan.folder / "calls.jsonl", budget=plan.budget, prices=plan.prices,
-        parallel=args.parallel, timeout=args.timeout, seed=plan.settings.seed,
-    )  # fmt: skip
-    with chat:
+    """Run to the end -> exit code. Raises ConfigError, ChatError, JailError, SimulatorError, RunError, ValueError,
+    OSError, KeyboardInterrupt."""
+    began = time.monotonic()
+    try:
+        _chat(plan, None).close()  # a wrong name, a missing key, an unknown price: before there is a folder
+    except ChatError as e:
+        raise ConfigError([str(e)]) from None
+    with _chat(plan, plan.folder / "calls.jsonl") as chat:
         _store_config(plan)
-        with locked(plan.folder), Vetter(make_probe(plan.task.name), plan.types, args.allow_unprotected) as vetter:
+        with locked(plan.folder), Vetter(make_probe(plan.task.name), plan.types, plan.args.allow_unprotected) as vetter:
             result = _evolve(plan, chat, vetter)
             return _report(plan, chat, vetter, result, time.monotonic() - began)
+
+
+def _chat(plan: Plan, record: Optional[Path]) -> Chat:
+    """Raises ChatError."""
+    args = plan.args
+    return make_chat(
+        args.llm or [DEFAULT_MODEL], args.base_url, record, budget=plan.budget, prices=plan.prices,
+        parallel=args.parallel, timeout=args.timeout, seed=plan.settings.seed,
+    )  # fmt: skip
 
 
 def _evolve(plan: Plan, chat: Chat, vetter: Vetter) -> Result:
@@ -125,7 +136,8 @@ def _report(plan: Plan, chat: Chat, vetter: Vetter, result: Result, seconds: flo
     lines: List[str] = [text, "", "Models (calls, tokens in, tokens out, USD):", *(f"  {row}" for row in rows)]
     lines.append(f"Wall time {duration(seconds)}.")
     if result.stopped:
-        lines.append(f"Stopped early: {result.stopped}")
+        more = f"; go on with: {resume_command(plan.folder)} and a larger budget" if chat.ledger.spent else ""
+        lines.append(f"Stopped early: {result.stopped}{more}")
     write_atomic(str(plan.folder / "summary.txt"), ("\n".join(lines) + "\n").encode())
     content = (json.dumps(result_json(plan, chat, result, seconds), indent=1) + "\n").encode()
     for path in [plan.folder / "result.json"] + [plan.args.json] * (plan.args.json is not None):

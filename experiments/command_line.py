@@ -1,14 +1,22 @@
-"""How commands end: an error is one line on stderr and an exit code, SIGTERM is Ctrl-C."""
+"""How commands end: an error is one line on stderr and an exit code."""
 
 from __future__ import annotations
 
-import contextlib
-import signal
 import sys
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable
 
+from outer import interrupt, memory
 from outer.config import ConfigError
+
+MANY = 10**6  # worlds, agents, workers, repetitions: more than any machine has time for
+MOST = {"--seed": 2**62, "--threads": 1024, "--steps": 10**12, "--real-steps": 10**12}
+
+
+def check_count(option: str, value: int | None, least: int) -> None:
+    """None: not given. Raises ConfigError."""
+    most = MOST.get(option, MANY)
+    if value is not None and not least <= value <= most:
+        raise ConfigError([f"{option}: found {value}, expected at least {least} and at most {most}"])
 
 
 def in_words(e: BaseException) -> str:
@@ -16,33 +24,29 @@ def in_words(e: BaseException) -> str:
     return f"{e.filename}: {e.strerror}" if isinstance(e, OSError) and e.filename else str(e)
 
 
-@contextlib.contextmanager
-def sigterm_is_ctrl_c() -> Iterator[None]:
-    """A batch system ends a job with it, and may send it twice."""
-
-    def stop(signum: int, frame: Any) -> None:
-        signal.signal(signum, signal.SIG_IGN)
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, stop)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
-def exit_code(prog: str, work: Callable[[], int], errors: tuple[type[Exception], ...], stopped: str = "") -> int:
-    """work() -> the exit code. Said in a line: a ConfigError (2), ``errors`` and those of the system (1), and, if there
-    is something to say, that it was stopped (130)."""
+def exit_code(
+    prog: str,
+    work: Callable[[], int],
+    errors: tuple[type[Exception], ...],
+    stopped: str = interrupt.AGAIN,
+    sizes: str = memory.SIZES,
+) -> int:
+    """work() -> the exit code. Said in a line: a ConfigError (2), ``errors``, those of the system and too little memory
+    for ``sizes`` (1), and that it was stopped and what then helps (130, 143); work() may know better by
+    ``interrupt.advise``."""
     expected: tuple[type[Exception], ...] = (OSError, *errors)
+    interrupt.advise(stopped)
     try:
         return work()
     except ConfigError as e:
         code, text = 2, str(e)
     except KeyboardInterrupt:
-        code, text = 130, stopped
-    except expected as e:
-        code, text = 1, in_words(e)
+        return interrupt.stopped(prog)
+    except Exception as e:
+        short = memory.shortage(e, sizes)
+        if not short and not isinstance(e, expected):
+            raise
+        code, text = 1, short or in_words(e)
     if text:
         print(f"{prog}: {text}", file=sys.stderr)
     return code

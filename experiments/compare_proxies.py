@@ -4,11 +4,17 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from outer import interrupt
+
+if __name__ == "__main__":
+    interrupt.listen("compare_proxies.py")  # before all that takes time to import
+
+from dataclasses import dataclass
+from typing import Annotated
 
 import tyro
 
@@ -54,4 +60,4 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    interrupt.run(main)

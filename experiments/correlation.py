@@ -3,13 +3,19 @@
 
 from __future__ import annotations
 
-import dataclasses
 import sys
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from outer import interrupt
+
+if __name__ == "__main__":
+    interrupt.listen("correlation.py")  # before all that takes time to import
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import tyro
@@ -17,6 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from agents.hyper import draw
 from agents.sections import VarySection
+from experiments.command_line import check_count
 from experiments.paper.command import EXIT_CODES, run_command
 from experiments.paper.comparison import CompareArgs, budget_of, check, evolves_rns, find_worlds, measurement
 from experiments.paper.data import Series
@@ -27,7 +34,6 @@ from outer import problem
 from outer.config import ConfigError
 from outer.evaluate import UNSOLVABLE
 from outer.nes import RETEST, member_seeds
-from outer.statistics import bootstrap_interval
 
 HELP = """\
 Samples sets of hyperparameters, trains agents with each in the best synthetic environment (SE) and on the task, for
@@ -73,17 +79,15 @@ def kendall(x: ArrayLike, y: ArrayLike) -> float:
     return float((a * b).sum() / norm) if norm > 0 else float("nan")
 
 
+SAMPLES = 2000  # of the bootstrap over pairs
 STATISTICS = {"spearman": spearman, "kendall": kendall, "pearson": pearson}
 
 
 def interval(statistic: Any, x: NDArray[np.float64], y: NDArray[np.float64]) -> tuple[float, float]:
     """95 % bootstrap over the pairs; a resample in which nothing varies says nothing and counts as 0."""
-
-    def of_pairs(index: NDArray[np.float64], axis: int) -> NDArray[np.float64]:
-        rows = index.astype(int)
-        return np.nan_to_num(np.array([statistic(x[row], y[row]) for row in rows]))
-
-    return bootstrap_interval(np.arange(len(x)), of_pairs, samples=2000)
+    draws = np.random.default_rng(0).integers(len(x), size=(SAMPLES, len(x)))
+    low, high = np.quantile(np.nan_to_num([statistic(x[row], y[row]) for row in draws]), [0.025, 0.975])
+    return float(low), float(high)
 
 
 def work(args: Args) -> int:
@@ -91,8 +95,7 @@ def work(args: Args) -> int:
     if evolves_rns(args):
         raise ConfigError([f"{args.config}: found reward networks, expected a configuration of SEs"])
     for option, value, least in (("--sets", args.sets, 2), ("--steps", args.steps, 1)):
-        if value is not None and value < least:
-            raise ConfigError([f"{option}: found {value}, expected at least {least}"])
+        check_count(option, value, least)
     n_sets, n_agents = QUICK if args.quick else FULL
     n_sets, n_agents = args.sets or n_sets, args.agents or n_agents
     kind = proxy(args.config, args.results_dir, overrides=args.set)
@@ -138,4 +141,4 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    interrupt.run(main)

@@ -4,12 +4,18 @@ brings docs/shapers.md up to date (a test compares the two)."""
 
 from __future__ import annotations
 
-import inspect
 import sys
 from pathlib import Path
-from typing import List, Type
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from outer import interrupt
+
+if __name__ == "__main__":
+    interrupt.listen("describe_tasks.py")  # before all that takes time to import
+
+import inspect
+from typing import List, Type
 
 import envs.physics  # noqa: F401  registers the tasks
 from envs.physics.task import PHYSICS_TASKS, PhysicsTask
@@ -70,4 +76,4 @@ def main(argv: List[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    interrupt.run(lambda: main(sys.argv[1:]))

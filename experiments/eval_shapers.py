@@ -3,14 +3,21 @@
 
 from __future__ import annotations
 
-import contextlib
-import logging
 import sys
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Iterator, List, Optional, Set, Tuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from outer import interrupt
+
+if __name__ == "__main__":
+    interrupt.listen("eval_shapers.py")  # before all that takes time to import
+
+import contextlib
+import logging
+from dataclasses import dataclass, field
+from typing import Iterator, List, Optional, Set, Tuple
+
 if any(word.split("=")[-1] == "isaacgym" for word in sys.argv[1:]):
     try:
         import isaacgym  # noqa: F401  it refuses to be imported after torch
@@ -27,6 +34,7 @@ from experiments.shaper_plan import make_plan
 from experiments.shaper_report import wide_console
 from experiments.shaper_run import ShaperRun
 from experiments.shaper_video import VideoError, film
+from outer.memory import shortage
 from outer.report import precise
 from outer.yaml_lines import ConfigError
 
@@ -46,7 +54,7 @@ the wrong shape is out; the others go on unharmed. The task's own shapers compet
   python3 experiments/eval_shapers.py --task Ant --set lr=5e-4 hidden_size=64 --schedule gravity.yaml
 
 Flags may be written with - or _. Exit codes: 0 at least one candidate has a score, 1 none has, 2 wrong arguments,
-130 Ctrl-C (what is known by then is written)."""
+130 Ctrl-C, 143 SIGTERM (what is known by then is written)."""
 
 
 @dataclass
@@ -92,6 +100,9 @@ class Args:
     """Write candidates.json here, too."""
     video: Annotated[Optional[Tuple[Path, ...]], tyro.conf.arg(metavar="[FILE]")] = None
     """Film the best policy in FILE, .mp4 or .gif; default: best.mp4 among the results."""
+
+
+KNOWN = "what was known is written; the same command begins anew"
 
 
 class Once(logging.Handler):
@@ -144,20 +155,23 @@ def evaluate_shapers(args: Args) -> int:
     except (SimulatorError, ValueError) as e:
         complain(e)
         return 1
-    except Exception:  # a fault of this program must not cost the user what hours of training have shown
+    except Exception as e:  # a fault of this program must not cost the user what hours of training have shown
         if run.curve:
             run.write(args.json)
-        raise
+        if not (short := shortage(e, "--num_envs_per_shaper, --seeds, rollout_steps or hidden_size")):
+            raise
+        complain(short)
+        return 1
     try:
         ranking = run.write(args.json)
     except OSError as e:
         complain(f"cannot write {e.filename}: {e.strerror}")
         return 1
+    interrupt.advise(KNOWN)
     run.show(console, ranking)
     console.print(run.files(), highlight=False, markup=False, soft_wrap=True)
     if interrupted:
-        complain("interrupted; what was known is written")
-        return 130
+        return interrupt.stopped("eval_shapers.py")
     best = run.best(ranking)
     if args.video is not None and best is not None and run.envs is not None:
         console.print(f"Filming {best[0].name} ...", markup=False)
@@ -176,8 +190,8 @@ def main(argv: Optional[List[str]] = None) -> int:
         with logging_to_stderr():
             return evaluate_shapers(args)
     except KeyboardInterrupt:
-        return 130
+        return interrupt.stopped("eval_shapers.py")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    interrupt.run(main)

@@ -3,16 +3,22 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from outer import interrupt
+
+if __name__ == "__main__":
+    interrupt.listen("evaluate_policy.py")  # before all that takes time to import
+
 import json
 import logging
 import math
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Any
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import numpy as np
 import torch
@@ -22,16 +28,16 @@ from rich.table import Table
 
 from distributed.params_file import PARAMS_FILE
 from envs.world_file import write_atomic
-from experiments.command_line import exit_code, sigterm_is_ctrl_c
+from experiments.command_line import check_count, exit_code
 from experiments.policy_episodes import Episodes, Policies, PolicyError, chosen
 from experiments.shaper_video import VideoError, writable_format
 from outer.report import number
-from outer.statistics import bootstrap_interval
+from outer.statistics import interval
 from outer.yaml_lines import ConfigError, show
 
 HELP = """\
 Evaluate a policy that a run has kept, of train_distributed.py, train_goal.py or eval_shapers.py: greedy episodes from
-seeds of their own, their returns with mean and 95 % bootstrap interval, a JSON file, and a film.
+seeds of their own, their returns with mean and 95 % interval, a JSON file, and a film.
 
   python3 experiments/evaluate_policy.py --exp_dir results/quadruped --num_episodes 5 \\
       --checkpoint policy_checkpoint_0000500000 --seed 108 --video quadruped.mp4
@@ -41,7 +47,8 @@ seeds of their own, their returns with mean and 95 % bootstrap interval, a JSON 
 The same seed gives the same episodes. Of a run with a population every member is evaluated, and the best one filmed.
 params.py in the folder of a distributed run is imported, as is the file after --shaper: both with all your rights.
 
-Exit codes: 0 evaluated, 1 the policy cannot be evaluated or filmed, 2 wrong arguments, 130 Ctrl-C."""
+Exit codes: 0 evaluated, 1 the policy cannot be evaluated or filmed, 2 wrong arguments,
+130 Ctrl-C, 143 SIGTERM."""
 
 
 @dataclass(kw_only=True)
@@ -89,8 +96,7 @@ def policies_of(folder: Path, shaper: Path | None, stochastic: bool) -> Policies
 def check(args: Args) -> None:
     """Raises ConfigError, VideoError."""
     for option, value, least in (("--num_episodes", args.num_episodes, 1), ("--seed", args.seed, 0)):
-        if value < least:
-            raise ConfigError([f"{option}: found {value}, expected at least {least}"])
+        check_count(option, value, least)
     if args.video is not None:
         if args.video.suffix.lower() not in (".mp4", ".gif"):
             raise ConfigError([f"--video: found {show(str(args.video))}, expected a name that ends in .mp4 or .gif"])
@@ -104,7 +110,9 @@ def figures(values: np.ndarray) -> dict[str, Any]:
     """Of one member's episodes, values float64 [E]: plain values for JSON, null for what is no number."""
     if not np.isfinite(values).all():
         return {"mean": None, "interval": None, "values": [v if math.isfinite(v) else None for v in values.tolist()]}
-    return {"mean": float(values.mean()), "interval": list(bootstrap_interval(values)), "values": values.tolist()}
+    ends = interval(values)
+    known = None if math.isnan(ends[0]) else list(ends)
+    return {"mean": float(values.mean()), "interval": known, "values": values.tolist()}
 
 
 def table_of(played: Episodes) -> Table:
@@ -122,8 +130,8 @@ def table_of(played: Episodes) -> Table:
         for name, values in measures.items():
             cells.append(number(float(values[member].mean())))
             if name == "return":
-                interval = figures(values[member])["interval"]
-                cells.append("-" if interval is None else " to ".join(map(number, interval)))
+                ends = figures(values[member])["interval"]
+                cells.append("-" if ends is None else " to ".join(map(number, ends)))
         table.add_row(*cells)
     return table
 
@@ -162,9 +170,8 @@ def evaluate(args: Args) -> int:
 def main(argv: Sequence[str] | None = None) -> int:
     logging.basicConfig(format="%(message)s", stream=sys.stderr)
     args = tyro.cli(Args, args=argv, prog="evaluate_policy.py", description=HELP)
-    with sigterm_is_ctrl_c():
-        return exit_code("evaluate_policy.py", lambda: evaluate(args), (PolicyError, VideoError, ValueError))
+    return exit_code("evaluate_policy.py", lambda: evaluate(args), (PolicyError, VideoError, ValueError))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    interrupt.run(main)

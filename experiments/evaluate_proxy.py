@@ -3,17 +3,23 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from outer import interrupt
+
+if __name__ == "__main__":
+    interrupt.listen("evaluate_proxy.py")  # before all that takes time to import
+
 import copy
 import json
 import logging
 import math
 import os
-import sys
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Any, Literal
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import numpy as np
 import torch
@@ -22,13 +28,19 @@ from rich.console import Console
 from rich.table import Table
 
 from envs.world_file import WorldFile, WorldFileError, read_world
+from experiments.command_line import check_count
+from experiments.paper.verdicts import wide_console
+from outer import problem
 from outer.check import Checker
+from outer.comparison import break_even, price_lines, random_return, ratio_sentence, return_bounds, side, why_not
 from outer.config import ConfigError, environment_info
-from outer.evaluate import BUDGET, EARLY_OUT, REAL, evaluate
+from outer.device import check_device
+from outer.evaluate import BUDGET, EARLY_OUT, REAL, UNSOLVABLE, evaluate, exploration
+from outer.memory import shortage
 from outer.nes import RETEST, member_seeds
 from outer.problem import VARY_SUFFIX, learner_key, split_agent_name
 from outer.report import number
-from outer.statistics import summary
+from outer.statistics import AgentRuns, summary
 
 
 @dataclass
@@ -94,33 +106,71 @@ def prepared(world: WorldFile, args: Args) -> tuple[dict[str, Any], str]:
 def check_args(args: Args) -> None:
     """Raises ConfigError. Before hours of training, not after them."""
     for option, value, least in (
-        ("--num-agents", args.num_agents, 1),
-        ("--seed", args.seed, 0),
-        ("--threads", args.threads, 0),
-    ):
-        if value < least:
-            raise ConfigError([f"{option}: found {value}, expected at least {least}"])
+        ("--num-agents", args.num_agents, 1), ("--seed", args.seed, 0), ("--threads", args.threads, 0),
+    ):  # fmt: skip
+        check_count(option, value, least)
     if args.json is not None and (args.json.is_dir() or not args.json.parent.is_dir()):
         raise ConfigError([f"--json: cannot write {args.json}, expected a file in a folder that exists"])
 
 
-def measure(config: dict[str, Any], worlds: torch.Tensor, seeds: np.ndarray, mode: str, threads: int) -> dict[str, Any]:
-    """Figures and raw lists of one column. Failed agents are counted and left out of the figures."""
+def measure(config: dict[str, Any], worlds: torch.Tensor, seeds: np.ndarray, mode: str, threads: int,
+            bounds: tuple[float, float] | None = None) -> dict[str, Any]:  # fmt: skip
+    """Figures and raw lists of one column. Failed agents are counted and left out of the figures.
+
+    bounds: the worst and the best possible return.
+    """
     values = evaluate(config, worlds, torch.from_numpy(seeds), mode, threads)
     returns, steps = values["mean_return"].tolist(), values["train_steps"].tolist()
+    first = values["first_solved_steps"].tolist()
     fine = [math.isfinite(r) for r in returns]
     out: dict[str, Any] = {"mode": mode, "num_agents": len(returns), "failed": fine.count(False)}
-    for name, x in (("return", returns), ("train_steps", steps)):
-        kept = [v for v, ok in zip(x, fine) if ok]
+    fires = [math.nan if math.isnan(f) else float(n) for n, f in zip(steps, first)]
+    solved = {"first_solved_steps": first, "rule_fires_steps": fires}
+    for name, x in (("return", returns), ("train_steps", steps), *solved.items()):
+        kept = [v for v, ok in zip(x, fine) if ok and math.isfinite(v)]
         if kept:
-            s = summary(kept)
+            s = summary(kept, bounds=bounds if name == "return" else None)
             out |= {f"mean_{name}": s["mean"], f"mean_{name}_interval": s["mean_interval"]}
             out |= {f"iqm_{name}": s["iqm"], f"iqm_{name}_interval": s["iqm_interval"], f"median_{name}": s["median"]}
+            out |= {f"{name}_n": s["n"], f"{name}_unseen_share": s.get("unseen_share")}
     out["returns"] = [r if ok else None for r, ok in zip(returns, fine)]
     out["test_returns"] = [t if ok else None for t, ok in zip(values["test_returns"].tolist(), fine)]
     out["train_steps"] = steps
+    out |= {name: [v if math.isfinite(v) else None for v in x] for name, x in solved.items()}
     out["reasons"] = values["reason"]
     return out
+
+
+def exploration_of(config: dict[str, Any]) -> str:
+    """What agents on the task do otherwise than those in the world; "": nothing."""
+    learner_name, hyper, _ = problem.learner(config)
+    return exploration(learner_name, hyper, problem.env_section(config).contextual_bandit)
+
+
+def runs_of(column: dict[str, Any]) -> AgentRuns:
+    return AgentRuns([math.nan if r is None else r for r in column["returns"]], list(map(float, column["train_steps"])))
+
+
+def said(world: WorldFile, columns: dict[str, dict[str, Any]]) -> tuple[dict[str, Any], list[str]]:
+    """The comparison and the prices, for JSON and in words."""
+    task = world.task()
+    mark = task.solved_reward if task.solved_reward < UNSOLVABLE else None
+    floor = random_return(task)
+    sides = {name: side(runs_of(c), floor, mark) for name, c in columns.items()}
+    proxy, real = sides["proxy"], sides.get("real")
+    out: dict[str, Any] = {"evolution_steps": world.evolution_steps, "random_return": floor}
+    out |= {f"failures_{name}": s.failures for name, s in sides.items()}
+    lines, reason = [], ""
+    if real is not None:
+        reason = why_not(proxy, real, floor, mark, number)
+        lines.append(f"No comparison of steps: {reason}." if reason else ratio_sentence(proxy, real, number))
+        out |= {"comparable": not reason, "why_not": reason or None}
+        own = 0.0 if world.kind == "se" else proxy.steps
+        if not reason and world.evolution_steps is not None:
+            agents = break_even(world.evolution_steps, own, real.steps)
+            out["break_even_agents"] = agents if math.isfinite(agents) else None
+    lines += price_lines(world.kind, world.evolution_steps, proxy, real, real is not None and not reason, number)
+    return out, [line for line in lines if line]
 
 
 def show(console: Console, world: WorldFile, name: str, columns: dict[str, dict[str, Any]]) -> None:
@@ -129,31 +179,41 @@ def show(console: Console, world: WorldFile, name: str, columns: dict[str, dict[
     for title in columns:
         table.add_column(title, justify="right")
 
+    def cell(c: dict[str, Any], key: str) -> str:
+        if key not in c:
+            return "-"
+        low_high, quantity = c.get(f"{key}_interval"), key.partition("_")[2]
+        if low_high:
+            return f"{number(c[key])} [{number(low_high[0])}, {number(low_high[1])}]"
+        share = c.get(f"{quantity}_unseen_share")
+        if share is None:
+            return number(c[key])
+        n, fail = c[f"{quantity}_n"], f"; at most {100 * share:.0f} % fail (95 %)" if quantity == "return" else ""
+        return f"{number(c[key])} ({n} of {n}{fail})"
+
     def row(label: str, key: str) -> None:
-        cells = []
-        for c in columns.values():
-            low_high = c.get(f"{key}_interval")
-            cells.append(
-                f"{number(c[key])}" + (f" [{number(low_high[0])}, {number(low_high[1])}]" if low_high else "")
-                if key in c
-                else "-"
-            )
-        table.add_row(label, *cells)
+        table.add_row(label, *(cell(c, key) for c in columns.values()))
 
     row("training steps, mean", "mean_train_steps")
     row("training steps, interquartile mean", "iqm_train_steps")
+    for words, key in (("first test of the window", "first_solved_steps"), ("when the rule fires", "rule_fires_steps")):
+        if any(f"iqm_{key}" in c for c in columns.values()):
+            row(f"steps until solved, {words}", f"iqm_{key}")
+            solvers = (sum(v is not None for v in c[key]) for c in columns.values())
+            table.add_row("  agents that came so far", *(f"{k} of {c['num_agents']}" for k, c in
+                                                         zip(solvers, columns.values())))  # fmt: skip
     row("test return, mean", "mean_return")
     row("test return, interquartile mean", "iqm_return")
     row("test return, median", "median_return")
     solved = world.task().solved_reward
-    table.add_row(
-        f"agents with at least {number(solved)}",
-        *(f"{sum(r is not None and r >= solved for r in c['returns'])} of {c['num_agents']}" for c in columns.values()),
-    )
+    reached = [sum(r is not None and r >= solved for r in c["returns"]) for c in columns.values()]
+    counts = [c["num_agents"] for c in columns.values()]
+    table.add_row(f"agents with at least {number(solved)}", *(f"{k} of {n}" for k, n in zip(reached, counts)))
+    table.add_row("failures, the others", *(f"{n - k} of {n}" for k, n in zip(reached, counts)))
     if any(c["failed"] for c in columns.values()):
-        table.add_row("failed, in no figure above", *(str(c["failed"]) for c in columns.values()))
+        table.add_row("of these broke, in no figure above", *(str(c["failed"]) for c in columns.values()))
     console.print(table)
-    console.print("Brackets: 95 % bootstrap intervals.", highlight=False)
+    console.print("Brackets: 95 % intervals; of equal values, how many there are.", highlight=False)
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -163,6 +223,7 @@ def main(argv: list[str] | None = None) -> int:
         check_args(args)
         world = read_world(str(args.model))
         config, name = prepared(world, args)
+        check_device(config["device"], f"{args.model}: device")
         if args.stop == "budget" and world.budget == 0:
             raise ConfigError([f"--stop budget: {args.model} was evolved without a training budget"])
     except (WorldFileError, ConfigError) as e:
@@ -171,24 +232,39 @@ def main(argv: list[str] | None = None) -> int:
     mode = EARLY_OUT if args.stop == "early-out" or world.budget == 0 else BUDGET
     threads = args.threads or len(os.sched_getaffinity(0))
     worlds = world.flat.expand(args.num_agents, -1).contiguous()
-    seeds = member_seeds(args.seed, RETEST, 0, 2 * args.num_agents)
+    # each world's own: else agents would draw the same hyperparameters in all worlds
+    seeds = member_seeds(args.seed, RETEST, 1 + world.digest(), 2 * args.num_agents)
 
     titles = {"proxy": "in the evolved world", "real": "on the real task"}
-    columns = {}
+    columns, bounds = {}, return_bounds(world.task())
     for i, column in enumerate(titles if args.real else ["proxy"]):
         print(f"training {args.num_agents} {name} agents {titles[column]} ...", file=sys.stderr)
         part = seeds[i * args.num_agents : (i + 1) * args.num_agents]
         try:
-            columns[column] = measure(config, worlds, part, REAL if column == "real" else mode, threads)
+            columns[column] = measure(config, worlds, part, REAL if column == "real" else mode, threads, bounds)
         except KeyboardInterrupt:
-            return 130
-    show(Console(), world, name, {titles[k]: c for k, c in columns.items()})
+            return interrupt.stopped("evaluate_proxy.py")
+        except (MemoryError, RuntimeError, ValueError) as e:
+            if not (short := shortage(e, f"--num-agents, or the sizes in the configuration of {args.model}")):
+                raise
+            print(f"evaluate_proxy.py: {short}", file=sys.stderr)
+            return 1
+    console = wide_console()
+    show(console, world, name, {titles[k]: c for k, c in columns.items()})
+    other, words = exploration_of(config) if args.real else "", []
+    if other:
+        words.append(f"Agents on the real task: {other}.")
+    verdict, lines = said(world, columns)
+    for line in (*words, *lines):
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
     if args.json:
         settings = {k: str(v) if isinstance(v, Path) else v for k, v in vars(args).items() if k != "json"}
         content = {
             "settings": settings,
             "budget": world.budget,
             "agent": name,
+            "real_learner": other,
+            **verdict,
             "versions": environment_info(),
             **columns,
         }
@@ -201,4 +277,4 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    interrupt.run(main)

@@ -3,6 +3,16 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from outer import interrupt
+
+if __name__ == "__main__":
+    interrupt.listen("evolve_goals.py")  # before all that takes time to import
+
 import argparse
 import dataclasses
 import functools
@@ -10,20 +20,18 @@ import json
 import logging
 import os
 import re
-import sys
+import shlex
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import torch
 import yaml
 from rich.console import Console
 
 from agents.crl_train import GoalSection
+from core.files import TEXT_BYTES, read_plain
 from envs.goal.shapers import ShapeSpace
 from envs.goal.task import make_goal_task
 from envs.sim.simulator import SimulatorError
@@ -32,12 +40,12 @@ from experiments.command_line import exit_code
 from experiments.goal_arguments import CONFIG_FILE, Parser, add_section, read_learner, read_section
 from experiments.goal_evolution import EvolveSection, GoalEvolution, Inner, scores_of
 from experiments.goal_evolution_report import PICTURE, picture, summary
-from experiments.train_goal import Stop
 from outer.checkpoint import RunError, locked
 from outer.config import environment_info
+from outer.device import unusable
 from outer.folders import new_folder
 from outer.goal_sections import AGENTS
-from outer.yaml_lines import ConfigError, parse_yaml, show
+from outer.yaml_lines import ConfigError, parse_yaml
 
 HELP = """\
 Evolve the distribution of goals, of starts, or of both that agents train with, so that they do better on the task's
@@ -48,9 +56,11 @@ starts and goals. In the end fresh agents tell what was found: with it and witho
   python3 experiments/evolve_goals.py --env_name reacher --start_family box --agent sac --use_her --num_envs 32
   python3 experiments/evolve_goals.py --resume results/<run>
 
-Exit codes: 0 complete, 1 cannot go on, 2 wrong arguments, 130 Ctrl-C (--resume begins the next generation)."""
+Exit codes: 0 complete, 1 cannot go on, 2 wrong arguments, 130 Ctrl-C, 143 SIGTERM (--resume
+repeats the generation under way)."""
 
 log = logging.getLogger("envolve")
+PROG = "evolve_goals.py"
 
 
 @dataclass(frozen=True)
@@ -92,12 +102,7 @@ def make_plan(given: dict[str, Any]) -> EvolvePlan:
         ShapeSpace(make_goal_task(inner.env_name), evolve.goal_family, evolve.start_family)
     except ValueError as e:
         problems.append(f"--env_name, --goal_family, --start_family: {e}")
-    if inner.device != "cpu":
-        try:
-            torch.zeros(1, device=inner.device)
-        except (RuntimeError, AssertionError) as e:
-            reason = str(e).splitlines()[0]
-            problems.append(f"--device: found {show(inner.device)}, which PyTorch cannot use here: {reason}")
+    problems += unusable(inner.device)
     if problems:
         raise ConfigError(problems)
     return EvolvePlan(inner, evolve, learner)
@@ -107,9 +112,10 @@ def stored_plan(folder: Path) -> EvolvePlan:
     """What the run in a folder was begun with. Raises ConfigError."""
     path = folder / CONFIG_FILE
     try:
-        raw, _ = parse_yaml(path.read_bytes(), str(path))
-    except OSError:
-        raise ConfigError([f"--resume: found no {CONFIG_FILE} in {str(folder)!r}, expected results/<run>"]) from None
+        raw, _ = parse_yaml(read_plain(path, TEXT_BYTES), str(path))
+    except OSError as e:
+        found = f"found no {CONFIG_FILE} in {str(folder)!r} ({e.strerror})"
+        raise ConfigError([f"--resume: {found}, expected results/<run>"]) from None
     if not isinstance(raw, dict) or set(raw) != {"inner", "evolve", "learner"}:
         raise ConfigError([f"{path}: expected the sections inner, evolve and learner, as evolve_goals.py writes them"])
     return make_plan({name: value for part in raw.values() for name, value in (part or {}).items()})
@@ -131,15 +137,16 @@ def run(plan: EvolvePlan, folder: Path) -> int:
     """All generations that are left, then the comparison."""
     evolve, inner = plan.evolve, plan.inner
     torch.set_num_threads(inner.threads)
+    interrupt.advise(f"go on with: {shlex.join(['python3', f'experiments/{PROG}', '--resume', str(folder)])}")
     space = ShapeSpace(make_goal_task(inner.env_name), evolve.goal_family, evolve.start_family)
     evaluate = functools.partial(scores_of, inner, plan.learner, evolve, space)
     families = f"goals {evolve.goal_family or 'plain'}, starts {evolve.start_family or 'plain'}"
     title = f"{inner.env_name}, {families}"
-    with locked(folder), Stop() as stop:
+    with locked(folder), interrupt.gently() as stop:
         evolution = GoalEvolution(folder, evolve, inner.seed, space.names, evaluate)
         while not evolution.done:
             if stop():
-                return interrupted(folder)
+                return interrupt.stopped(PROG)
             began = time.monotonic()
             g = evolution.generation()
             picture(folder / PICTURE, space, evolution, title)
@@ -149,22 +156,13 @@ def run(plan: EvolvePlan, folder: Path) -> int:
                      g.generation, g.score, g.plain, g.perturbed, g.best, seconds, left,
                      f"  {g.diverged} diverged" if g.diverged else "")  # fmt: skip
         if stop():
-            return interrupted(folder)
+            return interrupt.stopped(PROG)
         if not evolution.comparison[0]:
             evolution.compare()
     text = summary(inner.env_name, families, evolve, evolution, folder)
     write_atomic(str(folder / "summary.txt"), text.encode())
     Console().print(text, end="", markup=False, highlight=False, soft_wrap=True)
     return 0
-
-
-def complain(text: object) -> None:
-    print(f"evolve_goals.py: {text}", file=sys.stderr)
-
-
-def interrupted(folder: Path) -> int:
-    complain(f"interrupted; go on with: python3 experiments/evolve_goals.py --resume {folder}")
-    return 130
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -181,8 +179,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise ConfigError([f"--resume goes on with the values it was begun with: found --{next(iter(given))}"])
         return run(stored_plan(Path(args.resume)), Path(args.resume))
 
-    return exit_code("evolve_goals.py", work, (RunError, SimulatorError, ValueError))
+    return exit_code(PROG, work, (RunError, SimulatorError, ValueError))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    interrupt.run(main)

@@ -4,26 +4,35 @@ experiments/paper/figures/."""
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from outer import interrupt
+
+if __name__ == "__main__":
+    interrupt.listen("figures.py")  # before all that takes time to import
+
+import os
 import shlex
 import subprocess
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
-from pathlib import Path
 from typing import Annotated, Any
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import tyro
 
 from experiments.paper.data import DataError
 from experiments.paper.drawing import Drawing, Need, save_drawing
+from outer.child import end_process, ends_with_parent
 from outer.schema import nearest
 from outer.yaml_lines import ConfigError
 
 ROOT = Path(__file__).resolve().parent.parent
 NAMES = tuple(sorted(p.stem for p in (ROOT / "experiments" / "paper" / "figures").glob("[a-z]*.py")))
+STOP_SECONDS = 3.2  # from SIGTERM to SIGKILL, for a command that makes data
 
 
 def modules() -> dict[str, Any]:
@@ -43,12 +52,12 @@ Draw the figures of the paper's experiments, as PNG and SVG, each with its capti
   python3 experiments/figures.py compare --only Cliff --quick    runs what is missing first, a minute's look each
   python3 experiments/figures.py all                             whatever there are data for
 
-Captions have interquartile means, 95 % bootstrap intervals, and the number of runs and agents, failures included. A
+Captions have interquartile means, 95 % intervals, and the number of runs and agents, failures included. A
 figure whose data are missing names the command that makes them. Pictures of quick looks are marked "quick".
 
 {figures}
 
-Exit codes: 0 drawn (all: at least one), 1 data are missing or damaged, 2 wrong arguments, 130 interrupted."""
+Exit codes: 0 drawn (all: at least one), 1 data are missing or damaged, 2 wrong arguments, 130 and 143 stopped."""
 
 
 @dataclass
@@ -76,7 +85,13 @@ def command_of(need: Need, args: Args) -> list[str]:
 
 
 def run(words: list[str]) -> int:
-    return subprocess.run(words, cwd=ROOT, check=False).returncode
+    """A command whose output goes where ours goes, and that ends with us -> its exit code."""
+    quiet = {**os.environ, interrupt.QUIET: "1"}  # how to go on is for us to say
+    child = subprocess.Popen(words, cwd=ROOT, env=quiet, start_new_session=True, preexec_fn=ends_with_parent())
+    try:
+        return child.wait()
+    finally:
+        end_process(child, STOP_SECONDS)
 
 
 def found(name: str, variant: str, needs: Sequence[Need], args: Args) -> list[Any]:
@@ -89,7 +104,7 @@ def found(name: str, variant: str, needs: Sequence[Need], args: Args) -> list[An
             print(f"{title(name, variant)}: {shlex.join(words)}", file=sys.stderr)
             own = [sys.executable, *need.command, "--results-dir", str(args.results_dir.resolve()), "--quick"]
             code = run(own)
-            if code == 130:
+            if code in (130, 143):
                 raise KeyboardInterrupt
             if code:
                 raise DataError(f"{shlex.join(words)}: exit code {code}, expected 0")
@@ -173,11 +188,11 @@ def main(argv: list[str] | None = None) -> int:
         complain(e)
         return 2
     except KeyboardInterrupt:
-        return 130
+        return interrupt.stopped("figures.py", interrupt.GO_ON)
     except OSError as e:
         complain(f"{e.filename}: {e.strerror}")
         return 1
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    interrupt.run(main)

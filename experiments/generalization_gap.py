@@ -9,6 +9,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from outer import interrupt
+
+if __name__ == "__main__":
+    interrupt.listen("generalization_gap.py")  # before all that takes time to import
+
 import tyro
 
 from experiments.paper.command import EXIT_CODES, run_command
@@ -39,4 +44,4 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    interrupt.run(main)

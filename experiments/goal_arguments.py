@@ -16,8 +16,10 @@ import pydantic
 import yaml
 
 from agents.crl_train import GoalSection
+from core.files import TEXT_BYTES, read_plain
 from envs.goal.task import make_goal_task
 from outer.config import environment_info
+from outer.device import unusable
 from outer.goal_sections import AGENTS, RunSection
 from outer.schema import expected, nearest, section_model
 from outer.yaml_lines import ConfigError, parse_yaml, show
@@ -57,7 +59,7 @@ population side by side, any of whose members may have hyperparameters of its ow
   python3 experiments/train_goal.py --resume results/<run>
 
 Flags may be written with - or _. Exit codes: 0 complete, 1 cannot go on (or every member diverged), 2 wrong arguments,
-130 Ctrl-C (resumable)."""
+130 Ctrl-C, 143 SIGTERM (resumable)."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -210,14 +212,7 @@ def _check(plan: GoalPlan, problems: list[str]) -> None:
             tasks[name] = make_goal_task(getattr(plan.run, name) or plan.run.env_name)
         except ValueError as e:
             problems.append(f"--{name}: {e}")
-    device = plan.run.device
-    if device != "cpu":
-        import torch
-
-        try:
-            torch.zeros(1, device=device)
-        except (RuntimeError, AssertionError) as e:
-            problems.append(f"--device: found {show(device)}, which PyTorch cannot use here: {str(e).splitlines()[0]}")
+    problems += unusable(plan.run.device)
 
 
 def make_plan(args: argparse.Namespace) -> GoalPlan:
@@ -240,11 +235,10 @@ def stored_plan(folder: Path) -> GoalPlan:
     """What the run in a folder was begun with. Raises ConfigError."""
     path = folder / CONFIG_FILE
     try:
-        raw, _ = parse_yaml(path.read_bytes(), str(path))
-    except OSError:
-        raise ConfigError(
-            [f"--resume: found no {CONFIG_FILE} in {str(folder)!r}, expected the folder of a run: results/<run>"]
-        ) from None
+        raw, _ = parse_yaml(read_plain(path, TEXT_BYTES), str(path))
+    except OSError as e:
+        found = f"found no {CONFIG_FILE} in {str(folder)!r} ({e.strerror})"
+        raise ConfigError([f"--resume: {found}, expected the folder of a run: results/<run>"]) from None
     problems: list[str] = []
     if not isinstance(raw, dict) or set(raw) != {"run", "learner", "per_member"}:
         raise ConfigError([f"{path}: expected the sections run, learner and per_member, as train_goal.py writes them"])

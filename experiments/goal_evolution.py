@@ -19,9 +19,11 @@ import torch
 from torch import Tensor
 
 from agents.crl_train import GoalSection, GoalTraining
+from core.files import TORCH_BYTES, UnfitFileError, read_plain
 from envs.goal.shapers import Shaped, ShapeSpace
 from envs.goal.task import make_goal_task
 from envs.option import option
+from envs.torch_file import read_torch
 from envs.world_file import write_atomic
 from outer.checkpoint import RunError
 from outer.nes import COMPARISON, NES, NESState, Population, member_seeds
@@ -37,17 +39,23 @@ class EvolveSection:
 
     goal_family: str = option("", "family of the goals: circle, offset, box, cells or point; none: the task's own")
     start_family: str = option("", "the same of the starts")
-    generations: int = option(20, "generations", ge=1)
-    num_workers: int = option(8, "perturbations per generation, each in both directions", ge=1)
-    num_orig_evals: int = option(4, "members that score where the search stands; and as many plain ones", ge=1)
+    generations: int = option(20, "generations", ge=1, le=10**6)
+    num_workers: int = option(8, "perturbations per generation, each in both directions", ge=1, le=10**6)
+    num_orig_evals: int = option(
+        4, "members that score where the search stands; and as many plain ones", ge=1, le=10**6
+    )
     noise_std: float = option(0.5, "standard deviation of a perturbation, in units of each parameter", gt=0)
     step_size: float = option(0.3, "Adam's learning rate, in the same units", gt=0)
     score: str = option(
         "success", "share of episodes near the goal once, share of decisions near it, or minus the last distance (m)",
         choices=SCORES,
     )  # fmt: skip
-    score_evals: int = option(1, "evaluations of a training whose mean is the score, the last at its end", ge=1)
-    comparison_agents: int = option(16, "fresh agents with the evolved starts and goals, and as many plain", ge=2)
+    score_evals: int = option(
+        1, "evaluations of a training whose mean is the score, the last at its end", ge=1, le=10**6
+    )
+    comparison_agents: int = option(
+        16, "fresh agents with the evolved starts and goals, and as many plain", ge=2, le=10**6
+    )
 
 
 @dataclass(frozen=True)
@@ -56,13 +64,13 @@ class Inner:
 
     env_name: str = option("simple_u_maze", "the task; docs/goals.md has them all")
     agent: str = option("crl", "the learner", choices=("crl", "sac", "td3", "ppo"))
-    num_timesteps: int = option(50_000, "environment steps of each member", ge=1)
-    num_eval_envs: int = option(64, "evaluation episodes of each member", ge=1)
-    episode_length: int = option(0, "decisions of an episode; 0: the task's own", ge=0)
-    action_repeat: int = option(1, "environment steps per decision", ge=1)
+    num_timesteps: int = option(50_000, "environment steps of each member", ge=1, le=10**12)
+    num_eval_envs: int = option(64, "evaluation episodes of each member", ge=1, le=10**5)
+    episode_length: int = option(0, "decisions of an episode; 0: the task's own", ge=0, le=10**6)
+    action_repeat: int = option(1, "environment steps per decision", ge=1, le=10**4)
     seed: int = option(0, "of the search", ge=0, le=2**31)
     engine: str = option("mujoco", "of tasks with a robot", choices=("mujoco", "mujoco_warp"))
-    threads: int = option(0, "CPU threads; 0: all that this process may use", ge=0)
+    threads: int = option(0, "CPU threads; 0: all that this process may use", ge=0, le=1024)
     device: str = option("cpu", "cpu, or cuda")
     exp_name: str = option("", "name of the run's folder in results/; default: task, families, time and seed")
 
@@ -183,7 +191,7 @@ class GoalEvolution:
         if not path.exists():
             return None
         try:
-            content: dict[str, Any] = torch.load(path, weights_only=True)
+            content: dict[str, Any] = read_torch(read_plain(path, TORCH_BYTES))
             state = NESState(**content["nes"])
             if len(state.psi) != len(self.names):
                 raise ValueError(f"{len(state.psi)} parameters, expected {len(self.names)}")
@@ -191,7 +199,7 @@ class GoalEvolution:
             evolved, plain = content["comparison"]
             self.comparison = evolved, plain
         except Exception as e:
-            reason = str(e).strip().split("\n")[0]
+            reason = str(e.strerror if isinstance(e, UnfitFileError) else e).strip().split("\n")[0]
             raise RunError(f"{path}: not a checkpoint of this run ({type(e).__name__}: {reason})") from None
         return state
 

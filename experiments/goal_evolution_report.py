@@ -13,7 +13,7 @@ from envs.goal.shapers import Shaped, ShapeSpace, maze_of, samples
 from experiments.goal_evolution import GENERATIONS, EvolveSection, Generation, GoalEvolution
 from experiments.goal_report import interval
 from outer.plots import BLUE, GREY, ORANGE, new_figure
-from outer.statistics import bootstrap_interval
+from outer.statistics import interval as interval_of
 
 PICTURE = "evolution.png"
 DRAWN = 400  # episodes in the picture
@@ -21,12 +21,12 @@ DRAWN = 400  # episodes in the picture
 
 def difference(evolved: Sequence[float], plain: Sequence[float]) -> tuple[float, tuple[float, float]]:
     """Mean of evolved minus plain over pairs with the same seed, and its 95 % interval; pairs in which one diverged are
-    left out."""
+    left out. NaN: no pair, or all are alike, which tells nothing of others."""
     gap = np.asarray(evolved) - np.asarray(plain)
     gap = gap[np.isfinite(gap)]
     if not len(gap):
         return math.nan, (math.nan, math.nan)
-    return float(gap.mean()), bootstrap_interval(gap)
+    return float(gap.mean()), interval_of(gap)
 
 
 def picture(path: Path, space: ShapeSpace, evolution: GoalEvolution, title: str) -> None:
@@ -63,11 +63,12 @@ def picture(path: Path, space: ShapeSpace, evolution: GoalEvolution, title: str)
 def summary(task: str, families: str, evolve: EvolveSection, evolution: GoalEvolution, folder: Path) -> str:
     evolved, plain = evolution.comparison
     gap, ends = difference(evolved, plain)
+    brackets = "(all alike)" if math.isnan(ends[0]) else f"[{ends[0]:+.3f}, {ends[1]:+.3f}]"
     out = [
         f"{task}, {families}, {len(evolution.history)} generations; score: {evolve.score}, evaluated with the task's "
         "own starts and goals",
         f"{len(evolved)} fresh agents each   evolved {interval(*_interval(evolved))}   "
-        f"plain {interval(*_interval(plain))}   difference {gap:+.3f} [{ends[0]:+.3f}, {ends[1]:+.3f}]",
+        f"plain {interval(*_interval(plain))}   difference {gap:+.3f} {brackets}",
         f"95 % intervals over agents; the same {len(evolved)} seeds, which the search has not seen",
     ]
     theta = evolution.nes.state.psi
@@ -81,4 +82,4 @@ def _interval(scores: Sequence[float]) -> tuple[float, tuple[float, float]]:
     ok = [s for s in scores if math.isfinite(s)]
     if not ok:
         return math.nan, (math.nan, math.nan)
-    return float(np.mean(ok)), bootstrap_interval(ok)
+    return float(np.mean(ok)), interval_of(ok)

@@ -12,10 +12,9 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from agents.crl_train import Evaluation
-from outer.statistics import agents_interval, bootstrap_interval
+from outer.statistics import interval
 
 LEVEL = 1.959964  # standard deviations either way of a 95 % interval
-RESAMPLES = 2000  # for the interval of each line
 
 
 @dataclass(frozen=True)
@@ -31,7 +30,7 @@ class Score:
     success_low: float  # Wilson's interval
     success_high: float
     near: float  # mean decisions of an episode near the goal
-    near_low: float  # bootstrap over episodes
+    near_low: float  # over episodes (outer/statistics.py)
     near_high: float
     distance: float  # m, mean, at the end
     length: float  # mean decisions of an episode
@@ -58,7 +57,8 @@ def scores_of(number: int, e: Evaluation) -> list[Score]:
         near, success = e.near[i].numpy(), float(e.success[i].mean())
         healthy = math.isfinite(success)
         low, high = wilson(success, n) if healthy else (math.nan, math.nan)
-        near_low, near_high = bootstrap_interval(near, samples=RESAMPLES) if healthy else (math.nan, math.nan)
+        bounds = (0.0, max(float(e.length[i].max()), near.max()))
+        near_low, near_high = interval(near, bounds=bounds) if healthy else (math.nan, math.nan)
         means = (float(near.mean()), near_low, near_high, float(e.distance[i].mean()), float(e.length[i].mean()))
         out.append(Score(number, e.steps, e.updates, i, n, success, low, high, *means, tuple(e.learning[i].tolist())))
     return out
@@ -87,7 +87,7 @@ def from_csv(text: str) -> list[Score]:
 
 @dataclass(frozen=True)
 class Point:
-    """All members at one evaluation; intervals as ``agents_interval`` has them, or of the one member."""
+    """All members at one evaluation; intervals over members, or of the one member."""
 
     steps: int
     updates: int
@@ -111,7 +111,7 @@ def points_of(scores: list[Score]) -> list[Point]:
             continue
         success, near = [s.success for s in ok], [s.near for s in ok]
         if len(ok) > 1:
-            intervals = agents_interval(success, []), agents_interval(near, [])
+            intervals = interval(success, bounds=(0.0, 1.0)), interval(near)
         else:
             intervals = (ok[0].success_low, ok[0].success_high), (ok[0].near_low, ok[0].near_high)
         means = float(np.mean(success)), float(np.mean(near))

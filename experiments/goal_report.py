@@ -37,9 +37,11 @@ FILES = (
 
 
 def interval(middle: float, ends: tuple[float, float]) -> str:
-    """0.94 [0.89, 0.97]"""
+    """0.94 [0.89, 0.97]; without brackets where equal members tell nothing of others."""
     if math.isnan(middle):
         return "-"
+    if math.isnan(ends[0]):
+        return f"{middle:.{2 if middle <= 2 else 0}f}"
     digits = 2 if ends[1] <= 2 else 0
     return f"{middle:.{digits}f} [{ends[0]:.{digits}f}, {ends[1]:.{digits}f}]"
 

@@ -11,12 +11,14 @@ from typing import Any, Callable
 import torch
 
 from agents.crl_train import GoalTraining
+from core.files import UnfitFileError
 from envs.goal.task import make_goal_task
 from envs.world_file import write_atomic
 from experiments.goal_arguments import GoalPlan
 from experiments.goal_log import Score, from_csv, header, scores_of, to_csv
 from experiments.goal_report import GoalTable, Loggers, learning_curve, summary
 from outer.checkpoint import RunError
+from outer.goal_checkpoint import read_training
 
 CHECKPOINT, POLICY, SCORES = "checkpoint.pt", "policy.pt", "scores.csv"
 BETWEEN_CHECKPOINTS = 60.0  # s at least
@@ -131,9 +133,9 @@ class GoalRun:
                 raise RunError(f"{self.folder}: this run is complete")
             return  # it was ended before its first checkpoint: begin at the beginning, with the same result
         try:
-            state = torch.load(path, map_location=self.plan.run.device, weights_only=True)
+            state = read_training(path, self.training)
             self.training.load_state_dict(state["training"])
             self.log, self.seconds = str(state["log"]), float(state["seconds"])
         except Exception as e:
-            reason = str(e).strip().split("\n")[0]
+            reason = str(e.strerror if isinstance(e, UnfitFileError) else e).strip().split("\n")[0]
             raise RunError(f"{path}: not a checkpoint of this run ({type(e).__name__}: {reason})") from None

@@ -32,6 +32,8 @@ def film_path(given: str | None) -> Path | None:
     path = Path(given) if given else None
     if path is not None and path.suffix.lower() not in (".mp4", ".gif"):
         raise ConfigError([f"--video: found {given!r}, expected a name that ends in .mp4 or .gif"])
+    if path is not None and (path.is_dir() or not path.parent.is_dir()):
+        raise ConfigError([f"--video: found {given!r}, expected a file in a folder that exists"])
     suffix = writable_format(path)
     return Path(f"video{suffix}") if path is None else path.absolute()
 

@@ -3,13 +3,19 @@
 
 from __future__ import annotations
 
-import dataclasses
 import sys
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from outer import interrupt
+
+if __name__ == "__main__":
+    interrupt.listen("heatmap.py")  # before all that takes time to import
+
+import dataclasses
+from dataclasses import dataclass, field
+from typing import Annotated, Any
 
 import numpy as np
 import torch
@@ -119,4 +125,4 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    interrupt.run(main)

@@ -3,15 +3,21 @@
 
 from __future__ import annotations
 
-import dataclasses
-import itertools
 import sys
-from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from outer import interrupt
+
+if __name__ == "__main__":
+    interrupt.listen("hyperparameter_sensitivity.py")  # before all that takes time to import
+
+import dataclasses
+import itertools
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Annotated, Any
 
 import numpy as np
 import torch
@@ -188,7 +194,7 @@ def show(series: Series, grids: dict[str, list[Any]], own: dict[str, Any], task:
             cells = [in_words([q[key][i] for i in rows], where) for key in ("return", "train_steps")]
             table.add_row(f"{name} {number}{' *' * (value == own[name])}", side, *cells)
     Console().print(table)
-    print("*: the agents' own value. Brackets: 95 % bootstrap intervals.")
+    print("*: the agents' own value. Brackets: 95 % intervals.")
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -197,4 +203,4 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    interrupt.run(main)

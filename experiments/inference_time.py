@@ -3,14 +3,20 @@
 
 from __future__ import annotations
 
-import dataclasses
 import sys
-import time
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from outer import interrupt
+
+if __name__ == "__main__":
+    interrupt.listen("inference_time.py")  # before all that takes time to import
+
+import dataclasses
+import time
+from dataclasses import dataclass, field
+from typing import Annotated
 
 import numpy as np
 import torch
@@ -25,6 +31,7 @@ from experiments.paper.data import Series
 from experiments.paper.proxies import task_of
 from outer import problem
 from outer.config import ConfigError, load_config
+from outer.device import check_device
 
 HELP = """\
 Measures milliseconds per step, of one environment alone and of many at once, on the task of CONFIG and in an SE and an
@@ -88,8 +95,7 @@ def work(args: Args) -> int:
     for option, value in (("--batch", args.batch), ("--repeats", args.repeats), ("--steps", args.steps)):
         if value < 1:
             raise ConfigError([f"{option}: found {value}, expected at least 1"])
-    if args.device != "cpu" and not torch.cuda.is_available():
-        raise ConfigError([f"--device: found {args.device!r}, expected cpu: there is no GPU"])
+    check_device(args.device, "--device")
     data = load_config(args.config, args.set).data
     if data["agents"]["gtn"]["synthetic_env_type"] == 2:
         raise ConfigError([f"{args.config}: found synthetic_env_type 2, expected 0 or 1: an SE or a reward network"])
@@ -118,4 +124,4 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    interrupt.run(main)

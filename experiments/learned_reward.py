@@ -4,11 +4,17 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from outer import interrupt
+
+if __name__ == "__main__":
+    interrupt.listen("learned_reward.py")  # before all that takes time to import
+
+from dataclasses import dataclass, field
+from typing import Annotated, Any
 
 import numpy as np
 import tyro
@@ -88,4 +94,4 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    interrupt.run(main)

@@ -4,12 +4,18 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import Annotated
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from outer import interrupt
+
+if __name__ == "__main__":
+    interrupt.listen("model_based_baseline.py")  # before all that takes time to import
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated
 
 import numpy as np
 import torch
@@ -19,13 +25,14 @@ from torch import Tensor
 from envs.task import Task
 from envs.world_file import read_world, save_world
 from experiments.paper.command import EXIT_CODES, run_command
-from experiments.paper.comparison import CompareArgs, budget_of, check, evolves_rns, measurement, summary
+from experiments.paper.comparison import CompareArgs, budget_of, check, evolves_rns, measurement
 from experiments.paper.data import Series, load
 from experiments.paper.dynamics import BATCH, EPOCHS, LR, NETS, fit, rows, without_done
 from experiments.paper.learners import SE_AGENTS, Learner, se_learner, without_budget
 from experiments.paper.proxies import Proxy, proxy, task_of
 from experiments.paper.search_steps import SearchSteps, search_steps
-from experiments.paper.training import each, each_path, no_world, train_agents
+from experiments.paper.training import agent_seeds, each, each_path, no_world, train_agents
+from experiments.paper.verdicts import summary
 from experiments.paper.watched import check_watchable
 from outer import problem
 from outer.config import ConfigError
@@ -198,23 +205,24 @@ def work(args: Args) -> int:
     kinds = list(KINDS) if args.fit_done else list(KINDS)[:1]
     files = {name: [read_world(path) for path in series["fit"][KINDS[name]]] for name in kinds}
     n_worlds, n_agents = len(series["fit"]["world"]), args.agents or (QUICK if args.quick else FULL)[1]
-    seeds = member_seeds(args.seed, RETEST, 0, n_worlds * n_agents)
     hyperparameters = {}
     for name in names:
         if args.real:
             who, title = without_budget(learner(name, 0)), f"{name} real"
+            seeds = agent_seeds(args.seed, [], n_agents, n_worlds * n_agents)
             flat = no_world(len(seeds))
             train = partial(train_agents, who, task, "real", section, flat, seeds, False, threads, title)
             series[title] = m.part(title, (), train)
             hyperparameters[title] = vars(who.section)
         for where, of_kind in files.items():
             who, title = learner(name, budget_of(args, of_kind)), f"{name} {where}"
+            seeds = agent_seeds(args.seed, of_kind, n_agents, 0)
             flat = each(torch.stack([w.flat for w in of_kind]), n_agents)
             train = partial(train_agents, who, task, "se", section, flat, seeds, False, threads, title)
             series[title] = m.part(title, each_path(of_kind, n_agents), train)
             hyperparameters[title] = vars(who.section)
     m.save(series, vary_hp=True, worlds=n_worlds, agents=n_agents, learners=names, hyperparameters=hyperparameters)
-    summary({k: q for k, q in series.items() if "return" in q}, task.name)
+    summary({k: q for k, q in series.items() if "return" in q}, task, {})
     errors, changes = (np.array(series["fit"][key]) for key in ("output_error", "output_change"))
     print("Error of the next observation over its change in a step, root mean squares on held-out steps: "
           + ", ".join(f"{c:.3g}" for c in np.sqrt(errors[:, :-2].mean(0) / changes.mean(0))))  # fmt: skip
@@ -227,4 +235,4 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    interrupt.run(main)

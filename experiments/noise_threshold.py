@@ -4,12 +4,18 @@
 from __future__ import annotations
 
 import sys
-import time
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from outer import interrupt
+
+if __name__ == "__main__":
+    interrupt.listen("noise_threshold.py")  # before all that takes time to import
+
+import time
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
@@ -27,6 +33,7 @@ from experiments.paper.training import each
 from experiments.paper.watched import Recorder, Steps, Watched, Wrap, Wrapped, train_watched
 from experiments.paper.world_args import check_numbers
 from outer.config import ConfigError
+from outer.device import check_device
 from outer.nes import RETEST, member_seeds
 
 HELP = """\
@@ -102,8 +109,7 @@ def work(args: Args) -> int:
     check_numbers(args, points=args.points, at_once=args.at_once)
     if args.worlds not in (None, 1):
         raise ConfigError([f"--worlds: found {args.worlds}, expected 1: the best SE"])
-    if args.device != "cpu" and not torch.cuda.is_available():
-        raise ConfigError([f"--device: found {args.device!r}, expected cpu: there is no GPU"])
+    check_device(args.device, "--device")
     task, world, learner = se_of(args)
     if task.num_states is not None:
         raise ConfigError([f"{args.config}: found {task.name}, expected a task with observations that are numbers"])
@@ -163,4 +169,4 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    interrupt.run(main)

@@ -4,27 +4,35 @@ outer/hpo/nes_master.py."""
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from outer import interrupt
+
+if __name__ == "__main__":
+    # before all that takes time to import; the search waits for its masters
+    interrupt.listen("optimize_params.py", 2.6 if "--nes-master" in sys.argv else interrupt.LIMIT)
+
 import contextlib
 import logging
 import math
 import os
 import shlex
-import sys
 import time
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Annotated
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import torch
 import tyro
 
 from envs.world_file import WorldFileError, write_atomic
-from experiments.command_line import in_words, sigterm_is_ctrl_c
+from experiments.command_line import check_count, in_words
 from outer.backlog import Patience
 from outer.checkpoint import RunError, locked
 from outer.config import ConfigError, dump_config
+from outer.device import check_device
 from outer.dispatch import Dispatcher
 from outer.folders import new_folder
 from outer.hpo.nes_master import DONE, LOGS, TRIALS, Broken, NESMaster
@@ -56,11 +64,12 @@ Three levels on several machines that share a folder. With two NES masters of tw
 Any of them may be killed and started again, in any order; the results do not change. When the search ends, all end.
 slurm/ has scripts that do this on a cluster.
 
-Exit codes: 0 the search is complete, 1 it cannot start or go on, 2 wrong arguments or study, 130 interrupted
+Exit codes: 0 the search is complete, 1 it cannot start or go on, 2 wrong arguments or study, 130 and 143 stopped
 (resumable)."""
 
 STUDY_FILE, CONFIG_FILE = "study.yaml", "config.yaml"
-STOP_SECONDS = 15.0  # until an NES master that was told to end is killed: it ends its workers first
+STOP_SECONDS = 3.2  # until an NES master that was told to end is killed: it ends its workers first
+FAREWELL_SECONDS = 15.0  # that masters have to end by themselves, when all is done
 
 
 @dataclass
@@ -102,8 +111,7 @@ def read_args(args: Args) -> Study:
         ("BOHB_ID", args.bohb_id, 0), ("BOHB_WORKERS", args.bohb_workers, 1), ("--masters", args.masters, 1),
         ("--num-workers", args.num_workers, 0 if args.bohb_id is not None else 1),
     ):  # fmt: skip
-        if value is not None and value < least:
-            raise ConfigError([f"{name}: found {value}, expected at least {least}"])
+        check_count(name, value, least)
     if args.bohb_workers is not None and args.bohb_id is not None and args.bohb_id >= args.bohb_workers:
         raise ConfigError([f"BOHB_ID: found {args.bohb_id}, expected less than BOHB_WORKERS, {args.bohb_workers}"])
     if args.resume is not None:
@@ -114,7 +122,10 @@ def read_args(args: Args) -> Study:
         args.study, args.run_dir = args.resume / STUDY_FILE, args.resume
     if args.study is None:
         raise ConfigError(["found no STUDY, expected a file such as configs/spaces/cartpole_syn_env.yaml"])
-    return read_study(args.study, args.set)
+    study = read_study(args.study, args.set)
+    if args.bohb_id is None:  # else masters and workers may be on other machines
+        check_device(study.config.data.get("device", "cpu"))
+    return study
 
 
 def run_folder(args: Args, study: Study) -> Path:
@@ -177,12 +188,18 @@ def search(args: Args, study: Study, run_dir: Path) -> int:
         own = [str(run_dir / STUDY_FILE), str(bohb_id), "--run-dir", str(run_dir), "--num-workers", str(num_workers)]
         return [sys.executable, __file__, *own, "--nes-master", "--parent-pid", str(os.getpid())]
 
+    def advice(free_id: int) -> str:
+        more = ["python3", "experiments/optimize_params.py", str(run_dir / STUDY_FILE), str(max(1, free_id))]
+        more += [str(max(masters, free_id) + 1), "--run-dir", str(run_dir)]
+        own = f"{masters} NES master{'s' * (masters != 1)} of this search are starting (logs: {run_dir / LOGS})"
+        return f"{own}; more can be started anywhere: {shlex.join(more)}"
+
     never_late = Patience(factor=math.inf)  # a long trial is no straggler
     with contextlib.ExitStack() as stack:
         stack.enter_context(locked(run_dir))
         (run_dir / DONE).unlink(missing_ok=True)
         name = run_dir.resolve().name
-        dispatcher = stack.enter_context(Dispatcher(str(run_dir / TRIALS), 0, name, patience=never_late))
+        dispatcher = stack.enter_context(Dispatcher(str(run_dir / TRIALS), 0, name, patience=never_late, advice=advice))
         optimiser = Optimiser(study, run_dir, dispatcher)
         children = LocalProcesses(
             masters, command, run_dir / LOGS, what="NES master", stop_seconds=STOP_SECONDS
@@ -195,7 +212,7 @@ def search(args: Args, study: Study, run_dir: Path) -> int:
         text = write_report(run_dir, study, records)
         write_atomic(str(run_dir / DONE), b"")
         dispatcher.close(quit_workers=True)
-        children.wait(STOP_SECONDS)
+        children.wait(FAREWELL_SECONDS)
     print(f"\n{text}")
     return 0
 
@@ -236,19 +253,19 @@ def main(argv: list[str] | None = None) -> int:
         complain(in_words(e))
         return 1
     is_master = args.nes_master or bool(args.bohb_id)
+    go_on = f"go on with: {shlex.join(['python3', __file__, '--resume', str(run_dir)])}"
+    stopped = interrupt.GO_ON if is_master else go_on
+    interrupt.advise(stopped)
     try:
-        with sigterm_is_ctrl_c():
-            return (master if is_master else search)(args, study, run_dir)
+        return (master if is_master else search)(args, study, run_dir)
     except KeyboardInterrupt:
-        if not is_master:
-            complain(f"stopped; go on with: {shlex.join(['python3', __file__, '--resume', str(run_dir)])}")
-        return 130
+        return interrupt.stopped("optimize_params.py", stopped)
     except (RunError, ExchangeError, SecondWorkerError, ConfigError, WorldFileError, ValueError, Broken, OSError) as e:
         complain(in_words(e))
     if not is_master:
-        complain(f"what is finished is kept; go on with: {shlex.join(['python3', __file__, '--resume', str(run_dir)])}")
+        complain(f"what is finished is kept; {go_on}")
     return 1
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    interrupt.run(main)

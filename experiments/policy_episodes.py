@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from core.files import TORCH_BYTES, read_plain
 from envs.torch_file import TorchFileError, read_torch
 from outer.schema import nearest
 from outer.yaml_lines import ConfigError, show
@@ -66,7 +67,7 @@ def chosen(name: str | None, names: Sequence[str], where: Path) -> str:
 def read_policy_file(path: Path, kinds: dict[str, type]) -> dict[str, Any]:
     """A file of ``torch.save``: a dictionary that has these keys, of these types. Raises PolicyError."""
     try:
-        content = read_torch(path.read_bytes())
+        content = read_torch(read_plain(path, TORCH_BYTES))
     except OSError as e:
         raise PolicyError(f"{path}: {e.strerror}") from None
     except TorchFileError as e:

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from agents.normaliser import CLIP
 from agents.shaped import evaluate, make_envs
+from core.files import TEXT_BYTES, read_plain
 from envs.networks import ACTIVATIONS, MLPShape, forward
 from envs.shaped import ShapedEnvs
 from envs.shaping import Candidate, candidate_name, load_candidate
@@ -80,7 +81,7 @@ class ShaperPolicies:
 
     def _config(self, path: Path) -> dict[str, Any]:
         try:
-            raw, _ = parse_yaml(path.read_bytes(), str(path))
+            raw, _ = parse_yaml(read_plain(path, TEXT_BYTES), str(path))
         except OSError as e:
             raise PolicyError(f"{path}: {e.strerror}; expected what eval_shapers.py writes beside {POLICY}") from None
         try:

@@ -3,24 +3,32 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from outer import interrupt
+
+if __name__ == "__main__":
+    interrupt.listen("serve_small_model.py")  # before all that takes time to import
+
 import contextlib
 import fcntl
 import hashlib
 import os
+import socket
 import subprocess
-import sys
 import tempfile
 import threading
 import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import List, Optional
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import tyro
 
+from core.files import read_end
 from llm.models.servers import KEYS, OTHER_KEY
 
 HELP = """\
@@ -142,7 +150,7 @@ def small_model(
         url = child.stdout.readline().strip()
         late.cancel()
         if not url.startswith("http"):
-            words = log_file.read_text(errors="replace").strip().splitlines()
+            words = read_end(log_file, 2**16).decode("utf-8", "replace").strip().splitlines()
             raise SmallModelError(f"the server did not start ({words[-1] if words else 'no word'}); see {log_file}")
         yield f"{url}/v1"
     finally:
@@ -167,13 +175,34 @@ class Args:
     """CPU threads; more than one only help where nothing else runs on those cores."""
 
 
+def wrong(args: Args) -> List[str]:
+    """What cannot be, a line each: before anything is downloaded."""
+    found = []
+    for name, least, most in (("port", 0, 65535), ("slots", 1, 1000), ("threads", 1, 10_000)):
+        value = getattr(args, name)
+        if not least <= value <= most:
+            found.append(f"--{name}: found {value}, expected at least {least} and at most {most:,}")
+    if not found and args.port:
+        with socket.socket() as tried:
+            tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                tried.bind(("127.0.0.1", args.port))
+            except OSError as error:
+                text = f"--port: cannot listen on {args.port} ({error.strerror}), expected a free one, or 0 for any"
+                found.append(text)
+    return found
+
+
 def serve(args: Args) -> int:
+    if problems := wrong(args):
+        print(*(f"serve_small_model.py: {problem}" for problem in problems), sep="\n", file=sys.stderr)
+        return 2
     try:
         with small_model(args.port, args.slots, args.threads, say=lambda text: print(text, flush=True)) as url:
             print(f"smollm2 at {url}", flush=True)
             threading.Event().wait()
     except KeyboardInterrupt:
-        return 0
+        return interrupt.stopped("serve_small_model.py", "the same command serves again")
     except (SmallModelError, OSError) as error:
         print(f"serve_small_model.py: {error}", file=sys.stderr)
         return 1
@@ -185,4 +214,4 @@ def main(argv: Optional[List[str]] = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    interrupt.run(main)

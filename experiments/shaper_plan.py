@@ -13,12 +13,14 @@ import torch
 
 from agents.sections import LearnerSection
 from agents.shaped import default_section
+from core.files import TEXT_BYTES, read_plain
 from envs.physics.task import SHAPER_TYPES, PhysicsTask, physics_task
 from envs.schedule import Schedule, schedule_from
 from envs.shaping import Candidate, candidate_files, candidate_name, load_candidate
 from experiments.shaper_report import HUMAN
 from experiments.shaper_run import Plan
 from outer.check import Checker
+from outer.device import check_device
 from outer.schema import nearest
 from outer.yaml_lines import ConfigError, parse_yaml
 
@@ -47,15 +49,15 @@ def unwritable(option: str, path: Optional[Path]) -> List[str]:
 
 def check_args(args: Args) -> None:
     """Raises ConfigError."""
-    for option, value, least in (
-        ("--num_envs_per_shaper", args.num_envs_per_shaper, 1),
-        ("--iterations", args.iterations, 1),
-        ("--seeds", args.seeds, 1),
-        ("--seed", args.seed, 0),
-        ("--threads", args.threads, 0),
+    for option, value, least, most in (
+        ("--num_envs_per_shaper", args.num_envs_per_shaper, 1, 10**5),
+        ("--iterations", args.iterations, 1, 10**8),
+        ("--seeds", args.seeds, 1, 10**4),
+        ("--seed", args.seed, 0, 2**63 - 1),
+        ("--threads", args.threads, 0, 1024),
     ):
-        if value < least:
-            raise ConfigError([f"{option}: found {value}, expected at least {least}"])
+        if not least <= value <= most:
+            raise ConfigError([f"{option}: found {value}, expected at least {least} and at most {most}"])
     wrong = wrong_types(args.shaper_types)
     wrong += unwritable("--json", args.json) + unwritable("--video", (args.video or (None,))[0])
     if wrong:
@@ -112,7 +114,7 @@ def load(files: List[Path], args: Args) -> Tuple[List[Tuple[Candidate, Optional[
 def read_schedules(path: Path, task: Type[PhysicsTask]) -> Dict[str, Schedule]:
     """Raises ConfigError."""
     try:
-        raw, lines = parse_yaml(path.read_bytes(), str(path))
+        raw, lines = parse_yaml(read_plain(path, TEXT_BYTES), str(path))
     except OSError as e:
         raise ConfigError([f"--schedule: cannot read {path}: {e.strerror}"]) from None
     if not isinstance(raw, dict) or not all(isinstance(spec, dict) for spec in raw.values()):
@@ -157,7 +159,9 @@ def new_folder(results: Path, kind: str, task: Type[PhysicsTask], seed: int) -> 
 
 
 def hardware(engine: str, device: Optional[str], threads: int) -> Tuple[str, int]:
-    """Device and threads as given, or what there is: a GPU where the engine uses one, and every core."""
+    """Device and threads as given, or what there is: a GPU where the engine uses one, and every core. Raises
+    ConfigError."""
+    check_device(device or "cpu", "--device")
     gpu = "cuda:0" if engine != "mujoco" and torch.cuda.is_available() else "cpu"
     return device or gpu, threads or len(os.sched_getaffinity(0))
 

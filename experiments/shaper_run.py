@@ -34,9 +34,9 @@ FILES = {
     "best.pt": "the policy of the best candidate's best agent",
 }
 FOOTNOTE = {
-    False: "One agent per candidate; the interval is over its evaluation episodes (95 % bootstrap) and does not tell "
+    False: "One agent per candidate; the interval is over its evaluation episodes (95 %) and does not tell "
     "how another agent would fare: --seeds.",
-    True: "Means over agents; the interval is over agents (95 % bootstrap).",
+    True: "Means over agents; the interval is over agents (95 %).",
 }
 
 
@@ -156,8 +156,10 @@ class ShaperRun:
         return ranking
 
     def best(self, ranking: Sequence[Outcome]) -> Optional[Tuple[Outcome, int]]:
-        """The first of the ranking and the number of its best agent; None: nobody has a score."""
-        first = ranking[0]
+        """The first of the ranking and the number of its best agent; None: nobody has a score. Of equals a candidate
+        comes before the human's shapers: a film of those is no news."""
+        equals = [o for o in ranking if o.score == ranking[0].score] or ranking[:1]  # NaN equals nothing
+        first = min(equals, key=lambda o: o.name == HUMAN)
         if self.result is None or not first.agent_scores or first.failure is not None:
             return None
         index = [c for c, _ in self.plan.candidates].index(first.candidate)

@@ -3,13 +3,19 @@
 
 from __future__ import annotations
 
-import logging
 import sys
-from dataclasses import dataclass
 from pathlib import Path
-from typing import List, Optional
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from outer import interrupt
+
+if __name__ == "__main__":
+    interrupt.listen("study_report.py")  # before all that takes time to import
+
+import logging
+from dataclasses import dataclass
+from typing import List, Optional
 
 import tyro
 from typing_extensions import Annotated
@@ -28,7 +34,8 @@ configuration, complete), importance.json, and the pictures parallel_coordinates
 
 It reads results.json and configs.json (hpbandster's format) and study.yaml. Where there is no study.yaml there will be
 no best.yaml, and the axes of the pictures go as far as the values that were tried. Exit codes: 0 written, 1 no trial
-has succeeded yet, 2 wrong arguments, or files that cannot be read or written, 130 Ctrl-C."""
+has succeeded yet, 2 wrong arguments, or files that cannot be read or written, 130 Ctrl-C, 143
+SIGTERM."""
 
 
 @dataclass
@@ -68,7 +75,7 @@ def main(argv: Optional[List[str]] = None) -> int:
     try:
         return report(args)
     except KeyboardInterrupt:
-        return 130
+        return interrupt.stopped("study_report.py")
     except ConfigError as e:
         complain(e)
     except ImportError as e:
@@ -79,4 +86,4 @@ def main(argv: Optional[List[str]] = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    interrupt.run(main)

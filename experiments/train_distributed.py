@@ -4,14 +4,20 @@ in distributed/; docs/distributed.md tells how they work together."""
 
 from __future__ import annotations
 
-import logging
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from outer import interrupt
+
+if __name__ == "__main__":
+    interrupt.listen("train_distributed.py")  # before all that takes time to import
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Literal
 
 import torch
 import tyro
@@ -34,11 +40,12 @@ from distributed.programs import (
 )
 from distributed.run_folder import RunSettings, is_done, keep_settings
 from distributed.supervisor import DONE, STOPPED, Supervisor
-from experiments.command_line import exit_code, sigterm_is_ctrl_c
+from experiments.command_line import exit_code
 from outer.checkpoint import RunError, locked
+from outer.yaml_lines import ConfigError
 
 EXIT_CODES = """
-Exit codes: 0 complete, 1 it cannot start or go on, 2 wrong arguments or configuration, 130 interrupted."""
+Exit codes: 0 complete, 1 it cannot start or go on, 2 wrong arguments or configuration, 130 and 143 stopped."""
 HELP = f"""\
 Trains the agent that a class TrainParams describes, in its own environment. An iteration: all collectors add experience
 to one replay memory, num_steps_per_iter gradient steps follow, every collector gets the new policy.
@@ -60,6 +67,8 @@ Attributes of TrainParams, also under "train_params" in the JSON (docs/train_par
 {fields_help()}
 {EXIT_CODES}"""
 RESULTS = Path("results")
+MOST_COLLECTORS = 1024
+STOP_SECONDS = 3.2  # until a program that was told to end is killed; every file of a run is replaced whole
 QUICK = {
     "num_iter": 4, "num_steps_per_iter": 20, "horizon": 100, "n_buffer_init_episodes": 3, "n_eval_episodes": 1,
     "eval_period": 2, "checkpoint_period": 2, "log_period": 1,
@@ -90,10 +99,15 @@ class Args:
 
 def train(args: Args) -> int:
     settings = RunSettings(args.seed, args.num_collectors, args.mode)
-    if args.num_collectors < 1:
-        raise ValueError(f"--num-collectors: found {args.num_collectors}, expected 1 or more")
+    if not 1 <= args.num_collectors <= MOST_COLLECTORS:
+        raise ConfigError([f"--num-collectors: found {args.num_collectors}, expected 1 to {MOST_COLLECTORS}"])
     if args.mode == "async" and not args.processes:
-        raise ValueError("--mode async: found all programs in one process, where they take turns; expected --processes")
+        found = "found all programs in one process, where they take turns"
+        raise ConfigError([f"--mode async: {found}; expected --processes"])
+    if not 0 <= args.seed < 2**63:
+        raise ConfigError([f"--seed: found {args.seed}, expected 0 to 2^63 - 1"])
+    if not args.params.is_file():
+        raise ConfigError([f"--params: found no file {args.params}, expected one with the class TrainParams"])
     folder = args.exp_dir or RESULTS / args.params.stem
     params = freeze(folder, args.params, args.config, QUICK if args.quick else None)
     keep_settings(folder, settings)
@@ -106,7 +120,7 @@ def train(args: Args) -> int:
             n = args.num_collectors
             logs = folder / "logs"
             told = Told(logs, ["learner", "evaluator"])
-            code = Supervisor(roles_of(folder, n, deal(n)), logs).run(told)
+            code = Supervisor(roles_of(folder, n, deal(n)), logs, stop_seconds=STOP_SECONDS).run(told)
             told()
             if code == STOPPED:
                 raise KeyboardInterrupt
@@ -142,10 +156,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     logging.getLogger("envolve").setLevel(logging.INFO)
     torch.set_num_threads(1)
     args = tyro.cli(Args, prog="train_distributed.py", description=HELP, args=argv)
-    again = "stopped; the same command goes on"
-    with sigterm_is_ctrl_c():
-        return exit_code("train_distributed.py", lambda: train(args), (RunError, ValueError), again)
+    return exit_code("train_distributed.py", lambda: train(args), (RunError, ValueError), interrupt.GO_ON)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    interrupt.run(main)

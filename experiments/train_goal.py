@@ -3,16 +3,22 @@
 
 from __future__ import annotations
 
-import logging
-import re
-import signal
 import sys
-import time
-from collections.abc import Sequence
 from pathlib import Path
-from types import FrameType
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from outer import interrupt
+
+if __name__ == "__main__":
+    interrupt.listen("train_goal.py")  # before all that takes time to import
+
+import logging
+import re
+import shlex
+import shutil
+import time
+from collections.abc import Sequence
 
 import torch
 from rich.console import Console
@@ -22,37 +28,16 @@ from envs.world_file import write_atomic
 from experiments.command_line import exit_code
 from experiments.goal_arguments import CONFIG_FILE, GoalPlan, Parser, build_parser, make_plan, stored_plan
 from experiments.goal_report import GoalTable
-from experiments.goal_run import CHECKPOINT, GoalRun, Interrupted
+from experiments.goal_run import CHECKPOINT, POLICY, GoalRun, Interrupted
 from experiments.goal_video import check_film, film_of, film_path
 from experiments.shaper_video import VideoError
 from outer.checkpoint import RunError, locked
 from outer.folders import new_folder
+from outer.memory import shortage
 from outer.yaml_lines import ConfigError
 
 log = logging.getLogger("envolve")
-
-
-class Stop:
-    """Ctrl-C and SIGTERM end a run after the phase under way; a second one ends it at once."""
-
-    def __init__(self) -> None:
-        self.asked = False
-
-    def __call__(self) -> bool:
-        return self.asked
-
-    def __enter__(self) -> Stop:
-        self.before = {s: signal.signal(s, self._handle) for s in (signal.SIGINT, signal.SIGTERM)}
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        for number, handler in self.before.items():
-            signal.signal(number, handler)
-
-    def _handle(self, number: int, frame: FrameType | None) -> None:
-        if self.asked:
-            raise KeyboardInterrupt
-        self.asked = True
+SIZES = "--h_dim, --n_hidden, --num_envs, --population, --batch_size or --max_replay_size"  # these decide the memory
 
 
 def complain(text: object) -> None:
@@ -90,18 +75,22 @@ def read(parser: Parser, argv: Sequence[str] | None) -> tuple[GoalPlan, Path, bo
 
 def train(plan: GoalPlan, folder: Path, resume: bool, film: Path | None) -> int:
     torch.set_num_threads(plan.run.threads)
+    interrupt.advise(f"go on with: {shlex.join(['python3', 'experiments/train_goal.py', '--resume', str(folder)])}")
     try:
-        with locked(folder), Stop() as stop:
+        with locked(folder), interrupt.gently() as stop:
             run = GoalRun(plan, folder, resume)
             title = f"{plan.run.env_name}  {folder}  {plan.run.population} x {plan.learner.num_envs} environments"
             with GoalTable(plan.run.num_timesteps, title, metrics=run.training.learner.metrics) as table:
                 text = run.execute(table, stop)
+            interrupt.advise(f"the run is complete: {folder / 'summary.txt'}")
             if film is not None:
                 text += film_of(run, film)
     except Interrupted:
-        go_on = f"; go on with: python3 experiments/train_goal.py --resume {folder}"
-        complain("interrupted" + (go_on if (folder / CHECKPOINT).exists() else ""))
-        return 130
+        return interrupt.stopped("train_goal.py")
+    except (MemoryError, RuntimeError, ValueError) as e:
+        if shortage(e) and not resume and not any((folder / name).exists() for name in (POLICY, CHECKPOINT)):
+            shutil.rmtree(folder, ignore_errors=True)  # nothing was finished
+        raise
     Console().print(text, end="", markup=False, highlight=False, soft_wrap=True)
     return 0
 
@@ -111,8 +100,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     log.setLevel(logging.INFO)  # ours alone: PyOpenGL has things to say, too
     parser = build_parser()
     errors = (RunError, SimulatorError, VideoError, ValueError, ImportError)
-    return exit_code("train_goal.py", lambda: train(*read(parser, argv)), errors)
+    return exit_code("train_goal.py", lambda: train(*read(parser, argv)), errors, sizes=SIZES)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    interrupt.run(main)

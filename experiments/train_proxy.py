@@ -4,25 +4,33 @@ in experiments/paper/proxies.py."""
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from outer import interrupt
+
+if __name__ == "__main__":
+    interrupt.listen("train_proxy.py")  # before all that takes time to import
+
 import contextlib
 import math
 import os
 import shlex
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Annotated
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import numpy as np
 import torch
 import tyro
 from rich.console import Console
 
+from core.files import TABLE_BYTES, read_text
 from envs.world_file import write_atomic
+from experiments.command_line import check_count
 from experiments.paper.command import EXIT_CODES, run_command
 from experiments.paper.proxies import (
     MODEL,
@@ -35,6 +43,7 @@ from experiments.paper.proxies import (
     write_index,
     write_result,
 )
+from experiments.paper.verdicts import evolution_words
 from outer.checkpoint import RunError, load_checkpoint, locked
 from outer.config import Config, ConfigError, describe, dump_config, load_config
 from outer.dispatch import Dispatcher
@@ -63,6 +72,7 @@ Several NES masters that share a folder, with two workers each: each takes every
   python3 experiments/train_proxy.py CONFIG 0 2 &
   python3 experiments/train_proxy.py CONFIG 1 2 &
 """
+SOLVED = {False: "solved (confirmed in the search)", True: "solved (what fresh agents do on the task)"}  # RNs?
 FULL_RUNS_SE, FULL_RUNS_RN, QUICK_RUNS = 40, 50, 3
 
 
@@ -114,8 +124,7 @@ def read_args(args: Args) -> tuple[Proxy, list[int]]:
         ("BOHB_ID", args.bohb_id, 0), ("BOHB_WORKERS", args.bohb_workers, 1), ("--runs", args.runs, 1),
         ("--seed", args.seed, 0), ("--num-workers", args.num_workers, 1),
     ):  # fmt: skip
-        if value is not None and value < least:
-            raise ConfigError([f"{option}: found {value}, expected at least {least}"])
+        check_count(option, value, least)
     if args.bohb_id is not None and args.bohb_workers is None:
         raise ConfigError(["BOHB_WORKERS: found nothing, expected how many NES masters there are"])
     if args.bohb_id is not None and args.bohb_id >= (args.bohb_workers or 1):
@@ -145,26 +154,26 @@ def open_run(kind: Proxy, seed: int) -> tuple[Config, Path]:
 def evolve(config: Config, run_dir: Path, dispatcher: Dispatcher, title: str) -> ProxyRun:
     """One run of the outer loop, to its end. Raises RunError, ExchangeError, OSError."""
     run = Run(config, run_dir, dispatcher, resume=(run_dir / "scores.csv").exists())
-    error = ""
+    error, solved = "", False
     with LiveTable(run.gtn.max_iterations, title) as table:
         try:
-            run.execute(table)
+            solved = run.execute(table).solved
         except RunError as e:
             if not run.progress.finished or run.progress.best_generation:
                 raise
             error = str(e)  # no agent ever had a score: a result, too
     state, p = load_checkpoint(run.checkpoint, config_digest(config))
     return ProxyRun(
-        seed=config.data["seed"], score=math.nan if error else p.best_score, solved=p.solved,
+        seed=config.data["seed"], score=math.nan if error else p.best_score, solved=solved,
         mean_return=return_of(run_dir / "scores.csv", p.best_generation), generations=state.generation,
         best_generation=p.best_generation, steps=p.member_steps, seconds=p.seconds, model="" if error else MODEL,
-        error=error,
+        error=error, real_steps=run.real_steps,
     )  # fmt: skip
 
 
 def return_of(path: Path, generation: int) -> float:
     """Mean test return of the agents that gave the world of ``generation`` its score."""
-    lines = [line.split(",") for line in path.read_text().splitlines()]
+    lines = [line.split(",") for line in read_text(path, TABLE_BYTES).splitlines()]
     g, role, value = (lines[0].index(name) for name in ("generation", "role", "mean_return"))
     return mean_of(np.array([float(x[value]) for x in lines[1:] if x[g] == str(generation) and x[role] == ORIG]))
 
@@ -184,7 +193,7 @@ def train_on_task(kind: Proxy, config: Config, run_dir: Path, dispatcher: Dispat
     solved = bool(mean_return >= config.data["envs"][config.data["env_name"]]["solved_reward"])
     steps, seconds = int(values["train_steps"].sum()), time.monotonic() - began
     print(f"{run_dir}: {MODES[kind.mode or 0]}, {count} agents: score {number(score)}, return {number(mean_return)}")
-    return ProxyRun(seed, score, solved, mean_return, 0, 0, steps, seconds, "", error)
+    return ProxyRun(seed, score, solved, mean_return, 0, 0, steps, seconds, "", error, real_steps=0)
 
 
 @contextlib.contextmanager
@@ -240,11 +249,14 @@ def work(args: Args) -> int:
 def show(kind: Proxy) -> None:
     runs = read_runs(kind.folder)
     scores = [r.score for r in runs if math.isfinite(r.score)]
-    text = f"{kind.folder}: {len(runs)} runs finished, {sum(r.solved for r in runs)} solved"
+    text = f"{kind.folder}: {len(runs)} runs finished, {sum(r.solved for r in runs)} {SOLVED[kind.mode is not None]}"
     if scores:
         text += f", score {number(min(scores))} to {number(max(scores))}, median {number(float(np.median(scores)))}"
     if len(scores) < len(runs):
         text += f", {len(runs) - len(scores)} without a score"
+    if kind.evolves and runs:
+        spent = {str(r.seed): r.real_steps for r in runs}
+        text += f"; real steps spent on evolving, tests included: {evolution_words(spent)}"
     Console(soft_wrap=True).print(text, markup=False, highlight=False)
 
 
@@ -258,4 +270,4 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    interrupt.run(main)

@@ -4,12 +4,18 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from outer import interrupt
+
+if __name__ == "__main__":
+    interrupt.listen("unseen_agents.py")  # before all that takes time to import
+
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Annotated, Any
 
 import numpy as np
 import torch
@@ -25,13 +31,13 @@ from experiments.paper.data import Series
 from experiments.paper.fixed_steps import at_fixed_steps, chosen_kinds, seen_kinds, settings_of
 from experiments.paper.learners import Learner
 from experiments.paper.proxies import check_alike, proxy, task_of
-from experiments.paper.training import each, each_path, no_world, train_agents
+from experiments.paper.training import agent_seeds, each, each_path, no_world, train_agents
 from experiments.paper.unseen import mark_of, show
+from experiments.paper.verdicts import evolution_words
 from experiments.paper.world_args import WorldArgs, check_numbers, find
 from outer import problem
 from outer.config import ConfigError
-from outer.evaluate import UNSOLVABLE
-from outer.nes import RETEST, member_seeds
+from outer.evaluate import UNSOLVABLE, exploration, on_task
 
 HELP = """\
 Trains fresh agents of each kind for the same number of steps in the best synthetic environments (SEs) that
@@ -100,6 +106,10 @@ def train_kind(
         return train_baselines(who, task, files, seeds, tests, run, title)
     if not worlds:
         flat, section = no_world(len(seeds)), problem.env_section(data)
+        words = exploration(who.name, who.section, section.contextual_bandit)
+        if words:
+            print(f"{title}: {words}", file=sys.stderr)
+            who = replace(who, section=on_task(who.name, who.section, True))
         return train_agents(who, task, "real", section, flat, seeds, False, threads, title)
     flat = each(torch.stack([w.flat for w in worlds]), len(seeds) // len(worlds))
     return train_agents(who, task, "se", worlds[0].section, flat, seeds, False, threads, title)
@@ -119,20 +129,24 @@ def work(args: Args) -> int:
     n_agents = args.agents or n_agents
     if args.config is not None:
         worlds = find(args, args.config, args.worlds or n_worlds, vary_hp=problem.learner(data)[2] is not None)
-    seeds = member_seeds(args.seed, RETEST, 0, len(worlds) * n_agents)
     series: Series = {}
     with processes(threads if any(name in KINDS for name in kinds) else 1) as run:
         for name, who in agents_of.items():
             for where, places in (("real", []), ("worlds", worlds)):
                 title = f"{name} {where}"
+                seeds = agent_seeds(args.seed, places, n_agents, len(worlds) * n_agents)
                 train = partial(train_kind, who, task, places, data, seeds, tests, threads, run, title)
                 series[title] = m.part(title, each_path(places, n_agents), train)
     m.save(
         series, kinds=kinds, seen=seen_kinds(data), steps=steps, tests=tests, mark=mark, worlds=len(worlds),
         agents=n_agents, hyperparameters={name: hyperparameters(who) for name, who in agents_of.items()},
+        evolution_steps={w.path: w.evolution_steps for w in worlds},
         stable_baselines3=baselines3.version() if baselines3.installed() else "not installed",
     )  # fmt: skip
-    show(series, kinds, seen_kinds(data), task.name, steps, mark)
+    show(series, kinds, seen_kinds(data), task_of(data), steps, mark)
+    spent = {w.path: w.evolution_steps for w in worlds}
+    print(f"Evolution of the {len(worlds)} SEs, tests included: {evolution_words(spent)} real steps.")
+    print(f"Per agent: none in an SE, up to {steps:,} on the task.")
     return 0
 
 
@@ -148,4 +162,4 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    interrupt.run(main)

@@ -3,22 +3,30 @@
 
 from __future__ import annotations
 
-import json
-import logging
 import sys
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import List, Optional
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from outer import interrupt
+
+if __name__ == "__main__":
+    interrupt.listen("vet_shaper.py")  # before all that takes time to import
+
+import json
+import logging
+from dataclasses import dataclass, field
+from typing import List, Optional
 
 import torch
 import tyro
 from typing_extensions import Annotated
 
+from core.files import read_text
 from envs.physics.task import SHAPER_TYPES, physics_task
 from envs.world_file import write_atomic
 from llm.vetting.jail import JailError
+from llm.vetting.missing import OWN
 from llm.vetting.probe import make_probe
 from llm.vetting.vet import Vetted, Vetter
 from outer.report import precise
@@ -33,7 +41,7 @@ docs/security.md). The file may be Python, or a reply with code in it.
   python3 experiments/vet_shaper.py reply.txt --task Anymal --out my_reward.graph.json
 
 The graph file is a candidate of eval_shapers.py. Exit codes: 0 accepted, 1 refused, 2 wrong arguments, or code cannot
-be jailed here, 130 Ctrl-C."""
+be jailed here, 130 Ctrl-C, 143 SIGTERM."""
 
 
 @dataclass
@@ -57,7 +65,7 @@ def complain(text: object) -> None:
 
 
 def vet(args: Args) -> int:
-    """-> exit code. Raises JailError, OSError, UnicodeDecodeError, KeyError of an unknown task."""
+    """-> exit code. Raises JailError, OSError, KeyError of an unknown task."""
     for kind in args.shaper_types:
         if kind not in SHAPER_TYPES:
             near = nearest(kind, SHAPER_TYPES, cutoff=0.0)
@@ -66,15 +74,19 @@ def vet(args: Args) -> int:
     if args.out is not None and not args.out.name.endswith(".graph.json"):
         complain(f"--out {args.out}: expected a name that ends with .graph.json")
         return 2
-    text, task = args.file.read_text(encoding="utf-8"), physics_task(args.task).name
+    text, task = read_text(args.file), physics_task(args.task).name
     with Vetter(make_probe(task), args.shaper_types, args.allow_unprotected) as vetter:
         verdict = vetter.vet(text, args.file.name)
+    every = set(args.shaper_types) == set(SHAPER_TYPES)  # nobody means to write them all
+    notes = [note for note in verdict.notes if not (every and note.endswith(OWN))]
     if not isinstance(verdict, Vetted):
-        print(f"refused ({verdict.stage}): {verdict.message}")
+        print("\n".join([f"refused ({verdict.stage}): {verdict.message}", *notes]))
         return 1
     graph_file = verdict.graph_file
     operations = sum(len(graph["nodes"]) for graph in graph_file["functions"].values())
     print(f"accepted: {', '.join(graph_file['functions'])}; {operations} operations, {verdict.seconds:.2f} s")
+    for note in notes:
+        print(f"  {note}")
     width = max((len(p["name"]) for p in graph_file["params"]), default=0)
     for p in graph_file["params"]:
         print(f"  {p['name']:<{width}}  {precise(p['value'])}")
@@ -91,13 +103,13 @@ def main(argv: Optional[List[str]] = None) -> int:
     try:
         return vet(args)
     except KeyboardInterrupt:
-        return 130
+        return interrupt.stopped("vet_shaper.py")
     except OSError as e:
         complain(f"{e.filename}: {e.strerror}")
-    except (JailError, KeyError, UnicodeDecodeError) as e:
+    except (JailError, KeyError) as e:
         complain(e.args[0] if isinstance(e, KeyError) else e)
     return 2
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    interrupt.run(main)

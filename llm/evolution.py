@@ -3,7 +3,8 @@
     search.ask ─► chat ─► vet (jail) ─► novelty ─► train all in one simulator, beside the human's ─► search.tell
 
 Everything that was paid for is on the disk before it is used: replies in calls.jsonl, individuals in individuals.jsonl,
-generations of a tuning in tune_<id>.jsonl. A resumed run asks, vets and trains only what is missing, and ends alike.
+generations of a tuning in tune_<id>.jsonl. A resumed run asks, vets and trains only what is missing, and ends alike:
+as what is asked next depends on what became of every call, a run stops where one failed that may be answered later.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from agents.halving import Halved, Training
 from agents.shaped import Progress
 from envs.graph_file import with_values
 from llm.fitness import FINAL, Worth, candidate_of, evaluate, judge
-from llm.models.chat import BudgetSpent, Call, Chat, ChatFailure, RecordingEnds, Request
+from llm.models.chat import Call, Chat, ChatFailure, Request, settled
 from llm.search.archive import Archive
 from llm.search.individual import CALL, HUMAN, NOVELTY, Individual, Proposal, Search, ranking
 from llm.search.novelty import most_similar
@@ -107,20 +108,22 @@ class Evolution:
         )  # fmt: skip
         self.archive = Archive(folder / "individuals.jsonl")
         self.individuals: list[Individual] = []
-        self.human = Individual(HUMAN_ID, 0, 0, HUMAN, (), "", -1)
+        self.human = _human()
         self.tunings: dict[int, Tuned] = {}
         self.stopped = ""
 
     def run(self) -> Result:
-        """Raises ChatError, SimulatorError, ValueError, KeyboardInterrupt."""
+        """Raises Unanswered and other ChatErrors, SimulatorError, ValueError, KeyboardInterrupt."""
         known = self._remember()
         for iteration in range(self.s.iterations):
             proposals = self.search.ask(iteration)
             old = known.get(iteration, [])
-            if len(old) == len(proposals) and proposals:
+            whole = len(old) == len(proposals) and proposals
+            # of the last one that is known calls may have failed: nothing was asked that depends on them
+            if whole and not (iteration == max(known) and any(map(_unanswered, old))):
                 new = old
             else:
-                new = self._iteration(iteration, proposals)
+                new = self._iteration(iteration, proposals, old)
             self.individuals += new
             self.search.tell([*new, self.human] if self.human.ok else new)
             self.watcher.finished(iteration, new)
@@ -141,13 +144,17 @@ class Evolution:
 
     # -------------------------------------------------------------------------------------------------- one iteration
 
-    def _iteration(self, iteration: int, proposals: list[Proposal]) -> list[Individual]:
+    def _iteration(self, iteration: int, proposals: list[Proposal], old: list[Individual]) -> list[Individual]:
+        """old: what an earlier session made of it."""
         self.watcher.asking(iteration, len(proposals))
         new = self._ask(iteration, proposals)
+        if list(map(_unanswered, old)) == list(map(_unanswered, new)):
+            return old  # what failed then fails now
+        if not any(i.rejection is None for i in self.individuals):
+            self.human = _human()  # is trained beside the first that are, also if they are trained again
         self._vet(iteration, [i for i in new if i.rejection is None])
         self._reject_copies(new)
-        for individual in [*self._train(iteration, new), *new]:
-            self.archive.append(individual)
+        self.archive.put([*self._train(iteration, new), *new])
         return new
 
     def _ask(self, iteration: int, proposals: list[Proposal]) -> list[Individual]:
@@ -156,22 +163,23 @@ class Evolution:
             Call(first + k, Request(p.model, p.messages, s.temperature, s.max_tokens, s.seed + first + k))
             for k, p in enumerate(proposals)
         ]
-        new = []
-        for call, p, reply in zip(calls, proposals, self.chat.ask(calls)):
+        new, replies = [], self.chat.ask(calls)
+        self.stopped = settled(replies)
+        for call, p, reply in zip(calls, proposals, replies):
             individual = Individual(call.index, iteration, p.island, p.operator, p.parents, p.model, call.index)
             if isinstance(reply, ChatFailure):
                 individual.rejection = (CALL, str(reply))
-                if isinstance(reply, (BudgetSpent, RecordingEnds)):
-                    self.stopped = str(reply)
             else:
-                individual.reply = reply.text
+                individual.reply, individual.model = reply.text, reply.asked or p.model
             new.append(individual)
         return new
 
     def _vet(self, iteration: int, replied: Sequence[Individual]) -> None:
         self.watcher.vetting(iteration, len(replied))
         for individual, verdict in zip(replied, self.vetter.vet_all([(i.reply, f"i{i.id:03d}") for i in replied])):
-            individual.code = verdict.code
+            individual.code, individual.notes = verdict.code, verdict.notes
+            for note in verdict.notes:
+                self.watcher.note(f"i{individual.id:03d}: {note}")
             if isinstance(verdict, Rejection):
                 individual.rejection = (verdict.stage, verdict.message)
             else:
@@ -254,6 +262,14 @@ class Evolution:
         ]
         order = sorted(range(len(finals)), key=lambda k: (not finals[k].individual.ok, -_or_zero(worths[k].score), k))
         return [finals[k] for k in order], halved, order
+
+
+def _human() -> Individual:
+    return Individual(HUMAN_ID, 0, 0, HUMAN, (), "", -1)
+
+
+def _unanswered(individual: Individual) -> bool:
+    return individual.rejection is not None and individual.rejection[0] == CALL
 
 
 def _or_zero(score: float) -> float:

@@ -15,6 +15,7 @@ import numpy as np
 
 from agents.halving import AgentRun, Halved, Training, train_halving
 from agents.shaped import Progress
+from core.cleaning import printable
 from envs.graph_file import load_graph_file
 from envs.shaping import Candidate
 from llm.search.individual import HUMAN, Individual, curves_of
@@ -35,7 +36,7 @@ class Worth:
     @property
     def failure(self) -> str | None:
         failed = [run.failure for run in self.runs if run.failure is not None]
-        return None if not failed else f"{failed[0]}\n{failed[0].traceback}".strip()
+        return None if not failed else printable(f"{failed[0]}\n{failed[0].traceback}".strip())
 
     @property
     def agent_scores(self) -> list[float]:

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from core.files import TABLE_BYTES, read_plain
+
 
 class JSONLinesError(ValueError):
     """A whole line that is no JSON object: names file, line and fault."""
@@ -15,7 +17,7 @@ class JSONLinesError(ValueError):
 
 def read(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """Line numbers (from 1) and contents; nothing if there is no file. Raises JSONLinesError, OSError."""
-    for number, line in enumerate(path.read_bytes().split(b"\n")[:-1] if path.exists() else (), 1):
+    for number, line in enumerate(read_plain(path, TABLE_BYTES).split(b"\n")[:-1] if path.exists() else (), 1):
         try:
             content = json.loads(line.decode("utf-8"), parse_constant=_no_constant)
         except (ValueError, RecursionError) as e:

@@ -7,7 +7,7 @@ import logging
 import statistics
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 
@@ -16,6 +16,7 @@ from outer.exchange import Chunk, ChunkResult
 log = logging.getLogger("envolve")
 
 MAX_ERRORS = 2  # evaluations of one chunk that may end in an exception
+SHUN_SECONDS = 60.0  # for which another worker is preferred; whoever is free may be the only one that does not hang
 KNOWN = 3  # how many chunks of a mode must be done before another can be late
 Held = Mapping[int, Sequence[float]]  # index of a chunk -> for how many seconds each of its holders has had it
 
@@ -28,6 +29,7 @@ class Work:
     attempts: int = 0  # how often it was handed out
     deaths: int = 0
     errors: int = 0
+    shunned: dict[int, float] = field(default_factory=dict)  # workers that did not get on with it -> until when
     result: ChunkResult | None = None
 
 
@@ -37,13 +39,15 @@ class Patience:
 
     The first holder is late after factor x median (and ``least``), then another worker gets the chunk too; each further
     holder has twice the time of the one before. A chunk that as many workers have as there are, or ``max_attempts``, is
-    given up after 32 x factor x median and ``hopeless``: then it hangs wherever it goes. math.inf as factor: never.
+    given up after 32 x factor x median and ``hopeless``: then it hangs wherever it goes. That is a day, for it is the
+    one place where a clock ends a chunk: a busy machine makes the latest chunks, and so the median, longer too, and
+    among short trainings there may be one of hours. math.inf as factor: never.
     """
 
     max_attempts: int = 5
     factor: float = 4.0
     least: float = 2.0
-    hopeless: float = 3600.0
+    hopeless: float = 86400.0
 
 
 class Backlog:
@@ -74,13 +78,20 @@ class Backlog:
         """Whether somebody still waits for its result."""
         return index in self.work and self.work[index].result is None
 
-    def next(self) -> int | None:
-        """A chunk that nobody has."""
-        while self._queue:
+    def next(self, worker: int, workers: Collection[int], now: float) -> int | None:
+        """A chunk that nobody has, for this one of all ``workers``; one that it could not do goes to another first."""
+        skipped, found = [], None
+        while self._queue and found is None:
             index = self._queue.popleft()
-            if self.open(index):
-                return index
-        return None
+            if not self.open(index):
+                continue
+            shunned = self.work[index].shunned
+            if shunned and shunned.get(worker, now) > now and any(other not in shunned for other in workers):
+                skipped.append(index)
+            else:
+                found = index
+        self._queue.extendleft(reversed(skipped))
+        return found
 
     def again(self, index: int, held: Collection[int]) -> None:
         """It goes out again, before the others, unless somebody else (``held``) has it too."""
@@ -131,6 +142,11 @@ class Backlog:
             work.deaths += 1
             if work.deaths >= self.patience.max_attempts:
                 self.give_up(index, f"{reason}; given up after {work.deaths} attempts")
+
+    def shun(self, index: int, worker: int, now: float) -> None:
+        """This worker could not do it: for a while another is to have it, if there is one."""
+        if self.open(index):
+            self.work[index].shunned[worker] = now + SHUN_SECONDS
 
     def failed(self, index: int) -> bool:
         """Its evaluation raised an exception. Returns whether it is tried again: memory or disk may have run out on

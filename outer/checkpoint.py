@@ -17,11 +17,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from core.files import TORCH_BYTES, read_plain
 from envs.torch_file import TorchFileError, read_torch
 from envs.world_file import write_atomic
 from outer.nes import NESState
 
 FORMAT = "envolve-checkpoint-1"
+UNKNOWN = -1  # what an earlier version did not count
 
 
 class RunError(Exception):
@@ -61,6 +63,7 @@ class Progress:
     restart_generations: list[int] = field(default_factory=list)
     member_steps: int = 0  # environment steps of all trainings
     member_episodes: int = 0
+    real_steps: int = UNKNOWN  # of the task, of all members and confirmations, tests included
     seconds: float = 0.0  # wall time of all sessions so far
 
 
@@ -78,7 +81,7 @@ def save_checkpoint(path: str | Path, nes: NESState, progress: Progress, config_
 def load_checkpoint(path: str | Path, config_sha256: str) -> tuple[NESState, Progress]:
     """Raises CheckpointError if the file is damaged or belongs to another configuration."""
     try:
-        head, _, body = Path(path).read_bytes().partition(b"\n")
+        head, _, body = read_plain(path, TORCH_BYTES).partition(b"\n")
     except OSError as e:
         raise CheckpointError(f"{path}: found no checkpoint to resume from ({e.strerror}); start a new run") from None
     parts = head.decode("ascii", "replace").split(" ")
@@ -119,7 +122,8 @@ def _checked(part: Any, kind: type, where: str) -> dict[str, Any]:
         elif expected == "float":  # the score of nothing yet is minus infinity
             fits = type(value) is float and (math.isfinite(value) or (name == "best_score" and value == -math.inf))
         else:
-            fits = type(value).__name__ == expected and (expected == "bool" or 0 <= value < 2**63)
+            least = UNKNOWN if name == "real_steps" else 0
+            fits = type(value).__name__ == expected and (expected == "bool" or least <= value < 2**63)
         if not fits:
             raise TorchFileError(f"{where}.{name} is no {expected} that it could be")
     return part

@@ -11,10 +11,14 @@ import subprocess
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
+
+from core.cleaning import one_line
+from core.files import read_end
 
 QUICK_SECONDS = 10.0  # who died sooner than this after its start counts as one that cannot start
 FIRST_DELAY, MAX_DELAY = 0.1, 10.0  # seconds between a death and the next start
-TAIL = 20  # lines
+TAIL, TAIL_BYTES = 20, 2**16  # lines, and bytes in which they are looked for
 _PR_SET_PDEATHSIG = 1
 
 
@@ -41,7 +45,6 @@ class Child:
         self.name, self.log_path, self.cpus = name, log_path, cpus
         self._command, self._environ, self._with_parent, self._prepare = command, environ or {}, with_parent, prepare
         self._quick_seconds, self._first_delay, self._max_delay = quick_seconds, first_delay, max_delay
-        self._libc = ctypes.CDLL(None)  # not in the child: loading takes locks that another thread may have held
         self.process: subprocess.Popen[bytes] | None = None
         self.started_at, self.starts = 0.0, 0
         self.start_at: float | None = 0.0  # None: not again
@@ -57,15 +60,13 @@ class Child:
 
     def start(self) -> None:
         """Raises OSError."""
-        parent = os.getpid()
+        tie = ends_with_parent(signal.SIGTERM) if self._with_parent else None
 
         def prepare() -> None:
             if self.cpus is not None:
                 os.sched_setaffinity(0, self.cpus)
-            if self._with_parent:
-                self._libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-                if os.getppid() != parent:  # it has been killed in between
-                    os._exit(1)
+            if tie is not None:
+                tie()
             if self._prepare is not None:
                 self._prepare()
 
@@ -102,9 +103,38 @@ class Child:
     def last_words(self) -> str:
         """The end of its output."""
         try:
-            return "\n".join(self.log_path.read_text(errors="replace").splitlines()[-TAIL:])
+            lines = read_end(self.log_path, TAIL_BYTES).decode("utf-8", "replace").splitlines()[-TAIL:]
+            return "\n".join(one_line(line) for line in lines)
         except OSError as e:
             return f"({self.log_path}: {e.strerror})"
+
+
+def ends_with_parent(signum: int = signal.SIGKILL, parent: int | None = None) -> Callable[[], None]:
+    """What a child calls between fork and exec, or at its begin: it gets ``signum`` when ``parent`` (this process)
+    dies, also if that has happened already. The thread that starts the child counts as the parent: start it in one that
+    lasts."""
+    libc = ctypes.CDLL(None)  # not in the child: loading takes locks that another thread may have held
+    pid = os.getpid() if parent is None else parent
+
+    def tie() -> None:
+        libc.prctl(_PR_SET_PDEATHSIG, signum)
+        if os.getppid() != pid:  # it has been killed in between
+            os._exit(1)
+
+    return tie
+
+
+def end_process(process: subprocess.Popen[Any], seconds: float) -> None:
+    """One that leads a session of its own: SIGTERM, unless it has ended, and SIGKILL to what is left of its session
+    after ``seconds``."""
+    try:
+        if process.poll() is None:
+            process.terminate()
+            process.wait(seconds)
+    except (subprocess.TimeoutExpired, KeyboardInterrupt):
+        pass
+    _kill_group(process.pid)
+    process.wait()
 
 
 def end(children: Iterable[Child], seconds: float) -> dict[Child, int]:

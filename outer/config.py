@@ -18,6 +18,7 @@ from typing import Any
 
 import yaml
 
+from core.files import read_plain
 from outer.check import Checker
 from outer.describe import describe
 from outer.legacy import LEGACY_KEYS
@@ -41,21 +42,19 @@ class Config:
 def read_bytes(path: str, pattern: str = "default_config_*.yaml") -> bytes:
     """A file of at most MAX_BYTES. pattern: of the files, one of which a misspelt name may mean. Raises ConfigError."""
     try:
-        with open(path, "rb") as f:
-            raw = f.read(MAX_BYTES + 1)
-    except (OSError, ValueError) as e:
-        reason = getattr(e, "strerror", None) or str(e)
+        return read_plain(path, MAX_BYTES)
+    except OSError as e:
+        if FilePath(path).is_dir():
+            raise ConfigError([f"{path}: found a folder, expected a YAML configuration"]) from None
         try:
             folder = FilePath(path).parent
-            there = sorted(p.name for p in folder.glob(pattern))
+            there = sorted(p.name for p in folder.glob(pattern) if p.is_file() and p != FilePath(path))
             near = nearest(FilePath(path).name, there, cutoff=0.0)
         except (OSError, ValueError):
             near = None
         mean = f", did you mean {folder / near}" if near else ""
-        raise ConfigError([f"{path}: found no readable file ({reason}), expected a YAML configuration{mean}"]) from None
-    if len(raw) > MAX_BYTES:
-        raise ConfigError([f"{path}: found more than {MAX_BYTES} bytes, expected a YAML configuration"])
-    return raw
+        words = f"found no readable file ({e.strerror}), expected a YAML configuration"
+        raise ConfigError([f"{path}: {words}{mean}"]) from None
 
 
 def _override(data: dict[str, Any], text: str, problems: list[str]) -> tuple[Path, str] | None:

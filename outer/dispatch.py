@@ -6,9 +6,13 @@ they come back in the order of the chunks. What can go wrong, and what is done:
 - a worker dies or falls silent, with or without its chunk: the chunk goes to another;
 - an input or a result gets lost on the way: the worker's heartbeat shows it, the chunk goes out again;
 - a worker rejects what it finds in its slot: likewise, and after three in a row it gets none for a while;
-- the evaluation raises an exception: once more, then NaN scores with the exception as the reason;
+- the evaluation raises an exception: once more, elsewhere if possible, then NaN scores with the exception as the
+  reason;
 - a chunk takes much longer than the others: other workers get it too, the first answer counts;
 - workers died of a chunk ``max_attempts`` times, or it hangs wherever it goes: NaN scores with the reason;
+- a worker answers as another, or with results of another shape: the chunk goes to another and it does not count as
+  a try; three in a row, and the worker gets none for a while. If that becomes of all, it waits and says so, as nothing
+  that is finished gets lost by waiting for a worker that can be trusted;
 - a result of another run, generation or master: discarded;
 - no workers, or no news for long: said in the log, with the command that helps.
 """
@@ -18,8 +22,9 @@ from __future__ import annotations
 import logging
 import shlex
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
+from core.cleaning import one_line
 from outer.backlog import Backlog, Patience, completed
 from outer.exchange import Chunk, ChunkResult, chunk_content, chunk_from, quit_chunk
 from outer.heartbeat import Heartbeat, name_of
@@ -36,6 +41,18 @@ LONELY_SECONDS = 15.0  # without a worker, until the first hint in the log
 HINT_SECONDS = 60.0  # between hints
 
 
+Unfit = Callable[[ChunkResult], str]
+
+
+@dataclass(frozen=True)
+class Issued:
+    """What an input was: a chunk, by its index in the backlog, and the worker that alone may answer it."""
+
+    index: int
+    attempt: int
+    worker: int
+
+
 class SecondMasterError(ExchangeError):
     """Another master with the same BOHB-ID works in the same sync folder."""
 
@@ -48,7 +65,7 @@ class Dispatcher:
     ``interval`` is the time between heartbeats and ``worker_timeout`` how long a worker may be without one, in seconds;
     ``patience``: when a chunk is late or hopeless; ``on_wait`` is called four times per interval while it waits;
     ``threads``: how many files are read or written side by side where the file system is slow (16, or none if ``files``
-    are given).
+    are given); ``advice``: what to say where there is no worker, from an id that is free; default: how to start one.
 
     Either :meth:`evaluate` a list of chunks, or :meth:`submit` them one by one and ask for each :meth:`result`.
     """
@@ -66,17 +83,19 @@ class Dispatcher:
         files: Files | None = None,
         host: Host | None = None,
         threads: int | None = None,
+        advice: Callable[[int], str] | None = None,
     ) -> None:
         self.bohb_id, self.run_id = bohb_id, run_id
         self._files = files or Files(sync_dir)
         self._host = host or Host()
         self._interval = interval
-        self.on_wait = on_wait
+        self.on_wait, self._advice = on_wait, advice or self._command
+        self._unfit: Unfit | None = None
         self._lanes = Lanes(16 if threads is None and files is None else threads or 0)
         self._mailbox = Mailbox(self._files, bohb_id, self._lanes)
         self._roster = Roster(self._files, self._host, bohb_id, worker_timeout, self._lanes)
         self._backlog = Backlog(patience or Patience())
-        self._issued: dict[str, tuple[int, int]] = {}  # SHA-256 of an input -> (index in the backlog, attempt)
+        self._issued: dict[str, Issued] = {}  # by SHA-256 of the input
         self._scanned_at = float("-inf")
         self._hint_at = 0.0
         self._heartbeat = Heartbeat(self._files, self._host, name_of(bohb_id, "master"), interval, run_id)
@@ -104,17 +123,20 @@ class Dispatcher:
         self._scan(set(self._files.names()))
         return sorted(slot.id for slot in self._roster.slots.values() if slot.alive)
 
-    def evaluate(self, chunks: Sequence[Chunk]) -> list[ChunkResult]:
-        """The results, in the order of ``chunks``; returns when all are there.
+    def evaluate(self, chunks: Sequence[Chunk], unfit: Unfit | None = None) -> list[ChunkResult]:
+        """The results, in the order of ``chunks``; returns when all are there. unfit: what is wrong with the values of
+        a result, "" if nothing is; one that does not fit is not accepted.
 
         A chunk that could not be evaluated has ``error`` set, NaN scores, and NaN or 0 in the other values of the
         rest. Raises as :meth:`submit` and :meth:`result`.
         """
         self.withdraw()
+        self._unfit = unfit
         try:
             tickets = [self.submit(chunk) for chunk in chunks]
             return completed([self.result(ticket) for ticket in tickets])
         finally:
+            self._unfit = None
             self.withdraw()
 
     def submit(self, chunk: Chunk) -> int:
@@ -143,7 +165,7 @@ class Dispatcher:
                 self._host.sleep(max(pause(now - news), min(now - began - LONG_LOOK, self._interval / 4)))
         result = self._backlog.pop(ticket).result
         assert result is not None
-        self._issued = {sha256: issue for sha256, issue in self._issued.items() if issue[0] != ticket}
+        self._issued = {sha256: issue for sha256, issue in self._issued.items() if issue.index != ticket}
         return result
 
     def holders(self) -> list[tuple[int, int]]:
@@ -196,8 +218,11 @@ class Dispatcher:
             if self.on_wait is not None:
                 self.on_wait()
         free = self._roster.free()
+        usable = [slot.id for slot in self._roster.usable()] if free else []
         for some in batches(free):
-            fresh = list(zip(some, iter(self._backlog.next, None), strict=False))
+            now = self._host.monotonic()
+            found = [(slot, self._backlog.next(slot.id, usable, now)) for slot in some]
+            fresh = [(slot, index) for slot, index in found if index is not None]
             self._issue(fresh)
             moved |= bool(fresh)
         for slot in (s for s in free if s.holds is None):
@@ -227,35 +252,52 @@ class Dispatcher:
         slot.odd_since, result, held = None, found, slot.holds
         if held is None or held.sha256 == result.input_sha256:
             slot.holds, slot.settled = None, True
-        if held is not None and held.sha256 == result.input_sha256:
-            slot.losses = 0
-            self._backlog.took(held.mode, now - held.at)
-        # pop: a network file system may show a result again, and an exception must not count twice
-        index, attempt = self._issued.pop(result.input_sha256, (-1, -1))
-        if index < 0:
-            name = f"run {result.run_id}, generation {result.generation}, chunk {result.chunk_id}"
-            log.info("discarded a result of worker %d that nobody waits for: %s", slot.id, name)
-        else:
-            self._accept(index, attempt, result, slot.id)
+        issued = self._issued.get(result.input_sha256)
+        if issued is None or issued.worker != slot.id:  # what another was asked is that one's to answer
+            self._stray(slot, result)
+            return True
+        # once: a network file system may show a result again, and an exception must not count twice
+        del self._issued[result.input_sha256]
+        if self._backlog.open(issued.index):  # else a duplicate: the same bytes from a second worker
+            self._accept(issued, result, slot, now - held.at if held and held.sha256 == result.input_sha256 else None)
         return True
 
-    def _accept(self, index: int, attempt: int, result: ChunkResult, worker_id: int) -> None:
-        if not self._backlog.open(index):
-            return  # a duplicate: the same bytes from a second worker
-        chunk = self._backlog.work[index].chunk
+    def _stray(self, slot: Slot, result: ChunkResult) -> None:
+        slot.strays += 1
+        if slot.strays & (slot.strays - 1) == 0:  # the first, second, fourth ...: there may be any number
+            name = f"run {result.run_id}, generation {result.generation}, chunk {result.chunk_id}"
+            times = f", the {slot.strays}th" if slot.strays > 3 else ""
+            log.info("discarded a result of worker %d that nobody waits for%s: %s", slot.id, times, one_line(name))
+
+    def _accept(self, issued: Issued, result: ChunkResult, slot: Slot, seconds: float | None) -> None:
+        """seconds: that it took, None: not known."""
+        index, now = issued.index, self._host.monotonic()
+        work = self._backlog.work[index]
+        chunk = work.chunk
         identity = (result.run_id, result.generation, result.chunk_id, result.attempt, len(result.reasons))
-        if identity != (chunk.run_id, chunk.generation, chunk.chunk_id, attempt, len(chunk.seeds)):
-            log.warning("discarded a result of worker %d: it answers %s but says it is another", worker_id, chunk.label)
-            self._backlog.died(index, f"worker {worker_id} returned a result of the wrong shape or name")
+        wrong = ""
+        if identity != (chunk.run_id, chunk.generation, chunk.chunk_id, issued.attempt, len(chunk.seeds)):
+            wrong = "it says that it is another, or has another number of members"
+        elif not result.error and self._unfit is not None:
+            wrong = self._unfit(result)
+        if wrong:  # the fault of the worker alone: the chunk is as good as before
+            log.warning("discarded the result of worker %d for %s: %s", slot.id, chunk.label, wrong)
+            self._roster.blame(slot, "answered wrongly")
+            self._backlog.shun(index, slot.id, now)
             self._again(index)
             return
         if result.error:
-            log.warning("%s failed at worker %d: %s", chunk.label, worker_id, result.error)
+            log.warning("%s failed at worker %d: %s", chunk.label, slot.id, result.error)
+            self._backlog.shun(index, slot.id, now)
             if self._backlog.failed(index):
                 self._again(index)
                 return
-        self._backlog.work[index].result = result
-        self._hint_at = self._host.monotonic()
+        else:
+            slot.losses = 0
+        if seconds is not None:
+            self._backlog.took(chunk.mode, seconds)
+        work.result = result
+        self._hint_at = now
 
     def _scan(self, names: set[str]) -> None:
         self._scanned_at = self._host.monotonic()
@@ -294,13 +336,17 @@ class Dispatcher:
             if isinstance(sha256, Exception):
                 self._again(index)
                 continue
-            self._issued[sha256] = (index, chunk.attempt)
+            self._issued[sha256] = Issued(index, chunk.attempt, slot.id)
             owner = slot.beat.uuid if slot.beat is not None else ""
             slot.holds, slot.settled = Issue(index, sha256, owner, self._host.monotonic(), chunk.mode), False
         raise_first(put)
 
     def _again(self, index: int) -> None:
         self._backlog.again(index, {issue.index for _, issue in self._roster.holders()})
+
+    def _command(self, free_id: int) -> str:
+        command = f"python3 GTN_worker.py {self.bohb_id} {free_id} --sync-dir {shlex.quote(self._files.folder)}"
+        return f"start some, one per core: {command}"
 
     def _hint(self, now: float) -> None:
         """Never a silent wait."""
@@ -309,9 +355,13 @@ class Dispatcher:
             return
         if lonely:
             self._hint_at = now + HINT_SECONDS - LONELY_SECONDS
-            free_id = max(self._roster.slots, default=-1) + 1
-            command = f"python3 GTN_worker.py {self.bohb_id} {free_id} --sync-dir {shlex.quote(self._files.folder)}"
-            log.warning("no worker for BOHB-ID %d; start some, one per core: %s", self.bohb_id, command)
+            advice, barred = self._advice(max(self._roster.slots, default=-1) + 1), self._roster.barred()
+            if barred:
+                ids = ", ".join(map(str, barred[:20])) + ", ..." * (len(barred) > 20)
+                words = "none of them can be trusted with a chunk; waiting for one that can, see their logs"
+                log.error("workers of BOHB-ID %d: %s: %s; %s", self.bohb_id, ids, words, advice)
+            else:
+                log.warning("no worker for BOHB-ID %d; %s", self.bohb_id, advice)
         else:
             self._hint_at = now
             out = [

@@ -5,10 +5,13 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 
 from rich.console import Console, RenderableType
 from rich.live import Live
 from typing_extensions import Self
+
+from agents.compiling import EVERY, under_way
 
 
 def can_redraw(console: Console) -> bool:
@@ -73,3 +76,44 @@ class NotedDisplay(LiveDisplay):
 
     def _draw(self) -> RenderableType:
         raise NotImplementedError
+
+
+class CompilingWatch:
+    """Looks whether kernels are compiled for this process or for one that it started. ``text``: what is, or ""."""
+
+    LOOK = 0.5  # seconds between two looks
+
+    def __init__(self) -> None:
+        self.text = ""
+        self._seen = False
+        self._over = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self, line: Callable[[str], None] | None) -> None:
+        """line: prints what is compiled now and then, where no table shows it."""
+        self._over.clear()
+        self._thread = threading.Thread(target=self._watch, args=(line,), name="compiling", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._over.set()
+        if self._thread:
+            self._thread.join()
+        self.text = ""
+
+    def seen(self) -> bool:
+        """Whether anything was compiled since this was asked last."""
+        seen, self._seen = self._seen or bool(self.text), False
+        return seen
+
+    def _watch(self, line: Callable[[str], None] | None) -> None:
+        said = 0.0
+        while not self._over.is_set():
+            self.text = under_way() or ""
+            if self.text:
+                self._seen = True
+                now = time.monotonic()
+                if line and now - said >= EVERY:
+                    said = now
+                    line(self.text)
+            self._over.wait(self.LOOK)

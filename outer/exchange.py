@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from core.cleaning import one_line
 from outer.machine import Rejected
 from outer.pairs import IDENTITY, MAX_TEXT, SCHEMA, clip, short
 
@@ -133,11 +134,14 @@ def result_from(content: Dict[str, Any]) -> ChunkResult:
     if type(reasons) is not list or not all(type(r) is str and len(r) <= MAX_TEXT for r in reasons):
         raise Rejected("reasons is not a list of short texts")
     for name, value in values.items():
+        if not name.isprintable():
+            raise Rejected(f"values has the name {short(name)}")
         if _tensor(value, name, DTYPES).ndim < 1 or len(value) != len(reasons):
             raise Rejected(f"{name} {list(value.shape)} does not have the {len(reasons)} members of reasons")
     score = values.get("score")
     if score is None or score.dtype != torch.float64 or score.ndim != 1:
         raise Rejected("score is missing or not float64 [p]")
+    reasons, error = [one_line(r, MAX_TEXT) for r in reasons], one_line(error, MAX_TEXT)  # they go to logs and tables
     return ChunkResult(input_sha256=sha256, values=values, reasons=reasons, error=error, **identity)
 
 

@@ -16,11 +16,13 @@ import uuid
 from dataclasses import asdict, dataclass, fields
 from typing import Callable, Optional
 
+from core.cleaning import one_line
 from outer.machine import ExchangeError, Files, Host, NotReady, Rejected
 
 log = logging.getLogger("envolve")
 
 MAX_BEAT_BYTES = 8192
+MAX_WORDS = 1000  # characters that a file has to say to people
 ALIVE, DEAD, UNKNOWN = "alive", "dead", "unknown"
 STARTING = "starting"  # what a worker is doing before it can take a chunk
 MISSED_BEATS = 3  # this many intervals without a beat, and a slot may be taken over
@@ -67,7 +69,10 @@ def read_beat(files: Files, name: str) -> Optional[Beat]:
         kinds = {"str": (str,), "int": (int,), "float": (int, float)}[str(f.type)]
         if type(value) not in kinds or (type(value) is not str and not -(2**53) < value < 2**53):
             return None
-    return Beat(**content) if content["interval"] > 0 else None
+    if content["interval"] <= 0:
+        return None
+    content.update({key: one_line(content[key], MAX_WORDS) for key in ("host", "run_id", "note")})  # they go to logs
+    return Beat(**content)
 
 
 class Watch:

@@ -22,7 +22,7 @@ log = logging.getLogger("envolve")
 
 SCRIPT = Path(__file__).resolve().parent.parent / "GTN_worker.py"
 MAX_QUICK_DEATHS = 10  # in a row
-STOP_SECONDS = 3.0  # from SIGTERM to SIGKILL: a worker inside a compiled kernel does not hear the first
+STOP_SECONDS = 2.2  # from SIGTERM to SIGKILL; a worker ends by itself within 1.5 s, but a process may be stopped
 
 
 class LocalProcesses:

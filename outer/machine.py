@@ -5,14 +5,14 @@ Small on purpose: a simulation replaces :class:`Files` and :class:`Host` by its 
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import socket
-import stat
 import threading
 import time
-from typing import Callable, Iterator, List, Optional, TypeVar
+from typing import Callable, List, Optional, TypeVar
+
+from core.files import UnfitFileError, read_plain
 
 T = TypeVar("T")
 
@@ -65,23 +65,13 @@ class Files:
         """The bytes of a file; None if it is not there. :class:`Rejected` if it is no plain file or too large."""
         path = self.path(name)
         try:
-            # O_NONBLOCK: a named pipe left in the folder must not stop the reader for ever.
-            fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | getattr(os, "O_CLOEXEC", 0))
+            return read_plain(path, limit)
         except FileNotFoundError:
             return None
-        except OSError as e:
-            raise NotReady(f"cannot open {path}: {e}") from e
-        with _closing(fd):
-            status = os.fstat(fd)
-            if not stat.S_ISREG(status.st_mode):
-                raise Rejected(f"{name} is not a plain file")
-            if status.st_size > limit:
-                raise Rejected(f"{name} has {status.st_size} bytes, more than the {limit} allowed")
-            try:
-                with os.fdopen(fd, "rb", closefd=False) as f:
-                    return f.read(status.st_size)
-            except OSError as e:  # ESTALE of a network file system
-                raise NotReady(f"cannot read {path}: {e}") from e
+        except UnfitFileError as e:
+            raise Rejected(f"{name}: {e.strerror}") from e
+        except OSError as e:  # ESTALE of a network file system
+            raise NotReady(f"cannot read {path}: {e}") from e
 
     def write(self, name: str, data: bytes) -> None:
         """Writes all or nothing, by renaming a temporary file of the same folder."""
@@ -141,14 +131,6 @@ def _patiently(action: Callable[[], T]) -> T:
                 raise
         time.sleep(seconds)
     return action()
-
-
-@contextlib.contextmanager
-def _closing(fd: int) -> Iterator[None]:
-    try:
-        yield
-    finally:
-        os.close(fd)
 
 
 class Host:

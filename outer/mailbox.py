@@ -10,7 +10,7 @@ from typing import Any
 from outer.exchange import Chunk, ChunkResult, chunk_content, result_from
 from outer.lanes import Lanes, raise_first
 from outer.machine import Files
-from outer.pairs import fetch_pair, pack_pair, parse_pair, put_pair, reject_pair, remove_pair, stem
+from outer.pairs import MAX_RESULT_BYTES, fetch_pair, pack_pair, parse_pair, put_pair, reject_pair, remove_pair, stem
 
 BATCH = 64  # inputs or results in memory at once
 Found = ChunkResult | Exception | None  # None: nothing there after all
@@ -43,7 +43,8 @@ class Mailbox:
         are fine. Raises ExchangeError."""
         names = [self._name(i, "result") for i in ids]
         found: list[Found] = []
-        for name, fetched in zip(names, self._lanes.map(lambda n: fetch_pair(self._files, n), names), strict=True):
+        there = self._lanes.map(lambda n: fetch_pair(self._files, n, MAX_RESULT_BYTES), names)
+        for name, fetched in zip(names, there, strict=True):
             try:
                 raise_first([fetched])
                 pair = parse_pair(fetched, name, "result")  # type: ignore[arg-type]

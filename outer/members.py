@@ -21,6 +21,7 @@ Values = dict[str, np.ndarray]
 NEEDED = {  # of what a worker returns: the rest is for others
     "score": (torch.float64, torch.Size()), "mean_return": (torch.float64, torch.Size()),
     "train_steps": (torch.int64, torch.Size()), "episodes": (torch.int64, torch.Size()),
+    "updates": (torch.int64, torch.Size()), "real_steps": (torch.int64, torch.Size()),
 }  # fmt: skip
 
 
@@ -45,18 +46,25 @@ def evaluate_members(
         for i, (data, rows) in enumerate(parts)
     ]
     back = np.argsort(np.concatenate([rows for _, rows in parts]))
-    results = dispatcher.evaluate(chunks)
+    results = dispatcher.evaluate(chunks, unfit)
     if all(r.error for r in results):  # no member's fault: the program, the memory, the disk
         raise RunError(f"no worker can evaluate {chunks[0].label}: {results[0].error}")
-    for result in results:
-        if _kinds(result) != _kinds(results[0]) or not NEEDED.items() <= _kinds(result).items():
-            raise RunError(
-                f"a worker's result for {chunks[result.chunk_id].label} does not hold what this version expects "
-                f"(found {', '.join(sorted(result.values))}); are master and workers of the same version?"
-            )
-    values = {name: torch.cat([r.values[name] for r in results]).numpy()[back] for name in results[0].values}
+    shared = set.intersection(*(set(_kinds(r).items()) for r in results))
+    values = {name: torch.cat([r.values[name] for r in results]).numpy()[back] for name, _ in sorted(shared, key=str)}
     reasons = [reason for r in results for reason in r.reasons]
     return values, [reasons[i] for i in back]
+
+
+def unfit(result: ChunkResult) -> str:
+    """What a worker's result lacks, "" if nothing."""
+    kinds = _kinds(result)
+    for name, (dtype, shape) in NEEDED.items():
+        if name not in kinds:
+            return f"it has no {name}; are master and worker of the same version?"
+        if kinds[name] != (dtype, shape):
+            found = f"{kinds[name][0]} of shape {[len(result.reasons), *kinds[name][1]]}"
+            return f"{name}: found {found}, expected {dtype} of shape {[len(result.reasons), *shape]}"
+    return ""
 
 
 def _kinds(result: ChunkResult) -> dict[str, tuple[torch.dtype, torch.Size]]:

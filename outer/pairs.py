@@ -18,11 +18,13 @@ from typing import Any, Dict, Optional, Tuple, Union
 
 import torch
 
+from core.cleaning import one_line
 from envs.torch_file import TorchFileError, read_torch
 from outer.machine import Files, NotReady, Rejected
 
 SCHEMA = 1
 MAX_FILE_BYTES = 512 * 2**20
+MAX_RESULT_BYTES = 32 * 2**20  # a few numbers and a reason per member; of many workers at once
 MAX_CHECK_BYTES = 64 * 2**10
 MAX_TEXT = 2000  # characters of a reason
 IDENTITY = ("run_id", "generation", "chunk_id", "attempt")  # in data and check file both
@@ -62,7 +64,7 @@ def unpack(data: bytes, name: str) -> Dict[str, Any]:
     try:
         content = read_torch(data)
     except TorchFileError as e:
-        raise Rejected(f"{name} cannot be loaded: {clip(str(e))}") from e
+        raise Rejected(f"{name} cannot be loaded: {one_line(clip(str(e)))}") from e
     if type(content) is not dict:
         raise Rejected(f"{name} holds {type(content).__name__}, not a dict")
     return content
@@ -89,13 +91,14 @@ def write_pair(files: Files, name: str, content: Dict[str, Any]) -> str:
     return sha256
 
 
-def fetch_pair(files: Files, name: str) -> Fetched:
-    """The bytes of check and data file, to be judged by :func:`parse_pair`; None if there is no check file."""
+def fetch_pair(files: Files, name: str, limit: int = MAX_FILE_BYTES) -> Fetched:
+    """The bytes of check and data file, to be judged by :func:`parse_pair`; None if there is no check file. limit: of
+    the data, in bytes."""
     check = files.read(name + "_check.pt", MAX_CHECK_BYTES)
     if check is None:
         return None
     try:
-        return check, files.read(name + ".pt", MAX_FILE_BYTES)
+        return check, files.read(name + ".pt", limit)
     except (NotReady, Rejected) as e:
         return check, e
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from outer.scores import CurvePoint
 from outer.statistics import AgentRuns, summary
@@ -49,19 +50,23 @@ def learning_curve(
     comparison: tuple[AgentRuns, AgentRuns] | None = None,
     ylabel: str = "test return on the real task",
     restarts: Sequence[int] = (),
+    shaper: bool = False,
 ) -> None:
     """Write a PNG (150 dpi). Left: the unperturbed world and 10 to 90 % of the population in every generation.
     Right, with a comparison (agents trained in the evolved world, in the real task): training steps against return.
 
     solved_reward: in the units of ylabel; leave it out where the score is no return. restarts: generations at which the
-    run began anew from another world. What failed is not drawn, but counted in the legend.
+    run began anew from another world. shaper: a shaper is evolved, and beside it the human's are drawn. What failed is
+    not drawn, but counted in the legend.
     """
     panels = 1 if comparison is None else 2
     figure, axes = new_figure(5.6 * panels, 3.9, panels)
     figure.suptitle(title, fontsize=12)
-    _evolution(axes[0], rows, solved_reward, ylabel, restarts)
+    _evolution(axes[0], rows, solved_reward, ylabel, restarts, "shaper" if shaper else "world")
     if comparison is not None:
-        _comparison(axes[1], comparison, solved_reward)
+        names = ("with the evolved shaper", "with the human's shapers") if shaper else ("in the evolved world",
+                                                                                        "in the real task")
+        _comparison(axes[1], comparison, solved_reward, names, ylabel if shaper else "test return on the real task")
     figure.savefig(path, format="png")
 
 
@@ -71,7 +76,7 @@ def _solved_line(ax: Axes, solved_reward: float | None) -> None:
 
 
 def _evolution(
-    ax: Axes, rows: Sequence[CurvePoint], solved_reward: float | None, ylabel: str, restarts: Sequence[int]
+    ax: Axes, rows: Sequence[CurvePoint], solved_reward: float | None, ylabel: str, restarts: Sequence[int], what: str
 ) -> None:
     from matplotlib.ticker import MaxNLocator
 
@@ -79,12 +84,16 @@ def _evolution(
     mean, low, high = (np.array([getattr(r, name) for r in rows], dtype=float) for name in ("mean", "low", "high"))
     failed = sum(r.failed for r in rows)
     band = "population, 10 to 90 %" + (f" ({failed} failed)" if failed else "")
+    bottom = lowest_shown(mean, low, high)
+    if bottom is not None:
+        band += f", cut at {bottom:.4g}"
+        ax.set_ylim(bottom=bottom)
     if len(rows) == 1:  # a band and a line would show nothing
         ax.vlines(x, low, high, color=BLUE, alpha=0.3, linewidth=6, label=band)
     else:
         ax.fill_between(x, low, high, color=BLUE, alpha=0.2, linewidth=0, label=band)
     marker = "o" if len(rows) < 20 else None
-    ax.plot(x, mean, color=BLUE, linewidth=1.6, marker=marker, markersize=4, label="unperturbed world, mean")
+    ax.plot(x, mean, color=BLUE, linewidth=1.6, marker=marker, markersize=4, label=f"unperturbed {what}, mean")
     _solved_line(ax, solved_reward)
     for i, generation in enumerate(restarts):
         ax.axvline(generation, color=ORANGE, linestyle=":", linewidth=1.2, label=None if i else "restart")
@@ -94,32 +103,64 @@ def _evolution(
     if len(rows):
         margin = 0.5 if len(rows) == 1 else 0.02 * (x[-1] - x[0])
         ax.set_xlim(x[0] - margin, x[-1] + margin)
-    ax.set_title("Evolution of the world", fontsize=10)
+    ax.set_title(f"Evolution of the {what}", fontsize=10)
     ax.legend(fontsize=8, loc="best", framealpha=0.8, edgecolor="none")
 
 
-def _comparison(ax: Axes, comparison: tuple[AgentRuns, AgentRuns], solved_reward: float | None) -> None:
+def lowest_shown(
+    mean: NDArray[np.float64], low: NDArray[np.float64], high: NDArray[np.float64]
+) -> float | None:
+    """Where the picture ends below, so that a few bad members do not flatten the curve; None: all is shown. The fence
+    lies three distances of the quartiles below the lower one of all that is drawn; the mean is always shown."""
+    drawn = np.concatenate([mean, low, high])
+    drawn, mean = drawn[np.isfinite(drawn)], mean[np.isfinite(mean)]
+    if not len(drawn):
+        return None
+    q1, q3 = np.quantile(drawn, [0.25, 0.75])
+    fence = min(float(q1 - 3 * (q3 - q1)), float(mean.min()) if len(mean) else math.inf)
+    if q3 == q1 or drawn.min() >= fence:
+        return None
+    return fence - 0.05 * (float(drawn.max()) - fence)
+
+
+def _mark(i: int, steps: list[float], returns: list[float], categories: bool) -> tuple[float, float, Any, Any]:
+    """Where the large mark of one side lies, and its error bars; None where equal values tell of none."""
+    s, r = summary(steps), summary(returns)
+
+    def bars(figure: dict[str, Any]) -> Any:
+        ends = figure["iqm_interval"]
+        return None if ends is None else [[max(0.0, figure["iqm"] - ends[0])], [max(0.0, ends[1] - figure["iqm"])]]
+
+    return (float(i) if categories else s["iqm"]), r["iqm"], None if categories else bars(s), bars(r)
+
+
+def _comparison(
+    ax: Axes, comparison: tuple[AgentRuns, AgentRuns], solved_reward: float | None, names: tuple[str, str], ylabel: str
+) -> None:
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     _solved_line(ax, solved_reward)
     all_steps: list[float] = []
-    names = ("evolved world", "real task")
-    for agents, name, colour, marker in zip(comparison, names, (BLUE, ORANGE), ("o", "s")):
+    fine = {s for agents in comparison for s, r in zip(agents.steps, agents.returns) if math.isfinite(r)}
+    categories = len(fine) == 1  # all trained equally long: an axis of steps would show one value
+    looks = zip(comparison, names, (BLUE, ORANGE), ("o", "s"))
+    for i, (agents, name, colour, marker) in enumerate(looks):
         runs = [(s, r) for s, r in zip(agents.steps, agents.returns) if math.isfinite(r) and math.isfinite(s)]
-        label = f"trained in the {name} ({len(agents.returns)} agents"
+        label = f"trained {name} ({len(agents.returns)} agents"
         label += f", {len(agents.returns) - len(runs)} failed)" if len(runs) < len(agents.returns) else ")"
         steps, returns = [s for s, _ in runs], [r for _, r in runs]
         all_steps += steps
-        ax.scatter(steps, returns, s=22, color=colour, marker=marker, alpha=0.35, linewidths=0)
+        places = [i] * len(steps) if categories else steps
+        ax.scatter(places, returns, s=22, color=colour, marker=marker, alpha=0.35, linewidths=0)
         if not runs:
             ax.scatter([], [], color=colour, marker=marker, label=label)
             continue
-        s, r = summary(steps), summary(returns)
+        x, y, xerr, yerr = _mark(i, steps, returns, categories)
         ax.errorbar(
-            s["iqm"],
-            r["iqm"],
-            xerr=[[max(0.0, s["iqm"] - s["iqm_interval"][0])], [max(0.0, s["iqm_interval"][1] - s["iqm"])]],
-            yerr=[[max(0.0, r["iqm"] - r["iqm_interval"][0])], [max(0.0, r["iqm_interval"][1] - r["iqm"])]],
+            x,
+            y,
+            xerr=xerr,
+            yerr=yerr,
             color=colour,
             marker=marker,
             markersize=8,
@@ -130,12 +171,16 @@ def _comparison(ax: Axes, comparison: tuple[AgentRuns, AgentRuns], solved_reward
             zorder=3,
         )
     positive = [s for s in all_steps if s > 0]
-    if positive and len(positive) == len(all_steps) and max(positive) > 8 * min(positive):
+    if categories:
+        ax.set_xticks([0, 1], names)
+        ax.set_xlim(-0.6, 1.6)
+    elif positive and len(positive) == len(all_steps) and max(positive) > 8 * min(positive):
         ax.set_xscale("log")
         ax.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         ax.xaxis.set_minor_formatter(NullFormatter())
-    ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
-    ax.set_xlabel("training steps of an agent")
-    ax.set_ylabel("test return on the real task")
+    if not categories:
+        ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+    ax.set_xlabel(f"all after {all_steps[0]:,.0f} training steps" if categories else "training steps of an agent")
+    ax.set_ylabel(ylabel)
     ax.set_title("Agents, with interquartile mean and 95 % interval", fontsize=10)
     ax.legend(fontsize=8, loc="best", framealpha=0.8, edgecolor="none")

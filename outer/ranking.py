@@ -7,6 +7,7 @@ Rounds are the generations of scores.csv, which is all that a resumed ranking ne
 from __future__ import annotations
 
 import csv
+import io
 import math
 import time
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from core.files import TABLE_BYTES, read_plain, read_text
 from envs.physics.task import physics_task
 from envs.shaped_section import shaper_files
 from envs.shaping import candidate_name
@@ -27,6 +29,7 @@ from outer.members import evaluate_members, mean_of, score_rows
 from outer.nes import MEMBERS, member_seeds
 from outer.report import GenerationRow, LiveTable, duration, number
 from outer.scores import ScoresCSV
+from outer.statistics import interval
 
 
 @dataclass
@@ -92,14 +95,13 @@ class Ranking:
 def read_ranking(path: Path) -> list[Ranked]:
     """The candidates in a scores.csv, the best first, those that always failed last."""
     found: dict[str, Ranked] = {}
-    with open(path, newline="", encoding="utf-8") as f:
-        for row in csv.DictReader(f):
-            ranked = found.setdefault(row["role"], Ranked(row["role"], [], []))
-            score = float(row["score"])
-            if math.isfinite(score):
-                ranked.scores.append(score)
-            else:
-                ranked.reasons.append(row["reason"])
+    for row in csv.DictReader(io.StringIO(read_text(path, TABLE_BYTES), newline="")):
+        ranked = found.setdefault(row["role"], Ranked(row["role"], [], []))
+        score = float(row["score"])
+        if math.isfinite(score):
+            ranked.scores.append(score)
+        else:
+            ranked.reasons.append(row["reason"])
     return sorted(found.values(), key=lambda r: (not r.scores, -r.mean if r.scores else 0, r.name))
 
 
@@ -107,7 +109,7 @@ def _rounds(path: Path, count: int) -> int:
     """How many rounds of ``count`` candidates are complete in a scores.csv."""
     if not path.exists():
         return 0
-    lines = [line for line in path.read_bytes().splitlines(keepends=True) if line.endswith(b"\n")]
+    lines = [line for line in read_plain(path, TABLE_BYTES).splitlines(keepends=True) if line.endswith(b"\n")]
     return max(0, len(lines) - 1) // count
 
 
@@ -117,8 +119,11 @@ def ranking_text(ranked: list[Ranked], task: str, rounds: int, seconds: float) -
     lines = [f"{task}: {len(ranked)} candidates, {rounds} agent{'s' * (rounds != 1)} each, {duration(seconds)}", ""]
     lines.append(f"  {'rank':<5} {'candidate':<{width}}  score ({unit})")
     for rank, r in enumerate(ranked, 1):
-        spread = f" +- {number(float(np.std(r.scores, ddof=1)))}" if len(r.scores) > 1 else ""
+        ends = interval(r.scores) if r.scores else (math.nan, math.nan)
+        spread = "" if math.isnan(ends[0]) else f" [{number(ends[0])}, {number(ends[1])}]"
         out = f"  failed {len(r.reasons)} of {rounds}: {r.reasons[0]}" if r.reasons else ""
         shown = f"{r.mean:.4g}{spread}" if r.scores else "-"
         lines.append(f"  {rank if r.scores else '-':<5} {r.name:<{width}}  {shown}{out}")
+    if rounds > 1:
+        lines.append("  mean [95 % interval] over agents; equal scores tell none")
     return "\n".join(lines)

@@ -1,37 +1,27 @@
-"""What a run tells its user: the live table, TensorBoard events and the closing summary."""
+"""What a run tells its user while it goes on: the live table and TensorBoard events."""
 
 from __future__ import annotations
 
 import contextlib
 import math
 import os
-import sys
+import statistics
 import time
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console, Group, RenderableType
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
+from typing_extensions import Self
 
-from outer.display import NotedDisplay
-from outer.statistics import AgentRuns, interquartile_mean, summary
+from outer.display import CompilingWatch, NotedDisplay
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
-
-WORLDS = {"se": "synthetic environment", "rn": "reward network", "shaper": "shaper"}
-FILES = (  # what a run leaves in its folder, in the order the summary names it
-    ("model.pt", "the evolved world"),
-    ("params.yaml", "the evolved numbers of the shaper"),
-    ("config.yaml", "the configuration, with versions, git hash and seed"),
-    ("scores.csv", "every member of every generation"),
-    ("learning_curve.png", "the picture of it"),
-)
 
 
 @dataclass
@@ -77,7 +67,10 @@ def duration(seconds: float) -> str:
 class LiveTable(NotedDisplay):
     """A table that follows the run in a terminal; one plain line per generation where the output is none.
 
-    ETA is the time until the last generation: a run that stops when solved ends before.
+    ETA is the time until the last generation at the pace of the last few, "at most" that if the run may end before
+    (``ends_early``). The first generation of a session and those in which kernels were compiled say nothing about the
+    pace: until there is another one, there is no ETA. What is being compiled, for this process or one that it started,
+    is shown.
 
         with LiveTable(total_generations=200, title="CartPole-v0") as table:
             table.update(GenerationRow(...))
@@ -86,17 +79,31 @@ class LiveTable(NotedDisplay):
 
     HISTORY = 8
 
-    def __init__(self, total_generations: int, title: str, console: Console | None = None) -> None:
+    def __init__(
+        self, total_generations: int, title: str, console: Console | None = None, ends_early: bool = False
+    ) -> None:
         super().__init__(title, console or Console())
-        self.total = total_generations
+        self.total, self.ends_early = total_generations, ends_early
         self.rows: deque[GenerationRow] = deque(maxlen=self.HISTORY)
-        self.seen, self.seconds = 0, 0.0
+        self.pace: deque[float] = deque(maxlen=self.HISTORY)  # seconds of generations that nothing delayed
+        self.delayed = True  # the generation under way: the first one, or kernels were compiled in it
+        self.waits = CompilingWatch()
+
+    def __enter__(self) -> Self:
+        super().__enter__()
+        self.waits.start(None if self.live else self._line)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.waits.stop()
+        super().__exit__(*exc)
 
     def update(self, row: GenerationRow) -> None:
         with self.lock:
             self.rows.append(row)
-            self.seen += 1
-            self.seconds += row.seconds
+            if not (self.waits.seen() or self.delayed):
+                self.pace.append(row.seconds)
+            self.delayed = False
         if self.live:
             self.live.refresh()
         else:
@@ -111,9 +118,12 @@ class LiveTable(NotedDisplay):
 
     def _clock(self) -> str:
         clock = f"elapsed {duration(time.monotonic() - self.began)}"
-        if self.rows:
-            left = max(0, self.total - self.rows[-1].generation)
-            clock += f"  ETA {duration(left * self.seconds / self.seen)}"
+        if self.waits.text:
+            return f"{clock}  {self.waits.text}"
+        left = max(0, self.total - self.rows[-1].generation) if self.rows else self.total
+        if self.pace or not left:
+            pace = statistics.median(self.pace) if self.pace else 0.0
+            clock += f"  ETA {'at most ' if self.ends_early and left else ''}{duration(left * pace)}"
         return clock
 
     def _draw(self) -> RenderableType:
@@ -178,99 +188,3 @@ class TensorBoard:
             yield
         except OSError as e:
             raise OSError(e.errno, e.strerror, os.path.join(self.log_dir, "events.out.tfevents")) from e
-
-
-@dataclass
-class RunSummary:
-    """What the closing summary is made of."""
-
-    kind: str  # a key of WORLDS
-    env_name: str
-    solved: bool
-    generations: int
-    seconds: float  # wall time of all sessions of the run
-    total_steps: int  # environment steps of all members
-    run_dir: str
-    restarts: int = 0
-    solved_reward: float | None = None
-    proxy: AgentRuns | None = None  # agents trained in the evolved world
-    real: AgentRuns | None = None  # agents trained in the real task
-    agent: str = "ddqn"
-    failed_return: float | None = None  # what a failed agent's return counts as; None: it is left out, and that is said
-
-
-def summary_text(run: RunSummary) -> str:
-    """The closing summary, plain text of at most about 100 columns."""
-    world = WORLDS[run.kind]
-    verdict = "SOLVED" if run.solved else "NOT SOLVED"
-    if run.kind == "shaper" and run.solved_reward is None:
-        verdict = "evolved, with no mark to reach"
-    goal = f" (mean return of at least {number(run.solved_reward)})" if run.solved_reward is not None else ""
-    restarts = f", {run.restarts} restart{'s' * (run.restarts != 1)}" if run.restarts else ""
-    lines = [
-        f"{run.env_name}, {world}: {verdict}{goal}",
-        f"  {run.generations} generation{'s' * (run.generations != 1)}{restarts}, {_minutes(run.seconds)}, "
-        f"{run.total_steps:,} environment steps of all agents together",
-    ]
-    lines += ["", *_comparison(run)] if run.proxy or run.real else []
-
-    folder = Path(run.run_dir)
-    files = [(name, what) for name, what in FILES if (folder / name).is_file()]
-    events = sorted({p.parent for p in folder.rglob("events.out.tfevents.*")})
-    if files or events:
-        lines += ["", f"Written to {folder}:", *(f"  {name:<20}{what}" for name, what in files)]
-        lines += [f"  {'TensorBoard':<20}tensorboard --logdir {folder}"] if events else []
-
-    lines += ["", "Next:"]
-    if not run.solved and "SOLVED" in verdict:
-        lines += ["  another seed (--seed 2), or more generations (--set agents.gtn.max_iterations=...)"]
-    if run.kind == "shaper":
-        return "\n".join(lines + [f"  copy params.yaml into the PARAMS of your shaper in {run.env_name}'s folder"])
-    # the packages are in .venv, which the user of `make run` has not activated
-    python = os.path.relpath(sys.executable)
-    python = "python3" if python.startswith("..") else python
-    lines += [f"  {python} experiments/evaluate_proxy.py {folder / 'model.pt'} --agent {run.agent} --num-agents 20"]
-    return "\n".join(lines)
-
-
-def _minutes(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.1f} minutes"
-
-
-def _comparison(run: RunSummary) -> list[str]:
-    """Two columns, the evolved world and the real task; a missing one is left out."""
-    both = {"in the evolved world": run.proxy, "in the real task": run.real}
-    columns = {name: agents for name, agents in both.items() if agents is not None}
-    table = [[f"{run.agent} agents trained", *columns]]
-    table.append(["training steps needed"])
-    table.append(["test return, real task"])
-    table.append(["number of agents"])
-    notes, needed = [], []
-    for name, agents in columns.items():
-        # an agent that failed stopped early: its steps would make the training look short
-        steps = [s for s, r in zip(agents.steps, agents.returns) if math.isfinite(r)]
-        lost = len(agents.returns) - len(steps)
-        returns = agents.returns
-        if run.failed_return is None:
-            returns = [r for r in returns if math.isfinite(r)]
-        needed.append(interquartile_mean(steps) if steps else math.nan)
-        table[1].append(_interval(steps))
-        table[2].append(_interval(returns, run.failed_return))
-        table[3].append(str(len(agents.returns)))
-        if lost:
-            fate = "left out" if run.failed_return is None else f"counted with a return of {number(run.failed_return)}"
-            notes.append(f"  {lost} of {len(agents.returns)} agents trained {name} failed and are {fate}.")
-    widths = [max(map(len, column)) for column in zip(*table)]
-    lines = ["  " + "   ".join(c.ljust(w) for c, w in zip(row, widths)).rstrip() for row in table]
-    lines.append("  Figures: interquartile mean [95 % bootstrap interval].")
-    if len(needed) == 2 and needed[1] > needed[0] > 0:
-        ratio = number(needed[1] / needed[0])
-        lines.append(f"  An agent needs {ratio} times fewer training steps in the evolved world.")
-    return lines + notes
-
-
-def _interval(x: list[float], failed: float | None = None) -> str:
-    if not x:
-        return "-"
-    s = summary(x, failed="raise" if failed is None else failed)
-    return f"{number(s['iqm'])} [{', '.join(map(number, s['iqm_interval']))}]"

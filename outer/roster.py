@@ -52,6 +52,7 @@ class Slot:
     losses: int = 0
     barred_until: float = 0.0
     odd_since: float | None = None  # since when its result files do not match
+    strays: int = 0  # results that nobody asked it for
 
     def release(self) -> None:
         """Whatever it has is no longer waited for; it gets the next chunk when it says that it is idle."""
@@ -81,6 +82,11 @@ class Roster:
         """Whoever is alive and not barred, by id."""
         now = self._host.monotonic()
         return sorted((s for s in self.slots.values() if s.alive and now >= s.barred_until), key=lambda s: s.id)
+
+    def barred(self) -> list[int]:
+        """Whoever is alive and gets no chunk for now, by id."""
+        now = self._host.monotonic()
+        return sorted(s.id for s in self.slots.values() if s.alive and now < s.barred_until)
 
     def undecided(self) -> float:
         """In how many seconds it will be known of all whether they live; 0 if it is."""
@@ -184,9 +190,12 @@ class Roster:
         name = stem(self._bohb_id, slot.id, "input")
         begun = not self._waits(name, issue)  # not from the list: it may be older than the death
         dismissed = slot.absences >= 2  # it took its heartbeat away in good order: no fault of the chunk
+        beat = slot.beat  # of a process that lives, as the kernel says, and is stopped or starved: no fault either
+        here = beat is not None and beat.machine == self._host.machine
+        silent = beat is not None and here and self._host.alive(beat.pid, beat.started)
         remove_pair(self._files, name)
         slot.release()
-        return Loss(issue.index, f"worker {slot.id} died or fell silent", begun and not dismissed)
+        return Loss(issue.index, f"worker {slot.id} died or fell silent", begun and not dismissed and not silent)
 
     def _waits(self, name: str, issue: Issue) -> bool:
         """Whether this very input lies there, and nobody has begun with it."""
@@ -217,9 +226,14 @@ class Roster:
         slot.settles_at = beat.counter + 2
         if beat.uuid != issue.owner:
             return Loss(issue.index, f"worker {slot.id} died and was started anew", True)
+        self.blame(slot, "lost or rejected")
+        return Loss(issue.index, f"it was lost on the way to or from worker {slot.id}", False)
+
+    def blame(self, slot: Slot, what: str) -> None:
+        """A chunk came to nothing, and that is the worker's fault; MAX_LOSSES in a row, and it gets none for a while.
+        Whatever it did to the last of them: ``what``."""
         slot.losses += 1
         if slot.losses >= MAX_LOSSES:
             slot.barred_until = self._host.monotonic() + BAR_SECONDS
-            what = f"it lost or rejected {slot.losses} in a row; see its log"
-            log.error("worker %d gets no chunk for %.0f s: %s", slot.id, BAR_SECONDS, what)
-        return Loss(issue.index, f"it was lost on the way to or from worker {slot.id}", False)
+            words = f"of its last chunks it {what} {slot.losses} in a row; see its log"
+            log.error("worker %d gets no chunk for %.0f s: %s", slot.id, BAR_SECONDS, words)

@@ -20,16 +20,17 @@ import torch
 from torch import Tensor
 
 from outer import problem
-from outer.checkpoint import Progress, RunError, load_checkpoint, save_checkpoint
+from outer.checkpoint import UNKNOWN, Progress, RunError, load_checkpoint, save_checkpoint
 from outer.config import Config
 from outer.dispatch import Dispatcher
-from outer.evaluate import BUDGET, PROXY, REAL
+from outer.evaluate import BUDGET, PROXY, REAL, UNSOLVABLE
 from outer.members import Values, episode_length, evaluate_members, lower_bound, mean_of, score_rows, worst_for_failed
 from outer.nes import COMPARISON, NES, ORIG, member_seeds
 from outer.plots import learning_curve
-from outer.report import WORLDS, GenerationRow, LiveTable, RunSummary, TensorBoard, summary_text
+from outer.report import GenerationRow, LiveTable, TensorBoard
 from outer.scores import ScoreRow, ScoresCSV, read_curve
 from outer.statistics import AgentRuns
+from outer.summary import WORLDS, RunSummary, summary_text
 from outer.target import make_target
 from outer.turns import variants
 
@@ -38,13 +39,12 @@ log = logging.getLogger("envolve")
 # An SE with episodes this short has collapsed, unless its agents learn all the same (some of the best worlds are
 # near-bandits): the best tenth of the population is then at least SIGNAL of the way from the median to solved_reward.
 COLLAPSED_LENGTH, SIGNAL = 3.0, 0.1
+COUNTED = 2  # counter of COMPARISON: agents that tell whether an RN is solved where none are compared
 
 
 def config_digest(config: Config) -> str:
     """What ties a checkpoint to its configuration."""
     return hashlib.sha256(json.dumps(config.data, sort_keys=True).encode()).hexdigest()
-
-
 
 
 class Run:
@@ -63,7 +63,7 @@ class Run:
             state, self.progress = load_checkpoint(self.checkpoint, self.digest)
         self.nes = NES(self.gtn, data["seed"], self.target.begin, self.target.mask(), state)
         if state is None:
-            self.progress = Progress(best_psi=self.nes.state.psi)
+            self.progress = Progress(best_psi=self.nes.state.psi, real_steps=0)
         self.resuming, self.resumed = resume, state is not None
 
     def _evaluate(
@@ -100,6 +100,8 @@ class Run:
                     self._generation(table, csv, board)
             finally:
                 board.close()
+        if self.progress.best_generation:
+            self._save_model()  # with all that the search has cost, the generations after the best one too
 
     def no_score(self) -> str:
         return (
@@ -124,11 +126,9 @@ class Run:
         rows = score_rows(population.roles, values, reasons)
         orig = np.array([role == ORIG for role in population.roles])
         mean_orig = math.nan if failed[orig].all() else float(scores[orig].mean())
+        steps = self._count(values)
         solved = self._solved(mean_orig, rows)
         self._remember(mean_orig, solved, mean_of(values["mean_return"][orig]), generation)
-        steps = int(values["train_steps"].sum())
-        self.progress.member_steps += steps
-        self.progress.member_episodes += int(values["episodes"].sum())
         length = episode_length(values, orig)
         collapsed = self._collapsed(length, scores, bool(failed.all()))
 
@@ -161,6 +161,15 @@ class Run:
         table.update(row)
         board.write(row)
 
+    def _count(self, values: Values) -> int:
+        """Adds what the members have cost -> their training steps."""
+        p, steps = self.progress, int(values["train_steps"].sum())
+        p.member_steps += steps
+        p.member_episodes += int(values["episodes"].sum())
+        if p.real_steps != UNKNOWN:
+            p.real_steps += int(values["real_steps"].sum())
+        return steps
+
     def _solved(self, mean_orig: float, rows: list[ScoreRow]) -> bool:
         """An SE is solved when agents trained in it alone reach solved_reward, fresh ones confirm it (their mean is
         above it with 95 % confidence: one just above would often be luck), and as many others confirm that.
@@ -175,8 +184,7 @@ class Run:
             population = self.nes.confirmation(self.gtn.confirm_agents, stage)
             groups = [(self.gtn.confirm_agents, False)]
             values, reasons = self._evaluate(population.worlds, population.seeds, BUDGET, groups)
-            self.progress.member_steps += int(values["train_steps"].sum())
-            self.progress.member_episodes += int(values["episodes"].sum())
+            self._count(values)
             rows.extend(score_rows(population.roles, values, reasons, first=len(rows)))
             least = lower_bound(values["score"]) if stage == 0 else float(values["score"].mean())
             if not least >= self.target.solved_reward:  # also if a member failed: its score is NaN
@@ -198,9 +206,14 @@ class Run:
             p.best_generation, p.solved = generation, solved
             self._save_model()
 
+    @property
+    def real_steps(self) -> int | None:
+        """Steps on the task that the evolution has cost so far; None: the run began in a version that did not count."""
+        return None if self.progress.real_steps == UNKNOWN else self.progress.real_steps
+
     def _save_model(self) -> None:
         p = self.progress
-        self.target.save(self.run_dir, p.best_psi, p.best_score, p.solved)
+        self.target.save(self.run_dir, p.best_psi, p.best_score, p.solved, self.real_steps)
 
     def _collapsed(self, length: float, scores: np.ndarray, all_failed: bool) -> bool:
         """The one way NES over SEs fails: done_net ends episodes at once, and every perturbation scores alike. Beside
@@ -227,16 +240,33 @@ class Run:
         for i, mode in enumerate((BUDGET, REAL)):
             seeds = torch.from_numpy(member_seeds(self.config.data["seed"], COMPARISON, i, n))
             values, _ = self._evaluate(self.progress.best_psi.expand(n, -1), seeds, mode)
-            runs.append(AgentRuns(values["mean_return"].tolist(), values["train_steps"].tolist()))
+            figures = (values[name].tolist() for name in ("mean_return", "train_steps", "first_solved_steps"))
+            runs.append(AgentRuns(*figures))
         return runs[0], runs[1]
+
+    def _judge_rn(self, comparison: tuple[AgentRuns, AgentRuns] | None) -> None:
+        """Whether an RN is solved is what its agents do on the task. Those that gave it its score were the luckiest of
+        all generations': fresh ones tell, and none of them may fail."""
+        if self.target.kind != "rn" or not self.target.solved_reward < UNSOLVABLE:
+            return
+        returns = comparison[0].returns if comparison else self._fresh_returns(COUNTED)
+        self.progress.solved = bool(np.mean(returns) >= self.target.solved_reward)
+        self._save_model()
+
+    def _fresh_returns(self, counter: int) -> list[float]:
+        n = self.gtn.num_orig_evals or self.gtn.num_workers
+        seeds = torch.from_numpy(member_seeds(self.config.data["seed"], COMPARISON, counter, n))
+        return self._evaluate(self.progress.best_psi.expand(n, -1), seeds, BUDGET)[0]["mean_return"].tolist()
 
     def _report(self, table: LiveTable) -> RunSummary:
         if self.gtn.comparison_agents:
             table.note("comparing agents trained in the evolved world with agents trained on the real task")
         began = time.monotonic()
         comparison = self.compare()
+        self._judge_rn(comparison)
         p = self.progress
         target = self.target
+        data = self.config.data
         solved = target.solved_reward if target.is_return and math.isfinite(target.solved_reward) else None
         learning_curve(
             self.run_dir / "learning_curve.png",
@@ -246,6 +276,7 @@ class Run:
             comparison,
             ylabel=target.score_label,
             restarts=p.restart_generations,
+            shaper=target.kind == "shaper",
         )
         summary = RunSummary(
             kind=target.kind,
@@ -260,6 +291,11 @@ class Run:
             proxy=comparison[0] if comparison else None,
             real=comparison[1] if comparison else None,
             agent=self.gtn.agent_name.lower().removesuffix(problem.VARY_SUFFIX),
+            seed=data["seed"],
+            real_steps=self.real_steps,
+            floor=target.floor() if comparison else None,
+            real_learner=target.real_learner(),
+            score_unit=target.unit,
         )
         (self.run_dir / "summary.txt").write_text(summary_text(summary) + "\n")
         return summary

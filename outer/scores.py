@@ -15,6 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from core.files import TABLE_BYTES, read_plain, read_text
+
 log = logging.getLogger("envolve")
 
 
@@ -83,7 +85,7 @@ class ScoresCSV:
     def _keep(self, generation: int) -> int:
         """Length in bytes of what precedes the generation. One record is one line: _cell lets no line break through."""
         try:
-            lines = self.path.read_bytes().splitlines(keepends=True)
+            lines = read_plain(self.path, TABLE_BYTES).splitlines(keepends=True)
         except FileNotFoundError:
             lines = []
         keep, last = 0, 0
@@ -129,10 +131,9 @@ class CurvePoint:
 def read_curve(path: str | os.PathLike[str], column: str = "score") -> list[CurvePoint]:
     """The learning curve of a finished or running run. column: score or mean_return."""
     generations: dict[int, dict[str, list[float]]] = {}
-    with open(path, newline="", encoding="utf-8") as f:
-        for row in csv.DictReader(f):
-            roles = generations.setdefault(int(row["generation"]), {})
-            roles.setdefault(row["role"], []).append(float(row[column]))
+    for row in csv.DictReader(io.StringIO(read_text(path, TABLE_BYTES), newline="")):
+        roles = generations.setdefault(int(row["generation"]), {})
+        roles.setdefault(row["role"], []).append(float(row[column]))
     points = []
     for generation, roles in sorted(generations.items()):
         population = np.array(roles.get("plus", []) + roles.get("minus", []))

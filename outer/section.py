@@ -19,17 +19,17 @@ class GTNSection:
         "0: evolve a synthetic environment, 1: a reward network, 2: shapers of a task in a physics engine",
         choices=(SE, RN, SHAPER),
     )
-    max_iterations: int = option(50, "generations", ge=1)
+    max_iterations: int = option(50, "generations", ge=1, le=10**8)
     num_workers: int = option(
         16,
         "perturbations per generation (the original ran one process for each; here any number of workers share them)",
-        ge=1,
+        ge=1, le=10**6,
     )
     noise_std: float = option(0.1, "standard deviation of a perturbation", gt=0)
     step_size: float = option(1.0, "published update: length of the step; antithetic: Adam's learning rate", gt=0)
     nes_step_size: bool = option(False, "divide step_size by num_workers")
     mirrored_sampling: bool = option(True, "evaluate +eps and -eps and keep the better")
-    num_grad_evals: int = option(1, "agents per perturbation", ge=1)
+    num_grad_evals: int = option(1, "agents per perturbation", ge=1, le=10**5)
     grad_eval_type: str = option(
         "mean", "how the agents of one perturbation are combined: mean or worst (minmax)", choices=("mean", "minmax")
     )
@@ -45,7 +45,7 @@ class GTNSection:
     mode: str = option(
         "multi", "single: the master starts local workers itself, as --single", choices=("multi", "single")
     )
-    num_threads_per_worker: int = option(1, "CPU threads of one worker", ge=1)
+    num_threads_per_worker: int = option(1, "CPU threads of one worker", ge=1, le=1024)
     # here
     estimator: str = option(
         "published",
@@ -61,35 +61,41 @@ class GTNSection:
         ge=0,
         lt=1,
     )
-    num_orig_evals: int = option(0, "agents that score the unperturbed world, 0: num_workers as published", ge=0)
+    num_orig_evals: int = option(
+        0, "agents that score the unperturbed world, 0: num_workers as published", ge=0, le=10**6
+    )
     keep: str = option(
         "best", "the world that is stored: best, by its score; last, where scores are too noisy to choose by",
         choices=("best", "last"),
     )  # fmt: skip
     common_random_numbers: bool = option(False, "the two members of a mirrored pair share seed and hyperparameters")
     confirm_agents: int = option(
-        0, "solved must be confirmed by so many fresh agents with 95 % confidence, 0: not, as published", ge=0
+        0, "solved must be confirmed by so many fresh agents with 95 % confidence, 0: not, as published", ge=0, le=10**6
     )
     collapse_generations: int = option(
-        0, "restart after this many generations of SE episodes under 3 steps that teach nothing, 0: never", ge=0
+        0, "restart after this many generations of SE episodes under 3 steps that teach nothing, 0: never",
+        ge=0, le=10**8,
     )
-    max_restarts: int = option(2, "how often a run may restart", ge=0)
+    max_restarts: int = option(2, "how often a run may restart", ge=0, le=10**6)
     evolve_prelu: bool = option(True, "perturb PReLU slopes too; the original left them at 0.25")
     se_test_on_real: bool = option(
         False,
         "SE: test on the real task after every training episode and stop when solved, as the original's last commit",
     )
-    chunk_size: int = option(8, "members per job; fixed by the run, never by the number of workers", ge=1)
+    chunk_size: int = option(8, "members per job; fixed by the run, never by the number of workers", ge=1, le=10**6)
     comparison_agents: int = option(
-        20, "agents trained in the evolved world and on the real task for the closing summary, 0: none", ge=0
+        20, "agents trained in the evolved world and on the real task for the closing summary, 0: none", ge=0, le=10**6
     )
     other_agents: str = option(
         "", "learners that take turns with agent_name, with spaces between; a world's score is the mean over all"
     )
     horizon_start: int = option(
-        1, "curriculum: steps of the perturbed worlds' tests in the first generation; grows linearly to max_steps", ge=1
+        1, "curriculum: steps of the perturbed worlds' tests in the first generation; grows linearly to max_steps",
+        ge=1, le=10**6,
     )
-    horizon_generations: int = option(0, "generations until tests are of full length, 0: they always are", ge=0)
+    horizon_generations: int = option(
+        0, "generations until tests are of full length, 0: they always are", ge=0, le=10**8
+    )
     backend: str = option(
         "auto",
         "auto: compiled kernels where there are any; compiled: or fail; torch: the readable path; "

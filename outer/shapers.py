@@ -65,6 +65,7 @@ def evaluate_shapers(
         "episodes": torch.from_numpy(np.sum([p.episodes for p in result.curve], axis=0)),
         "updates": torch.from_numpy(np.array([len(result.curve)] * len(members))),
         "real_steps": torch.from_numpy(steps),
+        "first_solved_steps": torch.full((len(members),), float("nan"), dtype=torch.float64),
         "test_returns": torch.from_numpy(result.episode_score),
         "reason": ["" if f is None else str(f) for f in result.failures],
     }

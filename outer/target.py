@@ -12,6 +12,7 @@ import torch
 import yaml
 from torch import Tensor
 
+from core.files import read_text
 from envs.graph_file import parse_graph_file, with_values
 from envs.physics.task import physics_task
 from envs.shaped_section import candidates_of, shaper_files
@@ -20,6 +21,8 @@ from envs.task import make_task
 from envs.world import init_world, world_nets
 from envs.world_file import save_world, write_atomic
 from outer import problem
+from outer.comparison import random_return
+from outer.evaluate import exploration
 from outer.section import RN, SHAPER, GTNSection
 from outer.shapers import candidate_of, world_length
 
@@ -34,6 +37,16 @@ class NetworkTarget:
         self.name, self.solved_reward = self.task.name, self.task.solved_reward
         self.is_return = self.kind == "se" or gtn.rn_objective == "mean_return"
         self.score_label = "test return on the real task" if self.is_return else f"score ({gtn.rn_objective})"
+        self.unit = ""
+
+    def floor(self) -> float | None:
+        """What an agent's return is measured from: a random policy's."""
+        return random_return(self.task)
+
+    def real_learner(self) -> str:
+        """What agents on the task do otherwise than those in worlds; "": nothing."""
+        name, hyper, _ = problem.learner(self.data)
+        return exploration(name, hyper, self.section.contextual_bandit)
 
     def begin(self, seed: int) -> Tensor:
         """A fresh vector, [D]."""
@@ -49,12 +62,13 @@ class NetworkTarget:
             parts.append(part)
         return torch.cat(parts)
 
-    def save(self, run_dir: Path, psi: Tensor, score: float, solved: bool) -> None:
+    def save(self, run_dir: Path, psi: Tensor, score: float, solved: bool, real_steps: int | None) -> None:
+        """real_steps: of the task, spent on the evolution; None: not known."""
         _, hyper, _ = problem.learner(self.data)
         save_world(
             str(run_dir / "model.pt"), self.kind, self.name, psi, self.data,
             budget=hyper.train_steps,  # training much longer can undo what the world taught
-            score=score, solved=solved,
+            score=score, solved=solved, evolution_steps=real_steps,
         )  # fmt: skip
 
 
@@ -66,10 +80,16 @@ class ShaperTarget:
     def __init__(self, data: dict[str, Any], gtn: GTNSection) -> None:
         section = problem.shaped_section(data)
         task = physics_task(data["env_name"])
-        self.name, self.score_label = task.name, f"score, {task.score_unit}"
+        self.name, self.score_label, self.unit = task.name, f"score, {task.score_unit}", task.score_unit
         self.solved_reward = math.inf if section.solved_reward is None else section.solved_reward
         self.candidates = candidates_of(section, data["env_name"])
         self.path = shaper_files(section, data["env_name"])[0]
+
+    def floor(self) -> float | None:
+        return None  # what a random policy scores is not known, nor is it compared
+
+    def real_learner(self) -> str:
+        return ""
 
     def begin(self, seed: int) -> Tensor:
         return torch.zeros(world_length(self.candidates))
@@ -79,7 +99,7 @@ class ShaperTarget:
         mask[0] = 0  # which file it is
         return mask
 
-    def save(self, run_dir: Path, psi: Tensor, score: float, solved: bool) -> None:
+    def save(self, run_dir: Path, psi: Tensor, score: float, solved: bool, real_steps: int | None) -> None:
         """params.yaml: the numbers by name, to be copied into PARAMS; of a graph file, also the file itself
         with these numbers."""
         best = candidate_of(self.candidates, psi)
@@ -88,7 +108,7 @@ class ShaperTarget:
         content = {"shaper": self.path.name, "score": score, "params": named}
         write_atomic(str(run_dir / "params.yaml"), yaml.safe_dump(content, sort_keys=False).encode())
         if self.path.name.endswith(GRAPH):
-            data = with_values(parse_graph_file(self.path.read_text()), best.params.tolist())
+            data = with_values(parse_graph_file(read_text(self.path)), best.params.tolist())
             write_atomic(str(run_dir / self.path.name), (json.dumps(data) + "\n").encode())
 
 

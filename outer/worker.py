@@ -19,6 +19,7 @@ from torch import Tensor
 from outer.exchange import QUIT, Chunk, ChunkResult, chunk_from, result_content, result_of
 from outer.heartbeat import ALIVE, STARTING, Heartbeat, Watch, name_of, read_beat
 from outer.machine import ExchangeError, Files, Host, NotReady, Rejected
+from outer.memory import shortage
 from outer.pairs import read_pair, reject_pair, remove_pair, stem, write_pair
 
 log = logging.getLogger("envolve")
@@ -159,6 +160,10 @@ class Worker:
             returned = self._evaluate(chunk.config, chunk.worlds, chunk.seeds, chunk.mode, threads)
             result = result_of(chunk, sha256, returned)
         except Exception as e:  # whatever a member does must not end the worker
+            short = shortage(e)
+            if short:
+                log.error("worker %d: %s: %s", self.worker_id, chunk.label, short)
+                return ChunkResult.failed(chunk, sha256, short)
             log.exception("worker %d: %s failed", self.worker_id, chunk.label)
             frame = traceback.extract_tb(e.__traceback__)[-1]
             text = f"{type(e).__name__}: {e} ({frame.filename}:{frame.lineno})"

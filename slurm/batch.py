@@ -62,6 +62,15 @@ def submit(options: Sequence[str], script: str, words: Sequence[str], environ: M
     return out.strip().splitlines()[-1].split(";")[0] if out.strip() else ""
 
 
+def most_indices() -> int:
+    """MaxArraySize: indices of an array go from 0 to one less; 0: unknown, so that sbatch has to say it."""
+    try:
+        found = re.search(r"^MaxArraySize\s*=\s*(\d+)", _run(["scontrol", "show", "config"]), re.MULTILINE)
+    except BatchError:
+        return 0
+    return int(found[1]) if found else 0
+
+
 def cancel(jobs: Sequence[str]) -> None:
     """Raises BatchError. Jobs that have ended in the meantime are fine."""
     if jobs:

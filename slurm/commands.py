@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from core.files import read_text
+
 ROOT = Path(__file__).resolve().parent.parent
 MASTER, WORKER = "master", "worker"
 CONFIG, STUDY, COMMAND = "config", "study", "command"
@@ -52,7 +54,7 @@ def write_exit(path: Path, ended: Exit) -> None:
 def read_exit(path: Path) -> Exit | None:
     """None if there is no such file, or none that :func:`write_exit` wrote: no news."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(read_text(path))
         ended = Exit(**content)
     except (OSError, ValueError, TypeError):
         return None
@@ -73,7 +75,7 @@ def kind_of(words: Sequence[str]) -> str:
     if not words[0].endswith((".yaml", ".yml")):
         return COMMAND
     try:
-        text = Path(words[0]).read_text(encoding="utf-8")
+        text = read_text(words[0])
     except OSError as e:
         raise SetupError(f"{words[0]}: {e.strerror}; expected a configuration or a study") from None
     return STUDY if re.search(r"^space\s*:", text, re.MULTILINE) else CONFIG

@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from core.files import TABLE_BYTES, read_text
 from slurm.batch import Entry
 from slurm.commands import EXIT_WRONG, MASTER, STUDY, WORKER, Exit, write_text
 
@@ -64,6 +65,7 @@ class Fleet:
     settings: dict[str, Any]  # the rest of what submit.py needs to send a task again
     name: str
     max_sends: int = 20  # of one task
+    array_size: int = 0  # indices that one array may have, 0: any number
     tasks: list[Task] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -71,8 +73,23 @@ class Fleet:
             self.tasks = [Task(MASTER, i) for i in range(self.masters)]
             self.tasks += [Task(WORKER, i) for i in range(self.masters * self.workers_per_master)]
 
-    def job_name(self, role: str) -> str:
-        return f"{self.name}-{role}s"
+    def job_name(self, role: str, first: int = 0) -> str:
+        """Of the array that begins with this index; SLURM counts from 0 in each."""
+        return f"{self.name}-{role}s" + (f"-{first}" if first else "")
+
+    def arrays(self, role: str, indices: Sequence[int]) -> dict[int, list[int]]:
+        """First index of each array -> those of ``indices`` that are in it."""
+        found: dict[int, list[int]] = {}
+        for index in sorted(indices):
+            first = index - index % self.array_size if self.array_size else 0
+            found.setdefault(first, []).append(index)
+        return found
+
+    def job_names(self) -> dict[str, tuple[str, int]]:
+        """Name of each array -> its role and first index."""
+        numbers = {MASTER: range(self.masters), WORKER: range(self.masters * self.workers_per_master)}
+        firsts = [(role, first) for role in numbers for first in self.arrays(role, numbers[role])]
+        return {self.job_name(role, first): (role, first) for role, first in firsts}
 
     def task(self, role: str, index: int) -> Task:
         return self.tasks[index if role == MASTER else self.masters + index]
@@ -83,10 +100,11 @@ class Fleet:
         """``exits``: what lies in slurm/exit/, by role and index. Changes the tasks; the caller saves and acts."""
         actions = Actions()
         there: dict[tuple[str, int], list[Entry]] = {}
-        roles = {self.job_name(role): role for role in (MASTER, WORKER)}
+        names = self.job_names()
         for entry in sorted(queue, key=lambda e: e.order):
-            if entry.name in roles:
-                there.setdefault((roles[entry.name], entry.index), []).append(entry)
+            if entry.name in names:
+                role, first = names[entry.name]
+                there.setdefault((role, first + entry.index), []).append(entry)
         for task in self.tasks:
             entries = there.get((task.role, task.index), [])
             if entries:
@@ -171,7 +189,7 @@ class Fleet:
     @classmethod
     def load(cls, path: Path) -> Fleet:
         """Raises ValueError, OSError."""
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(read_text(path, TABLE_BYTES))
         if not isinstance(content, dict) or content.pop("format", None) != FORMAT:
             raise ValueError(f"{path}: not a state file of this version; choose another folder")
         try:

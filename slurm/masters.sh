@@ -19,6 +19,7 @@ ENVOLVE_ROOT=${ENVOLVE_ROOT:-${SLURM_SUBMIT_DIR:-$PWD}}      # the repository
 ENVOLVE_RUN_DIR=${ENVOLVE_RUN_DIR:-results/slurm_run}        # folder of the run, seen by all nodes
 ENVOLVE_MASTERS=${ENVOLVE_MASTERS:-${SLURM_ARRAY_TASK_COUNT:-1}}
 ENVOLVE_FIRST_BOHB_ID=${ENVOLVE_FIRST_BOHB_ID:-0}            # of the master of index 0
+ENVOLVE_FIRST_INDEX=${ENVOLVE_FIRST_INDEX:-0}                # of this array, where there are several
 ENVOLVE_PYTHON=${ENVOLVE_PYTHON:-$ENVOLVE_ROOT/.venv/bin/python}
 ENVOLVE_SETUP=${ENVOLVE_SETUP:-}                             # a file of bash commands to run first (module load ...)
 ENVOLVE_MAX_REQUEUES=${ENVOLVE_MAX_REQUEUES:-100}
@@ -31,7 +32,7 @@ if [ -n "$ENVOLVE_SETUP" ]; then
 fi
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-${SLURM_CPUS_PER_TASK:-1}}
 
-BOHB_ID=$((SLURM_ARRAY_TASK_ID + ENVOLVE_FIRST_BOHB_ID))
+BOHB_ID=$((SLURM_ARRAY_TASK_ID + ENVOLVE_FIRST_INDEX + ENVOLVE_FIRST_BOHB_ID))
 exec "$ENVOLVE_PYTHON" "$ENVOLVE_ROOT/slurm/task.py" --role master --bohb-id "$BOHB_ID" --index "$BOHB_ID" \
     --masters "$ENVOLVE_MASTERS" --run-dir "$ENVOLVE_RUN_DIR" --python "$ENVOLVE_PYTHON" \
     --max-requeues "$ENVOLVE_MAX_REQUEUES" --kill-after "$ENVOLVE_KILL_AFTER" -- "$@"

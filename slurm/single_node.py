@@ -9,20 +9,26 @@ options, or a command in which {BOHB_ID} and the like are replaced. Output goes 
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from outer import interrupt
+
+if __name__ == "__main__":
+    interrupt.listen("single_node.py")  # until main() takes the signals itself
+
 import argparse
 import os
 import signal
-import sys
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
-sys.path[0] = str(Path(__file__).resolve().parent.parent)
-
-from outer.child import Child, end, how  # noqa: E402
-from slurm.commands import (  # noqa: E402
+from outer.child import Child, end, how
+from slurm.commands import (
     EXIT_WRONG,
     MASTER,
     STUDY,
@@ -33,12 +39,12 @@ from slurm.commands import (  # noqa: E402
     split_words,
     worker_command,
 )
-from slurm.cpus import split  # noqa: E402
-from slurm.task import SIGNALS, free_signals, say  # noqa: E402
+from slurm.cpus import split
+from slurm.task import SIGNALS, free_signals, say
 
 EXIT_CODES = """\
 Exit codes: 0 all masters are complete, else the highest of a master: 1 it cannot go on, 2 wrong arguments,
-130 stopped (the same command goes on)."""
+130 and 143 stopped (the same command goes on)."""
 QUICK_SECONDS, FIRST_DELAY, MAX_DELAY = 60.0, 0.5, 30.0  # a cluster's file system may need its time
 GRACE = 10.0  # seconds that processes have to end by themselves after their master
 
@@ -186,4 +192,4 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    interrupt.run(main)

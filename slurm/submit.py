@@ -21,26 +21,30 @@ docs/slurm.md says more."""
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from outer import interrupt
+
+if __name__ == "__main__":
+    interrupt.listen("submit.py")  # before all that takes time to import
+
 import argparse
 import contextlib
 import fcntl
-import os
 import shlex
-import signal
-import sys
 import time
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
-sys.path[0] = str(Path(__file__).resolve().parent.parent)
-
-from slurm import batch  # noqa: E402
-from slurm.commands import (  # noqa: E402
+from slurm import batch
+from slurm.arrays import act, say
+from slurm.commands import (
     COMMAND,
     CONFIG,
     MASTER,
-    ROOT,
     WORKER,
     Exit,
     SetupError,
@@ -50,11 +54,11 @@ from slurm.commands import (  # noqa: E402
     split_words,
     write_text,
 )
-from slurm.fleet import Actions, Fleet, new_name  # noqa: E402
+from slurm.fleet import Fleet, new_name
 
 EXIT_CODES = """\
-Exit codes: 0 all masters are complete, 1 at least one was given up, 2 wrong arguments, 130 stopped watching (the jobs
-go on)."""
+Exit codes: 0 all masters are complete, 1 at least one was given up, 2 wrong arguments or SLURM refused the first jobs
+(then none of them is left in the queue), 130 and 143 stopped watching (the jobs go on)."""
 STATE = "state.json"
 
 
@@ -161,18 +165,25 @@ def fleet_of(args: argparse.Namespace, run_dir: Path) -> Fleet:
             f"found {args.masters} masters with one and the same run, expected something that tells them apart, "
             "e.g. --seed {BOHB_ID}"
         )
-    settings = {
+    settings: dict[str, Any] = {
         "words": words,
         "python": args.python,
         "setup": str(args.setup.resolve()) if args.setup else "",
         "lead": args.lead,
         MASTER: sbatch_options(args, args.master_cpus, args.sbatch),
         WORKER: sbatch_options(args, args.cpus, args.sbatch + args.worker_sbatch),
-        "max_running": args.max_running,
+        "max_running": None,
     }
     if args.setup and not args.setup.is_file():
         raise SetupError(f"--setup: {args.setup} is no file")
-    return Fleet(args.masters, args.workers_per_master, kind, settings, new_name(run_dir), args.max_submits)
+    size, workers = batch.most_indices(), args.masters * args.workers_per_master
+    arrays = -(-workers // size) if size else 1
+    if args.max_running:
+        if args.max_running < arrays:
+            why = f"{workers} workers are {arrays} arrays where MaxArraySize is {size}"
+            raise SetupError(f"--max-running: found {args.max_running}, expected at least {arrays}: {why}")
+        settings["max_running"] = args.max_running // arrays  # of each
+    return Fleet(args.masters, args.workers_per_master, kind, settings, new_name(run_dir), args.max_submits, size)
 
 
 def sbatch_options(args: argparse.Namespace, cpus: int, others: Sequence[str]) -> list[str]:
@@ -185,51 +196,17 @@ def sbatch_options(args: argparse.Namespace, cpus: int, others: Sequence[str]) -
 # ---------------------------------------------------------------------------------------------------- act
 
 
-def send(fleet: Fleet, run_dir: Path, role: str, indices: Sequence[int]) -> str:
-    """Submits these indices of one array. Raises BatchError."""
-    settings = fleet.settings
-    log = str(run_dir / "slurm" / "log" / f"{role}_%A_%a.log").replace(str(run_dir), str(run_dir).replace("%", "%%"))
-    array = ranges(indices) + (f"%{settings['max_running']}" if role == WORKER and settings["max_running"] else "")
-    options = [f"--job-name={fleet.job_name(role)}", f"--array={array}", f"--output={log}", "--open-mode=append"]
-    environ = os.environ | {
-        "ENVOLVE_ROOT": str(ROOT),
-        "ENVOLVE_RUN_DIR": str(run_dir),
-        "ENVOLVE_MASTERS": str(fleet.masters),
-        "ENVOLVE_WORKERS_PER_MASTER": str(fleet.workers_per_master),
-        "ENVOLVE_FIRST_BOHB_ID": "0",
-        "ENVOLVE_PYTHON": settings["python"],
-        "ENVOLVE_SETUP": settings["setup"],
-        "ENVOLVE_KILL_AFTER": str(max(1, settings["lead"] // 2)),
-    }
-    script = str(ROOT / "slurm" / f"{role}s.sh")
-    return batch.submit([*options, *settings[role]], script, settings["words"], environ)
-
-
-def ranges(indices: Sequence[int]) -> str:
-    """[0, 1, 2, 5] -> "0-2,5": what sbatch --array takes."""
-    parts: list[list[int]] = []
-    for i in sorted(indices):
-        if parts and parts[-1][1] == i - 1:
-            parts[-1][1] = i
-        else:
-            parts.append([i, i])
-    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in parts)
-
-
 def exits(fleet: Fleet, run_dir: Path) -> dict[tuple[str, int], Exit]:
     found = {(t.role, t.index): read_exit(exit_file(run_dir, t.role, t.index)) for t in fleet.tasks}
     return {key: ended for key, ended in found.items() if ended is not None}
 
 
-def say(text: str) -> None:
-    print(f"{time.strftime('%H:%M:%S')} {text}", flush=True)
-
-
-def step(fleet: Fleet, run_dir: Path) -> int | None:
-    """One look at the queue and what follows from it -> the exit code, once all is over. Raises BatchError."""
+def step(fleet: Fleet, run_dir: Path, first: bool) -> int | None:
+    """One look at the queue and what follows from it -> the exit code, once all is over. first: nothing was submitted
+    yet, and if SLURM refuses a part of it, nothing is. Raises BatchError."""
     path = run_dir / "slurm" / STATE
     known = exits(fleet, run_dir)
-    actions = fleet.look(time.time(), batch.queue([fleet.job_name(MASTER), fleet.job_name(WORKER)]), known)
+    actions = fleet.look(time.time(), batch.queue([*fleet.job_names()]), known)
     for task in actions.gone:
         ended = known.get((task.role, task.index))
         left = f"; exit code of its program: {ended.code} ({ended.reason})" if ended else ""
@@ -244,24 +221,7 @@ def step(fleet: Fleet, run_dir: Path) -> int | None:
                 write_text(file, task.given_up + "\n")
     fleet.save(path)  # before anything is sent: a death in between costs one submit of the limit, never a double
     batch.cancel(actions.cancel)
-    return act(fleet, run_dir, actions, path)
-
-
-def act(fleet: Fleet, run_dir: Path, actions: Actions, path: Path) -> int | None:
-    for role in (MASTER, WORKER):  # the masters first: on a full cluster workers alone would wait for nothing
-        indices = actions.send.get(role, [])
-        if indices:
-            for index in indices:  # what lies there from now on is of this submit
-                exit_file(run_dir, role, index).unlink(missing_ok=True)
-            try:
-                job = send(fleet, run_dir, role, indices)
-            except batch.BatchError:
-                for later in (role, *((WORKER,) if role == MASTER else ())):
-                    fleet.unsent(later, actions.send.get(later, []))
-                fleet.save(path)
-                raise
-            say(f"submitted {role} {ranges(indices)} as job {job}")
-    return actions.code
+    return act(fleet, run_dir, actions, path, first)
 
 
 # ---------------------------------------------------------------------------------------------------- the command
@@ -285,7 +245,7 @@ def watch(fleet: Fleet, run_dir: Path, poll: float, once: bool) -> int:
     told, first = "", not any(task.sent for task in fleet.tasks)
     while True:
         try:
-            code = step(fleet, run_dir)
+            code = step(fleet, run_dir, first)
             told = ""
         except batch.BatchError as e:
             if first:  # a wrong partition, say: trying again does not help
@@ -307,15 +267,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = build_parser().parse_args(options, argparse.Namespace(words=words))
     run_dir = args.run_dir.resolve()
 
-    def interrupt(signum: int, frame: Any) -> None:
-        raise KeyboardInterrupt
-
-    signal.signal(signal.SIGTERM, interrupt)
+    watch_on = f"the jobs go on; watch them again with: {shlex.join(again(run_dir))}"
+    interrupt.advise(watch_on)
     try:
         with alone(run_dir):
             fleet = open_fleet(args, run_dir)
             if args.stop:
-                jobs = [e.job for e in batch.queue([fleet.job_name(MASTER), fleet.job_name(WORKER)])]
+                jobs = [e.job for e in batch.queue([*fleet.job_names()])]
                 batch.cancel(jobs)
                 fleet.forgive()
                 fleet.save(run_dir / "slurm" / STATE)
@@ -323,8 +281,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 return 0
             return watch(fleet, run_dir, args.poll, args.once)
     except KeyboardInterrupt:
-        print(f"\nstopped watching; the jobs go on. Watch them again: {shlex.join(again(run_dir))}", file=sys.stderr)
-        return 130
+        return interrupt.stopped("submit.py", watch_on)
     except (SetupError, ValueError, OSError, batch.BatchError) as e:
         print(f"submit.py: {e}", file=sys.stderr)
         return 2
@@ -335,4 +292,4 @@ def again(run_dir: Path) -> list[str]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    interrupt.run(main)

@@ -13,18 +13,24 @@ it needs nothing but Python 3.10.
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from outer import interrupt
+
+if __name__ == "__main__":
+    interrupt.listen("task.py")  # until main() takes the signals itself
+
 import argparse
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 
-sys.path[0] = str(Path(__file__).resolve().parent.parent)
-
-from slurm.commands import (  # noqa: E402
+from slurm.commands import (
     EXIT_WRONG,
     MASTER,
     STUDY,
@@ -192,4 +198,4 @@ def main(argv: Sequence[str] | None = None, environ: Mapping[str, str] = os.envi
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    interrupt.run(main)

@@ -19,6 +19,7 @@ ENVOLVE_ROOT=${ENVOLVE_ROOT:-${SLURM_SUBMIT_DIR:-$PWD}}      # the repository
 ENVOLVE_RUN_DIR=${ENVOLVE_RUN_DIR:-results/slurm_run}        # folder of the run, seen by all nodes
 ENVOLVE_WORKERS_PER_MASTER=${ENVOLVE_WORKERS_PER_MASTER:-3}
 ENVOLVE_FIRST_BOHB_ID=${ENVOLVE_FIRST_BOHB_ID:-0}            # of the master of index 0
+ENVOLVE_FIRST_INDEX=${ENVOLVE_FIRST_INDEX:-0}                # of this array, where there are several
 ENVOLVE_PYTHON=${ENVOLVE_PYTHON:-$ENVOLVE_ROOT/.venv/bin/python}
 ENVOLVE_SETUP=${ENVOLVE_SETUP:-}                             # a file of bash commands to run first (module load ...)
 ENVOLVE_MAX_REQUEUES=${ENVOLVE_MAX_REQUEUES:-100}
@@ -31,8 +32,9 @@ if [ -n "$ENVOLVE_SETUP" ]; then
 fi
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-${SLURM_CPUS_PER_TASK:-1}}
 
-BOHB_ID=$((SLURM_ARRAY_TASK_ID / ENVOLVE_WORKERS_PER_MASTER + ENVOLVE_FIRST_BOHB_ID))
-ID=$((SLURM_ARRAY_TASK_ID % ENVOLVE_WORKERS_PER_MASTER))
+INDEX=$((SLURM_ARRAY_TASK_ID + ENVOLVE_FIRST_INDEX))
+BOHB_ID=$((INDEX / ENVOLVE_WORKERS_PER_MASTER + ENVOLVE_FIRST_BOHB_ID))
+ID=$((INDEX % ENVOLVE_WORKERS_PER_MASTER))
 exec "$ENVOLVE_PYTHON" "$ENVOLVE_ROOT/slurm/task.py" --role worker --bohb-id "$BOHB_ID" --worker "$ID" \
     --index "$((BOHB_ID * ENVOLVE_WORKERS_PER_MASTER + ID))" --run-dir "$ENVOLVE_RUN_DIR" --python "$ENVOLVE_PYTHON" \
     --max-requeues "$ENVOLVE_MAX_REQUEUES" --kill-after "$ENVOLVE_KILL_AFTER" -- "$@"

@@ -12,6 +12,11 @@ import time
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
+from outer import interrupt
+
+if __name__ == "__main__":
+    interrupt.listen("fake_worker.py", limit=1.5)
+
 from GTN_worker import main
 
 
@@ -29,4 +34,4 @@ def evaluate(config, worlds, seeds, mode, threads):
 
 
 if __name__ == "__main__":
-    sys.exit(main(evaluate=evaluate))
+    interrupt.run(lambda: main(evaluate=evaluate))

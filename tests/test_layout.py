@@ -11,26 +11,26 @@ from pathlib import Path
 
 import pytest
 
+from tests import python38
+from tests.python38 import at_import
+
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("envs", "agents", "outer", "distributed", "llm", "experiments")  # each may import those before it
+PACKAGES = ("core", "envs", "agents", "outer", "distributed", "llm", "experiments")  # each may import those before it
 JAILED = {"llm/vetting/tracer.py", "llm/gym/method.py"}  # run code of models, in a locked process (docs/security.md)
 SOURCES = sorted(
     p
     for p in [*ROOT.glob("*.py"), *(f for d in (*PACKAGES, "benchmarks", "slurm") for f in (ROOT / d).rglob("*.py"))]
     if not any(part.startswith(".") for part in p.relative_to(ROOT).parts)
 )
+# read what they have made themselves, or what the system says; all else comes through core/files.py
+OWN_READERS = {  # what the kernel itself offers, and logs of their own
+    "core/files.py", "distributed/launch.py", "distributed/replay_log.py",
+    "experiments/describe_tasks.py", "experiments/serve_small_model.py", "llm/gym/jailed.py", "llm/vetting/jail.py",
+    "llm/gym/guard.py", "outer/descendants.py", "outer/interrupt.py", "outer/machine.py",
+}  # fmt: skip
 MASTER_ONLY = {"envs/gym_export.py"}
 WORKER_OUTER = {"__init__", "exchange", "pairs", "evaluate", "section", "problem"}
 MASTER_SIDE_LIBRARIES = {"pydantic", "gymnasium", "rich", "tyro", "tensorboard", "matplotlib", "yaml"}
-# what later Pythons have in modules that 3.8 has too: an import of it fails there, and no compiler says so
-NEWER_NAMES = {
-    "collections.abc": {"Buffer"},
-    "functools": {"cache"},
-    "itertools": {"pairwise", "batched"},
-    "math": {"lcm", "nextafter", "ulp", "cbrt", "exp2", "sumprod", "fma"},
-    "typing": {"Annotated", "Concatenate", "Never", "ParamSpec", "Self", "TypeAlias", "TypeGuard", "override"},
-}
-BUILTIN_GENERICS = {"Counter", "defaultdict", "deque", "dict", "frozenset", "list", "set", "tuple", "type"}
 
 
 def of_a_user(path: Path) -> bool:
@@ -55,34 +55,15 @@ def imports(tree: ast.AST) -> Iterator[tuple[str, ast.stmt]]:
             yield node.module or "", node
 
 
-def at_import(node: ast.AST) -> Iterator[ast.AST]:
-    """What runs when a module is imported: no function bodies, no annotations (``from __future__``), no TYPE_CHECKING.
-
-    The annotations of a class body are included: a dataclass's field types are evaluated by whoever asks for them.
-    """
-    yield node
-    for field, value in ast.iter_fields(node):
-        function = isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
-        if function and field in ("body", "returns"):
-            continue
-        if isinstance(node, ast.arg) and field == "annotation":
-            continue
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test) and field == "body":
-            continue
-        for child in value if isinstance(value, list) else [value]:
-            if isinstance(child, ast.AST):
-                yield from at_import(child)
-
-
 def imported_at_import(path: Path) -> list[tuple[str, ast.stmt]]:
     statements = [n for n in at_import(parse(path)) if isinstance(n, (ast.Import, ast.ImportFrom))]
     return list(imports(ast.Module(statements, [])))  # type: ignore[arg-type]
 
 
 def worker_side() -> list[Path]:
-    """agents, envs, GTN_worker.py, the worker's part of outer, and whatever of outer those import."""
-    found = {p for p in SOURCES if p.relative_to(ROOT).parts[0] in ("agents", "envs") and name(p) not in MASTER_ONLY}
-    found -= {p for p in found if of_a_user(p)}
+    """agents, envs, core, GTN_worker.py, the worker's part of outer, and whatever of outer those import."""
+    found = {p for p in SOURCES if p.relative_to(ROOT).parts[0] in ("agents", "core", "envs")}
+    found -= {p for p in found if of_a_user(p) or name(p) in MASTER_ONLY}
     found |= {p for p in SOURCES if p.parent == ROOT / "outer" and p.stem in WORKER_OUTER}
     found |= {p for p in SOURCES if name(p) == "GTN_worker.py"}
     todo = list(found)
@@ -109,24 +90,19 @@ def test_worker_side_is_python_3_8(path: Path) -> None:
     if any(isinstance(n, (ast.FunctionDef, ast.ClassDef, ast.AnnAssign)) for n in tree.body):
         future = [n for n in tree.body if isinstance(n, ast.ImportFrom) and n.module == "__future__"]
         assert future, f"{name(path)}: no `from __future__ import annotations`"
-    for node in at_import(tree):
-        where = f"{name(path)}:{getattr(node, 'lineno', 0)}"
-        if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and isinstance(node.ctx, ast.Load):
-            assert node.value.id not in BUILTIN_GENERICS, f"{where}: {node.value.id}[...] needs Python 3.9"
-        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
-            types = {"None", *BUILTIN_GENERICS, "int", "float", "str", "bool", "Tensor"}
-            assert not {ast.unparse(node.left), ast.unparse(node.right)} & types, f"{where}: X | Y needs Python 3.10"
-    for node in ast.walk(tree):
-        where = f"{name(path)}:{getattr(node, 'lineno', 0)}"
-        if isinstance(node, ast.Call):
-            keywords = {k.arg for k in node.keywords}
-            called = ast.unparse(node.func)
-            assert not (called == "zip" and "strict" in keywords), f"{where}: zip(strict=) needs Python 3.10"
-            assert not (called.endswith("dataclass") and keywords & {"slots", "kw_only"}), f"{where}: needs Python 3.10"
-            assert called.split(".")[-1] not in ("removeprefix", "removesuffix", "is_relative_to", "bit_count"), where
-        if isinstance(node, ast.ImportFrom):
-            newer = NEWER_NAMES.get(node.module or "", set()) & {alias.name for alias in node.names}
-            assert not newer, f"{where}: {newer} is not in Python 3.8's {node.module}"
+    for line, complaint in python38.newer(tree):
+        raise AssertionError(f"{name(path)}:{line}: {complaint}")
+
+
+@pytest.mark.parametrize("code, complaint", python38.REFUSED)
+def test_what_python_3_8_cannot_run_is_found(code: str, complaint: str) -> None:
+    found = [text for _, text in python38.newer(ast.parse("from __future__ import annotations\n" + code))]
+    assert found and complaint in found[0], found
+
+
+@pytest.mark.parametrize("code", python38.ACCEPTED)
+def test_what_python_3_8_runs_is_let_through(code: str) -> None:
+    assert not list(python38.newer(ast.parse("from __future__ import annotations\n" + code)))
 
 
 @pytest.mark.parametrize("path", WORKER_SIDE, ids=name)
@@ -135,16 +111,21 @@ def test_worker_side_needs_no_library_of_the_master(path: Path) -> None:
         assert module.split(".")[0] not in MASTER_SIDE_LIBRARIES, f"{name(path)}:{node.lineno} imports {module}"
 
 
-def python38() -> str | None:
-    pyenv = sorted(Path.home().glob(".pyenv/versions/3.8*/bin/python"))
-    for candidate in [*map(str, pyenv), shutil.which("python3.8")]:
+def interpreter(version: str) -> str | None:
+    """A Python of this machine, by its version ("3.8")."""
+    pyenv = sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/python"))
+    for candidate in [*map(str, pyenv), shutil.which(f"python{version}")]:
         # a pyenv shim is found on the path even where it leads nowhere
         if candidate and subprocess.run([candidate, "-V"], capture_output=True, check=False).returncode == 0:
             return candidate
     return None
 
 
-@pytest.mark.skipif(python38() is None, reason="no Python 3.8 on this machine")
+def python_3_8() -> str | None:
+    return interpreter("3.8")
+
+
+@pytest.mark.skipif(python_3_8() is None, reason="no Python 3.8 on this machine")
 def test_python_3_8_compiles_the_worker_side(tmp_path: Path) -> None:
     code = (
         "import py_compile, sys\n"
@@ -152,10 +133,27 @@ def test_python_3_8_compiles_the_worker_side(tmp_path: Path) -> None:
         "for i, path in enumerate(sys.argv[2:]):\n"
         "    py_compile.compile(path, cfile=sys.argv[1] + '/%d.pyc' % i, doraise=True)\n"
     )
-    command = [str(python38()), "-c", code, str(tmp_path), *map(name, WORKER_SIDE)]
+    command = [str(python_3_8()), "-c", code, str(tmp_path), *map(name, WORKER_SIDE)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert len(list(tmp_path.glob("*.pyc"))) == len(WORKER_SIDE)
+
+
+@pytest.mark.skipif(python_3_8() is None, reason="no Python 3.8 on this machine")
+def test_python_3_8_has_every_name_of_the_standard_library() -> None:
+    names = {pair for path in WORKER_SIDE for pair in python38.names(parse(path))}
+    assert ("typing", "Callable") in names and len(names) > 100
+    code = (
+        "import importlib, sys\n"
+        "for pair in sys.argv[1:]:\n"
+        "    module, name = pair.split(':')\n"
+        "    found = importlib.import_module(module)\n"
+        "    if not hasattr(found, name):\n"
+        "        importlib.import_module(module + '.' + name)\n"
+    )
+    command = [str(python_3_8()), "-c", code, *(":".join(pair) for pair in sorted(names))]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=name)
@@ -185,10 +183,31 @@ def test_no_untrusted_bytes_are_executed(path: Path) -> None:
         if called == "torch.load":
             safe = [k.value for k in node.keywords if k.arg == "weights_only"]
             assert safe and ast.unparse(safe[0]) == "True", f"{where}: torch.load without weights_only=True"
+            assert name(path) == "envs/torch_file.py", f"{where}: torch.load, where read_torch looks first"
         if called in ("np.load", "numpy.load"):
             assert all(k.arg != "allow_pickle" for k in node.keywords), f"{where}: np.load(allow_pickle=)"
         if called.startswith("yaml."):
             assert called not in ("yaml.unsafe_load", "yaml.full_load", "yaml.FullLoader", "yaml.UnsafeLoader"), where
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=name)
+def test_files_are_looked_at_before_they_are_read(path: Path) -> None:
+    """A named pipe, a device or a file of 20 GB may lie wherever a file is expected: ``core/files.py`` opens them."""
+    if name(path) in OWN_READERS or name(path).startswith(("benchmarks/", "slurm/test/")) or of_a_user(path):
+        return
+    for node in ast.walk(parse(path)):
+        if not isinstance(node, ast.Call):
+            continue
+        called, where = ast.unparse(node.func), f"{name(path)}:{node.lineno}"
+        method = node.func.attr if isinstance(node.func, ast.Attribute) else ""
+        assert method not in ("read_text", "read_bytes", "loadtxt", "genfromtxt"), f"{where}: {called}"
+        assert called not in ("np.load", "numpy.load", "torch.jit.load"), f"{where}: {called}"
+        if called in ("open", "io.open") or (method == "open" and called not in ("os.open", "webbrowser.open")):
+            arguments = node.args[1:] if called in ("open", "io.open") else node.args
+            mode = next((k.value for k in node.keywords if k.arg == "mode"), arguments[0] if arguments else None)
+            of_files = mode is None or isinstance(mode, ast.Constant) or not method  # not a chunk that is open
+            writes = isinstance(mode, ast.Constant) and isinstance(mode.value, str) and mode.value[0] in "wax"
+            assert writes or not of_files, f"{where}: {called} reads a file"
 
 
 def test_pyproject_and_requirements_agree() -> None:

@@ -17,8 +17,7 @@ from torch import Tensor
 from agents import crl_energy
 from agents.crl_replay import TrajectoryReplay
 from agents.crl_section import CRLSection
-from agents.kernels import crl
-from agents.kernels.ahead import compiled_ahead
+from agents.kernels import ahead, crl
 from agents.kernels.crl_draw import Members, Memory
 from agents.kernels.crl_energy import Contrast, no_twin
 from agents.kernels.crl_losses import loss_code
@@ -28,24 +27,32 @@ if TYPE_CHECKING:
     from agents.crl import CRL
 
 
+PARTS = ("decisions", "updates", "updates by a batch")
+
+
 def why_not(section: CRLSection, device: torch.device) -> Optional[str]:
-    """The reason why the compiled path cannot train this population, or None if it can."""
+    """The reason why the compiled path cannot train this population, or None if it can: then its kernels are there."""
     if device.type != "cpu":
         return f"kernels run on a CPU, not on {device}"
-    return no_twin(crl_energy.canonical(section.energy_fn))
+    return no_twin(crl_energy.canonical(section.energy_fn)) or ahead.why_not("crl")
 
 
-def shortest() -> None:
-    """The shortest training that there is, for ``ahead.py``."""
+def shortest(part: str) -> None:
+    """Calls the kernels of one of ``PARTS`` once, for ``shortest.py``."""
     from agents.crl import CRL
 
     section = CRLSection(batch_size=2, h_dim=1, n_hidden=1, repr_dim=1)
     learner = CRL(section, 1, 1, (0,), torch.zeros(1, dtype=torch.int64), backend="compiled")
-    replay = TrajectoryReplay(1, 1, 2, learner.fields, learner.device)
     state = torch.zeros(1, 1, 1)
-    replay.write({"state": state, "action": learner.act(state, state)})
-    learner.learn(replay, measure=True)
-    learner.learn_batch(learner.sample(replay))
+    if part == "decisions":
+        learner.act(state, state)
+        return
+    replay = TrajectoryReplay(1, 1, 2, learner.fields, learner.device)
+    replay.write({"state": state, "action": torch.zeros(1, 1, 1)})
+    if part == "updates":
+        learner.learn(replay, measure=True)
+    else:
+        learner.learn_batch(learner.sample(replay))
 
 
 def _array(x: Tensor) -> np.ndarray:
@@ -113,7 +120,6 @@ class Compiled:
         """some(room, first, last) for all members, as many to each thread."""
         P = self.learner.P
         if kind not in self.rooms:
-            compiled_ahead("crl")
             self.rooms[kind] = SimpleQueue()
             for _ in range(self.threads):
                 self.rooms[kind].put(create())

@@ -43,7 +43,7 @@ def _at(b: Any, base: Any, index: Any, vector: Any) -> Any:
 
 def _store(b: Any, value: Any, pointer: Any, live: Any) -> None:
     """Store the first ``live`` lanes of a vector."""
-    width = value.type.count
+    width, pointer = value.type.count, b.bitcast(pointer, value.type.as_pointer())
     lanes = ir.Constant(ir.VectorType(_I64, width), [_I64(i) for i in range(width)])
     mask = b.icmp_signed("<", lanes, _splat(b, live, width))
     signature = ir.FunctionType(ir.VoidType(), [value.type, pointer.type, _I32, mask.type])
@@ -119,6 +119,17 @@ def out_of_line(typing):
 
     def emit(context: Any, b: Any, signature: Any, arguments: Any) -> Any:
         b.function.attributes.add("noinline")
+        return context.get_dummy_value()
+
+    return types.void(), emit
+
+
+@intrinsic
+def in_line(typing):
+    """Have LLVM inline the function that calls this. numba's own inlining types and translates each copy anew."""
+
+    def emit(context: Any, b: Any, signature: Any, arguments: Any) -> Any:
+        b.function.attributes.add("alwaysinline")
         return context.get_dummy_value()
 
     return types.void(), emit

@@ -11,14 +11,15 @@ from numba import njit
 
 from agents.kernels import JIT
 from agents.kernels.activation import LEAKY_SLOPE, LEAKYRELU, ONE, RELU, TANH, ZERO
-from agents.kernels.gemm import out_of_line
+from agents.kernels.gemm import in_line, out_of_line
 
 INPUTS, OUTPUTS = 4, 2
 
 
-@njit(inline="always", **JIT)
+@njit(**JIT)
 def _slope(z, act):
     """act'(z) from the activation's value."""
+    in_line()
     if act == TANH:
         return ONE - z * z
     if act == RELU:
@@ -28,9 +29,10 @@ def _slope(z, act):
     return ONE
 
 
-@njit(inline="always", **JIT)
+@njit(**JIT)
 def _backward_pair(p, H, m, x, h, dq, L, g, act):
     """Hidden units m and m + 1: the seven gradients of each in one pass."""
+    in_line()
     o = 5 * H + 2 * m
     u0, v0, u1, v1 = p[o], p[o + 1], p[o + 2], p[o + 3]
     x0, x1, x2, x3, h0, h1, d0, d1 = x[0], x[1], x[2], x[3], h[m], h[m + 1], dq[0], dq[1]
@@ -60,9 +62,10 @@ def _backward_pair(p, H, m, x, h, dq, L, g, act):
     g[o], g[o + 1], g[o + 2], g[o + 3] = s0u, s0v, s1u, s1v
 
 
-@njit(inline="always", **JIT)
+@njit(**JIT)
 def _backward_one(p, H, m, x, h, dq, L, g, act):
     """The odd unit."""
+    in_line()
     o = 5 * H + 2 * m
     u, v = p[o], p[o + 1]
     s0, s1, s2, s3, sb, su, sv = ZERO, ZERO, ZERO, ZERO, ZERO, ZERO, ZERO

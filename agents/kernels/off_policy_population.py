@@ -14,8 +14,7 @@ import agents.td3
 import agents.td3_discrete
 from agents.algorithm import Algorithm
 from agents.hyper import Hyper
-from agents.kernels import ddqn, dueling_ddqn, off_policy, sac, td3, td3_discrete
-from agents.kernels.ahead import compiled_ahead
+from agents.kernels import ahead, ddqn, dueling_ddqn, off_policy, sac, td3, td3_discrete
 from agents.kernels.members import no_twin, settings, train_each
 from agents.kernels.worlds import create_world
 from agents.population import initial_weights, nets_of, size
@@ -34,12 +33,12 @@ TWINS: Dict[Type[Algorithm], Tuple[str, Any]] = {  # a learner's name, and its c
 
 
 def why_not(algorithm: Type[Algorithm], task: Task, hyper: Hyper) -> Optional[str]:
-    """The reason why the compiled loop cannot train this population, or None if it can."""
+    """The reason why the compiled loop cannot train this population, or None if it can: then its kernel is there."""
     if algorithm not in TWINS:
         return f"{algorithm.__name__} has no compiled twin"
     if no_twin(task) is None and getattr(hyper.section, "published_dueling_mean", False):
         return "the kernel takes the mean advantage over the actions, not over the batch"
-    return no_twin(task)
+    return no_twin(task) or ahead.why_not(TWINS[algorithm][0])
 
 
 def train_population(
@@ -49,7 +48,7 @@ def train_population(
     """As ``agents.off_policy.train_population``, on the CPU; members are shared among ``threads``, and the result is
     the same for any number of them."""
     name, twin = TWINS[algorithm]
-    compiled_ahead(name)
+    ahead.compiled_ahead(name)
     nets = nets_of(algorithm, task, hyper)
     weights = initial_weights(nets, keys)
     result = TrainResult.before_training(weights, hyper.section.train_episodes, hyper.section.test_episodes)

@@ -8,8 +8,7 @@ import numpy as np
 from torch import Tensor
 
 from agents.hyper import Hyper
-from agents.kernels import ppo
-from agents.kernels.ahead import compiled_ahead
+from agents.kernels import ahead, ppo
 from agents.kernels.members import no_twin, settings, train_each
 from agents.kernels.worlds import create_world
 from agents.ppo import check, rollout_length
@@ -20,8 +19,8 @@ from envs.task import Task
 
 
 def why_not(task: Task) -> Optional[str]:
-    """The reason why the compiled loop cannot train this population, or None if it can."""
-    return no_twin(task)
+    """The reason why the compiled loop cannot train this population, or None if it can: then its kernel is there."""
+    return no_twin(task) or ahead.why_not("ppo")
 
 
 def train_population(
@@ -30,7 +29,7 @@ def train_population(
 ) -> TrainResult:  # fmt: skip
     """As ``agents.ppo.train_population``, on the CPU; members are shared among ``threads``, and the result is the same
     for any number of them."""
-    compiled_ahead("ppo")
+    ahead.compiled_ahead("ppo")
     s = hyper.section
     check(s, hyper, task.max_steps)  # type: ignore[arg-type]
     agents = networks(task, hyper)

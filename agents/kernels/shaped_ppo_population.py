@@ -24,18 +24,20 @@ from agents.kernels.shaped_ppo import Memory, act, improve, mean_action, record
 from agents.sections import PPOSection
 from agents.shaped_ppo_policy import adapted, create, spaces
 
+PARTS = ("decisions", "updates")
 
-def shortest() -> None:
-    """The shortest training that there is, for ``ahead.py``."""
+
+def shortest(part: str) -> None:
+    """Calls the kernels of one of ``PARTS`` once, for ``shortest.py``."""
     section = PPOSection(rollout_steps=2, ppo_epochs=1, hidden_size=1, normalise_obs=True, desired_kl=0.01)
     agents = Compiled(section, [(1, 1)], torch.zeros(1, dtype=torch.int64), torch.device("cpu"), 1)
     obs, no = torch.zeros(1, 1, 1), torch.zeros(1, 1, dtype=torch.bool)
     step = SimpleNamespace(reward=torch.zeros(1, 1), terminated=no, truncated=no, last_obs=obs)
-    for _ in range(2):
-        for t in range(section.rollout_steps):
-            agents.act(obs, t, t)
-            agents.record(step, t)
+    if part == "updates":
         agents.learn(0)
+        return
+    agents.act(obs, 0, 0)
+    agents.record(step, 0)
     agents.mean_action(obs)
 
 

@@ -11,9 +11,9 @@ minibatch.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Optional, Union
+from typing import Any, Callable, Optional, Union
 
 import numpy as np
 import torch
@@ -21,8 +21,7 @@ from numba import njit
 from torch import Tensor
 
 from agents.algorithm import Algorithm
-from agents.kernels import JIT_INNER, JIT_UNCOUNTED, sac, td3
-from agents.kernels.ahead import compiled_ahead
+from agents.kernels import JIT_INNER, JIT_UNCOUNTED, ahead, sac, td3
 from agents.kernels.mlp import ONE
 from agents.kernels.off_policy import Batch, Weights, learn
 from agents.sac import SAC
@@ -61,12 +60,16 @@ def update_member(agent, batch, rows, gamma, key, decision, number):
 
 
 def why_not(algorithm: Algorithm) -> Optional[str]:
-    """The reason why ``CompiledUpdate`` cannot update these agents, or None if it can."""
+    """The reason why ``CompiledUpdate`` cannot update these agents, or None if it can: then its kernel is there."""
     if not isinstance(algorithm, (SAC, TD3)) or isinstance(algorithm, TD3Discrete):
         return f"{type(algorithm).__name__} has no compiled update"
     if algorithm.rows.params.device.type != "cpu":
         return "compiled updates are for the CPU"
-    return None
+    return ahead.why_not(_kernel(algorithm))
+
+
+def _kernel(algorithm: Algorithm) -> str:
+    return "sac_update" if isinstance(algorithm, SAC) else "td3_update"
 
 
 class CompiledUpdate:
@@ -76,7 +79,7 @@ class CompiledUpdate:
     def __init__(self, algorithm: Union[SAC, TD3], batch_sizes: Optional[Sequence[int]] = None) -> None:
         """algorithm: of which ``why_not`` says None. Its ``rates`` are asked once, here; tau at every update.
         batch_sizes: of the members, default: their section's."""
-        compiled_ahead("sac_update" if isinstance(algorithm, SAC) else "td3_update")
+        ahead.compiled_ahead(_kernel(algorithm))
         self.algorithm, self.rows, task = algorithm, algorithm.rows, algorithm.task
         net, inputs = algorithm.nets[0], task.observation_size + task.action_size
         self.sizes = list(batch_sizes or [algorithm.section.batch_size] * len(self.rows.lr))

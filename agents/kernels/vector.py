@@ -9,7 +9,7 @@ import math
 from typing import Any
 
 import numpy as np
-from llvmlite import ir
+from llvmlite import binding, ir
 from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
@@ -17,6 +17,7 @@ from numba.extending import intrinsic
 from agents.kernels import JIT
 
 F4 = np.float32
+MAXIMUM = 17  # LLVM before this has no code for llvm.maximum on x86, and aborts the process
 LOG2E = F4(1 / math.log(2))
 # log 2 in two parts, the first with zeros at its end, so that n times it is exact (Cody and Waite 1980)
 LN2_HIGH = F4(0.693359375)
@@ -44,6 +45,10 @@ def larger(typing, a, b):
     """The larger of two float32, NaN if one is."""
 
     def emit(context: Any, b: Any, signature: Any, arguments: Any) -> Any:
+        if binding.llvm_version_info[0] < MAXIMUM:
+            first, second = arguments
+            ordered = b.select(b.fcmp_ordered(">", first, second), first, second)  # the second, if that is NaN
+            return b.select(b.fcmp_unordered("uno", first, first), first, ordered)
         number = ir.FloatType()
         kind = ir.FunctionType(number, [number, number])
         return b.call(cgutils.get_or_insert_function(b.module, kind, "llvm.maximum.f32"), arguments)

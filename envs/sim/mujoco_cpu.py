@@ -13,9 +13,9 @@ from typing import Any, Callable, Optional, Sequence, Tuple
 import mujoco
 import numpy as np
 import torch
-from mujoco.batch import Batch, SimulationError
 from torch import Tensor
 
+from envs.sim.mujoco_batch import Batch, SimulationError
 from envs.sim.mujoco_clock import stop_clock
 from envs.sim.mujoco_model import BODY_FIELDS, Camera, ModelLayout, load_model
 from envs.sim.simulator import (

@@ -20,9 +20,9 @@ from typing import Any, Dict, Optional, Sequence, Tuple
 import mujoco
 import numpy as np
 import torch
-from mujoco.batch import Batch
 from torch import Tensor
 
+from envs.sim.mujoco_batch import Batch
 from envs.sim.mujoco_model import BODY_FIELDS, Camera, ModelLayout, load_model
 from envs.sim.simulator import (
     BODY_STATE,

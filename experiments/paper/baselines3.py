@@ -13,6 +13,7 @@ import importlib.metadata
 import importlib.util
 import inspect
 import multiprocessing
+import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -30,7 +31,9 @@ from agents.rollout import test_episodes
 from envs import rng
 from envs.task import Task, make_task
 from envs.world import RealTask
+from outer.child import ends_with_parent
 from outer.config import ConfigError
+from outer.interrupt import deaf_children
 from outer.schema import nearest
 
 PACKAGE, REQUIREMENT = "stable_baselines3", "stable-baselines3>=2.4"
@@ -144,12 +147,26 @@ def processes(count: int) -> Iterator[Run]:
     if count == 1:
         yield map
         return
-    # torch's threads: one each
-    pool = ProcessPoolExecutor(count, multiprocessing.get_context("spawn"), torch.set_num_threads, (1,))
+    pool = ProcessPoolExecutor(count, multiprocessing.get_context("spawn"), _begin, (os.getpid(),))
+
+    def run(work: Callable[[Any], Any], jobs: Iterable[Any]) -> Iterable[Any]:
+        with deaf_children():  # map() starts the processes
+            return pool.map(work, jobs)
+
     try:
-        yield pool.map
-    finally:  # after Ctrl-C no further agent begins
+        yield run
+    except KeyboardInterrupt:
+        for process in multiprocessing.active_children():
+            process.kill()  # nothing of an agent under way is kept
+        raise
+    finally:
         pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _begin(parent: int) -> None:
+    """Of a process of the pool."""
+    ends_with_parent(parent=parent)()
+    torch.set_num_threads(1)
 
 
 def train_one(job: Job) -> dict[str, Any]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import logging
+import os
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -14,14 +16,15 @@ import torch
 import tyro
 
 from envs.world_file import WorldFileError
-from experiments.command_line import exit_code, sigterm_is_ctrl_c
+from experiments.command_line import exit_code
 from experiments.paper.data import Data, DataError, Series, data_path, is_full, load, plain, save
+from outer import interrupt
 from outer.checkpoint import RunError
 from outer.config import ConfigError
 from outer.machine import ExchangeError
 
 EXIT_CODES = """
-Exit codes: 0 complete, 1 it cannot start or go on, 2 wrong arguments or configuration, 130 interrupted."""
+Exit codes: 0 complete, 1 it cannot start or go on, 2 wrong arguments or configuration, 130 and 143 stopped."""
 
 
 @dataclass(kw_only=True)
@@ -48,8 +51,8 @@ def run_command(prog: str, work: Callable[[], int]) -> int:
     """work() -> the exit code; what it raises is said in one line."""
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     torch.set_num_threads(1)  # members are shared among threads; torch's own would compete with them
-    with sigterm_is_ctrl_c():
-        return exit_code(prog, work, (RunError, ExchangeError, WorldFileError, DataError, ValueError), "stopped")
+    errors = (RunError, ExchangeError, WorldFileError, DataError, ValueError)
+    return exit_code(prog, work, errors, interrupt.GO_ON)
 
 
 class Measurement:
@@ -67,7 +70,10 @@ class Measurement:
             raise ConfigError([f"{self.path}: {words}"])
         if self.path.is_dir():
             raise ConfigError([f"--out: found the folder {self.path}, expected a file"])
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+        there = next(p for p in (self.path.parent, *self.path.parent.parents) if p.exists())
+        if not there.is_dir() or not os.access(there, os.W_OK):  # the folder is made when there is something to keep
+            code = errno.EACCES if there.is_dir() else errno.ENOTDIR
+            raise OSError(code, os.strerror(code), str(there))
         self.parts_path = self.path.with_name(self.path.stem + ".part.json")
         self.parts = self._parts()
 

@@ -4,29 +4,26 @@ RNs     learning curves: nothing ends early, every agent is tested on the task a
 SEs     how many steps agents need, and what they reach on the task: of SEs evolved with fixed hyperparameters, of those
         evolved with varied ones, and of the task itself.
 
-Worlds are chosen by ``proxies.best_worlds``; the agents' seeds were used in no evolution, and those of one index are
-the same in all series.
+Worlds are chosen by ``proxies.best_worlds``; the agents' seeds were used in no evolution, and each world has its own,
+so that no two worlds share draws of hyperparameters.
 """
 
 from __future__ import annotations
 
-import math
 import os
 import shlex
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import torch
 import tyro
-from rich.console import Console
-from rich.table import Table
 
 from envs.world_file import WorldFile
 from experiments import train_proxy
+from experiments.command_line import check_count
 from experiments.paper.command import DataArgs, Measurement
 from experiments.paper.data import Series
 from experiments.paper.learners import (
@@ -52,13 +49,18 @@ from experiments.paper.proxies import (
     quick_modes,
     task_of,
 )
-from experiments.paper.training import each, each_path, no_world, steps_to_solved, train_agents
+from experiments.paper.training import (
+    agent_seeds,
+    each,
+    each_path,
+    no_world,
+    steps_to_solved,
+    train_agents,
+)
+from experiments.paper.verdicts import prices, summary, verdicts
 from outer import problem
 from outer.config import ConfigError
-from outer.evaluate import UNSOLVABLE
-from outer.nes import RETEST, member_seeds
-from outer.report import number
-from outer.statistics import interquartile_mean
+from outer.evaluate import UNSOLVABLE, exploration, on_task
 
 EVOLVED = ("fixed", "varied")
 
@@ -97,8 +99,7 @@ def check(args: CompareArgs) -> int:
         ("--worlds", args.worlds, 1), ("--agents", args.agents, 1), ("--seed", args.seed, 0),
         ("--threads", args.threads, 0),
     ):  # fmt: skip
-        if value is not None and value < least:
-            raise ConfigError([f"{option}: found {value}, expected at least {least}"])
+        check_count(option, value, least)
     if not args.evolved or not set(args.evolved) <= set(EVOLVED):
         raise ConfigError([f"--evolved: found {' '.join(args.evolved) or 'nothing'}, expected fixed, varied or both"])
     if args.stop not in (None, "budget", "early-out"):
@@ -132,7 +133,8 @@ def find_worlds(args: CompareArgs, count: int, **kind: Any) -> list[WorldFile]:
     except ConfigError as e:
         command = train_command(args, kind)
         if not args.quick:
-            raise ConfigError([*e.problems, f"they are made by: {shlex.join(['python3', *command])}"]) from None
+            made = f"; they are made by: {shlex.join(['python3', *command])}"
+            raise ConfigError([*e.problems[:-1], e.problems[-1] + made]) from None
     quick: Proxy = proxy(args.config, args.results_dir, quick=True, **options)
     try:
         return best_worlds(quick.folder, count)
@@ -179,21 +181,24 @@ def compare_rns(args: CompareArgs, experiment: str, what: str, agent: str, vary:
         for mode in modes
     }
     found = {mode: find_worlds(args, n_worlds, mode=mode) for mode in modes if mode not in (CURIOSITY, TASK)}
-    seeds = member_seeds(args.seed, RETEST, 0, n_worlds * n_agents)
     series: Series = {}
     for mode in modes:
         worlds = found.get(mode)
+        seeds = agent_seeds(args.seed, worlds or [], n_agents, n_worlds * n_agents)
         flat = each(torch.stack([w.flat for w in worlds]), n_agents) if worlds else no_world(len(seeds))
         section = worlds[0].section if worlds else problem.env_section(base)
         kind = "rn" if worlds else "real"
         title = f"{label(mode)}, {MODES[mode]}"
         train = partial(train_agents, learners[mode], task, kind, section, flat, seeds, True, threads, title)
         series[label(mode)] = m.part(label(mode), each_path(worlds, n_agents), train)
-        series[label(mode)]["steps_to_solved"] = steps_to_solved(series[label(mode)], task_of(base).solved_reward)
+        series[label(mode)] |= steps_to_solved(series[label(mode)], task_of(base).solved_reward)
     hyperparameters = {label(mode): vars(who.section) for mode, who in learners.items()}
-    m.save(series, agent=agent, vary_hp=vary, worlds=n_worlds, agents=n_agents, modes=modes,
+    spent = prices({label(mode): worlds for mode, worlds in found.items()})
+    m.save(series, agent=agent, vary_hp=vary, worlds=n_worlds, agents=n_agents, modes=modes, evolution_steps=spent,
            hyperparameters=hyperparameters)  # fmt: skip
-    summary(series, task.name)
+    summary(series, task_of(base), spent)
+    if TASK in modes:
+        verdicts(series, task_of(base), {label(mode): label(TASK) for mode in found}, "rn", spent)
     return 0
 
 
@@ -213,9 +218,10 @@ def compare_ses(args: CompareArgs, experiment: str, what: str, agents: tuple[str
         se_learner(base, task, agent, published=args.published, vary=vary, settings=args.agent_set, budget=0,
                    quick=args.quick)  # fmt: skip
     found = {name: find_worlds(args, n_worlds, vary_hp=name == "varied") for name in EVOLVED if name in args.evolved}
-    seeds = member_seeds(args.seed, RETEST, 0, n_worlds * n_agents)
     series: Series = {}
-    hyperparameters = {}
+    hyperparameters: dict[str, Any] = {}
+    spent: dict[str, dict[str, int | None]] = {}
+    pairs: dict[str, str] = {}
     for agent in agents:
         for where, worlds in (("real", None), *found.items()):
             budget = budget_of(args, worlds) if worlds else 0
@@ -223,18 +229,26 @@ def compare_ses(args: CompareArgs, experiment: str, what: str, agents: tuple[str
             who = se_learner(data, task, agent, published=args.published, vary=vary, settings=args.agent_set,
                              budget=budget, quick=args.quick)  # fmt: skip
             title = f"{agent} {where}"
+            seeds = agent_seeds(args.seed, worlds or [], n_agents, n_worlds * n_agents)
             if worlds:
+                spent |= prices({title: worlds})
+                pairs[title] = f"{agent} real"
                 flat = each(torch.stack([w.flat for w in worlds]), n_agents)
                 train = partial(train_agents, who, task, "se", worlds[0].section, flat, seeds, False, threads, title)
             else:
                 flat, section = no_world(len(seeds)), problem.env_section(base)
-                train = partial(
-                    train_agents, without_budget(who), task, "real", section, flat, seeds, False, threads, title
-                )
+                who = without_budget(who)
+                words = exploration(agent, who.section, section.contextual_bandit and not args.published)
+                if words:
+                    print(f"{title}: {words}", file=sys.stderr)
+                    who = replace(who, section=on_task(agent, who.section, True))
+                train = partial(train_agents, who, task, "real", section, flat, seeds, False, threads, title)
             series[title] = m.part(title, each_path(worlds, n_agents), train)
             hyperparameters[title] = vars(who.section)
-    m.save(series, vary_hp=vary, worlds=n_worlds, agents=n_agents, learners=agents, hyperparameters=hyperparameters)
-    summary(series, task.name)
+    m.save(series, vary_hp=vary, worlds=n_worlds, agents=n_agents, learners=agents, hyperparameters=hyperparameters,
+           evolution_steps=spent)  # fmt: skip
+    summary(series, task, spent)
+    verdicts(series, task, pairs, "se", spent)
     return 0
 
 
@@ -248,25 +262,3 @@ def budget_of(args: CompareArgs, worlds: list[WorldFile]) -> int:
     if len(budgets) > 1:
         raise ConfigError([f"{args.config}: found SEs with the budgets {sorted(budgets)}, expected one"])
     return budgets.pop()
-
-
-def summary(series: Series, task: str) -> None:
-    """A row per series."""
-    curves = any("steps_to_solved" in q for q in series.values())
-    table = Table(title=f"{task}, agents tested on the task", title_justify="left")
-    table.add_column("", no_wrap=True)
-    for title in ("agents", "failed", "steps", "return", "IQM", *["steps until solved"] * curves):
-        table.add_column(title, justify="right", no_wrap=True)
-    for name, q in series.items():
-        fine = [r for r, why in zip(q["return"], q["failed"]) if not why]
-        reached = [s for s in q.get("steps_to_solved", []) if math.isfinite(s)]
-        cells = [str(len(q["return"])), str(len(q["return"]) - len(fine)), number(float(np.mean(q["train_steps"])))]
-        cells += [number(float(np.mean(fine))), number(float(interquartile_mean(fine)))] if fine else ["-", "-"]
-        if curves:
-            median = number(float(np.median(reached))) if reached else "-"
-            cells.append(f"{median} ({len(reached)} of {len(q['return'])})")
-        table.add_row(name, *cells)
-    Console().print(table)
-    if curves:
-        print("Steps until solved: median of those that were, by ten test returns in a row with a mean that solves.")
-

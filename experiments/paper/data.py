@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from core.files import TABLE_BYTES, read_plain
 from envs.world_file import write_atomic
 from outer.config import environment_info
 
@@ -70,7 +71,7 @@ def save(path: Path, data: Data) -> None:
 def load(path: Path) -> Data:
     """Reads and checks it. Raises DataError."""
     try:
-        content = json.loads(path.read_bytes())
+        content = json.loads(read_plain(path, TABLE_BYTES))
     except OSError as e:
         raise DataError(f"{path}: cannot be read: {e.strerror}") from None
     except (ValueError, RecursionError) as e:

@@ -13,14 +13,13 @@ import numpy as np
 
 from envs.world_file import write_atomic
 from experiments.paper.data import Data, data_path, load
-from outer.statistics import finite, interquartile_mean, summary
+from outer.statistics import IQM, finite, interquartile_mean, interval, intervals, of_worlds
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-SAMPLES = 1000  # of the bootstrap along a curve
-INTERVAL = "interquartile means with 95 % bootstrap intervals"
+INTERVAL = "interquartile means with 95 % intervals"
 TITLE_SIZE, LABEL_SIZE, CAPTION_SIZE = 10, 9, 7.5
 
 
@@ -134,34 +133,21 @@ def number(x: float) -> str:
 
 
 def spread(values: Sequence[float], worlds: Sequence[str] = ()) -> tuple[float, float, float]:
-    """(interquartile mean, low, high) of what is finite; NaN three times if nothing is. worlds: see :func:`draws`."""
-    x = np.asarray(values, dtype=np.float64)
-    fine = np.isfinite(x)
-    if not fine.any():
+    """(interquartile mean, low, high) of what is finite; NaN three times if nothing is. Of several worlds the values
+    are their means (``outer.statistics.of_worlds``). Equal values tell nothing of others: both ends are these."""
+    x = [v for v in of_worlds(values, worlds) if math.isfinite(v)]
+    if not x:
         return math.nan, math.nan, math.nan
-    kept = [w for w, ok in zip(worlds, fine) if ok]
-    if len(set(kept)) < 2:
-        s = summary(x[fine])
-        return s["iqm"], s["iqm_interval"][0], s["iqm_interval"][1]
-    x = x[fine]
-    low, high = np.quantile([interquartile_mean(x[i]) for i in draws(len(x), kept, 2 * SAMPLES)], [0.025, 0.975])
-    return float(interquartile_mean(x)), float(low), float(high)
-
-
-def draws(runs: int, worlds: Sequence[str] = (), samples: int = SAMPLES, seed: int = 0) -> list[np.ndarray]:
-    """Bootstrap samples, indices of runs. worlds: of each run. Agents of one world are alike, so whole worlds are
-    drawn, if there are several; else single runs."""
-    rng = np.random.default_rng(seed)
-    members = [np.flatnonzero([w == name for w in worlds]) for name in dict.fromkeys(worlds)]
-    if len(members) < 2:
-        return list(rng.integers(runs, size=(samples, runs)))
-    drawn = rng.integers(len(members), size=(samples, len(members)))
-    return [np.concatenate([members[i] for i in row]) for row in drawn]
+    middle, (low, high) = float(interquartile_mean(x)), interval(x, IQM)
+    return (middle, middle, middle) if math.isnan(low) else (middle, low, high)
 
 
 def in_words(values: Sequence[float], worlds: Sequence[str] = ()) -> str:
-    """12.3 [11.0, 13.1] of the finite values."""
+    """12.3 [11.0, 13.1] of the finite values, 12.3 (5 of 5) where these are equal: that is no interval."""
     middle, low, high = spread(values, worlds)
+    if low == high:
+        n = sum(math.isfinite(v) for v in of_worlds(values, worlds))
+        return f"{number(middle)} ({n} of {n})"
     return f"{number(middle)} [{number(low)}, {number(high)}]"
 
 
@@ -173,15 +159,15 @@ def counted(values: Sequence[float], worlds: Sequence[str] = ()) -> str:
 
 
 def band(values: np.ndarray, worlds: Sequence[str] = ()) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Interquartile mean of the runs at every point, and its 95 % interval by bootstrap over whole runs (of worlds: see
-    :func:`draws`).
+    """Interquartile mean of the runs at every point, and its 95 % interval; of several worlds, of their mean curves.
 
     values: finite [runs, points] -> three [points].
     """
     finite(values)  # raises for what is not finite
-    means = [interquartile_mean(values[i], axis=0) for i in draws(len(values), worlds)]
-    low, high = np.quantile(means, [0.025, 0.975], axis=0)
-    return interquartile_mean(values, axis=0), low, high
+    if len(set(worlds)) > 1:
+        values = np.array([values[[w == name for w in worlds]].mean(0) for name in dict.fromkeys(worlds)])
+    middle, (low, high) = interquartile_mean(values, axis=0), intervals(values, IQM)
+    return middle, np.where(np.isnan(low), middle, low), np.where(np.isnan(high), middle, high)
 
 
 def steps_curve(returns: Sequence[float], lengths: Sequence[float], grid: np.ndarray) -> np.ndarray:

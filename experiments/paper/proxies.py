@@ -19,11 +19,13 @@ from pathlib import Path
 from typing import Any
 
 from agents.sections import CURIOUS, TabularSection
+from core.files import TEXT_BYTES, read_plain
 from envs.section import INFO_TYPES, RN_TYPES
 from envs.task import Task, make_task
 from envs.world_file import WorldFile, WorldFileError, read_world, write_atomic
 from outer import problem
 from outer.config import Config, ConfigError, load_config
+from outer.device import check_device
 from outer.section import RN, SHAPER
 
 RESULT, INDEX, MODEL = "result.json", "index.json", "model.pt"
@@ -96,6 +98,7 @@ def proxy(
     """
     base = load_config(path, overrides)
     data = base.data
+    check_device(data["device"])
     gtn = data["agents"]["gtn"]
     kind, agent = gtn["synthetic_env_type"], gtn["agent_name"]
     if kind == SHAPER:
@@ -194,14 +197,15 @@ class ProxyRun:
 
     seed: int
     score: float  # of the kept world, by the objective; NaN: no agent ever had one
-    solved: bool
+    solved: bool  # SEs: the search's agents confirmed it; RNs: what fresh agents in the kept one do on the task
     mean_return: float  # on the task, of the agents that gave the score; NaN: not known
     generations: int
     best_generation: int
-    steps: int  # environment steps of all trainings
+    steps: int  # environment steps of all trainings, in worlds or on the task
     seconds: float
     model: str  # file in the run's folder; "": nothing is evolved
     error: str  # why there is no score
+    real_steps: int | None = None  # of the task, spent on the evolution, tests included; None: not recorded
 
 
 def write_result(run_dir: Path, run: ProxyRun) -> None:
@@ -213,7 +217,7 @@ def read_result(run_dir: Path) -> ProxyRun | None:
     """None: not finished. Raises ConfigError if the file is damaged."""
     path = run_dir / RESULT
     try:
-        content = json.loads(path.read_bytes())
+        content = json.loads(read_plain(path, TEXT_BYTES))
         nan = {k: math.nan if content[k] is None else float(content[k]) for k in ("score", "mean_return")}
         return ProxyRun(**{**content, **nan})
     except FileNotFoundError:
@@ -234,7 +238,9 @@ def write_index(proxy: Proxy) -> None:
     content = {
         "task": proxy.config.data["env_name"], "mode": proxy.mode,
         "objective": proxy.config.data["agents"]["gtn"]["rn_objective"] if proxy.mode is not None else None,
-        "runs": [json.loads((proxy.folder / f"seed{r.seed}" / RESULT).read_bytes()) for r in read_runs(proxy.folder)],
+        "runs": [
+            json.loads(read_plain(proxy.folder / f"seed{r.seed}" / RESULT, TEXT_BYTES)) for r in read_runs(proxy.folder)
+        ],
     }  # fmt: skip
     write_atomic(str(proxy.folder / INDEX), (json.dumps(content, indent=1) + "\n").encode())
 

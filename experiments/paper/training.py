@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 import time
 from collections.abc import Sequence
@@ -18,7 +17,10 @@ from envs.section import EnvSection
 from envs.task import Task
 from envs.world_file import WorldFile
 from experiments.paper.learners import Learner
+from outer.evaluate import UNSOLVABLE, first_solved_steps, solved_steps
+from outer.nes import RETEST, member_seeds
 
+FIRST_TEST, RULE_FIRES = "steps_to_solved_first_test", "steps_to_solved_rule_fires"
 AT_ONCE = 20  # agents per batch: what is said in between, and the memory; results do not depend on it
 AT_ONCE_TORCH = 100  # where PyTorch trains all at once, more cost little more
 
@@ -40,7 +42,7 @@ def train_agents(
             learner.name, learner.section, learner.vary, task, kind, section, worlds[rows], seeds[rows], test_each,
             learner.backend, learner.device, threads, learner.icm,
         )  # fmt: skip
-        parts.append(quantities(result, test_each))
+        parts.append({**quantities(result, test_each), **solved_on_task(result, learner, task, kind, test_each)})
         done, seconds = min(lo + batch, len(seeds)), time.monotonic() - began
         print(f"{title}: {done} of {len(seeds)} {learner.title} agents, {seconds:.0f} s", file=sys.stderr)
     return {name: [value for part in parts for value in part[name]] for name in parts[0]}
@@ -64,17 +66,33 @@ def quantities(result: TrainResult, curves: bool) -> dict[str, list[Any]]:
     return out
 
 
-def steps_to_solved(q: dict[str, list[Any]], solved_reward: float, window: int = 10) -> list[float]:
-    """Training steps of each run until it solved the task: until a test that solves is the first of ``window`` in a row
-    whose mean is at least solved_reward; NaN if none is. As the early-out rule says it, but when it began to be so."""
-    out = []
-    for returns, lengths in zip(q["episode_return"], q["episode_length"]):
-        sums = np.cumsum([0.0, *returns])
-        means = (sums[window:] - sums[:-window]) / window if len(returns) >= window else np.zeros(0)
-        solves = np.asarray(returns[: len(means)]) >= solved_reward  # a good window may begin with a bad test
-        first = np.flatnonzero((means >= solved_reward) & solves)
-        out.append(float(np.sum(lengths[: first[0] + 1])) if len(first) else math.nan)
-    return out
+def solved_on_task(
+    result: TrainResult, learner: Learner, task: Task, kind: str, curves: bool
+) -> dict[str, list[Any]]:
+    """Steps until agents on the task solved it, counted both ways; nothing where ``steps_to_solved`` tells it, or where
+    the task has no mark."""
+    if kind != "real" or curves or task.solved_reward >= UNSOLVABLE:
+        return {}
+    first = first_solved_steps(result, task.solved_reward, learner.section.early_out_num)
+    fires = np.where(np.isnan(first), np.nan, result.train_steps)
+    return {FIRST_TEST: first.tolist(), RULE_FIRES: fires.tolist()}
+
+
+def steps_to_solved(q: dict[str, list[Any]], solved_reward: float, window: int = 10) -> dict[str, list[float]]:
+    """Training steps of each run until it solved the task, counted both ways (``outer.evaluate.solved_steps``): to the
+    first test that solves of ``window`` in a row whose mean does, and to when the rule fires, their last one. NaN:
+    never."""
+    runs = zip(q["episode_return"], q["episode_length"])
+    both = [solved_steps(list(r), list(n), solved_reward, window) for r, n in runs]
+    return {FIRST_TEST: [first for first, _ in both], RULE_FIRES: [fires for _, fires in both]}
+
+
+def agent_seeds(seed: int, worlds: Sequence[WorldFile], agents: int, on_task: int) -> np.ndarray:
+    """Seeds of ``agents`` agents in each world, or without worlds of ``on_task`` on the task -> int64. A world's are
+    its own, by its digest: else the hyperparameters that agents draw would be the same in all worlds."""
+    if not worlds:
+        return member_seeds(seed, RETEST, 0, on_task)
+    return np.concatenate([member_seeds(seed, RETEST, 1 + w.digest(), agents) for w in worlds])
 
 
 def each(worlds: Tensor, agents: int) -> Tensor:

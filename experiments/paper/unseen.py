@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
 from rich.table import Table
 
 from envs.task import Task
 from experiments.paper.data import Series
-from experiments.paper.drawing import spread
+from experiments.paper.drawing import in_words
+from experiments.paper.verdicts import wide_console
 
 MARKS = {"CartPole-v0": 190.0}
 
@@ -48,11 +48,12 @@ def short_names(paths: Sequence[str]) -> list[str]:
     return names if len(set(names)) == len(names) and all(names) else list(paths)
 
 
-def show(series: Series, kinds: Sequence[str], seen: Sequence[str], task: str, steps: int, mark: float) -> None:
+def show(series: Series, kinds: Sequence[str], seen: Sequence[str], task: Task, steps: int, mark: float) -> None:
     """A table over all worlds, and one with a column per world."""
-    console, goal = Console(), f"{mark:g}"
-    table = Table(title=f"{task}: test returns after at most {steps:,} steps", title_justify="left", box=SIMPLE_HEAD)
-    for title in ("", "steps", "mean", "IQM", "95 %", f">= {goal}", "failed"):
+    console, goal = wide_console(), f"{mark:g}"
+    title = f"{task.name}: test returns after at most {steps:,} steps"
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD)
+    for title in ("", "steps", "mean", "IQM, 95 %", f">= {goal}", f"below {goal}", "of these failed"):
         table.add_column(title, justify="right" if title else "left", no_wrap=True)
     worlds = Table(title="means per world", title_justify="left", box=SIMPLE_HEAD)
     paths = list(dict.fromkeys(p for q in series.values() for p in q.get("world", [])))
@@ -65,10 +66,11 @@ def show(series: Series, kinds: Sequence[str], seen: Sequence[str], task: str, s
         for where, words in (("real", "task"), ("worlds", "SEs")):
             q = series[f"{kind} {where}"]
             returns = q["return"]
-            middle, low, high = (decimal(v) for v in spread(returns, q.get("world", [])))
+            below = f"{sum(not v >= mark for v in returns)} of {len(returns)}"
             table.add_row(
-                f"{title}, {words}", f"{max(q['train_steps']):,}", decimal(mean(returns)), middle, f"[{low}, {high}]",
-                share(returns, mark), str(sum(bool(why) for why in q["failed"])), end_section=where == "worlds",
+                f"{title}, {words}", f"{max(q['train_steps']):,}", decimal(mean(returns)),
+                in_words(returns, q.get("world", [])),
+                share(returns, mark), below, str(sum(bool(why) for why in q["failed"])), end_section=where == "worlds",
             )  # fmt: skip
         means = {path: mean(values) for path, values in by_world(series[f"{kind} worlds"]).items()}
         worlds.add_row(title, *(decimal(means[p]) for p in paths))
@@ -76,7 +78,7 @@ def show(series: Series, kinds: Sequence[str], seen: Sequence[str], task: str, s
     console.print(table)
     console.print(worlds)
     print("\n".join(lines))
-    print("IQM: interquartile mean; brackets: bootstrap over whole worlds, on the task over agents.")
+    print("IQM: interquartile mean with its 95 % interval, of several SEs over their means, on the task over agents.")
 
 
 def decimal(x: float) -> str:

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from envs.world_file import WorldFile
+from experiments.command_line import check_count
 from experiments.paper.command import DataArgs
 from experiments.paper.comparison import CompareArgs, find_worlds
-from outer.config import ConfigError
 
 
 @dataclass
@@ -33,6 +33,5 @@ def check_numbers(args: WorldArgs, **others: int | None) -> int:
     for option, value, least in (
         *((k, v, 1) for k, v in least_one.items()), ("--seed", args.seed, 0), ("--threads", args.threads, 0),
     ):  # fmt: skip
-        if value is not None and value < least:
-            raise ConfigError([f"{option}: found {value}, expected at least {least}"])
+        check_count(option, value, least)
     return args.threads or len(os.sched_getaffinity(0))

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import ast
 import builtins
-import difflib
 import math
 
 from llm.gym.reward import MEMORY, METHOD, StepCall
-from llm.vetting.extract import VetError, parse
+from llm.vetting.allowed_syntax import PARTS, REFUSED
+from llm.vetting.parsing import VetError, parse
+from llm.vetting.problems import Hint, Problems, near, short
 
 MAX_NODES, MAX_NUMBER, MAX_TEXT = 4_000, 1e12, 200
+MOST_PROBLEMS = 30  # that are told at once
+LONGEST_OWNER = 30  # nodes of an expression that is shown
 BUILTINS = (
     "abs all any bool dict enumerate float int isinstance len list max min pow range reversed round set sorted str sum "
     "tuple zip"
@@ -48,19 +51,27 @@ NODES = (
     | ast.comprehension | ast.JoinedStr | ast.FormattedValue | ast.expr_context | ast.boolop | ast.operator
     | ast.unaryop | ast.cmpop
 )  # fmt: skip
-INSTEAD = {
-    ast.While: "a for loop over a range",
-    ast.Try: "conditions that hold, e.g. max(x, 1e-6) before a division",
-    ast.Lambda: "a function with a name",
-    ast.ClassDef: "the method alone",
-    ast.Import: "np and math, which are there already",
-    ast.ImportFrom: "np and math, which are there already",
-    ast.Raise: "a return of numbers in every case",
-    ast.Assert: "conditions in np.where or if",
-    ast.Global: f"self.{MEMORY}, a dict that is emptied at every reset",
-    ast.NamedExpr: "an assignment of its own",
-    ast.Starred: "the arguments one by one",
+INSTEAD = {  # of syntax, by its name in the tree
+    "While": "a for loop over a range",
+    "Try": "conditions that hold, e.g. max(x, 1e-6) before a division",
+    "Lambda": "a function with a name",
+    "ClassDef": "the method alone",
+    "Import": "np and math, which are there already",
+    "ImportFrom": "np and math, which are there already",
+    "Raise": "a return of numbers in every case",
+    "Assert": "conditions in np.where or if",
+    "Global": f"self.{MEMORY}, a dict that is emptied at every reset",
+    "NamedExpr": "an assignment of its own",
+    "Starred": "the arguments one by one",
+    "With": "the statements without it",
+    "AsyncFunctionDef": "def",
+    "Yield": "return",
+    "Match": "if and elif",
+    "SetComp": "a list: [... for ... in ...]",
+    "Delete": "another name",
 }
+WORDS = {kind: word for kind, (word, _) in REFUSED.items()}  # of syntax, as people call it
+WORDS |= {"Import": "import", "ImportFrom": "import", "SetComp": "a set with for"}
 
 
 def check_method(code: str, call: StepCall | None = None) -> None:
@@ -69,27 +80,30 @@ def check_method(code: str, call: StepCall | None = None) -> None:
     check = _Check(tree)
     check.signature(call)
     if sum(1 for _ in ast.walk(tree)) > MAX_NODES:
-        check.problem(tree, f"more than {MAX_NODES} syntax nodes: write a shorter reward")
+        check.problem(1, f"more than {MAX_NODES} names, numbers and operations: write a shorter reward")
     else:
         check.walk(tree)
     if check.problems:
-        raise VetError("allowlist", "\n".join(dict.fromkeys(check.problems[:30])))
+        raise VetError("allowlist", check.problems.told(MOST_PROBLEMS, in_order=False))
 
 
 class _Check:
     def __init__(self, tree: ast.Module) -> None:
         self.tree = tree
         self.functions = {n.name: n for n in tree.body if isinstance(n, ast.FunctionDef)}
-        self.problems: list[str] = []
+        self.top = {id(n) for n in tree.body}
+        firsts = [f.body[0] for f in self.functions.values()]
+        self.documentation = {id(first.value) for first in firsts if isinstance(first, ast.Expr)}
+        self.problems = Problems()
         self.fresh = _fresh_names(tree)
 
-    def problem(self, node: ast.AST, text: str) -> None:
-        self.problems.append(f"line {getattr(node, 'lineno', 1)}: {text}")
+    def problem(self, where: ast.AST | int, text: str, hint: Hint | None = None) -> None:
+        self.problems.add(where if isinstance(where, int) else getattr(where, "lineno", 1), text, hint)
 
     def signature(self, call: StepCall | None) -> None:
         function = self.functions.get(METHOD)
         if function is None:
-            self.problem(self.tree, f"no def {METHOD}(self, ...)")
+            self.problem(1, f"no def {METHOD}(self, ...); write it")
             return
         arguments = function.args
         names = [a.arg for a in (*arguments.posonlyargs, *arguments.args)]
@@ -109,26 +123,27 @@ class _Check:
                 continue
             if isinstance(node, ast.alias):
                 continue
+            kind = type(node).__name__
             if not isinstance(node, NODES):
-                instead = INSTEAD.get(type(node))
-                what = type(node).__name__.lower()
-                self.problem(node, f"{what} is not allowed" + (f"; use {instead}" if instead else ""))
+                if kind not in PARTS:  # of what is refused itself
+                    word = WORDS.get(kind, "syntax of this kind")
+                    self.problem(node, f"{word} is not allowed; use {INSTEAD.get(kind, 'something simpler')}")
                 continue
-            method = getattr(self, "on_" + type(node).__name__, None)
+            method = getattr(self, "on_" + kind, None)
             if method is not None:
                 method(node)
 
     def on_FunctionDef(self, node: ast.FunctionDef) -> None:
         if node.decorator_list:
             self.problem(node, "decorators are not allowed; leave it away")
-        if node not in self.tree.body:
-            self.problem(node, f"a function inside a function is not allowed; put {node.name} beside {METHOD}")
+        if id(node) not in self.top:
+            self.problem(node, f"a function inside a function is not allowed; put {short(node.name)} beside {METHOD}")
         if node.name in BUILTINS or node.name in ("np", "math"):
             self.problem(node, f"a function must not be called {node.name}")
 
     def on_Name(self, node: ast.Name) -> None:
         if node.id.startswith("_"):
-            self.problem(node, f"the name {node.id} begins with an underscore; use another")
+            self.problem(node, f"the name {short(node.id)} begins with an underscore; use another")
         elif node.id == "np" or node.id == "math" or node.id in BUILTINS:
             if not isinstance(node.ctx, ast.Load):
                 self.problem(node, f"{node.id} must keep its meaning; use another name")
@@ -137,45 +152,48 @@ class _Check:
 
     def on_arg(self, node: ast.arg) -> None:
         if node.arg.startswith("_"):
-            self.problem(node, f"the name {node.arg} begins with an underscore; use another")
+            self.problem(node, f"the name {short(node.arg)} begins with an underscore; use another")
 
     def on_Attribute(self, node: ast.Attribute) -> None:
-        name, owner = node.attr, ast.unparse(node.value)
+        name, owner = node.attr, _dotted(node.value)
+        shown = short(name)
         if not isinstance(node.ctx, ast.Load):
-            what = f"{owner}.{name} = ... would change the environment"
-            key = f"self.{MEMORY}[{name!r}]"
+            what = f"{_text(node.value)}.{shown} = ... would change the environment"
+            key = f"self.{MEMORY}[{shown!r}]"
             self.problem(node, f"{what}; keep what you need from step to step in {key} (emptied at every reset)")
         elif name.startswith("_") or name.endswith("_") and owner != "np" or name in HIDDEN:
-            self.problem(node, f"the attribute {name} is not allowed")
+            self.problem(node, f"the attribute {shown} is not allowed; leave it out")
         elif owner in ("np", "numpy"):
             if name == "random":
                 self.problem(node, "np.random is not allowed: the same step must give the same reward")
             elif name not in NUMPY and name != "linalg":
-                self.problem(node, f"np.{name} is not allowed{_instead(name, NUMPY, 'np')}")
+                hint = near(name, NUMPY, 0.6, "use other functions of np", "; did you mean np.{}")
+                self.problem(node, f"np.{shown} is not allowed", hint)
         elif owner in ("np.linalg", "numpy.linalg") and name not in LINALG:
-            self.problem(node, f"np.linalg.{name} is not allowed; there are {', '.join(sorted(LINALG))}")
+            self.problem(node, f"np.linalg.{shown} is not allowed; there are {', '.join(sorted(LINALG))}")
         elif owner == "math" and name not in MATH:
-            self.problem(node, f"math has no {name}{_instead(name, MATH, 'math')}")
+            self.problem(node, f"math has no {shown}", near(name, MATH, 0.6, "use np", "; did you mean math.{}"))
 
     def on_Call(self, node: ast.Call) -> None:
         for keyword in node.keywords:
             if keyword.arg in (None, "out", "key", "where"):
-                self.problem(node, f"the argument {keyword.arg or '**'} is not allowed")
+                self.problem(node, f"the argument {keyword.arg or '**'} is not allowed; leave it out")
         function = node.func
         if isinstance(function, ast.Name):
             if function.id not in BUILTINS and function.id not in self.functions and not hasattr(builtins, function.id):
-                self.problem(node, f"{function.id}() is not defined beside {METHOD}; only such functions may be called")
+                text = f"{short(function.id)}() is not defined beside {METHOD}; only such functions may be called"
+                self.problem(node, text, near(function.id, self.functions, 0.6, "write it", "; did you mean {}"))
         elif isinstance(function, ast.Attribute):
             owner, name = function.value, function.attr
-            text = ast.unparse(owner)
-            if text in ("np", "numpy", "math", "np.linalg", "numpy.linalg"):
+            if _dotted(owner) in ("np", "numpy", "math", "np.linalg", "numpy.linalg"):
                 return
             if isinstance(owner, ast.Name) and owner.id == "self":
-                self.problem(node, f"self.{name}() is not allowed; only attributes of self may be read")
+                self.problem(node, f"self.{short(name)}() is not allowed; only attributes of self may be read")
             elif name in WRITING:
                 self.writing(node, owner, f".{name}(...)")
             elif name not in READING:
-                self.problem(node, f"the method .{name}() is not allowed{_instead(name, READING | WRITING, '')}")
+                hint = near(name, READING | WRITING, 0.6, "use np", "; did you mean .{}")
+                self.problem(node, f"the method .{short(name)}() is not allowed", hint)
         else:
             self.problem(node, "only functions with a name may be called")
 
@@ -186,23 +204,19 @@ class _Check:
     def writing(self, node: ast.AST, owner: ast.expr, what: str) -> None:
         """Only to what the code made itself, or to the memory, and to nothing in it: all else may be part of the
         environment."""
-        text = ast.unparse(owner)
-        if text == f"self.{MEMORY}" or isinstance(owner, ast.Name) and owner.id in self.fresh:
+        if _dotted(owner) == f"self.{MEMORY}" or isinstance(owner, ast.Name) and owner.id in self.fresh:
             return
+        text = _text(owner)
         self.problem(node, f"{text}{what} may change the environment; make your own first, e.g. x = np.array({text})")
 
     def on_Constant(self, node: ast.Constant) -> None:
         value = node.value
         if isinstance(value, (int, float)) and not abs(value) <= MAX_NUMBER:
-            self.problem(node, f"a number above {MAX_NUMBER:g} is not allowed")
+            self.problem(node, f"a number above {MAX_NUMBER:g} is not allowed; write a smaller one")
         elif isinstance(value, (bytes, complex)):
-            self.problem(node, f"a {type(value).__name__} is not allowed")
-        elif isinstance(value, str) and len(value) > MAX_TEXT and not self._docstring(node):
-            self.problem(node, f"a text of more than {MAX_TEXT} characters is not allowed")
-
-    def _docstring(self, node: ast.Constant) -> bool:
-        bodies = [f.body[0] for f in self.functions.values()]
-        return any(isinstance(first, ast.Expr) and first.value is node for first in bodies)
+            self.problem(node, f"a {type(value).__name__} is not allowed; write numbers")
+        elif isinstance(value, str) and len(value) > MAX_TEXT and id(node) not in self.documentation:
+            self.problem(node, f"a text of more than {MAX_TEXT} characters is not allowed; write a shorter one")
 
 
 def _unknown_import(node: ast.stmt) -> bool:
@@ -212,9 +226,20 @@ def _unknown_import(node: ast.stmt) -> bool:
     return isinstance(node, ast.ImportFrom) and node.module not in ("typing", "__future__", "collections.abc")
 
 
-def _instead(name: str, names: set[str], prefix: str) -> str:
-    near = difflib.get_close_matches(name, names, n=1)
-    return f"; did you mean {prefix}.{near[0]}" if near else ""
+def _dotted(node: ast.expr) -> str:
+    """np, np.linalg, self.reward_memory: up to two names; "" for anything else."""
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+        return f"{node.value.id}.{node.attr}"
+    return ""
+
+
+def _text(node: ast.expr) -> str:
+    """A short expression as it is written; of a longer one, what it ends in."""
+    if sum(1 for _, _ in zip(ast.walk(node), range(LONGEST_OWNER))) == LONGEST_OWNER:
+        return f"(...).{short(node.attr)}" if isinstance(node, ast.Attribute) else "(...)"
+    return short(ast.unparse(node))
 
 
 def _fresh_names(tree: ast.Module) -> set[str]:

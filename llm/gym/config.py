@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 import pydantic
 
+from core.files import read_plain
 from llm.gym.sections import ALGO_PARAMS, HEADS, GymConfig, Section
 from outer.schema import nearest
 from outer.yaml_lines import ConfigError, override_value, parse_yaml, show, show_key, split_override
@@ -121,17 +122,15 @@ def load_gym_config(path: str | Path, overrides: Sequence[str] = ()) -> GymConfi
     Raises ConfigError with every problem found, and nothing else.
     """
     try:
-        data = Path(path).read_bytes()[: MAX_BYTES + 1]
+        data = read_plain(path, MAX_BYTES)
     except OSError as e:
         folder = Path(path).parent
-        there = [p.name for p in folder.glob("*.yml")] if folder.is_dir() else []
+        there = [p.name for p in folder.glob("*.yml") if p.is_file() and p != Path(path)] if folder.is_dir() else []
         near = nearest(Path(path).name, there, cutoff=0.0)
         mean = f", did you mean {folder / near}" if near else ""
         raise ConfigError(
             [f"{path}: found no readable file ({e.strerror}), expected a YAML configuration{mean}"]
         ) from e
-    if len(data) > MAX_BYTES:
-        raise ConfigError([f"{path}: found more than {MAX_BYTES} bytes, expected a YAML configuration"])
     return parse_gym_config(data, str(path), overrides)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib.util
 import logging
 import os
-import shutil
+import shlex
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,10 +25,12 @@ from llm.gym.prompts import GymBrief
 from llm.gym.reward import extract_method, step_call
 from llm.gym.sample import Sample
 from llm.gym.setup import MAX_USER_TEXT, GymOptions, checked_benchmark, find_env, run_folder
-from llm.gym.train import MAX_MODEL, ROOT, Job, Limits, Outcome, read_plain, run_jobs
-from llm.models.chat import BudgetSpent, Call, Chat, ChatError, RecordingEnds, Reply, Request, make_chat
+from llm.gym.train import MAX_MODEL, ROOT, Job, Limits, Outcome, RunStopped, read_plain, run_jobs
+from llm.models.chat import Call, Chat, ChatError, RecordingEnds, Reply, Request, Unanswered, make_chat, settled
 from llm.vetting import jail
 from llm.vetting.extract import VetError
+from outer import interrupt
+from outer.checkpoint import RunError, locked
 from outer.yaml_lines import ConfigError
 
 NOTHING = "def compute_reward(self, *args, **kwargs):\n    return 0.0, {}\n"
@@ -37,7 +39,7 @@ log = logging.getLogger("envolve")
 
 def run_config(path: Path, options: GymOptions = GymOptions(), console: Console | None = None) -> int:  # noqa: B008
     """Evolve rewards as the YAML says -> exit code: 0 the best has a fitness, 1 nothing has, or it cannot go on,
-    2 wrong arguments, 130 Ctrl-C (resumable)."""
+    2 wrong arguments, 130 Ctrl-C, 143 SIGTERM (resumable)."""
     console = console or Console(highlight=False)
     if not console.is_terminal:
         console = Console(file=console.file, highlight=False, width=140)  # a table is not squeezed into a pipe
@@ -49,19 +51,29 @@ def run_config(path: Path, options: GymOptions = GymOptions(), console: Console 
     except OSError as e:
         log.error("%s: %s", e.filename, e.strerror)
         return 2
+    go_on = f"go on with: {resume_command(path, options, run.folder)}"
+    interrupt.advise(go_on)
     try:
-        with run.chat:
+        with locked(run.folder), run.chat:
             return run.execute()
     except KeyboardInterrupt:
-        log.error("interrupted; go on with: --config %s --resume %s", path, run.folder)
-        return 130
-    except (ChatError, RunStopped) as e:
+        return interrupt.stopped("auto_shape.py", go_on)
+    except Unanswered as e:
+        log.error("%s; %s", e, go_on)
+        return 1
+    except (ChatError, RunStopped, RunError) as e:
         log.error("%s", e)
         return 1
 
 
-class RunStopped(Exception):
-    """It cannot go on: the environment is not as documented, or this machine cannot jail."""
+def resume_command(path: Path, options: GymOptions, folder: Path) -> str:
+    """What a user types to go on: the configuration must come out the same, and the models must be asked again."""
+    words = ["python3", "experiments/auto_shape.py", "--config", str(path), "--resume", str(folder)]
+    for name in ("llm", "base_url", "seed", "json"):
+        if (value := getattr(options, name)) is not None:
+            words += [f"--{name}", str(value)]
+    words += ["--set", *options.set] * bool(options.set)
+    return shlex.join(words + ["--allow_unprotected"] * options.allow_unprotected)
 
 
 class GymRun:
@@ -80,8 +92,9 @@ class GymRun:
         self.limits = Limits(options.seconds, options.memory, allow_unprotected=unprotected)
         if not unprotected and jail.missing():
             raise ConfigError([f"this machine cannot jail what a model writes: no {', no '.join(jail.missing())}"])
+        self._chat(None).close()  # a wrong name, a missing key: before there is a folder
         self.folder = self._folder()
-        self.chat = self._chat()
+        self.chat = self._chat(self.folder / "calls.jsonl")
         eureka, pre = self.config.eureka, self.config.eureka.pretraining_with_best_model
         initial = self.env.initial if eureka.use_initial_reward_prompt else None
         if eureka.use_initial_reward_prompt and initial is None:
@@ -112,14 +125,14 @@ class GymRun:
             raise ConfigError([f"--resume {folder}: {changed}"])
         return folder.resolve()
 
-    def _chat(self) -> Chat:
+    def _chat(self, record: Path | None) -> Chat:
         eureka = self.config.eureka
         prefix = {"ollama": "ollama:", "replay": "replay:", "openai": ""}[eureka.backend]
         name = self.options.llm or prefix + eureka.model
         chat = make_chat(
             [name],
             self.options.base_url,
-            self.folder / "calls.jsonl",
+            record,
             budget=self.options.budget,
             prices=self.options.prices,
             parallel=self.options.parallel,
@@ -177,7 +190,7 @@ class GymRun:
         self.said.update(texts)
 
     def _iteration(self, iteration: int) -> bool:
-        """Ask, train, report -> whether there is a next one."""
+        """Ask, train, report -> whether there is a next one. Raises Unanswered: what is asked next depends on it."""
         eureka = self.config.eureka
         last = [s for s in self.samples if s.iteration == iteration - 1]
         best = report.best_of(self.samples)
@@ -186,19 +199,18 @@ class GymRun:
         calls = [Call(iteration * eureka.samples + j, request) for j in range(eureka.samples)]
         self.console.print(f"Iteration {iteration}: asking {request.model} for {len(calls)} rewards", markup=False)
         replies = self.chat.ask(calls)
-        samples, goes_on = [], True
+        ends = settled(replies)
+        if ends:
+            log.warning("%s", ends)
+        samples = []
         for j, reply in enumerate(replies):
+            if isinstance(reply, RecordingEnds):
+                break
             sample = Sample(iteration, j, self.folder / "code" / f"iteration_{iteration}" / f"sample_{j}")
             if isinstance(reply, Reply):
                 self._read(sample, reply)
             else:
-                goes_on = goes_on and not isinstance(reply, (BudgetSpent, RecordingEnds))
-                if isinstance(reply, RecordingEnds):
-                    log.warning("%s", reply)
-                    break
-                goes_on = goes_on and not reply.model_is_out
                 sample.fail("call", str(reply))
-                self._warn([str(reply)])
             samples.append(sample)
         if not samples:
             return False
@@ -207,7 +219,7 @@ class GymRun:
         text = report.markdown(iteration, messages, samples)
         write_atomic(str(self.folder / f"iteration_{iteration}.md"), text.encode("utf-8", "replace"))
         self._write(None)
-        return goes_on
+        return not ends
 
     def _read(self, sample: Sample, reply: Reply) -> None:
         sample.reply = reply.text
@@ -236,8 +248,6 @@ class GymRun:
                 continue
             jobs.append(Job(s.folder, "train", self.config, seed, self.env.folder, s.code, start))
             by_folder[s.folder] = s
-        for job in jobs:
-            shutil.rmtree(job.folder / "out", ignore_errors=True)  # of a training that was interrupted
         parallel = self.options.processes or len(os.sched_getaffinity(0))
         for job, outcome in run_jobs(jobs, parallel, self.limits):
             sample = by_folder[job.folder]
@@ -261,7 +271,6 @@ class GymRun:
         if best.model is None:
             return None
         folder = self.folder / "judgement"
-        shutil.rmtree(folder, ignore_errors=True)
         seed = self.config.rl.training.seed
         job = Job(folder, "film", self.config, seed, self.env.folder, best.code, best.model)
         (_, outcome), *_ = list(run_jobs([job], 1, self.limits))

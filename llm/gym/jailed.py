@@ -1,4 +1,4 @@
-"""The process that trains one sample: ``python -m llm.gym.jailed FOLDER``, started by ``train.py``.
+"""The process that trains one sample; ``train.py`` starts it by way of ``guard.py``.
 
 FOLDER/job.json says what to do; FOLDER/out is all that it may write to. The user's class is trusted and imported first;
 then the process locks itself up for good (``llm/vetting/jail.py``), and only then is the model's ``compute_reward``
@@ -8,12 +8,9 @@ run, as the method of a subclass. Everything in ``out`` is therefore data from a
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import json
-import logging
 import math
 import os
-import signal
 import sys
 import traceback
 from collections.abc import Callable
@@ -22,6 +19,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from llm.gym.guard import die_with
 from llm.gym.learning import check, film, make_model, train
 from llm.gym.method import UserError, feedback, load_class, with_reward
 from llm.vetting import jail
@@ -42,6 +40,7 @@ class Job:
         self.names: dict[str, Any] = {}
         self.forks = self.training["multithreaded"] and self.training["num_envs"] > 1
         self.device = "cpu"
+        self.pid = os.getpid()
 
     def note(self, text: str) -> None:
         self.notes.append(text)
@@ -129,6 +128,7 @@ class Job:
 
     def _locked_env(self) -> Any:
         """Of a process of its own: why it ends goes to a file, as Stable-Baselines3 passes on no exception."""
+        die_with(self.pid)  # a fork does not inherit that
         import gymnasium
 
         job = self
@@ -229,9 +229,3 @@ def main(folder: Path) -> NoReturn:
             empty.rmdir()
     sys.stdout.flush()
     os._exit(1 if "error" in result else 0)  # forked environments, TensorBoard's threads: nothing of them is waited for
-
-
-if __name__ == "__main__":
-    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: it ends when the master does
-    logging.basicConfig(stream=sys.stdout, level=logging.INFO, format="%(message)s")
-    main(Path(sys.argv[1]).resolve())

@@ -7,7 +7,7 @@ import re
 import textwrap
 from dataclasses import dataclass
 
-from llm.vetting.extract import VetError, extract_code, parse
+from llm.vetting.extract import MOST_REPLY, VetError, extract_code, parse
 
 METHOD = "compute_reward"
 MEMORY = "reward_memory"  # the one attribute of self that a reward may write to: a dict, emptied at every reset
@@ -19,7 +19,7 @@ def extract_method(reply: str) -> str:
     try:
         return extract_code(reply, [METHOD])
     except VetError as e:
-        code = _out_of_a_class(reply)
+        code = _out_of_a_class(reply) if len(reply) <= MOST_REPLY else None
         if code is not None:
             return extract_code(code, [METHOD])
         message = e.message.replace(f"{METHOD}(state)", f"{METHOD}(self, ...)")  # the arguments of other tasks' rewards

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from core.files import TABLE_BYTES, read_text
 from envs.world_file import write_atomic
 from llm.gym.train import MAX_MODEL, Outcome, read_plain
 
@@ -87,7 +88,7 @@ class Sample:
     def load(self) -> bool:
         """Take over what an earlier session found out about the same reply -> whether there is any."""
         try:
-            values = json.loads((self.folder / OUTCOME).read_text(encoding="utf-8"))
+            values = json.loads(read_text(self.folder / OUTCOME, TABLE_BYTES))
         except (OSError, ValueError):
             return False
         if (values.get("reply"), values.get("code")) != (self.reply, self.code):

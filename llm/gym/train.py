@@ -7,9 +7,11 @@ What the processes write is data from strangers: plain files only, of bounded si
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import math
 import os
+import shutil
 import signal
 import stat
 import subprocess
@@ -27,6 +29,12 @@ from llm.vetting import jail
 ROOT = Path(__file__).resolve().parents[2]
 MAX_JSON, MAX_MODEL, MAX_LOG = 16_000_000, 1_000_000_000, 64_000
 POLL = 0.1  # s
+LINGER = 10.0  # s in which what an earlier session left behind must have ended
+
+
+class RunStopped(Exception):
+    """It cannot go on: the environment is not as documented, this machine cannot jail, or another training writes where
+    this one would."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +82,7 @@ class Job:
     warm_start: Path | None = None
 
     def prepare(self, limits: Limits) -> None:
-        """Write job.json."""
+        """Write job.json, and remove what an interrupted training has left."""
         environment = self.config.environment
         benchmark = self.env_folder is None
         read = [str(self.env_folder)] if self.env_folder else []
@@ -98,7 +106,8 @@ class Job:
             },
             "allow_unprotected": limits.allow_unprotected,
         }
-        (self.folder / "out").mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(self.folder / "out", ignore_errors=True)
+        (self.folder / "out").mkdir(exist_ok=True)
         write_atomic(str(self.folder / "job.json"), json.dumps(values, indent=1).encode())
 
 
@@ -159,8 +168,37 @@ class _Running:
     started: float
 
 
+def _lock(folder: Path) -> int:
+    """A descriptor that the processes of a training inherit: until the last of them has ended the lock is theirs, and
+    nobody else writes there. Raises RunStopped, OSError."""
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = os.open(folder / "lock", os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)  # nothing to write to
+    end = time.monotonic() + LINGER
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() < end:
+                time.sleep(POLL)
+                continue
+            os.close(lock)
+            raise RunStopped(f"{folder}: another training is still running there; end it first") from None
+        except OSError:
+            pass  # a file system without locks
+        return lock
+
+
 def _start(job: Job, limits: Limits) -> _Running:
-    job.prepare(limits)
+    """Raises RunStopped, OSError."""
+    lock = _lock(job.folder)
+    try:
+        job.prepare(limits)
+        return _Running(job, _process(job, lock), time.monotonic())
+    finally:
+        os.close(lock)
+
+
+def _process(job: Job, lock: int) -> subprocess.Popen[bytes]:
     out = job.folder / "out"
     environment = jail.scrubbed(
         PYTHONPATH=str(ROOT),
@@ -174,19 +212,23 @@ def _start(job: Job, limits: Limits) -> _Running:
         CUBLAS_WORKSPACE_CONFIG=":4096:8",
     )
     with open(job.folder / "log.txt", "wb") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "llm.gym.jailed", str(job.folder)],
+        return subprocess.Popen(
+            [sys.executable, "-m", "llm.gym.guard", str(job.folder), str(os.getpid())],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
             cwd=job.folder,  # on sys.path, and not among what it may write
             env=environment,
             start_new_session=True,  # its forked environments end with it
+            pass_fds=[lock],
         )
-    return _Running(job, process, time.monotonic())
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
+    """The guardian ends what there is, also in sessions of their own; then whatever is left of its own."""
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.terminate()
+        process.wait(2)
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
@@ -197,7 +239,8 @@ def run_jobs(
 ) -> Iterator[tuple[Job, Outcome]]:
     """Run them all, at most ``parallel`` at once -> (job, outcome) in the order in which they end.
 
-    Whatever happens to the caller (Ctrl-C, or it stops listening), no process is left behind.
+    Whatever happens to the caller (Ctrl-C, SIGKILL, or it stops listening), no process is left behind. Raises
+    RunStopped, OSError.
     """
     waiting, running = list(reversed(jobs)), []  # type: tuple[list[Job], list[_Running]]
     try:

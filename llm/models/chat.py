@@ -9,19 +9,16 @@ on without paying again, and "replay:results/run/calls.jsonl" in the place of th
 
 from __future__ import annotations
 
-import datetime
-import json
 import logging
 import os
-import random
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, cast
 
-from envs.world_file import write_atomic
+from llm.models.attempts import Caller, backoff
 from llm.models.ledger import Budget, Ledger, Reservation
 from llm.models.openai_chat import OpenAIChat
 from llm.models.prices import Price, find_price
@@ -36,38 +33,18 @@ from llm.models.request import (
     RecordingEnds,
     Reply,
     Request,
-    Transient,
+    Unanswered,
 )
 from llm.models.servers import KEYS, find_key, find_server
 
 __all__ = [
     "Budget", "BudgetSpent", "Call", "Chat", "ChatError", "ChatFailure", "Ledger", "Price", "RecordError",
-    "RecordingEnds", "ReplayMismatch", "Reply", "Request", "backoff", "make_chat",
+    "RecordingEnds", "ReplayMismatch", "Reply", "Request", "Unanswered", "backoff", "make_chat", "settled",
 ]  # fmt: skip
 
 log = logging.getLogger("envolve")
 
-FIRST_WAIT = 1.0  # s; doubles with every attempt
-LONGEST_WAIT = 60.0
-LONGEST_RETRY_AFTER = 120.0
-GRACE = 10.0  # s that Ctrl-C leaves to replies under way, which are paid for
-
-
-def backoff(attempt: int, retry_after: float | None, rng: random.Random) -> float:
-    """Seconds to wait after ``attempt`` (1, 2, ...) failed: exponential with jitter,
-    min(LONGEST_WAIT, FIRST_WAIT 2^(attempt-1)) U with U in [0.5, 1), so that parallel calls do not return together;
-    at least what the server asks for, up to LONGEST_RETRY_AFTER."""
-    wait = min(LONGEST_WAIT, FIRST_WAIT * 2.0 ** min(attempt - 1, 30)) * rng.uniform(0.5, 1.0)
-    return wait if retry_after is None else max(wait, min(retry_after, LONGEST_RETRY_AFTER))
-
-
-@dataclass
-class _Spent:
-    """On one call so far. tokens, usd: the most that attempts without a reply may have been billed."""
-
-    attempts: int = 0
-    tokens: int = 0
-    usd: float = 0.0
+GRACE = 3.0  # s that Ctrl-C leaves to replies under way, which are paid for
 
 
 class Chat:
@@ -94,16 +71,13 @@ class Chat:
         if parallel < 1 or attempts < 1:
             raise ChatError("parallel and attempts must be at least 1")
         self.models = list(backends)
-        self._backends, self._attempts, self._parallel, self._seed = dict(backends), attempts, parallel, seed
-        self._stop = threading.Event()
-        self._sleep = sleep or self._stop.wait
+        self._told: set[str] = set()
+        self._backends, self._parallel, self._stop = dict(backends), parallel, threading.Event()
         free = frozenset(model for model, backend in backends.items() if backend.free)
         known = {model: Price(0, 0) if model in free else (prices or {}).get(model) for model in backends}
         self.ledger = Ledger(known, budget, free)
-        self._out: dict[str, ChatFailure] = {}  # models that no call can reach
         self._record = None if record is None else Record(record, self.models)
-        self._ledger_file = None if record is None else record.with_name("ledger.json")
-        self._writing = threading.Lock()
+        self._caller = Caller(self._backends, self.ledger, self._record, attempts, seed, self._stop, sleep)
         if self._record is not None:
             self._restore(self._record)
 
@@ -119,9 +93,35 @@ class Chat:
     def ask(self, calls: Sequence[Call]) -> list[Reply | ChatFailure]:
         """The replies, in the order of calls; where a call has none, why.
 
-        Calls in the record are answered from it. After a BudgetSpent or RecordingEnds nothing more can be asked.
+        Calls in the record are answered from it, those that failed are asked again. Where a model is out, those that
+        are left stand in for it. After a BudgetSpent or RecordingEnds nothing more can be asked.
         Raises ReplayMismatch, ChatError (an unknown model), OSError (the record cannot be written), KeyboardInterrupt.
         """
+        answers = self._ask(calls)
+        while True:
+            lost = [i for i, answer in enumerate(answers) if isinstance(answer, ChatFailure) and answer.model_is_out]
+            living = [m for m in self.models if m not in self._caller.out and not self._backends[m].free]
+            if not lost or not living:
+                return answers
+            self._say_who_is_out()
+            again = [self._stand_in(calls[i], living[k % len(living)]) for k, i in enumerate(lost)]
+            for i, call, answer in zip(lost, again, self._ask(again)):
+                answers[i] = replace(answer, asked=call.request.model) if isinstance(answer, Reply) else answer
+
+    def _say_who_is_out(self) -> None:
+        """Aloud, and once for each model."""
+        for model, why in list(self._caller.out.items()):
+            if model not in self._told:
+                log.warning("%s; its calls go to the other models, and a resumed run asks it again", why)
+                self._told.add(model)
+
+    @staticmethod
+    def _stand_in(call: Call, model: str) -> Call:
+        """The same question to another model."""
+        return Call(call.index, replace(call.request, model=model), call.request.model)
+
+    def _ask(self, calls: Sequence[Call]) -> list[Reply | ChatFailure]:
+        """As ``ask``, of the models that are named."""
         answers: list[Reply | ChatFailure | None] = [self._known(call) for call in calls]
         todo = [i for i, answer in enumerate(answers) if answer is None]
         broken: list[BaseException] = []
@@ -130,7 +130,7 @@ class Chat:
 
         def one(i: int, reserved: Reservation | None) -> None:
             try:
-                answers[i] = self._get(calls[i], reserved)
+                answers[i] = self._caller.get(calls[i], reserved)
             except BaseException as error:  # a bug, a full disk: for the caller, once the others are home
                 broken.append(error)
             finally:
@@ -142,7 +142,8 @@ class Chat:
                 if broken:
                     break
                 try:
-                    reserved = self._reserve(calls[i])  # here, so that a budget ends with the same call every time
+                    # here, so that a budget ends with the same call every time
+                    reserved = self._caller.reserve(calls[i])
                 except BudgetSpent as error:
                     answers[i] = error
                     room.release()
@@ -160,10 +161,6 @@ class Chat:
             raise broken[0]
         return [cast("Reply | ChatFailure", answer) for answer in answers]
 
-    def _reserve(self, call: Call) -> Reservation | None:
-        """Raises BudgetSpent."""
-        return None if call.request.model in self.ledger.free else self.ledger.reserve(call.request)
-
     def _interrupted(self, running: list[threading.Thread]) -> None:
         self._stop.set()
         alive = [thread for thread in running if thread.is_alive()]
@@ -176,87 +173,19 @@ class Chat:
                 left -= 0.1
 
     def _known(self, call: Call) -> Reply | None:
-        """From the record. Raises ReplayMismatch, ChatError."""
+        """From the record. Raises ReplayMismatch, ChatError, OSError."""
         if call.request.model not in self._backends:
             raise ChatError(f"unknown model {call.request.model!r}; this run has {', '.join(self.models)}")
-        entry = self._record.recording.find(call) if self._record is not None else None
-        return entry.reply if entry is not None else None
-
-    def _get(self, call: Call, reserved: Reservation | None) -> Reply | ChatFailure:
-        """One call with its retries, booked and recorded. Raises ReplayMismatch, OSError."""
-        model, spent = call.request.model, _Spent()
-        rng = random.Random(f"{self._seed}:{call.index}")
-        while True:
-            if model in self._out or self._stop.is_set():
-                if reserved is not None:
-                    self.ledger.release(reserved)
-                return self._failed(call, self._out.get(model) or ChatFailure("stopped"), spent)
-            answer = self._attempt(call, reserved, spent)
-            if isinstance(answer, Reply) or isinstance(answer, RecordingEnds):
-                return answer
-            if isinstance(answer, ChatFailure):
-                if answer.model_is_out:
-                    self._out[model] = answer
-                return self._failed(call, answer, spent)
-            if spent.attempts >= self._attempts:
-                url = getattr(self._backends[model], "base_url", None)
-                where = f"{model} at {url}" if url else model
-                text = f"{where}: gave up after attempt {spent.attempts}; the last one: {answer}"
-                return self._failed(call, ChatFailure(text), spent)
-            wait = backoff(spent.attempts, answer.retry_after, rng)
-            log.warning("call %d of %s: %s; next attempt in %.1f s", call.index, model, answer, wait)
-            self._sleep(wait)
-            try:
-                reserved = self._reserve(call)
-            except BudgetSpent as error:
-                return self._failed(call, error, spent)
-
-    def _attempt(self, call: Call, reserved: Reservation | None, spent: _Spent) -> Reply | ChatFailure | Transient:
-        """One attempt, booked; a reply is recorded, too."""
-        spent.attempts += 1
-        try:
-            reply = self._backends[call.request.model].send(call)
-        except (ChatFailure, Transient) as error:
-            if reserved is not None and error.billed:
-                spent.tokens += reserved.tokens
-                spent.usd += reserved.usd
-                self.ledger.lose(reserved)
-            elif reserved is not None:
-                self.ledger.release(reserved)
-            return error
-        except BaseException:
-            if reserved is not None:  # no other call may wait for it
-                self.ledger.lose(reserved)
-            raise
-        tokens = reply.prompt_tokens, reply.completion_tokens
-        if reserved is None:
-            usd = self.ledger.book_free(call.request.model, *tokens)
-        else:
-            usd = self.ledger.settle(reserved, *tokens)
-        line = {"model": reply.model, "reply": reply.text, "finish": reply.finish, "tokens": [*tokens], "usd": usd}
-        self._write(call, {**line, "seconds": reply.seconds}, spent)
-        return reply
-
-    def _failed(self, call: Call, failure: ChatFailure, spent: _Spent) -> ChatFailure:
-        log.warning("call %d: %s", call.index, failure)
-        self._write(call, {"failure": str(failure), "model_is_out": failure.model_is_out}, spent)
-        return failure
-
-    def _write(self, call: Call, line: dict[str, Any], spent: _Spent) -> None:
-        if self._record is None:
-            return
-        head = {"index": call.index, "sha256": call.request.sha256(), "request": call.request.values()}
-        lost = {"unconfirmed": [spent.tokens, spent.usd]} if spent.tokens else {}
-        time = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
-        self._record.append({**head, **line, **lost, "attempts": spent.attempts, "time": time})
-        self.save_ledger()
-
-    def save_ledger(self) -> None:
-        """Writes ledger.json beside the record."""
-        if self._ledger_file is not None:
-            with self._writing:
-                text = json.dumps(self.ledger.values(), indent=1)
-                write_atomic(str(self._ledger_file), text.encode())
+        if self._record is None or call.instead_of:
+            return None
+        recording = self._record.recording
+        entry = recording.find(call)
+        if entry is not None and entry.reply is not None:
+            return entry.reply_to(call)
+        left = recording.bodies.get(call.index)
+        if left is None or left.sha256 != call.request.sha256():
+            return None
+        return self._caller.read_again(call, left.body, left.counted)
 
     def close(self) -> None:
         """Lets go of connections."""
@@ -269,6 +198,22 @@ class Chat:
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
+
+
+def settled(answers: Sequence[Reply | ChatFailure]) -> str:
+    """Why nothing more can be asked (the budget is spent, the recording ends); "": more can be.
+
+    Raises Unanswered where calls failed that may be answered another time, as the next question depends on them; the
+    same where all were refused, which is no fault of a single one.
+    """
+    ends = [a for a in answers if isinstance(a, (BudgetSpent, RecordingEnds))]
+    failed = [a for a in answers if isinstance(a, ChatFailure) and a not in ends]
+    waiting = [a for a in failed if not a.final] or (failed if len(failed) == len(answers) else [])
+    dead = [a for a in waiting if a.model_is_out]
+    if dead or (waiting and not ends):
+        replies = sum(isinstance(a, Reply) for a in answers)
+        raise Unanswered(f"{(dead or waiting)[0]}; {replies} of {len(answers)} calls are answered and kept")
+    return str(ends[0]) if ends else ""
 
 
 def make_chat(

@@ -97,9 +97,7 @@ class Ledger:
 
     def reserve(self, request: Request) -> Reservation:
         """Waits for calls under way where these hold what is needed. Raises BudgetSpent."""
-        prompt, price = prompt_tokens(request), self.prices[request.model]
-        usd = 0.0 if price is None else price.usd(prompt, request.max_tokens)
-        wanted = Reservation(request.model, prompt, request.max_tokens, usd)
+        wanted = self.most(request)
         with self._changed:
             while not self._spent and (lack := self._lacking(wanted)):
                 if self._open:
@@ -112,6 +110,21 @@ class Ledger:
                 raise BudgetSpent("the budget is spent")
             self._open.append(wanted)
         return wanted
+
+    @property
+    def spent(self) -> bool:
+        """Whether a call was refused because of the budget."""
+        return self._spent
+
+    def most(self, request: Request) -> Reservation:
+        """What an attempt can cost."""
+        model, prompt = request.model, prompt_tokens(request)
+        return Reservation(model, prompt, request.max_tokens, self.usd(model, prompt, request.max_tokens))
+
+    def usd(self, model: str, prompt: int, completion: int) -> float:
+        """What so many tokens cost; 0 where the price is unknown."""
+        price = self.prices[model]
+        return 0.0 if price is None else price.usd(prompt, completion)
 
     def _lacking(self, wanted: Reservation) -> str:
         total, limit = self._sum([row for row in self._rows.values() if row.model not in self.free]), self.budget
@@ -137,19 +150,23 @@ class Ledger:
             self._close(reserved)
             return self._book(reserved.model, prompt, completion)
 
-    def lose(self, reserved: Reservation) -> None:
-        """An attempt that may have been billed, but brought nothing: counted at its most."""
+    def lose(self, reserved: Reservation, said: tuple[int, int] | None = None) -> tuple[int, float]:
+        """An attempt that may have been billed, but brought nothing: counted at its most, or, where the server said the
+        tokens of prompt and reply, at that. Returns the tokens and USD that were counted."""
+        lost = (reserved.tokens, reserved.usd) if said is None else (sum(said), self.usd(reserved.model, *said))
         with self._changed:
             self._close(reserved)
-            self._book_unconfirmed(reserved.model, reserved.tokens, reserved.usd)
+            self._book_unconfirmed(reserved.model, *lost)
+        return lost
 
     def release(self, reserved: Reservation) -> None:
         """An attempt that cost nothing."""
         with self._changed:
             self._close(reserved)
 
-    def book_free(self, model: str, prompt: int, completion: int) -> float | None:
-        """A reply that needed no reservation. Returns 0, its cost."""
+    def book(self, model: str, prompt: int, completion: int) -> float | None:
+        """A reply that needed no reservation: a recording's, or one that was received long ago. Returns its cost in
+        USD, None if unknown."""
         with self._changed:
             return self._book(model, prompt, completion)
 

@@ -2,8 +2,8 @@
 
 Protocol: https://platform.openai.com/docs/api-reference/chat
 
-The `openai` package sends the request; its body is read here, piece by piece, because a server that sends without end,
-or a byte at a time, must end an attempt, and because a reply may be any JSON.
+The `openai` package sends the request; its body is received here, piece by piece, because a server that sends without
+end, or a byte at a time, must end an attempt, and is read in ``bodies.py``, because a reply may be anything.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from llm.models.request import Call, ChatError, ChatFailure, Reply, Request, Transient, Unread
+from llm.models.bodies import ErrorInside, read_body
+from llm.models.request import Body, Call, ChatError, ChatFailure, Reply, Request, Transient, Unread
 from llm.models.servers import key_name
 from outer.schema import nearest
 
@@ -33,6 +34,13 @@ ADAPTATIONS = {
     "temperature": "no temperature",
     "seed": "no seed",
 }
+DEAD_CODES = {
+    "insufficient_quota", "billing_hard_limit_reached", "billing_not_active", "account_deactivated", "invalid_api_key",
+    "model_not_found", "credit_balance_too_low",
+}  # fmt: skip
+# Where a server says it in words alone, as Anthropic does with a 400. Not with a 429: Gemini calls its limit per minute
+# a quota, and asks to check the billing.
+_NO_CREDIT = re.compile(r"credit balance|insufficient (balance|credit|funds|quota)|billing", re.IGNORECASE)
 _REFUSES = re.compile(
     r"unsupported|not support|deprecated|not permitted|not allowed|unknown|unrecogni[sz]ed|unexpected|extra|instead",
     re.IGNORECASE,
@@ -60,17 +68,18 @@ class OpenAIChat:
         self._adapted: frozenset[str] = frozenset()
         self._lock = threading.Lock()
 
-    def send(self, call: Call) -> Reply:
+    def send(self, call: Call) -> Body:
         """One attempt, and again at once where a server refuses a parameter that it can do without."""
         while True:
             adapted = self._adapted
             try:
                 return self._attempt(call.request, adapted)
             except self._openai.APIStatusError as error:
-                status, text = error.status_code, self._clean(_message(error))
+                status, text = error.status_code, self._clean(_message(error.body) or str(error))
                 refused = _refused(text, error.body) - adapted if status in (400, 422) else set()
                 if not refused:
-                    raise self._failed(status, text, error) from None
+                    wait = _retry_after(error.response.headers, time.time())
+                    raise self._failed(status, text, error.body, wait) from None
                 with self._lock:
                     if not refused <= self._adapted:
                         what = ", ".join(ADAPTATIONS[name] for name in sorted(refused))
@@ -84,7 +93,7 @@ class OpenAIChat:
                 why = self._clean(str(cause or error))
                 raise Transient(f"no connection: {why}", billed=not refused_connection) from None
 
-    def _attempt(self, request: Request, adapted: frozenset[str]) -> Reply:
+    def _attempt(self, request: Request, adapted: frozenset[str]) -> Body:
         start = time.monotonic()
         options: dict[str, Any] = {"max_tokens": request.max_tokens}
         if "max_tokens" in adapted:  # openai 1.40 has no argument of this name
@@ -100,9 +109,12 @@ class OpenAIChat:
                 data += piece
                 if len(data) > MAX_BODY:
                     raise Unread(f"{self._where()}: the reply is larger than {MAX_BODY >> 20} MiB")
+                if b"data: [DONE]" in data[-len(piece) - 16 :]:  # some servers keep the connection open after it
+                    break
                 if time.monotonic() - start > self.timeout:
                     raise Transient(f"the reply was not complete within {self.timeout:g} s", billed=True)
-        return self._parse(bytes(data), kind, request, time.monotonic() - start)
+        text = bytes(data).decode(json.detect_encoding(bytes(data)), "replace")
+        return Body(self._masked_json(text), self._clean(kind), round(time.monotonic() - start, 3))
 
     @contextlib.contextmanager
     def _translated(self) -> Iterator[None]:
@@ -115,52 +127,46 @@ class OpenAIChat:
             text = self._clean(str(error)) or type(error).__name__
             raise Transient(f"the connection broke in mid-reply: {text}", billed=True) from None
 
-    def _parse(self, data: bytes, kind: str, request: Request, seconds: float) -> Reply:
+    def read(self, body: Body, request: Request) -> Reply:
+        """Raises Unread, Transient, ChatFailure."""
         try:
-            body = json.loads(data)
-        except (ValueError, RecursionError):
-            start = self._clean(data[:200].decode("utf-8", "replace"))
-            if "html" in kind:
-                text = "a web page came back, no reply; the base URL usually ends in /v1"
-                raise Unread(f"{self._where()}: {text} ({start!r})") from None
-            raise Transient(f"the reply is not JSON ({kind}): {start!r}", billed=True) from None
-        try:
-            choice = body["choices"][0]
-            message = choice["message"]
-            # a model that refuses says so in a field of its own
-            text = message.get("content") or message.get("refusal") or ""
-            if not isinstance(text, str):
-                raise TypeError
-        except (LookupError, TypeError, AttributeError):
-            error = self._clean(json.dumps(body)[:300])
-            raise Transient(f"the reply has no choices[0].message.content: {error}", billed=True) from None
-        finish, model = choice.get("finish_reason"), body.get("model")
-        usage = body.get("usage") if isinstance(body.get("usage"), dict) else {}
+            found = read_body(body)
+        except ErrorInside as inside:
+            text = self._clean(_message(inside.error))
+            if inside.status:
+                raise self._failed(inside.status, text, inside.error, None) from None
+            raise Unread(f"{self._where()}: an error came back with status 200: {text}") from None
+        except Unread as error:
+            raise Unread(f"{self._where()}: {self._clean(str(error))}", error.tokens) from None
+        except Transient as error:
+            raise Transient(self._clean(str(error)), billed=error.billed) from None
+        prompt, completion = found.usage
         sent = sum(len(content) for _, content in request.messages)
         return Reply(
-            text=self._mask(text[:MAX_TEXT]),
-            model=self._clean(model) if isinstance(model, str) and model else request.model,
+            text=self._mask(found.text[:MAX_TEXT]),
+            model=self._clean(found.model) if isinstance(found.model, str) and found.model else request.model,
             # some servers count nothing; a token is rarely less than 3 characters
-            prompt_tokens=_count(usage.get("prompt_tokens"), sent // 3 + 1),
-            completion_tokens=_count(usage.get("completion_tokens"), len(text) // 3 + 1),
-            seconds=round(seconds, 3),
-            finish=self._clean(finish) if isinstance(finish, str) and finish else "stop",
+            prompt_tokens=sent // 3 + 1 if prompt is None else prompt,
+            completion_tokens=len(found.text) // 3 + 1 if completion is None else completion,
+            seconds=body.seconds,
+            finish=self._clean(found.finish) if isinstance(found.finish, str) and found.finish else "stop",
         )
 
-    def _failed(self, status: int, text: str, error: Any) -> ChatFailure | Transient:
+    def _failed(self, status: int, text: str, body: Any, wait: float | None) -> ChatFailure | Transient:
+        """wait: what the server asks for, in s."""
         where = f"{self._where()}: HTTP {status}: {text}"
-        code = error.body.get("code") if isinstance(error.body, dict) else None
-        if status == 429 and code == "insufficient_quota":
-            return ChatFailure(f"{where}; the account has no credit left", model_is_out=True)
-        if status in (408, 409, 429) or status >= 500:
-            return Transient(f"HTTP {status}: {text}", _retry_after(error.response.headers, time.time()))
-        if status == 401:
+        codes = {str(body.get("code")), str(body.get("type"))} if isinstance(body, dict) else set()
+        if status == 401 or "invalid_api_key" in codes:
             return ChatFailure(f"{where}; check the environment variable {key_name(self.base_url)}", model_is_out=True)
+        if status == 404 or "model_not_found" in codes:
+            return ChatFailure(f"{where}{self._offer()}", model_is_out=True)
+        if codes & DEAD_CODES or status == 402 or (status in (400, 403) and _NO_CREDIT.search(text)):
+            return ChatFailure(f"{where}; the account has no credit left", model_is_out=True)
         if status == 403:
             return ChatFailure(f"{where}; this key may not use this model", model_is_out=True)
-        if status == 404:
-            return ChatFailure(f"{where}{self._offer()}", model_is_out=True)
-        return ChatFailure(where)
+        if status in (408, 409, 425, 429) or status >= 500:
+            return Transient(f"HTTP {status}: {text}", wait)
+        return ChatFailure(where, final=True)
 
     def _offer(self) -> str:
         """The nearest thing to a model that is not there."""
@@ -182,6 +188,13 @@ class OpenAIChat:
             text = text.replace(self._key, "<key>")
         return text.encode("utf-8", "replace").decode("utf-8")
 
+    def _masked_json(self, text: str) -> str:
+        """Without the key, be it written in JSON's escapes."""
+        if len(self._key) < 8:
+            return text
+        characters = (rf"(?:\\?{re.escape(c)}|\\u(?i:{ord(c):04x}))" for c in self._key)
+        return re.sub("".join(characters), "<key>", text)
+
     def _clean(self, text: str) -> str:
         """A server's words on one line of a log."""
         return " ".join("".join(c if c.isprintable() else " " for c in self._mask(text)).split())[:300]
@@ -190,12 +203,12 @@ class OpenAIChat:
         self._client.close()
 
 
-def _message(error: Any) -> str:
-    body = error.body
+def _message(body: Any) -> str:
+    """An error's own words; "" without a body."""
     if isinstance(body, dict) and isinstance(body.get("error"), dict):
         body = body["error"]
     text = body.get("message") if isinstance(body, dict) else None
-    return text if isinstance(text, str) else str(body or error)
+    return text if isinstance(text, str) else str(body or "")
 
 
 def _refused(text: str, body: object) -> set[str]:
@@ -222,7 +235,3 @@ def _retry_after(headers: Mapping[str, str], now: float) -> float | None:
     except (ValueError, TypeError, OverflowError):
         return None
 
-
-def _count(value: Any, guess: int) -> int:
-    ok = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 40
-    return value if ok else guess

@@ -3,10 +3,15 @@
     {"envolve_calls": 1, "models": ["gpt-4o", "claude-sonnet-5"]}                                      first line
     {"index": 0, "sha256": "...", "model": "gpt-4o-2024-08-06", "request": {...}, "reply": "...", "finish": "stop",
      "tokens": [812, 301], "usd": 0.005, "seconds": 7.1, "attempts": 1, "time": "2026-11-20T15:06:19+00:00"}
-    {"index": 1, "sha256": "...", "request": {...}, "failure": "...", "model_is_out": false, "attempts": 6, "time": ...}
+    {"index": 1, "sha256": "...", "body": "...", "content_type": "text/html", "seconds": 7.1, "time": "..."}
+    {"index": 1, "sha256": "...", "request": {...}, "failure": "...", "model_is_out": false, "final": false,
+     "attempts": 6, "time": ...}
 
 sha256: of the request's canonical JSON. tokens: of prompt and reply. usd: null where the price is unknown. Attempts
-that may have been billed without a reply leave "unconfirmed": [tokens, usd]. A recording written by hand has lines
+that may have been billed without a reply leave "unconfirmed": [tokens, usd]. body: what a server sent, written before
+it was read, so that a session that can read it need not ask again. final: the server would refuse this request again;
+any other failure is asked again by a resumed run. instead_of: the model that was to be asked, where another one of the
+run has answered because that one was out; request is then what was sent. A recording written by hand has lines
 {"reply": "..."} instead, optionally with "model", "comment" and "expect" (what becomes of it, for tests), and no first
 line; call i gets line i.
 """
@@ -17,12 +22,14 @@ import json
 import logging
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from core.cleaning import printable
+from core.files import TABLE_BYTES, read_plain
 from llm import json_lines
-from llm.models.request import Call, ChatError, ChatFailure, Reply
+from llm.models.request import Body, Call, ChatError, ChatFailure, Reply
 
 log = logging.getLogger("envolve")
 
@@ -50,22 +57,50 @@ class Entry:
     failure: ChatFailure | None
     usd: float | None
     unconfirmed: tuple[int, float]
+    instead_of: str = ""
+
+    def answers(self, call: Call) -> bool:
+        """Whether this was the request, or the same one to the model that stood in, or with what cannot be shown."""
+        if self.sha256 in (None, call.request.sha256()):
+            return True
+        recorded, request = self.request or {}, dict(self.request or {})
+        if self.instead_of == call.request.model:
+            request["model"] = call.request.model
+        messages = recorded.get("messages", [])  # an earlier version quoted replies as they came
+        request["messages"] = [{**m, "content": printable(m["content"])} for m in messages]
+        return request != recorded and request == call.request.values()
+
+    def reply_to(self, call: Call) -> Reply:
+        """With the model that stood in, if one did."""
+        assert self.reply is not None
+        model = (self.request or {}).get("model", call.request.model)
+        return self.reply if model == call.request.model else replace(self.reply, asked=model)
+
+
+@dataclass(frozen=True)
+class Unsettled:
+    """A recorded body of which no reply was made. counted: whether its cost was, as that of a failure."""
+
+    sha256: str
+    body: Body
+    counted: bool = False
 
 
 @dataclass
 class Recording:
     """What a file holds. models: of a recorded run; None if the file was written by hand. The last entry of an index
-    counts: a resumed run asks again what failed."""
+    counts: a resumed run asks again what failed. bodies: by index, the last that nobody could read."""
 
     path: Path
     models: list[str] | None = None
     entries: dict[int, Entry] = field(default_factory=dict)
     everything: list[Entry] = field(default_factory=list)  # also what a later entry replaced
+    bodies: dict[int, Unsettled] = field(default_factory=dict)
 
     def find(self, call: Call) -> Entry | None:
         """Raises ReplayMismatch if another request has this number."""
         entry = self.entries.get(call.index)
-        if entry is not None and entry.sha256 is not None and entry.sha256 != call.request.sha256():
+        if entry is not None and not entry.answers(call):
             raise ReplayMismatch(f"{self.path}: call {call.index} {_difference(entry.request or {}, call)}")
         return entry
 
@@ -97,7 +132,7 @@ def read_recording(path: Path) -> Recording:
     """
     recording = Recording(path)
     try:
-        data = path.read_bytes()
+        data = read_plain(path, TABLE_BYTES)
         for number, line in json_lines.read(path):
             _take(recording, line, number)
     except json_lines.JSONLinesError as error:
@@ -143,9 +178,17 @@ def _take_line(recording: Recording, line: Any) -> None:
             raise RecordError("'models': expected a list of names")
         recording.models = models
         return
+    if recording.models is not None and "body" in line:
+        body = Body(_text(line, "body"), _text(line, "content_type"), _amount(line.get("seconds"), "seconds"))
+        recording.bodies[_index(line)] = Unsettled(_text(line, "sha256"), body)
+        return
     entry = _hand_written(line, len(recording.everything)) if recording.models is None else _recorded(line)
     recording.entries[entry.index] = entry
     recording.everything.append(entry)
+    if entry.index in recording.bodies and entry.failure is not None:
+        recording.bodies[entry.index] = replace(recording.bodies[entry.index], counted=True)
+    elif entry.reply is not None:
+        recording.bodies.pop(entry.index, None)
 
 
 def _hand_written(line: dict[str, Any], index: int) -> Entry:
@@ -159,9 +202,7 @@ def _hand_written(line: dict[str, Any], index: int) -> Entry:
 
 
 def _recorded(line: dict[str, Any]) -> Entry:
-    index, request = line.get("index"), line.get("request")
-    if not isinstance(index, int) or isinstance(index, bool) or index < 0:
-        raise RecordError(f"'index': expected 0, 1, 2, ..., found {index!r}")
+    index, request = _index(line), line.get("request")
     messages = request.get("messages") if isinstance(request, dict) else None
     if not isinstance(messages, list) or not all(
         isinstance(m, dict) and isinstance(m.get("role"), str) and isinstance(m.get("content"), str) for m in messages
@@ -175,7 +216,9 @@ def _recorded(line: dict[str, Any]) -> Entry:
     unconfirmed = _count(lost[0], "unconfirmed"), _amount(lost[1], "unconfirmed")
     reply = failure = usd = None
     if "failure" in line:
-        failure = ChatFailure(_text(line, "failure"), line.get("model_is_out") is True)
+        # runs of before "final" was written went on past their failures
+        final = line.get("final", True) is True
+        failure = ChatFailure(_text(line, "failure"), line.get("model_is_out") is True, final)
     else:
         tokens = line.get("tokens")
         if not isinstance(tokens, list) or len(tokens) != 2:
@@ -184,7 +227,15 @@ def _recorded(line: dict[str, Any]) -> Entry:
         seconds, finish = _amount(line.get("seconds"), "seconds"), _text(line, "finish")
         reply = Reply(_text(line, "reply"), _text(line, "model"), prompt, completion, seconds, finish)
         usd = None if line.get("usd") is None else _amount(line["usd"], "usd")
-    return Entry(index, _text(line, "sha256"), request, reply, failure, usd, unconfirmed)
+    instead_of = _text(line, "instead_of") if "instead_of" in line else ""
+    return Entry(index, _text(line, "sha256"), request, reply, failure, usd, unconfirmed, instead_of)
+
+
+def _index(line: dict[str, Any]) -> int:
+    index = line.get("index")
+    if not isinstance(index, int) or isinstance(index, bool) or index < 0:
+        raise RecordError(f"'index': expected 0, 1, 2, ..., found {index!r}")
+    return index
 
 
 def _text(line: dict[str, Any], key: str) -> str:

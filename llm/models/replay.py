@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from llm.models.record import RecordError, read_recording
-from llm.models.request import Call, RecordingEnds, Reply
+from llm.models.request import Body, Call, RecordingEnds, Reply, Request, Unread
 
 
 class Replay:
@@ -25,14 +25,20 @@ class Replay:
         self.models = self.recording.models or [name]
 
     def send(self, call: Call) -> Reply:
-        """Raises RecordingEnds, ReplayMismatch, or the ChatFailure that the recorded run met."""
+        """Raises RecordingEnds, ReplayMismatch, or the ChatFailure that the recorded run went on without."""
         entry = self.recording.find(call)
         if entry is None:
             raise RecordingEnds(f"recording {self.recording.path} has {self._count()}, none for call {call.index}")
-        if entry.failure is not None:
+        if entry.failure is not None and entry.failure.final:
             raise entry.failure
-        assert entry.reply is not None
-        return entry.reply if entry.reply.model else replace(entry.reply, model=call.request.model)
+        if entry.failure is not None:  # the recorded run has stopped there
+            raise RecordingEnds(f"recording {self.recording.path} has no reply for call {call.index}: {entry.failure}")
+        reply = entry.reply_to(call)
+        return reply if reply.model else replace(reply, model=call.request.model)
+
+    def read(self, body: Body, request: Request) -> Reply:
+        """A recording that ends in a body has no reply. Raises Unread."""
+        raise Unread(f"recording {self.recording.path} holds a body that was not read")
 
     def _count(self) -> str:
         n = len(self.recording.entries)

@@ -7,6 +7,8 @@ import json
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from core.cleaning import printable
+
 ROLES = ("system", "user", "assistant")
 
 
@@ -50,7 +52,10 @@ class Request:
 @dataclass(frozen=True)
 class Reply:
     """A model's answer. model: as the server names it. finish: "stop", "length" (cut at max_tokens), "content_filter",
-    ... seconds: wall time of the attempt that succeeded."""
+    ... seconds: wall time of the attempt that succeeded. asked: the model of this run that was asked; "": that of the
+    request.
+
+    Here replies come in, of servers and of recordings: what of the text cannot be shown or saved is replaced."""
 
     text: str
     model: str
@@ -58,37 +63,67 @@ class Reply:
     completion_tokens: int
     seconds: float
     finish: str
+    asked: str = ""
+
+    def __post_init__(self) -> None:
+        for name in ("text", "model", "finish"):
+            object.__setattr__(self, name, printable(getattr(self, name)))
+
+
+@dataclass(frozen=True)
+class Body:
+    """What a server sent, before anybody has made sense of it. kind: its content type. seconds: of the attempt."""
+
+    text: str
+    kind: str
+    seconds: float
 
 
 @dataclass(frozen=True)
 class Call:
-    """A request with its number in the run, which is given before anything is sent: parallel calls replay exactly."""
+    """A request with its number in the run, which is given before anything is sent: parallel calls replay exactly.
+
+    instead_of: the model that should have been asked and is out; "": the request's own.
+    """
 
     index: int
     request: Request
+    instead_of: str = ""
 
 
 class ChatError(Exception):
     """Nothing can be asked: no such model, no key, no client library, a record that cannot be used."""
 
 
+class Unanswered(ChatError):
+    """Calls failed that may be answered another time; those that were answered are kept."""
+
+
 class ChatFailure(Exception):
     """Why one call has no reply. ``Chat.ask`` returns it in the place of the reply; ``str`` is the text for people.
 
-    model_is_out: no later call of this model can succeed either (wrong key, no such model).
+    model_is_out: no later call of this model can succeed before somebody has mended something (a wrong key, no such
+    model, no credit). final: the server has refused this very request and would refuse it again; all else may be
+    answered when it is asked another time.
     """
 
     billed = False  # whether the model may have worked all the same, so that its cost must be counted
+    tokens: tuple[int, int] | None = None  # of prompt and reply, where the server said what it billed
 
-    def __init__(self, message: str, model_is_out: bool = False) -> None:
-        super().__init__(message)
+    def __init__(self, message: str, model_is_out: bool = False, final: bool = False) -> None:
+        super().__init__(printable(message))
         self.model_is_out = model_is_out
+        self.final = final
 
 
 class Unread(ChatFailure):
     """Something came back that cannot be used and would not be better the next time."""
 
     billed = True
+
+    def __init__(self, message: str, tokens: tuple[int, int] | None = None) -> None:
+        super().__init__(message)
+        self.tokens = tokens
 
 
 class BudgetSpent(ChatFailure):
@@ -105,6 +140,8 @@ class Transient(Exception):
     retry_after: what the server asks for, in s. billed: as for ChatFailure; so with a timeout or a cut connection.
     """
 
+    tokens: tuple[int, int] | None = None  # nobody said what was billed
+
     def __init__(self, message: str, retry_after: float | None = None, billed: bool = False) -> None:
         super().__init__(message)
         self.retry_after = retry_after
@@ -116,8 +153,11 @@ class Backend(Protocol):
 
     free: bool  # costs nothing and counts against no budget: a recording
 
-    def send(self, call: Call) -> Reply:
+    def send(self, call: Call) -> Reply | Body:
         """One attempt. Raises Transient, or ChatFailure where no repetition helps."""
+
+    def read(self, body: Body, request: Request) -> Reply:
+        """Makes sense of a body that ``send`` returned, now or in an earlier session. Raises as ``send``."""
 
     def close(self) -> None:
         """Lets go of connections."""

@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping
 
 from llm.models.request import ChatError
+from outer.schema import nearest
 
 OPENAI = "https://api.openai.com/v1"
 ANTHROPIC = "https://api.anthropic.com/v1/"
@@ -61,5 +62,7 @@ def find_key(name: str, base_url: str, environ: Mapping[str, str]) -> str:
     variable = key_name(base_url)
     key = environ.get(variable, "").strip()
     if not key and variable != OTHER_KEY:
-        raise ChatError(f"model {name!r} needs a key: set the environment variable {variable}")
+        near = nearest(variable, [n for n in environ if "KEY" in n.upper() and n not in (*KEYS.values(), OTHER_KEY)])
+        mean = f" (found {near}, which is not read)" if near else ""
+        raise ChatError(f"model {name!r} needs a key: set the environment variable {variable}{mean}")
     return key or "none"

@@ -13,12 +13,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from core.cleaning import printable
 from envs.physics.task import PhysicsTask
-from envs.world_file import write_atomic
 from llm.reporting.best_code import Recheck, best_code
 from llm.reporting.lineage import lineage_picture, name_of, tree_text
 from llm.reporting.pictures import scores_picture
-from llm.reporting.transcript import write_transcript
+from llm.reporting.transcript import write_text, write_transcript
 from llm.search.individual import HUMAN, Individual, best_of, ranking
 from outer.report import number, precise
 
@@ -49,18 +49,19 @@ def write_report(
     recheck: traces code in the jail, which shows whether the author's code with tuned numbers is the graph; without it,
     or where it is not, best.py is the graph as Python. The prompts are read from calls.jsonl in the folder.
     """
+    title = printable(title)  # names of files may have what nothing can draw or save
     individuals = [i for i in result.individuals if i.operator != HUMAN]
     human, finals = result.human, [f.individual for f in result.finals]
     unit = task.score_unit
     moved = [i for i in finals if i.tuned is not None]
     best = best_of(finals) or best_of(individuals)
     write_transcript(folder / "transcript", individuals, human, title, unit, folder / "calls.jsonl")
-    _write(folder / "lineage.txt", tree_text(individuals))
+    write_text(folder / "lineage.txt", tree_text(individuals))
     lineage_picture(folder / "lineage.png", individuals, human, title, unit)
     scores_picture(folder / "scores.png", individuals, human, title, unit, moved, result.tunings)
     if best is not None and best.graph_file is not None:
         _write_best(folder, best, individuals, task, recheck)
-    _write(folder / "ranking.txt", _text(individuals, human, finals, task, title, len(individuals)))
+    write_text(folder / "ranking.txt", _text(individuals, human, finals, task, title, len(individuals)))
     there = [(name, what) for name, what in FILES.items() if (folder / name).exists()]
     lines = [_text(individuals, human, finals, task, title, MOST_ROWS)]
     lines += [f"Written to {folder}:", *(f"  {name:<17}{what}" for name, what in there)]
@@ -68,10 +69,6 @@ def write_report(
         again = f"python3 experiments/eval_shapers.py --task {task.name} --shapers {folder / 'best.py'}"
         lines += ["", "Next:", f"  {again}"]
     return "\n".join(lines)
-
-
-def _write(path: Path, text: str) -> None:
-    write_atomic(str(path), text.encode())
 
 
 def _write_best(
@@ -83,8 +80,8 @@ def _write_best(
     about = f"{name_of(best)} of an evolution for {task.name}: {precise(best.score)} {task.score_unit}{how}."
     written = original.graph_file or best.graph_file
     names = {*task.described(1), "action", "previous_action"}
-    _write(folder / "best.py", best_code(best.code, written, best.graph_file, recheck, names, about))
-    _write(folder / "best.graph.json", json.dumps(best.graph_file, allow_nan=False) + "\n")
+    write_text(folder / "best.py", best_code(best.code, written, best.graph_file, recheck, names, about))
+    write_text(folder / "best.graph.json", json.dumps(best.graph_file, allow_nan=False) + "\n")
 
 
 # ------------------------------------------------------------------------------------------------------------- tables

@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from core.cleaning import printable
 from envs.world_file import write_atomic
 from llm.models.record import read_recording
 from llm.reporting.lineage import name_of, score_text
@@ -40,13 +41,18 @@ def write_transcript(
     if calls.exists():
         for index, entry in read_recording(calls).entries.items():
             messages = (entry.request or {}).get("messages", [])
-            prompts[index] = [(m["role"], m["content"]) for m in messages]
+            prompts[index] = [(m["role"], printable(m["content"])) for m in messages]  # they quote replies
     written = sorted((i for i in individuals if i.operator != HUMAN), key=lambda i: i.id)
     known = {i.id for i in written}
     for i in written:
         text = page(i, human, unit, prompts.get(i.call), known)
-        write_atomic(str(folder / f"{name_of(i)}.md"), text.encode())
-    write_atomic(str(folder / "README.md"), index_page(written, human, title, unit).encode())
+        write_text(folder / f"{name_of(i)}.md", text)
+    write_text(folder / "README.md", index_page(written, human, title, unit))
+
+
+def write_text(path: Path, text: str) -> None:
+    """In UTF-8, whatever names of files and tasks may have in them. Raises OSError."""
+    write_atomic(str(path), text.encode("utf-8", "replace"))
 
 
 def index_page(written: Sequence[Individual], human: Individual | None, title: str, unit: str) -> str:
@@ -87,6 +93,7 @@ def page(
         out += [_scores(i, human, unit)]
     else:
         out += ["Not trained.\n"]
+    out += [f"- {one_line(note, 300)}" for note in i.notes] + [""] * bool(i.notes)
     if i.code:
         out += ["## Code", "", fenced(i.code, "python")]
     if i.tuned:

@@ -1,9 +1,12 @@
-"""individuals.jsonl: every attempt of a run, one line of JSON each, only ever appended to."""
+"""individuals.jsonl: every attempt of a run, one line of JSON each."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
+from core.files import TABLE_BYTES, read_plain
+from envs.world_file import write_atomic
 from llm import json_lines
 from llm.search.individual import Individual, IndividualError
 
@@ -13,8 +16,8 @@ class ArchiveError(ValueError):
 
 
 class Archive:
-    """The individuals of a run. An iteration that was interrupted is evaluated again as a whole and written again, so
-    of several lines of one id the last counts."""
+    """The individuals of a run. Lines are added at the end; those of an iteration that is evaluated again, because it
+    was interrupted or because calls were answered that had failed, take the place of what it came to before."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -34,6 +37,16 @@ class Archive:
             raise ArchiveError(str(e)) from None
         return [found[i] for i in sorted(found)]
 
-    def append(self, individual: Individual) -> None:
-        """On the disk when this returns. Raises OSError."""
-        json_lines.append(self.path, individual.to_json())
+    def put(self, individuals: Sequence[Individual]) -> None:
+        """On the disk when this returns, and no longer what had these ids before. Raises ArchiveError, OSError."""
+        new = {i.id for i in individuals}
+        try:
+            old = [content.get("id") in new for _, content in json_lines.read(self.path)]
+        except json_lines.JSONLinesError as e:
+            raise ArchiveError(str(e)) from None
+        if any(old):
+            lines = read_plain(self.path, TABLE_BYTES).split(b"\n")[:-1]
+            kept = [line + b"\n" for line, stale in zip(lines, old) if not stale]
+            write_atomic(str(self.path), b"".join(kept))
+        for individual in individuals:
+            json_lines.append(self.path, individual.to_json())

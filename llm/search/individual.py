@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Protocol, TypeAlias
 
+from core.cleaning import printable
 from outer.schema import nearest
 from outer.yaml_lines import show
 
@@ -52,6 +53,7 @@ class Individual:
     curves: dict[str, list[float]] = field(default_factory=dict)
     steps: int = 0  # environment steps spent on it, tuning included
     tuned: dict[str, float] | None = None  # name -> value, where evolution has moved the numbers
+    notes: tuple[str, ...] = ()  # what was asked for and is missing in the reply, and what was left out of it
 
     @property
     def ok(self) -> bool:
@@ -63,12 +65,15 @@ class Individual:
         return {name: curve for name, curve in self.curves.items() if name not in (SCORE, REWARD)}
 
     def to_json(self) -> dict[str, Any]:
-        """Every field, as JSON has it: numbers that are not finite are null, tuples are lists."""
-        return {f.name: _plain(getattr(self, f.name)) for f in fields(self)}
+        """Every field, as JSON has it: numbers that are not finite are null, tuples are lists. Notes only if there are
+        any."""
+        content = {f.name: _plain(getattr(self, f.name)) for f in fields(self)}
+        return content if self.notes else {k: v for k, v in content.items() if k != "notes"}
 
     @classmethod
     def from_json(cls, content: Any) -> Individual:
-        """The inverse of ``to_json``; a null among the numbers is NaN. Raises IndividualError."""
+        """The inverse of ``to_json``; a null among the numbers is NaN, and texts of earlier versions become printable.
+        Raises IndividualError."""
         if not isinstance(content, dict):
             raise IndividualError(f"found {show(content)}, expected an individual as an object")
         names = [f.name for f in fields(cls)]
@@ -76,6 +81,7 @@ class Individual:
             if name not in names:
                 near = nearest(str(name), names)
                 raise IndividualError(f"unknown key {name!r}" + (f", nearest: {near!r}" if near else ""))
+        content = {"notes": [], **content}
         missing = [name for name in names if name not in content]
         if missing:
             raise IndividualError(f"key {missing[0]!r} is missing")
@@ -167,7 +173,7 @@ def _integer(value: Any, name: str) -> int:
 def _text(value: Any, name: str) -> str:
     if not isinstance(value, str):
         raise _wrong(name, value, "text")
-    return value
+    return printable(value)
 
 
 def _number(value: Any, name: str) -> float:
@@ -234,5 +240,6 @@ _READERS: dict[str, Any] = {
     "agent_scores": _numbers,
     "curves": lambda v, name: {k: _numbers(x, name) for k, x in _object(v, name).items()},
     "steps": _integer,
+    "notes": lambda v, name: tuple(_text(x, name) for x in _list(v, name)),
     "tuned": lambda v, name: None if v is None else {k: _number(x, name) for k, x in _object(v, name).items()},
 }

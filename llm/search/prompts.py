@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from envs.physics.task import SHAPER_TYPES, PhysicsTask
 from llm.search.individual import CALL, NOVELTY, Individual, Messages
-from llm.search.reflection import REFLECTION_LIMIT, reflect, shortened
+from llm.search.reflection import REFLECTION_LIMIT, notes_text, reflect, shortened
 from llm.search.signatures import example, signature
 from llm.search.task_facts import human_source, limits_text, state_table, task_facts
 
@@ -106,7 +106,7 @@ class Brief:
     def repair(self, broken: Individual) -> Messages:
         """Its own code (or reply, if no code was found) and why it was refused or failed."""
         stage, message = broken.rejection or ("", broken.failure or "")
-        message = shortened(message, MESSAGE_LIMIT)
+        message = shortened(message, MESSAGE_LIMIT) + notes_text(broken)
         if stage == NOVELTY:
             text = f"{message}\n\nWrite a version that is built differently. {self._answer()}"
         elif stage and stage != CALL:

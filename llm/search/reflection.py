@@ -24,16 +24,22 @@ CONTRARY = -0.6  # correlation of a component with the score over training
 
 def reflect(individual: Individual, human: Individual | None, unit: str = "", advice: bool = True) -> str:
     """At most REFLECTION_LIMIT characters. human: the task's own shapers in the same training. unit: of the score."""
+    notes = notes_text(individual)
     if individual.rejection is not None:
         stage, message = individual.rejection
-        return f"It was refused before training, at the stage {stage}:\n{shortened(message, MESSAGE_LIMIT)}"
+        return f"It was refused before training, at the stage {stage}:\n{shortened(message, MESSAGE_LIMIT)}{notes}"
     if individual.failure is not None:
-        return f"It failed in training:\n{shortened(individual.failure, MESSAGE_LIMIT)}"
-    parts = [_verdict(individual, human, unit)]
+        return f"It failed in training:\n{shortened(individual.failure, MESSAGE_LIMIT)}{notes}"
+    parts = [_verdict(individual, human, unit) + notes]
     if individual.curves:
         parts.append(_curves(individual, human))
     parts += _advice(individual) if advice else []
     return shortened("\n\n".join(parts), REFLECTION_LIMIT)
+
+
+def notes_text(individual: Individual) -> str:
+    """What was missing in the reply, and what was left out of it, on lines of its own; "" if nothing was."""
+    return "".join(f"\nNote: {note}." for note in individual.notes)
 
 
 def shortened(text: str, limit: int) -> str:

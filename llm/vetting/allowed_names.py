@@ -58,14 +58,6 @@ SIZED = frozenset(
 )
 
 INSTEAD = {  # of names, by what a model may write
-    "item": "a tensor has a value per environment: leave it a tensor",
-    "tolist": "leave it a tensor",
-    "numpy": "leave it a tensor",
-    "cpu": "leave it out: all tensors are on one device",
-    "cuda": "leave it out: all tensors are on one device",
-    "data": "leave it out",
-    "requires_grad": "leave it out: nothing is differentiated",
-    "rand": "draw from random.uniform (compute_initial_state and compute_goal); elsewhere nothing may be random",
     "print": "leave it out",
     "getattr": "write the name itself",
     "eval": "write the expression itself",
@@ -81,6 +73,22 @@ INSTEAD = {  # of names, by what a model may write
     "pow": "write x ** y",
     "np": "write torch instead of numpy",
     "self": "write a plain function of state",
+    "type": "leave it out: x.float() and x.long() change a tensor's type, isinstance(x, torch.Tensor) asks for it",
+}
+for _name in "setattr delattr hasattr vars dir globals locals id object super callable compile __import__".split():
+    INSTEAD[_name] = "leave it out: code computes with tensors and looks at nothing else"
+_RANDOM = "draw from random.uniform (compute_initial_state and compute_goal); elsewhere nothing may be random"
+INSTEAD_OF_ATTRIBUTES = {  # of tensors and modules
+    "item": "a tensor has a value per environment: leave it a tensor",
+    "tolist": "leave it a tensor",
+    "numpy": "leave it a tensor",
+    "cpu": "leave it out: all tensors are on one device",
+    "cuda": "leave it out: all tensors are on one device",
+    "data": "leave it out",
+    "requires_grad": "leave it out: nothing is differentiated",
+    "type": "write x.float(), x.long(), x.bool() or x.to(torch.float32)",
+    "astype": "write x.float(), x.long(), x.bool() or x.to(torch.float32)",
+    "half": "write x.float()",
     "cumsum": "its order of summing is not fixed; write sums over slices",
     "gather": "indices must be constants: write torch.where, or a sum over a comparison with torch.arange",
     "scatter": "indices must be constants: write torch.where",
@@ -94,7 +102,7 @@ INSTEAD = {  # of names, by what a model may write
     "no_grad": "leave it out: nothing is differentiated",
     "format": "no text is needed",
 }
-for _name in "randn rand_like randn_like randint normal bernoulli uniform_ normal_ randperm multinomial".split():
-    INSTEAD[_name] = INSTEAD["rand"]
-for _name in "setattr delattr hasattr vars dir globals locals type id object super callable compile __import__".split():
-    INSTEAD[_name] = "candidates look at tensors only"
+for _name in "rand randn rand_like randn_like randint normal bernoulli uniform_ normal_ randperm multinomial".split():
+    INSTEAD_OF_ATTRIBUTES[_name] = _RANDOM
+for _name in INSTEAD_OF_ATTRIBUTES.keys() - {"type", "astype", "half", "data", "format"}:
+    INSTEAD[_name] = INSTEAD_OF_ATTRIBUTES[_name]  # from torch import rand

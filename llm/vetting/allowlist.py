@@ -13,13 +13,14 @@ nonsense out cheaply and tells the model what to write instead. What is not expr
 from __future__ import annotations
 
 import ast
-import difflib
 from collections.abc import Sequence
 
-from llm.vetting.allowed_names import BUILTINS, GIVEN, MODULES
-from llm.vetting.allowed_syntax import IN_TYPES, MODULE_NAMES, REFUSED, turns
-from llm.vetting.extract import MOST_CHARACTERS, VetError, parse
+from llm.vetting.allowed_names import BUILTINS, GIVEN, INSTEAD, MODULES
+from llm.vetting.allowed_syntax import IN_TYPES, MODULE_NAMES, REFUSED
+from llm.vetting.naming import meant
 from llm.vetting.node_checks import NodeChecks
+from llm.vetting.parsing import DEEP, VetError, parse
+from llm.vetting.problems import Problems, short
 
 MOST_NODES = 6000  # of the syntax tree
 MOST_PROBLEMS = 20  # that are told at once
@@ -28,25 +29,30 @@ MOST_WORK = 2_000_000  # statements and expressions executed, loops and calls co
 
 def check_source(code: str, types: Sequence[str]) -> None:
     """Raises VetError("allowlist", one line per problem) unless the code is allowed and defines one of ``types``."""
-    if len(code) > MOST_CHARACTERS:
-        raise VetError("allowlist", f"the code has {len(code)} characters, at most {MOST_CHARACTERS} are allowed")
     tree = parse(code, "allowlist")
     if sum(1 for _ in ast.walk(tree)) > MOST_NODES:
-        raise VetError("allowlist", f"the code is too long: over {MOST_NODES} names, numbers and operations")
+        raise VetError(
+            "allowlist",
+            f"the code is too long: over {MOST_NODES} names, numbers and operations; write operations on whole tensors",
+        )
     try:
         problems = _Checker(tree, types).problems()
     except RecursionError:
-        raise VetError("allowlist", "the code is nested too deeply") from None
+        raise VetError("allowlist", f"line {_longest(tree)}: {DEEP}") from None
     if problems:
-        lines = [f"line {line}: {text}" if line else text for line, text in sorted(set(problems))]
-        more = [f"and {len(lines) - MOST_PROBLEMS} more"] * (len(lines) > MOST_PROBLEMS)
-        raise VetError("allowlist", "\n".join(lines[:MOST_PROBLEMS] + more))
+        raise VetError("allowlist", problems.told(MOST_PROBLEMS))
+
+
+def _longest(tree: ast.Module) -> int:
+    """The line of the longest expression, in characters."""
+    found = [n for n in ast.walk(tree) if isinstance(n, ast.expr) and n.end_lineno == n.lineno]
+    return max(found, key=lambda n: (n.end_col_offset or 0) - n.col_offset).lineno if found else 1
 
 
 class _Checker(NodeChecks):
     """Checks of a whole module."""
 
-    def problems(self) -> list[tuple[int, str]]:
+    def problems(self) -> Problems:
         tree = self.tree
         for node in ast.walk(tree):
             for field in ("annotation", "returns"):
@@ -58,9 +64,10 @@ class _Checker(NodeChecks):
             elif isinstance(node, (ast.Import, ast.ImportFrom)):
                 self._import(node)
             elif isinstance(node, ast.ClassDef):
-                self.ignored |= {id(part) for part in ast.walk(node) if part is not node}
                 self.stored.add(node.name)
-            elif isinstance(node, ast.ExceptHandler):
+                if id(node) not in self.ignored:
+                    self.ignored |= {id(part) for part in ast.walk(node) if part is not node}
+            elif isinstance(node, ast.ExceptHandler) and id(node) not in self.ignored:
                 self.ignored |= {id(node), *(id(part) for part in ast.walk(node.type or node))}
                 self.stored |= {node.name} if node.name else set()
         self._names()
@@ -78,41 +85,37 @@ class _Checker(NodeChecks):
             fine = isinstance(statement, (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.Assign, ast.AnnAssign))
             if not fine and id(statement) not in self.documentation and type(statement).__name__ not in REFUSED:
                 self.say(statement, "only imports, functions and constants may stand outside of functions")
-        top = {n.name for n in self.tree.body if isinstance(n, ast.FunctionDef)}
+        functions = [n for n in self.tree.body if isinstance(n, ast.FunctionDef)]
+        top = {n.name for n in functions}
         if not top & set(self.types):
-            near = difflib.get_close_matches(next(iter(top), ""), self.types, n=1, cutoff=0.0)
-            found = f" (found {', '.join(sorted(top))}; nearest: {near[0]})" if top and near else ""
-            self.found.append((0, f"the code defines none of {', '.join(self.types)}{found}"))
-        elif len(top) < sum(isinstance(n, ast.FunctionDef) for n in self.tree.body):
-            self.found.append((0, "a function is defined twice: give each its own name"))
+            like = [kind for n in functions[:MOST_PROBLEMS] if (kind := meant(n.name, len(n.args.args), self.types))]
+            nearest = f"; nearest: {like[0]}" if like else ""
+            found = f" (found {', '.join(short(n) for n in sorted(top)[:MOST_PROBLEMS])}{nearest})" if top else ""
+            self.found.add(0, f"the code defines none of {', '.join(self.types)}{found}")
+        elif len(top) < len(functions):
+            first = {n.name: n for n in reversed(functions)}
+            twice = next(n for n in functions if first[n.name] is not n)
+            self.say(twice, f"{short(twice.name)} is defined twice: give each function its own name")
 
     def _import(self, node: ast.Import | ast.ImportFrom) -> None:
         source = node.module or "" if isinstance(node, ast.ImportFrom) else ""
         if isinstance(node, ast.ImportFrom) and (node.level or source not in MODULES):
-            return self.say(
-                node,
-                f"import from {source or '.'!r} is not allowed; torch, math and typing are there"
-                + self._module_hint(source),
-            )
+            return self.say(node, f"import from {short(source or '.')!r} is not allowed; {_there(source)}")
         for alias in node.names:
             full = f"{source}.{alias.name}" if source else alias.name
             name = alias.asname or (alias.name if source else alias.name.split(".")[0])
             if full in MODULES:
                 bound = full if alias.asname or source else full.split(".")[0]
                 if name in GIVEN | BUILTINS and self.modules.get(name, bound) != bound:
-                    self.say(node, f"{name!r} stands for something else; choose another name")
+                    self.say(node, f"{short(name)!r} stands for something else; choose another name")
                 self.modules[name] = bound
             elif source and source in MODULE_NAMES and alias.name in self._exports(source):
                 if name in (GIVEN | BUILTINS) - {alias.name}:
-                    self.say(node, f"{name!r} stands for something else; choose another name")
+                    self.say(node, f"{short(name)!r} stands for something else; choose another name")
                 self.imported[name] = full
             else:
-                self.say(node, f"import of {full!r} is not allowed; torch, math and typing are there"
-                         + self._module_hint(full))  # fmt: skip
+                self.say(node, f"import of {short(full)!r} is not allowed; {_there(full)}")
         return None
-
-    def _module_hint(self, module: str) -> str:
-        return self._hint("np" if module.startswith("numpy") else module.split(".")[0])
 
     @staticmethod
     def _exports(module: str) -> frozenset[str]:
@@ -145,12 +148,12 @@ class _Checker(NodeChecks):
             for name in bound if id(node) not in self.ignored else ():
                 if name != "_" and (name.startswith("_") or name.endswith("_")):
                     instead = name.strip("_") or "x"
-                    self.say(node, f"{name!r}: names may not begin or end with '_'; write {instead!r}")
+                    self.say(node, f"{short(name)!r}: names may not begin or end with '_'; write {short(instead)!r}")
                 meaning = name in BUILTINS or name in GIVEN or name in self.modules or name in self.imported
                 if meaning and not isinstance(node, ast.alias):
                     self.say(node, f"{name!r} may not be given another meaning; write '{name}_value'")
                 if name in self.functions and not isinstance(node, ast.FunctionDef):
-                    self.say(node, f"{name!r} is a function; give the variable another name")
+                    self.say(node, f"{short(name)!r} is a function; give the variable another name")
                 if not isinstance(node, (ast.FunctionDef, ast.alias)):
                     self.stored.add(name)
 
@@ -165,15 +168,15 @@ class _Checker(NodeChecks):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in self.functions:
                 inner += of(node.func.id, node)
             if isinstance(node, ast.For):
-                inner *= turns(node.iter)
+                inner *= self.values.turns(node.iter)
             elif isinstance(node, (ast.ListComp, ast.DictComp)):
                 for generator in node.generators:
-                    inner *= turns(generator.iter)
+                    inner *= self.values.turns(generator.iter)
             return inner
 
         def of(name: str, where: ast.AST) -> float:
             if name in open_:
-                self.say(where, f"{name} calls itself; write a for over range(number)")
+                self.say(where, f"{short(name)} calls itself; write a for over range(number)")
                 return 0.0
             if name not in work:
                 open_.append(name)
@@ -183,4 +186,10 @@ class _Checker(NodeChecks):
 
         open_: list[str] = []
         if sum(of(name, node) for name, node in self.functions.items()) > MOST_WORK:
-            self.found.append((0, "too much work in loops: write operations on whole tensors"))
+            self.found.add(0, "too much work in loops: write operations on whole tensors")
+
+
+def _there(module: str) -> str:
+    """What may be imported instead."""
+    name = "np" if module.startswith("numpy") else module.split(".")[0]
+    return "torch, math and typing are there" + (f"; {INSTEAD[name]}" if name in INSTEAD else "")

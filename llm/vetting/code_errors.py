@@ -37,7 +37,7 @@ def with_source(message: str, code: str) -> str:
 
 
 def _line(code: str, number: int) -> str:
-    lines = code.splitlines()
+    lines = code.split("\n")  # as Python counts them
     return lines[number - 1].strip()[:120] if 0 < number <= len(lines) else ""
 
 

@@ -2,10 +2,11 @@
 candidate. The child locks itself up (``jail.lock_tracing``), traces, writes what it found to its pipe, and is gone.
 
 Started by ``jailer.py``, which talks to it through stdin and stdout in frames (length, bytes): first the options
-(JSON) and the probe, answered by "ready"; then candidates (JSON: number, code), answered by a line of JSON
-{"number", "reason": [stage, message] or null} and, after it, the bytes of the child, which nobody but the master reads,
-as what they are: untrusted. The server itself never looks at them, runs nobody's code and, once it has imported what it
-needs, has given up the file system. It ends when stdin does.
+(JSON) and the probe, answered by "ready"; then candidates (JSON: number, code) to be run, or to be checked with what
+came of that ("traced": checking.py). The answer is a line of JSON {"number", "reason": [stage, message] or null} and,
+after it, the bytes of the child, which nobody but the master and a child reads, as what they are: untrusted. The server
+itself never looks at them, runs nobody's code and, once it has imported what it needs, has given up the file system. It
+ends when stdin does.
 """
 
 from __future__ import annotations
@@ -21,10 +22,14 @@ import struct
 import sys
 import time
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NoReturn
 
 RESULT_BYTES = 1 << 20  # what a child may answer
 MEMORY = 2 << 30  # bytes beyond what the server has
+LOOK = 0.25  # s between two looks at what a child has had of a core, which decide: the clock says more of the machine
+AWAKE = 0.001  # CPU time of a child that does something between two looks
+FAR = 60  # times as long on the clock as of CPU time, and a child is ended for being there
 OPEN_FILES = 256  # highest number of a file descriptor, and so how many children there can be
 PR_SET_PDEATHSIG = 1
 # What every task has: [n] "progress", [n, A] "action".
@@ -55,7 +60,10 @@ class Child:
 
     number: int
     pid: int
-    deadline: float
+    began: float  # on the clock
+    looked: float  # at it last
+    used: float = 0.0  # of CPU time, then
+    idle: float = 0.0  # s of looks in a row up to then at which it had done nothing
     data: bytearray = field(default_factory=bytearray)
 
 
@@ -77,17 +85,19 @@ class Server:
 
         torch.set_num_threads(1)  # a child has the thread that forked it and no other
         from llm.vetting import jail, landlock
+        from llm.vetting.checking import check
         from llm.vetting.probe import Probe
         from llm.vetting.tracer import trace_candidate
 
         self.requests, self.answers = requests, answers
         self.types, self.probe, self.trace = options["types"], Probe.from_bytes(probe), trace_candidate
+        self.check = check
         self.allow_unprotected: bool = options["allow_unprotected"]
-        self.seconds: float = options["seconds"]  # on the clock; of CPU time half as many, in whole seconds
+        self.seconds: float = options["seconds"]  # of doing nothing; of CPU time half as many, in whole seconds
         self.cpu_seconds = math.ceil(self.seconds / 2)
         self.lock = jail.lock_tracing
         self.pid, self.children = os.getpid(), selectors.DefaultSelector()
-        warm_up(self.trace, self.probe)
+        warm_up(self.trace, self.check, self.probe)
         self.space = jail.address_space() + MEMORY
         if landlock.abi():
             landlock.restrict((), ())
@@ -111,23 +121,36 @@ class Server:
                     return
                 self._start(**json.loads(request))
             for fd, child in self._running():
-                if time.monotonic() >= child.deadline:
-                    self._end(fd, child, f"it took longer than {self.seconds:g} s")
+                reason = self._look(child, time.monotonic())
+                if reason:
+                    self._end(fd, child, reason)
 
     def _running(self) -> list[tuple[int, Child]]:
         return [(key.fd, key.data) for key in self.children.get_map().values() if key.data is not None]
 
     def _patience(self) -> float | None:
-        deadlines = [child.deadline for _, child in self._running()]
-        return max(0.0, min(deadlines) - time.monotonic()) if deadlines else None
+        return LOOK if self._running() else None
 
-    def _start(self, number: int, code: str) -> None:
+    def _look(self, child: Child, now: float) -> str | None:
+        """Why this child must end. Its CPU time is limited by the kernel; this is about those that wait."""
+        if now - child.looked < LOOK:
+            return None
+        used = cpu_time(child.pid)
+        child.idle = child.idle + LOOK if used - child.used < AWAKE else 0.0
+        child.used, child.looked = used, now
+        if child.idle >= self.seconds:
+            return f"it did nothing for {self.seconds:g} s"
+        return f"it was not done after {FAR * self.seconds:g} s" if now - child.began >= FAR * self.seconds else None
+
+    def _start(self, number: int, code: str, traced: str | None = None) -> None:
+        """traced: what another child made of the code, to be checked; None: the code is to be run."""
         out, into = os.pipe()
         pid = os.fork()
         if pid == 0:
-            self._be_child(code, into)
+            self._be_child(code, traced, into)
         os.close(into)
-        self.children.register(out, selectors.EVENT_READ, Child(number, pid, time.monotonic() + self.seconds))
+        now = time.monotonic()
+        self.children.register(out, selectors.EVENT_READ, Child(number, pid, now, now))
 
     def _read(self, fd: int, child: Child) -> None:
         data = os.read(fd, 1 << 16)
@@ -154,7 +177,7 @@ class Server:
         head = {"number": child.number, "reason": reason and ["limits", reason]}
         send(self.answers, json.dumps(head).encode() + b"\n" + (b"" if reason else child.data))
 
-    def _be_child(self, code: str, into: int) -> NoReturn:
+    def _be_child(self, code: str, traced: str | None, into: int) -> NoReturn:
         """In the child: everything from here on may be what the model wants it to be."""
         try:
             signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -166,31 +189,43 @@ class Server:
             os.dup2(into, 3)
             os.closerange(4, OPEN_FILES)
             self.lock(self.space, self.cpu_seconds, self.allow_unprotected)
-            _write(3, run(self.trace, code, self.types, self.probe))
+            work = self.trace if traced is None else partial(self.check, traced.encode())
+            _write(3, run(work, code, self.types, self.probe))
         finally:
             os._exit(0)
 
 
-def warm_up(trace: Any, probe: Any) -> None:
+def warm_up(trace: Any, check: Any, probe: Any) -> None:
     """Make torch and the tracer load what they load when first needed: a child cannot open a file. Raises what the
     tracer does if it cannot trace WARM_UP."""
     json.loads(run(trace, WARM_UP_ERROR, ["compute_reward"], probe))
-    found = json.loads(run(trace, WARM_UP, ["compute_reward"], probe))
+    traced = run(trace, WARM_UP, ["compute_reward"], probe)
+    found = json.loads(run(partial(check, traced), WARM_UP, ["compute_reward"], probe))
     if "error" in found:
         raise RuntimeError(f"the tracer refuses its own example: {found['error']}")
 
 
-def run(trace: Any, code: str, types: list[str], probe: Any) -> bytes:
-    """What ``trace`` makes of the code, as JSON: {"graph": ...} or {"error": [stage, message]}."""
+def run(work: Any, code: str, types: list[str], probe: Any) -> bytes:
+    """What tracing or checking comes to, as JSON: {"graph": ...} or {"error": [stage, message]}."""
     from llm.vetting.extract import VetError
 
     try:
-        return json.dumps({"graph": trace(code, types, probe)}).encode()
+        return json.dumps({"graph": work(code, types, probe)}).encode()
     except VetError as e:
         error = [e.stage, e.message]
     except BaseException as e:
         error = ["trace", f"{type(e).__name__}: {e}"]
     return json.dumps({"error": error}).encode()
+
+
+def cpu_time(pid: int) -> float:
+    """Seconds that a process has had; always more where that is not known."""
+    if sys.platform != "linux":
+        return time.monotonic()
+    try:
+        return time.clock_gettime(~pid << 3 | 2)  # as clock_getcpuclockid(3) says, for which Python has no name
+    except OSError:  # it has ended
+        return math.inf
 
 
 def receive(fd: int) -> bytes | None:

@@ -30,16 +30,16 @@ LOST = "the process that runs candidates ended while it ran this one"
 
 
 class Jailer:
-    """A server that is started anew when it dies. ``trace`` may be called from several threads."""
+    """A server that is started anew when it dies. Its methods may be called from several threads."""
 
     def __init__(self, probe: Probe, types: list[str], allow_unprotected: bool, seconds: float) -> None:
-        """seconds: that a candidate may take, on the clock. Raises JailError where code cannot be locked up and
-        allow_unprotected is not set. The server gets ready meanwhile."""
+        """seconds: that a candidate may do nothing; of CPU time it has half as many. The server gets ready meanwhile.
+        Raises JailError where code cannot be locked up and allow_unprotected is not set."""
         lacks = tuple(lack for lack in jail.missing() if not (bubblewrap() and lack.startswith("Landlock")))
         if lacks:
             jail.demand(lacks, allow_unprotected)
         options = {"types": types, "allow_unprotected": bool(jail.missing()), "seconds": seconds}
-        self._options, self._patience = json.dumps(options).encode(), seconds + GRACE_SECONDS
+        self._options, self._patience = json.dumps(options).encode(), jailed.FAR * seconds + GRACE_SECONDS
         self._probe = probe.to_bytes()
         self._lock = threading.Lock()
         self._server = _Server(self._options, self._probe, self._patience)
@@ -47,13 +47,20 @@ class Jailer:
     def trace(self, code: str) -> bytes:
         """What a child makes of the code: untrusted bytes. Raises VetError where it breaks its limits or takes the
         server with it, and JailError if no server can be started."""
+        return self._running().ask({"code": code})
+
+    def check(self, code: str, traced: bytes) -> bytes:
+        """What another child, which does not run the code, makes of what ``trace`` returned: the graph file. Raises as
+        ``trace``."""
+        return self._running().ask({"code": code, "traced": traced.decode("utf-8", "replace")})
+
+    def _running(self) -> _Server:
         with self._lock:
             if not self._server.alive():
                 log.warning("the process that runs candidates has ended; another is started")
                 self._server.close()
                 self._server = _Server(self._options, self._probe, self._patience)
-            server = self._server
-        return server.trace(code)
+            return self._server
 
     def close(self) -> None:
         """End the server and everything in it."""
@@ -86,7 +93,7 @@ class _Server:
     def alive(self) -> bool:
         return not self._over and self._process.poll() is None
 
-    def trace(self, code: str) -> bytes:
+    def ask(self, request: dict[str, str]) -> bytes:
         """See ``Jailer.trace``."""
         try:
             failed = self._ready.result(START_SECONDS)
@@ -104,7 +111,7 @@ class _Server:
                 answer.set_result((["limits", LOST], b""))
         try:
             with self._sending:
-                jailed.send(self._to, json.dumps({"number": number, "code": code}).encode())
+                jailed.send(self._to, json.dumps({"number": number, **request}).encode())
             reason, data = answer.result(self._patience)
         except (OSError, FutureTimeout):
             log.warning("the process that runs candidates does not answer, and is ended")
@@ -198,7 +205,7 @@ def bubblewrap() -> tuple[str, ...]:
         return ()
     command = [program, "--unshare-all", "--cap-drop", "ALL", "--proc", "/proc", "--dev", "/dev"]
     command += ["--tmpfs", "/tmp", "--chdir", "/tmp"]
-    for place in [*jail.needed_to_import(), str(ROOT / "llm"), str(ROOT / "envs")]:
+    for place in [*jail.needed_to_import(), str(ROOT / "core"), str(ROOT / "llm"), str(ROOT / "envs")]:
         if os.path.exists(place) and not place.startswith("/dev/"):
             command += ["--ro-bind", place, place]
     tried = subprocess.run([*command, "true"], capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)

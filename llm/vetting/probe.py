@@ -14,6 +14,7 @@ from envs.shaped import ShapedEnvs
 from envs.shaper_widths import MOST_ACTIONS
 from envs.shaping import Candidate
 from envs.sim.simulator import make_simulator
+from envs.torch_file import read_torch
 
 ROLLOUT_STEPS = 64  # control steps
 SEED = 0  # a probe is the same every time
@@ -43,7 +44,7 @@ class Probe:
 
     def to_bytes(self) -> bytes:
         """For another process."""
-        parts = {**vars(self), "random": tuple(self.random), "rest": tuple(self.rest)}
+        parts = {**vars(self), "random": list(self.random), "rest": list(self.rest)}
         file = io.BytesIO()
         torch.save(parts, file)
         return file.getvalue()
@@ -51,7 +52,7 @@ class Probe:
     @classmethod
     def from_bytes(cls, data: bytes) -> Probe:
         """What ``to_bytes`` made."""
-        parts = torch.load(io.BytesIO(data), weights_only=True)
+        parts = read_torch(data)
         return cls(**{**parts, "random": Random(*parts["random"]), "rest": Pose(*parts["rest"])})
 
 

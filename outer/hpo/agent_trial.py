@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from core.files import TABLE_BYTES, read_plain
 from envs.task import make_task
 from envs.world_file import WorldFile, read_world, write_atomic
 from outer.config import Config
@@ -65,7 +66,7 @@ class AgentTrials:
     @staticmethod
     def _stored(path: Path, config: Config) -> list[dict[str, Any]]:
         try:
-            content = json.loads(path.read_bytes())
+            content = json.loads(read_plain(path, TABLE_BYTES))
         except (FileNotFoundError, ValueError):
             return []
         return content["agents"] if content.get("config") == config.data else []

@@ -13,6 +13,7 @@ from agents.crl_train import Evaluation, GoalTraining
 from envs.goal.task import make_goal_task
 from envs.sim.simulator import SimulatorError
 from envs.world_file import write_atomic
+from outer.goal_checkpoint import read_training
 from outer.goal_sections import AGENTS, RunSection
 from outer.hpo.study import Study
 from outer.hpo.trial import Trial, TrialResult
@@ -43,7 +44,7 @@ class GoalTrials:
             return TrialResult(math.inf, error=str(e))
         stored = self.folder / f"{bracket}_{number}" / "checkpoint.pt"
         if trial.rung and stored.exists():
-            training.load_state_dict(torch.load(stored, map_location=run.device, weights_only=True))
+            training.load_state_dict(read_training(stored, training))
         while training.steps < trial.budget:
             training.iteration()
         if training.episodes.storable and trial.budget < study.budget.most:

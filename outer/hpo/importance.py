@@ -91,6 +91,10 @@ def importance_of(records: Sequence[Record], axes: Sequence[Axis]) -> Importance
         return Importance(reason=f"all losses at budget {max(enough):g} are the same{others}")
     budget = max(differing)
     here = [r for r in good if r.trial.budget == budget]
+    varying = [a.name for a in axes if len({str(r.trial.values[a.name]) for r in here if a.name in r.trial.values}) > 1]
+    if len(varying) < 2:  # its share would be 100 %, whatever it does
+        what = f"only {shown(varying[0], 80)} varies" if varying else "no parameter varies"
+        return Importance(reason=f"{what}: there is nothing that it could be more important than")
     if len(here) > MOST:
         here = [here[k * len(here) // MOST] for k in range(MOST)]
     method = FANOVA if importlib.util.find_spec("sklearn") is not None else PED_ANOVA

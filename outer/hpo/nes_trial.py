@@ -12,6 +12,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from core.files import TEXT_BYTES, read_plain
 from envs.world_file import write_atomic
 from outer.checkpoint import CheckpointError, RunError, load_checkpoint, locked
 from outer.config import Config, ConfigError, dump_config, load_config
@@ -65,7 +66,7 @@ class NESTrials:
         run = Run(config, run_dir, self.dispatcher, resume=(run_dir / "scores.csv").exists())
         title = f"configuration {trial.config_id[0]}_{trial.config_id[2]}, budget {trial.budget:g}: {run_dir}"
         spent = SPENT[self.study.budget.unit]
-        with LiveTable(run.gtn.max_iterations, title, Console()) as table:
+        with LiveTable(run.gtn.max_iterations, title, Console(), ends_early=True) as table:
             run.search(table, lambda run: spent(run) >= trial.budget)
         return run
 
@@ -152,7 +153,7 @@ def _usable(folder: Path, config: Config, budget: float) -> bool:
 def measured(folder: Path) -> dict[float, dict[str, float]]:
     """Budget -> what was measured there: ``loss`` and the figures. Raises ValueError if the file is damaged."""
     try:
-        content = json.loads((folder / MEASURED).read_bytes())
+        content = json.loads(read_plain(folder / MEASURED, TEXT_BYTES))
     except FileNotFoundError:
         return {}
     return {float(budget): {name: float(value) for name, value in row.items()} for budget, row in content.items()}

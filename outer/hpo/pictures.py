@@ -97,13 +97,18 @@ def parallel_coordinates(
     path: Path, records: Sequence[Record], axes: Sequence[Axis], title: str, loss_name: str
 ) -> None:
     """Write a PNG (150 dpi): a line for each configuration at its largest budget, over one axis per parameter, one of
-    the budget and one of the loss, which is the colour too. The best has its values written on it. Many parameters
-    take several rows, each with budget and loss."""
+    the budget and one of the loss, which is the colour too. Losses are those at the largest budget that any
+    configuration has come through. Those at smaller ones tell something else: these configurations are grey and end at
+    their budget. The best has its values written on it. Many parameters take several rows, each with budget and loss.
+    """
     members = sorted(last_of_each(records), key=lambda r: -r.result.loss)  # the worst first: the better lie on top
     best = next(iter(ranked(records)), None)
     if best is not None:  # last, which is on top of all
         members = [r for r in members if r.trial.config_id != best.trial.config_id] + [best]
-    losses = LossScale([r.result.loss for r in members])
+    top = best.trial.budget if best is not None else max(r.trial.budget for r in records)
+    members.sort(key=lambda r: r.trial.budget == top)  # on top, too
+    judged = [r for r in members if r.trial.budget == top]
+    losses = LossScale([r.result.loss for r in judged])
     budgets = sorted({r.trial.budget for r in records})
     budget = Axis("budget", budgets[0], budgets[-1], log=budgets[-1] > 4 * budgets[0])
     names = short_names([a.name for a in axes])
@@ -113,7 +118,7 @@ def parallel_coordinates(
     for ax, band in zip(grid, range(bands)):
         part = axes[band * longest : (band + 1) * longest]
         for r in members:
-            _configuration(ax, r, r is best, part, budget, losses)
+            _configuration(ax, r, r is best, part, budget, losses if r.trial.budget == top else None)
         for k, axis in enumerate(part):
             _draw_axis(ax, k, _ticks(axis))
         last = len(part) + 1
@@ -125,7 +130,7 @@ def parallel_coordinates(
         if any(a.name not in r.trial.values for r in members for a in part):
             ax.axhline(OFF, color="#dddddd", linewidth=0.8, zorder=0)
             ax.text(-0.25, OFF, "not\nactive", fontsize=7.5, color=GREY, ha="right", va="center")
-        if not all(map(succeeded, members)):
+        if not all(map(succeeded, judged)):
             ax.text(last + 0.1, FAILED, "failed", fontsize=8, color=GREY, va="center")
         ax.set_xlim(-0.6, longest + 1.7)  # the same in all rows
         ax.set_ylim(OFF - 0.06, FAILED + 0.04)
@@ -136,7 +141,9 @@ def parallel_coordinates(
         ax.set_xticks(range(last + 1), labels, rotation=25, ha="right", rotation_mode="anchor", fontsize=9)
         ax.tick_params(axis="x", length=0)
     many = len(members) != 1
-    what = f"{len(members)} configuration{'s at their largest budgets' if many else ''}; lower is better"
+    what = f"{len(members)} configuration{'s' * many}; lower is better"
+    if len(judged) < len(members):
+        what += f"; losses at budget {top:.4g}, which {len(judged)} reached; grey: the others"
     if best is not None:
         what += f"; the best is orange, with its values: loss {precise(best.result.loss)}"
     figure.suptitle(f"{_text(title)}\n{what}", fontsize=10)
@@ -144,11 +151,15 @@ def parallel_coordinates(
 
 
 def _configuration(
-    ax: Axes, record: Record, is_best: bool, axes: Sequence[Axis], budget: Axis, losses: LossScale
+    ax: Axes, record: Record, is_best: bool, axes: Sequence[Axis], budget: Axis, losses: LossScale | None
 ) -> None:
+    """losses: None for one at a smaller budget than those that are compared."""
     from matplotlib import colormaps
 
     heights = [_height(a, record, k) for k, a in enumerate(axes)] + [budget.place(record.trial.budget)]
+    if losses is None:
+        ax.plot(*_curve(np.array(heights)), color=GREY, linewidth=0.6, alpha=0.35, zorder=1)
+        return
     heights.append(losses.place(record.result.loss) if succeeded(record) else FAILED)
     line = _curve(np.array(heights))
     if not succeeded(record):

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path as FilePath
 from typing import Any
 
+from core.files import TORCH_BYTES, read_plain
 from envs.world_file import WorldFileError, read_world
 from outer.check import Checker
 from outer.config import Config, read_bytes
@@ -177,7 +178,7 @@ class StudyReader:
             wrong = None
             try:
                 task = read_world(file).env_name
-                digests.append(hashlib.sha256(FilePath(file).read_bytes()).hexdigest())
+                digests.append(hashlib.sha256(read_plain(file, TORCH_BYTES)).hexdigest())
                 if env_name is not None and task != env_name:
                     wrong = f"found a world of {task} in {file}, expected {env_name}, the task of the configuration"
             except (WorldFileError, OSError) as e:

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
+from core.files import TABLE_BYTES, read_plain
 from outer.hpo.trial import ConfigID, Plain, Record, Trial, TrialResult
 from outer.yaml_lines import ConfigError, show
 
@@ -96,7 +97,7 @@ def _lines(path: Path, repair: bool) -> Iterator[tuple[str, Any]]:
     """Where a line is (file:number) and what it holds; a torn last line does not count."""
     if not path.exists():
         return
-    *whole, torn = path.read_bytes().split(b"\n")
+    *whole, torn = read_plain(path, TABLE_BYTES).split(b"\n")
     if torn and repair:
         file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         try:

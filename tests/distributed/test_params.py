@@ -88,7 +88,7 @@ def test_a_dataclass_and_a_plain_class_mean_the_same() -> None:
         ({"hidden": (256, 0)}, r"hidden: found \(256, 0\), expected one or more positive integers"),
         ({"hidden": 256}, r"hidden: found 256"),
         ({"no_resubs": 1}, r"no_resubs: found 1, expected true or false"),
-        ({"repr_dim": 0}, r"repr_dim: found 0, expected an integer >= 1 \(of CRL: outputs of the encoders\)"),
+        ({"repr_dim": 0}, r"repr_dim: found 0, expected an integer >= 1 and <= 16384 \(of CRL: outputs of"),
         ({"energy_fn": "mrn"}, r"energy_fn: found 'mrn', expected one of l2, norm"),
         ({"activation": "swish"}, r"Pendulum.activation: found 'swish' with algorithm SAC, expected CRL"),
         ({"algorithm": "CRL", "batch_size": 1}, r"Pendulum.batch_size: found 1, expected 2 or more"),

@@ -103,7 +103,7 @@ def test_the_file_is_for_its_owner_and_the_token_is_asked_for(tmp_path: Path) ->
         with pytest.raises(RunError, match=r"refused: append: .*found torch.float32 \[1, 2, 3\], expected .*14\]"):
             hub.append(Chunk(0, 0, 0, 1, torch.zeros(1, 2, 3), torch.zeros(0, 2)))
         with pytest.raises(Unpublished):
-            hub.ready(9, 9, 0.0)
+            hub.ready(9, 5, 0.0)
         hub.close()
     finally:
         server.close()

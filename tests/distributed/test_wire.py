@@ -8,8 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from distributed.hub import Progress
-from distributed.rows import Chunk, Handout
+from distributed.rows import Chunk, Handout, Progress
 from distributed.wire import WireError, pack, unpack
 
 

@@ -12,11 +12,11 @@ from gymnasium import spaces
 
 from distributed.collector import Collector
 from distributed.evaluator import Evaluator
-from distributed.hub import Hub, Progress
+from distributed.hub import Hub
 from distributed.learner import Learner
 from distributed.params import TrainParamsBase
 from distributed.programs import CollectorProgram, EvaluatorProgram, LearnerProgram, make_hub, run_embedded, widths_of
-from distributed.rows import Chunk
+from distributed.rows import Chunk, Progress
 from distributed.run_folder import RunSettings
 
 SMALL: dict[str, Any] = {

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from envs import shaper_calls
+from envs import alarm, shaper_calls
 from envs.physics.cartpole import CartPole
 from envs.physics.task import Pose, Random, State
 from envs.schedule import Schedule
@@ -156,9 +156,28 @@ def exits(state: State) -> Tensor:
     raise SystemExit("goodbye")
 
 
-def crawls(state: State) -> Tensor:
-    time.sleep(0.02)
+def sleeps(state: State) -> Tensor:
+    if state["progress"].max() > 2:
+        time.sleep(60)
     return state["progress"]
+
+
+def naps(state: State) -> Tensor:
+    time.sleep(0.12)
+    return state["progress"]
+
+
+def counts_on_fingers(state: State) -> Tensor:
+    for _ in range(300_000):  # nothing that torch sees
+        pass
+    return state["progress"]
+
+
+def a_thousand_products(state: State) -> Tensor:
+    x = torch.eye(64)
+    for _ in range(1000):
+        x = x @ x
+    return state["progress"] * x[0, 0]
 
 
 def nowhere(state: State, random: Random, rest: Pose) -> Pose:
@@ -177,10 +196,13 @@ BAD = {
     "ChangedState of an action": (candidate("bad", compute_torque=changes_action), "compute_torque changed the state"),
     "NotFinite effort": (candidate("bad", compute_torque=infinite_effort), "compute_torque returned"),
     "NotFinite observation": (candidate("bad", compute_observation=unobservant), "compute_observation returned -inf"),
-    "TooSlow": (candidate("bad", compute_reward=hangs), "was interrupted after 0.2 s"),
+    "TooSlow": (candidate("bad", compute_reward=hangs), "was interrupted after 0.2 s of CPU time"),
     "TooSlow before the run": (candidate("bad", compute_torque=hangs_at_once), "compute_torque was interrupted after"),
     "SystemExit": (candidate("bad", compute_reward=exits), "goodbye in line"),
-    "TooSlow always": (candidate("bad", compute_reward=crawls), "ms per step, the median candidate's"),
+    "TooSlow asleep": (candidate("bad", compute_reward=sleeps), "compute_reward was interrupted after 0.5 s of sleep"),
+    "TooSlow in naps": (candidate("bad", compute_reward=naps), "compute_reward was interrupted after 0.5 s of sleep"),
+    "TooSlow always": (candidate("bad", compute_reward=counts_on_fingers), "ms of CPU time per step, the task's own"),
+    "TooSlow by count": (candidate("bad", compute_reward=a_thousand_products), "too many operations"),
     "WrongOutput of a pose": (candidate("bad", compute_initial_state=nowhere), "not finite"),
     "WrongOutput instead of a pose": (candidate("bad", compute_initial_state=no_pose), "Tensor, expected a Pose"),
     "WrongOutput for a goal": (candidate("bad", compute_goal=lambda state, random: None), "has no goals"),
@@ -189,7 +211,10 @@ BAD = {
 
 @pytest.mark.parametrize("what", BAD)
 def test_a_bad_candidate_is_out_and_the_others_do_not_notice(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shaper_calls, "HANG_SECONDS", 0.2)
+    monkeypatch.setattr(alarm, "HANG_SECONDS", 0.2)
+    monkeypatch.setattr(alarm, "SLEEP_SECONDS", 0.5)
+    monkeypatch.setattr(shaper_calls, "SLOW_SECONDS", 0.004)
+    monkeypatch.setattr(shaper_calls, "SLOW_FACTOR", 2.0)
     bad, said = BAD[what]
     with_it, without = make(GOOD[1], bad, GOOD[3]), make(GOOD[1], GOOD[3])
     steps, clean = play(with_it, 40), play(without, 40)

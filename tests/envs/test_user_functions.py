@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from envs.shaping import candidate_files, load_candidate
 from envs.sim.simulator import make_simulator
 
 FOLDER = Path(__file__).parents[2] / "envs" / "user_functions"
+BAD_FOLDER = Path(__file__).parents[1] / "fixtures" / "user_functions"
 STEPS = 66  # two windows over which slow candidates are looked for, and raising after 50
 BAD = {  # task -> file -> kind of the failure, a word of its reason, the step at which it is found
     "anymal": {
@@ -22,7 +24,7 @@ BAD = {  # task -> file -> kind of the failure, a word of its reason, the step a
         "bad_raises_after_50_steps": ("RuntimeError", "gait phase", None),
         "bad_returns_nan": ("NotFinite", "compute_reward returned nan", None),
         "bad_unknown_quantity": ("KeyError", "base_height", None),
-        "bad_very_slow": ("TooSlow", "ms per step", None),
+        "bad_very_slow": ("TooSlow", "too many operations", -1),
         "bad_wrong_arguments": ("CannotLoad", "expected compute_reward(state", -1),
         "bad_wrong_dtype": ("WrongOutput", "torch.int64", None),
         "bad_wrong_shape": ("WrongOutput", "shape []", None),
@@ -41,10 +43,10 @@ BAD = {  # task -> file -> kind of the failure, a word of its reason, the step a
 }
 
 
-def run(task: str, n: int) -> ShapedEnvs:
-    """All candidates of a folder, n environments each, with random actions."""
+def run(task: str, n: int, files: Sequence[Path]) -> ShapedEnvs:
+    """All candidates in these files, n environments each, with random actions."""
     cls = physics_task(task)
-    candidates = [load_candidate(path) for path in candidate_files(FOLDER / task)]
+    candidates = [load_candidate(path) for path in files]
     envs = ShapedEnvs(cls(make_simulator("mujoco", cls.model, n * len(candidates), cls.outputs)), candidates, key=0)
     envs.begin()
     generator = torch.Generator().manual_seed(0)
@@ -56,9 +58,10 @@ def run(task: str, n: int) -> ShapedEnvs:
 
 @pytest.mark.parametrize(("task", "n"), [("anymal", 64), ("ant", 16), ("cartpole", 16)])
 def test_good_ones_run_and_bad_ones_fail_for_their_reason(task: str, n: int) -> None:
-    envs = run(task, n)
+    bad = candidate_files(BAD_FOLDER / task)
+    envs = run(task, n, candidate_files(FOLDER / task) + bad)
     names = [candidate.name for candidate in envs.candidates]
-    assert {name for name in names if name.startswith("bad_")} == set(BAD[task])
+    assert {path.stem for path in bad} == set(BAD[task])
     failed = {names[i]: failure for i, failure in envs.failures.items()}
     assert set(failed) == set(BAD[task])
     for name, (kind, word, step) in BAD[task].items():
@@ -78,7 +81,7 @@ def test_there_are_eight_rewards_for_the_ranking_of_ant() -> None:
 
 
 def test_widths_of_observations_and_actions_are_what_the_files_say() -> None:
-    envs = run("anymal", 1)
+    envs = run("anymal", 1, candidate_files(FOLDER / "anymal"))
     widths = {c.name: (envs.observation_sizes[i], envs.action_sizes[i]) for i, c in enumerate(envs.candidates)}
     assert widths["observation_without_velocities"] == (30, 12)
     assert widths["observation_with_contacts"] == (52, 12)

@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from experiments import auto_shape, eval_shapers
+from experiments.auto_shape_ranges import RANGES
 from llm.search.individual import HUMAN
 from llm.vetting import jail
 from tests.experiments.command import run
@@ -108,7 +109,7 @@ def test_an_interrupted_run_goes_on(tmp_path, capsys, monkeypatch):
 
 
 def test_a_server_that_misbehaves_costs_its_answers_only(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("llm.models.chat.FIRST_WAIT", 0.01)
+    monkeypatch.setattr("llm.models.attempts.FIRST_WAIT", 0.01)
     answers = [
         scripted.limited("0"), scripted.good(GOOD),  # a call each, with its attempts
         scripted.error(500, "out of order"), scripted.malformed(), scripted.good(HOSTILE),
@@ -142,6 +143,57 @@ def test_nothing_that_works_is_said(tmp_path, capsys):
     assert code == 1 and result["best"] is None and "extract 1" in out
 
 
+KEY = "sk-not-to-be-seen-0123"
+
+
+def test_a_dead_model_stops_the_run_at_once(tmp_path, capsys, monkeypatch):
+    """One line: the reason and how to go on. Nothing is trained, and the key is nowhere."""
+    monkeypatch.setenv("LLM_API_KEY", KEY)
+    with scripted.ScriptedServer([scripted.error(401, f"Incorrect API key {KEY}")]) as server:
+        words = [*SMALL, "--num_iters", 2, "--shapers_per_iter", 2, "--llm", "m", "--base_url", server.url]
+        code, out, err, _ = shape(capsys, tmp_path, *words)
+        asked = len(server.requests)
+    folder = only_run(tmp_path)
+    [line] = [line for line in err.splitlines() if "401" in line]
+    assert code == 1 and f"--resume {folder}" in line and "0 of 2 calls are answered" in line and asked <= 2
+    assert "training" not in out and not (folder / "individuals.jsonl").exists() and KEY not in out + err
+    assert not [path for path in folder.rglob("*") if path.is_file() and KEY in path.read_text(errors="replace")]
+
+
+@pytest.mark.slow
+def test_a_run_whose_calls_failed_ends_as_if_they_had_not(tmp_path, capsys, monkeypatch):
+    """Dead at first, then an outage in the middle of the second iteration, then mended: the same scores, and each call
+    paid for once."""
+    monkeypatch.setattr("llm.models.attempts.FIRST_WAIT", 0.01)
+    failing, answered = {}, []
+
+    def script(content):
+        number = content["seed"]
+        if number in failing:
+            return failing[number]
+        answered.append(number)
+        return scripted.good(GOOD.replace("2.0", f"{number + 1}.5").replace("cos", ("cos", "sin")[number % 2]))
+
+    same = ("best", "human", "finals", "candidates", "verdicts", "environment_steps")
+    with scripted.ScriptedServer(script) as server:
+        words = [*SMALL, "--num_iters", 2, "--shapers_per_iter", 2, "--llm", "m", "--base_url", server.url]
+        _, _, _, whole = shape(capsys, tmp_path / "whole", *words)
+        answered.clear()
+        failing.update(dict.fromkeys(range(4), scripted.error(401, "Incorrect API key")))
+        assert shape(capsys, tmp_path / "cut", *words)[0] == 1
+        folder = only_run(tmp_path / "cut")
+        failing.clear()
+        failing[3] = scripted.error(500, "out of order")
+        code, _, err, _ = run(auto_shape.main, ["--resume", folder], capsys, tmp_path / "r")
+        assert code == 1 and "1 of 2 calls are answered and kept; go on with" in err
+        failing.clear()
+        words = ["--resume", folder, "--json", tmp_path / "r"]
+        code, _, _, result = run(auto_shape.main, words, capsys, tmp_path / "r")
+    assert code == 0 and all(result[key] == whole[key] for key in same) and sorted(answered) == [0, 1, 2, 3]
+    for name in ("individuals.jsonl", "best.py", "best.graph.json", "lineage.txt", "transcript/README.md"):
+        assert (folder / name).read_bytes() == (only_run(tmp_path / "whole") / name).read_bytes(), name
+
+
 @pytest.mark.parametrize(
     "words,expected",
     [
@@ -154,14 +206,48 @@ def test_nothing_that_works_is_said(tmp_path, capsys):
         (["--resume", "/nonexistent"], "cannot read /nonexistent/config.yaml"),
         (["--config", "/nonexistent.yml"], "/nonexistent.yml"),
         (["--set", "lrr=1"], "lrr"),
+        (["--llm", "replay:nowhere.jsonl"], "nowhere.jsonl: No such file"),
+        (["--llm", "lama"], "unknown model 'lama'"),
+        (["--llm", "m", "--base_url", "localhost"], "base URL 'localhost'"),
+        (["--llm", "m", "--base_url", "http://x", "--budget_usd", 1], "price of 'm' is unknown"),
+        (["--config", ROOT / "configs" / "bipedal_walker.yml", "--num_iters", 3], "--num_iters: has no effect with"),
     ],
 )
-def test_wrong_arguments(capsys, words, expected):
+def test_wrong_arguments(capsys, words, expected, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     code, _, err, _ = run(auto_shape.main, words, capsys, Path("/nonexistent"))
-    assert code == 2 and expected in err
+    assert code == 2 and expected in err and "Traceback" not in err and not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("mode", [[], ["--config", ROOT / "configs" / "mountain_car_continuous.yml"]])
+@pytest.mark.parametrize("name", RANGES)
+def test_numbers_that_cannot_be(name, mode, capsys, tmp_path, monkeypatch):
+    """Not a number, infinite, below and above, in both modes: one line, and no folder."""
+    monkeypatch.chdir(tmp_path)
+    wanted, kind = RANGES[name], auto_shape.Args.__dataclass_fields__[name].type
+    values = [-1, wanted.most * 2 + 1] + [0] * (wanted.above or wanted.least > 0)
+    if "float" in str(kind):
+        values += ["nan", "inf", "-inf"]
+    for value in values:
+        text = str(int(value)) if isinstance(value, float) and "int" in str(kind) else str(value)
+        code, _, err, _ = run(auto_shape.main, [*mode, f"--{name}={text}"], capsys, tmp_path / "none")
+        lines = [line for line in err.splitlines() if f"--{name}: found" in line]
+        assert code == 2 and len(lines) == 1 and "expected" in lines[0] and "Traceback" not in err, value
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_resumed_run_keeps_its_arguments(tmp_path, capsys):
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump({"arguments": {"task": "Cartpole", "num_iters": 5}}))
+    words = ["--resume", tmp_path, "--num_iters", 7, "--task", "Ant", "--timeout", 20]
+    code, _, err, _ = run(auto_shape.main, words, capsys, tmp_path / "none")
+    assert code == 2 and "--num_iters: found 7, expected 5, with which the run was begun" in err
+    assert "--task: found Ant" in err and "timeout" not in err
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump({"arguments": {"task": "Cartpole", "seeds": "many"}}))
+    code, _, err, _ = run(auto_shape.main, ["--resume", tmp_path], capsys, tmp_path / "none")
+    assert code == 2 and "--seeds: found many, expected at least 1" in err
 
 
 def test_a_missing_key_leaves_no_folder(tmp_path, capsys, monkeypatch):
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     code, _, err, _ = shape(capsys, tmp_path, *SMALL)
-    assert code == 1 and "OPENAI_API_KEY" in err and not (tmp_path / "results").exists()
+    assert code == 2 and "OPENAI_API_KEY" in err and not (tmp_path / "results").exists()

@@ -8,6 +8,7 @@ import math
 import numpy as np
 import pytest
 
+from agents.hyper import draw
 from experiments import compare_proxies, train_proxy, transfer
 from experiments.paper import comparison
 from experiments.paper.data import load
@@ -64,12 +65,13 @@ def test_curves_in_rns_and_on_the_task(call, results):
     code, out, err, data = call(
         compare_proxies.main, GRIDWORLD_FILE, "--modes", -1, 0, 1, 2, *FEW, "--agent-set", "train_episodes=12", *RNS
     )
-    assert code == 0 and "Steps until solved" in out and "4 of 4 ql_cb agents" in err
+    assert code == 0 and "solved, rule fires" in out and "4 of 4 ql_cb agents" in err
     assert (data.experiment, data.task, data.quick) == ("compare_proxies", "Cliff", False)
     assert list(data.series) == ["mode -1", "mode 0", "mode 1", "mode 2"]
     assert data.settings["agent"] == "ql" and data.settings["seed"] == 0 and data.settings["agents"] == 2
     for mode, q in data.series.items():
-        assert q["failed"] == [""] * 4 and len(q["return"]) == len(q["steps_to_solved"]) == 4
+        assert q["failed"] == [""] * 4 and len(q["return"]) == 4
+        assert len(q["steps_to_solved_first_test"]) == len(q["steps_to_solved_rule_fires"]) == 4
         for i in range(4):  # nothing ends early
             assert len(q["episode_return"][i]) == len(q["episode_length"][i]) == 12
             assert sum(q["episode_length"][i]) == q["train_steps"][i]
@@ -80,6 +82,36 @@ def test_curves_in_rns_and_on_the_task(call, results):
     assert hyperparameters["mode 2"]["train_episodes"] == 12 and hyperparameters["mode 2"]["eps_init"] == 0.1
     curves = {mode: q["episode_length"] for mode, q in data.series.items()}
     assert len({str(c) for c in curves.values()}) == 4, "each mode has its own rewards"
+
+
+def test_evolution_is_priced_and_steps_are_compared_only_of_like_returns(call):
+    """RNs after two generations teach nothing yet: no sentence about fewer steps."""
+    _, out, _, data = call(
+        compare_proxies.main, GRIDWORLD_FILE, "--modes", 0, 2, *FEW, "--agent-set", "train_episodes=12", *RNS
+    )
+    spent = data.settings["evolution_steps"]["mode 2"]
+    assert len(spent) == 2 and all(n > 0 for n in spent.values())
+    assert f"{sum(spent.values()):,}" in out and "real steps were spent on evolving" in out
+    assert "No comparison of steps: agents from" in out and "fewer" not in out
+
+
+def test_hyperparameter_draws_differ_between_worlds(call, monkeypatch):
+    """And on the task; the same world has the same, whichever others stand beside it."""
+    seen = {}
+
+    def recorded(learner, task, kind, section, worlds, seeds, *args):
+        seen[args[-1]] = [draw(learner.section, seeds[i : i + 2], learner.vary)["lr"].tolist() for i in (0, 2)]
+        return inner(learner, task, kind, section, worlds, seeds, *args)
+
+    inner = comparison.train_agents
+    monkeypatch.setattr(comparison, "train_agents", recorded)
+    words = (CARTPOLE_FILE, "--learners", "ddqn", "--evolved", "fixed", *SES)
+    assert call(compare_proxies.main, *words, *FEW)[0] == 0
+    rates = [lr for rows in seen.values() for row in rows for lr in row]
+    assert len(rates) == 8 and len(set(rates)) == 8
+    first = seen["ddqn fixed"][0]
+    assert call(compare_proxies.main, *words, "--worlds", 1, "--agents", 2)[0] == 0
+    assert seen["ddqn fixed"][0] == first
 
 
 def test_the_same_again_and_other_seeds(call):
@@ -197,10 +229,14 @@ def test_steps_to_solved_by_hand():
         "episode_return": [[0, 5, 5, 5, 0], [5, 0, 5, 0, 5], [5, 5], np.array([5, 5, 5], np.float32)],
         "episode_length": [[3, 4, 5, 6, 7], [1, 1, 1, 1, 1], [2, 2], [7, 8, 9]],
     }
-    assert steps_to_solved(q, 5, window=3)[0] == 3 + 4 and steps_to_solved(q, 5, window=3)[3] == 7
-    assert all(math.isnan(x) for x in steps_to_solved(q, 5, window=3)[1:3])
+    both = steps_to_solved(q, 5, window=3)
+    first, fires = both["steps_to_solved_first_test"], both["steps_to_solved_rule_fires"]
+    assert (first[0], fires[0]) == (3 + 4, 3 + 4 + 5 + 6) and (first[3], fires[3]) == (7, 7 + 8 + 9)
+    assert all(math.isnan(x) for x in first[1:3] + fires[1:3])
     late = {"episode_return": [[-50.0, 20.0, 20.0, 20.0, 20.0]], "episode_length": [[1, 18, 4, 4, 4]]}
-    assert steps_to_solved(late, -10, window=3) == [19], "the mean of the first three solves, the first test does not"
+    both = steps_to_solved(late, -10, window=3)
+    assert both["steps_to_solved_first_test"] == [19], "the mean of the first three solves, the first test does not"
+    assert both["steps_to_solved_rule_fires"] == [23]
 
 
 def test_test_seeds_are_none_of_the_evolutions():

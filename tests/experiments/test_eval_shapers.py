@@ -143,7 +143,7 @@ def test_several_agents_per_candidate_are_averaged(evaluate):
     assert wide["score"] == np.mean(wide["agent_scores"])
     assert wide["agent_scores"][0] == one["wide"]["score"] and len(set(wide["agent_scores"])) > 1
     low, high = wide["interval"]
-    assert [low, high] == pytest.approx([min(wide["agent_scores"]), max(wide["agent_scores"])])  # 1 of 27 resamples
+    assert low < min(wide["agent_scores"]) < max(wide["agent_scores"]) < high, "three agents have not seen all there is"
 
 
 def test_only_the_types_that_were_asked_for_count(evaluate, folder):
@@ -279,7 +279,7 @@ def test_ctrl_c_writes_what_is_known(tmp_path, folder):
     found = by_name(content)
     assert set(found) == {"human", *FILES} and all(c["score"] is None for c in found.values())
     assert found["raises"]["failed"] and found["raises"]["kind"] == "KeyError" and not found["good"]["failed"]
-    assert "interrupted" in err and "Traceback" not in out + err
+    assert "eval_shapers.py: stopped; what was known is written" in err and "Traceback" not in out + err
 
 
 def test_a_folder_of_graph_files_is_ranked_as_files_of_code_are(evaluate, folder):

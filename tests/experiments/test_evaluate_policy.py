@@ -23,6 +23,7 @@ from experiments.policy_goal import GoalPolicies, load_learner
 from experiments.policy_shaper import ShaperPolicies
 from experiments.shaper_run import ShaperRun
 from outer.nes import RETEST, member_seeds
+from outer.statistics import interval
 from tests.experiments import command
 from tests.experiments.test_eval_shapers import SMALL, WIDE
 from tests.experiments.test_train_goal import TINY
@@ -85,8 +86,10 @@ def test_the_same_seed_gives_the_same_episodes(goal: Path, capsys: Any) -> None:
     assert first == again
     ends = [[m["distance at the end, m"]["values"] for m in c["members"]] for c in (first, other)]
     assert ends[0] != ends[1]
-    low, high = first["members"][0]["return"]["interval"]
-    assert low <= first["members"][0]["return"]["mean"] <= high
+    returned = first["members"][0]["return"]
+    assert (returned["interval"] is None) == (len(set(returned["values"])) == 1)
+    low, high = returned["interval"] or [returned["mean"]] * 2
+    assert low <= returned["mean"] <= high
 
 
 def test_actions_drawn_as_in_training(goal: Path, capsys: Any) -> None:
@@ -311,4 +314,6 @@ def test_films(goal: Path, tmp_path: Path, shaped: Any, capsys: Any) -> None:
 
 def test_figures_of_members() -> None:
     found = evaluate_policy.figures(np.array([1.0, 3.0]))
-    assert found["mean"] == 2.0 and found["interval"] == [1.0, 3.0] and found["values"] == [1.0, 3.0]
+    assert found["mean"] == 2.0 and found["values"] == [1.0, 3.0]
+    assert found["interval"] == list(interval([1.0, 3.0])) and found["interval"][0] < 1 < 3 < found["interval"][1]
+    assert evaluate_policy.figures(np.array([2.0, 2.0]))["interval"] is None, "equal episodes tell nothing of others"

@@ -67,8 +67,10 @@ def test_both_columns(measure, rn):
         assert c["mode"] == mode and c["num_agents"] == 6 and c["failed"] == 0 and c["reasons"] == [""] * 6
         assert len(c["returns"]) == len(c["train_steps"]) == len(c["test_returns"]) == 6
         for name, raw in (("return", c["returns"]), ("train_steps", c["train_steps"])):
-            low, high = c[f"mean_{name}_interval"]
-            assert c[f"mean_{name}"] == pytest.approx(sum(raw) / 6) and low <= c[f"mean_{name}"] <= high
+            ends = c[f"mean_{name}_interval"]
+            assert (ends is None) == (len(set(raw)) == 1) == (c[f"{name}_unseen_share"] is not None)
+            assert c[f"mean_{name}"] == pytest.approx(sum(raw) / 6)
+            assert ends is None or ends[0] <= c[f"mean_{name}"] <= ends[1]
             assert c[f"iqm_{name}"] == pytest.approx(interquartile_mean(raw))
         assert [sum(t) / len(t) for t in c["test_returns"]] == pytest.approx(c["returns"])
     assert content["proxy"]["train_steps"] != content["real"]["train_steps"]
@@ -85,6 +87,51 @@ def test_deterministic_for_a_seed(measure, rn):
 def test_seeds_are_none_of_the_evolutions():
     used = {s for purpose in range(1, 6) for g in range(3) for s in member_seeds(0, purpose, g, 40).tolist()}
     assert not used & set(member_seeds(0, evaluate_proxy.RETEST, 0, 40).tolist())
+
+
+def test_each_world_has_agents_of_its_own(measure, tmp_path, monkeypatch):
+    """Else 10 worlds x 40 agents would be 40 draws of hyperparameters and not 400."""
+    seen = []
+    real = evaluate_proxy.evaluate
+    recorded = lambda config, worlds, keys, *rest: seen.append(keys) or real(config, worlds, keys, *rest)  # noqa: E731
+    monkeypatch.setattr(evaluate_proxy, "evaluate", recorded)
+    for i in range(2):
+        config = cliff()
+        section = problem.env_section(config.data)
+        flat = init_world("rn", make_task("Cliff", section.max_steps), section, torch.tensor([i]))[0]
+        save_world(str(tmp_path / "model.pt"), "rn", "Cliff", flat, config.data)
+        assert measure(tmp_path / "model.pt", "--num-agents", 3)[0] == 0
+    assert len({s for seeds in seen for s in seeds.tolist()}) == 12
+
+
+def test_prices(measure, tmp_path):
+    """What the evolution has cost is in the world's file; of an earlier version's it is unknown."""
+    config = cliff()
+    section = problem.env_section(config.data)
+    flat = init_world("rn", make_task("Cliff", section.max_steps), section, torch.tensor([1]))[0]
+    for spent, words in ((123_456, "123,456 real steps were spent on evolving"), (None, "were not recorded")):
+        save_world(str(tmp_path / "model.pt"), "rn", "Cliff", flat, config.data, evolution_steps=spent)
+        code, out, _, content = measure(tmp_path / "model.pt", "--num-agents", 4)
+        assert code == 0 and words in out and "Price per agent: " in out and content["evolution_steps"] == spent
+        assert ("fewer" in out or "more training" in out) == content["comparable"] == (content["why_not"] is None)
+        assert "failures, the others" in out
+
+
+def test_steps_until_solved_are_counted_both_ways(measure, rn, monkeypatch):
+    real = evaluate_proxy.evaluate
+
+    def solved(*args):
+        values = real(*args)
+        values["train_steps"] = torch.tensor([100, 110, 130])
+        values["first_solved_steps"] = torch.tensor([40.0, 60.0, math.nan], dtype=torch.float64)
+        return values
+
+    monkeypatch.setattr(evaluate_proxy, "evaluate", solved)
+    _, out, _, content = measure(rn, "--num-agents", 3, "--no-real")
+    c = content["proxy"]
+    assert c["first_solved_steps"] == [40, 60, None] and c["rule_fires_steps"] == [100, 110, None]
+    assert (c["mean_first_solved_steps"], c["mean_rule_fires_steps"]) == (50, 105)
+    assert "first test of the window" in out and "when the rule fires" in out and "2 of 3" in out
 
 
 def test_no_real(measure, rn):
@@ -146,7 +193,7 @@ def test_failed_agents_are_counted_and_left_out(measure, rn, monkeypatch):
     monkeypatch.setattr(evaluate_proxy, "evaluate", some_fail)
     code, out, _, content = measure(rn, "--num-agents", 3, "--no-real")
     c = content["proxy"]
-    assert code == 0 and c["failed"] == 1 and c["returns"][1] is None and "failed, in no figure above" in out
+    assert code == 0 and c["failed"] == 1 and c["returns"][1] is None and "of these broke, in no figure above" in out
     assert c["mean_train_steps"] == pytest.approx((c["train_steps"][0] + c["train_steps"][2]) / 2)
 
 

@@ -13,6 +13,7 @@ from experiments import figures
 from experiments.paper import drawing
 from experiments.paper.data import Data, data_path, save
 from experiments.paper.figures import compare, score_transforms, transfer
+from outer.statistics import IQM, interval
 from tests.experiments import command
 
 
@@ -63,23 +64,22 @@ def test_band_of_equal_runs_has_no_width_and_others_hold_the_mean():
         drawing.band(np.array([[1.0, math.nan]]))
 
 
-def test_whole_worlds_are_drawn():
+def test_worlds_are_what_is_counted():
     """Two worlds whose agents agree: the interval spans both, however many agents there are."""
     values, worlds = [0.0] * 30 + [10.0] * 30, ["a"] * 30 + ["b"] * 30
-    assert drawing.spread(values, worlds) == (5, 0, 10)
+    assert drawing.spread(values, worlds) == (5, *interval([0.0, 10.0], IQM)), "two values, and not sixty"
     middle, low, high = drawing.spread(values)
     assert middle == 5 and 1 < low < 5 < high < 9
     assert drawing.spread([1.0, math.nan, 1.0], ["a", "b", "a"])[1:] == (1, 1)  # one world is left: its agents
-    for i in drawing.draws(5, ["a", "b", "b", "a", "b"], samples=20):
-        counts = np.bincount(i, minlength=5)
-        assert counts[0] == counts[3] and counts[1] == counts[2] == counts[4] and counts[0] + counts[1] == 2
+    curves = np.array(values)[:, None] * np.ones(3)
+    assert np.column_stack(drawing.band(curves, worlds)).tolist() == [[5, *interval([0.0, 10.0], IQM)]] * 3
 
 
 def test_words():
     for x, text in ((16888.4, "16,888"), (190.666, "190.7"), (0.01234, "0.012"), (12.345, "12.35"), (math.nan, "-")):
         assert drawing.number(x) == text
     assert drawing.number(-1999.6) == "-2,000" and drawing.number(-13.24) == "-13.24" and drawing.number(0) == "0"
-    assert drawing.in_words([2.0, 2.0]) == "2.00 [2.00, 2.00]" and drawing.in_words([math.nan]) == "- [-, -]"
+    assert drawing.in_words([2.0, 2.0]) == "2.00 (2 of 2)" and drawing.in_words([math.nan]) == "- [-, -]"
     assert drawing.counted([1.0, math.nan], ["a", "b"]) == "2 agents in 2 worlds, 1 failed"
     assert drawing.counted([1.0]) == "1 agent"
 
@@ -93,7 +93,7 @@ def test_compare_draws_each_series_and_counts_all_runs():
     x, y = lines["additive potential RN"].get_data()
     assert x[0] == 0 and x[-1] == 100 and y[0] == -50
     assert y[-1] == pytest.approx(np.mean([-13.0 - i / 10 for i in range(5, 15)]))
-    assert "no RN -49.00 [-49.00, -49.00] (3 agents, 1 failed)" in out.caption
+    assert "no RN -49.00 (2 of 2) (3 agents, 1 failed)" in out.caption
     assert re.search(r"additive potential RN -13\.95 \[-14\.\d+, -13\.\d+\] \(20 agents in 10 worlds\)", out.caption)
     assert "After 100 steps" in out.caption and "ql agents" in out.caption and "95 %" in out.caption
 

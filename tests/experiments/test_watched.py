@@ -202,4 +202,4 @@ def test_gridworld_behaviour_of_the_task_and_its_picture(tmp_path):
     arrows = [a for a in left.texts if a.get_text() == ""]
     assert len(arrows) == 6 and len(left.collections) == 6  # three cells where steps begin: 2 ways on, 2 walls each
     assert len(right.collections[0].get_array()) == 12
-    assert "from the SE 0.500 [0.500, 0.500] after 4.00 [4.00, 4.00] steps (3 agents)" in out.caption
+    assert "from the SE 0.500 (3 of 3) after 4.00 (3 of 3) steps (3 agents)" in out.caption

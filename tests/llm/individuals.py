@@ -7,6 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from core.cleaning import printable
 from llm.search.individual import HUMAN, OPERATORS, Individual, Messages
 
 
@@ -40,7 +41,7 @@ class PlainPrompts:
 
 
 numbers = st.floats(allow_infinity=False)
-texts = st.text(max_size=30)
+texts = st.text(max_size=30).map(printable)
 plain_json = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.floats(allow_nan=False, allow_infinity=False) | texts,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
@@ -65,6 +66,7 @@ individuals = st.builds(
     agent_scores=st.lists(numbers, max_size=4),
     curves=st.dictionaries(texts, st.lists(numbers, max_size=4), max_size=4),
     steps=st.integers(0, 10**12),
+    notes=st.lists(texts, max_size=2).map(tuple),
     tuned=st.none() | st.dictionaries(texts, numbers, max_size=3),
 )
 

@@ -13,7 +13,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from outer.checkpoint import FORMAT, CheckpointError, Progress, RunError, load_checkpoint, save_checkpoint
+from outer.checkpoint import FORMAT, UNKNOWN, CheckpointError, Progress, RunError, load_checkpoint, save_checkpoint
 from outer.nes import NESState
 
 DIGEST = hashlib.sha256(b"configuration").hexdigest()
@@ -22,7 +22,7 @@ DIGEST = hashlib.sha256(b"configuration").hexdigest()
 def contents(d=5):
     psi = torch.randn(d)
     nes = NESState(psi, psi + 1, torch.randn(d).double(), torch.rand(d).double(), generation=7, updates=3, restarts=1)
-    progress = Progress(psi - 1, 193.25, 6, True, False, 2, [4, 6], 12345, 67, 6.5)
+    progress = Progress(psi - 1, 193.25, 6, True, False, 2, [4, 6], 12345, 67, 890, 6.5)
     return nes, progress
 
 
@@ -141,6 +141,8 @@ def test_a_field_that_an_earlier_version_did_not_know(tmp_path):
     path = tmp_path / "checkpoint.pt"
     path.write_bytes(stored(lambda c: c["progress"].pop("member_episodes")))
     assert load_checkpoint(path, DIGEST)[1].member_episodes == 0
+    path.write_bytes(stored(lambda c: c["progress"].pop("real_steps")))
+    assert load_checkpoint(path, DIGEST)[1].real_steps == UNKNOWN, "what was not counted is not nothing"
 
 
 def test_one_tensor_in_two_places(tmp_path):
@@ -161,6 +163,7 @@ def test_one_tensor_in_two_places(tmp_path):
         (lambda c: c["nes"].update(average=torch.zeros(6)), "different lengths"),
         (lambda c: c["nes"].update(generation=-1), "nes.generation"),
         (lambda c: c["nes"].update(generation=True), "nes.generation"),
+        (lambda c: c["progress"].update(real_steps=-2), "progress.real_steps"),
         (lambda c: c["progress"].update(solved=1), "progress.solved"),
         (lambda c: c["progress"].update(seconds=None), "progress.seconds"),
         (lambda c: c["progress"].update(restart_generations=[1.5]), "progress.restart_generations"),

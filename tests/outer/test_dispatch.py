@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import errno
 import logging
+import math
 import re
 
 import pytest
 import torch
 
-from outer.backlog import Patience
+from outer.backlog import Backlog, Patience
 from outer.dispatch import SecondMasterError
 from outer.exchange import ChunkResult, chunk_content, result_content, result_of
 from outer.machine import ExchangeError
@@ -141,6 +142,39 @@ def test_silent_worker_of_another_machine_loses_its_chunk_and_may_come_back(capl
     assert "worker 0 is gone" in caplog.text
 
 
+def test_a_stopped_worker_of_this_machine_is_no_death_of_the_chunk():
+    """One of a machine so busy that it does not beat, or of a job that was suspended, may be at work on anything."""
+    cluster = Cluster()
+    stopped = cluster.worker(0)
+    master = cluster.master(worker_timeout=20.0, patience=Patience(max_attempts=1, factor=math.inf))
+    check(master.evaluate(chunks_of(1)), chunks_of(1))
+
+    def stop(*args):
+        cluster.hosts[0].stopped = True  # SIGSTOP
+        raise Hang
+
+    stopped._evaluate = stop
+    begin = cluster.machine.now
+    master.on_wait = lambda: (
+        cluster.worker(1) if cluster.machine.now > begin + 40 and 1 not in cluster.workers else None
+    )
+    chunks = chunks_of(1, generation=1)
+    check(master.evaluate(chunks), chunks)
+
+
+def test_a_long_chunk_among_short_ones_is_not_given_up_within_a_day():
+    backlog = Backlog(Patience())
+    for _ in range(5):
+        backlog.took("proxy", 10.0)
+    index = backlog.add(chunks_of(1)[0])
+    for hours, given_up in ((0.9, []), (3.0, []), (23.0, []), (25.0, [index])):
+        assert backlog.hopeless({index: [3600 * hours]}, workers=1) == given_up
+    backlog.took("proxy", 1e6)  # a machine that has become slow makes all of them long
+    for _ in range(9):
+        backlog.took("proxy", 1e6)
+    assert backlog.hopeless({index: [90000.0]}, workers=1) == []
+
+
 def test_straggler_is_given_to_a_second_worker_and_the_late_answer_is_dropped():
     cluster = Cluster()
     slow = cluster.worker(0)
@@ -184,7 +218,7 @@ def test_a_chunk_that_hangs_everywhere_is_given_up_and_the_rest_goes_on(workers,
     cluster = Cluster()
     for i in range(workers):
         cluster.worker(i)
-    master = cluster.master()
+    master = cluster.master(patience=Patience(hopeless=3600.0))
     check(master.evaluate(chunks_of(9)), chunks_of(9))
     for worker in cluster.workers.values():
         worker._evaluate = deaf(1)

@@ -1,17 +1,22 @@
-"""What a user sees: the table, TensorBoard events, the closing summary and the picture."""
+"""What a user sees: the table, TensorBoard events and the picture; the closing words are in test_summary.py."""
 
 from __future__ import annotations
 
 import io
+import json
 import math
+import time
 import warnings
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
+import outer.plots
+from agents.compiling import Progress
+from outer.display import CompilingWatch
 from outer.plots import learning_curve
-from outer.report import GenerationRow, LiveTable, RunSummary, TensorBoard, duration, number, summary_text
+from outer.report import GenerationRow, LiveTable, TensorBoard, duration, number
 from outer.scores import CurvePoint
 from outer.statistics import AgentRuns
 
@@ -74,6 +79,47 @@ def test_a_terminal_gets_a_table_of_the_last_generations(monkeypatch: pytest.Mon
     assert "80,000" in last and "57.2" in last
 
 
+def test_the_eta_leaves_out_the_first_generation_and_compiling(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A first generation of two minutes, 200 to come: no promise of seven hours."""
+    out = io.StringIO()
+    with LiveTable(200, "CartPole-v0", Console(file=out), ends_early=True) as table:
+        table.update(row(1, seconds=138.0))
+        assert "ETA" not in out.getvalue()
+        table.update(row(2, seconds=2.0))
+        monkeypatch.setattr(table.waits, "seen", lambda: True)  # another learner's kernels
+        table.update(row(3, seconds=60.0))
+        monkeypatch.setattr(table.waits, "seen", lambda: False)
+        table.update(row(4, seconds=2.5))
+        table.update(row(200, seconds=2.5))
+    lines = [line.split("  ")[-1] for line in out.getvalue().splitlines()[2:]]
+    assert lines == ["ETA at most 6:36", "ETA at most 6:34", "ETA at most 7:21", "ETA 0:00"]
+
+
+def test_what_is_compiled_is_shown(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """In the place of the ETA in a terminal, as lines in a file; for this process or those that it started alone."""
+    monkeypatch.setenv("ENVOLVE_CACHE", str(tmp_path))
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(CompilingWatch, "LOOK", 0.01)
+    others = tmp_path / "compiling" / "1.json"
+    others.parent.mkdir()
+    state = {"name": "crl", "left": 1, "total": 1, "since": 0.0, "waits": False, "pid": 1, "parent": 1}
+    others.write_text(json.dumps(state))
+    for out, kind in ((io.StringIO(), {}), (Terminal(), {"force_terminal": True, "width": 100, "color_system": None})):
+        with LiveTable(5, "Cliff", Console(file=out, **kind)) as table, Progress("ddqn") as progress:  # type: ignore
+            progress.of(2)
+            progress.done()
+            while not table.waits.text:
+                time.sleep(0.01)
+            while table.waits.text.find("1 of 2") < 0:
+                time.sleep(0.01)
+            if table.live:
+                table.live.refresh()
+            table.update(row(1))
+            assert not table.pace
+        assert "compiling ddqn: 1 of 2 kernels left, " in out.getvalue() or not table.live
+        assert "compiling ddqn: " in out.getvalue() and "crl" not in out.getvalue()
+
+
 def test_a_dumb_terminal_gets_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "dumb")
     out = Terminal()
@@ -110,59 +156,6 @@ def test_tensorboard_events_can_be_read_back(tmp_path: Path) -> None:
     )
 
 
-def run_summary(**changes: object) -> RunSummary:
-    values: dict = dict(kind="se", env_name="CartPole-v0", solved=True, generations=43, seconds=28.4)
-    values |= dict(total_steps=4_123_456, run_dir="results/x", solved_reward=195.0)
-    return RunSummary(**(values | changes))
-
-
-def test_summary_of_a_solved_world(tmp_path: Path) -> None:
-    for name in ("model.pt", "config.yaml", "events.out.tfevents.1.host"):
-        (tmp_path / name).touch()
-    text = summary_text(
-        run_summary(
-            run_dir=str(tmp_path),
-            restarts=1,
-            proxy=AgentRuns([198.0] * 20, [800.0] * 20),
-            real=AgentRuns([190.0] * 20, [14_000.0] * 20),
-        )
-    )
-    assert text.splitlines()[:2] == [
-        "CartPole-v0, synthetic environment: SOLVED (mean return of at least 195.0)",
-        "  43 generations, 1 restart, 28 s, 4,123,456 environment steps of all agents together",
-    ]
-    words = " ".join(text.split())
-    assert "training steps needed 800.0 [800.0, 800.0] 14,000 [14,000, 14,000]" in words
-    assert "test return, real task 198.0 [198.0, 198.0] 190.0 [190.0, 190.0]" in words
-    assert "number of agents 20 20" in words and "95 % bootstrap interval" in words and "17.5 times fewer" in words
-    assert "model.pt the evolved world config.yaml" in words and f"tensorboard --logdir {tmp_path}" in words
-    assert "scores.csv" not in words  # only what is there
-    assert text.endswith(f"experiments/evaluate_proxy.py {tmp_path}/model.pt --agent ddqn --num-agents 20")
-    assert "another seed" not in text and "failed" not in text
-
-
-def test_summary_of_an_unsolved_world_without_comparison() -> None:
-    text = summary_text(run_summary(kind="rn", env_name="Cliff", solved=False, seconds=328.0, solved_reward=None))
-    assert text.startswith("Cliff, reward network: NOT SOLVED\n") and "5.5 minutes" in text
-    assert "--seed" in text and "trained" not in text and "Written" not in text
-
-
-def test_summary_with_one_comparison_only() -> None:
-    text = summary_text(run_summary(proxy=AgentRuns([1.0, 2.0], [10.0, 20.0])))
-    assert "in the evolved world" in text and "in the real task" not in text and "fewer" not in text
-
-
-def test_summary_says_what_became_of_failed_agents() -> None:
-    failing = AgentRuns([100.0, 100.0, NAN], [50.0, 50.0, 1.0])
-    left_out = summary_text(run_summary(proxy=failing))
-    assert "1 of 3 agents trained in the evolved world failed and are left out." in left_out
-    assert "100.0 [100.0, 100.0]" in left_out and "50.0 [50.0, 50.0]" in left_out
-    counted = summary_text(run_summary(proxy=failing, failed_return=-500.0))
-    assert "failed and are counted with a return of -500.0." in counted and "-100.0 [" in counted
-    nothing = summary_text(run_summary(proxy=AgentRuns([NAN], [1.0])))
-    assert "1 of 1 agents" in nothing
-
-
 def size_of_png(path: Path) -> tuple[int, int]:
     data = path.read_bytes()
     assert data[:8] == b"\x89PNG\r\n\x1a\n"
@@ -188,3 +181,40 @@ def test_learning_curve_of_next_to_nothing(points: list[CurvePoint], tmp_path: P
         warnings.simplefilter("error")
         learning_curve(tmp_path / "c.png", points, "Cliff", None, runs)
     size_of_png(tmp_path / "c.png")
+
+
+def figure_of(monkeypatch: pytest.MonkeyPatch, *args: object, **more: object) -> list:
+    """The panels that ``learning_curve`` draws."""
+    made = []
+    inner = outer.plots.new_figure
+
+    def kept(*size: object) -> object:
+        made.append(inner(*size))
+        return made[-1]
+
+    monkeypatch.setattr(outer.plots, "new_figure", kept)
+    learning_curve(*args, **more)  # type: ignore[arg-type]
+    return made[-1][1]
+
+
+def test_a_few_bad_members_do_not_flatten_the_curve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    points = [CurvePoint(g, -60.0 + g, -7000.0 if g == 3 else -90.0, -50.0, 0) for g in range(1, 21)]
+    ax = figure_of(monkeypatch, tmp_path / "c.png", points, "Cliff")[0]
+    bottom = ax.get_ylim()[0]
+    assert -400 < bottom < -90 and any("cut at" in t.get_text() for t in ax.get_legend().get_texts())
+    points[0] = CurvePoint(1, -7000.0, -7000.0, -50.0, 0)
+    ax = figure_of(monkeypatch, tmp_path / "c.png", points, "Cliff")[0]
+    assert ax.get_ylim()[0] <= -7000, "the mean itself is always shown"
+
+
+def test_the_picture_of_a_shaper_run_speaks_of_shapers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And agents that all train equally long are no axis of steps around one value."""
+    points = [CurvePoint(g, 4.0 * g, 3.0 * g, 5.0 * g, 0) for g in range(1, 6)]
+    runs = AgentRuns([1.0, 2.0, 3.0], [500.0] * 3), AgentRuns([0.5, 0.7, 0.9], [500.0] * 3)
+    words = {"ylabel": "score, m/s", "shaper": True}
+    left, right = figure_of(monkeypatch, tmp_path / "c.png", points, "Ant", None, runs, **words)
+    ticks = [t.get_text() for t in right.get_xticklabels()]
+    assert ticks == ["with the evolved shaper", "with the human's shapers"]
+    assert right.get_xlabel() == "all after 500 training steps" and right.get_ylabel() == "score, m/s"
+    words = [left.get_title(), *(t.get_text() for ax in (left, right) for t in ax.get_legend().get_texts())]
+    assert not any("world" in w or "real task" in w for w in words)

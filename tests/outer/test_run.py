@@ -15,18 +15,21 @@ import pytest
 import torch
 from rich.console import Console
 
+import outer.evaluate
 import outer.run
 import outer.target
 from envs.world_file import read_world
+from outer import problem
 from outer.backlog import completed
-from outer.checkpoint import RunError, load_checkpoint
-from outer.evaluate import BUDGET, PROXY, REAL, evaluate
+from outer.checkpoint import UNKNOWN, RunError, load_checkpoint, save_checkpoint
+from outer.config import load_config
+from outer.evaluate import BUDGET, PROXY, REAL, evaluate, exploration, on_task
 from outer.exchange import ChunkResult, chunk_content, chunk_from, result_of
 from outer.members import episode_length, lower_bound, mean_of, worst_for_failed
 from outer.nes import member_seeds
 from outer.report import LiveTable
 from outer.run import Run, config_digest
-from tests.outer.small import cartpole, cliff
+from tests.outer.small import ROOT, cartpole, cliff
 
 
 @pytest.fixture(autouse=True)
@@ -43,7 +46,7 @@ class Direct:
         self.run_id, self.change, self.stop_at = run_id, change, stop_at
         self.calls = []
 
-    def evaluate(self, chunks):
+    def evaluate(self, chunks, unfit=None):
         if len(self.calls) == self.stop_at:
             raise KeyboardInterrupt
         self.calls.append((chunks[0].generation, chunks[0].mode, len(chunks)))
@@ -211,7 +214,8 @@ def test_resume_of_a_finished_run_only_compares(tmp_path, reference):
     assert "the search ended with generation 6; only the closing comparison is made again" in text
     assert [mode for _, mode, _ in dispatcher.calls] == [BUDGET, REAL]
     assert files(folder) == reference and "generation 6/6" not in text
-    assert (first.proxy, first.real, first.generations) == (second.proxy, second.real, 6)
+    for a, b in ((first.proxy, second.proxy), (first.real, second.real)):
+        assert (a.returns, a.steps) == (b.returns, b.steps) and first.generations == second.generations == 6
     assert sorted(p.name for p in folder.glob("events*")) == events
 
 
@@ -242,7 +246,7 @@ def test_full_disk_at_every_write(tmp_path, monkeypatch, short):
         if (folder / "checkpoint.pt").exists():
             nes, progress = load_checkpoint(folder / "checkpoint.pt", digest)
             evaluated = sum(mode == PROXY for _, mode, _ in dispatcher.calls)
-            assert nes.generation == (evaluated if finished else evaluated - 1)
+            assert nes.generation == (evaluated if progress.finished else evaluated - 1)
         go(cliff(SHORT), folder, resume=True)
         assert files(folder) == short, n
         n += 1
@@ -360,7 +364,7 @@ def test_chunks_that_nobody_can_evaluate(tmp_path):
 
 def test_a_chunk_that_cannot_be_evaluated_costs_its_members_alone(tmp_path):
     class Dispatching(Direct):
-        def evaluate(self, chunks):
+        def evaluate(self, chunks, unfit=None):
             return completed(super().evaluate(chunks))
 
     def broken(chunk, values):
@@ -591,7 +595,75 @@ def test_comparison_agents_are_strangers(tmp_path):
 def test_without_a_comparison(tmp_path):
     dispatcher = Direct()
     text, summary = go(cliff("agents.gtn.comparison_agents=0"), tmp_path / "run", dispatcher=dispatcher)
-    assert summary.proxy is None and "comparing" not in text and len(dispatcher.calls) == 6
+    assert summary.proxy is None and "comparing" not in text
+    assert [mode for _, mode, _ in dispatcher.calls] == [PROXY] * 6 + [BUDGET], "fresh agents say what it is worth"
+
+
+@pytest.mark.parametrize("compared", [0, 3])
+def test_an_rn_is_solved_if_fresh_agents_solve_the_task(tmp_path, compared):
+    """Those that gave it its score end above the mark, all others at -50."""
+
+    def change(chunk, values):
+        values["mean_return"][:] = -13.0 if chunk.mode == PROXY else -50.0
+        return values
+
+    config = cliff(SHORT, f"agents.gtn.comparison_agents={compared}")
+    _, summary = go(config, tmp_path / "run", dispatcher=Direct(change))
+    assert not summary.solved and not read_world(str(tmp_path / "run" / "model.pt")).solved
+
+
+def count_real(seen):
+    def change(chunk, values):
+        seen.append((chunk.mode, int(values["real_steps"].sum())))
+        return values
+
+    return change
+
+
+def test_real_steps_of_the_evolution_are_counted(tmp_path):
+    """Of all generations and confirmations, and not of the closing comparison; stopped and resumed, the same."""
+    seen, folder = [], tmp_path / "run"
+    easy = ("envs.CartPole-v0.solved_reward=1", "agents.gtn.confirm_agents=4", "agents.gtn.comparison_agents=2")
+    config = cartpole(*easy, "agents.gtn.quit_when_solved=false")
+    _, summary = go(config, folder, dispatcher=Direct(count_real(seen)))
+    modes = [mode for mode, _ in seen]
+    closing = -modes[::-1].index(PROXY) or None  # chunks after the last generation: its confirmation, the comparison
+    evolution = [n for mode, n in seen if mode != REAL]
+    comparison = [n for mode, n in seen[closing:] if mode == BUDGET][-1]
+    assert summary.real_steps == sum(evolution) - comparison > 0 and BUDGET in modes[:closing]
+    assert read_world(str(folder / "model.pt")).evolution_steps == summary.real_steps
+    assert f"{summary.real_steps:,} real steps were spent on evolving" in (folder / "summary.txt").read_text()
+    stopped = tmp_path / "stopped"
+    with pytest.raises(KeyboardInterrupt):
+        go(config, stopped, dispatcher=Direct(stop_at=4))
+    assert go(config, stopped, resume=True)[1].real_steps == summary.real_steps and files(stopped) == files(folder)
+
+
+def test_a_run_that_began_before_steps_were_counted_says_so(tmp_path):
+    folder, config = tmp_path / "run", cliff(SHORT)
+    with pytest.raises(KeyboardInterrupt):
+        go(config, folder, dispatcher=Direct(stop_at=2))
+    state, progress = load_checkpoint(folder / "checkpoint.pt", config_digest(config))
+    progress.real_steps = UNKNOWN
+    save_checkpoint(folder / "checkpoint.pt", state, progress, config_digest(config))
+    assert go(config, folder, resume=True)[1].real_steps is None
+    assert read_world(str(folder / "model.pt")).evolution_steps is None
+    assert "were not recorded" in (folder / "summary.txt").read_text()
+
+
+def test_agents_on_the_task_explore_on_a_schedule_of_their_own():
+    """Beside a bandit: its eps falls per episode of one step."""
+    bandit = load_config(ROOT / "default_config_cartpole_contextual_bandit.yaml").data
+    name, hyper, _ = problem.learner(bandit)
+    assert hyper.eps_decay == 0.998 and on_task(name, hyper, True).eps_decay == 0.9
+    assert "eps_decay 0.9" in exploration(name, hyper, True) and "published" in exploration(name, hyper, True)
+    assert on_task(name, hyper, False) is hyper and exploration(name, hyper, False) == ""
+    seen = []
+    with pytest.MonkeyPatch.context() as m:
+        m.setattr(outer.evaluate, "train", lambda name, hyper, *args: seen.append(hyper))
+        for mode in (PROXY, REAL):
+            outer.evaluate.train_members(bandit, torch.zeros(1, 1), torch.zeros(1, dtype=torch.int64), mode)
+    assert [h.eps_decay for h in seen] == [0.998, 0.9]
 
 
 def test_small_figures():

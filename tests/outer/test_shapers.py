@@ -18,9 +18,10 @@ from envs.shaping import load_candidate
 from outer.config import Config, describe, load_config
 from outer.evaluate import PROXY, REAL, evaluate
 from outer.ranking import Ranking, read_ranking
-from outer.report import LiveTable, summary_text
+from outer.report import LiveTable
 from outer.run import Run
 from outer.shapers import candidate_of, params_of
+from outer.summary import summary_text
 from outer.target import ranks
 from outer.yaml_lines import ConfigError
 from tests.envs.graphs import Graph

@@ -1,4 +1,4 @@
-"""Interquartile mean and bootstrap intervals, against hand-computed values."""
+"""Interquartile mean and intervals, against hand-computed values; test_coverage.py measures what intervals hold."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outer.statistics import bootstrap_interval, finite, interquartile_mean, summary
+from outer.statistics import IQM, MEAN, finite, interquartile_mean, interval, intervals, of_worlds, summary
 
 FINITE = st.floats(-1e6, 1e6)
 
@@ -57,55 +57,79 @@ def test_failed_runs_are_an_argument() -> None:
     assert finite(x, failed="drop").tolist() == [1.0, 3.0]
     assert finite(x, failed=0.0).tolist() == [1.0, 0.0, 3.0, 0.0]
     with pytest.raises(ValueError, match="not finite"):
-        bootstrap_interval(x)
+        interval(x)
     with pytest.raises(ValueError, match="no values"):
         finite([float("nan")], failed="drop")
     with pytest.raises(ValueError, match="no values"):
         summary([])
 
 
-def test_interval_of_two_values_is_their_range() -> None:
-    # a resample of {0, 1} has mean 0, 1/2 or 1 with probability 1/4, 1/2, 1/4: both tails hold more than 2.5 %
-    assert bootstrap_interval([0.0, 1.0]) == (0.0, 1.0)
-    # at 40 % confidence the tails (30 %) reach into the middle value
-    assert bootstrap_interval([0.0, 1.0], confidence=0.4) == (0.5, 0.5)
-    assert bootstrap_interval([5.0]) == (5.0, 5.0)
+def test_equal_values_alone_have_no_interval() -> None:
+    """[200, 200] would say that no agent ever fails."""
+    for x in ([200.0] * 20, [5.0], [0.1 + 0.2, 0.3, 0.3]):
+        assert all(map(math.isnan, interval(x))) and all(map(math.isnan, interval(x, IQM)))
+    s = summary([200.0] * 20)
+    assert s["mean_interval"] is None and s["iqm_interval"] is None and s["all_equal"]
+    assert s["unseen_share"] == pytest.approx(1 - 0.05 ** (1 / 20)) == pytest.approx(0.139, abs=1e-3)
 
 
-def test_interval_is_seeded() -> None:
+def test_bounds_tell_how_far_what_was_not_seen_may_go() -> None:
+    """20 of 20 at the ceiling: the share p that may fail has (1 - p)^20 = 2.5 % (Clopper and Pearson, two-sided), and
+    a failure may be worth 0."""
+    low, high = interval([200.0] * 20, bounds=(0.0, 200.0))
+    assert high == 200 and low == pytest.approx(200 * 0.025 ** (1 / 20), rel=0.01)
+    assert interval([200.0] * 20, IQM, bounds=(0.0, 200.0)) == (200.0, 200.0)  # a quarter must fail to change it
+    assert interval([200.0] * 5, IQM, bounds=(0.0, 200.0))[0] < 150
+    assert interval([0.0, 1.0, 0.5], bounds=(0.0, 1.0)) == interval([0.0, 1.0, 0.5], bounds=(0.0, 1.0))
+    with pytest.raises(ValueError, match="bounds must hold all values"):
+        interval([1.0, 2.0], bounds=(1.5, 3.0))
+
+
+@given(st.lists(FINITE, min_size=2, max_size=30), st.sampled_from([MEAN, IQM]))
+def test_an_interval_holds_the_samples_own_value(values: list[float], statistic: str) -> None:
+    low, high = interval(values, statistic)
+    own = float(np.mean(values)) if statistic == MEAN else interquartile_mean(values)
+    slack = 1e-6 * max(1.0, *map(abs, values))
+    assert math.isnan(low) or low - slack <= own <= high + slack
+
+
+def test_an_interval_moves_and_stretches_with_the_values() -> None:
     x = np.random.default_rng(5).normal(size=30)
-    assert bootstrap_interval(x, seed=1) == bootstrap_interval(x, seed=1)
-    assert bootstrap_interval(x, seed=1) != bootstrap_interval(x, seed=2)
+    low, high = interval(x)
+    assert interval(3 * x + 7) == pytest.approx((3 * low + 7, 3 * high + 7))
+    assert interval(-x) == pytest.approx((-high, -low), abs=0.02)  # other draws
+    assert interval(x, confidence=0.5)[0] > low and interval(x)[0] == low
 
 
-def test_interval_in_chunks_has_the_asked_number_of_samples(monkeypatch: pytest.MonkeyPatch) -> None:
-    sizes: list[int] = []
-
-    def mean(x: np.ndarray, axis: int) -> np.ndarray:
-        sizes.append(len(x))
-        return x.mean(axis=axis)
-
-    monkeypatch.setattr("outer.statistics._CHUNK", 70)
-    bootstrap_interval(np.arange(10.0), mean, samples=25)
-    assert sizes == [7, 7, 7, 4]
+def test_columns_are_what_they_are_alone() -> None:
+    x = np.random.default_rng(6).normal(size=(12, 5))
+    low, high = intervals(x, IQM)
+    np.testing.assert_allclose(np.column_stack([low, high]), [interval(column, IQM) for column in x.T])
 
 
-@pytest.mark.parametrize("bad", [{"confidence": 1.0}, {"confidence": 0.0}, {"samples": 0}])
+def test_many_values_are_drawn_in_blocks() -> None:
+    x = np.random.default_rng(7).normal(size=3000)
+    low, high = interval(x)
+    assert high - low == pytest.approx(2 * 1.96 / math.sqrt(3000), rel=0.1) and low < x.mean() < high
+
+
+@pytest.mark.parametrize("bad", [{"confidence": 1.0}, {"confidence": 0.0}, {"statistic": "median"}])
 def test_impossible_arguments_are_refused(bad: dict) -> None:
     with pytest.raises(ValueError, match="must"):
-        bootstrap_interval([1.0, 2.0], **bad)
+        interval([1.0, 2.0], **bad)
 
 
-@pytest.mark.parametrize("statistic", [np.mean, interquartile_mean])
-def test_interval_covers_the_true_value_of_normal_data(statistic) -> None:
-    """The percentile bootstrap of 40 normal values covers a little less than 95 %; 300 trials: one sd is 1.3 points."""
-    data = np.random.default_rng(0).normal(3.0, 2.0, size=(300, 40))
-    intervals = np.array([bootstrap_interval(x, statistic, samples=1000, seed=i) for i, x in enumerate(data)])
-    covered = ((intervals[:, 0] <= 3.0) & (3.0 <= intervals[:, 1])).mean()
-    assert 0.89 < covered < 0.98
-    # and it is as wide as normal theory says: 2 * 1.96 * sd / sqrt(n), the IQM's standard error is about 1.09 times it
-    width = (intervals[:, 1] - intervals[:, 0]).mean()
-    assert width == pytest.approx(2 * 1.96 * 2.0 / math.sqrt(40), rel=0.15)
+def test_worlds_are_what_is_counted() -> None:
+    """Agents of one world are alike: ten worlds of forty agents each are ten values and not four hundred."""
+    rng = np.random.default_rng(8)
+    worlds = [f"w{i}" for i in range(10) for _ in range(40)]
+    x = (rng.normal(size=10).repeat(40) + 0.01 * rng.normal(size=400)).tolist()
+    means = of_worlds(x, worlds)
+    assert means == pytest.approx([float(np.mean(x[i : i + 40])) for i in range(0, 400, 40)])
+    low, high = interval(means)
+    assert high - low > 4 * (interval(x)[1] - interval(x)[0])
+    assert of_worlds([1.0, 2.0], []) == of_worlds([1.0, 2.0], ["a", "a"]) == [1.0, 2.0]
+    assert of_worlds([1.0, math.nan, math.nan], ["a", "a", "b"])[0] == 1.0
 
 
 def test_summary_is_plain_json() -> None:
@@ -113,7 +137,7 @@ def test_summary_is_plain_json() -> None:
     s = summary(x)
     assert json.loads(json.dumps(s)) == s
     assert (s["mean"], s["iqm"], s["median"], s["n"], s["failed"]) == (14.0, 3.0, 3.0, 4, 0)
-    assert s["mean_interval"] == list(bootstrap_interval(x, np.mean))
-    assert s["iqm_interval"] == list(bootstrap_interval(x, interquartile_mean))
+    assert s["mean_interval"] == list(interval(x, MEAN))
+    assert s["iqm_interval"] == list(interval(x, IQM))
     with_failure = summary([*x, float("nan")], failed="drop")
     assert with_failure == {**s, "failed": 1}

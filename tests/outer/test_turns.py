@@ -73,7 +73,7 @@ class Inline:
     def __init__(self):
         self.chunks = []
 
-    def evaluate(self, chunks):
+    def evaluate(self, chunks, unfit=None):
         self.chunks = chunks
         return [result_of(c, "", evaluate(c.config, c.worlds, c.seeds, c.mode)) for c in chunks]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import stat
 import sys
 from pathlib import Path
@@ -23,6 +24,10 @@ if name in cluster["broken"]:
 elif name == "sbatch":
     options = dict(word[2:].split("=", 1) for word in words if word.startswith("--") and "=" in word)
     cluster["last"] += 1
+    most = max(int(n) for part in options["array"].split("%")[0].split(",") for n in part.split("-"))
+    if most >= cluster["max_array"]:
+        print("sbatch: error: Batch job submission failed: Invalid job array specification", file=sys.stderr)
+        sys.exit(1)
     for part in options["array"].split("%")[0].split(","):
         first, _, last = part.partition("-")
         for index in range(int(first), int(last or first) + 1):
@@ -41,9 +46,12 @@ elif name == "squeue":
     out = "\\n".join(lines)
 elif name == "scancel":
     for job in words:
-        cluster["tasks"].pop(job, None)
+        for known in [k for k in cluster["tasks"] if k == job or k.split("_")[0] == job]:
+            del cluster["tasks"][known]
 elif name == "scontrol" and words[0] == "requeue":
     cluster["tasks"][words[1]][2] = "PENDING"
+elif name == "scontrol" and words == ["show", "config"]:
+    out = "Configuration data as of 2025-01-01\\nMaxArraySize            = " + str(cluster["max_array_said"])
 elif name == "scontrol":
     out = "JobId=7 JobState=CANCELLED Reason=None NodeList=node12 ExitCode=0:15 BatchHost=node12"
 with open(path + ".new", "w") as f:
@@ -57,7 +65,8 @@ sys.exit(code)
 class FakeCluster:
     def __init__(self, folder: Path, monkeypatch: Any) -> None:
         self._path = folder / "cluster.json"
-        self._write({"last": 0, "tasks": {}, "calls": [], "broken": {}, "environ": {}, "words": []})
+        self._write({"last": 0, "tasks": {}, "calls": [], "broken": {}, "environ": {}, "words": [],
+                     "max_array": 1001, "max_array_said": 1001})  # fmt: skip
         programs = folder / "bin"
         programs.mkdir()
         for name in ("sbatch", "squeue", "scancel", "scontrol"):
@@ -82,8 +91,10 @@ class FakeCluster:
         self.change(tasks={job: task for job, task in self["tasks"].items() if job not in jobs})
 
     def jobs(self, role: str) -> dict[int, str]:
-        """Index -> job of the tasks in the queue."""
-        return {index: job for job, (name, index, _) in self["tasks"].items() if name.endswith(f"-{role}s")}
+        """Index -> job of the tasks in the queue. An array that is not the first has its first index in its name."""
+        named = [(re.search(rf"-{role}s(?:-(\d+))?$", name), index, job)
+                 for job, (name, index, _) in self["tasks"].items()]  # fmt: skip
+        return {int(found[1] or 0) + index: job for found, index, job in named if found}
 
     def calls(self, name: str) -> list[list[str]]:
         return [call[1:] for call in self["calls"] if call[0] == name]

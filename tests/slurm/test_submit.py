@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import signal
+import os
 import subprocess
 import sys
 import time
@@ -21,7 +21,6 @@ CONFIG = ROOT / "default_config_cartpole_syn_env.yaml"
 
 @pytest.fixture
 def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
-    monkeypatch.setattr(signal, "signal", lambda *_: None)  # main() would take SIGTERM away from pytest
     return FakeCluster(tmp_path, monkeypatch)
 
 
@@ -196,7 +195,7 @@ def test_watching_killed_and_started_again(cluster: FakeCluster, tmp_path: Path)
     third = subprocess.run([*command, "--once"], capture_output=True, text=True, check=False)
     assert third.returncode == 2 and "another submit.py watches this run" in third.stderr
     second.terminate()
-    assert "the jobs go on" in second.communicate(timeout=30)[1] and second.returncode == 130
+    assert "the jobs go on" in second.communicate(timeout=30)[1] and second.returncode == 143
     assert len(cluster.calls("sbatch")) == 2 and len(cluster["tasks"]) == 8
     for b in (0, 1):
         write_exit(exit_file(run, MASTER, b), Exit(0, "ended"))
@@ -211,3 +210,67 @@ def test_no_slurm(tmp_path: Path) -> None:
     assert done.returncode == 2 and "squeue: not found" in done.stderr
     done = subprocess.run([*command[:2], "--help"], capture_output=True, text=True, check=False)
     assert done.returncode == 0 and "--workers-per-master" in done.stdout
+
+
+def test_more_tasks_than_an_array_may_have(cluster: FakeCluster, tmp_path: Path) -> None:
+    run, size = tmp_path / "run", 5
+    cluster.change(max_array=size, max_array_said=size)
+    start = ("--masters", "7", "--workers-per-master", "2", "--max-running=7", *START[4:])
+    assert look(run, *start) == 130
+    assert cluster.jobs(MASTER).keys() == set(range(7)) and cluster.jobs(WORKER).keys() == set(range(14))
+    arrays = [next(word for word in call if word.startswith("--array=")) for call in cluster.calls("sbatch")]
+    assert arrays == ["--array=0-4", "--array=0-1", "--array=0-4%2", "--array=0-4%2", "--array=0-3%2"]
+    assert cluster["environ"]["ENVOLVE_FIRST_INDEX"] == "10"
+    assert look(run) == 130 and len(cluster.calls("sbatch")) == 5, "all are known again in the queue"
+    cluster.end(cluster.jobs(WORKER)[12])
+    state = run / "slurm" / "state.json"
+    content = json.loads(state.read_text())
+    for task in content["tasks"]:
+        task["sent_at"] -= 1000
+    state.write_text(json.dumps(content))
+    assert look(run) == 130 and look(run) == 130
+    assert "--array=2%2" in cluster.calls("sbatch")[5] and cluster.jobs(WORKER).keys() == set(range(14))
+    assert submit.main(["--run-dir", str(run), "--stop"]) == 0 and not cluster["tasks"]
+
+
+def test_a_limit_that_arrays_cannot_share_is_refused(
+    cluster: FakeCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster.change(max_array=5, max_array_said=5)
+    assert look(tmp_path / "run", "--workers-per-master", "14", "--max-running=2", "--", str(CONFIG)) == 2
+    assert "--max-running: found 2, expected at least 3" in capsys.readouterr().err and not cluster["tasks"]
+
+
+@pytest.mark.parametrize("said", [1001, 8])
+def test_what_cannot_be_submitted_as_a_whole_is_not_submitted(
+    said: int, cluster: FakeCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """MaxArraySize is not as it was said, or a part of the workers is refused: no masters are left that wait."""
+    run = tmp_path / "run"
+    cluster.change(max_array=4, max_array_said=said)
+    assert look(run, *START) == 2
+    said_then = capsys.readouterr().err
+    assert "Invalid job array specification" in said_then and "cancelled what was submitted before: job 1" in said_then
+    assert said_then.count("\n") == 1 and not cluster["tasks"]
+    tasks = json.loads((run / "slurm" / "state.json").read_text())["tasks"]
+    assert [task["sent"] for task in tasks] == [0] * 8
+    cluster.change(max_array=1001)
+    assert look(run, *START) == 130 and len(cluster["tasks"]) == 8, "the same command in the same folder"
+
+
+def test_no_word_on_the_size_of_arrays(cluster: FakeCluster, tmp_path: Path) -> None:
+    cluster.change(broken={"scontrol": "Access denied"})
+    assert look(tmp_path / "run", *START) == 130 and len(cluster.calls("sbatch")) == 2
+
+
+def test_scripts_count_on_in_later_arrays(tmp_path: Path) -> None:
+    """masters.sh and workers.sh: what task.py is told in the array that begins with index 10."""
+    python = tmp_path / "python"
+    python.write_text('#!/bin/sh\necho "$@"\n')
+    python.chmod(0o755)
+    environ = {"PATH": os.environ["PATH"], "SLURM_ARRAY_TASK_ID": "3", "ENVOLVE_FIRST_INDEX": "10",
+               "ENVOLVE_PYTHON": str(python), "ENVOLVE_WORKERS_PER_MASTER": "4", "ENVOLVE_ROOT": str(ROOT)}  # fmt: skip
+    for role, words in (("master", "--bohb-id 13 --index 13"), ("worker", "--bohb-id 3 --worker 1 --index 13")):
+        command = ["bash", str(ROOT / "slurm" / f"{role}s.sh")]
+        done = subprocess.run(command, env=environ, capture_output=True, text=True, check=True)
+        assert f"--role {role} {words} " in done.stdout

@@ -36,7 +36,7 @@ TASKS = {
 }
 STEPS = {"Cliff": 5_000, "CartPole-v0": 50_000, "MountainCarContinuous-v0": 250_000, "HalfCheetah-v3": 500_000}
 POINTS = 240  # of a curve
-ABOUT = "Interquartile means; bands and brackets: 95 % bootstrap intervals, over worlds where there are several."
+ABOUT = "Interquartile means; bands and brackets: 95 % intervals, over worlds where there are several."
 NEEDS: dict[str, tuple[Need, ...]] = {
     task: (DataFile("compare_proxies", task, ("experiments/compare_proxies.py", config)),)
     for task, config in TASKS.items()

@@ -37,7 +37,7 @@ def draw(variant: str, data: Sequence[Any]) -> Drawing:
     caption = (
         f"{len(sets)} drawn sets of hyperparameters, {only.settings.get('agents')} {only.settings.get('agent')} agents "
         f"each in the SE and on {only.task}, trained for equally long{f'; {failed} agents failed' * bool(failed)}. "
-        f"Points: interquartile means with 95 % bootstrap intervals. Correlation of the sets' means: {words}."
+        f"Points: interquartile means with 95 % intervals. Correlation of the sets' means: {words}."
     )
     return Drawing(figure, caption)
 

@@ -60,6 +60,6 @@ def draw(variant: str, data: Sequence[Any]) -> Drawing:
         f"{only.task} and the SE that was evolved for it. Left: an arrow leads from a state and action to the next "
         "state (a ring: it stays), its colour is the reward. Right: mean values of "
         f"{only.settings.get('agent')} agents, the triangle points where the action goes. Test return on the task and "
-        "training steps, interquartile means and 95 % bootstrap intervals: " + "; ".join(sentences) + "."
+        "training steps, interquartile means and 95 % intervals: " + "; ".join(sentences) + "."
     )
     return Drawing(figure, caption)

@@ -42,6 +42,6 @@ def draw(variant: str, data: Sequence[Any]) -> Drawing:
     caption = (
         f"Mean visits of each state of {only.task} in a greedy test episode, after "
         f"{only.settings.get('episodes')} episodes of training; {only.settings.get('agent')} agents. Test return, "
-        "interquartile mean and 95 % bootstrap interval: " + "; ".join(sentences) + "."
+        "interquartile mean and 95 % interval: " + "; ".join(sentences) + "."
     )
     return Drawing(figure, caption)

@@ -51,6 +51,6 @@ def draw(variant: str, data: Sequence[Any]) -> Drawing:
         f"Steps that {only.settings.get('agent')} agents see: in an SE for {only.task} during training, in the task "
         f"during tests, and what the SE answers to the tests' states and actions; {counted(agents)} in one SE; steps: "
         f"{shown}, of which at most {len(states['SE in training']):,} of a kind are shown. Test return, "
-        f"interquartile mean and 95 % bootstrap interval: {in_words(agents)}."
+        f"interquartile mean and 95 % interval: {in_words(agents)}."
     )
     return Drawing(figure, caption)

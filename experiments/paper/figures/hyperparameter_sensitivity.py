@@ -77,7 +77,7 @@ def draw(variant: str, data: Sequence[Any]) -> Drawing:
     episodes = only.settings["hyperparameters"]["real"]["train_episodes"]
     caption = (
         f"{only.settings['agent']} agents on {only.task} and in evolved worlds, one hyperparameter changed at a time; "
-        "dotted: their own value. Interquartile means; bands and brackets: 95 % bootstrap intervals, over worlds where "
+        "dotted: their own value. Interquartile means; bands and brackets: 95 % intervals, over worlds where "
         f"there are several; per point {counted(*_at(first, 'return', grids[next(iter(grids))][0]))}, as many on the "
         f"task, at most {episodes:,} episodes. Return at the worst and the best value: " + ". ".join(sentences) + "."
     )  # fmt: skip

@@ -31,7 +31,8 @@ def draw(variant: str, data: Sequence[Any]) -> Drawing:
             x, error = place + 0.36 * (shift - 0.5), [[middle - low], [high - middle]]
             ax.bar(x, middle, 0.34, color=colour, alpha=0.85, yerr=error, capsize=3, label="" if place else words)
             ax.annotate(f"{middle:.3g}", (x, high), (0, 3), textcoords="offset points", ha="center", fontsize=8)
-            sentences.append(f"{name}, {words} {middle:.3g} [{low:.3g}, {high:.3g}] ({len(times)} repeats)")
+            ends = f" [{low:.3g}, {high:.3g}]" if low < high else ""  # equal times tell none
+            sentences.append(f"{name}, {words} {middle:.3g}{ends} ({len(times)} repeats)")
     ax.set_yscale("log")
     ax.margins(y=0.15)
     ax.set_xticks(range(len(KINDS)), list(KINDS.values()), fontsize=LABEL_SIZE)
@@ -40,6 +41,6 @@ def draw(variant: str, data: Sequence[Any]) -> Drawing:
     figure.legend(loc="outside upper left", ncols=2, fontsize=8, frameon=False)
     caption = (
         f"Time of a step in PyTorch on {only.settings.get('device')}, microseconds, interquartile means with 95 % "
-        "bootstrap intervals: " + "; ".join(sentences) + "."
+        "intervals: " + "; ".join(sentences) + "."
     )
     return Drawing(figure, caption)

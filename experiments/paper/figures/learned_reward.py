@@ -46,6 +46,6 @@ def draw(variant: str, data: Sequence[Any]) -> Drawing:
     caption = (
         f"Reward for each action in each state of {only.task}, mean over reward networks (RNs); the triangle points "
         f"where the action goes. Right: without rewards up to {LOW:g}. Mean reward of an RN above that, interquartile "
-        "mean and 95 % bootstrap interval over RNs: " + "; ".join(sentences) + "."
+        "mean and 95 % interval over RNs: " + "; ".join(sentences) + "."
     )
     return Drawing(figure, caption)

@@ -95,7 +95,7 @@ def draw(variant: str, data: Sequence[Any]) -> Drawing:
     caption = (
         f"Agents{own} trained in synthetic environments (SEs), evolved with varied or fixed hyperparameters, and on "
         f"{only.task} itself; tested on {only.task}. "
-        "Interquartile means; whiskers and brackets: 95 % bootstrap intervals, over worlds where there are several. "
+        "Interquartile means; whiskers and brackets: 95 % intervals, over worlds where there are several. "
         + " ".join(sentences)
     )  # fmt: skip
     return Drawing(figure, caption)

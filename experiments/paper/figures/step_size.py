@@ -94,7 +94,7 @@ def draw(variant: str, data: Sequence[Any]) -> Drawing:
     figure.colorbar(points, ax=axes, label="generations until the SE is solved", pad=0.01, aspect=30)
     caption = (
         f"Runs that evolve an SE of a 2 x 2 room with random step sizes, of {most:g} generations at most. "
-        "Brackets: 95 % bootstrap intervals of interquartile means. " + "; ".join(sentences) + ". Crosses: failed."
+        "Brackets: 95 % intervals of interquartile means. " + "; ".join(sentences) + ". Crosses: failed."
     )
     return Drawing(figure, caption)
 

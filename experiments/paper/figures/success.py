@@ -95,7 +95,7 @@ def draw(variant: str, data: Sequence[Any]) -> Drawing:
     caption = (
         f"Evolution of SEs for {variant}: mean test return of the agents trained in the unperturbed SE of each "
         f"generation, {len(runs.curves)} runs{f', {failed} of them without a score at first' * bool(failed)}. Band: "
-        f"95 % bootstrap interval over runs; grey: {min(LINES, len(fine))} single runs; a run that ended keeps its "
+        f"95 % interval over runs; grey: {min(LINES, len(fine))} single runs; a run that ended keeps its "
         f"last score. In the last generation {in_words(fine[:, -1].tolist())}; {reached} of {len(runs.curves)} runs "
         f"reached {solved:g} in some generation."
     )

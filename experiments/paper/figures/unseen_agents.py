@@ -77,7 +77,7 @@ def draw(variant: str, data: Sequence[Any]) -> Drawing:
     figure.legend(loc="outside upper left", ncols=3, fontsize=8, frameon=False)
     caption = (
         f"Fresh agents trained for at most {only.settings.get('steps', 0):,} steps in synthetic environments (SEs) and "
-        f"on {only.task}, tested greedily on {only.task}. Diamonds: interquartile means with 95 % bootstrap intervals, "
+        f"on {only.task}, tested greedily on {only.task}. Diamonds: interquartile means with 95 % intervals, "
         "over whole SEs where there are several; dots: the mean of an SE's agents, on the task single agents. "
         f"Mark: a mean return of {mark:g}. " + " ".join(sentences)
     )

@@ -37,7 +37,9 @@ def simulator(num_envs=3, outputs=(BODY_STATE, CONTACT_FORCE), path=CRAWLER) -> 
 
 
 def mujoco_twin(num_envs=3, path=CRAWLER, outputs=()):
-    mujoco_cpu = pytest.importorskip("envs.sim.mujoco_cpu", reason="mujoco.batch is newer than Python 3.8's MuJoCo")
+    pytest.importorskip("mujoco.batch", reason="it is newer than Python 3.8's MuJoCo")
+    from envs.sim import mujoco_cpu
+
     return mujoco_cpu.MuJoCoCPU(path, num_envs, outputs, 1, CPU)
 
 

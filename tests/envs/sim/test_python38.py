@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from tests.test_layout import ROOT, python38
+from tests.test_layout import ROOT, python_3_8
 
 CODE = """
 import importlib, sys
@@ -22,12 +22,12 @@ print("imported", len(sys.argv) - 1)
 """
 
 
-@pytest.mark.skipif(python38() is None, reason="no Python 3.8 on this machine")
+@pytest.mark.skipif(python_3_8() is None, reason="no Python 3.8 on this machine")
 def test_python_3_8_imports_the_adapter_of_isaac_gym_and_the_tasks():
     files = [f"envs/sim/{name}.py" for name in ("simulator", "rotations", "mujoco_model", "isaacgym", "isaac_assets")]
     files += [p.relative_to(ROOT).as_posix() for p in sorted((ROOT / "envs/physics").glob("[!_]*.py"))]
     modules = [f[:-3].replace("/", ".") for f in files]
-    command = [str(python38()), "-c", CODE, *modules]
+    command = [str(python_3_8()), "-c", CODE, *modules]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout == f"imported {len(modules)}\n"

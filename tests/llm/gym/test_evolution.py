@@ -16,8 +16,10 @@ from llm.gym.prompts import GymBrief
 from llm.gym.reward import StepCall
 from llm.gym.sample import Sample
 from llm.gym.setup import GymOptions, checked_benchmark
+from llm.gym.train import Outcome
 from llm.vetting import jail
 from outer.yaml_lines import ConfigError
+from tests.llm import scripted_server as scripted
 from tests.llm.gym.user import GOOD, method, write_config, write_user_env
 
 jailed = pytest.mark.skipif(bool(jail.missing()), reason=f"this kernel cannot jail: no {', no '.join(jail.missing())}")
@@ -78,6 +80,61 @@ def test_old_names_of_gymnasium_are_renewed(tmp_path, caplog) -> None:
         checked_benchmark(load_gym_config(path, ["environment.benchmark=CartPool-v1"]))
 
 
+def test_what_is_missing_leaves_no_folder(tmp_path, caplog, monkeypatch) -> None:
+    """A key of a server, with the variable that might be meant; a key of the file, with the one that is there."""
+    write_user_env(tmp_path)
+    config = write_config(tmp_path, [GOOD])
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    monkeypatch.setenv("OPEN_AI_KEY", "sk-not-to-be-seen")
+    with caplog.at_level(logging.ERROR):
+        assert run_config(config, GymOptions(llm="gpt-4o")) == 2
+        config.write_text(config.read_text().replace("total_timesteps", "total_timestep"))
+        assert run_config(config) == 2
+    assert "set the environment variable OPENAI_API_KEY" in caplog.text and "OPEN_AI_KEY" in caplog.text
+    assert "did you mean total_timesteps" in caplog.text and "sk-not-to-be-seen" not in caplog.text
+    assert not (tmp_path / "runs").exists()
+
+
+@jailed
+def test_failed_calls_are_asked_again(tmp_path, caplog, monkeypatch) -> None:
+    """The run stops, says why and how to go on; resumed, it asks and trains what is missing and ends as another one."""
+    monkeypatch.setattr("llm.models.attempts.FIRST_WAIT", 0.0)
+    trained: list[str] = []
+
+    def train(jobs, parallel, limits):
+        for job in jobs:
+            trained.append(job.folder.name)
+            yield job, Outcome(final={"fitness_score": float(len(job.code))})
+
+    monkeypatch.setattr("llm.gym.evolution.run_jobs", train)
+    failing, answered = {}, []
+
+    def script(content):
+        replies = json.dumps(content["messages"]).count("forward0") * 2  # the second iteration shows the first's best
+        number = replies + len([n for n in answered if n >= replies])
+        if number in failing:
+            return failing[number]
+        answered.append(number)
+        return scripted.good(GOOD.replace("forward", f"forward{replies}" + "x" * number))
+
+    with scripted.ScriptedServer(script) as server:
+        options = {"llm": "m", "base_url": server.url, "parallel": 1}
+        _, whole, _ = finished(tmp_path / "whole", [GOOD] * 4, 2, **options)
+        answered.clear()
+        trained.clear()
+        failing[3] = scripted.error(403, "no longer yours")
+        with caplog.at_level(logging.ERROR):
+            code, _, folder = finished(tmp_path / "cut", [GOOD] * 4, 2, **options)
+        [line] = [r.getMessage() for r in caplog.records if "403" in r.getMessage()]
+        assert code == 1 and "1 of 2 calls are answered and kept" in line and f"--resume {folder}" in line
+        assert trained == ["check", "sample_0", "sample_1"]
+        failing.clear()
+        code, result, _ = finished(tmp_path / "cut", [GOOD] * 4, 2, resume=folder, **options)
+    assert code == 0 and sorted(answered) == [0, 1, 2, 3]
+    assert [s["score"] for s in result["samples"]] == [s["score"] for s in whole["samples"]]
+    assert trained == ["check", "sample_0", "sample_1", "check", "sample_0", "sample_1"]
+
+
 def brief() -> GymBrief:
     return GymBrief("Walk.", "def step(self, action): ...", StepCall(("self.x", "action")), "initial text")
 
@@ -99,7 +156,7 @@ def test_prompts_show_the_best_and_the_failures(tmp_path) -> None:
 
 @jailed
 @pytest.mark.slow
-def test_resume_benchmark_and_pretraining(tmp_path, caplog) -> None:
+def test_resume_benchmark_and_pretraining(tmp_path, caplog, capsys) -> None:
     """The first session is broken off after an iteration; the second trains only what is missing. Then a replay."""
     write_user_env(tmp_path)
     worse = GOOD.replace("float(x[0])", "-float(x[0])")
@@ -118,7 +175,8 @@ def test_resume_benchmark_and_pretraining(tmp_path, caplog) -> None:
     with pytest.MonkeyPatch.context() as patch, caplog.at_level(logging.ERROR):
         patch.setattr(evolution, "run_jobs", counted)
         code, _, folder = finished(tmp_path, [GOOD, worse, worse, GOOD], 2, set=sets)
-        assert code == 130 and f"--resume {folder}" in caplog.text
+        assert code == 130 and f"--resume {folder}" in (said := capsys.readouterr().err)
+        assert said.strip().endswith("--set " + " ".join(sets))  # with which it alone goes on
         before = (folder / "code/iteration_0/sample_0/out/result.json").stat().st_mtime_ns
         calls.append([])
         code, result, _ = finished(tmp_path, [GOOD, worse, worse, GOOD], 2, set=sets, resume=folder)

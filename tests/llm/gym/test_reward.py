@@ -83,7 +83,7 @@ ALLOWED = [
 ]
 REFUSED = [
     ("import os", "import is not allowed"),
-    ("from subprocess import run", "importfrom is not allowed"),
+    ("from subprocess import run", "import is not allowed; use np and math"),
     ("open('/etc/passwd')", "open is not allowed"),
     ("eval('1')", "eval is not allowed"),
     ("x = __builtins__", "underscore"),

@@ -29,8 +29,10 @@ from llm.models.chat import (
     ReplayMismatch,
     Reply,
     Request,
+    Unanswered,
     backoff,
     make_chat,
+    settled,
 )
 from llm.models.request import Transient
 from tests.llm import scripted_server as scripted
@@ -129,8 +131,13 @@ def test_a_model_that_is_out_is_asked_no_more(tmp_path) -> None:
     with make(backend, tmp_path / "calls.jsonl", parallel=1) as chat:
         answers = chat.ask(calls(0, 1, 2)) + chat.ask(calls(3))
         assert texts(answers) == ["no such model"] * 4 and backend.sent == [0]
-    with make_chat([f"replay:{tmp_path / 'calls.jsonl'}"]) as again:
-        assert texts(again.ask(calls(0, 1, 2, 3))) == texts(answers)
+        with pytest.raises(Unanswered, match="no such model; 0 of 4 calls are answered and kept"):
+            settled(answers)
+    with make_chat([f"replay:{tmp_path / 'calls.jsonl'}"]) as again:  # the run has stopped there
+        [end] = again.ask(calls(0))
+        assert isinstance(end, RecordingEnds) and "no reply for call 0: no such model" in str(end)
+    with make(Scripted(), tmp_path / "calls.jsonl") as chat:  # mended
+        assert texts(chat.ask(calls(0, 1))) == ["reply 0", "reply 1"]
 
 
 @settings(deadline=None)
@@ -238,7 +245,7 @@ def test_other_settings_do_not_go_on_with_a_record(tmp_path) -> None:
 
 def test_a_finished_run_replays_exactly(tmp_path) -> None:
     record = tmp_path / "calls.jsonl"
-    backends = {"a": Scripted({2: [Transient("x")] * 2}), "b": Scripted()}
+    backends = {"a": Scripted({2: [ChatFailure("refused", final=True)]}), "b": Scripted()}
     asked = [*calls(0, 2, model="a"), *calls(1, 3, model="b")]
     with Chat(backends, record, attempts=2, sleep=lambda seconds: None) as chat:
         answers = chat.ask(asked)

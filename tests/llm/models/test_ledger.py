@@ -18,7 +18,7 @@ def test_rows_and_total() -> None:
     reserved = ledger.reserve(request("a"))
     assert (reserved.prompt, reserved.completion, reserved.usd) == (108, 100, pytest.approx(1.108e-3))
     assert ledger.settle(reserved, 1_000_000, 100_000) == 2
-    ledger.book_free("r", 7, 8)
+    ledger.book("r", 7, 8)
     assert ledger.rows()[:3] == [
         LedgerRow("a", 1, 1_000_000, 100_000, 2.0), LedgerRow("b", usd=None), LedgerRow("r", 1, 7, 8, 0.0),
     ]  # fmt: skip

@@ -29,7 +29,7 @@ def send(script, call=CALL, timeout=5.0, models=(), key=KEY):
     with ScriptedServer(script, models) as server:
         backend = OpenAIChat(call.request.model, server.url, key, timeout)
         try:
-            return backend.send(call), server.requests
+            return backend.read(backend.send(call), call.request), server.requests
         except (ChatFailure, Transient) as error:
             return error, server.requests
         finally:
@@ -58,7 +58,7 @@ def test_what_is_sent() -> None:
         (scripted.good("import os\nos.system('rm -rf /')"), "import os\nos.system('rm -rf /')", "stop"),
         (scripted.truncated("def compute_re"), "def compute_re", "length"),
         (scripted.empty(), "", "stop"),
-        (scripted.good("lone \ud800 surrogate\0"), "lone ? surrogate\0", "stop"),
+        (scripted.good("lone \ud800 surrogate\0"), "lone ? surrogate\ufffd", "stop"),
     ],
     ids=["broken", "hostile", "truncated", "empty", "surrogate"],
 )
@@ -82,14 +82,12 @@ def test_tokens_are_estimated_where_a_server_counts_none() -> None:
         (scripted.Answer(b"<html>Bad Gateway</html>", 502, {}), "HTTP 502: <html>Bad Gateway", False, None),
         (scripted.malformed(), "the reply is not JSON (application/json): '{", True, None),
         (scripted.Answer(b""), "the reply is not JSON (application/json): ''", True, None),
-        (scripted.Answer(b'{"choices": []}'), "the reply has no choices[0].message.content", True, None),
-        (scripted.Answer(b'[1, "x"]'), "the reply has no choices[0].message.content", True, None),
-        (scripted.Answer(b"[" * 100_000), "the reply is not JSON", True, None),
+        (scripted.Answer(b'{"error": {"code": 502, "message": "upstream"}}'), "HTTP 502: upstream", False, None),
         (scripted.cut(), "the connection broke in mid-reply", True, None),
         (scripted.slow("late", 9.0), "no reply within 0.3 s", True, None),
         (scripted.dripping("late", 0.02), "the reply was not complete within 0.3 s", True, None),
     ],
-    ids=["429", "429-after", "500", "503", "502", "malformed", "nothing", "no-choice", "list", "deep", "cut", "slow",
+    ids=["429", "429-after", "500", "503", "502", "malformed", "nothing", "502-inside", "cut", "slow",
          "dripping"],
 )  # fmt: skip
 def test_what_is_worth_another_attempt(answer, message, billed, retry_after) -> None:
@@ -121,10 +119,20 @@ def test_no_server() -> None:
         (scripted.error(403, "no"), "this key may not use this model", True, False),
         (scripted.error(400, "maximum context length is 512 tokens"), "HTTP 400: maximum context", False, False),
         (scripted.error(429, "no money", code="insufficient_quota"), "no credit left", True, False),
+        (scripted.error(400, "Your credit balance is too low"), "no credit left", True, False),
+        (scripted.error(402, "Insufficient Balance"), "no credit left", True, False),
+        (scripted.error(400, "no such thing", code="model_not_found"), "check the name", True, False),
+        (scripted.Answer(b'[1, "x"]'), r"the reply has no choices\[0\].message.content", False, True),
+        (scripted.Answer(b'{"choices": [{"message": {"content": 7}}]}'), "the reply has no choices", False, True),
+        (scripted.Answer(b"[" * 100_000), "the reply is not JSON", False, True),
+        (scripted.Answer(b"It is {no} JSON"), "the reply is not JSON", False, True),
+        (scripted.Answer(b'{"error": "out of tune"}'), "an error came back with status 200: out of tune", False, True),
+        (scripted.Answer(b'{"error": {"code": 401, "message": "who?"}}'), "check the environment", True, False),
         (scripted.web_page(), "a web page came back.* usually ends in /v1", False, True),
         (scripted.huge(9 << 20), "larger than 8 MiB", False, True),
     ],
-    ids=["401", "403", "400", "quota", "web-page", "huge"],
+    ids=["401", "403", "400", "quota", "credit", "402", "model", "list", "number", "deep", "text", "error",
+         "401-inside", "web-page", "huge"],
 )
 def test_what_no_repetition_helps(answer, message, out, billed, caplog) -> None:
     error, requests = send([answer])
@@ -165,7 +173,7 @@ def picky(content):
 def test_refused_parameters_are_left_out_and_remembered(caplog) -> None:
     with ScriptedServer(picky) as server, caplog.at_level(logging.WARNING, "envolve"):
         backend = OpenAIChat("picky", server.url, KEY, 5.0)
-        assert backend.send(CALL).text == backend.send(CALL).text == "fine"
+        assert [backend.read(backend.send(CALL), CALL.request).text for _ in range(2)] == ["fine"] * 2
         contents = [content for _, _, content in server.requests]
         backend.close()
     assert len(contents) == 5 and contents[3] == contents[4]
@@ -188,7 +196,8 @@ def test_parallel_calls_learn_together(caplog) -> None:
         server.lock = contextlib.nullcontext()
         backend = OpenAIChat("picky", server.url, KEY, 20.0)
         with ThreadPoolExecutor(4) as pool:
-            assert [reply.text for reply in pool.map(backend.send, [CALL] * 4)] == ["fine"] * 4
+            bodies = list(pool.map(backend.send, [CALL] * 4))
+            assert [backend.read(body, CALL.request).text for body in bodies] == ["fine"] * 4
         backend.close()
     assert len(caplog.records) == 3
 

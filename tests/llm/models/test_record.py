@@ -9,6 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from core.cleaning import printable
 from llm.models.record import HEADER, Record, RecordError, read_recording
 from llm.models.request import Call, Request
 
@@ -39,12 +40,14 @@ def test_a_killed_writer_loses_at_most_the_last_line(path, replies, cut) -> None
     record = Record(path, ["m"])
     for index, reply in enumerate(replies):
         record.append({**LINE, "index": index, "reply": reply})
-        assert record.recording.entries[index].reply.text == reply
+        assert record.recording.entries[index].reply.text == printable(reply)
     data = path.read_bytes()
     path.write_bytes(data[: len(data) - cut % (len(data) + 1)])
     kept = max(0, path.read_bytes().count(b"\n") - 1)
     again = Record(path, ["m"])
-    assert [again.recording.entries[i].reply.text for i in range(len(again.recording.entries))] == replies[:kept]
+    assert [again.recording.entries[i].reply.text for i in range(len(again.recording.entries))] == [
+        printable(reply) for reply in replies[:kept]
+    ]
     again.append({**LINE, "index": 99})
     assert len(read_recording(path).entries) == kept + 1 and read_recording(path).models == ["m"]
 
@@ -87,7 +90,7 @@ def test_lines_written_by_hand(path, written) -> None:
     )
     assert recording.models is None
     for i, line in enumerate(written):
-        assert recording.entries[i].reply.text == line["reply"].encode("utf-8", "replace").decode()
+        assert recording.entries[i].reply.text == printable(line["reply"].encode("utf-8", "replace").decode())
 
 
 @pytest.mark.parametrize(

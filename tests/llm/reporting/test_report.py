@@ -6,11 +6,16 @@ import json
 from dataclasses import replace
 from types import SimpleNamespace
 
+import pytest
+
 import envs.physics  # noqa: F401  registers the tasks
 from envs.graph_file import load_graph_file
 from envs.physics.task import physics_task
 from envs.shaping import load_candidate
+from llm.models.record import Record, ReplayMismatch
+from llm.models.request import Call, ChatFailure, Reply, Request
 from llm.reporting.report import FILES, verdicts_text, write_report
+from llm.search.archive import Archive
 from llm.search.individual import best_of
 from tests.llm.attempts import evolution, graph_file, human
 
@@ -69,3 +74,45 @@ def test_verdicts_are_counted_by_stage():
     for word in ("trained", "failed in training", "rejected (", "allowlist"):
         assert word in text
     assert verdicts_text([]) == "0 candidates: 0 trained"
+
+
+HOSTILE = "a \ud800 b \x1b[2J c \u202e d \x00 e"
+
+
+def test_a_report_can_be_written_whatever_a_model_has_written(tmp_path):
+    """Also of a run whose files an earlier version has written, with what came as it came."""
+    individuals = [i for i in evolution(2, 6) if i.ok or i.rejection]
+    for i in individuals:
+        i.reply, i.model, i.notes = HOSTILE, HOSTILE, (HOSTILE,)
+        i.code += f"# {HOSTILE}\n"
+        if i.rejection:
+            i.rejection = (i.rejection[0], HOSTILE)
+    archive = Archive(tmp_path / "individuals.jsonl")
+    record = Record(tmp_path / "calls.jsonl", ["m"])
+    for i in individuals:
+        request = {"model": "m", "messages": [{"role": "user", "content": HOSTILE}]}
+        record.append({"index": i.call, "sha256": "x", "request": request, "failure": HOSTILE})
+    archive.put(individuals)
+    known = archive.load()
+    assert len(known) == len(individuals)
+    write_report(tmp_path, result(known), ANT, "Ant \udcff")  # as a name of a file may be
+    for path in [*(tmp_path / "transcript").iterdir(), *tmp_path.glob("*.txt"), tmp_path / "best.py"]:
+        text = path.read_text(encoding="utf-8")
+        assert not set(HOSTILE) & set(text) - set("a b c d e[2J"), path
+
+
+def test_replies_come_in_printable_from_servers_and_from_recordings(tmp_path):
+    assert Reply(HOSTILE, HOSTILE, 1, 1, 0.0, HOSTILE).text == "a \ufffd b \ufffd[2J c \ufffd d \ufffd e"
+    assert "\x1b" not in str(ChatFailure(HOSTILE))
+    record = Record(tmp_path / "calls.jsonl", ["m"])
+    old = Request("m", (("user", f"You wrote {HOSTILE}"),))  # an earlier version quoted replies as they came
+    record.append(
+        {"index": 0, "sha256": old.sha256(), "request": old.values(), "model": "m", "reply": HOSTILE, "finish": "stop",
+         "tokens": [1, 1], "usd": None, "seconds": 1.0}
+    )  # fmt: skip
+    again = Request("m", (("user", "You wrote a \ufffd b \ufffd[2J c \ufffd d \ufffd e"),))
+    for request in (old, again):
+        entry = record.recording.find(Call(0, request))
+        assert entry is not None and entry.reply is not None and "\ud800" not in entry.reply.text
+    with pytest.raises(ReplayMismatch):
+        record.recording.find(Call(0, Request("m", (("user", "You wrote a"),))))

@@ -31,7 +31,7 @@ def test_whole_lines_survive_any_tear(tmp_path: Path, some: list[Individual], da
     assert archive.load() == []
     some.sort(key=lambda i: i.id)
     for i in some:
-        archive.append(i)
+        archive.put([i])
     assert same(archive.load(), some)
     content = archive.path.read_bytes() if some else b""
     torn = content[: data.draw(st.integers(0, len(content)))]
@@ -39,15 +39,27 @@ def test_whole_lines_survive_any_tear(tmp_path: Path, some: list[Individual], da
     whole = torn.count(b"\n")
     assert same(archive.load(), some[:whole])
     for i in some[whole:]:
-        archive.append(i)
+        archive.put([i])
     assert same(archive.load(), some) and (not some or archive.path.read_bytes()[: len(content)] == content)
 
 
 def test_of_several_lines_of_an_id_the_last_counts(tmp_path: Path) -> None:
     archive = Archive(tmp_path / "individuals.jsonl")
     for i in (individual(1, score=1.0), individual(0), individual(1, score=2.0)):
-        archive.append(i)
+        archive.put([i])
     assert [(i.id, i.ok) for i in archive.load()] == [(0, False), (1, True)] and archive.load()[1].score == 2.0
+
+
+def test_what_is_evaluated_again_leaves_no_trace(tmp_path: Path) -> None:
+    first, last = [individual(0), individual(1, score=1.0)], [individual(2, score=5.0), individual(3, score=6.0)]
+    whole, again = Archive(tmp_path / "whole.jsonl"), Archive(tmp_path / "again.jsonl")
+    whole.put(first)
+    whole.put(last)
+    again.put(first)
+    again.put([individual(2, score=2.0), individual(3)])
+    again.path.write_bytes(again.path.read_bytes() + b'{"id": 4, "it')  # killed in the middle of a line
+    again.put(last)
+    assert again.path.read_bytes() == whole.path.read_bytes()
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,6 @@ import json
 import os
 import secrets
 import socket
-import time
 from pathlib import Path
 
 import pytest
@@ -109,9 +108,9 @@ class World:
 
     def attack(self, who: str, code: str) -> Vetted | Rejection:
         self.said = b""
-        began = time.monotonic()
         verdict = self.vetter.vet_code(self.field.aimed(code), who)
-        assert time.monotonic() - began < 12, f"{who} took {time.monotonic() - began:.1f} s"
+        lost = isinstance(verdict, Rejection) and jailer.LOST in verdict.message
+        assert not lost or not self.vetter._jailer._server.alive(), f"{who} silenced a server that lives"
         said = self.said.decode(errors="replace") + (
             verdict.message if isinstance(verdict, Rejection) else json.dumps(verdict.graph_file)
         )
@@ -227,6 +226,7 @@ def test_as_replies_they_are_refused_too(field, monkeypatch, caplog, form) -> No
     """Extraction and allow-list alone, with no server to save them."""
     monkeypatch.setattr(vet.Jailer, "__init__", lambda *_: None)
     monkeypatch.setattr(vet.Jailer, "trace", lambda *_: b'{"error": ["trace", "not run"]}')
+    monkeypatch.setattr(vet.Jailer, "check", lambda self, code, traced: traced)
     vetter = Vetter(make_probe("Cartpole", 8), ["compute_reward"])
     traced = []
     for family, name, code in ATTACKS:
@@ -239,7 +239,7 @@ def test_as_replies_they_are_refused_too(field, monkeypatch, caplog, form) -> No
     field.check("", form)
 
 
-@pytest.mark.parametrize("reader", ["extract_code", "check_source"])
+@pytest.mark.parametrize("reader", ["extract", "check_source"])
 def test_text_that_a_reader_stumbles_over_is_refused(monkeypatch, caplog, reader) -> None:
     def stumbles(text: str, types: list[str]) -> str:
         raise RecursionError("deep")

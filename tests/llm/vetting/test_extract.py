@@ -123,9 +123,10 @@ def test_an_import_that_is_used_stays_for_the_allow_list_to_judge() -> None:
         ("def compute_reward(state):\n\tx = 1\n        return x\n", "tabs and spaces"),
         ("def compute_reward(state):\n    return \0\n", "null bytes"),
         ("def compute_reward(state):\n    return " + "(" * 3000 + ")" * 3000, "nested"),
-        ("def compute_reward(state):\n    return " + "-" * 30000 + "1", "nested"),
+        ("def compute_reward(state):\n    return " + "-" * 15000 + "1", "nested"),
         ("def compute_reward(state):\n    return " + "1 + " * 20000 + "1", "at most 40000 are allowed"),
-        ("x" * 500_000, "at most 400000"),
+        ("def compute_reward(state):\n    return " + "-" * 30000 + "1", "more than 20000 names, numbers and signs"),
+        ("x" * 500_000, "at most 200000"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_said(reply: str, said: str) -> None:

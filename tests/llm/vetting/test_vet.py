@@ -17,8 +17,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from core.cleaning import LONGEST
 from envs.graph_file import load_graph_file
-from llm.vetting import jail, jailer, vet
+from llm.vetting import checking, jail, jailer, vet
 from llm.vetting.extract import VetError
 from llm.vetting.probe import make_probe
 from llm.vetting.vet import Rejection, Vetted, Vetter
@@ -129,7 +130,7 @@ def test_a_server_that_falls_silent_is_asked_nothing_more(vetter, unchecked, mon
     with pytest.raises(VetError, match="ended while"):  # at once, not when patience is at an end
         server._patience = 60.0
         for _ in range(1000):
-            server.trace(GOOD)
+            server.ask({"code": GOOD})
     assert not server.alive()
     assert isinstance(vetter.vet_code(GOOD, "next"), Vetted)
 
@@ -159,7 +160,7 @@ def server_of(group: int) -> int:
     raise AssertionError("no server")
 
 
-def group_is_empty(group: int, seconds: float = 10.0) -> bool:
+def group_is_empty(group: int, seconds: float = 120.0) -> bool:
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         try:
@@ -238,22 +239,45 @@ JSON = st.recursive(
 @given(st.binary(max_size=200) | JSON.map(lambda value: json.dumps(value).encode()))
 def test_whatever_a_child_says_is_a_graph_or_a_refusal(data: bytes) -> None:
     try:
-        assert isinstance(vet.read_result(data), dict)
+        assert isinstance(checking.read_result(data), dict)
     except VetError as e:
-        assert e.stage in vet.STAGES
+        assert e.stage in checking.STAGES
 
 
 @settings(max_examples=100, deadline=None)
 @given(found=st.dictionaries(st.sampled_from(["functions", "action_size", "literal_names"]), JSON))
-def test_whatever_it_says_it_traced_is_refused_with_a_reason(vetter, found) -> None:
+def test_whatever_it_says_it_traced_is_refused_with_a_reason(probe, found) -> None:
     with pytest.raises(VetError) as e:
-        vetter._graph_file("", found)
+        checking.check(json.dumps({"graph": found}).encode(), "", ["compute_reward"], probe)
     assert e.value.stage == "graph" and str(e.value)
+
+
+def many_operations(n: int) -> bytes:
+    """A trace of so many, each of which has another shape."""
+    slices = [{"op": "aten.slice.Tensor", "args": [{"in": 0}, 0, 0, k + 1]} for k in range(n)]
+    nodes = [*slices, {"op": "aten.mul.Tensor", "args": [{"in": 0}, 0.5]}]
+    graph = {"inputs": ["progress"], "nodes": nodes, "outputs": [{"node": n}], "names": ["total"]}
+    return json.dumps({"graph": {"functions": {"compute_reward": graph}}}).encode()
+
+
+def test_what_was_traced_is_checked_in_a_child_and_looked_at_here(vetter, probe) -> None:
+    types = ["compute_reward"]
+    checked = vetter._jailer.check(GOOD, many_operations(50))
+    graph_file = checking.accept(GOOD, "Cartpole", checked, types)
+    assert graph_file == checking.check(many_operations(50), GOOD, types, probe)
+    for other in (("other code", "Cartpole"), (GOOD, "Ant")):
+        with pytest.raises(VetError, match="not of this code"):
+            checking.accept(*other, checked, types)
+    with pytest.raises(VetError, match="not of this code"):
+        checking.accept(GOOD, "Cartpole", checked, ["compute_goal"])
+    for data in (b"", b"[]", b"\xff", b'{"graph": {}}', checked.replace(b"mul", b"mut"), many_operations(1)):
+        with pytest.raises(VetError):
+            checking.accept(GOOD, "Cartpole", data, types)
 
 
 def test_reasons_are_fit_to_print() -> None:
     shown = vet.clean("\x1b[2J\x07ok\n\u202e" + "x" * 10_000)
-    assert shown.startswith("?[2J?ok\n?x") and len(shown) == vet.MESSAGE_CHARACTERS + 4
+    assert shown.startswith("\ufffd[2J\ufffdok\n\ufffdx") and len(shown) == LONGEST + 4
     assert vet.clean("") == "" and vet.clean("plain ünïcode") == "plain ünïcode"
 
 

@@ -38,7 +38,7 @@ def trial(budget, alpha=1.0, number=4):
 
 
 class Counting(Direct):
-    def evaluate(self, chunks):
+    def evaluate(self, chunks, unfit=None):
         self.agents = getattr(self, "agents", []) + [len(chunk.seeds) for chunk in chunks]
         self.modes = getattr(self, "modes", set()) | {chunk.mode for chunk in chunks}
         return super().evaluate(chunks)

@@ -86,7 +86,7 @@ def test_the_largest_budget_with_enough_trials_counts_and_failures_do_not() -> N
 
 
 def test_of_very_many_trials_some_are_taken() -> None:
-    rs = [record(k, (0, 0, k), {"a": float(k)}, 5.0, float(k)) for k in range(2 * MOST + 1)]
+    rs = [record(k, (0, 0, k), {"a": float(k), "b": float(k % 7)}, 5.0, float(k)) for k in range(2 * MOST + 1)]
     found = importance_of(rs, axes_of(None, rs))
     assert found.trials == MOST and shares(found)["a"] > 0.9
 
@@ -112,10 +112,23 @@ def test_parameters_that_never_vary_explain_nothing_and_optuna_stays_silent(capl
     import optuna
 
     before = optuna.logging.get_verbosity()
-    rs = [record(k, (0, 0, k), {"a": k / 20, "same": 1, "text": "x"}, 5.0, float(k)) for k in range(20)]
+    rs = [record(k, (0, 0, k), {"a": k / 20, "b": k % 3 / 3, "same": 1, "text": "x"}, 5.0, float(k)) for k in range(20)]
     with caplog.at_level(logging.INFO):
         found = importance_of(rs, axes_of(None, rs))
-    assert shares(found)["same"] == shares(found)["text"] == 0.0 and shares(found)["a"] > 0.9
+    assert shares(found)["same"] == shares(found)["text"] == 0.0 and shares(found)["a"] > 0.8
     assert not caplog.records and optuna.logging.get_verbosity() == before
     assert importance_of(rs, axes_of(None, rs)) == found  # the same again
     assert math.isclose(found.as_json()["shares"]["a"]["share"], shares(found)["a"])
+
+
+@needs_sklearn
+def test_one_parameter_has_nothing_to_be_more_important_than() -> None:
+    """Its share is 100 %, whatever it does; so is that of the only one that varies."""
+    whole = [r for r in sample(60) if "only" not in r.trial.values]
+    for kept in ({"a"}, {"a", "b"}):
+        rs = []
+        for r in whole:
+            values = {k: (0.5 if k == "b" else v) for k, v in r.trial.values.items() if k in kept}
+            rs.append(dataclasses.replace(r, trial=dataclasses.replace(r.trial, values=values)))
+        found = importance_of(rs, axes_of(None, rs))
+        assert found.shares == {} and "only a varies" in found.reason and "%" not in "\n".join(found.lines())

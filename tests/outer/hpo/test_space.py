@@ -245,7 +245,7 @@ NUMBERS = {  # key -> least, most of what its schema takes
     "envs.CartPole-v0.done_bias": (-1e6, 1e6), "envs.CartPole-v0.solved_reward": (-1e6, 1e6),
 }  # fmt: skip
 INTEGERS = {
-    "agents.ddqn.batch_size": (1, 20_000), TRANSFORM: (0, 7), "agents.ddqn.rb_size": (1, 2**40), "seed": (0, 2**50),
+    "agents.ddqn.batch_size": (1, 20_000), TRANSFORM: (0, 7), "agents.ddqn.rb_size": (1, 10**9), "seed": (0, 2**50),
     "agents.ddqn.init_episodes": (0, 999), "envs.CartPole-v0.hidden_size": (1, 300),
     "agents.gtn.num_grad_evals": (1, 9),
 }  # fmt: skip

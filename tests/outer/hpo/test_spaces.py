@@ -143,8 +143,14 @@ PUBLISHED: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-def test_what_is_published_is_shipped_and_nothing_else() -> None:
-    assert {path.stem for path in SHIPPED} == set(PUBLISHED)
+OURS = {  # learners tuned on the task itself (experiments/tuned_baseline.py)
+    "real_cartpole_ddqn", "real_acrobot_ddqn", "real_cliff_ql", "real_pendulum_td3", "real_mountain_car_continuous_td3",
+    "real_halfcheetah_td3",
+}  # fmt: skip
+
+
+def test_what_is_published_is_shipped_and_nothing_else_but_ours() -> None:
+    assert {path.stem for path in SHIPPED} == {*PUBLISHED, *OURS}
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda p: p.stem)
@@ -158,7 +164,10 @@ def test_a_shipped_study(path: Path, tmp_path: Path) -> None:
     for p in study.space.parameters:
         section, _, name = p.key.rpartition(".")
         found[f"{section}.{'1-' * p.one_minus}{name}"] = set(p.choices) if p.choices else (p.low, p.high, p.log)
-    assert found == PUBLISHED[path.stem]
+    if path.stem in OURS:
+        assert study.evaluate == "agent" and not study.worlds and all(key.startswith("agents.") for key in found)
+    else:
+        assert found == PUBLISHED[path.stem]
 
     space = study.space.config_space
     space.seed(1)

@@ -163,11 +163,12 @@ class ReadableFile:
 
 
 class VirtualOS:
-    """The part of ``os`` (and ``open``) that outer/machine.py uses, for the process that is running."""
+    """The part of ``os`` (and ``open``) that outer/machine.py and core/files.py use, for the running process."""
 
-    O_RDONLY, O_NONBLOCK, O_CLOEXEC = real_os.O_RDONLY, real_os.O_NONBLOCK, real_os.O_CLOEXEC
+    O_RDONLY, O_NONBLOCK = real_os.O_RDONLY, real_os.O_NONBLOCK
+    O_NOCTTY, O_CLOEXEC = real_os.O_NOCTTY, real_os.O_CLOEXEC
     path = real_os.path
-    strerror = staticmethod(real_os.strerror)
+    strerror, fspath = staticmethod(real_os.strerror), staticmethod(real_os.fspath)
 
     def __init__(self, world: Any) -> None:
         self.world = world

@@ -12,6 +12,7 @@ from typing import Any, Dict, FrozenSet, Iterator, List
 
 import torch
 
+import core.files
 import outer.dispatch
 import outer.exchange
 import outer.heartbeat
@@ -61,6 +62,7 @@ def installed(world: World) -> Iterator[None]:
     log = logging.getLogger("envolve")
     ids = SimpleNamespace(uuid4=lambda: uuid.UUID(int=world.ids.getrandbits(128)))
     changes: List[Any] = [
+        (core.files, "os", world.os),
         (outer.machine, "os", world.os),
         (outer.machine, "open", world.os.open_file),
         (outer.machine, "time", SimpleNamespace(sleep=world.scheduler.wait)),

@@ -1,0 +1,45 @@
+"""Text that somebody else wrote, as one can print, log and save it.
+
+Models, workers, programs and files of others may send anything: half of a surrogate pair, which no file in UTF-8 can
+hold; control characters, which clear a terminal; marks that turn the direction of writing around, so that code is read
+in another way than it runs (https://trojansource.codes). These functions are called where such text comes in; behind
+that it is text like any other. Python 3.8.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Optional
+
+LONGEST = 4_000  # characters of a message
+MORE = " ..."
+REPLACED = "\ufffd"  # Unicode's own sign for a character that cannot be shown
+_BREAKS = re.compile(r"[\t\n\r\v\f\x1c-\x1e\x85\u2028\u2029]+ *")  # line breaks, and what an editor takes for one
+# controls but for tab and line feed; separators of lines that only some programs heed; marks of direction; surrogates;
+# what is no character
+_HIDDEN = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufff9-\ufffb\ufffe\uffff]"
+)
+
+
+def printable(text: str, longest: Optional[int] = None) -> str:
+    """``text`` with line ends as \\n and one U+FFFD for each character that is not for showing; form feeds, which
+    Python takes for blanks, are blanks. Of more than ``longest`` characters the first, and " ..."."""
+    more = MORE if longest is not None and len(text) > longest else ""
+    text = text[:longest].replace("\r\n", "\n").replace("\r", "\n").replace("\f", " ")
+    return _HIDDEN.sub(REPLACED, text) + more
+
+
+def clean(text: str, longest: int = LONGEST) -> str:
+    """A message as one can show it to people and models: lines of what Python calls printable, and not without end."""
+    shown = printable(text[:longest]).replace("\t", " ")
+    if not shown.isprintable():
+        shown = "".join(c if c.isprintable() or c == "\n" else REPLACED for c in shown)
+    return shown + MORE * (len(text) > longest)
+
+
+def one_line(text: str, longest: int = LONGEST) -> str:
+    """The same in one line, so that no text can look like the next line of a log or of a table."""
+    if text.isprintable() and len(text) <= longest:  # nearly every text: this is asked of each member of a generation
+        return text
+    return clean(_BREAKS.sub(" ", text[:longest]).strip(), longest) + MORE * (len(text) > longest)

@@ -1,0 +1,93 @@
+"""Files that a user, a worker or an earlier run hands over: plain ones only, and none larger than it may be.
+
+``open`` waits for ever at a named pipe, and ``read`` fills the memory from a device, or from a sparse file that costs
+its writer nothing. So whatever is read here is looked at first: its kind and its size decide. Python 3.8.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import sys
+from typing import Any, Union
+
+Name = Union[str, "os.PathLike[str]"]
+
+MIB = 2**20
+TEXT_BYTES = MIB  # a configuration, a candidate, a small JSON file
+TABLE_BYTES = 1024 * MIB  # scores, trials, replies of models: what a long run writes line by line
+TORCH_BYTES = 512 * MIB  # a world, a policy, a checkpoint of a search
+KINDS = (
+    (stat.S_ISDIR, "a folder"), (stat.S_ISFIFO, "a named pipe"), (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"), (stat.S_ISSOCK, "a socket"),
+)  # fmt: skip
+
+
+class UnfitFileError(OSError):
+    """No plain file, or larger than allowed, or no text: nothing that waiting would change. As of any OSError
+    ``strerror`` says what was found, and ``filename`` where."""
+
+
+def read_plain(path: Name, limit: int) -> bytes:
+    """The bytes of a plain file of at most ``limit`` bytes. Raises UnfitFileError, OSError."""
+    fd = _open(path)
+    try:
+        size = _size(fd, path, limit)
+        with os.fdopen(fd, "rb", closefd=False) as file:
+            return file.read(size)
+    except OSError as e:
+        if e.filename is None:
+            raise OSError(e.errno, e.strerror, os.fspath(path)) from e
+        raise
+    finally:
+        os.close(fd)
+
+
+def read_text(path: Name, limit: int = TEXT_BYTES) -> str:
+    """The same as UTF-8. Raises UnfitFileError, OSError."""
+    try:
+        return read_plain(path, limit).decode("utf-8")
+    except UnicodeDecodeError as e:
+        raise _unfit(errno.EILSEQ, f"found bytes at {e.start} that are no UTF-8, expected text", path) from None
+
+
+def read_end(path: Name, most: int) -> bytes:
+    """The last ``most`` bytes of a plain file that may be of any size. Raises UnfitFileError, OSError."""
+    fd = _open(path)
+    try:
+        size = _size(fd, path, sys.maxsize)
+        return os.pread(fd, most, max(0, size - most))
+    finally:
+        os.close(fd)
+
+
+def check_plain(path: Name, limit: int = TEXT_BYTES) -> None:
+    """For what another reads, Python's import or a library. Raises UnfitFileError, OSError."""
+    fd = _open(path)
+    try:
+        _size(fd, path, limit)
+    finally:
+        os.close(fd)
+
+
+def _open(path: Name) -> int:
+    try:
+        # O_NONBLOCK: a named pipe without a writer would stop the reader here
+        return os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    except ValueError:  # a null byte
+        raise _unfit(errno.EINVAL, "found a null byte in the name, expected a file's name", path) from None
+
+
+def _size(fd: int, path: Name, limit: int) -> int:
+    status = os.fstat(fd)
+    if not stat.S_ISREG(status.st_mode):
+        kind = next((text for fits, text in KINDS if fits(status.st_mode)), "something else")
+        raise _unfit(errno.EINVAL, f"found {kind}, expected a plain file", path)
+    if status.st_size > limit:
+        raise _unfit(errno.EFBIG, f"found {status.st_size:,} bytes, expected at most {limit:,}", path)
+    return status.st_size
+
+
+def _unfit(code: int, text: str, path: Any) -> UnfitFileError:
+    return UnfitFileError(code, text, os.fspath(path))

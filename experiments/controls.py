@@ -1,0 +1,105 @@
+#!/usr/bin/env python3
+"""Sets an evolved world beside the simplest things that could explain what it does."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from outer import interrupt
+
+if __name__ == "__main__":
+    interrupt.listen("controls.py")  # before all that takes time to import
+
+from dataclasses import dataclass, field
+from typing import Annotated
+
+import tyro
+
+from experiments.command_line import check_count
+from experiments.control_rows import CONTROLS, Bench, Row
+from experiments.control_table import show, write
+from experiments.paper.command import run_command
+from outer.config import ConfigError
+from outer.schema import nearest
+
+HELP = """\
+Controls: what an evolved world does, beside the simplest things that could explain it. Every row is tested on the real
+task; real steps are those that it took to make the row.
+
+  python3 experiments/controls.py results/<run_id>/model.pt
+  python3 experiments/controls.py results/<run_id>/model.pt --only greedy hand_made --json controls.json
+
+  world        agents trained in the world, as evolution trains them
+  tuned        agents with tuned hyperparameters, trained on the task itself (configs/baselines)
+  greedy       no agent: the action that the world pays most for, in every state
+  classifier   bandits: a supervised classifier, trained on the action that the world pays most for in its own contexts
+  hand_made    SEs: a policy that a person wrote, and agents in a bandit that teaches it; no step of the task
+  distilled    SEs: an agent trained on the task, and agents in a bandit distilled from it
+  potential    RNs of finite tasks: agents in a potential that is the optimal value function
+  direct       a policy evolved on the task itself, with as many real steps as the evolution of the world took
+
+Exit codes: 0 complete, 1 it cannot start or go on, 2 wrong arguments, 130 and 143 stopped."""
+
+
+@dataclass
+class Args:
+    model: tyro.conf.Positional[Annotated[Path, tyro.conf.arg(metavar="WORLD")]]
+    """A model.pt that GTN_master.py wrote."""
+    agents: int = 20
+    """Agents in the world, on the task, and in the controls' bandits."""
+    repeats: int = 5
+    """Bandits, experts, searches and classifiers per control, each with a seed of its own; agents are shared among
+    bandits."""
+    episodes: int = 20
+    """Test episodes of a policy that no agent learned."""
+    real_steps: int | None = None
+    """Real steps that direct evolution may spend; default: what the world's own evolution spent."""
+    only: Annotated[list[str], tyro.conf.arg(metavar="NAME ...")] = field(default_factory=list)
+    """Which controls; default: all that this world can have."""
+    seed: int = 0
+    """Of agents and fits; none of the seeds was used in an evolution."""
+    threads: int = 0
+    """CPU threads, 0: all."""
+    json: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
+    """Also write the figures and the raw lists to this file."""
+
+
+def check(args: Args) -> list[str]:
+    """-> the controls that are asked for. Raises ConfigError."""
+    for option, value, least in (
+        ("--agents", args.agents, 1), ("--repeats", args.repeats, 1), ("--episodes", args.episodes, 1),
+        ("--seed", args.seed, 0), ("--threads", args.threads, 0), ("--real-steps", args.real_steps, 1),
+    ):  # fmt: skip
+        check_count(option, value, least)
+    for name in args.only:
+        if name not in CONTROLS:
+            near = nearest(name, list(CONTROLS), cutoff=0.0)
+            raise ConfigError([f"--only: found {name!r}, expected some of {', '.join(CONTROLS)}; nearest: {near}"])
+    if args.json is not None and (args.json.is_dir() or not args.json.parent.is_dir()):
+        raise ConfigError([f"--json: cannot write {args.json}, expected a file in a folder that exists"])
+    return [name for name in CONTROLS if name in args.only] if args.only else list(CONTROLS)
+
+
+def work(args: Args) -> int:
+    names = check(args)
+    bench = Bench.of(args.model, args.agents, args.repeats, args.episodes, args.real_steps, args.seed, args.threads)
+    rows: list[Row] = []
+    for name in names:
+        print(f"{name} ...", file=sys.stderr)
+        rows += CONTROLS[name](bench)
+    show(bench, rows)
+    if args.json is not None:
+        write(args.json, bench, rows, args)
+    return 0
+
+
+def main(argv: list[str] | None = None) -> int:
+    args = tyro.cli(Args, args=argv, prog="controls.py", description=HELP)
+    return run_command("controls.py", lambda: work(args))
+
+
+if __name__ == "__main__":
+    interrupt.run(main)

@@ -1,0 +1,188 @@
+"""The statements at the top of a reply's blocks of code, and the module that is put together from them."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from llm.vetting.allowed_names import GIVEN
+from llm.vetting.parsing import VetError
+from llm.vetting.scopes import outside_names
+
+# decorators that change nothing here
+HARMLESS = ("torch.jit.script", "torch.jit.script_if_tracing", "torch.jit.export", "torch.no_grad()", "torch.no_grad",
+            "torch.inference_mode()", "torch.compile", "torch.compile()", "jit.script", "script")  # fmt: skip
+MOST_NODES = 8_000  # of the syntax tree that is put together; the allow-lists have fewer
+BUILTIN = {*dir(builtins), *GIVEN}  # names that mean the same in every block
+
+
+@dataclass(eq=False)
+class Part:
+    """A statement at the top of a block, with the comment lines above it. Whatever takes work is done when it is asked
+    for: most of a reply never is."""
+
+    node: ast.stmt
+    block: int
+    lines: list[str]  # of the block
+    above: int  # its first line with its comments, from 1
+    first: int  # the same without comments
+    last: int
+    shared: bool  # another statement is on one of its lines
+
+    @property
+    def name(self) -> str:
+        """Of a function."""
+        return getattr(self.node, "name", "")
+
+    @property
+    def is_function(self) -> bool:
+        return isinstance(self.node, (ast.FunctionDef, ast.AsyncFunctionDef))
+
+    @property
+    def is_import(self) -> bool:
+        return isinstance(self.node, (ast.Import, ast.ImportFrom))
+
+    @property
+    def arguments(self) -> int:
+        a = getattr(self.node, "args", None)
+        return len(a.posonlyargs) + len(a.args) if isinstance(a, ast.arguments) else 0
+
+    @cached_property
+    def size(self) -> int:
+        """Nodes of its syntax tree."""
+        return sum(1 for _ in ast.walk(self.node))
+
+    @cached_property
+    def uses(self) -> set[str]:
+        return outside_names(self.node)
+
+    @cached_property
+    def meaning(self) -> str:
+        """Equal for statements that are the same but for comments and layout."""
+        return ast.dump(self.node)
+
+    @cached_property
+    def text(self) -> str:
+        """Of a function without harmless decorators."""
+        if self.shared:
+            return ast.unparse(self.node)
+        decorators = getattr(self.node, "decorator_list", [])
+        if not decorators:
+            return "\n".join(self.lines[self.above - 1 : self.last])
+        written = [ast.unparse(d) for d in decorators]
+        kept = [f"@{d}" for d in written if d.replace(" ", "") not in HARMLESS]
+        comments, body = self.lines[self.above - 1 : self.first - 1], self.lines[self.node.lineno - 1 : self.last]
+        return "\n".join([*comments, *kept, *body])
+
+
+def parts_of(tree: ast.Module, text: str, block: int) -> Iterator[Part]:
+    """The statements at the top of a block, in their order."""
+    lines = text.split("\n")
+    begin = Counter(node.lineno for node in tree.body)
+    end = 0  # last line of the statement before
+    for node in tree.body:
+        decorators = getattr(node, "decorator_list", [])
+        first, last = min([node.lineno, *(d.lineno for d in decorators)]), node.end_lineno or node.lineno
+        shared = first <= end or begin[last] > (node.lineno == last)
+        above = first
+        while above - 1 > end and lines[above - 2].lstrip().startswith("#"):
+            above -= 1
+        yield Part(node, block, lines, above, first, last, shared)
+        end = last
+
+
+def defines(node: ast.stmt) -> list[str]:
+    """Names that a statement at the top gives a meaning."""
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+        return [node.name]
+    if isinstance(node, (ast.Import, ast.ImportFrom)):
+        return [a.asname or a.name.split(".")[0] for a in node.names]
+    if isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value is not None:
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        return [n.id for t in targets for n in ast.walk(t) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
+    return []
+
+
+class Module:
+    """The chosen functions and, transitively, what they use. Raises VetError where two blocks disagree about a name
+    that functions of both use, or where it is too much."""
+
+    def __init__(self, parts: Sequence[Part], chosen: dict[str, Part]) -> None:
+        self._chosen = chosen
+        self._last: dict[str, Part] = {}  # that defines a name
+        self._own: dict[tuple[str, int], Part] = {}  # the last in a block
+        for part in parts:
+            for name in defines(part.node):
+                self._last[name] = self._own[name, part.block] = part
+        self._where: dict[str, Part] = {}  # what a name has been found to mean
+        kept = self._needed()
+        self.parts = [part for part in parts if id(part) in kept]
+
+    def _needed(self) -> set[int]:
+        """Ids of the parts that are kept. Every part is followed once, however many names it defines."""
+        kept: set[int] = set()
+        followed: set[int] = set()
+        read: set[int] = set()  # parts whose size is counted
+        queue = [(name, part.block) for name, part in self._chosen.items()]
+        if "compute_torque" in self._chosen:
+            queue.append(("ACTION_SIZE", self._chosen["compute_torque"].block))
+        size = 0
+        while queue:
+            name, block = queue.pop()
+            found = self._meant(name, block)
+            if found is None or self._where.get(name) is found:
+                continue
+            size += found.size if id(found) not in read else 0
+            read.add(id(found))
+            if size > MOST_NODES:
+                raise VetError("extract", f"the code is too long: over {MOST_NODES} names, numbers and operations; "
+                               "write shorter code")  # fmt: skip
+            if name in self._where:
+                self._check_same(name, self._where[name], found)
+                continue
+            self._where[name] = found
+            if not (found.is_import and _is_given(found.node)):
+                kept.add(id(found))
+            if id(found) not in followed:
+                followed.add(id(found))
+                queue += [(used, found.block) for used in sorted(found.uses)]
+        return kept
+
+    def _meant(self, name: str, block: int) -> Part | None:
+        """What defines a name that a block uses: a chosen function, else what stands in the same block, else, unless
+        Python or torch has the name, the last of all."""
+        if name in self._chosen:
+            return self._chosen[name]
+        return self._own.get((name, block)) or (None if name in BUILTIN else self._last.get(name))
+
+    def _check_same(self, name: str, one: Part, other: Part) -> None:
+        if one.meaning != other.meaning:
+            blocks = len({part.block for part in self._chosen.values()})
+            raise VetError(
+                "extract", f"{blocks} blocks of code define {name!r} differently; write one block, with each name once"
+            )
+
+    def text(self) -> str:
+        """Imports, constants, then the rest, in the order in which they stand."""
+        imports = [p.text for p in self.parts if p.is_import]
+        constants = [p.text for p in self.parts if isinstance(p.node, (ast.Assign, ast.AnnAssign))]
+        rest = [p.text for p in self.parts if not p.is_import and not isinstance(p.node, (ast.Assign, ast.AnnAssign))]
+        sections = ["\n".join(dict.fromkeys(imports)), "\n".join(constants), *rest]
+        return "\n\n\n".join(s.strip("\n") for s in sections if s) + "\n"
+
+
+def _is_given(node: ast.stmt) -> bool:
+    """An import of what is there anyway, under the name that it has."""
+    if isinstance(node, ast.Import):
+        return all((a.name, a.asname) in (("torch", None), ("math", None), ("torch.nn.functional", "F"),
+                                          ("torch.nn.functional", None)) for a in node.names)  # fmt: skip
+    if isinstance(node, ast.ImportFrom):
+        source = {"torch": ("Tensor",), "torch.nn": ("functional",), "envs.physics.task": ("Pose",), "__future__": ()}
+        names = source.get(node.module or "")
+        aliased = all((a.asname or a.name) in ("Tensor", "F", "Pose") for a in node.names)
+        return node.module == "typing" or (names is not None and aliased and all(a.name in names for a in node.names))
+    return False

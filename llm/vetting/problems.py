@@ -1,0 +1,50 @@
+"""What is wrong with code, line by line. What takes work to say, the nearest of many names, is worked out for the few
+problems that are told."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterable
+
+from llm.vetting.naming import LONGEST, nearest
+
+Hint = Callable[[], str]  # what is added to a problem
+
+
+class Problems:
+    """Each once, in the order in which they were found."""
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[int, str], Hint | None] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._found)
+
+    def add(self, where: ast.AST | int, text: str, hint: Hint | None = None) -> None:
+        """where: a node, or a line, 0 if it is about the whole code."""
+        line = where if isinstance(where, int) else getattr(where, "lineno", 0)
+        self._found.setdefault((line, text), hint)
+
+    def told(self, most: int, in_order: bool = True) -> str:
+        """A line for each of the first so many, and how many more there are. in_order: of their lines in the code."""
+        found = sorted(self._found) if in_order else list(self._found)
+        lines = []
+        for line, text in found[:most]:
+            hint = self._found[line, text]
+            lines.append(f"line {line}: " * bool(line) + text + (hint() if hint is not None else ""))
+        return "\n".join(lines + [f"and {len(found) - most} more"] * (len(found) > most))
+
+
+def near(name: str, known: Iterable[str], cutoff: float, otherwise: str, text: str = "; nearest: {!r}") -> Hint:
+    """A hint at the known name that is nearest, or, if none is near, at what else to write."""
+
+    def hint() -> str:
+        found = nearest(name, known, cutoff)
+        return text.format(found) if found else f"; {otherwise}"
+
+    return hint
+
+
+def short(name: str) -> str:
+    """A name as it is told."""
+    return name if len(name) <= LONGEST else name[:LONGEST] + "..."

@@ -1,0 +1,78 @@
+"""An agent trained on the task itself, and the states that it visits: what a bandit is distilled from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from agents.hyper import draw
+from agents.population import nets_of, stack, widest
+from agents.sections import LearnerSection
+from agents.train import OFF_POLICY, algorithm, train
+from envs.section import EnvSection
+from envs.task import Task
+from outer.controls.policy import of_observation, play
+
+EPISODES = 20  # of the expert, whose states become contexts
+NOISE = 0.2  # share of random actions among them, so that the contexts also tell how to recover
+
+
+@dataclass
+class Expert:
+    act: Callable[[Tensor], Tensor]  # observations float32 [n, F] -> actions int64 [n] or float32 [n, A]
+    states: Tensor  # float32 [n, F], visited
+    steps: int  # on the task: training, its tests, and the episodes of ``states``
+    mean_return: float
+
+
+def train_experts(
+    name: str, learner: LearnerSection, task: Task, section: EnvSection, keys: np.ndarray, test_each: bool,
+    backend: str, threads: int,
+) -> list[Expert]:  # fmt: skip
+    """One expert per key, int64 [E], none chosen. name: an off-policy learner. Raises ValueError for another one, and
+    where an expert diverged."""
+    if name not in OFF_POLICY:
+        raise ValueError(f"an expert of {name}: expected one of {', '.join(OFF_POLICY)}")
+    result = train(
+        name, learner, None, task, "real", section, torch.zeros(len(keys), 1), keys, test_each, backend, "cpu", threads
+    )
+    if (result.status != 0).any():
+        raise ValueError(f"{int((result.status != 0).sum())} of {len(keys)} experts diverged")
+    return [_expert(name, learner, task, result.weights[i], keys[i : i + 1], int(result.real_steps[i]),
+                    float(result.test_return[i].mean())) for i in range(len(keys))]  # fmt: skip
+
+
+def _expert(
+    name: str, learner: LearnerSection, task: Task, weights: np.ndarray, key: np.ndarray, steps: int, score: float
+) -> Expert:
+    cls: Any = algorithm(name)
+    hyper = draw(learner, key)
+    own = nets_of(cls, task, hyper)
+    agent = cls(
+        task, hyper, widest(own), stack(torch.as_tensor(weights[None]), own, widest(own)),
+        torch.as_tensor(hyper["hidden_size"], dtype=torch.int64),
+    )  # fmt: skip
+    silent = torch.zeros(1, dtype=torch.int64)
+
+    def act(observation: Tensor) -> Tensor:
+        x = observation.unsqueeze(0)
+        return agent.test_action(x, silent, torch.zeros(x.shape[:2], dtype=torch.int64))[0]
+
+    random = np.random.default_rng(abs(int(key[0])))
+
+    def noisy(observation: Tensor) -> Tensor:
+        action = act(observation[0])
+        other = torch.from_numpy(random.random(len(action)) < NOISE)
+        if task.num_actions:
+            drawn = torch.from_numpy(random.integers(task.num_actions, size=len(action)))
+            return torch.where(other, drawn, action).unsqueeze(0)
+        drawn = torch.from_numpy(random.uniform(-task.max_action, task.max_action, action.shape)).float()
+        return torch.where(other[:, None], drawn, action).unsqueeze(0)
+
+    walked = play(task, of_observation(task, noisy), key, EPISODES, keep=True, skip=learner.same_action_num)
+    return Expert(act, walked.observations, steps + int(walked.steps.sum()), score)

@@ -1,0 +1,125 @@
+"""Small networks fitted by supervised learning: the controls beside which worlds that were evolved are judged.
+
+``fit_classifier``  a policy fitted to labelled states
+``fit_bandit``      a contextual bandit that teaches a given policy: its contexts are like given states (by energy
+                    distance, Szekely and Rizzo 2013, https://doi.org/10.1016/j.jspi.2013.03.018), and it pays most for
+                    the policy's own action. It has the networks of an evolved bandit: the same agents train in it.
+``fit_potential``   a reward network whose potential is a given value function
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from envs import rng
+from envs.contextual_bandit import LATENT_SCALE
+from envs.networks import MLPShape, forward, init_flat
+from envs.section import EnvSection
+from envs.task import Task
+from envs.world import init_world, world_nets
+from outer.controls.policy import Policy, of_observation
+
+STEPS, BATCH, LR = 2000, 256, 3e-3  # of every fit; the learning rate falls to a tenth
+CLASSIFIER_UNITS = 64
+LABELS, CONTEXTS = 31, 32  # random streams beside those of envs/rng.py
+
+
+def minimise(flat: Tensor, loss: Callable[[Tensor, int], Tensor], steps: int = STEPS) -> Tensor:
+    """Adam from ``flat`` [1, D] on loss(flat, step), with a learning rate that falls. Returns [1, D]."""
+    flat = flat.clone().requires_grad_(True)
+    optimiser = torch.optim.Adam([flat], LR)
+    schedule = torch.optim.lr_scheduler.LinearLR(optimiser, 1.0, 0.1, steps)
+    for step in range(steps):
+        optimiser.zero_grad()
+        loss(flat, step).backward()
+        optimiser.step()
+        schedule.step()
+    return flat.detach()
+
+
+def draws(key: Tensor, step: int, count: int) -> Tensor:
+    """Uniforms of one step of a fit, float64 [count]."""
+    return rng.uniform(key[:, None], (step * count + torch.arange(count))[None])[0]
+
+
+def batch_of(data: Tensor, key: Tensor, step: int) -> Tensor:
+    """Rows of data [n, ...], drawn with replacement -> [BATCH, ...]."""
+    return data[(draws(key, step, BATCH) * len(data)).long()]
+
+
+def fit_classifier(task: Task, states: Tensor, labels: Tensor, key: int) -> Policy:
+    """A policy of one hidden layer fitted to labelled observations: cross entropy for discrete actions, squared error
+    for continuous ones. states: float32 [n, F]; labels: int64 [n] or float32 [n, A]."""
+    outputs = task.num_actions or task.action_size
+    shape, seed = MLPShape(task.observation_size, outputs, CLASSIFIER_UNITS, 1, "tanh"), torch.tensor([key])
+    stream, mean, scale = rng.fold(seed, LABELS), states.mean(0), states.std(0).clamp(min=1e-6)
+    both = torch.cat((((states - mean) / scale), labels.float().view(len(states), -1)), 1)
+
+    def loss(flat: Tensor, step: int) -> Tensor:
+        rows = batch_of(both, stream, step)
+        out = forward(shape, flat, rows[:, : states.shape[1]].T.unsqueeze(0))[0].T
+        target = rows[:, states.shape[1] :]
+        if task.num_actions:
+            return torch.nn.functional.cross_entropy(out, target[:, 0].long())
+        return (out - target).square().mean()
+
+    flat = minimise(init_flat(shape, seed), loss)
+
+    def act(observation: Tensor) -> Tensor:
+        x = ((observation - mean) / scale).transpose(1, 2)
+        out = forward(shape, flat.expand(len(x), -1), x).transpose(1, 2)
+        return out.argmax(-1) if task.num_actions else out.clamp(-task.max_action, task.max_action)
+
+    return of_observation(task, act)
+
+
+def fit_bandit(task: Task, section: EnvSection, contexts: Tensor, act: Callable[[Tensor], Tensor], key: int) -> Tensor:
+    """The parameters of a contextual bandit that teaches a policy, float32 [D].
+
+    contexts: float32 [n, F], observations that its own shall be like; act: observations [n, F] -> the policy's actions,
+    int64 [n] or float32 [n, A]. It pays 1 for the policy's action and -1 for another one, or minus the mean squared
+    distance to it in units of the largest action.
+    """
+    seed, (init, reward) = torch.tensor([key]), (shape for _, shape in world_nets("se", task, section))
+    flat, stream = init_world("se", task, section, seed), rng.fold(seed, CONTEXTS)
+    F, A = task.observation_size, task.action_inputs
+    scale = contexts.std(0).clamp(min=1e-6)
+
+    def contexts_like(flat: Tensor, step: int) -> Tensor:
+        z = LATENT_SCALE * (draws(stream, step, BATCH * F).float().view(1, F, BATCH) - 0.5)
+        drawn = forward(init, flat, z)[0].T / scale
+        return energy_distance(drawn, batch_of(contexts, rng.fold(stream, 1), step) / scale)
+
+    def pays(flat: Tensor, step: int) -> Tensor:
+        state = batch_of(contexts, rng.fold(stream, 2), step)
+        best, u = act(state), draws(rng.fold(stream, 3), step, BATCH * A).float().view(BATCH, A)
+        if task.num_actions:
+            action = (u[:, 0] * task.num_actions).long()
+            code, target = torch.eye(task.num_actions)[action], 2.0 * (action == best) - 1
+        else:
+            code = (2 * u - 1) * task.max_action
+            target = -((code - best) / task.max_action).square().mean(1)
+        out = forward(reward, flat, torch.cat((code, state), 1).T.unsqueeze(0))[0, 0]
+        return (out - target).square().mean()
+
+    parts = minimise(flat[:, : init.size], contexts_like), minimise(flat[:, init.size :], pays)
+    return torch.cat(parts, 1)[0]
+
+
+def energy_distance(x: Tensor, y: Tensor) -> Tensor:
+    """2 E|x - y| - E|x - x'| - E|y - y'| of two samples [n, F]: 0 only of equal distributions."""
+
+    def mean_distance(a: Tensor, b: Tensor) -> Tensor:
+        return ((a[:, None] - b[None]).square().sum(-1) + 1e-12).sqrt().mean()
+
+    return 2 * mean_distance(x, y) - mean_distance(x, x) - mean_distance(y, y)
+
+
+def fit_potential(task: Task, section: EnvSection, values: Tensor, key: int) -> Tensor:
+    """The parameters of a reward network whose potential is ``values`` [num_states], of a finite task: float32 [D]."""
+    ((_, shape),) = world_nets("rn", task, section)
+    x, seed = torch.eye(len(values)).unsqueeze(0), torch.tensor([key])
+    return minimise(init_flat(shape, seed), lambda flat, _: (forward(shape, flat, x)[0, 0] - values).square().mean())[0]

@@ -1,0 +1,60 @@
+"""Episodes of a policy on the task itself: what every control is judged by."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from agents.rollout import repeat, reset_uniforms, reward_noise
+from envs import rng
+from envs.task import Task
+from envs.world import RealTask
+
+Policy = Callable[[Tensor], Tensor]
+"""state [P, N, S] -> action int64 [P, N], of continuous tasks float32 [P, N, A]."""
+
+
+@dataclass
+class Episodes:
+    """Axes: P policies, N episodes of each."""
+
+    returns: np.ndarray  # float64 [P, N]
+    steps: np.ndarray  # int64 [P]: steps on the task
+    observations: Tensor  # float32 [n, F], every state that was visited, if asked for; else empty
+
+
+def play(task: Task, policy: Policy, keys: np.ndarray, episodes: int, keep: bool = False, skip: int = 1) -> Episodes:
+    """Episodes of P policies side by side, each until it ends or the task's time limit.
+
+    keys: int64 [P], the seeds of the resets; keep: return the visited observations; skip: steps with one action.
+    """
+    key = torch.as_tensor(keys)
+    world, R = RealTask(task, len(key)), task.reset_uniforms
+    number = torch.arange(episodes).expand(len(key), episodes)
+    state = world.reset(reset_uniforms(key, number * R, R))
+    total = torch.zeros(number.shape, dtype=torch.float64)
+    t, over = torch.zeros_like(number), torch.zeros_like(number, dtype=torch.bool)
+    noise_key, first = rng.fold(key, rng.REWARD), number * task.max_steps
+    noise = (lambda t: reward_noise(task, noise_key, first + t)) if task.reward_noise else None
+    visited: list[Tensor] = []
+    while not over.all():
+        if keep:
+            visited.append(world.observe(state)[~over])
+        next_state, reward, _, _, next_t, next_over = repeat(
+            world, state, policy(state), t, skip, task.test_steps, noise
+        )
+        state = torch.where(over.unsqueeze(-1), state, next_state)
+        total = torch.where(over, total, total + reward)
+        t = torch.where(over, t, next_t)
+        over = over | next_over
+    empty = torch.zeros(0, task.observation_size)
+    return Episodes(total.numpy(), t.sum(1).numpy(), torch.cat(visited) if visited else empty)
+
+
+def of_observation(task: Task, act: Callable[[Tensor], Tensor]) -> Policy:
+    """A policy that sees what agents see. act: observation float32 [P, N, F] -> action."""
+    return lambda state: act(task.observe(state))

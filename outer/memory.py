@@ -1,0 +1,42 @@
+"""What is said when memory does not suffice: how much was asked for at once, and which values need less.
+
+Whoever allocates says it in words of its own: Python and NumPy by a MemoryError, PyTorch by a RuntimeError, C++ by
+std::bad_alloc, and all by overflows of the size itself. Standard library only. Python 3.8.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Optional
+
+SIZES = "hidden_size, hidden_layer, batch_size, rb_size, num_envs, train_episodes or the number of agents"
+_SIGNS = re.compile(
+    r"std::bad_alloc|bad_array_new_length|(can't|cannot|unable to) allocate|(not enough|out of) memory"
+    r"|size calculation overflow|integer multiplication overflow|array is too big|maximum allowed (size|dimension)",
+    re.IGNORECASE,
+)
+_BYTES = re.compile(r"allocat\w* (\d+) bytes", re.IGNORECASE)
+_AMOUNT = re.compile(r"allocate (\d+(?:\.\d+)? ?[KMGTPE]iB)", re.IGNORECASE)
+_UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
+
+
+def amount(text: str) -> str:
+    """How much an error says was asked for, e.g. 3.6 TiB; empty: it does not say."""
+    counted = _BYTES.search(text)
+    if counted is None:
+        said = _AMOUNT.search(text)
+        return said.group(1) if said else ""
+    number, unit = float(counted.group(1)), 0
+    while number >= 1024 and unit < len(_UNITS) - 1:
+        number, unit = number / 1024, unit + 1
+    return f"{number:.3g} {_UNITS[unit]}"
+
+
+def shortage(e: Optional[BaseException], sizes: str = SIZES) -> str:
+    """One line if an error is about memory, else nothing. sizes: the values that decide how much is needed."""
+    about = isinstance(e, (RuntimeError, ValueError)) and _SIGNS.search(str(e))
+    if not isinstance(e, MemoryError) and not about:
+        return ""
+    asked = amount(str(e))
+    found = f"asked for {asked} at once" if asked else "more than this machine can give was asked for at once"
+    return f"not enough memory: {found}; lower {sizes}"
