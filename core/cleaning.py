@@ -9,9 +9,11 @@ that it is text like any other. Python 3.8.
 from __future__ import annotations
 
 import re
+import traceback
 from typing import Optional
 
 LONGEST = 4_000  # characters of a message
+LONGEST_TRACEBACK = 20_000
 MORE = " ..."
 REPLACED = "\ufffd"  # Unicode's own sign for a character that cannot be shown
 _BREAKS = re.compile(r"[\t\n\r\v\f\x1c-\x1e\x85\u2028\u2029]+ *")  # line breaks, and what an editor takes for one
@@ -43,3 +45,8 @@ def one_line(text: str, longest: int = LONGEST) -> str:
     if text.isprintable() and len(text) <= longest:  # nearly every text: this is asked of each member of a generation
         return text
     return clean(_BREAKS.sub(" ", text[:longest]).strip(), longest) + MORE * (len(text) > longest)
+
+
+def printable_traceback() -> str:
+    """The traceback of the exception in hand, for a log; ``log.exception`` would print the exception's text raw."""
+    return printable(traceback.format_exc(), LONGEST_TRACEBACK)

@@ -16,6 +16,7 @@ from typing import Any, Callable, Dict, Optional
 import torch
 from torch import Tensor
 
+from core.cleaning import printable_traceback
 from outer.exchange import QUIT, Chunk, ChunkResult, chunk_from, result_content, result_of
 from outer.heartbeat import ALIVE, STARTING, Heartbeat, Watch, name_of, read_beat
 from outer.machine import ExchangeError, Files, Host, NotReady, Rejected
@@ -164,7 +165,7 @@ class Worker:
             if short:
                 log.error("worker %d: %s: %s", self.worker_id, chunk.label, short)
                 return ChunkResult.failed(chunk, sha256, short)
-            log.exception("worker %d: %s failed", self.worker_id, chunk.label)
+            log.error("worker %d: %s failed\n%s", self.worker_id, chunk.label, printable_traceback())
             frame = traceback.extract_tb(e.__traceback__)[-1]
             text = f"{type(e).__name__}: {e} ({frame.filename}:{frame.lineno})"
             return ChunkResult.failed(chunk, sha256, text)

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
 
-from core.cleaning import clean
+from core.cleaning import clean, printable_traceback
 from llm.vetting.allowlist import check_source
 from llm.vetting.checking import accept
 from llm.vetting.extract import MOST_CHARACTERS, VetError, extract
@@ -121,7 +121,7 @@ def _read(stage: str, reader: Callable[..., T], text: str | bytes, types: Sequen
     except VetError:
         raise
     except Exception as e:  # text from outside is no reason for the run to end
-        log.exception("text that %s stumbles over is refused", stage)
+        log.error("text that %s stumbles over is refused\n%s", stage, printable_traceback())
         raise VetError(stage, f"the code cannot be read ({type(e).__name__}): write it in a simpler way") from None
 
 
