@@ -174,7 +174,9 @@ def test_nothing_that_a_worker_says_reaches_a_log_raw(caplog):
     assert "boom" in result.reasons[0] and "boom" in caplog.text
     assert result.error.isprintable() and all(reason.isprintable() for reason in result.reasons)
     own = [record.getMessage() for record in caplog.records if record.module == "worker"]
-    assert own and not any(c in text for text in own for c in "\x1b\x07\u202e\ud800"), "a worker's traceback may have lines"
+    assert own and not any(c in text for text in own for c in "\x1b\x07\u202e\ud800"), (
+        "a worker's traceback may have lines"
+    )
     said = [record.getMessage() for record in caplog.records if record.module != "worker"]
     assert all(text.isprintable() and len(text) < 4000 for text in said)
 
