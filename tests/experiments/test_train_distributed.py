@@ -73,8 +73,8 @@ def test_every_field_is_in_the_help(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("more", "code", "words"),
     [
-        (["--num-collectors", "0"], 1, "--num-collectors: found 0, expected 1 or more"),
-        (["--params", "nowhere.py"], 1, "nowhere.py"),
+        (["--num-collectors", "0"], 2, "--num-collectors: found 0, expected 1 to 1024"),
+        (["--params", "nowhere.py"], 2, "nowhere.py"),
     ],
 )
 def test_wrong_arguments(
