@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from outer import interrupt
+from envolve.core import interrupt
 
 if __name__ == "__main__":
     interrupt.listen("GTN_master.py")  # before all that takes time to import
@@ -23,15 +23,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from envs.world_file import write_atomic
-from outer.checkpoint import CheckpointError, RunError, locked
-from outer.config import Config, ConfigError, describe, dump_config, load_config
-from outer.folders import new_folder
-from outer.machine import ExchangeError
-from outer.memory import shortage
+from envolve.envs.worlds.file import write_atomic
+from envolve.outer.checkpoint import CheckpointError, RunError, locked
+from envolve.outer.config.load import Config, ConfigError, describe, dump_config, load_config
+from envolve.outer.evaluate.memory import shortage
+from envolve.outer.exchange.machine import ExchangeError
+from envolve.outer.reporting.folders import new_folder
 
 if TYPE_CHECKING:
-    from outer.report import LiveTable
+    from envolve.outer.reporting.report import LiveTable
 
 HELP = """\
 Evolves a synthetic environment or a reward network, as the configuration says.
@@ -78,9 +78,7 @@ def build_parser() -> argparse.ArgumentParser:
         "--sync-dir", metavar="DIR",
         help="folder of the exchange (default: <results-dir>/GTN_sync, with --single the run's own sync/)",
     )  # fmt: skip
-    parser.add_argument(
-        "--quit-workers", action="store_true", help="tell the workers to end when the run is complete"
-    )
+    parser.add_argument("--quit-workers", action="store_true", help="tell the workers to end when the run is complete")
     parser.add_argument(
         "--check", action="store_true", help="validate the configuration, print what would run, and stop"
     )
@@ -170,14 +168,14 @@ def execute(args: argparse.Namespace, config: Config, run_dir: Path) -> int:
     import torch
     from rich.console import Console
 
-    from outer.compiled import compiled_beside
-    from outer.dispatch import Dispatcher
-    from outer.local_workers import LocalWorkers
-    from outer.ranking import Ranking
-    from outer.report import LiveTable
-    from outer.run import Run
-    from outer.summary import summary_text
-    from outer.target import ranks
+    from envolve.outer.evaluate.compiled import compiled_beside
+    from envolve.outer.exchange.dispatch import Dispatcher
+    from envolve.outer.exchange.local_workers import LocalWorkers
+    from envolve.outer.reporting.report import LiveTable
+    from envolve.outer.reporting.summary import summary_text
+    from envolve.outer.run import Run
+    from envolve.outer.search.ranking import Ranking
+    from envolve.outer.search.target import ranks
 
     torch.set_num_threads(1)  # the master adds small vectors: a second thread would only take a core from a worker
     own_sync, gtn_mode = run_dir / "sync", config.data["agents"]["gtn"]["mode"]
@@ -245,7 +243,7 @@ def main(argv: list[str] | None = None) -> int:
         return 2
     here = args.check or args.single or args.num_workers is not None
     if config.data["device"] != "cpu" and here:
-        from outer.device import unusable
+        from envolve.outer.evaluate.device import unusable
 
         if problems := unusable(config.data["device"], "device"):
             words = "; workers on another machine may have it: start the master without --single there"

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Starts one worker: python3 GTN_worker.py 0 0 &. The work itself is in outer/worker.py. Python 3.8."""
+"""Starts one worker: python3 GTN_worker.py 0 0 &. The work itself is in outer/exchange/worker.py. Python 3.8."""
 
 from __future__ import annotations
 
-from outer import interrupt
+from envolve.core import interrupt
 
 if __name__ == "__main__":
     # before all that takes time to import; whoever started it waits for it
@@ -15,8 +15,8 @@ import os
 import sys
 from typing import List, Optional
 
-from outer.machine import ExchangeError, Files, Host
-from outer.worker import Evaluate, SecondWorkerError, Worker
+from envolve.outer.exchange.machine import ExchangeError, Files, Host
+from envolve.outer.exchange.worker import Evaluate, SecondWorkerError, Worker
 
 HELP = """\
 A worker takes members of the population from a master, trains an agent in each member's world, and hands back the
@@ -62,7 +62,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def _load() -> Evaluate:
-    from outer.evaluate import evaluate  # late: it imports the learners and their compiled kernels
+    from envolve.outer.evaluate.networks import evaluate  # late: it imports the learners and their compiled kernels
 
     return evaluate
 

@@ -11,25 +11,34 @@ from typing import Any, Optional, Set
 import numpy as np
 import torch
 
-from agents import off_policy, ppo, torch_compile
-from agents.hyper import Hyper, draw
-from agents.result import TrainResult
-from agents.rollout import make_world
-from agents.sections import CURIOUS, ICMSection, LearnerSection, TabularSection, VarySection, check_learner
-from agents.tabular import train_tabular
-from envs.section import EnvSection
-from envs.task import Task
-from envs.world import tables
+from envolve.agents.common import torch_compile
+from envolve.agents.common.hyper import Hyper, draw
+from envolve.agents.common.result import TrainResult
+from envolve.agents.common.rollout import make_world
+from envolve.agents.common.sections import (
+    CURIOUS,
+    ICMSection,
+    LearnerSection,
+    TabularSection,
+    VarySection,
+    check_learner,
+)
+from envolve.agents.off_policy import training as off_policy
+from envolve.agents.ppo import training as ppo
+from envolve.agents.tabular.training import train_tabular
+from envolve.envs.section import EnvSection
+from envolve.envs.task import Task
+from envolve.envs.worlds.world import tables
 
 log = logging.getLogger("envolve")
 BACKENDS = ("auto", "compiled", "torch", "torch_compile")
-# learners trained by agents/off_policy.py: module and class
+# learners trained by agents/off_policy/training.py: module and class
 OFF_POLICY = {
-    "ddqn": ("agents.ddqn", "DDQN"),
-    "duelingddqn": ("agents.dueling_ddqn", "DuelingDDQN"),
-    "sac": ("agents.sac", "SAC"),
-    "td3": ("agents.td3", "TD3"),
-    "td3_discrete": ("agents.td3_discrete", "TD3Discrete"),
+    "ddqn": ("envolve.agents.off_policy.ddqn", "DDQN"),
+    "duelingddqn": ("envolve.agents.off_policy.dueling_ddqn", "DuelingDDQN"),
+    "sac": ("envolve.agents.off_policy.sac", "SAC"),
+    "td3": ("envolve.agents.off_policy.td3", "TD3"),
+    "td3_discrete": ("envolve.agents.off_policy.td3_discrete", "TD3Discrete"),
 }
 _said: Set[str] = set()  # what was logged already: once per process is enough
 
@@ -51,11 +60,11 @@ def train(
 ) -> TrainResult:
     """Train one agent per member in its world, then test it on the real task.
 
-    name: a key of ``agents.sections.LEARNERS``; kind: "se", "rn" or "real"; worlds: float32 [P, D] (for "real" only P
-    is read); keys: int64 [P] member seeds. test_each: test on the real task after every training episode and stop when
-    solved. backend: "compiled" raises where there is no kernel, "auto" says in the log that it takes the PyTorch path;
-    "torch_compile" is that path with the updates of off-policy learners compiled, and raises for other learners.
-    icm: with curiosity, for a learner in ``CURIOUS``.
+    name: a key of ``envolve.agents.common.sections.LEARNERS``; kind: "se", "rn" or "real"; worlds: float32 [P, D] (for
+    "real" only P is read); keys: int64 [P] member seeds. test_each: test on the real task after every training episode
+    and stop when solved. backend: "compiled" raises where there is no kernel, "auto" says in the log that it takes the
+    PyTorch path; "torch_compile" is that path with the updates of off-policy learners compiled, and raises for other
+    learners. icm: with curiosity, for a learner in ``CURIOUS``.
     """
     if backend not in BACKENDS:
         raise ValueError(f"backend {backend!r}: expected one of {', '.join(BACKENDS)}")
@@ -85,10 +94,10 @@ def train(
         updates = backend if own_torch else "kernel"
         return off_policy.train_population(algorithm(name), *arguments, device, icm, updates=updates)
     if name == "ppo":
-        from agents.kernels import ppo_population
+        from envolve.agents.kernels.ppo import population as ppo_population
 
         return ppo_population.train_population(*arguments, threads)
-    from agents.kernels import off_policy_population
+    from envolve.agents.kernels.off_policy import population as off_policy_population
 
     return off_policy_population.train_population(algorithm(name), *arguments, threads)
 
@@ -119,10 +128,10 @@ def _no_kernel(name: str, task: Task, hyper: Hyper, device: str, icm: Optional[I
     if icm is not None:
         return "curiosity has no compiled twin"
     if name == "ppo":
-        from agents.kernels import ppo_population
+        from envolve.agents.kernels.ppo import population as ppo_population
 
         return ppo_population.why_not(task)
-    from agents.kernels import off_policy_population
+    from envolve.agents.kernels.off_policy import population as off_policy_population
 
     return off_policy_population.why_not(algorithm(name), task, hyper)
 
@@ -131,7 +140,7 @@ def _tabular_backend(name: str, backend: str) -> str:
     """ "compiled" or "torch"; both return the same bits."""
     if backend == "torch":
         return backend
-    from agents.kernels import ahead
+    from envolve.agents.kernels.building import ahead
 
     reason = ahead.why_not(name)
     if reason is None:

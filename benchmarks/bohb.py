@@ -39,7 +39,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from outer.hpo.search import make_search, plain
+from envolve.outer.hpo.search import make_search, plain
 
 MOST, ETA, FULL = 27.0, 3, 60
 LIMIT = 300.0  # seconds for one run of hpbandster
@@ -198,7 +198,7 @@ def hpbandster_itself(f: Function, seed: int) -> None:
     from hpbandster.core.worker import Worker
     from hpbandster.optimizers import BOHB
 
-    import outer.bohb  # noqa: F401 # for its truncated normal numbers
+    import envolve.outer.hpo.bohb  # noqa: F401 # for its truncated normal numbers
 
     def clean(o: Any) -> Any:
         if isinstance(o, dict):

@@ -92,7 +92,7 @@ FUNCTIONS: Dict[str, Callable[[int], Dict[str, Any]]] = {"Anymal": anymal, "Ant"
 
 
 def candidate(task: str, i: int) -> Any:
-    from envs.shaping import Candidate, Shaper
+    from envolve.envs.shaping.candidate import Candidate, Shaper
 
     return Candidate(f"candidate_{i}", {kind: Shaper(f, False) for kind, f in FUNCTIONS[task](i).items()})
 
@@ -103,8 +103,8 @@ def train(args: argparse.Namespace) -> Dict[str, float]:
     import numpy as np
     import torch
 
-    from agents.shaped import make_envs, make_learner
-    from agents.shaped_ppo import defaults
+    from envolve.agents.shaped.ppo import defaults
+    from envolve.agents.shaped.training import make_envs, make_learner
 
     torch.set_num_threads(1)
     P, on_gpu = args.members, args.device != "cpu"

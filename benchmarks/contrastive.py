@@ -29,10 +29,10 @@ os.environ["OMP_NUM_THREADS"] = "1"
 
 import torch  # noqa: E402
 
-from agents.crl import CRL  # noqa: E402
-from agents.crl_section import CRLSection  # noqa: E402
-from agents.crl_train import GoalTraining  # noqa: E402
-from envs.goal.task import make_goal_task  # noqa: E402
+from envolve.agents.goal.crl import CRL  # noqa: E402
+from envolve.agents.goal.crl_section import CRLSection  # noqa: E402
+from envolve.agents.goal.crl_train import GoalTraining  # noqa: E402
+from envolve.envs.goal.task import make_goal_task  # noqa: E402
 
 STEPS_PER_UPDATE = 32 * 62 / 125
 NEWER = {"activation": "swish", "contrastive_loss_fn": "infonce", "logsumexp_penalty": 0.1, "policy_std": "bounded"}

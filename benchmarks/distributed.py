@@ -42,7 +42,7 @@ TORCHRL = [f"torchrl-{mode}-{n}" for mode in ("sync", "async") for n in (1, 2, 4
 TORCHRL_PACKAGES = ("torchrl", "tensordict", "torch", "gymnasium", "mujoco")
 PARAMS = f"""
 import gymnasium
-from distributed.params import TrainParamsBase
+from envolve.distributed.files.params import TrainParamsBase
 
 class TrainParams(TrainParamsBase):
     horizon, num_steps_per_iter = {STEPS}, {STEPS}
@@ -114,14 +114,14 @@ def family(ancestor: int) -> list[int]:
 
 
 def ours(name: str, iterations: int) -> dict[str, float]:
-    from distributed.client import RemoteHub
-    from distributed.cpus import deal
-    from distributed.launch import roles_of
-    from distributed.params_file import freeze
-    from distributed.programs import LearnerProgram
-    from distributed.run_folder import RunSettings, keep_settings
-    from distributed.supervisor import Supervisor
-    from experiments import train_distributed
+    from envolve.distributed.engine.client import RemoteHub
+    from envolve.distributed.files.params_file import freeze
+    from envolve.distributed.files.run_folder import RunSettings, keep_settings
+    from envolve.distributed.programs.cpus import deal
+    from envolve.distributed.programs.launch import roles_of
+    from envolve.distributed.programs.supervisor import Supervisor
+    from envolve.distributed.programs.turns import LearnerProgram
+    from envolve.experiments import train_distributed
 
     collectors, mode, processes = VARIANTS[name]
     settings = RunSettings(0, collectors, mode)

@@ -29,12 +29,12 @@ sys.path.insert(0, str(ROOT))
 import numpy as np  # noqa: E402
 import torch  # noqa: E402
 
-from distributed.params import TrainParamsBase  # noqa: E402
-from distributed.params_file import freeze, load_train_params, read_json  # noqa: E402
-from distributed.run_folder import RunSettings, keep_settings  # noqa: E402
-from envs.world_file import write_atomic  # noqa: E402
-from experiments import train_distributed  # noqa: E402
-from outer.statistics import interval  # noqa: E402
+from envolve.core.statistics import interval  # noqa: E402
+from envolve.distributed.files.params import TrainParamsBase  # noqa: E402
+from envolve.distributed.files.params_file import freeze, load_train_params, read_json  # noqa: E402
+from envolve.distributed.files.run_folder import RunSettings, keep_settings  # noqa: E402
+from envolve.envs.worlds.file import write_atomic  # noqa: E402
+from envolve.experiments import train_distributed  # noqa: E402
 
 PARAMS = ROOT / "experiments" / "params"
 EVALUATIONS = 5  # of every run, evenly spaced

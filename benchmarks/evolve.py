@@ -23,7 +23,7 @@ import tyro
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from envs.world_file import read_world
+from envolve.envs.worlds.file import read_world
 
 ROOT = Path(__file__).resolve().parent.parent
 

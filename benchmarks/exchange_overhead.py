@@ -21,9 +21,9 @@ import torch
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from outer.dispatch import Dispatcher  # noqa: E402
-from outer.exchange import Chunk  # noqa: E402
-from outer.local_workers import LocalWorkers  # noqa: E402
+from envolve.outer.exchange.dispatch import Dispatcher  # noqa: E402
+from envolve.outer.exchange.local_workers import LocalWorkers  # noqa: E402
+from envolve.outer.exchange.messages import Chunk  # noqa: E402
 
 CONFIG = {"seed": 0, "agents": {"gtn": {"num_threads_per_worker": 1}, "ddqn": {f"key_{i}": i * 0.1 for i in range(40)}}}
 

@@ -6,7 +6,7 @@ updates, sampling, ReLU, the softmax and noise of a batch, the real tasks. What 
 the run, for two floors:
 - "library": torch's (MKL's) product of two large matrices, and torch.sigmoid per element. On an AMD processor MKL uses
   half the width of its registers, so that this is what code of library calls can hope for, not what the core can do;
-- "core": the faster of that and of this project's kernels for either (agents/kernels/gemm.py, activation.py).
+- "core": the faster of that and of this project's kernels for either (agents/kernels/dense/gemm.py, activation.py).
 
     python -m benchmarks.floors costs          # of this machine
 """
@@ -153,8 +153,9 @@ def costs(case: str, members: Optional[int], quick: bool) -> Dict[str, Any]:
     import torch
     from numba import njit
 
-    from agents.kernels import JIT, activation
-    from agents.kernels.gemm import product
+    from envolve.agents.kernels import JIT
+    from envolve.agents.kernels.dense import activation
+    from envolve.agents.kernels.dense.gemm import product
 
     @njit(**{**JIT, "cache": False})
     def tanh(x: np.ndarray, y: np.ndarray) -> None:

@@ -27,11 +27,11 @@ from torch import Tensor
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from envs.graph import GraphFunction  # noqa: E402
-from envs.graph_params import lift  # noqa: E402
-from envs.shaping import load_candidate  # noqa: E402
-from llm.vetting.probe import make_probe  # noqa: E402
-from llm.vetting.tracer import trace_candidate  # noqa: E402
+from envolve.envs.graph.ir import GraphFunction  # noqa: E402
+from envolve.envs.graph.params import lift  # noqa: E402
+from envolve.envs.shaping.candidate import load_candidate  # noqa: E402
+from envolve.llm.vetting.probe import make_probe  # noqa: E402
+from envolve.llm.vetting.trace.tracer import trace_candidate  # noqa: E402
 
 HEAD = "import torch\n\n\n"
 ANYMAL = """def compute_reward(state):

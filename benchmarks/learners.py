@@ -1,4 +1,4 @@
-"""This project's learners: a population trained by ``agents.train``, compiled or in PyTorch.
+"""This project's learners: a population trained by ``envolve.agents.train``, compiled or in PyTorch.
 
     python -m benchmarks.learners ddqn_in_se torch --members 128 [--json FILE]
 
@@ -17,14 +17,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from agents.sections import LEARNERS
-from agents.train import train
 from benchmarks.harness import main, measure
 from benchmarks.settings import SE_HIDDEN, SETTINGS, Setting
-from envs.cartpole import CartPole
-from envs.section import EnvSection
-from envs.task import Task, make_task
-from envs.world import init_world
+from envolve.agents.common.sections import LEARNERS
+from envolve.agents.train import train
+from envolve.envs.classic.cartpole import CartPole
+from envolve.envs.section import EnvSection
+from envolve.envs.task import Task, make_task
+from envolve.envs.worlds.world import init_world
 
 NAMES = ("compiled", "torch", "torch_compile", "cuda")
 NEVER = 1e9  # a mean return that no task reaches

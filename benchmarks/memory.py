@@ -19,13 +19,13 @@ from typing import Any, Dict, Optional
 import numpy as np
 import torch
 
-from agents.sections import DDQNSection
-from agents.train import train
 from benchmarks.harness import main
 from benchmarks.learners import TestedAtOnce
 from benchmarks.settings import SE_HIDDEN, SETTINGS
-from envs.section import EnvSection
-from envs.world import init_world
+from envolve.agents.common.sections import DDQNSection
+from envolve.agents.train import train
+from envolve.envs.section import EnvSection
+from envolve.envs.worlds.world import init_world
 
 ROWS, EPISODE = 100_000, 200
 MIB = 2**20

@@ -22,13 +22,13 @@ from typing import Any, Callable, Dict, Optional, Tuple
 import numpy as np
 import torch
 
-import envs.physics  # noqa: F401  # registers the tasks
+import envolve.envs.physics  # noqa: F401  # registers the tasks
 from benchmarks.harness import Timed, cpu_time, main, measure
-from envs.physics.task import PhysicsTask, physics_task
-from envs.shaped import ShapedEnvs
-from envs.shaping import Candidate
-from envs.sim.mujoco_cpu import MuJoCoCPU
-from envs.sim.simulator import MODELS, make_simulator
+from envolve.envs.physics.task import PhysicsTask, physics_task
+from envolve.envs.shaping.candidate import Candidate
+from envolve.envs.shaping.envs import ShapedEnvs
+from envolve.envs.sim.mujoco_cpu import MuJoCoCPU
+from envolve.envs.sim.simulator import MODELS, make_simulator
 
 N, ACTIONS = 1024, 8  # environments; random actions are drawn before and used in turn
 GYMNASIUMS_OPTIONS = {  # pattern -> replacement in our model file; see envs/models/LICENSES.md

@@ -17,7 +17,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from outer import interrupt
+from envolve.core import interrupt
 
 if __name__ == "__main__":
     interrupt.listen("benchmarks/run.py")  # before all that takes time to import
@@ -35,7 +35,7 @@ from typing import Any
 from benchmarks import floors
 from benchmarks.catalogue import BENCHMARKS, Run
 from benchmarks.peers import environment
-from outer.child import ends_with_parent
+from envolve.core.child import ends_with_parent
 
 ROOT = Path(__file__).resolve().parent.parent
 ONE_THREAD = {name: "1" for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")}
@@ -92,7 +92,12 @@ def start(module: str, args: list[str], python: str, limit: float, folder: Path)
     command = [python, "-m", f"benchmarks.{module}", *args, "--json", str(out)]
     with log.open("w") as stream:
         process = subprocess.Popen(
-            command, cwd=ROOT, stdout=stream, stderr=stream, env={**os.environ, **ONE_THREAD}, start_new_session=True,
+            command,
+            cwd=ROOT,
+            stdout=stream,
+            stderr=stream,
+            env={**os.environ, **ONE_THREAD},
+            start_new_session=True,
             preexec_fn=ends_with_parent(),
         )
         try:
@@ -176,7 +181,7 @@ def main(argv: list[str] | None = None) -> int:
         interrupt.advise(f"the figures that are finished are in {args.json}; the same command begins anew")
 
     from benchmarks.table import print_table  # late: what --help does not need
-    from outer.config import environment_info
+    from envolve.outer.config.load import environment_info
 
     names = list(dict.fromkeys(args.only)) if args.only else [n for n, b in BENCHMARKS.items() if not b.on_request]
     machine = {"cpu": cpu_model(), "cores": len(os.sched_getaffinity(0)), "load_before": os.getloadavg()[0]}

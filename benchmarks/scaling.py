@@ -3,9 +3,10 @@
 
     python3 benchmarks/scaling.py [--workers 1 10 100 300 1000] [--folder /dev/shm] [--latency 0.5 2 10] [--json FILE]
 
-The master is the real one (outer/dispatch.py) in a real folder. The workers are one other process that plays all of
-them through the same files: their heartbeats at the real rate, their answers when an evaluation would have ended, but
-nothing is evaluated. They say that they are on another machine, as on a cluster. docs/scaling.md has the figures.
+The master is the real one (outer/exchange/dispatch.py) in a real folder. The workers are one other process that plays
+all of them through the same files: their heartbeats at the real rate, their answers when an evaluation would have
+ended, but nothing is evaluated. They say that they are on another machine, as on a cluster. docs/scaling.md has the
+figures.
 """
 
 from __future__ import annotations
@@ -32,14 +33,14 @@ import torch
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from outer.config import load_config  # noqa: E402
-from outer.dispatch import Dispatcher  # noqa: E402
-from outer.exchange import Chunk, chunk_from, result_content, result_of  # noqa: E402
-from outer.heartbeat import Heartbeat, name_of  # noqa: E402
-from outer.machine import Files, Host, NotReady  # noqa: E402
-from outer.pairs import read_pair, remove_pair, stem, write_pair  # noqa: E402
-from outer.roster import Roster  # noqa: E402
-from outer.worker import pause  # noqa: E402
+from envolve.outer.config.load import load_config  # noqa: E402
+from envolve.outer.exchange.dispatch import Dispatcher  # noqa: E402
+from envolve.outer.exchange.heartbeat import Heartbeat, name_of  # noqa: E402
+from envolve.outer.exchange.machine import Files, Host, NotReady  # noqa: E402
+from envolve.outer.exchange.messages import Chunk, chunk_from, result_content, result_of  # noqa: E402
+from envolve.outer.exchange.pairs import read_pair, remove_pair, stem, write_pair  # noqa: E402
+from envolve.outer.exchange.roster import Roster  # noqa: E402
+from envolve.outer.exchange.worker import pause  # noqa: E402
 
 CONFIG = "default_config_cartpole_syn_env_paper.yaml"
 MEMBERS, PARAMETERS, TESTS = 8, 2247, 10  # of a chunk: members, numbers of a world, test episodes
@@ -154,7 +155,7 @@ class Crowd:
             begin = max(begin + self._interval, time.monotonic() - self._interval)
 
     def _take(self, i: int) -> None:
-        """As outer/worker.py: read, say so, remove; the result is due once the evaluation would have ended."""
+        """As outer/exchange/worker.py: read, say so, remove; the result is due once the evaluation would have ended."""
         name = stem(0, i, "input")
         try:
             began = os.stat(self._files.path(name + "_check.pt")).st_mtime

@@ -30,9 +30,9 @@ def ours(task: str, steps: int, seeds: int, threads: int) -> Dict[str, Any]:
     import numpy as np
     import torch
 
-    from agents.shaped import make_envs, make_learner, train_shaped
-    from agents.shaped_ppo import defaults
-    from envs.shaping import Candidate
+    from envolve.agents.shaped.ppo import defaults
+    from envolve.agents.shaped.training import make_envs, make_learner, train_shaped
+    from envolve.envs.shaping.candidate import Candidate
 
     torch.set_num_threads(1)
     section = defaults()
@@ -48,8 +48,8 @@ def ours(task: str, steps: int, seeds: int, threads: int) -> Dict[str, Any]:
 
 
 def peer(task: str, steps: int, seeds: int) -> Dict[str, Any]:
-    from agents.shaped_ppo import defaults
     from benchmarks.peers import environment
+    from envolve.agents.shaped.ppo import defaults
 
     python = environment.ensure()
     env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}

@@ -25,8 +25,8 @@ def floor(s: Any) -> float:
     """Seconds per environment step: the FLOP at the rate of the largest product, and the tanh."""
     import numpy as np
 
-    from agents.kernels.activation import TANH, activate
-    from agents.kernels.mlp import affine, aligned
+    from envolve.agents.kernels.dense.activation import TANH, activate
+    from envolve.agents.kernels.dense.mlp import affine, aligned
 
     H, W = s.hidden_size, 256
     p, x, out, z = aligned((H * H + H,)), aligned((H, W)), aligned((H, W)), aligned((H * W,))
@@ -58,7 +58,7 @@ def main() -> None:
     args = parser.parse_args()
     import torch
 
-    from agents.shaped_ppo import BACKENDS, defaults
+    from envolve.agents.shaped.ppo import BACKENDS, defaults
 
     torch.set_num_threads(1)
     P, N, s = args.candidates, args.num_envs, dataclasses.replace(defaults(), num_envs=args.num_envs)

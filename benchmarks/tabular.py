@@ -31,10 +31,10 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from agents.hyper import draw
-from agents.sections import TabularSection
-from agents.tabular import ALGORITHMS, train_tabular
-from envs.gridworld import Cliff
+from envolve.agents.common.hyper import draw
+from envolve.agents.common.sections import TabularSection
+from envolve.agents.tabular.training import ALGORITHMS, train_tabular
+from envolve.envs.classic.gridworld import Cliff
 
 REPEATS = 5
 TASK = Cliff()

@@ -13,11 +13,12 @@ import numpy as np
 import torch
 from numba import njit
 
-from agents.kernels import JIT, tasks
-from agents.kernels import rng as kernel_rng
 from benchmarks.harness import cpu_time, main, measure
-from envs import rng
-from envs.cartpole import CartPole
+from envolve.agents.kernels import JIT
+from envolve.agents.kernels.common import rng as kernel_rng
+from envolve.agents.kernels.common import tasks
+from envolve.core import rng
+from envolve.envs.classic.cartpole import CartPole
 
 MAX_STEPS, RESETS = 500, np.uint64(2**40)  # counters from RESETS on are for resets
 BLOCK = 32  # steps whose actions are drawn at once

@@ -21,8 +21,8 @@ sys.path.insert(0, str(ROOT))
 
 import torch  # noqa: E402
 
-from llm.vetting.probe import make_probe  # noqa: E402
-from llm.vetting.vet import Vetted, Vetter  # noqa: E402
+from envolve.llm.vetting.probe import make_probe  # noqa: E402
+from envolve.llm.vetting.vet import Vetted, Vetter  # noqa: E402
 
 RECORDINGS = {"Ant": "ant.jsonl", "Anymal": "anymal.jsonl"}
 TYPES = ["compute_reward", "compute_observation"]

@@ -1,6 +1,15 @@
 """Where agents learn: tasks, and the worlds that the outer loop changes. Importing the package registers every task."""
 
-from envs import acrobot, bandit, cartpole, gridworld, half_cheetah, mountain_car, mountain_car_continuous, pendulum
+from envolve.envs.classic import (
+    acrobot,
+    bandit,
+    cartpole,
+    gridworld,
+    half_cheetah,
+    mountain_car,
+    mountain_car_continuous,
+    pendulum,
+)
 
 __all__ = [
     "acrobot", "bandit", "cartpole", "gridworld", "half_cheetah", "mountain_car", "mountain_car_continuous", "pendulum",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Optional
 
-from envs.networks import ACTIVATIONS, MLPShape
-from envs.option import option
+from envolve.core.option import option
+from envolve.envs.nets.networks import ACTIVATIONS, MLPShape
 
 RN_TYPES = (0, 1, 2, 3, 4, 5, 6, 7, 8, 101, 102)
 INFO_TYPES = (3, 4, 7, 8, 101, 102)  # those that read the task's info vector

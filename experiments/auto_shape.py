@@ -6,9 +6,10 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+if not __package__:  # run as a file
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from outer import interrupt
+from envolve.core import interrupt
 
 if __name__ == "__main__":
     interrupt.listen("auto_shape.py")  # before all that takes time to import
@@ -27,15 +28,15 @@ import torch
 import tyro
 from typing_extensions import Annotated, Literal
 
-from envs.sim.simulator import SimulatorError
-from experiments.auto_shape_plan import Plan, gym_options, make_plan, resume_command, stored_args
-from experiments.auto_shape_run import run_plan
-from experiments.eval_shapers import logging_to_stderr
-from llm.gym.evolution import run_config
-from llm.models.request import ChatError, Unanswered
-from llm.vetting.jail import JailError
-from outer.checkpoint import RunError
-from outer.yaml_lines import ConfigError
+from envolve.core.yaml_lines import ConfigError
+from envolve.envs.sim.simulator import SimulatorError
+from envolve.experiments.eval_shapers import logging_to_stderr
+from envolve.llm.gym.evolution import run_config
+from envolve.llm.models.request import ChatError, Unanswered
+from envolve.llm.plan import Plan, gym_options, make_plan, resume_command, stored_args
+from envolve.llm.run import run_plan
+from envolve.llm.vetting.jail.locks import JailError
+from envolve.outer.checkpoint import RunError
 
 HELP = """\
 Evolve the shapers of a task with language models: they write rewards (and observations, meanings of actions,

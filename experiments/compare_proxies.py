@@ -6,9 +6,10 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+if not __package__:  # run as a file
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from outer import interrupt
+from envolve.core import interrupt
 
 if __name__ == "__main__":
     interrupt.listen("compare_proxies.py")  # before all that takes time to import
@@ -18,11 +19,11 @@ from typing import Annotated
 
 import tyro
 
-from experiments.paper.command import EXIT_CODES, run_command
-from experiments.paper.comparison import CompareArgs, compare_rns, compare_ses, evolves_rns
-from experiments.paper.learners import SE_AGENTS, published_name
-from experiments.paper.proxies import proxy
-from outer.config import ConfigError
+from envolve.experiments.paper.command import EXIT_CODES, run_command
+from envolve.experiments.paper.comparison import CompareArgs, compare_rns, compare_ses, evolves_rns
+from envolve.experiments.paper.learners import SE_AGENTS, published_name
+from envolve.experiments.paper.proxies import proxy
+from envolve.outer.config.load import ConfigError
 
 HELP = """\
 Trains fresh agents in the best worlds that train_proxy.py evolved, and on the task itself.

@@ -6,9 +6,10 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+if not __package__:  # run as a file
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from outer import interrupt
+from envolve.core import interrupt
 
 if __name__ == "__main__":
     interrupt.listen("controls.py")  # before all that takes time to import
@@ -18,12 +19,12 @@ from typing import Annotated
 
 import tyro
 
-from experiments.command_line import check_count
-from experiments.control_rows import CONTROLS, Bench, Row
-from experiments.control_table import show, write
-from experiments.paper.command import run_command
-from outer.config import ConfigError
-from outer.schema import nearest
+from envolve.experiments.command_line import check_count
+from envolve.experiments.paper.command import run_command
+from envolve.outer.config.load import ConfigError
+from envolve.outer.config.schema import nearest
+from envolve.outer.controls.rows import CONTROLS, Bench, Row
+from envolve.outer.controls.table import show, write
 
 HELP = """\
 Controls: what an evolved world does, beside the simplest things that could explain it. Every row is tested on the real

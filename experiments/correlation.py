@@ -6,9 +6,10 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+if not __package__:  # run as a file
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from outer import interrupt
+from envolve.core import interrupt
 
 if __name__ == "__main__":
     interrupt.listen("correlation.py")  # before all that takes time to import
@@ -21,19 +22,19 @@ import numpy as np
 import tyro
 from numpy.typing import ArrayLike, NDArray
 
-from agents.hyper import draw
-from agents.sections import VarySection
-from experiments.command_line import check_count
-from experiments.paper.command import EXIT_CODES, run_command
-from experiments.paper.comparison import CompareArgs, budget_of, check, evolves_rns, find_worlds, measurement
-from experiments.paper.data import Series
-from experiments.paper.learners import Learner, se_learner
-from experiments.paper.proxies import proxy, task_of
-from experiments.paper.training import each, no_world, train_agents
-from outer import problem
-from outer.config import ConfigError
-from outer.evaluate import UNSOLVABLE
-from outer.nes import RETEST, member_seeds
+from envolve.agents.common.hyper import draw
+from envolve.agents.common.sections import VarySection
+from envolve.experiments.command_line import check_count
+from envolve.experiments.paper.command import EXIT_CODES, run_command
+from envolve.experiments.paper.comparison import CompareArgs, budget_of, check, evolves_rns, find_worlds, measurement
+from envolve.experiments.paper.data import Series
+from envolve.experiments.paper.learners import Learner, se_learner
+from envolve.experiments.paper.proxies import proxy, task_of
+from envolve.experiments.paper.training import each, no_world, train_agents
+from envolve.outer.config import problem
+from envolve.outer.config.load import ConfigError
+from envolve.outer.evaluate.networks import UNSOLVABLE
+from envolve.outer.search.nes import RETEST, member_seeds
 
 HELP = """\
 Samples sets of hyperparameters, trains agents with each in the best synthetic environment (SE) and on the task, for

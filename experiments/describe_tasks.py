@@ -7,9 +7,10 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+if not __package__:  # run as a file
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from outer import interrupt
+from envolve.core import interrupt
 
 if __name__ == "__main__":
     interrupt.listen("describe_tasks.py")  # before all that takes time to import
@@ -17,9 +18,9 @@ if __name__ == "__main__":
 import inspect
 from typing import List, Type
 
-import envs.physics  # noqa: F401  registers the tasks
-from envs.physics.task import PHYSICS_TASKS, PhysicsTask
-from llm.search.task_facts import limits_text, task_facts
+import envolve.envs.physics  # noqa: F401  registers the tasks
+from envolve.envs.physics.task import PHYSICS_TASKS, PhysicsTask
+from envolve.llm.search.task_facts import limits_text, task_facts
 
 DOCS = Path(__file__).resolve().parents[1] / "docs" / "shapers.md"
 MARK = "<!-- What follows is written by experiments/describe_tasks.py -->\n"

@@ -6,9 +6,10 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+if not __package__:  # run as a file
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from outer import interrupt
+from envolve.core import interrupt
 
 if __name__ == "__main__":
     interrupt.listen("eval_shapers.py")  # before all that takes time to import
@@ -28,15 +29,15 @@ import torch
 import tyro
 from typing_extensions import Annotated, Literal
 
-from envs.physics.task import SHAPER_TYPES
-from envs.sim.simulator import SimulatorError
-from experiments.shaper_plan import make_plan
-from experiments.shaper_report import wide_console
-from experiments.shaper_run import ShaperRun
-from experiments.shaper_video import VideoError, film
-from outer.memory import shortage
-from outer.report import precise
-from outer.yaml_lines import ConfigError
+from envolve.core.yaml_lines import ConfigError
+from envolve.envs.physics.task import SHAPER_TYPES
+from envolve.envs.sim.simulator import SimulatorError
+from envolve.outer.evaluate.memory import shortage
+from envolve.outer.reporting.report import precise
+from envolve.outer.shapers.plan import make_plan
+from envolve.outer.shapers.report import wide_console
+from envolve.outer.shapers.run import ShaperRun
+from envolve.outer.shapers.video import VideoError, film
 
 log = logging.getLogger("envolve")
 

@@ -6,9 +6,10 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+if not __package__:  # run as a file
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from outer import interrupt
+from envolve.core import interrupt
 
 if __name__ == "__main__":
     interrupt.listen("evaluate_policy.py")  # before all that takes time to import
@@ -26,14 +27,14 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
-from distributed.params_file import PARAMS_FILE
-from envs.world_file import write_atomic
-from experiments.command_line import check_count, exit_code
-from experiments.policy_episodes import Episodes, Policies, PolicyError, chosen
-from experiments.shaper_video import VideoError, writable_format
-from outer.report import number
-from outer.statistics import interval
-from outer.yaml_lines import ConfigError, show
+from envolve.core.statistics import interval
+from envolve.core.yaml_lines import ConfigError, show
+from envolve.distributed.files.params_file import PARAMS_FILE
+from envolve.envs.worlds.file import write_atomic
+from envolve.experiments.command_line import check_count, exit_code
+from envolve.experiments.policies.episodes import Episodes, Policies, PolicyError, chosen
+from envolve.outer.reporting.report import number
+from envolve.outer.shapers.video import VideoError, writable_format
 
 HELP = """\
 Evaluate a policy that a run has kept, of train_distributed.py, train_goal.py or eval_shapers.py: greedy episodes from
@@ -76,15 +77,15 @@ def policies_of(folder: Path, shaper: Path | None, stochastic: bool) -> Policies
     if stochastic and not (folder / "policy.pt").exists():
         raise ConfigError([f"--stochastic: found no policy.pt in {folder}, expected a run of train_goal.py"])
     if (folder / PARAMS_FILE).exists():
-        from experiments.policy_distributed import DistributedPolicies
+        from envolve.experiments.policies.distributed import DistributedPolicies
 
         return DistributedPolicies(folder)
     if (folder / "best.pt").exists():
-        from experiments.policy_shaper import ShaperPolicies
+        from envolve.experiments.policies.shaper import ShaperPolicies
 
         return ShaperPolicies(folder, shaper)
     if (folder / "policy.pt").exists():
-        from experiments.policy_goal import GoalPolicies
+        from envolve.experiments.policies.goal import GoalPolicies
 
         return GoalPolicies(folder, stochastic)
     there = sorted(p.name for p in folder.glob("*"))[:8] if folder.is_dir() else None

@@ -6,9 +6,10 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+if not __package__:  # run as a file
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from outer import interrupt
+from envolve.core import interrupt
 
 if __name__ == "__main__":
     interrupt.listen("evaluate_proxy.py")  # before all that takes time to import
@@ -27,20 +28,28 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
-from envs.world_file import WorldFile, WorldFileError, read_world
-from experiments.command_line import check_count
-from experiments.paper.verdicts import wide_console
-from outer import problem
-from outer.check import Checker
-from outer.comparison import break_even, price_lines, random_return, ratio_sentence, return_bounds, side, why_not
-from outer.config import ConfigError, environment_info
-from outer.device import check_device
-from outer.evaluate import BUDGET, EARLY_OUT, REAL, UNSOLVABLE, evaluate, exploration
-from outer.memory import shortage
-from outer.nes import RETEST, member_seeds
-from outer.problem import VARY_SUFFIX, learner_key, split_agent_name
-from outer.report import number
-from outer.statistics import AgentRuns, summary
+from envolve.core.statistics import AgentRuns, summary
+from envolve.envs.worlds.file import WorldFile, WorldFileError, read_world
+from envolve.experiments.command_line import check_count
+from envolve.experiments.paper.verdicts import wide_console
+from envolve.outer.config import problem
+from envolve.outer.config.check import Checker
+from envolve.outer.config.load import ConfigError, environment_info
+from envolve.outer.config.problem import VARY_SUFFIX, learner_key, split_agent_name
+from envolve.outer.evaluate.device import check_device
+from envolve.outer.evaluate.memory import shortage
+from envolve.outer.evaluate.networks import BUDGET, EARLY_OUT, REAL, UNSOLVABLE, evaluate, exploration
+from envolve.outer.reporting.comparison import (
+    break_even,
+    price_lines,
+    random_return,
+    ratio_sentence,
+    return_bounds,
+    side,
+    why_not,
+)
+from envolve.outer.reporting.report import number
+from envolve.outer.search.nes import RETEST, member_seeds
 
 
 @dataclass

@@ -6,9 +6,10 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+if not __package__:  # run as a file
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from outer import interrupt
+from envolve.core import interrupt
 
 if __name__ == "__main__":
     interrupt.listen("evolve_goals.py")  # before all that takes time to import
@@ -30,22 +31,22 @@ import torch
 import yaml
 from rich.console import Console
 
-from agents.crl_train import GoalSection
-from core.files import TEXT_BYTES, read_plain
-from envs.goal.shapers import ShapeSpace
-from envs.goal.task import make_goal_task
-from envs.sim.simulator import SimulatorError
-from envs.world_file import write_atomic
-from experiments.command_line import exit_code
-from experiments.goal_arguments import CONFIG_FILE, Parser, add_section, read_learner, read_section
-from experiments.goal_evolution import EvolveSection, GoalEvolution, Inner, scores_of
-from experiments.goal_evolution_report import PICTURE, picture, summary
-from outer.checkpoint import RunError, locked
-from outer.config import environment_info
-from outer.device import unusable
-from outer.folders import new_folder
-from outer.goal_sections import AGENTS
-from outer.yaml_lines import ConfigError, parse_yaml
+from envolve.agents.goal.crl_train import GoalSection
+from envolve.core.files import TEXT_BYTES, read_plain
+from envolve.core.yaml_lines import ConfigError, parse_yaml
+from envolve.envs.goal.shapers import ShapeSpace
+from envolve.envs.goal.task import make_goal_task
+from envolve.envs.sim.simulator import SimulatorError
+from envolve.envs.worlds.file import write_atomic
+from envolve.experiments.command_line import exit_code
+from envolve.outer.checkpoint import RunError, locked
+from envolve.outer.config.load import environment_info
+from envolve.outer.evaluate.device import unusable
+from envolve.outer.goals.arguments import CONFIG_FILE, Parser, add_section, read_learner, read_section
+from envolve.outer.goals.evolution import EvolveSection, GoalEvolution, Inner, scores_of
+from envolve.outer.goals.evolution_report import PICTURE, picture, summary
+from envolve.outer.goals.sections import AGENTS
+from envolve.outer.reporting.folders import new_folder
 
 HELP = """\
 Evolve the distribution of goals, of starts, or of both that agents train with, so that they do better on the task's

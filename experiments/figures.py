@@ -7,9 +7,10 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+if not __package__:  # run as a file
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from outer import interrupt
+from envolve.core import interrupt
 
 if __name__ == "__main__":
     interrupt.listen("figures.py")  # before all that takes time to import
@@ -24,14 +25,14 @@ from typing import Annotated, Any
 
 import tyro
 
-from experiments.paper.data import DataError
-from experiments.paper.drawing import Drawing, Need, save_drawing
-from outer.child import end_process, ends_with_parent
-from outer.schema import nearest
-from outer.yaml_lines import ConfigError
+from envolve.core.child import end_process, ends_with_parent
+from envolve.core.places import CODE, IMPORTS
+from envolve.core.yaml_lines import ConfigError
+from envolve.experiments.paper.data import DataError
+from envolve.experiments.paper.drawing import Drawing, Need, save_drawing
+from envolve.outer.config.schema import nearest
 
-ROOT = Path(__file__).resolve().parent.parent
-NAMES = tuple(sorted(p.stem for p in (ROOT / "experiments" / "paper" / "figures").glob("[a-z]*.py")))
+NAMES = tuple(sorted(p.stem for p in (CODE / "experiments" / "paper" / "figures").glob("[a-z]*.py")))
 STOP_SECONDS = 3.2  # from SIGTERM to SIGKILL, for a command that makes data
 
 
@@ -87,7 +88,7 @@ def command_of(need: Need, args: Args) -> list[str]:
 def run(words: list[str]) -> int:
     """A command whose output goes where ours goes, and that ends with us -> its exit code."""
     quiet = {**os.environ, interrupt.QUIET: "1"}  # how to go on is for us to say
-    child = subprocess.Popen(words, cwd=ROOT, env=quiet, start_new_session=True, preexec_fn=ends_with_parent())
+    child = subprocess.Popen(words, cwd=IMPORTS, env=quiet, start_new_session=True, preexec_fn=ends_with_parent())
     try:
         return child.wait()
     finally:

@@ -7,20 +7,21 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+if not __package__:  # run as a file
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from outer import interrupt
+from envolve.core import interrupt
 
 if __name__ == "__main__":
     interrupt.listen("generalization_gap.py")  # before all that takes time to import
 
 import tyro
 
-from experiments.paper.command import EXIT_CODES, run_command
-from experiments.paper.comparison import CompareArgs, compare_ses, evolves_rns
-from experiments.paper.proxies import proxy
-from outer import problem
-from outer.config import ConfigError
+from envolve.experiments.paper.command import EXIT_CODES, run_command
+from envolve.experiments.paper.comparison import CompareArgs, compare_ses, evolves_rns
+from envolve.experiments.paper.proxies import proxy
+from envolve.outer.config import problem
+from envolve.outer.config.load import ConfigError
 
 HELP = """\
 As compare_proxies.py with synthetic environments (SEs), but no agent draws its hyperparameters: all have those of

@@ -6,9 +6,10 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+if not __package__:  # run as a file
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from outer import interrupt
+from envolve.core import interrupt
 
 if __name__ == "__main__":
     interrupt.listen("gridworld.py")  # before all that takes time to import
@@ -18,18 +19,18 @@ from typing import Any
 
 import tyro
 
-from agents.train import train
-from envs.world import RealTask, World, tables
-from experiments.learned_reward import finite_task
-from experiments.paper.command import EXIT_CODES, Measurement, run_command
-from experiments.paper.data import Series
-from experiments.paper.proxies import proxy
-from experiments.paper.training import each, no_world, quantities
-from experiments.paper.world_args import WorldArgs, check_numbers, find
-from outer import problem
-from outer.config import ConfigError
-from outer.evaluate import UNSOLVABLE
-from outer.nes import RETEST, member_seeds
+from envolve.agents.train import train
+from envolve.envs.worlds.world import RealTask, World, tables
+from envolve.experiments.learned_reward import finite_task
+from envolve.experiments.paper.command import EXIT_CODES, Measurement, run_command
+from envolve.experiments.paper.data import Series
+from envolve.experiments.paper.proxies import proxy
+from envolve.experiments.paper.training import each, no_world, quantities
+from envolve.experiments.paper.world_args import WorldArgs, check_numbers, find
+from envolve.outer.config import problem
+from envolve.outer.config.load import ConfigError
+from envolve.outer.evaluate.networks import UNSOLVABLE
+from envolve.outer.search.nes import RETEST, member_seeds
 
 HELP = """\
 Reads the best SE of a small room, state by state, and trains 10 agents in it and 10 in the room.

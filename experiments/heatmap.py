@@ -6,9 +6,10 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+if not __package__:  # run as a file
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from outer import interrupt
+from envolve.core import interrupt
 
 if __name__ == "__main__":
     interrupt.listen("heatmap.py")  # before all that takes time to import
@@ -21,20 +22,20 @@ import numpy as np
 import torch
 import tyro
 
-from agents.result import REASONS
-from agents.train import train
-from envs.finite import FiniteTask
-from experiments.learned_reward import finite_task, rn_modes
-from experiments.paper.command import EXIT_CODES, Measurement, run_command
-from experiments.paper.data import Series
-from experiments.paper.learners import rn_learner
-from experiments.paper.proxies import MODES, TASK, label, proxy
-from experiments.paper.training import each, each_path, no_world
-from experiments.paper.world_args import WorldArgs, check_numbers, find
-from outer import problem
-from outer.config import ConfigError
-from outer.evaluate import UNSOLVABLE
-from outer.nes import RETEST, member_seeds
+from envolve.agents.common.result import REASONS
+from envolve.agents.train import train
+from envolve.envs.classic.finite import FiniteTask
+from envolve.experiments.learned_reward import finite_task, rn_modes
+from envolve.experiments.paper.command import EXIT_CODES, Measurement, run_command
+from envolve.experiments.paper.data import Series
+from envolve.experiments.paper.learners import rn_learner
+from envolve.experiments.paper.proxies import MODES, TASK, label, proxy
+from envolve.experiments.paper.training import each, each_path, no_world
+from envolve.experiments.paper.world_args import WorldArgs, check_numbers, find
+from envolve.outer.config import problem
+from envolve.outer.config.load import ConfigError
+from envolve.outer.evaluate.networks import UNSOLVABLE
+from envolve.outer.search.nes import RETEST, member_seeds
 
 HELP = """\
 Trains SARSA agents in the best reward networks (RNs) of each mode and on the task, and counts the states that each

@@ -6,9 +6,10 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+if not __package__:  # run as a file
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from outer import interrupt
+from envolve.core import interrupt
 
 if __name__ == "__main__":
     interrupt.listen("histograms.py")  # before all that takes time to import
@@ -20,15 +21,15 @@ import numpy as np
 import torch
 import tyro
 
-from envs.world import World
-from experiments.paper.command import EXIT_CODES, Measurement, run_command
-from experiments.paper.data import Series
-from experiments.paper.one_se import OneSEArgs, se_of
-from experiments.paper.training import each
-from experiments.paper.watched import Recorder, Steps, train_watched, walk
-from experiments.paper.world_args import check_numbers
-from outer.config import ConfigError
-from outer.nes import RETEST, member_seeds
+from envolve.envs.worlds.world import World
+from envolve.experiments.paper.command import EXIT_CODES, Measurement, run_command
+from envolve.experiments.paper.data import Series
+from envolve.experiments.paper.one_se import OneSEArgs, se_of
+from envolve.experiments.paper.training import each
+from envolve.experiments.paper.watched import Recorder, Steps, train_watched, walk
+from envolve.experiments.paper.world_args import check_numbers
+from envolve.outer.config.load import ConfigError
+from envolve.outer.search.nes import RETEST, member_seeds
 
 HELP = """\
 Trains 10 agents in the best SE, tests them on the task, and compares three kinds of steps: those in the SE during

@@ -6,9 +6,10 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+if not __package__:  # run as a file
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from outer import interrupt
+from envolve.core import interrupt
 
 if __name__ == "__main__":
     interrupt.listen("hyperparameter_sensitivity.py")  # before all that takes time to import
@@ -25,19 +26,19 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
-from agents.sections import LearnerSection
-from envs.task import Task
-from experiments.paper.command import EXIT_CODES, run_command
-from experiments.paper.comparison import CompareArgs, budget_of, check, evolves_rns, find_worlds, measurement
-from experiments.paper.data import Series
-from experiments.paper.drawing import in_words
-from experiments.paper.learners import Learner, published_name, rn_learner, se_learner, without_budget
-from experiments.paper.proxies import proxy, task_of
-from experiments.paper.training import each, each_path, no_world, train_agents
-from outer import problem
-from outer.config import ConfigError
-from outer.nes import RETEST, member_seeds
-from outer.schema import nearest
+from envolve.agents.common.sections import LearnerSection
+from envolve.envs.task import Task
+from envolve.experiments.paper.command import EXIT_CODES, run_command
+from envolve.experiments.paper.comparison import CompareArgs, budget_of, check, evolves_rns, find_worlds, measurement
+from envolve.experiments.paper.data import Series
+from envolve.experiments.paper.drawing import in_words
+from envolve.experiments.paper.learners import Learner, published_name, rn_learner, se_learner, without_budget
+from envolve.experiments.paper.proxies import proxy, task_of
+from envolve.experiments.paper.training import each, each_path, no_world, train_agents
+from envolve.outer.config import problem
+from envolve.outer.config.load import ConfigError
+from envolve.outer.config.schema import nearest
+from envolve.outer.search.nes import RETEST, member_seeds
 
 HELP = """\
 Trains agents with one hyperparameter changed at a time, in the best worlds that train_proxy.py evolved and on the task,

@@ -6,9 +6,10 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+if not __package__:  # run as a file
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from outer import interrupt
+from envolve.core import interrupt
 
 if __name__ == "__main__":
     interrupt.listen("inference_time.py")  # before all that takes time to import
@@ -23,15 +24,15 @@ import torch
 import tyro
 from torch import Tensor
 
-from agents.rollout import make_world, reset_uniforms
-from envs.task import Task
-from envs.world import World, init_world
-from experiments.paper.command import EXIT_CODES, Measurement, run_command
-from experiments.paper.data import Series
-from experiments.paper.proxies import task_of
-from outer import problem
-from outer.config import ConfigError, load_config
-from outer.device import check_device
+from envolve.agents.common.rollout import make_world, reset_uniforms
+from envolve.envs.task import Task
+from envolve.envs.worlds.world import World, init_world
+from envolve.experiments.paper.command import EXIT_CODES, Measurement, run_command
+from envolve.experiments.paper.data import Series
+from envolve.experiments.paper.proxies import task_of
+from envolve.outer.config import problem
+from envolve.outer.config.load import ConfigError, load_config
+from envolve.outer.evaluate.device import check_device
 
 HELP = """\
 Measures milliseconds per step, of one environment alone and of many at once, on the task of CONFIG and in an SE and an

@@ -6,9 +6,10 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+if not __package__:  # run as a file
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from outer import interrupt
+from envolve.core import interrupt
 
 if __name__ == "__main__":
     interrupt.listen("learned_reward.py")  # before all that takes time to import
@@ -19,14 +20,14 @@ from typing import Annotated, Any
 import numpy as np
 import tyro
 
-from envs.finite import FiniteTask
-from envs.world import RealTask, tables
-from envs.world_file import WorldFile
-from experiments.paper.command import EXIT_CODES, Measurement, run_command
-from experiments.paper.data import Series
-from experiments.paper.proxies import CURIOSITY, MODES, TASK, check_mode, label, modes_of, proxy, task_of
-from experiments.paper.world_args import WorldArgs, check_numbers, find
-from outer.config import ConfigError
+from envolve.envs.classic.finite import FiniteTask
+from envolve.envs.worlds.file import WorldFile
+from envolve.envs.worlds.world import RealTask, tables
+from envolve.experiments.paper.command import EXIT_CODES, Measurement, run_command
+from envolve.experiments.paper.data import Series
+from envolve.experiments.paper.proxies import CURIOSITY, MODES, TASK, check_mode, label, modes_of, proxy, task_of
+from envolve.experiments.paper.world_args import WorldArgs, check_numbers, find
+from envolve.outer.config.load import ConfigError
 
 HELP = """\
 Reads the reward of every state and action from the 50 best reward networks (RNs) of each mode. No agent is trained.

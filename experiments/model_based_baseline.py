@@ -6,9 +6,10 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+if not __package__:  # run as a file
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from outer import interrupt
+from envolve.core import interrupt
 
 if __name__ == "__main__":
     interrupt.listen("model_based_baseline.py")  # before all that takes time to import
@@ -22,21 +23,21 @@ import torch
 import tyro
 from torch import Tensor
 
-from envs.task import Task
-from envs.world_file import read_world, save_world
-from experiments.paper.command import EXIT_CODES, run_command
-from experiments.paper.comparison import CompareArgs, budget_of, check, evolves_rns, measurement
-from experiments.paper.data import Series, load
-from experiments.paper.dynamics import BATCH, EPOCHS, LR, NETS, fit, rows, without_done
-from experiments.paper.learners import SE_AGENTS, Learner, se_learner, without_budget
-from experiments.paper.proxies import Proxy, proxy, task_of
-from experiments.paper.search_steps import SearchSteps, search_steps
-from experiments.paper.training import agent_seeds, each, each_path, no_world, train_agents
-from experiments.paper.verdicts import summary
-from experiments.paper.watched import check_watchable
-from outer import problem
-from outer.config import ConfigError
-from outer.nes import RETEST, member_seeds
+from envolve.envs.task import Task
+from envolve.envs.worlds.file import read_world, save_world
+from envolve.experiments.paper.command import EXIT_CODES, run_command
+from envolve.experiments.paper.comparison import CompareArgs, budget_of, check, evolves_rns, measurement
+from envolve.experiments.paper.data import Series, load
+from envolve.experiments.paper.dynamics import BATCH, EPOCHS, LR, NETS, fit, rows, without_done
+from envolve.experiments.paper.learners import SE_AGENTS, Learner, se_learner, without_budget
+from envolve.experiments.paper.proxies import Proxy, proxy, task_of
+from envolve.experiments.paper.search_steps import SearchSteps, search_steps
+from envolve.experiments.paper.training import agent_seeds, each, each_path, no_world, train_agents
+from envolve.experiments.paper.verdicts import summary
+from envolve.experiments.paper.watched import check_watchable
+from envolve.outer.config import problem
+from envolve.outer.config.load import ConfigError
+from envolve.outer.search.nes import RETEST, member_seeds
 
 HELP = """\
 Synthetic environments (SEs) are evolved so that agents learn in them; nothing makes them resemble the task. Here the
@@ -48,7 +49,7 @@ compare_proxies.py.
   python3 experiments/figures.py model_based_baseline                                        its picture
 
 The steps of the task: each world repeats a search of its own (that of train_proxy.py CONFIG --seed S, bit for bit) and
-gets what the search sees of the task, the tests of all its agents, 10 episodes each: from agents of the first
+gets what the search sees of the task, the tests of all its agents, 10 episodes each: from envolve.agents of the first
 generation, which know nothing, to those that solve the task. Of these steps (millions) --steps are kept at random,
 1,000,000; every tenth agent's are held out, and the errors of the worlds measured on them. state_net and reward_net
 are fitted by mean squared error: Adam, learning rate 1e-4, batches of 1024, 50 epochs. done_net stays as it began, as
@@ -59,7 +60,7 @@ Most of the time goes into the searches. --searches 2 shares two of them among t
 they begin and in the order of the steps; --fitted FILE takes the worlds of an earlier call, for other agents.
 
 The worlds are model files beside the data: <data file without .json>/world<I>.pt, and world<I>_done.pt with done_net
-fitted; fit.json tells of the fit. experiments/evaluate_proxy.py and envs/gym_export.py read them.
+fitted; fit.json tells of the fit. experiments/evaluate_proxy.py and envs/worlds/export.py read them.
 """
 FULL, QUICK = (5, 10), (2, 4)  # worlds, agents in each
 FULL_STEPS, QUICK_STEPS, QUICK_BATCH = 1_000_000, 20_000, 32

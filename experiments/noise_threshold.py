@@ -6,9 +6,10 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+if not __package__:  # run as a file
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from outer import interrupt
+from envolve.core import interrupt
 
 if __name__ == "__main__":
     interrupt.listen("noise_threshold.py")  # before all that takes time to import
@@ -22,19 +23,19 @@ import torch
 import tyro
 from torch import Tensor
 
-from agents.result import REASONS, TrainResult
-from envs import rng
-from envs.task import Task
-from envs.world import World
-from experiments.paper.command import EXIT_CODES, Measurement, run_command
-from experiments.paper.data import Series
-from experiments.paper.one_se import OneSEArgs, se_of
-from experiments.paper.training import each
-from experiments.paper.watched import Recorder, Steps, Watched, Wrap, Wrapped, train_watched
-from experiments.paper.world_args import check_numbers
-from outer.config import ConfigError
-from outer.device import check_device
-from outer.nes import RETEST, member_seeds
+from envolve.agents.common.result import REASONS, TrainResult
+from envolve.core import rng
+from envolve.envs.task import Task
+from envolve.envs.worlds.world import World
+from envolve.experiments.paper.command import EXIT_CODES, Measurement, run_command
+from envolve.experiments.paper.data import Series
+from envolve.experiments.paper.one_se import OneSEArgs, se_of
+from envolve.experiments.paper.training import each
+from envolve.experiments.paper.watched import Recorder, Steps, Watched, Wrap, Wrapped, train_watched
+from envolve.experiments.paper.world_args import check_numbers
+from envolve.outer.config.load import ConfigError
+from envolve.outer.evaluate.device import check_device
+from envolve.outer.search.nes import RETEST, member_seeds
 
 HELP = """\
 Trains agents in the best SE while Gaussian noise disturbs one of its outputs, a number of the next state, the reward or
@@ -49,7 +50,7 @@ The learner runs in PyTorch here, for compiled worlds cannot be disturbed: --dev
 """
 LOW, HIGH = -2.0, 1.5  # exponents of 10: noise over standard deviation
 FULL, QUICK = (50, 100), (4, 4)  # values of the noise, agents for each
-STREAM = 64  # of the noise, beside those of envs/rng.py
+STREAM = 64  # of the noise, beside those of core/rng.py
 CONSTANT = 1e-6  # an output that varies less has no scale of its own
 
 

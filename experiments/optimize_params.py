@@ -7,9 +7,10 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+if not __package__:  # run as a file
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from outer import interrupt
+from envolve.core import interrupt
 
 if __name__ == "__main__":
     # before all that takes time to import; the search waits for its masters
@@ -27,22 +28,22 @@ from typing import Annotated
 import torch
 import tyro
 
-from envs.world_file import WorldFileError, write_atomic
-from experiments.command_line import check_count, in_words
-from outer.backlog import Patience
-from outer.checkpoint import RunError, locked
-from outer.config import ConfigError, dump_config
-from outer.device import check_device
-from outer.dispatch import Dispatcher
-from outer.folders import new_folder
-from outer.hpo.nes_master import DONE, LOGS, TRIALS, Broken, NESMaster
-from outer.hpo.optimise import Optimiser
-from outer.hpo.report import write_report
-from outer.hpo.study import Study, dump_study, read_study
-from outer.hpo.study_table import StudyTable
-from outer.local_workers import LocalProcesses
-from outer.machine import ExchangeError, Host
-from outer.worker import SecondWorkerError
+from envolve.envs.worlds.file import WorldFileError, write_atomic
+from envolve.experiments.command_line import check_count, in_words
+from envolve.outer.checkpoint import RunError, locked
+from envolve.outer.config.load import ConfigError, dump_config
+from envolve.outer.evaluate.device import check_device
+from envolve.outer.exchange.backlog import Patience
+from envolve.outer.exchange.dispatch import Dispatcher
+from envolve.outer.exchange.local_workers import LocalProcesses
+from envolve.outer.exchange.machine import ExchangeError, Host
+from envolve.outer.exchange.worker import SecondWorkerError
+from envolve.outer.hpo.nes_master import DONE, LOGS, TRIALS, Broken, NESMaster
+from envolve.outer.hpo.optimise import Optimiser
+from envolve.outer.hpo.report import write_report
+from envolve.outer.hpo.study import Study, dump_study, read_study
+from envolve.outer.hpo.study_table import StudyTable
+from envolve.outer.reporting.folders import new_folder
 
 log = logging.getLogger("envolve")
 
@@ -136,9 +137,7 @@ def run_folder(args: Args, study: Study) -> Path:
     elif args.bohb_id is not None:
         run_dir = args.results_dir / f"bohb_{study.name}"
     else:
-        run_dir = new_folder(
-            args.results_dir / f"{study.name}_{time.strftime('%Y-%m-%d-%H%M%S')}_seed{study.seed}"
-        )
+        run_dir = new_folder(args.results_dir / f"{study.name}_{time.strftime('%Y-%m-%d-%H%M%S')}_seed{study.seed}")
     stored = run_dir / STUDY_FILE
     if stored.is_file():
         if read_study(stored).digest != study.digest:
@@ -201,9 +200,7 @@ def search(args: Args, study: Study, run_dir: Path) -> int:
         name = run_dir.resolve().name
         dispatcher = stack.enter_context(Dispatcher(str(run_dir / TRIALS), 0, name, patience=never_late, advice=advice))
         optimiser = Optimiser(study, run_dir, dispatcher)
-        children = LocalProcesses(
-            masters, command, run_dir / LOGS, what="NES master", stop_seconds=STOP_SECONDS
-        )
+        children = LocalProcesses(masters, command, run_dir / LOGS, what="NES master", stop_seconds=STOP_SECONDS)
         stack.enter_context(children)
         dispatcher.on_wait = children.poll
         with StudyTable(study, remembered=optimiser.known) as table:

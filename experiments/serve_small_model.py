@@ -6,9 +6,10 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+if not __package__:  # run as a file
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from outer import interrupt
+from envolve.core import interrupt
 
 if __name__ == "__main__":
     interrupt.listen("serve_small_model.py")  # before all that takes time to import
@@ -28,8 +29,8 @@ from typing import List, Optional
 
 import tyro
 
-from core.files import read_end
-from llm.models.servers import KEYS, OTHER_KEY
+from envolve.core.files import read_end
+from envolve.llm.models.servers import KEYS, OTHER_KEY
 
 HELP = """\
 Serve SmolLM2-135M-Instruct (https://arxiv.org/abs/2502.02737) on the CPU behind an OpenAI-compatible server, so that

@@ -6,9 +6,11 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+if not __package__:  # run as a file
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from outer import interrupt
+from envolve.core import interrupt
+from envolve.core.places import CODE
 
 if __name__ == "__main__":
     interrupt.listen("step_size.py")  # before all that takes time to import
@@ -18,8 +20,8 @@ from typing import Annotated
 
 import tyro
 
-from experiments import optimize_params
-from experiments.paper.figures.step_size import FOLDER
+from envolve.experiments import optimize_params
+from envolve.experiments.paper.figures.step_size import FOLDER
 
 HELP = """\
 Evolves the SE of a 2 x 2 room 400 times, each time with another step size and score transform, with and without
@@ -31,7 +33,7 @@ mirrored sampling: optimize_params.py configs/spaces/gridworld_step_size.yaml in
 
 Exit codes: those of optimize_params.py."""
 
-STUDY = Path(__file__).resolve().parent.parent / "configs" / "spaces" / "gridworld_step_size.yaml"
+STUDY = CODE / "configs" / "spaces" / "gridworld_step_size.yaml"
 QUICK = ("stop.trials=40", "budget.least=10", "budget.most=10")
 
 

@@ -6,9 +6,10 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+if not __package__:  # run as a file
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from outer import interrupt
+from envolve.core import interrupt
 
 if __name__ == "__main__":
     interrupt.listen("study_report.py")  # before all that takes time to import
@@ -20,9 +21,9 @@ from typing import List, Optional
 import tyro
 from typing_extensions import Annotated
 
-from outer.hpo.report import write_report
-from outer.hpo.trial_log import TrialLog
-from outer.yaml_lines import ConfigError
+from envolve.core.yaml_lines import ConfigError
+from envolve.outer.hpo.report import write_report
+from envolve.outer.hpo.trial_log import TrialLog
 
 HELP = """\
 Write the report of a search for hyperparameters again: summary.txt (which is printed, too), best.yaml (the best
@@ -59,7 +60,7 @@ def report(args: Args) -> int:
         return 2
     study = None
     if (args.folder / "study.yaml").exists():
-        from outer.hpo.study import read_study  # needs ConfigSpace, which hpbandster's folders can do without
+        from envolve.outer.hpo.study import read_study  # needs ConfigSpace, which hpbandster's folders can do without
 
         study = read_study(args.folder / "study.yaml")
     records = TrialLog(args.folder).read(repair=False)  # a torn line may be one that is just being written

@@ -7,9 +7,10 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+if not __package__:  # run as a file
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from outer import interrupt
+from envolve.core import interrupt
 
 if __name__ == "__main__":
     interrupt.listen("train_distributed.py")  # before all that takes time to import
@@ -22,15 +23,18 @@ from typing import Annotated, Literal
 import torch
 import tyro
 
-from distributed.board import CollectorReport, EvaluatorReport, LearnerReport
-from distributed.collector import Collector
-from distributed.cpus import deal
-from distributed.evaluator import EVALUATIONS, Evaluator
-from distributed.launch import Told, roles_of
-from distributed.learner import Learner
-from distributed.params import TrainParamsBase, fields_help
-from distributed.params_file import freeze
-from distributed.programs import (
+from envolve.core.yaml_lines import ConfigError
+from envolve.distributed.files.board import CollectorReport, EvaluatorReport, LearnerReport
+from envolve.distributed.files.params import TrainParamsBase, fields_help
+from envolve.distributed.files.params_file import freeze
+from envolve.distributed.files.run_folder import RunSettings, is_done, keep_settings
+from envolve.distributed.programs.collector import Collector
+from envolve.distributed.programs.cpus import deal
+from envolve.distributed.programs.evaluator import EVALUATIONS, Evaluator
+from envolve.distributed.programs.launch import Told, roles_of
+from envolve.distributed.programs.learner import Learner
+from envolve.distributed.programs.supervisor import DONE, STOPPED, Supervisor
+from envolve.distributed.programs.turns import (
     CollectorProgram,
     EvaluatorProgram,
     LearnerProgram,
@@ -38,11 +42,8 @@ from distributed.programs import (
     run_embedded,
     widths_of,
 )
-from distributed.run_folder import RunSettings, is_done, keep_settings
-from distributed.supervisor import DONE, STOPPED, Supervisor
-from experiments.command_line import exit_code
-from outer.checkpoint import RunError, locked
-from outer.yaml_lines import ConfigError
+from envolve.experiments.command_line import exit_code
+from envolve.outer.checkpoint import RunError, locked
 
 EXIT_CODES = """
 Exit codes: 0 complete, 1 it cannot start or go on, 2 wrong arguments or configuration, 130 and 143 stopped."""
@@ -53,7 +54,7 @@ to one replay memory, num_steps_per_iter gradient steps follow, every collector 
   python3 experiments/train_distributed.py --params my_params.py --config my.json --exp-dir results/mine
 
 my_params.py:
-  class TrainParams(TrainParamsBase):          # from distributed.params
+  class TrainParams(TrainParamsBase):          # from envolve.distributed.files.params
       def env_ctor(self, seed, **kwargs):
           return gymnasium.make("HalfCheetah-v5", **kwargs)
 

@@ -6,9 +6,10 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+if not __package__:  # run as a file
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from outer import interrupt
+from envolve.core import interrupt
 
 if __name__ == "__main__":
     interrupt.listen("train_goal.py")  # before all that takes time to import
@@ -23,18 +24,18 @@ from collections.abc import Sequence
 import torch
 from rich.console import Console
 
-from envs.sim.simulator import SimulatorError
-from envs.world_file import write_atomic
-from experiments.command_line import exit_code
-from experiments.goal_arguments import CONFIG_FILE, GoalPlan, Parser, build_parser, make_plan, stored_plan
-from experiments.goal_report import GoalTable
-from experiments.goal_run import CHECKPOINT, POLICY, GoalRun, Interrupted
-from experiments.goal_video import check_film, film_of, film_path
-from experiments.shaper_video import VideoError
-from outer.checkpoint import RunError, locked
-from outer.folders import new_folder
-from outer.memory import shortage
-from outer.yaml_lines import ConfigError
+from envolve.core.yaml_lines import ConfigError
+from envolve.envs.sim.simulator import SimulatorError
+from envolve.envs.worlds.file import write_atomic
+from envolve.experiments.command_line import exit_code
+from envolve.outer.checkpoint import RunError, locked
+from envolve.outer.evaluate.memory import shortage
+from envolve.outer.goals.arguments import CONFIG_FILE, GoalPlan, Parser, build_parser, make_plan, stored_plan
+from envolve.outer.goals.report import GoalTable
+from envolve.outer.goals.run import CHECKPOINT, POLICY, GoalRun, Interrupted
+from envolve.outer.goals.video import check_film, film_of, film_path
+from envolve.outer.reporting.folders import new_folder
+from envolve.outer.shapers.video import VideoError
 
 log = logging.getLogger("envolve")
 SIZES = "--h_dim, --n_hidden, --num_envs, --population, --batch_size or --max_replay_size"  # these decide the memory

@@ -7,9 +7,10 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+if not __package__:  # run as a file
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from outer import interrupt
+from envolve.core import interrupt
 
 if __name__ == "__main__":
     interrupt.listen("train_proxy.py")  # before all that takes time to import
@@ -28,11 +29,11 @@ import torch
 import tyro
 from rich.console import Console
 
-from core.files import TABLE_BYTES, read_text
-from envs.world_file import write_atomic
-from experiments.command_line import check_count
-from experiments.paper.command import EXIT_CODES, run_command
-from experiments.paper.proxies import (
+from envolve.core.files import TABLE_BYTES, read_text
+from envolve.envs.worlds.file import write_atomic
+from envolve.experiments.command_line import check_count
+from envolve.experiments.paper.command import EXIT_CODES, run_command
+from envolve.experiments.paper.proxies import (
     MODEL,
     MODES,
     Proxy,
@@ -43,17 +44,17 @@ from experiments.paper.proxies import (
     write_index,
     write_result,
 )
-from experiments.paper.verdicts import evolution_words
-from outer.checkpoint import RunError, load_checkpoint, locked
-from outer.config import Config, ConfigError, describe, dump_config, load_config
-from outer.dispatch import Dispatcher
-from outer.evaluate import REAL_BUDGET
-from outer.local_workers import LocalWorkers
-from outer.members import evaluate_members, mean_of, score_rows
-from outer.nes import MEMBERS, ORIG, member_seeds
-from outer.report import LiveTable, number
-from outer.run import Run, config_digest
-from outer.scores import ScoresCSV
+from envolve.experiments.paper.verdicts import evolution_words
+from envolve.outer.checkpoint import RunError, load_checkpoint, locked
+from envolve.outer.config.load import Config, ConfigError, describe, dump_config, load_config
+from envolve.outer.evaluate.members import evaluate_members, mean_of, score_rows
+from envolve.outer.evaluate.networks import REAL_BUDGET
+from envolve.outer.exchange.dispatch import Dispatcher
+from envolve.outer.exchange.local_workers import LocalWorkers
+from envolve.outer.reporting.report import LiveTable, number
+from envolve.outer.reporting.scores import ScoresCSV
+from envolve.outer.run import Run, config_digest
+from envolve.outer.search.nes import MEMBERS, ORIG, member_seeds
 
 HELP = """\
 Evolves worlds of one kind, by default 40 synthetic environments (SEs) or 50 reward networks (RNs): run i is what

@@ -7,9 +7,10 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+if not __package__:  # run as a file
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from outer import interrupt
+from envolve.core import interrupt
 
 if __name__ == "__main__":
     interrupt.listen("transfer.py")  # before all that takes time to import
@@ -18,12 +19,12 @@ from dataclasses import dataclass
 
 import tyro
 
-from experiments.paper.command import EXIT_CODES, run_command
-from experiments.paper.comparison import CompareArgs, compare_rns, compare_ses, evolves_rns
-from experiments.paper.learners import published_name
-from experiments.paper.proxies import proxy
-from outer import problem
-from outer.config import ConfigError
+from envolve.experiments.paper.command import EXIT_CODES, run_command
+from envolve.experiments.paper.comparison import CompareArgs, compare_rns, compare_ses, evolves_rns
+from envolve.experiments.paper.learners import published_name
+from envolve.experiments.paper.proxies import proxy
+from envolve.outer.config import problem
+from envolve.outer.config.load import ConfigError
 
 HELP = """\
 Trains agents with other hyperparameters, or other agents, in the best worlds that train_proxy.py evolved, and on the

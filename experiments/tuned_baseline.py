@@ -6,9 +6,10 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+if not __package__:  # run as a file
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from outer import interrupt
+from envolve.core import interrupt
 
 if __name__ == "__main__":
     interrupt.listen("tuned_baseline.py")  # before all that takes time to import
@@ -22,20 +23,20 @@ from typing import Annotated, Any
 import torch
 import tyro
 
-from core.files import TABLE_BYTES, read_plain, read_text
-from envs.task import make_task
-from envs.world_file import write_atomic
-from experiments.command_line import check_count
-from experiments.paper.command import run_command
-from experiments.paper.data import plain
-from outer.comparison import return_bounds
-from outer.config import Config, ConfigError, environment_info, load_config
-from outer.controls.baseline import FOLDER
-from outer.evaluate import REAL_BUDGET, evaluate
-from outer.hpo.study import read_study
-from outer.nes import RETEST, member_seeds
-from outer.problem import VARY_SUFFIX, env_section, split_agent_name
-from outer.statistics import summary
+from envolve.core.files import TABLE_BYTES, read_plain, read_text
+from envolve.core.statistics import summary
+from envolve.envs.task import make_task
+from envolve.envs.worlds.file import write_atomic
+from envolve.experiments.command_line import check_count
+from envolve.experiments.paper.command import run_command
+from envolve.experiments.paper.data import plain
+from envolve.outer.config.load import Config, ConfigError, environment_info, load_config
+from envolve.outer.config.problem import VARY_SUFFIX, env_section, split_agent_name
+from envolve.outer.controls.baseline import FOLDER
+from envolve.outer.evaluate.networks import REAL_BUDGET, evaluate
+from envolve.outer.hpo.study import read_study
+from envolve.outer.reporting.comparison import return_bounds
+from envolve.outer.search.nes import RETEST, member_seeds
 
 HELP = """\
 Evolved worlds are judged beside agents whose hyperparameters were tuned on the task itself. A study tunes them; this

@@ -6,9 +6,10 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+if not __package__:  # run as a file
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from outer import interrupt
+from envolve.core import interrupt
 
 if __name__ == "__main__":
     interrupt.listen("unseen_agents.py")  # before all that takes time to import
@@ -21,23 +22,23 @@ import numpy as np
 import torch
 import tyro
 
-from envs.task import Task
-from envs.world_file import WorldFile, read_world
-from experiments import evaluate_proxy
-from experiments.paper import baselines3
-from experiments.paper.baselines3 import KINDS, Baseline, Run, processes, train_baselines
-from experiments.paper.command import EXIT_CODES, Measurement, run_command
-from experiments.paper.data import Series
-from experiments.paper.fixed_steps import at_fixed_steps, chosen_kinds, seen_kinds, settings_of
-from experiments.paper.learners import Learner
-from experiments.paper.proxies import check_alike, proxy, task_of
-from experiments.paper.training import agent_seeds, each, each_path, no_world, train_agents
-from experiments.paper.unseen import mark_of, show
-from experiments.paper.verdicts import evolution_words
-from experiments.paper.world_args import WorldArgs, check_numbers, find
-from outer import problem
-from outer.config import ConfigError
-from outer.evaluate import UNSOLVABLE, exploration, on_task
+from envolve.envs.task import Task
+from envolve.envs.worlds.file import WorldFile, read_world
+from envolve.experiments import evaluate_proxy
+from envolve.experiments.paper import baselines3
+from envolve.experiments.paper.baselines3 import KINDS, Baseline, Run, processes, train_baselines
+from envolve.experiments.paper.command import EXIT_CODES, Measurement, run_command
+from envolve.experiments.paper.data import Series
+from envolve.experiments.paper.fixed_steps import at_fixed_steps, chosen_kinds, seen_kinds, settings_of
+from envolve.experiments.paper.learners import Learner
+from envolve.experiments.paper.proxies import check_alike, proxy, task_of
+from envolve.experiments.paper.training import agent_seeds, each, each_path, no_world, train_agents
+from envolve.experiments.paper.unseen import mark_of, show
+from envolve.experiments.paper.verdicts import evolution_words
+from envolve.experiments.paper.world_args import WorldArgs, check_numbers, find
+from envolve.outer.config import problem
+from envolve.outer.config.load import ConfigError
+from envolve.outer.evaluate.networks import UNSOLVABLE, exploration, on_task
 
 HELP = """\
 Trains fresh agents of each kind for the same number of steps in the best synthetic environments (SEs) that

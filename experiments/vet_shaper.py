@@ -6,9 +6,10 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+if not __package__:  # run as a file
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from outer import interrupt
+from envolve.core import interrupt
 
 if __name__ == "__main__":
     interrupt.listen("vet_shaper.py")  # before all that takes time to import
@@ -22,15 +23,15 @@ import torch
 import tyro
 from typing_extensions import Annotated
 
-from core.files import read_text
-from envs.physics.task import SHAPER_TYPES, physics_task
-from envs.world_file import write_atomic
-from llm.vetting.jail import JailError
-from llm.vetting.missing import OWN
-from llm.vetting.probe import make_probe
-from llm.vetting.vet import Vetted, Vetter
-from outer.report import precise
-from outer.schema import nearest
+from envolve.core.files import read_text
+from envolve.envs.physics.task import SHAPER_TYPES, physics_task
+from envolve.envs.worlds.file import write_atomic
+from envolve.llm.vetting.jail.locks import JailError
+from envolve.llm.vetting.probe import make_probe
+from envolve.llm.vetting.text.missing import OWN
+from envolve.llm.vetting.vet import Vetted, Vetter
+from envolve.outer.config.schema import nearest
+from envolve.outer.reporting.report import precise
 
 HELP = """\
 Would this be accepted if a model had written it? Takes the code out of the file, reads it, runs it in a jail on real

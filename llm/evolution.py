@@ -18,17 +18,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from agents.halving import Halved, Training
-from agents.shaped import Progress
-from envs.graph_file import with_values
-from llm.fitness import FINAL, Worth, candidate_of, evaluate, judge
-from llm.models.chat import Call, Chat, ChatFailure, Request, settled
-from llm.search.archive import Archive
-from llm.search.individual import CALL, HUMAN, NOVELTY, Individual, Proposal, Search, ranking
-from llm.search.novelty import most_similar
-from llm.tune import Tuned, TuneSettings, tune
-from llm.tune_workers import Workers
-from llm.vetting.vet import Rejection, Vetter
+from envolve.agents.shaped.halving import Halved, Training
+from envolve.agents.shaped.training import Progress
+from envolve.envs.graph.file import with_values
+from envolve.llm.fitness import FINAL, Worth, candidate_of, evaluate, judge
+from envolve.llm.models.chat import Call, Chat, ChatFailure, Request, settled
+from envolve.llm.search.archive import Archive
+from envolve.llm.search.individual import CALL, HUMAN, NOVELTY, Individual, Proposal, Search, ranking
+from envolve.llm.search.novelty import most_similar
+from envolve.llm.tune import Tuned, TuneSettings, tune
+from envolve.llm.tune_workers import Workers
+from envolve.llm.vetting.vet import Rejection, Vetter
 
 log = logging.getLogger("envolve")
 HUMAN_ID = -1

@@ -13,16 +13,16 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from agents.halving import AgentRun, Halved, Training, train_halving
-from agents.shaped import Progress
-from core.cleaning import printable
-from envs.graph_file import load_graph_file
-from envs.shaping import Candidate
-from llm.search.individual import HUMAN, Individual, curves_of
-from outer.nes import MEMBERS, RETEST, member_seeds
-from outer.statistics import agents_interval
+from envolve.agents.shaped.halving import AgentRun, Halved, Training, train_halving
+from envolve.agents.shaped.training import Progress
+from envolve.core.cleaning import printable
+from envolve.core.statistics import agents_interval
+from envolve.envs.graph.file import load_graph_file
+from envolve.envs.shaping.candidate import Candidate
+from envolve.llm.search.individual import HUMAN, Individual, curves_of
+from envolve.outer.search.nes import MEMBERS, RETEST, member_seeds
 
-SELECT, FINAL = (MEMBERS, 0), (RETEST, 0)  # purpose and counter of the random numbers (outer/nes.py)
+SELECT, FINAL = (MEMBERS, 0), (RETEST, 0)  # purpose and counter of the random numbers (outer/search/nes.py)
 Report = Callable[[Progress, list[int]], None]
 
 

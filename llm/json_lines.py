@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from core.files import TABLE_BYTES, read_plain
+from envolve.core.files import TABLE_BYTES, read_plain
 
 
 class JSONLinesError(ValueError):

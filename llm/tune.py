@@ -1,7 +1,7 @@
 """Evolution of the numbers in a structure that a model wrote: NES or BOHB, the whole population in one simulator.
 
-A point is u [D]: how far each lifted number is from the written one, in units of its scale (``outer/shapers.py``), so
-that u = 0 is the code as the model wrote it.
+A point is u [D]: how far each lifted number is from the written one, in units of its scale
+(``outer/evaluate/shapers.py``), so that u = 0 is the code as the model wrote it.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from agents.halving import Training
-from envs.shaping import Candidate
-from llm import json_lines
-from llm.fitness import judge
-from llm.tune_workers import Workers
-from outer.nes import MEMBERS, NES, member_seeds
-from outer.section import GTNSection
-from outer.shapers import params_of
+from envolve.agents.shaped.halving import Training
+from envolve.envs.shaping.candidate import Candidate
+from envolve.llm import json_lines
+from envolve.llm.fitness import judge
+from envolve.llm.tune_workers import Workers
+from envolve.outer.config.section import GTNSection
+from envolve.outer.evaluate.shapers import params_of
+from envolve.outer.search.nes import MEMBERS, NES, member_seeds
 
 FACTOR = 3.0  # BOHB searches u in [-FACTOR, FACTOR]: a number may change its sign and grow fourfold
 
@@ -62,7 +62,8 @@ class Tuner(Protocol):
 
 
 class NESTuner:
-    """``outer.nes`` around the written numbers, mirrored, with rank-based steps and averaged iterates."""
+    """``envolve.outer.search.nes`` around the written numbers, mirrored, with rank-based steps and averaged
+    iterates."""
 
     def __init__(self, D: int, s: TuneSettings, seed: int) -> None:
         pairs = max(1, (s.population - 1) // 2)
@@ -86,13 +87,13 @@ class NESTuner:
 
 
 class BOHBTuner:
-    """Back end bohb of ``outer.hpo.search``: cheap trainings sort out, a model of good and bad points proposes; the
-    written numbers are the first point."""
+    """Back end bohb of ``envolve.outer.hpo.search``: cheap trainings sort out, a model of good and bad points proposes;
+    the written numbers are the first point."""
 
     def __init__(self, D: int, s: TuneSettings, seed: int) -> None:
         import ConfigSpace  # an extra, as is all that bohb needs
 
-        from outer.hpo.search import make_search
+        from envolve.outer.hpo.search import make_search
 
         self.names = [f"u{i:06d}" for i in range(D)]  # ConfigSpace sorts by name
         space = ConfigSpace.ConfigurationSpace({name: (-FACTOR, FACTOR) for name in self.names})

@@ -16,14 +16,14 @@ import torch
 import yaml
 from torch import Tensor
 
-from agents.halving import Training
-from envs.graph_file import dump
-from envs.world_file import write_atomic
-from outer.config import load_config
-from outer.dispatch import Dispatcher
-from outer.evaluate import PROXY
-from outer.local_workers import LocalWorkers
-from outer.members import evaluate_members
+from envolve.agents.shaped.halving import Training
+from envolve.envs.graph.file import dump
+from envolve.envs.worlds.file import write_atomic
+from envolve.outer.config.load import load_config
+from envolve.outer.evaluate.members import evaluate_members
+from envolve.outer.evaluate.networks import PROXY
+from envolve.outer.exchange.dispatch import Dispatcher
+from envolve.outer.exchange.local_workers import LocalWorkers
 
 
 class Workers:

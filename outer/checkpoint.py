@@ -17,10 +17,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from core.files import TORCH_BYTES, read_plain
-from envs.torch_file import TorchFileError, read_torch
-from envs.world_file import write_atomic
-from outer.nes import NESState
+from envolve.core.files import TORCH_BYTES, read_plain
+from envolve.core.torch_file import TorchFileError, read_torch
+from envolve.envs.worlds.file import write_atomic
+from envolve.outer.search.nes import NESState
 
 FORMAT = "envolve-checkpoint-1"
 UNKNOWN = -1  # what an earlier version did not count

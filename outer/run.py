@@ -1,7 +1,7 @@
 """One run of the outer loop: ask, evaluate through the exchange, tell, remember; then compare and report.
 
 Follow a member: ``NES.ask`` makes it, ``_evaluate`` cuts the population into chunks, a worker calls
-``outer.evaluate.evaluate``, its score comes back, ``NES.tell`` weighs it.
+``envolve.outer.evaluate.networks.evaluate``, its score comes back, ``NES.tell`` weighs it.
 """
 
 from __future__ import annotations
@@ -19,20 +19,28 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from outer import problem
-from outer.checkpoint import UNKNOWN, Progress, RunError, load_checkpoint, save_checkpoint
-from outer.config import Config
-from outer.dispatch import Dispatcher
-from outer.evaluate import BUDGET, PROXY, REAL, UNSOLVABLE
-from outer.members import Values, episode_length, evaluate_members, lower_bound, mean_of, score_rows, worst_for_failed
-from outer.nes import COMPARISON, NES, ORIG, member_seeds
-from outer.plots import learning_curve
-from outer.report import GenerationRow, LiveTable, TensorBoard
-from outer.scores import ScoreRow, ScoresCSV, read_curve
-from outer.statistics import AgentRuns
-from outer.summary import WORLDS, RunSummary, summary_text
-from outer.target import make_target
-from outer.turns import variants
+from envolve.core.statistics import AgentRuns
+from envolve.outer.checkpoint import UNKNOWN, Progress, RunError, load_checkpoint, save_checkpoint
+from envolve.outer.config import problem
+from envolve.outer.config.load import Config
+from envolve.outer.evaluate.members import (
+    Values,
+    episode_length,
+    evaluate_members,
+    lower_bound,
+    mean_of,
+    score_rows,
+    worst_for_failed,
+)
+from envolve.outer.evaluate.networks import BUDGET, PROXY, REAL, UNSOLVABLE
+from envolve.outer.exchange.dispatch import Dispatcher
+from envolve.outer.reporting.plots import learning_curve
+from envolve.outer.reporting.report import GenerationRow, LiveTable, TensorBoard
+from envolve.outer.reporting.scores import ScoreRow, ScoresCSV, read_curve
+from envolve.outer.reporting.summary import WORLDS, RunSummary, summary_text
+from envolve.outer.search.nes import COMPARISON, NES, ORIG, member_seeds
+from envolve.outer.search.target import make_target
+from envolve.outer.search.turns import variants
 
 log = logging.getLogger("envolve")
 
@@ -69,7 +77,8 @@ class Run:
     def _evaluate(
         self, worlds: Tensor, seeds: Tensor, mode: str, groups: Sequence[tuple[int, bool]] = ()
     ) -> tuple[Values, list[str]]:
-        """groups: members who take turns (``outer/turns.py``); without, all have the configuration's own learner."""
+        """groups: members who take turns (``outer/search/turns.py``); without, all have the configuration's own
+        learner."""
         generation = self.nes.state.generation + 1
         if not groups or self.target.kind == "shaper":
             return evaluate_members(self.dispatcher, self.config, generation, worlds, seeds, mode)

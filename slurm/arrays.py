@@ -8,9 +8,9 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from slurm import batch
-from slurm.commands import MASTER, ROOT, WORKER, exit_file
-from slurm.fleet import Actions, Fleet
+from envolve.slurm import batch
+from envolve.slurm.commands import MASTER, ROOT, WORKER, exit_file
+from envolve.slurm.fleet import Actions, Fleet
 
 
 def say(text: str) -> None:

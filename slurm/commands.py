@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from core.files import read_text
+from envolve.core.files import read_text
 
 ROOT = Path(__file__).resolve().parent.parent
 MASTER, WORKER = "master", "worker"

@@ -15,9 +15,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from core.files import TABLE_BYTES, read_text
-from slurm.batch import Entry
-from slurm.commands import EXIT_WRONG, MASTER, STUDY, WORKER, Exit, write_text
+from envolve.core.files import TABLE_BYTES, read_text
+from envolve.slurm.batch import Entry
+from envolve.slurm.commands import EXIT_WRONG, MASTER, STUDY, WORKER, Exit, write_text
 
 FORMAT = 1
 SETTLE = 2  # looks in a row without a task until it counts as gone: one that is requeued may be between two states

@@ -12,9 +12,10 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+if not __package__:  # run as a file
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from outer import interrupt
+from envolve.core import interrupt
 
 if __name__ == "__main__":
     interrupt.listen("single_node.py")  # until main() takes the signals itself
@@ -27,8 +28,8 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from outer.child import Child, end, how
-from slurm.commands import (
+from envolve.core.child import Child, end, how
+from envolve.slurm.commands import (
     EXIT_WRONG,
     MASTER,
     STUDY,
@@ -39,8 +40,8 @@ from slurm.commands import (
     split_words,
     worker_command,
 )
-from slurm.cpus import split
-from slurm.task import SIGNALS, free_signals, say
+from envolve.slurm.cpus import split
+from envolve.slurm.task import SIGNALS, free_signals, say
 
 EXIT_CODES = """\
 Exit codes: 0 all masters are complete, else the highest of a master: 1 it cannot go on, 2 wrong arguments,

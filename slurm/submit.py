@@ -24,9 +24,10 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+if not __package__:  # run as a file
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from outer import interrupt
+from envolve.core import interrupt
 
 if __name__ == "__main__":
     interrupt.listen("submit.py")  # before all that takes time to import
@@ -39,9 +40,9 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from slurm import batch
-from slurm.arrays import act, say
-from slurm.commands import (
+from envolve.slurm import batch
+from envolve.slurm.arrays import act, say
+from envolve.slurm.commands import (
     COMMAND,
     CONFIG,
     MASTER,
@@ -54,7 +55,7 @@ from slurm.commands import (
     split_words,
     write_text,
 )
-from slurm.fleet import Fleet, new_name
+from envolve.slurm.fleet import Fleet, new_name
 
 EXIT_CODES = """\
 Exit codes: 0 all masters are complete, 1 at least one was given up, 2 wrong arguments or SLURM refused the first jobs

@@ -16,9 +16,10 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+if not __package__:  # run as a file
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from outer import interrupt
+from envolve.core import interrupt
 
 if __name__ == "__main__":
     interrupt.listen("task.py")  # until main() takes the signals itself
@@ -30,7 +31,7 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-from slurm.commands import (
+from envolve.slurm.commands import (
     EXIT_WRONG,
     MASTER,
     STUDY,

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from outer.child import ends_with_parent
+from envolve.core.child import ends_with_parent
 from tests.outer.small import ROOT
 
 PROMISED = 5.0  # seconds, on a machine that does nothing else

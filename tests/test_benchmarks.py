@@ -277,7 +277,7 @@ def test_torchrl_stands_in_the_same_table(tmp_path, capsys):
 
 
 def test_torchrl_learns_with_the_hyperparameters_of_this_project():
-    from distributed.params import TrainParamsBase
+    from envolve.distributed.files.params import TrainParamsBase
 
     tree = ast.parse((ROOT / "benchmarks" / "peers" / "torchrl_sac.py").read_text())
     names, values = next(

@@ -16,7 +16,7 @@ from tests.python38 import at_import
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("core", "envs", "agents", "outer", "distributed", "llm", "experiments")  # each may import those before it
-JAILED = {"llm/vetting/tracer.py", "llm/gym/method.py"}  # run code of models, in a locked process (docs/security.md)
+JAILED = {"llm/vetting/trace/tracer.py", "llm/gym/method.py"}  # run code of models
 SOURCES = sorted(
     p
     for p in [*ROOT.glob("*.py"), *(f for d in (*PACKAGES, "benchmarks", "slurm") for f in (ROOT / d).rglob("*.py"))]
@@ -24,11 +24,12 @@ SOURCES = sorted(
 )
 # read what they have made themselves, or what the system says; all else comes through core/files.py
 OWN_READERS = {  # what the kernel itself offers, and logs of their own
-    "core/files.py", "distributed/launch.py", "distributed/replay_log.py",
-    "experiments/describe_tasks.py", "experiments/serve_small_model.py", "llm/gym/jailed.py", "llm/vetting/jail.py",
-    "llm/gym/guard.py", "outer/descendants.py", "outer/interrupt.py", "outer/machine.py",
+    "core/files.py", "distributed/programs/launch.py", "distributed/memory/replay_log.py",
+    "experiments/describe_tasks.py", "experiments/serve_small_model.py", "llm/gym/jailed.py",
+    "llm/vetting/jail/locks.py",
+    "llm/gym/guard.py", "core/descendants.py", "core/interrupt.py", "outer/exchange/machine.py",
 }  # fmt: skip
-MASTER_ONLY = {"envs/gym_export.py"}
+MASTER_ONLY = {"envs/worlds/export.py"}
 WORKER_OUTER = {"__init__", "exchange", "pairs", "evaluate", "section", "problem"}
 MASTER_SIDE_LIBRARIES = {"pydantic", "gymnasium", "rich", "tyro", "tensorboard", "matplotlib", "yaml"}
 
@@ -80,8 +81,8 @@ WORKER_SIDE = worker_side()
 
 
 def test_there_is_something_to_check() -> None:
-    assert {"envs/rng.py", "outer/section.py"} <= {name(p) for p in WORKER_SIDE}
-    assert "outer/report.py" not in {name(p) for p in WORKER_SIDE}
+    assert {"core/rng.py", "outer/config/section.py"} <= {name(p) for p in WORKER_SIDE}
+    assert "outer/reporting/report.py" not in {name(p) for p in WORKER_SIDE}
 
 
 @pytest.mark.parametrize("path", WORKER_SIDE, ids=name)
@@ -183,7 +184,7 @@ def test_no_untrusted_bytes_are_executed(path: Path) -> None:
         if called == "torch.load":
             safe = [k.value for k in node.keywords if k.arg == "weights_only"]
             assert safe and ast.unparse(safe[0]) == "True", f"{where}: torch.load without weights_only=True"
-            assert name(path) == "envs/torch_file.py", f"{where}: torch.load, where read_torch looks first"
+            assert name(path) == "core/torch_file.py", f"{where}: torch.load, where read_torch looks first"
         if called in ("np.load", "numpy.load"):
             assert all(k.arg != "allow_pickle" for k in node.keywords), f"{where}: np.load(allow_pickle=)"
         if called.startswith("yaml."):

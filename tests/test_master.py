@@ -18,10 +18,10 @@ from pathlib import Path
 
 import pytest
 
+import envolve.outer.run
 import GTN_master
-import outer.run
-from outer.config import dump_config
-from outer.dispatch import Dispatcher
+from envolve.outer.config.load import dump_config
+from envolve.outer.exchange.dispatch import Dispatcher
 from tests.outer.small import CARTPOLE, CARTPOLE_FILE, CLIFF, GRIDWORLD_FILE, ROOT, cliff, default_sigint
 from tests.outer.test_run import Direct, files, go
 
@@ -322,7 +322,7 @@ def reference(tmp_path_factory):
     """The bytes of 30 generations on Cliff, made without any worker."""
     folder = tmp_path_factory.mktemp("reference") / "run"
     with pytest.MonkeyPatch.context() as m:
-        m.setattr(outer.run, "learning_curve", lambda *args, **kwargs: None)
+        m.setattr(envolve.outer.run, "learning_curve", lambda *args, **kwargs: None)
         go(cliff("agents.gtn.max_iterations=30"), folder)
     return files(folder)
 

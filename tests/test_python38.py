@@ -12,16 +12,16 @@ from pathlib import Path
 import pytest
 import torch
 
-from envs.shaped_section import candidates_of
-from envs.task import make_task
-from envs.world import init_world
-from outer import problem
-from outer.config import Config, load_config
-from outer.dispatch import Dispatcher
-from outer.evaluate import PROXY, evaluate
-from outer.exchange import Chunk, ChunkResult
-from outer.problem import CURIOUS, LEARNERS
-from outer.section import RN
+from envolve.envs.shaping.section import candidates_of
+from envolve.envs.task import make_task
+from envolve.envs.worlds.world import init_world
+from envolve.outer.config import problem
+from envolve.outer.config.load import Config, load_config
+from envolve.outer.config.problem import CURIOUS, LEARNERS
+from envolve.outer.config.section import RN
+from envolve.outer.evaluate.networks import PROXY, evaluate
+from envolve.outer.exchange.dispatch import Dispatcher
+from envolve.outer.exchange.messages import Chunk, ChunkResult
 from tests.test_layout import WORKER_SIDE, name
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -221,11 +221,11 @@ GOALS = """
 import sys
 sys.path.insert(0, ".")
 import torch
-from agents.crl_section import CRLSection
-from agents.crl_train import GoalTraining
-from agents.goal_off_policy_section import GoalSACSection, GoalTD3Section
-from agents.goal_ppo_section import GoalPPOSection
-from envs.goal.task import make_goal_task
+from envolve.agents.goal.crl_section import CRLSection
+from envolve.agents.goal.crl_train import GoalTraining
+from envolve.agents.goal.off_policy_section import GoalSACSection, GoalTD3Section
+from envolve.agents.goal.ppo_section import GoalPPOSection
+from envolve.envs.goal.task import make_goal_task
 for section in (CRLSection, GoalSACSection, GoalTD3Section, GoalPPOSection):
     sizes = {"h_dim": 8, "num_envs": 4, "unroll_length": 8}
     more = {"num_minibatches": 2} if section is GoalPPOSection else {"batch_size": 8, "min_replay_size": 8,

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.core.test_interrupt import commands, name
 from tests.experiments.test_eval_shapers import GOOD as SHAPER
 from tests.experiments.test_eval_shapers import SMALL as SHAPERS
 from tests.experiments.test_evolve_goals import TINY as EVOLVE_GOALS
@@ -20,7 +21,6 @@ from tests.llm.gym.user import GOOD as REWARD
 from tests.llm.gym.user import write_config, write_user_env
 from tests.outer.hpo.small import write as write_study
 from tests.outer.small import CARTPOLE, CARTPOLE_FILE, CLIFF, GRIDWORLD_FILE, ROOT
-from tests.outer.test_interrupt import commands, name
 from tests.stopped import CTRL_C, INT, TERM, Command, End, check, cpu_of, script
 
 pytestmark = pytest.mark.slow
@@ -69,14 +69,20 @@ def reply(folder: Path) -> None:
 
 
 CASES = {
-    "master": Case(
-        ["GTN_master.py", str(GRIDWORLD_FILE), *MASTER], ("is there", "generation 11/", "Written to")
-    ),
+    "master": Case(["GTN_master.py", str(GRIDWORLD_FILE), *MASTER], ("is there", "generation 11/", "Written to")),
     "master SE": Case(["GTN_master.py", str(CARTPOLE_FILE), *SES], ("workers are starting", 0.7, "generation 1/")),
     "worker": Case(["GTN_worker.py", "0", "0"], ("waits for a master", 0.5), goes_on=False, ends=False),
     "train_proxy": Case(
-        ["experiments/train_proxy.py", str(GRIDWORLD_FILE), "--runs", "2", *MASTER[:2], *MASTER[2:-1],
-         "agents.gtn.max_iterations=8", "agents.gtn.comparison_agents=0"],
+        [
+            "experiments/train_proxy.py",
+            str(GRIDWORLD_FILE),
+            "--runs",
+            "2",
+            *MASTER[:2],
+            *MASTER[2:-1],
+            "agents.gtn.max_iterations=8",
+            "agents.gtn.comparison_agents=0",
+        ],
         (0.6, 0.8),
     ),  # fmt: skip
     "compare_proxies": Case(
@@ -86,23 +92,38 @@ CASES = {
     "evolve_goals": Case(["experiments/evolve_goals.py", *EVOLVE_GOALS, "--exp_name", "run"]),
     "eval_shapers": Case(
         ["experiments/eval_shapers.py", *SHAPERS, "--iterations", "300", "--shapers", "shapers", "--out", "out"],
-        prepare=shapers, goes_on=False,
+        prepare=shapers,
+        goes_on=False,
     ),  # fmt: skip
     "auto_shape": Case(
-        ["experiments/auto_shape.py", *SHAPERS, "--retest", "2", "--num_iters", "2", "--shapers_per_iter", "4",
-         "--llm", f"replay:{RECORDING}"], (0.5, 0.7, 0.8),
+        [
+            "experiments/auto_shape.py",
+            *SHAPERS,
+            "--retest",
+            "2",
+            "--num_iters",
+            "2",
+            "--shapers_per_iter",
+            "4",
+            "--llm",
+            f"replay:{RECORDING}",
+        ],
+        (0.5, 0.7, 0.8),
     ),  # fmt: skip
     "auto_shape --config": Case(
         ["experiments/auto_shape.py", "--config", "walk.yml", "--processes", "2", "--hours", "0.1"],
-        ("observation", 0.9), prepare=gym,
+        ("observation", 0.9),
+        prepare=gym,
     ),  # fmt: skip
     "vet_shaper": Case(
         ["experiments/vet_shaper.py", "reply.txt", "--task", "Cartpole", "--shaper_types", "compute_reward"],
-        prepare=reply, goes_on=False,
+        prepare=reply,
+        goes_on=False,
     ),  # fmt: skip
     "optimize_params": Case(
         ["experiments/optimize_params.py", "cliff.yaml", "--num-workers", "1", "--run-dir", "run"],
-        ("is there", 0.8), prepare=write_study,
+        ("is there", 0.8),
+        prepare=write_study,
     ),  # fmt: skip
     "train_distributed": Case(["experiments/train_distributed.py", *TRAIN_DISTRIBUTED], prepare=distributed),
     "train_distributed --processes": Case(
@@ -136,8 +157,8 @@ def stopped(case: str, command: Command, moment: str, how: str, prog: str) -> En
 @pytest.mark.parametrize("path", commands(), ids=name)
 def test_importing(path: Path, how: str, tmp_path: Path) -> None:
     """As soon as it hears, and somewhat later; the slowest import of a command takes seconds."""
-    words = ["-m", "distributed.role"] if path.parent.name == "distributed" else [str(path)]
-    prog = {"role.py": "distributed.role", "run.py": "benchmarks/run.py"}.get(path.name, path.name)
+    words = ["-m", "envolve.distributed.programs.role"] if path.parent.name == "distributed" else [str(path)]
+    prog = {"role.py": "envolve.distributed.programs.role", "run.py": "benchmarks/run.py"}.get(path.name, path.name)
     for seconds in (0.0, 0.3):
         command = Command([*words, "--help"], tmp_path, {"PYTHONPATH": str(ROOT)})
         try:

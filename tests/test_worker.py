@@ -15,9 +15,9 @@ import pytest
 import torch
 
 import GTN_worker
-from outer.dispatch import Dispatcher
-from outer.local_workers import LocalWorkers
-from outer.machine import ExchangeError
+from envolve.outer.exchange.dispatch import Dispatcher
+from envolve.outer.exchange.local_workers import LocalWorkers
+from envolve.outer.exchange.machine import ExchangeError
 from tests.outer.virtual import chunks_of
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -132,7 +132,7 @@ def test_local_worker_ends_when_its_master_is_gone(tmp_path):
 def test_local_workers_that_cannot_start_are_an_error_with_their_last_words(tmp_path, monkeypatch):
     script = tmp_path / "broken.py"
     script.write_text("import sys; sys.exit('no module named nonsense')")
-    monkeypatch.setattr("outer.local_workers.MAX_QUICK_DEATHS", 2)
+    monkeypatch.setattr("envolve.outer.exchange.local_workers.MAX_QUICK_DEATHS", 2)
     with LocalWorkers(1, tmp_path, 0, tmp_path / "logs", script=script) as workers:
         with pytest.raises(ExchangeError, match="no module named nonsense"):
             wait_for(lambda: workers.poll())

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numba
 
-from agents.kernel_cache import cache_dir
+from envolve.agents.common.kernel_cache import cache_dir
 
 JIT = {
     "fastmath": {"reassoc", "contract", "nsz", "arcp"},

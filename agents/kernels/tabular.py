@@ -1,4 +1,4 @@
-"""numba twin of ``agents/tabular_loop.py``: the whole training of a member in one compiled, GIL-free loop.
+"""numba twin of ``agents/tabular/loop.py``: the whole training of a member in one compiled, GIL-free loop.
 
 Equal to the PyTorch path bit for bit, so every fast-math flag is off: ``reassoc`` and ``contract`` would change the
 rounding of Q. Tables arrive flat, ``[members, states * actions]``; a ``pair`` is an index s * A + a into them. Indices
@@ -15,10 +15,10 @@ import math
 import numpy as np
 from numba import njit
 
-from agents.kernels import JIT
-from agents.kernels.rng import GOLDEN, bits, fold, normal
-from agents.result import AGENT_DIVERGED, OK
-from envs import rng
+from envolve.agents.common.result import AGENT_DIVERGED, OK
+from envolve.agents.kernels import JIT
+from envolve.agents.kernels.common.rng import GOLDEN, bits, fold, normal
+from envolve.core import rng
 
 EXACT = dict(JIT, fastmath=False)
 EXPLORE, TEST, FINAL_TEST, REWARD = (np.uint64(n) for n in (rng.EXPLORE, rng.TEST, rng.FINAL_TEST, rng.REWARD))
@@ -118,7 +118,7 @@ def _mean(logged, first, last):
 
 @njit(inline="always", **EXACT)
 def early_out(logged, e, window, n, virtual, min_n, init_episodes, change, solved_reward):
-    """Whether training stops after episode ``e`` >= init_episodes (agents/tabular_loop.py has the rule in words)."""
+    """Whether training stops after episode ``e`` >= init_episodes (agents/tabular/loop.py has the rule in words)."""
     middle = max(0, e + 1 - window)
     avg = _mean(logged, middle, e + 1)
     if not virtual:

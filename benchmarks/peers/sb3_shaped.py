@@ -18,9 +18,9 @@ from gymnasium import spaces
 from stable_baselines3 import PPO
 from stable_baselines3.common.vec_env import VecEnv, VecNormalize
 
-from agents.shaped import evaluate, make_envs
-from envs.shaped import ShapedEnvs
-from envs.shaping import Candidate
+from envolve.agents.shaped.training import evaluate, make_envs
+from envolve.envs.shaping.candidate import Candidate
+from envolve.envs.shaping.envs import ShapedEnvs
 
 
 class Envs(VecEnv):

@@ -8,10 +8,10 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from envs.goal.mazes import MAZES, Maze
-from envs.goal.task import GOAL_TASKS, Random
-from envs.goal.walkers import Ant, spring_ant
-from envs.sim.simulator import Scene
+from envolve.envs.goal.mazes import MAZES, Maze
+from envolve.envs.goal.task import GOAL_TASKS, Random
+from envolve.envs.goal.walkers import Ant, spring_ant
+from envolve.envs.sim.simulator import Scene
 
 CELL = 4.0  # m
 HEIGHT = 2.0  # m

@@ -13,10 +13,10 @@ from typing import Any, ClassVar, Dict, Tuple
 import torch
 from torch import Tensor
 
-from envs.goal.mazes import Maze
-from envs.goal.task import Random, register
-from envs.goal.walkers import ANT_REST, NOISE, Ant, noisy, one_of_two, spring_ant
-from envs.sim.simulator import Scene, Simulator
+from envolve.envs.goal.mazes import Maze
+from envolve.envs.goal.task import Random, register
+from envolve.envs.goal.walkers import ANT_REST, NOISE, Ant, noisy, one_of_two, spring_ant
+from envolve.envs.sim.simulator import Scene, Simulator
 
 GOAL_RADIUS = 5.0  # m, of the ball's goals about the ant's start
 BALL_RADIUS = 0.5  # m

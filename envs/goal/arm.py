@@ -6,9 +6,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from envs.goal.simulated import SimulatedTask
-from envs.goal.task import Random, register
-from envs.sim.simulator import BODY_STATE, Simulator
+from envolve.envs.goal.simulated import SimulatedTask
+from envolve.envs.goal.task import Random, register
+from envolve.envs.sim.simulator import BODY_STATE, Simulator
 
 REST = (1.571, 0.742, 0.0, -1.571, 0.0, 3.054, 1.449)  # rad, of the joints at first
 MOVED = (0, 1, 3, 5)  # the joints that actions set; the others stay as they are

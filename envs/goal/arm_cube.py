@@ -14,9 +14,9 @@ from typing import Any, ClassVar, Tuple
 import torch
 from torch import Tensor
 
-from envs.goal.arm import REST, Arm, angles
-from envs.goal.task import Random, register
-from envs.sim.simulator import BODY_STATE, Scene, Simulator
+from envolve.envs.goal.arm import REST, Arm, angles
+from envolve.envs.goal.task import Random, register
+from envolve.envs.sim.simulator import BODY_STATE, Scene, Simulator
 
 CUBE = 0.03  # m, half its side
 TIP = 0.0075  # m, half the thickness of a finger

@@ -6,9 +6,9 @@ from typing import Any
 
 from torch import Tensor
 
-from envs.goal.episodes import Episodes
-from envs.goal.simulated import SimulatedEpisodes, SimulatedTask
-from envs.goal.task import GoalTask
+from envolve.envs.goal.episodes import Episodes
+from envolve.envs.goal.simulated import SimulatedEpisodes, SimulatedTask
+from envolve.envs.goal.task import GoalTask
 
 
 def make_episodes(

@@ -18,8 +18,8 @@ from typing import Dict, Mapping, NamedTuple, Optional
 import torch
 from torch import Tensor
 
-from envs import rng
-from envs.goal.task import GOAL, START, Beginnings, GoalTask, Random
+from envolve.core import rng
+from envolve.envs.goal.task import GOAL, START, Beginnings, GoalTask, Random
 
 RESAMPLE = ("reset", "fixed")
 

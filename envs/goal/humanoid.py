@@ -8,9 +8,9 @@ import math
 import torch
 from torch import Tensor
 
-from envs.goal.simulated import SimulatedTask
-from envs.goal.task import Random, register
-from envs.sim.simulator import Simulator
+from envolve.envs.goal.simulated import SimulatedTask
+from envolve.envs.goal.task import Random, register
+from envolve.envs.sim.simulator import Simulator
 
 REST = (0.0, 0.0, 1.4, 1.0) + 43 * (0.0,)  # the model's own pose, at rest
 HEALTHY = (1.0, 2.0)  # m, the torso's height

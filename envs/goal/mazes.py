@@ -11,7 +11,7 @@ from typing import Any, Dict, List, Tuple, Union
 import torch
 from torch import Tensor
 
-from envs.goal.task import Random
+from envolve.envs.goal.task import Random
 
 MAZES: Dict[str, Tuple[str, ...]] = {
     "u_maze": (

@@ -9,12 +9,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from envs.goal.episodes import Episodes
-from envs.goal.point import PointMaze
-from envs.goal.reacher import Reacher
-from envs.goal.simulated import SimulatedEpisodes
-from envs.goal.task import GoalTask
-from envs.sim.simulator import MODELS, SimulatorError
+from envolve.envs.goal.episodes import Episodes
+from envolve.envs.goal.point import PointMaze
+from envolve.envs.goal.reacher import Reacher
+from envolve.envs.goal.simulated import SimulatedEpisodes
+from envolve.envs.goal.task import GoalTask
+from envolve.envs.sim.simulator import MODELS, SimulatorError
 
 GREEN = (0.1, 0.8, 0.1, 0.4)
 POINT_RADIUS = 0.4  # m
@@ -29,7 +29,7 @@ class Scenery:
         """Raises SimulatorError, ImportError."""
         import mujoco
 
-        from envs.sim.mujoco_model import Camera
+        from envolve.envs.sim.mujoco_model import Camera
 
         self.episodes, self.camera = episodes, Camera()
         self.model = model_of(episodes)
@@ -37,7 +37,7 @@ class Scenery:
 
     def picture(self, width: int, height: int) -> np.ndarray:
         """As they are now: uint8 [height, width, 3]. Raises SimulatorError."""
-        from envs.sim.mujoco_model import Mark, View
+        from envolve.envs.sim.mujoco_model import Mark, View
 
         e, task = self.episodes, self.episodes.task
         self.data.qpos[:] = coordinates(e)
@@ -71,7 +71,7 @@ def model_of(e: Episodes) -> Any:
     """Raises SimulatorError for a task that nobody has drawn."""
     import mujoco
 
-    from envs.sim.mujoco_model import load_model
+    from envolve.envs.sim.mujoco_model import load_model
 
     task: GoalTask = e.task
     if isinstance(e, SimulatedEpisodes):

@@ -11,8 +11,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from envs.goal.mazes import MAZES, Maze
-from envs.goal.task import GOAL_TASKS, GoalTask, Random
+from envolve.envs.goal.mazes import MAZES, Maze
+from envolve.envs.goal.task import GOAL_TASKS, GoalTask, Random
 
 FORCE = 10.0  # m/s^2, of an action of 1
 DRAG = 2.0  # 1/s

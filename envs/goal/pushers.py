@@ -14,9 +14,9 @@ from typing import ClassVar, Tuple
 import torch
 from torch import Tensor
 
-from envs.goal.simulated import SimulatedTask
-from envs.goal.task import Random, register
-from envs.sim.simulator import Simulator
+from envolve.envs.goal.simulated import SimulatedTask
+from envolve.envs.goal.task import Random, register
+from envolve.envs.sim.simulator import Simulator
 
 TABLE = (0.45, -0.05, -0.275)  # m, where the object is in the model: x, y, z of its middle
 OBJECT = ((-0.3, 0.0), (-0.2, 0.2))  # m, along y and x from TABLE: where it begins

@@ -14,7 +14,7 @@ import math
 import torch
 from torch import Tensor
 
-from envs.goal.task import GoalTask, Random, register
+from envolve.envs.goal.task import GoalTask, Random, register
 
 GEAR = 200.0  # N m, of an action of 1
 ARMATURE = 1.0  # kg m^2
@@ -30,8 +30,8 @@ NOISE = 0.1  # rad either way, of the joints at first; a twentieth of it per s, 
 _BALL = DENSITY * 4 / 3 * math.pi * RADIUS**3  # kg: the two ends of a capsule, or the fingertip
 _ROD = DENSITY * math.pi * RADIUS**2 * LENGTH  # kg
 # of a capsule about an axis across its middle: rod, then two half balls, whose centres are 3/8 r beyond its ends
-_CAPSULE_INERTIA = (
-    _ROD * (3 * RADIUS**2 + LENGTH**2) / 12 + _BALL * (0.4 * RADIUS**2 + LENGTH * (3 * RADIUS + 2 * LENGTH) / 8)
+_CAPSULE_INERTIA = _ROD * (3 * RADIUS**2 + LENGTH**2) / 12 + _BALL * (
+    0.4 * RADIUS**2 + LENGTH * (3 * RADIUS + 2 * LENGTH) / 8
 )
 _LINK = _ROD + _BALL  # kg
 SHOULDER_INERTIA = _CAPSULE_INERTIA + _LINK * (LENGTH / 2) ** 2  # kg m^2, of the first link about the shoulder

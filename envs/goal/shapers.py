@@ -25,11 +25,11 @@ from typing import Callable, Dict, NamedTuple, Optional, Tuple
 import torch
 from torch import Tensor
 
-from envs.goal.ant_mazes import AntMaze
-from envs.goal.ant_objects import AntPush
-from envs.goal.mazes import Maze
-from envs.goal.point import PointMaze
-from envs.goal.task import Beginnings, GoalTask, Random
+from envolve.envs.goal.ant_mazes import AntMaze
+from envolve.envs.goal.ant_objects import AntPush
+from envolve.envs.goal.mazes import Maze
+from envolve.envs.goal.point import PointMaze
+from envolve.envs.goal.task import Beginnings, GoalTask, Random
 
 SAMPLES = 512  # of the task's own distribution
 UNLIKELY = -2.0  # logit of a free cell that the task has no goals in; 0: of the others

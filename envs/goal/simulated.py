@@ -14,10 +14,10 @@ from typing import Any, ClassVar, Dict, Mapping, Optional, Tuple
 import torch
 from torch import Tensor
 
-from envs.goal.episodes import Episodes
-from envs.goal.task import GoalTask
-from envs.sim.rotations import from_wxyz, rotate, rotate_inverse, to_wxyz
-from envs.sim.simulator import Scene, Simulator, make_simulator
+from envolve.envs.goal.episodes import Episodes
+from envolve.envs.goal.task import GoalTask
+from envolve.envs.sim.rotations import from_wxyz, rotate, rotate_inverse, to_wxyz
+from envolve.envs.sim.simulator import Scene, Simulator, make_simulator
 
 
 class SimulatedTask(GoalTask):

@@ -16,7 +16,7 @@ from typing import Callable, ClassVar, Dict, Tuple, Type, Union
 import torch
 from torch import Tensor
 
-from envs import rng
+from envolve.core import rng
 
 START, GOAL = 1, 2  # streams of a member's random numbers
 NUMBERS = 1024  # of one start or goal
@@ -131,7 +131,7 @@ def register(cls: Type[GoalTask]) -> Type[GoalTask]:
 
 def make_goal_task(name: Union[str, GoalTask]) -> GoalTask:
     """The task called ``name``. Raises ValueError with the nearest known name."""
-    import envs.goal.tasks  # noqa: F401  fills GOAL_TASKS
+    import envolve.envs.goal.tasks  # noqa: F401  fills GOAL_TASKS
 
     if isinstance(name, GoalTask):
         return name

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import envs.goal.ant_mazes
-import envs.goal.ant_objects
-import envs.goal.arm
-import envs.goal.arm_cube
-import envs.goal.humanoid
-import envs.goal.point
-import envs.goal.pushers
-import envs.goal.reacher
-import envs.goal.walkers  # noqa: F401
+import envolve.envs.goal.ant_mazes
+import envolve.envs.goal.ant_objects
+import envolve.envs.goal.arm
+import envolve.envs.goal.arm_cube
+import envolve.envs.goal.humanoid
+import envolve.envs.goal.point
+import envolve.envs.goal.pushers
+import envolve.envs.goal.reacher
+import envolve.envs.goal.walkers  # noqa: F401

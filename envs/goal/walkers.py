@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from envs.goal.simulated import SimulatedTask
-from envs.goal.task import Random, register
-from envs.sim.simulator import Scene
+from envolve.envs.goal.simulated import SimulatedTask
+from envolve.envs.goal.task import Random, register
+from envolve.envs.sim.simulator import Scene
 
 NOISE = 0.1  # of the coordinates at first: m and rad either way; deviation of the velocities, m/s and rad/s
 ANT_REST = (0.0, 0.0, 0.55, 1.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0, -1.0, 0.0, -1.0, 0.0, 1.0)  # xyz, quaternion, joints

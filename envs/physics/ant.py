@@ -6,9 +6,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from envs.physics.common import gaussian_noise, parameters
-from envs.physics.task import Pose, Random, Reward, State, register
-from envs.physics.walker import Walker, noisy_pose, posture, walker_quantities
+from envolve.envs.physics.common import gaussian_noise, parameters
+from envolve.envs.physics.task import Pose, Random, Reward, State, register
+from envolve.envs.physics.walker import Walker, noisy_pose, posture, walker_quantities
 
 GEAR = 150.0  # N m, the largest torque
 HEALTHY = (0.2, 1.0)  # m, the torso's height

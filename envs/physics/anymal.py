@@ -11,10 +11,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from envs.physics.common import row
-from envs.physics.task import Parameter, PhysicsTask, Pose, Quantity, Random, Reward, State, register
-from envs.sim.rotations import rotate_inverse
-from envs.sim.simulator import CONTACT_FORCE, Simulator
+from envolve.envs.physics.common import row
+from envolve.envs.physics.task import Parameter, PhysicsTask, Pose, Quantity, Random, Reward, State, register
+from envolve.envs.sim.rotations import rotate_inverse
+from envolve.envs.sim.simulator import CONTACT_FORCE, Simulator
 
 # Joints and legs in the order of the state: left/right fore/hind, each hip abduction, hip flexion, knee flexion.
 DEFAULT_POSITION = (0.03, 0.4, -0.8, -0.03, 0.4, -0.8, 0.03, -0.4, 0.8, -0.03, -0.4, 0.8)  # rad

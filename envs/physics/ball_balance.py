@@ -12,8 +12,8 @@ import math
 import torch
 from torch import Tensor
 
-from envs.physics.task import Parameter, PhysicsTask, Pose, Quantity, Random, Reward, State, register
-from envs.sim.simulator import Simulator
+from envolve.envs.physics.task import Parameter, PhysicsTask, Pose, Quantity, Random, Reward, State, register
+from envolve.envs.sim.simulator import Simulator
 
 PLATE, BALL, SURFACE, HEIGHT = 0.5, 0.1, 0.01, 0.7  # m: radii; surface above the axes, which are at this height
 STIFFNESS, DAMPING, MAX_TILT = 50.0, 4.5, 0.3  # N m/rad, N m s/rad, rad

@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from envs.physics.task import Parameter, PhysicsTask, Pose, Quantity, Random, Reward, State, register
+from envolve.envs.physics.task import Parameter, PhysicsTask, Pose, Quantity, Random, Reward, State, register
 
 RAIL = 2.4  # m, from the middle to either end
 FALLEN = math.radians(12)

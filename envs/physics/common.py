@@ -8,7 +8,7 @@ from typing import Dict, Tuple
 import torch
 from torch import Tensor
 
-from envs.physics.task import Parameter, PhysicsTask, Random
+from envolve.envs.physics.task import Parameter, PhysicsTask, Random
 
 GRAVITY = 9.81  # m/s^2
 

@@ -6,9 +6,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from envs.physics.common import columns, gaussian_noise, parameters, row
-from envs.physics.task import PhysicsTask, Pose, Quantity, Random, Reward, State, register
-from envs.sim.simulator import Simulator
+from envolve.envs.physics.common import columns, gaussian_noise, parameters, row
+from envolve.envs.physics.task import PhysicsTask, Pose, Quantity, Random, Reward, State, register
+from envolve.envs.sim.simulator import Simulator
 
 GEAR = (
     120.0,

@@ -7,9 +7,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from envs.physics.common import noise, parameters, row
-from envs.physics.task import Pose, Quantity, Random, Reward, State, register
-from envs.physics.walker import Walker, noisy_pose, posture, walker_quantities
+from envolve.envs.physics.common import noise, parameters, row
+from envolve.envs.physics.task import Pose, Quantity, Random, Reward, State, register
+from envolve.envs.physics.walker import Walker, noisy_pose, posture, walker_quantities
 
 GEAR = (100.0,) * 5 + (300.0, 200.0) + (100.0,) * 2 + (300.0, 200.0) + (25.0,) * 6  # N m per unit of control
 CONTROL = 0.4  # the largest control

@@ -8,9 +8,9 @@ from typing import Optional
 import torch
 from torch import Tensor
 
-from envs.physics.common import noise, parameters, row
-from envs.physics.task import PhysicsTask, Pose, Quantity, Random, Reward, State, register
-from envs.sim.simulator import BODY_STATE
+from envolve.envs.physics.common import noise, parameters, row
+from envolve.envs.physics.task import PhysicsTask, Pose, Quantity, Random, Reward, State, register
+from envolve.envs.sim.simulator import BODY_STATE
 
 EFFORT = 2.0  # N m, the largest torque
 TABLE = (0.45, -0.05)  # m, x and y of object and goal where their slides are 0

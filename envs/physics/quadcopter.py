@@ -12,9 +12,9 @@ import math
 import torch
 from torch import Tensor
 
-from envs.physics.task import Parameter, PhysicsTask, Pose, Quantity, Random, Reward, State, register
-from envs.sim.rotations import rotate, rotate_inverse
-from envs.sim.simulator import Simulator
+from envolve.envs.physics.task import Parameter, PhysicsTask, Pose, Quantity, Random, Reward, State, register
+from envolve.envs.sim.rotations import rotate, rotate_inverse
+from envolve.envs.sim.simulator import Simulator
 
 HOVER = 0.716 * 9.81 / 4  # N per rotor
 MAX_THRUST = 6.003  # N per rotor

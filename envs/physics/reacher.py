@@ -9,9 +9,9 @@ from typing import Optional
 import torch
 from torch import Tensor
 
-from envs.physics.common import noise, parameters
-from envs.physics.task import PhysicsTask, Pose, Quantity, Random, Reward, State, register
-from envs.sim.simulator import BODY_STATE
+from envolve.envs.physics.common import noise, parameters
+from envolve.envs.physics.task import PhysicsTask, Pose, Quantity, Random, Reward, State, register
+from envolve.envs.sim.simulator import BODY_STATE
 
 GEAR = 200.0  # N m, the largest torque
 LINK = (0.1, 0.11)  # m, to the elbow, and from there to the fingertip

@@ -4,7 +4,7 @@
 after every step. ``score`` is what a candidate is judged by; it is computed from the simulator before any candidate
 sees the new state, and no shaper takes part in it.
 
-One control step, as ``envs/shaped.py`` drives it:
+One control step, as ``envs/shaping/envs.py`` drives it:
 
     before_step() -> set_effort, step(substeps) -> measure(), after_step() -> score() -> reward, terminal, observation
     of those that ended: parameters, goal, initial state, place() -> set_state -> measure(), after_reset(ids) ->
@@ -21,7 +21,7 @@ from typing import ClassVar, Dict, List, NamedTuple, Optional, Tuple, Type, Unio
 import torch
 from torch import Tensor
 
-from envs.sim.simulator import Simulator
+from envolve.envs.sim.simulator import Simulator
 
 State = Dict[str, Tensor]
 Reward = Union[Tensor, Tuple[Tensor, Dict[str, Tensor]]]

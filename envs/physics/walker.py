@@ -8,10 +8,10 @@ from typing import ClassVar, Dict, Tuple
 import torch
 from torch import Tensor
 
-from envs.physics.common import columns
-from envs.physics.task import PhysicsTask, Pose, Quantity, State
-from envs.sim.rotations import rotate, rotate_inverse, to_wxyz
-from envs.sim.simulator import Simulator
+from envolve.envs.physics.common import columns
+from envolve.envs.physics.task import PhysicsTask, Pose, Quantity, State
+from envolve.envs.sim.rotations import rotate, rotate_inverse, to_wxyz
+from envolve.envs.sim.simulator import Simulator
 
 
 def walker_quantities(joints: int, order: str, bodies: int, bodies_order: str) -> Dict[str, Quantity]:

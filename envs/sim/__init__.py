@@ -1,5 +1,5 @@
 """Physics engines behind one interface, ``simulator.Simulator``."""
 
-from envs.sim.opengl import choose_opengl
+from envolve.envs.sim.opengl import choose_opengl
 
 choose_opengl()  # before anything imports mujoco

@@ -15,7 +15,7 @@ from typing import Iterator, List, NamedTuple, Optional, Tuple
 
 import mujoco
 
-from envs.sim.mujoco_model import silence_log
+from envolve.envs.sim.mujoco_model import silence_log
 
 KEPT = ("compiler", "option", "default")  # top-level sections an asset has besides its bodies
 UNUSED = ("light", "camera", "site")

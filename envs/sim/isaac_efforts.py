@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from envs.sim.mujoco_model import ON_JOINT
+from envolve.envs.sim.mujoco_model import ON_JOINT
 
 if TYPE_CHECKING:
     from isaacgym import gymapi

@@ -22,11 +22,11 @@ import mujoco
 import torch
 from torch import Tensor
 
-from envs.sim.isaac_actors import Actors
-from envs.sim.isaac_assets import Assets, load_assets
-from envs.sim.isaac_efforts import Efforts
-from envs.sim.mujoco_model import BODY_FIELDS, ModelLayout
-from envs.sim.simulator import BODY_STATE, CONTACT_FORCE, FRICTION_SCALE, MASS_SCALE, Simulator, SimulatorError
+from envolve.envs.sim.isaac_actors import Actors
+from envolve.envs.sim.isaac_assets import Assets, load_assets
+from envolve.envs.sim.isaac_efforts import Efforts
+from envolve.envs.sim.mujoco_model import BODY_FIELDS, ModelLayout
+from envolve.envs.sim.simulator import BODY_STATE, CONTACT_FORCE, FRICTION_SCALE, MASS_SCALE, Simulator, SimulatorError
 
 if TYPE_CHECKING:
     from isaacgym import gymapi

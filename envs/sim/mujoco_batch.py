@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from envs.sim.simulator import SimulatorError
+from envolve.envs.sim.simulator import SimulatorError
 
 try:
     from mujoco.batch import Batch, SimulationError

@@ -15,10 +15,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from envs.sim.mujoco_batch import Batch, SimulationError
-from envs.sim.mujoco_clock import stop_clock
-from envs.sim.mujoco_model import BODY_FIELDS, Camera, ModelLayout, load_model
-from envs.sim.simulator import (
+from envolve.envs.sim.mujoco_batch import Batch, SimulationError
+from envolve.envs.sim.mujoco_clock import stop_clock
+from envolve.envs.sim.mujoco_model import BODY_FIELDS, Camera, ModelLayout, load_model
+from envolve.envs.sim.simulator import (
     BODY_STATE,
     CONTACT_FORCE,
     FRICTION_SCALE,

@@ -15,8 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from envs.sim.rotations import from_wxyz, rotate, rotate_inverse, to_wxyz
-from envs.sim.simulator import Scene, SimulatorError
+from envolve.envs.sim.rotations import from_wxyz, rotate, rotate_inverse, to_wxyz
+from envolve.envs.sim.simulator import Scene, SimulatorError
 
 ON_JOINT, ON_SITE = int(mujoco.mjtTrn.mjTRN_JOINT), int(mujoco.mjtTrn.mjTRN_SITE)
 FREE, HINGE, SLIDE = (int(getattr(mujoco.mjtJoint, f"mjJNT_{kind}")) for kind in ("FREE", "HINGE", "SLIDE"))

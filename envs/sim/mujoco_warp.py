@@ -22,9 +22,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from envs.sim.mujoco_batch import Batch
-from envs.sim.mujoco_model import BODY_FIELDS, Camera, ModelLayout, load_model
-from envs.sim.simulator import (
+from envolve.envs.sim.mujoco_batch import Batch
+from envolve.envs.sim.mujoco_model import BODY_FIELDS, Camera, ModelLayout, load_model
+from envolve.envs.sim.simulator import (
     BODY_STATE,
     CONTACT_FORCE,
     FRICTION_SCALE,

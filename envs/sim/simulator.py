@@ -111,9 +111,9 @@ class Simulator:
 
 
 ENGINES: Dict[str, Tuple[str, str]] = {  # name -> module, class
-    "mujoco": ("envs.sim.mujoco_cpu", "MuJoCoCPU"),
-    "mujoco_warp": ("envs.sim.mujoco_warp", "MuJoCoWarp"),
-    "isaacgym": ("envs.sim.isaacgym", "IsaacGym"),
+    "mujoco": ("envolve.envs.sim.mujoco_cpu", "MuJoCoCPU"),
+    "mujoco_warp": ("envolve.envs.sim.mujoco_warp", "MuJoCoWarp"),
+    "isaacgym": ("envolve.envs.sim.isaacgym", "IsaacGym"),
 }
 
 

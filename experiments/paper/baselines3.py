@@ -1,7 +1,8 @@
 """Agents of Stable-Baselines3 in evolved worlds and on the task (https://jmlr.org/papers/v22/20-1364.html).
 
-They train in ``envs.gym_export``'s environments and are tested as this project's agents are: greedily, in the test
-episodes that ``agents.rollout`` gives a seed. All settings are Stable-Baselines3's defaults but those named in KINDS.
+They train in ``envolve.envs.worlds.export``'s environments and are tested as this project's agents are: greedily, in
+the test episodes that ``envolve.agents.common.rollout`` gives a seed. All settings are Stable-Baselines3's defaults but
+those named in KINDS.
 
 Its ``learn`` rounds the steps up to whole rollouts (PPO: 2048 steps, A2C: 5, DQN: 4). Here an agent trains for as many
 whole rollouts as fit into its steps, so it never has more of them than asked for, and learns from all that it has.
@@ -26,15 +27,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from agents.result import AGENT_DIVERGED, OK, REASONS, WORLD_DIVERGED
-from agents.rollout import test_episodes
-from envs import rng
-from envs.task import Task, make_task
-from envs.world import RealTask
-from outer.child import ends_with_parent
-from outer.config import ConfigError
-from outer.interrupt import deaf_children
-from outer.schema import nearest
+from envolve.agents.common.result import AGENT_DIVERGED, OK, REASONS, WORLD_DIVERGED
+from envolve.agents.common.rollout import test_episodes
+from envolve.core import rng
+from envolve.core.child import ends_with_parent
+from envolve.core.interrupt import deaf_children
+from envolve.envs.task import Task, make_task
+from envolve.envs.worlds.world import RealTask
+from envolve.outer.config.load import ConfigError
+from envolve.outer.config.schema import nearest
 
 PACKAGE, REQUIREMENT = "stable_baselines3", "stable-baselines3>=2.4"
 # name -> algorithm, what differs from its defaults. DQN copies its net into the target net every 10,000 steps: within
@@ -173,7 +174,7 @@ def train_one(job: Job) -> dict[str, Any]:
     """-> quantities of one agent, as ``training.quantities`` has them of several."""
     from stable_baselines3.common.monitor import Monitor
 
-    from envs.gym_export import WorldEnv, load_world
+    from envolve.envs.worlds.export import WorldEnv, load_world
 
     task = job.task()
     env = Monitor(load_world(job.world, job.max_steps) if job.world else WorldEnv(RealTask(task, 1)))

@@ -15,13 +15,13 @@ from typing import Annotated, Any
 import torch
 import tyro
 
-from envs.world_file import WorldFileError
-from experiments.command_line import exit_code
-from experiments.paper.data import Data, DataError, Series, data_path, is_full, load, plain, save
-from outer import interrupt
-from outer.checkpoint import RunError
-from outer.config import ConfigError
-from outer.machine import ExchangeError
+from envolve.core import interrupt
+from envolve.envs.worlds.file import WorldFileError
+from envolve.experiments.command_line import exit_code
+from envolve.experiments.paper.data import Data, DataError, Series, data_path, is_full, load, plain, save
+from envolve.outer.checkpoint import RunError
+from envolve.outer.config.load import ConfigError
+from envolve.outer.exchange.machine import ExchangeError
 
 EXIT_CODES = """
 Exit codes: 0 complete, 1 it cannot start or go on, 2 wrong arguments or configuration, 130 and 143 stopped."""

@@ -21,12 +21,12 @@ from typing import Annotated, Any
 import torch
 import tyro
 
-from envs.world_file import WorldFile
-from experiments import train_proxy
-from experiments.command_line import check_count
-from experiments.paper.command import DataArgs, Measurement
-from experiments.paper.data import Series
-from experiments.paper.learners import (
+from envolve.envs.worlds.file import WorldFile
+from envolve.experiments import train_proxy
+from envolve.experiments.command_line import check_count
+from envolve.experiments.paper.command import DataArgs, Measurement
+from envolve.experiments.paper.data import Series
+from envolve.experiments.paper.learners import (
     NUMBERS,
     QUICK_NUMBERS,
     QUICK_SE_NUMBERS,
@@ -36,7 +36,7 @@ from experiments.paper.learners import (
     se_learner,
     without_budget,
 )
-from experiments.paper.proxies import (
+from envolve.experiments.paper.proxies import (
     CURIOSITY,
     MODES,
     TASK,
@@ -49,18 +49,11 @@ from experiments.paper.proxies import (
     quick_modes,
     task_of,
 )
-from experiments.paper.training import (
-    agent_seeds,
-    each,
-    each_path,
-    no_world,
-    steps_to_solved,
-    train_agents,
-)
-from experiments.paper.verdicts import prices, summary, verdicts
-from outer import problem
-from outer.config import ConfigError
-from outer.evaluate import UNSOLVABLE, exploration, on_task
+from envolve.experiments.paper.training import agent_seeds, each, each_path, no_world, steps_to_solved, train_agents
+from envolve.experiments.paper.verdicts import prices, summary, verdicts
+from envolve.outer.config import problem
+from envolve.outer.config.load import ConfigError
+from envolve.outer.evaluate.networks import UNSOLVABLE, exploration, on_task
 
 EVOLVED = ("fixed", "varied")
 

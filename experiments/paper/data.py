@@ -23,9 +23,9 @@ from typing import Any
 
 import numpy as np
 
-from core.files import TABLE_BYTES, read_plain
-from envs.world_file import write_atomic
-from outer.config import environment_info
+from envolve.core.files import TABLE_BYTES, read_plain
+from envolve.envs.worlds.file import write_atomic
+from envolve.outer.config.load import environment_info
 
 PER_RUN = ("return", "train_steps")
 PER_EPISODE = ("episode_return", "episode_length")

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from envs.world_file import write_atomic
-from experiments.paper.data import Data, data_path, load
-from outer.statistics import IQM, finite, interquartile_mean, interval, intervals, of_worlds
+from envolve.core.statistics import IQM, finite, interquartile_mean, interval, intervals, of_worlds
+from envolve.envs.worlds.file import write_atomic
+from envolve.experiments.paper.data import Data, data_path, load
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -64,7 +64,7 @@ class Drawing:
 
 
 def panels(width: float, height: float, rows: int = 1, columns: int = 1) -> tuple[Figure, list[Axes]]:
-    """A figure (inches) and its panels, row by row, as those of outer/plots.py look."""
+    """A figure (inches) and its panels, row by row, as those of outer/reporting/plots.py look."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
@@ -134,7 +134,8 @@ def number(x: float) -> str:
 
 def spread(values: Sequence[float], worlds: Sequence[str] = ()) -> tuple[float, float, float]:
     """(interquartile mean, low, high) of what is finite; NaN three times if nothing is. Of several worlds the values
-    are their means (``outer.statistics.of_worlds``). Equal values tell nothing of others: both ends are these."""
+    are their means (``envolve.core.statistics.of_worlds``). Equal values tell nothing of others: both ends are
+    these."""
     x = [v for v in of_worlds(values, worlds) if math.isfinite(v)]
     if not x:
         return math.nan, math.nan, math.nan

@@ -15,17 +15,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from agents.population import adam
-from envs import rng
-from envs.networks import forward
-from envs.section import EnvSection
-from envs.task import Task
-from envs.world import init_world, world_nets
-from experiments.paper.watched import Steps
+from envolve.agents.common.population import adam
+from envolve.core import rng
+from envolve.envs.nets.networks import forward
+from envolve.envs.section import EnvSection
+from envolve.envs.task import Task
+from envolve.envs.worlds.world import init_world, world_nets
+from envolve.experiments.paper.watched import Steps
 
 NETS = ("state_net", "reward_net", "done_net")
 EPOCHS, BATCH, LR = 50, 1024, 1e-4
-STREAM = 65  # of the order of steps, beside those of envs/rng.py and noise_threshold.py
+STREAM = 65  # of the order of steps, beside those of core/rng.py and noise_threshold.py
 AT_ONCE = 8192  # steps whose error is measured at once: memory
 
 

@@ -6,16 +6,16 @@ import sys
 from dataclasses import replace
 from typing import Any
 
-from agents.ppo import rollout_length
-from agents.sections import LEARNERS, PPOSection, TabularSection, learners_for
-from envs.task import Task
-from experiments.paper import baselines3
-from experiments.paper.baselines3 import KINDS, Baseline
-from experiments.paper.learners import PUBLISHED, PUBLISHED_IN_SE, Learner, learner, read_value
-from outer import problem
-from outer.config import ConfigError
-from outer.schema import nearest
-from outer.turns import inner_agents
+from envolve.agents.common.sections import LEARNERS, PPOSection, TabularSection, learners_for
+from envolve.agents.ppo.training import rollout_length
+from envolve.envs.task import Task
+from envolve.experiments.paper import baselines3
+from envolve.experiments.paper.baselines3 import KINDS, Baseline
+from envolve.experiments.paper.learners import PUBLISHED, PUBLISHED_IN_SE, Learner, learner, read_value
+from envolve.outer.config import problem
+from envolve.outer.config.load import ConfigError
+from envolve.outer.config.schema import nearest
+from envolve.outer.search.turns import inner_agents
 
 # PPO, where the configuration has none. Published hyperparameters (learners.PPO), but an update after 200 steps
 # instead of 2,000 to 4,000, of which 5,000 hold one or two

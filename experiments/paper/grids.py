@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from envs.gridworld import MOVES, GridWorld
-from envs.task import make_task
-from experiments.paper.data import DataError
-from experiments.paper.drawing import bare
-from outer.plots import GREY
+from envolve.envs.classic.gridworld import MOVES, GridWorld
+from envolve.envs.task import make_task
+from envolve.experiments.paper.data import DataError
+from envolve.experiments.paper.drawing import bare
+from envolve.outer.reporting.plots import GREY
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -12,11 +12,18 @@ from typing import Any
 import pydantic
 import yaml
 
-from agents.sections import LEARNERS, ICMSection, LearnerSection, TabularSection, VarySection, learners_for
-from envs.task import Task
-from outer import problem
-from outer.config import ConfigError
-from outer.schema import defaults, expected, nearest, section_model
+from envolve.agents.common.sections import (
+    LEARNERS,
+    ICMSection,
+    LearnerSection,
+    TabularSection,
+    VarySection,
+    learners_for,
+)
+from envolve.envs.task import Task
+from envolve.outer.config import problem
+from envolve.outer.config.load import ConfigError
+from envolve.outer.config.schema import defaults, expected, nearest, section_model
 
 TABLE = dict(
     train_episodes=500, test_episodes=1, init_episodes=0, batch_size=1, alpha=1.0, gamma=0.8, eps_init=0.1, eps_min=0.1,
@@ -81,7 +88,7 @@ QUICK_NUMBERS, QUICK_SE_NUMBERS = (2, 2), (2, 4)
 
 @dataclass(frozen=True)
 class Learner:
-    """Who learns: what ``agents.train.train`` takes."""
+    """Who learns: what ``envolve.agents.train.train`` takes."""
 
     name: str  # a key of agents.sections.LEARNERS
     section: LearnerSection

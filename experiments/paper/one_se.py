@@ -8,15 +8,15 @@ from typing import Annotated, Any
 
 import tyro
 
-from envs.task import Task
-from envs.world_file import WorldFile, read_world
-from experiments.paper.comparison import CompareArgs, budget_of
-from experiments.paper.learners import Learner, se_learner
-from experiments.paper.proxies import proxy, task_of
-from experiments.paper.watched import check_watchable
-from experiments.paper.world_args import WorldArgs, find
-from outer import problem
-from outer.config import ConfigError
+from envolve.envs.task import Task
+from envolve.envs.worlds.file import WorldFile, read_world
+from envolve.experiments.paper.comparison import CompareArgs, budget_of
+from envolve.experiments.paper.learners import Learner, se_learner
+from envolve.experiments.paper.proxies import proxy, task_of
+from envolve.experiments.paper.watched import check_watchable
+from envolve.experiments.paper.world_args import WorldArgs, find
+from envolve.outer.config import problem
+from envolve.outer.config.load import ConfigError
 
 
 @dataclass

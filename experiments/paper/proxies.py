@@ -18,15 +18,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agents.sections import CURIOUS, TabularSection
-from core.files import TEXT_BYTES, read_plain
-from envs.section import INFO_TYPES, RN_TYPES
-from envs.task import Task, make_task
-from envs.world_file import WorldFile, WorldFileError, read_world, write_atomic
-from outer import problem
-from outer.config import Config, ConfigError, load_config
-from outer.device import check_device
-from outer.section import RN, SHAPER
+from envolve.agents.common.sections import CURIOUS, TabularSection
+from envolve.core.files import TEXT_BYTES, read_plain
+from envolve.envs.section import INFO_TYPES, RN_TYPES
+from envolve.envs.task import Task, make_task
+from envolve.envs.worlds.file import WorldFile, WorldFileError, read_world, write_atomic
+from envolve.outer.config import problem
+from envolve.outer.config.load import Config, ConfigError, load_config
+from envolve.outer.config.section import RN, SHAPER
+from envolve.outer.evaluate.device import check_device
 
 RESULT, INDEX, MODEL = "result.json", "index.json", "model.pt"
 CURIOSITY, TASK = -1, 0  # modes in which nothing is evolved

@@ -16,21 +16,21 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from agents.hyper import draw
-from agents.population import nets_of, stack, widest
-from agents.result import TrainResult
-from agents.train import algorithm
-from envs.task import Task
-from experiments.paper.proxies import task_of
-from experiments.paper.watched import Steps, walk_agents
-from outer import problem
-from outer.config import Config, ConfigError
-from outer.dispatch import Dispatcher
-from outer.evaluate import judge, train_members
-from outer.members import Values
-from outer.nes import RETEST, generator
-from outer.report import LiveTable
-from outer.run import Run
+from envolve.agents.common.hyper import draw
+from envolve.agents.common.population import nets_of, stack, widest
+from envolve.agents.common.result import TrainResult
+from envolve.agents.train import algorithm
+from envolve.envs.task import Task
+from envolve.experiments.paper.proxies import task_of
+from envolve.experiments.paper.watched import Steps, walk_agents
+from envolve.outer.config import problem
+from envolve.outer.config.load import Config, ConfigError
+from envolve.outer.evaluate.members import Values
+from envolve.outer.evaluate.networks import judge, train_members
+from envolve.outer.exchange.dispatch import Dispatcher
+from envolve.outer.reporting.report import LiveTable
+from envolve.outer.run import Run
+from envolve.outer.search.nes import RETEST, generator
 
 SAMPLING = 3  # counter of the stream of RETEST that chooses steps
 

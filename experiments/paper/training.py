@@ -11,14 +11,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from agents.result import REASONS, TrainResult
-from agents.train import train
-from envs.section import EnvSection
-from envs.task import Task
-from envs.world_file import WorldFile
-from experiments.paper.learners import Learner
-from outer.evaluate import UNSOLVABLE, first_solved_steps, solved_steps
-from outer.nes import RETEST, member_seeds
+from envolve.agents.common.result import REASONS, TrainResult
+from envolve.agents.train import train
+from envolve.envs.section import EnvSection
+from envolve.envs.task import Task
+from envolve.envs.worlds.file import WorldFile
+from envolve.experiments.paper.learners import Learner
+from envolve.outer.evaluate.networks import UNSOLVABLE, first_solved_steps, solved_steps
+from envolve.outer.search.nes import RETEST, member_seeds
 
 FIRST_TEST, RULE_FIRES = "steps_to_solved_first_test", "steps_to_solved_rule_fires"
 AT_ONCE = 20  # agents per batch: what is said in between, and the memory; results do not depend on it
@@ -66,9 +66,7 @@ def quantities(result: TrainResult, curves: bool) -> dict[str, list[Any]]:
     return out
 
 
-def solved_on_task(
-    result: TrainResult, learner: Learner, task: Task, kind: str, curves: bool
-) -> dict[str, list[Any]]:
+def solved_on_task(result: TrainResult, learner: Learner, task: Task, kind: str, curves: bool) -> dict[str, list[Any]]:
     """Steps until agents on the task solved it, counted both ways; nothing where ``steps_to_solved`` tells it, or where
     the task has no mark."""
     if kind != "real" or curves or task.solved_reward >= UNSOLVABLE:
@@ -79,9 +77,9 @@ def solved_on_task(
 
 
 def steps_to_solved(q: dict[str, list[Any]], solved_reward: float, window: int = 10) -> dict[str, list[float]]:
-    """Training steps of each run until it solved the task, counted both ways (``outer.evaluate.solved_steps``): to the
-    first test that solves of ``window`` in a row whose mean does, and to when the rule fires, their last one. NaN:
-    never."""
+    """Training steps of each run until it solved the task, counted both ways
+    (``envolve.outer.evaluate.networks.solved_steps``): to the first test that solves of ``window`` in a row whose mean
+    does, and to when the rule fires, their last one. NaN: never."""
     runs = zip(q["episode_return"], q["episode_length"])
     both = [solved_steps(list(r), list(n), solved_reward, window) for r, n in runs]
     return {FIRST_TEST: [first for first, _ in both], RULE_FIRES: [fires for _, fires in both]}

@@ -10,10 +10,10 @@ from typing import Any
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from envs.task import Task
-from experiments.paper.data import Series
-from experiments.paper.drawing import in_words
-from experiments.paper.verdicts import wide_console
+from envolve.envs.task import Task
+from envolve.experiments.paper.data import Series
+from envolve.experiments.paper.drawing import in_words
+from envolve.experiments.paper.verdicts import wide_console
 
 MARKS = {"CartPole-v0": 190.0}
 

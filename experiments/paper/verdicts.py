@@ -9,15 +9,15 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from envs.task import Task
-from envs.world_file import WorldFile
-from experiments.paper.data import Series
-from experiments.paper.drawing import in_words
-from experiments.paper.training import FIRST_TEST, RULE_FIRES
-from outer.comparison import failures, price_lines, random_return, ratio_sentence, side, why_not
-from outer.evaluate import UNSOLVABLE
-from outer.report import number
-from outer.statistics import AgentRuns, of_worlds
+from envolve.core.statistics import AgentRuns, of_worlds
+from envolve.envs.task import Task
+from envolve.envs.worlds.file import WorldFile
+from envolve.experiments.paper.data import Series
+from envolve.experiments.paper.drawing import in_words
+from envolve.experiments.paper.training import FIRST_TEST, RULE_FIRES
+from envolve.outer.evaluate.networks import UNSOLVABLE
+from envolve.outer.reporting.comparison import failures, price_lines, random_return, ratio_sentence, side, why_not
+from envolve.outer.reporting.report import number
 
 
 def prices(series: dict[str, list[WorldFile]]) -> dict[str, Any]:

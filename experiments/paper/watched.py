@@ -1,7 +1,7 @@
 """Off-policy agents whose steps are watched, or disturbed: their training in PyTorch, with a world of one's own making.
 
-The compiled learners step worlds that no Python can reach into; this is ``agents.off_policy.train_population`` with a
-hook. Without one it gives the same bits.
+The compiled learners step worlds that no Python can reach into; this is
+``envolve.agents.off_policy.training.train_population`` with a hook. Without one it gives the same bits.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from agents.algorithm import Algorithm
-from agents.hyper import draw
-from agents.off_policy import OffPolicy
-from agents.population import initial_weights, nets_of, stack, unstack, widest
-from agents.result import TrainResult
-from agents.rollout import repeat, reset_uniforms
-from agents.train import OFF_POLICY, algorithm
-from envs import rng
-from envs.section import EnvSection
-from envs.task import Task
-from envs.world import RealTask, World
-from experiments.paper.learners import Learner
-from outer.config import ConfigError
+from envolve.agents.common.hyper import draw
+from envolve.agents.common.population import initial_weights, nets_of, stack, unstack, widest
+from envolve.agents.common.result import TrainResult
+from envolve.agents.common.rollout import repeat, reset_uniforms
+from envolve.agents.off_policy.algorithm import Algorithm
+from envolve.agents.off_policy.training import OffPolicy
+from envolve.agents.train import OFF_POLICY, algorithm
+from envolve.core import rng
+from envolve.envs.section import EnvSection
+from envolve.envs.task import Task
+from envolve.envs.worlds.world import RealTask, World
+from envolve.experiments.paper.learners import Learner
+from envolve.outer.config.load import ConfigError
 
 Wrap = Callable[[World, "Watched"], World]  # the world of the members in run.m -> what they train in
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from envs.world_file import WorldFile
-from experiments.command_line import check_count
-from experiments.paper.command import DataArgs
-from experiments.paper.comparison import CompareArgs, find_worlds
+from envolve.envs.worlds.file import WorldFile
+from envolve.experiments.command_line import check_count
+from envolve.experiments.paper.command import DataArgs
+from envolve.experiments.paper.comparison import CompareArgs, find_worlds
 
 
 @dataclass

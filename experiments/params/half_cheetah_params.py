@@ -10,7 +10,7 @@ from typing import Any
 
 import gymnasium
 
-from distributed.params import TrainParamsBase
+from envolve.distributed.files.params import TrainParamsBase
 
 
 class TrainParams(TrainParamsBase):

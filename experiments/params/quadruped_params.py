@@ -1,5 +1,5 @@
-"""A quadruped of Minitaur's kind learns to run (distributed/quadruped.py): 200,000 environment steps, one gradient step
-for each, while a load on its back, a floor that gets slippery and the noise of its sensors grow.
+"""A quadruped of Minitaur's kind learns to run (distributed/environments/quadruped.py): 200,000 environment steps, one
+gradient step for each, while a load on its back, a floor that gets slippery and the noise of its sensors grow.
 
     python3 experiments/train_distributed.py --params experiments/params/quadruped_params.py \
         --config experiments/params/quadruped.json
@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from distributed.params import TrainParamsBase
-from distributed.quadruped import Quadruped
+from envolve.distributed.environments.quadruped import Quadruped
+from envolve.distributed.files.params import TrainParamsBase
 
 
 class TrainParams(TrainParamsBase):

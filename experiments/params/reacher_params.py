@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from distributed.goal_env import GoalEnv
-from distributed.params import TrainParamsBase
+from envolve.distributed.environments.goal_env import GoalEnv
+from envolve.distributed.files.params import TrainParamsBase
 
 
 class TrainParams(TrainParamsBase):

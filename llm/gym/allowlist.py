@@ -11,10 +11,10 @@ import ast
 import builtins
 import math
 
-from llm.gym.reward import MEMORY, METHOD, StepCall
-from llm.vetting.allowed_syntax import PARTS, REFUSED
-from llm.vetting.parsing import VetError, parse
-from llm.vetting.problems import Hint, Problems, near, short
+from envolve.llm.gym.reward import MEMORY, METHOD, StepCall
+from envolve.llm.vetting.allow.allowed_syntax import PARTS, REFUSED
+from envolve.llm.vetting.problems import Hint, Problems, near, short
+from envolve.llm.vetting.text.parsing import VetError, parse
 
 MAX_NODES, MAX_NUMBER, MAX_TEXT = 4_000, 1e12, 200
 MOST_PROBLEMS = 30  # that are told at once

@@ -15,10 +15,10 @@ from typing import Any, Literal
 
 import pydantic
 
-from core.files import read_plain
-from llm.gym.sections import ALGO_PARAMS, HEADS, GymConfig, Section
-from outer.schema import nearest
-from outer.yaml_lines import ConfigError, override_value, parse_yaml, show, show_key, split_override
+from envolve.core.files import read_plain
+from envolve.core.yaml_lines import ConfigError, override_value, parse_yaml, show, show_key, split_override
+from envolve.llm.gym.sections import ALGO_PARAMS, HEADS, GymConfig, Section
+from envolve.outer.config.schema import nearest
 
 MAX_BYTES = 1_000_000
 Key = tuple[str, ...]

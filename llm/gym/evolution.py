@@ -17,21 +17,22 @@ from pathlib import Path
 
 from rich.console import Console
 
-from envs.world_file import write_atomic
-from llm.gym import report
-from llm.gym.allowlist import check_method
-from llm.gym.config import load_gym_config
-from llm.gym.prompts import GymBrief
-from llm.gym.reward import extract_method, step_call
-from llm.gym.sample import Sample
-from llm.gym.setup import MAX_USER_TEXT, GymOptions, checked_benchmark, find_env, run_folder
-from llm.gym.train import MAX_MODEL, ROOT, Job, Limits, Outcome, RunStopped, read_plain, run_jobs
-from llm.models.chat import Call, Chat, ChatError, RecordingEnds, Reply, Request, Unanswered, make_chat, settled
-from llm.vetting import jail
-from llm.vetting.extract import VetError
-from outer import interrupt
-from outer.checkpoint import RunError, locked
-from outer.yaml_lines import ConfigError
+from envolve.core import interrupt
+from envolve.core.places import CODE
+from envolve.core.yaml_lines import ConfigError
+from envolve.envs.worlds.file import write_atomic
+from envolve.llm.gym import report
+from envolve.llm.gym.allowlist import check_method
+from envolve.llm.gym.config import load_gym_config
+from envolve.llm.gym.prompts import GymBrief
+from envolve.llm.gym.reward import extract_method, step_call
+from envolve.llm.gym.sample import Sample
+from envolve.llm.gym.setup import MAX_USER_TEXT, GymOptions, checked_benchmark, find_env, run_folder
+from envolve.llm.gym.train import MAX_MODEL, Job, Limits, Outcome, RunStopped, read_plain, run_jobs
+from envolve.llm.models.chat import Call, Chat, ChatError, RecordingEnds, Reply, Request, Unanswered, make_chat, settled
+from envolve.llm.vetting.jail import locks as jail
+from envolve.llm.vetting.text.extract import VetError
+from envolve.outer.checkpoint import RunError, locked
 
 NOTHING = "def compute_reward(self, *args, **kwargs):\n    return 0.0, {}\n"
 log = logging.getLogger("envolve")
@@ -106,7 +107,7 @@ class GymRun:
         self.benchmark: Sample | None = None
 
     def _places(self, path: Path) -> list[Path]:
-        beside = [Path("envs"), path.resolve().parent / "envs", path.resolve().parents[1] / "envs", ROOT / "envs"]
+        beside = [Path("envs"), path.resolve().parent / "envs", path.resolve().parents[1] / "envs", CODE / "envs"]
         return [p.resolve() for p in ([self.options.envs] if self.options.envs else []) + beside]
 
     def _folder(self) -> Path:

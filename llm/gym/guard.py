@@ -1,9 +1,9 @@
 """Starts the process of a training so that nothing of it outlives its master.
 
-``python -m llm.gym.guard FOLDER MASTER``: MASTER is the process id of who started this. This process stays, small, as
-the guardian: it forks the one that trains (``jailed.py``), takes over what is orphaned of it (double forks, sessions
-of their own), and ends it all when the training or the master does. Before the master is known to live, and its death
-to be heard of, nothing is imported that takes time and nothing is written.
+``python -m envolve.llm.gym.guard FOLDER MASTER``: MASTER is the process id of who started this. This process stays,
+small, as the guardian: it forks the one that trains (``jailed.py``), takes over what is orphaned of it (double forks,
+sessions of their own), and ends it all when the training or the master does. Before the master is known to live, and
+its death to be heard of, nothing is imported that takes time and nothing is written.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ if __name__ == "__main__":
     guard(int(sys.argv[2]))
     import logging
 
-    from llm.gym.jailed import main
+    from envolve.llm.gym.jailed import main
 
     logging.basicConfig(stream=sys.stdout, level=logging.INFO, format="%(message)s")
     main(Path(sys.argv[1]).resolve())

@@ -1,8 +1,9 @@
 """The process that trains one sample; ``train.py`` starts it by way of ``guard.py``.
 
 FOLDER/job.json says what to do; FOLDER/out is all that it may write to. The user's class is trusted and imported first;
-then the process locks itself up for good (``llm/vetting/jail.py``), and only then is the model's ``compute_reward``
-run, as the method of a subclass. Everything in ``out`` is therefore data from a stranger to whoever reads it.
+then the process locks itself up for good (``llm/vetting/jail/locks.py``), and only then is the model's
+``compute_reward`` run, as the method of a subclass. Everything in ``out`` is therefore data from a stranger to whoever
+reads it.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from llm.gym.guard import die_with
-from llm.gym.learning import check, film, make_model, train
-from llm.gym.method import UserError, feedback, load_class, with_reward
-from llm.vetting import jail
+from envolve.core.places import CODE
+from envolve.llm.gym.guard import die_with
+from envolve.llm.gym.learning import check, film, make_model, train
+from envolve.llm.gym.method import UserError, feedback, load_class, with_reward
+from envolve.llm.vetting.jail import locks as jail
 
-ROOT = Path(__file__).resolve().parents[2]
 NOT_MEASURED = ("TimeLimit.truncated", "lives")
 
 
@@ -79,7 +80,7 @@ class Job:
     def lock(self) -> None:
         values, limits = self.values, self.values["limits"]
         # all of this project that is needed is imported by now; its folder may hold results and keys
-        python = [p for p in jail.needed_to_import() if Path(p).resolve() not in (ROOT, self.out.parent)]
+        python = [p for p in jail.needed_to_import() if Path(p).resolve() not in (CODE, self.out.parent)]
         read = [*python, *values["read"]]
         held = jail.lock(
             read=read,

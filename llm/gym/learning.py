@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from llm.gym.method import UserError
+from envolve.llm.gym.method import UserError
 
 if TYPE_CHECKING:
-    from llm.gym.jailed import Job
+    from envolve.llm.gym.jailed import Job
 
 
 def train(job: Job, model: Any) -> dict[str, Any]:

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from llm.gym.allowlist import BUILTINS
-from llm.gym.reward import MEMORY, METHOD
+from envolve.llm.gym.allowlist import BUILTINS
+from envolve.llm.gym.reward import MEMORY, METHOD
 
 REWARD_FILE = "compute_reward.py"  # what tracebacks call the model's code
 RESERVED = ("fitness_score", "reward", "episode_length")

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from llm.gym.reward import MEMORY, METHOD, StepCall
-from llm.gym.sample import Sample
-from llm.search.reflection import points, shortened
+from envolve.llm.gym.reward import MEMORY, METHOD, StepCall
+from envolve.llm.gym.sample import Sample
+from envolve.llm.search.reflection import points, shortened
 
 TEXT_LIMIT, CODE_LIMIT, ERROR_LIMIT, MAX_KEYS = 12_000, 12_000, 1_500, 30
 Messages = tuple[tuple[str, str], ...]

@@ -10,10 +10,10 @@ from typing import Any
 
 from rich.table import Table
 
-from envs.world_file import write_atomic
-from llm.gym.sample import Sample
-from outer.plots import BLUE, ORANGE, new_figure
-from outer.report import duration, number
+from envolve.envs.worlds.file import write_atomic
+from envolve.llm.gym.sample import Sample
+from envolve.outer.reporting.plots import BLUE, ORANGE, new_figure
+from envolve.outer.reporting.report import duration, number
 
 
 def best_of(samples: Sequence[Sample]) -> Sample | None:

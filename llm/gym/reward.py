@@ -7,7 +7,7 @@ import re
 import textwrap
 from dataclasses import dataclass
 
-from llm.vetting.extract import MOST_REPLY, VetError, extract_code, parse
+from envolve.llm.vetting.text.extract import MOST_REPLY, VetError, extract_code, parse
 
 METHOD = "compute_reward"
 MEMORY = "reward_memory"  # the one attribute of self that a reward may write to: a dict, emptied at every reset

@@ -8,9 +8,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from core.files import TABLE_BYTES, read_text
-from envs.world_file import write_atomic
-from llm.gym.train import MAX_MODEL, Outcome, read_plain
+from envolve.core.files import TABLE_BYTES, read_text
+from envolve.envs.worlds.file import write_atomic
+from envolve.llm.gym.train import MAX_MODEL, Outcome, read_plain
 
 OUTCOME, MODEL = "outcome.json", "model.zip"
 

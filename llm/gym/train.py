@@ -22,11 +22,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from envs.world_file import write_atomic
-from llm.gym.sections import GymConfig, algo_params
-from llm.vetting import jail
+from envolve.core.places import IMPORTS
+from envolve.envs.worlds.file import write_atomic
+from envolve.llm.gym.sections import GymConfig, algo_params
+from envolve.llm.vetting.jail import locks as jail
 
-ROOT = Path(__file__).resolve().parents[2]
 MAX_JSON, MAX_MODEL, MAX_LOG = 16_000_000, 1_000_000_000, 64_000
 POLL = 0.1  # s
 LINGER = 10.0  # s in which what an earlier session left behind must have ended
@@ -201,7 +201,7 @@ def _start(job: Job, limits: Limits) -> _Running:
 def _process(job: Job, lock: int) -> subprocess.Popen[bytes]:
     out = job.folder / "out"
     environment = jail.scrubbed(
-        PYTHONPATH=str(ROOT),
+        PYTHONPATH=str(IMPORTS),
         PYTHONHASHSEED="0",
         PYTHONUNBUFFERED="1",
         MPLCONFIGDIR=str(out),
@@ -213,7 +213,7 @@ def _process(job: Job, lock: int) -> subprocess.Popen[bytes]:
     )
     with open(job.folder / "log.txt", "wb") as log:
         return subprocess.Popen(
-            [sys.executable, "-m", "llm.gym.guard", str(job.folder), str(os.getpid())],
+            [sys.executable, "-m", "envolve.llm.gym.guard", str(job.folder), str(os.getpid())],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,

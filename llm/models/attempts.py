@@ -15,10 +15,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from envs.world_file import write_atomic
-from llm.models.ledger import Ledger, Reservation
-from llm.models.record import Record
-from llm.models.request import Backend, Body, BudgetSpent, Call, ChatFailure, RecordingEnds, Reply, Transient
+from envolve.envs.worlds.file import write_atomic
+from envolve.llm.models.ledger import Ledger, Reservation
+from envolve.llm.models.record import Record
+from envolve.llm.models.request import Backend, Body, BudgetSpent, Call, ChatFailure, RecordingEnds, Reply, Transient
 
 log = logging.getLogger("envolve")
 

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from llm.models.request import Body, Transient, Unread
+from envolve.llm.models.request import Body, Transient, Unread
 
 # in this order: a model that refuses says so in a field of its own, and one that only thought has left its thoughts
 FIELDS = ("content", "refusal", "reasoning_content", "reasoning")

@@ -18,13 +18,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, cast
 
-from llm.models.attempts import Caller, backoff
-from llm.models.ledger import Budget, Ledger, Reservation
-from llm.models.openai_chat import OpenAIChat
-from llm.models.prices import Price, find_price
-from llm.models.record import Record, RecordError, ReplayMismatch
-from llm.models.replay import Replay
-from llm.models.request import (
+from envolve.llm.models.attempts import Caller, backoff
+from envolve.llm.models.ledger import Budget, Ledger, Reservation
+from envolve.llm.models.openai_chat import OpenAIChat
+from envolve.llm.models.prices import Price, find_price
+from envolve.llm.models.record import Record, RecordError, ReplayMismatch
+from envolve.llm.models.replay import Replay
+from envolve.llm.models.request import (
     Backend,
     BudgetSpent,
     Call,
@@ -35,7 +35,7 @@ from llm.models.request import (
     Request,
     Unanswered,
 )
-from llm.models.servers import KEYS, find_key, find_server
+from envolve.llm.models.servers import KEYS, find_key, find_server
 
 __all__ = [
     "Budget", "BudgetSpent", "Call", "Chat", "ChatError", "ChatFailure", "Ledger", "Price", "RecordError",

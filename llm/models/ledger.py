@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from llm.models.prices import Price
-from llm.models.request import BudgetSpent, ChatError, Request
+from envolve.llm.models.prices import Price
+from envolve.llm.models.request import BudgetSpent, ChatError, Request
 
 
 @dataclass(frozen=True)

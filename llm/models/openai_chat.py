@@ -18,10 +18,10 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from llm.models.bodies import ErrorInside, read_body
-from llm.models.request import Body, Call, ChatError, ChatFailure, Reply, Request, Transient, Unread
-from llm.models.servers import key_name
-from outer.schema import nearest
+from envolve.llm.models.bodies import ErrorInside, read_body
+from envolve.llm.models.request import Body, Call, ChatError, ChatFailure, Reply, Request, Transient, Unread
+from envolve.llm.models.servers import key_name
+from envolve.outer.config.schema import nearest
 
 log = logging.getLogger("envolve")
 
@@ -234,4 +234,3 @@ def _retry_after(headers: Mapping[str, str], now: float) -> float | None:
         return max(0.0, email.utils.parsedate_to_datetime(text).timestamp() - now)
     except (ValueError, TypeError, OverflowError):
         return None
-

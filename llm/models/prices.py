@@ -14,7 +14,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from llm.models.request import ChatError
+from envolve.llm.models.request import ChatError
 
 AS_OF = "2026-11"
 

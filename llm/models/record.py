@@ -26,10 +26,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from core.cleaning import printable
-from core.files import TABLE_BYTES, read_plain
-from llm import json_lines
-from llm.models.request import Body, Call, ChatError, ChatFailure, Reply
+from envolve.core.cleaning import printable
+from envolve.core.files import TABLE_BYTES, read_plain
+from envolve.llm import json_lines
+from envolve.llm.models.request import Body, Call, ChatError, ChatFailure, Reply
 
 log = logging.getLogger("envolve")
 

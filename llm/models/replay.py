@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from llm.models.record import RecordError, read_recording
-from llm.models.request import Body, Call, RecordingEnds, Reply, Request, Unread
+from envolve.llm.models.record import RecordError, read_recording
+from envolve.llm.models.request import Body, Call, RecordingEnds, Reply, Request, Unread
 
 
 class Replay:

@@ -7,7 +7,7 @@ import json
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from core.cleaning import printable
+from envolve.core.cleaning import printable
 
 ROLES = ("system", "user", "assistant")
 

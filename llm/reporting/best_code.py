@@ -16,22 +16,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from envs.graph_ops import OPS
-from envs.physics.task import SHAPER_TYPES
-from llm.vetting.allowed_names import TYPING
-from llm.vetting.calling import WANTED, WHOLE
-from llm.vetting.literals import Literal, read
+from envolve.envs.graph.ops import OPS
+from envolve.envs.physics.task import SHAPER_TYPES
+from envolve.llm.vetting.allow.allowed_names import TYPING
+from envolve.llm.vetting.literals import Literal, read
+from envolve.llm.vetting.trace.calling import WANTED, WHOLE
 
 if TYPE_CHECKING:
-    from llm.vetting.vet import Vetter
+    from envolve.llm.vetting.vet import Vetter
 
 Recheck = Callable[[str], "dict[str, Any] | None"]  # code -> its graph file, None: refused; runs the code in the jail
-IMPORTS = (  # what llm/vetting/tracer.py gives to code, beside torch
+IMPORTS = (  # what llm/vetting/trace/tracer.py gives to code, beside torch
     ("import math", ("math",)),
     ("from typing import {}", tuple(sorted(TYPING))),
     ("import torch.nn.functional as F", ("F",)),
     ("from torch import {}", ("Tensor",)),
-    ("from envs.physics.task import {}", ("Pose",)),
+    ("from envolve.envs.physics.task import {}", ("Pose",)),
 )
 ARITHMETIC = ("add", "sub", "mul", "div")
 POSE = ("root_state", "joint_position", "joint_velocity")
@@ -145,7 +145,7 @@ def _adapters(code: str, names: Collection[str]) -> str:
         have = [a.arg for a in [*f.args.posonlyargs, *f.args.args, *f.args.kwonlyargs]]
         needed = len(have) - len(f.args.defaults) - sum(d is not None for d in f.args.kw_defaults)
         if len(have) >= len(wanted) >= needed and have[wanted.index("state")] not in names:
-            continue  # as llm/vetting/calling.py decides
+            continue  # as llm/vetting/trace/calling.py decides
         keys = {name: WHOLE.get(name, name) for name in have}
         given = [f"{name}={key}" if key in wanted else f"{name}=state[{_quoted(key)}]"
                  for name, key in keys.items() if key in wanted or key in names]  # fmt: skip
@@ -162,7 +162,7 @@ def code_of_graph(graph_file: Mapping[str, Any]) -> str:
     params = [(str(p["name"]), float(np.float32(p["value"]))) for p in graph_file["params"]]
     parts = ["import math\n\nimport torch\n"]
     if any(kind == "compute_initial_state" for kind in graph_file["functions"]):
-        parts[0] += "\nfrom envs.physics.task import Pose\n"
+        parts[0] += "\nfrom envolve.envs.physics.task import Pose\n"
     if graph_file["action_size"] is not None:
         parts.append(f"ACTION_SIZE = {int(graph_file['action_size'])}\n")
     if params:

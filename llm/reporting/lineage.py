@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
-from llm.search.individual import HUMAN, Individual, best_of
-from outer.plots import COLOURS, GREY, new_figure
-from outer.report import precise
+from envolve.llm.search.individual import HUMAN, Individual, best_of
+from envolve.outer.reporting.plots import COLOURS, GREY, new_figure
+from envolve.outer.reporting.report import precise
 
 MARKS = {"initial": "o", "improve": "s", "crossover": "D", "repair": "^"}
 

@@ -14,16 +14,16 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from agents.shaped import Progress
-from envs.physics.task import PhysicsTask
-from llm.reporting.lineage import name_of, score_text
-from llm.reporting.report import verdicts_text
-from llm.search.individual import HUMAN, Individual, best_of, ranking
-from outer.display import NotedDisplay
-from outer.report import duration, precise
+from envolve.agents.shaped.training import Progress
+from envolve.envs.physics.task import PhysicsTask
+from envolve.llm.reporting.lineage import name_of, score_text
+from envolve.llm.reporting.report import verdicts_text
+from envolve.llm.search.individual import HUMAN, Individual, best_of, ranking
+from envolve.outer.reporting.display import NotedDisplay
+from envolve.outer.reporting.report import duration, precise
 
 if TYPE_CHECKING:
-    from llm.evolution import Settings
+    from envolve.llm.evolution import Settings
 
 
 class LiveEvolution(NotedDisplay):

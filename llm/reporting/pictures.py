@@ -7,15 +7,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from llm.reporting.lineage import name_of, shown_range
-from llm.search.individual import HUMAN, Individual
-from outer.plots import BLUE, GREEN, GREY, ORANGE, new_figure
-from outer.report import precise
+from envolve.llm.reporting.lineage import name_of, shown_range
+from envolve.llm.search.individual import HUMAN, Individual
+from envolve.outer.reporting.plots import BLUE, GREEN, GREY, ORANGE, new_figure
+from envolve.outer.reporting.report import precise
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from llm.tune import Tuned
+    from envolve.llm.tune import Tuned
 
 
 class Point(NamedTuple):

@@ -13,17 +13,17 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from core.cleaning import printable
-from envs.physics.task import PhysicsTask
-from llm.reporting.best_code import Recheck, best_code
-from llm.reporting.lineage import lineage_picture, name_of, tree_text
-from llm.reporting.pictures import scores_picture
-from llm.reporting.transcript import write_text, write_transcript
-from llm.search.individual import HUMAN, Individual, best_of, ranking
-from outer.report import number, precise
+from envolve.core.cleaning import printable
+from envolve.envs.physics.task import PhysicsTask
+from envolve.llm.reporting.best_code import Recheck, best_code
+from envolve.llm.reporting.lineage import lineage_picture, name_of, tree_text
+from envolve.llm.reporting.pictures import scores_picture
+from envolve.llm.reporting.transcript import write_text, write_transcript
+from envolve.llm.search.individual import HUMAN, Individual, best_of, ranking
+from envolve.outer.reporting.report import number, precise
 
 if TYPE_CHECKING:
-    from llm.evolution import Result
+    from envolve.llm.evolution import Result
 
 MOST_ROWS = 12  # of the table in the summary; ranking.txt has all
 FILES = {

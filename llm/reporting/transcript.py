@@ -7,12 +7,12 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from core.cleaning import printable
-from envs.world_file import write_atomic
-from llm.models.record import read_recording
-from llm.reporting.lineage import name_of, score_text
-from llm.search.individual import HUMAN, SCORE, Individual
-from outer.report import precise
+from envolve.core.cleaning import printable
+from envolve.envs.worlds.file import write_atomic
+from envolve.llm.models.record import read_recording
+from envolve.llm.reporting.lineage import name_of, score_text
+from envolve.llm.search.individual import HUMAN, SCORE, Individual
+from envolve.outer.reporting.report import precise
 
 Messages = Sequence[tuple[str, str]]  # (role, content)
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from core.files import TABLE_BYTES, read_plain
-from envs.world_file import write_atomic
-from llm import json_lines
-from llm.search.individual import Individual, IndividualError
+from envolve.core.files import TABLE_BYTES, read_plain
+from envolve.envs.worlds.file import write_atomic
+from envolve.llm import json_lines
+from envolve.llm.search.individual import Individual, IndividualError
 
 
 class ArchiveError(ValueError):

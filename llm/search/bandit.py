@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from llm.search.individual import Individual
+from envolve.llm.search.individual import Individual
 
 
 class UCB1:

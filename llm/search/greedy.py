@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from llm.search.bandit import choose_models
-from llm.search.individual import CALL, HUMAN, IMPROVE, INITIAL, REPAIR, Individual, Prompts, Proposal, best_of
+from envolve.llm.search.bandit import choose_models
+from envolve.llm.search.individual import CALL, HUMAN, IMPROVE, INITIAL, REPAIR, Individual, Prompts, Proposal, best_of
 
 
 class Memory:

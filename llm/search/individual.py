@@ -12,9 +12,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Protocol, TypeAlias
 
-from core.cleaning import printable
-from outer.schema import nearest
-from outer.yaml_lines import show
+from envolve.core.cleaning import printable
+from envolve.core.yaml_lines import show
+from envolve.outer.config.schema import nearest
 
 Messages: TypeAlias = tuple[tuple[str, str], ...]  # (role, content): "system", "user", "assistant"
 
@@ -22,7 +22,7 @@ INITIAL, IMPROVE, CROSSOVER, REPAIR, HUMAN = "initial", "improve", "crossover", 
 OPERATORS = (INITIAL, IMPROVE, CROSSOVER, REPAIR, HUMAN)  # human: the task's own shapers, the reference
 SCORE, REWARD = "score", "reward"  # names in ``curves``, beside the components of the reward
 
-# Stages of a rejection beside those of vetting (llm/vetting/extract.py): no reply came; it says what another has said.
+# Stages of a rejection beside those of vetting (vetting/text/extract.py): no reply came; it says what another has said.
 CALL, NOVELTY = "call", "novelty"
 
 

@@ -16,10 +16,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from llm.search.bandit import choose_models
-from llm.search.greedy import Memory, repairable
-from llm.search.individual import CROSSOVER, IMPROVE, INITIAL, REPAIR, Individual, Messages, Prompts, Proposal, ranking
-from outer.nes import ISLANDS, generator
+from envolve.llm.search.bandit import choose_models
+from envolve.llm.search.greedy import Memory, repairable
+from envolve.llm.search.individual import (
+    CROSSOVER,
+    IMPROVE,
+    INITIAL,
+    REPAIR,
+    Individual,
+    Messages,
+    Prompts,
+    Proposal,
+    ranking,
+)
+from envolve.outer.search.nes import ISLANDS, generator
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any
 
-from llm.search.individual import Individual
+from envolve.llm.search.individual import Individual
 
 DEPTHS = 4  # 0 to 3, and then in full
 # Their result is their first argument, for all that matters here.

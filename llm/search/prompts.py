@@ -13,11 +13,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from envs.physics.task import SHAPER_TYPES, PhysicsTask
-from llm.search.individual import CALL, NOVELTY, Individual, Messages
-from llm.search.reflection import REFLECTION_LIMIT, notes_text, reflect, shortened
-from llm.search.signatures import example, signature
-from llm.search.task_facts import human_source, limits_text, state_table, task_facts
+from envolve.envs.physics.task import SHAPER_TYPES, PhysicsTask
+from envolve.llm.search.individual import CALL, NOVELTY, Individual, Messages
+from envolve.llm.search.reflection import REFLECTION_LIMIT, notes_text, reflect, shortened
+from envolve.llm.search.signatures import example, signature
+from envolve.llm.search.task_facts import human_source, limits_text, state_table, task_facts
 
 CODE_LIMIT, MESSAGE_LIMIT, DESCRIPTION_LIMIT = 12_000, 4_000, 8_000  # characters
 

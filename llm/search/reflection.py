@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from llm.search.individual import REWARD, SCORE, Individual
+from envolve.llm.search.individual import REWARD, SCORE, Individual
 
 POINTS = 10
 REFLECTION_LIMIT = 6_000  # characters

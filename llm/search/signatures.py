@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from envs.physics.task import PhysicsTask
-from llm.search.task_facts import TaskFacts, limits_text
+from envolve.envs.physics.task import PhysicsTask
+from envolve.llm.search.task_facts import TaskFacts, limits_text
 
 
 def signature(kind: str, task: type[PhysicsTask], facts: TaskFacts) -> str:

@@ -12,8 +12,8 @@ from typing import Any
 
 import torch
 
-from envs.physics.task import PhysicsTask
-from envs.sim.simulator import make_simulator
+from envolve.envs.physics.task import PhysicsTask
+from envolve.envs.sim.simulator import make_simulator
 
 _NOISE = re.compile(r"^@.*\n|  # type: ignore.*$", re.MULTILINE)  # decorators, and what is for mypy
 

@@ -11,14 +11,14 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from envs.graph_check import GraphError, check_graph, parse
-from envs.graph_file import check_graph_file, dump
-from envs.graph_params import lift
-from envs.graph_plan import look_up, make_plan
-from llm.vetting.calling import check_outputs, make_inputs
-from llm.vetting.literals import literal_names
-from llm.vetting.parsing import VetError
-from llm.vetting.probe import Probe
+from envolve.envs.graph.check import GraphError, check_graph, parse
+from envolve.envs.graph.file import check_graph_file, dump
+from envolve.envs.graph.params import lift
+from envolve.envs.graph.plan import look_up, make_plan
+from envolve.llm.vetting.literals import literal_names
+from envolve.llm.vetting.probe import Probe
+from envolve.llm.vetting.text.parsing import VetError
+from envolve.llm.vetting.trace.calling import check_outputs, make_inputs
 
 STAGES = ("extract", "allowlist", "trace", "smoke", "graph", "limits")
 MOST_ACTIONS = 1024

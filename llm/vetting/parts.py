@@ -9,9 +9,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from llm.vetting.allowed_names import GIVEN
-from llm.vetting.parsing import VetError
-from llm.vetting.scopes import outside_names
+from envolve.llm.vetting.allow.allowed_names import GIVEN
+from envolve.llm.vetting.text.parsing import VetError
+from envolve.llm.vetting.text.scopes import outside_names
 
 # decorators that change nothing here
 HARMLESS = ("torch.jit.script", "torch.jit.script_if_tracing", "torch.jit.export", "torch.no_grad()", "torch.no_grad",
@@ -181,7 +181,8 @@ def _is_given(node: ast.stmt) -> bool:
         return all((a.name, a.asname) in (("torch", None), ("math", None), ("torch.nn.functional", "F"),
                                           ("torch.nn.functional", None)) for a in node.names)  # fmt: skip
     if isinstance(node, ast.ImportFrom):
-        source = {"torch": ("Tensor",), "torch.nn": ("functional",), "envs.physics.task": ("Pose",), "__future__": ()}
+        source = {"torch": ("Tensor",), "torch.nn": ("functional",), "__future__": (),
+                  "envolve.envs.physics.task": ("Pose",), "envs.physics.task": ("Pose",)}  # fmt: skip
         names = source.get(node.module or "")
         aliased = all((a.asname or a.name) in ("Tensor", "F", "Pose") for a in node.names)
         return node.module == "typing" or (names is not None and aliased and all(a.name in names for a in node.names))

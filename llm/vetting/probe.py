@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 import torch
 
-import envs.physics  # noqa: F401  registers the tasks
-from envs import rng
-from envs.physics.task import Pose, Random, State, physics_task
-from envs.shaped import ShapedEnvs
-from envs.shaper_widths import MOST_ACTIONS
-from envs.shaping import Candidate
-from envs.sim.simulator import make_simulator
-from envs.torch_file import read_torch
+import envolve.envs.physics  # noqa: F401  registers the tasks
+from envolve.core import rng
+from envolve.core.torch_file import read_torch
+from envolve.envs.physics.task import Pose, Random, State, physics_task
+from envolve.envs.shaping.candidate import Candidate
+from envolve.envs.shaping.envs import ShapedEnvs
+from envolve.envs.shaping.widths import MOST_ACTIONS
+from envolve.envs.sim.simulator import make_simulator
 
 ROLLOUT_STEPS = 64  # control steps
 SEED = 0  # a probe is the same every time

@@ -6,7 +6,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterable
 
-from llm.vetting.naming import LONGEST, nearest
+from envolve.llm.vetting.text.naming import LONGEST, nearest
 
 Hint = Callable[[], str]  # what is added to a problem
 

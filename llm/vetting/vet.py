@@ -20,13 +20,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
 
-from core.cleaning import clean, printable_traceback
-from llm.vetting.allowlist import check_source
-from llm.vetting.checking import accept
-from llm.vetting.extract import MOST_CHARACTERS, VetError, extract
-from llm.vetting.jail import opted_out
-from llm.vetting.jailer import Jailer
-from llm.vetting.probe import Probe
+from envolve.core.cleaning import clean, printable_traceback
+from envolve.llm.vetting.allow.allowlist import check_source
+from envolve.llm.vetting.checking import accept
+from envolve.llm.vetting.jail.jailer import Jailer
+from envolve.llm.vetting.jail.locks import opted_out
+from envolve.llm.vetting.probe import Probe
+from envolve.llm.vetting.text.extract import MOST_CHARACTERS, VetError, extract
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")

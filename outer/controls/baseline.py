@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from core.files import read_text
-from outer.config import Config, ConfigError, load_config
+from envolve.core.files import read_text
+from envolve.core.places import CODE
+from envolve.outer.config.load import Config, ConfigError, load_config
 
-FOLDER = Path(__file__).resolve().parents[2] / "configs" / "baselines"
+FOLDER = CODE / "configs" / "baselines"
 RECORD = {"study": str, "trials": int, "tuning_steps": int, "agents": int}  # what a record must have, and of what type
 
 

@@ -12,15 +12,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from agents.population import adam
-from envs import rng
-from envs.networks import MLPShape, forward, init_flat
-from envs.task import Task
-from outer.controls.policy import Policy, of_observation, play
+from envolve.agents.common.population import adam
+from envolve.core import rng
+from envolve.envs.nets.networks import MLPShape, forward, init_flat
+from envolve.envs.task import Task
+from envolve.outer.controls.policy import Policy, of_observation, play
 
 PAIRS, SIGMA, RATE, HIDDEN = 32, 0.1, 0.05, 32
 EPISODES = 2  # of each perturbation; both of a pair begin them alike
-NOISE, RESETS = 41, 42  # random streams beside those of envs/rng.py
+NOISE, RESETS = 41, 42  # random streams beside those of core/rng.py
 
 
 @dataclass

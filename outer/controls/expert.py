@@ -10,13 +10,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from agents.hyper import draw
-from agents.population import nets_of, stack, widest
-from agents.sections import LearnerSection
-from agents.train import OFF_POLICY, algorithm, train
-from envs.section import EnvSection
-from envs.task import Task
-from outer.controls.policy import of_observation, play
+from envolve.agents.common.hyper import draw
+from envolve.agents.common.population import nets_of, stack, widest
+from envolve.agents.common.sections import LearnerSection
+from envolve.agents.train import OFF_POLICY, algorithm, train
+from envolve.envs.section import EnvSection
+from envolve.envs.task import Task
+from envolve.outer.controls.policy import of_observation, play
 
 EPISODES = 20  # of the expert, whose states become contexts
 NOISE = 0.2  # share of random actions among them, so that the contexts also tell how to recover

@@ -14,17 +14,17 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from envs import rng
-from envs.contextual_bandit import LATENT_SCALE
-from envs.networks import MLPShape, forward, init_flat
-from envs.section import EnvSection
-from envs.task import Task
-from envs.world import init_world, world_nets
-from outer.controls.policy import Policy, of_observation
+from envolve.core import rng
+from envolve.envs.nets.networks import MLPShape, forward, init_flat
+from envolve.envs.section import EnvSection
+from envolve.envs.task import Task
+from envolve.envs.worlds.contextual_bandit import LATENT_SCALE
+from envolve.envs.worlds.world import init_world, world_nets
+from envolve.outer.controls.policy import Policy, of_observation
 
 STEPS, BATCH, LR = 2000, 256, 3e-3  # of every fit; the learning rate falls to a tenth
 CLASSIFIER_UNITS = 64
-LABELS, CONTEXTS = 31, 32  # random streams beside those of envs/rng.py
+LABELS, CONTEXTS = 31, 32  # random streams beside those of core/rng.py
 
 
 def minimise(flat: Tensor, loss: Callable[[Tensor, int], Tensor], steps: int = STEPS) -> Tensor:

@@ -10,10 +10,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from envs import rng
-from envs.task import Task
-from envs.world import World
-from outer.controls.policy import Policy
+from envolve.core import rng
+from envolve.envs.task import Task
+from envolve.envs.worlds.world import World
+from envolve.outer.controls.policy import Policy
 
 GRID, DRAWN = 33, 64  # continuous actions compared: of one dimension on a grid, else drawn
 

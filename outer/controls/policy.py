@@ -9,10 +9,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from agents.rollout import repeat, reset_uniforms, reward_noise
-from envs import rng
-from envs.task import Task
-from envs.world import RealTask
+from envolve.agents.common.rollout import repeat, reset_uniforms, reward_noise
+from envolve.core import rng
+from envolve.envs.task import Task
+from envolve.envs.worlds.world import RealTask
 
 Policy = Callable[[Tensor], Tensor]
 """state [P, N, S] -> action int64 [P, N], of continuous tasks float32 [P, N, A]."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from envs.task import Task
-from envs.world import RealTask, tables
+from envolve.envs.task import Task
+from envolve.envs.worlds.world import RealTask, tables
 
 SWEEPS = 1000  # more than any finite task here needs; the values stop changing long before
 

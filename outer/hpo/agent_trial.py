@@ -11,19 +11,19 @@ from typing import Any
 import numpy as np
 import torch
 
-from core.files import TABLE_BYTES, read_plain
-from envs.task import make_task
-from envs.world_file import WorldFile, read_world, write_atomic
-from outer.config import Config
-from outer.dispatch import Dispatcher
-from outer.evaluate import BUDGET, REAL_BUDGET
-from outer.hpo.nes_trial import shortfall
-from outer.hpo.study import Study
-from outer.hpo.trial import Trial, TrialResult
-from outer.members import evaluate_members
-from outer.nes import TRIAL, member_seeds
-from outer.problem import env_section, learner_key, split_agent_name
-from outer.section import RN, SE
+from envolve.core.files import TABLE_BYTES, read_plain
+from envolve.envs.task import make_task
+from envolve.envs.worlds.file import WorldFile, read_world, write_atomic
+from envolve.outer.config.load import Config
+from envolve.outer.config.problem import env_section, learner_key, split_agent_name
+from envolve.outer.config.section import RN, SE
+from envolve.outer.evaluate.members import evaluate_members
+from envolve.outer.evaluate.networks import BUDGET, REAL_BUDGET
+from envolve.outer.exchange.dispatch import Dispatcher
+from envolve.outer.hpo.nes_trial import shortfall
+from envolve.outer.hpo.study import Study
+from envolve.outer.hpo.trial import Trial, TrialResult
+from envolve.outer.search.nes import TRIAL, member_seeds
 
 log = logging.getLogger("envolve")
 

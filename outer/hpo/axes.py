@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from outer.hpo.trial import Plain, Record
-from outer.report import precise
+from envolve.outer.hpo.trial import Plain, Record
+from envolve.outer.reporting.report import precise
 
 
 @dataclass(frozen=True)

@@ -6,15 +6,15 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from envs.goal.task import make_goal_task
-from outer.check import Checker
-from outer.config import Config, read_bytes
-from outer.goal_sections import AGENTS, RunSection
-from outer.hpo.space import Space
-from outer.hpo.space_reader import Keys
-from outer.hpo.study_reader import StudyReader
-from outer.hpo.study_sections import applied
-from outer.yaml_lines import ConfigError, Path, parse_yaml, show
+from envolve.core.yaml_lines import ConfigError, Path, parse_yaml, show
+from envolve.envs.goal.task import make_goal_task
+from envolve.outer.config.check import Checker
+from envolve.outer.config.load import Config, read_bytes
+from envolve.outer.goals.sections import AGENTS, RunSection
+from envolve.outer.hpo.space import Space
+from envolve.outer.hpo.space_reader import Keys
+from envolve.outer.hpo.study_reader import StudyReader
+from envolve.outer.hpo.study_sections import applied
 
 
 def goal_agent(path: str) -> str | None:

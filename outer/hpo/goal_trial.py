@@ -9,15 +9,15 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from agents.crl_train import Evaluation, GoalTraining
-from envs.goal.task import make_goal_task
-from envs.sim.simulator import SimulatorError
-from envs.world_file import write_atomic
-from outer.goal_checkpoint import read_training
-from outer.goal_sections import AGENTS, RunSection
-from outer.hpo.study import Study
-from outer.hpo.trial import Trial, TrialResult
-from outer.nes import TRIAL, member_seeds
+from envolve.agents.goal.crl_train import Evaluation, GoalTraining
+from envolve.envs.goal.task import make_goal_task
+from envolve.envs.sim.simulator import SimulatorError
+from envolve.envs.worlds.file import write_atomic
+from envolve.outer.goals.checkpoint import read_training
+from envolve.outer.goals.sections import AGENTS, RunSection
+from envolve.outer.hpo.study import Study
+from envolve.outer.hpo.trial import Trial, TrialResult
+from envolve.outer.search.nes import TRIAL, member_seeds
 
 
 class GoalTrials:

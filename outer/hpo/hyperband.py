@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, replace
 
-from outer.hpo.trial import Plain, Trial
+from envolve.outer.hpo.trial import Plain, Trial
 
 POLICIES = ("hyperband", "aggressive")
 

@@ -15,9 +15,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from outer.hpo.axes import Axis, shown
-from outer.hpo.standings import succeeded
-from outer.hpo.trial import Record
+from envolve.outer.hpo.axes import Axis, shown
+from envolve.outer.hpo.standings import succeeded
+from envolve.outer.hpo.trial import Record
 
 LEAST, MOST = 10, 300  # trials: with fewer no importance is given; of more, evenly many are left out, to save minutes
 FEW = 5  # trials per parameter, below which a forest finds shares in noise

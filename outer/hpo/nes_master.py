@@ -18,16 +18,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from outer.dispatch import Dispatcher
-from outer.exchange import Chunk
-from outer.hpo.agent_trial import AgentTrials
-from outer.hpo.goal_trial import GoalTrials
-from outer.hpo.nes_trial import NESTrials
-from outer.hpo.study import Study
-from outer.hpo.trial import Trial, TrialResult
-from outer.local_workers import LocalWorkers
-from outer.machine import ExchangeError, Files, Host
-from outer.worker import Worker
+from envolve.outer.exchange.dispatch import Dispatcher
+from envolve.outer.exchange.local_workers import LocalWorkers
+from envolve.outer.exchange.machine import ExchangeError, Files, Host
+from envolve.outer.exchange.messages import Chunk
+from envolve.outer.exchange.worker import Worker
+from envolve.outer.hpo.agent_trial import AgentTrials
+from envolve.outer.hpo.goal_trial import GoalTrials
+from envolve.outer.hpo.nes_trial import NESTrials
+from envolve.outer.hpo.study import Study
+from envolve.outer.hpo.trial import Trial, TrialResult
 
 log = logging.getLogger("envolve")
 
@@ -62,7 +62,7 @@ def trial_of(content: dict[str, Any], digest: str) -> Trial:
 
 
 def values_of(result: TrialResult) -> dict[str, Any]:
-    """A result as ``outer.exchange`` carries it: the score is minus the loss."""
+    """A result as ``envolve.outer.exchange.messages`` carries it: the score is minus the loss."""
     score = -result.loss if math.isfinite(result.loss) else math.nan
     return {"score": [score], **{name: [float(x)] for name, x in result.info.items()}, "reason": [result.error]}
 

@@ -12,15 +12,15 @@ from pathlib import Path
 
 from rich.console import Console
 
-from core.files import TEXT_BYTES, read_plain
-from envs.world_file import write_atomic
-from outer.checkpoint import CheckpointError, RunError, load_checkpoint, locked
-from outer.config import Config, ConfigError, dump_config, load_config
-from outer.dispatch import Dispatcher
-from outer.hpo.study import Study
-from outer.hpo.trial import Trial, TrialResult
-from outer.report import LiveTable
-from outer.run import Run, config_digest
+from envolve.core.files import TEXT_BYTES, read_plain
+from envolve.envs.worlds.file import write_atomic
+from envolve.outer.checkpoint import CheckpointError, RunError, load_checkpoint, locked
+from envolve.outer.config.load import Config, ConfigError, dump_config, load_config
+from envolve.outer.exchange.dispatch import Dispatcher
+from envolve.outer.hpo.study import Study
+from envolve.outer.hpo.trial import Trial, TrialResult
+from envolve.outer.reporting.report import LiveTable
+from envolve.outer.run import Run, config_digest
 
 MEASURED = "measured.json"
 KEPT = ("checkpoint.pt", "scores.csv", "model.pt", "params.yaml", MEASURED, "config.yaml")  # what a run goes on from

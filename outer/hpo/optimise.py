@@ -15,15 +15,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from outer.checkpoint import RunError
-from outer.dispatch import Dispatcher
-from outer.hpo.axes import shown
-from outer.hpo.nes_master import result_of, trial_chunk
-from outer.hpo.report import last_line
-from outer.hpo.search import make_search
-from outer.hpo.study import Study
-from outer.hpo.trial import Record, Trial
-from outer.hpo.trial_log import TrialLog
+from envolve.outer.checkpoint import RunError
+from envolve.outer.exchange.dispatch import Dispatcher
+from envolve.outer.hpo.axes import shown
+from envolve.outer.hpo.nes_master import result_of, trial_chunk
+from envolve.outer.hpo.report import last_line
+from envolve.outer.hpo.search import make_search
+from envolve.outer.hpo.study import Study
+from envolve.outer.hpo.trial import Record, Trial
+from envolve.outer.hpo.trial_log import TrialLog
 
 log = logging.getLogger("envolve")
 

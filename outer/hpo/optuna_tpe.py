@@ -18,9 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from outer.hpo.hyperband import POLICIES, ladder
-from outer.hpo.search import check_space, plain, rounded
-from outer.hpo.trial import Plain, Trial
+from envolve.outer.hpo.hyperband import POLICIES, ladder
+from envolve.outer.hpo.search import check_space, plain, rounded
+from envolve.outer.hpo.trial import Plain, Trial
 
 try:
     import ConfigSpace
@@ -89,9 +89,7 @@ class OptunaTPE:
             pruner = optuna.pruners.SuccessiveHalvingPruner(1, self.eta, 0)
         with _quiet():
             # groups: parameters that are active together are modelled together
-            sampler = _Sampler(
-                multivariate=True, group=bool(space.conditions), constant_liar=True, seed=seed % 2**32
-            )
+            sampler = _Sampler(multivariate=True, group=bool(space.conditions), constant_liar=True, seed=seed % 2**32)
             self.study = optuna.create_study(study_name=f"envolve {seed}", sampler=sampler, pruner=pruner)
             # before it is asked the first time, Hyperband says "bracket 0" of everything
             pruner.prune(self.study, optuna.trial.create_trial(state=optuna.trial.TrialState.RUNNING))

@@ -1,6 +1,6 @@
 """The pictures of a study: parallel coordinates, loss against budget, importances.
 
-Colours as in outer/plots.py; what is of a model and what was drawn at random differ in shape besides.
+Colours as in outer/reporting/plots.py; what is of a model and what was drawn at random differ in shape besides.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from outer.hpo.axes import Axis, short_names, shown, value_text
-from outer.hpo.importance import FANOVA, Importance
-from outer.hpo.standings import agreements, last_of_each, ranked, succeeded
-from outer.hpo.trial import Record
-from outer.plots import BLUE, GREEN, GREY, ORANGE, new_figure
-from outer.report import precise
+from envolve.outer.hpo.axes import Axis, short_names, shown, value_text
+from envolve.outer.hpo.importance import FANOVA, Importance
+from envolve.outer.hpo.standings import agreements, last_of_each, ranked, succeeded
+from envolve.outer.hpo.trial import Record
+from envolve.outer.reporting.plots import BLUE, GREEN, GREY, ORANGE, new_figure
+from envolve.outer.reporting.report import precise
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

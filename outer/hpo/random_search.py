@@ -5,9 +5,9 @@ from __future__ import annotations
 import copy
 from typing import TYPE_CHECKING
 
-from outer.hpo.hyperband import HyperbandSearch
-from outer.hpo.search import check_space, values_of
-from outer.hpo.trial import Plain
+from envolve.outer.hpo.hyperband import HyperbandSearch
+from envolve.outer.hpo.search import check_space, values_of
+from envolve.outer.hpo.trial import Plain
 
 if TYPE_CHECKING:
     import ConfigSpace

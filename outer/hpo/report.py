@@ -8,18 +8,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from envs.world_file import write_atomic
-from outer.config import dump_config
-from outer.hpo import pictures
-from outer.hpo.axes import Axis, axes_of, shown, value_text
-from outer.hpo.importance import importance_of
-from outer.hpo.standings import Agreement, agreements, ranked, rungs, succeeded
-from outer.hpo.trial import ConfigID, Record
-from outer.report import duration, precise
-from outer.yaml_lines import ConfigError
+from envolve.core.yaml_lines import ConfigError
+from envolve.envs.worlds.file import write_atomic
+from envolve.outer.config.load import dump_config
+from envolve.outer.hpo import pictures
+from envolve.outer.hpo.axes import Axis, axes_of, shown, value_text
+from envolve.outer.hpo.importance import importance_of
+from envolve.outer.hpo.standings import Agreement, agreements, ranked, rungs, succeeded
+from envolve.outer.hpo.trial import ConfigID, Record
+from envolve.outer.reporting.report import duration, precise
 
 if TYPE_CHECKING:
-    from outer.hpo.study import Study
+    from envolve.outer.hpo.study import Study
 
 BEST = 10  # columns of the table
 REASONS, REASON = 8, 160  # so many kinds of failure are named, in so many characters

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from outer.hpo.hyperband import POLICIES, ladder
-from outer.hpo.trial import Plain, Search
-from outer.schema import nearest
+from envolve.outer.config.schema import nearest
+from envolve.outer.hpo.hyperband import POLICIES, ladder
+from envolve.outer.hpo.trial import Plain, Search
 
 if TYPE_CHECKING:
     import ConfigSpace
@@ -39,14 +39,14 @@ def make_search(
         raise ValueError(f"random_fraction: found {random_fraction!r}; expected 0 to 1")
     ladder(*budgets)
     if backend == "bohb":
-        from outer.bohb import BOHB
+        from envolve.outer.hpo.bohb import BOHB
 
         return BOHB(space, budgets, seed, bracket, random_fraction)
     if backend == "optuna":
-        from outer.hpo.optuna_tpe import OptunaTPE
+        from envolve.outer.hpo.optuna_tpe import OptunaTPE
 
         return OptunaTPE(space, budgets, seed, bracket)
-    from outer.hpo.random_search import RandomSearch
+    from envolve.outer.hpo.random_search import RandomSearch
 
     return RandomSearch(space, budgets, seed)
 

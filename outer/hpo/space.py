@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, cast
 
-from outer.hpo.trial import Plain
-from outer.yaml_lines import ConfigError, show
+from envolve.core.yaml_lines import ConfigError, show
+from envolve.outer.hpo.trial import Plain
 
 try:
     import ConfigSpace

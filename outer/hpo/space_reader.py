@@ -16,13 +16,21 @@ from typing import Any
 
 import pydantic
 
-from outer import problem
-from outer.check import Checker
-from outer.hpo.search import LEAST_SCALE
-from outer.hpo.space import Condition, Parameter, Space
-from outer.legacy import LEGACY_KEYS
-from outer.schema import agent_sections, defaults, env_sections, expected, nearest, section_model, value_type
-from outer.yaml_lines import Path, show
+from envolve.core.yaml_lines import Path, show
+from envolve.outer.config import problem
+from envolve.outer.config.check import Checker
+from envolve.outer.config.legacy import LEGACY_KEYS
+from envolve.outer.config.schema import (
+    agent_sections,
+    defaults,
+    env_sections,
+    expected,
+    nearest,
+    section_model,
+    value_type,
+)
+from envolve.outer.hpo.search import LEAST_SCALE
+from envolve.outer.hpo.space import Condition, Parameter, Space
 
 KINDS = ("range", "one_minus", "choices")
 KEYS = (*KINDS, "log", "when")

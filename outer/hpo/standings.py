@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from outer.hpo.trial import ConfigID, Record
+from envolve.outer.hpo.trial import ConfigID, Record
 
 
 @dataclass(frozen=True)

@@ -14,14 +14,14 @@ from typing import Any
 
 import yaml
 
-from outer.check import Checker
-from outer.config import Config
-from outer.hpo.goal_study_reader import GoalStudyReader, goal_agent
-from outer.hpo.space import Space
-from outer.hpo.study_reader import StudyReader
-from outer.hpo.study_sections import Budget, applied
-from outer.hpo.trial import Plain
-from outer.yaml_lines import ConfigError
+from envolve.core.yaml_lines import ConfigError
+from envolve.outer.config.check import Checker
+from envolve.outer.config.load import Config
+from envolve.outer.hpo.goal_study_reader import GoalStudyReader, goal_agent
+from envolve.outer.hpo.space import Space
+from envolve.outer.hpo.study_reader import StudyReader
+from envolve.outer.hpo.study_sections import Budget, applied
+from envolve.outer.hpo.trial import Plain
 
 
 @dataclass(frozen=True)

@@ -6,13 +6,13 @@ import random
 from collections.abc import Mapping
 from typing import Any
 
-from outer import problem
-from outer.check import Checker
-from outer.hpo.space import Space
-from outer.hpo.study_sections import BUDGET_KEYS, LOSSES, READ, UNITS, applied
-from outer.section import SE, SHAPER
-from outer.target import ranks
-from outer.yaml_lines import Path, show
+from envolve.core.yaml_lines import Path, show
+from envolve.outer.config import problem
+from envolve.outer.config.check import Checker
+from envolve.outer.config.section import SE, SHAPER
+from envolve.outer.hpo.space import Space
+from envolve.outer.hpo.study_sections import BUDGET_KEYS, LOSSES, READ, UNITS, applied
+from envolve.outer.search.target import ranks
 
 DRAWS, SHAPED_DRAWS = 192, 16  # corners of the space that are tried; for shaped tasks each loads the candidates
 

@@ -12,16 +12,16 @@ from collections.abc import Sequence
 from pathlib import Path as FilePath
 from typing import Any
 
-from core.files import TORCH_BYTES, read_plain
-from envs.world_file import WorldFileError, read_world
-from outer.check import Checker
-from outer.config import Config, read_bytes
-from outer.hpo.space import Space
-from outer.hpo.space_reader import SpaceReader, configuration_keys
-from outer.hpo.study_checks import check_fit, check_values, corner_problems
-from outer.hpo.study_sections import Budget, BudgetSection, SearchSection, StopSection, StudySection, applied
-from outer.schema import defaults, nearest
-from outer.yaml_lines import ConfigError, Path, override_value, parse_yaml, show, split_override
+from envolve.core.files import TORCH_BYTES, read_plain
+from envolve.core.yaml_lines import ConfigError, Path, override_value, parse_yaml, show, split_override
+from envolve.envs.worlds.file import WorldFileError, read_world
+from envolve.outer.config.check import Checker
+from envolve.outer.config.load import Config, read_bytes
+from envolve.outer.config.schema import defaults, nearest
+from envolve.outer.hpo.space import Space
+from envolve.outer.hpo.space_reader import SpaceReader, configuration_keys
+from envolve.outer.hpo.study_checks import check_fit, check_values, corner_problems
+from envolve.outer.hpo.study_sections import Budget, BudgetSection, SearchSection, StopSection, StudySection, applied
 
 SECTIONS: dict[str, type] = {"search": SearchSection, "budget": BudgetSection, "stop": StopSection}
 MAPPINGS = ("set", "space")

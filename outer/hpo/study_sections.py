@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Optional
 
-from envs.option import option
+from envolve.core.option import option
 
 LOSSES = {  # of each kind of evaluation; all are minimised
     "nes": ("generations", "score"),  # until an SE is solved; minus the best score

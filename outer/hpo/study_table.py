@@ -11,15 +11,15 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from outer.display import NotedDisplay
-from outer.hpo.axes import short_names, shown, value_text
-from outer.hpo.report import last_line, name_of, title_of
-from outer.hpo.standings import ranked, rungs, succeeded
-from outer.hpo.trial import Record, Trial
-from outer.report import duration, precise
+from envolve.outer.hpo.axes import short_names, shown, value_text
+from envolve.outer.hpo.report import last_line, name_of, title_of
+from envolve.outer.hpo.standings import ranked, rungs, succeeded
+from envolve.outer.hpo.trial import Record, Trial
+from envolve.outer.reporting.display import NotedDisplay
+from envolve.outer.reporting.report import duration, precise
 
 if TYPE_CHECKING:
-    from outer.hpo.study import Study
+    from envolve.outer.hpo.study import Study
 
 
 class StudyTable(NotedDisplay):

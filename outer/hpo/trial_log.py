@@ -15,9 +15,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
-from core.files import TABLE_BYTES, read_plain
-from outer.hpo.trial import ConfigID, Plain, Record, Trial, TrialResult
-from outer.yaml_lines import ConfigError, show
+from envolve.core.files import TABLE_BYTES, read_plain
+from envolve.core.yaml_lines import ConfigError, show
+from envolve.outer.hpo.trial import ConfigID, Plain, Record, Trial, TrialResult
 
 TIMES = ("submitted", "started", "finished")
 

@@ -29,10 +29,10 @@ from typing import Any
 
 sys.path[0] = str(Path(__file__).resolve().parents[2])
 
-from slurm import batch  # noqa: E402
-from slurm.commands import MASTER, ROOT, WORKER, exit_file, read_exit  # noqa: E402
-from slurm.fleet import Fleet  # noqa: E402
-from slurm.test.cluster import ClusterError, install, one_machine  # noqa: E402
+from envolve.slurm import batch  # noqa: E402
+from envolve.slurm.commands import MASTER, ROOT, WORKER, exit_file, read_exit  # noqa: E402
+from envolve.slurm.fleet import Fleet  # noqa: E402
+from envolve.slurm.test.cluster import ClusterError, install, one_machine  # noqa: E402
 
 MASTERS, WORKERS = 2, 3
 PLAIN = [str(ROOT / "default_config_cartpole_syn_env.yaml"), "--set"] + [

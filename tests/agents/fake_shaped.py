@@ -1,4 +1,4 @@
-"""Point masses in place of a simulator, with the interface of ``envs.shaped.ShapedEnvs``."""
+"""Point masses in place of a simulator, with the interface of ``envolve.envs.shaping.envs.ShapedEnvs``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
 import torch
 from torch import Tensor
 
-from envs import rng
+from envolve.core import rng
 
 DT, REACHED, EDGE = 0.1, 0.25, 4.0  # s; m from the goal, the origin: there, and where episodes end
 AXES = 4  # as many as any candidate may have: what one lives through must not depend on the others' number

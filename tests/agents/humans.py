@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from agents.shaped import ShapedResult, make_envs, make_learner, train_shaped
-from envs.shaping import Candidate
+from envolve.agents.shaped.training import ShapedResult, make_envs, make_learner, train_shaped
+from envolve.envs.shaping.candidate import Candidate
 
 
 def train_humans(

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agents.result import TrainResult
+from envolve.agents.common.result import TrainResult
 
 FLOATS = ("weights", "episode_return", "test_return")
 

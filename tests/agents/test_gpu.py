@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 import torch
 
-from agents.graph import EAGER_CALLS, Graphs
-from agents.result import OK
-from agents.sections import LEARNERS
-from agents.shaped import default_section, make_envs, make_learner, train_shaped
-from agents.train import train
-from envs.section import EnvSection
-from envs.shaping import Candidate, Shaper
-from envs.task import make_task
-from envs.world import init_world
+from envolve.agents.common.cuda_graph import EAGER_CALLS, Graphs
+from envolve.agents.common.result import OK
+from envolve.agents.common.sections import LEARNERS
+from envolve.agents.shaped.training import default_section, make_envs, make_learner, train_shaped
+from envolve.agents.train import train
+from envolve.envs.section import EnvSection
+from envolve.envs.shaping.candidate import Candidate, Shaper
+from envolve.envs.task import make_task
+from envolve.envs.worlds.world import init_world
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 DEVICE = "cuda"

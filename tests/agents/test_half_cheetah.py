@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 import torch
 
-from agents import off_policy
-from agents import train as train_module
-from agents.hyper import draw
-from agents.kernels import update
-from agents.kernels.update import CompiledUpdate
-from agents.sections import LEARNERS
-from agents.train import algorithm, train
-from envs.section import EnvSection
-from envs.task import make_task
-from envs.world import init_world, world_size
+from envolve.agents import train as train_module
+from envolve.agents.common.hyper import draw
+from envolve.agents.common.sections import LEARNERS
+from envolve.agents.kernels.off_policy import update
+from envolve.agents.kernels.off_policy.update import CompiledUpdate
+from envolve.agents.off_policy import training as off_policy
+from envolve.agents.train import algorithm, train
+from envolve.envs.section import EnvSection
+from envolve.envs.task import make_task
+from envolve.envs.worlds.world import init_world, world_size
 from tests.agents.same import same_run
 
 SMALL = {
@@ -62,14 +62,14 @@ def test_updates_are_compiled(name, monkeypatch):
     worlds[1] = float("nan")
     hyper = draw(dataclasses.replace(LEARNERS[name](), train_episodes=5, test_episodes=2, **SMALL[name]), keys)
     hyper.values.update(
-        hidden_size=np.array([8, 8, 3, 5]), batch_size=np.array([8, 8, 20, 5]), lr=np.array([1e-3, 1e-3, 1e-4, 1e-2]),
+        hidden_size=np.array([8, 8, 3, 5]),
+        batch_size=np.array([8, 8, 20, 5]),
+        lr=np.array([1e-3, 1e-3, 1e-4, 1e-2]),
         train_steps=np.array([60, 60, 24, 60]),
     )
     monkeypatch.setattr(update, "CompiledUpdate", lambda *a: made.append(CompiledUpdate(*a)) or made[-1])
     twins = [
-        off_policy.train_population(
-            algorithm(name), task, "rn", section, worlds, hyper, keys, False, updates=updates
-        )
+        off_policy.train_population(algorithm(name), task, "rn", section, worlds, hyper, keys, False, updates=updates)
         for updates in ("torch", "kernel")
     ]
     assert [len(each.agents) for each in made] == [4, 2] and twins[1].updates.tolist() == [48, 0, 12, 48]

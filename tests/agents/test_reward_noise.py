@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from agents.sections import DDQNSection, PPOSection
-from agents.train import train
-from envs import rng
-from envs.section import EnvSection
-from envs.task import make_task
+from envolve.agents.common.sections import DDQNSection, PPOSection
+from envolve.agents.train import train
+from envolve.core import rng
+from envolve.envs.section import EnvSection
+from envolve.envs.task import make_task
 
 KEYS, MAX_STEPS, EPISODES = np.array([3, 8]), 7, 4
 

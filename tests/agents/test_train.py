@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 import torch
 
-from agents import train as entry
-from agents.result import OK
-from agents.sections import LEARNERS, DDQNSection, DuelingDDQNSection, TabularSection, learners_for
-from agents.train import train
-from envs.section import EnvSection
-from envs.task import make_task
-from envs.world import init_world
+from envolve.agents import train as entry
+from envolve.agents.common.result import OK
+from envolve.agents.common.sections import LEARNERS, DDQNSection, DuelingDDQNSection, TabularSection, learners_for
+from envolve.agents.train import train
+from envolve.envs.section import EnvSection
+from envolve.envs.task import make_task
+from envolve.envs.worlds.world import init_world
 
 ENV = EnvSection(hidden_size=13)
 SMALL = DDQNSection(train_episodes=4, init_episodes=1, hidden_size=8, hidden_layer=1, batch_size=5, test_episodes=2)
@@ -70,8 +70,8 @@ def test_a_reason_is_logged_once(caplog):
 
 
 def test_who_asks_for_a_path_gets_it_without_a_word(caplog, monkeypatch):
-    from agents import off_policy
-    from agents.kernels import off_policy_population
+    from envolve.agents.kernels.off_policy import population as off_policy_population
+    from envolve.agents.off_policy import training as off_policy
 
     for module, backend in ((off_policy, "compiled"), (off_policy, "auto"), (off_policy_population, "torch")):
         with monkeypatch.context() as patch:

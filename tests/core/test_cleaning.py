@@ -5,7 +5,7 @@ import time
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.cleaning import LONGEST, MORE, REPLACED, clean, one_line
+from envolve.core.cleaning import LONGEST, MORE, REPLACED, clean, one_line
 
 
 def test_what_a_terminal_would_obey_is_shown_instead() -> None:

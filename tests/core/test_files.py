@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from core.files import UnfitFileError, check_plain, read_end, read_plain, read_text
+from envolve.core.files import UnfitFileError, check_plain, read_end, read_plain, read_text
 from tests.core.odd_files import make_odd
 
 WORDS = {

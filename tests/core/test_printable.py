@@ -7,7 +7,7 @@ import unicodedata
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.cleaning import REPLACED, printable
+from envolve.core.cleaning import REPLACED, printable
 
 ANY = st.text(st.characters(codec=None) | st.characters(categories=("Cs", "Cc", "Cf")), max_size=200)
 

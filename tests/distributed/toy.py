@@ -10,14 +10,21 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from distributed.collector import Collector
-from distributed.evaluator import Evaluator
-from distributed.hub import Hub
-from distributed.learner import Learner
-from distributed.params import TrainParamsBase
-from distributed.programs import CollectorProgram, EvaluatorProgram, LearnerProgram, make_hub, run_embedded, widths_of
-from distributed.rows import Chunk, Progress
-from distributed.run_folder import RunSettings
+from envolve.distributed.engine.hub import Hub
+from envolve.distributed.files.params import TrainParamsBase
+from envolve.distributed.files.run_folder import RunSettings
+from envolve.distributed.memory.rows import Chunk, Progress
+from envolve.distributed.programs.collector import Collector
+from envolve.distributed.programs.evaluator import Evaluator
+from envolve.distributed.programs.learner import Learner
+from envolve.distributed.programs.turns import (
+    CollectorProgram,
+    EvaluatorProgram,
+    LearnerProgram,
+    make_hub,
+    run_embedded,
+    widths_of,
+)
 
 SMALL: dict[str, Any] = {
     "hidden": (8, 8), "num_iter": 6, "num_steps_per_iter": 3, "batch_size": 8, "horizon": 10, "n_episodes_in_buffer": 8,

@@ -19,10 +19,10 @@ from typing import Any
 
 import torch
 
-from envs.graph import GraphError, GraphFunction
-from envs.graph_check import parse
-from envs.graph_file import load_graph_file
-from envs.graph_ops import OPS
+from envolve.envs.graph.check import parse
+from envolve.envs.graph.file import load_graph_file
+from envolve.envs.graph.ir import GraphError, GraphFunction
+from envolve.envs.graph.ops import OPS
 from tests.envs.graphs import COLUMNS, OP_NAMES, WIDTHS, Graph, flat, plainly, same, state_of
 
 GIGABYTE = 2**30

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from envs.graph_check import OUTPUTS, Ref, parse
-from envs.graph_ops import OPS
+from envolve.envs.graph.check import OUTPUTS, Ref, parse
+from envolve.envs.graph.ops import OPS
 
 WIDTHS = {"speed": (), "velocity": (3,), "rotation": (4,), "torque": (6,), "forces": (5, 3)}
 COLUMNS = 1 + 3 + 4 + 6 + 15

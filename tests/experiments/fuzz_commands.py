@@ -21,7 +21,7 @@ import time
 import traceback
 from pathlib import Path
 
-from outer import interrupt
+from envolve.core import interrupt
 from tests.experiments.fuzz_lines import BASES, FILES, ROOT, Line, lines
 
 CPU_SECONDS, SECONDS = 20, 120
@@ -105,7 +105,7 @@ def wrong_with(line: Line, code: int, err: str, left: set[str]) -> list[str]:
         found.append(f"exit code {code}")
     if left:
         found.append(f"left behind: {sorted(left)[:3]}")
-    verdict = line.module == "experiments.vet_shaper" and line.about_file  # what it says of a file is its output
+    verdict = line.module == "envolve.experiments.vet_shaper" and line.about_file  # its output
     if len(said(err)) > 1 or not (said(err) or verdict):
         found.append(f"{len(said(err))} lines of error")
     if re.search(r"[\x00-\x08\x0b-\x1f]", err):

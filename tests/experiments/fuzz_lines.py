@@ -27,51 +27,58 @@ HUGE = "9" * 30
 BASES: dict[str, list[str]] = {  # module -> words; {dir}: a folder of this line's own
     "GTN_master": [CARTPOLE, "--check"],
     "GTN_worker": ["0", "0", "--sync-dir", "{dir}/sync"],
-    "experiments.auto_shape": [*TASK, "--llm", "replay:missing.jsonl"],
-    "experiments.compare_proxies": [CARTPOLE],
-    "experiments.controls": ["garbage.pt"],
-    "experiments.correlation": [CARTPOLE],
-    "experiments.describe_tasks": [],
-    "experiments.eval_shapers": [*TASK, "--iterations", "1", "--out", "{dir}/out"],
-    "experiments.evaluate_policy": ["--exp_dir", "folder"],
-    "experiments.evaluate_proxy": ["garbage.pt"],
-    "experiments.evolve_goals": ["--results_dir", "{dir}/results"],
-    "experiments.figures": ["--list"],
-    "experiments.generalization_gap": [CARTPOLE],
-    "experiments.gridworld": [],
-    "experiments.heatmap": [],
-    "experiments.histograms": [CARTPOLE],
-    "experiments.hyperparameter_sensitivity": [CARTPOLE],
-    "experiments.inference_time": [CARTPOLE],
-    "experiments.learned_reward": [],
-    "experiments.model_based_baseline": [CARTPOLE],
-    "experiments.noise_threshold": [CARTPOLE],
-    "experiments.optimize_params": [str(ROOT / "configs/spaces/cartpole_syn_env.yaml"), "--check"],
-    "experiments.serve_small_model": [],
-    "experiments.step_size": [],
-    "experiments.study_report": ["folder"],
-    "experiments.train_distributed": ["--params", "garbage.pt", "--exp-dir", "{dir}/run"],
-    "experiments.train_goal": ["--env_name", "reacher", "--results_dir", "{dir}/results"],
-    "experiments.train_proxy": [CARTPOLE, "--results-dir", "{dir}/results"],
-    "experiments.transfer": [CARTPOLE],
-    "experiments.tuned_baseline": ["folder"],
-    "experiments.unseen_agents": [CARTPOLE],
-    "experiments.vet_shaper": ["garbage.pt"],
-    "slurm.submit": ["--run-dir", "{dir}/run", "--once", "python3", "GTN_master.py", CARTPOLE],
-    "slurm.single_node": ["--run-dir", "{dir}/run", "python3", "GTN_master.py", CARTPOLE],
+    "envolve.experiments.auto_shape": [*TASK, "--llm", "replay:missing.jsonl"],
+    "envolve.experiments.compare_proxies": [CARTPOLE],
+    "envolve.experiments.controls": ["garbage.pt"],
+    "envolve.experiments.correlation": [CARTPOLE],
+    "envolve.experiments.describe_tasks": [],
+    "envolve.experiments.eval_shapers": [*TASK, "--iterations", "1", "--out", "{dir}/out"],
+    "envolve.experiments.evaluate_policy": ["--exp_dir", "folder"],
+    "envolve.experiments.evaluate_proxy": ["garbage.pt"],
+    "envolve.experiments.evolve_goals": ["--results_dir", "{dir}/results"],
+    "envolve.experiments.figures": ["--list"],
+    "envolve.experiments.generalization_gap": [CARTPOLE],
+    "envolve.experiments.gridworld": [],
+    "envolve.experiments.heatmap": [],
+    "envolve.experiments.histograms": [CARTPOLE],
+    "envolve.experiments.hyperparameter_sensitivity": [CARTPOLE],
+    "envolve.experiments.inference_time": [CARTPOLE],
+    "envolve.experiments.learned_reward": [],
+    "envolve.experiments.model_based_baseline": [CARTPOLE],
+    "envolve.experiments.noise_threshold": [CARTPOLE],
+    "envolve.experiments.optimize_params": [str(ROOT / "configs/spaces/cartpole_syn_env.yaml"), "--check"],
+    "envolve.experiments.serve_small_model": [],
+    "envolve.experiments.step_size": [],
+    "envolve.experiments.study_report": ["folder"],
+    "envolve.experiments.train_distributed": ["--params", "garbage.pt", "--exp-dir", "{dir}/run"],
+    "envolve.experiments.train_goal": ["--env_name", "reacher", "--results_dir", "{dir}/results"],
+    "envolve.experiments.train_proxy": [CARTPOLE, "--results-dir", "{dir}/results"],
+    "envolve.experiments.transfer": [CARTPOLE],
+    "envolve.experiments.tuned_baseline": ["folder"],
+    "envolve.experiments.unseen_agents": [CARTPOLE],
+    "envolve.experiments.vet_shaper": ["garbage.pt"],
+    "envolve.slurm.submit": ["--run-dir", "{dir}/run", "--once", "python3", "GTN_master.py", CARTPOLE],
+    "envolve.slurm.single_node": ["--run-dir", "{dir}/run", "python3", "GTN_master.py", CARTPOLE],
     "benchmarks.run": ["--list"],
     "benchmarks.scaling": [],
     "benchmarks.distributed": [],
 }
-CHEAP = ("GTN_master", "GTN_worker", "experiments.train_goal", "slurm.submit")  # to import
-RISKY = ("experiments.serve_small_model", "benchmarks.scaling", "benchmarks.distributed")  # only what no parser takes
+CHEAP = ("GTN_master", "GTN_worker", "envolve.experiments.train_goal", "envolve.slurm.submit")  # to import
+RISKY = ("envolve.experiments.serve_small_model", "benchmarks.scaling", "benchmarks.distributed")
 TOGETHER: dict[str, list[list[str]]] = {  # what contradicts itself
     "GTN_master": [["--resume", "folder"], ["--num-workers", "0"], ["--resume", "folder", "--seed", "3"]],
-    "experiments.train_goal": [["--resume", "folder"], ["--resume", "none"], ["--agent", "sac", "--energy_fn", "l2"]],
-    "experiments.auto_shape": [["--resume", "missing"], ["--config", CARTPOLE, "--islands", "3"]],
-    "experiments.train_distributed": [["--params", PARAMS, "--mode", "async"], ["--num-collectors", "0"]],
-    "experiments.optimize_params": [["--resume", "folder"], ["--bohb-id", "3", "--bohb-workers", "2"]],
-    "experiments.eval_shapers": [["--shapers", "folder"], ["--schedule", "empty.yaml", "--candidates", "nobody"]],
+    "envolve.experiments.train_goal": [
+        ["--resume", "folder"],
+        ["--resume", "none"],
+        ["--agent", "sac", "--energy_fn", "l2"],
+    ],
+    "envolve.experiments.auto_shape": [["--resume", "missing"], ["--config", CARTPOLE, "--islands", "3"]],
+    "envolve.experiments.train_distributed": [["--params", PARAMS, "--mode", "async"], ["--num-collectors", "0"]],
+    "envolve.experiments.optimize_params": [["--resume", "folder"], ["--bohb-id", "3", "--bohb-workers", "2"]],
+    "envolve.experiments.eval_shapers": [
+        ["--shapers", "folder"],
+        ["--schedule", "empty.yaml", "--candidates", "nobody"],
+    ],
 }
 FILES = {  # laid out in the folder where the lines are run
     "empty.yaml": b"", "list.yaml": b"- 1\n- 2\n", "torn.yaml": b"agents: {gtn: [", "garbage.pt": bytes(range(256)) * 9,
@@ -176,7 +183,11 @@ def make_line(module: str, options: list[Option], draw: random.Random) -> Line:
                 option = draw.choice(countable)
                 values = bad_values(option.kind)[: 3 if risky else None]
                 return Line(module, [*base, f"{option.flag}={draw.choice(values)}"], f"{kind} of {option.flag}", False)
-        if kind == "too many" and module not in ("experiments.figures", "slurm.submit", "slurm.single_node"):
+        if kind == "too many" and module not in (
+            "envolve.experiments.figures",
+            "envolve.slurm.submit",
+            "envolve.slurm.single_node",
+        ):
             flags = [w for w in base if w.startswith("--")]
             if not flags or module.startswith("GTN"):
                 return Line(module, [*base, "surplus", "words", "here"], kind, True)
@@ -184,7 +195,7 @@ def make_line(module: str, options: list[Option], draw: random.Random) -> Line:
             return Line(module, [*base, "--set", draw.choice(KEYS)], kind, False)
         if kind == "file":
             paths = [i for i, w in enumerate(base) if w == CARTPOLE or w in ("garbage.pt", "folder")]
-            if paths and module != "experiments.study_report":
+            if paths and module != "envolve.experiments.study_report":
                 words = list(base)
                 wrong = [*FILES, "missing.yaml", "folder", "missing/x", "/dev/null", ""]
                 words[draw.choice(paths)] = draw.choice(wrong)

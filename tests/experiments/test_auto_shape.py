@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from experiments import auto_shape, eval_shapers
-from experiments.auto_shape_ranges import RANGES
-from llm.search.individual import HUMAN
-from llm.vetting import jail
+from envolve.experiments import auto_shape, eval_shapers
+from envolve.llm.ranges import RANGES
+from envolve.llm.search.individual import HUMAN
+from envolve.llm.vetting.jail import locks as jail
 from tests.experiments.command import run
 from tests.llm import scripted_server as scripted
 from tests.outer.small import ROOT
@@ -89,9 +89,9 @@ def test_a_recorded_run_and_what_it_leaves(tmp_path, capsys):
 def test_an_interrupted_run_goes_on(tmp_path, capsys, monkeypatch):
     words = [*SMALL, "--num_iters", 2, "--shapers_per_iter", 2, "--llm", CARTPOLE]
     _, _, _, whole = shape(capsys, tmp_path / "whole", *words)
-    import llm.evolution
+    import envolve.llm.evolution
 
-    evaluate, calls = llm.evolution.evaluate, []
+    evaluate, calls = envolve.llm.evolution.evaluate, []
 
     def interrupted(*args):
         calls.append(args)
@@ -100,7 +100,7 @@ def test_an_interrupted_run_goes_on(tmp_path, capsys, monkeypatch):
         evaluate(*args)
 
     with monkeypatch.context() as patch:
-        patch.setattr(llm.evolution, "evaluate", interrupted)
+        patch.setattr(envolve.llm.evolution, "evaluate", interrupted)
         code, _, err, _ = shape(capsys, tmp_path, *words)
     folder = only_run(tmp_path)
     assert code == 130 and f"--resume {folder}" in err
@@ -109,7 +109,7 @@ def test_an_interrupted_run_goes_on(tmp_path, capsys, monkeypatch):
 
 
 def test_a_server_that_misbehaves_costs_its_answers_only(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("llm.models.attempts.FIRST_WAIT", 0.01)
+    monkeypatch.setattr("envolve.llm.models.attempts.FIRST_WAIT", 0.01)
     answers = [
         scripted.limited("0"), scripted.good(GOOD),  # a call each, with its attempts
         scripted.error(500, "out of order"), scripted.malformed(), scripted.good(HOSTILE),
@@ -164,7 +164,7 @@ def test_a_dead_model_stops_the_run_at_once(tmp_path, capsys, monkeypatch):
 def test_a_run_whose_calls_failed_ends_as_if_they_had_not(tmp_path, capsys, monkeypatch):
     """Dead at first, then an outage in the middle of the second iteration, then mended: the same scores, and each call
     paid for once."""
-    monkeypatch.setattr("llm.models.attempts.FIRST_WAIT", 0.01)
+    monkeypatch.setattr("envolve.llm.models.attempts.FIRST_WAIT", 0.01)
     failing, answered = {}, []
 
     def script(content):

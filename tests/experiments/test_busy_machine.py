@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from envs.graph_file import dump
-from llm.vetting import jail
+from envolve.envs.graph.file import dump
+from envolve.llm.vetting.jail import locks as jail
 from tests.envs.graphs import Graph
 from tests.outer.small import ROOT, default_sigint
 

@@ -8,15 +8,15 @@ import math
 import numpy as np
 import pytest
 
-from agents.hyper import draw
-from experiments import compare_proxies, train_proxy, transfer
-from experiments.paper import comparison
-from experiments.paper.data import load
-from experiments.paper.learners import PUBLISHED, rn_learner
-from experiments.paper.proxies import task_of
-from experiments.paper.training import steps_to_solved
-from outer.config import load_config
-from outer.nes import member_seeds
+from envolve.agents.common.hyper import draw
+from envolve.experiments import compare_proxies, train_proxy, transfer
+from envolve.experiments.paper import comparison
+from envolve.experiments.paper.data import load
+from envolve.experiments.paper.learners import PUBLISHED, rn_learner
+from envolve.experiments.paper.proxies import task_of
+from envolve.experiments.paper.training import steps_to_solved
+from envolve.outer.config.load import load_config
+from envolve.outer.search.nes import member_seeds
 from tests.experiments import command
 from tests.outer.small import CARTPOLE, CARTPOLE_FILE, CLIFF, GRIDWORLD_FILE
 from tests.outer.test_run import Direct
@@ -240,7 +240,7 @@ def test_steps_to_solved_by_hand():
 
 
 def test_test_seeds_are_none_of_the_evolutions():
-    from outer.nes import RETEST
+    from envolve.outer.search.nes import RETEST
 
     used = {s for purpose in range(1, 6) for g in range(3) for s in member_seeds(0, purpose, g, 100).tolist()}
     assert not used & set(member_seeds(0, RETEST, 0, 400).tolist())

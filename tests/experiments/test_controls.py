@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 import torch
 
-from envs.section import EnvSection
-from envs.task import make_task
-from envs.world import init_world
-from envs.world_file import save_world
-from experiments import controls
-from outer.config import load_config
-from outer.controls import fit
-from outer.controls.baseline import FOLDER, baseline_of, read_baseline
-from outer.problem import env_section
+from envolve.envs.section import EnvSection
+from envolve.envs.task import make_task
+from envolve.envs.worlds.file import save_world
+from envolve.envs.worlds.world import init_world
+from envolve.experiments import controls
+from envolve.outer.config.load import load_config
+from envolve.outer.config.problem import env_section
+from envolve.outer.controls import fit
+from envolve.outer.controls.baseline import FOLDER, baseline_of, read_baseline
 
 ROOT = Path(__file__).parents[2]
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 
-from envs.physics.task import physics_task
-from envs.shaping import candidate_files, load_candidate
-from experiments import describe_tasks
-from experiments.shaper_plan import read_schedules
+from envolve.envs.physics.task import physics_task
+from envolve.envs.shaping.candidate import candidate_files, load_candidate
+from envolve.experiments import describe_tasks
+from envolve.outer.shapers.plan import read_schedules
 from tests.outer.small import ROOT
 
 DOCS = describe_tasks.DOCS.read_text(encoding="utf-8")
+SOURCES = ("envs/shaping/candidate.py", "envs/shaping/calls.py", "agents/shaped/training.py")
 
 
 def test_the_documented_states_are_those_of_the_code():
@@ -24,7 +25,7 @@ def test_the_documented_signatures_are_those_of_the_code():
 
 def test_every_kind_of_failure_is_documented():
     kinds = set(re.findall(r"^\| (\w+) \| ", DOCS, re.M))
-    sources = "".join((ROOT / p).read_text() for p in ("envs/shaping.py", "envs/shaper_calls.py", "agents/shaped.py"))
+    sources = "".join((ROOT / p).read_text() for p in SOURCES)
     assert kinds >= set(re.findall(r'Failure\(\s*"(\w+)"', sources)) >= {"TooSlow", "NotFinite", "Diverged"}
 
 

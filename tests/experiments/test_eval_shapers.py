@@ -15,10 +15,11 @@ import pytest
 import torch
 import yaml
 
-from agents.shaped import train_shaped
-from envs.graph_file import dump
-from experiments import eval_shapers, shaper_run
-from experiments.shaper_video import VideoError
+from envolve.agents.shaped.training import train_shaped
+from envolve.envs.graph.file import dump
+from envolve.experiments import eval_shapers
+from envolve.outer.shapers import run as shaper_run
+from envolve.outer.shapers.video import VideoError
 from tests.envs.graphs import Graph
 from tests.experiments import command
 from tests.outer.small import ROOT, default_sigint

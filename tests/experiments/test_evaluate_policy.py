@@ -12,18 +12,19 @@ import numpy as np
 import pytest
 import torch
 
-from distributed.learner import POLICIES
-from distributed.params_file import freeze
-from distributed.policy_file import checkpoint_name, save_policy
-from envs.networks import MLPShape
-from experiments import eval_shapers, evaluate_policy, policy_distributed, train_goal
-from experiments.goal_arguments import stored_plan
-from experiments.goal_run import GoalRun
-from experiments.policy_goal import GoalPolicies, load_learner
-from experiments.policy_shaper import ShaperPolicies
-from experiments.shaper_run import ShaperRun
-from outer.nes import RETEST, member_seeds
-from outer.statistics import interval
+from envolve.core.statistics import interval
+from envolve.distributed.files.params_file import freeze
+from envolve.distributed.files.policy_file import checkpoint_name, save_policy
+from envolve.distributed.programs.learner import POLICIES
+from envolve.envs.nets.networks import MLPShape
+from envolve.experiments import eval_shapers, evaluate_policy, train_goal
+from envolve.experiments.policies import distributed as policy_distributed
+from envolve.experiments.policies.goal import GoalPolicies, load_learner
+from envolve.experiments.policies.shaper import ShaperPolicies
+from envolve.outer.goals.arguments import stored_plan
+from envolve.outer.goals.run import GoalRun
+from envolve.outer.search.nes import RETEST, member_seeds
+from envolve.outer.shapers.run import ShaperRun
 from tests.experiments import command
 from tests.experiments.test_eval_shapers import SMALL, WIDE
 from tests.experiments.test_train_goal import TINY
@@ -197,7 +198,7 @@ def test_the_file_of_a_candidate_is_the_users_to_name(shaped: Any, capsys: Any, 
 
 PENDULUM = """
 import gymnasium
-from distributed.params import TrainParamsBase
+from envolve.distributed.files.params import TrainParamsBase
 
 class TrainParams(TrainParamsBase):
     horizon = 30

@@ -11,14 +11,14 @@ import sys
 import pytest
 import torch
 
-from envs.task import make_task
-from envs.world import init_world
-from envs.world_file import save_world
-from experiments import evaluate_proxy
-from outer import problem
-from outer.evaluate import BUDGET, EARLY_OUT, REAL
-from outer.nes import member_seeds
-from outer.statistics import interquartile_mean
+from envolve.core.statistics import interquartile_mean
+from envolve.envs.task import make_task
+from envolve.envs.worlds.file import save_world
+from envolve.envs.worlds.world import init_world
+from envolve.experiments import evaluate_proxy
+from envolve.outer.config import problem
+from envolve.outer.evaluate.networks import BUDGET, EARLY_OUT, REAL
+from envolve.outer.search.nes import member_seeds
 from tests.experiments import command
 from tests.outer.small import ROOT, cartpole, cliff
 

@@ -10,14 +10,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from envs.goal.shapers import ShapeSpace
-from envs.goal.task import make_goal_task
-from experiments import evolve_goals
-from experiments.evolve_goals import build_parser, make_plan
-from experiments.goal_evolution import CHECKPOINT, GENERATIONS, EvolveSection, GoalEvolution, scores_of
-from experiments.goal_evolution_report import difference
-from outer.checkpoint import RunError
-from outer.yaml_lines import ConfigError
+from envolve.core.yaml_lines import ConfigError
+from envolve.envs.goal.shapers import ShapeSpace
+from envolve.envs.goal.task import make_goal_task
+from envolve.experiments import evolve_goals
+from envolve.experiments.evolve_goals import build_parser, make_plan
+from envolve.outer.checkpoint import RunError
+from envolve.outer.goals.evolution import CHECKPOINT, GENERATIONS, EvolveSection, GoalEvolution, scores_of
+from envolve.outer.goals.evolution_report import difference
 
 TINY = ["--env_name", "simple_u_maze", "--goal_family", "cells", "--start_family", "point", "--episode_length", "12",
         "--num_envs", "4", "--batch_size", "16", "--h_dim", "8", "--repr_dim", "4", "--unroll_length", "5",

@@ -9,11 +9,11 @@ import xml.etree.ElementTree as ElementTree
 import numpy as np
 import pytest
 
-from experiments import figures
-from experiments.paper import drawing
-from experiments.paper.data import Data, data_path, save
-from experiments.paper.figures import compare, score_transforms, transfer
-from outer.statistics import IQM, interval
+from envolve.core.statistics import IQM, interval
+from envolve.experiments import figures
+from envolve.experiments.paper import drawing
+from envolve.experiments.paper.data import Data, data_path, save
+from envolve.experiments.paper.figures import compare, score_transforms, transfer
 from tests.experiments import command
 
 

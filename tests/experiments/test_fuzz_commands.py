@@ -31,7 +31,7 @@ def test_five_hundred_wrong_lines_of_all_commands() -> None:
 
 def test_every_command_is_fuzzed() -> None:
     """Each file that a user starts: it has a main() and is no part of another command."""
-    internal = {"slurm.task", "experiments.small_model_process"}  # started by submit.py, by serve_small_model.py
+    internal = {"envolve.slurm.task", "envolve.experiments.small_model_process"}
     found = {
         ".".join(path.relative_to(ROOT).with_suffix("").parts)
         for folder in ("experiments", "slurm", ".")

@@ -6,13 +6,13 @@ import contextlib
 
 import pytest
 
-from agents.sections import DDQNSection, TabularSection
-from experiments import hyperparameter_sensitivity, train_proxy
-from experiments.hyperparameter_sensitivity import grid
-from experiments.paper.data import load
-from experiments.paper.drawing import spread
-from experiments.paper.figures import hyperparameter_sensitivity as figure
-from outer.config import ConfigError
+from envolve.agents.common.sections import DDQNSection, TabularSection
+from envolve.experiments import hyperparameter_sensitivity, train_proxy
+from envolve.experiments.hyperparameter_sensitivity import grid
+from envolve.experiments.paper.data import load
+from envolve.experiments.paper.drawing import spread
+from envolve.experiments.paper.figures import hyperparameter_sensitivity as figure
+from envolve.outer.config.load import ConfigError
 from tests.experiments import command
 from tests.outer.small import CARTPOLE, CARTPOLE_FILE, CLIFF, GRIDWORLD_FILE
 from tests.outer.test_run import Direct

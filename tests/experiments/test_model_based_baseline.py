@@ -10,21 +10,21 @@ import pytest
 import torch
 from rich.console import Console
 
-from agents.train import train
-from envs.synthetic import SyntheticEnv
-from envs.task import make_task
-from envs.world import world_nets
-from envs.world_file import read_world
-from experiments import model_based_baseline
-from experiments.paper import dynamics
-from experiments.paper.data import load
-from experiments.paper.figures import model_based_baseline as figure
-from experiments.paper.search_steps import Sample, search_steps, test_steps
-from experiments.paper.watched import Steps
-from outer import problem
-from outer.nes import RETEST, generator, member_seeds
-from outer.report import LiveTable
-from outer.run import Run
+from envolve.agents.train import train
+from envolve.envs.task import make_task
+from envolve.envs.worlds.file import read_world
+from envolve.envs.worlds.synthetic import SyntheticEnv
+from envolve.envs.worlds.world import world_nets
+from envolve.experiments import model_based_baseline
+from envolve.experiments.paper import dynamics
+from envolve.experiments.paper.data import load
+from envolve.experiments.paper.figures import model_based_baseline as figure
+from envolve.experiments.paper.search_steps import Sample, search_steps, test_steps
+from envolve.experiments.paper.watched import Steps
+from envolve.outer.config import problem
+from envolve.outer.reporting.report import LiveTable
+from envolve.outer.run import Run
+from envolve.outer.search.nes import RETEST, generator, member_seeds
 from tests.experiments import command
 from tests.outer.small import CARTPOLE, CARTPOLE_FILE, GRIDWORLD_FILE, cartpole
 from tests.outer.test_run import Direct

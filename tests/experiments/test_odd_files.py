@@ -11,32 +11,32 @@ from typing import Any
 import pytest
 import torch
 
-from core.files import UnfitFileError
-from distributed.params_file import load_train_params, read_json
-from distributed.policy_file import read_policy
-from distributed.replay_log import ReplayLog
-from distributed.run_folder import read_settings
-from envs.graph_file import load_graph_file
-from envs.shaped_section import shapers_digest
-from envs.shaping import load_candidate
-from envs.world_file import read_world
-from experiments.goal_arguments import stored_plan as goal_plan
-from experiments.goal_evolution import EvolveSection, GoalEvolution
-from experiments.goal_run import GoalRun
-from experiments.paper import data as paper_data
-from experiments.paper.proxies import read_result
-from experiments.policy_episodes import read_policy_file
-from llm import json_lines
-from llm.gym.config import load_gym_config
-from llm.models.record import read_recording
-from outer.checkpoint import load_checkpoint
-from outer.config import load_config
-from outer.hpo.nes_trial import measured
-from outer.hpo.trial_log import TrialLog
-from outer.ranking import read_ranking
-from outer.scores import ScoresCSV, read_curve
-from slurm.commands import kind_of, read_exit
-from slurm.fleet import Fleet
+from envolve.core.files import UnfitFileError
+from envolve.distributed.files.params_file import load_train_params, read_json
+from envolve.distributed.files.policy_file import read_policy
+from envolve.distributed.files.run_folder import read_settings
+from envolve.distributed.memory.replay_log import ReplayLog
+from envolve.envs.graph.file import load_graph_file
+from envolve.envs.shaping.candidate import load_candidate
+from envolve.envs.shaping.section import shapers_digest
+from envolve.envs.worlds.file import read_world
+from envolve.experiments.paper import data as paper_data
+from envolve.experiments.paper.proxies import read_result
+from envolve.experiments.policies.episodes import read_policy_file
+from envolve.llm import json_lines
+from envolve.llm.gym.config import load_gym_config
+from envolve.llm.models.record import read_recording
+from envolve.outer.checkpoint import load_checkpoint
+from envolve.outer.config.load import load_config
+from envolve.outer.goals.arguments import stored_plan as goal_plan
+from envolve.outer.goals.evolution import EvolveSection, GoalEvolution
+from envolve.outer.goals.run import GoalRun
+from envolve.outer.hpo.nes_trial import measured
+from envolve.outer.hpo.trial_log import TrialLog
+from envolve.outer.reporting.scores import ScoresCSV, read_curve
+from envolve.outer.search.ranking import read_ranking
+from envolve.slurm.commands import kind_of, read_exit
+from envolve.slurm.fleet import Fleet
 from tests.core.odd_files import ODD, make_odd
 
 ROOT = Path(__file__).parents[2]
@@ -72,22 +72,27 @@ def peak(anew: bool = False) -> int:
 COMMANDS: list[tuple[str, list[str], str, list[str]]] = [
     ("GTN_master", [], "c.yaml", ["--check"]),
     ("GTN_master", ["--resume"], "run/config.yaml", []),
-    ("experiments.vet_shaper", [], "shaper.py", []),
-    ("experiments.eval_shapers", ["--schedule"], "s.yaml", []),
-    ("experiments.auto_shape", ["--config"], "c.yaml", ["--task", "Ant"]),
-    ("experiments.auto_shape", ["--resume"], "run/config.yaml", []),
-    ("experiments.evaluate_proxy", [], "model.pt", []),
-    ("experiments.optimize_params", [], "study.yaml", ["--check"]),
-    ("experiments.optimize_params", ["--resume"], "run/study.yaml", []),
-    ("experiments.train_distributed", ["--params"], "params.py", []),
-    ("experiments.train_distributed", ["--params", str(ROOT / "tests/distributed/toy.py"), "--config"], "c.json", []),
-    ("experiments.train_goal", ["--resume"], "run/config.yaml", []),
-    ("experiments.evolve_goals", ["--resume"], "run/config.yaml", []),
-    ("experiments.train_proxy", [], "c.yaml", ["--mode", "2"]),
-    ("experiments.unseen_agents", [CONFIG, "--world"], "model.pt", []),
-    ("experiments.inference_time", [], "c.yaml", []),
-    ("slurm.submit", ["--run-dir", "there", "--"], "c.yaml", []),
-    ("slurm.submit", ["--run-dir", "there", "--setup"], "setup.sh", ["--", CONFIG]),
+    ("envolve.experiments.vet_shaper", [], "shaper.py", []),
+    ("envolve.experiments.eval_shapers", ["--schedule"], "s.yaml", []),
+    ("envolve.experiments.auto_shape", ["--config"], "c.yaml", ["--task", "Ant"]),
+    ("envolve.experiments.auto_shape", ["--resume"], "run/config.yaml", []),
+    ("envolve.experiments.evaluate_proxy", [], "model.pt", []),
+    ("envolve.experiments.optimize_params", [], "study.yaml", ["--check"]),
+    ("envolve.experiments.optimize_params", ["--resume"], "run/study.yaml", []),
+    ("envolve.experiments.train_distributed", ["--params"], "params.py", []),
+    (
+        "envolve.experiments.train_distributed",
+        ["--params", str(ROOT / "tests/distributed/toy.py"), "--config"],
+        "c.json",
+        [],
+    ),
+    ("envolve.experiments.train_goal", ["--resume"], "run/config.yaml", []),
+    ("envolve.experiments.evolve_goals", ["--resume"], "run/config.yaml", []),
+    ("envolve.experiments.train_proxy", [], "c.yaml", ["--mode", "2"]),
+    ("envolve.experiments.unseen_agents", [CONFIG, "--world"], "model.pt", []),
+    ("envolve.experiments.inference_time", [], "c.yaml", []),
+    ("envolve.slurm.submit", ["--run-dir", "there", "--"], "c.yaml", []),
+    ("envolve.slurm.submit", ["--run-dir", "there", "--setup"], "setup.sh", ["--", CONFIG]),
 ]
 
 
@@ -190,7 +195,7 @@ def test_candidates_that_cannot_be_read_are_rejected_ones(kind: str, tmp_path: P
 
 @pytest.mark.parametrize("kind", ODD)
 def test_a_goal_run_does_not_go_on_from_an_odd_checkpoint(kind: str, tmp_path: Path) -> None:
-    from experiments.goal_arguments import build_parser, make_plan
+    from envolve.outer.goals.arguments import build_parser, make_plan
 
     args = build_parser().parse_args(["--env_name", "simple_u_maze", "--agent", "crl", "--max_replay_size", "100"])
     plan = make_plan(args)
@@ -208,8 +213,8 @@ def test_an_exit_file_that_is_none_is_no_news(tmp_path: Path) -> None:
 
 
 def test_a_learner_does_not_go_on_from_an_odd_checkpoint(tmp_path: Path) -> None:
-    from distributed.learner import CHECKPOINT
-    from outer.checkpoint import CheckpointError
+    from envolve.distributed.programs.learner import CHECKPOINT
+    from envolve.outer.checkpoint import CheckpointError
     from tests.distributed.toy import Run, small
 
     run = Run(small(), tmp_path / "run")

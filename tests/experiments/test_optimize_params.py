@@ -13,9 +13,9 @@ import time
 import pytest
 import yaml
 
-from experiments import optimize_params
-from outer.config import load_config
-from outer.hpo.study import read_study
+from envolve.experiments import optimize_params
+from envolve.outer.config.load import load_config
+from envolve.outer.hpo.study import read_study
 from tests.outer.hpo.small import study, write
 from tests.outer.small import ROOT, default_sigint
 

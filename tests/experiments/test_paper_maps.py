@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 import torch
 
-from envs.task import make_task
-from envs.world import init_world, world_size
-from envs.world_file import read_world, save_world
-from experiments import heatmap, learned_reward
-from experiments.paper import grids
-from experiments.paper.data import Data, DataError, load
-from experiments.paper.figures import heatmap as heatmap_figure
-from experiments.paper.figures import learned_reward as reward_figure
-from outer import problem
+from envolve.envs.task import make_task
+from envolve.envs.worlds.file import read_world, save_world
+from envolve.envs.worlds.world import init_world, world_size
+from envolve.experiments import heatmap, learned_reward
+from envolve.experiments.paper import grids
+from envolve.experiments.paper.data import Data, DataError, load
+from envolve.experiments.paper.figures import heatmap as heatmap_figure
+from envolve.experiments.paper.figures import learned_reward as reward_figure
+from envolve.outer.config import problem
 from tests.experiments import command
 from tests.outer.small import cliff
 
@@ -133,7 +133,7 @@ def test_learned_reward_picture():
 
 
 def test_triangles_point_where_the_action_goes():
-    from experiments.paper.drawing import panels
+    from envolve.experiments.paper.drawing import panels
 
     _, (ax,) = panels(2, 2)
     values = np.full((48, 4), np.nan)

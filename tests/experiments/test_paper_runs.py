@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from experiments import step_size
-from experiments.paper.data import Data, DataError
-from experiments.paper.drawing import in_words
-from experiments.paper.figures import correlation, generalization_gap, inference_time, se, success
-from experiments.paper.figures import step_size as step_size_figure
-from outer.hpo.study import read_study
-from outer.hpo.trial import Record, Trial, TrialResult
-from outer.hpo.trial_log import TrialLog
-from outer.scores import ScoreRow, ScoresCSV
+from envolve.experiments import step_size
+from envolve.experiments.paper.data import Data, DataError
+from envolve.experiments.paper.drawing import in_words
+from envolve.experiments.paper.figures import correlation, generalization_gap, inference_time, se, success
+from envolve.experiments.paper.figures import step_size as step_size_figure
+from envolve.outer.hpo.study import read_study
+from envolve.outer.hpo.trial import Record, Trial, TrialResult
+from envolve.outer.hpo.trial_log import TrialLog
+from envolve.outer.reporting.scores import ScoreRow, ScoresCSV
 
 
 def agents(steps, returns, world=()):

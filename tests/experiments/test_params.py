@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from distributed.curriculum import apply, check
-from distributed.params_file import freeze, load_train_params
+from envolve.distributed.files.curriculum import apply, check
+from envolve.distributed.files.params_file import freeze, load_train_params
 
 FOLDER = Path(__file__).parents[2] / "experiments" / "params"
 EXAMPLES = [  # two files, actions, environment steps for each gradient step

@@ -9,10 +9,10 @@ import pytest
 import torch
 
 import GTN_master
-from envs.shaping import Candidate, candidate_files, load_candidate
-from experiments import optimize_params, train_distributed, train_goal
-from experiments.shaper_report import HUMAN, Outcome
-from experiments.shaper_run import ShaperRun
+from envolve.envs.shaping.candidate import Candidate, candidate_files, load_candidate
+from envolve.experiments import optimize_params, train_distributed, train_goal
+from envolve.outer.shapers.report import HUMAN, Outcome
+from envolve.outer.shapers.run import ShaperRun
 from tests.experiments.command import run
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -8,10 +8,10 @@ import math
 import numpy as np
 import pytest
 
-from experiments import correlation, generalization_gap, inference_time, train_proxy
-from experiments.paper.data import load
-from outer.config import load_config
-from outer.problem import env_section, gtn_section
+from envolve.experiments import correlation, generalization_gap, inference_time, train_proxy
+from envolve.experiments.paper.data import load
+from envolve.outer.config.load import load_config
+from envolve.outer.config.problem import env_section, gtn_section
 from tests.experiments import command
 from tests.outer.small import CARTPOLE, CARTPOLE_FILE, GRIDWORLD_FILE, ROOT
 from tests.outer.test_run import Direct

@@ -10,9 +10,9 @@ import zipfile
 
 import pytest
 
-from experiments import serve_small_model
-from experiments.serve_small_model import MEMBER, SmallModelError, install, small_model
-from llm.models.chat import Budget, Call, Reply, Request, make_chat
+from envolve.experiments import serve_small_model
+from envolve.experiments.serve_small_model import MEMBER, SmallModelError, install, small_model
+from envolve.llm.models.chat import Budget, Call, Reply, Request, make_chat
 from tests.llm.small_model import wants_small_model
 
 

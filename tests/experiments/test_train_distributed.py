@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from distributed.params import TrainParamsBase
-from distributed.policy_file import load_policy
-from experiments import evaluate_policy
-from experiments.train_distributed import main
+from envolve.distributed.files.params import TrainParamsBase
+from envolve.distributed.files.policy_file import load_policy
+from envolve.experiments import evaluate_policy
+from envolve.experiments.train_distributed import main
 
 PARAMS = """
 from tests.distributed.toy import StepsParams

@@ -15,18 +15,18 @@ import pytest
 import torch
 import yaml
 
-from agents.crl import METRICS
-from agents.crl_section import CRLSection
-from agents.goal_off_policy_section import GoalSACSection, GoalTD3Section
-from agents.goal_ppo_section import GoalPPOSection
-from experiments import train_goal
-from experiments.goal_arguments import build_parser, make_plan, stored_plan
-from experiments.goal_log import from_csv, header, points_of, to_csv, wilson
-from experiments.goal_report import GoalTable, interval
-from experiments.goal_run import CHECKPOINT, GoalRun, Interrupted
-from outer.checkpoint import RunError
-from outer.goal_sections import RunSection
-from outer.yaml_lines import ConfigError
+from envolve.agents.goal.crl import METRICS
+from envolve.agents.goal.crl_section import CRLSection
+from envolve.agents.goal.off_policy_section import GoalSACSection, GoalTD3Section
+from envolve.agents.goal.ppo_section import GoalPPOSection
+from envolve.core.yaml_lines import ConfigError
+from envolve.experiments import train_goal
+from envolve.outer.checkpoint import RunError
+from envolve.outer.goals.arguments import build_parser, make_plan, stored_plan
+from envolve.outer.goals.log import from_csv, header, points_of, to_csv, wilson
+from envolve.outer.goals.report import GoalTable, interval
+from envolve.outer.goals.run import CHECKPOINT, GoalRun, Interrupted
+from envolve.outer.goals.sections import RunSection
 
 ROOT = Path(__file__).parents[2]
 TINY = ["--env_name", "simple_u_maze", "--episode_length", "12", "--num_envs", "4", "--batch_size", "16",

@@ -12,11 +12,11 @@ import sys
 
 import pytest
 
-from envs.world_file import read_world
-from experiments import train_proxy
-from experiments.paper.proxies import best_worlds, proxy, read_runs, write_index, write_result
-from outer.config import ConfigError, load_config
-from outer.evaluate import BUDGET, PROXY
+from envolve.envs.worlds.file import read_world
+from envolve.experiments import train_proxy
+from envolve.experiments.paper.proxies import best_worlds, proxy, read_runs, write_index, write_result
+from envolve.outer.config.load import ConfigError, load_config
+from envolve.outer.evaluate.networks import BUDGET, PROXY
 from tests.experiments import command
 from tests.outer.small import CARTPOLE, CARTPOLE_FILE, CLIFF, GRIDWORLD_FILE, ROOT
 from tests.outer.test_run import Direct

@@ -9,19 +9,19 @@ import pytest
 import torch
 from matplotlib.collections import PathCollection
 
-from agents.result import REASONS
-from envs.task import make_task
-from envs.world_file import read_world, save_world
-from experiments import unseen_agents
-from experiments.paper import baselines3, drawing
-from experiments.paper.data import Data, load
-from experiments.paper.figures import unseen_agents as figure
-from experiments.paper.fixed_steps import at_fixed_steps, chosen_kinds, seen_kinds
-from experiments.paper.training import no_world, train_agents
-from experiments.paper.unseen import by_world, mean, share, short_names
-from outer import problem
-from outer.config import load_config
-from tests.envs.test_world_file import make_flat
+from envolve.agents.common.result import REASONS
+from envolve.envs.task import make_task
+from envolve.envs.worlds.file import read_world, save_world
+from envolve.experiments import unseen_agents
+from envolve.experiments.paper import baselines3, drawing
+from envolve.experiments.paper.data import Data, load
+from envolve.experiments.paper.figures import unseen_agents as figure
+from envolve.experiments.paper.fixed_steps import at_fixed_steps, chosen_kinds, seen_kinds
+from envolve.experiments.paper.training import no_world, train_agents
+from envolve.experiments.paper.unseen import by_world, mean, share, short_names
+from envolve.outer.config import problem
+from envolve.outer.config.load import load_config
+from tests.envs.worlds.test_file import make_flat
 from tests.experiments import command
 from tests.outer.small import CARTPOLE, CARTPOLE_FILE, GRIDWORLD_FILE, ROOT, cartpole
 
@@ -95,7 +95,7 @@ def test_worlds_of_a_configuration(call, models, tmp_path, monkeypatch):
         folders.append((folder, count))
         return [read_world(str(path)) for path in models[:2]]
 
-    monkeypatch.setattr("experiments.paper.comparison.best_worlds", found)
+    monkeypatch.setattr("envolve.experiments.paper.comparison.best_worlds", found)
     words = (CARTPOLE_FILE, "--learners", "ddqn", "--steps", 20, "--quick", "--set", *CARTPOLE)
     code, _, _, data = call(*words, "--results-dir", tmp_path / "results")
     assert code == 0 and data.quick and data.settings["worlds"] == 2

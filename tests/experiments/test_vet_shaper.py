@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from envs.shaping import load_candidate
-from experiments import vet_shaper
-from llm.vetting import jail
+from envolve.envs.shaping.candidate import load_candidate
+from envolve.experiments import vet_shaper
+from envolve.llm.vetting.jail import locks as jail
 from tests.experiments.command import run
 
 GOOD = """Here is one:

@@ -9,20 +9,20 @@ import numpy as np
 import pytest
 import torch
 
-from agents.train import train
-from envs.task import make_task
-from envs.world import RealTask, init_world
-from envs.world_file import save_world
-from experiments import gridworld, histograms, noise_threshold
-from experiments.paper.data import Data, data_path, load
-from experiments.paper.figures import gridworld as gridworld_figure
-from experiments.paper.figures import histograms as histograms_figure
-from experiments.paper.figures import noise_threshold as noise_figure
-from experiments.paper.learners import Learner
-from experiments.paper.proxies import ProxyRun, write_result
-from experiments.paper.watched import Recorder, Steps, train_watched, walk
-from outer import problem
-from outer.nes import RETEST, member_seeds
+from envolve.agents.train import train
+from envolve.envs.task import make_task
+from envolve.envs.worlds.file import save_world
+from envolve.envs.worlds.world import RealTask, init_world
+from envolve.experiments import gridworld, histograms, noise_threshold
+from envolve.experiments.paper.data import Data, data_path, load
+from envolve.experiments.paper.figures import gridworld as gridworld_figure
+from envolve.experiments.paper.figures import histograms as histograms_figure
+from envolve.experiments.paper.figures import noise_threshold as noise_figure
+from envolve.experiments.paper.learners import Learner
+from envolve.experiments.paper.proxies import ProxyRun, write_result
+from envolve.experiments.paper.watched import Recorder, Steps, train_watched, walk
+from envolve.outer.config import problem
+from envolve.outer.search.nes import RETEST, member_seeds
 from tests.experiments import command
 from tests.outer.small import CARTPOLE, ROOT, cartpole
 
@@ -96,7 +96,7 @@ def test_the_se_answers_what_it_does_in_training():
     recorder = Recorder()
     train_watched(LEARNER, TASK, SECTION, WORLDS[:1], SEEDS[:1], recorder.wrap)
     seen = recorder.steps()
-    from envs.synthetic import SyntheticEnv
+    from envolve.envs.worlds.synthetic import SyntheticEnv
 
     out = histograms.answers(SyntheticEnv(TASK, SECTION, WORLDS[:1]), seen)
     assert np.allclose(out.next_observation, seen.next_observation, atol=1e-6)

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-import outer.run
+import envolve.outer.run
 from tests.faults.supervisor import Supervisor
 from tests.outer.small import CLIFF, GRIDWORLD_FILE, cliff
 from tests.outer.test_run import files, go
@@ -15,7 +15,7 @@ from tests.outer.test_run import files, go
 def undisturbed(folder, overrides):
     """The bytes of the run that nobody disturbs, made in this process without any worker."""
     with pytest.MonkeyPatch.context() as m:
-        m.setattr(outer.run, "learning_curve", lambda *args, **kwargs: None)
+        m.setattr(envolve.outer.run, "learning_curve", lambda *args, **kwargs: None)
         go(cliff(*overrides), folder)
     return files(folder)
 

@@ -9,7 +9,10 @@ ALL_KINDS = (
 )  # fmt: skip
 ACCEPTED: dict[str, tuple[str, tuple[str, ...], str]] = {}  # name: task, functions asked for, code
 
-ACCEPTED["envcoderbench_reward"] = ("Anymal", REWARD, '''
+ACCEPTED["envcoderbench_reward"] = (
+    "Anymal",
+    REWARD,
+    '''
 import torch
 from typing import Dict
 from torch import Tensor
@@ -27,9 +30,13 @@ def compute_reward(state_dict: Dict[str, Tensor]) -> Tensor:
     torque_penalty = 2.5e-5 * torch.sum(torch.square(state_dict["torque"]), dim=1)
     total = 1.0 * lin_vel_reward + 0.5 * ang_vel_reward - torque_penalty
     return torch.clip(total, min=0.0)
-''')
+''',
+)
 
-ACCEPTED["eureka_named_arguments"] = ("Ant", REWARD, '''
+ACCEPTED["eureka_named_arguments"] = (
+    "Ant",
+    REWARD,
+    """
 import torch
 from typing import Tuple, Dict
 
@@ -51,9 +58,13 @@ def compute_reward(
         "energy_penalty": energy_penalty,
     }
     return total_reward, reward_components
-''')
+""",
+)
 
-ACCEPTED["in_place_accumulation"] = ("Ant", REWARD, '''
+ACCEPTED["in_place_accumulation"] = (
+    "Ant",
+    REWARD,
+    """
 def compute_reward(state):
     velocity = state["forward_velocity"]
     reward = torch.zeros_like(velocity)
@@ -64,9 +75,13 @@ def compute_reward(state):
     total[state["torso_position"][:, 2] < 0.3] -= 1.0
     total[velocity > 3] = 3.0
     return total, {"reward": reward}
-''')
+""",
+)
 
-ACCEPTED["masks_from_other_tensors"] = ("Anymal", REWARD, '''
+ACCEPTED["masks_from_other_tensors"] = (
+    "Anymal",
+    REWARD,
+    """
 def compute_reward(state):
     commands, v = state["commands"], state["base_lin_vel"]
     moving = torch.norm(commands[:, :2], dim=1) > 0.5
@@ -77,9 +92,13 @@ def compute_reward(state):
     bonus[~moving, 1] = 0.2
     bonus[moving] *= 2
     return reward + bonus.sum(dim=-1), {"tracking": reward}
-''')
+""",
+)
 
-ACCEPTED["quaternion_helpers"] = ("Ant", REWARD, '''
+ACCEPTED["quaternion_helpers"] = (
+    "Ant",
+    REWARD,
+    """
 import torch
 
 UP = [0.0, 0.0, 1.0]
@@ -107,9 +126,13 @@ def compute_reward(state):
     heading_weight = 0.5
     reward = local_velocity[:, 0] + heading_weight * upright
     return reward, {"upright": heading_weight * upright, "forward": local_velocity[:, 0]}
-''')
+""",
+)
 
-ACCEPTED["softplus_and_friends"] = ("Ant", REWARD, '''
+ACCEPTED["softplus_and_friends"] = (
+    "Ant",
+    REWARD,
+    """
 import torch
 import torch.nn.functional as F
 
@@ -120,9 +143,13 @@ def compute_reward(state):
     alive = torch.nn.functional.softplus(10.0 * (state["torso_position"][:, 2] - 0.3), beta=2.0)
     smooth = F.smooth_l1_loss(state["action"], state["previous_action"], reduction="none").sum(-1)
     return torch.tanh(v) + direction[:, 0] + 0.1 * F.relu(alive) - 0.01 * smooth + F.elu(v) * F.leaky_relu(v, 0.2)
-''')
+""",
+)
 
-ACCEPTED["einsum_and_matmul"] = ("Anymal", REWARD, '''
+ACCEPTED["einsum_and_matmul"] = (
+    "Anymal",
+    REWARD,
+    """
 import torch
 
 
@@ -141,9 +168,13 @@ def compute_reward(state):
         - 1e-3 * power
         + torch.matmul(state["dof_pos"], torch.full((12,), 0.01))
     )
-''')
+""",
+)
 
-ACCEPTED["loops_and_dicts"] = ("Anymal", REWARD, '''
+ACCEPTED["loops_and_dicts"] = (
+    "Anymal",
+    REWARD,
+    '''
 import torch
 
 WEIGHTS = {"tracking": 1.0, "yaw": 0.5, "torque": -2e-5, "limits": -0.1}
@@ -169,9 +200,13 @@ def compute_reward(state):
     components["contacts"] = 0.05 * contacts
     total = sum(components.values())
     return total, components
-''')
+''',
+)
 
-ACCEPTED["stacked_where"] = ("Cartpole", REWARD, '''
+ACCEPTED["stacked_where"] = (
+    "Cartpole",
+    REWARD,
+    """
 import math
 import torch
 
@@ -184,18 +219,26 @@ def compute_reward(state):
     scale = torch.where(angle > 0, 1.0, 2)
     effort = torch.linalg.norm(state["torque"], dim=-1)
     return upright + 0.5 * bonus - 0.01 * scale * effort, {"upright": upright, "bonus": bonus}
-''')
+""",
+)
 
-ACCEPTED["batch_statistics"] = ("Ant", REWARD, '''
+ACCEPTED["batch_statistics"] = (
+    "Ant",
+    REWARD,
+    """
 def compute_reward(state):
     v = state["forward_velocity"]
     normalised = (v - v.mean()) / (v.std(unbiased=False) + 1e-5)
     torque = state["torque"]
     centred = torque - torque.mean(dim=0, keepdim=True)
     return normalised - 1e-4 * (centred ** 2).sum(dim=-1)
-''')
+""",
+)
 
-ACCEPTED["gaussian_tolerance"] = ("Reacher", REWARD, '''
+ACCEPTED["gaussian_tolerance"] = (
+    "Reacher",
+    REWARD,
+    """
 import torch
 
 
@@ -212,9 +255,13 @@ def compute_reward(state):
     slow = tolerance(state["joint_velocity"].norm(dim=-1), lower=0.0, upper=1.0, margin=5.0)
     total = near * (0.5 + 0.5 * slow) - distance
     return total, {"near": near, "slow": slow, "distance": -distance}
-''')
+""",
+)
 
-ACCEPTED["scalar_temperatures"] = ("Quadcopter", REWARD, '''
+ACCEPTED["scalar_temperatures"] = (
+    "Quadcopter",
+    REWARD,
+    """
 import torch
 from typing import Dict, Tuple
 
@@ -230,9 +277,13 @@ def compute_reward(state: Dict[str, torch.Tensor]) -> Tuple[torch.Tensor, Dict[s
     upness = 2 ** -angle + values * 0 + (index == 2).to(torch.float32)
     total = position + position * (spin + upness) - 0.001 * state["torque"].pow(2).sum(dim=1).sqrt()
     return total, dict(position=position, spin=spin, upness=upness)
-''')
+""",
+)
 
-ACCEPTED["chunks_and_splits"] = ("Ant", REWARD, '''
+ACCEPTED["chunks_and_splits"] = (
+    "Ant",
+    REWARD,
+    """
 def compute_reward(state):
     hips, ankles = state["joint_position"][:, 0::2], state["joint_position"][:, 1::2]
     left, right = torch.chunk(state["joint_velocity"], 2, dim=1)
@@ -244,9 +295,13 @@ def compute_reward(state):
     spread = flat.amax(dim=1) - flat.amin(dim=1)
     drift = torch.atan2(y, x.abs() + 1.0)
     return x - y.abs() + torch.sin(z) * 0.1 - 0.01 * spread - 5e-4 * force.square().sum(1) + drift
-''')
+""",
+)
 
-ACCEPTED["nan_safe"] = ("Ant", REWARD, '''
+ACCEPTED["nan_safe"] = (
+    "Ant",
+    REWARD,
+    """
 def safe_sqrt(x):
     return torch.sqrt(torch.clamp(x, min=1e-8))
 
@@ -258,9 +313,13 @@ def compute_reward(state):
     steps = state["progress"] / 1000
     mask = torch.isfinite(ratio) & (state["progress"] > 0)
     return torch.minimum(ratio, torch.tensor(1.0)) * mask + 0.1 * torch.maximum(speed, ratio) * (1 - steps)
-''')
+""",
+)
 
-ACCEPTED["many_ways_to_one"] = ("Cartpole", REWARD, '''
+ACCEPTED["many_ways_to_one"] = (
+    "Cartpole",
+    REWARD,
+    """
 import torch
 from math import cos, pi
 
@@ -279,9 +338,13 @@ def compute_reward(state):
     filled = alive * 0.5
     filled[:] = 0.25
     return alive - quadratic + constant + zero[:, 0] + filled - 0.01 * (both * ramp).mean(-1) - 0.1 * both.std(dim=1)
-''')
+""",
+)
 
-ACCEPTED["observation"] = ("Ant", ("compute_observation",), '''
+ACCEPTED["observation"] = (
+    "Ant",
+    ("compute_observation",),
+    """
 import torch
 
 
@@ -298,9 +361,13 @@ def compute_observation(state):
         state["forward_velocity"][:, None],
     ]
     return torch.cat(parts, dim=-1)
-''')
+""",
+)
 
-ACCEPTED["observation_with_phase"] = ("Anymal", ("compute_observation",), '''
+ACCEPTED["observation_with_phase"] = (
+    "Anymal",
+    ("compute_observation",),
+    """
 import math
 
 
@@ -318,9 +385,13 @@ def compute_observation(state_dict):
         ),
         dim=-1,
     )
-''')
+""",
+)
 
-ACCEPTED["torque_pd"] = ("Anymal", ("compute_torque",), '''
+ACCEPTED["torque_pd"] = (
+    "Anymal",
+    ("compute_torque",),
+    '''
 import torch
 
 KP = 85.0
@@ -333,9 +404,13 @@ def compute_torque(action, state):
     target = state["default_dof_pos"] + action_scale * torch.clamp(action, -1.0, 1.0)
     torque = KP * (target - state["dof_pos"]) - KD * state["dof_vel"]
     return torch.clamp(torque, min=-80.0, max=80.0)
-''')
+''',
+)
 
-ACCEPTED["torque_action_size"] = ("Ant", ("compute_torque",), '''
+ACCEPTED["torque_action_size"] = (
+    "Ant",
+    ("compute_torque",),
+    """
 import torch
 
 ACTION_SIZE = 4
@@ -347,23 +422,35 @@ def compute_torque(action, state):
     gait = torch.stack([torch.sin(t + k * 1.57) for k in range(4)], dim=1)
     ankles = 0.5 * gait + 0.5 * hips
     return 150.0 * torch.stack((hips, ankles), dim=2).reshape(action.shape[0], 8)
-''')
+""",
+)
 
-ACCEPTED["torque_found_by_trying"] = ("Ant", ("compute_torque",), '''
+ACCEPTED["torque_found_by_trying"] = (
+    "Ant",
+    ("compute_torque",),
+    """
 def compute_torque(action, joint_position, joint_velocity):
     left_right = torch.cat((action, -action), dim=-1)
     return 60.0 * (torch.tanh(left_right) - joint_position) - 2.0 * joint_velocity
-''')
+""",
+)
 
-ACCEPTED["terminal"] = ("Ant", ("compute_terminal",), '''
+ACCEPTED["terminal"] = (
+    "Ant",
+    ("compute_terminal",),
+    """
 def compute_terminal(state):
     height = state["torso_position"][:, 2]
     fallen = (height < 0.25) | (height > 1.2)
     fast = torch.any(torch.abs(state["joint_velocity"]) > 100.0, dim=-1)
     return torch.logical_or(fallen, fast)
-''')
+""",
+)
 
-ACCEPTED["terminal_of_numbers"] = ("Quadcopter", ("compute_terminal",), '''
+ACCEPTED["terminal_of_numbers"] = (
+    "Quadcopter",
+    ("compute_terminal",),
+    """
 import torch
 
 
@@ -373,9 +460,13 @@ def compute_terminal(state):
     die = torch.where(torch.norm(state["to_goal"], dim=-1) > 8.0, ones, die)
     die = torch.where(state["root_states"][:, 2] < 0.2, ones, die)
     return die
-''')
+""",
+)
 
-ACCEPTED["initial_state_noise"] = ("Ant", ("compute_initial_state",), '''
+ACCEPTED["initial_state_noise"] = (
+    "Ant",
+    ("compute_initial_state",),
+    """
 def compute_initial_state(state, random, rest):
     n, joints = rest.joint_position.shape
     root = rest.root_state.clone()
@@ -384,11 +475,15 @@ def compute_initial_state(state, random, rest):
     position = rest.joint_position + 0.1 * (2.0 * random.uniform[:, 4 : 4 + joints] - 1.0)
     velocity = 0.1 * random.normal[:, 12 : 12 + joints] * torch.ones(n, 1)
     return Pose(root, position, rest.joint_velocity + velocity)
-''')
+""",
+)
 
-ACCEPTED["initial_state_keywords"] = ("Cartpole", ("compute_initial_state",), '''
+ACCEPTED["initial_state_keywords"] = (
+    "Cartpole",
+    ("compute_initial_state",),
+    """
 import torch
-from envs.physics.task import Pose
+from envolve.envs.physics.task import Pose
 
 
 def compute_initial_state(state, random, rest):
@@ -398,9 +493,13 @@ def compute_initial_state(state, random, rest):
     return Pose(
         root_state=rest.root_state, joint_position=position, joint_velocity=torch.zeros_like(rest.joint_velocity)
     )
-''')
+""",
+)
 
-ACCEPTED["goal_curriculum"] = ("Anymal", ("compute_goal",), '''
+ACCEPTED["goal_curriculum"] = (
+    "Anymal",
+    ("compute_goal",),
+    """
 import torch
 
 
@@ -410,18 +509,26 @@ def compute_goal(state, random):
     side = easy * (2.0 * random.uniform[:, 1] - 1.0)
     yaw = torch.clamp(0.4 * random.normal[:, 2], -1.0, 1.0)
     return torch.stack((forward, side, yaw), dim=-1)
-''')
+""",
+)
 
-ACCEPTED["goal_of_state"] = ("Quadcopter", ("compute_goal",), '''
+ACCEPTED["goal_of_state"] = (
+    "Quadcopter",
+    ("compute_goal",),
+    """
 def compute_goal(state, random):
     here = torch.stack([state["goal_x"], state["goal_y"], state["goal_z"]], dim=1)
     radius = 0.5 * torch.sqrt(random.uniform[:, :1])
     angle = 6.2831853 * random.uniform[:, 1]
     offset = torch.stack((torch.cos(angle), torch.sin(angle), torch.zeros_like(angle)), -1)
     return here + radius * offset
-''')
+""",
+)
 
-ACCEPTED["all_kinds"] = ("Anymal", ALL_KINDS, '''
+ACCEPTED["all_kinds"] = (
+    "Anymal",
+    ALL_KINDS,
+    """
 import torch
 
 ACTION_SIZE = 12
@@ -462,9 +569,13 @@ def compute_initial_state(state, random, rest):
 def compute_goal(state, random):
     low, high = torch.tensor([-1.0, -0.5, -0.5]), torch.tensor([2.0, 0.5, 0.5])
     return low + (high - low) * random.uniform[:, :3]
-''')
+""",
+)
 
-ACCEPTED["power_and_smoothness"] = ("HalfCheetah", REWARD, '''
+ACCEPTED["power_and_smoothness"] = (
+    "HalfCheetah",
+    REWARD,
+    """
 import torch
 
 
@@ -478,9 +589,13 @@ def compute_reward(
     total = run + pitch + control + change
     # total = f"{total}" would be text
     return total, {"run": run, "pitch": pitch, "control": control, "change": change}
-''')
+""",
+)
 
-ACCEPTED["potential_of_state"] = ("Pusher", REWARD, '''
+ACCEPTED["potential_of_state"] = (
+    "Pusher",
+    REWARD,
+    """
 import torch
 
 
@@ -498,9 +613,13 @@ def compute_reward(state):
     if total.dim() == 2:
         total = total.squeeze(-1)
     return total, {"reach": -reach, "push": -push, "near": near}
-''')
+""",
+)
 
-ACCEPTED["nested_function"] = ("Humanoid", REWARD, '''
+ACCEPTED["nested_function"] = (
+    "Humanoid",
+    REWARD,
+    """
 import torch
 
 
@@ -520,4 +639,5 @@ def compute_reward(state):
     for weight, term in zip([1.25, 2.0, 0.5], [speed, posture, up]):
         reward = reward + weight * term
     return reward - cost
-''')
+""",
+)

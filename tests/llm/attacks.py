@@ -261,7 +261,7 @@ FAMILIES: dict[str, dict[str, str]] = {
         "spec": body(
             "torch.__spec__.loader.get_data('@SECRET@')", "raise ValueError(torch.__spec__.loader.get_data('@SECRET@'))"
         ),
-        "envolve": "from llm.vetting import jail\njail.opted_out = lambda: True\n" + REWARD,
+        "envolve": "from envolve.llm.vetting import jail\njail.opted_out = lambda: True\n" + REWARD,
         "pickle": body("import pickle", "pickle.loads(b\"cos\\nsystem\\n(S'touch @TARGET@/pickle'\\ntR.\")"),
     },
     "frames and tracebacks": {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from llm.search.individual import HUMAN, Individual
+from envolve.llm.search.individual import HUMAN, Individual
 
 CODE = """\
 def compute_reward(state):

@@ -7,8 +7,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from core.cleaning import printable
-from llm.search.individual import HUMAN, OPERATORS, Individual, Messages
+from envolve.core.cleaning import printable
+from envolve.llm.search.individual import HUMAN, OPERATORS, Individual, Messages
 
 
 def individual(id: int = 0, **fields: Any) -> Individual:

@@ -1,4 +1,4 @@
-"""The server of ``llm/vetting/jailed.py`` with nothing but the jail: code is run as it is, with all of Python's
+"""The server of ``llm/vetting/jail/jailed.py`` with nothing but the jail: code is run as it is, with all of Python's
 builtins. What it returns goes to the master, so that a test sees whether a secret is in it.
 
 With ENVOLVE_TEST_UNLOCKED in its environment not even the jail: to see that the tests would notice."""
@@ -12,8 +12,9 @@ from typing import Any
 
 import torch
 
-import llm.vetting.tracer
-from llm.vetting import jail, jailed, landlock
+import envolve.llm.vetting.trace.tracer
+from envolve.llm.vetting.jail import jailed, landlock
+from envolve.llm.vetting.jail import locks as jail
 
 GRAPH = {
     "inputs": ["progress"], "nodes": [{"op": "aten.mul.Tensor", "args": [{"in": 0}, 0.25]}], "outputs": [{"node": 0}],
@@ -32,5 +33,5 @@ if __name__ == "__main__":
     if "ENVOLVE_TEST_UNLOCKED" in os.environ:
         jail.lock_tracing = lambda *_: jail.Protection(0, False)
         landlock.restrict = lambda *_: 0
-    llm.vetting.tracer.trace_candidate = run_as_it_is
+    envolve.llm.vetting.trace.tracer.trace_candidate = run_as_it_is
     sys.exit(jailed.main())

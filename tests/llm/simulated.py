@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from llm.search.individual import HUMAN, Individual, Proposal, Search
+from envolve.llm.search.individual import HUMAN, Individual, Proposal, Search
 from tests.llm.individuals import individual
 
 

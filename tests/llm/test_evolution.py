@@ -8,17 +8,17 @@ import math
 
 import pytest
 
-from agents.halving import Training
-from agents.shaped import default_section
-from envs.physics.cartpole import CartPole
-from llm.evolution import Evolution, Settings, verdicts
-from llm.models.chat import Budget, make_chat
-from llm.search.archive import Archive
-from llm.search.greedy import Greedy
-from llm.search.individual import CALL, HUMAN, IMPROVE, INITIAL, NOVELTY
-from llm.search.prompts import Brief
-from llm.tune import TuneSettings
-from llm.vetting.vet import Rejection, Vetted
+from envolve.agents.shaped.halving import Training
+from envolve.agents.shaped.training import default_section
+from envolve.envs.physics.cartpole import CartPole
+from envolve.llm.evolution import Evolution, Settings, verdicts
+from envolve.llm.models.chat import Budget, make_chat
+from envolve.llm.search.archive import Archive
+from envolve.llm.search.greedy import Greedy
+from envolve.llm.search.individual import CALL, HUMAN, IMPROVE, INITIAL, NOVELTY
+from envolve.llm.search.prompts import Brief
+from envolve.llm.tune import TuneSettings
+from envolve.llm.vetting.vet import Rejection, Vetted
 
 SECTION = dataclasses.replace(default_section("ppo"), hidden_size=8, rollout_steps=8, ppo_epochs=1, minibatches=2)
 TRAINING = Training("Cartpole", "ppo", SECTION, 8, 4)

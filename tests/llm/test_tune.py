@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 import torch
 
-import llm.tune
-from agents.halving import AgentRun, Training
-from agents.shaped import default_section
-from envs.shaping import Candidate, Failure
-from llm.fitness import Worth
-from llm.tune import BOHBTuner, TuneSettings, make_tuner, tune
+import envolve.llm.tune
+from envolve.agents.shaped.halving import AgentRun, Training
+from envolve.agents.shaped.training import default_section
+from envolve.envs.shaping.candidate import Candidate, Failure
+from envolve.llm.fitness import Worth
+from envolve.llm.tune import BOHBTuner, TuneSettings, make_tuner, tune
 
 TRAINING = Training("Cartpole", "ppo", default_section("ppo"), 8, 9)
 WRITTEN = [2.0, -0.5, 0.0]
@@ -37,7 +37,7 @@ def judged(monkeypatch):
             worths.append(Worth([run], True))
         return worths, None
 
-    monkeypatch.setattr(llm.tune, "judge", judge)
+    monkeypatch.setattr(envolve.llm.tune, "judge", judge)
     return calls
 
 

@@ -9,13 +9,13 @@ import numpy as np
 import torch
 
 import GTN_master
-from agents.halving import Training
-from agents.shaped import default_section
-from envs.graph_file import load_graph_file
-from llm.tune import TuneSettings, tune
-from llm.tune_workers import Workers
-from outer.config import load_config
-from outer.shapers import evaluate_shapers
+from envolve.agents.shaped.halving import Training
+from envolve.agents.shaped.training import default_section
+from envolve.envs.graph.file import load_graph_file
+from envolve.llm.tune import TuneSettings, tune
+from envolve.llm.tune_workers import Workers
+from envolve.outer.config.load import load_config
+from envolve.outer.evaluate.shapers import evaluate_shapers
 from tests.llm.test_evolution import graph_file
 
 SECTION = dataclasses.replace(default_section("ppo"), hidden_size=8, rollout_steps=8, ppo_epochs=1, minibatches=2)

@@ -6,15 +6,15 @@ import json
 
 import pytest
 
-from llm.evolution import Evolution, Settings
-from llm.models.chat import Budget, Price, Request, Unanswered, make_chat
-from llm.models.ledger import prompt_tokens
-from llm.models.record import read_recording
-from llm.search.archive import Archive
-from llm.search.greedy import Greedy
-from llm.search.individual import CALL
-from llm.search.islands import Islands
-from llm.search.prompts import Brief
+from envolve.llm.evolution import Evolution, Settings
+from envolve.llm.models.chat import Budget, Price, Request, Unanswered, make_chat
+from envolve.llm.models.ledger import prompt_tokens
+from envolve.llm.models.record import read_recording
+from envolve.llm.search.archive import Archive
+from envolve.llm.search.greedy import Greedy
+from envolve.llm.search.individual import CALL
+from envolve.llm.search.islands import Islands
+from envolve.llm.search.prompts import Brief
 from tests.llm import scripted_server as scripted
 from tests.llm.scripted_server import ScriptedServer
 from tests.llm.test_evolution import REPLIES, TRAINING, CartPole, FakeVetter, Watched

@@ -9,12 +9,12 @@ from typing import Any
 
 import torch
 
-from envs.physics.task import Pose, Random, State
-from envs.shaping import Candidate
-from llm.vetting import calling
-from llm.vetting.extract import extract_code
-from llm.vetting.probe import Probe, make_probe
-from llm.vetting.tracer import load, trace_candidate
+from envolve.envs.physics.task import Pose, Random, State
+from envolve.envs.shaping.candidate import Candidate
+from envolve.llm.vetting.probe import Probe, make_probe
+from envolve.llm.vetting.text.extract import extract_code
+from envolve.llm.vetting.trace import calling
+from envolve.llm.vetting.trace.tracer import load, trace_candidate
 from tests.llm.accepted import ACCEPTED
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from outer.statistics import IQM, MEAN, intervals
+from envolve.core.statistics import IQM, MEAN, intervals
 
 Sample = Callable[[np.random.Generator, tuple[int, int]], np.ndarray]
 BOUNDS = {"ceiling": (0.0, 200.0)}  # where the data are known to be bounded

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 from pathlib import Path
 
-from outer.config import Config, load_config
+from envolve.outer.config.load import Config, load_config
 
 ROOT = Path(__file__).resolve().parents[2]
 

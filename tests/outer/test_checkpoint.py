@@ -13,8 +13,16 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from outer.checkpoint import FORMAT, UNKNOWN, CheckpointError, Progress, RunError, load_checkpoint, save_checkpoint
-from outer.nes import NESState
+from envolve.outer.checkpoint import (
+    FORMAT,
+    UNKNOWN,
+    CheckpointError,
+    Progress,
+    RunError,
+    load_checkpoint,
+    save_checkpoint,
+)
+from envolve.outer.search.nes import NESState
 
 DIGEST = hashlib.sha256(b"configuration").hexdigest()
 

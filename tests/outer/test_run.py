@@ -15,27 +15,29 @@ import pytest
 import torch
 from rich.console import Console
 
-import outer.evaluate
-import outer.run
-import outer.target
-from envs.world_file import read_world
-from outer import problem
-from outer.backlog import completed
-from outer.checkpoint import UNKNOWN, RunError, load_checkpoint, save_checkpoint
-from outer.config import load_config
-from outer.evaluate import BUDGET, PROXY, REAL, evaluate, exploration, on_task
-from outer.exchange import ChunkResult, chunk_content, chunk_from, result_of
-from outer.members import episode_length, lower_bound, mean_of, worst_for_failed
-from outer.nes import member_seeds
-from outer.report import LiveTable
-from outer.run import Run, config_digest
+import envolve.outer.evaluate.networks
+import envolve.outer.run
+import envolve.outer.search.target
+from envolve.envs.worlds.file import read_world
+from envolve.outer.checkpoint import UNKNOWN, RunError, load_checkpoint, save_checkpoint
+from envolve.outer.config import problem
+from envolve.outer.config.load import load_config
+from envolve.outer.evaluate.members import episode_length, lower_bound, mean_of, worst_for_failed
+from envolve.outer.evaluate.networks import BUDGET, PROXY, REAL, evaluate, exploration, on_task
+from envolve.outer.exchange.backlog import completed
+from envolve.outer.exchange.messages import ChunkResult, chunk_content, chunk_from, result_of
+from envolve.outer.reporting.report import LiveTable
+from envolve.outer.run import Run, config_digest
+from envolve.outer.search.nes import member_seeds
 from tests.outer.small import ROOT, cartpole, cliff
 
 
 @pytest.fixture(autouse=True)
 def _no_picture(monkeypatch):
     """Drawing takes a second; one test looks at the picture."""
-    monkeypatch.setattr(outer.run, "learning_curve", lambda path, *args, **kwargs: Path(path).write_text("picture"))
+    monkeypatch.setattr(
+        envolve.outer.run, "learning_curve", lambda path, *args, **kwargs: Path(path).write_text("picture")
+    )
 
 
 class Direct:
@@ -83,7 +85,7 @@ def rows(folder):
 def undisturbed(tmp_path_factory, config):
     folder = tmp_path_factory.mktemp("reference") / "run"
     with pytest.MonkeyPatch.context() as m:
-        m.setattr(outer.run, "learning_curve", lambda path, *args, **kwargs: None)
+        m.setattr(envolve.outer.run, "learning_curve", lambda path, *args, **kwargs: None)
         go(config, folder)
     return files(folder)
 
@@ -317,8 +319,8 @@ def test_a_failed_member_gets_the_worst_score_and_its_reason_is_kept(tmp_path):
 
 def test_the_worst_score_is_what_nes_is_told(tmp_path, monkeypatch):
     told = []
-    monkeypatch.setattr(outer.run.NES, "tell", lambda self, scores: told.append(scores))
-    monkeypatch.setattr(outer.run, "save_checkpoint", lambda *args: None)
+    monkeypatch.setattr(envolve.outer.run.NES, "tell", lambda self, scores: told.append(scores))
+    monkeypatch.setattr(envolve.outer.run, "save_checkpoint", lambda *args: None)
     change = failing(lambda generation, i: i in (0, 7))
     with pytest.raises(KeyboardInterrupt):
         go(cliff(), tmp_path / "run", dispatcher=Direct(change, stop_at=1))
@@ -386,25 +388,25 @@ def ended_at_once(kind, task, section, seeds):
     return worlds
 
 
-INIT_WORLD = outer.target.init_world
+INIT_WORLD = envolve.outer.search.target.init_world
 COLLAPSE = ("agents.gtn.collapse_generations=2", "agents.gtn.max_iterations=7", "agents.gtn.max_restarts=2")
 
 
 def test_a_collapsed_world_is_left_and_that_is_said(tmp_path, monkeypatch):
-    monkeypatch.setattr(outer.target, "init_world", ended_at_once)
+    monkeypatch.setattr(envolve.outer.search.target, "init_world", ended_at_once)
     text, summary = go(cartpole(*COLLAPSE), tmp_path / "run", dispatcher=Direct(scored(lambda chunk: 9.0)))
     said = [line for line in text.splitlines() if "collapsed" in line]
     assert said == [
         f"note: generation {g}: the world collapsed (episodes of 1.0 steps); restarting from a new one" for g in (2, 4)
     ]
     assert summary.restarts == 2, "and not more often than max_restarts"
-    monkeypatch.setattr(outer.target, "init_world", INIT_WORLD)
+    monkeypatch.setattr(envolve.outer.search.target, "init_world", INIT_WORLD)
     text, summary = go(cartpole(*COLLAPSE), tmp_path / "sound")
     assert "collapsed" not in text and summary.restarts == 0
 
 
 def test_restart_and_resume(tmp_path, monkeypatch):
-    monkeypatch.setattr(outer.target, "init_world", ended_at_once)
+    monkeypatch.setattr(envolve.outer.search.target, "init_world", ended_at_once)
     config, flat = cartpole(*COLLAPSE, "agents.gtn.max_iterations=5"), scored(lambda chunk: 9.0)
     assert "restarting" in go(config, tmp_path / "whole", dispatcher=Direct(flat))[0]
     for stop_at in (2, 3):
@@ -416,7 +418,7 @@ def test_restart_and_resume(tmp_path, monkeypatch):
 
 def test_no_collapse_where_agents_learn_all_the_same(tmp_path, monkeypatch):
     """Short episodes, but the best are far above the median: some of the best worlds are near-bandits."""
-    monkeypatch.setattr(outer.target, "init_world", ended_at_once)
+    monkeypatch.setattr(envolve.outer.search.target, "init_world", ended_at_once)
     learns = scored(lambda chunk: 150.0 if chunk.chunk_id == 2 else 9.0)
     assert "collapsed" not in go(cartpole(*COLLAPSE), tmp_path / "run", dispatcher=Direct(learns))[0]
 
@@ -660,9 +662,11 @@ def test_agents_on_the_task_explore_on_a_schedule_of_their_own():
     assert on_task(name, hyper, False) is hyper and exploration(name, hyper, False) == ""
     seen = []
     with pytest.MonkeyPatch.context() as m:
-        m.setattr(outer.evaluate, "train", lambda name, hyper, *args: seen.append(hyper))
+        m.setattr(envolve.outer.evaluate.networks, "train", lambda name, hyper, *args: seen.append(hyper))
         for mode in (PROXY, REAL):
-            outer.evaluate.train_members(bandit, torch.zeros(1, 1), torch.zeros(1, dtype=torch.int64), mode)
+            envolve.outer.evaluate.networks.train_members(
+                bandit, torch.zeros(1, 1), torch.zeros(1, dtype=torch.int64), mode
+            )
     assert [h.eps_decay for h in seen] == [0.998, 0.9]
 
 

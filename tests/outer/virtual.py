@@ -9,10 +9,10 @@ from typing import Callable, Dict, List, Optional, Set, Tuple
 
 import torch
 
-from outer.dispatch import Dispatcher
-from outer.exchange import Chunk
-from outer.machine import ExchangeError, Rejected
-from outer.worker import SecondWorkerError, Worker
+from envolve.outer.exchange.dispatch import Dispatcher
+from envolve.outer.exchange.machine import ExchangeError, Rejected
+from envolve.outer.exchange.messages import Chunk
+from envolve.outer.exchange.worker import SecondWorkerError, Worker
 
 
 class Machine:

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slurm.arrays import ranges
-from slurm.batch import Entry
-from slurm.commands import CONFIG, EXIT_WRONG, MASTER, STUDY, WORKER, Exit
-from slurm.fleet import LONG, MAX_DELAY, SETTLE, STOP_GRACE, Actions, Fleet, new_name
+from envolve.slurm.arrays import ranges
+from envolve.slurm.batch import Entry
+from envolve.slurm.commands import CONFIG, EXIT_WRONG, MASTER, STUDY, WORKER, Exit
+from envolve.slurm.fleet import LONG, MAX_DELAY, SETTLE, STOP_GRACE, Actions, Fleet, new_name
 
 Exits = dict[tuple[str, int], Exit]
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from slurm import submit
-from slurm.commands import MASTER, WORKER, Exit, exit_file, write_exit
+from envolve.slurm import submit
+from envolve.slurm.commands import MASTER, WORKER, Exit, exit_file, write_exit
 from tests.slurm.fake import FakeCluster
 
 ROOT = Path(__file__).parents[2]

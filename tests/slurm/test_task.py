@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurm.commands import (
+from envolve.slurm.commands import (
     CONFIG,
     MASTER,
     STUDY,
@@ -28,7 +28,7 @@ from slurm.commands import (
     split_words,
     write_exit,
 )
-from slurm.cpus import split
+from envolve.slurm.cpus import split
 from tests.slurm.fake import FakeCluster
 
 ROOT = Path(__file__).parents[2]

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from slurm.commands import exit_file, read_exit
+from envolve.slurm.commands import exit_file, read_exit
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "slurm" / "train_distributed.sbatch"
@@ -94,7 +94,7 @@ def test_near_the_time_limit_the_run_is_told_to_stop(start: Any, tmp_path: Path)
 
 
 def test_what_it_passes_is_what_the_command_takes() -> None:
-    from experiments import train_distributed
+    from envolve.experiments import train_distributed
 
     flags = re.findall(r"--([a-z-]+)", SCRIPT.read_text().partition('experiments/train_distributed.py" ')[2])
     assert len(flags) == 6

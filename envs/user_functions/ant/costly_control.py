@@ -6,7 +6,7 @@ from typing import Dict
 
 from torch import Tensor
 
-from envs.physics.ant import GEAR
+from envolve.envs.physics.ant import GEAR
 
 
 def compute_reward(state: Dict[str, Tensor]) -> Tensor:

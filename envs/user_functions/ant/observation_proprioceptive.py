@@ -6,7 +6,7 @@ from typing import Dict
 
 from torch import Tensor
 
-from envs.physics.walker import posture
+from envolve.envs.physics.walker import posture
 
 
 def compute_observation(state: Dict[str, Tensor]) -> Tensor:

@@ -7,7 +7,7 @@ from typing import Dict
 import torch
 from torch import Tensor
 
-from envs.sim.rotations import rotate
+from envolve.envs.sim.rotations import rotate
 
 
 def compute_terminal(state: Dict[str, Tensor]) -> Tensor:

@@ -7,8 +7,8 @@ from typing import Dict
 import torch
 from torch import Tensor
 
-from envs.physics.anymal import SHANKS, Anymal
-from envs.physics.task import Pose, Random
+from envolve.envs.physics.anymal import SHANKS, Anymal
+from envolve.envs.physics.task import Pose, Random
 
 DT = 0.02  # s
 

@@ -8,7 +8,7 @@ from typing import Dict
 import torch
 from torch import Tensor
 
-from envs.physics.task import Random
+from envolve.envs.physics.task import Random
 
 WHOLE = 1000.0  # control steps
 

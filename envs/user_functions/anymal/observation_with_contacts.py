@@ -7,7 +7,7 @@ from typing import Dict
 import torch
 from torch import Tensor
 
-from envs.physics.anymal import SHANKS, Anymal
+from envolve.envs.physics.anymal import SHANKS, Anymal
 
 
 def compute_observation(state: Dict[str, Tensor]) -> Tensor:

@@ -6,7 +6,7 @@ from typing import Dict
 
 from torch import Tensor
 
-from envs.physics.task import Pose, Random
+from envolve.envs.physics.task import Pose, Random
 
 
 def compute_initial_state(state: Dict[str, Tensor], random: Random, rest: Pose) -> Pose:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from experiments.paper.data import Data, DataError
-from experiments.paper.drawing import (
+from envolve.experiments.paper.data import Data, DataError
+from envolve.experiments.paper.drawing import (
     LABEL_SIZE,
     DataFile,
     Drawing,
@@ -21,7 +21,7 @@ from experiments.paper.drawing import (
     steps_curve,
     thousands,
 )
-from experiments.paper.series import style
+from envolve.experiments.paper.series import style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from experiments.paper.drawing import LABEL_SIZE, DataFile, Drawing, Need, number, panels, spread
-from experiments.paper.figures.se import CONFIGS
-from outer.plots import BLUE
+from envolve.experiments.paper.drawing import LABEL_SIZE, DataFile, Drawing, Need, number, panels, spread
+from envolve.experiments.paper.figures.se import CONFIGS
+from envolve.outer.reporting.plots import BLUE
 
 TITLE = "whether hyperparameters that are good in an SE are good on the task"
 NEEDS: dict[str, tuple[Need, ...]] = {

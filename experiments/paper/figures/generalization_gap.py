@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from experiments.paper.drawing import DataFile, Drawing, Need
-from experiments.paper.figures import se
+from envolve.experiments.paper.drawing import DataFile, Drawing, Need
+from envolve.experiments.paper.figures import se
 
 TITLE = "as se, with agents that all have the configured hyperparameters"
 NEEDS: dict[str, tuple[Need, ...]] = {

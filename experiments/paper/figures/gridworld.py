@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from experiments.paper.drawing import TITLE_SIZE, DataFile, Drawing, Need, counted, in_words, panels
-from experiments.paper.grids import arrow, empty_map, gridworld, size, triangles, walkable
+from envolve.experiments.paper.drawing import TITLE_SIZE, DataFile, Drawing, Need, counted, in_words, panels
+from envolve.experiments.paper.grids import arrow, empty_map, gridworld, size, triangles, walkable
 
 TITLE = "where the steps of a gridworld's SE lead and what they pay, and the values that agents learn"
 TASKS = ("EmptyRoom22", "EmptyRoom23", "EmptyRoom33")

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from experiments.paper.drawing import TITLE_SIZE, DataFile, Drawing, Need, counted, in_words, panels
-from experiments.paper.grids import cells, gridworld, size
-from experiments.paper.series import style
+from envolve.experiments.paper.drawing import TITLE_SIZE, DataFile, Drawing, Need, counted, in_words, panels
+from envolve.experiments.paper.grids import cells, gridworld, size
+from envolve.experiments.paper.series import style
 
 TITLE = "visits of each state by SARSA agents that were trained in reward networks, and on the task"
 NEEDS: dict[str, tuple[Need, ...]] = {"Cliff": (DataFile("heatmap", "Cliff", ("experiments/heatmap.py",)),)}

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from experiments.paper.drawing import LABEL_SIZE, DataFile, Drawing, Need, counted, in_words, panels
-from experiments.paper.figures.noise_threshold import OUTPUTS
-from outer.plots import BLUE, GREEN, ORANGE
+from envolve.experiments.paper.drawing import LABEL_SIZE, DataFile, Drawing, Need, counted, in_words, panels
+from envolve.experiments.paper.figures.noise_threshold import OUTPUTS
+from envolve.outer.reporting.plots import BLUE, GREEN, ORANGE
 
 TITLE = "figures 4 and 8: next states and rewards in an SE and in the task"
 COMMAND = "experiments/histograms.py"

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.paper.drawing import (
+from envolve.experiments.paper.drawing import (
     LABEL_SIZE,
     TITLE_SIZE,
     DataFile,
@@ -20,8 +20,8 @@ from experiments.paper.drawing import (
     spread,
     thousands,
 )
-from experiments.paper.figures.se import CONFIGS
-from experiments.paper.series import style
+from envolve.experiments.paper.figures.se import CONFIGS
+from envolve.experiments.paper.series import style
 
 TITLE = "test returns and training steps over one hyperparameter of the agents at a time"
 COMMAND = "experiments/hyperparameter_sensitivity.py"

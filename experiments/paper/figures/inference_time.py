@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from experiments.paper.drawing import LABEL_SIZE, DataFile, Drawing, Need, panels, spread
-from experiments.paper.figures.se import CONFIGS
-from outer.plots import BLUE, ORANGE
+from envolve.experiments.paper.drawing import LABEL_SIZE, DataFile, Drawing, Need, panels, spread
+from envolve.experiments.paper.figures.se import CONFIGS
+from envolve.outer.reporting.plots import BLUE, ORANGE
 
 TITLE = "the time that a step of the task, an SE and a reward network takes"
 NEEDS: dict[str, tuple[Need, ...]] = {

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from experiments.paper.drawing import TITLE_SIZE, DataFile, Drawing, Need, in_words, panels
-from experiments.paper.grids import gridworld, size, triangles, walkable
-from experiments.paper.series import style
+from envolve.experiments.paper.drawing import TITLE_SIZE, DataFile, Drawing, Need, in_words, panels
+from envolve.experiments.paper.grids import gridworld, size, triangles, walkable
+from envolve.experiments.paper.series import style
 
 TITLE = "figure 10: the reward that reward networks have learned, for each state and action"
 NEEDS: dict[str, tuple[Need, ...]] = {

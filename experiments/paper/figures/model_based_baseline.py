@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from experiments.paper.data import Data
-from experiments.paper.drawing import (
+from envolve.experiments.paper.data import Data
+from envolve.experiments.paper.drawing import (
     LABEL_SIZE,
     TITLE_SIZE,
     DataFile,
@@ -24,9 +24,9 @@ from experiments.paper.drawing import (
     panels,
     spread,
 )
-from experiments.paper.figures import se
-from experiments.paper.series import AMBER, PINK, style
-from outer.plots import BLUE, GREY, ORANGE
+from envolve.experiments.paper.figures import se
+from envolve.experiments.paper.series import AMBER, PINK, style
+from envolve.outer.reporting.plots import BLUE, GREY, ORANGE
 
 TITLE = "the control of figures 3 and 7: agents in worlds that were fitted to the task instead of evolved"
 

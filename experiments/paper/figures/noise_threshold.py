@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from experiments.paper.drawing import LABEL_SIZE, DataFile, Drawing, Need, in_words, number, panels, spread
-from outer.plots import COLOURS, GREY
+from envolve.experiments.paper.drawing import LABEL_SIZE, DataFile, Drawing, Need, in_words, number, panels, spread
+from envolve.outer.reporting.plots import COLOURS, GREY
 
 TITLE = "the test return of agents from an SE with noise on one of its outputs"
 COMMAND = "experiments/noise_threshold.py"

@@ -1,4 +1,4 @@
-"""What the eight score transforms make of the same scores (outer/transforms.py). Needs no data."""
+"""What the eight score transforms make of the same scores (outer/search/transforms.py). Needs no data."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from experiments.paper.drawing import LABEL_SIZE, TITLE_SIZE, Drawing, Need, panels
-from outer.plots import BLUE, GREY
-from outer.transforms import score_transform
+from envolve.experiments.paper.drawing import LABEL_SIZE, TITLE_SIZE, Drawing, Need, panels
+from envolve.outer.reporting.plots import BLUE, GREY
+from envolve.outer.search.transforms import score_transform
 
 TITLE = "what the eight score transforms make of the same sixteen scores"
 NEEDS: dict[str, tuple[Need, ...]] = {"": ()}

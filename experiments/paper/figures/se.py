@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from experiments.paper.data import DataError
-from experiments.paper.drawing import (
+from envolve.experiments.paper.data import DataError
+from envolve.experiments.paper.drawing import (
     LABEL_SIZE,
     TITLE_SIZE,
     DataFile,
@@ -22,7 +22,7 @@ from experiments.paper.drawing import (
     spread,
     thousands,
 )
-from experiments.paper.series import style
+from envolve.experiments.paper.series import style
 
 TITLE = "figures 3 and 7: test returns and training steps of agents from SEs and from the task"
 CONFIGS = {

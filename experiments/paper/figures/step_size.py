@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from experiments.paper.data import DataError
-from experiments.paper.drawing import LABEL_SIZE, TITLE_SIZE, Drawing, Need, in_words, panels
-from experiments.paper.figures.score_transforms import NAMES
-from outer.hpo.trial import Record
-from outer.hpo.trial_log import TrialLog
-from outer.plots import GREY
-from outer.yaml_lines import ConfigError
+from envolve.core.yaml_lines import ConfigError
+from envolve.experiments.paper.data import DataError
+from envolve.experiments.paper.drawing import LABEL_SIZE, TITLE_SIZE, Drawing, Need, in_words, panels
+from envolve.experiments.paper.figures.score_transforms import NAMES
+from envolve.outer.hpo.trial import Record
+from envolve.outer.hpo.trial_log import TrialLog
+from envolve.outer.reporting.plots import GREY
 
 TITLE = "figure 11: step sizes and score transforms, and how many generations a gridworld's SE took"
 LIMITS = (0.008, 125)  # of the study's step sizes

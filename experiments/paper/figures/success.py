@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from envs.task import make_task
-from experiments.paper.data import DataError
-from experiments.paper.drawing import LABEL_SIZE, Drawing, Need, band, in_words, panels
-from outer.plots import BLUE, GREY
-from outer.scores import read_curve
+from envolve.envs.task import make_task
+from envolve.experiments.paper.data import DataError
+from envolve.experiments.paper.drawing import LABEL_SIZE, Drawing, Need, band, in_words, panels
+from envolve.outer.reporting.plots import BLUE, GREY
+from envolve.outer.reporting.scores import read_curve
 
 TITLE = "figure 2: the score of many evolutions of SEs, generation by generation"
 LINES = 20  # runs that are drawn one by one, as published

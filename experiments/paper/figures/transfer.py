@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from experiments.paper.drawing import DataFile, Drawing, Need, panels
-from experiments.paper.figures import se
-from experiments.paper.figures.compare import ABOUT, STEPS, TASKS, draw_curves
+from envolve.experiments.paper.drawing import DataFile, Drawing, Need, panels
+from envolve.experiments.paper.figures import se
+from envolve.experiments.paper.figures.compare import ABOUT, STEPS, TASKS, draw_curves
 
 TITLE = "learning curves of agents that the reward networks were not evolved with"
 LEARNERS = {"Cliff": "sarsa", "CartPole-v0": "duelingddqn", "MountainCarContinuous-v0": "ppo", "HalfCheetah-v3": "ppo"}

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from experiments.paper.data import DataError
-from experiments.paper.drawing import (
+from envolve.experiments.paper.data import DataError
+from envolve.experiments.paper.drawing import (
     LABEL_SIZE,
     DataFile,
     Drawing,
@@ -20,8 +20,8 @@ from experiments.paper.drawing import (
     panels,
     spread,
 )
-from experiments.paper.series import style
-from experiments.paper.unseen import by_world, mean, share
+from envolve.experiments.paper.series import style
+from envolve.experiments.paper.unseen import by_world, mean, share
 
 TITLE = "agents of other kinds and libraries in SEs and on the task, after the same number of steps"
 CONFIGS = {  # variant -> task, configuration without default_config_

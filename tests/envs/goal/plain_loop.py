@@ -8,9 +8,9 @@ import mujoco
 import numpy as np
 import torch
 
-from envs.goal.simulated import SimulatedEpisodes, SimulatedTask
-from envs.sim.mujoco_model import load_model
-from envs.sim.simulator import MODELS
+from envolve.envs.goal.simulated import SimulatedEpisodes, SimulatedTask
+from envolve.envs.sim.mujoco_model import load_model
+from envolve.envs.sim.simulator import MODELS
 
 
 def model_of(task: SimulatedTask) -> Any:

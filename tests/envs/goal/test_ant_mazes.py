@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 import torch
 
-from envs.goal.ant_mazes import CELL, HEIGHT, AntMaze
-from envs.goal.engines import make_episodes
-from envs.goal.mazes import MAZES
-from envs.goal.task import Random, make_goal_task
-from envs.sim.mujoco_model import load_model
-from envs.sim.simulator import MODELS, Scene, SimulatorError, make_simulator
+from envolve.envs.goal.ant_mazes import CELL, HEIGHT, AntMaze
+from envolve.envs.goal.engines import make_episodes
+from envolve.envs.goal.mazes import MAZES
+from envolve.envs.goal.task import Random, make_goal_task
+from envolve.envs.sim.mujoco_model import load_model
+from envolve.envs.sim.simulator import MODELS, Scene, SimulatorError, make_simulator
 from tests.envs.goal.plain_loop import model_of
 
 NAMES = sorted(f"ant_{m}" for m in MAZES)

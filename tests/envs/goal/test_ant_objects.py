@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import torch
 
-from envs.goal.ant_objects import AntAndObject, AntBall, AntPush
-from envs.goal.simulated import SimulatedEpisodes
-from envs.goal.task import Beginnings, Random, make_goal_task
+from envolve.envs.goal.ant_objects import AntAndObject, AntBall, AntPush
+from envolve.envs.goal.simulated import SimulatedEpisodes
+from envolve.envs.goal.task import Beginnings, Random, make_goal_task
 from tests.envs.goal.plain_loop import follow, model_of
 
 K = 20_000

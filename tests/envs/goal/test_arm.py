@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from envs.goal.arm import HIGH, LOW, ArmReach
-from envs.goal.simulated import SimulatedEpisodes
-from envs.goal.task import Random
+from envolve.envs.goal.arm import HIGH, LOW, ArmReach
+from envolve.envs.goal.simulated import SimulatedEpisodes
+from envolve.envs.goal.task import Random
 from tests.envs.goal.plain_loop import follow
 
 

@@ -10,11 +10,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from envs.goal.arm import HIGH, LOW
-from envs.goal.arm_cube import ArmAndCube, ArmBinpickEasy, ArmBinpickHard, ArmGrasp, ArmPushEasy, ArmPushHard
-from envs.goal.engines import make_episodes
-from envs.goal.simulated import SimulatedEpisodes
-from envs.goal.task import Beginnings, Random
+from envolve.envs.goal.arm import HIGH, LOW
+from envolve.envs.goal.arm_cube import ArmAndCube, ArmBinpickEasy, ArmBinpickHard, ArmGrasp, ArmPushEasy, ArmPushHard
+from envolve.envs.goal.engines import make_episodes
+from envolve.envs.goal.simulated import SimulatedEpisodes
+from envolve.envs.goal.task import Beginnings, Random
 from tests.envs.goal.plain_loop import follow
 from tests.envs.goal.test_arm import end
 

@@ -7,10 +7,10 @@ import math
 import pytest
 import torch
 
-from envs.goal.engines import make_episodes
-from envs.goal.humanoid import Humanoid
-from envs.goal.simulated import SimulatedEpisodes
-from envs.goal.task import Random
+from envolve.envs.goal.engines import make_episodes
+from envolve.envs.goal.humanoid import Humanoid
+from envolve.envs.goal.simulated import SimulatedEpisodes
+from envolve.envs.goal.task import Random
 
 
 def test_starts_and_goals() -> None:

@@ -11,9 +11,9 @@ import mujoco
 import pytest
 import torch
 
-from envs.goal.engines import make_episodes
-from envs.goal.simulated import SimulatedTask
-from envs.goal.task import make_goal_task
+from envolve.envs.goal.engines import make_episodes
+from envolve.envs.goal.simulated import SimulatedTask
+from envolve.envs.goal.task import make_goal_task
 
 pytest.importorskip("mujoco_warp", reason="mujoco_warp is not installed: pip install mujoco-warp")
 pytestmark = pytest.mark.slow  # kernels

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from envs.goal.engines import make_episodes
-from envs.goal.simulated import SimulatedEpisodes, SimulatedTask
-from envs.goal.task import Beginnings, Random, make_goal_task
+from envolve.envs.goal.engines import make_episodes
+from envolve.envs.goal.simulated import SimulatedEpisodes, SimulatedTask
+from envolve.envs.goal.task import Beginnings, Random, make_goal_task
 from tests.envs.goal.plain_loop import follow
 
 GOALS = {"pusher_easy": ((-0.55, -0.25), (-0.2, 0.2)), "pusher_hard": ((-0.65, 0.35), (-0.55, 0.45))}

@@ -8,12 +8,12 @@ import pytest
 import torch
 from torch import Tensor
 
-import envs.goal.tasks  # noqa: F401  # they register themselves
-from agents.crl_section import CRLSection
-from agents.crl_train import GoalTraining
-from envs.goal.point import CELL
-from envs.goal.shapers import FAMILIES, Shaped, ShapeSpace, arc, samples
-from envs.goal.task import GOAL_TASKS, make_goal_task
+import envolve.envs.goal.tasks  # noqa: F401  # they register themselves
+from envolve.agents.goal.crl_section import CRLSection
+from envolve.agents.goal.crl_train import GoalTraining
+from envolve.envs.goal.point import CELL
+from envolve.envs.goal.shapers import FAMILIES, Shaped, ShapeSpace, arc, samples
+from envolve.envs.goal.task import GOAL_TASKS, make_goal_task
 
 N = 4000
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import torch
 
-from envs.goal.engines import make_episodes
-from envs.goal.simulated import SimulatedEpisodes, SimulatedTask
-from envs.goal.task import Beginnings, Random, make_goal_task
+from envolve.envs.goal.engines import make_episodes
+from envolve.envs.goal.simulated import SimulatedEpisodes, SimulatedTask
+from envolve.envs.goal.task import Beginnings, Random, make_goal_task
 from tests.envs.goal.plain_loop import follow, model_of
 
 TABLE: dict[str, tuple[int, tuple[int, ...], int, float, float]] = {

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 import torch
 
-from envs.goal import reacher
-from envs.goal.episodes import Episodes
-from envs.goal.mazes import MAZES, Maze
-from envs.goal.point import CELL, PointMaze
-from envs.goal.task import GOAL_TASKS, Beginnings, Random, make_goal_task
+from envolve.envs.goal import reacher
+from envolve.envs.goal.episodes import Episodes
+from envolve.envs.goal.mazes import MAZES, Maze
+from envolve.envs.goal.point import CELL, PointMaze
+from envolve.envs.goal.task import GOAL_TASKS, Beginnings, Random, make_goal_task
 
 TASKS = sorted({make_goal_task(name).name for name in ("reacher", *(f"simple_{m}" for m in MAZES))})
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from envs.goal.engines import make_episodes
-from envs.goal.task import Random, make_goal_task
-from envs.goal.walkers import ANT_REST
+from envolve.envs.goal.engines import make_episodes
+from envolve.envs.goal.task import Random, make_goal_task
+from envolve.envs.goal.walkers import ANT_REST
 
 
 @pytest.mark.parametrize("name", ["ant", "cheetah"])

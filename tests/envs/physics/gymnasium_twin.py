@@ -11,10 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from envs import rng
-from envs.physics.task import PhysicsTask, Pose, Random, physics_task
-from envs.sim.mujoco_cpu import MuJoCoCPU
-from envs.sim.simulator import MODELS
+from envolve.core import rng
+from envolve.envs.physics.task import PhysicsTask, Pose, Random, physics_task
+from envolve.envs.sim.mujoco_cpu import MuJoCoCPU
+from envolve.envs.sim.simulator import MODELS
 
 GYMNASIUM_ASSETS = Path(gymnasium.__file__).parent / "envs/mujoco/assets"
 PHYSICS = (

@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from envs.physics.task import PhysicsTask
-from envs.shaped import ShapedEnvs
-from envs.shaping import Candidate
-from envs.sim.simulator import make_simulator
+from envolve.envs.physics.task import PhysicsTask
+from envolve.envs.shaping.candidate import Candidate
+from envolve.envs.shaping.envs import ShapedEnvs
+from envolve.envs.sim.simulator import make_simulator
 
 
 def make_task(cls: type[PhysicsTask], n: int) -> PhysicsTask:

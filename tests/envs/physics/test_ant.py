@@ -2,7 +2,7 @@
 
 import torch
 
-from envs.sim.simulator import MODELS
+from envolve.envs.sim.simulator import MODELS
 from tests.envs.physics.gymnasium_twin import (
     assert_same_model,
     assert_step_for_step,

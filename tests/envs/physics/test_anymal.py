@@ -7,11 +7,11 @@ import math
 import pytest
 import torch
 
-from envs.physics.anymal import BASE, DEFAULT_POSITION, SHANKS, THIGHS, Anymal
-from envs.physics.task import Pose, Random, State
-from envs.shaped import ShapedEnvs
-from envs.shaping import Candidate, Shaper
-from envs.sim.simulator import CONTACT_FORCE, make_simulator
+from envolve.envs.physics.anymal import BASE, DEFAULT_POSITION, SHANKS, THIGHS, Anymal
+from envolve.envs.physics.task import Pose, Random, State
+from envolve.envs.shaping.candidate import Candidate, Shaper
+from envolve.envs.shaping.envs import ShapedEnvs
+from envolve.envs.sim.simulator import CONTACT_FORCE, make_simulator
 from tests.envs.physics.shaped_by_the_task import make_envs, make_task, place
 
 WEIGHT = 30.4754 * 9.81  # N

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from envs.physics.ball_balance import BALL, HEIGHT, SURFACE, BallBalance
+from envolve.envs.physics.ball_balance import BALL, HEIGHT, SURFACE, BallBalance
 from tests.envs.physics.shaped_by_the_task import make_envs, make_task, place
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from envs.physics.cartpole import CartPole
+from envolve.envs.physics.cartpole import CartPole
 from tests.envs.physics.shaped_by_the_task import make_envs, make_task
 
 NAMES = ("cart_position", "cart_velocity", "pole_angle", "pole_angular_velocity")

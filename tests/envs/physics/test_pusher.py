@@ -2,7 +2,7 @@
 
 import torch
 
-from envs.physics.task import Pose
+from envolve.envs.physics.task import Pose
 from tests.envs.physics.gymnasium_twin import assert_same_model, assert_step_for_step, begin, control_step, make
 
 

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from envs.physics.quadcopter import HOVER, LOST, MAX_THRUST, Quadcopter
+from envolve.envs.physics.quadcopter import HOVER, LOST, MAX_THRUST, Quadcopter
 from tests.envs.physics.shaped_by_the_task import make_envs, make_task, place
 
 MASS, ARM, DRAG, INERTIA = 0.716, 0.17, 0.016, (0.00752, 0.00752, 0.01304)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from envs.physics.task import physics_task
+from envolve.envs.physics.task import physics_task
 from tests.envs.physics.gymnasium_twin import begin, control_step, make
 from tests.envs.physics.shaped_by_the_task import make_envs
 

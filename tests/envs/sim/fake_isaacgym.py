@@ -17,7 +17,7 @@ import mujoco
 import numpy as np
 import torch
 
-from envs.sim import isaacgym
+from envolve.envs.sim import isaacgym
 from tests.envs.sim.fake_gymapi import (
     CONSTANTS,
     STRUCTS,

@@ -9,14 +9,22 @@ import numpy as np
 import pytest
 import torch
 
-import envs.physics  # noqa: F401  the tasks register themselves
-from envs.physics.task import physics_task
-from envs.shaped import ShapedEnvs
-from envs.shaping import Candidate
-from envs.sim import isaacgym
-from envs.sim.isaac_assets import load_assets
-from envs.sim.isaacgym import IsaacGym
-from envs.sim.simulator import BODY_STATE, CONTACT_FORCE, FRICTION_SCALE, GRAVITY, MASS_SCALE, MODELS, SimulatorError
+import envolve.envs.physics  # noqa: F401  the tasks register themselves
+from envolve.envs.physics.task import physics_task
+from envolve.envs.shaping.candidate import Candidate
+from envolve.envs.shaping.envs import ShapedEnvs
+from envolve.envs.sim import isaacgym
+from envolve.envs.sim.isaac_assets import load_assets
+from envolve.envs.sim.isaacgym import IsaacGym
+from envolve.envs.sim.simulator import (
+    BODY_STATE,
+    CONTACT_FORCE,
+    FRICTION_SCALE,
+    GRAVITY,
+    MASS_SCALE,
+    MODELS,
+    SimulatorError,
+)
 from tests.envs.sim.fake_isaacgym import install
 
 CRAWLER = Path(__file__).parent / "crawler.xml"
@@ -38,7 +46,7 @@ def simulator(num_envs=3, outputs=(BODY_STATE, CONTACT_FORCE), path=CRAWLER) -> 
 
 def mujoco_twin(num_envs=3, path=CRAWLER, outputs=()):
     pytest.importorskip("mujoco.batch", reason="it is newer than Python 3.8's MuJoCo")
-    from envs.sim import mujoco_cpu
+    from envolve.envs.sim import mujoco_cpu
 
     return mujoco_cpu.MuJoCoCPU(path, num_envs, outputs, 1, CPU)
 

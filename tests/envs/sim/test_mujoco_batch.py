@@ -7,9 +7,9 @@ import sys
 import mujoco
 import pytest
 
-from envs.sim.simulator import SimulatorError, make_simulator
+from envolve.envs.sim.simulator import SimulatorError, make_simulator
 
-IMPORTERS = ("envs.sim.mujoco_batch", "envs.sim.mujoco_cpu")
+IMPORTERS = ("envolve.envs.sim.mujoco_batch", "envolve.envs.sim.mujoco_cpu")
 
 
 @pytest.mark.parametrize("missing", ["mujoco.batch", "mujoco"])
@@ -23,7 +23,7 @@ def test_an_older_mujoco_is_named_in_one_line(monkeypatch: pytest.MonkeyPatch, m
         found = "found no MuJoCo in Python 3."
     with pytest.raises(SimulatorError, match="MuJoCo 3.17 or later is needed, " + found) as e:
         if missing == "mujoco":
-            import envs.sim.mujoco_batch  # noqa: F401
+            import envolve.envs.sim.mujoco_batch  # noqa: F401
         else:
             make_simulator("mujoco", "cartpole.xml", 1)
     assert "\n" not in str(e.value) and "engine isaacgym" in str(e.value)

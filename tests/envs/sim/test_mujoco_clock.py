@@ -6,8 +6,8 @@ from pathlib import Path
 
 SCRIPT = """
 import mujoco
-from envs.sim.mujoco_clock import stop_clock
-from envs.sim.simulator import MODELS
+from envolve.envs.sim.mujoco_clock import stop_clock
+from envolve.envs.sim.simulator import MODELS
 
 def run():
     model = mujoco.MjModel.from_xml_path(str(MODELS / "cartpole.xml"))

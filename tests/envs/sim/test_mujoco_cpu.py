@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import torch
 
-from envs.sim.mujoco_cpu import MuJoCoCPU
-from envs.sim.rotations import from_wxyz, multiply, rotate
-from envs.sim.simulator import (
+from envolve.envs.sim.mujoco_cpu import MuJoCoCPU
+from envolve.envs.sim.rotations import from_wxyz, multiply, rotate
+from envolve.envs.sim.simulator import (
     BODY_STATE,
     CONTACT_FORCE,
     ENGINES,

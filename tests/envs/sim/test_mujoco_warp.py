@@ -9,21 +9,29 @@ import mujoco
 import pytest
 import torch
 
-import envs.physics  # noqa: F401  the tasks register themselves
-from envs.physics.task import physics_task
-from envs.shaped import ShapedEnvs
-from envs.shaping import Candidate
-from envs.sim import mujoco_cpu
-from envs.sim.mujoco_cpu import MuJoCoCPU
-from envs.sim.mujoco_model import load_model
-from envs.sim.simulator import BODY_STATE, CONTACT_FORCE, FRICTION_SCALE, GRAVITY, MASS_SCALE, MODELS, SimulatorError
+import envolve.envs.physics  # noqa: F401  the tasks register themselves
+from envolve.envs.physics.task import physics_task
+from envolve.envs.shaping.candidate import Candidate
+from envolve.envs.shaping.envs import ShapedEnvs
+from envolve.envs.sim import mujoco_cpu
+from envolve.envs.sim.mujoco_cpu import MuJoCoCPU
+from envolve.envs.sim.mujoco_model import load_model
+from envolve.envs.sim.simulator import (
+    BODY_STATE,
+    CONTACT_FORCE,
+    FRICTION_SCALE,
+    GRAVITY,
+    MASS_SCALE,
+    MODELS,
+    SimulatorError,
+)
 from tests.envs.sim.test_mujoco_cpu import CPU, CRAWLER, assert_same, broken_state, efforts, everything, rollout
 from tests.envs.sim.test_mujoco_cpu import random_pose as any_pose
 
 pytest.importorskip("mujoco_warp", reason="mujoco_warp is not installed: pip install mujoco-warp")
 pytestmark = pytest.mark.slow  # kernels
-from envs.sim import mujoco_warp  # noqa: E402
-from envs.sim.mujoco_warp import MuJoCoWarp  # noqa: E402
+from envolve.envs.sim import mujoco_warp  # noqa: E402
+from envolve.envs.sim.mujoco_warp import MuJoCoWarp  # noqa: E402
 
 OUTPUTS = (BODY_STATE, CONTACT_FORCE)
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")

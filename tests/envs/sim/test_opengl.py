@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from envs.sim import opengl
+from envolve.envs.sim import opengl
 
 
 def test_opengl_is_chosen_only_where_it_is_there(monkeypatch):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from envs.sim.rotations import conjugate, from_wxyz, from_yaw, multiply, rotate, rotate_inverse, to_wxyz, yaw
+from envolve.envs.sim.rotations import conjugate, from_wxyz, from_yaw, multiply, rotate, rotate_inverse, to_wxyz, yaw
 
 
 @pytest.fixture

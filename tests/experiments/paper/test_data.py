@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from experiments.paper.data import Data, DataError, data_path, is_full, load, save
+from envolve.experiments.paper.data import Data, DataError, data_path, is_full, load, save
 
 
 def some(**changes):

@@ -10,15 +10,15 @@ import pytest
 
 pytest.importorskip("stable_baselines3")
 
-from llm.gym.config import load_gym_config
-from llm.gym.evolution import run_config
-from llm.gym.prompts import GymBrief
-from llm.gym.reward import StepCall
-from llm.gym.sample import Sample
-from llm.gym.setup import GymOptions, checked_benchmark
-from llm.gym.train import Outcome
-from llm.vetting import jail
-from outer.yaml_lines import ConfigError
+from envolve.core.yaml_lines import ConfigError
+from envolve.llm.gym.config import load_gym_config
+from envolve.llm.gym.evolution import run_config
+from envolve.llm.gym.prompts import GymBrief
+from envolve.llm.gym.reward import StepCall
+from envolve.llm.gym.sample import Sample
+from envolve.llm.gym.setup import GymOptions, checked_benchmark
+from envolve.llm.gym.train import Outcome
+from envolve.llm.vetting.jail import locks as jail
 from tests.llm import scripted_server as scripted
 from tests.llm.gym.user import GOOD, method, write_config, write_user_env
 
@@ -98,7 +98,7 @@ def test_what_is_missing_leaves_no_folder(tmp_path, caplog, monkeypatch) -> None
 @jailed
 def test_failed_calls_are_asked_again(tmp_path, caplog, monkeypatch) -> None:
     """The run stops, says why and how to go on; resumed, it asks and trains what is missing and ends as another one."""
-    monkeypatch.setattr("llm.models.attempts.FIRST_WAIT", 0.0)
+    monkeypatch.setattr("envolve.llm.models.attempts.FIRST_WAIT", 0.0)
     trained: list[str] = []
 
     def train(jobs, parallel, limits):
@@ -106,7 +106,7 @@ def test_failed_calls_are_asked_again(tmp_path, caplog, monkeypatch) -> None:
             trained.append(job.folder.name)
             yield job, Outcome(final={"fitness_score": float(len(job.code))})
 
-    monkeypatch.setattr("llm.gym.evolution.run_jobs", train)
+    monkeypatch.setattr("envolve.llm.gym.evolution.run_jobs", train)
     failing, answered = {}, []
 
     def script(content):
@@ -162,7 +162,7 @@ def test_resume_benchmark_and_pretraining(tmp_path, caplog, capsys) -> None:
     worse = GOOD.replace("float(x[0])", "-float(x[0])")
     sets = ("eureka.pretraining_with_best_model=true", "environment.benchmark=Pendulum-v1")
     calls = []
-    import llm.gym.evolution as evolution
+    import envolve.llm.gym.evolution as evolution
 
     real = evolution.run_jobs
 

@@ -13,16 +13,16 @@ from pathlib import Path
 
 import pytest
 
-from llm.gym import train
-from llm.gym.train import RunStopped
-from llm.vetting import jail
+from envolve.llm.gym import train
+from envolve.llm.gym.train import RunStopped
+from envolve.llm.vetting.jail import locks as jail
 from tests.llm.scripted_server import wait_until
 from tests.test_layout import ROOT
 
 # What a training may start: a child, and orphans in a session of their own, which hear of no signal to a group.
 TRAINING = """
 import os, signal, sys, time
-from llm.gym.guard import guard
+from envolve.llm.gym.guard import guard
 if len(sys.argv) > 2:
     while os.getppid() == int(sys.argv[1]):  # the master has died before anything was asked of the kernel
         time.sleep(0.01)
@@ -103,7 +103,7 @@ def test_a_master_that_was_dead_before_anything_was_asked(master, tmp_path) -> N
 )
 def test_the_guardian_ends_as_the_training_does(end, code, tmp_path) -> None:
     """And takes along what that has left."""
-    text = f"import os, sys, time\nfrom llm.gym.guard import guard\nguard({os.getpid()})\n"
+    text = f"import os, sys, time\nfrom envolve.llm.gym.guard import guard\nguard({os.getpid()})\n"
     text += f"if os.fork() == 0:\n    os.setsid()\n    time.sleep(100)\n{end}\n"
     environ = {**os.environ, "PYTHONPATH": str(ROOT), "MARK": str(tmp_path)}
     assert subprocess.run([sys.executable, "-c", text], env=environ).returncode == code
@@ -124,7 +124,7 @@ import sys
 from pathlib import Path
 from tests.llm.gym.test_train import FAST, job
 from tests.llm.gym.user import method
-from llm.gym.train import run_jobs
+from envolve.llm.gym.train import run_jobs
 more = ["total_timesteps=100000000", "eval.num_evals=1000000", "multithreaded=true", "num_envs=2"]
 more = ["rl.training." + one for one in more]
 folder = Path(sys.argv[1])

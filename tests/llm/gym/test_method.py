@@ -9,7 +9,7 @@ import gymnasium
 import numpy as np
 import pytest
 
-from llm.gym.method import BadReward, UserError, checked_reward, feedback, load_class, with_reward
+from envolve.llm.gym.method import BadReward, UserError, checked_reward, feedback, load_class, with_reward
 from tests.llm.gym.user import method, write_user_env
 
 

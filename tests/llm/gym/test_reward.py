@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llm.gym.allowlist import check_method
-from llm.gym.reward import StepCall, extract_method, step_call
-from llm.vetting.extract import VetError
+from envolve.llm.gym.allowlist import check_method
+from envolve.llm.gym.reward import StepCall, extract_method, step_call
+from envolve.llm.vetting.text.extract import VetError
 from tests.llm.gym.user import GOOD, method
 from tests.test_layout import ROOT
 

@@ -11,10 +11,10 @@ import pytest
 
 pytest.importorskip("stable_baselines3")
 
-from llm.gym.config import load_gym_config
-from llm.gym.method import with_reward
-from llm.gym.train import Job, Limits, Outcome, _outcome, _Running, read_plain, run_jobs
-from llm.vetting import jail
+from envolve.llm.gym.config import load_gym_config
+from envolve.llm.gym.method import with_reward
+from envolve.llm.gym.train import Job, Limits, Outcome, _outcome, _Running, read_plain, run_jobs
+from envolve.llm.vetting.jail import locks as jail
 from tests.llm.gym.test_method import Base
 from tests.llm.gym.user import ENV, method, write_config, write_user_env
 from tests.test_layout import ROOT
@@ -177,7 +177,7 @@ def test_no_more_than_asked_for_run_at_once_and_none_is_left(tmp_path, monkeypat
     script = tmp_path / "sleep.sh"
     script.write_text("#!/bin/sh\nsleep 0.3\n")
     script.chmod(0o755)
-    monkeypatch.setattr("llm.gym.train.sys.executable", str(script))
+    monkeypatch.setattr("envolve.llm.gym.train.sys.executable", str(script))
     jobs = [job(tmp_path, "", name=f"job{i}") for i in range(4)]
     alive: list[int] = []
     started: list[Job] = []

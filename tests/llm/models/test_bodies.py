@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from llm.models.bodies import ErrorInside, read_body
-from llm.models.chat import Budget, Price, Reply, make_chat
-from llm.models.request import Body, Call, Request, Transient, Unread
+from envolve.llm.models.bodies import ErrorInside, read_body
+from envolve.llm.models.chat import Budget, Price, Reply, make_chat
+from envolve.llm.models.request import Body, Call, Request, Transient, Unread
 from tests.llm import scripted_server as scripted
 from tests.llm.scripted_server import ScriptedServer
 

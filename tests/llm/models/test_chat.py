@@ -16,8 +16,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from llm.models import chat as chat_module
-from llm.models.chat import (
+from envolve.llm.models import chat as chat_module
+from envolve.llm.models.chat import (
     Budget,
     BudgetSpent,
     Call,
@@ -34,7 +34,7 @@ from llm.models.chat import (
     make_chat,
     settled,
 )
-from llm.models.request import Transient
+from envolve.llm.models.request import Transient
 from tests.llm import scripted_server as scripted
 from tests.llm.scripted_server import ScriptedServer
 from tests.outer.small import default_sigint
@@ -294,7 +294,7 @@ def test_ctrl_c_leaves_the_record_whole_and_keeps_what_is_under_way(answer, repl
     record = tmp_path / "calls.jsonl"
     with ScriptedServer([answer]) as server:
         code = (
-            "import sys\nfrom pathlib import Path\nfrom llm.models.chat import Call, Request, make_chat\n"
+            "import sys\nfrom pathlib import Path\nfrom envolve.llm.models.chat import Call, Request, make_chat\n"
             "calls = [Call(i, Request('m', (('user', str(i)),))) for i in range(20)]\n"
             f"with make_chat(['m'], {server.url!r}, Path({str(record)!r}), parallel=2) as chat:\n    chat.ask(calls)\n"
         )

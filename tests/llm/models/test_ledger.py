@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from llm.models.ledger import Budget, Ledger, LedgerRow, prompt_tokens
-from llm.models.prices import PRICES, Price, find_price, parse_prices
-from llm.models.request import ChatError, Request
+from envolve.llm.models.ledger import Budget, Ledger, LedgerRow, prompt_tokens
+from envolve.llm.models.prices import PRICES, Price, find_price, parse_prices
+from envolve.llm.models.request import ChatError, Request
 
 
 def request(model="m", text="x" * 300, max_tokens=100):

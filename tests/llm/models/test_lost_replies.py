@@ -7,8 +7,19 @@ from collections import Counter
 
 import pytest
 
-from llm.models.chat import Budget, BudgetSpent, Call, Chat, Price, Reply, Request, Unanswered, make_chat, settled
-from llm.models.request import Body, ChatFailure, Unread
+from envolve.llm.models.chat import (
+    Budget,
+    BudgetSpent,
+    Call,
+    Chat,
+    Price,
+    Reply,
+    Request,
+    Unanswered,
+    make_chat,
+    settled,
+)
+from envolve.llm.models.request import Body, ChatFailure, Unread
 from tests.llm import scripted_server as scripted
 from tests.llm.scripted_server import ScriptedServer
 

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from llm.models import openai_chat
-from llm.models.openai_chat import OpenAIChat, _retry_after
-from llm.models.request import Call, ChatError, ChatFailure, Reply, Request, Transient, Unread
+from envolve.llm.models import openai_chat
+from envolve.llm.models.openai_chat import OpenAIChat, _retry_after
+from envolve.llm.models.request import Call, ChatError, ChatFailure, Reply, Request, Transient, Unread
 from tests.llm import scripted_server as scripted
 from tests.llm.scripted_server import ScriptedServer
 
@@ -131,8 +131,23 @@ def test_no_server() -> None:
         (scripted.web_page(), "a web page came back.* usually ends in /v1", False, True),
         (scripted.huge(9 << 20), "larger than 8 MiB", False, True),
     ],
-    ids=["401", "403", "400", "quota", "credit", "402", "model", "list", "number", "deep", "text", "error",
-         "401-inside", "web-page", "huge"],
+    ids=[
+        "401",
+        "403",
+        "400",
+        "quota",
+        "credit",
+        "402",
+        "model",
+        "list",
+        "number",
+        "deep",
+        "text",
+        "error",
+        "401-inside",
+        "web-page",
+        "huge",
+    ],
 )
 def test_what_no_repetition_helps(answer, message, out, billed, caplog) -> None:
     error, requests = send([answer])

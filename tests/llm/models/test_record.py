@@ -9,9 +9,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from core.cleaning import printable
-from llm.models.record import HEADER, Record, RecordError, read_recording
-from llm.models.request import Call, Request
+from envolve.core.cleaning import printable
+from envolve.llm.models.record import HEADER, Record, RecordError, read_recording
+from envolve.llm.models.request import Call, Request
 
 TEXT = st.text(max_size=20)
 REQUEST = Request("m", (("user", "hi"),))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from llm.models.servers import ollama_url
+from envolve.llm.models.servers import ollama_url
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from envs.graph_file import load_graph_file
-from envs.shaping import load_candidate
-from llm.reporting.best_code import best_code, code_of_graph, code_with_numbers, same_graphs, short
+from envolve.envs.graph.file import load_graph_file
+from envolve.envs.shaping.candidate import load_candidate
+from envolve.llm.reporting.best_code import best_code, code_of_graph, code_with_numbers, same_graphs, short
 from tests.llm.attempts import CODE, graph_file
 from tests.llm.traced import outputs
 

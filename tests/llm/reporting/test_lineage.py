@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from llm.reporting.lineage import ancestors, lineage_picture, score_text, shown_range, tree_text
+from envolve.llm.reporting.lineage import ancestors, lineage_picture, score_text, shown_range, tree_text
 from tests.llm.attempts import evolution, human
 
 PNG = b"\x89PNG\r\n"

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-import envs.physics  # noqa: F401  registers the tasks
-import llm.reporting.live
-from agents.shaped import Progress
-from envs.physics.task import physics_task
-from llm.reporting.live import LiveEvolution
-from outer.report import duration
+import envolve.envs.physics
+import envolve.llm.reporting.live
+from envolve.agents.shaped.training import Progress
+from envolve.envs.physics.task import physics_task
+from envolve.llm.reporting.live import LiveEvolution
+from envolve.outer.reporting.report import duration
 from tests.llm.attempts import evolution, human
 
 
@@ -23,7 +23,7 @@ from tests.llm.attempts import evolution, human
 def clock(monkeypatch):
     """Time that passes when it is told to."""
     now = SimpleNamespace(seconds=0.0)
-    monkeypatch.setattr(llm.reporting.live.time, "monotonic", lambda: now.seconds)
+    monkeypatch.setattr(envolve.llm.reporting.live.time, "monotonic", lambda: now.seconds)
     return now
 
 

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from llm.reporting.pictures import points_of, scores_picture
-from llm.search.individual import best_of
+from envolve.llm.reporting.pictures import points_of, scores_picture
+from envolve.llm.search.individual import best_of
 from tests.llm.attempts import evolution, human
 from tests.llm.reporting.test_lineage import PNG
 

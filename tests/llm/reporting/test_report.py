@@ -8,15 +8,15 @@ from types import SimpleNamespace
 
 import pytest
 
-import envs.physics  # noqa: F401  registers the tasks
-from envs.graph_file import load_graph_file
-from envs.physics.task import physics_task
-from envs.shaping import load_candidate
-from llm.models.record import Record, ReplayMismatch
-from llm.models.request import Call, ChatFailure, Reply, Request
-from llm.reporting.report import FILES, verdicts_text, write_report
-from llm.search.archive import Archive
-from llm.search.individual import best_of
+import envolve.envs.physics  # noqa: F401  registers the tasks
+from envolve.envs.graph.file import load_graph_file
+from envolve.envs.physics.task import physics_task
+from envolve.envs.shaping.candidate import load_candidate
+from envolve.llm.models.record import Record, ReplayMismatch
+from envolve.llm.models.request import Call, ChatFailure, Reply, Request
+from envolve.llm.reporting.report import FILES, verdicts_text, write_report
+from envolve.llm.search.archive import Archive
+from envolve.llm.search.individual import best_of
 from tests.llm.attempts import evolution, graph_file, human
 
 ANT = physics_task("Ant")

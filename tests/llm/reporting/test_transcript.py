@@ -8,8 +8,8 @@ from dataclasses import replace
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from llm.models.record import Record
-from llm.reporting.transcript import fenced, one_line, page, write_transcript
+from envolve.llm.models.record import Record
+from envolve.llm.reporting.transcript import fenced, one_line, page, write_transcript
 from tests.llm.attempts import evolution, human
 
 

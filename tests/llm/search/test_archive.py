@@ -10,10 +10,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from llm.search.archive import Archive, ArchiveError
-from llm.search.greedy import Greedy
-from llm.search.individual import Individual, Search
-from llm.search.islands import Islands
+from envolve.llm.search.archive import Archive, ArchiveError
+from envolve.llm.search.greedy import Greedy
+from envolve.llm.search.individual import Individual, Search
+from envolve.llm.search.islands import Islands
 from tests.llm.individuals import PlainPrompts, individual, individuals, same
 from tests.llm.simulated import answers, run
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llm.search.bandit import UCB1, choose_models, rewards
+from envolve.llm.search.bandit import UCB1, choose_models, rewards
 from tests.llm.individuals import individual
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from llm.search.greedy import Greedy, repairable
+from envolve.llm.search.greedy import Greedy, repairable
 from tests.llm.individuals import PlainPrompts, human, individual
 
 

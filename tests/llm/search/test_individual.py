@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from llm.search.individual import Individual, IndividualError, best_of, curves_of, ranking
+from envolve.llm.search.individual import Individual, IndividualError, best_of, curves_of, ranking
 from tests.llm.individuals import human, individual, individuals, same
 
 

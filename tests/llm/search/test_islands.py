@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from llm.search.individual import Individual
-from llm.search.islands import Islands, Mix, _by_rank
+from envolve.llm.search.individual import Individual
+from envolve.llm.search.islands import Islands, Mix, _by_rank
 from tests.llm.individuals import PlainPrompts, human, individual
 from tests.llm.simulated import run
 

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from envs.graph_params import lift
-from llm.search.novelty import features, most_similar, similarity
-from llm.vetting.probe import make_probe
-from llm.vetting.tracer import trace_candidate
+from envolve.envs.graph.params import lift
+from envolve.llm.search.novelty import features, most_similar, similarity
+from envolve.llm.vetting.probe import make_probe
+from envolve.llm.vetting.trace.tracer import trace_candidate
 from tests.llm.individuals import individual
 
 INPUTS = ["speed", "height", "torque"]

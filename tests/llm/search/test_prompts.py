@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 import torch
 
-import envs.physics  # noqa: F401  registers the tasks
-from envs.physics.task import PHYSICS_TASKS, SHAPER_TYPES, Pose, Random, physics_task
-from envs.shaping import load_candidate
-from llm.search.individual import Individual, Messages, curves_of
-from llm.search.prompts import Brief
-from llm.search.signatures import example
-from llm.search.task_facts import human_source, limits_text, task_facts
-from llm.vetting.allowlist import check_source
-from llm.vetting.extract import extract_code
+import envolve.envs.physics  # noqa: F401  registers the tasks
+from envolve.envs.physics.task import PHYSICS_TASKS, SHAPER_TYPES, Pose, Random, physics_task
+from envolve.envs.shaping.candidate import load_candidate
+from envolve.llm.search.individual import Individual, Messages, curves_of
+from envolve.llm.search.prompts import Brief
+from envolve.llm.search.signatures import example
+from envolve.llm.search.task_facts import human_source, limits_text, task_facts
+from envolve.llm.vetting.allow.allowlist import check_source
+from envolve.llm.vetting.text.extract import extract_code
 from tests.llm.individuals import human, individual
 
 # The longest that any attempt's messages can be beside those of the first: code of two parents and two reflections.
@@ -153,7 +153,7 @@ def test_the_example_would_be_let_through(types: list[str]) -> None:
 
 def test_the_example_does_what_it_says(tmp_path: Path) -> None:
     path = tmp_path / "blimp.py"
-    header = "import torch\nfrom envs.physics.task import Pose\n\n\n"
+    header = "import torch\nfrom envolve.envs.physics.task import Pose\n\n\n"
     path.write_text(header + example(SHAPER_TYPES), encoding="utf-8")
     candidate = load_candidate(path)
     assert candidate.failure is None and set(candidate.shapers) == set(SHAPER_TYPES) and candidate.action_size == 1

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llm.search.individual import Individual, curves_of
-from llm.search.reflection import REFLECTION_LIMIT, curve_line, points, reflect, shortened
+from envolve.llm.search.individual import Individual, curves_of
+from envolve.llm.search.reflection import REFLECTION_LIMIT, curve_line, points, reflect, shortened
 from tests.llm.individuals import human, individual, individuals
 
 RISING = [float(k) for k in range(101)]

@@ -16,9 +16,11 @@ from pathlib import Path
 
 import pytest
 
-from llm.vetting import jail, jailer, vet
-from llm.vetting.probe import make_probe
-from llm.vetting.vet import Rejection, Vetted, Vetter
+from envolve.llm.vetting import vet
+from envolve.llm.vetting.jail import jailer
+from envolve.llm.vetting.jail import locks as jail
+from envolve.llm.vetting.probe import make_probe
+from envolve.llm.vetting.vet import Rejection, Vetted, Vetter
 from tests.llm.attacks import ATTACKS, FAMILIES, REWARD
 
 pytestmark = pytest.mark.skipif(bool(jail.missing()), reason=f"no jail here: {', '.join(jail.missing())}")
@@ -90,7 +92,7 @@ class World:
             monkeypatch.setattr(vet, "CODE_CHARACTERS", 10**9)
         if layers.startswith("naked"):
             monkeypatch.setattr(jailer, "MODULE", "tests.llm.naked")
-            tests, wrapped = str(jailer.ROOT / "tests"), jailer.bubblewrap()
+            tests, wrapped = str(jailer.IMPORTS / "tests"), jailer.bubblewrap()
             wrapped = (*wrapped, "--ro-bind", tests, tests) if wrapped and layers == "naked" else ()
             monkeypatch.setattr(jailer, "bubblewrap", lambda: wrapped)
         if layers == "naked and unlocked":
@@ -119,7 +121,9 @@ class World:
 
     def check_alive(self) -> None:
         pid = self.vetter._jailer._server._process.pid
-        others = [p for p in processes_of_group(pid) if "llm.vetting.jailed" not in p and "llm.naked" not in p]
+        others = [
+            p for p in processes_of_group(pid) if "envolve.llm.vetting.jail.jailed" not in p and "llm.naked" not in p
+        ]
         assert not others, f"left behind: {others}"
         running = processes_of_group(pid)
         assert len(running) <= 3, f"left behind: {running}"  # the server, and bubblewrap outside and inside

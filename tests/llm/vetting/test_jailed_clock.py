@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from llm.vetting import jailed
+from envolve.llm.vetting.jail import jailed
 
 
 def server(seconds: float) -> jailed.Server:

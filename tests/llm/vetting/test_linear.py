@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from llm.gym.allowlist import check_method
-from llm.gym.reward import extract_method
-from llm.vetting.allowlist import check_source
-from llm.vetting.extract import MOST_REPLY, VetError, extract
-from llm.vetting.fences import fences, unfenced
-from llm.vetting.naming import nearest
-from llm.vetting.scan import MOST_DEPTH, measure
+from envolve.llm.gym.allowlist import check_method
+from envolve.llm.gym.reward import extract_method
+from envolve.llm.vetting.allow.allowlist import check_source
+from envolve.llm.vetting.text.extract import MOST_REPLY, VetError, extract
+from envolve.llm.vetting.text.fences import fences, unfenced
+from envolve.llm.vetting.text.naming import nearest
+from envolve.llm.vetting.text.scan import MOST_DEPTH, measure
 from tests.llm.vetting.families import families
 
 TYPES = ("compute_reward", "compute_observation")

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from envs import graph_params
-from llm.vetting import calling, literals
-from llm.vetting.tracer import trace_candidate
+from envolve.envs.graph import params as graph_params
+from envolve.llm.vetting import literals
+from envolve.llm.vetting.trace import calling
+from envolve.llm.vetting.trace.tracer import trace_candidate
 from tests.llm.accepted import ACCEPTED
 from tests.llm.traced import probe, traced
 

@@ -8,11 +8,11 @@ import re
 
 import pytest
 
-from llm.gym.allowlist import check_method
-from llm.vetting.allowed_names import INSTEAD, INSTEAD_OF_ATTRIBUTES, METHODS, PROPERTIES, TORCH
-from llm.vetting.allowed_syntax import ALLOWED, PARTS, REFUSED
-from llm.vetting.allowlist import check_source
-from llm.vetting.extract import VetError
+from envolve.llm.gym.allowlist import check_method
+from envolve.llm.vetting.allow.allowed_names import INSTEAD, INSTEAD_OF_ATTRIBUTES, METHODS, PROPERTIES, TORCH
+from envolve.llm.vetting.allow.allowed_syntax import ALLOWED, PARTS, REFUSED
+from envolve.llm.vetting.allow.allowlist import check_source
+from envolve.llm.vetting.text.extract import VetError
 
 EVERYTHING = """
 with open(a) as b, c: pass

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from envs.physics.task import physics_task
-from llm.vetting.probe import Probe, make_probe
+from envolve.envs.physics.task import physics_task
+from envolve.llm.vetting.probe import Probe, make_probe
 
 
 @pytest.mark.parametrize("name", ["Cartpole", "Ant", "Pusher"])

@@ -14,16 +14,16 @@ import numpy as np
 import pytest
 import torch
 
-import envs.physics  # noqa: F401  registers the tasks
-from envs.graph_file import load_graph_file
-from envs.physics.task import physics_task
-from envs.shaping import load_candidate
-from llm.models.record import read_recording
-from llm.reporting.best_code import best_code, recheck_with
-from llm.search.individual import Individual
-from llm.search.novelty import most_similar
-from llm.vetting.probe import make_probe
-from llm.vetting.vet import Rejection, Vetted, Vetter
+import envolve.envs.physics  # noqa: F401  registers the tasks
+from envolve.envs.graph.file import load_graph_file
+from envolve.envs.physics.task import physics_task
+from envolve.envs.shaping.candidate import load_candidate
+from envolve.llm.models.record import read_recording
+from envolve.llm.reporting.best_code import best_code, recheck_with
+from envolve.llm.search.individual import Individual
+from envolve.llm.search.novelty import most_similar
+from envolve.llm.vetting.probe import make_probe
+from envolve.llm.vetting.vet import Rejection, Vetted, Vetter
 from tests.llm.traced import outputs
 
 FOLDER = Path(__file__).parents[3] / "experiments" / "recordings"

@@ -17,12 +17,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.cleaning import LONGEST
-from envs.graph_file import load_graph_file
-from llm.vetting import checking, jail, jailer, vet
-from llm.vetting.extract import VetError
-from llm.vetting.probe import make_probe
-from llm.vetting.vet import Rejection, Vetted, Vetter
+from envolve.core.cleaning import LONGEST
+from envolve.envs.graph.file import load_graph_file
+from envolve.llm.vetting import checking, vet
+from envolve.llm.vetting.jail import jailer
+from envolve.llm.vetting.jail import locks as jail
+from envolve.llm.vetting.probe import make_probe
+from envolve.llm.vetting.text.extract import VetError
+from envolve.llm.vetting.vet import Rejection, Vetted, Vetter
 
 ROOT = Path(__file__).resolve().parents[3]
 pytestmark = pytest.mark.skipif(bool(jail.missing()), reason=f"no jail here: {', '.join(jail.missing())}")
@@ -175,7 +177,7 @@ def group_is_empty(group: int, seconds: float = 120.0) -> bool:
 @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
 def test_nothing_is_left_when_the_master_ends(end: int) -> None:
     script = (
-        "from llm.vetting import vet\nfrom llm.vetting.probe import make_probe\n"
+        "from envolve.llm.vetting import vet\nfrom envolve.llm.vetting.probe import make_probe\n"
         "vet.check_source = lambda code, types: None\n"
         "with vet.Vetter(make_probe('Cartpole', 8), ['compute_reward'], seconds=60) as v:\n"
         "    print(v._jailer._server._process.pid, flush=True)\n"
@@ -284,7 +286,7 @@ def test_reasons_are_fit_to_print() -> None:
 @pytest.mark.slow
 def test_a_child_needs_nothing_that_is_not_loaded(vetter) -> None:
     """Every function that the allow-list knows, called in some way: whatever is wrong, it is no missing file."""
-    from llm.vetting.allowed_names import FUNCTIONAL, LINALG, METHODS, TORCH
+    from envolve.llm.vetting.allow.allowed_names import FUNCTIONAL, LINALG, METHODS, TORCH
 
     functions = [f"torch.{f}(a" for f in TORCH] + [f"torch.nn.functional.{f}(a" for f in FUNCTIONAL]
     functions += [f"torch.linalg.{f}(a" for f in LINALG] + [f"a.{f}(" for f in METHODS]

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import yaml
 
-from outer.hpo.study import Study, read_study
-from outer.hpo.trial import Trial
+from envolve.outer.hpo.study import Study, read_study
+from envolve.outer.hpo.trial import Trial
 from tests.outer.small import GRIDWORLD_FILE
 
 SET = {

@@ -7,8 +7,8 @@ import math
 
 import pytest
 
-import outer.run
-from outer.hpo.agent_trial import AgentTrials, judge
+import envolve.outer.run
+from envolve.outer.hpo.agent_trial import AgentTrials, judge
 from tests.outer.hpo.small import study
 from tests.outer.hpo.small import trial as nes_trial
 from tests.outer.small import GRIDWORLD_FILE, cliff
@@ -79,7 +79,7 @@ def test_a_budget_of_steps_limits_the_training(tmp_path):
 
 
 def test_agents_in_worlds_that_were_evolved(tmp_path, monkeypatch):
-    monkeypatch.setattr(outer.run, "learning_curve", lambda *args, **kwargs: None)
+    monkeypatch.setattr(envolve.outer.run, "learning_curve", lambda *args, **kwargs: None)
     for seed in (0, 1):
         go(cliff("agents.gtn.max_iterations=2", f"seed={seed}"), tmp_path / f"run{seed}")
     worlds = [str(tmp_path / f"run{seed}/model.pt") for seed in (0, 1)]

@@ -12,12 +12,12 @@ import pytest
 import torch
 import yaml
 
-from agents.crl_train import Evaluation
-from experiments.goal_arguments import stored_plan
-from outer.hpo.goal_trial import GoalTrials, judge
-from outer.hpo.study import Study, dump_study, read_study
-from outer.hpo.trial import Trial
-from outer.yaml_lines import ConfigError
+from envolve.agents.goal.crl_train import Evaluation
+from envolve.core.yaml_lines import ConfigError
+from envolve.outer.goals.arguments import stored_plan
+from envolve.outer.hpo.goal_trial import GoalTrials, judge
+from envolve.outer.hpo.study import Study, dump_study, read_study
+from envolve.outer.hpo.trial import Trial
 
 ROOT = Path(__file__).resolve().parents[3]
 SMALL = {

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outer.hpo.hyperband import HyperbandSearch, bracket_sizes, ladder
+from envolve.outer.hpo.hyperband import HyperbandSearch, bracket_sizes, ladder
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,9 @@ import math
 import numpy as np
 import pytest
 
-from outer.hpo.axes import axes_of
-from outer.hpo.importance import FANOVA, LEAST, MOST, PED_ANOVA, Importance, importance_of
-from outer.hpo.trial import Plain, Record
+from envolve.outer.hpo.axes import axes_of
+from envolve.outer.hpo.importance import FANOVA, LEAST, MOST, PED_ANOVA, Importance, importance_of
+from envolve.outer.hpo.trial import Plain, Record
 from tests.outer.hpo.trials import record
 
 pytest.importorskip("optuna")

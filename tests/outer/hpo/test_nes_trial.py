@@ -6,8 +6,8 @@ import math
 
 import pytest
 
-from outer.checkpoint import locked
-from outer.hpo.nes_trial import MEASURED, NESTrials, measured, shortfall
+from envolve.outer.checkpoint import locked
+from envolve.outer.hpo.nes_trial import MEASURED, NESTrials, measured, shortfall
 from tests.outer.hpo.small import study, trial
 from tests.outer.small import CARTPOLE_FILE
 from tests.outer.test_run import Direct

@@ -14,13 +14,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import outer.hpo.nes_master
-from outer.backlog import Patience
-from outer.checkpoint import RunError
-from outer.hpo.nes_master import NESMaster, result_of, trial_chunk, trial_of, values_of
-from outer.hpo.optimise import Optimiser
-from outer.hpo.trial import Trial, TrialResult
-from outer.hpo.trial_log import TrialLog
+import envolve.outer.hpo.nes_master
+from envolve.outer.checkpoint import RunError
+from envolve.outer.exchange.backlog import Patience
+from envolve.outer.hpo.nes_master import NESMaster, result_of, trial_chunk, trial_of, values_of
+from envolve.outer.hpo.optimise import Optimiser
+from envolve.outer.hpo.trial import Trial, TrialResult
+from envolve.outer.hpo.trial_log import TrialLog
 from tests.outer.hpo.small import study, trial
 from tests.outer.virtual import Cluster, Hang
 
@@ -200,7 +200,7 @@ def test_a_master_with_another_study_stops_instead_of_failing_the_trial(tmp_path
     evaluate = master._load()
     try:
         chunk = trial_chunk("run", s.digest, trial(1))
-        with pytest.raises(outer.hpo.nes_master.Broken, match="another study"):
+        with pytest.raises(envolve.outer.hpo.nes_master.Broken, match="another study"):
             evaluate(chunk.config, chunk.worlds, chunk.seeds, chunk.mode, 1)
     finally:
         master._stack.close()
@@ -213,10 +213,10 @@ def test_a_full_disk_stops_the_master_instead_of_failing_the_trial(tmp_path, mon
     def full(*args):
         raise OSError(28, "No space left on device", "runs")
 
-    monkeypatch.setattr(outer.hpo.nes_master.NESTrials, "__call__", full)
+    monkeypatch.setattr(envolve.outer.hpo.nes_master.NESTrials, "__call__", full)
     evaluate = master._load()
     try:
-        with pytest.raises(outer.hpo.nes_master.Broken, match="trial 0 is left to another.*No space"):
+        with pytest.raises(envolve.outer.hpo.nes_master.Broken, match="trial 0 is left to another.*No space"):
             evaluate(trial_chunk("run", s.digest, trial(1)).config, None, None, "trial", 1)
     finally:
         master._stack.close()

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from outer.hpo import pictures
-from outer.hpo.axes import axes_of
-from outer.hpo.importance import FANOVA, Importance, Share
-from outer.hpo.pictures import LossScale, budget_loss, importance_bars, number_ticks, parallel_coordinates
-from outer.hpo.standings import ranked
-from outer.hpo.trial import Record, TrialResult
-from outer.plots import new_figure
-from outer.report import precise
+from envolve.outer.hpo import pictures
+from envolve.outer.hpo.axes import axes_of
+from envolve.outer.hpo.importance import FANOVA, Importance, Share
+from envolve.outer.hpo.pictures import LossScale, budget_loss, importance_bars, number_ticks, parallel_coordinates
+from envolve.outer.hpo.standings import ranked
+from envolve.outer.hpo.trial import Record, TrialResult
+from envolve.outer.reporting.plots import new_figure
+from envolve.outer.reporting.report import precise
 from tests.outer.hpo.trials import SPACE, many
 
 

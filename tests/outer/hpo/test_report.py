@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from outer.hpo.axes import Axis, axes_of, short_names
-from outer.hpo.report import write_report
-from outer.hpo.standings import agreements, last_of_each, ranked, rungs
+from envolve.outer.hpo.axes import Axis, axes_of, short_names
+from envolve.outer.hpo.report import write_report
+from envolve.outer.hpo.standings import agreements, last_of_each, ranked, rungs
 from tests.outer.hpo.trials import SPACE, loss_of, many, record
 
 PICTURES = ("parallel_coordinates.png", "budget_loss.png", "importance.png")

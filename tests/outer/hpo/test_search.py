@@ -18,8 +18,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from outer.hpo.hyperband import ladder
-from outer.hpo.search import BACKENDS, make_search, plain, rounded
+from envolve.outer.hpo.hyperband import ladder
+from envolve.outer.hpo.search import BACKENDS, make_search, plain, rounded
 
 CS = pytest.importorskip("ConfigSpace", reason="ConfigSpace is not installed")
 pytest.importorskip("hpbandster", reason="hpbandster is not installed")

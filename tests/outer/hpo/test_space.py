@@ -11,10 +11,10 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from outer.config import load_config
-from outer.hpo.search import check_space, values_of
-from outer.hpo.study import Study, dump_study, read_study
-from outer.yaml_lines import ConfigError
+from envolve.core.yaml_lines import ConfigError
+from envolve.outer.config.load import load_config
+from envolve.outer.hpo.search import check_space, values_of
+from envolve.outer.hpo.study import Study, dump_study, read_study
 from tests.outer.hpo.test_study import GOOD, read, write
 
 any_directory = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=25)

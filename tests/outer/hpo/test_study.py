@@ -10,13 +10,13 @@ import pytest
 import torch
 import yaml
 
-from envs.task import make_task
-from envs.world import world_size
-from envs.world_file import save_world
-from outer import problem
-from outer.config import Config, load_config
-from outer.hpo.study import Study, dump_study, read_study
-from outer.yaml_lines import ConfigError
+from envolve.core.yaml_lines import ConfigError
+from envolve.envs.task import make_task
+from envolve.envs.worlds.file import save_world
+from envolve.envs.worlds.world import world_size
+from envolve.outer.config import problem
+from envolve.outer.config.load import Config, load_config
+from envolve.outer.hpo.study import Study, dump_study, read_study
 
 ROOT = Path(__file__).resolve().parents[3]
 BASE = "default_config_cartpole_syn_env_paper.yaml"

@@ -12,12 +12,12 @@ import yaml
 
 pytest.importorskip("ConfigSpace")
 
-from experiments import study_report
-from outer.config import load_config
-from outer.hpo.report import finished, write_report
-from outer.hpo.study import Study, dump_study, read_study
-from outer.hpo.trial import Record, Trial, TrialResult
-from outer.hpo.trial_log import TrialLog
+from envolve.experiments import study_report
+from envolve.outer.config.load import load_config
+from envolve.outer.hpo.report import finished, write_report
+from envolve.outer.hpo.study import Study, dump_study, read_study
+from envolve.outer.hpo.trial import Record, Trial, TrialResult
+from envolve.outer.hpo.trial_log import TrialLog
 from tests.outer.hpo.trials import record
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from outer.hpo import study_table
-from outer.hpo.study_table import StudyTable
+from envolve.outer.hpo import study_table
+from envolve.outer.hpo.study_table import StudyTable
 from tests.outer.hpo.trials import many, record
 
 V = {"agents.gtn.step_size": 0.5, "agents.gtn.mirrored_sampling": True}

@@ -9,10 +9,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from outer.hpo import trial_log
-from outer.hpo.trial import Record, Trial, TrialResult
-from outer.hpo.trial_log import TrialLog
-from outer.yaml_lines import ConfigError
+from envolve.core.yaml_lines import ConfigError
+from envolve.outer.hpo import trial_log
+from envolve.outer.hpo.trial import Record, Trial, TrialResult
+from envolve.outer.hpo.trial_log import TrialLog
 
 A = {"agents.gtn.step_size": 0.5, "mirrored": True, "batch": 64, "agent": "DDQN \u00fc\u4e16\ud800"}
 B = {"agents.gtn.step_size": 1e-5, "mirrored": False, "batch": 128, "agent": "PPO"}

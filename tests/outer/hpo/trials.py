@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from outer.hpo.trial import Plain, Record, Trial, TrialResult
+from envolve.outer.hpo.trial import Plain, Record, Trial, TrialResult
 
 BUDGETS = (5.0, 15.0, 45.0)
 # what outer.hpo.axes reads of ConfigSpace's hyperparameters

@@ -1,4 +1,5 @@
-"""A folder on a file server, as several machines see it: what ``os`` is to ``outer/machine.py`` in the simulation.
+"""A folder on a file server, as several machines see it: what ``os`` is to ``outer/exchange/machine.py`` in the
+simulation.
 
 The server has one truth and a history. Every machine has a client with caches of names and of the listing (attribute
 and directory caches), and faults: see :data:`tests.outer.simulation.faults.KINDS` for what each does and when a real
@@ -163,7 +164,8 @@ class ReadableFile:
 
 
 class VirtualOS:
-    """The part of ``os`` (and ``open``) that outer/machine.py and core/files.py use, for the running process."""
+    """The part of ``os`` (and ``open``) that outer/exchange/machine.py and core/files.py use, for the running
+    process."""
 
     O_RDONLY, O_NONBLOCK = real_os.O_RDONLY, real_os.O_NONBLOCK
     O_NOCTTY, O_CLOEXEC = real_os.O_NOCTTY, real_os.O_CLOEXEC

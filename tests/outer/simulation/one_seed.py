@@ -12,16 +12,16 @@ from typing import Any, Dict, FrozenSet, Iterator, List
 
 import torch
 
-import core.files
-import outer.dispatch
-import outer.exchange
-import outer.heartbeat
-import outer.machine
-from outer.machine import Rejected
+import envolve.core.files
+import envolve.outer.exchange.dispatch
+import envolve.outer.exchange.heartbeat
+import envolve.outer.exchange.machine
+import envolve.outer.exchange.messages
+from envolve.outer.exchange.machine import Rejected
 from tests.outer.simulation.schedule import VirtualLanes, VirtualLock
 from tests.outer.simulation.world import World
 
-DTYPES = {str(d): d for d in outer.exchange.DTYPES}
+DTYPES = {str(d): d for d in envolve.outer.exchange.messages.DTYPES}
 REAL_FORMAT_EVERY = 10  # one seed in so many goes through torch.save and torch.load
 
 
@@ -62,17 +62,20 @@ def installed(world: World) -> Iterator[None]:
     log = logging.getLogger("envolve")
     ids = SimpleNamespace(uuid4=lambda: uuid.UUID(int=world.ids.getrandbits(128)))
     changes: List[Any] = [
-        (core.files, "os", world.os),
-        (outer.machine, "os", world.os),
-        (outer.machine, "open", world.os.open_file),
-        (outer.machine, "time", SimpleNamespace(sleep=world.scheduler.wait)),
-        (outer.heartbeat, "threading", SimpleNamespace(Lock=lambda: VirtualLock(world.scheduler))),
-        (outer.heartbeat, "uuid", ids),
-        (outer.dispatch, "uuid", ids),
-        (outer.dispatch, "Lanes", lambda count: VirtualLanes(world.scheduler, world.lanes)),
+        (envolve.core.files, "os", world.os),
+        (envolve.outer.exchange.machine, "os", world.os),
+        (envolve.outer.exchange.machine, "open", world.os.open_file),
+        (envolve.outer.exchange.machine, "time", SimpleNamespace(sleep=world.scheduler.wait)),
+        (envolve.outer.exchange.heartbeat, "threading", SimpleNamespace(Lock=lambda: VirtualLock(world.scheduler))),
+        (envolve.outer.exchange.heartbeat, "uuid", ids),
+        (envolve.outer.exchange.dispatch, "uuid", ids),
+        (envolve.outer.exchange.dispatch, "Lanes", lambda count: VirtualLanes(world.scheduler, world.lanes)),
     ]
     if world.seed % REAL_FORMAT_EVERY:
-        changes += [(outer.exchange, "pack", cheap_pack), (outer.exchange, "unpack", cheap_unpack)]
+        changes += [
+            (envolve.outer.exchange.messages, "pack", cheap_pack),
+            (envolve.outer.exchange.messages, "unpack", cheap_unpack),
+        ]
     kept = [(module, name, getattr(module, name, None)) for module, name, _ in changes]
     level, handler, propagate, disabled = log.level, _Log(world), log.propagate, log.disabled
     for module, name, value in changes:

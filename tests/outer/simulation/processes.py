@@ -1,4 +1,4 @@
-"""Processes on machines of the simulation, and what outer/machine.py's Host is to them."""
+"""Processes on machines of the simulation, and what outer/exchange/machine.py's Host is to them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ class SimProcess(Process):
 
 
 class VirtualHost:
-    """What outer/machine.py's Host is, for one process. Clocks are monotonic, but begin and run as they like."""
+    """What outer/exchange/machine.py's Host is, for one process. Clocks are monotonic, but begin and run as they
+    like."""
 
     def __init__(self, process: SimProcess) -> None:
         self._world, self._process = process.world, process

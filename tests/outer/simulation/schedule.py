@@ -191,7 +191,7 @@ class VirtualLock:
 
 
 class VirtualLanes:
-    """outer/lanes.py with tasks: what threads of one process do side by side, in any order."""
+    """outer/exchange/lanes.py with tasks: what threads of one process do side by side, in any order."""
 
     def __init__(self, scheduler: Scheduler, count: int) -> None:
         self._scheduler, self.count = scheduler, count

@@ -8,7 +8,7 @@ from typing import Any, Dict, List, Tuple
 
 import torch
 
-from outer.exchange import Chunk
+from envolve.outer.exchange.messages import Chunk
 
 
 @dataclass

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from outer.exchange import ChunkResult, chunk_content, result_content
-from outer.pairs import write_pair
+from envolve.outer.exchange.messages import ChunkResult, chunk_content, result_content
+from envolve.outer.exchange.pairs import write_pair
 from tests.outer.simulation.filesystem import Inode
 from tests.outer.simulation.processes import MASTER
 from tests.outer.simulation.small_run import SmallRun, right_answer

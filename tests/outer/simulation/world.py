@@ -12,11 +12,11 @@ from typing import Any, Callable, Dict, FrozenSet, List, Optional, Tuple
 
 import torch
 
-from outer.backlog import Patience
-from outer.dispatch import Dispatcher, SecondMasterError
-from outer.exchange import Chunk, ChunkResult
-from outer.machine import ExchangeError, Files
-from outer.worker import SecondWorkerError, Worker
+from envolve.outer.exchange.backlog import Patience
+from envolve.outer.exchange.dispatch import Dispatcher, SecondMasterError
+from envolve.outer.exchange.machine import ExchangeError, Files
+from envolve.outer.exchange.messages import Chunk, ChunkResult
+from envolve.outer.exchange.worker import SecondWorkerError, Worker
 from tests.outer.simulation.faults import ALL, Faults
 from tests.outer.simulation.filesystem import FOLDER, Client, Server, VirtualOS
 from tests.outer.simulation.processes import MASTER, SimProcess, VirtualHost

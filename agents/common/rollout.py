@@ -1,0 +1,100 @@
+"""Steps and episodes in worlds, for all members at once: what every learner's training and testing is made of."""
+
+from __future__ import annotations
+
+from typing import Callable, Optional, Tuple, Union
+
+import torch
+from torch import Tensor
+
+from envolve.core import rng
+from envolve.envs.section import EnvSection
+from envolve.envs.task import Task
+from envolve.envs.worlds.reward_network import RewardNetwork
+from envolve.envs.worlds.synthetic import synthetic_world
+from envolve.envs.worlds.world import RealTask, World
+
+
+def make_world(kind: str, task: Task, section: EnvSection, params: Tensor, gamma: Tensor) -> World:
+    """kind: "real", "se" or "rn"; params: float32 [P, W] (any width for "real"); gamma: [P], the agents' discount."""
+    if kind == "real":
+        return RealTask(task, len(params))
+    return synthetic_world(task, section, params) if kind == "se" else RewardNetwork(task, section, params, gamma)
+
+
+def capturable(task: Task, kind: str) -> bool:
+    """Whether a step in such a world can be part of a CUDA graph."""
+    return kind == "se" or not task.on_host
+
+
+def reset_uniforms(key: Tensor, first: Tensor, count: int) -> Tensor:
+    """Uniforms first .. first + count - 1 of each key. key: int64 [P], first: int64 [P, N] -> [P, N, count]."""
+    return rng.uniform(key[:, None, None], first[:, :, None] + torch.arange(count, device=key.device))
+
+
+def reward_noise(source: Union[Task, World], key: Tensor, counter: Tensor) -> Tensor:
+    """What a random reward adds to its mean in the step with this counter: N(0, source.reward_noise).
+
+    key: int64 [P], of stream REWARD; counter: int64 [P, N] -> float32 [P, N]. In training the counter is the number of
+    environment steps before the step, in tests the number of the episode times max_steps plus the step.
+    """
+    return source.reward_noise * rng.normal(key[:, None], counter)
+
+
+def repeat(
+    world: World,
+    state: Tensor,
+    action: Tensor,
+    t: Tensor,
+    skip: int,
+    max_steps: int,
+    noise: Optional[Callable[[Tensor], Tensor]] = None,
+) -> Tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Up to ``skip`` steps with one action (frame skip); an episode that is over stays as it is.
+
+    state [P, N, S], action int64 [P, N] or float32 [P, N, A], t int64 [P, N] (steps of the episode so far); noise: t ->
+    what is added to the reward of that step, for worlds with random rewards (``world.reward_noise``)
+    -> state, summed reward, done, failed, t, over (done, failed or time limit), all [P, N].
+    """
+    state, reward, done, failed = world.step(state, action)
+    if noise is not None:
+        reward = reward + noise(t)
+    t = t + 1
+    over = (done > 0.5) | failed | (t >= max_steps)
+    for _ in range(skip - 1):
+        next_state, r, d, f = world.step(state, action)
+        if noise is not None:
+            r = r + noise(t)
+        state = torch.where(over.unsqueeze(-1), state, next_state)
+        reward = torch.where(over, reward, reward + r)
+        done = torch.where(over, done, d)
+        failed = failed | (f & ~over)
+        t = t + (~over).long()
+        over = over | (d > 0.5) | f | (t >= max_steps)
+    return state, reward, done, failed, t, over
+
+
+def test_episodes(
+    task: Task, policy: Callable[[Tensor, Tensor], Tensor], key: Tensor, first: Tensor, episodes: int, skip: int
+) -> Tuple[Tensor, Tensor]:
+    """Episodes on the real task -> returns float64 [P, episodes], steps int64 [P].
+
+    policy: observation [P, N, F], number of the step int64 [P, N] -> action int64 [P, N] or float32 [P, N, A]. Step t
+    of test episode j has the number (first + j) max_steps + t. The episode resets with the uniforms (first + j) * R + i
+    of key. key, first: int64 [P].
+    """
+    world, R = RealTask(task, len(key)), task.reset_uniforms
+    number = first[:, None] + torch.arange(episodes, device=key.device)
+    state = world.reset(reset_uniforms(key, number * R, R))
+    total = torch.zeros(number.shape, dtype=torch.float64, device=key.device)
+    t, over = torch.zeros_like(number), torch.zeros_like(number, dtype=torch.bool)
+    first_step, noise_key = number * task.max_steps, rng.fold(key, rng.REWARD)
+    noise = (lambda t: reward_noise(task, noise_key, first_step + t)) if task.reward_noise else None
+    while not over.all():
+        action = policy(world.observe(state), first_step + t)
+        next_state, reward, _, _, next_t, next_over = repeat(world, state, action, t, skip, task.test_steps, noise)
+        state = torch.where(over.unsqueeze(-1), state, next_state)
+        total = torch.where(over, total, total + reward)
+        t = torch.where(over, t, next_t)
+        over = over | next_over
+    return total, t.sum(1)

@@ -1,0 +1,194 @@
+"""SAC and TD3 with hindsight (Andrychowicz et al. 2017, https://arxiv.org/abs/1707.01495), for comparison.
+
+Networks see a state and its goal side by side; the updates are those of ``agents/off_policy/sac.py`` and ``td3.py``.
+The reward of a decision is 1 if it led near the goal and else 0, or minus the distance it left. (JaxGCRL's hindsight
+pays for the state before the decision.) An episode that ran out of time goes on in what is learned; one that terminated
+does not.
+
+With use_her each sample's goal becomes, with probability her_share, one that its own trajectory reached:
+    future  the state k steps later, P(k) in proportion to discounting^k, among those before its last decision
+    final   where its last decision so far led
+and its reward is that goal's. A trajectory's last decision gets in both cases where it led.
+
+Random numbers: decision d is as in those files, with d N + n as the number of the decision of environment n, but a
+decision takes 2 A numbers for SAC, too. Update u takes those of ``TrajectoryReplay`` and of the algorithm; sample i is
+relabelled by counter 65536 u + i of stream RELABEL.
+
+Axes: P members, N environments, B batch, S features of a state, G of a goal, A actions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any, Dict, Mapping, Optional, Sequence, Tuple, Union
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from envolve.agents.common.hyper import draw
+from envolve.agents.common.normaliser import Moments
+from envolve.agents.common.population import initial_weights, nets_of
+from envolve.agents.goal.crl_replay import TrajectoryReplay
+from envolve.agents.goal.crl_section import check_own
+from envolve.agents.goal.off_policy_section import GoalSACSection, GoalTD3Section
+from envolve.agents.kernels.off_policy.update import update_of
+from envolve.agents.off_policy.algorithm import Algorithm
+from envolve.agents.off_policy.sac import SAC
+from envolve.agents.off_policy.td3 import TD3
+from envolve.agents.shaped.batch import Widths
+from envolve.core import rng
+from envolve.envs.goal.task import GoalTask
+
+RELABEL = 1  # of stream REPLAY: which samples get another goal
+NAMES = {  # here -> in agents/off_policy/sac.py and td3.py
+    "learning_rate": "lr", "discounting": "gamma", "tau": "tau", "initial_alpha": "alpha",
+    "exploration_noise": "action_std", "smoothing_noise": "policy_std", "noise_clip": "policy_std_clip",
+}  # fmt: skip
+
+
+class GoalOffPolicy:
+    """P learners of one shape; what the loop asks of one is said in ``agents/goal/crl.py``."""
+
+    capturable = True
+
+    def __init__(
+        self, section: Union[GoalSACSection, GoalTD3Section], task: GoalTask, keys: Tensor,
+        own: Optional[Mapping[str, Sequence[float]]] = None,
+    ) -> None:  # fmt: skip
+        """keys: int64 [P], on the device to use; own: for names in section.per_member the values of the members, [P].
+        Raises ValueError."""
+        self.section, self.task, self.P, self.device = section, task, len(keys), keys.device
+        self.S, self.G, self.A = task.state_size, task.goal_size, task.action_size
+        algorithm = SAC if isinstance(section, GoalSACSection) else TD3
+        seeds = keys.cpu().numpy()
+        hyper = draw(section.learner(), seeds)
+        self.her_share = torch.full((self.P,), section.her_share, device=self.device)
+        own = own or {}
+        check_own(own, section.per_member, self.P)
+        for name, values in own.items():
+            if name == "her_share":
+                self.her_share = torch.tensor(list(values), dtype=torch.float32, device=self.device)
+            else:
+                hyper.values[NAMES[name]] = np.asarray(values, np.float64)
+        widths: Any = Widths(self.S + self.G, self.A)
+        agents = nets_of(algorithm, widths, hyper)
+        params = torch.as_tensor(initial_weights(agents, seeds), device=self.device)
+        width = torch.full_like(keys, section.h_dim)
+        self.algorithm: Algorithm = algorithm(widths, hyper, agents[0], params, width)
+        self._update = update_of(self.algorithm)
+        self.sizes = [net.size for net in agents[0]]
+        self.policy_delay: int = getattr(section, "policy_delay", 1)
+        self.metrics: Tuple[str, ...] = ("reward", "value", "alpha") if algorithm is SAC else ("reward", "value")
+        self.weight = torch.full((self.P, section.batch_size), 1 / section.batch_size, device=self.device)
+        self.learns = torch.ones(self.P, dtype=torch.bool, device=self.device)
+        self.updates = torch.zeros(self.P, dtype=torch.int64, device=self.device)
+        self.decisions = torch.zeros((), dtype=torch.int64, device=self.device)
+        self.explore_key, self.replay_key = rng.fold(keys, rng.EXPLORE), rng.fold(keys, rng.REPLAY)
+        self.relabel_key, self.update_key = rng.fold(self.replay_key, RELABEL), rng.fold(keys, rng.UPDATE)
+        self.moments = Moments(self.P, self.S + self.G, self.device) if section.normalize_observations else None
+        self.fields: Dict[str, int] = {
+            "state": self.S, "action": self.A, "goal": self.G, "next": self.S, "terminated": 1,
+        }  # fmt: skip
+
+    @property
+    def params(self) -> Tensor:
+        """[P, D]: actor and critics."""
+        return self.algorithm.rows.params
+
+    # ------------------------------------------------------------------------------------------------------ acting
+
+    def _input(self, features: Tensor, goal: Tensor) -> Tensor:
+        """[P, B, S + G]."""
+        x = torch.cat((features, goal), 2)
+        return x if self.moments is None else self.moments.normalise(x)
+
+    @torch.no_grad()
+    def act(self, features: Tensor, goal: Tensor) -> Tensor:
+        """Uniform in the first min_replay_size decisions, then as the algorithm explores."""
+        P, N, _ = features.shape
+        if self.moments is not None:
+            self.moments.add(torch.cat((features, goal), 2))
+        draws = self.algorithm.draws(rng.advance(self.explore_key, self.decisions * (2 * N * self.A)), 0, N)
+        own = tuple(part.transpose(0, 1).flatten(1) for part in draws)  # [P, N A]
+        learned = (self.decisions >= self.section.min_replay_size).long().expand(P)
+        self.decisions += 1
+        return self.algorithm.explore(self._input(features, goal), learned, own)[0]
+
+    @torch.no_grad()
+    def greedy(self, features: Tensor, goal: Tensor) -> Tensor:
+        return self.algorithm.greedy(self._input(features, goal))
+
+    def merge_moments(self) -> None:
+        """After a phase of decisions: what was seen in it counts from now on."""
+        if self.moments is not None and self.moments.new:
+            self.moments.merge()
+
+    # ----------------------------------------------------------------------------------------------------- learning
+
+    def goals(self, replay: TrajectoryReplay, now: Tensor) -> Tensor:
+        """The goal of each sample, [P, B, G]. now: its row, int64 [P, B]."""
+        commanded = replay.gather("goal", now)
+        if not self.section.use_her:
+            return commanded
+        if self.section.her_goals == "final":
+            reached = self.task.achieved(replay.gather("next", replay.final(now)))
+        else:
+            later = replay.future(now, self.algorithm.rows.gamma[:, 0], self.replay_key, self.updates)
+            led = self.task.achieved(replay.gather("next", now))
+            reached = self.task.achieved(replay.gather("state", later))
+            reached = torch.where((later == now)[..., None], led, reached)
+        first = rng.advance(self.relabel_key, self.updates * 65536)[:, None]
+        u = rng.uniform(first, torch.arange(now.shape[1], device=self.device))
+        return torch.where((u < self.her_share[:, None])[..., None], reached, commanded)
+
+    def sample(self, replay: TrajectoryReplay) -> Tensor:
+        """A batch for every member: [P, 2 (S + G) + A + 2, B], rows s, s', action, reward, terminated."""
+        now = replay.uniform_rows(self.replay_key, self.updates, self.section.batch_size)
+        goal, after = self.goals(replay, now), replay.gather("next", now)
+        parts = (
+            self._input(replay.gather("state", now), goal), self._input(after, goal), replay.gather("action", now),
+            self.task.reward(after, goal, self.section.use_dense_reward)[..., None],
+            replay.gather("terminated", now),
+        )  # fmt: skip
+        return torch.cat(parts, 2).transpose(1, 2).contiguous()
+
+    def learn(self, replay: TrajectoryReplay, measure: bool = False, actor: bool = True) -> Optional[Tensor]:
+        """One update of every member; actor: whether it is the actor's turn (policy_delay). Returns what ``metrics``
+        names, [P, M], if asked to."""
+        batch = self.sample(replay)
+        self.updates += 1
+        a = self.algorithm
+        self._update(batch, self.weight, self.learns, self.updates, self.update_key, actor)
+        if not measure:
+            return None
+        with torch.no_grad():
+            s, _, action, reward, _ = a.split(batch)
+            values = [reward.mean(1)]
+            if isinstance(a, SAC):
+                value = torch.minimum(*a.q(a.critics(a.rows.params), s, action))
+                return torch.stack([*values, value.mean(1), a.rows.log_alpha[:, 0].exp()], 1)
+            assert isinstance(a, TD3)
+            return torch.stack([*values, a.value(s, action).mean(1)], 1)
+
+    def diverged(self) -> Tensor:
+        rows = self.algorithm.rows
+        out = ~torch.isfinite(rows.params).all(1)
+        return out | ~torch.isfinite(rows.log_alpha[:, 0]) if isinstance(self.algorithm, SAC) else out
+
+    # ------------------------------------------------------------------------------------------------ keeping a run
+
+    def state_dict(self) -> Dict[str, Tensor]:
+        rows = self.algorithm.rows
+        state = {f.name: getattr(rows, f.name).clone() for f in fields(rows)}
+        state.update(updates=self.updates.clone(), decisions=self.decisions.clone())
+        return state if self.moments is None else {**state, **self.moments.state_dict()}
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        rows = self.algorithm.rows
+        for f in fields(rows):
+            getattr(rows, f.name).copy_(state[f.name])
+        self.updates.copy_(state["updates"])
+        self.decisions.copy_(state["decisions"])
+        if self.moments is not None:
+            self.moments.load_state_dict(state)

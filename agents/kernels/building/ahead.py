@@ -1,0 +1,223 @@
+"""Has a learner's kernels compiled once, in processes of their own, before any process loads them from the disk.
+
+The process that compiles a kernel can end up calling copies of inner functions that were optimised apart from the
+kernel; whoever loads the cached kernel calls the copies within it. Where sums may be reordered the two differ in the
+last bit, so the first worker's results would differ from all others'. It also keeps workers that start together from
+compiling the same thing side by side, and a compiler that crashes or runs out of memory takes nobody along: LLVM 14
+aborts where it meets what it cannot translate. ``foreman.py`` is what runs there.
+
+Ctrl-C and SIGTERM end the compiling, and no one takes that for a failure.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import IO, Any, Dict, Iterator, List, Optional
+
+from envolve.agents.common.compiling import Progress, say
+from envolve.agents.common.kernel_cache import mark
+from envolve.agents.kernels.building.foreman import FAILED
+from envolve.core.files import read_text
+from envolve.core.places import IMPORTS
+
+CRASHED = "the process that compiled crashed"  # as foreman.py says it
+_CHILD = "ENVOLVE_COMPILES"  # set in the environment of the processes that compile
+REASON_BYTES = 10_000
+_LOOK = 0.1  # seconds between two looks at what may have happened
+
+
+class CannotCompile(ValueError):
+    """There are no kernels of this learner on this machine, and why."""
+
+
+def compiled_ahead(name: str) -> None:
+    """Before the first use of learner ``name``'s compiled loop in this process. name: a key of ``LEARNERS``,
+    "shaped_ppo", "crl", or a key of ``update.AHEAD``. Raises CannotCompile, KeyboardInterrupt."""
+    reason = why_not(name)
+    if reason is not None:
+        raise CannotCompile(reason)
+
+
+@functools.lru_cache(maxsize=None)
+def why_not(name: str) -> Optional[str]:
+    """Compiles the kernels of learner ``name`` if nobody has. The reason why there are none, or None if there are.
+
+    A crash is remembered on the disk: another try costs as much and ends the same. Other failures are for this process.
+    """
+    if os.environ.get(_CHILD):
+        return None
+    done = mark(name)
+    if done.exists():
+        return None
+    done.parent.mkdir(parents=True, exist_ok=True)
+    failed = done.with_suffix(".failed")
+    with Progress(name) as progress, _signals() as asked, _locked(done.with_suffix(".lock"), progress, asked):
+        if done.exists():  # another process was faster
+            return None
+        if failed.exists():
+            return f"{_remembered(failed)} (remembered; delete {failed} to try again)"
+        reason = _build(name, progress, asked)
+        if reason is None:
+            done.touch()
+            say(f"compiled {name} in {progress.seconds:.0f} s")
+        elif CRASHED in reason:
+            failed.write_text(reason)
+        return reason
+
+
+def _remembered(failed: Path) -> str:
+    try:
+        return read_text(failed, REASON_BYTES)
+    except OSError as e:
+        return f"{failed}: {e.strerror}"
+
+
+def _command(name: str) -> List[str]:
+    return [sys.executable, "-m", "envolve.agents.kernels.building.foreman", name]
+
+
+def _build(name: str, progress: Progress, asked: List[int]) -> Optional[str]:
+    progress.compile()
+    with tempfile.TemporaryFile() as errors:
+        foreman = subprocess.Popen(
+            _command(name), cwd=IMPORTS, env={**os.environ, _CHILD: "1"}, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=errors, start_new_session=True,
+        )  # fmt: skip
+        try:
+            lines = _follow(foreman, progress, asked)
+        finally:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(foreman.pid, signal.SIGKILL)  # with all that it started
+            foreman.wait()
+            for pipe in (foreman.stdin, foreman.stdout):
+                pipe.close()  # type: ignore[union-attr]
+        if foreman.returncode == 0:
+            return None
+        return f"{name} cannot be compiled on this machine: {_why(foreman.returncode, lines, errors)}"
+
+
+def _follow(foreman: Any, progress: Progress, asked: List[int]) -> List[str]:
+    """What it said until it ended. Raises KeyboardInterrupt."""
+    out, said = foreman.stdout.fileno(), b""
+    counted = 0
+    while True:
+        _unless_asked(asked)
+        progress.tick()
+        if select.select([out], [], [], _LOOK)[0]:
+            more = os.read(out, 4096)
+            if not more:
+                break
+            said += more
+            lines = said.split(b"\n")[:-1]
+            for line in lines[counted:]:
+                if line.isdigit():
+                    progress.of(int(line))
+                else:
+                    progress.done()
+            counted = len(lines)
+    while foreman.poll() is None:
+        _unless_asked(asked)
+        time.sleep(_LOOK / 10)
+    return said.decode(errors="replace").splitlines()
+
+
+def _why(code: int, lines: List[str], errors: IO[bytes]) -> str:
+    """The reason in one line: what the foreman said, and the last line of the error output."""
+    if code < 0:
+        reason = f"{CRASHED} ({signal.Signals(-code).name})"
+        if code == -signal.SIGKILL:
+            reason = "the process that compiled was killed, perhaps for lack of memory"
+    else:
+        reason = lines[-1] if code == FAILED and lines else "compiling failed"
+    errors.seek(0)
+    words = [line.strip() for line in errors.read().decode(errors="replace").splitlines() if line.strip()]
+    llvm = [line for line in words if line.startswith("LLVM ERROR")]
+    tail = (llvm or words)[-1:]
+    return ": ".join([reason, *(line[:300] for line in tail)])
+
+
+def _unless_asked(asked: List[int]) -> None:
+    """Raises KeyboardInterrupt if the user wants this process to end, or if its main thread has."""
+    if asked or not threading.main_thread().is_alive():
+        raise KeyboardInterrupt
+
+
+@contextlib.contextmanager
+def _signals() -> Iterator[List[int]]:
+    """The numbers of those that have come: Ctrl-C and SIGTERM. What the process does about them, it does at once; if
+    that is to go on until something is finished, as in a training, then compiling is not what it means."""
+    asked: List[int] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield asked
+        return
+    before: Dict[int, Any] = {}
+
+    def hear(number: int, frame: Any) -> None:
+        asked.append(number)
+        before[number](number, frame)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        handler = signal.getsignal(number)
+        if callable(handler):  # else it is ignored or ends the process, and the end of its pipe ends the foreman
+            before[number] = handler
+            signal.signal(number, hear)
+    try:
+        yield asked
+    finally:
+        for signum, handler in before.items():
+            if signal.getsignal(signum) is hear:  # a handler may have put another in its place
+                signal.signal(signum, handler)
+
+
+@contextlib.contextmanager
+def _locked(path: Path, progress: Progress, asked: List[int]) -> Iterator[None]:
+    """One process at a time, where the file system can lock."""
+    with path.open("w") as file:
+        with contextlib.suppress(ImportError):
+            import fcntl
+
+            while True:
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    if not progress.waits:
+                        progress.wait()
+                    _unless_asked(asked)
+                    progress.tick()
+                    time.sleep(_LOOK)
+                except OSError:
+                    break
+        yield
+
+
+def main(name: str, task: str) -> None:
+    """Beside a program that will need the kernels (``envolve.agents.common.compiling.beside``); ends when that does."""
+    from envolve.agents.kernels.common.tasks import TASK_CODES
+
+    def end_with_it() -> None:
+        os.read(0, 1)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever starts something in the background ignores it
+    threading.Thread(target=end_with_it, daemon=True).start()
+    if task not in TASK_CODES:
+        from envolve.agents.kernels.tabular import TRAIN_MEMBERS
+
+        if name not in TRAIN_MEMBERS:
+            return
+    why_not(name)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

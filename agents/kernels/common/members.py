@@ -1,0 +1,39 @@
+"""What the callers of compiled loops share: the settings of a member, and members among threads."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Callable, Optional, Type
+
+import numpy as np
+
+from envolve.agents.common.result import TrainResult
+from envolve.agents.kernels.common.tasks import TASK_CODES
+from envolve.envs.task import Task
+
+
+def no_twin(task: Task) -> Optional[str]:
+    """The reason why no compiled loop can train on ``task``, or None."""
+    return None if task.name in TASK_CODES else f"the task {task.name} has no compiled twin"
+
+
+def settings(cls: Type[Any], task: Task, section: Any, **own: Any) -> Any:
+    """A loop's ``Settings``: the task's limits, what ``own`` says, and all else from a member's section."""
+    limits = {"max_steps": task.max_steps, "test_steps": task.test_steps, "solved_reward": task.solved_reward}
+    own = {**limits, **own}
+    return cls(**{name: own[name] if name in own else getattr(section, name) for name in cls._fields})
+
+
+def train_each(one: Callable[[int, np.ndarray], None], result: TrainResult, threads: int) -> None:
+    """Calls one(i, counts) for every member, which fills counts, int64 [5], with train steps, updates, episodes, real
+    steps and status; then those of ``result``. The loops release the GIL, and members take unequal time."""
+    members = len(result.status)
+    counts = np.zeros((members, 5), np.int64)
+    if threads > 1 and members > 1:
+        with ThreadPoolExecutor(threads) as pool:
+            list(pool.map(one, range(members), counts))
+    else:
+        for i in range(members):
+            one(i, counts[i])
+    result.train_steps, result.updates, result.episodes, result.real_steps = (counts[:, j].copy() for j in range(4))
+    result.status = counts[:, 4].astype(np.int8)

@@ -1,0 +1,75 @@
+"""A population of off-policy agents through the compiled loop: hyperparameters and worlds in, ``TrainResult`` out."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Optional, Tuple, Type, Union
+
+import numpy as np
+from torch import Tensor
+
+import envolve.agents.off_policy.ddqn
+import envolve.agents.off_policy.dueling_ddqn
+import envolve.agents.off_policy.sac
+import envolve.agents.off_policy.td3
+import envolve.agents.off_policy.td3_discrete
+from envolve.agents.common.hyper import Hyper
+from envolve.agents.common.population import initial_weights, nets_of, size
+from envolve.agents.common.replay import capacity
+from envolve.agents.common.result import TrainResult
+from envolve.agents.kernels.building import ahead
+from envolve.agents.kernels.common.members import no_twin, settings, train_each
+from envolve.agents.kernels.common.worlds import create_world
+from envolve.agents.kernels.off_policy import ddqn, dueling_ddqn, sac, td3, td3_discrete
+from envolve.agents.kernels.off_policy import training as off_policy
+from envolve.agents.off_policy.algorithm import Algorithm
+from envolve.envs.section import EnvSection
+from envolve.envs.task import Task
+
+TWINS: Dict[Type[Algorithm], Tuple[str, Any]] = {  # a learner's name, and its class in the kernels
+    envolve.agents.off_policy.ddqn.DDQN: ("ddqn", ddqn.DDQN),
+    envolve.agents.off_policy.dueling_ddqn.DuelingDDQN: ("duelingddqn", dueling_ddqn.DuelingDDQN),
+    envolve.agents.off_policy.sac.SAC: ("sac", sac.SAC),
+    envolve.agents.off_policy.td3.TD3: ("td3", td3.TD3),
+    envolve.agents.off_policy.td3_discrete.TD3Discrete: ("td3_discrete", td3_discrete.TD3Discrete),
+}
+
+
+def why_not(algorithm: Type[Algorithm], task: Task, hyper: Hyper) -> Optional[str]:
+    """The reason why the compiled loop cannot train this population, or None if it can: then its kernel is there."""
+    if algorithm not in TWINS:
+        return f"{algorithm.__name__} has no compiled twin"
+    if no_twin(task) is None and getattr(hyper.section, "published_dueling_mean", False):
+        return "the kernel takes the mean advantage over the actions, not over the batch"
+    return no_twin(task) or ahead.why_not(TWINS[algorithm][0])
+
+
+def train_population(
+    algorithm: Type[Algorithm], task: Task, kind: str, section: EnvSection, worlds: Union[np.ndarray, Tensor],
+    hyper: Hyper, keys: np.ndarray, test_each: bool, threads: int = 1,
+) -> TrainResult:  # fmt: skip
+    """As ``envolve.agents.off_policy.training.train_population``, on the CPU; members are shared among ``threads``, and
+    the result is the same for any number of them."""
+    name, twin = TWINS[algorithm]
+    ahead.compiled_ahead(name)
+    nets = nets_of(algorithm, task, hyper)
+    weights = initial_weights(nets, keys)
+    result = TrainResult.before_training(weights, hyper.section.train_episodes, hyper.section.test_episodes)
+    rows = capacity(hyper, task.max_steps)
+    worlds = np.ascontiguousarray(worlds, dtype=np.float32)
+    ukeys = np.ascontiguousarray(keys, dtype=np.int64).view(np.uint64)
+
+    def one(i: int, counts: np.ndarray) -> None:
+        s: Any = hyper.member(i)
+        F, columns = task.observation_size, twin.columns(task)
+        off_policy.train(
+            twin.create(task, s, weights[i, : size(nets[i])]),
+            create_world(task, kind, section, s.gamma, worlds[i]),
+            create_world(task, "real", section, s.gamma, worlds[i]),
+            settings(off_policy.Settings, task, s, test_each=test_each, capacity=int(rows[i])),
+            np.empty((rows[i], 2 * F + columns + 2), np.float32), off_policy.Batch.create(F + columns, s.batch_size),
+            np.empty(columns, np.float32), ukeys[i],
+            result.test_return[i], result.episode_return[i], result.episode_length[i], counts,
+        )  # fmt: skip
+
+    train_each(one, result, threads)
+    return result

@@ -1,0 +1,58 @@
+"""A PPO population through the compiled loop: hyperparameters and worlds in, ``TrainResult`` out."""
+
+from __future__ import annotations
+
+from typing import Any, Optional, Union
+
+import numpy as np
+from torch import Tensor
+
+from envolve.agents.common.hyper import Hyper
+from envolve.agents.common.result import TrainResult
+from envolve.agents.kernels.building import ahead
+from envolve.agents.kernels.common.members import no_twin, settings, train_each
+from envolve.agents.kernels.common.worlds import create_world
+from envolve.agents.kernels.ppo import training as ppo
+from envolve.agents.ppo.policy import initial_weights, networks
+from envolve.agents.ppo.training import check, rollout_length
+from envolve.envs.section import EnvSection
+from envolve.envs.task import Task
+
+
+def why_not(task: Task) -> Optional[str]:
+    """The reason why the compiled loop cannot train this population, or None if it can: then its kernel is there."""
+    return no_twin(task) or ahead.why_not("ppo")
+
+
+def train_population(
+    task: Task, kind: str, section: EnvSection, worlds: Union[np.ndarray, Tensor], hyper: Hyper, keys: np.ndarray,
+    test_each: bool, threads: int = 1,
+) -> TrainResult:  # fmt: skip
+    """As ``agents.ppo.train_population``, on the CPU; members are shared among ``threads``, and the result is the same
+    for any number of them."""
+    ahead.compiled_ahead("ppo")
+    s = hyper.section
+    check(s, hyper, task.max_steps)  # type: ignore[arg-type]
+    agents = networks(task, hyper)
+    weights = initial_weights(task, agents, hyper, keys)
+    result = TrainResult.before_training(weights, s.train_episodes, s.test_episodes)
+    worlds = np.ascontiguousarray(worlds, dtype=np.float32)
+    ukeys = np.ascontiguousarray(keys, dtype=np.int64).view(np.uint64)
+
+    def one(i: int, counts: np.ndarray) -> None:
+        own: Any = hyper.member(i)
+        actor, critic = agents[i]
+        c = settings(
+            ppo.Settings, task, own, test_each=test_each, rollout_steps=rollout_length(own, task.max_steps),
+            monte_carlo=own.advantage == "monte_carlo",
+        )  # fmt: skip
+        own_weights = weights[i, : task.action_size + actor.size + critic.size]
+        agent = ppo.PPO.create(task, actor, c, own.test_noise, own_weights)
+        ppo.train(
+            agent, create_world(task, kind, section, own.gamma, worlds[i]),
+            create_world(task, "real", section, own.gamma, worlds[i]), c, ukeys[i],
+            result.test_return[i], result.episode_return[i], result.episode_length[i], counts,
+        )  # fmt: skip
+
+    train_each(one, result, threads)
+    return result

@@ -1,0 +1,278 @@
+"""Trains a whole population of off-policy agents: DDQN, Dueling DDQN, TD3, discrete TD3, SAC.
+
+``train_population`` trains one agent per member in its world and tests it on the real task. All members take each
+decision together: one batched call acts, one steps the worlds, one updates every network. Episodes end member by
+member, and so does training; the finished are dropped from the batch. A member's result depends on its key, its world
+and its hyperparameters only. The compiled twin is ``agents/kernels/off_policy/training.py``.
+
+Axes: L members still in training, N = 1 environment each, B minibatch, F observation features, D parameters.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, List, Optional, Tuple, Type, Union
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from envolve.agents.common import torch_compile
+from envolve.agents.common.cuda_graph import Graphs
+from envolve.agents.common.early_out import early_out
+from envolve.agents.common.hyper import Hyper
+from envolve.agents.common.icm import ICM
+from envolve.agents.common.population import initial_weights, keep_pages, nets_of, stack, unstack, widest
+from envolve.agents.common.replay import Replay, capacity
+from envolve.agents.common.result import AGENT_DIVERGED, WORLD_DIVERGED, TrainResult
+from envolve.agents.common.rollout import capturable, make_world, repeat, reset_uniforms, reward_noise, test_episodes
+from envolve.agents.common.sections import ICMSection
+from envolve.agents.off_policy.algorithm import Algorithm, Rows, column
+from envolve.core import rng
+from envolve.envs.section import EnvSection
+from envolve.envs.task import Task
+
+BLOCK = 32  # decisions between two looks at how many members are still in training
+NO_BUDGET = 2**62
+
+
+@dataclass
+class Members(Rows):
+    """The members still in training: [L], int64 but where said."""
+
+    row: Tensor  # index in the group
+    world: Tensor  # float32 [L, W], parameters of their worlds
+    explore: Tensor  # keys of the random streams
+    replay: Tensor
+    reset: Tensor
+    test: Tensor
+    noise: Tensor
+    reward: Tensor
+    sample_weight: Tensor  # float32 [L, B], 1 / batch_size for the first batch_size samples and 0 for the rest
+    budget: Tensor  # environment steps
+    state: Tensor  # [L, 1, S]
+    t: Tensor  # environment steps in this episode
+    n: Tensor  # in all episodes
+    total: Tensor  # float64, this episode's return
+    episode: Tensor
+    updates: Tensor
+    live: Tensor  # bool; false: finished, not yet dropped
+
+
+class OffPolicy:
+    """The training of members that share the depth of their networks."""
+
+    def __init__(
+        self, task: Task, kind: str, section: EnvSection, worlds: Tensor, hyper: Hyper, keys: Tensor, test_each: bool,
+        algorithm: Algorithm, icm: Optional[ICM] = None, cuda_graph: bool = False, updates: str = "torch",
+    ) -> None:  # fmt: skip
+        """updates: see ``train_population``."""
+        self.task, self.kind, self.section, self.test_each = task, kind, section, test_each
+        self.algorithm, self.icm, self.keys, self.s = algorithm, icm, keys, hyper.section
+        device, P, E = keys.device, len(keys), hyper.section.train_episodes
+        zero = torch.zeros(P, dtype=torch.int64, device=device)
+        self.batch_size = batch_size = column(hyper, "batch_size", device, torch.int64)[:, None]
+        budget = column(hyper, "train_steps", device, torch.int64)
+        used = torch.arange(int(batch_size.max()), device=device) < batch_size
+        self.m = Members(
+            row=torch.arange(P, device=device), world=worlds, explore=rng.fold(keys, rng.EXPLORE),
+            replay=rng.fold(keys, rng.REPLAY), reset=rng.fold(keys, rng.RESET), test=rng.fold(keys, rng.TEST),
+            noise=rng.fold(keys, rng.UPDATE), reward=rng.fold(keys, rng.REWARD),
+            sample_weight=used / batch_size, budget=torch.where(budget > 0, budget, NO_BUDGET),
+            state=zero, t=zero.clone(), n=zero.clone(),
+            total=zero.double(), episode=zero.clone(), updates=zero.clone(), live=zero == 0,
+        )  # fmt: skip
+        rows = torch.as_tensor(capacity(hyper, task.max_steps), device=device)
+        self.memory = Replay(rows, 2 * task.observation_size + algorithm.columns + 2)
+        self.graphs = Graphs(self._step, cuda_graph)
+        self.update: Any = algorithm.update
+        self.compiled_update = False
+        if updates == "kernel":  # numba is imported where it is used
+            from envolve.agents.kernels.off_policy.update import why_not
+
+            self.compiled_update = why_not(algorithm) is None
+        elif updates == "torch_compile":
+            self.update = torch_compile.update_of(algorithm)
+        self._of_live()
+        self.m.state = self._reset(self.m.row)
+        self.learning = self.s.init_episodes == 0
+        self.samples: List[Tensor] = []  # draws of the coming updates, the next one last
+        # what is returned, by row
+        self.final = algorithm.take(self.m.row)
+        self.logged = torch.full((P, E), torch.nan, device=device)
+        self.length = torch.zeros((P, E), dtype=torch.int32, device=device)
+        self.status, self.train_steps, self.updates, self.episodes, self.real_steps = (zero.clone() for _ in range(5))
+
+    def _of_live(self) -> None:
+        """What is made of the members still in training."""
+        if self.compiled_update:
+            from envolve.agents.kernels.off_policy.update import update_of
+
+            self.update = update_of(self.algorithm, self.batch_size[self.m.row, 0].tolist())
+        self.world = make_world(self.kind, self.task, self.section, self.m.world, self.algorithm.rows.gamma[:, 0])
+
+    def train(self) -> None:
+        decision, left = 0, len(self.keys)
+        while left:
+            if decision % BLOCK == 0:
+                if left < 0.75 * len(self.m.row):
+                    self._drop_finished()
+                draws = self.algorithm.draws(self.m.explore, decision, BLOCK)
+            if not self.samples:
+                self.samples = self._sample_draws()
+            if self.memory.make_room():
+                self.graphs.forget()
+            # what decides which operations a step is made of: nothing else may
+            variant = (self.learning, decision % self.algorithm.policy_delay == 0)
+            draw = (self.samples.pop(), *(of_block[decision % BLOCK] for of_block in draws))
+            failed, ended = self.graphs(variant, *draw)
+            if ended.any():
+                left -= self._end_episodes(ended.nonzero()[:, 0], failed)
+            decision += 1
+
+    def _sample_draws(self) -> List[Tensor]:
+        """Valid until another member begins to learn: updates are counted from its first."""
+        m = self.m
+        return list(self.memory.draws(m.replay, m.updates, BLOCK, m.sample_weight.shape[1]).flip(0))
+
+    def _drop_finished(self) -> None:
+        alive = self.m.live.nonzero()[:, 0]
+        self.m = self.m.keep(alive)
+        self.memory.keep(alive)
+        self.algorithm.keep(alive)
+        if self.icm is not None:
+            self.icm.keep(alive)
+        self.samples.clear()
+        self._of_live()
+        self.graphs.forget()
+
+    def _step(self, variant: Tuple[bool, bool], sample: Tensor, *draw: Tensor) -> Tuple[Tensor, Tensor]:
+        """One decision and at most one update of each member -> failed, ended (this episode), bool [L]."""
+        m, task, s = self.m, self.task, self.s
+        learning, actor = variant
+        obs = self.world.observe(m.state)
+        action, stored = self.algorithm.explore(obs, m.episode, draw)
+        before = (m.n - m.t)[:, None]  # environment steps before this episode
+        noise = (lambda t: reward_noise(self.world, m.reward, before + t)) if self.world.reward_noise else None
+        state, reward, done, failed, t, over = repeat(
+            self.world, m.state, action, m.t[:, None], s.same_action_num, task.max_steps, noise
+        )
+        if self.kind != "se" and not s.bootstrap_time_limit:
+            done = torch.where(t >= task.max_steps, torch.ones_like(done), done)
+        self.memory.write(torch.cat((obs[:, 0], self.world.observe(state)[:, 0], stored, reward, done), dim=1))
+        m.state.copy_(state)  # after the last use of obs, which may be a view of it
+        failed, over, t = failed[:, 0], over[:, 0], t[:, 0]
+        m.n += t - m.t
+        m.t.copy_(t)
+        m.total += reward[:, 0]
+
+        if learning:
+            learns = (m.episode >= s.init_episodes) & ~failed
+            batch = self.memory.sample(sample)
+            weight = m.sample_weight * learns[:, None]
+            m.updates += learns
+            # A member that has not begun to learn has no gradient and no moments: Adam leaves it alone. One that failed
+            # keeps its weights by a learning rate of 0. Updates count from 1.
+            updates = m.updates.clamp(min=1)
+            if self.icm is not None:
+                s_now, s_next, action, reward, _ = self.algorithm.split(batch)
+                self.icm.update(s_now, s_next, action, weight)
+                reward += self.icm.reward(s_now, s_next, action)  # a view: batch changes
+            self.update(batch, weight, learns, updates, m.noise, actor)
+        return failed, (over | (m.n >= m.budget)) & m.live
+
+    def _end_episodes(self, i: Tensor, failed: Tensor) -> int:
+        """Log the episodes of members i, stop those that are done, reset the others. Returns how many stopped."""
+        m, s, params = self.m, self.s, self.algorithm.rows.params
+        row, e = m.row[i], m.episode[i]
+        self.length[row, e] = m.t[i].int()
+        status = torch.where(torch.isfinite(params[i]).all(1), 0, AGENT_DIVERGED)
+        status = torch.where(failed[i], WORLD_DIVERGED, status)
+        ok = status == 0
+        if self.test_each and ok.any():
+            returns, steps = self._test(self.algorithm.take(i[ok]), m.test[i[ok]], e[ok] * s.test_episodes)
+            m.total[i[ok]] = returns.mean(1)
+            self.real_steps[row[ok]] += steps
+        self.logged[row[ok], e[ok]] = m.total[i[ok]].float()
+        settles = self.kind == "se" and not self.test_each
+        stop = early_out(self.logged[row], e, m.n[i], s, settles, self.task.solved_reward)
+        stop = stop | (m.n[i] >= m.budget[i]) | (e + 1 >= s.train_episodes) | ~ok
+
+        last, finished = i[stop], row[stop]
+        m.live[last] = False
+        self.final.rows.put(finished, self.algorithm.rows, last)  # all rows: a test that explores needs schedules too
+        self.updates[finished] = m.updates[last]
+        self.train_steps[finished], self.episodes[finished] = m.n[last], m.episode[last] + 1
+        self.status[finished] = status[stop]
+        if self.kind != "se":
+            self.real_steps[finished] += m.n[last]
+
+        i = i[~stop]
+        m.episode[i] += 1
+        if s.init_episodes > 0 and (m.episode[i] == s.init_episodes).any():
+            self.samples.clear()
+        self.algorithm.end_episodes(i)
+        m.state[i] = self._reset(i)
+        m.t[i] = 0
+        m.total[i] = 0
+        self.learning = bool((m.episode >= s.init_episodes).any())
+        return len(last)
+
+    def _reset(self, i: Tensor) -> Tensor:
+        R = self.world.reset_uniforms
+        return self.world.reset(reset_uniforms(self.m.reset[i], (self.m.episode[i] * R)[:, None], R), i)
+
+    def _test(self, agents: Algorithm, key: Tensor, first: Tensor) -> Tuple[Tensor, Tensor]:
+        noise = rng.fold(key, rng.EXPLORE)
+
+        def policy(obs: Tensor, step: Tensor) -> Tensor:
+            return agents.test_action(obs, noise, step)
+
+        return test_episodes(self.task, policy, key, first, self.s.test_episodes, self.s.same_action_num)
+
+    def final_test(self) -> Tensor:
+        """Returns of every member's final policy on the real task, float64 [P, T]; NaN where it has none."""
+        ok = self.status == 0
+        returns = torch.full((len(ok), self.s.test_episodes), torch.nan, dtype=torch.float64, device=ok.device)
+        if ok.any():
+            key = rng.fold(self.keys[ok], rng.FINAL_TEST)
+            returns[ok], steps = self._test(self.final.take(ok.nonzero()[:, 0]), key, torch.zeros_like(key))
+            self.real_steps[ok] += steps
+        return returns
+
+
+def train_population(
+    algorithm: Type[Algorithm], task: Task, kind: str, section: EnvSection, worlds: Union[np.ndarray, Tensor],
+    hyper: Hyper, keys: np.ndarray, test_each: bool, device: str = "cpu", icm: Optional[ICMSection] = None,
+    cuda_graph: bool = True, updates: str = "torch",
+) -> TrainResult:  # fmt: skip
+    """Train P agents and test them on the real task.
+
+    kind: "real", "se" or "rn", what ``worlds`` float32 [P, W] are (any width for "real"); keys: int64 [P];
+    test_each: test after every training episode and stop when the task is solved (kind "rn"; "se" only if asked).
+    icm: add curiosity to the rewards that are learned from. cuda_graph: replay the step as a graph, where the device is
+    a GPU. updates: who makes the gradient steps: "torch"; "kernel", where there is one, for tasks that have none; or
+    "torch_compile", code that torch.compile makes of them.
+    """
+    keep_pages()
+    agents = nets_of(algorithm, task, hyper)
+    weights = initial_weights(agents, keys)
+    result = TrainResult.before_training(weights, hyper.section.train_episodes, hyper.section.test_episodes)
+    depth = np.maximum(1, hyper["hidden_layer"])
+    for layers in np.unique(depth):  # nets of one depth are stacked, the narrower ones padded with units that stay zero
+        rows = np.flatnonzero(depth == layers)
+        part, group = [agents[i] for i in rows], hyper.take(rows)
+        nets = widest(part)
+        params = stack(torch.as_tensor(weights[rows], device=device), part, nets)
+        width = column(group, "hidden_size", params.device, torch.int64)
+        group_keys = torch.as_tensor(keys[rows], device=device)
+        run = OffPolicy(
+            task, kind, section, torch.as_tensor(worlds, dtype=torch.float32)[rows].to(device), group, group_keys,
+            test_each, algorithm(task, group, nets, params, width),
+            None if icm is None else ICM(task, icm, group_keys),
+            cuda_graph and params.is_cuda and capturable(task, kind),
+            updates,
+        )  # fmt: skip
+        run.train()
+        result.put(rows, run, unstack(run.final.rows.params, part, nets, weights.shape[1]))
+    return result

@@ -1,0 +1,222 @@
+"""Proximal policy optimisation (Schulman et al. 2017, https://arxiv.org/abs/1707.06347), for a whole population.
+
+``train_population`` trains one agent per member in its world and tests it on the real task. Members act together in N
+environments each (``ppo_rollout.py``); after T decisions (``rollout_steps``) every member learns from its T N
+transitions (``ppo_update.py``). The compiled twin is ``agents/kernels/ppo/training.py``.
+
+Episodes are numbered in the order in which they end, those of one decision by environment. Early out and the limit of
+episodes are looked at after each, at the end of the rollout: a member that stops at an episode is the agent that played
+it, and what its environments did later does not count. The budget of steps is looked at after each update, so up to one
+rollout more is taken. Only finished episodes are logged and counted.
+
+Axes: T decisions, L members still in training, N environments, K episodes, D parameters.
+"""
+
+from __future__ import annotations
+
+from typing import Optional, Tuple, Union
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from envolve.agents.common.early_out import early_out
+from envolve.agents.common.hyper import Hyper
+from envolve.agents.common.icm import ICM
+from envolve.agents.common.population import keep_pages, stack, unstack, widest
+from envolve.agents.common.result import AGENT_DIVERGED, WORLD_DIVERGED, TrainResult
+from envolve.agents.common.rollout import capturable, test_episodes
+from envolve.agents.common.sections import ICMSection, PPOSection
+from envolve.agents.ppo import policy as ppo_policy
+from envolve.agents.ppo.policy import Nets
+from envolve.agents.ppo.rollout import Members, Rollout
+from envolve.agents.ppo.update import Epochs
+from envolve.core import rng
+from envolve.envs.section import EnvSection
+from envolve.envs.task import Task
+
+NEVER = 2**62  # a decision or an episode that does not come
+TEST_ROWS = 256  # agents in one batch of tests
+
+
+def rollout_length(s: PPOSection, max_steps: int) -> int:
+    """T, decisions per environment between two updates. Published: an update when the steps since the last one, counted
+    as same_action_num per decision, exceed update_episodes max_steps."""
+    if s.rollout_steps:
+        return s.rollout_steps
+    return int(s.update_episodes * max_steps / (s.same_action_num * s.num_envs)) + 1
+
+
+def check(s: PPOSection, hyper: Hyper, max_steps: int) -> None:
+    """Raises ValueError if these settings cannot work together."""
+    samples = rollout_length(s, max_steps) * s.num_envs
+    if samples // s.minibatches < 2:
+        raise ValueError(f"ppo: {samples} samples per update in {s.minibatches} minibatches: each needs at least 2")
+    if s.anneal_lr and (hyper["train_steps"] == 0).any():
+        raise ValueError("ppo: anneal_lr lowers the learning rate over train_steps, which must be set")
+
+
+class PPO:
+    """The training of members that share the depth of their networks."""
+
+    def __init__(
+        self, task: Task, kind: str, section: EnvSection, worlds: Tensor, hyper: Hyper, keys: Tensor, test_each: bool,
+        nets: Nets, params: Tensor, icm: Optional[ICM] = None, cuda_graph: bool = False,
+    ) -> None:  # fmt: skip
+        self.task, self.kind, self.test_each, self.nets, self.icm, self.keys = task, kind, test_each, nets, icm, keys
+        self.s: PPOSection = hyper.section  # type: ignore[assignment]
+        T = rollout_length(self.s, task.max_steps)
+        self.rollout = Rollout(task, kind, section, self.s, nets, T, cuda_graph and capturable(task, kind))
+        self.epochs = Epochs(task, self.s, nets, T, icm, cuda_graph)
+        self._allocate(Members.create(hyper, worlds, keys, params))
+        self.rollout.begin()
+        # what is returned, by row
+        shape, device = (len(keys), self.s.train_episodes), keys.device
+        self.params, self.logged = params.clone(), torch.full(shape, torch.nan, device=device)
+        self.length = torch.zeros(shape, dtype=torch.int32, device=device)
+        self.status, self.train_steps, self.updates, self.episodes, self.real_steps = (
+            torch.zeros(len(keys), dtype=torch.int64, device=device) for _ in range(5)
+        )
+
+    def _allocate(self, m: Members) -> None:
+        """Members ``m`` are those still in training."""
+        self.m = m
+        self.rollout.allocate(m)
+        self.epochs.allocate(m)
+
+    def train(self) -> None:
+        while self.m.live.any():
+            if self.m.live.float().mean() < 0.75:
+                alive = self.m.live.nonzero()[:, 0]
+                if self.icm is not None:
+                    self.icm.keep(alive)
+                self._allocate(self.m.keep(alive))
+            m = self.m
+            self.rollout.play()
+            self._end_episodes()
+            self.epochs.learn(self.rollout)
+            diverged = ~torch.isfinite(m.params).all(1)
+            self._finish(m.live & diverged, m.n, m.episode, AGENT_DIVERGED)
+            self._finish(m.live & (m.n >= m.budget), m.n, m.episode, 0)
+
+    # ------------------------------------------------------------------------------------------------- the episodes
+
+    def _end_episodes(self) -> None:
+        """Log the episodes that ended in this rollout and finish the members that stop at one of them."""
+        m, s, (t0, n0) = self.m, self.s, self.rollout.started
+        over, failed, total, t = (x[..., 0].transpose(0, 1) for x in self.rollout.columns()[-4:])  # [L, T, N]
+        over, failed, t = over > 0, failed > 0, t.long()
+        before = torch.cat((t0[:, None], torch.where(over, 0, t)[:, :-1]), 1)
+        n = n0[:, None] + (t - before).sum(2).cumsum(1)  # [L, T], steps after each decision
+        m.n.copy_(n[:, -1])
+        failed = failed.any(2)
+        fails = torch.where(failed.any(1), failed.float().argmax(1), NEVER)  # the decision
+
+        ended = over.flatten(1) & m.live[:, None]
+        number = m.episode[:, None] + ended.cumsum(1) - 1
+        when = torch.arange(ended.shape[1], device=ended.device) // s.num_envs
+        ended &= (number < s.train_episodes) & (when < fails[:, None])
+        i, column = ended.nonzero(as_tuple=True)
+        row, e, when = m.row[i], number[i, column], when[column]
+        self.length[row, e] = t.flatten(1)[i, column].int()
+        logged, tested = total.flatten(1)[i, column], torch.zeros_like(e)
+        if self.test_each:
+            logged, tested = self._test_each(i, e)
+        self.logged[row, e] = logged
+        settles = self.kind == "se" and not self.test_each
+        stop = early_out(self.logged, e, n[i, when], s, settles, self.task.solved_reward, row)
+        stop |= e == s.train_episodes - 1
+        last = torch.full_like(m.episode, NEVER).scatter_reduce_(0, i[stop], e[stop], "amin")  # episode to stop at
+        late = e > last[i]
+        self.logged[row[late], e[late]], self.length[row[late], e[late]] = torch.nan, 0
+        self.real_steps.index_add_(0, row, torch.where(late, 0, tested))
+        m.episode += ended.sum(1)
+
+        at = torch.full_like(last, 0).scatter_reduce_(0, i, torch.where(e == last[i], when, 0), "amax")
+        self._finish(m.live & (last < NEVER), n.gather(1, at[:, None])[:, 0], last + 1, 0)
+        lost = m.live & (fails < NEVER)
+        at = torch.where(lost, fails, 0)
+        self._finish(lost, n.gather(1, at[:, None])[:, 0], m.episode, WORLD_DIVERGED)
+
+    def _test_each(self, i: Tensor, e: Tensor) -> Tuple[Tensor, Tensor]:
+        """Tests after episodes e of members i -> mean returns float32, steps int64, [K]."""
+        means, steps = [], []
+        for a in range(0, len(i), TEST_ROWS):
+            j = i[a : a + TEST_ROWS]
+            returns, taken = self._test(self.m.params[j], self.m.test[j], e[a : a + TEST_ROWS] * self.s.test_episodes)
+            means.append(returns.mean(1))
+            steps.append(taken)
+        if not means:
+            return torch.zeros(0, device=i.device), torch.zeros_like(e)
+        return torch.cat(means).float(), torch.cat(steps)
+
+    def _finish(self, which: Tensor, n: Tensor, episodes: Tensor, status: int) -> None:
+        """Members ``which`` (bool [L]) end their training after n steps."""
+        m = self.m
+        i = which.nonzero()[:, 0]
+        row = m.row[i]
+        m.live[i] = False
+        self.params[row], self.updates[row], self.train_steps[row] = m.params[i], m.updates[i], n[i]
+        self.episodes[row], self.status[row] = episodes[i], status
+        if self.kind != "se":
+            self.real_steps[row] += n[i]
+
+    # ---------------------------------------------------------------------------------------------------- the tests
+
+    def _test(self, params: Tensor, key: Tensor, first: Tensor) -> Tuple[Tensor, Tensor]:
+        task, s = self.task, self.s
+        key_of_noise = rng.fold(key, rng.EXPLORE)[:, None, None]
+
+        def policy(obs: Tensor, step: Tensor) -> Tensor:
+            noise = torch.zeros(obs.shape[:2] + (self.nets.actor.outputs,), device=obs.device)
+            if s.test_noise:
+                noise = ppo_policy.noise(self.nets, key_of_noise, step)
+            return ppo_policy.act(self.nets, params, obs, noise, task.max_action)[0]
+
+        return test_episodes(task, policy, key, first, s.test_episodes, s.same_action_num)
+
+    def final_test(self) -> Tensor:
+        """Returns of every member's final policy on the real task, float64 [P, T]; NaN where it has none."""
+        ok = self.status == 0
+        returns = torch.full((len(ok), self.s.test_episodes), torch.nan, dtype=torch.float64, device=ok.device)
+        if ok.any():
+            key = rng.fold(self.keys[ok], rng.FINAL_TEST)
+            returns[ok], steps = self._test(self.params[ok], key, torch.zeros_like(key))
+            self.real_steps[ok] += steps
+        return returns
+
+
+def train_population(
+    task: Task, kind: str, section: EnvSection, worlds: Union[np.ndarray, Tensor], hyper: Hyper, keys: np.ndarray,
+    test_each: bool, device: str = "cpu", icm: Optional[ICMSection] = None, cuda_graph: bool = True,
+) -> TrainResult:  # fmt: skip
+    """Train P agents and test them on the real task.
+
+    kind: "real", "se" or "rn", what ``worlds`` float32 [P, W] are (any width for "real"); keys: int64 [P];
+    test_each: test after every training episode and stop when the task is solved (kind "rn"; "se" only if asked).
+    icm: pay for curiosity too. cuda_graph: replay decisions and updates as graphs, where the device is a GPU. Raises
+    ValueError if settings contradict each other.
+    """
+    keep_pages()
+    s: PPOSection = hyper.section  # type: ignore[assignment]
+    check(s, hyper, task.max_steps)
+    agents = ppo_policy.networks(task, hyper)
+    weights = ppo_policy.initial_weights(task, agents, hyper, keys)
+    S = task.action_size  # standard deviations, in front of the networks
+    result = TrainResult.before_training(weights, s.train_episodes, s.test_episodes)
+    depth = np.maximum(1, hyper["hidden_layer"])
+    for layers in np.unique(depth):  # nets of one depth are stacked, the narrower ones padded with units that stay zero
+        rows = np.flatnonzero(depth == layers)
+        part = [agents[i] for i in rows]
+        own = torch.as_tensor(weights[rows], device=device)
+        own_keys = torch.as_tensor(keys[rows], device=device)
+        params = torch.cat((own[:, :S], stack(own[:, S:], part, widest(part))), 1)
+        run = PPO(
+            task, kind, section, torch.as_tensor(worlds, dtype=torch.float32)[rows].to(device), hyper.take(rows),
+            own_keys, test_each, Nets(S, *widest(part)), params, None if icm is None else ICM(task, icm, own_keys),
+            cuda_graph and params.is_cuda,
+        )  # fmt: skip
+        run.train()
+        trained = unstack(run.params[:, S:], part, widest(part), weights.shape[1] - S)
+        result.put(rows, run, torch.cat((run.params[:, :S], trained), 1))
+    return result

@@ -1,0 +1,200 @@
+"""Off-policy agents of candidates with equally wide observations and actions, one batch that acts, remembers, learns.
+
+Observations are normalised by each candidate's own running mean and deviation, and rewards divided by the running
+deviation of the discounted return (``agents/common/normaliser.py``): a learning rate has to serve all of a population's
+scales. The memory holds what was observed and paid; normalised is what is sampled, with the numbers of the last
+iteration's end, so that old transitions do not disagree with new ones.
+
+Axes: L candidates, N environments each, B minibatch, F features, A actions, W = 2 F + A + 2 columns of a transition.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Dict, List, Tuple, Type
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from envolve.agents.common.cuda_graph import Graphs
+from envolve.agents.common.hyper import draw
+from envolve.agents.common.normaliser import CLIP, Moments
+from envolve.agents.common.population import initial_weights, nets_of
+from envolve.agents.common.replay import Replay
+from envolve.agents.off_policy.algorithm import Algorithm, Rows
+from envolve.core import rng
+
+BLOCK = 32  # updates whose samples are drawn at once
+
+
+@dataclass(frozen=True)
+class Widths:
+    """What an ``Algorithm`` reads of a task."""
+
+    observation_size: int
+    action_size: int
+    num_actions: int = 0  # discrete ones
+    max_action: float = 1.0
+
+
+@dataclass
+class Members(Rows):
+    """The candidates that are not out: [L], int64 but where said."""
+
+    row: Tensor  # number of the candidate
+    explore: Tensor  # keys of the random streams
+    replay: Tensor
+    noise: Tensor
+    weight: Tensor  # float32 [L, B], 1 / B
+    learns: Tensor  # bool, all true
+    updates: Tensor
+    transition: Tensor  # float32 [L, N, W], of this step
+    discounted: Tensor  # float64 [L, N], discounted sum of the rewards of this episode so far
+    shift: Tensor  # float32 [L, W, 1]: a transition is learned from as (it - shift) factor
+    factor: Tensor
+
+
+class Batch:
+    """L agents. What is said of one holds for each."""
+
+    def __init__(
+        self, algorithm: Type[Algorithm], section: Any, widths: Tuple[int, int], members: Tensor, keys: np.ndarray,
+        N: int, compiled_update: bool = False,
+    ) -> None:  # fmt: skip
+        """widths: (F, A); members: int64 [L], their numbers among all candidates; keys: int64 [L]. compiled_update:
+        gradient steps by a kernel where there is one."""
+        task: Any = Widths(*widths)
+        self.section, self.F, self.A, self.N = section, task.observation_size, task.action_size, N
+        device, L, W, B = members.device, len(members), 2 * self.F + self.A + 2, section.batch_size
+        hyper = draw(section, keys)
+        agents = nets_of(algorithm, task, hyper)
+        params = torch.as_tensor(initial_weights(agents, keys), device=device)
+        self.algorithm = algorithm(task, hyper, agents[0], params, torch.full_like(members, section.hidden_size))
+        self.memory = Replay(torch.full((L,), section.rb_size, device=device), W)
+        self.observed, self.paid = Moments(L, self.F, device), Moments(L, 1, device)
+        key = torch.as_tensor(keys, device=device)
+        self.m = Members(
+            row=members, explore=rng.fold(key, rng.EXPLORE), replay=rng.fold(key, rng.REPLAY),
+            noise=rng.fold(key, rng.UPDATE), weight=torch.full((L, B), 1 / B, device=device),
+            learns=torch.ones(L, dtype=torch.bool, device=device), updates=torch.zeros_like(members),
+            transition=torch.zeros(L, N, W, device=device),
+            discounted=torch.zeros(L, N, dtype=torch.float64, device=device),
+            shift=torch.zeros(L, W, 1, device=device), factor=torch.ones(L, W, 1, device=device),
+        )  # fmt: skip
+        self.compiled_update = False
+        if compiled_update:  # numba is imported where it is used
+            from envolve.agents.kernels.off_policy.update import why_not
+
+            self.compiled_update = why_not(self.algorithm) is None
+        self._of_members()
+        self.updates = 0
+        self.samples: List[Tensor] = []  # draws of the coming updates, the next one last
+        self.graphs = Graphs(self._update, device.type == "cuda")
+
+    def _of_members(self) -> None:
+        """What is made of the candidates that are not out."""
+        self.update: Any = self.algorithm.update
+        if self.compiled_update:
+            from envolve.agents.kernels.off_policy.update import update_of
+
+            self.update = update_of(self.algorithm)
+
+    @property
+    def members(self) -> Tensor:
+        """Numbers of the candidates, int64 [L]."""
+        return self.m.row
+
+    def keep(self, index: List[int]) -> None:
+        """Go on with these only."""
+        rows = torch.tensor(index, dtype=torch.int64, device=self.m.row.device)
+        self.m = self.m.keep(rows)
+        for part in (self.algorithm, self.memory, self.observed, self.paid):
+            part.keep(rows)
+        self._of_members()
+        self.samples.clear()
+        self.graphs.forget()
+
+    # ------------------------------------------------------------------------------------------------------- acting
+
+    def normalised(self, own: Tensor) -> Tensor:
+        """own: [L, N, F]."""
+        m = self.m
+        return ((own - m.shift[:, None, : self.F, 0]) * m.factor[:, None, : self.F, 0]).clamp_(-CLIP, CLIP)
+
+    def begin(self) -> None:
+        """Episodes begin everywhere."""
+        self.m.discounted.zero_()
+
+    def choose(self, obs: Tensor, decision: int, episode: int, action: Tensor) -> None:
+        """obs [P, N, F_max] -> the batch's rows of action [P, N, A_max]; both are remembered."""
+        own, F, m = obs[self.m.row, :, : self.F], self.F, self.m
+        draws = self.algorithm.draws(m.explore, decision * self.N, self.N)  # [N, L, A]
+        per_member = tuple(part.transpose(0, 1).flatten(1) for part in draws)
+        chosen, _ = self.algorithm.explore(self.normalised(own), torch.full_like(m.row, episode), per_member)
+        # Until the iteration's end finds that it diverged, an agent would blame the candidate's own functions.
+        chosen = torch.nan_to_num(chosen)
+        self.observed.add(own)
+        m.transition[:, :, :F] = own
+        m.transition[:, :, 2 * F : 2 * F + self.A] = chosen
+        action[m.row, :, : self.A] = chosen
+
+    def act(self, obs: Tensor, action: Tensor) -> None:
+        """As ``choose``, but deterministic, and nothing is remembered."""
+        chosen = self.algorithm.greedy(self.normalised(obs[self.m.row, :, : self.F]))
+        action[self.m.row, :, : self.A] = torch.nan_to_num(chosen)
+
+    # ----------------------------------------------------------------------------------------------------- learning
+
+    def store(self, reward: Tensor, last_obs: Tensor, done: Tensor, over: Tensor) -> None:
+        """Remember what the actions led to; all [P, N, ...]. done: nothing follows, over: nothing of this episode."""
+        m, F = self.m, self.F
+        own = reward[m.row]
+        m.transition[:, :, F : 2 * F] = last_obs[m.row, :, :F]
+        m.transition[:, :, -2], m.transition[:, :, -1] = own, done[m.row].float()
+        if self.memory.make_room(self.N):
+            self.graphs.forget()
+        self.memory.write_many(m.transition)
+        m.discounted.mul_(self.section.gamma).add_(own)
+        self.paid.add(m.discounted[:, :, None])
+        m.discounted.masked_fill_(over[m.row], 0)
+
+    def learn(self, count: int) -> None:
+        m = self.m
+        for _ in range(count):
+            if not self.samples:
+                self.samples = list(self.memory.draws(m.replay, m.updates, BLOCK, m.weight.shape[1]).flip(0))
+            self.updates += 1
+            self.graphs(self.updates % self.algorithm.policy_delay == 0, self.samples.pop())
+
+    def _update(self, actor: bool, sample: Tensor) -> Tuple[Tensor, ...]:
+        m = self.m
+        # Actions lie in [-1, 1] and ends are 0 or 1: clipping is for observations and rewards.
+        batch = self.memory.sample(sample).sub_(m.shift).mul_(m.factor).clamp_(-CLIP, CLIP)
+        m.updates += 1
+        self.update(batch, m.weight, m.learns, m.updates, m.noise, actor)
+        return ()
+
+    def merge(self) -> None:
+        """An iteration ends: from now on its observations and rewards count for the scales."""
+        m, F = self.m, self.F
+        self.observed.merge()
+        self.paid.merge()
+        mean, scale = self.observed.mean.float(), self.observed.scale
+        for first in (0, F):  # s, s'
+            m.shift[:, first : first + F, 0], m.factor[:, first : first + F, 0] = mean, scale
+        m.factor[:, -2] = self.paid.scale
+
+    def finite(self) -> Tensor:
+        """bool [L]: all weights are."""
+        return torch.isfinite(self.algorithm.rows.params).all(1)
+
+    def policy(self, k: int) -> Dict[str, Tensor]:
+        """Of row k of the batch; see ``ShapedOffPolicy.policy``."""
+        s, m = self.section, self.m
+        return {
+            "weights": self.algorithm.rows.params[k].clone(),
+            "observation_mean": m.shift[k, : self.F, 0].clone(),
+            "observation_scale": m.factor[k, : self.F, 0].clone(),
+            "sizes": torch.tensor([self.F, self.A, s.hidden_size, max(1, s.hidden_layer)]),
+        }

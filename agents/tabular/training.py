@@ -1,0 +1,115 @@
+"""Q-learning and SARSA on finite tasks, for a whole population.
+
+``train_tabular`` trains one agent per member and tests it on the real task. ``backend="torch"`` runs the readable loop
+of ``agents/tabular/loop.py``, ``"compiled"`` its twin ``agents/kernels/tabular.py``. Both return the same bits, and a
+member's result depends on its key, its hyperparameters and its world only.
+
+Axes: P members, S states, A actions.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Tuple
+
+import numpy as np
+import torch
+
+from envolve.agents.common.hyper import Hyper
+from envolve.agents.common.result import WORLD_DIVERGED, TrainResult
+from envolve.agents.common.sections import TabularSection
+from envolve.agents.tabular import loop as tabular_loop
+from envolve.agents.tabular.loop import PER_MEMBER, Setting, Tables
+
+ALGORITHMS = ("ql", "ql_cb", "sarsa", "sarsa_cb")  # _cb: count-based exploration bonus
+KINDS = ("real", "se", "rn")
+
+
+def train_tabular(
+    algorithm: str,
+    hyper: Hyper,
+    world_tables: Tuple[Any, Any, Any],
+    task_tables: Tuple[Any, Any, Any, int],
+    kind: str,
+    max_steps: int,
+    solved_reward: float,
+    test_each: bool,
+    keys: np.ndarray,
+    backend: str = "compiled",
+    threads: int = 1,
+    world_noise: float = 0.0,
+    task_noise: float = 0.0,
+) -> TrainResult:
+    """Train one agent per member, then test it greedily on the real task.
+
+    algorithm: one of ``ALGORITHMS``; hyper: of a ``TabularSection``. kind: "real", "se" or "rn", what the world is; an
+    SE's done is the raw output of its done_net, which ends the episode above 0.5 and lets the target bootstrap below.
+    world_tables: next state, reward, done [P or 1, S, A] (arrays, or tensors on the CPU). task_tables: the same [S, A],
+    and the start state. A world with a NaN or infinite entry is not trained in: WORLD_DIVERGED.
+    keys: int64 [P]. test_each: test after every training episode and stop when solved.
+    threads: members are shared among this many ("compiled" only; the result does not depend on it).
+    world_noise, task_noise: standard deviations of the Gaussian noise on a reward (``reward_noise`` of world and task).
+
+    Returns a TrainResult whose weights are Q [P, S * A]; updates counts changes of one table entry.
+    Raises ValueError for an unknown algorithm, kind or back end, shapes that do not fit and states out of range.
+    """
+    for value, known in ((algorithm, ALGORITHMS), (kind, KINDS), (backend, ("compiled", "torch"))):
+        if value not in known:
+            raise ValueError(f"{value!r} is none of {', '.join(known)}")
+    keys = np.ascontiguousarray(keys, np.int64)
+    members, (states, actions) = len(keys), np.shape(task_tables[1])
+    for table in world_tables:
+        if np.shape(table) not in ((members, states, actions), (1, states, actions)):
+            raise ValueError(f"world table {np.shape(table)}: expected [{members} or 1, {states}, {actions}]")
+    for name in PER_MEMBER:
+        if np.shape(hyper[name]) != (members,):
+            raise ValueError(f"{name} {np.shape(hyper[name])}: expected [{members}]")
+    world, task, start = _flat(world_tables), _flat(task_tables[:3]), int(task_tables[3])
+    reached = np.concatenate([world.next_state.ravel(), task.next_state.ravel(), [start]])
+    if reached.min() < 0 or reached.max() >= states:  # the kernel does not check its indices
+        raise ValueError(f"states {reached.min()} to {reached.max()}: expected 0 to {states - 1}")
+    setting = Setting(
+        algorithm, hyper, world, task, float(world_noise), float(task_noise), start, actions,
+        kind == "se", int(max_steps), float(solved_reward), bool(test_each),
+    )  # fmt: skip
+    weights = np.zeros((members, states * actions), np.float32)
+    result = TrainResult.before_training(weights, hyper.section.train_episodes, hyper.section.test_episodes)
+    sound = np.isfinite(world.reward).all(1) & np.isfinite(world.done).all(1)
+    result.status[~np.broadcast_to(sound, members)] = WORLD_DIVERGED
+    if backend == "compiled":
+        _train_compiled(setting, keys, result, threads)
+    else:
+        tabular_loop.train(setting, torch.from_numpy(keys), result)
+    return result
+
+
+def _flat(tables: Tuple[Any, ...]) -> Tables:
+    arrays = (np.ascontiguousarray(t, dtype) for t, dtype in zip(tables, (np.int32, np.float32, np.float32)))
+    return Tables(*(a.reshape(-1, a.shape[-2] * a.shape[-1]) for a in arrays))
+
+
+def _train_compiled(setting: Setting, keys: np.ndarray, result: TrainResult, threads: int) -> None:
+    from envolve.agents.kernels.tabular import TRAIN_MEMBERS
+
+    h: TabularSection = setting.hyper.section  # type: ignore[assignment]
+    integers = ("batch_size", "train_steps")
+
+    def share(lo: int, hi: int) -> None:
+        TRAIN_MEMBERS[setting.algorithm](
+            lo, hi, keys.view(np.uint64), bool(h.published_sarsa),
+            *(np.ascontiguousarray(setting.hyper[n], np.int64 if n in integers else np.float64) for n in PER_MEMBER),
+            int(h.train_episodes), int(h.init_episodes), int(h.same_action_num),
+            int(h.early_out_num), float(h.early_out_virtual_diff), int(h.early_out_min_steps),
+            bool(h.bootstrap_time_limit), *setting.world, np.float32(setting.world_noise),
+            *(t[0] for t in setting.task), np.float32(setting.task_noise), setting.start, setting.actions,
+            setting.synthetic, setting.max_steps, setting.solved_reward, setting.test_each,
+            result.weights, result.episode_return, result.episode_length, result.test_return, result.train_steps,
+            result.updates, result.episodes, result.real_steps, result.status,
+        )  # fmt: skip
+
+    if threads == 1:
+        share(0, len(keys))
+    else:
+        bounds = np.linspace(0, len(keys), min(len(keys), 4 * threads) + 1).astype(int).tolist()
+        with ThreadPoolExecutor(threads) as pool:
+            list(pool.map(share, bounds[:-1], bounds[1:]))

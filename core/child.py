@@ -1,0 +1,171 @@
+"""A process that a program starts itself on its own machine, and starts again when it dies: later, each time that it
+died soon after its start. What an exit code means, and when to give up, is for whoever watches it. Linux.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from envolve.core.cleaning import one_line
+from envolve.core.files import read_end
+
+QUICK_SECONDS = 10.0  # who died sooner than this after its start counts as one that cannot start
+FIRST_DELAY, MAX_DELAY = 0.1, 10.0  # seconds between a death and the next start
+TAIL, TAIL_BYTES = 20, 2**16  # lines, and bytes in which they are looked for
+_PR_SET_PDEATHSIG = 1
+
+
+class Child:
+    """``start``, then again and again: ``ended``; ``again`` after a death; ``start`` when it is ``due``."""
+
+    def __init__(
+        self,
+        name: str,
+        command: Callable[[], Sequence[str]],
+        log_path: Path,
+        *,
+        environ: Mapping[str, str] | None = None,
+        cpus: Collection[int] | None = None,
+        with_parent: bool = False,
+        prepare: Callable[[], None] | None = None,
+        quick_seconds: float = QUICK_SECONDS,
+        first_delay: float = FIRST_DELAY,
+        max_delay: float = MAX_DELAY,
+    ) -> None:
+        """command: asked at every start; its output goes to the end of log_path. environ: beside this process's; cpus:
+        that it may use, None: all of this process's. with_parent: a parent that is killed leaves nobody behind, who
+        hears SIGTERM. prepare: called in the child before its program starts."""
+        self.name, self.log_path, self.cpus = name, log_path, cpus
+        self._command, self._environ, self._with_parent, self._prepare = command, environ or {}, with_parent, prepare
+        self._quick_seconds, self._first_delay, self._max_delay = quick_seconds, first_delay, max_delay
+        self.process: subprocess.Popen[bytes] | None = None
+        self.started_at, self.starts = 0.0, 0
+        self.start_at: float | None = 0.0  # None: not again
+        self.deaths, self.quick_deaths = 0, 0  # in all, and in a row
+
+    @property
+    def pid(self) -> int | None:
+        """Of the process, while it runs."""
+        return None if self.process is None or self.process.poll() is not None else self.process.pid
+
+    def due(self) -> bool:
+        return self.process is None and self.start_at is not None and time.monotonic() >= self.start_at
+
+    def start(self) -> None:
+        """Raises OSError."""
+        tie = ends_with_parent(signal.SIGTERM) if self._with_parent else None
+
+        def prepare() -> None:
+            if self.cpus is not None:
+                os.sched_setaffinity(0, self.cpus)
+            if tie is not None:
+                tie()
+            if self._prepare is not None:
+                self._prepare()
+
+        # Python between fork and exec is best avoided where there are threads
+        needed = self.cpus is not None or self._with_parent or self._prepare is not None
+        self.log_path.parent.mkdir(parents=True, exist_ok=True)
+        with open(self.log_path, "ab") as output:
+            # A session of its own: Ctrl-C in the terminal reaches this process alone, which then ends the others.
+            self.process = subprocess.Popen(
+                list(self._command()), stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
+                env={**os.environ, **self._environ}, start_new_session=True,
+                preexec_fn=prepare if needed else None,
+            )  # fmt: skip
+        self.started_at, self.start_at, self.starts = time.monotonic(), None, self.starts + 1
+
+    def ended(self) -> int | None:
+        """The exit code, once, of a process that is no more; what it had started itself is killed."""
+        if self.process is None or self.process.poll() is None:
+            return None
+        code, pid = self.process.returncode, self.process.pid
+        self.process = None
+        _kill_group(pid)
+        return code
+
+    def again(self) -> float:
+        """After a death: seconds until it is due."""
+        self.deaths += 1
+        quick = time.monotonic() - self.started_at < self._quick_seconds
+        self.quick_deaths = self.quick_deaths + 1 if quick else 0
+        delay = min(self._first_delay * 2**self.quick_deaths, self._max_delay)
+        self.start_at = time.monotonic() + delay
+        return delay
+
+    def last_words(self) -> str:
+        """The end of its output."""
+        try:
+            lines = read_end(self.log_path, TAIL_BYTES).decode("utf-8", "replace").splitlines()[-TAIL:]
+            return "\n".join(one_line(line) for line in lines)
+        except OSError as e:
+            return f"({self.log_path}: {e.strerror})"
+
+
+def ends_with_parent(signum: int = signal.SIGKILL, parent: int | None = None) -> Callable[[], None]:
+    """What a child calls between fork and exec, or at its begin: it gets ``signum`` when ``parent`` (this process)
+    dies, also if that has happened already. The thread that starts the child counts as the parent: start it in one that
+    lasts."""
+    libc = ctypes.CDLL(None)  # not in the child: loading takes locks that another thread may have held
+    pid = os.getpid() if parent is None else parent
+
+    def tie() -> None:
+        libc.prctl(_PR_SET_PDEATHSIG, signum)
+        if os.getppid() != pid:  # it has been killed in between
+            os._exit(1)
+
+    return tie
+
+
+def end_process(process: subprocess.Popen[Any], seconds: float) -> None:
+    """One that leads a session of its own: SIGTERM, unless it has ended, and SIGKILL to what is left of its session
+    after ``seconds``."""
+    try:
+        if process.poll() is None:
+            process.terminate()
+            process.wait(seconds)
+    except (subprocess.TimeoutExpired, KeyboardInterrupt):
+        pass
+    _kill_group(process.pid)
+    process.wait()
+
+
+def end(children: Iterable[Child], seconds: float) -> dict[Child, int]:
+    """SIGTERM, and SIGKILL to whoever has not ended in time, with all that it started; Ctrl-C meanwhile shortens that.
+    None is due any more. -> exit codes of those that ran."""
+    children = list(children)
+    running = {child: child.process for child in children if child.process is not None}
+    for process in running.values():
+        process.terminate()
+    deadline = time.monotonic() + seconds
+    try:
+        for process in running.values():
+            process.wait(timeout=max(0.0, deadline - time.monotonic()))
+    except (subprocess.TimeoutExpired, KeyboardInterrupt):
+        pass
+    codes = {}
+    for child, process in running.items():
+        _kill_group(process.pid)
+        codes[child] = process.wait()
+    for child in children:
+        child.process = child.start_at = None
+    return codes
+
+
+def how(code: int) -> str:
+    """In words."""
+    return f"by signal {-code}" if code < 0 else f"with exit code {code}"
+
+
+def _kill_group(pid: int) -> None:
+    try:
+        os.killpg(pid, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        pass

@@ -1,0 +1,113 @@
+"""The hub from elsewhere: the same methods, over gRPC. A call that meets no hub waits for one to come back."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import grpc
+from torch import Tensor
+
+from envolve.core.files import read_text
+from envolve.distributed.engine.limits import CALLS
+from envolve.distributed.engine.server import ADDRESS, OPTIONS, RAISED, SERVICE, TOKEN
+from envolve.distributed.engine.wire import pack, unpack
+from envolve.distributed.memory.rows import Chunk, Handout, Progress
+from envolve.outer.checkpoint import RunError
+
+PATIENCE = 300.0  # s without a hub: a memory of gigabytes is read again after a death
+PAUSE = 0.1  # s between two tries
+CALL_SECONDS = 60.0  # s that a call may take beside what it waits for: the hub of then may hang
+AGAIN = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.UNAUTHENTICATED)
+
+
+class HubGone(Exception):
+    """No hub for too long."""
+
+
+class RemoteHub:
+    """All calls may be repeated: after a reply that was lost the hub does nothing a second time."""
+
+    def __init__(self, folder: Path, patience: float = PATIENCE) -> None:
+        """folder: of the run."""
+        self.path, self.patience = folder / ADDRESS, patience
+        self.known: dict[str, str] = {}  # what the file said when the channel was made
+        self.channel: grpc.Channel | None = None
+        self.calls: dict[str, Any] = {}
+
+    def _connect(self) -> None:
+        """To where the file says. Raises OSError, ValueError where it does not."""
+        found = json.loads(read_text(self.path))
+        if found == self.known:
+            return
+        self.close()
+        # a proxy of the web is none of a cluster
+        self.channel = grpc.insecure_channel(found["address"], options=[*OPTIONS, ("grpc.enable_http_proxy", 0)])
+        self.calls = {name: self.channel.unary_unary(f"/{SERVICE}/{name}") for name in CALLS}
+        self.known = found
+
+    def _call(self, name: str, *args: Any, wait: float = 0.0) -> Any:
+        """Raises HubGone, RunError, and what the hub's own method raises."""
+        request, deadline = pack(args), time.monotonic() + self.patience
+        while True:
+            try:
+                if self.channel is None:
+                    self._connect()
+                metadata = ((TOKEN, self.known[TOKEN]),)
+                reply = unpack(self.calls[name](request, timeout=wait + CALL_SECONDS, metadata=metadata))
+                break
+            except (OSError, ValueError):  # no file, or of a hub that is being made
+                what = f"no hub is named in {self.path}"
+            except grpc.RpcError as e:
+                if e.code() not in AGAIN:
+                    raise RunError(f"the hub at {self.known['address']} refused: {e.details()}") from None
+                what = f"the hub at {self.known['address']} does not answer ({e.code().name})"
+                self.close()
+            if time.monotonic() > deadline:
+                raise HubGone(f"{what}, for {self.patience:.0f} s")
+            time.sleep(PAUSE)
+        if isinstance(reply, str):
+            raise RAISED[reply]
+        return reply[0]
+
+    def close(self) -> None:
+        if self.channel is not None:
+            self.channel.close()
+        self.channel, self.known = None, {}
+
+    # -------------------------------------------------------------------------------- see distributed/engine/hub.py
+
+    def begin(self, session: int, version: int) -> None:
+        self._call("begin", session, version)
+
+    def publish(self, session: int, version: int, policy: Tensor, timeout: float) -> bool:
+        return bool(self._call("publish", session, version, policy, timeout, wait=timeout))
+
+    def ready(self, session: int, version: int, timeout: float) -> bool:
+        return bool(self._call("ready", session, version, timeout, wait=timeout))
+
+    def has(self, version: int) -> bool:
+        return bool(self._call("has", version))
+
+    def sample(self, first: int, count: int) -> Tensor:
+        found: Tensor = self._call("sample", first, count)
+        return found
+
+    def checkpoint(self) -> None:
+        self._call("checkpoint")
+
+    def finish(self) -> None:
+        self._call("finish")
+
+    def progress(self) -> Progress:
+        found: Progress = self._call("progress")
+        return found
+
+    def pull(self, worker: int, timeout: float) -> Handout | None:
+        found: Handout | None = self._call("pull", worker, timeout, wait=timeout)
+        return found
+
+    def append(self, chunk: Chunk) -> bool:
+        return bool(self._call("append", chunk))

@@ -1,0 +1,210 @@
+"""What all programs meet at: the memory, and the policies under the rate rule. One object, any number of threads.
+
+Embedded it is called directly; in a process of its own it is what the replay program serves. Every chunk is in the log
+before it is acknowledged, so a hub that was killed is made again from the log; the learner publishes its policy again.
+
+Lockstep: each worker collects with each policy once, and the chunks of a version enter the memory together and in the
+order of the workers. So its content depends on nobody's speed. Asynchronous: as they come.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict, deque
+from collections.abc import Callable
+
+import numpy as np
+from torch import Tensor
+
+from envolve.distributed.engine.limits import Limits
+from envolve.distributed.files.policy_table import PolicyTable
+from envolve.distributed.memory.replay import SharedReplay
+from envolve.distributed.memory.replay_log import ReplayLog
+from envolve.distributed.memory.rows import RANDOM, Chunk, Handout, Progress
+
+RECENT = 100  # episodes of which progress tells the mean return
+
+
+class Finished(Exception):
+    """The run is complete: nobody has anything left to do."""
+
+
+class Unpublished(Exception):
+    """The hub does not have the policy that it is asked about: it was started anew. Publish it again."""
+
+
+class Hub:
+    def __init__(
+        self, replay: SharedReplay, workers: int, lockstep: bool, limits: Limits, log: ReplayLog | None = None
+    ) -> None:
+        """limits: of what others may say to it; log: what it holds is where the memory begins. Raises OSError."""
+        self.replay, self.workers, self.lockstep, self.limits, self.log = replay, workers, lockstep, limits, log
+        self.changed = threading.Condition()
+        self.waiting: dict[str, object] = {}  # by what it is for: the call that waits, one of a kind
+        self.session, self.finished = -1, False
+        self.table = PolicyTable(workers, lockstep)
+        self.published: tuple[int, int] | None = None  # session and version of the newest policy
+        self.kept = 0  # transitions when the last checkpoint was made
+        self._restore(None)
+
+    # ------------------------------------------------------------------------------------------------------ learner
+
+    def begin(self, session: int, version: int) -> None:
+        """A learner starts, or starts anew from a checkpoint, and will publish this version next. In lockstep what came
+        of later ones is forgotten, and will come again."""
+        with self.changed:
+            if self.lockstep:
+                self._restore(version)
+            self.session, self.published = session, None
+            self.table = PolicyTable(self.workers, self.lockstep)
+            self.changed.notify_all()
+
+    def publish(self, session: int, version: int, policy: Tensor, timeout: float) -> bool:
+        """Whether the policy float32 [P, D] lies here now; False: the rule made it wait in vain for ``timeout`` s. Once
+        more the same one changes nothing."""
+        with self.changed:
+            if self.published == (session, version):
+                return True
+            if not self._wait("publish", self.table.may_push, timeout):
+                return False
+            self.table.push(session, version, policy)
+            if self.lockstep or version == RANDOM:  # some may have brought their chunk before the hub was killed
+                for worker in self.delivered[version]:
+                    self.table.brought(worker, version)
+            self.session, self.published = session, (session, version)
+            self.late, self.late_chunks = 0, 0
+            self.changed.notify_all()
+            return True
+
+    def ready(self, session: int, version: int, timeout: float) -> bool:
+        """Whether as many chunks of this version are here as there are workers, in lockstep one of each; waits for it
+        at most ``timeout`` s. Raises Unpublished."""
+        with self.changed:
+            if self.published != (session, version):
+                raise Unpublished
+            return self._wait("ready", lambda: len(self.delivered[version]) >= self.workers, timeout)
+
+    def has(self, version: int) -> bool:
+        """As ``ready``, of any session and without waiting."""
+        with self.changed:
+            return len(self.delivered[version]) >= self.workers
+
+    def sample(self, first: int, count: int) -> Tensor:
+        """See ``SharedReplay.sample``."""
+        with self.changed:
+            return self.replay.sample(first, count)
+
+    def checkpoint(self) -> None:
+        """All that came so far is on the disk now, and what neither the run nor the last checkpoint needs is gone."""
+        with self.changed:
+            if self.log is not None:
+                self.log.sync()
+                self.log.drop_before(self.kept - self.replay.capacity)
+            self.kept = self.replay.written
+
+    def finish(self) -> None:
+        """The run is complete."""
+        with self.changed:
+            self.finished = True
+            self.changed.notify_all()
+
+    def progress(self) -> Progress:
+        with self.changed:
+            returns = float(np.mean(self.returns)) if self.returns else float("nan")
+            late = self.late / self.late_chunks if self.late_chunks else float("nan")
+            rule = self.table.rule
+            return Progress(self.replay.written, self.episodes, returns, late, rule.pushes, rule.pulls)
+
+    # --------------------------------------------------------------------------------------------------- collectors
+
+    def pull(self, worker: int, timeout: float) -> Handout | None:
+        """The policy of this worker's next turn; None: there was none for ``timeout`` s. Raises Finished."""
+        with self.changed:
+            here = self._wait(f"pull {worker}", lambda: self.finished or self.table.may_pull(worker), timeout)
+            if self.finished:
+                raise Finished
+            if not here:
+                return None
+            handout = self.table.pull(worker)
+            self.changed.notify_all()
+            return handout
+
+    def append(self, chunk: Chunk) -> bool:
+        """Whether it is kept; False: it belongs to a training that was taken back. The same one again, after a reply
+        that was lost, changes nothing. Raises OSError, ValueError, and Unpublished: come again once the learner has."""
+        self.replay.check(chunk.rows)
+        with self.changed:
+            if self.lockstep and self.published is None:
+                raise Unpublished
+            if self.lockstep and chunk.session != self.session:
+                return False
+            if self.published is not None and (chunk.session, chunk.version) > self.published:
+                found = f"session {chunk.session}, version {chunk.version}"
+                raise ValueError(f"{found} of a policy that nobody has published; the newest: {self.published}")
+            if chunk.ticket == self.last.get(chunk.worker):
+                self.table.delivered(chunk.worker, chunk.version)
+                return True
+            if self.log is not None:
+                # in lockstep a file begins with a version's first chunk
+                if self.log.full() and not (self.lockstep and self.pending):
+                    self.log.begin_file(self.replay.written)
+                self.log.append(chunk)
+            self._take(chunk)
+            self.table.brought(chunk.worker, chunk.version)
+            if self.published is not None:
+                self.late += self.published[1] - chunk.version
+                self.late_chunks += 1
+            self.changed.notify_all()
+            return True
+
+    # -------------------------------------------------------------------------------------------------------- inside
+
+    def _wait(self, what: str, condition: Callable[[], bool], timeout: float) -> bool:
+        """Whether it came true in ``timeout`` s. A later call for the same sends an earlier one home at once: that
+        caller has gone, or it is a broken one that would hold all threads of the server."""
+        if timeout <= 0 or condition():
+            return condition()
+        if what in self.waiting:
+            self.changed.notify_all()
+        mine = self.waiting[what] = object()
+        self.changed.wait_for(lambda: self.waiting.get(what) is not mine or condition(), timeout)
+        if self.waiting.get(what) is not mine:
+            return False
+        del self.waiting[what]
+        return condition()
+
+    def _take(self, chunk: Chunk) -> None:
+        """Into the memory, in lockstep once the others of its version are here."""
+        self.last[chunk.worker] = chunk.ticket
+        self.delivered[chunk.version].append(chunk.worker)
+        self.returns.extend(chunk.episodes[:, 0].tolist())
+        self.episodes += len(chunk.episodes)
+        if not self.lockstep:
+            self.replay.append(chunk.rows)
+        else:
+            self.pending[chunk.worker] = chunk
+            if len(self.pending) == self.workers:
+                for worker in range(self.workers):
+                    self.replay.append(self.pending[worker].rows)
+                self.pending.clear()
+        for version in [v for v in self.delivered if RANDOM < v < chunk.version - 2]:
+            del self.delivered[version]
+
+    def _restore(self, before: int | None) -> None:
+        """The memory as the log has it, of versions before this one."""
+        self.delivered: defaultdict[int, list[int]] = defaultdict(list)  # by version: who brought a chunk
+        self.last: dict[int, int] = {}  # by worker: ticket of its last chunk
+        self.pending: dict[int, Chunk] = {}  # lockstep: of the version that is not complete
+        self.returns: deque[float] = deque(maxlen=RECENT)
+        self.episodes = self.late = self.late_chunks = 0
+        if self.log is None:
+            if before is not None and before != RANDOM:
+                raise RuntimeError("a hub without a log cannot take a training back")
+            self.replay.clear()
+            return
+        files = self.log.files()
+        self.replay.clear(files[0][0] if files else 0)
+        for chunk in self.log.read(before):
+            self._take(chunk)
+            self.session = max(self.session, chunk.session)
+        self.log.open_last()

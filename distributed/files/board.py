@@ -1,0 +1,78 @@
+"""What a run tells: TensorBoard, and a line for people now and then."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from envolve.distributed.memory.rows import Chunk, Progress
+from envolve.distributed.programs.learner import Learner
+
+if TYPE_CHECKING:
+    from torch.utils.tensorboard import SummaryWriter
+
+log = logging.getLogger("envolve")
+
+
+class Board:
+    """One program's TensorBoard folder. The step is the number of gradient steps."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.writer: SummaryWriter | None = None
+
+    def write(self, step: int, **values: float) -> None:
+        """What an earlier process said of later steps is forgotten."""
+        if self.writer is None:
+            from torch.utils.tensorboard import SummaryWriter  # a second of imports, which a start does not wait for
+
+            self.writer = SummaryWriter(str(self.folder), purge_step=step)
+        for name, value in values.items():
+            if math.isfinite(value):
+                self.writer.add_scalar(name, value, step)
+        self.writer.flush()
+
+
+class LearnerReport:
+    def __init__(self, folder: Path) -> None:
+        self.board = Board(folder / "learner")
+        self.clock = time.monotonic()
+        self.before: tuple[int, int] | None = None
+
+    def __call__(self, learner: Learner, p: Progress) -> None:
+        now, counts = time.monotonic(), (p.steps, learner.updates)
+        seconds = now - self.clock
+        per_second = [(n - b) / seconds for n, b in zip(counts, self.before)] if self.before else [math.nan] * 2
+        self.clock, self.before = now, counts
+        values = {"mean_return": p.mean_return, "staleness": p.staleness, "environment_steps": p.steps,
+                  "environment_steps_per_s": per_second[0], "gradient_steps_per_s": per_second[1]}  # fmt: skip
+        self.board.write(learner.updates, **values, **learner.metrics())
+        log.info(
+            "iteration %d/%d  steps %s  updates %s  return %.4g  staleness %.2g  %.0f steps/s  %.0f updates/s",
+            learner.version, learner.params.num_iter, f"{p.steps:,}", f"{learner.updates:,}", p.mean_return,
+            p.staleness, *per_second,
+        )  # fmt: skip
+
+
+class CollectorReport:
+    def __init__(self, folder: Path, worker: int, steps_per_iter: int) -> None:
+        self.board, self.steps_per_iter = Board(folder / "train" / str(worker)), steps_per_iter
+
+    def __call__(self, chunk: Chunk) -> None:
+        if len(chunk.episodes):
+            mean_return, length = chunk.episodes.mean(0).tolist()
+            step = max(chunk.version, 0) * self.steps_per_iter
+            self.board.write(step, episode_return=mean_return, episode_length=length)
+
+
+class EvaluatorReport:
+    def __init__(self, folder: Path) -> None:
+        self.board = Board(folder / "eval" / "0")
+
+    def __call__(self, step: int, values: dict[str, float]) -> None:
+        self.board.write(step, **values)
+        told = "  ".join(f"{name.removeprefix('mean_')} {value:.5g}" for name, value in values.items())
+        log.info("evaluation at %s updates: %s", f"{step:,}", told)

@@ -1,0 +1,190 @@
+"""A user's two files, TrainParams in Python and the JSON of its environment, and their copies in a run's folder.
+
+The Python file is the user's own, named on the command line, and imported with all rights of the process, like any
+module of theirs; code from anybody else must not come this way.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import importlib.util
+import json
+import logging
+import sys
+import traceback
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from envolve.core.files import TEXT_BYTES, read_plain
+from envolve.core.yaml_lines import ConfigError, parse_yaml, show
+from envolve.distributed.files.params import HORIZON, ParamsError, TrainParamsBase
+from envolve.envs.worlds.file import write_atomic
+from envolve.outer.config.schema import nearest
+
+log = logging.getLogger("envolve")
+
+PARAMS_FILE, CONFIG_FILE = "params.py", "config.json"
+CLASS = "TrainParams"
+OVERRIDES = "train_params"  # of the JSON: fields of TrainParams that get other values
+
+
+def load_train_params(params_path: str | Path, config_path: str | Path | None = None) -> TrainParamsBase:
+    """TrainParams of a Python file, its env_config being what the JSON holds; "train_params" there, a mapping of
+    fields, goes before the class. No JSON: an empty one. Raises ParamsError, which names file, line, found and
+    expected, and OSError."""
+    config, lines = ({}, {}) if config_path is None else read_json(Path(config_path))
+    return _made(Path(params_path), config, str(config_path), lines)
+
+
+def _made(
+    path: Path, config: dict[str, Any], config_name: str, lines: Mapping[tuple[str, ...], int]
+) -> TrainParamsBase:
+    cls = _class_of(path)
+    values = config.get(OVERRIDES, {})
+
+    def at(*key: str) -> str:
+        line = next((f":{lines[key[:n]]}" for n in range(len(key), 0, -1) if key[:n] in lines), "")
+        return f"{config_name}{line}: {'.'.join(key)}: found"
+
+    def placed(problem: str) -> str:
+        """With the file, and perhaps the line, that holds the value it begins with."""
+        name, _, text = problem.partition(": found")
+        key = tuple(name.split("."))
+        key = (OVERRIDES, key[1]) if key[0] == CLASS and key[-1] in values else key
+        return f"{at(*key)}{text}" if key[0] in config else f"{path}: {problem}"
+
+    if not isinstance(values, dict):
+        raise ParamsError(f"{at(OVERRIDES)} {show(values)}, expected fields of {CLASS} and their values")
+    names = [f.name for f in dataclasses.fields(cls) if f.name != "env_config"]
+    for name in values:
+        if name not in names:
+            near = nearest(name, names, cutoff=0.0)
+            raise ParamsError(f"{at(OVERRIDES, name)} no such field of {CLASS}, expected one of it; nearest: {near}")
+    if config.get(HORIZON, values.get(HORIZON)) != values.get(HORIZON, config.get(HORIZON)):
+        raise ParamsError(f"{at(OVERRIDES, HORIZON)} {show(values[HORIZON])}, expected {config[HORIZON]}, as above it")
+    try:
+        with _in_users_words(path):
+            return cls(env_config=config, **values)
+    except ParamsError as e:
+        raise ParamsError(*map(placed, e.problems)) from None
+
+
+def freeze(
+    exp_dir: str | Path,
+    params_path: str | Path,
+    config_path: str | Path | None,
+    changes: Mapping[str, Any] | None = None,
+) -> TrainParamsBase:
+    """Copies both files into a run's folder and loads the copies: what a run was begun with decides to its end. Where
+    there are copies, these are used, and a given file that differs from its copy is said. changes: fields with other
+    values, noted under "train_params" in the copy. Raises ParamsError, OSError."""
+    exp_dir = Path(exp_dir)
+    copies = exp_dir / PARAMS_FILE, exp_dir / CONFIG_FILE
+    source = read_plain(params_path, TEXT_BYTES)
+    config, lines = ({}, {}) if config_path is None else read_json(Path(config_path))
+    if changes:
+        config = {**config, OVERRIDES: {**config.get(OVERRIDES, {}), **changes}}
+        if HORIZON in config and HORIZON in changes:
+            config[HORIZON] = changes[HORIZON]
+    if all(copy.exists() for copy in copies):
+        for given, copy, differs in (
+            (params_path, copies[0], source != read_plain(copies[0], TEXT_BYTES)),
+            (config_path, copies[1], config != read_json(copies[1])[0]),
+        ):
+            if differs:
+                log.warning("%s differs from %s, which the run was begun with and goes on with", given, copy)
+        return load_train_params(*copies)
+    _made(Path(params_path), config, str(config_path), lines)  # what is wrong is said before there is any folder
+    exp_dir.mkdir(parents=True, exist_ok=True)
+    write_atomic(str(copies[1]), (json.dumps(config, indent=2) + "\n").encode())
+    write_atomic(str(copies[0]), source)  # the last: with both there the run has begun
+    return load_train_params(*copies)
+
+
+def frozen(exp_dir: str | Path) -> TrainParamsBase:
+    """That of a run's folder. Raises ParamsError, OSError."""
+    exp_dir = Path(exp_dir)
+    if not (exp_dir / PARAMS_FILE).exists():
+        raise ParamsError(f"{exp_dir}: found no {PARAMS_FILE}, expected the folder of a distributed run")
+    return load_train_params(exp_dir / PARAMS_FILE, exp_dir / CONFIG_FILE)
+
+
+def read_json(path: Path) -> tuple[dict[str, Any], dict[tuple[str, ...], int]]:
+    """-> what the file holds, and the line of every key. Raises ParamsError, OSError."""
+    raw = read_plain(path, TEXT_BYTES)
+    try:
+        value = json.loads(raw.decode())
+    except json.JSONDecodeError as e:
+        raise ParamsError(f"{path}:{e.lineno}:{e.colno}: found malformed JSON: {e.msg}, expected JSON") from None
+    except (UnicodeDecodeError, RecursionError) as e:
+        raise ParamsError(f"{path}: found malformed JSON: {e}, expected JSON in UTF-8") from None
+    try:  # JSON is YAML, but for tabs between values; the reader knows lines and says which key is there twice
+        lines = parse_yaml(raw.replace(b"\t", b" "), str(path))[1]
+    except ConfigError as e:
+        raise ParamsError(*e.problems) from None
+    if not isinstance(value, dict):
+        raise ParamsError(f"{path}: found {show(value)}, expected an object: {{...}}")
+    return value, lines
+
+
+def _class_of(path: Path) -> type[TrainParamsBase]:
+    """Raises ParamsError, OSError."""
+    module = _module(path)
+    found = getattr(module, CLASS, None)
+    if not isinstance(found, type):
+        classes = [n for n, v in vars(module).items() if isinstance(v, type) and v.__module__ == module.__name__]
+        near = nearest(CLASS, classes, cutoff=0.0)
+        raise ParamsError(
+            f"{path}: found no class {CLASS}{f' (but {near})' if near else ''}, expected class {CLASS}(TrainParamsBase)"
+        )
+    if not issubclass(found, TrainParamsBase):
+        raise ParamsError(
+            f"{path}: found {CLASS}, which is no {TrainParamsBase.__name__}, expected one derived from it"
+        )
+    return found
+
+
+def _module(path: Path) -> ModuleType:
+    """Imported under a name of its own, so that two runs' params.py are two modules. What lies beside the file cannot
+    be imported from there: a run's folder keeps a copy of this one file."""
+    source = str(path.resolve()).encode() + read_plain(path, TEXT_BYTES)
+    name = f"envolve_params_{hashlib.sha256(source).hexdigest()[:16]}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ParamsError(f"{path}: found no Python file, expected one that ends in .py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses look there for what annotations mean
+    try:
+        with _in_users_words(path):
+            spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
+@contextlib.contextmanager
+def _in_users_words(path: Path) -> Iterator[None]:
+    """What a user's file raises, as a ParamsError with the last line of that file that was run."""
+    try:
+        yield
+    except (ParamsError, OSError):
+        raise
+    except ModuleNotFoundError as e:
+        beside = (path.parent / f"{(e.name or '').split('.')[0]}.py").exists()
+        hint = "; it lies beside the file, but a run keeps a copy of that one alone: put its folder on PYTHONPATH"
+        raise ParamsError(f"{path}{_line(e, path)}: {e}{hint if beside else ''}") from e
+    except (Exception, SystemExit) as e:
+        text = e.msg if isinstance(e, SyntaxError) else str(e)
+        raise ParamsError(f"{path}{_line(e, path)}: {type(e).__name__}: {text}") from e
+
+
+def _line(e: BaseException, path: Path) -> str:
+    if isinstance(e, SyntaxError) and e.filename == str(path):
+        return f":{e.lineno}"
+    lines = [f.lineno for f in traceback.extract_tb(e.__traceback__) if f.filename == str(path)]
+    return f":{lines[-1]}" if lines else ""

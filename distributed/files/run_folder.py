@@ -1,0 +1,84 @@
+"""The folder of a run. ``params_file`` keeps the user's two files there; beside them:
+
+run.json        how it was begun: seed, collectors, mode; a resume has to say the same
+learner.pt      where it goes on; policies/checkpoints/: greedy policies; replay/: all transitions that still count
+session         how often a learner was started
+train/, eval/, learner/   TensorBoard;  evaluations.csv: the returns of the greedy policy
+done            the run is complete
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from envolve.core.files import read_text
+from envolve.envs.worlds.file import write_atomic
+from envolve.outer.checkpoint import RunError
+
+RUN_FILE, SESSION, DONE, REPLAY = "run.json", "session", "done", "replay"
+MODES = ("lockstep", "async")
+
+
+@dataclass(frozen=True)
+class RunSettings:
+    """What decides the result beside the user's two files."""
+
+    seed: int = 0
+    num_collectors: int = 1
+    mode: str = "lockstep"
+
+    @property
+    def lockstep(self) -> bool:
+        return self.mode == "lockstep"
+
+    def keys(self, members: int = 1) -> Tensor:
+        """Of the members, int64 [P]."""
+        return torch.arange(members) + self.seed
+
+
+def keep_settings(folder: Path, settings: RunSettings) -> None:
+    """Raises RunError if the run was begun with other ones, OSError."""
+    path = folder / RUN_FILE
+    if not path.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        write_atomic(str(path), (json.dumps(asdict(settings), indent=2) + "\n").encode())
+        return
+    begun = read_settings(folder)
+    for name, value in asdict(settings).items():
+        if getattr(begun, name) != value:
+            expected = f"{getattr(begun, name)!r}, with which this run was begun"
+            raise RunError(f"{path}: {name}: found {value!r} on the command line, expected {expected}")
+
+
+def read_settings(folder: Path) -> RunSettings:
+    """Raises RunError."""
+    path = folder / RUN_FILE
+    try:
+        found: Any = json.loads(read_text(path))
+        settings = RunSettings(**found)
+    except OSError as e:
+        raise RunError(f"{path}: found no run there ({e.strerror})") from None
+    except (ValueError, TypeError) as e:
+        raise RunError(f"{path}: found no settings of a run ({e})") from None
+    counts = type(settings.seed) is type(settings.num_collectors) is int and settings.num_collectors >= 1
+    if not counts or settings.mode not in MODES:
+        raise RunError(f"{path}: found {found}, expected seed, num_collectors >= 1 and a mode of {', '.join(MODES)}")
+    return settings
+
+
+def next_session(folder: Path) -> int:
+    """The number of a learner that starts now, from 0. Raises OSError."""
+    path = folder / SESSION
+    number = int(read_text(path)) + 1 if path.exists() else 0
+    write_atomic(str(path), f"{number}\n".encode())
+    return number
+
+
+def is_done(folder: Path) -> bool:
+    return (folder / DONE).exists()

@@ -1,0 +1,89 @@
+"""Who gets which of the CPUs that the kernel allows to this job.
+
+The variables are those of the seed's framework: SAC_REVERB_CPUS for the replay buffer, SAC_TRAIN_CPUS for the learner,
+SAC_COLLECT_WORKER_CPUS for each of the SAC_NUM_COLLECT_WORKERS collectors. Consecutive CPUs go to the collectors, then
+to the learner, then to the replay buffer, as there.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from envolve.distributed.files.params import ParamsError
+
+log = logging.getLogger("envolve")
+
+COLLECTORS = "SAC_NUM_COLLECT_WORKERS"
+LEARNER_CPUS, REPLAY_CPUS, COLLECTOR_CPUS = "SAC_TRAIN_CPUS", "SAC_REVERB_CPUS", "SAC_COLLECT_WORKER_CPUS"
+
+
+@dataclass(frozen=True)
+class Share:
+    """What a process may use."""
+
+    cpus: frozenset[int]
+    threads: int
+
+    def environ(self, collector: int | None = None) -> dict[str, str]:
+        """Variables of the process; collectors know their number as SLURM_PROCID, as in the seed's framework."""
+        threads = str(self.threads)
+        own = {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads, "OPENBLAS_NUM_THREADS": threads}
+        return own if collector is None else {**own, "SLURM_PROCID": str(collector)}
+
+
+@dataclass(frozen=True)
+class Shares:
+    """Of all processes of a run. The evaluator has what nobody else has, or, where nothing is left, the replay
+    buffer's, which does little."""
+
+    learner: Share
+    replay: Share
+    evaluator: Share
+    collectors: tuple[Share, ...]
+
+
+def number_of_collectors(environ: Mapping[str, str] = os.environ) -> int:
+    """SAC_NUM_COLLECT_WORKERS; without it 1. Raises ParamsError."""
+    return _count(environ, COLLECTORS) or 1
+
+
+def deal(collectors: int, cpus: Collection[int] | None = None, environ: Mapping[str, str] = os.environ) -> Shares:
+    """cpus: default: those that this process may use. Without the variables collectors and the replay buffer get a CPU
+    each and the learner the rest; where there are too few, all share all, which is said. Too few for what the variables
+    ask for are refused. Raises ParamsError."""
+    available = sorted(os.sched_getaffinity(0) if cpus is None else cpus)
+    given = {name: _count(environ, name) for name in (COLLECTOR_CPUS, LEARNER_CPUS, REPLAY_CPUS)}
+    each, replay = given[COLLECTOR_CPUS] or 1, given[REPLAY_CPUS] or 1
+    rest = len(available) - collectors * each - replay
+    learner = given[LEARNER_CPUS] or max(rest, 1)
+    needed = collectors * each + learner + replay
+    if needed > len(available):
+        has = f"{len(available)} CPU{'s' * (len(available) != 1)}"
+        if any(given.values()):
+            asked = ", ".join(f"{name}={count}" for name, count in given.items() if count)
+            raise ParamsError(
+                f"found {has}, expected {needed}: {collectors} collectors x {each} + {learner} for the learner + "
+                f"{replay} for the replay buffer, by {asked}; without these variables all processes share what there is"
+            )
+        log.warning("%s for %d collectors, a learner and a replay buffer: they share them", has, collectors)
+        all_of_them = Share(frozenset(available), 1)
+        return Shares(all_of_them, all_of_them, all_of_them, (all_of_them,) * collectors)
+    parts, begin = [], 0
+    for size in [each] * collectors + [learner, replay]:
+        parts.append(Share(frozenset(available[begin : begin + size]), size))
+        begin += size
+    left = frozenset(available[begin:])
+    evaluator = Share(left, len(left)) if left else parts[-1]
+    return Shares(parts[-2], parts[-1], evaluator, tuple(parts[:collectors]))
+
+
+def _count(environ: Mapping[str, str], name: str) -> int | None:
+    text = environ.get(name, "").strip()
+    if not text:
+        return None
+    if not text.isdecimal() or int(text) < 1:
+        raise ParamsError(f"{name}: found {text!r}, expected a positive integer")
+    return int(text)

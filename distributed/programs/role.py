@@ -1,0 +1,148 @@
+"""One program of a run, in a process of its own: python3 -m envolve.distributed.programs.role ROLE --exp-dir DIR
+
+What it needs is in the run's folder, which experiments/train_distributed.py makes. A program that is started again goes
+on from what the last one left. Exit codes: 0 the run is complete, 1 start it again, 2 that would not help, 130 and 143
+stopped.
+"""
+
+from __future__ import annotations
+
+from envolve.core import interrupt
+
+if __name__ == "__main__":
+    # before all that takes time to import; the supervisor waits for it
+    interrupt.listen("envolve.distributed.programs.role", limit=2.6)
+
+import argparse
+import logging
+import os
+import sys
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import torch
+
+from envolve.core.yaml_lines import ConfigError
+from envolve.distributed.engine.client import HubGone, RemoteHub
+from envolve.distributed.engine.hub import Finished
+from envolve.distributed.engine.server import HubServer
+from envolve.distributed.files.board import CollectorReport, EvaluatorReport, LearnerReport
+from envolve.distributed.files.params import TrainParamsBase
+from envolve.distributed.files.params_file import frozen
+from envolve.distributed.files.run_folder import REPLAY, RunSettings, is_done, read_settings
+from envolve.distributed.programs.collector import Collector
+from envolve.distributed.programs.evaluator import Evaluator
+from envolve.distributed.programs.learner import Learner
+from envolve.distributed.programs.supervisor import DONE, FAILED, WRONG
+from envolve.distributed.programs.turns import CollectorProgram, EvaluatorProgram, LearnerProgram, make_hub, widths_of
+from envolve.outer.checkpoint import RunError, locked
+
+log = logging.getLogger("envolve")
+
+ROLES = ("learner", "replay", "collector", "evaluator")
+PAUSE = 0.5  # s between two looks for work
+FAREWELL = 10.0  # s that a complete run's hub stays, so that collectors hear of it
+
+
+def run_learner(params: TrainParamsBase, settings: RunSettings, folder: Path) -> None:
+    learner, hub = Learner(params, widths_of(params), settings.keys(), folder), RemoteHub(folder)
+    with ThreadPoolExecutor(1) as ahead:
+        learner.ahead = ahead
+        program = LearnerProgram(learner, hub, settings.lockstep, LearnerReport(folder))
+        while not learner.complete:
+            while not program.publish():
+                pass
+            while not program.learn():
+                pass
+        program.finish()
+
+
+def run_replay(params: TrainParamsBase, settings: RunSettings, folder: Path, bind: str) -> None:
+    hub = make_hub(params, widths_of(params), settings, folder)
+    server = HubServer(hub, folder, bind)
+    try:
+        while not hub.finished and not is_done(folder):
+            time.sleep(PAUSE)
+        hub.finish()
+        time.sleep(FAREWELL)
+    finally:
+        server.close()
+
+
+def run_collector(params: TrainParamsBase, settings: RunSettings, folder: Path, worker: int) -> None:
+    collector = Collector(params, worker, settings.num_collectors, settings.keys(), settings.lockstep)
+    report = CollectorReport(folder, worker, params.num_steps_per_iter)
+    program = CollectorProgram(collector, RemoteHub(folder), report)
+    try:
+        while not is_done(folder):
+            program.turn()
+    except Finished:
+        pass
+    finally:
+        collector.close()
+
+
+def run_evaluator(params: TrainParamsBase, settings: RunSettings, folder: Path) -> None:
+    evaluator = Evaluator(params, settings.keys(), folder)
+    program = EvaluatorProgram(evaluator, EvaluatorReport(folder))
+    try:
+        while True:
+            done = is_done(folder)  # asked first: what was written before it is evaluated
+            if not program.turn():
+                if done:
+                    return
+                time.sleep(PAUSE)
+    finally:
+        evaluator.close()
+
+
+def run_role(role: str, folder: Path, worker: int, bind: str) -> None:
+    """To the run's end. Raises RunError, ConfigError, HubGone, OSError."""
+    params, settings = frozen(folder), read_settings(folder)
+    if not 0 <= worker < settings.num_collectors:
+        raise RunError(f"--worker: found {worker}, expected 0 to {settings.num_collectors - 1}")
+    own = {"learner": "learner", "replay": REPLAY, "collector": f"train/{worker}", "evaluator": "eval"}[role]
+    (folder / own).mkdir(parents=True, exist_ok=True)
+    with locked(folder / own):
+        if role == "learner":
+            if not is_done(folder):
+                run_learner(params, settings, folder)
+        elif role == "replay":
+            run_replay(params, settings, folder, bind)
+        elif role == "collector":
+            run_collector(params, settings, folder, worker)
+        else:
+            run_evaluator(params, settings, folder)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python3 -m envolve.distributed.programs.role", description=__doc__)
+    parser.add_argument("role", choices=ROLES)
+    parser.add_argument("--exp-dir", type=Path, required=True, metavar="DIR", help="the run's folder")
+    parser.add_argument("--worker", type=int, default=None, metavar="I",
+                        help="of a collector: its number, from 0; default: SLURM_PROCID")  # fmt: skip
+    parser.add_argument("--bind", default="127.0.0.1", metavar="ADDRESS",
+                        help="of the replay: where it listens, for a run on several machines one that the others "
+                        "reach; 0.0.0.0: at all of them, and the others go by the host name")  # fmt: skip
+    args = parser.parse_args(argv)
+    logging.basicConfig(format=f"{args.role}: %(message)s", stream=sys.stderr)
+    log.setLevel(logging.INFO)
+    torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
+    worker = int(os.environ.get("SLURM_PROCID", "0")) if args.worker is None else args.worker
+    try:
+        run_role(args.role, args.exp_dir, worker if args.role == "collector" else 0, args.bind)
+    except (RunError, ConfigError) as e:
+        log.error("%s", e)
+        return WRONG
+    except (HubGone, OSError) as e:
+        log.error("%s", e)
+        return DONE if is_done(args.exp_dir) else FAILED
+    except KeyboardInterrupt:
+        return interrupt.stopped("envolve.distributed.programs.role", interrupt.GO_ON)
+    return DONE
+
+
+if __name__ == "__main__":
+    interrupt.run(main)

@@ -1,0 +1,1 @@
+"""Envolve: evolve the environment, not the agent."""

@@ -1,0 +1,56 @@
+"""The ``envs.<task>`` section of a configuration whose task lives in a physics engine and is shaped by candidates."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import List, Optional, Sequence
+
+from envolve.core.files import TEXT_BYTES, read_plain
+from envolve.core.option import option
+from envolve.core.places import CODE
+from envolve.envs.physics.task import SHAPER_TYPES
+from envolve.envs.shaping.candidate import Candidate, candidate_files, load_candidate
+from envolve.envs.sim.simulator import ENGINES
+
+
+@dataclass(frozen=True)
+class ShapedSection:
+    """Which candidates, in which engine, trained for how long."""
+
+    solved_reward: Optional[float] = option(None, "score that counts as solved; default: none does")
+    shapers: str = option(
+        "", "file or folder of candidates, from the project's folder; default: envs/user_functions/<task>"
+    )
+    shaper_types: str = option("", f"those that count, with spaces between: {' '.join(SHAPER_TYPES)}; default: all")
+    num_envs_per_shaper: int = option(64, "environments of each candidate", ge=1, le=10**5)
+    iterations: int = option(100, "iterations of the learner: rollouts that it learns from", ge=1, le=10**8)
+    engine: str = option("mujoco", "physics engine", choices=tuple(ENGINES))
+    shapers_sha256: str = option("", "of the candidates' files; the master fills it in, so that no worker runs others")
+
+    def types(self) -> List[str]:
+        return self.shaper_types.split() or list(SHAPER_TYPES)
+
+
+def shaper_files(section: ShapedSection, task: str) -> List[Path]:
+    """The candidates' files, by name. Raises FileNotFoundError."""
+    return candidate_files(CODE / (section.shapers or f"envs/user_functions/{task.lower()}"))
+
+
+def shapers_digest(files: Sequence[Path]) -> str:
+    """SHA-256 of the files' names and contents."""
+    digest = hashlib.sha256()
+    for path in files:
+        content = read_plain(path, TEXT_BYTES)
+        digest.update(f"{path.name} {len(content)}\n".encode() + content)
+    return digest.hexdigest()
+
+
+def candidates_of(section: ShapedSection, task: str) -> List[Candidate]:
+    """Every candidate, in the order of ``shaper_files``. Raises ValueError if the files are not those that the
+    configuration was resolved with."""
+    files = shaper_files(section, task)
+    if section.shapers_sha256 and shapers_digest(files) != section.shapers_sha256:
+        raise ValueError(f"{files[0].parent}: the candidates' files are not those that this run began with")
+    return [load_candidate(path, section.types()) for path in files]

@@ -1,0 +1,133 @@
+"""What the user of auto_shape.py asked for, checked before anything is paid."""
+
+from __future__ import annotations
+
+import dataclasses
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Type
+
+import envolve.envs.physics  # noqa: F401  registers the tasks
+from envolve.agents.shaped.halving import Training
+from envolve.core.files import TEXT_BYTES, read_plain
+from envolve.core.yaml_lines import ConfigError, parse_yaml
+from envolve.envs.physics.task import PhysicsTask, physics_task
+from envolve.llm.evolution import Settings
+from envolve.llm.gym.setup import GymOptions
+from envolve.llm.models.chat import Budget
+from envolve.llm.models.prices import Price, parse_prices
+from envolve.llm.models.request import ChatError
+from envolve.llm.ranges import WITH_RESUME, changed, given, out_of_range, without_effect
+from envolve.llm.tune import TuneSettings
+from envolve.outer.shapers.plan import hardware, learner_section, new_folder, plain, unwritable, wrong_types
+
+if TYPE_CHECKING:
+    from envolve.experiments.auto_shape import Args
+
+CONFIG_FILE = "config.yaml"
+
+
+class Plan(NamedTuple):
+    """What is to be run."""
+
+    task: Type[PhysicsTask]
+    description: str
+    types: List[str]
+    settings: Settings
+    args: Args
+    budget: Budget
+    prices: Dict[str, Price]
+    folder: Path
+    resumed: bool
+
+
+def make_plan(args: Args) -> Plan:
+    """Raises ConfigError."""
+    problems = out_of_range(args)
+    problems += wrong_types(args.shaper_types) + unwritable("--json", args.json)
+    if args.halving > 1 and args.learner != "ppo":
+        problems.append(f"--halving: {args.learner} cannot go on with more environments, expected --learner ppo or 1")
+    if problems:
+        raise ConfigError(problems)
+    try:
+        task = physics_task(args.task)
+    except KeyError as e:
+        raise ConfigError([f"--task: {e.args[0]}"]) from None
+    if "compute_goal" in args.shaper_types and not task.goal_size:
+        raise ConfigError([f"--shaper_types: {task.name} has no goals, so nothing for compute_goal to say"])
+    prices = read_prices(args.price)
+    seed = args.seed or 0
+    device, threads = hardware(args.engine, args.device, args.threads)
+    training = Training(
+        task.name, args.learner, learner_section(args.learner, args.set), args.num_envs_per_shaper, args.iterations,
+        args.seeds, args.halving, args.shapers_per_iter, args.engine, device, threads, args.backend,
+    )  # fmt: skip
+    tune = None
+    if args.tune != "none":
+        tune = TuneSettings(
+            args.tune, args.tune_generations, args.tune_population, args.tune_sigma, args.tune_step, args.tune_workers
+        )
+    novelty = args.novelty if args.novelty is not None else 1.0 if args.mode == "islands" else 2.0
+    settings = Settings(
+        args.num_iters, training, seed, args.temperature, args.max_tokens, novelty, tune, args.tune_top,
+        args.finalists, args.retest,
+    )  # fmt: skip
+    return Plan(
+        task, args.task_description or f"Make the score as high as possible: {task.score_meaning}.",
+        args.shaper_types, settings, args, Budget(args.budget_usd, args.budget_tokens), prices,
+        args.resume or new_folder(args.results_dir or Path("results"), "auto", task, seed), args.resume is not None,
+    )  # fmt: skip
+
+
+def gym_options(args: Args) -> GymOptions:
+    """For a run on a user's own environment. Raises ConfigError."""
+    problems = out_of_range(args) + without_effect(args) + unwritable("--json", args.json)
+    if len(args.llm) > 1:
+        problems.append(f"--llm: found {len(args.llm)} models, expected one with --config")
+    if problems:
+        raise ConfigError(problems)
+    return GymOptions(
+        llm=args.llm[0] if args.llm else None, base_url=args.base_url, results_dir=args.results_dir, seed=args.seed,
+        json=args.json, budget=Budget(args.budget_usd, args.budget_tokens), resume=args.resume, set=tuple(args.set),
+        max_tokens=args.max_tokens, prices=read_prices(args.price), parallel=args.parallel, timeout=args.timeout,
+        processes=args.processes, memory=round(args.memory * 2**30), seconds=3600 * args.hours,
+        allow_unprotected=args.allow_unprotected,
+    )  # fmt: skip
+
+
+def read_prices(words: List[str]) -> Dict[str, Price]:
+    """Raises ConfigError."""
+    try:
+        return parse_prices(words)
+    except ChatError as e:
+        raise ConfigError([str(e)]) from None
+
+
+def arguments(args: Args) -> Dict[str, Any]:
+    """As config.yaml keeps them."""
+    return {name: plain(value) for name, value in vars(args).items() if name not in ("resume", "json", "video")}
+
+
+def stored_args(args: Args) -> Args:
+    """Those of the run that --resume names; --json and --video, what it may cost, and how the server is reached, are
+    this call's. Raises ConfigError."""
+    assert args.resume is not None
+    path = args.resume / CONFIG_FILE
+    try:
+        raw, _ = parse_yaml(read_plain(path, TEXT_BYTES), str(path))
+    except OSError as e:
+        raise ConfigError([f"--resume: cannot read {path}: {e.strerror}; expected the folder of a run"]) from None
+    stored = raw.get("arguments") if isinstance(raw, dict) else None
+    known = {f.name: f for f in dataclasses.fields(args)}
+    if not isinstance(stored, dict) or not set(stored) <= set(known):
+        raise ConfigError([f"{path}: found no arguments of auto_shape.py, expected the config.yaml of such a run"])
+    for name in ("results_dir", "config"):
+        stored[name] = None if stored.get(name) is None else Path(stored[name])
+    if problems := changed(args, stored):
+        raise ConfigError(problems)
+    own: Dict[str, Any] = {name: value for name, value in given(args).items() if name in WITH_RESUME}
+    return dataclasses.replace(args, **{**stored, **own})
+
+
+def resume_command(folder: Path) -> str:
+    return shlex.join(["python3", "experiments/auto_shape.py", "--resume", str(folder)])

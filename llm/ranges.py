@@ -1,0 +1,81 @@
+"""Which numbers auto_shape.py takes, and which flags count beside --config or --resume: looked at first of all."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple
+
+if TYPE_CHECKING:
+    from envolve.experiments.auto_shape import Args
+
+MANY = 1_000_000  # more candidates, environments, agents, rounds than any machine has time for
+
+
+class Range(NamedTuple):
+    """least and most may be taken themselves, least not if ``above``."""
+
+    least: float
+    most: float
+    above: bool = False
+
+    def holds(self, value: float) -> bool:
+        """False for NaN, and for what a file says that is no number."""
+        if not isinstance(value, (int, float)) or isinstance(value, bool):
+            return False
+        return (self.least < value if self.above else self.least <= value) and value <= self.most
+
+    def words(self) -> str:
+        return f"{'above' if self.above else 'at least'} {self.least:,g} and at most {self.most:,.12g}"
+
+
+RANGES = {
+    "num_iters": Range(1, MANY), "shapers_per_iter": Range(1, 10_000), "islands": Range(1, 10_000),
+    "migration_every": Range(1, MANY), "novelty": Range(0, 1, above=True), "temperature": Range(0, 100),
+    "max_tokens": Range(1, 10 * MANY), "num_envs_per_shaper": Range(1, 100_000), "iterations": Range(1, 1000 * MANY),
+    "seeds": Range(1, 10_000), "halving": Range(1, 10_000), "tune_top": Range(1, 10_000),
+    "tune_generations": Range(1, MANY), "tune_population": Range(3, MANY), "tune_sigma": Range(1e-6, 1000),
+    "tune_step": Range(0, 1000), "tune_workers": Range(0, 10_000), "finalists": Range(1, 10_000),
+    "retest": Range(1, 10_000), "seed": Range(0, 2**63 - 1), "budget_usd": Range(0, 1e9),
+    "budget_tokens": Range(0, 10**15), "parallel": Range(1, 1000), "timeout": Range(0, 1e6, above=True),
+    "threads": Range(0, 1024), "processes": Range(0, 10_000), "memory": Range(0, 1e6, above=True),
+    "hours": Range(0, 1e5, above=True),
+}  # fmt: skip
+
+# Of the flags these count with --config; the file says the rest.
+WITH_CONFIG = {
+    "config", "llm", "base_url", "seed", "set", "results_dir", "json", "resume", "allow_unprotected", "max_tokens",
+    "parallel", "timeout", "budget_usd", "budget_tokens", "price", "processes", "memory", "hours",
+}  # fmt: skip
+# With --resume these are this session's, the rest is the run's.
+WITH_RESUME = {"resume", "json", "video", "budget_usd", "budget_tokens", "price", "base_url", "parallel", "timeout"}
+
+
+def out_of_range(args: Args) -> List[str]:
+    """A line for every number that cannot be."""
+    return [
+        f"--{name}: found {value}, expected {wanted.words()}"
+        for name, wanted in RANGES.items()
+        if (value := getattr(args, name)) is not None and not wanted.holds(value)
+    ]
+
+
+def given(args: Args) -> Dict[str, Any]:
+    """The flags that differ from their defaults: what is at its default was not asked for, as far as anybody sees."""
+    defaults = type(args)()
+    names = [f.name for f in dataclasses.fields(args)]
+    return {name: getattr(args, name) for name in names if getattr(args, name) != getattr(defaults, name)}
+
+
+def without_effect(args: Args) -> List[str]:
+    """A line for every flag that --config leaves nothing to say."""
+    names = [name for name in given(args) if name not in WITH_CONFIG]
+    return [f"--{name}: has no effect with --config, whose file says it" for name in names]
+
+
+def changed(args: Args, stored: Dict[str, Any]) -> List[str]:
+    """A line for every flag that is not what the run was begun with, but cannot be changed."""
+    return [
+        f"--{name}: found {value}, expected {stored[name]}, with which the run was begun, or nothing"
+        for name, value in given(args).items()
+        if name not in WITH_RESUME and name in stored and value != stored[name]
+    ]

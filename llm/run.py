@@ -1,0 +1,162 @@
+"""One run of auto_shape.py: what is put together, and what it leaves."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from pathlib import Path
+from typing import Any, Dict, List, Optional
+
+import yaml
+
+from envolve.agents.shaped.halving import Training
+from envolve.core.yaml_lines import ConfigError
+from envolve.envs.worlds.file import write_atomic
+from envolve.llm.evolution import Evolution, Result, verdicts
+from envolve.llm.models.chat import Chat, ChatError, make_chat
+from envolve.llm.plan import CONFIG_FILE, Plan, arguments, resume_command
+from envolve.llm.reporting.best_code import recheck_with
+from envolve.llm.reporting.live import LiveEvolution
+from envolve.llm.reporting.report import write_report
+from envolve.llm.search.greedy import Greedy
+from envolve.llm.search.individual import HUMAN, Individual, Search
+from envolve.llm.search.islands import Islands
+from envolve.llm.search.prompts import Brief
+from envolve.llm.vetting.probe import make_probe
+from envolve.llm.vetting.vet import Vetter
+from envolve.outer.checkpoint import locked
+from envolve.outer.config.load import environment_info
+from envolve.outer.reporting.report import duration
+from envolve.outer.shapers.report import precise, wide_console
+from envolve.outer.shapers.run import engine_version
+from envolve.outer.shapers.video import VideoError, film
+
+DEFAULT_MODEL = "gpt-4o"
+
+
+def run_plan(plan: Plan) -> int:
+    """Run to the end -> exit code. Raises ConfigError, ChatError, JailError, SimulatorError, RunError, ValueError,
+    OSError, KeyboardInterrupt."""
+    began = time.monotonic()
+    try:
+        _chat(plan, None).close()  # a wrong name, a missing key, an unknown price: before there is a folder
+    except ChatError as e:
+        raise ConfigError([str(e)]) from None
+    with _chat(plan, plan.folder / "calls.jsonl") as chat:
+        _store_config(plan)
+        with locked(plan.folder), Vetter(make_probe(plan.task.name), plan.types, plan.args.allow_unprotected) as vetter:
+            result = _evolve(plan, chat, vetter)
+            return _report(plan, chat, vetter, result, time.monotonic() - began)
+
+
+def _chat(plan: Plan, record: Optional[Path]) -> Chat:
+    """Raises ChatError."""
+    args = plan.args
+    return make_chat(
+        args.llm or [DEFAULT_MODEL], args.base_url, record, budget=plan.budget, prices=plan.prices,
+        parallel=args.parallel, timeout=args.timeout, seed=plan.settings.seed,
+    )  # fmt: skip
+
+
+def _evolve(plan: Plan, chat: Chat, vetter: Vetter) -> Result:
+    args, s = plan.args, plan.settings
+    brief = Brief(plan.task, plan.description, tuple(plan.types), training_text(s.training), args.show_human_reward)
+    search: Search
+    if args.mode == "greedy":
+        search = Greedy(brief, args.shapers_per_iter, chat.models)
+    else:
+        search = Islands(
+            brief, args.shapers_per_iter, chat.models, seed=s.seed, islands=args.islands,
+            migration_every=args.migration_every,
+        )  # fmt: skip
+    with LiveEvolution(plan.task, s, wide_console(), str(plan.folder)) as live:
+        return Evolution(s, plan.folder, search, chat, vetter, live).run()
+
+
+def training_text(t: Training) -> str:
+    """For the models: the learner and what it is given."""
+    steps = t.num_envs * t.iterations * int(getattr(t.section, "rollout_steps", 32))
+    return f"{t.learner.upper()}, {t.num_envs} environments in parallel, {steps:,} environment steps per agent."
+
+
+def _store_config(plan: Plan) -> None:
+    if plan.resumed:
+        return
+    plan.folder.mkdir(parents=True, exist_ok=True)
+    content = {
+        "arguments": arguments(plan.args),
+        "hyperparameters": dict(vars(plan.settings.training.section)),
+        "versions": {**environment_info(), **engine_version(plan.settings.training.engine)},
+    }
+    text = "# What was asked for, and what it depends on.\n" + yaml.safe_dump(content, sort_keys=False, width=120)
+    write_atomic(str(plan.folder / CONFIG_FILE), text.encode())
+
+
+# ------------------------------------------------------------------------------------------------------ what it leaves
+
+
+def result_json(plan: Plan, chat: Chat, result: Result, seconds: float) -> Dict[str, Any]:
+    best = result.best
+    return {
+        "task": plan.task.name,
+        "score_unit": plan.task.score_unit,
+        "best": None if best is None else _final(best.individual),
+        "human": next((_final(f.individual) for f in result.finals if f.individual.operator == HUMAN), None),
+        "finals": [_final(f.individual) for f in result.finals],
+        "candidates": len(result.individuals),
+        "verdicts": verdicts(result.individuals),
+        "environment_steps": result.steps,  # of selection and tuning
+        "stopped": result.stopped or None,
+        "ledger": chat.ledger.values(),
+        "wall_seconds": round(seconds, 3),
+    }
+
+
+def _final(i: Individual) -> Dict[str, Any]:
+    return {
+        "id": i.id,
+        "operator": i.operator,
+        "score": _finite(i.score),
+        "interval": i.interval and list(i.interval),
+        "agent_scores": [_finite(x) for x in i.agent_scores],
+        "tuned": i.tuned,
+    }
+
+
+def _finite(x: float) -> Optional[float]:
+    return x if math.isfinite(x) else None
+
+
+def _report(plan: Plan, chat: Chat, vetter: Vetter, result: Result, seconds: float) -> int:
+    best, console = result.best, wide_console()
+    title = f"{plan.task.name}: {len(result.individuals)} candidates, {result.steps:,} environment steps"
+    text = write_report(plan.folder, result, plan.task, title, recheck_with(vetter))
+    rows = [" ".join(row.cells()) for row in chat.ledger.rows()]
+    lines: List[str] = [text, "", "Models (calls, tokens in, tokens out, USD):", *(f"  {row}" for row in rows)]
+    lines.append(f"Wall time {duration(seconds)}.")
+    if result.stopped:
+        more = f"; go on with: {resume_command(plan.folder)} and a larger budget" if chat.ledger.spent else ""
+        lines.append(f"Stopped early: {result.stopped}{more}")
+    write_atomic(str(plan.folder / "summary.txt"), ("\n".join(lines) + "\n").encode())
+    content = (json.dumps(result_json(plan, chat, result, seconds), indent=1) + "\n").encode()
+    for path in [plan.folder / "result.json"] + [plan.args.json] * (plan.args.json is not None):
+        write_atomic(str(path), content)
+    console.print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)
+    if plan.args.video and best is not None and result.halved is not None:
+        _film(plan, result, console)
+    return 0 if best is not None else 1
+
+
+def _film(plan: Plan, result: Result, console: Any) -> None:
+    """The best individual's best agent of the last test."""
+    best, halved, K = result.best, result.halved, plan.settings.retest
+    assert best is not None and halved is not None
+    scores = best.individual.agent_scores
+    agent = result.numbers[result.finals.index(best)] * K + max(range(K), key=scores.__getitem__)
+    try:
+        made = film(None, plan.folder, halved.envs, halved.learner, agent, plan.settings.seed)
+        text = f"Film: {made.path} (one episode: {precise(made.score)} {plan.task.score_unit})"
+        console.print(text, markup=False, highlight=False, soft_wrap=True)
+    except VideoError as e:
+        console.print(f"no film: {e}", markup=False, highlight=False, soft_wrap=True)

@@ -1,0 +1,118 @@
+"""The code in a reply of a language model.
+
+A reply has prose, fences (```python, ```, ~~~, indented in a list, without an end where the reply was cut off), several
+versions of a function, examples of its use, or no fence at all. ``extract`` returns one module with the functions that
+were asked for, what they need, and nothing else; and what was asked for and is missing.
+
+Of several versions of a function the last one counts that can be parsed: models correct themselves downwards. A helper
+or constant that two blocks define differently is an error only if functions of both blocks are kept. Whatever a reply
+is, reading it takes time in proportion to its length: only so much of it is given to the parser, from its end on.
+"""
+
+from __future__ import annotations
+
+import ast
+import textwrap
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from envolve.llm.vetting.parts import Module, Part, parts_of
+from envolve.llm.vetting.text.fences import Block, fences, unfenced
+from envolve.llm.vetting.text.missing import left_out, misnamed, nothing_found
+from envolve.llm.vetting.text.parsing import MOST_CHARACTERS, MOST_PARTS, PARSER, VetError, parse
+from envolve.llm.vetting.text.scan import measure
+
+__all__ = ["MOST_CHARACTERS", "MOST_REPLY", "PARSER", "Extracted", "VetError", "extract", "extract_code", "parse"]
+
+MOST_REPLY = 200_000  # characters of a reply; a long one of a large model is a tenth of that
+MOST_BLOCKS = 64  # that are read, the last of a reply
+
+
+class Extracted(NamedTuple):
+    """What a reply comes to."""
+
+    code: str
+    notes: tuple[str, ...] = ()  # what was asked for and is missing, and what was left out, for the model and people
+
+
+def extract_code(reply: str, types: Sequence[str]) -> str:
+    """The code that ``extract`` finds. Raises VetError."""
+    return extract(reply, types).code
+
+
+def extract(reply: str, types: Sequence[str]) -> Extracted:
+    """The functions among ``types`` (names of shapers) in ``reply``, with helpers, constants and imports that they use.
+    Raises VetError("extract", ...) which says what is wrong with the reply."""
+    if len(reply) > MOST_REPLY:
+        raise VetError(
+            "extract",
+            f"the reply has {len(reply)} characters, at most {MOST_REPLY} are read: write less, in one block",
+        )
+    reply = reply.replace("\r\n", "\n").replace("\r", "\n").lstrip("\ufeff")
+    blocks = _blocks(reply)
+    parts, broken = _read(blocks)
+    asked = set(types)
+    chosen = {part.name: part for part in parts if part.is_function and part.name in asked}
+    if not chosen:
+        raise nothing_found(reply, blocks, parts, broken, types)
+    module = Module(parts, chosen)
+    misnamed(parts, module.parts, chosen, types)
+    return Extracted(module.text(), left_out(parts, module.parts, chosen, types))
+
+
+def _blocks(reply: str) -> list[Block]:
+    """Where code may be, the last of it."""
+    fenced = [b for b in fences(reply) if b.text.strip()][-MOST_BLOCKS:]
+    return fenced or ([Block(reply, False)] if _is_code(reply) else unfenced(reply))
+
+
+def _read(blocks: Sequence[Block]) -> tuple[list[Part], list[tuple[Block, VetError]]]:
+    """The statements of all blocks in their order, and the blocks that cannot be parsed. All together may have
+    MOST_PARTS; the last ones are read first."""
+    found: list[list[Part]] = []
+    broken: list[tuple[Block, VetError]] = []
+    left = MOST_PARTS
+    for i in range(len(blocks) - 1, -1, -1):
+        block = blocks[i]
+        text = block.text if not block.text.startswith((" ", "\t")) else textwrap.dedent(block.text)
+        try:
+            tree = _parsed(block, text, left)
+            left -= measure(text, left).parts
+            found.append(list(parts_of(tree, text, i)))
+        except VetError as e:
+            broken.append((block, e))
+    return [part for parts in reversed(found) for part in parts], broken[::-1]
+
+
+def _is_code(reply: str) -> bool:
+    """The reply is a module and nothing else."""
+    try:
+        functions = (ast.FunctionDef, ast.AsyncFunctionDef)
+        return any(isinstance(node, functions) for node in parse(textwrap.dedent(reply)).body)
+    except VetError:
+        return False
+
+
+def _parsed(block: Block, text: str, most: int) -> ast.Module:
+    """The block's syntax tree; of one in which the reply ends, only if its last function is whole."""
+    try:
+        tree = parse(text, most=most)
+    except VetError as e:
+        error = e.__cause__
+        if block.closed or not isinstance(error, SyntaxError) or "too many" in error.msg:
+            raise
+        at_end = (error.lineno or 0) >= len(text.rstrip().split("\n"))
+        if at_end or "never closed" in error.msg or "triple-quoted" in error.msg:
+            raise VetError("extract", _cut_off(text)) from None
+        raise
+    if not block.closed and tree.body:
+        last = tree.body[-1]
+        if isinstance(last, ast.FunctionDef) and not any(isinstance(n, ast.Return) for n in ast.walk(last)):
+            raise VetError("extract", _cut_off(text))
+    return tree
+
+
+def _cut_off(text: str) -> str:
+    last = next((line.strip() for line in reversed(text.split("\n")) if line.strip()), "")
+    return (f"the reply ends in the middle of the code, at {last[-80:]!r}: write the whole code, shorter, in one "
+            "block that ends with ```")  # fmt: skip

@@ -1,0 +1,67 @@
+"""Which name was meant: of a variable by its letters, of an asked function by what it is for.
+
+``compute_done`` is a termination, however much it looks like ``compute_torque`` to somebody that counts letters.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+
+from envolve.envs.physics.task import SHAPER_TYPES
+
+LONGEST = 64  # letters of a name that is compared: nobody mistypes longer ones
+COMPARED = 24  # names that are compared in full, of those that share most letters
+ALIKE = 0.7  # of the words of two functions' names
+MEANINGS = {  # words in the names that models give to these functions
+    "compute_reward": "reward rewards rew rewarding payoff fitness objective cost",
+    "compute_observation": "observation observations obs observe observed features",
+    "compute_torque": "torque torques effort efforts force forces actuation control controls action actions motor",
+    "compute_terminal": "terminal terminals terminate terminated termination terminations done dones finished fallen "
+    "ended ending failed failure alive truncated reset resets",
+    "compute_initial_state": "initial initialize initialise init start starting spawn respawn pose reset resets",
+    "compute_goal": "goal goals target targets command commands waypoint",
+}
+ARGUMENTS = {  # as functions of these kinds are asked for (envs/physics/task.py)
+    "compute_torque": "action, state", "compute_goal": "state, random", "compute_initial_state": "state, random, rest",
+}  # fmt: skip
+
+
+def signature(kind: str) -> str:
+    """compute_torque(action, state)"""
+    return f"{kind}({ARGUMENTS.get(kind, 'state')})"
+
+
+def nearest(name: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
+    """The known name with the most letters in common, in their order. Takes time for the few that are likely alone."""
+    if len(name) > LONGEST:
+        return None
+    likely = [k for k in known if len(k) <= LONGEST]
+    if len(likely) > COMPARED:
+        own = _pieces(name)
+        shared = {k: 2 * len(own & pieces) / (len(own) + len(pieces)) for k in likely if (pieces := _pieces(k))}
+        likely = sorted(shared, key=lambda k: (-shared[k], k))[:COMPARED]
+    near = difflib.get_close_matches(name, likely, n=1, cutoff=cutoff)
+    return near[0] if near else None
+
+
+@lru_cache(maxsize=4096)
+def _pieces(name: str) -> frozenset[str]:
+    """Letters and pairs of letters."""
+    return frozenset({*name, *(name[i : i + 2] for i in range(len(name) - 1))})
+
+
+def meant(name: str, arguments: int, asked: Sequence[str]) -> str | None:
+    """Which of the asked functions one of this name, with so many arguments, is likely to be; None: none of them."""
+    words = re.findall(r"[a-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name[:LONGEST]).lower())
+    meanings = [kind for kind in SHAPER_TYPES if set(words) & set(MEANINGS[kind].split())]
+    found = [kind for kind in asked if kind in meanings]
+    if found:
+        return min(found, key=lambda kind: abs(arguments - 1 - ARGUMENTS.get(kind, "").count(",")))
+    if meanings:
+        return None
+    stems = {kind.removeprefix("compute_"): kind for kind in asked}
+    near = nearest("_".join(w for w in words if w != "compute"), stems, ALIKE)
+    return stems[near] if near else None

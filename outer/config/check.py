@@ -1,0 +1,317 @@
+"""Checks a raw configuration: names, values, and values that are impossible together."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pydantic
+
+from envolve.agents.common import torch_compile
+from envolve.agents.common.population import size
+from envolve.agents.common.sections import LEARNERS, ICMSection, VarySection, kind_of, learners_for
+from envolve.agents.shaped.training import LEARNERS as SHAPED_LEARNERS
+from envolve.agents.train import OFF_POLICY, algorithm
+from envolve.core.yaml_lines import Path, show, show_key
+from envolve.envs.physics.task import PHYSICS_TASKS, SHAPER_TYPES
+from envolve.envs.section import INFO_TYPES, RN_TYPES, EnvSection
+from envolve.envs.shaping.section import ShapedSection, candidates_of, shaper_files, shapers_digest
+from envolve.envs.task import TASKS, Task, make_task
+from envolve.envs.worlds.world import info_mismatch, world_size
+from envolve.outer.config import problem
+from envolve.outer.config.legacy import LEGACY_AGENTS, LEGACY_KEYS, LEGACY_TASKS
+from envolve.outer.config.schema import (
+    agent_names,
+    agent_sections,
+    defaults,
+    env_sections,
+    expected,
+    nearest,
+    section_model,
+)
+from envolve.outer.config.section import RN, SHAPER
+from envolve.outer.search.turns import inner_agents
+
+MAX_PARAMETERS = 100_000_000  # of one member's world or agent: 400 MB
+OWN_VARY = "td3_discrete_vary"
+MAX_BATCH = 65536  # a minibatch draws its rows from this many random counters
+_DEVICE = re.compile(r"cpu|cuda(:\d{1,3})?")
+
+
+class Checker:
+    """Walks over one raw configuration and collects what is wrong (problems) or ignored (warnings)."""
+
+    def __init__(self, name: str, lines: dict[Path, int], overrides: dict[Path, str]) -> None:
+        self.name, self.lines, self.overrides = name, lines, overrides
+        self.problems: list[str] = []
+        self.warnings: list[str] = []
+        self.ignored: dict[str, list[str]] = {}
+        self.reported: set[Path] = set()  # one problem per key: what follows from it is not reported too
+
+    def problem(self, path: Path, found: str, expected: str, near: str | None = None) -> None:
+        if path in self.reported:
+            return
+        self.reported.add(path)
+        at = path
+        while at not in self.lines and at not in self.overrides:
+            at = at[:-1]  # a missing key is reported at its section
+        where = self.overrides[at] if at in self.overrides else f"{self.name}:{self.lines[at]}"
+        mean = f", did you mean {near}" if near else ""
+        self.problems.append(f"{where} {show_key(path)}: found {found}, expected {expected}{mean}")
+
+    def mapping(self, raw: Mapping[str, Any], path: Path) -> dict[str, Any]:
+        """raw[path[-1]] if it is a mapping, else {} and a problem."""
+        value = raw.get(path[-1])
+        if isinstance(value, dict):
+            return value
+        self.problem(path, show(value), f"a mapping: the section {path[-1]!r}")
+        return {}
+
+    def unknown(self, path: Path, names: Iterable[str], what: str) -> None:
+        names = list(names)
+        near = nearest(path[-1], names)
+        self.problem(path, "an unknown key", what if near else f"{what}: one of {', '.join(names)}", near)
+
+    def section(self, raw: dict[str, Any], path: Path, cls: type, kind: str) -> dict[str, Any]:
+        """Checks one section against its dataclass -> its values with defaults filled in."""
+        known = defaults(cls)
+        clean: dict[str, Any] = {}
+        for key, value in raw.items():
+            if key in known:
+                clean[key] = value
+            elif key in LEGACY_KEYS[kind]:
+                self.ignored.setdefault(LEGACY_KEYS[kind][key], []).append(show_key((*path, key)))
+            else:
+                self.unknown((*path, key), known, f"a key of {show_key(path)}" if path else "a top-level key")
+        try:
+            return section_model(cls)(**clean).model_dump()
+        except pydantic.ValidationError as e:
+            bad = {error["loc"][0] for error in e.errors(include_url=False)}
+            for key in [k for k in clean if k in bad]:
+                choices = next(f for f in dataclasses.fields(cls) if f.name == key).metadata["choices"]
+                near = nearest(clean[key], map(str, choices)) if choices and isinstance(clean[key], str) else None
+                self.problem((*path, key), show(clean[key]), expected(cls, key), near)
+            return {**known, **{k: v for k, v in clean.items() if k not in bad}}
+
+    def agents(self, raw: dict[str, Any]) -> dict[str, Any]:
+        sections = agent_sections()
+        missing: list[str] = []
+        out: dict[str, Any] = {}
+        for key in raw:
+            path = ("agents", key)
+            if key in sections:
+                mapping = self.mapping(raw, path)
+                if key == OWN_VARY and "td3_discrete" not in raw:
+                    # the original's discrete TD3 always varied: its one section held what are two here
+                    mine = {k: v for k, v in mapping.items() if k not in defaults(VarySection)}
+                    mapping = {k: v for k, v in mapping.items() if k not in mine}
+                    if mine:
+                        out["td3_discrete"] = self.section(mine, path, *sections["td3_discrete"])
+                out[key] = self.section(mapping, path, *sections[key])
+            elif key in LEGACY_AGENTS:
+                missing.append(key)
+            else:
+                self.unknown(path, [*sections, *LEGACY_AGENTS], "the name of an agent")
+        if missing:
+            self.warnings.append(f"ignored: sections of agents that do not exist here yet: {', '.join(missing)}")
+        return out
+
+    def envs(self, raw: dict[str, Any]) -> dict[str, Any]:
+        missing: list[str] = []
+        out: dict[str, Any] = {}
+        for key in raw:
+            path = ("envs", key)
+            if key in PHYSICS_TASKS:
+                out[key] = self.section(self.mapping(raw, path), path, ShapedSection, "env")
+            elif key in TASKS:
+                section = self.ranges(self.mapping(raw, path), path)
+                out[key] = self.section(section, path, EnvSection, "env")
+                task = make_task(key)
+                for name, own in (("max_steps", task.max_steps), ("solved_reward", task.solved_reward)):
+                    out[key][name] = own if out[key][name] is None else out[key][name]
+            elif key in LEGACY_TASKS:
+                missing.append(key)
+            else:
+                self.unknown(path, [*env_sections(), *LEGACY_TASKS], "the name of a task")
+        if missing:
+            self.warnings.append(f"ignored: sections of tasks that do not exist here yet: {', '.join(missing)}")
+        return out
+
+    def ranges(self, raw: dict[str, Any], path: Path) -> dict[str, Any]:
+        """The original's range syntax [minimum, default, maximum]: its element [1] is used, as there."""
+        out = dict(raw)
+        for key, value in raw.items():
+            if isinstance(value, list) and len(value) == 3:
+                out[key] = value[1]
+                self.warnings.append(f"{show_key((*path, key))} is a range; its middle value {show(value[1])} is used")
+        return out
+
+    def check(self, raw: dict[str, Any]) -> dict[str, Any]:
+        """The whole configuration -> resolved data; only meaningful if no problem was found."""
+        top = {k: v for k, v in raw.items() if k not in ("agents", "envs")}
+        known = [*defaults(problem.RunSection), "agents", "envs"]
+        for key in [k for k in top if k not in known and k not in LEGACY_KEYS["run"]]:
+            self.unknown((key,), known, "a top-level key")
+            del top[key]
+        run = self.section(top, (), problem.RunSection, "run")
+        data: dict[str, Any] = {
+            **{key: run[key] for key in ("seed", "env_name", "device")},
+            "agents": self.agents(self.mapping(raw, ("agents",))),
+            "envs": self.envs(self.mapping(raw, ("envs",))),
+        }
+        self.check_names(raw, data)
+        for reason, keys in self.ignored.items():
+            self.warnings.append(f"ignored: {', '.join(keys)} ({reason})")
+        if not self.problems:
+            self.check_together(data)
+        return data
+
+    def check_names(self, raw: Mapping[str, Any], data: dict[str, Any]) -> None:
+        """The task and the agent exist and are configured."""
+        name, device = data["env_name"], data["device"]
+        if not _DEVICE.fullmatch(device):
+            self.problem(("device",), show(device), "cpu, cuda or cuda:<index>")
+        tasks = env_sections()
+        if name not in tasks:
+            late = " (this task of the original does not exist here yet)" if name in LEGACY_TASKS else ""
+            near = None if late else nearest(name, tasks)
+            found = show(name) if "env_name" in raw else "nothing"
+            self.problem(("env_name",), found, f"a task that exists{late}: one of {', '.join(tasks)}", near)
+        elif isinstance(raw.get("envs"), dict) and name not in data["envs"]:
+            self.problem(("envs", name), "nothing", f"the section of the task env_name, {name}")
+        if "gtn" not in data["agents"]:
+            if isinstance(raw.get("agents"), dict):
+                self.problem(("agents", "gtn"), "nothing", "the section of the outer loop; no search without it")
+            return
+        self.check_agent("agent_name", data["agents"]["gtn"]["agent_name"], data)
+        for agent in data["agents"]["gtn"]["other_agents"].split():
+            self.check_agent("other_agents", agent, data)
+
+    def check_agent(self, key: str, agent: str, data: dict[str, Any]) -> None:
+        """A name of a learner; fills in the sections that it reads."""
+        learner, curious, vary = problem.split_agent_name(agent)
+        if agent.lower() not in agent_names():
+            late = " (this agent of the original does not exist here yet)" if agent.lower() in LEGACY_AGENTS else ""
+            near = None if late else nearest(agent, agent_names())
+            words = f"an agent that exists{late}: one of {', '.join(agent_names())}"
+            self.problem(("agents", "gtn", key), show(agent), words, near)
+            return
+        wanted: list[tuple[str, type]] = [(problem.learner_key(data["agents"], learner), LEARNERS[learner])]
+        wanted += [("icm", ICMSection)] if curious else []
+        wanted += [(learner + problem.VARY_SUFFIX, VarySection)] if vary else []
+        for key, cls in wanted:
+            if key not in data["agents"]:
+                self.warnings.append(f"agents.{key} is missing; every value of it is the default")
+                data["agents"][key] = defaults(cls)
+
+    def check_together(self, data: dict[str, Any]) -> None:
+        """Values that are fine alone and impossible together."""
+        gtn = problem.gtn_section(data)
+        shaped = data["env_name"] in PHYSICS_TASKS
+        if shaped != (gtn.synthetic_env_type == SHAPER):
+            words = (
+                "2: candidates shape a task in a physics engine"
+                if shaped
+                else "0 or 1: 2 needs a task in a physics engine"
+            )
+            words += "" if shaped else f", one of {', '.join(PHYSICS_TASKS)}"
+            self.problem(("agents", "gtn", "synthetic_env_type"), str(gtn.synthetic_env_type), words)
+            return
+        if shaped:
+            self.check_shaped(data)
+            return
+        env = problem.env_section(data)
+        task = make_task(data["env_name"], env.max_steps, env.solved_reward)
+        env_path, gtn_path = ("envs", data["env_name"]), ("agents", "gtn")
+        if gtn.synthetic_env_type == RN and env.reward_env_type == 0:
+            types = ", ".join(str(t) for t in RN_TYPES if t > 0 and (task.info_size or t not in INFO_TYPES))
+            words = f"one of {types}: synthetic_env_type 1 evolves a reward network, and type 0 has none"
+            self.problem((*env_path, "reward_env_type"), "0", words)
+        wrong = info_mismatch(task, env) if gtn.synthetic_env_type == RN else None
+        if wrong is not None:
+            key, found, words = wrong
+            self.problem((*env_path, key), found, words)
+            return  # no size is known
+        if gtn.estimator == "antithetic" and not gtn.mirrored_sampling:
+            self.problem((*gtn_path, "mirrored_sampling"), "false", "true: estimator antithetic needs pairs")
+        if env.contextual_bandit and (gtn.synthetic_env_type == RN or task.num_states is not None):
+            rn = gtn.synthetic_env_type == RN
+            words = f"false: {'a reward network keeps the dynamics of the task' if rn else 'states are in a table'}"
+            self.problem((*env_path, "contextual_bandit"), "true", words)
+        if gtn.horizon_generations and gtn.horizon_start > task.max_steps:
+            self.problem((*gtn_path, "horizon_start"), str(gtn.horizon_start), f"at most max_steps, {task.max_steps}")
+        if task.num_states is not None and (gtn.horizon_generations or env.test_steps not in (None, task.max_steps)):
+            path, key = (gtn_path, "horizon_generations") if gtn.horizon_generations else (env_path, "test_steps")
+            words = "nothing: learners with a table are tested for max_steps"
+            self.problem((*path, key), str(gtn.horizon_generations or env.test_steps), words)
+        kind = "rn" if gtn.synthetic_env_type == RN else "se"
+        self.check_size((*env_path, "hidden_size"), world_size(kind, task, env))
+        tests: dict[str, int] = {}
+        for agent in inner_agents(gtn):
+            self.check_learner(data, task, "other_agents" if tests else "agent_name", agent)
+            tests[agent] = problem.named_learner(data, agent)[1].test_episodes
+        if len(set(tests.values())) > 1:
+            found = ", ".join(f"{count} of {agent}" for agent, count in tests.items())
+            self.problem((*gtn_path, "other_agents"), found, "as many test_episodes of each, which share a result")
+
+    def check_size(self, path: Path, count: int) -> None:
+        if count > MAX_PARAMETERS:
+            self.problem(path, f"a network of {count:,} parameters", f"at most {MAX_PARAMETERS:,}")
+
+    def check_learner(self, data: dict[str, Any], task: Task, key: str, agent: str) -> None:
+        """One learner of the inner loop and the task; key: where ``agents.gtn`` names it."""
+        name, section, vary = problem.named_learner(data, agent)
+        learner_path = ("agents", problem.learner_key(data["agents"], name))
+        fitting = learners_for(task)
+        if name not in fitting:
+            words = f"a learner for {task.name}, which has {kind_of(task)}: {', '.join(fitting)}"
+            self.problem(("agents", "gtn", key), agent, words)
+        why = torch_compile.why_not(name, name in OFF_POLICY, data["device"])
+        if why and problem.gtn_section(data).backend == "torch_compile":
+            self.problem(("agents", "gtn", "backend"), "torch_compile", f"another: {why}")
+        if vary and vary.train_steps_factor > 1 and section.train_steps == 0:
+            words = f"a budget, because train_steps_factor {vary.train_steps_factor} varies it"
+            self.problem((*learner_path, "train_steps"), "0 (no limit)", words)
+        if section.init_episodes >= section.train_episodes:
+            self.warnings.append(f"{'.'.join(learner_path)}: the agent never learns: init_episodes >= train_episodes")
+        if name in OFF_POLICY and name in fitting:
+            values = dataclasses.asdict(section)
+            nets = algorithm(name).nets_of(task, section, values["hidden_size"], values["hidden_layer"])
+            self.check_size((*learner_path, "hidden_size"), size(nets))
+            if vary and vary.vary_hp and values["batch_size"] * 3 > MAX_BATCH:
+                words = f"at most {MAX_BATCH // 3}, because vary_hp draws up to three times as much"
+                self.problem((*learner_path, "batch_size"), str(values["batch_size"]), words)
+
+    def check_shaped(self, data: dict[str, Any]) -> None:
+        """Candidates and learner of a task in a physics engine; notes which files the candidates are."""
+        name = data["env_name"]
+        gtn, section = problem.gtn_section(data), problem.shaped_section(data)
+        path = ("envs", name)
+        agent = problem.split_agent_name(gtn.agent_name)
+        if agent.learner not in SHAPED_LEARNERS or agent.curious or agent.vary:
+            words = f"a learner for shaped tasks: {', '.join(SHAPED_LEARNERS)}"
+            self.problem(("agents", "gtn", "agent_name"), show(gtn.agent_name), words)
+        if gtn.backend == "torch_compile":
+            words = "auto, compiled or torch: the learners of shaped tasks have no such updates"
+            self.problem(("agents", "gtn", "backend"), gtn.backend, words)
+        for kind in section.types():
+            if kind not in SHAPER_TYPES:
+                words = f"some of {', '.join(SHAPER_TYPES)}, with spaces between"
+                self.problem((*path, "shaper_types"), show(kind), words, nearest(kind, SHAPER_TYPES))
+                return
+        try:
+            files = shaper_files(section, name)
+        except FileNotFoundError as e:
+            self.problem((*path, "shapers"), str(e), "candidates")
+            return
+        digest = shapers_digest(files)
+        if section.shapers_sha256 not in ("", digest):
+            found = f"other candidates than this configuration was resolved with ({files[0].parent})"
+            self.problem((*path, "shapers_sha256"), found, "the files as they were, or a new run")
+            return
+        data["envs"][name]["shapers_sha256"] = digest
+        for candidate in candidates_of(section, name):
+            if candidate.failure is not None:
+                self.warnings.append(f"candidate {candidate.name} will not take part: {candidate.failure}")

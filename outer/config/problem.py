@@ -1,0 +1,90 @@
+"""What a resolved configuration describes, as the dataclasses the workers use (no pydantic, Python 3.8).
+
+A resolved configuration is the plain nested dict that ``outer/config/load.py`` makes on the master: every value checked
+and every default filled in, so nothing is validated again here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Dict, Mapping, NamedTuple, Optional, Tuple
+
+from envolve.agents.common.sections import CURIOUS, LEARNERS, ICMSection, LearnerSection, VarySection
+from envolve.core.option import option
+from envolve.envs.section import EnvSection
+from envolve.envs.shaping.section import ShapedSection
+from envolve.outer.config.section import GTNSection
+
+VARY_SUFFIX, COUNT_BASED_SUFFIX, CURIOUS_SUFFIX = "_vary", "_cb", "_icm"
+
+
+@dataclass(frozen=True)
+class RunSection:
+    """The top-level keys beside ``agents`` and ``envs``."""
+
+    env_name: str = option("", "the task, by its name under envs")
+    device: str = option("cpu", "torch device of the workers: cpu, cuda or cuda:<index>")
+    # here
+    seed: int = option(0, "every random number of the run follows from it", ge=0)
+
+
+class AgentName(NamedTuple):
+    """What an ``agent_name`` says."""
+
+    learner: str  # a key of LEARNERS, if the name is right
+    curious: bool  # with the intrinsic curiosity module
+    vary: bool  # every agent draws its own hyperparameters
+
+
+def split_agent_name(agent_name: str) -> AgentName:
+    """``DDQN_icm_vary`` -> learner ddqn, curious, vary. Only of the learners that can be curious _icm is a suffix."""
+    name = agent_name.lower()
+    vary = name.endswith(VARY_SUFFIX)
+    name = name[: -len(VARY_SUFFIX)] if vary else name
+    base = name[: -len(CURIOUS_SUFFIX)]
+    curious = name.endswith(CURIOUS_SUFFIX) and base in CURIOUS
+    return AgentName(base if curious else name, curious, vary)
+
+
+def learner_key(agents: Mapping[str, Any], name: str) -> str:
+    """The key under ``agents`` that learner ``name`` reads: its own, or for ``ql_cb`` and ``sarsa_cb``, which the
+    original configured together with the plain learner, that learner's where they have none."""
+    base = name[: -len(COUNT_BASED_SUFFIX)] if name.endswith(COUNT_BASED_SUFFIX) else name
+    return base if name not in agents and base in agents else name
+
+
+def gtn_section(data: Mapping[str, Any]) -> GTNSection:
+    """The outer loop of a resolved configuration."""
+    return GTNSection(**data["agents"]["gtn"])
+
+
+def env_section(data: Mapping[str, Any]) -> EnvSection:
+    """The section of the task ``env_name``."""
+    return EnvSection(**data["envs"][data["env_name"]])
+
+
+def shaped_section(data: Mapping[str, Any]) -> ShapedSection:
+    """The section of the task ``env_name`` if it lives in a physics engine."""
+    return ShapedSection(**data["envs"][data["env_name"]])
+
+
+def learner(data: Mapping[str, Any]) -> Tuple[str, LearnerSection, Optional[VarySection]]:
+    """The inner loop's learner: its name without suffixes, its hyperparameters, and for a ``_vary`` agent how they are
+    drawn (None otherwise). Raises KeyError where the learner does not exist."""
+    return named_learner(data, data["agents"]["gtn"]["agent_name"])
+
+
+def named_learner(data: Mapping[str, Any], agent_name: str) -> Tuple[str, LearnerSection, Optional[VarySection]]:
+    """As :func:`learner`, for any agent name, e.g. to train another learner in an evolved world."""
+    name, _, vary = split_agent_name(agent_name)
+    if name not in LEARNERS:
+        raise KeyError(f"no learner named {name!r}; known: {', '.join(LEARNERS)}")
+    agents: Dict[str, Any] = data["agents"]
+    section = LEARNERS[name](**agents.get(learner_key(agents, name), {}))
+    return name, section, VarySection(**agents.get(name + VARY_SUFFIX, {})) if vary else None
+
+
+def curiosity(data: Mapping[str, Any]) -> Optional[ICMSection]:
+    """The section ``agents.icm`` if the inner loop's agent is curious."""
+    agents: Dict[str, Any] = data["agents"]
+    return ICMSection(**agents.get("icm", {})) if split_agent_name(agents["gtn"]["agent_name"]).curious else None

@@ -1,0 +1,109 @@
+"""The ``agents.gtn`` section: the outer loop. (GTN is the original's name for its generator of worlds.)"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from envolve.core.option import option
+
+SE, RN, SHAPER = 0, 1, 2
+
+
+@dataclass(frozen=True)
+class GTNSection:
+    """NES over worlds. The published update is the default; ``estimator: antithetic`` works better on SEs."""
+
+    agent_name: str = option("DDQN", "the learner of the inner loop, e.g. DDQN, DDQN_vary, QL, SARSA_cb")
+    synthetic_env_type: int = option(
+        SE,
+        "0: evolve a synthetic environment, 1: a reward network, 2: shapers of a task in a physics engine",
+        choices=(SE, RN, SHAPER),
+    )
+    max_iterations: int = option(50, "generations", ge=1, le=10**8)
+    num_workers: int = option(
+        16,
+        "perturbations per generation (the original ran one process for each; here any number of workers share them)",
+        ge=1,
+        le=10**6,
+    )
+    noise_std: float = option(0.1, "standard deviation of a perturbation", gt=0)
+    step_size: float = option(1.0, "published update: length of the step; antithetic: Adam's learning rate", gt=0)
+    nes_step_size: bool = option(False, "divide step_size by num_workers")
+    mirrored_sampling: bool = option(True, "evaluate +eps and -eps and keep the better")
+    num_grad_evals: int = option(1, "agents per perturbation", ge=1, le=10**5)
+    grad_eval_type: str = option(
+        "mean", "how the agents of one perturbation are combined: mean or worst (minmax)", choices=("mean", "minmax")
+    )
+    weight_decay: float = option(0.0, "share of the weights lost per generation", ge=0, lt=1)
+    score_transform_type: int = option(
+        7,
+        "published update: 0 linear, 1 rank, 2 NES, 3 NES unnormalised, 4 single best, 5 single better, 6/7 all better",
+        ge=0,
+        le=7,
+    )
+    quit_when_solved: bool = option(True, "stop when the world is solved")
+    unsolved_weight: float = option(10000.0, "reward_threshold objective: weight of the missing return", ge=0)
+    mode: str = option(
+        "multi", "single: the master starts local workers itself, as --single", choices=("multi", "single")
+    )
+    num_threads_per_worker: int = option(1, "CPU threads of one worker", ge=1, le=1024)
+    # here
+    estimator: str = option(
+        "published",
+        "published: sum of transformed scores times noise; antithetic: rank gradient with Adam",
+        choices=("published", "antithetic"),
+    )
+    rn_objective: str = option(
+        "reward_threshold", "score of a reward network's agent", choices=("reward_threshold", "auc", "mean_return")
+    )
+    iterate_averaging: float = option(
+        0.0,
+        "what is scored and kept is a running average of the search's iterates, this the share of the old",
+        ge=0,
+        lt=1,
+    )
+    num_orig_evals: int = option(
+        0, "agents that score the unperturbed world, 0: num_workers as published", ge=0, le=10**6
+    )
+    keep: str = option(
+        "best", "the world that is stored: best, by its score; last, where scores are too noisy to choose by",
+        choices=("best", "last"),
+    )  # fmt: skip
+    common_random_numbers: bool = option(False, "the two members of a mirrored pair share seed and hyperparameters")
+    confirm_agents: int = option(
+        0, "solved must be confirmed by so many fresh agents with 95 % confidence, 0: not, as published", ge=0, le=10**6
+    )
+    collapse_generations: int = option(
+        0,
+        "restart after this many generations of SE episodes under 3 steps that teach nothing, 0: never",
+        ge=0,
+        le=10**8,
+    )
+    max_restarts: int = option(2, "how often a run may restart", ge=0, le=10**6)
+    evolve_prelu: bool = option(True, "perturb PReLU slopes too; the original left them at 0.25")
+    se_test_on_real: bool = option(
+        False,
+        "SE: test on the real task after every training episode and stop when solved, as the original's last commit",
+    )
+    chunk_size: int = option(8, "members per job; fixed by the run, never by the number of workers", ge=1, le=10**6)
+    comparison_agents: int = option(
+        20, "agents trained in the evolved world and on the real task for the closing summary, 0: none", ge=0, le=10**6
+    )
+    other_agents: str = option(
+        "", "learners that take turns with agent_name, with spaces between; a world's score is the mean over all"
+    )
+    horizon_start: int = option(
+        1,
+        "curriculum: steps of the perturbed worlds' tests in the first generation; grows linearly to max_steps",
+        ge=1,
+        le=10**6,
+    )
+    horizon_generations: int = option(
+        0, "generations until tests are of full length, 0: they always are", ge=0, le=10**8
+    )
+    backend: str = option(
+        "auto",
+        "auto: compiled kernels where there are any; compiled: or fail; torch: the readable path; "
+        "torch_compile: the same, its updates compiled by torch.compile",
+        choices=("auto", "compiled", "torch", "torch_compile"),
+    )

@@ -1,0 +1,78 @@
+"""The table and the JSON of controls.py."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.table import Table
+
+from envolve.core.statistics import of_worlds, summary
+from envolve.envs.task import Task
+from envolve.envs.worlds.file import write_atomic
+from envolve.experiments.paper.data import plain
+from envolve.experiments.paper.verdicts import wide_console
+from envolve.outer.config.load import environment_info
+from envolve.outer.controls.rows import Bench, Row
+from envolve.outer.reporting.comparison import return_bounds
+from envolve.outer.reporting.report import number
+
+
+def figures(row: Row, task: Task) -> dict[str, Any]:
+    """What the table shows of a row, ready for JSON. Worlds, experts and searches are what the interval counts."""
+    values = [v for v in of_worlds(row.returns, [str(w) for w in row.worlds]) if math.isfinite(v)]
+    out: dict[str, Any] = {"units": len(row.returns), "failed": sum(not math.isfinite(r) for r in row.returns)}
+    if values:
+        s = summary(values, bounds=return_bounds(task))
+        out |= {"mean_return": s["mean"], "mean_return_interval": s["mean_interval"], "n": len(values)}
+        out["solved"] = sum(r >= task.solved_reward for r in row.returns)
+    if row.train_steps:
+        out["train_steps"] = float(np.mean(row.train_steps))
+    return out
+
+
+def show(bench: Bench, rows: Sequence[Row]) -> None:
+    """The table, then what each row is, then which controls this world cannot have."""
+    console = wide_console()
+    made = [row for row in rows if not row.why_not]
+    table = Table(title=f"{bench.world.env_name}: a world and its controls, tested on the task", title_justify="left")
+    table.add_column("", no_wrap=True)
+    mark = f"{number(bench.task.solved_reward)}\nor more"
+    for title in ("n", "training\nsteps", "return,\nmean", mark, "real\nsteps"):
+        table.add_column(title, justify="right", no_wrap=True)
+    for row in made:
+        f = figures(row, bench.task)
+        mean = number(f["mean_return"]) if "mean_return" in f else "-"
+        if f.get("n", 0) > 1 and f["mean_return_interval"] is not None:
+            mean += " [{}, {}]".format(*map(number, f["mean_return_interval"]))
+        table.add_row(
+            row.name, str(len(row.returns)), number(f.get("train_steps", math.nan)), mean, str(f.get("solved", 0)),
+            "not known" if row.real_steps is None else f"{row.real_steps:,.0f}",
+        )  # fmt: skip
+    console.print(table)
+    for row in made:
+        lost = sum(not math.isfinite(r) for r in row.returns)
+        failed = f"; {lost} failed and are in no figure" if lost else ""
+        console.print(f"{row.name}: {row.what}{failed}", highlight=False, soft_wrap=True)
+    for row in rows:
+        if row.why_not:
+            console.print(f"no {row.name}: {row.why_not}", highlight=False, soft_wrap=True)
+    console.print(
+        "Brackets: 95 % intervals, over worlds where a row has several. Real steps: on the task, to make the row; "
+        "tuning and experts are included.", highlight=False, soft_wrap=True,
+    )  # fmt: skip
+
+
+def write(path: Path, bench: Bench, rows: Sequence[Row], args: Any) -> None:
+    """Raises OSError."""
+    content = {
+        "experiment": "controls", "task": bench.world.env_name, "kind": bench.world.kind, "bandit": bench.bandit,
+        "solved_reward": bench.task.solved_reward, "settings": {k: str(v) for k, v in vars(args).items()},
+        "versions": environment_info(),
+        "rows": [{**vars(row), **figures(row, bench.task)} for row in rows],
+    }  # fmt: skip
+    write_atomic(str(path), (json.dumps(plain(content, "controls"), indent=1) + "\n").encode())

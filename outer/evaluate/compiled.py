@@ -1,0 +1,21 @@
+"""What a master has compiled while its own workers start."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from typing import Any
+
+from envolve.agents.common.compiling import beside
+from envolve.outer.config.problem import curiosity, gtn_section, learner
+from envolve.outer.config.section import SHAPER
+
+
+def compiled_beside(data: Mapping[str, Any]) -> contextlib.AbstractContextManager[None]:
+    """The kernels that workers need for this configuration, if there are any; not those of shapers, whose workers first
+    of all load a physics engine."""
+    gtn = gtn_section(data)
+    kernels = gtn.backend in ("auto", "compiled") and data["device"] == "cpu" and curiosity(data) is None
+    if not kernels or gtn.synthetic_env_type == SHAPER:
+        return contextlib.nullcontext()
+    return beside(learner(data)[0], data["env_name"])

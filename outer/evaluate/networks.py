@@ -1,0 +1,167 @@
+"""The inner loop as the outer loop sees it: worlds in, scores out. This is what a worker runs.
+
+A member's result depends on the configuration, its world and its seed alone: not on the chunk, the worker or the clock.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Dict, List, Mapping, Tuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from envolve.agents.common.result import REASONS, TrainResult
+from envolve.agents.common.sections import LearnerSection
+from envolve.agents.train import train
+from envolve.envs.task import Task, make_task
+from envolve.outer.config.problem import curiosity, env_section, gtn_section, learner
+from envolve.outer.config.section import RN, SHAPER, GTNSection
+
+PROXY, BUDGET, EARLY_OUT = "proxy", "proxy_budget", "proxy_early_out"
+REAL, REAL_BUDGET = "real", "real_budget"
+ON_REAL = (REAL, REAL_BUDGET)
+UNSOLVABLE = 1e9  # a solved_reward from here on means that the task has no such mark
+MODES = {
+    PROXY: "train in the world, as the outer loop does",
+    BUDGET: "train in the world for the budget that it was evolved for",
+    EARLY_OUT: "train in the world until its own early-out rule fires, without a budget",
+    REAL: "train on the real task until it is solved",
+    REAL_BUDGET: "train on the real task until it is solved, for train_steps at most",
+}
+# A bandit's episodes have one step: what is said per episode is another schedule on the task. There agents explore as
+# the published ones do (experiments/paper/learners.py).
+GREEDY = {"eps_init": 1.0, "eps_min": 0.01, "eps_decay": 0.9, "init_episodes": 10}
+PUBLISHED_EXPLORATION: Dict[str, Dict[str, Any]] = {"ddqn": GREEDY, "duelingddqn": GREEDY}
+
+
+def evaluate(config: Mapping[str, Any], worlds: Tensor, seeds: Tensor, mode: str, threads: int = 1) -> Dict[str, Any]:
+    """Train and test one agent per member.
+
+    config: a resolved configuration; worlds: float32 [p, D]; seeds: int64 [p]; mode: a key of ``MODES``.
+
+    Returns tensors [p]: ``score`` float64 (NaN where the member failed), ``mean_return``, ``train_steps``,
+    ``episodes``, ``updates``, ``real_steps``; ``first_solved_steps`` float64 (see there; ``train_steps`` count to when
+    the rule fires); ``test_returns`` [p, T]; and ``reason``, a list of p strings, empty for members that are fine.
+    """
+    if mode not in MODES:
+        raise ValueError(f"mode {mode!r}: expected one of {', '.join(MODES)}")
+    if gtn_section(config).synthetic_env_type == SHAPER:
+        from envolve.outer.evaluate.shapers import evaluate_shapers  # the physics engine is for those who need it
+
+        return evaluate_shapers(config, worlds, seeds, mode in ON_REAL, threads)
+    return judge(config, train_members(config, worlds, seeds, mode, threads), mode)
+
+
+def on_task(name: str, hyper: LearnerSection, bandit: bool) -> LearnerSection:
+    """The learner as it trains on the task beside agents in worlds. bandit: those train in contextual bandits."""
+    if not bandit:
+        return hyper
+    known = {f.name: f.default for f in dataclasses.fields(hyper)}
+    usual = PUBLISHED_EXPLORATION.get(name) or {k: known[k] for k in GREEDY if k in known}
+    return dataclasses.replace(hyper, **usual)
+
+
+def exploration(name: str, hyper: LearnerSection, bandit: bool) -> str:
+    """In words, where agents on the task explore otherwise than those in worlds; "": they do not."""
+    own = vars(on_task(name, hyper, bandit))
+    if own == vars(hyper):
+        return ""
+    keys = [k for k in GREEDY if k in own]
+    source = "published" if name in PUBLISHED_EXPLORATION else "the learner's defaults"
+    values = ", ".join(f"{k} {own[k]:g}" for k in keys)
+    return f"{name} with an exploration of its own ({source}: {values}), as the bandit's is for episodes of one step"
+
+
+def train_members(config: Mapping[str, Any], worlds: Tensor, seeds: Tensor, mode: str, threads: int = 1) -> TrainResult:
+    """The agents of SEs and RNs, as ``evaluate`` trains them."""
+    gtn, section = gtn_section(config), env_section(config)
+    name, hyper, vary = learner(config)
+    task = make_task(config["env_name"], section.max_steps, section.solved_reward)
+    task.test_steps = min(section.test_steps or task.max_steps, task.max_steps)
+    kind = "rn" if gtn.synthetic_env_type == RN else "se"
+    # An RN's agent walks the real task anyway: it is tested after every episode, whatever its reward.
+    test_each = kind == "rn" or (kind == "se" and gtn.se_test_on_real and mode not in ON_REAL)
+    if mode in ON_REAL:
+        kind, hyper = "real", on_task(name, hyper, section.contextual_bandit)
+    if mode in (EARLY_OUT, REAL):
+        hyper = dataclasses.replace(hyper, train_steps=0)
+    if mode != PROXY and vary is not None:
+        vary = dataclasses.replace(vary, train_steps_factor=1.0)
+    return train(
+        name, hyper, vary, task, kind, section, worlds, seeds.numpy(), test_each, gtn.backend, config["device"],
+        threads, curiosity(config),
+    )  # fmt: skip
+
+
+def judge(config: Mapping[str, Any], result: TrainResult, mode: str = PROXY) -> Dict[str, Any]:
+    """What ``evaluate`` returns of agents that were trained."""
+    gtn, section = gtn_section(config), env_section(config)
+    task = make_task(config["env_name"], section.max_steps, section.solved_reward)
+    returns = result.test_return.mean(1)
+    score = np.where(result.status == 0, scores(result, gtn, task, returns), np.nan)
+    bad = ~np.isfinite(score) & (result.status == 0)
+    reasons: List[str] = [REASONS[s] for s in result.status]
+    for i in np.flatnonzero(bad):
+        reasons[i] = "the score is not finite"
+    # the rule that ends training when the task is solved is of those that see the task after every episode
+    sees_task = gtn.synthetic_env_type == RN or gtn.se_test_on_real or mode in ON_REAL
+    first = first_solved_steps(result, task.solved_reward, learner(config)[1].early_out_num)
+    return {
+        "score": torch.from_numpy(np.where(bad, np.nan, score)),
+        "mean_return": torch.from_numpy(returns),
+        "train_steps": torch.from_numpy(result.train_steps),
+        "episodes": torch.from_numpy(result.episodes),
+        "updates": torch.from_numpy(result.updates),
+        "real_steps": torch.from_numpy(result.real_steps),
+        "first_solved_steps": torch.from_numpy(first if sees_task else np.full(len(first), np.nan)),
+        "test_returns": torch.from_numpy(result.test_return),
+        "reason": reasons,
+    }
+
+
+def first_solved_steps(result: TrainResult, solved_reward: float, window: int) -> np.ndarray:
+    """Training steps until the first test of the first window (a row of ``window`` episodes whose mean return is at
+    least solved_reward) that solves -> float64 [P], NaN: there is none. When the rule fires the window is over."""
+    out = np.full(len(result.train_steps), np.nan)
+    for i, (returns, lengths) in enumerate(zip(result.episode_return, result.episode_length)):
+        begun = int((lengths > 0).sum())
+        out[i] = solved_steps(returns[:begun].tolist(), lengths[:begun].tolist(), solved_reward, window)[0]
+    return out
+
+
+def solved_steps(returns: List[float], lengths: List[float], solved_reward: float, window: int) -> Tuple[float, float]:
+    """Training steps of one agent until it solved the task, counted both ways: to the first test that solves of a
+    window of tests whose mean solves, and to when the rule fires, which is that window's last. NaN: never.
+
+    returns, lengths: the test after each training episode, and the episode's steps.
+    """
+    if len(returns) < window:
+        return np.nan, np.nan
+    sums = np.cumsum([0.0, *np.nan_to_num(np.asarray(returns, np.float64), nan=-np.inf)])
+    with np.errstate(invalid="ignore"):
+        means = (sums[window:] - sums[:-window]) / window
+    solved = np.flatnonzero(means >= solved_reward)
+    if not len(solved):
+        return np.nan, np.nan
+    ends = np.cumsum(lengths)
+    # a good window may begin with a bad test
+    first = next(i for i in range(solved[0], solved[0] + window) if returns[i] >= solved_reward)
+    return float(ends[first]), float(ends[solved[0] + window - 1])
+
+
+def scores(result: TrainResult, gtn: GTNSection, task: Task, returns: np.ndarray) -> np.ndarray:
+    """K of spec 2.2, higher is better -> float64 [P]. An SE's score is the mean test return R; an RN's:
+
+    reward_threshold  -sum_e L_e - unsolved_weight max(0, solved_reward - R); R where solved_reward is out of reach
+    auc               sum_e r_e L_e, with r_e the mean test return after training episode e and L_e its length
+    mean_return       R
+    """
+    if gtn.synthetic_env_type != RN or gtn.rn_objective == "mean_return":
+        return returns
+    if gtn.rn_objective == "reward_threshold" and task.solved_reward >= UNSOLVABLE:
+        return returns
+    if gtn.rn_objective == "reward_threshold":
+        return -result.train_steps - gtn.unsolved_weight * np.maximum(0.0, task.solved_reward - returns)
+    return (np.nan_to_num(result.episode_return).astype(np.float64) * result.episode_length).sum(1)

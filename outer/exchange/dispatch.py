@@ -1,0 +1,372 @@
+"""The master's side of the exchange: chunks out, results in, whatever dies in between.
+
+Every worker has at most one chunk at a time. Who evaluates what is left to chance; the results do not depend on it, and
+they come back in the order of the chunks. What can go wrong, and what is done:
+
+- a worker dies or falls silent, with or without its chunk: the chunk goes to another;
+- an input or a result gets lost on the way: the worker's heartbeat shows it, the chunk goes out again;
+- a worker rejects what it finds in its slot: likewise, and after three in a row it gets none for a while;
+- the evaluation raises an exception: once more, elsewhere if possible, then NaN scores with the exception as the
+  reason;
+- a chunk takes much longer than the others: other workers get it too, the first answer counts;
+- workers died of a chunk ``max_attempts`` times, or it hangs wherever it goes: NaN scores with the reason;
+- a worker answers as another, or with results of another shape: the chunk goes to another and it does not count as
+  a try; three in a row, and the worker gets none for a while. If that becomes of all, it waits and says so, as nothing
+  that is finished gets lost by waiting for a worker that can be trusted;
+- a result of another run, generation or master: discarded;
+- no workers, or no news for long: said in the log, with the command that helps.
+"""
+
+from __future__ import annotations
+
+import logging
+import shlex
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from envolve.core.cleaning import one_line
+from envolve.outer.exchange.backlog import Backlog, Patience, completed
+from envolve.outer.exchange.heartbeat import Heartbeat, name_of
+from envolve.outer.exchange.lanes import Lanes, raise_first
+from envolve.outer.exchange.machine import ExchangeError, Files, Host, NotReady, Rejected
+from envolve.outer.exchange.mailbox import Found, Mailbox, batches
+from envolve.outer.exchange.messages import Chunk, ChunkResult, chunk_content, chunk_from, quit_chunk
+from envolve.outer.exchange.roster import Issue, Roster, Slot
+from envolve.outer.exchange.worker import GRACE, pause
+
+log = logging.getLogger("envolve")
+
+LONG_LOOK = 0.01  # seconds of a look around; a busy machine takes as long now and then
+LONELY_SECONDS = 15.0  # without a worker, until the first hint in the log
+HINT_SECONDS = 60.0  # between hints
+
+
+Unfit = Callable[[ChunkResult], str]
+
+
+@dataclass(frozen=True)
+class Issued:
+    """What an input was: a chunk, by its index in the backlog, and the worker that alone may answer it."""
+
+    index: int
+    attempt: int
+    worker: int
+
+
+class SecondMasterError(ExchangeError):
+    """Another master with the same BOHB-ID works in the same sync folder."""
+
+
+class Dispatcher:
+    """Hands chunks to whatever workers there are.
+
+    Claims BOHB-ID ``bohb_id`` in ``sync_dir`` (created if missing) and removes what older runs of that id left there.
+    Raises :class:`SecondMasterError` if a live master has it, :class:`ExchangeError` if the folder cannot be used.
+    ``interval`` is the time between heartbeats and ``worker_timeout`` how long a worker may be without one, in seconds;
+    ``patience``: when a chunk is late or hopeless; ``on_wait`` is called four times per interval while it waits;
+    ``threads``: how many files are read or written side by side where the file system is slow (16, or none if ``files``
+    are given); ``advice``: what to say where there is no worker, from an id that is free; default: how to start one.
+
+    Either :meth:`evaluate` a list of chunks, or :meth:`submit` them one by one and ask for each :meth:`result`.
+    """
+
+    def __init__(
+        self,
+        sync_dir: str,
+        bohb_id: int,
+        run_id: str,
+        *,
+        interval: float = 1.0,
+        worker_timeout: float = 30.0,
+        patience: Patience | None = None,
+        on_wait: Callable[[], None] | None = None,
+        files: Files | None = None,
+        host: Host | None = None,
+        threads: int | None = None,
+        advice: Callable[[int], str] | None = None,
+    ) -> None:
+        self.bohb_id, self.run_id = bohb_id, run_id
+        self._files = files or Files(sync_dir)
+        self._host = host or Host()
+        self._interval = interval
+        self.on_wait, self._advice = on_wait, advice or self._command
+        self._unfit: Unfit | None = None
+        self._lanes = Lanes(16 if threads is None and files is None else threads or 0)
+        self._mailbox = Mailbox(self._files, bohb_id, self._lanes)
+        self._roster = Roster(self._files, self._host, bohb_id, worker_timeout, self._lanes)
+        self._backlog = Backlog(patience or Patience())
+        self._issued: dict[str, Issued] = {}  # by SHA-256 of the input
+        self._scanned_at = float("-inf")
+        self._hint_at = 0.0
+        self._heartbeat = Heartbeat(self._files, self._host, name_of(bohb_id, "master"), interval, run_id)
+        owner = self._heartbeat.claim()
+        if owner is not None:
+            raise SecondMasterError(
+                f"another master with BOHB-ID {bohb_id} is running in {self._files.folder}: {owner.where}, "
+                f"run {owner.run_id}. Stop it, or start this one with another --bohb-id or --sync-dir."
+            )
+        try:
+            self._mailbox.clear()
+        except BaseException:
+            self._heartbeat.close()
+            raise
+        self._heartbeat.start()
+
+    def __enter__(self) -> Dispatcher:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def workers(self) -> list[int]:
+        """The ids of the workers that are alive."""
+        self._scan(set(self._files.names()))
+        return sorted(slot.id for slot in self._roster.slots.values() if slot.alive)
+
+    def evaluate(self, chunks: Sequence[Chunk], unfit: Unfit | None = None) -> list[ChunkResult]:
+        """The results, in the order of ``chunks``; returns when all are there. unfit: what is wrong with the values of
+        a result, "" if nothing is; one that does not fit is not accepted.
+
+        A chunk that could not be evaluated has ``error`` set, NaN scores, and NaN or 0 in the other values of the
+        rest. Raises as :meth:`submit` and :meth:`result`.
+        """
+        self.withdraw()
+        self._unfit = unfit
+        try:
+            tickets = [self.submit(chunk) for chunk in chunks]
+            return completed([self.result(ticket) for ticket in tickets])
+        finally:
+            self._unfit = None
+            self.withdraw()
+
+    def submit(self, chunk: Chunk) -> int:
+        """Puts a chunk behind the others and returns its ticket. It goes out during the next :meth:`result`. Raises
+        :class:`ValueError` for a chunk that workers would reject."""
+        try:
+            chunk_from(chunk_content(chunk, ""))
+        except Rejected as e:
+            raise ValueError(f"{chunk.label} cannot be sent to a worker: {e}") from e
+        return self._backlog.add(chunk)
+
+    def result(self, ticket: int) -> ChunkResult:
+        """Waits for the result of a submitted chunk, to be asked for once; the others go on meanwhile. Raises
+        :class:`ExchangeError` if the folder cannot be used any more, :class:`SecondMasterError` if another master took
+        it over."""
+        news = self._hint_at = self._host.monotonic()
+        while self._backlog.open(ticket):
+            began = self._host.monotonic()
+            moved = self._step()
+            now = self._host.monotonic()
+            if moved:
+                news = now
+            else:
+                self._hint(now)
+                # where a look takes long (LONG_LOOK), about half of the time goes into looking
+                self._host.sleep(max(pause(now - news), min(now - began - LONG_LOOK, self._interval / 4)))
+        result = self._backlog.pop(ticket).result
+        assert result is not None
+        self._issued = {sha256: issue for sha256, issue in self._issued.items() if issue.index != ticket}
+        return result
+
+    def holders(self) -> list[tuple[int, int]]:
+        """(ticket, id of a worker that has its chunk)."""
+        return [(issue.index, slot.id) for slot, issue in self._roster.holders()]
+
+    def withdraw(self) -> None:
+        """Nobody waits for anything any more: takes back what no worker has begun. Whoever is busy gets no other chunk
+        until his heartbeat says idle."""
+        self._backlog.clear()
+        self._issued = {}
+        for slot, _ in list(self._roster.holders()):
+            slot.release()
+            try:
+                self._mailbox.withdraw(slot.id)
+            except ExchangeError as e:
+                log.error("%s", e)
+
+    def close(self, quit_workers: bool = False) -> None:
+        """Gives up the BOHB-ID. Workers are told to quit, or left waiting for the next master."""
+        try:
+            if quit_workers:
+                began, living = self._host.monotonic(), self.workers()
+                while self._host.monotonic() - began < self._roster.undecided():
+                    self._host.sleep(self._interval / 4)
+                    living = self.workers()
+                raise_first(self._mailbox.put([(worker_id, quit_chunk(self.run_id)) for worker_id in living]))
+        except ExchangeError as e:
+            log.error("could not tell the workers to quit: %s", e)
+        finally:
+            self._heartbeat.close()
+            self._lanes.close()
+
+    # ------------------------------------------------------------------------------------------------ one look around
+
+    def _step(self) -> bool:
+        """Collects, judges and hands out once, without waiting; False if nothing happened."""
+        if self._heartbeat.usurper is not None:
+            raise SecondMasterError(
+                f"another master with BOHB-ID {self.bohb_id} has taken over {self._files.folder}: "
+                f"{self._heartbeat.usurper.where}"
+            )
+        names = set(self._files.names())
+        moved = False
+        for some in batches(self._mailbox.answered(list(self._roster.slots), names)):
+            slots = [self._roster.slots[i] for i in some]
+            moved |= any([self._collect(slot, found) for slot, found in zip(slots, self._mailbox.fetch(some))])
+        if self._host.monotonic() - self._scanned_at >= self._interval / 4:
+            self._scan(names)
+            if self.on_wait is not None:
+                self.on_wait()
+        free = self._roster.free()
+        usable = [slot.id for slot in self._roster.usable()] if free else []
+        for some in batches(free):
+            now = self._host.monotonic()
+            found = [(slot, self._backlog.next(slot.id, usable, now)) for slot in some]
+            fresh = [(slot, index) for slot, index in found if index is not None]
+            self._issue(fresh)
+            moved |= bool(fresh)
+        for slot in (s for s in free if s.holds is None):
+            index = self._backlog.straggler(self._held())
+            if index is None:
+                break
+            log.info("%s is late; worker %d gets it too", self._backlog.work[index].chunk.label, slot.id)
+            self._issue([(slot, index)])
+            moved = True
+        return moved
+
+    def _collect(self, slot: Slot, found: Found) -> bool:
+        """What was found where its result should be; False if that has to be looked at again."""
+        if found is None:
+            return False
+        now = self._host.monotonic()
+        if isinstance(found, (NotReady, Rejected)):
+            slot.odd_since = now if slot.odd_since is None else slot.odd_since
+            if isinstance(found, NotReady) and now - slot.odd_since < GRACE:
+                return False
+            aside = self._mailbox.reject(slot.id)  # the heartbeat will show that the worker has nothing left for us
+            log.warning("rejected a result of worker %d, now in %s: %s", slot.id, aside, found)
+            slot.odd_since = None
+            return True
+        if isinstance(found, Exception):
+            raise found
+        slot.odd_since, result, held = None, found, slot.holds
+        if held is None or held.sha256 == result.input_sha256:
+            slot.holds, slot.settled = None, True
+        issued = self._issued.get(result.input_sha256)
+        if issued is None or issued.worker != slot.id:  # what another was asked is that one's to answer
+            self._stray(slot, result)
+            return True
+        # once: a network file system may show a result again, and an exception must not count twice
+        del self._issued[result.input_sha256]
+        if self._backlog.open(issued.index):  # else a duplicate: the same bytes from a second worker
+            self._accept(issued, result, slot, now - held.at if held and held.sha256 == result.input_sha256 else None)
+        return True
+
+    def _stray(self, slot: Slot, result: ChunkResult) -> None:
+        slot.strays += 1
+        if slot.strays & (slot.strays - 1) == 0:  # the first, second, fourth ...: there may be any number
+            name = f"run {result.run_id}, generation {result.generation}, chunk {result.chunk_id}"
+            times = f", the {slot.strays}th" if slot.strays > 3 else ""
+            log.info("discarded a result of worker %d that nobody waits for%s: %s", slot.id, times, one_line(name))
+
+    def _accept(self, issued: Issued, result: ChunkResult, slot: Slot, seconds: float | None) -> None:
+        """seconds: that it took, None: not known."""
+        index, now = issued.index, self._host.monotonic()
+        work = self._backlog.work[index]
+        chunk = work.chunk
+        identity = (result.run_id, result.generation, result.chunk_id, result.attempt, len(result.reasons))
+        wrong = ""
+        if identity != (chunk.run_id, chunk.generation, chunk.chunk_id, issued.attempt, len(chunk.seeds)):
+            wrong = "it says that it is another, or has another number of members"
+        elif not result.error and self._unfit is not None:
+            wrong = self._unfit(result)
+        if wrong:  # the fault of the worker alone: the chunk is as good as before
+            log.warning("discarded the result of worker %d for %s: %s", slot.id, chunk.label, wrong)
+            self._roster.blame(slot, "answered wrongly")
+            self._backlog.shun(index, slot.id, now)
+            self._again(index)
+            return
+        if result.error:
+            log.warning("%s failed at worker %d: %s", chunk.label, slot.id, result.error)
+            self._backlog.shun(index, slot.id, now)
+            if self._backlog.failed(index):
+                self._again(index)
+                return
+        else:
+            slot.losses = 0
+        if seconds is not None:
+            self._backlog.took(chunk.mode, seconds)
+        work.result = result
+        self._hint_at = now
+
+    def _scan(self, names: set[str]) -> None:
+        self._scanned_at = self._host.monotonic()
+        for loss in self._roster.scan(names):
+            if not self._backlog.open(loss.index):
+                continue
+            log.warning("%s goes out again: %s", self._backlog.work[loss.index].chunk.label, loss.reason)
+            if loss.died:
+                self._backlog.died(loss.index, loss.reason)
+            self._again(loss.index)
+        for index in self._backlog.hopeless(self._held(), len(self._roster.usable())):
+            out = [slot for slot, issue in self._roster.holders() if issue.index == index]
+            ids = ", ".join(str(slot.id) for slot in out)
+            self._backlog.give_up(index, f"no answer from worker {ids} for much longer than usual; given up")
+            for slot in out:
+                slot.release()
+
+    # ------------------------------------------------------------------------------------------------ chunks
+
+    def _held(self) -> dict[int, list[float]]:
+        """Per chunk, for how many seconds its holders have had it."""
+        now = self._host.monotonic()
+        held: dict[int, list[float]] = {}
+        for _, issue in self._roster.holders():
+            held.setdefault(issue.index, []).append(now - issue.at)
+        return held
+
+    def _issue(self, pairs: Sequence[tuple[Slot, int]]) -> None:
+        chunks = []
+        for slot, index in pairs:
+            work = self._backlog.work[index]
+            chunks.append((slot.id, replace(work.chunk, attempt=work.chunk.attempt + work.attempts)))
+            work.attempts += 1
+        put = self._mailbox.put(chunks)
+        for (slot, index), (_, chunk), sha256 in zip(pairs, chunks, put):
+            if isinstance(sha256, Exception):
+                self._again(index)
+                continue
+            self._issued[sha256] = Issued(index, chunk.attempt, slot.id)
+            owner = slot.beat.uuid if slot.beat is not None else ""
+            slot.holds, slot.settled = Issue(index, sha256, owner, self._host.monotonic(), chunk.mode), False
+        raise_first(put)
+
+    def _again(self, index: int) -> None:
+        self._backlog.again(index, {issue.index for _, issue in self._roster.holders()})
+
+    def _command(self, free_id: int) -> str:
+        command = f"python3 GTN_worker.py {self.bohb_id} {free_id} --sync-dir {shlex.quote(self._files.folder)}"
+        return f"start some, one per core: {command}"
+
+    def _hint(self, now: float) -> None:
+        """Never a silent wait."""
+        lonely = not self._roster.usable()
+        if now - self._hint_at < (LONELY_SECONDS if lonely else HINT_SECONDS):
+            return
+        if lonely:
+            self._hint_at = now + HINT_SECONDS - LONELY_SECONDS
+            advice, barred = self._advice(max(self._roster.slots, default=-1) + 1), self._roster.barred()
+            if barred:
+                ids = ", ".join(map(str, barred[:20])) + ", ..." * (len(barred) > 20)
+                words = "none of them can be trusted with a chunk; waiting for one that can, see their logs"
+                log.error("workers of BOHB-ID %d: %s: %s; %s", self.bohb_id, ids, words, advice)
+            else:
+                log.warning("no worker for BOHB-ID %d; %s", self.bohb_id, advice)
+        else:
+            self._hint_at = now
+            out = [
+                f"worker {slot.id} ({self._backlog.work[issue.index].chunk.label}, {now - issue.at:.0f} s)"
+                for slot, issue in self._roster.holders()
+                if issue.index in self._backlog.work
+            ]
+            log.info("no result for %.0f s; waiting for %s", HINT_SECONDS, ", ".join(out) or "a worker to be free")

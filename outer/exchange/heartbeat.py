@@ -1,0 +1,213 @@
+"""Signs of life: small JSON files that their owner rewrites, and the judgement of whoever watches them.
+
+``B_W_heartbeat`` is a worker's, ``B_master_heartbeat`` the master's. A file claims its slot: whoever finds another's
+live heartbeat there stays away, and whoever finds his own replaced by another's gives way, so of two that start at the
+same instant exactly one goes on. A counter in the file moves with every beat, and the watcher measures by its own
+monotonic clock how long it has not moved, so clocks need not agree. On one machine the kernel is asked too.
+Python 3.8.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import uuid
+from dataclasses import asdict, dataclass, fields
+from typing import Callable, Optional
+
+from envolve.core.cleaning import one_line
+from envolve.outer.exchange.machine import ExchangeError, Files, Host, NotReady, Rejected
+
+log = logging.getLogger("envolve")
+
+MAX_BEAT_BYTES = 8192
+MAX_WORDS = 1000  # characters that a file has to say to people
+ALIVE, DEAD, UNKNOWN = "alive", "dead", "unknown"
+STARTING = "starting"  # what a worker is doing before it can take a chunk
+MISSED_BEATS = 3  # this many intervals without a beat, and a slot may be taken over
+LONGEST_INTERVAL = 60.0  # between beats: what a file says beyond it is not believed
+
+
+@dataclass
+class Beat:
+    """The content of a heartbeat file. ``doing``: the SHA-256 of the input being evaluated, "" when idle, STARTING
+    before that; ``note``: what the owner wants the other side to log."""
+
+    uuid: str
+    counter: int
+    machine: str
+    host: str
+    pid: int
+    started: int
+    interval: float
+    run_id: str = ""
+    doing: str = ""
+    note: str = ""
+
+    @property
+    def where(self) -> str:
+        return f"pid {self.pid} on {self.host}"
+
+
+def name_of(bohb_id: int, who: str) -> str:
+    return f"{bohb_id}_{who}_heartbeat"
+
+
+def read_beat(files: Files, name: str) -> Optional[Beat]:
+    """None if the file is missing or is not a heartbeat: no news either way."""
+    try:
+        data = files.read(name, MAX_BEAT_BYTES)
+        content = json.loads(data.decode("utf-8")) if data is not None else None
+        json.dumps(content, ensure_ascii=False).encode("utf-8")  # JSON can say texts that nobody can print
+    except (NotReady, Rejected, ValueError, RecursionError):
+        return None
+    if type(content) is not dict or set(content) != {f.name for f in fields(Beat)}:
+        return None
+    for f in fields(Beat):
+        value = content[f.name]
+        kinds = {"str": (str,), "int": (int,), "float": (int, float)}[str(f.type)]
+        if type(value) not in kinds or (type(value) is not str and not -(2**53) < value < 2**53):
+            return None
+    if content["interval"] <= 0:
+        return None
+    content.update({key: one_line(content[key], MAX_WORDS) for key in ("host", "run_id", "note")})  # they go to logs
+    return Beat(**content)
+
+
+class Watch:
+    """Judges one heartbeat file from the beats seen in it, by the watcher's clock. ``timeout``: seconds without a beat
+    that count as death; never less than three intervals of the file's owner."""
+
+    def __init__(self, host: Host, timeout: float) -> None:
+        self._host, self._timeout = host, timeout
+        self._last: Optional[Beat] = None
+        self._moved_at = 0.0
+        self._seen_moving = False
+
+    def see(self, beat: Optional[Beat]) -> str:
+        """ALIVE, DEAD, or UNKNOWN: a beat from another machine that has not yet been seen to move."""
+        now, last = self._host.monotonic(), self._last
+        if beat is None:
+            beat = last  # unreadable or removed: as if it had not moved
+            if beat is None:
+                return DEAD
+        elif last is None or beat.uuid != last.uuid:
+            self._last, self._moved_at, self._seen_moving = beat, now, False
+        elif beat.counter != last.counter:
+            self._last, self._moved_at, self._seen_moving = beat, now, True
+        if beat.machine == self._host.machine and not self._host.alive(beat.pid, beat.started):
+            return DEAD
+        if now - self._moved_at > max(self._timeout, MISSED_BEATS * believed(beat)):
+            return DEAD
+        return ALIVE if self._seen_moving or beat.machine == self._host.machine else UNKNOWN
+
+    def ended(self) -> bool:
+        """Whether the kernel knows that the process seen last has ended: what can be told without reading the file."""
+        last = self._last
+        if last is None or last.machine != self._host.machine:
+            return False
+        return not self._host.alive(last.pid, last.started)
+
+
+def believed(beat: Beat) -> float:
+    """Seconds between two beats of a file that may say anything."""
+    return min(beat.interval, LONGEST_INTERVAL)
+
+
+def living_owner(files: Files, host: Host, name: str) -> Optional[Beat]:
+    """Whoever beats in this file. Takes no time on the same machine, up to three of the owner's intervals otherwise.
+
+    A process of this machine that is alive but does not beat (it was stopped) still owns its slot.
+    """
+    beat = read_beat(files, name)
+    if beat is None:
+        return None
+    if beat.machine == host.machine:
+        return beat if host.alive(beat.pid, beat.started) else None
+    watch = Watch(host, MISSED_BEATS * believed(beat))
+    while True:
+        verdict = watch.see(read_beat(files, name))
+        if verdict != UNKNOWN:
+            return beat if verdict == ALIVE else None
+        host.sleep(believed(beat) / 4)
+
+
+class Heartbeat:
+    """Keeps one heartbeat file fresh: by hand with :meth:`beat`, and at every interval once :meth:`start` was called.
+
+    ``doing`` and ``note`` may be set at any time and go out with the next beat. ``on_beat`` is called after every beat
+    of the latter kind. ``usurper`` is set once another process owns the file.
+    """
+
+    def __init__(
+        self,
+        files: Files,
+        host: Host,
+        name: str,
+        interval: float = 1.0,
+        run_id: str = "",
+        on_beat: Optional[Callable[[], None]] = None,
+    ) -> None:
+        self._files, self._host, self._name, self._on_beat = files, host, name, on_beat
+        self.doing = self.note = ""
+        self._beat = Beat(uuid.uuid4().hex, 0, host.machine, host.name, host.pid, host.started, interval, run_id)
+        self._lock = threading.Lock()
+        self._cancel: Optional[Callable[[], None]] = None
+        self._closed = self._failing = False
+        self.usurper: Optional[Beat] = None
+
+    @property
+    def uuid(self) -> str:
+        return self._beat.uuid
+
+    def claim(self) -> Optional[Beat]:
+        """Takes the slot and writes the first beat, or returns whoever holds it. Raises :class:`ExchangeError`."""
+        owner = living_owner(self._files, self._host, self._name)
+        if owner is None:
+            self._write()
+        return owner
+
+    def beat(self) -> None:
+        """Writes a beat, unless the file is another's by now. A write that fails is logged, once."""
+        with self._lock:
+            if self._closed or self.usurper is not None:
+                return
+            other = read_beat(self._files, self._name)
+            if other is not None and other.uuid != self._beat.uuid:
+                self.usurper = other
+                return
+            self._beat.counter += 1
+            try:
+                self._write()
+                self._failing = False
+            except ExchangeError as e:
+                if not self._failing:
+                    log.error("no sign of life: %s", e)
+                self._failing = True
+
+    def _write(self) -> None:
+        self._beat.doing, self._beat.note = self.doing, self.note
+        self._files.write(self._name, json.dumps(asdict(self._beat)).encode("utf-8"))
+
+    def start(self) -> None:
+        """Beats every interval from now on."""
+        self._cancel = self._host.every(self._beat.interval, self._tick)
+
+    def _tick(self) -> None:
+        self.beat()
+        if self._on_beat is not None:
+            self._on_beat()
+
+    def close(self) -> None:
+        """Stops beating and removes the file, unless it is another's by now."""
+        if self._cancel is not None:
+            self._cancel()
+        self._closed = True
+        with self._lock:
+            mine = read_beat(self._files, self._name)
+            if mine is not None and mine.uuid == self._beat.uuid:
+                try:
+                    self._files.remove(self._name)
+                except ExchangeError as e:
+                    log.error("%s", e)

@@ -1,0 +1,205 @@
+"""All that the exchange asks of the machine: files in one folder, time, and which processes live.
+
+Small on purpose: a simulation replaces :class:`Files` and :class:`Host` by its own. Python 3.8.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import threading
+import time
+from typing import Callable, List, Optional, TypeVar
+
+from envolve.core.files import UnfitFileError, read_plain
+
+T = TypeVar("T")
+
+
+class ExchangeError(RuntimeError):
+    """The sync folder cannot be used. The text names the file, what failed, and what to do."""
+
+
+class NotReady(Exception):
+    """The files do not belong together, or not yet: look again soon."""
+
+
+class Rejected(Exception):
+    """The file is not what the protocol allows, and never will be."""
+
+
+class Files:
+    """The sync folder. Errors of the file system become :class:`ExchangeError`; a missing file is None, no error."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = os.path.abspath(folder)
+        self.temporary = f"{os.getpid()}.{os.urandom(4).hex()}.tmp"
+        self._make_folder()
+
+    def _make_folder(self) -> None:
+        try:
+            os.makedirs(self.folder, exist_ok=True)
+        except OSError as e:
+            raise self._error("cannot make the sync folder", self.folder, e) from e
+
+    def _error(self, what: str, path: str, e: OSError) -> ExchangeError:
+        return ExchangeError(
+            f"{what} {path}: {os.strerror(e.errno) if e.errno else e}. "
+            "Free some space or make the folder writable, or choose another with --sync-dir."
+        )
+
+    def path(self, name: str) -> str:
+        return os.path.join(self.folder, name)
+
+    def names(self) -> List[str]:
+        """All file names in the folder; empty if somebody deleted it."""
+        try:
+            return _patiently(lambda: os.listdir(self.folder))
+        except FileNotFoundError:
+            return []
+        except OSError as e:
+            raise self._error("cannot list the sync folder", self.folder, e) from e
+
+    def read(self, name: str, limit: int) -> Optional[bytes]:
+        """The bytes of a file; None if it is not there. :class:`Rejected` if it is no plain file or too large."""
+        path = self.path(name)
+        try:
+            return read_plain(path, limit)
+        except FileNotFoundError:
+            return None
+        except UnfitFileError as e:
+            raise Rejected(f"{name}: {e.strerror}") from e
+        except OSError as e:  # ESTALE of a network file system
+            raise NotReady(f"cannot read {path}: {e}") from e
+
+    def write(self, name: str, data: bytes) -> None:
+        """Writes all or nothing, by renaming a temporary file of the same folder."""
+        path, temporary = self.path(name), self.path(f".{name}.{self.temporary}")
+        for last in (False, False, False, False, True):
+            try:
+                try:
+                    with open(temporary, "wb") as f:
+                        f.write(data)
+                    _patiently(lambda: os.replace(temporary, path))
+                    return
+                except BaseException:
+                    self._forget(temporary)
+                    raise
+            # The folder or the temporary file was cleaned away under us; or a network file system did rename it, lost
+            # the answer, asked again and did not find it. We cannot tell, and the same file twice does no harm.
+            except FileNotFoundError as e:
+                if last:
+                    raise self._error("cannot write", path, e) from e
+                self._make_folder()
+            except OSError as e:
+                raise self._error("cannot write", path, e) from e
+
+    @staticmethod
+    def _forget(path: str) -> None:
+        try:
+            os.remove(path)
+        except OSError:
+            pass  # it was not made, or it has been renamed already
+
+    def remove(self, name: str) -> None:
+        """Removes a file; one that is not there is fine."""
+        try:
+            _patiently(lambda: os.remove(self.path(name)))
+        except FileNotFoundError:
+            pass
+        except OSError as e:
+            raise self._error("cannot remove", self.path(name), e) from e
+
+    def put_aside(self, name: str) -> None:
+        """Renames a file to ``<name>.rejected``, over an earlier one, so that a person can look at it."""
+        try:
+            _patiently(lambda: os.replace(self.path(name), self.path(name + ".rejected")))
+        except FileNotFoundError:
+            pass
+        except OSError as e:
+            raise self._error("cannot put aside", self.path(name), e) from e
+
+
+def _patiently(action: Callable[[], T]) -> T:
+    """A network file system may call the folder's handle stale, and find the folder again at the next try."""
+    for seconds in (0.0, 0.1, 0.3, 1.0):
+        try:
+            return action()
+        except OSError as e:
+            if e.errno != errno.ESTALE:
+                raise
+        time.sleep(seconds)
+    return action()
+
+
+class Host:
+    """Time, and which processes live. ``machine`` names a host, its boot and its process namespace: two processes can
+    ask the kernel about each other only where all three are equal."""
+
+    def __init__(self) -> None:
+        self.name = socket.gethostname()
+        self.pid = os.getpid()
+        self.machine = "{}/{}/{}".format(self.name, _first_line("/proc/sys/kernel/random/boot_id")[:8], _namespace())
+        self.started = self.start_time(self.pid)
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+    def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+    def every(self, seconds: float, function: Callable[[], None]) -> Callable[[], None]:
+        """Calls ``function`` every so many seconds from a daemon thread; returns what ends that."""
+        stop = threading.Event()
+
+        def loop() -> None:
+            while not stop.wait(seconds):
+                function()
+
+        thread = threading.Thread(target=loop, name="heartbeat", daemon=True)
+        thread.start()
+
+        def cancel() -> None:
+            stop.set()
+            if thread is not threading.current_thread():
+                thread.join()
+
+        return cancel
+
+    @staticmethod
+    def start_time(pid: int) -> int:
+        """Kernel ticks at which a live process started; 0 where the system does not tell; -1 if it is dead."""
+        if pid <= 0:
+            return -1
+        if os.path.exists("/proc/self/stat"):
+            fields = _first_line(f"/proc/{pid}/stat").rpartition(")")[2].split()
+            if len(fields) < 20 or fields[0] in "ZX":  # a zombie has ended, though nobody has collected it yet
+                return -1
+            return int(fields[19])
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return -1
+        except OSError:
+            pass  # it lives and belongs to somebody else
+        return 0
+
+    def alive(self, pid: int, started: int) -> bool:
+        """Whether this very process lives; the start time tells it from a later one with the same pid."""
+        return self.start_time(pid) == started
+
+
+def _first_line(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as f:
+            return f.readline().strip()
+    except OSError:
+        return ""
+
+
+def _namespace() -> str:
+    try:
+        return os.readlink("/proc/self/ns/pid")
+    except OSError:
+        return ""

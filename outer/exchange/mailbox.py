@@ -1,0 +1,87 @@
+"""The pairs of files between one master and its workers: results in, inputs out, side by side where that takes long."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any
+
+from envolve.outer.exchange.lanes import Lanes, raise_first
+from envolve.outer.exchange.machine import Files
+from envolve.outer.exchange.messages import Chunk, ChunkResult, chunk_content, result_from
+from envolve.outer.exchange.pairs import (
+    MAX_RESULT_BYTES,
+    fetch_pair,
+    pack_pair,
+    parse_pair,
+    put_pair,
+    reject_pair,
+    remove_pair,
+    stem,
+)
+
+BATCH = 64  # inputs or results in memory at once
+Found = ChunkResult | Exception | None  # None: nothing there after all
+
+
+def batches(items: Sequence[Any]) -> Iterator[Sequence[Any]]:
+    """Few enough that their bytes may be in memory together."""
+    return (items[i : i + BATCH] for i in range(0, len(items), BATCH))
+
+
+class Mailbox:
+    """Of the master with BOHB-ID ``bohb_id``; workers are named by their ids."""
+
+    def __init__(self, files: Files, bohb_id: int, lanes: Lanes) -> None:
+        self._files, self._bohb_id, self._lanes = files, bohb_id, lanes
+
+    def clear(self) -> None:
+        """Removes what an earlier master left. Raises ExchangeError."""
+        leftover = re.compile(rf"\.?{self._bohb_id}_\d+_(input|result)(_check)?\.pt(\.|$)")
+        for name in self._files.names():
+            if leftover.match(name):
+                self._files.remove(name)
+
+    def answered(self, ids: Sequence[int], names: Collection[str]) -> list[int]:
+        """Those of ``ids`` of which ``names``, a list of the folder, has a result."""
+        return [i for i in ids if self._name(i, "result") + "_check.pt" in names]
+
+    def fetch(self, ids: Sequence[int]) -> list[Found]:
+        """The results of these workers, or why they cannot be had (NotReady: yet; Rejected: ever); removes those that
+        are fine. Raises ExchangeError."""
+        names = [self._name(i, "result") for i in ids]
+        found: list[Found] = []
+        there = self._lanes.map(lambda n: fetch_pair(self._files, n, MAX_RESULT_BYTES), names)
+        for name, fetched in zip(names, there, strict=True):
+            try:
+                raise_first([fetched])
+                pair = parse_pair(fetched, name, "result")  # type: ignore[arg-type]
+                found.append(None if pair is None else result_from(pair[0]))
+            except Exception as e:
+                found.append(e)
+        read = [name for name, result in zip(names, found, strict=True) if isinstance(result, ChunkResult)]
+        raise_first(self._lanes.map(lambda n: remove_pair(self._files, n), read))
+        return found
+
+    def put(self, chunks: Sequence[tuple[int, Chunk]]) -> list[str | Exception]:
+        """Hands a chunk to each of these workers: the SHA-256 of each input, by which it is answered, or why it could
+        not be written."""
+        jobs = []
+        for i, chunk in chunks:
+            data, check, sha256 = pack_pair(chunk_content(chunk, uuid.uuid4().hex))
+            jobs.append((sha256, (self._name(i, "input"), data, check)))
+        errors = self._lanes.map(lambda job: put_pair(self._files, *job[1]), jobs)
+        return [error or sha256 for (sha256, _), error in zip(jobs, errors, strict=True)]
+
+    def withdraw(self, id: int) -> None:
+        """Takes back an input that has not been begun. Raises ExchangeError."""
+        remove_pair(self._files, self._name(id, "input"))
+
+    def reject(self, id: int) -> str:
+        """Puts a result aside for people to look at -> how it is called now. Raises ExchangeError."""
+        reject_pair(self._files, self._name(id, "result"))
+        return self._name(id, "result") + ".pt.rejected"
+
+    def _name(self, id: int, kind: str) -> str:
+        return stem(self._bohb_id, id, kind)

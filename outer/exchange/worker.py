@@ -1,0 +1,246 @@
+"""The worker's side of the exchange: take a chunk, evaluate it, hand in the result, until told to stop.
+
+Files are removed only in the worker's own slot and only after they were read, so it does not matter who starts first:
+an input that lies there when the worker comes is simply its first. From before the input is removed until after the
+result is there, the heartbeat says what the worker is doing; so a master can tell work from a loss. Python 3.8.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+import traceback
+from typing import Any, Callable, Dict, Optional
+
+import torch
+from torch import Tensor
+
+from envolve.core.cleaning import printable_traceback
+from envolve.outer.evaluate.memory import shortage
+from envolve.outer.exchange.heartbeat import ALIVE, STARTING, Heartbeat, Watch, name_of, read_beat
+from envolve.outer.exchange.machine import ExchangeError, Files, Host, NotReady, Rejected
+from envolve.outer.exchange.messages import QUIT, Chunk, ChunkResult, chunk_from, result_content, result_of
+from envolve.outer.exchange.pairs import read_pair, reject_pair, remove_pair, stem, write_pair
+
+log = logging.getLogger("envolve")
+
+Evaluate = Callable[[Dict[str, Any], Tensor, Tensor, str, int], Dict[str, Any]]
+
+GRACE = 2.0  # seconds that check file and data may disagree before they are put aside
+MASTER_TIMEOUT = 10.0  # seconds without a beat until a master is said to be gone
+
+
+class SecondWorkerError(RuntimeError):
+    """Another worker with the same ids is alive."""
+
+
+def pause(idle: float, shortest: float = 0.0002, longest: float = 0.05) -> float:
+    """How long to sleep after ``idle`` seconds without news: looking costs at most 2 % of any wait."""
+    return min(max(idle / 50, shortest), longest)
+
+
+class Worker:
+    """One worker's life in its slot ``bohb_id``_``worker_id``.
+
+    ``load`` returns the function that evaluates a chunk; it is called once, after the slot was claimed, because
+    importing it may take seconds. ``on_beat`` is called after every regular heartbeat.
+    """
+
+    def __init__(
+        self,
+        bohb_id: int,
+        worker_id: int,
+        files: Files,
+        host: Host,
+        load: Callable[[], Evaluate],
+        interval: float = 1.0,
+        on_beat: Optional[Callable[[], None]] = None,
+    ) -> None:
+        self.bohb_id, self.worker_id = bohb_id, worker_id
+        self._files, self._host, self._load = files, host, load
+        self._heartbeat = Heartbeat(files, host, name_of(bohb_id, str(worker_id)), interval, on_beat=on_beat)
+        self._input, self._result = stem(bohb_id, worker_id, "input"), stem(bohb_id, worker_id, "result")
+        self._longest = interval / 4  # between looks: a thousand idle workers must not keep a file server busy
+        self._evaluate: Optional[Evaluate] = None
+        self._last_input = ""
+        self._odd_since: Optional[float] = None
+        self._rejections = 0
+        self._threads = 0
+        self._master = Watch(host, MASTER_TIMEOUT)
+        self._master_state: Optional[str] = None
+        self.quit = False
+
+    def run(self) -> None:
+        """Works until a master says quit. Raises :class:`SecondWorkerError`, :class:`ExchangeError`."""
+        self.start()
+        try:
+            busy = asked = self._host.monotonic()
+            while not self.quit:
+                now = self._host.monotonic()
+                if self.step():
+                    busy = self._host.monotonic()
+                    continue
+                if now - busy > 1.0 and now - asked > 1.0:
+                    asked = now
+                    self._look_for_master()
+                self._host.sleep(pause(now - busy, longest=self._longest))
+        finally:
+            self.close()
+
+    def start(self) -> None:
+        """Claims the slot, then loads the evaluation."""
+        self._heartbeat.doing = STARTING
+        owner = self._heartbeat.claim()
+        if owner is not None:
+            raise SecondWorkerError(
+                f"worker {self.worker_id} of BOHB-ID {self.bohb_id} is already running ({owner.where}) in "
+                f"{self._files.folder}. Take another ID, e.g. python3 GTN_worker.py {self.bohb_id} {self._free_id()}, "
+                "or stop that one first."
+            )
+        self._heartbeat.start()
+        try:
+            self._remove_temporaries()
+            self._evaluate = self._load()
+        except BaseException:
+            self.close()
+            raise
+        self._heartbeat.doing = ""
+        self._heartbeat.beat()
+        log.info("worker %d of BOHB-ID %d is ready in %s", self.worker_id, self.bohb_id, self._files.folder)
+        self._look_for_master()
+
+    def close(self) -> None:
+        self._heartbeat.close()
+
+    def step(self) -> bool:
+        """Looks once at the slot; False if there was nothing to do."""
+        self._check_slot()
+        try:
+            pair = read_pair(self._files, self._input, "input")
+            if pair is None:
+                self._odd_since = None
+                return False
+            content, sha256 = pair
+            chunk = chunk_from(content)
+        except NotReady as e:
+            now = self._host.monotonic()
+            self._odd_since = now if self._odd_since is None else self._odd_since
+            if now - self._odd_since < GRACE:
+                return False
+            self._reject(str(e))
+            return True
+        except Rejected as e:
+            self._reject(str(e))
+            return True
+        self._odd_since = None
+        if sha256 == self._last_input:  # a network file system may show a removed file again
+            self._insist(lambda: remove_pair(self._files, self._input))
+            return True
+        self._last_input = sha256
+        self._heartbeat.doing = sha256
+        self._insist(lambda: remove_pair(self._files, self._input))
+        if chunk.mode == QUIT:
+            log.info("worker %d: told to quit by the master of run %s", self.worker_id, chunk.run_id)
+            self.quit = True
+        else:
+            result = result_content(self._work(chunk, sha256))
+            self._insist(lambda: write_pair(self._files, self._result, result))
+        self._heartbeat.doing = ""
+        return True
+
+    def _work(self, chunk: Chunk, sha256: str) -> ChunkResult:
+        """Evaluates; an exception becomes the result."""
+        assert self._evaluate is not None, "start() comes before step()"
+        begin = time.perf_counter()
+        try:
+            threads = threads_of(chunk.config)
+            if threads != self._threads:
+                torch.set_num_threads(threads)
+                self._threads = threads
+            returned = self._evaluate(chunk.config, chunk.worlds, chunk.seeds, chunk.mode, threads)
+            result = result_of(chunk, sha256, returned)
+        except Exception as e:  # whatever a member does must not end the worker
+            short = shortage(e)
+            if short:
+                log.error("worker %d: %s: %s", self.worker_id, chunk.label, short)
+                return ChunkResult.failed(chunk, sha256, short)
+            log.error("worker %d: %s failed\n%s", self.worker_id, chunk.label, printable_traceback())
+            frame = traceback.extract_tb(e.__traceback__)[-1]
+            text = f"{type(e).__name__}: {e} ({frame.filename}:{frame.lineno})"
+            return ChunkResult.failed(chunk, sha256, text)
+        log.debug("worker %d: %s took %.3f s", self.worker_id, chunk.label, time.perf_counter() - begin)
+        return result
+
+    def _reject(self, reason: str) -> None:
+        self._odd_since = None
+        self._rejections += 1
+        log.warning("worker %d: rejected an input, now in %s.pt.rejected: %s", self.worker_id, self._input, reason)
+        self._insist(lambda: reject_pair(self._files, self._input))
+        self._heartbeat.note = f"rejected input {self._rejections}: {reason}"[:1000]
+        self._heartbeat.beat()
+
+    def _insist(self, action: Callable[[], Any]) -> None:
+        """Does it, however long the disk stays full or the folder read-only: a finished result is not thrown away."""
+        said = -60.0
+        while True:
+            try:
+                action()
+                return
+            except ExchangeError as e:
+                if self._host.monotonic() - said >= 60.0:
+                    said = self._host.monotonic()
+                    log.error("worker %d: %s Trying again every second.", self.worker_id, e)
+                self._host.sleep(1.0)
+                self._check_slot()
+
+    def _check_slot(self) -> None:
+        usurper = self._heartbeat.usurper
+        if usurper is not None:
+            raise SecondWorkerError(
+                f"another worker {self.worker_id} of BOHB-ID {self.bohb_id} ({usurper.where}) has taken this slot in "
+                f"{self._files.folder}; this one stops"
+            )
+
+    def _remove_temporaries(self) -> None:
+        """What a predecessor in this slot was writing when it was killed."""
+        for name in self._files.names():
+            if re.match(rf"\.{self.bohb_id}_{self.worker_id}_(result|heartbeat).*\.tmp$", name):
+                if not name.endswith(self._files.temporary):
+                    self._files.remove(name)
+
+    def _free_id(self) -> int:
+        taken = re.compile(rf"{self.bohb_id}_(\d+)_heartbeat$")
+        return 1 + max([self.worker_id] + [int(m.group(1)) for m in map(taken.match, self._files.names()) if m])
+
+    def _look_for_master(self) -> None:
+        """Says whenever the master comes or goes; while there is none, which others are there."""
+        beat = read_beat(self._files, name_of(self.bohb_id, "master"))
+        state = self._master.see(beat)
+        if state == self._master_state:
+            return
+        self._master_state = state
+        if state == ALIVE and beat is not None:
+            log.info("worker %d: master of run %s found (%s)", self.worker_id, beat.run_id, beat.where)
+        else:
+            masters = [m.group(1) for m in map(re.compile(r"(\d+)_master_heartbeat$").match, self._files.names()) if m]
+            others = sorted((m for m in masters if m != str(self.bohb_id)), key=int)
+            there = (
+                "masters of other BOHB-IDs there: {}".format(", ".join(others)) if others else "no other master there"
+            )
+            log.info(
+                "worker %d waits for a master with BOHB-ID %d in %s (%s)",
+                self.worker_id,
+                self.bohb_id,
+                self._files.folder,
+                there,
+            )
+
+
+def threads_of(config: Dict[str, Any]) -> int:
+    """``agents.gtn.num_threads_per_worker``, 1 if the configuration does not say."""
+    gtn = config.get("agents", {}).get("gtn", {})
+    threads = gtn.get("num_threads_per_worker", 1)
+    if type(threads) is not int or not 1 <= threads <= 1024:
+        raise ValueError(f"agents.gtn.num_threads_per_worker is {threads!r}, expected a number from 1 to 1024")
+    return threads

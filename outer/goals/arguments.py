@@ -1,0 +1,252 @@
+"""The arguments of train_goal.py: flags made of the dataclasses that declare each value, and what they come to."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import os
+import typing
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pydantic
+import yaml
+
+from envolve.agents.goal.crl_train import GoalSection
+from envolve.core.files import TEXT_BYTES, read_plain
+from envolve.core.yaml_lines import ConfigError, parse_yaml, show
+from envolve.envs.goal.task import make_goal_task
+from envolve.outer.config.load import environment_info
+from envolve.outer.config.schema import expected, nearest, section_model
+from envolve.outer.evaluate.device import unusable
+from envolve.outer.goals.sections import AGENTS, RunSection
+
+CONFIG_FILE = "config.yaml"
+ALIASES = {"num_timesteps": "total_env_steps", "env_name": "env", "logsumexp_penalty": "logsumexp_penalty_coeff"}
+
+
+@dataclass(frozen=True)
+class GoalPlan:
+    """What a command comes to. own: name -> a value for each member."""
+
+    run: RunSection
+    learner: GoalSection
+    own: dict[str, list[float]]
+
+    @property
+    def agent_title(self) -> str:
+        """SAC with hindsight"""
+        return AGENTS[self.run.agent][1] + " with hindsight" * getattr(self.learner, "use_her", False)
+
+    def to_yaml(self) -> str:
+        parts = {"run": dataclasses.asdict(self.run), "learner": dataclasses.asdict(self.learner),
+                 "per_member": self.own}  # fmt: skip
+        head = "\n".join(f"# {name}: {json.dumps(value)[1:-1]}" for name, value in environment_info().items())
+        return f"# Everything the run used.\n{head}\n\n{yaml.safe_dump(parts, sort_keys=False, width=120)}"
+
+
+HELP = """\
+Train agents that reach goals, without rewards, by contrastive learning, by SAC or TD3 with hindsight, or by PPO: a
+population side by side, any of whose members may have hyperparameters of its own.
+
+  python3 experiments/train_goal.py --env_name reacher --num_envs 32 --discounting 0.9 --num_timesteps 60000
+  python3 experiments/train_goal.py --env_name simple_u_maze --population 4 --per_member policy_lr=1e-4,3e-4,1e-3,3e-3
+  python3 experiments/train_goal.py --env_name reacher --agent sac --use_her --num_envs 32
+  python3 experiments/train_goal.py --env_name reacher --agent ppo --normalize_observations --num_envs 32
+  python3 experiments/train_goal.py --resume results/<run>
+
+Flags may be written with - or _. Exit codes: 0 complete, 1 cannot go on (or every member diverged), 2 wrong arguments,
+130 Ctrl-C, 143 SIGTERM (resumable)."""
+
+
+class Parser(argparse.ArgumentParser):
+    """Names the nearest flag where one is unknown."""
+
+    def parse(self, argv: Sequence[str] | None) -> argparse.Namespace:
+        args, unknown = self.parse_known_args(argv)
+        if unknown:
+            flags = [s for action in self._actions for s in action.option_strings if s.startswith("--")]
+            near = nearest(unknown[0].split("=")[0], flags, cutoff=0.0)
+            self.error(f"found {show(unknown[0])}, expected a flag that --help lists; nearest: {near}")
+        return args
+
+
+def _spellings(name: str) -> list[str]:
+    names = [name] + ([ALIASES[name]] if name in ALIASES else [])
+    return list(dict.fromkeys(f"--{n}" for name in names for n in (name, name.replace("_", "-"))))
+
+
+def build_parser() -> Parser:
+    parser = Parser(prog="train_goal.py", description=HELP, formatter_class=argparse.RawDescriptionHelpFormatter,
+                    allow_abbrev=False)  # fmt: skip
+    parser.add_argument("--resume", metavar="DIR", help="go on with the run in this folder, as it was begun")
+    parser.add_argument(
+        "--video", nargs="?", const="", metavar="FILE",
+        help="film the best member's final policy; default: video.mp4 (or .gif) in the run's folder",
+    )  # fmt: skip
+    parser.add_argument("--results_dir", "--results-dir", default="results", metavar="DIR", help="where runs are kept")
+    parser.add_argument(
+        "--per_member", "--per-member", nargs="+", action="extend", default=[], metavar="NAME=V,V,...",
+        help="values of the members, one each; of "
+        + "; ".join(f"{agent}: {', '.join(names)}" for agent, (_, _, names) in AGENTS.items()),
+    )  # fmt: skip
+    add_section(parser, "run", RunSection)
+    sections = {agent: section for agent, (section, _, _) in AGENTS.items()}
+    for agent, (section, title, _) in AGENTS.items():
+        add_section(parser, f"learner: {title} (--agent {agent})", section, sections)
+    return parser
+
+
+def add_section(parser: Parser, title: str, section: type, others: Mapping[str, type] = {}) -> None:
+    """Flags of a section; those that the parser has already are left as they are. others: name -> all sections that
+    share flags, whose defaults are said too."""
+    known = {s for action in parser._actions for s in action.option_strings}
+    group, hints = parser.add_argument_group(title), typing.get_type_hints(section)
+    for f in dataclasses.fields(section):
+        if f"--{f.name}" in known:
+            continue
+        text = (f.metadata["help"] + _others_help(f, others) + _default(f, others)).replace("%", "%%")
+        if hints[f.name] is bool:
+            group.add_argument(*_spellings(f.name), dest=f.name, action="store_true", default=None, help=text)
+        else:
+            choices = f.metadata["choices"]
+            metavar = "{" + ",".join(choices) + "}" if choices and len(choices) < 5 else "X"
+            text = f"{text}; one of {', '.join(choices)}" if choices and len(choices) >= 5 else text
+            group.add_argument(*_spellings(f.name), dest=f.name, metavar=metavar, help=text)
+
+
+def _others_help(f: dataclasses.Field[Any], others: Mapping[str, type]) -> str:
+    """What a shared flag means to those to whom it means something else."""
+    helps: dict[str, list[str]] = {}
+    for agent, section in others.items():
+        for g in dataclasses.fields(section):
+            if g.name == f.name and g.metadata["help"] != f.metadata["help"]:
+                helps.setdefault(g.metadata["help"], []).append(agent)
+    return "".join(f"; {', '.join(agents)}: {text}" for text, agents in helps.items())
+
+
+def _default(f: dataclasses.Field[Any], others: Mapping[str, type]) -> str:
+    """In brackets, e.g. default: 0.99; sac, td3: 0.9."""
+    defaults = {agent: g.default for agent, s in others.items() for g in dataclasses.fields(s) if g.name == f.name}
+    own = [agent for agent, value in defaults.items() if value != f.default]
+    texts = [] if f.default in ("", False) else [f"default: {f.default}"]
+    for value in dict.fromkeys(defaults[agent] for agent in own):
+        texts.append(f"{', '.join(agent for agent in own if defaults[agent] == value)}: {value}")
+    return f" ({'; '.join(texts)})" if texts else ""
+
+
+# ------------------------------------------------------------------------------------------------------ what they mean
+
+
+def _number(text: Any, kind: type) -> Any:
+    """1e6 and 1_000_000 are integers too; what is no number stays text, and is reported as such."""
+    try:
+        value = float(str(text))
+    except ValueError:
+        return text
+    if kind is int and value.is_integer() and abs(value) < 2**53:
+        return int(str(text)) if str(text).lstrip("+-").replace("_", "").isdigit() else int(value)
+    return value
+
+
+def read_section(cls: type, values: Mapping[str, Any], problems: list[str], where: str) -> Any:
+    """The section with these values over its defaults; what is wrong goes to problems, and the default is returned."""
+    hints = typing.get_type_hints(cls)
+    values = {n: _number(v, hints[n]) if hints.get(n) in (int, float) else v for n, v in values.items()}
+    try:
+        return cls(**section_model(cls)(**values).model_dump())
+    except pydantic.ValidationError as e:
+        for error in e.errors():
+            name = str(error["loc"][0])
+            if name not in hints:
+                near = nearest(name, hints, cutoff=0.0)
+                problems.append(f"{where}{name}: found an unknown name, expected e.g. {near}")
+            else:
+                problems.append(f"{where}{name}: found {show(values[name])}, expected {expected(cls, name)}")
+    return cls()
+
+
+def _own(texts: Sequence[str], run: RunSection, problems: list[str]) -> dict[str, list[float]]:
+    """--per_member's words, e.g. policy_lr=1e-4,3e-4."""
+    own: dict[str, list[float]] = {}
+    section, _, names = AGENTS[run.agent]
+    for text in texts:
+        name, _, listed = text.partition("=")
+        name = name.replace("-", "_")
+        if name not in names:
+            near = nearest(name, names, cutoff=0.0)
+            problems.append(f"--per_member {show(text)}: found {show(name)}, expected one of {', '.join(names)}; "
+                            f"nearest: {near}")  # fmt: skip
+            continue
+        before, values = len(problems), []
+        for value in listed.split(","):
+            values.append(getattr(read_section(section, {name: value}, problems, "--per_member "), name))
+        if len(values) != run.population and len(problems) == before:
+            problems.append(f"--per_member {name}: found {len(values)} values, expected one for each of "
+                            f"{run.population} members (--population)")  # fmt: skip
+        own[name] = values
+    return own
+
+
+def read_learner(given: Mapping[str, Any], agent: str, problems: list[str]) -> GoalSection:
+    """The agent's section; a flag of another agent's only is a problem."""
+    section, title, _ = AGENTS[agent]
+    names = {f.name for f in dataclasses.fields(section)}
+    others = {f.name for cls, _, _ in AGENTS.values() for f in dataclasses.fields(cls)} - names
+    for name in sorted(others & set(given)):
+        whose = ", ".join(a for a, (cls, _, _) in AGENTS.items() if name in {f.name for f in dataclasses.fields(cls)})
+        near = nearest(name, names, cutoff=0.0)
+        problems.append(f"--{name}: {title} has no such value (--agent {whose} has); nearest: --{near}")
+    learner: GoalSection = read_section(section, {n: v for n, v in given.items() if n in names}, problems, "--")
+    return learner
+
+
+def _check(plan: GoalPlan, problems: list[str]) -> None:
+    """What no single value shows."""
+    tasks = {}
+    for name in ("env_name", "eval_env"):
+        try:
+            tasks[name] = make_goal_task(getattr(plan.run, name) or plan.run.env_name)
+        except ValueError as e:
+            problems.append(f"--{name}: {e}")
+    problems += unusable(plan.run.device)
+
+
+def make_plan(args: argparse.Namespace) -> GoalPlan:
+    """Raises ConfigError with every problem found."""
+    problems: list[str] = []
+    given = {name: value for name, value in vars(args).items() if value is not None}
+    names = {f.name for f in dataclasses.fields(RunSection)}
+    run = read_section(RunSection, {n: v for n, v in given.items() if n in names}, problems, "--")
+    learner = read_learner(given, run.agent, problems)
+    if not run.threads:
+        run = dataclasses.replace(run, threads=len(os.sched_getaffinity(0)))
+    plan = GoalPlan(run, learner, _own(args.per_member, run, problems))
+    _check(plan, problems)
+    if problems:
+        raise ConfigError(problems)
+    return plan
+
+
+def stored_plan(folder: Path) -> GoalPlan:
+    """What the run in a folder was begun with. Raises ConfigError."""
+    path = folder / CONFIG_FILE
+    try:
+        raw, _ = parse_yaml(read_plain(path, TEXT_BYTES), str(path))
+    except OSError as e:
+        found = f"found no {CONFIG_FILE} in {str(folder)!r} ({e.strerror})"
+        raise ConfigError([f"--resume: {found}, expected the folder of a run: results/<run>"]) from None
+    problems: list[str] = []
+    if not isinstance(raw, dict) or set(raw) != {"run", "learner", "per_member"}:
+        raise ConfigError([f"{path}: expected the sections run, learner and per_member, as train_goal.py writes them"])
+    run = read_section(RunSection, raw["run"] or {}, problems, f"{path} run.")
+    learner = read_section(AGENTS[run.agent][0], raw["learner"] or {}, problems, f"{path} learner.")
+    texts = [f"{name}={','.join(map(str, values))}" for name, values in (raw["per_member"] or {}).items()]
+    plan = GoalPlan(run, learner, _own(texts, run, problems))
+    _check(plan, problems)
+    if problems:
+        raise ConfigError(problems)
+    return plan

@@ -1,0 +1,130 @@
+"""Agents of an evolved world beside agents of the task: whether their steps may be compared at all, and two prices.
+
+Steps say nothing where the agents do not do the same. Each side's interquartile mean (IQM) return is set between that
+of a random policy, 0, and that of the better side or the mark that solves the task, 1. Steps are compared if both sides
+come to at least CLOSE of the way, and the lower ends of both 95 % intervals to at least SURE. An agent that failed
+counts as a random policy.
+
+Price per agent               its training steps in the world, beside its steps on the task
+price with the evolution      the real steps that were spent to evolve the world, too: after how many agents the world
+                              has cost less than the same agents on the task
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from envolve.core.statistics import IQM, AgentRuns, interquartile_mean, interval
+from envolve.envs.task import Task
+
+CLOSE, SURE = 0.95, 0.90
+RANDOM_EPISODES = 20
+
+
+def random_return(task: Task, episodes: int = RANDOM_EPISODES) -> float:
+    """Mean return of a policy that draws its actions uniformly; always the same for the same task."""
+    rng = np.random.default_rng(0)
+    state = task.reset(torch.from_numpy(rng.random((1, episodes, task.reset_uniforms), dtype=np.float32)))
+    total, alive = np.zeros(episodes), np.ones(episodes, bool)
+    for _ in range(task.max_steps):
+        if task.num_actions:
+            action = torch.from_numpy(rng.integers(task.num_actions, size=(1, episodes)))
+        else:
+            drawn = rng.uniform(-task.max_action, task.max_action, (1, episodes, task.action_size))
+            action = torch.from_numpy(drawn.astype(np.float32))
+        state, reward, terminated = task.step(state, action)
+        total += np.where(alive, reward[0].numpy(), 0.0)
+        alive &= ~terminated[0].numpy()
+        if not alive.any():
+            break
+    return float(total.mean())
+
+
+def return_bounds(task: Task) -> tuple[float, float] | None:
+    """The worst and the best possible return of an episode, where rewards of one size tell it."""
+    return {
+        "CartPole-v0": (0.0, float(task.max_steps)),
+        "Acrobot-v1": (-float(task.max_steps), 0.0),
+        "MountainCar-v0": (-float(task.max_steps), 0.0),
+    }.get(task.name)
+
+
+@dataclass(frozen=True)
+class Side:
+    """The agents of one side."""
+
+    iqm: float  # of the returns
+    low: float  # lower end of its 95 % interval; of equal returns these
+    steps: float  # IQM of the training steps of those that did not fail; NaN: all failed
+    failures: int  # agents that failed or do not reach the mark
+
+
+def side(runs: AgentRuns, floor: float, mark: float | None) -> Side:
+    """floor: what a failed agent's return counts as; mark: the return that solves."""
+    returns = [r if math.isfinite(r) else floor for r in runs.returns]
+    low = interval(returns, IQM)[0]
+    iqm = float(interquartile_mean(returns))
+    steps = [s for s, r in zip(runs.steps, runs.returns) if math.isfinite(r)]
+    return Side(iqm, iqm if math.isnan(low) and len(returns) > 1 else low,
+                float(interquartile_mean(steps)) if steps else math.nan, failures(runs.returns, mark))  # fmt: skip
+
+
+def failures(returns: list[float], mark: float | None) -> int:
+    """Agents that failed, and where there is a mark those that do not reach it."""
+    return sum(not math.isfinite(r) or (mark is not None and r < mark) for r in returns)
+
+
+def why_not(world: Side, real: Side, floor: float, mark: float | None, number: Callable[[float], str]) -> str:
+    """Why the steps of the two sides must not be compared; "": they may."""
+    best = max(world.iqm, real.iqm, *([] if mark is None else [mark]))
+    names = {"from this world": (world, real), "from the task": (real, world)}
+    for name, (one, other) in names.items():
+        both = f"({number(one.iqm)} against {number(other.iqm)})"
+        if best <= floor or (one.iqm - floor) / (best - floor) < CLOSE:
+            solves = mark is not None and one.iqm < mark
+            return f"agents {name} {'do not solve the task' if solves else 'reach less than the others'} {both}"
+        if math.isnan(one.low) or (one.low - floor) / (best - floor) < SURE:
+            low = "unknown" if math.isnan(one.low) else number(one.low)
+            return f"the return of agents {name} is too uncertain {both[:-1]}; 95 % interval from {low})"
+    return ""
+
+
+def ratio_sentence(world: Side, real: Side, number: Callable[[float], str]) -> str:
+    """Of steps that may be compared."""
+    if not (world.steps > 0 and real.steps > 0):
+        return ""
+    if world.steps <= real.steps:
+        return f"An agent needs {number(real.steps / world.steps)} times fewer training steps in the evolved world."
+    return f"An agent needs {number(world.steps / real.steps)} times more training steps in the evolved world."
+
+
+def break_even(spent: int, real_per_agent: float, on_task: float) -> float:
+    """After how many agents the world has cost fewer real steps than training these on the task; inf: never.
+
+    spent: real steps of the evolution; real_per_agent: real steps that an agent needs in the world (none in an SE);
+    on_task: an agent's steps on the task.
+    """
+    return math.ceil(spent / (on_task - real_per_agent)) if on_task > real_per_agent else math.inf
+
+
+def price_lines(kind: str, spent: int | None, world: Side | None, real: Side | None, comparable: bool,
+                number: Callable[[float], str]) -> list[str]:  # fmt: skip
+    """The two prices in words. kind: se, rn or shaper; spent: real steps of the evolution, None: not known."""
+    lines = []
+    if world is not None:
+        what = "synthetic steps, no real ones" if kind == "se" else "real steps"
+        on_task = f"; on the task {number(real.steps)} real steps" if real is not None else ""
+        lines.append(f"Price per agent: {number(world.steps)} {what}{on_task}.")
+    if spent is None:
+        return [*lines, "Price with the evolution: unknown; the real steps spent on it were not recorded."]
+    text = f"Price with the evolution: {spent:,} real steps were spent on evolving"
+    if world is None or real is None or not comparable or math.isnan(world.steps) or math.isnan(real.steps):
+        return [*lines, text + "."]
+    agents = break_even(spent, 0.0 if kind == "se" else world.steps, real.steps)
+    paid = "this never pays in real steps" if math.isinf(agents) else f"this has paid after {agents:,.0f} agents"
+    return [*lines, f"{text}; {paid}."]

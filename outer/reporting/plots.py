@@ -1,0 +1,187 @@
+"""The picture of a run: its learning curve, and what the evolved world is worth to an agent.
+
+Colours are Okabe and Ito's (https://jfly.uni-koeln.de/color/), told apart with any colour vision;
+marks differ in shape besides.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from envolve.core.statistics import AgentRuns, summary
+from envolve.outer.reporting.scores import CurvePoint
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#666666"
+COLOURS = (BLUE, ORANGE, GREEN, "#CC79A7", "#56B4E9", "#E69F00", "#F0E442")  # of things that have no order
+
+
+def new_figure(width: float, height: float, panels: int = 1, upright: bool = False) -> tuple[Figure, list[Axes]]:
+    """A figure (inches, 150 dpi) with panels side by side, upright: above each other; to be saved and not shown."""
+    # 0.3 s, and only a run that ends needs it; the Figure itself, not pyplot, leaves the user's matplotlib alone
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+    figure = Figure(figsize=(width, height), dpi=150, layout=ConstrainedLayoutEngine(w_pad=0.12))
+    FigureCanvasAgg(figure)
+    axes = list(figure.subplots(*((panels, 1) if upright else (1, panels)), squeeze=False).flat)
+    for ax in axes:
+        ax.spines[["top", "right"]].set_visible(False)
+        ax.grid(axis="y", color="#dddddd", linewidth=0.6)
+        ax.set_axisbelow(True)
+    return figure, axes
+
+
+def learning_curve(
+    path: str | os.PathLike[str],
+    rows: Sequence[CurvePoint],
+    title: str,
+    solved_reward: float | None = None,
+    comparison: tuple[AgentRuns, AgentRuns] | None = None,
+    ylabel: str = "test return on the real task",
+    restarts: Sequence[int] = (),
+    shaper: bool = False,
+) -> None:
+    """Write a PNG (150 dpi). Left: the unperturbed world and 10 to 90 % of the population in every generation.
+    Right, with a comparison (agents trained in the evolved world, in the real task): training steps against return.
+
+    solved_reward: in the units of ylabel; leave it out where the score is no return. restarts: generations at which the
+    run began anew from another world. shaper: a shaper is evolved, and beside it the human's are drawn. What failed is
+    not drawn, but counted in the legend.
+    """
+    panels = 1 if comparison is None else 2
+    figure, axes = new_figure(5.6 * panels, 3.9, panels)
+    figure.suptitle(title, fontsize=12)
+    _evolution(axes[0], rows, solved_reward, ylabel, restarts, "shaper" if shaper else "world")
+    if comparison is not None:
+        names = (
+            ("with the evolved shaper", "with the human's shapers")
+            if shaper
+            else ("in the evolved world", "in the real task")
+        )
+        _comparison(axes[1], comparison, solved_reward, names, ylabel if shaper else "test return on the real task")
+    figure.savefig(path, format="png")
+
+
+def _solved_line(ax: Axes, solved_reward: float | None) -> None:
+    if solved_reward is not None:
+        ax.axhline(solved_reward, color=GREY, linestyle="--", linewidth=1, label=f"solved: {solved_reward:g}")
+
+
+def _evolution(
+    ax: Axes, rows: Sequence[CurvePoint], solved_reward: float | None, ylabel: str, restarts: Sequence[int], what: str
+) -> None:
+    from matplotlib.ticker import MaxNLocator
+
+    x = np.array([r.generation for r in rows])
+    mean, low, high = (np.array([getattr(r, name) for r in rows], dtype=float) for name in ("mean", "low", "high"))
+    failed = sum(r.failed for r in rows)
+    band = "population, 10 to 90 %" + (f" ({failed} failed)" if failed else "")
+    bottom = lowest_shown(mean, low, high)
+    if bottom is not None:
+        band += f", cut at {bottom:.4g}"
+        ax.set_ylim(bottom=bottom)
+    if len(rows) == 1:  # a band and a line would show nothing
+        ax.vlines(x, low, high, color=BLUE, alpha=0.3, linewidth=6, label=band)
+    else:
+        ax.fill_between(x, low, high, color=BLUE, alpha=0.2, linewidth=0, label=band)
+    marker = "o" if len(rows) < 20 else None
+    ax.plot(x, mean, color=BLUE, linewidth=1.6, marker=marker, markersize=4, label=f"unperturbed {what}, mean")
+    _solved_line(ax, solved_reward)
+    for i, generation in enumerate(restarts):
+        ax.axvline(generation, color=ORANGE, linestyle=":", linewidth=1.2, label=None if i else "restart")
+    ax.set_xlabel("generation")
+    ax.set_ylabel(ylabel)
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+    if len(rows):
+        margin = 0.5 if len(rows) == 1 else 0.02 * (x[-1] - x[0])
+        ax.set_xlim(x[0] - margin, x[-1] + margin)
+    ax.set_title(f"Evolution of the {what}", fontsize=10)
+    ax.legend(fontsize=8, loc="best", framealpha=0.8, edgecolor="none")
+
+
+def lowest_shown(mean: NDArray[np.float64], low: NDArray[np.float64], high: NDArray[np.float64]) -> float | None:
+    """Where the picture ends below, so that a few bad members do not flatten the curve; None: all is shown. The fence
+    lies three distances of the quartiles below the lower one of all that is drawn; the mean is always shown."""
+    drawn = np.concatenate([mean, low, high])
+    drawn, mean = drawn[np.isfinite(drawn)], mean[np.isfinite(mean)]
+    if not len(drawn):
+        return None
+    q1, q3 = np.quantile(drawn, [0.25, 0.75])
+    fence = min(float(q1 - 3 * (q3 - q1)), float(mean.min()) if len(mean) else math.inf)
+    if q3 == q1 or drawn.min() >= fence:
+        return None
+    return fence - 0.05 * (float(drawn.max()) - fence)
+
+
+def _mark(i: int, steps: list[float], returns: list[float], categories: bool) -> tuple[float, float, Any, Any]:
+    """Where the large mark of one side lies, and its error bars; None where equal values tell of none."""
+    s, r = summary(steps), summary(returns)
+
+    def bars(figure: dict[str, Any]) -> Any:
+        ends = figure["iqm_interval"]
+        return None if ends is None else [[max(0.0, figure["iqm"] - ends[0])], [max(0.0, ends[1] - figure["iqm"])]]
+
+    return (float(i) if categories else s["iqm"]), r["iqm"], None if categories else bars(s), bars(r)
+
+
+def _comparison(
+    ax: Axes, comparison: tuple[AgentRuns, AgentRuns], solved_reward: float | None, names: tuple[str, str], ylabel: str
+) -> None:
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    _solved_line(ax, solved_reward)
+    all_steps: list[float] = []
+    fine = {s for agents in comparison for s, r in zip(agents.steps, agents.returns) if math.isfinite(r)}
+    categories = len(fine) == 1  # all trained equally long: an axis of steps would show one value
+    looks = zip(comparison, names, (BLUE, ORANGE), ("o", "s"))
+    for i, (agents, name, colour, marker) in enumerate(looks):
+        runs = [(s, r) for s, r in zip(agents.steps, agents.returns) if math.isfinite(r) and math.isfinite(s)]
+        label = f"trained {name} ({len(agents.returns)} agents"
+        label += f", {len(agents.returns) - len(runs)} failed)" if len(runs) < len(agents.returns) else ")"
+        steps, returns = [s for s, _ in runs], [r for _, r in runs]
+        all_steps += steps
+        places = [i] * len(steps) if categories else steps
+        ax.scatter(places, returns, s=22, color=colour, marker=marker, alpha=0.35, linewidths=0)
+        if not runs:
+            ax.scatter([], [], color=colour, marker=marker, label=label)
+            continue
+        x, y, xerr, yerr = _mark(i, steps, returns, categories)
+        ax.errorbar(
+            x,
+            y,
+            xerr=xerr,
+            yerr=yerr,
+            color=colour,
+            marker=marker,
+            markersize=8,
+            markeredgecolor="white",
+            capsize=3,
+            linewidth=1.6,
+            label=label,
+            zorder=3,
+        )
+    positive = [s for s in all_steps if s > 0]
+    if categories:
+        ax.set_xticks([0, 1], names)
+        ax.set_xlim(-0.6, 1.6)
+    elif positive and len(positive) == len(all_steps) and max(positive) > 8 * min(positive):
+        ax.set_xscale("log")
+        ax.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        ax.xaxis.set_minor_formatter(NullFormatter())
+    if not categories:
+        ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+    ax.set_xlabel(f"all after {all_steps[0]:,.0f} training steps" if categories else "training steps of an agent")
+    ax.set_ylabel(ylabel)
+    ax.set_title("Agents, with interquartile mean and 95 % interval", fontsize=10)
+    ax.legend(fontsize=8, loc="best", framealpha=0.8, edgecolor="none")

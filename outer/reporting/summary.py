@@ -1,0 +1,156 @@
+"""The closing summary of a run: what was evolved, what it is worth to an agent, and what it has cost."""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from envolve.core.statistics import AgentRuns, summary
+from envolve.outer.reporting.comparison import failures, price_lines, ratio_sentence, side, why_not
+from envolve.outer.reporting.report import number
+
+WORLDS = {"se": "synthetic environment", "rn": "reward network", "shaper": "shaper"}
+FILES = (  # what a run leaves in its folder, in the order the summary names it
+    ("model.pt", "the evolved world"),
+    ("params.yaml", "the evolved numbers of the shaper"),
+    ("config.yaml", "the configuration, with versions, git hash and seed"),
+    ("scores.csv", "every member of every generation"),
+    ("learning_curve.png", "the picture of it"),
+)
+FIGURES = "  Figures: interquartile mean [95 % interval]; of equal values, how many there are."
+
+
+@dataclass
+class RunSummary:
+    """What the closing summary is made of."""
+
+    kind: str  # a key of WORLDS
+    env_name: str
+    solved: bool
+    generations: int
+    seconds: float  # wall time of all sessions of the run
+    total_steps: int  # environment steps of all members
+    run_dir: str
+    restarts: int = 0
+    solved_reward: float | None = None
+    proxy: AgentRuns | None = None  # agents trained in the evolved world, or with the evolved shaper
+    real: AgentRuns | None = None  # agents trained in the real task, or with the human's shapers
+    agent: str = "ddqn"
+    failed_return: float | None = None  # what a failed agent's return counts as; None: it is left out, and that is said
+    seed: int = 0
+    real_steps: int | None = None  # of the task, spent on the evolution, tests included; None: not known
+    floor: float | None = None  # return of a random policy; None: not known, and steps are not compared
+    real_learner: str = ""  # what the agents on the task do otherwise than those in the world; "": nothing
+    score_unit: str = ""  # of shapers
+
+
+def summary_text(run: RunSummary) -> str:
+    """The closing summary, plain text of at most about 100 columns."""
+    world = WORLDS[run.kind]
+    shaper = run.kind == "shaper"
+    verdict = "SOLVED" if run.solved else "NOT SOLVED"
+    if shaper and run.solved_reward is None:
+        verdict = "evolved, with no mark to reach"
+    what = "score" if shaper else "mean return"
+    goal = f" ({what} of at least {number(run.solved_reward)})" if run.solved_reward is not None else ""
+    restarts = f", {run.restarts} restart{'s' * (run.restarts != 1)}" if run.restarts else ""
+    lines = [
+        f"{run.env_name}, {world}: {verdict}{goal}",
+        f"  {run.generations} generation{'s' * (run.generations != 1)}{restarts}, {_minutes(run.seconds)}, "
+        f"{run.total_steps:,} environment steps of all agents together",
+    ]
+    if run.proxy or run.real:
+        lines += ["", *_comparison(run)]
+    else:
+        lines += [f"  {line}" for line in price_lines(run.kind, run.real_steps, None, None, False, number)]
+
+    folder = Path(run.run_dir)
+    files = [(name, what) for name, what in FILES if (folder / name).is_file()]
+    events = sorted({p.parent for p in folder.rglob("events.out.tfevents.*")})
+    if files or events:
+        lines += ["", f"Written to {folder}:", *(f"  {name:<20}{what}" for name, what in files)]
+        lines += [f"  {'TensorBoard':<20}tensorboard --logdir {folder}"] if events else []
+
+    lines += ["", "Next:"]
+    if not run.solved and "SOLVED" in verdict:
+        lines += [f"  another seed (--seed {run.seed + 1}), or more generations (--set agents.gtn.max_iterations=...)"]
+    if shaper:
+        return "\n".join(lines + [f"  copy params.yaml into the PARAMS of your shaper in {run.env_name}'s folder"])
+    # the packages are in .venv, which the user of `make run` has not activated
+    python = os.path.relpath(sys.executable)
+    python = "python3" if python.startswith("..") else python
+    lines += [f"  {python} experiments/evaluate_proxy.py {folder / 'model.pt'} --agent {run.agent} --num-agents 20"]
+    return "\n".join(lines)
+
+
+def _minutes(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.1f} minutes"
+
+
+def _titles(run: RunSummary) -> tuple[str, str, str, str]:
+    """Of the two columns, and of the rows of steps and of returns."""
+    if run.kind == "shaper":
+        unit = f", {run.score_unit}" * bool(run.score_unit)
+        return "with the evolved shaper", "with the human's shapers", "training steps", f"score{unit}"
+    return "in the evolved world", "in the real task", "training steps needed", "test return, real task"
+
+
+def _comparison(run: RunSummary) -> list[str]:
+    """Two columns, the evolved world and the real task; a missing one is left out."""
+    evolved, real, steps_row, return_row = _titles(run)
+    both = {evolved: run.proxy, real: run.real}
+    columns = {name: agents for name, agents in both.items() if agents is not None}
+    table = [[f"{run.agent} agents trained", *columns], [steps_row], [return_row], ["number of agents"]]
+    mark = run.solved_reward
+    below = "failures" + (f" (below {number(mark)})" if mark is not None else "")
+    table.append([below])
+    notes = []
+    for name, agents in columns.items():
+        # an agent that failed stopped early: its steps would make the training look short
+        steps = [s for s, r in zip(agents.steps, agents.returns) if math.isfinite(r)]
+        lost = len(agents.returns) - len(steps)
+        returns = agents.returns
+        if run.failed_return is None:
+            returns = [r for r in returns if math.isfinite(r)]
+        table[1].append(cell(steps))
+        table[2].append(cell(returns, run.failed_return, failing=True))
+        table[3].append(str(len(agents.returns)))
+        table[4].append(f"{failures(agents.returns, mark)} of {len(agents.returns)}")
+        if lost:
+            fate = "left out" if run.failed_return is None else f"counted with a return of {number(run.failed_return)}"
+            notes.append(f"  {lost} of {len(agents.returns)} agents trained {name} failed and are {fate}.")
+    if any(math.isfinite(s) for agents in columns.values() for s in agents.first_steps):
+        table[1][0] = "training steps until the rule fires"
+        table.insert(2, ["until the first test of its window"])
+        table[2] += [cell([s for s in agents.first_steps if math.isfinite(s)]) for agents in columns.values()]
+    widths = [max(map(len, column)) for column in zip(*table)]
+    lines = ["  " + "   ".join(c.ljust(w) for c, w in zip(row, widths)).rstrip() for row in table]
+    return [*lines, FIGURES, *(f"  {line}" for line in _sentences(run)), *notes]
+
+
+def _sentences(run: RunSummary) -> list[str]:
+    """The comparison, if it is one, and the prices."""
+    if run.kind == "shaper":  # both train for as long as the configuration says
+        return price_lines("shaper", run.real_steps, None, None, False, number)
+    lines = [f"Agents on the real task: {run.real_learner}."] if run.real_learner and run.real else []
+    if run.floor is None or not run.proxy or not run.real or not run.proxy.returns or not run.real.returns:
+        return lines + price_lines(run.kind, run.real_steps, None, None, False, number)
+    world, real = (side(agents, run.floor, run.solved_reward) for agents in (run.proxy, run.real))
+    reason = why_not(world, real, run.floor, run.solved_reward, number)
+    lines.append(f"No comparison of steps: {reason}." if reason else ratio_sentence(world, real, number))
+    return [line for line in lines if line] + price_lines(run.kind, run.real_steps, world, real, not reason, number)
+
+
+def cell(x: list[float], failed: float | None = None, failing: bool = False) -> str:
+    """12.3 [11.0, 13.1], the interquartile mean and its interval. Of equal values "200.0 (20 of 20)"; failing: with
+    what share of others may still fail."""
+    if not x:
+        return "-"
+    s = summary(x, failed="raise" if failed is None else failed)
+    if s["iqm_interval"] is not None:
+        return f"{number(s['iqm'])} [{', '.join(map(number, s['iqm_interval']))}]"
+    rest = f"; at most {100 * s['unseen_share']:.0f} % fail (95 %)" if failing else ""
+    return f"{number(s['iqm'])} ({s['n']} of {s['n']}{rest})"

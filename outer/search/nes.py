@@ -1,0 +1,174 @@
+"""Evolution strategy over worlds: ``ask() -> Population``, ``tell(scores)``.
+
+Two estimators:
+
+published   the update of the original: of each mirrored pair the better one counts, psi += alpha sum_i F_i eps_i with a
+            score transform F. Not a gradient: no 1/sigma, no difference quotient.
+antithetic  OpenAI-ES (Salimans et al. 2017, https://arxiv.org/abs/1703.03864): mirrored sampling, centred ranks u and
+            Adam along g = 1/(n sigma) sum_i (u_i+ - u_i-) eps_i (up to a factor, which Adam takes out).
+
+All randomness is a function of (seed, generation, purpose), so a resumed search repeats the interrupted one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Callable, Dict, List, Optional
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from envolve.outer.config.section import GTNSection
+from envolve.outer.search.transforms import centred_ranks, score_transform
+
+ORIG, PLUS, MINUS = "orig", "plus", "minus"
+_ADAM_B1, _ADAM_B2, _ADAM_EPS = 0.9, 0.99, 1e-8  # 0.99: the direction changes faster than a network's gradient
+# Purposes of random numbers, all of them: what one decision has seen no other may see.
+NOISE, MEMBERS, RESTART, CONFIRM, COMPARISON, RETEST, ISLANDS, TRIAL = 1, 2, 3, 4, 5, 6, 7, 8
+
+
+def generator(seed: int, purpose: int, counter: int) -> np.random.Generator:
+    """An independent stream for every (seed, purpose, counter)."""
+    return np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, purpose, counter])))
+
+
+def member_seeds(seed: int, purpose: int, generation: int, n: int) -> np.ndarray:
+    """n member seeds, int64 in [0, 2**62)."""
+    return generator(seed, purpose, generation).integers(0, 2**62, size=n)
+
+
+@dataclass
+class Population:
+    """Axes: P members, D parameters of a world."""
+
+    worlds: Tensor  # [P, D] float32
+    seeds: Tensor  # [P] int64
+    roles: List[str]  # [P] orig, plus or minus
+    perturbation: np.ndarray  # [P] int64: index of the perturbation, -1 for orig
+
+
+@dataclass
+class NESState:
+    """Everything a resumed search needs."""
+
+    psi: Tensor  # [D] float32, the centre of the perturbations
+    average: Tensor  # [D] float32, running average of psi; psi itself where iterate_averaging is 0
+    moment1: Tensor  # [D] float64, Adam
+    moment2: Tensor  # [D] float64
+    generation: int = 0  # counts on over restarts: the streams never repeat
+    updates: int = 0  # Adam steps since the last restart
+    restarts: int = 0
+
+    def to_dict(self) -> Dict[str, object]:
+        return dict(vars(self))
+
+
+class NES:
+    """psi: the world being evolved, a flat vector [D]."""
+
+    def __init__(
+        self,
+        section: GTNSection,
+        seed: int,
+        init_world: Callable[[int], Tensor],
+        mask: Tensor,
+        state: Optional[NESState] = None,
+    ) -> None:
+        """init_world(world_seed) -> [D] gives a fresh world; mask [D] is 1 where parameters may move."""
+        self.section, self.seed, self.init_world, self.mask = section, seed, init_world, mask
+        self.state = state or self._fresh(generation=0, restarts=0)
+
+    def _fresh(self, generation: int, restarts: int) -> NESState:
+        psi = self.init_world(int(member_seeds(self.seed, RESTART, restarts, 1)[0]))
+        zeros = torch.zeros(psi.numel(), dtype=torch.float64)
+        return NESState(psi, psi, zeros, zeros.clone(), generation, 0, restarts)
+
+    def restart(self) -> None:
+        """Leave a collapsed world for a new one."""
+        self.state = self._fresh(self.state.generation, self.state.restarts + 1)
+
+    def noise(self) -> Tensor:
+        """eps of this generation: [n, D] float32, N(0, noise_std^2) where the mask allows."""
+        n, d = self.section.num_workers, self.state.psi.numel()
+        normal = generator(self.seed, NOISE, self.state.generation).standard_normal((n, d), dtype=np.float32)
+        return torch.from_numpy(normal) * self.section.noise_std * self.mask
+
+    def ask(self) -> Population:
+        """Members in order: orig x num_orig_evals, then per perturbation its plus agents and its minus agents."""
+        s, psi, g = self.section, self.state.psi, self.state.generation
+        n, evals = s.num_workers, s.num_grad_evals
+        n_orig = s.num_orig_evals or n
+        eps = self.noise()
+        per_sign = n * evals
+        seeds = member_seeds(self.seed, MEMBERS, g, n_orig + 2 * per_sign)
+        plus_seeds, minus_seeds = seeds[n_orig : n_orig + per_sign], seeds[n_orig + per_sign :]
+        if s.common_random_numbers:
+            minus_seeds = plus_seeds
+        blocks = [self.state.average.expand(n_orig, -1), (psi + eps).repeat_interleave(evals, 0)]
+        parts, roles = [seeds[:n_orig], plus_seeds], [ORIG] * n_orig + [PLUS] * per_sign
+        if s.mirrored_sampling:
+            blocks.append((psi - eps).repeat_interleave(evals, 0))
+            parts.append(minus_seeds)
+            roles += [MINUS] * per_sign
+        which = np.repeat(np.arange(n), evals)
+        perturbation = np.concatenate([np.full(n_orig, -1)] + [which] * (len(parts) - 1))
+        return Population(torch.cat(blocks), torch.from_numpy(np.concatenate(parts)), roles, perturbation)
+
+    def confirmation(self, agents: int, stage: int) -> Population:
+        """``agents`` more agents for the unperturbed world, with seeds that no decision has seen, new in each stage."""
+        seeds = member_seeds(self.seed, CONFIRM, self.state.generation, agents * (stage + 1))[agents * stage :]
+        return Population(
+            self.state.average.expand(agents, -1).clone(),
+            torch.from_numpy(seeds),
+            ["confirm"] * agents,
+            np.full(agents, -1),
+        )
+
+    def _combine(self, scores: np.ndarray) -> np.ndarray:
+        """[n * num_grad_evals] -> [n]: mean or worst of a perturbation's agents."""
+        grouped = scores.reshape(self.section.num_workers, -1)
+        return grouped.mean(1) if self.section.grad_eval_type == "mean" else grouped.min(1)
+
+    def tell(self, scores: np.ndarray) -> None:
+        """scores [P] in the order of ``ask``, finite, higher is better. Moves psi and counts the generation."""
+        s, state = self.section, self.state
+        n_orig = s.num_orig_evals or s.num_workers
+        eps = self.noise()
+        per_sign = s.num_workers * s.num_grad_evals
+        plus = self._combine(scores[n_orig : n_orig + per_sign])
+        minus = self._combine(scores[n_orig + per_sign :]) if s.mirrored_sampling else None
+        if s.estimator == "published":
+            step = self._published(eps, plus, minus, float(scores[:n_orig].mean()))
+        else:
+            step = self._antithetic(eps, plus, minus)
+        psi = (1 - s.weight_decay * self.mask.double()) * state.psi.double() + step
+        state.psi = psi.float()
+        # Polyak & Juditsky 1992: the average of the iterates is better than any of them, since their noise cancels
+        state.average = torch.lerp(state.psi, state.average, s.iterate_averaging)
+        state.generation += 1
+
+    def _published(self, eps: Tensor, plus: np.ndarray, minus: Optional[np.ndarray], mean_orig: float) -> Tensor:
+        """alpha sum_i F_i eps_i, eps_i with the sign of the better of the pair."""
+        s = self.section
+        scores, sign = plus, np.ones(len(plus))
+        if minus is not None:
+            sign = np.where(minus > plus, -1.0, 1.0)
+            scores = np.maximum(plus, minus)
+        weights = score_transform(scores, s.score_transform_type, mean_orig) * sign
+        alpha = s.step_size / s.num_workers if s.nes_step_size else s.step_size
+        return alpha * (torch.from_numpy(weights)[:, None] * eps.double()).sum(0)
+
+    def _antithetic(self, eps: Tensor, plus: np.ndarray, minus: Optional[np.ndarray]) -> Tensor:
+        """Adam's ascent step along g = 1/(n sigma) sum_i (u_i+ - u_i-) eps_i, u = centred ranks over all members."""
+        s, state = self.section, self.state
+        n = s.num_workers
+        u = centred_ranks(plus if minus is None else np.concatenate([plus, minus]))
+        weights = u if minus is None else u[:n] - u[n:]
+        g = (torch.from_numpy(weights)[:, None] * eps.double()).sum(0) / (n * s.noise_std)
+        state.updates += 1
+        state.moment1 = _ADAM_B1 * state.moment1 + (1 - _ADAM_B1) * g
+        state.moment2 = _ADAM_B2 * state.moment2 + (1 - _ADAM_B2) * g * g
+        m_hat = state.moment1 / (1 - _ADAM_B1**state.updates)
+        v_hat = state.moment2 / (1 - _ADAM_B2**state.updates)
+        return s.step_size * m_hat / (v_hat.sqrt() + _ADAM_EPS)

@@ -1,0 +1,125 @@
+"""What a run evolves, seen from the outer loop: how long its vector is, where it begins, what may move, how the best is
+kept. One class for worlds made of networks, one for shapers."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import torch
+import yaml
+from torch import Tensor
+
+from envolve.core.files import read_text
+from envolve.envs.graph.file import parse_graph_file, with_values
+from envolve.envs.physics.task import physics_task
+from envolve.envs.shaping.candidate import GRAPH
+from envolve.envs.shaping.section import candidates_of, shaper_files
+from envolve.envs.task import make_task
+from envolve.envs.worlds.file import save_world, write_atomic
+from envolve.envs.worlds.world import init_world, world_nets
+from envolve.outer.config import problem
+from envolve.outer.config.section import RN, SHAPER, GTNSection
+from envolve.outer.evaluate.networks import exploration
+from envolve.outer.evaluate.shapers import candidate_of, world_length
+from envolve.outer.reporting.comparison import random_return
+
+
+class NetworkTarget:
+    """A synthetic environment or a reward network."""
+
+    def __init__(self, data: dict[str, Any], gtn: GTNSection) -> None:
+        self.data, self.gtn, self.section = data, gtn, problem.env_section(data)
+        self.task = make_task(data["env_name"], self.section.max_steps, self.section.solved_reward)
+        self.kind = "rn" if gtn.synthetic_env_type == RN else "se"
+        self.name, self.solved_reward = self.task.name, self.task.solved_reward
+        self.is_return = self.kind == "se" or gtn.rn_objective == "mean_return"
+        self.score_label = "test return on the real task" if self.is_return else f"score ({gtn.rn_objective})"
+        self.unit = ""
+
+    def floor(self) -> float | None:
+        """What an agent's return is measured from: a random policy's."""
+        return random_return(self.task)
+
+    def real_learner(self) -> str:
+        """What agents on the task do otherwise than those in worlds; "": nothing."""
+        name, hyper, _ = problem.learner(self.data)
+        return exploration(name, hyper, self.section.contextual_bandit)
+
+    def begin(self, seed: int) -> Tensor:
+        """A fresh vector, [D]."""
+        return init_world(self.kind, self.task, self.section, torch.tensor([seed]))[0]
+
+    def mask(self) -> Tensor:
+        """1 where the search may move a number: everywhere, unless PReLU slopes stay where the original left them."""
+        parts = []
+        for _, shape in world_nets(self.kind, self.task, self.section):
+            part = torch.ones(shape.size)
+            if shape.slope_slots and not self.gtn.evolve_prelu:
+                part[-shape.slope_slots :] = 0
+            parts.append(part)
+        return torch.cat(parts)
+
+    def save(self, run_dir: Path, psi: Tensor, score: float, solved: bool, real_steps: int | None) -> None:
+        """real_steps: of the task, spent on the evolution; None: not known."""
+        _, hyper, _ = problem.learner(self.data)
+        save_world(
+            str(run_dir / "model.pt"), self.kind, self.name, psi, self.data,
+            budget=hyper.train_steps,  # training much longer can undo what the world taught
+            score=score, solved=solved, evolution_steps=real_steps,
+        )  # fmt: skip
+
+
+class ShaperTarget:
+    """The numbers in one candidate file."""
+
+    kind, is_return = "shaper", True
+
+    def __init__(self, data: dict[str, Any], gtn: GTNSection) -> None:
+        section = problem.shaped_section(data)
+        task = physics_task(data["env_name"])
+        self.name, self.score_label, self.unit = task.name, f"score, {task.score_unit}", task.score_unit
+        self.solved_reward = math.inf if section.solved_reward is None else section.solved_reward
+        self.candidates = candidates_of(section, data["env_name"])
+        self.path = shaper_files(section, data["env_name"])[0]
+
+    def floor(self) -> float | None:
+        return None  # what a random policy scores is not known, nor is it compared
+
+    def real_learner(self) -> str:
+        return ""
+
+    def begin(self, seed: int) -> Tensor:
+        return torch.zeros(world_length(self.candidates))
+
+    def mask(self) -> Tensor:
+        mask = torch.ones(world_length(self.candidates))
+        mask[0] = 0  # which file it is
+        return mask
+
+    def save(self, run_dir: Path, psi: Tensor, score: float, solved: bool, real_steps: int | None) -> None:
+        """params.yaml: the numbers by name, to be copied into PARAMS; of a graph file, also the file itself
+        with these numbers."""
+        best = candidate_of(self.candidates, psi)
+        assert best.params is not None
+        named = dict(zip(best.param_names, best.params.tolist()))
+        content = {"shaper": self.path.name, "score": score, "params": named}
+        write_atomic(str(run_dir / "params.yaml"), yaml.safe_dump(content, sort_keys=False).encode())
+        if self.path.name.endswith(GRAPH):
+            data = with_values(parse_graph_file(read_text(self.path)), best.params.tolist())
+            write_atomic(str(run_dir / self.path.name), (json.dumps(data) + "\n").encode())
+
+
+def ranks(data: dict[str, Any]) -> bool:
+    """Whether a run over shapers compares files; one file with PARAMS is evolved instead."""
+    if problem.gtn_section(data).synthetic_env_type != SHAPER:
+        return False
+    files = shaper_files(problem.shaped_section(data), data["env_name"])
+    return len(files) > 1 or candidates_of(problem.shaped_section(data), data["env_name"])[0].params is None
+
+
+def make_target(data: dict[str, Any]) -> NetworkTarget | ShaperTarget:
+    gtn = problem.gtn_section(data)
+    return (ShaperTarget if gtn.synthetic_env_type == SHAPER else NetworkTarget)(data, gtn)

@@ -1,0 +1,194 @@
+"""What the user of eval_shapers.py asked for, checked before hours of training and not after them."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple, Type
+
+import torch
+
+from envolve.agents.common.sections import LearnerSection
+from envolve.agents.shaped.training import default_section
+from envolve.core.files import TEXT_BYTES, read_plain
+from envolve.core.places import CODE
+from envolve.core.yaml_lines import ConfigError, parse_yaml
+from envolve.envs.physics.task import SHAPER_TYPES, PhysicsTask, physics_task
+from envolve.envs.shaping.candidate import Candidate, candidate_files, candidate_name, load_candidate
+from envolve.envs.shaping.schedule import Schedule, schedule_from
+from envolve.outer.config.check import Checker
+from envolve.outer.config.schema import nearest
+from envolve.outer.evaluate.device import check_device
+from envolve.outer.shapers.report import HUMAN
+from envolve.outer.shapers.run import Plan
+
+if TYPE_CHECKING:
+    from envolve.experiments.eval_shapers import Args
+
+
+
+def wrong_types(names: List[str]) -> List[str]:
+    """What is wrong with --shaper_types, a line each."""
+    out = []
+    for name in names or [""]:
+        if name not in SHAPER_TYPES:
+            near = f", did you mean {nearest(name, SHAPER_TYPES, 0.0)}" if name else ""
+            out.append(f"--shaper_types: found {name!r}, expected some of {', '.join(SHAPER_TYPES)}{near}")
+    return out
+
+
+def unwritable(option: str, path: Optional[Path]) -> List[str]:
+    """What is wrong with a file to be written, if anything."""
+    if path is None or (not path.is_dir() and path.parent.is_dir()):
+        return []
+    return [f"{option}: cannot write {path}, expected a file in a folder that exists"]
+
+
+def check_args(args: Args) -> None:
+    """Raises ConfigError."""
+    for option, value, least, most in (
+        ("--num_envs_per_shaper", args.num_envs_per_shaper, 1, 10**5),
+        ("--iterations", args.iterations, 1, 10**8),
+        ("--seeds", args.seeds, 1, 10**4),
+        ("--seed", args.seed, 0, 2**63 - 1),
+        ("--threads", args.threads, 0, 1024),
+    ):
+        if not least <= value <= most:
+            raise ConfigError([f"{option}: found {value}, expected at least {least} and at most {most}"])
+    wrong = wrong_types(args.shaper_types)
+    wrong += unwritable("--json", args.json) + unwritable("--video", (args.video or (None,))[0])
+    if wrong:
+        raise ConfigError(wrong[:1])
+    if args.video and (len(args.video) > 1 or args.video[0].suffix.lower() not in (".mp4", ".gif")):
+        raise ConfigError([f"--video: found {' '.join(map(str, args.video))}, expected one file.mp4 or file.gif"])
+    if args.out is not None and args.out.exists() and not args.out.is_dir():
+        raise ConfigError([f"--out: {args.out} is a file, expected a folder"])
+
+
+def files_of(args: Args, task: Type[PhysicsTask]) -> List[Path]:
+    """The candidates' files, by name. Raises ConfigError."""
+    folder = args.shapers or CODE / "envs" / "user_functions" / task.name.lower()
+    if folder.is_file():
+        return [folder]
+    if not folder.is_dir():
+        there = [p.name for p in folder.parent.glob("*") if p.is_dir() and p.name[0] not in "_."]
+        near = nearest(folder.name, there)
+        mean = f", did you mean {folder.parent / near}" if near else ""
+        raise ConfigError(
+            [f"--shapers: found no folder {folder}, expected one with a .py file per candidate, or a file{mean}"]
+        )
+    try:
+        files = {candidate_name(path): path for path in candidate_files(folder)}
+    except FileNotFoundError as e:
+        raise ConfigError([f"--shapers: {e}"]) from None
+    wanted = [name[:-3] if name.endswith(".py") else name for name in args.candidates]
+    for name in wanted:
+        if name not in files:
+            near = nearest(name, files, 0.0)
+            raise ConfigError([f"--candidates: found no {name}.py in {folder}, did you mean {near}"])
+    if args.human and HUMAN in (wanted or files):
+        text = f"{folder / HUMAN}.py: this name stands for the task's own shapers; rename it, or give --no-human"
+        raise ConfigError([text])
+    return [files[name] for name in dict.fromkeys(wanted)] or list(files.values())
+
+
+def load(files: List[Path], args: Args) -> Tuple[List[Tuple[Candidate, Optional[str]]], List[str]]:
+    """The candidates with their files, and the names of those files of a folder that replace only what was not asked
+    for. Raises ConfigError if that is all of them."""
+    loaded: List[Tuple[Candidate, Optional[str]]] = []
+    skipped = []
+    for path in files:
+        candidate = load_candidate(path, args.shaper_types)
+        if candidate.failure is not None and not args.candidates and load_candidate(path).failure is None:
+            skipped.append(candidate_name(path))
+        else:
+            loaded.append((candidate, str(path)))
+    if not loaded:
+        raise ConfigError([f"--shaper_types: no file of {files[0].parent} defines {' or '.join(args.shaper_types)}"])
+    return loaded, skipped
+
+
+def read_schedules(path: Path, task: Type[PhysicsTask]) -> Dict[str, Schedule]:
+    """Raises ConfigError."""
+    try:
+        raw, lines = parse_yaml(read_plain(path, TEXT_BYTES), str(path))
+    except OSError as e:
+        raise ConfigError([f"--schedule: cannot read {path}: {e.strerror}"]) from None
+    if not isinstance(raw, dict) or not all(isinstance(spec, dict) for spec in raw.values()):
+        raise ConfigError([f"{path}: expected parameter: {{iters: [...], values: [...], mode: step or linear}}"])
+    out = {}
+    for name, spec in raw.items():
+        where = f"{path}:{lines[(name,)]} {name}"
+        if name not in task.parameters:
+            known, near = ", ".join(task.parameters), nearest(name, task.parameters, 0.0)
+            raise ConfigError([f"{where}: {task.name} has no such parameter, did you mean {near} (it has {known})"])
+        try:
+            out[name] = schedule_from(spec)
+        except (ValueError, TypeError) as e:
+            raise ConfigError([f"{where}: {e}"]) from None
+    return out
+
+
+def learner_section(name: str, overrides: List[str]) -> LearnerSection:
+    """The learner's hyperparameters for shaped tasks, with ``overrides``. Raises ConfigError."""
+    section = default_section(name)
+    raw = dataclasses.asdict(section)
+    given: Dict[Tuple[str, ...], str] = {}
+    for text in overrides:
+        key, equals, value = text.partition("=")
+        if not equals:
+            raise ConfigError([f"--set {text}: found no '=', expected key=value"])
+        raw[key], _ = parse_yaml(value.encode(), f"--set {key}")
+        given[(name, key)] = "--set"
+    checker = Checker("--set", {(): 0}, given)
+    values = checker.section(raw, (name,), type(section), "learner")
+    problems = checker.problems + [f"--set {', '.join(keys)}: {why}" for why, keys in checker.ignored.items()]
+    if problems:
+        raise ConfigError(problems)
+    return type(section)(**values)
+
+
+def new_folder(results: Path, kind: str, task: Type[PhysicsTask], seed: int) -> Path:
+    """<results>/<kind>_<task>_<date>-<time>_seed<S>; a number is added if it exists."""
+    stem = results / f"{kind}_{task.name.lower()}_{time.strftime('%Y-%m-%d-%H%M%S')}_seed{seed}"
+    numbered = (stem.with_name(f"{stem.name}_{i}") for i in itertools.count(2))
+    return next(path for path in itertools.chain([stem], numbered) if not path.exists())
+
+
+def hardware(engine: str, device: Optional[str], threads: int) -> Tuple[str, int]:
+    """Device and threads as given, or what there is: a GPU where the engine uses one, and every core. Raises
+    ConfigError."""
+    check_device(device or "cpu", "--device")
+    gpu = "cuda:0" if engine != "mujoco" and torch.cuda.is_available() else "cpu"
+    return device or gpu, threads or len(os.sched_getaffinity(0))
+
+
+def make_plan(args: Args) -> Plan:
+    """Everything that can be checked before the simulator is made. Raises ConfigError."""
+    check_args(args)
+    try:
+        task = physics_task(args.task)
+    except KeyError as e:
+        raise ConfigError([f"--task: {e.args[0]}"]) from None
+    files = files_of(args, task)
+    schedules = {} if args.schedule is None else read_schedules(args.schedule, task)
+    section = learner_section(args.learner, args.set)
+    human: List[Tuple[Candidate, Optional[str]]] = [(Candidate(HUMAN), None)] if args.human else []
+    loaded, skipped = load(files, args)
+    settings = {k: plain(v) for k, v in vars(args).items()}
+    device, threads = hardware(args.engine, args.device, args.threads)
+    return Plan(
+        task, human + loaded, skipped, args.seeds,
+        args.num_envs_per_shaper, args.iterations, args.seed, args.learner, section, schedules, args.engine,
+        device, threads, args.backend, settings,
+        args.out or new_folder(Path("results"), "shapers", task, args.seed),
+    )  # fmt: skip
+
+
+def plain(value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return [plain(v) for v in value]
+    return str(value) if isinstance(value, Path) else value

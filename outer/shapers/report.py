@@ -1,0 +1,262 @@
+"""What an evaluation of shapers tells its user: the live table, the ranking and the JSON file."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sys
+import time
+from dataclasses import dataclass
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+
+import numpy as np
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+from typing_extensions import Self
+
+from envolve.agents.shaped.training import Progress
+from envolve.core.statistics import agents_interval
+from envolve.envs.shaping.candidate import Candidate, Failure
+from envolve.outer.reporting.display import LiveDisplay, can_redraw
+from envolve.outer.reporting.report import duration, number, precise
+
+HUMAN = "human"  # the candidate that replaces nothing
+
+
+@dataclass
+class Outcome:
+    """One candidate, over its K agents of N evaluation episodes each. Lists over I iterations; NaN: it was out."""
+
+    candidate: Candidate
+    file: Optional[str]  # None: the task's own shapers
+    agent_scores: List[float]  # [K], empty: not evaluated
+    episode_scores: List[float]  # [K N]
+    failure: Optional[Failure]
+    failed_agents: int
+    steps: List[int]  # environment steps that each agent was trained for
+    score_curve: List[float]  # true score per training step, mean over agents
+    reward_curve: List[float]
+    components: Dict[str, List[float]]  # of the reward
+    observation_size: Optional[int]
+    action_size: Optional[int]
+
+    @property
+    def name(self) -> str:
+        return self.candidate.name
+
+    @property
+    def score(self) -> float:
+        """NaN if any agent failed: the mean of those that did not would flatter it."""
+        return float(np.mean(self.agent_scores)) if self.agent_scores and self.failure is None else math.nan
+
+    @property
+    def interval(self) -> Optional[Tuple[float, float]]:
+        """See ``agents_interval``; None without a score."""
+        if math.isnan(self.score):
+            return None
+        return agents_interval(self.agent_scores, self.episode_scores)
+
+    @property
+    def reason(self) -> str:
+        if self.failure is None:
+            return ""
+        agents = max(1, len(self.agent_scores))
+        some = f"{self.failed_agents} of {agents} agents: " if self.failed_agents < agents else ""
+        return some + str(self.failure)
+
+    def as_json(self, rank: Optional[int]) -> Dict[str, Any]:
+        failure, interval = self.failure, self.interval
+        return {
+            "name": self.name,
+            "rank": rank,
+            "score": _finite(self.score),
+            "interval": interval and list(interval),
+            "failed": failure is not None,
+            "reason": self.reason or None,
+            "kind": failure and failure.kind,
+            "traceback": (failure and failure.traceback) or None,
+            "step": failure and failure.step,
+            "file": self.file,
+            "shapers": list(self.candidate.shapers),
+            "observation_size": self.observation_size,
+            "action_size": self.action_size,
+            "agent_scores": [_finite(x) for x in self.agent_scores],
+            "episode_scores": [_finite(x) for x in self.episode_scores],
+            "reward_end": _finite(self.reward_curve[-1]) if self.reward_curve else None,
+            "curve": {
+                "steps": self.steps,
+                "score": [_short(x) for x in self.score_curve],
+                "reward": [_short(x) for x in self.reward_curve],
+            },
+            "components": {name: [_short(x) for x in values] for name, values in self.components.items()},
+        }
+
+
+def _finite(x: float) -> Optional[float]:
+    """JSON has no NaN."""
+    return float(x) if math.isfinite(x) else None
+
+
+def _short(x: float) -> Optional[float]:
+    return float(f"{x:.6g}") if math.isfinite(x) else None
+
+
+def outcomes(
+    candidates: Sequence[Tuple[Candidate, Optional[str]]],
+    K: int,
+    curve: Sequence[Progress],
+    failures: Mapping[int, Failure],
+    episode_score: Optional[np.ndarray] = None,
+    sizes: Optional[Tuple[Sequence[int], Sequence[int]]] = None,
+) -> List[Outcome]:
+    """The ranking, best first and failed last. candidates: with their files; agent k of candidate c is number c K + k
+    in what follows. episode_score: [P, N], None: the run did not come that far. sizes: of observations, of actions."""
+    out = []
+    for c, (candidate, file) in enumerate(candidates):
+        agents = range(c * K, (c + 1) * K)
+        failed = [failures[i] for i in agents if i in failures]
+        names = list(dict.fromkeys(name for p in curve for i in agents for name in p.components[i]))
+        own = None if episode_score is None else episode_score[agents.start : agents.stop]
+        out.append(Outcome(
+            candidate, file,
+            agent_scores=[] if own is None else own.mean(1).tolist(),
+            episode_scores=[] if own is None else own.ravel().tolist(),
+            failure=failed[0] if failed else None, failed_agents=len(failed),
+            steps=[p.steps for p in curve],
+            score_curve=[float(p.score[agents.start : agents.stop].mean()) for p in curve],
+            reward_curve=[float(p.reward[agents.start : agents.stop].mean()) for p in curve],
+            components={
+                name: [float(np.mean([p.components[i].get(name, math.nan) for i in agents])) for p in curve]
+                for name in names
+            },
+            observation_size=None if sizes is None else sizes[0][agents.start],
+            action_size=None if sizes is None else sizes[1][agents.start],
+        ))  # fmt: skip
+
+    def order(o: Outcome) -> Tuple[bool, float, str]:
+        best = o.score if not math.isnan(o.score) else _last(o.score_curve)
+        return o.failure is not None, -best if math.isfinite(best) else math.inf, o.name
+
+    return sorted(out, key=order)
+
+
+def json_text(content: Dict[str, Any], ranking: Sequence[Outcome]) -> str:
+    """One line per candidate: their curves are long. Ranks count from 1, for candidates with a score."""
+    rows = [o.as_json(None if math.isnan(o.score) else r) for r, o in enumerate(ranking, 1)]
+    head = json.dumps(content, indent=1)[: -len("\n}")]
+    return head + ',\n "candidates": [\n' + ",\n".join("  " + json.dumps(row) for row in rows) + "\n ]\n}\n"
+
+
+# ------------------------------------------------------------------------------------------------------------- tables
+
+
+def ranking_table(ranking: Sequence[Outcome], title: str, unit: str) -> Table:
+    """Those that did not fail."""
+    table = Table(title=title, title_justify="left")
+    interrupted = not any(o.agent_scores for o in ranking)
+    table.add_column("")
+    table.add_column("candidate", overflow="fold", min_width=max(map(len, (o.name for o in ranking))))
+    for heading in (f"score, {unit}", "95 % interval", *["score in training"] * interrupted):
+        table.add_column(heading, justify="right", overflow="fold")
+    for heading in ("reward at the end", "observation", "action"):
+        table.add_column(heading, justify="right")
+    for rank, o in enumerate((o for o in ranking if o.failure is None), 1):
+        interval = "" if o.interval is None else f"{precise(o.interval[0])} to {precise(o.interval[1])}"
+        cells = ["" if math.isnan(o.score) else str(rank), o.name, precise(o.score), interval]
+        cells += [precise(_last(o.score_curve))] * interrupted + [precise(_last(o.reward_curve))]
+        cells += ["-" if size is None else str(size) for size in (o.observation_size, o.action_size)]
+        table.add_row(*map(Text, cells), style="bold" if o.name == HUMAN else "")
+    return table
+
+
+def failed_text(ranking: Sequence[Outcome]) -> Text:
+    """The others, a line each; empty if there are none."""
+    failed = [o for o in ranking if o.failure is not None]
+    width = max((len(o.name) for o in failed), default=0)
+    lines = [Text.assemble(f"  {o.name:<{width}}  ", (o.reason, "red")) for o in failed]
+    return Text("\n").join([Text("Failed:"), *lines]) if failed else Text()
+
+
+def _last(values: Sequence[float]) -> float:
+    return values[-1] if values else math.nan
+
+
+def wide_console(file: Any = None) -> Console:
+    """A console that does not squeeze its tables where the output is no terminal."""
+    console = Console(file=file)
+    return console if console.is_terminal or "COLUMNS" in os.environ else Console(file=file, width=140)
+
+
+class LiveRanking(LiveDisplay):
+    """Follows the training in a terminal; plain lines where the output is none, not more than LINES of them."""
+
+    ROWS, LINES = 12, 50
+
+    def __init__(self, names: Sequence[str], K: int, iterations: int, title: str, unit: str, console: Console) -> None:
+        super().__init__(title, console)
+        self.names, self.K, self.iterations, self.unit = names, K, iterations, unit
+        self.steps_each, self.steps = 0, 0  # environment steps of an agent, and of all that were not out
+        self.times: List[Tuple[float, int]] = []  # when each iteration ended, and ``steps`` by then
+        if can_redraw(console):
+            self.live = Live(console=console, auto_refresh=False, redirect_stderr=sys.stderr.isatty())
+
+    def __enter__(self) -> Self:
+        super().__enter__()
+        if self.live:
+            self.live.update(
+                Text(f"{self.title}: first iteration; kernels may have to be compiled, once ..."), refresh=True
+            )
+        return self
+
+    def _since_first(self) -> Tuple[float, int, int]:
+        """Seconds, environment steps of all agents and iterations, without the first, which may compile kernels."""
+        began = (self.began, 0) if len(self.times) == 1 else self.times[0]
+        (t0, steps0), (t1, steps1) = began, self.times[-1]
+        return max(t1 - t0, 1e-9), steps1 - steps0, max(1, len(self.times) - 1)
+
+    @property
+    def rate(self) -> float:
+        """Environment steps of all agents per second, learning included; NaN: no iteration is over."""
+        if not self.times:
+            return math.nan
+        seconds, steps, _ = self._since_first()
+        return steps / seconds
+
+    @property
+    def seconds_per_iteration(self) -> float:
+        seconds, _, iterations = self._since_first()
+        return seconds / iterations
+
+    def update(self, p: Progress) -> None:
+        self.steps += (p.steps - self.steps_each) * int(np.isfinite(p.score).sum())
+        self.steps_each = p.steps
+        self.times.append((time.monotonic(), self.steps))
+        seconds = self.times[-1][0] - self.began
+        left = (self.iterations - p.iteration) * self.seconds_per_iteration
+        score, reward = (x.reshape(-1, self.K).mean(1) for x in (p.score, p.reward))
+        order = [i for i in np.argsort(-score, kind="stable") if math.isfinite(score[i])]
+        failed = len(score) - len(order)
+        clock = f"elapsed {duration(seconds)}  ETA {duration(left)}"
+        done = f"iteration {p.iteration:>{len(str(self.iterations))}}/{self.iterations}"
+        counts = f"failed {failed}  {number(self.rate)} steps/s  {clock}"
+        last = p.iteration == self.iterations
+        if self.live is None:
+            if last or p.iteration % max(1, self.iterations // self.LINES) == 0:
+                best = f"{self.names[order[0]]} {precise(score[order[0]])} {self.unit}" if order else "none"
+                self._line(f"{done}  {p.steps:,} steps each  best {best}  {counts}")
+            return
+        top = Table.grid(padding=(0, 2))
+        top.add_row(ProgressBar(total=self.iterations, completed=p.iteration, width=24), done, counts)
+        table = Table(title=self.title, title_justify="left")
+        for heading in ("candidate", f"score in training, {self.unit}", "reward per step"):
+            table.add_column(heading, justify="left" if heading == "candidate" else "right")
+        for i in order[: self.ROWS]:
+            table.add_row(Text(self.names[i]), precise(score[i]), precise(reward[i]))
+        more = len(order) - self.ROWS
+        below = [Text(f"... and {more} more")] if more > 0 else []
+        below += [Text("judging the final policies ...")] if last else []
+        self.live.update(Group(table, *below, top), refresh=True)

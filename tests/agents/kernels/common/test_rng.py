@@ -1,0 +1,118 @@
+"""core/rng.py and its numba twin: the same bits, and no bias."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numba import njit
+
+from envolve.agents.kernels.common import rng as compiled
+from envolve.core import rng
+
+INT64 = st.integers(-(2**63), 2**63 - 1)
+DRAWS = 20_000
+
+
+@njit
+def draw(keys, counters, stream, n):
+    """-> folded keys, bits, uniforms, integers of each (key, counter)."""
+    folded, bits = np.empty_like(keys), np.empty_like(keys)
+    uniforms, integers = np.empty(len(keys), np.float32), np.empty(len(keys), np.int64)
+    for i in range(len(keys)):
+        folded[i] = compiled.fold(keys[i], stream)
+        bits[i] = compiled.bits(folded[i], counters[i])
+        uniforms[i] = compiled.uniform(folded[i], counters[i])
+        integers[i] = compiled.integer(folded[i], counters[i], n)
+    return folded, bits, uniforms, integers
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.lists(st.tuples(INT64, INT64), min_size=1, max_size=20), st.integers(0, 100), st.integers(1, 2**31 - 1))
+def test_both_back_ends_return_the_same_bits(pairs, stream, n):
+    key, counter = torch.tensor(pairs).unbind(1)
+    unsigned = [t.contiguous().numpy().view(np.uint64) for t in (key, counter)]
+    folded, bits, uniforms, integers = draw(*unsigned, np.uint64(stream), np.uint64(n))
+    key = rng.fold(key, stream)
+    np.testing.assert_array_equal(key.numpy().view(np.uint64), folded)
+    np.testing.assert_array_equal(rng.bits(key, counter).numpy().view(np.uint64), bits)
+    np.testing.assert_array_equal(rng.uniform(key, counter).numpy(), uniforms)
+    np.testing.assert_array_equal(rng.integer(key, counter, torch.tensor(n)).numpy(), integers)
+
+
+def test_known_bits():
+    """The first outputs of SplitMix64 seeded with 0, as its reference implementation prints them."""
+    expected = [0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4, 0x06C45D188009454F]
+    assert rng.bits(torch.zeros(3, dtype=torch.int64), torch.arange(3)).numpy().view(np.uint64).tolist() == expected
+
+
+def chi_square(counts: np.ndarray) -> float:
+    """Standardised: about normal(0, 1) where all cells are equally likely."""
+    expected = counts.sum() / counts.size
+    freedom = counts.size - 1
+    return float((((counts - expected) ** 2 / expected).sum() - freedom) / np.sqrt(2 * freedom))
+
+
+@pytest.mark.parametrize("by", ["counter", "key", "stream"])
+@pytest.mark.parametrize("cells", [2, 3, 4, 7, 100])
+def test_draws_are_uniform(by, cells):
+    """Along each of the three things a draw depends on: neighbouring counters, keys and streams."""
+    zero, ramp = torch.full((DRAWS,), 5), torch.arange(DRAWS)
+    if by == "stream":
+        key = torch.cat([rng.fold(torch.tensor([9]), s) for s in range(DRAWS // 10)]).repeat(10)
+        counter = torch.arange(10).repeat_interleave(DRAWS // 10)
+    else:
+        key, counter = (rng.fold(zero, rng.EXPLORE), ramp) if by == "counter" else (rng.fold(ramp, rng.EXPLORE), zero)
+    integers = rng.integer(key, counter, torch.tensor(cells))
+    uniforms = rng.uniform(key, counter)
+    assert 0 <= int(integers.min()) and int(integers.max()) < cells
+    assert 0 <= float(uniforms.min()) and float(uniforms.max()) < 1
+    for cell in (integers, (uniforms * cells).long()):
+        assert abs(chi_square(np.bincount(cell.numpy(), minlength=cells))) < 5
+
+
+def test_consecutive_draws_are_independent():
+    """Pairs (counter 2d, counter 2d + 1), as a decision uses them, fill a 10 x 10 table evenly."""
+    key = rng.fold(torch.tensor([3]), rng.EXPLORE).expand(DRAWS)
+    first, second = (rng.integer(key, 2 * torch.arange(DRAWS) + i, torch.tensor(10)) for i in (0, 1))
+    assert abs(chi_square(np.bincount((10 * first + second).numpy(), minlength=100))) < 5
+
+
+@njit
+def many_normals(key, counters, out):
+    for i in range(len(counters)):
+        out[i] = compiled.normal(key, counters[i])
+
+
+def test_normals():
+    """Both back ends agree to the last bits of log and cos; moments and tails are those of N(0, 1)."""
+    key, counter = rng.fold(torch.tensor([11]), rng.UPDATE), torch.arange(200_000)
+    ours = rng.normal(key, counter).double().numpy()
+    theirs = np.empty(len(counter), np.float32)
+    many_normals(key.numpy().view(np.uint64)[0], counter.numpy().view(np.uint64), theirs)
+    np.testing.assert_allclose(ours, theirs, rtol=1e-6, atol=1e-7)
+    n = len(counter)
+    assert abs(ours.mean()) < 4 / n**0.5 and abs((ours**2).mean() - 1) < 4 * (2 / n) ** 0.5
+    assert abs((ours**4).mean() - 3) < 4 * (96 / n) ** 0.5
+    assert abs((np.abs(ours) > 2).mean() - 0.0455) < 4 * (0.0455 / n) ** 0.5
+    assert abs((ours[1:] * ours[:-1]).mean()) < 4 / n**0.5
+
+
+@njit
+def many_gumbels(key, counters, out):
+    for i in range(len(counters)):
+        out[i] = compiled.gumbel(key, counters[i])
+
+
+def test_gumbels():
+    """Both back ends agree to the last bits of log; all are finite, and P(g < x) = exp(-exp(-x))."""
+    key, counter = rng.fold(torch.tensor([11]), rng.UPDATE), torch.arange(200_000)
+    ours = rng.gumbel(key, counter).double().numpy()
+    theirs = np.empty(len(counter), np.float32)
+    many_gumbels(key.numpy().view(np.uint64)[0], counter.numpy().view(np.uint64), theirs)
+    np.testing.assert_allclose(ours, theirs, rtol=1e-6, atol=1e-7)
+    n = len(counter)
+    assert np.isfinite(ours).all() and abs(ours.mean() - 0.5772157) < 4 * (np.pi**2 / 6 / n) ** 0.5
+    assert abs(chi_square(np.histogram(np.exp(-np.exp(-ours)), 50, (0, 1))[0])) < 5

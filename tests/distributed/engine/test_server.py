@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+import json
+import stat
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import grpc
+import pytest
+import torch
+
+from envolve.distributed.engine.client import HubGone, RemoteHub
+from envolve.distributed.engine.hub import Finished, Unpublished
+from envolve.distributed.engine.server import ADDRESS, SERVICE, HubServer
+from envolve.distributed.engine.wire import pack
+from envolve.distributed.memory.rows import Chunk
+from envolve.distributed.programs.turns import make_hub
+from envolve.outer.checkpoint import RunError
+from tests.distributed.toy import Run, results, small
+
+
+def drive(run: Run, folder: Path) -> None:
+    """Every program in a thread of its own, each with a client of its own."""
+
+    def collect(i: int) -> None:
+        try:
+            while True:
+                run.collectors[i].turn()
+        except Finished:
+            pass
+
+    programs = [run.learner, *run.collectors]
+    for program in programs:
+        program.hub = RemoteHub(folder)
+    with ThreadPoolExecutor(4) as threads:
+        run.learner.learner.ahead = ThreadPoolExecutor(1)
+        found = [threads.submit(collect, i) for i in range(len(run.collectors))]
+        while not run.learner.learner.complete:
+            while not run.learner.publish():
+                pass
+            while not run.learner.learn():
+                pass
+        run.learner.finish()
+        for each in found:
+            each.result()
+    while run.evaluator.turn():
+        pass
+    for program in programs:
+        program.hub.close()  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("algorithm", ["SAC", "CRL"])
+def test_lockstep_over_grpc_gives_the_same_bytes(tmp_path: Path, algorithm: str) -> None:
+    params = small(algorithm=algorithm, num_steps_per_iter=25)
+    Run(params, tmp_path / "embedded", 3).finish()
+    run = Run(params, tmp_path / "served", 3)
+    server = HubServer(run.hub, tmp_path / "served")
+    try:
+        drive(run, tmp_path / "served")
+    finally:
+        server.close()
+    assert results(tmp_path / "served") == results(tmp_path / "embedded")
+
+
+def test_async_over_grpc(tmp_path: Path) -> None:
+    run = Run(small(num_iter=12), tmp_path, 3, "async")
+    server = HubServer(run.hub, tmp_path)
+    try:
+        drive(run, tmp_path)
+    finally:
+        server.close()
+    rule = run.hub.table.rule
+    assert run.learner.learner.updates == 36 and 0 <= 3 * rule.pushes - rule.pulls <= 6
+    versions = [chunk.version for chunk in run.chunks]
+    assert all(versions.count(v) == 3 for v in range(-1, rule.pulls // 3 - 2))  # each exactly N times
+    assert run.hub.progress().steps == sum(chunk.rows.shape[1] for chunk in run.chunks)
+
+
+def test_a_fast_worker_may_have_a_policy_twice_and_loses_nothing(tmp_path: Path) -> None:
+    run = Run(small(), tmp_path, 2, "async")
+    run.learner.publish()
+    assert run.collectors[0].turn() and run.collectors[0].turn()
+    assert [c.version for c in run.chunks] == [-1, -1] and run.hub.progress().steps == 20
+    assert run.hub.append(run.chunks[1]) and run.hub.progress().steps == 20  # the same one again
+    assert not run.hub.table.may_pull(1) and run.learner.learn()  # nobody waits for the other's
+
+
+def test_the_file_is_for_its_owner_and_the_token_is_asked_for(tmp_path: Path) -> None:
+    run = Run(small(), tmp_path)
+    server = HubServer(run.hub, tmp_path)
+    try:
+        path = tmp_path / ADDRESS
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        found = json.loads(path.read_text())
+        with grpc.insecure_channel(found["address"]) as channel:
+            call = channel.unary_unary(f"/{SERVICE}/finish")
+            for metadata in ((), (("token", "guess"),)):
+                with pytest.raises(grpc.RpcError) as error:
+                    call(pack([]), timeout=5, metadata=metadata)
+                assert error.value.code() == grpc.StatusCode.UNAUTHENTICATED  # type: ignore[attr-defined]
+        assert not run.hub.finished
+        hub = RemoteHub(tmp_path)
+        with pytest.raises(RunError, match=r"refused: append: .*found torch.float32 \[1, 2, 3\], expected .*14\]"):
+            hub.append(Chunk(0, 0, 0, 1, torch.zeros(1, 2, 3), torch.zeros(0, 2)))
+        with pytest.raises(Unpublished):
+            hub.ready(9, 5, 0.0)
+        hub.close()
+    finally:
+        server.close()
+
+
+def test_who_finds_no_hub_waits_and_then_says_so(tmp_path: Path) -> None:
+    with pytest.raises(HubGone, match="no hub is named in .*hub.json, for 0 s"):
+        RemoteHub(tmp_path, patience=0.2).progress()
+    run = Run(small(), tmp_path)
+    hub = RemoteHub(tmp_path, patience=20)
+    for _ in range(2):  # a hub that goes and comes back at another port
+        server = HubServer(make_hub(small(), run.widths, run.settings, tmp_path), tmp_path)
+        assert hub.progress().steps == 0
+        server.close()
+    hub.patience = 0.2
+    with pytest.raises(HubGone, match="does not answer"):
+        hub.progress()
+    hub.close()

@@ -1,0 +1,159 @@
+"""The closing summary: what may be compared, what it has cost, and that nothing is oversold."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+
+from envolve.core.statistics import AgentRuns
+from envolve.envs.task import make_task
+from envolve.outer.reporting.comparison import break_even, random_return, side, why_not
+from envolve.outer.reporting.report import number
+from envolve.outer.reporting.summary import RunSummary, cell, summary_text
+
+NAN = float("nan")
+SOLVES, FAILS = [198.0, 199.0, 200.0, 197.0] * 5, [9.0, 9.5, 9.2, 9.7] * 5
+
+
+def run_summary(**changes: object) -> RunSummary:
+    values: dict = dict(kind="se", env_name="CartPole-v0", solved=True, generations=43, seconds=28.4)
+    values |= dict(total_steps=4_123_456, run_dir="results/x", solved_reward=195.0, floor=22.0, real_steps=3_000_000)
+    return RunSummary(**(values | changes))
+
+
+def runs(returns: list[float], steps: float) -> AgentRuns:
+    return AgentRuns(returns, [steps] * len(returns))
+
+
+def test_summary_of_a_solved_world(tmp_path: Path) -> None:
+    for name in ("model.pt", "config.yaml", "events.out.tfevents.1.host"):
+        (tmp_path / name).touch()
+    text = summary_text(
+        run_summary(run_dir=str(tmp_path), restarts=1, proxy=runs([198.0] * 20, 800.0), real=runs(SOLVES, 14_000.0))
+    )
+    assert text.splitlines()[:2] == [
+        "CartPole-v0, synthetic environment: SOLVED (mean return of at least 195.0)",
+        "  43 generations, 1 restart, 28 s, 4,123,456 environment steps of all agents together",
+    ]
+    words = " ".join(text.split())
+    assert "training steps needed 800.0 (20 of 20) 14,000 (20 of 20)" in words
+    assert "test return, real task 198.0 (20 of 20; at most 14 % fail (95 %)) 198.5 [" in words
+    assert "number of agents 20 20" in words and "failures (below 195.0) 0 of 20 0 of 20" in words
+    assert "[198.0, 198.0]" not in words and "17.5 times fewer" in words
+    assert "Price per agent: 800.0 synthetic steps, no real ones; on the task 14,000 real steps." in words
+    assert "3,000,000 real steps were spent on evolving; this has paid after 215 agents." in words
+    assert "model.pt the evolved world config.yaml" in words and f"tensorboard --logdir {tmp_path}" in words
+    assert "scores.csv" not in words  # only what is there
+    assert text.endswith(f"experiments/evaluate_proxy.py {tmp_path}/model.pt --agent ddqn --num-agents 20")
+    assert "another seed" not in text and "agents trained in the evolved world failed" not in text
+
+
+def test_no_steps_are_compared_with_those_of_agents_that_fail() -> None:
+    text = summary_text(run_summary(solved=False, proxy=runs(FAILS, 1500.0), real=runs(SOLVES, 9000.0)))
+    assert "fewer" not in text and "paid after" not in text
+    assert "No comparison of steps: agents from this world do not solve the task (9.3 against 198.5)." in text
+    assert "failures (below 195.0)   20 of 20" in text and "3,000,000 real steps were spent on evolving." in text
+    text = summary_text(run_summary(proxy=runs(SOLVES, 1500.0), real=runs(FAILS, 9000.0)))
+    assert "fewer" not in text and "agents from the task do not solve the task" in text
+
+
+def test_a_world_that_needs_more_steps_is_said_to() -> None:
+    text = summary_text(run_summary(kind="rn", proxy=runs(SOLVES, 9000.0), real=runs(SOLVES, 3000.0)))
+    assert "An agent needs 3.0 times more training steps in the evolved world." in text
+    assert "Price per agent: 9,000 real steps; on the task 3,000 real steps." in text
+    assert "this never pays in real steps" in text
+
+
+@pytest.mark.parametrize(
+    "world, real, why",
+    [
+        (SOLVES, SOLVES, ""),
+        ([190.0, 191.0, 192.0, 190.5] * 5, SOLVES, ""),  # 95 % of the way from 22
+        ([182.0, 183.0, 184.0, 182.5] * 5, SOLVES, "agents from this world do not solve"),
+        ([198.0, 200.0, 196.0, 199.0, 30.0], SOLVES, "too uncertain"),
+        ([100.0, 101.0, 102.0] * 5, [100.0, 101.0, 102.0] * 5, "do not solve"),
+        ([NAN] * 12 + [198.0] * 8, SOLVES, "agents from this world do not solve"),
+        (FAILS, FAILS, "do not solve"),
+    ],
+)
+def test_what_may_be_compared(world: list[float], real: list[float], why: str) -> None:
+    sides = (side(runs(x, 100.0), 22.0, 195.0) for x in (world, real))
+    found = why_not(*sides, 22.0, 195.0, number)
+    assert why in found and bool(why) == bool(found)
+
+
+def test_break_even_counts_what_agents_cost_in_the_world() -> None:
+    assert break_even(1000, 0.0, 100.0) == 10 and break_even(1001, 0.0, 100.0) == 11
+    assert break_even(1000, 60.0, 100.0) == 25 and break_even(1000, 100.0, 100.0) == math.inf
+
+
+@pytest.mark.parametrize(
+    "name, low, high",
+    [("CartPole-v0", 15, 35), ("Cliff", -5000, -13), ("Pendulum-v0", -2000, -900), ("MountainCar-v0", -200, -200)],
+)
+def test_a_random_policy_is_what_returns_are_measured_from(name: str, low: float, high: float) -> None:
+    task = make_task(name)
+    assert low <= random_return(task) <= high and random_return(task) == random_return(make_task(name))
+
+
+def test_what_evolution_cost_is_said_or_said_to_be_unknown() -> None:
+    assert "3,000,000 real steps were spent on evolving" in summary_text(run_summary())
+    assert "unknown; the real steps spent on it were not recorded" in summary_text(run_summary(real_steps=None))
+
+
+def test_bandit_runs_name_the_learner_on_the_task() -> None:
+    text = summary_text(run_summary(real_learner="ddqn so and so", proxy=runs(SOLVES, 10.0), real=runs(SOLVES, 90.0)))
+    assert "Agents on the real task: ddqn so and so." in text
+
+
+def test_steps_until_solved_are_counted_both_ways() -> None:
+    def both(first: float, fires: float) -> AgentRuns:
+        return AgentRuns(SOLVES, [fires + i for i in range(20)], [first + i for i in range(20)])
+
+    words = " ".join(summary_text(run_summary(kind="rn", proxy=both(50, 150), real=both(1500, 1700))).split())
+    assert "training steps until the rule fires 159.5 [" in words
+    assert "until the first test of its window 59.5 [" in words
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2, 41])
+def test_another_seed_is_another(seed: int) -> None:
+    text = summary_text(run_summary(solved=False, seed=seed))
+    assert f"--seed {seed + 1})" in text
+
+
+def test_summary_of_an_unsolved_world_without_comparison() -> None:
+    text = summary_text(run_summary(kind="rn", env_name="Cliff", solved=False, seconds=328.0, solved_reward=None))
+    assert text.startswith("Cliff, reward network: NOT SOLVED\n") and "5.5 minutes" in text
+    assert "--seed" in text and "trained" not in text and "Written" not in text
+
+
+def test_summary_with_one_comparison_only() -> None:
+    text = summary_text(run_summary(proxy=AgentRuns([1.0, 2.0], [10.0, 20.0])))
+    assert "in the evolved world" in text and "in the real task" not in text and "fewer" not in text
+
+
+def test_summary_says_what_became_of_failed_agents() -> None:
+    failing = AgentRuns([100.0, 100.0, NAN], [50.0, 50.0, 1.0])
+    left_out = summary_text(run_summary(proxy=failing, solved_reward=None))
+    assert "1 of 3 agents trained in the evolved world failed and are left out." in left_out
+    assert "100.0 (2 of 2; at most 78 % fail (95 %))" in left_out and "50.0 (2 of 2)" in left_out
+    assert "failures 1 of 3" in " ".join(left_out.split())
+    counted = summary_text(run_summary(proxy=failing, failed_return=-500.0))
+    assert "failed and are counted with a return of -500.0." in counted and "-100.0 [" in counted
+    nothing = summary_text(run_summary(proxy=AgentRuns([NAN], [1.0])))
+    assert "1 of 1 agents" in nothing
+
+
+def test_a_shaper_run_speaks_of_shapers() -> None:
+    text = summary_text(run_summary(kind="shaper", env_name="Cartpole", proxy=runs(SOLVES, 500.0), score_unit="steps",
+                                    real=runs(FAILS, 500.0), floor=None))  # fmt: skip
+    assert "(score of at least 195.0)" in text and "score, steps" in text
+    assert "with the evolved shaper" in text and "with the human's shapers" in text
+    assert "world" not in text and "real task" not in text
+
+
+def test_a_cell_shows_no_interval_without_width() -> None:
+    assert cell([]) == "-" and cell([7.0] * 4) == "7.0 (4 of 4)"
+    assert cell([200.0] * 40, failing=True) == "200.0 (40 of 40; at most 7 % fail (95 %))"
