@@ -23,10 +23,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from envolve.core.memory import shortage
 from envolve.envs.worlds.file import write_atomic
 from envolve.outer.checkpoint import CheckpointError, RunError, locked
 from envolve.outer.config.load import Config, ConfigError, describe, dump_config, load_config
-from envolve.outer.evaluate.memory import shortage
 from envolve.outer.exchange.machine import ExchangeError
 from envolve.outer.reporting.folders import new_folder
 

@@ -27,8 +27,8 @@ import time
 from typing import Any, Callable, Iterator, List, NoReturn, Optional
 
 from envolve.core.descendants import kill_descendants
+from envolve.core.memory import shortage
 from envolve.core.reader_gone import end_with_the_reader, flushed
-from envolve.outer.evaluate.memory import shortage
 
 LIMIT = 4.0  # seconds from the signal to the end, at most; users are promised 5
 GENTLE = 1.5  # seconds that a phase under way has to end by itself, where a command asks for that

@@ -45,7 +45,7 @@ import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, List
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -61,9 +61,9 @@ _DIGITS = 12  # to which values are equal
 class AgentRuns:
     """Agents trained the same way, one entry per agent."""
 
-    returns: list[float] = field(default_factory=list)  # mean test return on the real task; NaN where the agent failed
-    steps: list[float] = field(default_factory=list)  # environment steps it trained for
-    first_steps: list[float] = field(default_factory=list)  # until the first test of the window that solves; NaN: never
+    returns: List[float] = field(default_factory=list)  # mean test return on the real task; NaN where the agent failed
+    steps: List[float] = field(default_factory=list)  # environment steps it trained for
+    first_steps: List[float] = field(default_factory=list)  # until the first test of the window that solves; NaN: never
 
 
 def finite(x: ArrayLike, failed: float | str = "raise") -> NDArray[np.float64]:

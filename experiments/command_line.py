@@ -5,9 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 
-from envolve.core import interrupt
+from envolve.core import interrupt, memory
 from envolve.outer.config.load import ConfigError
-from envolve.outer.evaluate import memory
 
 MANY = 10**6  # worlds, agents, workers, repetitions: more than any machine has time for
 MOST = {"--seed": 2**62, "--threads": 1024, "--steps": 10**12, "--real-steps": 10**12}

@@ -28,11 +28,11 @@ from rich.console import Console
 from rich.table import Table
 
 from envolve.core.statistics import interval
-from envolve.core.yaml_lines import ConfigError, show
 from envolve.distributed.files.params_file import PARAMS_FILE
 from envolve.envs.worlds.file import write_atomic
 from envolve.experiments.command_line import check_count, exit_code
 from envolve.experiments.policies.episodes import Episodes, Policies, PolicyError, chosen
+from envolve.outer.config.yaml_lines import ConfigError, show
 from envolve.outer.reporting.report import number
 from envolve.outer.shapers.video import VideoError, writable_format
 

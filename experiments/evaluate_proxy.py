@@ -28,16 +28,15 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
+from envolve.core.memory import shortage
 from envolve.core.statistics import AgentRuns, summary
 from envolve.envs.worlds.file import WorldFile, WorldFileError, read_world
 from envolve.experiments.command_line import check_count
-from envolve.experiments.paper.verdicts import wide_console
 from envolve.outer.config import problem
 from envolve.outer.config.check import Checker
 from envolve.outer.config.load import ConfigError, environment_info
 from envolve.outer.config.problem import VARY_SUFFIX, learner_key, split_agent_name
 from envolve.outer.evaluate.device import check_device
-from envolve.outer.evaluate.memory import shortage
 from envolve.outer.evaluate.networks import BUDGET, EARLY_OUT, REAL, UNSOLVABLE, evaluate, exploration
 from envolve.outer.reporting.comparison import (
     break_even,
@@ -48,6 +47,7 @@ from envolve.outer.reporting.comparison import (
     side,
     why_not,
 )
+from envolve.outer.reporting.display import wide_console
 from envolve.outer.reporting.report import number
 from envolve.outer.search.nes import RETEST, member_seeds
 

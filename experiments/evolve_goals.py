@@ -33,7 +33,6 @@ from rich.console import Console
 
 from envolve.agents.goal.crl_train import GoalSection
 from envolve.core.files import TEXT_BYTES, read_plain
-from envolve.core.yaml_lines import ConfigError, parse_yaml
 from envolve.envs.goal.shapers import ShapeSpace
 from envolve.envs.goal.task import make_goal_task
 from envolve.envs.sim.simulator import SimulatorError
@@ -41,6 +40,7 @@ from envolve.envs.worlds.file import write_atomic
 from envolve.experiments.command_line import exit_code
 from envolve.outer.checkpoint import RunError, locked
 from envolve.outer.config.load import environment_info
+from envolve.outer.config.yaml_lines import ConfigError, parse_yaml
 from envolve.outer.evaluate.device import unusable
 from envolve.outer.goals.arguments import CONFIG_FILE, Parser, add_section, read_learner, read_section
 from envolve.outer.goals.evolution import EvolveSection, GoalEvolution, Inner, scores_of

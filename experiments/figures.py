@@ -27,10 +27,10 @@ import tyro
 
 from envolve.core.child import end_process, ends_with_parent
 from envolve.core.places import CODE, IMPORTS
-from envolve.core.yaml_lines import ConfigError
 from envolve.experiments.paper.data import DataError
 from envolve.experiments.paper.drawing import Drawing, Need, save_drawing
 from envolve.outer.config.schema import nearest
+from envolve.outer.config.yaml_lines import ConfigError
 
 NAMES = tuple(sorted(p.stem for p in (CODE / "experiments" / "paper" / "figures").glob("[a-z]*.py")))
 STOP_SECONDS = 3.2  # from SIGTERM to SIGKILL, for a command that makes data

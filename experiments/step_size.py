@@ -10,7 +10,6 @@ if not __package__:  # run as a file
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from envolve.core import interrupt
-from envolve.core.places import CODE
 
 if __name__ == "__main__":
     interrupt.listen("step_size.py")  # before all that takes time to import
@@ -20,6 +19,7 @@ from typing import Annotated
 
 import tyro
 
+from envolve.core.places import CODE
 from envolve.experiments import optimize_params
 from envolve.experiments.paper.figures.step_size import FOLDER
 

@@ -21,7 +21,7 @@ from typing import List, Optional
 import tyro
 from typing_extensions import Annotated
 
-from envolve.core.yaml_lines import ConfigError
+from envolve.outer.config.yaml_lines import ConfigError
 from envolve.outer.hpo.report import write_report
 from envolve.outer.hpo.trial_log import TrialLog
 

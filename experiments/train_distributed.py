@@ -23,7 +23,6 @@ from typing import Annotated, Literal
 import torch
 import tyro
 
-from envolve.core.yaml_lines import ConfigError
 from envolve.distributed.files.board import CollectorReport, EvaluatorReport, LearnerReport
 from envolve.distributed.files.params import TrainParamsBase, fields_help
 from envolve.distributed.files.params_file import freeze
@@ -44,6 +43,7 @@ from envolve.distributed.programs.turns import (
 )
 from envolve.experiments.command_line import exit_code
 from envolve.outer.checkpoint import RunError, locked
+from envolve.outer.config.yaml_lines import ConfigError
 
 EXIT_CODES = """
 Exit codes: 0 complete, 1 it cannot start or go on, 2 wrong arguments or configuration, 130 and 143 stopped."""

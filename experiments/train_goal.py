@@ -24,12 +24,12 @@ from collections.abc import Sequence
 import torch
 from rich.console import Console
 
-from envolve.core.yaml_lines import ConfigError
+from envolve.core.memory import shortage
 from envolve.envs.sim.simulator import SimulatorError
 from envolve.envs.worlds.file import write_atomic
 from envolve.experiments.command_line import exit_code
 from envolve.outer.checkpoint import RunError, locked
-from envolve.outer.evaluate.memory import shortage
+from envolve.outer.config.yaml_lines import ConfigError
 from envolve.outer.goals.arguments import CONFIG_FILE, GoalPlan, Parser, build_parser, make_plan, stored_plan
 from envolve.outer.goals.report import GoalTable
 from envolve.outer.goals.run import CHECKPOINT, POLICY, GoalRun, Interrupted

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Type
 import envolve.envs.physics  # noqa: F401  registers the tasks
 from envolve.agents.shaped.halving import Training
 from envolve.core.files import TEXT_BYTES, read_plain
-from envolve.core.yaml_lines import ConfigError, parse_yaml
 from envolve.envs.physics.task import PhysicsTask, physics_task
 from envolve.llm.evolution import Settings
 from envolve.llm.gym.setup import GymOptions
@@ -19,10 +18,11 @@ from envolve.llm.models.prices import Price, parse_prices
 from envolve.llm.models.request import ChatError
 from envolve.llm.ranges import WITH_RESUME, changed, given, out_of_range, without_effect
 from envolve.llm.tune import TuneSettings
+from envolve.outer.config.yaml_lines import ConfigError, parse_yaml
 from envolve.outer.shapers.plan import hardware, learner_section, new_folder, plain, unwritable, wrong_types
 
 if TYPE_CHECKING:
-    from envolve.experiments.auto_shape import Args
+    from envolve.llm.arguments import Args
 
 CONFIG_FILE = "config.yaml"
 

@@ -6,7 +6,7 @@ import dataclasses
 from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple
 
 if TYPE_CHECKING:
-    from envolve.experiments.auto_shape import Args
+    from envolve.llm.arguments import Args
 
 MANY = 1_000_000  # more candidates, environments, agents, rounds than any machine has time for
 

@@ -11,7 +11,6 @@ from typing import Any, Dict, List, Optional
 import yaml
 
 from envolve.agents.shaped.halving import Training
-from envolve.core.yaml_lines import ConfigError
 from envolve.envs.worlds.file import write_atomic
 from envolve.llm.evolution import Evolution, Result, verdicts
 from envolve.llm.models.chat import Chat, ChatError, make_chat
@@ -27,8 +26,10 @@ from envolve.llm.vetting.probe import make_probe
 from envolve.llm.vetting.vet import Vetter
 from envolve.outer.checkpoint import locked
 from envolve.outer.config.load import environment_info
+from envolve.outer.config.yaml_lines import ConfigError
+from envolve.outer.reporting.display import wide_console
 from envolve.outer.reporting.report import duration
-from envolve.outer.shapers.report import precise, wide_console
+from envolve.outer.shapers.report import precise
 from envolve.outer.shapers.run import engine_version
 from envolve.outer.shapers.video import VideoError, film
 

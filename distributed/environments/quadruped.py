@@ -13,8 +13,8 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.envs.mujoco.mujoco_env import MujocoEnv
 
-from envolve.core.yaml_lines import ConfigError, show
 from envolve.envs.sim.simulator import MODELS
+from envolve.outer.config.yaml_lines import ConfigError, show
 
 SUBSTEPS = 10  # of 2 ms
 STANCE = np.array([0.6, -1.2] * 4)  # rad, hip and knee of each leg: the pose of action 0

@@ -24,8 +24,8 @@ from typing import Any
 
 import gymnasium
 
-from envolve.core.yaml_lines import ConfigError, show
 from envolve.envs.shaping.schedule import MODES, Schedule, from_levels
+from envolve.outer.config.yaml_lines import ConfigError, show
 
 log = logging.getLogger("envolve")
 

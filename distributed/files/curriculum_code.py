@@ -17,8 +17,8 @@ from functools import cached_property
 
 import numpy as np
 
-from envolve.core.yaml_lines import ConfigError, show
 from envolve.distributed.files.curriculum import SECTION, Course, Curriculum
+from envolve.outer.config.yaml_lines import ConfigError, show
 from envolve.outer.hpo.space import Parameter, Space
 from envolve.outer.hpo.trial import Plain
 

@@ -24,7 +24,6 @@ from pathlib import Path
 
 import torch
 
-from envolve.core.yaml_lines import ConfigError
 from envolve.distributed.engine.client import HubGone, RemoteHub
 from envolve.distributed.engine.hub import Finished
 from envolve.distributed.engine.server import HubServer
@@ -38,6 +37,7 @@ from envolve.distributed.programs.learner import Learner
 from envolve.distributed.programs.supervisor import DONE, FAILED, WRONG
 from envolve.distributed.programs.turns import CollectorProgram, EvaluatorProgram, LearnerProgram, make_hub, widths_of
 from envolve.outer.checkpoint import RunError, locked
+from envolve.outer.config.yaml_lines import ConfigError
 
 log = logging.getLogger("envolve")
 

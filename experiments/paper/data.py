@@ -16,25 +16,19 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from envolve.core.files import TABLE_BYTES, read_plain
 from envolve.envs.worlds.file import write_atomic
 from envolve.outer.config.load import environment_info
+from envolve.outer.reporting.plain import DataError, plain
 
 PER_RUN = ("return", "train_steps")
 PER_EPISODE = ("episode_return", "episode_length")
 FAILED = "failed"
 Series = dict[str, dict[str, list[Any]]]
-
-
-class DataError(Exception):
-    """A file that holds no data of an experiment. The message names the file and the key."""
 
 
 @dataclass
@@ -89,33 +83,6 @@ def is_full(path: Path) -> bool:
         return not load(path).quick
     except DataError:
         return False
-
-
-def plain(value: Any, where: str) -> Any:
-    """Arrays and paths as JSON has them; float32 with the digits it has, NaN as None. Raises DataError."""
-    if isinstance(value, np.ndarray):
-        digits = ".7g" if value.dtype == np.float32 else ""
-        value = value.tolist()
-        return plain(_rounded(value) if digits else value, where)
-    if isinstance(value, np.generic):
-        value = value.item()
-    if isinstance(value, Mapping):
-        return {str(k): plain(v, f"{where}.{k}") for k, v in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain(v, where) for v in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        if math.isnan(value):
-            return None
-        raise DataError(f"{where}: found {value}, expected a finite number or NaN")
-    if isinstance(value, Path):
-        return str(value)
-    if value is None or isinstance(value, (str, bool, int, float)):
-        return value
-    raise DataError(f"{where}: found a value of type {type(value).__name__}, expected plain values")
-
-
-def _rounded(value: Any) -> Any:
-    return [_rounded(v) for v in value] if isinstance(value, list) else float(f"{value:.7g}")
 
 
 def _nan(value: Any) -> Any:

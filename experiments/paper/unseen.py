@@ -13,7 +13,7 @@ from rich.table import Table
 from envolve.envs.task import Task
 from envolve.experiments.paper.data import Series
 from envolve.experiments.paper.drawing import in_words
-from envolve.experiments.paper.verdicts import wide_console
+from envolve.outer.reporting.display import wide_console
 
 MARKS = {"CartPole-v0": 190.0}
 

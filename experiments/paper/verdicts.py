@@ -6,7 +6,6 @@ import math
 from typing import Any
 
 import numpy as np
-from rich.console import Console
 from rich.table import Table
 
 from envolve.core.statistics import AgentRuns, of_worlds
@@ -17,6 +16,7 @@ from envolve.experiments.paper.drawing import in_words
 from envolve.experiments.paper.training import FIRST_TEST, RULE_FIRES
 from envolve.outer.evaluate.networks import UNSOLVABLE
 from envolve.outer.reporting.comparison import failures, price_lines, random_return, ratio_sentence, side, why_not
+from envolve.outer.reporting.display import wide_console
 from envolve.outer.reporting.report import number
 
 
@@ -24,12 +24,6 @@ def prices(series: dict[str, list[WorldFile]]) -> dict[str, Any]:
     """Of the settings of a data file: series -> the real steps spent on the evolution of each of its worlds, None where
     that was not recorded."""
     return {label: {w.path: w.evolution_steps for w in worlds} for label, worlds in series.items()}
-
-
-def wide_console() -> Console:
-    """A console that does not squeeze its tables where the output is no terminal."""
-    console = Console()
-    return console if console.is_terminal else Console(width=200)
 
 
 def evolution_words(spent: dict[str, int | None]) -> str:

@@ -11,8 +11,8 @@ import numpy as np
 
 from envolve.core.files import TORCH_BYTES, read_plain
 from envolve.core.torch_file import TorchFileError, read_torch
-from envolve.core.yaml_lines import ConfigError, show
 from envolve.outer.config.schema import nearest
+from envolve.outer.config.yaml_lines import ConfigError, show
 
 SECONDS = 20.0  # of a film, in the robot's time
 

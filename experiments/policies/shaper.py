@@ -11,12 +11,12 @@ from torch import Tensor
 from envolve.agents.common.normaliser import CLIP
 from envolve.agents.shaped.training import evaluate, make_envs
 from envolve.core.files import TEXT_BYTES, read_plain
-from envolve.core.yaml_lines import ConfigError, parse_yaml
 from envolve.envs.nets.networks import ACTIVATIONS, MLPShape, forward
 from envolve.envs.shaping.candidate import Candidate, candidate_name, load_candidate
 from envolve.envs.shaping.envs import ShapedEnvs
 from envolve.envs.sim.simulator import SimulatorError
 from envolve.experiments.policies.episodes import Episodes, PolicyError, read_policy_file
+from envolve.outer.config.yaml_lines import ConfigError, parse_yaml
 from envolve.outer.search.nes import RETEST, member_seeds
 from envolve.outer.shapers.report import HUMAN
 from envolve.outer.shapers.video import film

@@ -16,9 +16,9 @@ from typing import Any, Literal
 import pydantic
 
 from envolve.core.files import read_plain
-from envolve.core.yaml_lines import ConfigError, override_value, parse_yaml, show, show_key, split_override
 from envolve.llm.gym.sections import ALGO_PARAMS, HEADS, GymConfig, Section
 from envolve.outer.config.schema import nearest
+from envolve.outer.config.yaml_lines import ConfigError, override_value, parse_yaml, show, show_key, split_override
 
 MAX_BYTES = 1_000_000
 Key = tuple[str, ...]
@@ -146,8 +146,9 @@ def parse_gym_config(data: bytes, name: str, overrides: Sequence[str] = ()) -> G
     check = _Problems(name, lines, overridden)
     config = check.validate(GymConfig, raw)
     rl = raw.get("rl")
-    if isinstance(rl, dict) and rl.get("algo") in ALGO_PARAMS and isinstance(rl.get("algo_params"), dict):
-        check.validate(ALGO_PARAMS[rl["algo"]], rl["algo_params"], ("rl", "algo_params"))
+    algo, params = (rl.get("algo"), rl.get("algo_params")) if isinstance(rl, dict) else (None, None)
+    if isinstance(algo, str) and algo in ALGO_PARAMS and isinstance(params, dict):
+        check.validate(ALGO_PARAMS[algo], params, ("rl", "algo_params"))
     if isinstance(config, GymConfig):
         _together(check, config)
     if problems or check.texts:

@@ -19,7 +19,6 @@ from rich.console import Console
 
 from envolve.core import interrupt
 from envolve.core.places import CODE
-from envolve.core.yaml_lines import ConfigError
 from envolve.envs.worlds.file import write_atomic
 from envolve.llm.gym import report
 from envolve.llm.gym.allowlist import check_method
@@ -33,6 +32,7 @@ from envolve.llm.models.chat import Call, Chat, ChatError, RecordingEnds, Reply,
 from envolve.llm.vetting.jail import locks as jail
 from envolve.llm.vetting.text.extract import VetError
 from envolve.outer.checkpoint import RunError, locked
+from envolve.outer.config.yaml_lines import ConfigError
 
 NOTHING = "def compute_reward(self, *args, **kwargs):\n    return 0.0, {}\n"
 log = logging.getLogger("envolve")

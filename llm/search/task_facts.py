@@ -93,7 +93,7 @@ def human_source(function: Callable[..., Any]) -> str:
         sources[f.__qualname__] = _NOISE.sub("", inspect.cleandoc("\n" + inspect.getsource(f)))
         for name in f.__code__.co_names:
             value = f.__globals__.get(name)
-            if callable(value) and getattr(value, "__module__", "").startswith("envs."):
+            if callable(value) and getattr(value, "__module__", "").startswith("envolve.envs."):
                 todo.append(value)
             elif isinstance(value, (int, float, tuple)):
                 constants[name] = f"# {name} = {value!r}"

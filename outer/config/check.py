@@ -14,7 +14,6 @@ from envolve.agents.common.population import size
 from envolve.agents.common.sections import LEARNERS, ICMSection, VarySection, kind_of, learners_for
 from envolve.agents.shaped.training import LEARNERS as SHAPED_LEARNERS
 from envolve.agents.train import OFF_POLICY, algorithm
-from envolve.core.yaml_lines import Path, show, show_key
 from envolve.envs.physics.task import PHYSICS_TASKS, SHAPER_TYPES
 from envolve.envs.section import INFO_TYPES, RN_TYPES, EnvSection
 from envolve.envs.shaping.section import ShapedSection, candidates_of, shaper_files, shapers_digest
@@ -32,6 +31,7 @@ from envolve.outer.config.schema import (
     section_model,
 )
 from envolve.outer.config.section import RN, SHAPER
+from envolve.outer.config.yaml_lines import Path, show, show_key
 from envolve.outer.search.turns import inner_agents
 
 MAX_PARAMETERS = 100_000_000  # of one member's world or agent: 400 MB

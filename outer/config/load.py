@@ -20,11 +20,11 @@ import yaml
 
 from envolve.core.files import read_plain
 from envolve.core.places import CODE
-from envolve.core.yaml_lines import ConfigError, Path, override_value, parse_yaml, show, split_override
 from envolve.outer.config.check import Checker
 from envolve.outer.config.describe import describe
 from envolve.outer.config.legacy import LEGACY_KEYS
 from envolve.outer.config.schema import nearest, valid_keys
+from envolve.outer.config.yaml_lines import ConfigError, Path, override_value, parse_yaml, show, split_override
 
 __all__ = ["Config", "ConfigError", "describe", "dump_config", "environment_info", "load_config"]
 

@@ -14,11 +14,11 @@ from rich.table import Table
 from envolve.core.statistics import of_worlds, summary
 from envolve.envs.task import Task
 from envolve.envs.worlds.file import write_atomic
-from envolve.experiments.paper.data import plain
-from envolve.experiments.paper.verdicts import wide_console
 from envolve.outer.config.load import environment_info
 from envolve.outer.controls.rows import Bench, Row
 from envolve.outer.reporting.comparison import return_bounds
+from envolve.outer.reporting.display import wide_console
+from envolve.outer.reporting.plain import plain
 from envolve.outer.reporting.report import number
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from envolve.core.yaml_lines import ConfigError, show
+from envolve.outer.config.yaml_lines import ConfigError, show
 
 
 def unusable(device: str, option: str = "--device") -> list[str]:

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from envolve.core.cleaning import printable_traceback
-from envolve.outer.evaluate.memory import shortage
+from envolve.core.memory import shortage
 from envolve.outer.exchange.heartbeat import ALIVE, STARTING, Heartbeat, Watch, name_of, read_beat
 from envolve.outer.exchange.machine import ExchangeError, Files, Host, NotReady, Rejected
 from envolve.outer.exchange.messages import QUIT, Chunk, ChunkResult, chunk_from, result_content, result_of

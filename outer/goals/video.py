@@ -10,7 +10,6 @@ import torch
 
 from envolve.agents.goal.crl_train import GoalLearner
 from envolve.core import rng
-from envolve.core.yaml_lines import ConfigError
 from envolve.envs.goal.engines import make_episodes
 from envolve.envs.goal.episodes import Episodes
 from envolve.envs.goal.picture import Scenery
@@ -18,6 +17,7 @@ from envolve.envs.goal.simulated import SimulatedEpisodes
 from envolve.envs.goal.task import make_goal_task
 from envolve.envs.sim.opengl import choose_opengl
 from envolve.envs.sim.simulator import SimulatorError
+from envolve.outer.config.yaml_lines import ConfigError
 from envolve.outer.goals.arguments import GoalPlan
 from envolve.outer.goals.run import GoalRun
 from envolve.outer.shapers.video import HEIGHT, WIDTH, FilmWriter, VideoError, writable_format

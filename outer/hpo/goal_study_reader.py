@@ -6,10 +6,10 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from envolve.core.yaml_lines import ConfigError, Path, parse_yaml, show
 from envolve.envs.goal.task import make_goal_task
 from envolve.outer.config.check import Checker
 from envolve.outer.config.load import Config, read_bytes
+from envolve.outer.config.yaml_lines import ConfigError, Path, parse_yaml, show
 from envolve.outer.goals.sections import AGENTS, RunSection
 from envolve.outer.hpo.space import Space
 from envolve.outer.hpo.space_reader import Keys

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from envolve.core.yaml_lines import ConfigError
 from envolve.envs.worlds.file import write_atomic
 from envolve.outer.config.load import dump_config
+from envolve.outer.config.yaml_lines import ConfigError
 from envolve.outer.hpo import pictures
 from envolve.outer.hpo.axes import Axis, axes_of, shown, value_text
 from envolve.outer.hpo.importance import importance_of

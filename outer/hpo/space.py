@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, cast
 
-from envolve.core.yaml_lines import ConfigError, show
+from envolve.outer.config.yaml_lines import ConfigError, show
 from envolve.outer.hpo.trial import Plain
 
 try:

@@ -16,7 +16,6 @@ from typing import Any
 
 import pydantic
 
-from envolve.core.yaml_lines import Path, show
 from envolve.outer.config import problem
 from envolve.outer.config.check import Checker
 from envolve.outer.config.legacy import LEGACY_KEYS
@@ -29,6 +28,7 @@ from envolve.outer.config.schema import (
     section_model,
     value_type,
 )
+from envolve.outer.config.yaml_lines import Path, show
 from envolve.outer.hpo.search import LEAST_SCALE
 from envolve.outer.hpo.space import Condition, Parameter, Space
 

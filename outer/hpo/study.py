@@ -14,9 +14,9 @@ from typing import Any
 
 import yaml
 
-from envolve.core.yaml_lines import ConfigError
 from envolve.outer.config.check import Checker
 from envolve.outer.config.load import Config
+from envolve.outer.config.yaml_lines import ConfigError
 from envolve.outer.hpo.goal_study_reader import GoalStudyReader, goal_agent
 from envolve.outer.hpo.space import Space
 from envolve.outer.hpo.study_reader import StudyReader

@@ -6,10 +6,10 @@ import random
 from collections.abc import Mapping
 from typing import Any
 
-from envolve.core.yaml_lines import Path, show
 from envolve.outer.config import problem
 from envolve.outer.config.check import Checker
 from envolve.outer.config.section import SE, SHAPER
+from envolve.outer.config.yaml_lines import Path, show
 from envolve.outer.hpo.space import Space
 from envolve.outer.hpo.study_sections import BUDGET_KEYS, LOSSES, READ, UNITS, applied
 from envolve.outer.search.target import ranks

@@ -13,11 +13,11 @@ from pathlib import Path as FilePath
 from typing import Any
 
 from envolve.core.files import TORCH_BYTES, read_plain
-from envolve.core.yaml_lines import ConfigError, Path, override_value, parse_yaml, show, split_override
 from envolve.envs.worlds.file import WorldFileError, read_world
 from envolve.outer.config.check import Checker
 from envolve.outer.config.load import Config, read_bytes
 from envolve.outer.config.schema import defaults, nearest
+from envolve.outer.config.yaml_lines import ConfigError, Path, override_value, parse_yaml, show, split_override
 from envolve.outer.hpo.space import Space
 from envolve.outer.hpo.space_reader import SpaceReader, configuration_keys
 from envolve.outer.hpo.study_checks import check_fit, check_values, corner_problems

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from envolve.core.files import TABLE_BYTES, read_plain
-from envolve.core.yaml_lines import ConfigError, show
+from envolve.outer.config.yaml_lines import ConfigError, show
 from envolve.outer.hpo.trial import ConfigID, Plain, Record, Trial, TrialResult
 
 TIMES = ("submitted", "started", "finished")

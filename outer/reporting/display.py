@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from typing import Any
 
 from rich.console import Console, RenderableType
 from rich.live import Live
 from typing_extensions import Self
 
 from envolve.agents.common.compiling import EVERY, under_way
+
+WIDE = 200  # columns
 
 
 def can_redraw(console: Console) -> bool:
@@ -117,3 +121,9 @@ class CompilingWatch:
                     said = now
                     line(self.text)
             self._over.wait(self.LOOK)
+
+
+def wide_console(file: Any = None) -> Console:
+    """A console that does not squeeze its tables where the output is no terminal."""
+    console = Console(file=file)
+    return console if console.is_terminal or "COLUMNS" in os.environ else Console(file=file, width=WIDE)

@@ -15,19 +15,18 @@ from envolve.agents.common.sections import LearnerSection
 from envolve.agents.shaped.training import default_section
 from envolve.core.files import TEXT_BYTES, read_plain
 from envolve.core.places import CODE
-from envolve.core.yaml_lines import ConfigError, parse_yaml
 from envolve.envs.physics.task import SHAPER_TYPES, PhysicsTask, physics_task
 from envolve.envs.shaping.candidate import Candidate, candidate_files, candidate_name, load_candidate
 from envolve.envs.shaping.schedule import Schedule, schedule_from
 from envolve.outer.config.check import Checker
 from envolve.outer.config.schema import nearest
+from envolve.outer.config.yaml_lines import ConfigError, parse_yaml
 from envolve.outer.evaluate.device import check_device
 from envolve.outer.shapers.report import HUMAN
 from envolve.outer.shapers.run import Plan
 
 if TYPE_CHECKING:
-    from envolve.experiments.eval_shapers import Args
-
+    from envolve.outer.shapers.arguments import Args
 
 
 def wrong_types(names: List[str]) -> List[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import sys
 import time
 from dataclasses import dataclass
@@ -183,12 +182,6 @@ def failed_text(ranking: Sequence[Outcome]) -> Text:
 
 def _last(values: Sequence[float]) -> float:
     return values[-1] if values else math.nan
-
-
-def wide_console(file: Any = None) -> Console:
-    """A console that does not squeeze its tables where the output is no terminal."""
-    console = Console(file=file)
-    return console if console.is_terminal or "COLUMNS" in os.environ else Console(file=file, width=140)
 
 
 class LiveRanking(LiveDisplay):

@@ -338,12 +338,12 @@ def test_every_command_goes_through_the_door(path: Path) -> None:
     first, last = (ast.unparse(n) for i in guards for n in body[i].body)  # type: ignore[attr-defined]
     assert first.startswith("interrupt.listen(") and last.startswith("interrupt.run(")
     before = [ast.unparse(n) for n in body[: guards[0]] if isinstance(n, (ast.Import, ast.ImportFrom))]
-    assert set(before) <= {"import sys", "from pathlib import Path", "from envolve.outer import interrupt"}
+    assert set(before) <= {"import sys", "from pathlib import Path", "from envolve.core import interrupt"}
 
 
 def test_the_door_itself_imports_nothing_slow() -> None:
     for module in ("__init__", "interrupt", "descendants", "memory", "reader_gone"):
-        for node in ast.walk(ast.parse((ROOT / "outer" / f"{module}.py").read_text())):
+        for node in ast.walk(ast.parse((ROOT / "core" / f"{module}.py").read_text())):
             if isinstance(node, (ast.Import, ast.ImportFrom)):
                 for imported in [node.module] if isinstance(node, ast.ImportFrom) else [a.name for a in node.names]:
                     light = imported in sys.stdlib_module_names and imported not in ("ctypes", "logging")

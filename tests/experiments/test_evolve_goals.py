@@ -10,12 +10,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from envolve.core.yaml_lines import ConfigError
 from envolve.envs.goal.shapers import ShapeSpace
 from envolve.envs.goal.task import make_goal_task
 from envolve.experiments import evolve_goals
 from envolve.experiments.evolve_goals import build_parser, make_plan
 from envolve.outer.checkpoint import RunError
+from envolve.outer.config.yaml_lines import ConfigError
 from envolve.outer.goals.evolution import CHECKPOINT, GENERATIONS, EvolveSection, GoalEvolution, scores_of
 from envolve.outer.goals.evolution_report import difference
 

@@ -19,9 +19,9 @@ from envolve.agents.goal.crl import METRICS
 from envolve.agents.goal.crl_section import CRLSection
 from envolve.agents.goal.off_policy_section import GoalSACSection, GoalTD3Section
 from envolve.agents.goal.ppo_section import GoalPPOSection
-from envolve.core.yaml_lines import ConfigError
 from envolve.experiments import train_goal
 from envolve.outer.checkpoint import RunError
+from envolve.outer.config.yaml_lines import ConfigError
 from envolve.outer.goals.arguments import build_parser, make_plan, stored_plan
 from envolve.outer.goals.log import from_csv, header, points_of, to_csv, wilson
 from envolve.outer.goals.report import GoalTable, interval

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from envolve.core.yaml_lines import ConfigError
 from envolve.experiments.paper.data import DataError
 from envolve.experiments.paper.drawing import LABEL_SIZE, TITLE_SIZE, Drawing, Need, in_words, panels
 from envolve.experiments.paper.figures.score_transforms import NAMES
+from envolve.outer.config.yaml_lines import ConfigError
 from envolve.outer.hpo.trial import Record
 from envolve.outer.hpo.trial_log import TrialLog
 from envolve.outer.reporting.plots import GREY

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
-from envolve.core.yaml_lines import ConfigError
 from envolve.distributed.environments.quadruped import SENSORS, STANCE, Quadruped
 from envolve.distributed.files.curriculum import apply
+from envolve.outer.config.yaml_lines import ConfigError
 
 
 def play(env: Quadruped, actions: Any, seed: int = 0) -> tuple[np.ndarray, list[dict[str, Any]], int, bool]:

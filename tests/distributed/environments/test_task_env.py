@@ -7,13 +7,13 @@ import gymnasium
 import numpy as np
 import pytest
 
-from envolve.core.yaml_lines import ConfigError
 from envolve.distributed.environments.task_env import TaskEnv
 from envolve.distributed.files.curriculum import apply
 from envolve.distributed.files.params import TrainParamsBase
 from envolve.envs.task import make_task
 from envolve.envs.worlds.export import WorldEnv
 from envolve.envs.worlds.world import RealTask
+from envolve.outer.config.yaml_lines import ConfigError
 from tests.experiments.test_eval_shapers import GOOD, RAISES, WIDE
 
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envolve.core.yaml_lines import ConfigError
 from envolve.distributed.files.curriculum import Curriculum, apply, check, curriculum_from
+from envolve.outer.config.yaml_lines import ConfigError
 
 README = {
     "mass": {"iters": [0, 20000, 30000, 40000, 50000], "range": [0.0, 10.0]},

@@ -8,10 +8,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envolve.core.yaml_lines import ConfigError
 from envolve.distributed.files.curriculum import Course, Curriculum, curriculum_from
 from envolve.distributed.files.curriculum_code import CourseCode, CurriculumCode
 from envolve.outer.config.section import GTNSection
+from envolve.outer.config.yaml_lines import ConfigError
 from envolve.outer.hpo.search import make_search
 from envolve.outer.search.nes import NES
 

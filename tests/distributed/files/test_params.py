@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from envolve.agents.goal.crl_section import CRLSection
-from envolve.core.yaml_lines import ConfigError
 from envolve.distributed.files.params import ParamsError, TrainParamsBase, flat, led_to
 from envolve.distributed.files.params_file import CONFIG_FILE, PARAMS_FILE, freeze, frozen, load_train_params
 from envolve.distributed.programs.contrastive import section_of
+from envolve.outer.config.yaml_lines import ConfigError
 from tests.distributed.toy import GoalSteps, Steps
 
 SOURCE = """

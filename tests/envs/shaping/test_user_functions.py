@@ -15,7 +15,7 @@ from envolve.envs.shaping.envs import ShapedEnvs
 from envolve.envs.sim.simulator import make_simulator
 
 FOLDER = Path(__file__).parents[3] / "envs" / "user_functions"
-BAD_FOLDER = Path(__file__).parents[1] / "fixtures" / "user_functions"
+BAD_FOLDER = Path(__file__).parents[2] / "fixtures" / "user_functions"
 STEPS = 66  # two windows over which slow candidates are looked for, and raising after 50
 BAD = {  # task -> file -> kind of the failure, a word of its reason, the step at which it is found
     "anymal": {

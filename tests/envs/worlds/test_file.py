@@ -80,7 +80,7 @@ def test_bytes_depend_on_the_content_alone(tmp_path):
     view = torch.cat((torch.ones(5), flat))[5:]  # a view of a longer buffer
     save_world(str(other), "se", "CartPole-v0", view, shuffled, budget=1500, score=196.5, solved=True)
     assert other.read_bytes() == (tmp_path / "a.pt").read_bytes()
-    program = "import sys; from tests.envs.test_world_file import save; save(sys.argv[1])"
+    program = "import sys; from tests.envs.worlds.test_file import save; save(sys.argv[1])"
     environment = {**os.environ, "PYTHONHASHSEED": "7"}
     subprocess.run([sys.executable, "-c", program, str(tmp_path / "b.pt")], check=True, env=environment)
     assert (tmp_path / "b.pt").read_bytes() == other.read_bytes()

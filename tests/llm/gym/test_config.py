@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envolve.core.yaml_lines import ConfigError
 from envolve.llm.gym.config import load_gym_config, parse_gym_config
 from envolve.llm.gym.sections import algo_params
+from envolve.outer.config.yaml_lines import ConfigError
 from tests.test_layout import ROOT
 
 SEED = """\

@@ -10,7 +10,6 @@ import pytest
 
 pytest.importorskip("stable_baselines3")
 
-from envolve.core.yaml_lines import ConfigError
 from envolve.llm.gym.config import load_gym_config
 from envolve.llm.gym.evolution import run_config
 from envolve.llm.gym.prompts import GymBrief
@@ -19,6 +18,7 @@ from envolve.llm.gym.sample import Sample
 from envolve.llm.gym.setup import GymOptions, checked_benchmark
 from envolve.llm.gym.train import Outcome
 from envolve.llm.vetting.jail import locks as jail
+from envolve.outer.config.yaml_lines import ConfigError
 from tests.llm import scripted_server as scripted
 from tests.llm.gym.user import GOOD, method, write_config, write_user_env
 

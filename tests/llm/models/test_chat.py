@@ -10,13 +10,12 @@ import signal
 import subprocess
 import sys
 import threading
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from envolve.llm.models import chat as chat_module
+from envolve.core.places import IMPORTS
 from envolve.llm.models.chat import (
     Budget,
     BudgetSpent,
@@ -298,7 +297,7 @@ def test_ctrl_c_leaves_the_record_whole_and_keeps_what_is_under_way(answer, repl
             "calls = [Call(i, Request('m', (('user', str(i)),))) for i in range(20)]\n"
             f"with make_chat(['m'], {server.url!r}, Path({str(record)!r}), parallel=2) as chat:\n    chat.ask(calls)\n"
         )
-        root = Path(chat_module.__file__).parents[2]
+        root = IMPORTS
         child = subprocess.Popen(
             [sys.executable, "-c", code], cwd=root, stderr=subprocess.PIPE, text=True, preexec_fn=default_sigint
         )

@@ -10,11 +10,10 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 
-from envolve.llm.models import openai_chat
+from envolve.core.places import IMPORTS
 from envolve.llm.models.openai_chat import OpenAIChat, _retry_after
 from envolve.llm.models.request import Call, ChatError, ChatFailure, Reply, Request, Transient, Unread
 from tests.llm import scripted_server as scripted
@@ -245,10 +244,10 @@ def test_retry_after() -> None:
 
 def test_openai_is_imported_only_when_a_model_is_asked(monkeypatch) -> None:
     code = (
-        "import sys, llm.models.chat\n"
+        "import sys, envolve.llm.models.chat\n"
         "sys.exit(any(m.split('.')[0] in ('openai', 'httpx', 'httpx2') for m in sys.modules))"
     )
-    assert subprocess.run([sys.executable, "-c", code], cwd=Path(openai_chat.__file__).parents[2]).returncode == 0
+    assert subprocess.run([sys.executable, "-c", code], cwd=IMPORTS).returncode == 0
     monkeypatch.setitem(sys.modules, "openai", None)
     with pytest.raises(ChatError, match=r"'any' needs the openai package: pip install envolve\[llm\]"):
         OpenAIChat("any", "http://localhost:1/v1", KEY)

@@ -13,10 +13,10 @@ import yaml
 from rich.console import Console
 
 import envolve.outer.run
-from envolve.core.yaml_lines import ConfigError
 from envolve.envs.graph.file import dump
 from envolve.envs.shaping.candidate import load_candidate
 from envolve.outer.config.load import Config, describe, load_config
+from envolve.outer.config.yaml_lines import ConfigError
 from envolve.outer.evaluate.networks import PROXY, REAL, evaluate
 from envolve.outer.evaluate.shapers import candidate_of, params_of
 from envolve.outer.reporting.report import LiveTable

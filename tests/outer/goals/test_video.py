@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 import torch
 
-from envolve.core.yaml_lines import ConfigError
 from envolve.envs.goal.picture import coordinates, model_of
 from envolve.envs.goal.task import GOAL_TASKS, GoalTask, make_goal_task
 from envolve.envs.sim.simulator import SimulatorError
 from envolve.experiments import train_goal
+from envolve.outer.config.yaml_lines import ConfigError
 from envolve.outer.goals import video as goal_video
 from envolve.outer.goals.arguments import build_parser, make_plan
 from envolve.outer.goals.video import Stage, film_path

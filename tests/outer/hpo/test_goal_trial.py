@@ -13,7 +13,7 @@ import torch
 import yaml
 
 from envolve.agents.goal.crl_train import Evaluation
-from envolve.core.yaml_lines import ConfigError
+from envolve.outer.config.yaml_lines import ConfigError
 from envolve.outer.goals.arguments import stored_plan
 from envolve.outer.hpo.goal_trial import GoalTrials, judge
 from envolve.outer.hpo.study import Study, dump_study, read_study

@@ -11,8 +11,8 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from envolve.core.yaml_lines import ConfigError
 from envolve.outer.config.load import load_config
+from envolve.outer.config.yaml_lines import ConfigError
 from envolve.outer.hpo.search import check_space, values_of
 from envolve.outer.hpo.study import Study, dump_study, read_study
 from tests.outer.hpo.test_study import GOOD, read, write

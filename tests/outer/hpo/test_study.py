@@ -10,12 +10,12 @@ import pytest
 import torch
 import yaml
 
-from envolve.core.yaml_lines import ConfigError
 from envolve.envs.task import make_task
 from envolve.envs.worlds.file import save_world
 from envolve.envs.worlds.world import world_size
 from envolve.outer.config import problem
 from envolve.outer.config.load import Config, load_config
+from envolve.outer.config.yaml_lines import ConfigError
 from envolve.outer.hpo.study import Study, dump_study, read_study
 
 ROOT = Path(__file__).resolve().parents[3]

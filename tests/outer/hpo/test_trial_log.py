@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from envolve.core.yaml_lines import ConfigError
+from envolve.outer.config.yaml_lines import ConfigError
 from envolve.outer.hpo import trial_log
 from envolve.outer.hpo.trial import Record, Trial, TrialResult
 from envolve.outer.hpo.trial_log import TrialLog

@@ -10,8 +10,9 @@ import pytest
 
 from envolve.agents.shaped.training import Progress
 from envolve.envs.shaping.candidate import Candidate, Failure
+from envolve.outer.reporting.display import wide_console
 from envolve.outer.shapers.curves import curves
-from envolve.outer.shapers.report import LiveRanking, outcomes, wide_console
+from envolve.outer.shapers.report import LiveRanking, outcomes
 
 
 def progress(iteration, score):

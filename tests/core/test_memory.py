@@ -14,12 +14,12 @@ from envolve.agents.common.sections import LEARNERS, ICMSection
 from envolve.agents.goal.crl_section import CRLSection
 from envolve.agents.goal.off_policy_section import GoalSACSection, GoalTD3Section
 from envolve.agents.goal.ppo_section import GoalPPOSection
+from envolve.core.memory import amount, shortage
 from envolve.distributed.files.params import TrainParamsBase
 from envolve.envs.section import EnvSection
 from envolve.envs.shaping.section import ShapedSection
 from envolve.experiments.command_line import exit_code
 from envolve.outer.config.section import GTNSection
-from envolve.outer.evaluate.memory import amount, shortage
 from envolve.outer.goals.evolution import EvolveSection, Inner
 from envolve.outer.goals.sections import RunSection
 
