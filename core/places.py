@@ -3,8 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Union
 
 import envolve
 
 CODE = Path(__file__).resolve().parents[1]  # has agents/, envs/, configs/, ...: a checkout, or site-packages/envolve
 IMPORTS = Path(envolve.__file__).resolve().parents[1]  # where Python finds the package: a checkout, or site-packages
+
+
+def shipped(path: Union[str, Path]) -> Path:
+    """The file or folder itself or, where there is none, the one of this name that comes with the project, so that
+    ``default_config_gridworld.yaml`` or ``configs/spaces/...`` means the same in every folder."""
+    own = Path(path)
+    return own if own.is_absolute() or own.exists() or not (CODE / own).exists() else CODE / own

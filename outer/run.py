@@ -23,6 +23,7 @@ from envolve.core.statistics import AgentRuns
 from envolve.outer.checkpoint import UNKNOWN, Progress, RunError, load_checkpoint, save_checkpoint
 from envolve.outer.config import problem
 from envolve.outer.config.load import Config
+from envolve.outer.config.versions import changed_versions
 from envolve.outer.evaluate.members import (
     Values,
     episode_length,
@@ -100,6 +101,8 @@ class Run:
         first = self.nes.state.generation + 1
         if self.resuming:
             table.note(self._resume_note(first))
+            if changed := changed_versions(self.run_dir / "config.yaml"):
+                table.note(changed)
         if self.resumed and self.progress.best_generation:
             self._save_model()  # a run killed between model.pt and checkpoint.pt, or a lost file
         with ScoresCSV(self.run_dir / "scores.csv", resume_generation=first if self.resuming else None) as csv:

@@ -227,4 +227,6 @@ def test_pyproject_and_requirements_agree() -> None:
     names = ("dev", "llm", "video", "baselines", "bohb")
     extras = [re.search(rf"^{name} = \[(.*?)\]", text, re.DOTALL | re.MULTILINE) for name in names]
     assert core and all(extras)
-    assert requirements == {name for part in (core, *extras) if part for name in re.findall(r'"([^"]+)"', part[1])}
+    named = {name for part in (core, *extras) if part for name in re.findall(r'"([^"]+)"', part[1])}
+    pinned = {name for name in requirements if name.startswith("torch==")}  # a run promises the same bytes under one
+    assert len(pinned) == 1 and requirements - pinned == {name for name in named if not name.startswith("torch>=")}

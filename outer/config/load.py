@@ -7,11 +7,7 @@ All problems of a file are collected and reported together, each in one line:
 from __future__ import annotations
 
 import dataclasses
-import importlib.metadata
 import json
-import os
-import platform
-import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path as FilePath
 from typing import Any
@@ -19,11 +15,12 @@ from typing import Any
 import yaml
 
 from envolve.core.files import read_plain
-from envolve.core.places import CODE
+from envolve.core.places import shipped
 from envolve.outer.config.check import Checker
 from envolve.outer.config.describe import describe
 from envolve.outer.config.legacy import LEGACY_KEYS
 from envolve.outer.config.schema import nearest, valid_keys
+from envolve.outer.config.versions import environment_info
 from envolve.outer.config.yaml_lines import ConfigError, Path, override_value, parse_yaml, show, split_override
 
 __all__ = ["Config", "ConfigError", "describe", "dump_config", "environment_info", "load_config"]
@@ -93,7 +90,7 @@ def load_config(path: str | FilePath, overrides: Sequence[str] = ()) -> Config:
 
     Raises ConfigError with every problem found, and nothing else.
     """
-    name = str(path)
+    name = str(shipped(path))
     raw, lines = parse_yaml(read_bytes(name), name)
     if not isinstance(raw, dict):
         found = "an empty file" if raw is None else show(raw)
@@ -105,39 +102,6 @@ def load_config(path: str | FilePath, overrides: Sequence[str] = ()) -> Config:
     if problems or checker.problems:
         raise ConfigError(problems + checker.problems, checker.warnings)
     return Config(data, checker.warnings, name)
-
-
-def environment_info() -> dict[str, str]:
-    """The versions that a run's numbers depend on, and this project's commit (``+dirty``: with local changes)."""
-    info = {"python": platform.python_version()}
-    for package in ("torch", "numpy", "numba", "gymnasium", "mujoco"):
-        try:
-            info[package] = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            info[package] = "unknown"
-    return {**info, "git": _git_hash()}
-
-
-def _git_hash() -> str:
-    if not (CODE / ".git").exists():  # not a checkout, perhaps inside another project's
-        return "unknown"
-    command = [
-        "git",
-        "--no-optional-locks",
-        "-C",
-        str(CODE),
-        "describe",
-        "--always",
-        "--abbrev=40",
-        "--exclude=*",
-        "--dirty=+dirty",
-    ]
-    env = {k: v for k, v in os.environ.items() if not k.startswith("GIT_")}  # a git hook sets GIT_DIR
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=10, env=env)
-    except (OSError, subprocess.TimeoutExpired):
-        return "unknown"
-    return done.stdout.strip() if done.returncode == 0 else "unknown"
 
 
 def dump_config(config: Config, extra: Mapping[str, Any] | None = None) -> str:
