@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
+from envolve.core.places import shipped
 from envolve.llm.models.record import RecordError, read_recording
 from envolve.llm.models.request import Body, Call, RecordingEnds, Reply, Request, Unread
 
@@ -19,7 +19,7 @@ class Replay:
     free = True
 
     def __init__(self, name: str) -> None:
-        self.recording = read_recording(Path(name.removeprefix("replay:")))
+        self.recording = read_recording(shipped(name.removeprefix("replay:")))
         if not self.recording.entries:
             raise RecordError(f"{self.recording.path}: no reply in it")
         self.models = self.recording.models or [name]

@@ -14,6 +14,7 @@ from typing import Any
 
 import yaml
 
+from envolve.core.places import shipped
 from envolve.outer.config.check import Checker
 from envolve.outer.config.load import Config
 from envolve.outer.config.yaml_lines import ConfigError
@@ -110,6 +111,7 @@ def read_study(path: str | FilePath, overrides: Sequence[str] = ()) -> Study:
 
     Raises ConfigError with every problem found, and nothing else.
     """
+    path = shipped(path)
     agent = goal_agent(str(path))
     if agent is not None:
         return GoalStudy(**GoalStudyReader(str(path), agent).read(overrides))
