@@ -16,28 +16,23 @@ import sys
 from pathlib import Path
 from typing import Any, NoReturn
 
-_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+from envolve.core.child import ends_with_parent
 
-
-def die_with(parent: int, signum: int = signal.SIGKILL) -> None:
-    """This process gets the signal when ``parent``, which started it, dies; it ends at once if that has happened."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signum))
-    if os.getppid() != parent:  # looked at afterwards: it may have died before the signal was asked for
-        os._exit(1)
+_PR_SET_CHILD_SUBREAPER = 36
 
 
 def guard(master: int) -> None:
     """Returns in a child of this process, which goes on as the guardian and ends as the child does."""
     signal.signal(signal.SIGTERM, _over)
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
-    die_with(master, signal.SIGTERM)
+    ends_with_parent(signal.SIGTERM, master)()
     guardian = os.getpid()
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])  # no child between its fork and what it needs
     child = os.fork()
     if child == 0:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
-        die_with(guardian)
+        ends_with_parent(signal.SIGKILL, guardian)()
         return
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
     ended, status = 0, 0

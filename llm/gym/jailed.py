@@ -12,6 +12,7 @@ import contextlib
 import json
 import math
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Callable
@@ -20,8 +21,8 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from envolve.core.child import ends_with_parent
 from envolve.core.places import CODE
-from envolve.llm.gym.guard import die_with
 from envolve.llm.gym.learning import check, film, make_model, train
 from envolve.llm.gym.method import UserError, feedback, load_class, with_reward
 from envolve.llm.vetting.jail import locks as jail
@@ -129,7 +130,7 @@ class Job:
 
     def _locked_env(self) -> Any:
         """Of a process of its own: why it ends goes to a file, as Stable-Baselines3 passes on no exception."""
-        die_with(self.pid)  # a fork does not inherit that
+        ends_with_parent(signal.SIGKILL, self.pid)()  # a fork does not inherit that
         import gymnasium
 
         job = self
