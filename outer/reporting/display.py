@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections import deque
@@ -126,4 +125,4 @@ class CompilingWatch:
 def wide_console(file: Any = None) -> Console:
     """A console that does not squeeze its tables where the output is no terminal."""
     console = Console(file=file)
-    return console if console.is_terminal or "COLUMNS" in os.environ else Console(file=file, width=WIDE)
+    return console if console.is_terminal else Console(file=file, width=WIDE)

@@ -33,7 +33,7 @@ def test_every_command_is_fuzzed() -> None:
     """Each file that a user starts: it has a main() and is no part of another command."""
     internal = {"envolve.slurm.task", "envolve.experiments.small_model_process"}
     found = {
-        ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        ".".join(("envolve" if folder != "." else "", *path.relative_to(ROOT).with_suffix("").parts)).lstrip(".")
         for folder in ("experiments", "slurm", ".")
         for path in Path(ROOT / folder).glob("*.py")
         if '__name__ == "__main__"' in path.read_text()

@@ -76,7 +76,7 @@ def test_time_limit_saves_and_requeues(tmp_path: Path, monkeypatch: pytest.Monke
     process = task(tmp_path, "--role=master", "--", *program(mark), environ=ARRAY)
     wait_for(mark)
     process.send_signal(signal.SIGUSR1)
-    assert process.wait(timeout=30) == 130
+    assert process.wait(timeout=90) == 130
     assert Path(f"{mark}.saved").read_text() == "x"
     assert cluster.calls("scontrol") == [["requeue", "12_0"]]
     assert read_exit(exit_file(tmp_path, MASTER, 0)) == Exit(130, "time limit", "12_0", 2)

@@ -16,15 +16,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from envolve.agents.common.sections import LEARNERS, DDQNSection, ICMSection, TabularSection, VarySection
-from envolve.core import yaml_lines
 from envolve.envs.section import EnvSection
 from envolve.envs.task import TASKS
-from envolve.outer.config import legacy, problem, schema
+from envolve.outer.config import legacy, problem, schema, yaml_lines
 from envolve.outer.config.load import Config, ConfigError, describe, dump_config, environment_info, load_config
 from envolve.outer.config.section import GTNSection
 
 ROOT = Path(__file__).resolve().parents[3]
-ORIGINALS = Path(__file__).resolve().parents[1] / "fixtures" / "original_configs"
+ORIGINALS = Path(__file__).resolve().parents[2] / "fixtures" / "original_configs"
 SHIPPED = sorted(ROOT.glob("default_config_*.yaml"))
 GOOD: dict[str, Any] = {
     "env_name": "CartPole-v0",

@@ -106,7 +106,7 @@ PUBLISHED: dict[str, dict[str, Any]] = {
         "tau": log(0.001, 0.1), **EPS, "rb_size": log(1000, 1_000_000), **NETS, "hidden_size": log(32, 256),
         "feature_dim": log(32, 256), "early_out_num": log(1, 5),
     }),
-    "agents_td3_discrete_cartpole": prefixed("envolve.agents.off_policy.td3_discrete", {
+    "agents_td3_discrete_cartpole": prefixed("agents.td3_discrete", {
         "init_episodes": log(1, 20), "batch_size": log(64, 512), "1-gamma": log(0.001, 0.1), "lr": log(1e-6, 0.1),
         "tau": log(0.001, 0.1), "policy_delay": even(1, 5), "hidden_size": log(64, 512), "activation_fn": ACTIVATIONS,
         "action_std": log(0.01, 10), "policy_std": log(0.01, 10), "policy_std_clip": log(0.01, 10),
