@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import List, Optional
+from typing import List, Optional, Tuple
 
 import tyro
 from typing_extensions import Annotated, Literal
@@ -46,7 +46,7 @@ class Args:
     """Show the models the task's own reward."""
     num_envs_per_shaper: int = 256
     """Environments of each agent, and episodes that judge it."""
-    iterations: Annotated[int, tyro.conf.arg(aliases=["--learning-iterations"])] = 500
+    iterations: int = 500
     """Of collecting and learning."""
     seeds: int = 1
     """Agents per candidate; its score is their mean."""
@@ -114,5 +114,5 @@ class Args:
     calls, budgets and trainings' limits."""
     json: Annotated[Optional[Path], tyro.conf.arg(metavar="FILE")] = None
     """Write result.json here, too (best.score, human.score, ...)."""
-    video: bool = False
-    """Film the best policy."""
+    video: Annotated[Optional[Tuple[Path, ...]], tyro.conf.arg(metavar="FILE")] = None
+    """Film the best policy in FILE, .mp4 or .gif."""

@@ -61,10 +61,15 @@ def check_args(args: Args) -> None:
     wrong += unwritable("--json", args.json) + unwritable("--video", (args.video or (None,))[0])
     if wrong:
         raise ConfigError(wrong[:1])
-    if args.video and (len(args.video) > 1 or args.video[0].suffix.lower() not in (".mp4", ".gif")):
-        raise ConfigError([f"--video: found {' '.join(map(str, args.video))}, expected one file.mp4 or file.gif"])
+    check_video(args.video)
     if args.out is not None and args.out.exists() and not args.out.is_dir():
-        raise ConfigError([f"--out: {args.out} is a file, expected a folder"])
+        raise ConfigError([f"--run-dir: {args.out} is a file, expected a folder"])
+
+
+def check_video(video: Optional[Tuple[Path, ...]]) -> None:
+    """Raises ConfigError."""
+    if video and (len(video) > 1 or video[0].suffix.lower() not in (".mp4", ".gif")):
+        raise ConfigError([f"--video: found {' '.join(map(str, video))}, expected one file.mp4 or file.gif"])
 
 
 def files_of(args: Args, task: Type[PhysicsTask]) -> List[Path]:
