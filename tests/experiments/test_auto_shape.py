@@ -77,7 +77,7 @@ def test_a_recorded_run_and_what_it_leaves(tmp_path, capsys):
     scores = []
     for name in ("best.py", "best.graph.json"):
         out_json = tmp_path / "eval.json"
-        command = ["--shapers", folder / name, "--no-human", "--out", tmp_path / "eval", "--json", out_json]
+        command = ["--shapers", folder / name, "--no-human", "--run-dir", tmp_path / "eval", "--json", out_json]
         small = [w for w in SMALL if w not in ("--retest", 2)]
         code, _, _, ranked = run(eval_shapers.main, [*small, *command], capsys, out_json)
         assert code == 0
