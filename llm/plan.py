@@ -65,7 +65,7 @@ def make_plan(args: Args) -> Plan:
     except KeyError as e:
         raise ConfigError([f"--task: {e.args[0]}"]) from None
     if "compute_goal" in args.shaper_types and not task.goal_size:
-        raise ConfigError([f"--shaper_types: {task.name} has no goals, so nothing for compute_goal to say"])
+        raise ConfigError([f"--shaper-types: {task.name} has no goals, so nothing for compute_goal to say"])
     prices = read_prices(args.price)
     seed = args.seed or 0
     device, threads = hardware(args.engine, args.device, args.threads)

@@ -72,9 +72,9 @@ def resume_command(path: Path, options: GymOptions, folder: Path) -> str:
     words = [*commands.typed("auto_shape.py"), "--config", str(path), "--resume", str(folder)]
     for name in ("llm", "base_url", "seed", "json"):
         if (value := getattr(options, name)) is not None:
-            words += [f"--{name}", str(value)]
+            words += ["--" + name.replace("_", "-"), str(value)]
     words += ["--set", *options.set] * bool(options.set)
-    return shlex.join(words + ["--allow_unprotected"] * options.allow_unprotected)
+    return shlex.join(words + ["--allow-unprotected"] * options.allow_unprotected)
 
 
 class GymRun:

@@ -175,7 +175,7 @@ def read_section(cls: type, values: Mapping[str, Any], problems: list[str], wher
 
 
 def _own(texts: Sequence[str], run: RunSection, problems: list[str]) -> dict[str, list[float]]:
-    """--per_member's words, e.g. policy_lr=1e-4,3e-4."""
+    """--per-member's words, e.g. policy_lr=1e-4,3e-4."""
     own: dict[str, list[float]] = {}
     section, _, names = AGENTS[run.agent]
     for text in texts:

@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 
 
 def wrong_types(names: List[str]) -> List[str]:
-    """What is wrong with --shaper_types, a line each."""
+    """What is wrong with --shaper-types, a line each."""
     out = []
     for name in names or [""]:
         if name not in SHAPER_TYPES:
             near = f", did you mean {nearest(name, SHAPER_TYPES, 0.0)}" if name else ""
-            out.append(f"--shaper_types: found {name!r}, expected some of {', '.join(SHAPER_TYPES)}{near}")
+            out.append(f"--shaper-types: found {name!r}, expected some of {', '.join(SHAPER_TYPES)}{near}")
     return out
 
 
@@ -49,7 +49,7 @@ def unwritable(option: str, path: Optional[Path]) -> List[str]:
 def check_args(args: Args) -> None:
     """Raises ConfigError."""
     for option, value, least, most in (
-        ("--num_envs_per_shaper", args.num_envs_per_shaper, 1, 10**5),
+        ("--num-envs-per-shaper", args.num_envs_per_shaper, 1, 10**5),
         ("--iterations", args.iterations, 1, 10**8),
         ("--seeds", args.seeds, 1, 10**4),
         ("--seed", args.seed, 0, 2**63 - 1),
@@ -111,7 +111,7 @@ def load(files: List[Path], args: Args) -> Tuple[List[Tuple[Candidate, Optional[
         else:
             loaded.append((candidate, str(path)))
     if not loaded:
-        raise ConfigError([f"--shaper_types: no file of {files[0].parent} defines {' or '.join(args.shaper_types)}"])
+        raise ConfigError([f"--shaper-types: no file of {files[0].parent} defines {' or '.join(args.shaper_types)}"])
     return loaded, skipped
 
 

@@ -286,9 +286,9 @@ def test_a_film_needs_pictures(distributed: Path, capsys: Any, tmp_path: Path, m
 
 def test_wrong_arguments(tmp_path: Path, capsys: Any) -> None:
     for words, said in (
-        (["--run-dir", tmp_path / "nobody"], "--exp_dir: found no folder"),
+        (["--run-dir", tmp_path / "nobody"], "--run-dir: found no "),
         (["--run-dir", tmp_path], r"expected a folder with params.py"),
-        (["--run-dir", tmp_path, "-n", 0], "--num_episodes: found 0, expected at least 1"),
+        (["--run-dir", tmp_path, "-n", 0], "--episodes: found 0, expected at least 1"),
         (["--run-dir", tmp_path, "--seed", -1], "--seed: found -1"),
         (["--run-dir", tmp_path, "--video", "a.avi"], "expected a name that ends in .mp4 or .gif"),
         (["--run-dir", tmp_path, "--json", tmp_path], "--json: found"),
