@@ -61,7 +61,7 @@ def run(command: list[Any]) -> float:
 
 def retest(model: Path, args: Args, stop: str, real: bool, folder: Path) -> dict[str, Any]:
     out = folder / f"{stop}.json"
-    flags = ["--num-agents", args.num_agents, "--json", out, "--real" if real else "--no-real"]
+    flags = ["--agents", args.num_agents, "--json", out, "--real" if real else "--no-real"]
     flags += ["--vary-hp"] if args.vary_hp else []
     flags += ["--stop", stop] if stop != "default" else []
     run([ROOT / "experiments" / "evaluate_proxy.py", model, *flags])

@@ -67,7 +67,7 @@ def main() -> None:
 
 if __name__ == "__main__":
     if "--worker" in sys.argv:
-        from GTN_worker import main as worker_main
+        from envolve.experiments.worker import main as worker_main
 
         sys.exit(worker_main([a for a in sys.argv[1:] if a != "--worker"], evaluate=instant))
     main()

@@ -33,7 +33,7 @@ def scores(args: argparse.Namespace, names: List[str], seed: int) -> Dict[str, f
         command = [
             sys.executable, "experiments/eval_shapers.py", "--task", args.task, "--candidates", *names, "--no-human",
             "--num_envs_per_shaper", str(args.num_envs), "--iterations", str(args.iterations), "--seed", str(seed),
-            "--threads", str(args.threads), "--json", str(out), "--out", str(Path(folder) / "run"),
+            "--threads", str(args.threads), "--json", str(out), "--run-dir", str(Path(folder) / "run"),
         ]  # fmt: skip
         env = {**os.environ, "OMP_NUM_THREADS": "1"}
         subprocess.run(command, cwd=ROOT, env=env, check=True, stdout=subprocess.DEVNULL)

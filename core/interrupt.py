@@ -26,6 +26,7 @@ import threading
 import time
 from typing import Any, Callable, Iterator, List, NoReturn, Optional
 
+from envolve.core.commands import answer
 from envolve.core.descendants import kill_descendants
 from envolve.core.memory import shortage
 from envolve.core.reader_gone import end_with_the_reader, flushed
@@ -194,15 +195,18 @@ _listener: Optional[_Listener] = None
 
 def listen(prog: str, limit: float = LIMIT) -> None:
     """From now on signals are heard, and a reader that has gone ends the process. prog: what the line begins with;
-    limit: seconds from a signal to the end, for a process that another one waits for."""
+    limit: seconds from a signal to the end, for a process that another one waits for. Where help is all that is asked
+    for, or a flag is wrong, the process ends here, before anything slow is imported."""
     global _listener
     if _listener is not None:
-        return
-    _listener = _Listener(prog, limit)
-    _listener.start()
-    atexit.register(_deaf)  # the first to be registered is the last to be called
-    os.register_at_fork(before=_hold, after_in_parent=_let_go, after_in_child=_forget)
-    end_with_the_reader()
+        _listener.prog, _listener.limit = prog, limit
+    else:
+        _listener = _Listener(prog, limit)
+        _listener.start()
+        atexit.register(_deaf)  # the first to be registered is the last to be called
+        os.register_at_fork(before=_hold, after_in_parent=_let_go, after_in_child=_forget)
+        end_with_the_reader()
+    answer(prog, sys.argv[1:])
 
 
 def run(main: Callable[[], int]) -> NoReturn:

@@ -24,9 +24,10 @@ if any(word.split("=")[-1] == "isaacgym" for word in sys.argv[1:]):
         pass  # make_simulator says what is missing
 
 import torch
-import tyro
 
+from envolve.core import commands
 from envolve.envs.sim.simulator import SimulatorError
+from envolve.experiments.command_line import parse
 from envolve.experiments.eval_shapers import logging_to_stderr
 from envolve.llm.arguments import Args
 from envolve.llm.gym.evolution import run_config
@@ -42,23 +43,23 @@ Evolve the shapers of a task with language models: they write rewards (and obser
 terminations, initial states, goals), every one is vetted in a jail, all of an iteration are trained in one simulator,
 and the models see what came of it. Evolution can tune the numbers in what they wrote.
 
-  python3 experiments/auto_shape.py --task Anymal --task_description "Make anymal run as fast as possible" \\
-      --shaper_types compute_reward compute_observation --llm gpt-4-turbo-preview
-  python3 experiments/auto_shape.py --task Cartpole --llm replay:experiments/recordings/cartpole.jsonl \\
-      --num_iters 2 --shapers_per_iter 5 --num_envs_per_shaper 64 --iterations 30         no key, no network
-  python3 experiments/auto_shape.py --task Ant --llm gpt-4o claude-sonnet-4-5 --mode islands --halving 2 --tune nes \\
-      --budget_usd 5
-  python3 experiments/auto_shape.py --task Ant --llm llama3 --base_url http://localhost:8080/v1
-  python3 experiments/auto_shape.py --resume results/<run_id>                             after Ctrl-C
-  python3 experiments/auto_shape.py --config configs/bipedal_walker.yml                   your own Gymnasium task
+  envolve write --task Anymal --task-description "Make anymal run as fast as possible" \\
+      --shaper-types compute_reward compute_observation --llm gpt-4-turbo-preview
+  envolve write --task Cartpole --llm replay:experiments/recordings/cartpole.jsonl \\
+      --num-iters 2 --shapers-per-iter 5 --num-envs-per-shaper 64 --iterations 30         no key, no network
+  envolve write --task Ant --llm gpt-4o claude-sonnet-4-5 --mode islands --halving 2 --tune nes \\
+      --budget-usd 5
+  envolve write --task Ant --llm llama3 --base-url http://localhost:8080/v1
+  envolve write --resume results/<run_id>                             after Ctrl-C
+  envolve write --config configs/bipedal_walker.yml                   your own Gymnasium task
 
-Keys are read from OPENAI_API_KEY, ANTHROPIC_API_KEY or, with --base_url, LLM_API_KEY, and written nowhere. Flags may be
+Keys are read from OPENAI_API_KEY, ANTHROPIC_API_KEY or, with --base-url, LLM_API_KEY, and written nowhere. Flags may be
 written with - or _. Exit codes: 0 the best has a score, 1 nothing has, or it cannot go on, 2 wrong arguments,
 130 Ctrl-C, 143 SIGTERM (resumable)."""
 
 
 def complain(text: object) -> None:
-    print(f"auto_shape.py: {text}", file=sys.stderr)
+    print(f"{commands.called('auto_shape.py')}: {text}", file=sys.stderr)
 
 
 def auto_shape(args: Args) -> int:
@@ -77,7 +78,7 @@ def auto_shape(args: Args) -> int:
     try:
         return run_plan(plan)
     except KeyboardInterrupt:
-        return interrupt.stopped("auto_shape.py", go_on)
+        return interrupt.stopped(commands.called("auto_shape.py"), go_on)
     except ConfigError as e:
         complain(e)
         return 2
@@ -93,13 +94,13 @@ def auto_shape(args: Args) -> int:
 
 
 def main(argv: Optional[List[str]] = None) -> int:
-    args = tyro.cli(Args, args=argv, prog="auto_shape.py", description=HELP)
+    args = parse("auto_shape.py", Args, argv, HELP)
     try:
         with logging_to_stderr():
             logging.getLogger("httpx").setLevel(logging.WARNING)
             return auto_shape(args)
     except KeyboardInterrupt:
-        return interrupt.stopped("auto_shape.py")
+        return interrupt.stopped(commands.called("auto_shape.py"))
 
 
 if __name__ == "__main__":

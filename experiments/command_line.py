@@ -1,15 +1,37 @@
-"""How commands end: an error is one line on stderr and an exit code."""
+"""How commands begin and end: arguments in today's words; an error is one line on stderr and an exit code."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TypeVar
 
-from envolve.core import interrupt, memory
+from envolve.core import commands, interrupt, memory
 from envolve.outer.config.load import ConfigError
 
+T = TypeVar("T")
 MANY = 10**6  # worlds, agents, workers, repetitions: more than any machine has time for
 MOST = {"--seed": 2**62, "--threads": 1024, "--steps": 10**12, "--real-steps": 10**12}
+
+
+def parse(script: str, cls: type[T], argv: Sequence[str] | None, text: str) -> T:
+    """The arguments of a command, whose fields ``cls`` declares. script: its name in the table of commands; text: what
+    it does, with examples and exit codes. Wrong arguments end the process."""
+    import tyro
+
+    if commands.declared is not None:
+        commands.declared(script, cls, text)
+    words = commands.modern(script, argv)
+    return tyro.cli(cls, args=words, prog=commands.called(script), description=text)
+
+
+def empty_folder(run_dir: Path) -> Path:
+    """The folder of a new run, made here. Raises ConfigError if something is in it, OSError."""
+    if run_dir.is_dir() and any(run_dir.iterdir()):
+        raise ConfigError([f"--run-dir: found files in {run_dir}, expected a new folder; --resume goes on with a run"])
+    run_dir.mkdir(parents=True, exist_ok=True)
+    return run_dir
 
 
 def check_count(option: str, value: int | None, least: int) -> None:
@@ -41,12 +63,12 @@ def exit_code(
     except ConfigError as e:
         code, text = 2, str(e)
     except KeyboardInterrupt:
-        return interrupt.stopped(prog)
+        return interrupt.stopped(commands.called(prog))
     except Exception as e:
         short = memory.shortage(e, sizes)
         if not short and not isinstance(e, expected):
             raise
         code, text = 1, short or in_words(e)
     if text:
-        print(f"{prog}: {text}", file=sys.stderr)
+        print(f"{commands.called(prog)}: {text}", file=sys.stderr)
     return code

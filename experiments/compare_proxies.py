@@ -19,6 +19,7 @@ from typing import Annotated
 
 import tyro
 
+from envolve.experiments.command_line import parse
 from envolve.experiments.paper.command import EXIT_CODES, run_command
 from envolve.experiments.paper.comparison import CompareArgs, compare_rns, compare_ses, evolves_rns
 from envolve.experiments.paper.learners import SE_AGENTS, published_name
@@ -28,10 +29,10 @@ from envolve.outer.config.load import ConfigError
 HELP = """\
 Trains fresh agents in the best worlds that train_proxy.py evolved, and on the task itself.
 
-  python3 experiments/compare_proxies.py default_config_gridworld_reward_env.yaml                 RNs: learning curves
-  python3 experiments/compare_proxies.py default_config_cartpole_reward_env.yaml --modes 0 1 2
-  python3 experiments/compare_proxies.py default_config_cartpole_syn_env.yaml                     SEs
-  python3 experiments/compare_proxies.py default_config_gridworld_reward_env.yaml --quick         a minute's look
+  envolve paper compare-proxies default_config_gridworld_reward_env.yaml                 RNs: learning curves
+  envolve paper compare-proxies default_config_cartpole_reward_env.yaml --modes 0 1 2
+  envolve paper compare-proxies default_config_cartpole_syn_env.yaml                     SEs
+  envolve paper compare-proxies default_config_gridworld_reward_env.yaml --quick         a minute's look
 
 Reward networks (RNs): for each mode the 10 best, 10 agents in each; none ends early, and each is tested on the task
 after every training episode. Synthetic environments (SEs): the 40 best of those evolved with fixed hyperparameters and
@@ -56,7 +57,7 @@ def work(args: Args) -> int:
 
 
 def main(argv: list[str] | None = None) -> int:
-    args = tyro.cli(Args, args=argv, prog="compare_proxies.py", description=HELP + EXIT_CODES)
+    args = parse("compare_proxies.py", Args, argv, HELP + EXIT_CODES)
     return run_command("compare_proxies.py", lambda: work(args))
 
 

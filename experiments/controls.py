@@ -19,7 +19,8 @@ from typing import Annotated
 
 import tyro
 
-from envolve.experiments.command_line import check_count
+from envolve.core import commands
+from envolve.experiments.command_line import check_count, parse
 from envolve.experiments.paper.command import run_command
 from envolve.outer.config.load import ConfigError
 from envolve.outer.config.schema import nearest
@@ -30,8 +31,8 @@ HELP = """\
 Controls: what an evolved world does, beside the simplest things that could explain it. Every row is tested on the real
 task; real steps are those that it took to make the row.
 
-  python3 experiments/controls.py results/<run_id>/model.pt
-  python3 experiments/controls.py results/<run_id>/model.pt --only greedy hand_made --json controls.json
+  envolve controls results/<run_id>/model.pt
+  envolve controls results/<run_id>/model.pt --only greedy hand_made --json controls.json
 
   world        agents trained in the world, as evolution trains them
   tuned        agents with tuned hyperparameters, trained on the task itself (configs/baselines)
@@ -98,7 +99,8 @@ def work(args: Args) -> int:
 
 
 def main(argv: list[str] | None = None) -> int:
-    args = tyro.cli(Args, args=argv, prog="controls.py", description=HELP)
+    args = parse("controls.py", Args, argv, HELP)
+    commands.existing("controls.py", "WORLD", str(args.model))
     return run_command("controls.py", lambda: work(args))
 
 

@@ -19,12 +19,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import tyro
 from numpy.typing import ArrayLike, NDArray
 
 from envolve.agents.common.hyper import draw
 from envolve.agents.common.sections import VarySection
-from envolve.experiments.command_line import check_count
+from envolve.experiments.command_line import check_count, parse
 from envolve.experiments.paper.command import EXIT_CODES, run_command
 from envolve.experiments.paper.comparison import CompareArgs, budget_of, check, evolves_rns, find_worlds, measurement
 from envolve.experiments.paper.data import Series
@@ -41,7 +40,7 @@ Samples sets of hyperparameters, trains agents with each in the best synthetic e
 the same number of steps, and correlates the mean test returns (on the task, both) over the sets: Spearman, Kendall,
 Pearson, with 95 % bootstrap intervals over the sets.
 
-  python3 experiments/correlation.py default_config_cartpole_syn_env.yaml
+  envolve paper correlation default_config_cartpole_syn_env.yaml
 """
 FULL, QUICK = (10, 100), (5, 3)
 
@@ -137,7 +136,7 @@ def work(args: Args) -> int:
 
 
 def main(argv: list[str] | None = None) -> int:
-    args = tyro.cli(Args, args=argv, prog="correlation.py", description=HELP + EXIT_CODES)
+    args = parse("correlation.py", Args, argv, HELP + EXIT_CODES)
     return run_command("correlation.py", lambda: work(args))
 
 

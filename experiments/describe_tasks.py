@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What shapers can read, of every task in a physics engine, as Markdown: python3 experiments/describe_tasks.py --write
+"""What shapers can read, of every task in a physics engine, as Markdown: envolve tasks --write
 brings docs/shapers.md up to date (a test compares the two)."""
 
 from __future__ import annotations
@@ -16,13 +16,24 @@ if __name__ == "__main__":
     interrupt.listen("describe_tasks.py")  # before all that takes time to import
 
 import inspect
-from typing import List, Type
+from dataclasses import dataclass
+from typing import List, Optional, Type
+
+import tyro
 
 import envolve.envs.physics  # noqa: F401  registers the tasks
 from envolve.envs.physics.task import PHYSICS_TASKS, PhysicsTask
+from envolve.experiments.command_line import parse
 from envolve.llm.search.task_facts import limits_text, task_facts
 
 DOCS = Path(__file__).resolve().parents[1] / "docs" / "shapers.md"
+HELP = """\
+Print what shapers can read, of every task in a physics engine, as Markdown.
+
+  envolve tasks
+  envolve tasks --write
+
+Exit codes: 0 printed or written, 2 wrong arguments, 130 Ctrl-C, 143 SIGTERM."""
 MARK = "<!-- What follows is written by experiments/describe_tasks.py -->\n"
 
 
@@ -64,11 +75,14 @@ def signatures() -> List[str]:
     return [f"{n}({', '.join(inspect.signature(getattr(PhysicsTask, n)).parameters)})" for n in names]
 
 
-def main(argv: List[str]) -> int:
-    if argv not in ([], ["--write"]):
-        print("describe_tasks.py: expected nothing or --write", file=sys.stderr)
-        return 2
-    if argv:
+@dataclass
+class Args:
+    write: tyro.conf.FlagCreatePairsOff[bool] = False
+    """Bring docs/shapers.md up to date, instead of printing."""
+
+
+def main(argv: Optional[List[str]] = None) -> int:
+    if parse("describe_tasks.py", Args, argv, HELP).write:
         before, mark, _ = DOCS.read_text(encoding="utf-8").partition(MARK)
         DOCS.write_text(f"{before}{mark}\n{sections()}", encoding="utf-8")
     else:
@@ -77,4 +91,4 @@ def main(argv: List[str]) -> int:
 
 
 if __name__ == "__main__":
-    interrupt.run(lambda: main(sys.argv[1:]))
+    interrupt.run(main)

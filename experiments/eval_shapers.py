@@ -25,10 +25,11 @@ if any(word.split("=")[-1] == "isaacgym" for word in sys.argv[1:]):
         pass  # make_simulator says what is missing
 
 import torch
-import tyro
 
+from envolve.core import commands
 from envolve.core.memory import shortage
 from envolve.envs.sim.simulator import SimulatorError
+from envolve.experiments.command_line import parse
 from envolve.outer.config.yaml_lines import ConfigError
 from envolve.outer.reporting.display import wide_console
 from envolve.outer.reporting.report import precise
@@ -47,10 +48,10 @@ A file is a candidate. It defines any of compute_reward, compute_observation, co
 compute_initial_state and compute_goal; the rest is the task's own (docs/shapers.md). One that raises, returns NaN or
 the wrong shape is out; the others go on unharmed. The task's own shapers compete as "human".
 
-  python3 experiments/eval_shapers.py --task Cartpole --num_envs_per_shaper 64 --iterations 30
-  python3 experiments/eval_shapers.py --task Anymal --shaper_types compute_reward compute_observation --json out.json
-  python3 experiments/eval_shapers.py --task Ant --shapers my_rewards --candidates a b --seeds 3 --video
-  python3 experiments/eval_shapers.py --task Ant --set lr=5e-4 hidden_size=64 --schedule gravity.yaml
+  envolve shape --task Cartpole --num-envs-per-shaper 64 --iterations 30
+  envolve shape --task Anymal --shaper-types compute_reward compute_observation --json out.json
+  envolve shape --task Ant --shapers my_rewards --candidates a b --seeds 3 --video ant.mp4
+  envolve shape --task Ant --set lr=5e-4 hidden_size=64 --schedule gravity.yaml
 
 Flags may be written with - or _. Exit codes: 0 at least one candidate has a score, 1 none has, 2 wrong arguments,
 130 Ctrl-C, 143 SIGTERM (what is known by then is written)."""
@@ -91,7 +92,7 @@ def logging_to_stderr() -> Iterator[None]:
 
 
 def complain(text: object) -> None:
-    print(f"eval_shapers.py: {text}", file=sys.stderr)
+    print(f"{commands.called('eval_shapers.py')}: {text}", file=sys.stderr)
 
 
 def evaluate_shapers(args: Args) -> int:
@@ -112,7 +113,7 @@ def evaluate_shapers(args: Args) -> int:
     except Exception as e:  # a fault of this program must not cost the user what hours of training have shown
         if run.curve:
             run.write(args.json)
-        if not (short := shortage(e, "--num_envs_per_shaper, --seeds, rollout_steps or hidden_size")):
+        if not (short := shortage(e, "--num-envs-per-shaper, --seeds, rollout_steps or hidden_size")):
             raise
         complain(short)
         return 1
@@ -125,7 +126,7 @@ def evaluate_shapers(args: Args) -> int:
     run.show(console, ranking)
     console.print(run.files(), highlight=False, markup=False, soft_wrap=True)
     if interrupted:
-        return interrupt.stopped("eval_shapers.py")
+        return interrupt.stopped(commands.called("eval_shapers.py"))
     best = run.best(ranking)
     if args.video is not None and best is not None and run.envs is not None:
         console.print(f"Filming {best[0].name} ...", markup=False)
@@ -139,12 +140,12 @@ def evaluate_shapers(args: Args) -> int:
 
 
 def main(argv: Optional[List[str]] = None) -> int:
-    args = tyro.cli(Args, args=argv, prog="eval_shapers.py", description=HELP)
+    args = parse("eval_shapers.py", Args, argv, HELP)
     try:
         with logging_to_stderr():
             return evaluate_shapers(args)
     except KeyboardInterrupt:
-        return interrupt.stopped("eval_shapers.py")
+        return interrupt.stopped(commands.called("eval_shapers.py"))
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Episodes with a policy that a run has kept: python3 experiments/evaluate_policy.py --exp_dir results/<run>"""
+"""Episodes with a policy that a run has kept: envolve evaluate --run-dir results/<run>"""
 
 from __future__ import annotations
 
@@ -27,10 +27,11 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
+from envolve.core import commands
 from envolve.core.statistics import interval
 from envolve.distributed.files.params_file import PARAMS_FILE
 from envolve.envs.worlds.file import write_atomic
-from envolve.experiments.command_line import check_count, exit_code
+from envolve.experiments.command_line import check_count, exit_code, parse
 from envolve.experiments.policies.episodes import Episodes, Policies, PolicyError, chosen
 from envolve.outer.config.yaml_lines import ConfigError, show
 from envolve.outer.reporting.report import number
@@ -40,10 +41,10 @@ HELP = """\
 Evaluate a policy that a run has kept, of train_distributed.py, train_goal.py or eval_shapers.py: greedy episodes from
 seeds of their own, their returns with mean and 95 % interval, a JSON file, and a film.
 
-  python3 experiments/evaluate_policy.py --exp_dir results/quadruped --num_episodes 5 \\
+  envolve evaluate --run-dir results/quadruped --episodes 5 \\
       --checkpoint policy_checkpoint_0000500000 --seed 108 --video quadruped.mp4
-  python3 experiments/evaluate_policy.py --exp_dir results/<run of train_goal.py> --num_episodes 100 [--stochastic]
-  python3 experiments/evaluate_policy.py --exp_dir results/<run of eval_shapers.py> --shaper my_rewards/best.py
+  envolve evaluate --run-dir results/<run of train_goal.py> --episodes 100 [--stochastic]
+  envolve evaluate --run-dir results/<run of eval_shapers.py> --shaper my_rewards/best.py
 
 The same seed gives the same episodes. Of a run with a population every member is evaluated, and the best one filmed.
 params.py in the folder of a distributed run is imported, as is the file after --shaper: both with all your rights.
@@ -54,9 +55,9 @@ Exit codes: 0 evaluated, 1 the policy cannot be evaluated or filmed, 2 wrong arg
 
 @dataclass(kw_only=True)
 class Args:
-    exp_dir: Annotated[Path, tyro.conf.arg(metavar="DIR")]
+    exp_dir: Annotated[Path, tyro.conf.arg(name="run-dir", metavar="DIR")]
     """Folder of the run."""
-    num_episodes: Annotated[int, tyro.conf.arg(aliases=["-n"])] = 5
+    num_episodes: Annotated[int, tyro.conf.arg(name="episodes", aliases=["-n"])] = 5
     """Of each member."""
     checkpoint: Annotated[str | None, tyro.conf.arg(metavar="NAME")] = None
     """Which of the policies in the folder; default: the newest."""
@@ -91,12 +92,12 @@ def policies_of(folder: Path, shaper: Path | None, stochastic: bool) -> Policies
     there = sorted(p.name for p in folder.glob("*"))[:8] if folder.is_dir() else None
     found = "no folder" if there is None else f"{', '.join(there) or 'nothing'} in {folder}"
     expected = f"{PARAMS_FILE} (train_distributed.py), policy.pt (train_goal.py) or best.pt (eval_shapers.py)"
-    raise ConfigError([f"--exp_dir: found {found}, expected a folder with {expected}"])
+    raise ConfigError([f"--run-dir: found {found}, expected a folder with {expected}"])
 
 
 def check(args: Args) -> None:
     """Raises ConfigError, VideoError."""
-    for option, value, least in (("--num_episodes", args.num_episodes, 1), ("--seed", args.seed, 0)):
+    for option, value, least in (("--episodes", args.num_episodes, 1), ("--seed", args.seed, 0)):
         check_count(option, value, least)
     if args.video is not None:
         if args.video.suffix.lower() not in (".mp4", ".gif"):
@@ -170,7 +171,8 @@ def evaluate(args: Args) -> int:
 
 def main(argv: Sequence[str] | None = None) -> int:
     logging.basicConfig(format="%(message)s", stream=sys.stderr)
-    args = tyro.cli(Args, args=argv, prog="evaluate_policy.py", description=HELP)
+    args = parse("evaluate_policy.py", Args, argv, HELP)
+    commands.existing("evaluate_policy.py", "--run-dir", str(args.exp_dir))
     return exit_code("evaluate_policy.py", lambda: evaluate(args), (PolicyError, VideoError, ValueError))
 
 

@@ -28,10 +28,11 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
+from envolve.core import commands
 from envolve.core.memory import shortage
 from envolve.core.statistics import AgentRuns, summary
 from envolve.envs.worlds.file import WorldFile, WorldFileError, read_world
-from envolve.experiments.command_line import check_count
+from envolve.experiments.command_line import check_count, parse
 from envolve.outer.config import problem
 from envolve.outer.config.check import Checker
 from envolve.outer.config.load import ConfigError, environment_info
@@ -51,19 +52,22 @@ from envolve.outer.reporting.display import wide_console
 from envolve.outer.reporting.report import number
 from envolve.outer.search.nes import RETEST, member_seeds
 
+PROG = "evaluate_proxy.py"
+HELP = """\
+Train fresh agents in an evolved world and, beside them, on the real task; test all of them on the real task.
+
+  envolve evaluate-world results/<run_id>/model.pt --agent ddqn --agents 20 --vary-hp
+
+Exit codes: 0 complete, 1 the world cannot be read or used, 2 wrong arguments, 130 Ctrl-C, 143 SIGTERM."""
+
 
 @dataclass
 class Args:
-    """Train fresh agents in an evolved world and, beside them, on the real task; test all of them on the real task.
-
-    Example: python3 experiments/evaluate_proxy.py results/<run_id>/model.pt --agent ddqn --num-agents 20 --vary-hp
-    """
-
-    model: tyro.conf.Positional[Path]
+    model: tyro.conf.Positional[Annotated[Path, tyro.conf.arg(metavar="WORLD")]]
     """A model.pt that GTN_master.py wrote."""
     agent: str | None = None
     """The learner, e.g. ddqn, ql, sarsa; default: the one the world was evolved with."""
-    num_agents: int = 20
+    num_agents: Annotated[int, tyro.conf.arg(name="agents")] = 20
     """Agents in the world, and as many on the real task."""
     vary_hp: bool = False
     """Draw every agent's learning rate, batch size, hidden size and layers around the configured ones (ql, sarsa: alpha
@@ -115,7 +119,7 @@ def prepared(world: WorldFile, args: Args) -> tuple[dict[str, Any], str]:
 def check_args(args: Args) -> None:
     """Raises ConfigError. Before hours of training, not after them."""
     for option, value, least in (
-        ("--num-agents", args.num_agents, 1), ("--seed", args.seed, 0), ("--threads", args.threads, 0),
+        ("--agents", args.num_agents, 1), ("--seed", args.seed, 0), ("--threads", args.threads, 0),
     ):  # fmt: skip
         check_count(option, value, least)
     if args.json is not None and (args.json.is_dir() or not args.json.parent.is_dir()):
@@ -226,7 +230,8 @@ def show(console: Console, world: WorldFile, name: str, columns: dict[str, dict[
 
 
 def main(argv: list[str] | None = None) -> int:
-    args = tyro.cli(Args, args=argv, prog="evaluate_proxy.py")
+    args = parse(PROG, Args, argv, HELP)
+    commands.existing(PROG, "WORLD", str(args.model))
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     try:
         check_args(args)
@@ -236,7 +241,7 @@ def main(argv: list[str] | None = None) -> int:
         if args.stop == "budget" and world.budget == 0:
             raise ConfigError([f"--stop budget: {args.model} was evolved without a training budget"])
     except (WorldFileError, ConfigError) as e:
-        print(f"evaluate_proxy.py: {e}", file=sys.stderr)
+        print(f"{commands.called(PROG)}: {e}", file=sys.stderr)
         return 1 if isinstance(e, WorldFileError) else 2
     mode = EARLY_OUT if args.stop == "early-out" or world.budget == 0 else BUDGET
     threads = args.threads or len(os.sched_getaffinity(0))
@@ -252,11 +257,11 @@ def main(argv: list[str] | None = None) -> int:
         try:
             columns[column] = measure(config, worlds, part, REAL if column == "real" else mode, threads, bounds)
         except KeyboardInterrupt:
-            return interrupt.stopped("evaluate_proxy.py")
+            return interrupt.stopped(commands.called(PROG))
         except (MemoryError, RuntimeError, ValueError) as e:
-            if not (short := shortage(e, f"--num-agents, or the sizes in the configuration of {args.model}")):
+            if not (short := shortage(e, f"--agents, or the sizes in the configuration of {args.model}")):
                 raise
-            print(f"evaluate_proxy.py: {short}", file=sys.stderr)
+            print(f"{commands.called(PROG)}: {short}", file=sys.stderr)
             return 1
     console = wide_console()
     show(console, world, name, {titles[k]: c for k, c in columns.items()})
@@ -280,7 +285,7 @@ def main(argv: list[str] | None = None) -> int:
         try:
             args.json.write_text(json.dumps(content, indent=1) + "\n")
         except OSError as e:
-            print(f"evaluate_proxy.py: cannot write {args.json}: {e.strerror}", file=sys.stderr)
+            print(f"{commands.called(PROG)}: cannot write {args.json}: {e.strerror}", file=sys.stderr)
             return 1
     return 0
 

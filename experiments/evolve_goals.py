@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Evolves the starts and goals that agents train with: python3 experiments/evolve_goals.py --help"""
+"""Evolves the starts and goals that agents train with: envolve evolve-goals --help"""
 
 from __future__ import annotations
 
@@ -32,17 +32,18 @@ import yaml
 from rich.console import Console
 
 from envolve.agents.goal.crl_train import GoalSection
+from envolve.core import commands
 from envolve.core.files import TEXT_BYTES, read_plain
 from envolve.envs.goal.shapers import ShapeSpace
 from envolve.envs.goal.task import make_goal_task
 from envolve.envs.sim.simulator import SimulatorError
 from envolve.envs.worlds.file import write_atomic
-from envolve.experiments.command_line import exit_code
+from envolve.experiments.command_line import empty_folder, exit_code
 from envolve.outer.checkpoint import RunError, locked
 from envolve.outer.config.load import environment_info
 from envolve.outer.config.yaml_lines import ConfigError, parse_yaml
 from envolve.outer.evaluate.device import unusable
-from envolve.outer.goals.arguments import CONFIG_FILE, Parser, add_section, read_learner, read_section
+from envolve.outer.goals.arguments import CONFIG_FILE, Parser, add_section, flag, read_learner, read_section
 from envolve.outer.goals.evolution import EvolveSection, GoalEvolution, Inner, scores_of
 from envolve.outer.goals.evolution_report import PICTURE, picture, summary
 from envolve.outer.goals.sections import AGENTS
@@ -53,9 +54,9 @@ Evolve the distribution of goals, of starts, or of both that agents train with, 
 own. A generation trains all perturbations side by side, from scratch; their scores are evaluations with the task's own
 starts and goals. In the end fresh agents tell what was found: with it and without, the same seeds.
 
-  python3 experiments/evolve_goals.py --env_name simple_u_maze --goal_family cells --num_timesteps 50000
-  python3 experiments/evolve_goals.py --env_name reacher --start_family box --agent sac --use_her --num_envs 32
-  python3 experiments/evolve_goals.py --resume results/<run>
+  envolve evolve-goals --task simple_u_maze --goal-family cells --num-timesteps 50000
+  envolve evolve-goals --task reacher --start-family box --agent sac --use-her --num-envs 32
+  envolve evolve-goals --resume results/<run>
 
 Exit codes: 0 complete, 1 cannot go on, 2 wrong arguments, 130 Ctrl-C, 143 SIGTERM (--resume
 repeats the generation under way)."""
@@ -77,10 +78,11 @@ class EvolvePlan:
 
 
 def build_parser() -> Parser:
-    parser = Parser(prog="evolve_goals.py", description=HELP, formatter_class=argparse.RawDescriptionHelpFormatter,
+    parser = Parser("evolve_goals.py", description=HELP, formatter_class=argparse.RawDescriptionHelpFormatter,
                     allow_abbrev=False)  # fmt: skip
     parser.add_argument("--resume", metavar="DIR", help="go on with the run in this folder, as it was begun")
-    parser.add_argument("--results_dir", "--results-dir", default="results", metavar="DIR", help="where runs are kept")
+    parser.add_argument("--run-dir", metavar="DIR", help="the folder of this run; default: a new one in --results-dir")
+    parser.add_argument("--results-dir", default="results", metavar="DIR", help="where runs are kept")
     add_section(parser, "search", EvolveSection)
     add_section(parser, "training", Inner)
     sections = {agent: section for agent, (section, _, _) in AGENTS.items()}
@@ -102,7 +104,7 @@ def make_plan(given: dict[str, Any]) -> EvolvePlan:
     try:
         ShapeSpace(make_goal_task(inner.env_name), evolve.goal_family, evolve.start_family)
     except ValueError as e:
-        problems.append(f"--env_name, --goal_family, --start_family: {e}")
+        problems.append(f"--task, --goal-family, --start-family: {e}")
     problems += unusable(inner.device)
     if problems:
         raise ConfigError(problems)
@@ -122,14 +124,14 @@ def stored_plan(folder: Path) -> EvolvePlan:
     return make_plan({name: value for part in raw.values() for name, value in (part or {}).items()})
 
 
-def folder_of(plan: EvolvePlan, results: Path) -> Path:
+def folder_of(plan: EvolvePlan, results: Path, run_dir: Path | None = None) -> Path:
     """A new one, with config.yaml in it."""
     families = "_".join(filter(None, (plan.evolve.goal_family, plan.evolve.start_family)))
     default = f"{plan.inner.env_name}_{families}_{time.strftime('%Y-%m-%d-%H%M%S')}_seed{plan.inner.seed}"
     name = plan.inner.exp_name or default
     if not re.fullmatch(r"[\w.+=-]+", name) or set(name) == {"."}:
-        raise ConfigError([f"--exp_name: found {name!r}, expected letters, digits and . _ - + ="])
-    folder = new_folder(results / name)
+        raise ConfigError([f"--exp-name: found {name!r}, expected letters, digits and . _ - + ="])
+    folder = empty_folder(run_dir) if run_dir else new_folder(results / name)
     write_atomic(str(folder / CONFIG_FILE), plan.to_yaml().encode())
     return folder
 
@@ -138,7 +140,7 @@ def run(plan: EvolvePlan, folder: Path) -> int:
     """All generations that are left, then the comparison."""
     evolve, inner = plan.evolve, plan.inner
     torch.set_num_threads(inner.threads)
-    interrupt.advise(f"go on with: {shlex.join(['python3', f'experiments/{PROG}', '--resume', str(folder)])}")
+    interrupt.advise(f"go on with: {shlex.join([*commands.typed(PROG), '--resume', str(folder)])}")
     space = ShapeSpace(make_goal_task(inner.env_name), evolve.goal_family, evolve.start_family)
     evaluate = functools.partial(scores_of, inner, plan.learner, evolve, space)
     families = f"goals {evolve.goal_family or 'plain'}, starts {evolve.start_family or 'plain'}"
@@ -147,7 +149,7 @@ def run(plan: EvolvePlan, folder: Path) -> int:
         evolution = GoalEvolution(folder, evolve, inner.seed, space.names, evaluate)
         while not evolution.done:
             if stop():
-                return interrupt.stopped(PROG)
+                return interrupt.stopped(commands.called(PROG))
             began = time.monotonic()
             g = evolution.generation()
             picture(folder / PICTURE, space, evolution, title)
@@ -157,7 +159,7 @@ def run(plan: EvolvePlan, folder: Path) -> int:
                      g.generation, g.score, g.plain, g.perturbed, g.best, seconds, left,
                      f"  {g.diverged} diverged" if g.diverged else "")  # fmt: skip
         if stop():
-            return interrupt.stopped(PROG)
+            return interrupt.stopped(commands.called(PROG))
         if not evolution.comparison[0]:
             evolution.compare()
     text = summary(inner.env_name, families, evolve, evolution, folder)
@@ -170,14 +172,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     logging.basicConfig(format="%(message)s", stream=sys.stderr)
     log.setLevel(logging.INFO)
     args = build_parser().parse(argv)
-    given = {n: v for n, v in vars(args).items() if v is not None and n not in ("resume", "results_dir")}
+    given = {n: v for n, v in vars(args).items() if v is not None and n not in ("resume", "results_dir", "run_dir")}
 
     def work() -> int:
         if args.resume is None:
             plan = make_plan(given)
-            return run(plan, folder_of(plan, Path(args.results_dir)))
+            return run(plan, folder_of(plan, Path(args.results_dir), args.run_dir and Path(args.run_dir)))
         if given:
-            raise ConfigError([f"--resume goes on with the values it was begun with: found --{next(iter(given))}"])
+            raise ConfigError([f"--resume goes on with the values it was begun with: found {flag(next(iter(given)))}"])
         return run(stored_plan(Path(args.resume)), Path(args.resume))
 
     return exit_code(PROG, work, (RunError, SimulatorError, ValueError))

@@ -25,8 +25,10 @@ from typing import Annotated, Any
 
 import tyro
 
+from envolve.core import commands
 from envolve.core.child import end_process, ends_with_parent
 from envolve.core.places import CODE, IMPORTS
+from envolve.experiments.command_line import parse
 from envolve.experiments.paper.data import DataError
 from envolve.experiments.paper.drawing import Drawing, Need, save_drawing
 from envolve.outer.config.schema import nearest
@@ -49,9 +51,9 @@ HELP = """\
 Draw the figures of the paper's experiments, as PNG and SVG, each with its caption as text, from the data below
 --results-dir.
 
-  python3 experiments/figures.py score_transforms
-  python3 experiments/figures.py compare --only Cliff --quick    runs what is missing first, a minute's look each
-  python3 experiments/figures.py all                             whatever there are data for
+  envolve paper figures score_transforms
+  envolve paper figures compare --only Cliff --quick    runs what is missing first, a minute's look each
+  envolve paper figures all                             whatever there are data for
 
 Captions have interquartile means, 95 % intervals, and the number of runs and agents, failures included. A
 figure whose data are missing names the command that makes them. Pictures of quick looks are marked "quick".
@@ -182,14 +184,14 @@ def work(args: Args) -> int:
 
 def main(argv: list[str] | None = None) -> int:
     text = HELP.format(figures=listing())
-    args = tyro.cli(Args, args=argv, prog="figures.py", description=text)
+    args = parse("figures.py", Args, argv, text)
     try:
         return work(args)
     except ConfigError as e:
         complain(e)
         return 2
     except KeyboardInterrupt:
-        return interrupt.stopped("figures.py", interrupt.GO_ON)
+        return interrupt.stopped(commands.called("figures.py"), interrupt.GO_ON)
     except OSError as e:
         complain(f"{e.filename}: {e.strerror}")
         return 1

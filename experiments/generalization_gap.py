@@ -15,8 +15,8 @@ from envolve.core import interrupt
 if __name__ == "__main__":
     interrupt.listen("generalization_gap.py")  # before all that takes time to import
 
-import tyro
 
+from envolve.experiments.command_line import parse
 from envolve.experiments.paper.command import EXIT_CODES, run_command
 from envolve.experiments.paper.comparison import CompareArgs, compare_ses, evolves_rns
 from envolve.experiments.paper.proxies import proxy
@@ -28,7 +28,7 @@ As compare_proxies.py with synthetic environments (SEs), but no agent draws its 
 CONFIG. The difference to compare_proxies.py is the gap that other hyperparameters open, for SEs evolved with fixed ones
 and for SEs evolved with varied ones.
 
-  python3 experiments/generalization_gap.py default_config_cartpole_syn_env.yaml [--quick]
+  envolve paper generalization-gap default_config_cartpole_syn_env.yaml [--quick]
 """
 
 
@@ -40,7 +40,7 @@ def work(args: CompareArgs) -> int:
 
 
 def main(argv: list[str] | None = None) -> int:
-    args = tyro.cli(CompareArgs, args=argv, prog="generalization_gap.py", description=HELP + EXIT_CODES)
+    args = parse("generalization_gap.py", CompareArgs, argv, HELP + EXIT_CODES)
     return run_command("generalization_gap.py", lambda: work(args))
 
 

@@ -17,10 +17,9 @@ if __name__ == "__main__":
 from dataclasses import dataclass
 from typing import Any
 
-import tyro
-
 from envolve.agents.train import train
 from envolve.envs.worlds.world import RealTask, World, tables
+from envolve.experiments.command_line import parse
 from envolve.experiments.learned_reward import finite_task
 from envolve.experiments.paper.command import EXIT_CODES, Measurement, run_command
 from envolve.experiments.paper.data import Series
@@ -35,9 +34,9 @@ from envolve.outer.search.nes import RETEST, member_seeds
 HELP = """\
 Reads the best SE of a small room, state by state, and trains 10 agents in it and 10 in the room.
 
-  python3 experiments/gridworld.py                      the room of 2 x 3 cells
-  python3 experiments/gridworld.py --task EmptyRoom33 --agents 50
-  python3 experiments/figures.py gridworld              its picture
+  envolve paper gridworld                      the room of 2 x 3 cells
+  envolve paper gridworld --task EmptyRoom33 --agents 50
+  envolve paper figures gridworld              its picture
 """
 CONFIG = Path("default_config_gridworld.yaml")
 FULL, QUICK = 10, 5  # agents
@@ -82,7 +81,7 @@ def work(args: Args) -> int:
 
 
 def main(argv: list[str] | None = None) -> int:
-    args = tyro.cli(Args, args=argv, prog="gridworld.py", description=HELP + EXIT_CODES)
+    args = parse("gridworld.py", Args, argv, HELP + EXIT_CODES)
     return run_command("gridworld.py", lambda: work(args))
 
 

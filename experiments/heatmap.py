@@ -25,6 +25,7 @@ import tyro
 from envolve.agents.common.result import REASONS
 from envolve.agents.train import train
 from envolve.envs.classic.finite import FiniteTask
+from envolve.experiments.command_line import parse
 from envolve.experiments.learned_reward import finite_task, rn_modes
 from envolve.experiments.paper.command import EXIT_CODES, Measurement, run_command
 from envolve.experiments.paper.data import Series
@@ -41,9 +42,9 @@ HELP = """\
 Trains SARSA agents in the best reward networks (RNs) of each mode and on the task, and counts the states that each
 agent visits in its greedy test episode on the task.
 
-  python3 experiments/heatmap.py                                Cliff, all modes: 10 RNs of each, 10 agents in each
-  python3 experiments/heatmap.py --episodes 30 --modes 0 2      agents that have trained for 30 episodes
-  python3 experiments/figures.py heatmap                        its picture
+  envolve paper heatmap                                Cliff, all modes: 10 RNs of each, 10 agents in each
+  envolve paper heatmap --episodes 30 --modes 0 2      agents that have trained for 30 episodes
+  envolve paper figures heatmap                        its picture
 """
 FULL, QUICK = (10, 10), (2, 5)  # RNs of a mode, agents in each
 
@@ -121,7 +122,7 @@ def work(args: Args) -> int:
 
 
 def main(argv: list[str] | None = None) -> int:
-    args = tyro.cli(Args, args=argv, prog="heatmap.py", description=HELP + EXIT_CODES)
+    args = parse("heatmap.py", Args, argv, HELP + EXIT_CODES)
     return run_command("heatmap.py", lambda: work(args))
 
 

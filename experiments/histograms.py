@@ -19,9 +19,9 @@ from typing import Any
 
 import numpy as np
 import torch
-import tyro
 
 from envolve.envs.worlds.world import World
+from envolve.experiments.command_line import parse
 from envolve.experiments.paper.command import EXIT_CODES, Measurement, run_command
 from envolve.experiments.paper.data import Series
 from envolve.experiments.paper.one_se import OneSEArgs, se_of
@@ -35,9 +35,9 @@ HELP = """\
 Trains 10 agents in the best SE, tests them on the task, and compares three kinds of steps: those in the SE during
 training, those in the task during the tests, and what the SE answers to the states and actions of the tests.
 
-  python3 experiments/histograms.py                                          CartPole, DDQN
-  python3 experiments/histograms.py default_config_acrobot_syn_env.yaml --agent duelingddqn
-  python3 experiments/figures.py histograms                                  its picture
+  envolve paper histograms                                          CartPole, DDQN
+  envolve paper histograms default_config_acrobot_syn_env.yaml --agent duelingddqn
+  envolve paper figures histograms                                  its picture
 """
 FULL, QUICK = 10, 4  # agents
 
@@ -95,7 +95,7 @@ def work(args: Args) -> int:
 
 
 def main(argv: list[str] | None = None) -> int:
-    args = tyro.cli(Args, args=argv, prog="histograms.py", description=HELP + EXIT_CODES)
+    args = parse("histograms.py", Args, argv, HELP + EXIT_CODES)
     return run_command("histograms.py", lambda: work(args))
 
 

@@ -28,6 +28,7 @@ from rich.table import Table
 
 from envolve.agents.common.sections import LearnerSection
 from envolve.envs.task import Task
+from envolve.experiments.command_line import parse
 from envolve.experiments.paper.command import EXIT_CODES, run_command
 from envolve.experiments.paper.comparison import CompareArgs, budget_of, check, evolves_rns, find_worlds, measurement
 from envolve.experiments.paper.data import Series
@@ -45,10 +46,10 @@ Trains agents with one hyperparameter changed at a time, in the best worlds that
 and tests them on the task. All else stays as in compare_proxies.py, and agents of one index have the same seed
 everywhere.
 
-  python3 experiments/hyperparameter_sensitivity.py default_config_cartpole_syn_env.yaml
-  python3 experiments/hyperparameter_sensitivity.py default_config_cartpole_syn_env.yaml --hyperparameters lr gamma
-  python3 experiments/hyperparameter_sensitivity.py default_config_gridworld_reward_env.yaml       a reward network (RN)
-  python3 experiments/figures.py hyperparameter_sensitivity                                        its picture
+  envolve paper hyperparameter-sensitivity default_config_cartpole_syn_env.yaml
+  envolve paper hyperparameter-sensitivity default_config_cartpole_syn_env.yaml --hyperparameters lr gamma
+  envolve paper hyperparameter-sensitivity default_config_gridworld_reward_env.yaml       a reward network (RN)
+  envolve paper figures hyperparameter_sensitivity                                        its picture
 
 A hyperparameter takes its own value times --factors, within its limits; hidden_layer takes one less to two more;
 activation_fn and the like take all that there are. SEs are evolved with agents whose hyperparameters vary by a factor
@@ -199,7 +200,7 @@ def show(series: Series, grids: dict[str, list[Any]], own: dict[str, Any], task:
 
 
 def main(argv: list[str] | None = None) -> int:
-    args = tyro.cli(Args, args=argv, prog="hyperparameter_sensitivity.py", description=HELP + EXIT_CODES)
+    args = parse("hyperparameter_sensitivity.py", Args, argv, HELP + EXIT_CODES)
     return run_command("hyperparameter_sensitivity.py", lambda: work(args))
 
 

@@ -27,6 +27,7 @@ from torch import Tensor
 from envolve.agents.common.rollout import make_world, reset_uniforms
 from envolve.envs.task import Task
 from envolve.envs.worlds.world import World, init_world
+from envolve.experiments.command_line import parse
 from envolve.experiments.paper.command import EXIT_CODES, Measurement, run_command
 from envolve.experiments.paper.data import Series
 from envolve.experiments.paper.proxies import task_of
@@ -39,7 +40,7 @@ Measures milliseconds per step, of one environment alone and of many at once, on
 RN with the networks of CONFIG. The networks are fresh: their values do not change the time. These are the readable
 PyTorch worlds; compiled agents step through theirs faster, inside the training loop.
 
-  python3 experiments/inference_time.py default_config_cartpole_syn_env.yaml
+  envolve paper inference-time default_config_cartpole_syn_env.yaml
 """
 
 
@@ -61,7 +62,7 @@ class Args:
     """3 measurements of 20 steps."""
     results_dir: Annotated[Path, tyro.conf.arg(metavar="DIR")] = Path("results")
     """Where the data go."""
-    out: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
+    out: Annotated[Path | None, tyro.conf.arg(name="json", metavar="FILE")] = None
     """The data file; default: <results-dir>/paper/inference_time/<task>.json."""
 
 
@@ -120,7 +121,7 @@ def work(args: Args) -> int:
 
 
 def main(argv: list[str] | None = None) -> int:
-    args = tyro.cli(Args, args=argv, prog="inference_time.py", description=HELP + EXIT_CODES)
+    args = parse("inference_time.py", Args, argv, HELP + EXIT_CODES)
     return run_command("inference_time.py", lambda: work(args))
 
 

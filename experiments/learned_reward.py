@@ -23,6 +23,7 @@ import tyro
 from envolve.envs.classic.finite import FiniteTask
 from envolve.envs.worlds.file import WorldFile
 from envolve.envs.worlds.world import RealTask, tables
+from envolve.experiments.command_line import parse
 from envolve.experiments.paper.command import EXIT_CODES, Measurement, run_command
 from envolve.experiments.paper.data import Series
 from envolve.experiments.paper.proxies import CURIOSITY, MODES, TASK, check_mode, label, modes_of, proxy, task_of
@@ -32,10 +33,10 @@ from envolve.outer.config.load import ConfigError
 HELP = """\
 Reads the reward of every state and action from the 50 best reward networks (RNs) of each mode. No agent is trained.
 
-  python3 experiments/learned_reward.py                                                  RNs of Cliff, all modes
-  python3 experiments/learned_reward.py --modes 1 2 --worlds 10
-  python3 experiments/learned_reward.py default_config_gridworld_reward_env.yaml --set env_name=HoleRoom --name HoleRoom
-  python3 experiments/figures.py learned_reward                                          their picture
+  envolve paper learned-reward                                                  RNs of Cliff, all modes
+  envolve paper learned-reward --modes 1 2 --worlds 10
+  envolve paper learned-reward default_config_gridworld_reward_env.yaml --set env_name=HoleRoom --name HoleRoom
+  envolve paper figures learned_reward                                          their picture
 """
 FULL, QUICK = 50, 2
 
@@ -90,7 +91,7 @@ def work(args: Args) -> int:
 
 
 def main(argv: list[str] | None = None) -> int:
-    args = tyro.cli(Args, args=argv, prog="learned_reward.py", description=HELP + EXIT_CODES)
+    args = parse("learned_reward.py", Args, argv, HELP + EXIT_CODES)
     return run_command("learned_reward.py", lambda: work(args))
 
 

@@ -25,6 +25,7 @@ from torch import Tensor
 
 from envolve.envs.task import Task
 from envolve.envs.worlds.file import read_world, save_world
+from envolve.experiments.command_line import parse
 from envolve.experiments.paper.command import EXIT_CODES, run_command
 from envolve.experiments.paper.comparison import CompareArgs, budget_of, check, evolves_rns, measurement
 from envolve.experiments.paper.data import Series, load
@@ -44,9 +45,9 @@ Synthetic environments (SEs) are evolved so that agents learn in them; nothing m
 same networks are fitted to the task instead, by supervised learning, and agents are trained in them as in
 compare_proxies.py.
 
-  python3 experiments/model_based_baseline.py default_config_cartpole_syn_env.yaml
-  python3 experiments/model_based_baseline.py default_config_cartpole_syn_env.yaml --fit-done
-  python3 experiments/figures.py model_based_baseline                                        its picture
+  envolve paper model-based-baseline default_config_cartpole_syn_env.yaml
+  envolve paper model-based-baseline default_config_cartpole_syn_env.yaml --fit-done
+  envolve paper figures model_based_baseline                                        its picture
 
 The steps of the task: each world repeats a search of its own (that of train_proxy.py CONFIG --seed S, bit for bit) and
 gets what the search sees of the task, the tests of all its agents, 10 episodes each: from envolve.agents of the first
@@ -231,7 +232,7 @@ def work(args: Args) -> int:
 
 
 def main(argv: list[str] | None = None) -> int:
-    args = tyro.cli(Args, args=argv, prog="model_based_baseline.py", description=HELP + EXIT_CODES)
+    args = parse("model_based_baseline.py", Args, argv, HELP + EXIT_CODES)
     return run_command("model_based_baseline.py", lambda: work(args))
 
 

@@ -20,13 +20,13 @@ from typing import Any
 
 import numpy as np
 import torch
-import tyro
 from torch import Tensor
 
 from envolve.agents.common.result import REASONS, TrainResult
 from envolve.core import rng
 from envolve.envs.task import Task
 from envolve.envs.worlds.world import World
+from envolve.experiments.command_line import parse
 from envolve.experiments.paper.command import EXIT_CODES, Measurement, run_command
 from envolve.experiments.paper.data import Series
 from envolve.experiments.paper.one_se import OneSEArgs, se_of
@@ -42,9 +42,9 @@ Trains agents in the best SE while Gaussian noise disturbs one of its outputs, a
 done, and tests them on the task. The noise grows from 0.01 to 31.6 times the standard deviation that the output has in
 undisturbed training, in 50 steps of 100 agents each.
 
-  python3 experiments/noise_threshold.py                                     CartPole, every output
-  python3 experiments/noise_threshold.py --outputs 0 reward --points 10
-  python3 experiments/figures.py noise_threshold                             its picture
+  envolve paper noise-threshold                                     CartPole, every output
+  envolve paper noise-threshold --outputs 0 reward --points 10
+  envolve paper figures noise_threshold                             its picture
 
 The learner runs in PyTorch here, for compiled worlds cannot be disturbed: --device cuda helps.
 """
@@ -165,7 +165,7 @@ def quantities(result: TrainResult, relative: np.ndarray) -> dict[str, list[Any]
 
 
 def main(argv: list[str] | None = None) -> int:
-    args = tyro.cli(Args, args=argv, prog="noise_threshold.py", description=HELP + EXIT_CODES)
+    args = parse("noise_threshold.py", Args, argv, HELP + EXIT_CODES)
     return run_command("noise_threshold.py", lambda: work(args))
 
 

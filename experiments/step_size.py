@@ -21,15 +21,16 @@ import tyro
 
 from envolve.core.places import CODE
 from envolve.experiments import optimize_params
+from envolve.experiments.command_line import parse
 from envolve.experiments.paper.figures.step_size import FOLDER
 
 HELP = """\
 Evolves the SE of a 2 x 2 room 400 times, each time with another step size and score transform, with and without
 mirrored sampling: optimize_params.py configs/spaces/gridworld_step_size.yaml in <results-dir>/gridworld_step_size.
 
-  python3 experiments/step_size.py                  the same command again goes on with what is there
-  python3 experiments/step_size.py --quick          40 runs of at most 10 generations
-  python3 experiments/figures.py step_size          its picture
+  envolve paper step-size                  the same command again goes on with what is there
+  envolve paper step-size --quick          40 runs of at most 10 generations
+  envolve paper figures step_size          its picture
 
 Exit codes: those of optimize_params.py."""
 
@@ -39,7 +40,7 @@ QUICK = ("stop.trials=40", "budget.least=10", "budget.most=10")
 
 @dataclass
 class Args:
-    num_workers: int | None = None
+    num_workers: Annotated[int | None, tyro.conf.arg(name="workers")] = None
     """Workers, default: one per core."""
     seed: int = 0
     """Of the step sizes and the runs."""
@@ -55,12 +56,12 @@ def command(args: Args) -> list[str]:
     """The arguments of optimize_params.py."""
     words = [str(STUDY), "--run-dir", str(args.results_dir / (FOLDER + "_quick" * args.quick))]
     if args.num_workers is not None:
-        words += ["--num-workers", str(args.num_workers)]
+        words += ["--workers", str(args.num_workers)]
     return [*words, "--set", f"search.seed={args.seed}", *(QUICK if args.quick else ()), *args.set]
 
 
 def main(argv: list[str] | None = None) -> int:
-    return optimize_params.main(command(tyro.cli(Args, args=argv, prog="step_size.py", description=HELP)))
+    return optimize_params.main(command(parse("step_size.py", Args, argv, HELP)))
 
 
 if __name__ == "__main__":

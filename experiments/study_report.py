@@ -21,6 +21,8 @@ from typing import List, Optional
 import tyro
 from typing_extensions import Annotated
 
+from envolve.core import commands
+from envolve.experiments.command_line import parse
 from envolve.outer.config.yaml_lines import ConfigError
 from envolve.outer.hpo.report import write_report
 from envolve.outer.hpo.trial_log import TrialLog
@@ -29,9 +31,9 @@ HELP = """\
 Write the report of a search for hyperparameters again: summary.txt (which is printed, too), best.yaml (the best
 configuration, complete), importance.json, and the pictures parallel_coordinates.png, budget_loss.png, importance.png.
 
-  python3 experiments/study_report.py results/cartpole_nes            also while the search runs; it is not disturbed
-  python3 experiments/study_report.py results/cartpole_nes --out /tmp/look
-  python3 experiments/study_report.py ~/old_bohb_run                  a folder that hpbandster wrote
+  envolve report results/cartpole_nes            also while the search runs; it is not disturbed
+  envolve report results/cartpole_nes --out /tmp/look
+  envolve report ~/old_bohb_run                  a folder that hpbandster wrote
 
 It reads results.json and configs.json (hpbandster's format) and study.yaml. Where there is no study.yaml there will be
 no best.yaml, and the axes of the pictures go as far as the values that were tried. Exit codes: 0 written, 1 no trial
@@ -50,7 +52,7 @@ class Args:
 
 
 def complain(text: object) -> None:
-    print(f"study_report.py: {text}", file=sys.stderr)
+    print(f"{commands.called('study_report.py')}: {text}", file=sys.stderr)
 
 
 def report(args: Args) -> int:
@@ -71,12 +73,13 @@ def report(args: Args) -> int:
 
 
 def main(argv: Optional[List[str]] = None) -> int:
-    args = tyro.cli(Args, args=argv, prog="study_report.py", description=HELP)
+    args = parse("study_report.py", Args, argv, HELP)
+    commands.existing("study_report.py", "FOLDER", str(args.folder))
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
     try:
         return report(args)
     except KeyboardInterrupt:
-        return interrupt.stopped("study_report.py")
+        return interrupt.stopped(commands.called("study_report.py"))
     except ConfigError as e:
         complain(e)
     except ImportError as e:

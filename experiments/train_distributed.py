@@ -23,6 +23,7 @@ from typing import Annotated, Literal
 import torch
 import tyro
 
+from envolve.core import commands
 from envolve.distributed.files.board import CollectorReport, EvaluatorReport, LearnerReport
 from envolve.distributed.files.params import TrainParamsBase, fields_help
 from envolve.distributed.files.params_file import freeze
@@ -41,7 +42,7 @@ from envolve.distributed.programs.turns import (
     run_embedded,
     widths_of,
 )
-from envolve.experiments.command_line import exit_code
+from envolve.experiments.command_line import exit_code, parse
 from envolve.outer.checkpoint import RunError, locked
 from envolve.outer.config.yaml_lines import ConfigError
 
@@ -51,7 +52,7 @@ HELP = f"""\
 Trains the agent that a class TrainParams describes, in its own environment. An iteration: all collectors add experience
 to one replay memory, num_steps_per_iter gradient steps follow, every collector gets the new policy.
 
-  python3 experiments/train_distributed.py --params my_params.py --config my.json --exp-dir results/mine
+  envolve distributed --params my_params.py --config my.json --run-dir results/mine
 
 my_params.py:
   class TrainParams(TrainParamsBase):          # from envolve.distributed.files.params
@@ -82,9 +83,9 @@ class Args:
     """Python file with the class TrainParams."""
     config: Annotated[Path | None, tyro.conf.arg(metavar="FILE.json")] = None
     """What TrainParams.env_config holds; "curriculum" in it moves the environment's parameters."""
-    exp_dir: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None
+    exp_dir: Annotated[Path | None, tyro.conf.arg(name="run-dir", metavar="DIR")] = None
     """The run's folder; one that exists goes on. Default: results/<name of --params>."""
-    num_collectors: int = 1
+    num_collectors: Annotated[int, tyro.conf.arg(name="collectors")] = 1
     """Programs that collect; they share the steps of an iteration."""
     mode: Literal["lockstep", "async"] = "lockstep"
     """lockstep: all wait for each other, and the result is the same to the last byte; async: collecting and learning
@@ -101,7 +102,7 @@ class Args:
 def train(args: Args) -> int:
     settings = RunSettings(args.seed, args.num_collectors, args.mode)
     if not 1 <= args.num_collectors <= MOST_COLLECTORS:
-        raise ConfigError([f"--num-collectors: found {args.num_collectors}, expected 1 to {MOST_COLLECTORS}"])
+        raise ConfigError([f"--collectors: found {args.num_collectors}, expected 1 to {MOST_COLLECTORS}"])
     if args.mode == "async" and not args.processes:
         found = "found all programs in one process, where they take turns"
         raise ConfigError([f"--mode async: {found}; expected --processes"])
@@ -156,7 +157,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     logging.basicConfig(format="%(message)s", stream=sys.stderr)
     logging.getLogger("envolve").setLevel(logging.INFO)
     torch.set_num_threads(1)
-    args = tyro.cli(Args, prog="train_distributed.py", description=HELP, args=argv)
+    args = parse("train_distributed.py", Args, argv, HELP)
+    commands.existing("train_distributed.py", "--params", str(args.params))
     return exit_code("train_distributed.py", lambda: train(args), (RunError, ValueError), interrupt.GO_ON)
 
 

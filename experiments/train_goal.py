@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Trains goal-conditioned agents: python3 experiments/train_goal.py --env_name reacher --help"""
+"""Trains goal-conditioned agents: envolve goal --task reacher"""
 
 from __future__ import annotations
 
@@ -24,13 +24,14 @@ from collections.abc import Sequence
 import torch
 from rich.console import Console
 
+from envolve.core import commands
 from envolve.core.memory import shortage
 from envolve.envs.sim.simulator import SimulatorError
 from envolve.envs.worlds.file import write_atomic
-from envolve.experiments.command_line import exit_code
+from envolve.experiments.command_line import empty_folder, exit_code
 from envolve.outer.checkpoint import RunError, locked
 from envolve.outer.config.yaml_lines import ConfigError
-from envolve.outer.goals.arguments import CONFIG_FILE, GoalPlan, Parser, build_parser, make_plan, stored_plan
+from envolve.outer.goals.arguments import CONFIG_FILE, GoalPlan, Parser, build_parser, flag, make_plan, stored_plan
 from envolve.outer.goals.report import GoalTable
 from envolve.outer.goals.run import CHECKPOINT, POLICY, GoalRun, Interrupted
 from envolve.outer.goals.video import check_film, film_of, film_path
@@ -38,19 +39,15 @@ from envolve.outer.reporting.folders import new_folder
 from envolve.outer.shapers.video import VideoError
 
 log = logging.getLogger("envolve")
-SIZES = "--h_dim, --n_hidden, --num_envs, --population, --batch_size or --max_replay_size"  # these decide the memory
+SIZES = "--h-dim, --n-hidden, --num-envs, --population, --batch-size or --max-replay-size"  # these decide the memory
 
 
-def complain(text: object) -> None:
-    print(f"train_goal.py: {text}", file=sys.stderr)
-
-
-def folder_of(plan: GoalPlan, results: Path) -> Path:
+def folder_of(plan: GoalPlan, results: Path, run_dir: Path | None = None) -> Path:
     """A new one, with config.yaml in it."""
     name = plan.run.exp_name or f"{plan.run.env_name}_{time.strftime('%Y-%m-%d-%H%M%S')}_seed{plan.run.seed}"
     if not re.fullmatch(r"[\w.+=-]+", name) or set(name) == {"."}:
-        raise ConfigError([f"--exp_name: found {name!r}, expected letters, digits and . _ - + ="])
-    folder = new_folder(results / name)
+        raise ConfigError([f"--exp-name: found {name!r}, expected letters, digits and . _ - + ="])
+    folder = empty_folder(run_dir) if run_dir else new_folder(results / name)
     write_atomic(str(folder / CONFIG_FILE), plan.to_yaml().encode())
     return folder
 
@@ -63,12 +60,13 @@ def read(parser: Parser, argv: Sequence[str] | None) -> tuple[GoalPlan, Path, bo
     if args.resume is None:
         plan = make_plan(args)
         check_film(plan, film)
-        folder = folder_of(plan, Path(args.results_dir))
+        folder = folder_of(plan, Path(args.results_dir), args.run_dir and Path(args.run_dir))
         return plan, folder, False, film and folder / film  # in the run's folder, unless FILE says where
     given = [name for name, value in vars(args).items() if value not in (None, [])]
     others = [name for name in given if name not in ("resume", "results_dir", "video")]
     if others:
-        raise ConfigError([f"--resume goes on with the values it was begun with: found --{others[0]}, expected none"])
+        words = "--resume goes on with the values it was begun with"
+        raise ConfigError([f"{words}: found {flag(others[0])}, expected none"])
     plan, folder = stored_plan(Path(args.resume)), Path(args.resume)
     check_film(plan, film)
     return plan, folder, True, film and folder / film
@@ -76,7 +74,7 @@ def read(parser: Parser, argv: Sequence[str] | None) -> tuple[GoalPlan, Path, bo
 
 def train(plan: GoalPlan, folder: Path, resume: bool, film: Path | None) -> int:
     torch.set_num_threads(plan.run.threads)
-    interrupt.advise(f"go on with: {shlex.join(['python3', 'experiments/train_goal.py', '--resume', str(folder)])}")
+    interrupt.advise(f"go on with: {shlex.join([*commands.typed('train_goal.py'), '--resume', str(folder)])}")
     try:
         with locked(folder), interrupt.gently() as stop:
             run = GoalRun(plan, folder, resume)
@@ -87,7 +85,7 @@ def train(plan: GoalPlan, folder: Path, resume: bool, film: Path | None) -> int:
             if film is not None:
                 text += film_of(run, film)
     except Interrupted:
-        return interrupt.stopped("train_goal.py")
+        return interrupt.stopped(commands.called("train_goal.py"))
     except (MemoryError, RuntimeError, ValueError) as e:
         if shortage(e) and not resume and not any((folder / name).exists() for name in (POLICY, CHECKPOINT)):
             shutil.rmtree(folder, ignore_errors=True)  # nothing was finished

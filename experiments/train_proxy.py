@@ -31,7 +31,7 @@ from rich.console import Console
 
 from envolve.core.files import TABLE_BYTES, read_text
 from envolve.envs.worlds.file import write_atomic
-from envolve.experiments.command_line import check_count
+from envolve.experiments.command_line import check_count, parse
 from envolve.experiments.paper.command import EXIT_CODES, run_command
 from envolve.experiments.paper.proxies import (
     MODEL,
@@ -60,8 +60,8 @@ HELP = """\
 Evolves worlds of one kind, by default 40 synthetic environments (SEs) or 50 reward networks (RNs): run i is what
 GTN_master.py CONFIG --seed <seed + i> does. A finished run is not repeated; an interrupted one goes on.
 
-  python3 experiments/train_proxy.py default_config_cartpole_syn_env.yaml                  SEs
-  python3 experiments/train_proxy.py default_config_gridworld_reward_env.yaml --mode 1     RNs of type 1
+  envolve paper train-proxy default_config_cartpole_syn_env.yaml                  SEs
+  envolve paper train-proxy default_config_gridworld_reward_env.yaml --mode 1     RNs of type 1
 
 Modes: -1 no RN, but a curious agent; 0 no RN; 1, 2 potential; 5, 6 non-potential; 3, 4, 7, 8 the same with the info
 vector; 101, 102 weighted info vector. Even ones (and 102) are added to the reward, the others replace it. In modes -1
@@ -69,9 +69,9 @@ and 0 nothing is evolved: a run trains agents on the task and stores their score
 
 Several NES masters that share a folder, with two workers each: each takes every second run.
 
-  python3 GTN_worker.py 0 0 &     python3 GTN_worker.py 0 1 &     python3 GTN_worker.py 1 0 &     ...
-  python3 experiments/train_proxy.py CONFIG 0 2 &
-  python3 experiments/train_proxy.py CONFIG 1 2 &
+  envolve worker 0 0 &     envolve worker 0 1 &     envolve worker 1 0 &     ...
+  envolve paper train-proxy CONFIG 0 2 &
+  envolve paper train-proxy CONFIG 1 2 &
 """
 SOLVED = {False: "solved (confirmed in the search)", True: "solved (what fresh agents do on the task)"}  # RNs?
 FULL_RUNS_SE, FULL_RUNS_RN, QUICK_RUNS = 40, 50, 3
@@ -99,7 +99,7 @@ class Args:
     """Values of CONFIG, e.g. agents.gtn.max_iterations=100 envs.Cliff.hidden_size=64."""
     quick: tyro.conf.FlagCreatePairsOff[bool] = False
     """A minute's look: few generations of few agents."""
-    num_workers: int | None = None
+    num_workers: Annotated[int | None, tyro.conf.arg(name="workers")] = None
     """Local workers. Default without ids: one per core; with ids none, for they are started as GTN_worker.py."""
     sync_dir: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None
     """Folder of the exchange; default: with own workers the folder of the runs, else <results-dir>/GTN_sync."""
@@ -123,7 +123,7 @@ def read_args(args: Args) -> tuple[Proxy, list[int]]:
         args.runs = QUICK_RUNS if args.quick else FULL_RUNS_SE if kind.mode is None else FULL_RUNS_RN
     for option, value, least in (
         ("BOHB_ID", args.bohb_id, 0), ("BOHB_WORKERS", args.bohb_workers, 1), ("--runs", args.runs, 1),
-        ("--seed", args.seed, 0), ("--num-workers", args.num_workers, 1),
+        ("--seed", args.seed, 0), ("--workers", args.num_workers, 1),
     ):  # fmt: skip
         check_count(option, value, least)
     if args.bohb_id is not None and args.bohb_workers is None:
@@ -261,12 +261,12 @@ def show(kind: Proxy) -> None:
     Console(soft_wrap=True).print(text, markup=False, highlight=False)
 
 
-def parse(argv: Sequence[str] | None = None) -> Args:
-    return tyro.cli(Args, args=argv, prog="train_proxy.py", description=HELP + EXIT_CODES)
+def parse_words(argv: Sequence[str] | None = None) -> Args:
+    return parse("train_proxy.py", Args, argv, HELP + EXIT_CODES)
 
 
 def main(argv: list[str] | None = None) -> int:
-    args = parse(argv)
+    args = parse_words(argv)
     return run_command("train_proxy.py", lambda: work(args))
 
 

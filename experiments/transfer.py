@@ -19,6 +19,7 @@ from dataclasses import dataclass
 
 import tyro
 
+from envolve.experiments.command_line import parse
 from envolve.experiments.paper.command import EXIT_CODES, run_command
 from envolve.experiments.paper.comparison import CompareArgs, compare_rns, compare_ses, evolves_rns
 from envolve.experiments.paper.learners import published_name
@@ -30,10 +31,10 @@ HELP = """\
 Trains agents with other hyperparameters, or other agents, in the best worlds that train_proxy.py evolved, and on the
 task itself. All else is as in compare_proxies.py.
 
-  python3 experiments/transfer.py default_config_gridworld_reward_env.yaml --vary-hp          every agent draws its own
-  python3 experiments/transfer.py default_config_gridworld_reward_env.yaml --agent sarsa
-  python3 experiments/transfer.py default_config_cartpole_reward_env.yaml --agent duelingddqn
-  python3 experiments/transfer.py default_config_cartpole_syn_env.yaml --agent ppo            in SEs
+  envolve paper transfer default_config_gridworld_reward_env.yaml --vary-hp          every agent draws its own
+  envolve paper transfer default_config_gridworld_reward_env.yaml --agent sarsa
+  envolve paper transfer default_config_cartpole_reward_env.yaml --agent duelingddqn
+  envolve paper transfer default_config_cartpole_syn_env.yaml --agent ppo            in SEs
 
 --vary-hp draws lr, batch_size and hidden_size log-uniformly in [x/3, 3x] and adds -1, 0 or 1 hidden layers; of tables
 alpha and gamma in [.1, 1]. The published transfers: sarsa (Cliff), duelingddqn (CartPole), ppo (MountainCarContinuous,
@@ -62,7 +63,7 @@ def work(args: Args) -> int:
 
 
 def main(argv: list[str] | None = None) -> int:
-    args = tyro.cli(Args, args=argv, prog="transfer.py", description=HELP + EXIT_CODES)
+    args = parse("transfer.py", Args, argv, HELP + EXIT_CODES)
     return run_command("transfer.py", lambda: work(args))
 
 

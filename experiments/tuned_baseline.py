@@ -23,11 +23,12 @@ from typing import Annotated, Any
 import torch
 import tyro
 
+from envolve.core import commands
 from envolve.core.files import TABLE_BYTES, read_plain, read_text
 from envolve.core.statistics import summary
 from envolve.envs.task import make_task
 from envolve.envs.worlds.file import write_atomic
-from envolve.experiments.command_line import check_count
+from envolve.experiments.command_line import check_count, parse
 from envolve.experiments.paper.command import run_command
 from envolve.experiments.paper.data import plain
 from envolve.outer.config.load import Config, ConfigError, environment_info, load_config
@@ -42,8 +43,8 @@ HELP = """\
 Evolved worlds are judged beside agents whose hyperparameters were tuned on the task itself. A study tunes them; this
 command trains fresh agents with the best of its configurations and stores both in configs/baselines.
 
-  python3 experiments/optimize_params.py configs/spaces/real_cartpole_ddqn.yaml --run-dir results/real_cartpole_ddqn
-  python3 experiments/tuned_baseline.py results/real_cartpole_ddqn --name cartpole_ddqn
+  envolve tune configs/spaces/real_cartpole_ddqn.yaml --run-dir results/real_cartpole_ddqn
+  envolve paper tuned-baseline results/real_cartpole_ddqn --name cartpole_ddqn
 
 Exit codes: 0 complete, 1 it cannot start or go on, 2 wrong arguments, 130 and 143 stopped."""
 STUDY = "# study: "  # in the comments of best.yaml
@@ -146,7 +147,8 @@ def name_of(best: Config) -> str:
 
 
 def main(argv: list[str] | None = None) -> int:
-    args = tyro.cli(Args, args=argv, prog="tuned_baseline.py", description=HELP)
+    args = parse("tuned_baseline.py", Args, argv, HELP)
+    commands.existing("tuned_baseline.py", "DIR", str(args.study))
     return run_command("tuned_baseline.py", lambda: work(args))
 
 

@@ -25,6 +25,7 @@ import tyro
 from envolve.envs.task import Task
 from envolve.envs.worlds.file import WorldFile, read_world
 from envolve.experiments import evaluate_proxy
+from envolve.experiments.command_line import parse
 from envolve.experiments.paper import baselines3
 from envolve.experiments.paper.baselines3 import KINDS, Baseline, Run, processes, train_baselines
 from envolve.experiments.paper.command import EXIT_CODES, Measurement, run_command
@@ -44,9 +45,9 @@ HELP = """\
 Trains fresh agents of each kind for the same number of steps in the best synthetic environments (SEs) that
 train_proxy.py evolved, or in given ones, and beside them on the task itself; tests all of them greedily on the task.
 
-  python3 experiments/unseen_agents.py default_config_cartpole_syn_env.yaml
-  python3 experiments/unseen_agents.py --world results/<run_id>/model.pt --learners ppo sb3_dqn
-  python3 experiments/unseen_agents.py default_config_cartpole_syn_env.yaml --agent-set ppo.lr=1e-3 sb3_dqn.train_freq=1
+  envolve paper unseen-agents default_config_cartpole_syn_env.yaml
+  envolve paper unseen-agents --world results/<run_id>/model.pt --learners ppo sb3_dqn
+  envolve paper unseen-agents default_config_cartpole_syn_env.yaml --agent-set ppo.lr=1e-3 sb3_dqn.train_freq=1
 
 Kinds: those of this project that can learn the task (ddqn duelingddqn td3_discrete ppo; of continuous actions td3 sac
 ppo), and of Stable-Baselines3 (pip install 'stable-baselines3>=2.4') with its defaults sb3_dqn, sb3_ppo, sb3_a2c;
@@ -158,7 +159,7 @@ def hyperparameters(who: Learner | Baseline) -> dict[str, Any]:
 
 
 def main(argv: list[str] | None = None) -> int:
-    args = tyro.cli(Args, args=argv, prog="unseen_agents.py", description=HELP + EXIT_CODES)
+    args = parse("unseen_agents.py", Args, argv, HELP + EXIT_CODES)
     return run_command("unseen_agents.py", lambda: work(args))
 
 

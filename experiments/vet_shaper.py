@@ -23,9 +23,11 @@ import torch
 import tyro
 from typing_extensions import Annotated
 
+from envolve.core import commands
 from envolve.core.files import read_text
 from envolve.envs.physics.task import SHAPER_TYPES, physics_task
 from envolve.envs.worlds.file import write_atomic
+from envolve.experiments.command_line import parse
 from envolve.llm.vetting.jail.locks import JailError
 from envolve.llm.vetting.probe import make_probe
 from envolve.llm.vetting.text.missing import OWN
@@ -38,8 +40,8 @@ Would this be accepted if a model had written it? Takes the code out of the file
 state of the task, and writes it down as a graph of tensor operations whose numbers are parameters (docs/auto_shape.md,
 docs/security.md). The file may be Python, or a reply with code in it.
 
-  python3 experiments/vet_shaper.py my_reward.py --task Ant --shaper_types compute_reward
-  python3 experiments/vet_shaper.py reply.txt --task Anymal --out my_reward.graph.json
+  envolve vet my_reward.py --task Ant --shaper-types compute_reward
+  envolve vet reply.txt --task Anymal --out my_reward.graph.json
 
 The graph file is a candidate of eval_shapers.py. Exit codes: 0 accepted, 1 refused, 2 wrong arguments, or code cannot
 be jailed here, 130 Ctrl-C, 143 SIGTERM."""
@@ -62,7 +64,7 @@ class Args:
 
 
 def complain(text: object) -> None:
-    print(f"vet_shaper.py: {text}", file=sys.stderr)
+    print(f"{commands.called('vet_shaper.py')}: {text}", file=sys.stderr)
 
 
 def vet(args: Args) -> int:
@@ -98,13 +100,14 @@ def vet(args: Args) -> int:
 
 
 def main(argv: Optional[List[str]] = None) -> int:
-    args = tyro.cli(Args, args=argv, prog="vet_shaper.py", description=HELP)
+    args = parse("vet_shaper.py", Args, argv, HELP)
+    commands.existing("vet_shaper.py", "FILE", str(args.file))
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
     torch.set_num_threads(1)
     try:
         return vet(args)
     except KeyboardInterrupt:
-        return interrupt.stopped("vet_shaper.py")
+        return interrupt.stopped(commands.called("vet_shaper.py"))
     except OSError as e:
         complain(f"{e.filename}: {e.strerror}")
     except (JailError, KeyError) as e:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import List, Optional
+from typing import List, Optional, Tuple
 
 import tyro
 from typing_extensions import Annotated, Literal
@@ -21,7 +21,7 @@ class Args:
     shaper_types: List[str] = field(default_factory=lambda: ["compute_reward"])
     """Which functions the models write; the others are the task's own."""
     llm: Annotated[List[str], tyro.conf.arg(metavar="MODEL ...")] = field(default_factory=list)
-    """gpt-..., claude-..., ollama:NAME, any name with --base_url, or replay:FILE. A bandit chooses among several.
+    """gpt-..., claude-..., ollama:NAME, any name with --base-url, or replay:FILE. A bandit chooses among several.
     Default: gpt-4o."""
     base_url: Optional[str] = None
     """An OpenAI-compatible server, e.g. http://localhost:8000/v1."""
@@ -46,7 +46,7 @@ class Args:
     """Show the models the task's own reward."""
     num_envs_per_shaper: int = 256
     """Environments of each agent, and episodes that judge it."""
-    iterations: Annotated[int, tyro.conf.arg(aliases=["--learning-iterations"])] = 500
+    iterations: int = 500
     """Of collecting and learning."""
     seeds: int = 1
     """Agents per candidate; its score is their mean."""
@@ -106,13 +106,13 @@ class Args:
     results_dir: Optional[Path] = None
     """Where runs are kept; default: results."""
     resume: Annotated[Optional[Path], tyro.conf.arg(metavar="DIR")] = None
-    """Go on with the run in this folder, with the arguments that it was begun with; budgets, --price, --base_url,
+    """Go on with the run in this folder, with the arguments that it was begun with; budgets, --price, --base-url,
     --parallel, --timeout, --json and --video may be others. Calls that failed are asked again."""
     config: Annotated[Optional[Path], tyro.conf.arg(metavar="FILE")] = None
     """The YAML of a Gymnasium environment of yours (docs/gym_envs.md). It says what is run; of the flags count --llm,
-    --base_url, --seed, --set section.key=value, --results_dir, --json, --resume, --allow_unprotected, and those about
+    --base-url, --seed, --set section.key=value, --results-dir, --json, --resume, --allow-unprotected, and those about
     calls, budgets and trainings' limits."""
     json: Annotated[Optional[Path], tyro.conf.arg(metavar="FILE")] = None
     """Write result.json here, too (best.score, human.score, ...)."""
-    video: bool = False
-    """Film the best policy."""
+    video: Annotated[Optional[Tuple[Path, ...]], tyro.conf.arg(metavar="FILE")] = None
+    """Film the best policy in FILE, .mp4 or .gif."""

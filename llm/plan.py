@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Type
 
 import envolve.envs.physics  # noqa: F401  registers the tasks
 from envolve.agents.shaped.halving import Training
+from envolve.core import commands
 from envolve.core.files import TEXT_BYTES, read_plain
 from envolve.envs.physics.task import PhysicsTask, physics_task
 from envolve.llm.evolution import Settings
@@ -19,7 +20,15 @@ from envolve.llm.models.request import ChatError
 from envolve.llm.ranges import WITH_RESUME, changed, given, out_of_range, without_effect
 from envolve.llm.tune import TuneSettings
 from envolve.outer.config.yaml_lines import ConfigError, parse_yaml
-from envolve.outer.shapers.plan import hardware, learner_section, new_folder, plain, unwritable, wrong_types
+from envolve.outer.shapers.plan import (
+    check_video,
+    hardware,
+    learner_section,
+    new_folder,
+    plain,
+    unwritable,
+    wrong_types,
+)
 
 if TYPE_CHECKING:
     from envolve.llm.arguments import Args
@@ -45,16 +54,18 @@ def make_plan(args: Args) -> Plan:
     """Raises ConfigError."""
     problems = out_of_range(args)
     problems += wrong_types(args.shaper_types) + unwritable("--json", args.json)
+    problems += unwritable("--video", (args.video or (None,))[0])
     if args.halving > 1 and args.learner != "ppo":
         problems.append(f"--halving: {args.learner} cannot go on with more environments, expected --learner ppo or 1")
     if problems:
         raise ConfigError(problems)
+    check_video(args.video)
     try:
         task = physics_task(args.task)
     except KeyError as e:
         raise ConfigError([f"--task: {e.args[0]}"]) from None
     if "compute_goal" in args.shaper_types and not task.goal_size:
-        raise ConfigError([f"--shaper_types: {task.name} has no goals, so nothing for compute_goal to say"])
+        raise ConfigError([f"--shaper-types: {task.name} has no goals, so nothing for compute_goal to say"])
     prices = read_prices(args.price)
     seed = args.seed or 0
     device, threads = hardware(args.engine, args.device, args.threads)
@@ -130,4 +141,4 @@ def stored_args(args: Args) -> Args:
 
 
 def resume_command(folder: Path) -> str:
-    return shlex.join(["python3", "experiments/auto_shape.py", "--resume", str(folder)])
+    return shlex.join([*commands.typed("auto_shape.py"), "--resume", str(folder)])

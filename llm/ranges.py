@@ -50,10 +50,14 @@ WITH_CONFIG = {
 WITH_RESUME = {"resume", "json", "video", "budget_usd", "budget_tokens", "price", "base_url", "parallel", "timeout"}
 
 
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
 def out_of_range(args: Args) -> List[str]:
     """A line for every number that cannot be."""
     return [
-        f"--{name}: found {value}, expected {wanted.words()}"
+        f"{_flag(name)}: found {value}, expected {wanted.words()}"
         for name, wanted in RANGES.items()
         if (value := getattr(args, name)) is not None and not wanted.holds(value)
     ]
@@ -69,13 +73,13 @@ def given(args: Args) -> Dict[str, Any]:
 def without_effect(args: Args) -> List[str]:
     """A line for every flag that --config leaves nothing to say."""
     names = [name for name in given(args) if name not in WITH_CONFIG]
-    return [f"--{name}: has no effect with --config, whose file says it" for name in names]
+    return [f"{_flag(name)}: has no effect with --config, whose file says it" for name in names]
 
 
 def changed(args: Args, stored: Dict[str, Any]) -> List[str]:
     """A line for every flag that is not what the run was begun with, but cannot be changed."""
     return [
-        f"--{name}: found {value}, expected {stored[name]}, with which the run was begun, or nothing"
+        f"{_flag(name)}: found {value}, expected {stored[name]}, with which the run was begun, or nothing"
         for name, value in given(args).items()
         if name not in WITH_RESUME and name in stored and value != stored[name]
     ]

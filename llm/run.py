@@ -144,7 +144,7 @@ def _report(plan: Plan, chat: Chat, vetter: Vetter, result: Result, seconds: flo
     for path in [plan.folder / "result.json"] + [plan.args.json] * (plan.args.json is not None):
         write_atomic(str(path), content)
     console.print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)
-    if plan.args.video and best is not None and result.halved is not None:
+    if plan.args.video is not None and best is not None and result.halved is not None:
         _film(plan, result, console)
     return 0 if best is not None else 1
 
@@ -156,7 +156,8 @@ def _film(plan: Plan, result: Result, console: Any) -> None:
     scores = best.individual.agent_scores
     agent = result.numbers[result.finals.index(best)] * K + max(range(K), key=scores.__getitem__)
     try:
-        made = film(None, plan.folder, halved.envs, halved.learner, agent, plan.settings.seed)
+        path = (plan.args.video or (None,))[0]
+        made = film(path, plan.folder, halved.envs, halved.learner, agent, plan.settings.seed)
         text = f"Film: {made.path} (one episode: {precise(made.score)} {plan.task.score_unit})"
         console.print(text, markup=False, highlight=False, soft_wrap=True)
     except VideoError as e:

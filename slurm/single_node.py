@@ -1,5 +1,8 @@
 #!/usr/bin/env python3
-"""Masters and workers on one machine, each on its own CPUs: python3 slurm/single_node.py --run-dir DIR -- CONFIG.yaml
+"""Masters and workers on one machine, each on its own CPUs.
+
+  envolve single-node --run-dir results/my_run -- default_config_cartpole_syn_env.yaml
+  envolve single-node --masters 2 --run-dir results/my_study -- configs/spaces/cartpole_syn_env.yaml
 
 The CPUs are those that the kernel lets this process use, so inside a SLURM job (slurm/single_node.sh) they are the
 job's. They are split among the masters; a master's workers split its part and it shares that with them. What dies is
@@ -28,6 +31,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from envolve.core import commands
 from envolve.core.child import Child, end, how
 from envolve.slurm.commands import (
     EXIT_WRONG,
@@ -146,7 +150,11 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--run-dir", type=Path, required=True, metavar="DIR", help="folder of the run")
     parser.add_argument("--masters", type=int, default=1, metavar="M", help="how many masters (default: 1)")
     parser.add_argument(
-        "--workers-per-master", type=int, metavar="W", help="workers of each (default: one per CPU of its part)"
+        "--workers",
+        dest="workers_per_master",
+        type=int,
+        metavar="W",
+        help="workers of each (default: one per CPU of its part)",
     )
     parser.add_argument(
         "--python", default=sys.executable, metavar="FILE", help="runs the programs (default: this one)"
@@ -180,12 +188,12 @@ def roles_of(args: argparse.Namespace, words: Sequence[str], cpus: Collection[in
 
 def main(argv: Sequence[str] | None = None) -> int:
     options, words = split_words(sys.argv[1:] if argv is None else argv)
-    args = build_parser().parse_args(options)
+    args = commands.parse_with("single_node.py", build_parser(), options)
     try:
         study = kind_of(words) == STUDY
         roles = roles_of(args, words, os.sched_getaffinity(0))
     except (SetupError, ValueError) as e:
-        print(f"single_node.py: {e}", file=sys.stderr)
+        print(f"{commands.called('single_node.py')}: {e}", file=sys.stderr)
         return EXIT_WRONG
     code = Node(roles, study=study, max_starts=args.max_starts, kill_after=args.kill_after).run()
     say(f"exit code {code}")

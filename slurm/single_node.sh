@@ -34,5 +34,5 @@ fi
 exec "$ENVOLVE_PYTHON" "$ENVOLVE_ROOT/slurm/task.py" --role node --run-dir "$ENVOLVE_RUN_DIR" \
     --max-requeues "$ENVOLVE_MAX_REQUEUES" --kill-after "$((ENVOLVE_KILL_AFTER + 10))" -- \
     "$ENVOLVE_PYTHON" "$ENVOLVE_ROOT/slurm/single_node.py" --run-dir "$ENVOLVE_RUN_DIR" \
-    --masters "$ENVOLVE_MASTERS" ${ENVOLVE_WORKERS_PER_MASTER:+--workers-per-master "$ENVOLVE_WORKERS_PER_MASTER"} \
+    --masters "$ENVOLVE_MASTERS" ${ENVOLVE_WORKERS_PER_MASTER:+--workers "$ENVOLVE_WORKERS_PER_MASTER"} \
     --python "$ENVOLVE_PYTHON" --kill-after "$ENVOLVE_KILL_AFTER" -- "$@"

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Runs masters and workers on a SLURM cluster, and keeps them running until the masters are done.
 
-  python3 slurm/submit.py --masters 2 --run-dir results/my_study -- configs/spaces/cartpole_syn_env.yaml
-  python3 slurm/submit.py --workers-per-master 64 --run-dir results/my_run -- default_config_cartpole_syn_env.yaml
-  python3 slurm/submit.py --run-dir results/my_run             go on watching (also after this program was killed)
-  python3 slurm/submit.py --run-dir results/my_run --stop      end all jobs of this run; it can be continued
+  envolve submit --masters 2 --run-dir results/my_study -- configs/spaces/cartpole_syn_env.yaml
+  envolve submit --workers 64 --run-dir results/my_run -- default_config_cartpole_syn_env.yaml
+  envolve submit --run-dir results/my_run             go on watching (also after this program was killed)
+  envolve submit --run-dir results/my_run --stop      end all jobs of this run; it can be continued
 
 It submits two job arrays (masters.sh, workers.sh), looks at the queue now and then, submits again what died, and stops
 the workers when their master has ended. Jobs that reach their time limit save their state and go back into the queue
@@ -14,7 +14,7 @@ CPU. If it ends, the jobs go on; only what dies then stays dead until it is star
 What comes after -- is a study, a configuration with options of GTN_master.py, or any command. {BOHB_ID}, {MASTERS},
 {RUN_DIR} and {SYNC_DIR} are replaced in it, so two runs with different seeds are
 
-  python3 slurm/submit.py --masters 2 --run-dir results/two -- default_config_cartpole_syn_env.yaml --seed {BOHB_ID}
+  envolve submit --masters 2 --run-dir results/two -- default_config_cartpole_syn_env.yaml --seed {BOHB_ID}
 
 Logs: RUN_DIR/slurm/log/. A cluster's own demands: --setup FILE (module load ...), --sbatch=OPTION.
 docs/slurm.md says more."""
@@ -40,6 +40,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from envolve.core import commands
 from envolve.slurm import batch
 from envolve.slurm.arrays import act, say
 from envolve.slurm.commands import (
@@ -61,6 +62,7 @@ EXIT_CODES = """\
 Exit codes: 0 all masters are complete, 1 at least one was given up, 2 wrong arguments or SLURM refused the first jobs
 (then none of them is left in the queue), 130 and 143 stopped watching (the jobs go on)."""
 STATE = "state.json"
+PYTHON = ["python3", str(Path(__file__).resolve())]  # wherever one stands
 
 
 def at_least(least: int) -> Any:
@@ -82,7 +84,12 @@ def build_parser() -> argparse.ArgumentParser:
     run = parser.add_argument_group("the run")
     run.add_argument("--masters", type=at_least(1), default=1, metavar="M", help="how many masters (default: 1)")
     run.add_argument(
-        "--workers-per-master", type=at_least(1), default=3, metavar="W", help="workers of each (default: 3)"
+        "--workers",
+        dest="workers_per_master",
+        metavar="W",
+        type=at_least(1),
+        default=3,
+        help="workers of each (default: 3)",
     )
     run.add_argument("--python", default=sys.executable, metavar="FILE", help="on the nodes (default: this one)")
     run.add_argument("--setup", type=Path, metavar="FILE", help="bash commands that every task runs first")
@@ -265,7 +272,7 @@ def watch(fleet: Fleet, run_dir: Path, poll: float, once: bool) -> int:
 
 def main(argv: Sequence[str] | None = None) -> int:
     options, words = split_words(sys.argv[1:] if argv is None else argv)
-    args = build_parser().parse_args(options, argparse.Namespace(words=words))
+    args = commands.parse_with("submit.py", build_parser(), options, argparse.Namespace(words=words))
     run_dir = args.run_dir.resolve()
 
     watch_on = f"the jobs go on; watch them again with: {shlex.join(again(run_dir))}"
@@ -282,14 +289,15 @@ def main(argv: Sequence[str] | None = None) -> int:
                 return 0
             return watch(fleet, run_dir, args.poll, args.once)
     except KeyboardInterrupt:
-        return interrupt.stopped("submit.py", watch_on)
+        return interrupt.stopped(commands.called("submit.py"), watch_on)
     except (SetupError, ValueError, OSError, batch.BatchError) as e:
-        print(f"submit.py: {e}", file=sys.stderr)
+        print(f"{commands.called('submit.py')}: {e}", file=sys.stderr)
         return 2
 
 
 def again(run_dir: Path) -> list[str]:
-    return ["python3", str(Path(__file__).resolve()), "--run-dir", str(run_dir)]
+    words = commands.typed("submit.py") if commands.called("submit.py") != "submit.py" else PYTHON
+    return [*words, "--run-dir", str(run_dir)]
 
 
 if __name__ == "__main__":

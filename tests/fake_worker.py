@@ -17,7 +17,7 @@ from envolve.core import interrupt
 if __name__ == "__main__":
     interrupt.listen("fake_worker.py", limit=1.5)
 
-from GTN_worker import main
+from envolve.experiments.worker import main
 
 
 def evaluate(config, worlds, seeds, mode, threads):

@@ -9,8 +9,8 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 import pytest
 
+from envolve.experiments.worker import main
 from envolve.outer.evaluate.networks import evaluate
-from GTN_worker import main
 from tests.envs.sim.fake_isaacgym import install
 
 

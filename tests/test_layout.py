@@ -24,7 +24,7 @@ SOURCES = sorted(
 )
 # read what they have made themselves, or what the system says; all else comes through core/files.py
 OWN_READERS = {  # what the kernel itself offers, and logs of their own
-    "core/files.py", "distributed/programs/launch.py", "distributed/memory/replay_log.py",
+    "core/files.py", "core/commands.py", "distributed/programs/launch.py", "distributed/memory/replay_log.py",
     "experiments/describe_tasks.py", "experiments/serve_small_model.py", "llm/gym/jailed.py",
     "llm/vetting/jail/locks.py",
     "llm/gym/guard.py", "core/descendants.py", "core/interrupt.py", "outer/exchange/machine.py",
@@ -71,7 +71,7 @@ def worker_side() -> list[Path]:
     found = {p for p in SOURCES if p.relative_to(ROOT).parts[0] in ("agents", "core", "envs")}
     found -= {p for p in found if of_a_user(p) or name(p) in MASTER_ONLY}
     found |= {p for p in SOURCES if name(p) in WORKER_OUTER}
-    found |= {p for p in SOURCES if name(p) == "GTN_worker.py"}
+    found |= {p for p in SOURCES if name(p) in ("GTN_worker.py", "experiments/worker.py")}
     todo = list(found)
     while todo:
         for module, _ in imported_at_import(todo.pop()):

@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 import envolve.outer.run
-import GTN_master
+from envolve.experiments import run as GTN_master
 from envolve.outer.config.load import dump_config
 from envolve.outer.exchange.dispatch import Dispatcher
 from tests.outer.small import CARTPOLE, CARTPOLE_FILE, CLIFF, GRIDWORLD_FILE, ROOT, cliff, default_sigint
@@ -58,7 +58,7 @@ def master(monkeypatch, tmp_path, capsys):
 def test_help(master):
     code, out, _ = master("--help")
     assert code == 0
-    for text in ("--single", "--resume DIR", "--set KEY=VALUE", "--check", "GTN_worker.py 0 0 &", "130"):
+    for text in ("--single", "--resume DIR", "--set KEY=VALUE", "--check", "envolve worker 0 0 &", "130"):
         assert text in out
 
 
@@ -121,7 +121,7 @@ def test_bad_configuration(master, tmp_path, old, new, expected):
     [
         (["default_config_cartpole_syn_en.yaml"], "found no readable file"),
         ([], "found no CONFIG"),
-        ([GRIDWORLD, "--num-workers", 0], "--num-workers: found 0, expected at least 1"),
+        ([GRIDWORLD, "--workers", 0], "--workers: found 0, expected at least 1"),
         ([GRIDWORLD, "--bohb-id", -1], "--bohb-id: found -1, expected at least 0"),
         ([GRIDWORLD, "--seed", -1], "seed: found -1"),
         ([GRIDWORLD, "--set", "agents.gtn.max_iteration=3"], "did you mean agents.gtn.max_iterations"),
@@ -230,8 +230,8 @@ def test_what_a_user_is_told_to_type():
     command = GTN_master.resume_command
     run_dir = Path("results/my run")
     assert command(parse([GRIDWORLD, "--single"]), run_dir) == "python3 GTN_master.py --resume 'results/my run'"
-    words = command(parse([GRIDWORLD, "--num-workers", "3", "--sync-dir", "s", "--bohb-id", "2"]), run_dir).split()
-    assert words[-6:] == ["--num-workers", "3", "--sync-dir", "s", "--bohb-id", "2"]
+    words = command(parse([GRIDWORLD, "--workers", "3", "--sync-dir", "s", "--bohb-id", "2"]), run_dir).split()
+    assert words[-6:] == ["--workers", "3", "--sync-dir", "s", "--bohb-id", "2"]
     assert command(parse([GRIDWORLD, "--single", "--sync-dir", "s"]), run_dir).endswith("--sync-dir s --single")
 
 
@@ -243,7 +243,7 @@ class Master:
 
     def __init__(self, cwd, *args, single=True):
         command = [sys.executable, str(ROOT / "GTN_master.py"), *map(str, args)]
-        command += ["--num-workers", "2"] if single and "--num-workers" not in command else []
+        command += ["--workers", "2"] if single and "--workers" not in command else []
         self.process = subprocess.Popen(
             command, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=default_sigint
         )
@@ -438,7 +438,7 @@ def test_full_disk_in_the_middle(tmp_path, reference):
         resource.setrlimit(resource.RLIMIT_FSIZE, (53_000, 53_000))  # checkpoint.pt has 48 kB
 
     overrides = [*LONG, "agents.gtn.max_iterations=150"]  # 58 kB of scores.csv
-    command = [sys.executable, str(ROOT / "GTN_master.py"), GRIDWORLD, "--num-workers", "1", "--set", *overrides]
+    command = [sys.executable, str(ROOT / "GTN_master.py"), GRIDWORLD, "--workers", "1", "--set", *overrides]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, preexec_fn=limited, timeout=300)
     lines = done.stderr.splitlines()
     assert done.returncode == 1 and "Traceback" not in done.stderr, done.stderr
@@ -481,7 +481,7 @@ def test_live_table_in_a_terminal(tmp_path):
     """The table is drawn over itself, log lines stand above it and whole, and the summary follows."""
     primary, secondary = pty.openpty()
     env = {**os.environ, "COLUMNS": "110", "LINES": "50", "TERM": "xterm"}
-    command = [sys.executable, str(ROOT / "GTN_master.py"), GRIDWORLD, "--num-workers", "2", "--set", *LONG]
+    command = [sys.executable, str(ROOT / "GTN_master.py"), GRIDWORLD, "--workers", "2", "--set", *LONG]
     process = subprocess.Popen(command, cwd=tmp_path, stdin=secondary, stdout=secondary, stderr=secondary, env=env)
     os.close(secondary)
     raw = b""
@@ -517,7 +517,7 @@ def test_live_table_in_a_terminal(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 5])
 def test_any_number_of_workers(tmp_path, reference, count):
-    run(tmp_path, GRIDWORLD, "--set", *LONG, "--num-workers", count)
+    run(tmp_path, GRIDWORLD, "--set", *LONG, "--workers", count)
     assert files(run_dir(tmp_path)) == reference
 
 
@@ -529,7 +529,7 @@ def test_cartpole_with_any_workers(tmp_path):
     for count in (1, 2, 5):
         cwd = tmp_path / str(count)
         cwd.mkdir()
-        run(cwd, CARTPOLE_SE, "--set", *overrides, "--num-workers", count)
+        run(cwd, CARTPOLE_SE, "--set", *overrides, "--workers", count)
         seen.append(files(run_dir(cwd)))
     cwd = tmp_path / "hand"
     cwd.mkdir()

@@ -25,9 +25,9 @@ from tests.stopped import CTRL_C, INT, TERM, Command, End, check, cpu_of, script
 
 pytestmark = pytest.mark.slow
 RECORDING = ROOT / "experiments" / "recordings" / "cartpole.jsonl"
-MASTER = ["--num-workers", "2", "--set", *CLIFF, "agents.gtn.max_iterations=20"]
-SES = ["--num-workers", "2", "--set", *CARTPOLE]
-TRAIN_DISTRIBUTED = ["--params", "p.py", "--config", "c.json", "--exp-dir", "run", "--quick"]
+MASTER = ["--workers", "2", "--set", *CLIFF, "agents.gtn.max_iterations=20"]
+SES = ["--workers", "2", "--set", *CARTPOLE]
+TRAIN_DISTRIBUTED = ["--params", "p.py", "--config", "c.json", "--run-dir", "run", "--quick"]
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ CASES = {
     "train_goal": Case(["experiments/train_goal.py", *TRAIN_GOAL, "--exp_name", "run"]),
     "evolve_goals": Case(["experiments/evolve_goals.py", *EVOLVE_GOALS, "--exp_name", "run"]),
     "eval_shapers": Case(
-        ["experiments/eval_shapers.py", *SHAPERS, "--iterations", "300", "--shapers", "shapers", "--out", "out"],
+        ["experiments/eval_shapers.py", *SHAPERS, "--iterations", "300", "--shapers", "shapers", "--run-dir", "out"],
         prepare=shapers,
         goes_on=False,
     ),  # fmt: skip
@@ -121,7 +121,7 @@ CASES = {
         goes_on=False,
     ),  # fmt: skip
     "optimize_params": Case(
-        ["experiments/optimize_params.py", "cliff.yaml", "--num-workers", "1", "--run-dir", "run"],
+        ["experiments/optimize_params.py", "cliff.yaml", "--workers", "1", "--run-dir", "run"],
         ("is there", 0.8),
         prepare=write_study,
     ),  # fmt: skip

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import torch
 
-import GTN_worker
+from envolve.experiments import worker as GTN_worker
 from envolve.outer.exchange.dispatch import Dispatcher
 from envolve.outer.exchange.local_workers import LocalWorkers
 from envolve.outer.exchange.machine import ExchangeError
@@ -151,7 +151,7 @@ def test_help_teaches(capsys):
     with pytest.raises(SystemExit) as e:
         GTN_worker.main(["--help"])
     text = capsys.readouterr().out
-    assert e.value.code == 0 and "python3 GTN_worker.py 0 1 &" in text and "--sync-dir" in text and "parent" not in text
+    assert e.value.code == 0 and "envolve worker 0 1 &" in text and "--sync-dir" in text and "parent" not in text
 
 
 def test_unusable_folder(tmp_path, capsys):

@@ -43,7 +43,7 @@ class DataArgs:
     """A minute's look with few agents; worlds that are missing are evolved first (train_proxy.py --quick)."""
     results_dir: Annotated[Path, tyro.conf.arg(metavar="DIR")] = Path("results")
     """Where the worlds are, and the data go."""
-    out: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
+    out: Annotated[Path | None, tyro.conf.arg(name="json", metavar="FILE")] = None
     """The data file; default: <results-dir>/paper/<experiment>/<task>[_<what>].json."""
 
 
@@ -66,10 +66,10 @@ class Measurement:
         self.path = out or data_path(results_dir, experiment, task, what)
         self.began = time.monotonic()
         if quick and is_full(self.path):
-            words = "found the data of a full experiment there, expected none: --quick needs another --out FILE"
+            words = "found the data of a full experiment there, expected none: --quick needs another --json FILE"
             raise ConfigError([f"{self.path}: {words}"])
         if self.path.is_dir():
-            raise ConfigError([f"--out: found the folder {self.path}, expected a file"])
+            raise ConfigError([f"--json: found the folder {self.path}, expected a file"])
         there = next(p for p in (self.path.parent, *self.path.parent.parents) if p.exists())
         if not there.is_dir() or not os.access(there, os.W_OK):  # the folder is made when there is something to keep
             code = errno.EACCES if there.is_dir() else errno.ENOTDIR

@@ -134,7 +134,7 @@ def find_worlds(args: CompareArgs, count: int, **kind: Any) -> list[WorldFile]:
     except ConfigError:
         words = [*command[1:], "--quick", "--runs", str(count)]
         print(f"{quick.folder}: too few worlds yet; evolving: {shlex.join(words)}", file=sys.stderr)
-        if train_proxy.work(train_proxy.parse(words)):
+        if train_proxy.work(train_proxy.parse_words(words)):
             raise ConfigError([f"{quick.folder}: no worlds could be evolved"]) from None
         return best_worlds(quick.folder, count)
 

@@ -1,6 +1,6 @@
 """Gymnasium's HalfCheetah-v5 learns to run: a million environment steps, one gradient step for each.
 
-    python3 experiments/train_distributed.py --params experiments/params/half_cheetah_params.py \
+    envolve distributed --params experiments/params/half_cheetah_params.py \
         --config experiments/params/half_cheetah.json
 """
 

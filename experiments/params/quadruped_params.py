@@ -1,7 +1,7 @@
 """A quadruped of Minitaur's kind learns to run (distributed/environments/quadruped.py): 200,000 environment steps, one
 gradient step for each, while a load on its back, a floor that gets slippery and the noise of its sensors grow.
 
-    python3 experiments/train_distributed.py --params experiments/params/quadruped_params.py \
+    envolve distributed --params experiments/params/quadruped_params.py \
         --config experiments/params/quadruped.json
 """
 

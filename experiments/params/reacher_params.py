@@ -1,6 +1,6 @@
 """The reacher (docs/goals.md) learns to bring its fingertip anywhere, by contrastive RL and without rewards.
 
-    python3 experiments/train_distributed.py --params experiments/params/reacher_params.py \
+    envolve distributed --params experiments/params/reacher_params.py \
         --config experiments/params/reacher.json --num-collectors 2
 """
 

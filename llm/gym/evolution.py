@@ -17,7 +17,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from envolve.core import interrupt
+from envolve.core import commands, interrupt
 from envolve.core.places import CODE
 from envolve.envs.worlds.file import write_atomic
 from envolve.llm.gym import report
@@ -69,12 +69,12 @@ def run_config(path: Path, options: GymOptions = GymOptions(), console: Console 
 
 def resume_command(path: Path, options: GymOptions, folder: Path) -> str:
     """What a user types to go on: the configuration must come out the same, and the models must be asked again."""
-    words = ["python3", "experiments/auto_shape.py", "--config", str(path), "--resume", str(folder)]
+    words = [*commands.typed("auto_shape.py"), "--config", str(path), "--resume", str(folder)]
     for name in ("llm", "base_url", "seed", "json"):
         if (value := getattr(options, name)) is not None:
-            words += [f"--{name}", str(value)]
+            words += ["--" + name.replace("_", "-"), str(value)]
     words += ["--set", *options.set] * bool(options.set)
-    return shlex.join(words + ["--allow_unprotected"] * options.allow_unprotected)
+    return shlex.join(words + ["--allow-unprotected"] * options.allow_unprotected)
 
 
 class GymRun:

@@ -16,7 +16,7 @@ from envolve.outer.config.schema import nearest
 OPENAI = "https://api.openai.com/v1"
 ANTHROPIC = "https://api.anthropic.com/v1/"
 OLLAMA_PORT = 11434
-# Where each key may go: the server of --base_url gets LLM_API_KEY and never the key of OpenAI or Anthropic. None of the
+# Where each key may go: the server of --base-url gets LLM_API_KEY and never the key of OpenAI or Anthropic. None of the
 # three may be in the environment of a process that runs code from a model.
 KEYS = {OPENAI: "OPENAI_API_KEY", ANTHROPIC: "ANTHROPIC_API_KEY"}
 OTHER_KEY = "LLM_API_KEY"
@@ -35,7 +35,7 @@ def find_server(name: str, base_url: str | None, environ: Mapping[str, str]) -> 
     if name.startswith("claude-"):
         return name, ANTHROPIC
     raise ChatError(
-        f"unknown model {name!r}: expected gpt-..., claude-..., ollama:NAME or replay:FILE, or give --base_url URL for "
+        f"unknown model {name!r}: expected gpt-..., claude-..., ollama:NAME or replay:FILE, or give --base-url URL for "
         "a server that knows this name"
     )
 

@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from envolve.core import commands
 from envolve.core.cleaning import printable
 from envolve.envs.physics.task import PhysicsTask
 from envolve.llm.reporting.best_code import Recheck, best_code
@@ -66,7 +67,7 @@ def write_report(
     lines = [_text(individuals, human, finals, task, title, MOST_ROWS)]
     lines += [f"Written to {folder}:", *(f"  {name:<17}{what}" for name, what in there)]
     if (folder / "best.py").exists():
-        again = f"python3 experiments/eval_shapers.py --task {task.name} --shapers {folder / 'best.py'}"
+        again = f"{' '.join(commands.typed('eval_shapers.py'))} --task {task.name} --shapers {folder / 'best.py'}"
         lines += ["", "Next:", f"  {again}"]
     return "\n".join(lines)
 

@@ -1,5 +1,5 @@
 """Processes that a program starts itself on its own machine, and starts anew when they die: the workers of ``--single``
-and ``--num-workers``, the NES masters of a search."""
+and ``--workers``, the NES masters of a search."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from envolve.outer.exchange.machine import ExchangeError
 
 log = logging.getLogger("envolve")
 
-SCRIPT = Path(__file__).resolve().parents[2] / "GTN_worker.py"
+SCRIPT = Path(__file__).resolve().parents[2] / "experiments" / "worker.py"
 MAX_QUICK_DEATHS = 10  # in a row
 STOP_SECONDS = 2.2  # from SIGTERM to SIGKILL; a worker ends by itself within 1.5 s, but a process may be stopped
 
@@ -111,8 +111,8 @@ class LocalProcesses:
 
 
 class LocalWorkers(LocalProcesses):
-    """``GTN_worker.py`` ``count`` times, for the master with BOHB-ID ``bohb_id``. ``script`` and ``extra_args`` replace
-    and extend the command, for tests."""
+    """``envolve worker`` ``count`` times, for the master with BOHB-ID ``bohb_id``. ``script`` and ``extra_args``
+    replace and extend the command, for tests."""
 
     def __init__(
         self,

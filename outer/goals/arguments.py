@@ -16,6 +16,7 @@ import pydantic
 import yaml
 
 from envolve.agents.goal.crl_train import GoalSection
+from envolve.core import commands
 from envolve.core.files import TEXT_BYTES, read_plain
 from envolve.envs.goal.task import make_goal_task
 from envolve.outer.config.load import environment_info
@@ -25,7 +26,8 @@ from envolve.outer.evaluate.device import unusable
 from envolve.outer.goals.sections import AGENTS, RunSection
 
 CONFIG_FILE = "config.yaml"
-ALIASES = {"num_timesteps": "total_env_steps", "env_name": "env", "logsumexp_penalty": "logsumexp_penalty_coeff"}
+METAVARS = {int: "N", float: "X"}
+FLAGS = {"env_name": "task"}  # a value's flag, where that is not its name; older spellings: core/commands.py
 
 
 @dataclass(frozen=True)
@@ -52,44 +54,45 @@ HELP = """\
 Train agents that reach goals, without rewards, by contrastive learning, by SAC or TD3 with hindsight, or by PPO: a
 population side by side, any of whose members may have hyperparameters of its own.
 
-  python3 experiments/train_goal.py --env_name reacher --num_envs 32 --discounting 0.9 --num_timesteps 60000
-  python3 experiments/train_goal.py --env_name simple_u_maze --population 4 --per_member policy_lr=1e-4,3e-4,1e-3,3e-3
-  python3 experiments/train_goal.py --env_name reacher --agent sac --use_her --num_envs 32
-  python3 experiments/train_goal.py --env_name reacher --agent ppo --normalize_observations --num_envs 32
-  python3 experiments/train_goal.py --resume results/<run>
+  envolve goal --task reacher --num-envs 32 --discounting 0.9 --num-timesteps 60000
+  envolve goal --task simple_u_maze --population 4 --per-member policy_lr=1e-4,3e-4,1e-3,3e-3
+  envolve goal --task reacher --agent sac --use-her --num-envs 32
+  envolve goal --task reacher --agent ppo --normalize-observations --num-envs 32
+  envolve goal --resume results/<run>
 
 Flags may be written with - or _. Exit codes: 0 complete, 1 cannot go on (or every member diverged), 2 wrong arguments,
 130 Ctrl-C, 143 SIGTERM (resumable)."""
 
 
 class Parser(argparse.ArgumentParser):
-    """Names the nearest flag where one is unknown."""
+    """Takes today's flags and the old ones."""
+
+    def __init__(self, script: str, **options: Any) -> None:
+        super().__init__(prog=script, **options)
+        self.script = script
 
     def parse(self, argv: Sequence[str] | None) -> argparse.Namespace:
-        args, unknown = self.parse_known_args(argv)
-        if unknown:
-            flags = [s for action in self._actions for s in action.option_strings if s.startswith("--")]
-            near = nearest(unknown[0].split("=")[0], flags, cutoff=0.0)
-            self.error(f"found {show(unknown[0])}, expected a flag that --help lists; nearest: {near}")
+        args: argparse.Namespace = commands.parse_with(self.script, self, argv)
         return args
 
 
-def _spellings(name: str) -> list[str]:
-    names = [name] + ([ALIASES[name]] if name in ALIASES else [])
-    return list(dict.fromkeys(f"--{n}" for name in names for n in (name, name.replace("_", "-"))))
+def flag(name: str) -> str:
+    """env_name -> --task"""
+    return "--" + FLAGS.get(name, name).replace("_", "-")
 
 
 def build_parser() -> Parser:
-    parser = Parser(prog="train_goal.py", description=HELP, formatter_class=argparse.RawDescriptionHelpFormatter,
+    parser = Parser("train_goal.py", description=HELP, formatter_class=argparse.RawDescriptionHelpFormatter,
                     allow_abbrev=False)  # fmt: skip
     parser.add_argument("--resume", metavar="DIR", help="go on with the run in this folder, as it was begun")
+    parser.add_argument("--run-dir", metavar="DIR", help="the folder of this run; default: a new one in --results-dir")
     parser.add_argument(
         "--video", nargs="?", const="", metavar="FILE",
         help="film the best member's final policy; default: video.mp4 (or .gif) in the run's folder",
     )  # fmt: skip
-    parser.add_argument("--results_dir", "--results-dir", default="results", metavar="DIR", help="where runs are kept")
+    parser.add_argument("--results-dir", default="results", metavar="DIR", help="where runs are kept")
     parser.add_argument(
-        "--per_member", "--per-member", nargs="+", action="extend", default=[], metavar="NAME=V,V,...",
+        "--per-member", nargs="+", action="extend", default=[], metavar="NAME=V,V,...",
         help="values of the members, one each; of "
         + "; ".join(f"{agent}: {', '.join(names)}" for agent, (_, _, names) in AGENTS.items()),
     )  # fmt: skip
@@ -103,19 +106,20 @@ def build_parser() -> Parser:
 def add_section(parser: Parser, title: str, section: type, others: Mapping[str, type] = {}) -> None:
     """Flags of a section; those that the parser has already are left as they are. others: name -> all sections that
     share flags, whose defaults are said too."""
-    known = {s for action in parser._actions for s in action.option_strings}
+    known = {action.dest for action in parser._actions}
     group, hints = parser.add_argument_group(title), typing.get_type_hints(section)
     for f in dataclasses.fields(section):
-        if f"--{f.name}" in known:
+        if f.name in known:
             continue
         text = (f.metadata["help"] + _others_help(f, others) + _default(f, others)).replace("%", "%%")
         if hints[f.name] is bool:
-            group.add_argument(*_spellings(f.name), dest=f.name, action="store_true", default=None, help=text)
+            group.add_argument(flag(f.name), dest=f.name, action="store_true", default=None, help=text)
         else:
             choices = f.metadata["choices"]
-            metavar = "{" + ",".join(choices) + "}" if choices and len(choices) < 5 else "X"
+            metavar = METAVARS.get(hints[f.name], "NAME")
+            metavar = "{" + ",".join(choices) + "}" if choices and len(choices) < 5 else metavar
             text = f"{text}; one of {', '.join(choices)}" if choices and len(choices) >= 5 else text
-            group.add_argument(*_spellings(f.name), dest=f.name, metavar=metavar, help=text)
+            group.add_argument(flag(f.name), dest=f.name, metavar=metavar, help=text)
 
 
 def _others_help(f: dataclasses.Field[Any], others: Mapping[str, type]) -> str:
@@ -165,12 +169,13 @@ def read_section(cls: type, values: Mapping[str, Any], problems: list[str], wher
                 near = nearest(name, hints, cutoff=0.0)
                 problems.append(f"{where}{name}: found an unknown name, expected e.g. {near}")
             else:
-                problems.append(f"{where}{name}: found {show(values[name])}, expected {expected(cls, name)}")
+                spelt = flag(name) if where == "--" else where + name
+                problems.append(f"{spelt}: found {show(values[name])}, expected {expected(cls, name)}")
     return cls()
 
 
 def _own(texts: Sequence[str], run: RunSection, problems: list[str]) -> dict[str, list[float]]:
-    """--per_member's words, e.g. policy_lr=1e-4,3e-4."""
+    """--per-member's words, e.g. policy_lr=1e-4,3e-4."""
     own: dict[str, list[float]] = {}
     section, _, names = AGENTS[run.agent]
     for text in texts:
@@ -178,14 +183,14 @@ def _own(texts: Sequence[str], run: RunSection, problems: list[str]) -> dict[str
         name = name.replace("-", "_")
         if name not in names:
             near = nearest(name, names, cutoff=0.0)
-            problems.append(f"--per_member {show(text)}: found {show(name)}, expected one of {', '.join(names)}; "
+            problems.append(f"--per-member {show(text)}: found {show(name)}, expected one of {', '.join(names)}; "
                             f"nearest: {near}")  # fmt: skip
             continue
         before, values = len(problems), []
         for value in listed.split(","):
-            values.append(getattr(read_section(section, {name: value}, problems, "--per_member "), name))
+            values.append(getattr(read_section(section, {name: value}, problems, "--per-member "), name))
         if len(values) != run.population and len(problems) == before:
-            problems.append(f"--per_member {name}: found {len(values)} values, expected one for each of "
+            problems.append(f"--per-member {name}: found {len(values)} values, expected one for each of "
                             f"{run.population} members (--population)")  # fmt: skip
         own[name] = values
     return own
@@ -199,7 +204,7 @@ def read_learner(given: Mapping[str, Any], agent: str, problems: list[str]) -> G
     for name in sorted(others & set(given)):
         whose = ", ".join(a for a, (cls, _, _) in AGENTS.items() if name in {f.name for f in dataclasses.fields(cls)})
         near = nearest(name, names, cutoff=0.0)
-        problems.append(f"--{name}: {title} has no such value (--agent {whose} has); nearest: --{near}")
+        problems.append(f"{flag(name)}: {title} has no such value (--agent {whose} has); nearest: {flag(str(near))}")
     learner: GoalSection = read_section(section, {n: v for n, v in given.items() if n in names}, problems, "--")
     return learner
 
@@ -211,7 +216,7 @@ def _check(plan: GoalPlan, problems: list[str]) -> None:
         try:
             tasks[name] = make_goal_task(getattr(plan.run, name) or plan.run.env_name)
         except ValueError as e:
-            problems.append(f"--{name}: {e}")
+            problems.append(f"{flag(name)}: {e}")
     problems += unusable(plan.run.device)
 
 

@@ -120,7 +120,7 @@ class Loggers:
             try:
                 wandb = import_module("wandb")
             except ImportError:
-                raise ImportError("--log_wandb needs Weights & Biases: pip install wandb") from None
+                raise ImportError("--log-wandb needs Weights & Biases: pip install wandb") from None
             self.wandb = wandb.init(
                 project=plan.run.project_name, group=plan.run.group_name or None, name=folder.name, dir=str(folder),
                 mode=plan.run.wandb_mode, config={**vars(plan.run), **vars(plan.learner), "per_member": plan.own},

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from envolve.core import commands
 from envolve.envs.worlds.file import write_atomic
 from envolve.outer.config.load import dump_config
 from envolve.outer.config.yaml_lines import ConfigError
@@ -109,13 +110,13 @@ def _how_to_go_on(
     lines = []
     if study is not None and not finished(study, records):
         lines += ["", "The search has not ended. Unless it runs, continue it:"]
-        lines += [f"  python3 experiments/optimize_params.py --resume {run_dir}"]
+        lines += [f"  {' '.join(commands.typed('optimize_params.py'))} --resume {run_dir}"]
     if no_best:
         return [*lines, "", f"There is no best.yaml: {no_best}."]
     lines += ["", "A run with the best configuration, at its full length:"]
     if study is not None and study.evaluate == "goal":
         put = f"  mkdir results/best && cp {folder / 'best.yaml'} results/best/config.yaml"
-        return [*lines, put, "  python3 experiments/train_goal.py --resume results/best"]
+        return [*lines, put, f"  {' '.join(commands.typed('train_goal.py'))} --resume results/best"]
     return [*lines, f"  python3 GTN_master.py {folder / 'best.yaml'} --single"]
 
 

@@ -8,6 +8,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from envolve.core import commands
 from envolve.core.statistics import AgentRuns, summary
 from envolve.outer.reporting.comparison import failures, price_lines, ratio_sentence, side, why_not
 from envolve.outer.reporting.report import number
@@ -82,7 +83,9 @@ def summary_text(run: RunSummary) -> str:
     # the packages are in .venv, which the user of `make run` has not activated
     python = os.path.relpath(sys.executable)
     python = "python3" if python.startswith("..") else python
-    lines += [f"  {python} experiments/evaluate_proxy.py {folder / 'model.pt'} --agent {run.agent} --num-agents 20"]
+    words = commands.typed("evaluate_proxy.py")
+    words = [python, *words[1:]] if words[0] == "python3" else words
+    lines += [f"  {' '.join(words)} {folder / 'model.pt'} --agent {run.agent} --agents 20"]
     return "\n".join(lines)
 
 

@@ -28,7 +28,7 @@ class Args:
     """The task's own shapers take part (--no-human: they do not)."""
     num_envs_per_shaper: int = 256
     """Environments of each agent, and episodes that judge it."""
-    iterations: Annotated[int, tyro.conf.arg(aliases=["--learning-iterations"])] = 500
+    iterations: int = 500
     """Of collecting and learning."""
     seeds: int = 1
     """Agents per candidate; its score is their mean."""
@@ -49,9 +49,9 @@ class Args:
     """CPU threads, 0: all that this process may use. They change no score."""
     backend: Literal["auto", "compiled", "torch"] = "auto"
     """auto: compiled kernels on a CPU, else PyTorch."""
-    out: Annotated[Optional[Path], tyro.conf.arg(metavar="DIR")] = None
+    out: Annotated[Optional[Path], tyro.conf.arg(name="run-dir", metavar="DIR")] = None
     """Folder for ranking.txt, candidates.json, curves.png, config.yaml and best.pt; default: results/<run id>."""
     json: Annotated[Optional[Path], tyro.conf.arg(metavar="FILE")] = None
     """Write candidates.json here, too."""
-    video: Annotated[Optional[Tuple[Path, ...]], tyro.conf.arg(metavar="[FILE]")] = None
+    video: Annotated[Optional[Tuple[Path, ...]], tyro.conf.arg(metavar="FILE")] = None
     """Film the best policy in FILE, .mp4 or .gif; default: best.mp4 among the results."""

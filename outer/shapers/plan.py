@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 
 
 def wrong_types(names: List[str]) -> List[str]:
-    """What is wrong with --shaper_types, a line each."""
+    """What is wrong with --shaper-types, a line each."""
     out = []
     for name in names or [""]:
         if name not in SHAPER_TYPES:
             near = f", did you mean {nearest(name, SHAPER_TYPES, 0.0)}" if name else ""
-            out.append(f"--shaper_types: found {name!r}, expected some of {', '.join(SHAPER_TYPES)}{near}")
+            out.append(f"--shaper-types: found {name!r}, expected some of {', '.join(SHAPER_TYPES)}{near}")
     return out
 
 
@@ -49,7 +49,7 @@ def unwritable(option: str, path: Optional[Path]) -> List[str]:
 def check_args(args: Args) -> None:
     """Raises ConfigError."""
     for option, value, least, most in (
-        ("--num_envs_per_shaper", args.num_envs_per_shaper, 1, 10**5),
+        ("--num-envs-per-shaper", args.num_envs_per_shaper, 1, 10**5),
         ("--iterations", args.iterations, 1, 10**8),
         ("--seeds", args.seeds, 1, 10**4),
         ("--seed", args.seed, 0, 2**63 - 1),
@@ -61,10 +61,15 @@ def check_args(args: Args) -> None:
     wrong += unwritable("--json", args.json) + unwritable("--video", (args.video or (None,))[0])
     if wrong:
         raise ConfigError(wrong[:1])
-    if args.video and (len(args.video) > 1 or args.video[0].suffix.lower() not in (".mp4", ".gif")):
-        raise ConfigError([f"--video: found {' '.join(map(str, args.video))}, expected one file.mp4 or file.gif"])
+    check_video(args.video)
     if args.out is not None and args.out.exists() and not args.out.is_dir():
-        raise ConfigError([f"--out: {args.out} is a file, expected a folder"])
+        raise ConfigError([f"--run-dir: {args.out} is a file, expected a folder"])
+
+
+def check_video(video: Optional[Tuple[Path, ...]]) -> None:
+    """Raises ConfigError."""
+    if video and (len(video) > 1 or video[0].suffix.lower() not in (".mp4", ".gif")):
+        raise ConfigError([f"--video: found {' '.join(map(str, video))}, expected one file.mp4 or file.gif"])
 
 
 def files_of(args: Args, task: Type[PhysicsTask]) -> List[Path]:
@@ -106,7 +111,7 @@ def load(files: List[Path], args: Args) -> Tuple[List[Tuple[Candidate, Optional[
         else:
             loaded.append((candidate, str(path)))
     if not loaded:
-        raise ConfigError([f"--shaper_types: no file of {files[0].parent} defines {' or '.join(args.shaper_types)}"])
+        raise ConfigError([f"--shaper-types: no file of {files[0].parent} defines {' or '.join(args.shaper_types)}"])
     return loaded, skipped
 
 

@@ -73,7 +73,7 @@ class Submitted:
         self.log = run_dir.with_suffix(".submit.log")
         self.expected: list[tuple[str, int, str]] = []  # tasks and the jobs that were cancelled
         self.requeued: list[tuple[str, str]] = []  # jobs that got the signal of the time limit
-        self.process = self._start("--masters", str(MASTERS), "--workers-per-master", str(WORKERS), "--time=00:30:00",
+        self.process = self._start("--masters", str(MASTERS), "--workers", str(WORKERS), "--time=00:30:00",
                                    "--lead=60", "--", *self.words)  # fmt: skip
 
     def _start(self, *arguments: str) -> subprocess.Popen[bytes]:
@@ -177,7 +177,7 @@ def reference(folder: Path, seed: int, more: Sequence[str] = ()) -> Path:
             str(ROOT / "GTN_master.py"),
             *PLAIN,
             *more,
-            "--num-workers",
+            "--workers",
             "2",
             "--seed",
             str(seed),
@@ -240,7 +240,7 @@ def study(folder: Path) -> None:
     say("an undisturbed search, without SLURM")
     alone = folder / "study_alone"
     command = [sys.executable, str(ROOT / "experiments" / "optimize_params.py"), str(STUDY)]
-    finished([*command, "--run-dir", str(alone), "--num-workers", "2"])
+    finished([*command, "--run-dir", str(alone), "--workers", "2"])
     say(f"the same search with {MASTERS} NES masters of {WORKERS} workers, through sbatch")
     run = Submitted(folder / "study", [str(STUDY)])
     try:

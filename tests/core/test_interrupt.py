@@ -312,7 +312,7 @@ OWN_FOLDERS = ("tests", "benchmarks/", "slurm/test/")  # benchmarks: run.py star
 
 
 def commands() -> list[Path]:
-    found = [p for p in ROOT.glob("*.py")]
+    found = [*ROOT.glob("*.py"), ROOT / "envolve/__main__.py"]
     for folder in ("agents", "distributed", "envs", "experiments", "llm", "outer", "slurm"):
         found += (ROOT / folder).rglob("*.py")
     found = [p for p in found if "__main__" in p.read_text() and not name(p).startswith(OWN_FOLDERS)]
@@ -324,7 +324,7 @@ def name(path: Path) -> str:
 
 
 def test_there_are_commands() -> None:
-    some = {"GTN_master.py", "experiments/train_goal.py", "distributed/programs/role.py", "slurm/submit.py"}
+    some = {"GTN_master.py", "envolve/__main__.py", "distributed/programs/role.py", "slurm/submit.py"}
     assert some <= {name(p) for p in commands()}
 
 
@@ -342,12 +342,12 @@ def test_every_command_goes_through_the_door(path: Path) -> None:
 
 
 def test_the_door_itself_imports_nothing_slow() -> None:
-    for module in ("__init__", "interrupt", "descendants", "memory", "reader_gone"):
+    for module in ("__init__", "interrupt", "commands", "descendants", "memory", "reader_gone"):
         for node in ast.walk(ast.parse((ROOT / "core" / f"{module}.py").read_text())):
             if isinstance(node, (ast.Import, ast.ImportFrom)):
                 for imported in [node.module] if isinstance(node, ast.ImportFrom) else [a.name for a in node.names]:
                     light = imported in sys.stdlib_module_names and imported not in ("ctypes", "logging")
-                    assert light or imported.split(".")[-1] in ("descendants", "memory", "reader_gone")
+                    assert light or imported.split(".")[-1] in ("commands", "descendants", "memory", "reader_gone")
 
 
 def test_no_command_handles_these_signals_itself() -> None:

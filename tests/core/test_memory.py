@@ -74,6 +74,6 @@ def test_a_run_that_never_began_leaves_no_folder(tmp_path: Path, monkeypatch, ca
     import envolve.experiments.train_goal as train_goal
 
     monkeypatch.setattr(train_goal, "GoalRun", lambda *_: torch_refuses())
-    assert train_goal.main(["--env_name", "reacher", "--results_dir", str(tmp_path / "results")]) == 1
+    assert train_goal.main(["--task", "reacher", "--results_dir", str(tmp_path / "results")]) == 1
     assert "not enough memory" in capsys.readouterr().err
     assert not [*(tmp_path / "results").iterdir()]

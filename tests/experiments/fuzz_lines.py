@@ -32,8 +32,8 @@ BASES: dict[str, list[str]] = {  # module -> words; {dir}: a folder of this line
     "envolve.experiments.controls": ["garbage.pt"],
     "envolve.experiments.correlation": [CARTPOLE],
     "envolve.experiments.describe_tasks": [],
-    "envolve.experiments.eval_shapers": [*TASK, "--iterations", "1", "--out", "{dir}/out"],
-    "envolve.experiments.evaluate_policy": ["--exp_dir", "folder"],
+    "envolve.experiments.eval_shapers": [*TASK, "--iterations", "1", "--run-dir", "{dir}/out"],
+    "envolve.experiments.evaluate_policy": ["--run-dir", "folder"],
     "envolve.experiments.evaluate_proxy": ["garbage.pt"],
     "envolve.experiments.evolve_goals": ["--results_dir", "{dir}/results"],
     "envolve.experiments.figures": ["--list"],
@@ -50,8 +50,8 @@ BASES: dict[str, list[str]] = {  # module -> words; {dir}: a folder of this line
     "envolve.experiments.serve_small_model": [],
     "envolve.experiments.step_size": [],
     "envolve.experiments.study_report": ["folder"],
-    "envolve.experiments.train_distributed": ["--params", "garbage.pt", "--exp-dir", "{dir}/run"],
-    "envolve.experiments.train_goal": ["--env_name", "reacher", "--results_dir", "{dir}/results"],
+    "envolve.experiments.train_distributed": ["--params", "garbage.pt", "--run-dir", "{dir}/run"],
+    "envolve.experiments.train_goal": ["--task", "reacher", "--results_dir", "{dir}/results"],
     "envolve.experiments.train_proxy": [CARTPOLE, "--results-dir", "{dir}/results"],
     "envolve.experiments.transfer": [CARTPOLE],
     "envolve.experiments.tuned_baseline": ["folder"],
@@ -66,14 +66,14 @@ BASES: dict[str, list[str]] = {  # module -> words; {dir}: a folder of this line
 CHEAP = ("GTN_master", "GTN_worker", "envolve.experiments.train_goal", "envolve.slurm.submit")  # to import
 RISKY = ("envolve.experiments.serve_small_model", "benchmarks.scaling", "benchmarks.distributed")
 TOGETHER: dict[str, list[list[str]]] = {  # what contradicts itself
-    "GTN_master": [["--resume", "folder"], ["--num-workers", "0"], ["--resume", "folder", "--seed", "3"]],
+    "GTN_master": [["--resume", "folder"], ["--workers", "0"], ["--resume", "folder", "--seed", "3"]],
     "envolve.experiments.train_goal": [
         ["--resume", "folder"],
         ["--resume", "none"],
         ["--agent", "sac", "--energy_fn", "l2"],
     ],
     "envolve.experiments.auto_shape": [["--resume", "missing"], ["--config", CARTPOLE, "--islands", "3"]],
-    "envolve.experiments.train_distributed": [["--params", PARAMS, "--mode", "async"], ["--num-collectors", "0"]],
+    "envolve.experiments.train_distributed": [["--params", PARAMS, "--mode", "async"], ["--collectors", "0"]],
     "envolve.experiments.optimize_params": [["--resume", "folder"], ["--bohb-id", "3", "--bohb-workers", "2"]],
     "envolve.experiments.eval_shapers": [
         ["--shapers", "folder"],

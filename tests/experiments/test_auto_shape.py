@@ -77,7 +77,7 @@ def test_a_recorded_run_and_what_it_leaves(tmp_path, capsys):
     scores = []
     for name in ("best.py", "best.graph.json"):
         out_json = tmp_path / "eval.json"
-        command = ["--shapers", folder / name, "--no-human", "--out", tmp_path / "eval", "--json", out_json]
+        command = ["--shapers", folder / name, "--no-human", "--run-dir", tmp_path / "eval", "--json", out_json]
         small = [w for w in SMALL if w not in ("--retest", 2)]
         code, _, _, ranked = run(eval_shapers.main, [*small, *command], capsys, out_json)
         assert code == 0
@@ -200,7 +200,7 @@ def test_a_run_whose_calls_failed_ends_as_if_they_had_not(tmp_path, capsys, monk
         (["--task", "Cartpol"], "nearest: 'Cartpole'"),
         (["--shaper_types", "compute_rewad"], "did you mean compute_reward"),
         (["--task", "Cartpole", "--shaper_types", "compute_goal"], "has no goals"),
-        (["--num_iters", 0], "--num_iters: found 0, expected at least 1"),
+        (["--num_iters", 0], "--num-iters: found 0, expected at least 1"),
         (["--halving", 2, "--learner", "sac"], "sac cannot go on"),
         (["--price", "gpt-4o=cheap"], "MODEL=IN,OUT"),
         (["--resume", "/nonexistent"], "cannot read /nonexistent/config.yaml"),
@@ -210,7 +210,7 @@ def test_a_run_whose_calls_failed_ends_as_if_they_had_not(tmp_path, capsys, monk
         (["--llm", "lama"], "unknown model 'lama'"),
         (["--llm", "m", "--base_url", "localhost"], "base URL 'localhost'"),
         (["--llm", "m", "--base_url", "http://x", "--budget_usd", 1], "price of 'm' is unknown"),
-        (["--config", ROOT / "configs" / "bipedal_walker.yml", "--num_iters", 3], "--num_iters: has no effect with"),
+        (["--config", ROOT / "configs" / "bipedal_walker.yml", "--num_iters", 3], "--num-iters: has no effect with"),
     ],
 )
 def test_wrong_arguments(capsys, words, expected, tmp_path, monkeypatch):
@@ -240,7 +240,7 @@ def test_a_resumed_run_keeps_its_arguments(tmp_path, capsys):
     (tmp_path / "config.yaml").write_text(yaml.safe_dump({"arguments": {"task": "Cartpole", "num_iters": 5}}))
     words = ["--resume", tmp_path, "--num_iters", 7, "--task", "Ant", "--timeout", 20]
     code, _, err, _ = run(auto_shape.main, words, capsys, tmp_path / "none")
-    assert code == 2 and "--num_iters: found 7, expected 5, with which the run was begun" in err
+    assert code == 2 and "--num-iters: found 7, expected 5, with which the run was begun" in err
     assert "--task: found Ant" in err and "timeout" not in err
     (tmp_path / "config.yaml").write_text(yaml.safe_dump({"arguments": {"task": "Cartpole", "seeds": "many"}}))
     code, _, err, _ = run(auto_shape.main, ["--resume", tmp_path], capsys, tmp_path / "none")

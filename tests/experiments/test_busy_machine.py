@@ -92,7 +92,7 @@ def lines(path: Path) -> int:
 
 
 def eval_shapers(folder: Path, candidates: Path, interrupt: bool) -> object:
-    assert go(["experiments/eval_shapers.py", *TINY, "--shapers", str(candidates), "--out", str(folder)]) == 0
+    assert go(["experiments/eval_shapers.py", *TINY, "--shapers", str(candidates), "--run-dir", str(folder)]) == 0
     found = json.loads((folder / "candidates.json").read_text())["candidates"]
     assert {c["name"]: c["kind"] for c in found if c["failed"]} == {"slow": "TooSlow"}
     return found

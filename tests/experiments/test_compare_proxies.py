@@ -52,7 +52,7 @@ def call(capsys, tmp_path, results):
 
     def run(main, *words, results_dir=results):
         path = tmp_path / "out.json"
-        words = [*words, "--results-dir", results_dir, "--threads", 1, *(() if "--out" in words else ("--out", path))]
+        words = [*words, "--results-dir", results_dir, "--threads", 1, *(() if "--json" in words else ("--json", path))]
         code, out, err, _ = command.run(main, words, capsys, tmp_path / "none")
         data = load(path) if path.exists() else None
         path.unlink(missing_ok=True)
@@ -200,12 +200,12 @@ def test_what_is_missing_is_said_before_the_work(call, tmp_path):
 def test_quick_evolves_what_is_missing_and_leaves_full_data_alone(call, tmp_path):
     words = (GRIDWORLD_FILE, "--modes", 0, 6, "--quick", "--agents", 1, *RNS)
     out = tmp_path / "paper" / "compare_proxies" / "Cliff.json"
-    code, _, err, data = call(compare_proxies.main, *words, "--out", out, results_dir=tmp_path)
+    code, _, err, data = call(compare_proxies.main, *words, "--json", out, results_dir=tmp_path)
     assert code == 0 and "too few worlds yet; evolving" in err and load(out).quick
     assert "mode6_quick/seed" in load(out).series["mode 6"]["world"][0]
     content = out.read_text().replace('"quick": true', '"quick": false')
     out.write_text(content)
-    code, _, err, _ = call(compare_proxies.main, *words, "--out", out, results_dir=tmp_path)
+    code, _, err, _ = call(compare_proxies.main, *words, "--json", out, results_dir=tmp_path)
     assert code == 2 and "found the data of a full experiment" in err and out.read_text() == content
 
 

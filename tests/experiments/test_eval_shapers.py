@@ -69,7 +69,7 @@ def evaluate(capsys, tmp_path, folder):
 
     def call(*args):
         path = tmp_path / "out.json"
-        words = [*SMALL, "--shapers", folder, "--out", tmp_path / "out", "--json", path, *args]
+        words = [*SMALL, "--shapers", folder, "--run-dir", tmp_path / "out", "--json", path, *args]
         return command.run(eval_shapers.main, words, capsys, path)
 
     return call
@@ -263,7 +263,7 @@ def test_ctrl_c_writes_what_is_known(tmp_path, folder):
     path = tmp_path / "out.json"
     command = [sys.executable, "eval_shapers.py", *SMALL, "--iterations", "1000000", "--shapers", str(folder)]
     process = subprocess.Popen(
-        [*command, "--out", str(tmp_path / "out"), "--json", str(path)], cwd=ROOT / "experiments", text=True,
+        [*command, "--run-dir", str(tmp_path / "out"), "--json", str(path)], cwd=ROOT / "experiments", text=True,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, "OMP_NUM_THREADS": "1"},
         preexec_fn=default_sigint,
     )  # fmt: skip

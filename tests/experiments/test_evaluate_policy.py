@@ -34,7 +34,7 @@ MIXED = {"crl": [], "sac": ["--agent", "sac"], "td3": ["--agent", "td3", "--use_
 
 def evaluate(folder: Path, capsys: Any, *words: object, name: str = "policy", seed: int = 0) -> Any:
     path = folder / f"evaluation_{name}_seed{seed}.json"
-    return command.run(evaluate_policy.main, ["--exp_dir", folder, "--seed", seed, *words], capsys, path)
+    return command.run(evaluate_policy.main, ["--run-dir", folder, "--seed", seed, *words], capsys, path)
 
 
 # ---------------------------------------------------------------------------------------------------------- goal runs
@@ -95,7 +95,7 @@ def test_the_same_seed_gives_the_same_episodes(goal: Path, capsys: Any) -> None:
 
 def test_actions_drawn_as_in_training(goal: Path, capsys: Any) -> None:
     out = goal / "drawn.json"
-    words = ["--exp_dir", goal, "--seed", 1, "-n", 6, "--stochastic", "--json", out]
+    words = ["--run-dir", goal, "--seed", 1, "-n", 6, "--stochastic", "--json", out]
     first, again = (command.run(evaluate_policy.main, words, capsys, out) for _ in range(2))
     _, _, _, greedy = evaluate(goal, capsys, "-n", 6, seed=1)
     assert first == again and first[3]["stochastic"] and not greedy["stochastic"]
@@ -155,7 +155,7 @@ def shaped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         folder.mkdir()
         (folder / "wide.py").write_text(WIDE)
         settings = SMALL[: SMALL.index("--set")] if "--set" in words else SMALL
-        who = ["--shapers", str(folder), "--no-human", "--out", str(tmp_path / "run")]
+        who = ["--shapers", str(folder), "--no-human", "--run-dir", str(tmp_path / "run")]
         assert eval_shapers.main([*settings, *words, *who]) == 0
         return tmp_path / "run", runs[0]
 
@@ -286,12 +286,12 @@ def test_a_film_needs_pictures(distributed: Path, capsys: Any, tmp_path: Path, m
 
 def test_wrong_arguments(tmp_path: Path, capsys: Any) -> None:
     for words, said in (
-        (["--exp_dir", tmp_path / "nobody"], "--exp_dir: found no folder"),
-        (["--exp_dir", tmp_path], r"expected a folder with params.py"),
-        (["--exp_dir", tmp_path, "-n", 0], "--num_episodes: found 0, expected at least 1"),
-        (["--exp_dir", tmp_path, "--seed", -1], "--seed: found -1"),
-        (["--exp_dir", tmp_path, "--video", "a.avi"], "expected a name that ends in .mp4 or .gif"),
-        (["--exp_dir", tmp_path, "--json", tmp_path], "--json: found"),
+        (["--run-dir", tmp_path / "nobody"], "--run-dir: found no "),
+        (["--run-dir", tmp_path], r"expected a folder with params.py"),
+        (["--run-dir", tmp_path, "-n", 0], "--episodes: found 0, expected at least 1"),
+        (["--run-dir", tmp_path, "--seed", -1], "--seed: found -1"),
+        (["--run-dir", tmp_path, "--video", "a.avi"], "expected a name that ends in .mp4 or .gif"),
+        (["--run-dir", tmp_path, "--json", tmp_path], "--json: found"),
     ):
         code, _, err, _ = command.run(evaluate_policy.main, words, capsys, tmp_path / "none.json")
         assert code == 2 and said in err

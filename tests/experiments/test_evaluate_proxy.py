@@ -58,7 +58,7 @@ def measure(capsys, tmp_path):
 
 
 def test_both_columns(measure, rn):
-    code, out, err, content = measure(rn, "--num-agents", 6)
+    code, out, err, content = measure(rn, "--agents", 6)
     assert code == 0
     assert "in the evolved world" in out and "on the real task" in out and "6 ql agents" in err
     assert content["settings"]["num_agents"] == 6 and content["agent"] == "ql" and "torch" in content["versions"]
@@ -78,7 +78,7 @@ def test_both_columns(measure, rn):
 
 def test_deterministic_for_a_seed(measure, rn):
     first, again, other, threads = (
-        measure(rn, "--num-agents", 4, *args)[3] for args in ((), ("--seed", 0), ("--seed", 1), ("--threads", 1))
+        measure(rn, "--agents", 4, *args)[3] for args in ((), ("--seed", 0), ("--seed", 1), ("--threads", 1))
     )
     assert first["proxy"] == again["proxy"] == threads["proxy"] and first["real"] == again["real"] == threads["real"]
     assert first["proxy"]["train_steps"] != other["proxy"]["train_steps"]
@@ -100,7 +100,7 @@ def test_each_world_has_agents_of_its_own(measure, tmp_path, monkeypatch):
         section = problem.env_section(config.data)
         flat = init_world("rn", make_task("Cliff", section.max_steps), section, torch.tensor([i]))[0]
         save_world(str(tmp_path / "model.pt"), "rn", "Cliff", flat, config.data)
-        assert measure(tmp_path / "model.pt", "--num-agents", 3)[0] == 0
+        assert measure(tmp_path / "model.pt", "--agents", 3)[0] == 0
     assert len({s for seeds in seen for s in seeds.tolist()}) == 12
 
 
@@ -111,7 +111,7 @@ def test_prices(measure, tmp_path):
     flat = init_world("rn", make_task("Cliff", section.max_steps), section, torch.tensor([1]))[0]
     for spent, words in ((123_456, "123,456 real steps were spent on evolving"), (None, "were not recorded")):
         save_world(str(tmp_path / "model.pt"), "rn", "Cliff", flat, config.data, evolution_steps=spent)
-        code, out, _, content = measure(tmp_path / "model.pt", "--num-agents", 4)
+        code, out, _, content = measure(tmp_path / "model.pt", "--agents", 4)
         assert code == 0 and words in out and "Price per agent: " in out and content["evolution_steps"] == spent
         assert ("fewer" in out or "more training" in out) == content["comparable"] == (content["why_not"] is None)
         assert "failures, the others" in out
@@ -127,7 +127,7 @@ def test_steps_until_solved_are_counted_both_ways(measure, rn, monkeypatch):
         return values
 
     monkeypatch.setattr(evaluate_proxy, "evaluate", solved)
-    _, out, _, content = measure(rn, "--num-agents", 3, "--no-real")
+    _, out, _, content = measure(rn, "--agents", 3, "--no-real")
     c = content["proxy"]
     assert c["first_solved_steps"] == [40, 60, None] and c["rule_fires_steps"] == [100, 110, None]
     assert (c["mean_first_solved_steps"], c["mean_rule_fires_steps"]) == (50, 105)
@@ -135,16 +135,16 @@ def test_steps_until_solved_are_counted_both_ways(measure, rn, monkeypatch):
 
 
 def test_no_real(measure, rn):
-    code, out, _, content = measure(rn, "--num-agents", 2, "--no-real")
+    code, out, _, content = measure(rn, "--agents", 2, "--no-real")
     assert code == 0 and "real" not in content and "on the real task" not in out.split("\n", 1)[1]
 
 
 def test_budget_and_early_out(measure, se):
     """By default at the budget the SE was evolved for; its own early-out rule goes beyond."""
-    budget = measure(se, "--num-agents", 3, "--no-real")[3]
+    budget = measure(se, "--agents", 3, "--no-real")[3]
     assert budget["budget"] == 60 and budget["proxy"]["mode"] == BUDGET and budget["proxy"]["train_steps"] == [60] * 3
-    assert measure(se, "--num-agents", 3, "--no-real", "--stop", "budget")[3]["proxy"] == budget["proxy"]
-    early = measure(se, "--num-agents", 3, "--no-real", "--stop", "early-out")[3]["proxy"]
+    assert measure(se, "--agents", 3, "--no-real", "--stop", "budget")[3]["proxy"] == budget["proxy"]
+    early = measure(se, "--agents", 3, "--no-real", "--stop", "early-out")[3]["proxy"]
     assert early["mode"] == EARLY_OUT and min(early["train_steps"]) > 60
 
 
@@ -152,8 +152,8 @@ def test_vary_hp(measure, rn, monkeypatch):
     seen = []
     real = evaluate_proxy.evaluate
     monkeypatch.setattr(evaluate_proxy, "evaluate", lambda config, *args: seen.append(config) or real(config, *args))
-    plain = measure(rn, "--num-agents", 4)[3]
-    varied = measure(rn, "--num-agents", 4, "--vary-hp")[3]
+    plain = measure(rn, "--agents", 4)[3]
+    varied = measure(rn, "--agents", 4, "--vary-hp")[3]
     assert [c["agents"]["gtn"]["agent_name"] for c in seen] == ["ql", "ql", "ql_vary", "ql_vary"]
     assert seen[2]["agents"]["ql_vary"]["vary_hp"] and varied["proxy"]["train_steps"] != plain["proxy"]["train_steps"]
 
@@ -162,13 +162,13 @@ def test_without_vary_hp_a_varied_agent_is_not_varied(measure, se, monkeypatch):
     seen = []
     real = evaluate_proxy.evaluate
     monkeypatch.setattr(evaluate_proxy, "evaluate", lambda config, *args: seen.append(config) or real(config, *args))
-    assert measure(se, "--num-agents", 1, "--no-real")[0] == 0
+    assert measure(se, "--agents", 1, "--no-real")[0] == 0
     assert seen[0]["agents"]["gtn"]["agent_name"] == "ddqn"
 
 
 def test_another_learner(measure, rn):
     """In any case; QL_cb reads the section of QL, as in the original."""
-    code, _, err, content = measure(rn, "--agent", "QL_cb", "--num-agents", 2, "--no-real")
+    code, _, err, content = measure(rn, "--agent", "QL_cb", "--agents", 2, "--no-real")
     assert code == 0 and content["agent"] == "ql_cb" and "is missing" not in err
 
 
@@ -176,7 +176,7 @@ def test_another_learner_trains_for_the_worlds_budget(measure, tmp_path):
     config = cliff("agents.gtn.synthetic_env_type=0", "agents.ql.train_steps=77")
     del config.data["agents"]["sarsa"]
     path = save(tmp_path / "model.pt", config)
-    code, _, err, content = measure(path, "--agent", "sarsa", "--num-agents", 3, "--no-real")
+    code, _, err, content = measure(path, "--agent", "sarsa", "--agents", 3, "--no-real")
     assert code == 0 and "agents.sarsa is missing; every value of it is the default" in err
     assert content["proxy"]["mode"] == BUDGET and max(content["proxy"]["train_steps"]) <= 77
 
@@ -191,7 +191,7 @@ def test_failed_agents_are_counted_and_left_out(measure, rn, monkeypatch):
         return values
 
     monkeypatch.setattr(evaluate_proxy, "evaluate", some_fail)
-    code, out, _, content = measure(rn, "--num-agents", 3, "--no-real")
+    code, out, _, content = measure(rn, "--agents", 3, "--no-real")
     c = content["proxy"]
     assert code == 0 and c["failed"] == 1 and c["returns"][1] is None and "of these broke, in no figure above" in out
     assert c["mean_train_steps"] == pytest.approx((c["train_steps"][0] + c["train_steps"][2]) / 2)
@@ -206,7 +206,7 @@ def test_all_agents_fail(measure, rn, monkeypatch):
         return values
 
     monkeypatch.setattr(evaluate_proxy, "evaluate", all_fail)
-    code, out, _, content = measure(rn, "--num-agents", 2, "--no-real")
+    code, out, _, content = measure(rn, "--agents", 2, "--no-real")
     assert code == 0 and "mean_return" not in content["proxy"] and content["proxy"]["returns"] == [None, None]
 
 
@@ -218,7 +218,7 @@ def test_all_agents_fail(measure, rn, monkeypatch):
     [
         (["--agent", "dqn"], "--agent: found 'dqn', expected an agent that exists: .* did you mean ddqn"),
         (["--agent", "sarsaa"], "did you mean sarsa"),
-        (["--num-agents", 0], "--num-agents: found 0, expected at least 1"),
+        (["--agents", 0], "--num-agents: found 0, expected at least 1"),
         (["--seed", -1], "--seed: found -1, expected at least 0"),
         (["--threads", -1], "--threads: found -1, expected at least 0"),
         (["--stop", "budget"], "--stop budget: .*model.pt was evolved without a training budget"),
@@ -242,7 +242,7 @@ def test_json_on_a_full_disk(measure, rn):
     """The figures are on the screen all the same."""
     if not os.path.exists("/dev/full"):
         pytest.skip("no /dev/full")
-    code, out, err, _ = measure(rn, "--num-agents", 2, "--no-real", "--json", "/dev/full")
+    code, out, err, _ = measure(rn, "--agents", 2, "--no-real", "--json", "/dev/full")
     assert code == 1 and "training steps, mean" in out and "cannot write /dev/full: No space left on device" in err
 
 
@@ -284,9 +284,9 @@ def test_stored_configuration_is_checked(measure, tmp_path):
 
 
 def test_as_a_command_from_elsewhere(rn, tmp_path):
-    command = [sys.executable, str(ROOT / "experiments" / "evaluate_proxy.py"), rn, "--num-agents", "2", "--no-real"]
+    command = [sys.executable, str(ROOT / "experiments" / "evaluate_proxy.py"), rn, "--agents", "2", "--no-real"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0 and "training steps, mean" in done.stdout and "Traceback" not in done.stderr
     command[2:] = ["--help"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0 and "--num-agents" in done.stdout and "Example:" in done.stdout
+    assert done.returncode == 0 and "--agents" in done.stdout and "Example:" in done.stdout

@@ -19,7 +19,7 @@ from envolve.outer.config.yaml_lines import ConfigError
 from envolve.outer.goals.evolution import CHECKPOINT, GENERATIONS, EvolveSection, GoalEvolution, scores_of
 from envolve.outer.goals.evolution_report import difference
 
-TINY = ["--env_name", "simple_u_maze", "--goal_family", "cells", "--start_family", "point", "--episode_length", "12",
+TINY = ["--task", "simple_u_maze", "--goal_family", "cells", "--start_family", "point", "--episode_length", "12",
         "--num_envs", "4", "--batch_size", "16", "--h_dim", "8", "--repr_dim", "4", "--unroll_length", "5",
         "--min_replay_size", "10", "--max_replay_size", "40", "--num_timesteps", "60", "--num_eval_envs", "6",
         "--threads", "1", "--num_workers", "2", "--num_orig_evals", "2", "--generations", "3",

@@ -38,7 +38,7 @@ def results(tmp_path_factory):
 def call(capsys, tmp_path, results):
     def run(*words):
         path = tmp_path / "out.json"
-        words = [*words, "--results-dir", results, "--out", path, "--threads", 1]
+        words = [*words, "--results-dir", results, "--json", path, "--threads", 1]
         code, out, err, _ = command.run(hyperparameter_sensitivity.main, words, capsys, tmp_path / "-")
         return code, out, err, load(path) if path.exists() else None
 

@@ -157,7 +157,7 @@ def test_worlds_do_not_see_each_other():
 def call(capsys, tmp_path):
     def run(*words):
         path = tmp_path / "out.json"
-        words = [*words, "--results-dir", tmp_path, "--out", path, "--threads", 1]
+        words = [*words, "--results-dir", tmp_path, "--json", path, "--threads", 1]
         code, out, err, _ = command.run(model_based_baseline.main, words, capsys, tmp_path / "-")
         return code, out, err, load(path) if path.exists() else None
 

@@ -197,7 +197,7 @@ def test_candidates_that_cannot_be_read_are_rejected_ones(kind: str, tmp_path: P
 def test_a_goal_run_does_not_go_on_from_an_odd_checkpoint(kind: str, tmp_path: Path) -> None:
     from envolve.outer.goals.arguments import build_parser, make_plan
 
-    args = build_parser().parse_args(["--env_name", "simple_u_maze", "--agent", "crl", "--max_replay_size", "100"])
+    args = build_parser().parse(["--task", "simple_u_maze", "--agent", "crl", "--max_replay_size", "100"])
     plan = make_plan(args)
     make_odd(kind, tmp_path / "run" / "checkpoint.pt")
     had = peak(anew=True)

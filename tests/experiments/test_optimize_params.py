@@ -84,7 +84,7 @@ def alone(tmp_path_factory):
     """A search by one command, and its folder."""
     folder = tmp_path_factory.mktemp("alone")
     with Processes(folder) as p:
-        p.start("search", SCRIPT, write(folder), "--num-workers", 1, "--run-dir", folder / "run")
+        p.start("search", SCRIPT, write(folder), "--workers", 1, "--run-dir", folder / "run")
         assert p.wait("search") == 0, p.text("search")
         assert "trial 12/12" in p.text("search")
     return folder
@@ -129,13 +129,13 @@ def test_several_masters_and_workers_that_are_killed(alone, processes, tmp_path)
 @pytest.mark.parametrize("sig", [signal.SIGINT, signal.SIGTERM])
 def test_stopped_and_resumed(alone, processes, tmp_path, sig):
     path, run_dir = write(tmp_path), tmp_path / "run"
-    search = processes.start("search", SCRIPT, path, "--num-workers", 1, "--run-dir", run_dir)
+    search = processes.start("search", SCRIPT, path, "--workers", 1, "--run-dir", run_dir)
     until(lambda: trials(run_dir) >= 3)
     search.send_signal(sig)
     assert processes.wait("search") == 128 + sig
     assert f"--resume {run_dir}" in processes.text("search")
     assert not (run_dir / "done").exists()
-    processes.start("again", SCRIPT, "--resume", run_dir, "--num-workers", 1)
+    processes.start("again", SCRIPT, "--resume", run_dir, "--workers", 1)
     assert processes.wait("again") == 0 and "resumed after" in processes.text("again")
     assert outcome(run_dir) == outcome(alone / "run")
 
@@ -159,7 +159,7 @@ def test_help_teaches(capsys):
     with pytest.raises(SystemExit):
         optimize_params.main(["--help"])
     text = capsys.readouterr().out
-    assert all(word in text for word in ("GTN_worker.py 1 1", "--resume", "Exit codes", "BOHB over NES"))
+    assert all(word in text for word in ("envolve worker 1 1", "--resume", "Exit codes", "BOHB over NES"))
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,7 @@ def test_help_teaches(capsys):
         ([], "found no STUDY"),
         (["STUDY", 2, 2], "BOHB_ID: found 2, expected less than BOHB_WORKERS, 2"),
         (["STUDY", "--masters", 0], "--masters: found 0, expected at least 1"),
-        (["STUDY", "--num-workers", 0], "--num-workers: found 0, expected at least 1"),
+        (["STUDY", "--workers", 0], "--workers: found 0, expected at least 1"),
         (["STUDY", "--resume", "there"], "--resume: found STUDY or --run-dir too"),
         (["--resume", "there"], "--resume: found no study.yaml in there"),
         (["nowhere.yaml"], "nowhere.yaml"),

@@ -74,7 +74,7 @@ def test_visits_by_hand():
 
 def test_every_episode_starts_once_and_no_agent_is_forgotten(capsys, tmp_path):
     out = tmp_path / "out.json"
-    words = ["--modes", "0", "--worlds", "2", "--agents", "3", "--episodes", "5", "--out", out]
+    words = ["--modes", "0", "--worlds", "2", "--agents", "3", "--episodes", "5", "--json", out]
     assert command.run(heatmap.main, words, capsys, tmp_path / "no")[0] == 0
     data = load(out)
     q = data.series["mode 0"]

@@ -8,9 +8,9 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-import GTN_master
 from envolve.envs.shaping.candidate import Candidate, candidate_files, load_candidate
 from envolve.experiments import optimize_params, train_distributed, train_goal
+from envolve.experiments import run as master
 from envolve.outer.shapers.report import HUMAN, Outcome
 from envolve.outer.shapers.run import ShaperRun
 from tests.experiments.command import run
@@ -37,7 +37,7 @@ def test_a_film_into_a_folder_that_is_not_there(tmp_path: Path, capsys) -> None:
 @pytest.mark.parametrize("words", [["--check"], ["--single", "--results-dir", "{results}"]])
 def test_a_device_that_is_not_there(words: list[str], tmp_path: Path, capsys) -> None:
     words = [w.format(results=tmp_path / "results") for w in words]
-    err = refused(GTN_master.main, [CARTPOLE, *words, "--set", "device=cuda"], capsys, tmp_path)
+    err = refused(master.main, [CARTPOLE, *words, "--set", "device=cuda"], capsys, tmp_path)
     assert "device: found 'cuda', which PyTorch cannot use here" in err or "device: found cuda" in err
     assert "expected cpu: PyTorch finds no GPU on this machine" in err
 
@@ -45,18 +45,18 @@ def test_a_device_that_is_not_there(words: list[str], tmp_path: Path, capsys) ->
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--num-collectors", "0"], "--num-collectors: found 0, expected 1 to"),
+        (["--collectors", "0"], "--collectors: found 0, expected 1 to"),
         (["--mode", "async"], "--mode async: found all programs in one process"),
         (["--seed", "-1"], "--seed: found -1"),
     ],
 )
 def test_arguments_of_train_distributed(words: list[str], said: str, tmp_path: Path, capsys) -> None:
     params = ROOT / "experiments/params/reacher_params.py"
-    words = ["--params", params, "--exp-dir", tmp_path / "run", *words]
+    words = ["--params", params, "--run-dir", tmp_path / "run", *words]
     assert said in refused(train_distributed.main, words, capsys, tmp_path)
 
 
-@pytest.mark.parametrize("main", [optimize_params.main, GTN_master.main])
+@pytest.mark.parametrize("main", [optimize_params.main, master.main])
 def test_a_folder_in_place_of_a_file_suggests_nothing(main, tmp_path: Path, capsys) -> None:
     (tmp_path / "default_config_a.yaml").mkdir()
     err = refused(main, [tmp_path / "default_config_a.yaml", "--check"], capsys, tmp_path)
@@ -66,7 +66,7 @@ def test_a_folder_in_place_of_a_file_suggests_nothing(main, tmp_path: Path, caps
 def test_what_is_suggested_is_another_file_that_exists(tmp_path: Path, capsys) -> None:
     (tmp_path / "default_config_a.yaml").mkdir()
     (tmp_path / "default_config_abc.yaml").write_text("")
-    err = refused(GTN_master.main, [tmp_path / "default_config_ab.yaml", "--check"], capsys, tmp_path)
+    err = refused(master.main, [tmp_path / "default_config_ab.yaml", "--check"], capsys, tmp_path)
     assert f"did you mean {tmp_path / 'default_config_abc.yaml'}" in err
 
 

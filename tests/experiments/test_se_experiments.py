@@ -36,7 +36,8 @@ def results(tmp_path_factory):
 def call(capsys, tmp_path, results):
     def run(main, *words):
         path = tmp_path / "out.json"
-        code, out, err, _ = command.run(main, [*words, "--results-dir", results, "--out", path], capsys, tmp_path / "-")
+        words = [*words, "--results-dir", results, "--json", path]
+        code, out, err, _ = command.run(main, words, capsys, tmp_path / "-")
         data = load(path) if path.exists() else None
         path.unlink(missing_ok=True)
         return code, out, err, data

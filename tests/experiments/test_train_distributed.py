@@ -30,7 +30,7 @@ def files(tmp_path: Path) -> list[str]:
         str(tmp_path / "p.py"),
         "--config",
         str(tmp_path / "c.json"),
-        "--exp-dir",
+        "--run-dir",
         str(tmp_path / "run"),
     ]
 
@@ -53,11 +53,11 @@ def test_contrastive(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     config = json.loads((folder / "reacher.json").read_text())
     (tmp_path / "c.json").write_text(json.dumps({**config, "train_params": {"n_train_episodes_per_iter": 1}}))
     words = ["--params", str(folder / "reacher_params.py"), "--config", str(tmp_path / "c.json")]
-    assert main([*words, "--exp-dir", str(run), "--num-collectors", "2", "--quick"]) == 0
+    assert main([*words, "--run-dir", str(run), "--collectors", "2", "--quick"]) == 0
     lines = list(csv.DictReader((run / "evaluations.csv").open()))
     assert [line["step"] for line in lines] == ["0", "40", "80"]
     assert all(line["success"] in ("0", "1") and line["mean_length"] == "100" for line in lines)
-    assert evaluate_policy.main(["--exp_dir", str(run), "-n", "2"]) == 0
+    assert evaluate_policy.main(["--run-dir", str(run), "-n", "2"]) == 0
     assert "CRL" in (out := capsys.readouterr().out) and "success" in out
     played = json.loads((run / "evaluation_policy_checkpoint_0000000080_seed0.json").read_text())
     assert set(played["members"][0]["success"]["values"]) <= {0.0, 1.0}
@@ -73,7 +73,7 @@ def test_every_field_is_in_the_help(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("more", "code", "words"),
     [
-        (["--num-collectors", "0"], 2, "--num-collectors: found 0, expected 1 to 1024"),
+        (["--collectors", "0"], 2, "--collectors: found 0, expected 1 to 1024"),
         (["--params", "nowhere.py"], 2, "nowhere.py"),
     ],
 )

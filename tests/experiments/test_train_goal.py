@@ -22,14 +22,14 @@ from envolve.agents.goal.ppo_section import GoalPPOSection
 from envolve.experiments import train_goal
 from envolve.outer.checkpoint import RunError
 from envolve.outer.config.yaml_lines import ConfigError
-from envolve.outer.goals.arguments import build_parser, make_plan, stored_plan
+from envolve.outer.goals.arguments import build_parser, flag, make_plan, stored_plan
 from envolve.outer.goals.log import from_csv, header, points_of, to_csv, wilson
 from envolve.outer.goals.report import GoalTable, interval
 from envolve.outer.goals.run import CHECKPOINT, GoalRun, Interrupted
 from envolve.outer.goals.sections import RunSection
 
 ROOT = Path(__file__).parents[2]
-TINY = ["--env_name", "simple_u_maze", "--episode_length", "12", "--num_envs", "4", "--batch_size", "16",
+TINY = ["--task", "simple_u_maze", "--episode_length", "12", "--num_envs", "4", "--batch_size", "16",
         "--h_dim", "8", "--repr_dim", "4", "--unroll_length", "5", "--min_replay_size", "10", "--max_replay_size", "40",
         "--num_timesteps", "200", "--num_evals", "3", "--num_eval_envs", "6", "--threads", "1"]  # fmt: skip
 
@@ -46,15 +46,16 @@ def problems(*words: str) -> str:
 
 def test_flags_of_every_value_with_its_meaning(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
-        train_goal.main(["--help"])
+        train_goal.main(["--help-all"])
     text = " ".join(capsys.readouterr().out.split())
     for section in (RunSection, CRLSection, GoalSACSection, GoalTD3Section, GoalPPOSection):
         for f in dataclasses.fields(section):
-            assert f"--{f.name}" in text and f.metadata["help"].split("%")[0][:40] in text, f.name
+            if f.name != "exp_name":  # now --run-dir
+                assert flag(f.name) in text and f.metadata["help"].split("%")[0][:40] in text, f.name
 
 
 def test_the_seeds_commands_are_understood() -> None:
-    base = ["--env_name", "reacher"]
+    base = ["--task", "reacher"]
     for words in (["--num_envs", "16", "--batch_size", "16"], ["--h_dim", "128", "--n_hidden", "3", "--repr_dim", "32"],
                   ["--energy_fn", "l2", "--contrastive_loss_fn", "infonce_backward"]):  # fmt: skip
         plan = make_plan(build_parser().parse([*base, *words]))
@@ -73,20 +74,21 @@ def test_the_seeds_commands_are_understood() -> None:
 
 
 def test_what_is_wrong_is_said_all_at_once() -> None:
-    text = problems("--env_name", "reachr", "--policy_lr", "-1", "--h_dim", "3.5", "--energy_fn", "l3",
+    text = problems("--task", "reachr", "--policy_lr", "-1", "--h_dim", "3.5", "--energy_fn", "l3",
                     "--per_member", "discountin=0.9", "critic_lr=1e-3,1e-4", "policy_lr=x")  # fmt: skip
-    assert "--env_name: found no task 'reachr'" in text and "nearest: 'reacher'" in text
-    assert "--policy_lr: found -1.0, expected a number >= 0" in text and "h_dim: found 3.5, expected an integer" in text
-    assert "--energy_fn: found 'l3', expected one of l2, norm" in text and "nearest: discounting" in text
-    assert "--per_member critic_lr: found 2 values, expected one for each of 1 members" in text
-    assert "--per_member policy_lr: found 'x'" in text
+    assert "--task: found no task 'reachr'" in text and "nearest: 'reacher'" in text
+    assert "--policy-lr: found -1.0, expected a number >= 0" in text
+    assert "--h-dim: found 3.5, expected an integer" in text
+    assert "--energy-fn: found 'l3', expected one of l2, norm" in text and "nearest: discounting" in text
+    assert "--per-member critic_lr: found 2 values, expected one for each of 1 members" in text
+    assert "--per-member policy_lr: found 'x'" in text
     assert "nearest" not in problems("--device", "cuda:77")
 
 
 def test_exit_codes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as e:
         train_goal.main(["--enegry_fn", "l2"])
-    assert e.value.code == 2 and "nearest: --energy_fn" in capsys.readouterr().err
+    assert e.value.code == 2 and "nearest: --energy-fn" in capsys.readouterr().err
     assert train_goal.main(["--resume", str(tmp_path)]) == 2
     assert "expected the folder of a run" in capsys.readouterr().err
     assert train_goal.main([*TINY, "--exp_name", "a/b", "--results_dir", str(tmp_path)]) == 2
@@ -141,7 +143,7 @@ def test_a_run_that_was_interrupted_leaves_the_same_bytes(tmp_path: Path, after:
 
 
 def test_ppo_as_a_command_and_after_an_interruption(tmp_path: Path) -> None:
-    words = ["--env_name", "simple_u_maze", "--agent", "ppo", "--use_dense_reward", "--num_envs", "4", "--h_dim", "8",
+    words = ["--task", "simple_u_maze", "--agent", "ppo", "--use_dense_reward", "--num_envs", "4", "--h_dim", "8",
              "--unroll_length", "5", "--num_minibatches", "2", "--num_updates_per_batch", "3", "--episode_length", "12",
              "--num_eval_envs", "4", "--population", "2", "--num_evals", "3", "--num_timesteps", "200", "--threads",
              "1", "--normalize_observations", "--per_member", "entropy_cost=0,0.1"]  # fmt: skip
@@ -216,7 +218,7 @@ def test_intervals() -> None:
 
 @pytest.mark.parametrize("agent", ["sac", "td3"])
 def test_the_baselines_leave_the_same_files(tmp_path: Path, agent: str) -> None:
-    words = ["--env_name", "reacher", "--agent", agent, "--use_her", "--num_envs", "2", "--h_dim", "8",
+    words = ["--task", "reacher", "--agent", agent, "--use_her", "--num_envs", "2", "--h_dim", "8",
              "--batch_size", "16", "--unroll_length", "10", "--min_replay_size", "20", "--episode_length", "12",
              "--num_eval_envs", "4", "--population", "2", "--num_evals", "2", "--num_timesteps", "80"]  # fmt: skip
     plan = make_plan(build_parser().parse([*words, "--per_member", "discounting=0.9,0.95"]))
@@ -233,11 +235,11 @@ def test_the_baselines_leave_the_same_files(tmp_path: Path, agent: str) -> None:
 
 
 def test_flags_of_another_agent() -> None:
-    text = problems("--env_name", "reacher", "--agent", "sac", "--policy_delay", "3", "--policy_lr", "1e-3")
-    assert "--policy_delay: SAC has no such value (--agent td3 has)" in text
-    assert "--policy_lr: SAC has no such value (--agent crl has)" in text
-    text = problems("--env_name", "reacher", "--agent", "td3", "--per_member", "policy_lr=1")
+    text = problems("--task", "reacher", "--agent", "sac", "--policy_delay", "3", "--policy_lr", "1e-3")
+    assert "--policy-delay: SAC has no such value (--agent td3 has)" in text
+    assert "--policy-lr: SAC has no such value (--agent crl has)" in text
+    text = problems("--task", "reacher", "--agent", "td3", "--per_member", "policy_lr=1")
     assert "expected one of learning_rate, discounting, tau" in text
-    text = problems("--env_name", "reacher", "--agent", "ppo", "--use_her")
-    assert "--use_her: PPO has no such value (--agent sac, td3 has)" in text
-    assert "--agent: found 'dqn', expected" in problems("--env_name", "reacher", "--agent", "dqn")
+    text = problems("--task", "reacher", "--agent", "ppo", "--use_her")
+    assert "--use-her: PPO has no such value (--agent sac, td3 has)" in text
+    assert "--agent: found 'dqn', expected" in problems("--task", "reacher", "--agent", "dqn")

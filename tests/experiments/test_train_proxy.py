@@ -165,7 +165,7 @@ def test_shares_cover_every_run_once():
         ((0,), "BOHB_WORKERS: found nothing"),
         ((0, 0), "BOHB_WORKERS: found 0, expected at least 1"),
         (("--runs", 0), "--runs: found 0"),
-        (("--num-workers", 0), "--num-workers: found 0"),
+        (("--workers", 0), "--workers: found 0"),
     ],
 )
 def test_wrong_arguments(call, words, expected):
@@ -234,7 +234,7 @@ def test_the_index_is_made_from_all_runs(call, tmp_path):
 
 @pytest.mark.slow
 def test_with_workers_as_a_user_types_it(tmp_path):
-    words = ["--runs", "2", "--num-workers", "1", "--results-dir", str(tmp_path), "--set", *SMALL]
+    words = ["--runs", "2", "--workers", "1", "--results-dir", str(tmp_path), "--set", *SMALL]
     script = [sys.executable, str(ROOT / "experiments/train_proxy.py"), str(GRIDWORLD_FILE)]
     masters = [
         subprocess.Popen([*script, str(i), "2", *words], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,

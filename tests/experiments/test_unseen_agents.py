@@ -47,7 +47,7 @@ def models(tmp_path):
 def call(capsys, tmp_path):
     def run(*words):
         path = tmp_path / "out.json"
-        words = [*words, "--out", path, "--threads", 1]
+        words = [*words, "--json", path, "--threads", 1]
         code, out, err, _ = command.run(unseen_agents.main, words, capsys, tmp_path / "-")
         data = load(path) if path.exists() else None
         path.unlink(missing_ok=True)

@@ -71,7 +71,7 @@ class Supervisor:
         self.master, folder = None, self.run_dir()
         args: list[object] = [ROOT / "GTN_master.py"]
         args += ["--resume", folder] if folder else [self.config, "--set", *self.overrides]
-        args += ["--num-workers", self.count] if self.single else ["--sync-dir", "sync"]
+        args += ["--workers", self.count] if self.single else ["--sync-dir", "sync"]
         self.master = self._python("master.log", *args)
         self.starts["master"] += 1
 

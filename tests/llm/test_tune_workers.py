@@ -8,10 +8,10 @@ import json
 import numpy as np
 import torch
 
-import GTN_master
 from envolve.agents.shaped.halving import Training
 from envolve.agents.shaped.training import default_section
 from envolve.envs.graph.file import load_graph_file
+from envolve.experiments import run as GTN_master
 from envolve.llm.tune import TuneSettings, tune
 from envolve.llm.tune_workers import Workers
 from envolve.outer.config.load import load_config

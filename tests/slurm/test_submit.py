@@ -28,7 +28,7 @@ def look(run_dir: Path, *arguments: str) -> int:
     return submit.main(["--run-dir", str(run_dir), "--once", *arguments])
 
 
-START = ("--masters", "2", "--workers-per-master", "3", "--", str(CONFIG), "--seed", "{BOHB_ID}")
+START = ("--masters", "2", "--workers", "3", "--", str(CONFIG), "--seed", "{BOHB_ID}")
 
 
 def test_what_is_submitted(cluster: FakeCluster, tmp_path: Path) -> None:
@@ -170,7 +170,7 @@ def test_another_run_in_the_same_folder_is_refused(
 ) -> None:
     run = tmp_path / "run"
     look(run, *START)
-    assert look(run, "--masters", "3", "--workers-per-master", "3", *START[4:]) == 2
+    assert look(run, "--masters", "3", "--workers", "3", *START[4:]) == 2
     assert "begun with masters 2, found 3" in capsys.readouterr().err
     assert look(run, *START[:-1], "1{BOHB_ID}") == 2
     assert "begun with command" in capsys.readouterr().err
@@ -209,13 +209,13 @@ def test_no_slurm(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, env={"PATH": ""}, check=False)
     assert done.returncode == 2 and "squeue: not found" in done.stderr
     done = subprocess.run([*command[:2], "--help"], capture_output=True, text=True, check=False)
-    assert done.returncode == 0 and "--workers-per-master" in done.stdout
+    assert done.returncode == 0 and "--workers" in done.stdout
 
 
 def test_more_tasks_than_an_array_may_have(cluster: FakeCluster, tmp_path: Path) -> None:
     run, size = tmp_path / "run", 5
     cluster.change(max_array=size, max_array_said=size)
-    start = ("--masters", "7", "--workers-per-master", "2", "--max-running=7", *START[4:])
+    start = ("--masters", "7", "--workers", "2", "--max-running=7", *START[4:])
     assert look(run, *start) == 130
     assert cluster.jobs(MASTER).keys() == set(range(7)) and cluster.jobs(WORKER).keys() == set(range(14))
     arrays = [next(word for word in call if word.startswith("--array=")) for call in cluster.calls("sbatch")]
@@ -237,7 +237,7 @@ def test_a_limit_that_arrays_cannot_share_is_refused(
     cluster: FakeCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cluster.change(max_array=5, max_array_said=5)
-    assert look(tmp_path / "run", "--workers-per-master", "14", "--max-running=2", "--", str(CONFIG)) == 2
+    assert look(tmp_path / "run", "--workers", "14", "--max-running=2", "--", str(CONFIG)) == 2
     assert "--max-running: found 2, expected at least 3" in capsys.readouterr().err and not cluster["tasks"]
 
 

@@ -248,7 +248,7 @@ def ended(pid: int) -> bool:
 def test_one_node_ends_with_its_masters(tmp_path: Path) -> None:
     """Codes 0 and 2 of two masters: the worst counts, the workers are gone, each master was on CPUs of its own."""
     script = 'echo "{BOHB_ID} $(taskset -pc $$)" >> ' + str(tmp_path / "cpus") + "; sleep 0.5; exit $((2 * {BOHB_ID}))"
-    process = node(tmp_path, "--masters=2", "--workers-per-master=2", "--", "sh", "-c", script)
+    process = node(tmp_path, "--masters=2", "--workers=2", "--", "sh", "-c", script)
     out = process.communicate(timeout=60)[0]
     assert process.returncode == 2, out
     workers = lines(tmp_path / "workers", 4)
@@ -272,7 +272,7 @@ def spread(text: str) -> list[int]:
 
 def test_one_node_forwards_signals(tmp_path: Path) -> None:
     marks = [tmp_path / f"mark_{b}" for b in (0, 1)]
-    process = node(tmp_path, "--masters=2", "--workers-per-master=1", "--", *program(tmp_path / "mark_{BOHB_ID}"))
+    process = node(tmp_path, "--masters=2", "--workers=1", "--", *program(tmp_path / "mark_{BOHB_ID}"))
     for mark in marks:
         wait_for(mark)
     workers = lines(tmp_path / "workers", 2)
@@ -284,7 +284,7 @@ def test_one_node_forwards_signals(tmp_path: Path) -> None:
 
 def test_one_node_starts_again_what_died(tmp_path: Path) -> None:
     mark = tmp_path / "mark"
-    process = node(tmp_path, "--workers-per-master=1", "--", *program(mark))
+    process = node(tmp_path, "--workers=1", "--", *program(mark))
     worker, master = int(lines(tmp_path / "workers", 1)[0].split()[0]), int(lines(mark, 1)[0].split()[0])
     os.kill(worker, signal.SIGKILL)
     os.kill(master, signal.SIGKILL)
@@ -297,7 +297,7 @@ def test_one_node_starts_again_what_died(tmp_path: Path) -> None:
 
 def test_one_node_dies_and_takes_all_along(tmp_path: Path) -> None:
     mark = tmp_path / "mark"
-    process = node(tmp_path, "--workers-per-master=1", "--", *program(mark))
+    process = node(tmp_path, "--workers=1", "--", *program(mark))
     wait_for(mark)
     lines(tmp_path / "workers", 1)
     process.kill()
@@ -309,7 +309,7 @@ def test_one_node_dies_and_takes_all_along(tmp_path: Path) -> None:
 
 
 def test_one_node_gives_up(tmp_path: Path) -> None:
-    process = node(tmp_path, "--max-starts=2", "--workers-per-master=1", "--", *program(tmp_path / "mark", 0, 1))
+    process = node(tmp_path, "--max-starts=2", "--workers=1", "--", *program(tmp_path / "mark", 0, 1))
     out = process.communicate(timeout=60)[0]
     assert process.returncode == 1 and "master 0 was started 2 times; it is given up" in out
     assert len(lines(tmp_path / "mark", 2)) == 2

@@ -27,7 +27,7 @@ esac
 """
 TELL = """
 import json, os, pathlib, signal, sys, time
-folder = pathlib.Path(sys.argv[sys.argv.index("--exp-dir") + 1])
+folder = pathlib.Path(sys.argv[sys.argv.index("--run-dir") + 1])
 folder.mkdir(parents=True, exist_ok=True)
 stopped = []
 signal.signal(signal.SIGTERM, lambda *_: stopped.append(1))
@@ -69,7 +69,7 @@ def test_what_it_starts(start: Any, tmp_path: Path) -> None:
     told = call(tmp_path / "run")
     argv = told["argv"]
     assert argv[0] == str(ROOT / "experiments" / "train_distributed.py") and argv[-2:] == ["--mode", "async"]
-    assert [option(argv, n) for n in ("--params", "--config", "--num-collectors")] == ["my.py", "my.json", "3"]
+    assert [option(argv, n) for n in ("--params", "--config", "--collectors")] == ["my.py", "my.json", "3"]
     assert "--processes" in argv and "--seed" not in argv and told["environ"]["SAC_NUM_COLLECT_WORKERS"] == "3"
     ended = read_exit(exit_file(tmp_path / "run", "node", 0))
     assert ended is not None and ended.code == 0
@@ -79,7 +79,7 @@ def test_by_default_it_is_the_quadruped_and_tasks_of_an_array_are_runs(start: An
     assert start(SLURM_ARRAY_TASK_ID="7").wait(60) == 0
     argv = call(tmp_path / "run_task_7")["argv"]
     assert option(argv, "--seed") == "7" and Path(option(argv, "--params")).is_file()
-    assert Path(option(argv, "--config")).is_file() and option(argv, "--num-collectors") == "4"
+    assert Path(option(argv, "--config")).is_file() and option(argv, "--collectors") == "4"
 
 
 def test_near_the_time_limit_the_run_is_told_to_stop(start: Any, tmp_path: Path) -> None:

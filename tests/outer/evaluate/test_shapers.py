@@ -180,7 +180,7 @@ def test_workers_share_a_ranking_and_change_none_of_its_bytes(tmp_path: Path) ->
         results = tmp_path / f"results{workers}"
         command = [
             sys.executable, str(ROOT / "GTN_master.py"), str(ROOT / "default_config_cartpole_shapers.yaml"), "--single",
-            "--num-workers", str(workers), "--results-dir", str(results), "--set", *SMALL,
+            "--workers", str(workers), "--results-dir", str(results), "--set", *SMALL,
             f"envs.Cartpole.shapers={path}", "agents.gtn.max_iterations=2", "agents.gtn.backend=compiled",
             f"agents.gtn.chunk_size={chunk}",
         ]  # fmt: skip

@@ -24,7 +24,7 @@ make_goal_task("reacher")  # fills GOAL_TASKS
 
 
 def stage_of(name: str) -> Stage:
-    return Stage(make_plan(build_parser().parse(["--env_name", name, "--seed", "3"])), 0)
+    return Stage(make_plan(build_parser().parse(["--task", name, "--seed", "3"])), 0)
 
 
 @pytest.mark.parametrize("name", sorted(GOAL_TASKS))
@@ -96,7 +96,7 @@ def test_a_film_of_the_best_member(
     """Where there is no OpenGL, that is what is said."""
     pytest.importorskip("imageio")
     monkeypatch.setattr(goal_video, "SECONDS", 0.4)
-    words = [*TINY, "--env_name", name, "--population", "2", "--episode_length", "6", "--exp_name", "a", "--video"]
+    words = [*TINY, "--task", name, "--population", "2", "--episode_length", "6", "--exp_name", "a", "--video"]
     code = train_goal.main([*words, str(tmp_path / "a.gif"), "--results_dir", str(tmp_path)])
     out = capsys.readouterr()
     if code:

@@ -39,7 +39,7 @@ def test_examples_run_from_another_folder_and_are_filmed(tmp_path):
     ]
     environment = {k: v for k, v in os.environ.items() if k not in ("MUJOCO_GL", "PYTHONPATH")}
     done = subprocess.run(
-        [*command, "--out", str(tmp_path / "out")], cwd=ROOT / "experiments", text=True, capture_output=True,
+        [*command, "--run-dir", str(tmp_path / "out")], cwd=ROOT / "experiments", text=True, capture_output=True,
         env=environment, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

@@ -1,0 +1,388 @@
+"""What one can ask of Envolve: the table of commands, their flags' old names, and help that is there at once.
+
+``envolve run CONFIG`` (``envolve/__main__.py``) starts the module that the table names; its old script is another door
+to the same. Help is a text that lies in ``experiments/help/``, written by ``python3 -m
+envolve.experiments.write_help``, so that nothing has to be imported to print it; the flags that a command knows are
+those which its text lists.
+
+Standard library only: importing this must cost nothing. Python 3.8.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from typing import Any, Callable, Dict, FrozenSet, List, NamedTuple, NoReturn, Optional, Sequence, Tuple
+
+HELP_FOLDER = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "experiments", "help")
+ASK = ("-h", "--help")
+ASK_ALL = "--help-all"
+WRONG = 2  # the exit code of wrong arguments
+
+
+class Command(NamedTuple):
+    """One line of the table."""
+
+    name: str  # as typed: "run", "paper transfer"
+    module: str  # below envolve
+    script: str  # its old door, which messages begin with when it was started through that
+    about: str
+    old: Dict[str, str] = {}  # flags: old name -> new name
+    hidden: Tuple[str, ...] = ()  # flags that only other programs use
+    kept: Dict[str, str] = {}  # flags that still do what they did, and what is said of them
+    no_value: str = ""  # where a film goes if --video stands alone, as it once could
+
+    @property
+    def words(self) -> List[str]:
+        """How the old door is typed."""
+        folder = "" if self.script.startswith("GTN_") else self.module.split(".")[0] + "/"
+        return ["python3", folder + self.script]
+
+
+_WORKERS = {"--num-workers": "--workers"}
+_DATA = {"--out": "--json"}
+_NAME = {"--exp-name": "--run-dir, the whole path"}
+
+
+def _paper(name: str, about: str, **more: Dict[str, str]) -> Command:
+    module = name.replace("-", "_")
+    return Command(f"paper {name}", f"experiments.{module}", f"{module}.py", about, **{"old": _DATA, **more})
+
+
+GROUPS: Dict[str, Tuple[Command, ...]] = {
+    "Evolve worlds": (
+        Command(
+            "run", "experiments.run", "GTN_master.py", "evolve a synthetic environment or a reward network", _WORKERS
+        ),
+        Command(
+            "worker", "experiments.worker", "GTN_worker.py", "train agents for a run, on this or another machine",
+            hidden=("--parent-pid",),
+        ),
+        Command(
+            "tune", "experiments.optimize_params", "optimize_params.py",
+            "search hyperparameters: BOHB over NES", _WORKERS, ("--nes-master", "--no-nes-master", "--parent-pid"),
+        ),
+        Command(
+            "controls", "experiments.controls", "controls.py", "compare an evolved world with what could explain it"
+        ),
+    ),
+    "Evolve shapers": (
+        Command(
+            "shape", "experiments.eval_shapers", "eval_shapers.py", "rank files of rewards, observations, ...",
+            {"--out": "--run-dir", "--learning-iterations": "--iterations"}, no_value="best.mp4 among the results",
+        ),
+        Command(
+            "write", "experiments.auto_shape", "auto_shape.py", "let language models write rewards, and evolve them",
+            {"--learning-iterations": "--iterations"}, no_value="best.mp4 in the run's folder",
+        ),
+        Command("vet", "experiments.vet_shaper", "vet_shaper.py", "would this file of a model be accepted?"),
+        Command(
+            "serve", "experiments.serve_small_model", "serve_small_model.py",
+            "serve a small language model on the CPU, to try `write` with",
+        ),
+        Command("tasks", "experiments.describe_tasks", "describe_tasks.py", "what shapers can read, of every task"),
+    ),
+    "Train": (
+        Command(
+            "goal", "experiments.train_goal", "train_goal.py", "train agents that reach goals, without rewards",
+            {
+                "--env-name": "--task", "--env": "--task", "--total-env-steps": "--num-timesteps",
+                "--logsumexp-penalty-coeff": "--logsumexp-penalty",
+            },
+            kept=_NAME, no_value="video.mp4 in the run's folder",
+        ),
+        Command(
+            "evolve-goals", "experiments.evolve_goals", "evolve_goals.py", "evolve starts and goals to train with",
+            {
+                "--env-name": "--task", "--env": "--task", "--total-env-steps": "--num-timesteps",
+                "--logsumexp-penalty-coeff": "--logsumexp-penalty",
+            },
+            kept=_NAME,
+        ),
+        Command(
+            "distributed", "experiments.train_distributed", "train_distributed.py",
+            "train in your own Gymnasium environment, with many collectors",
+            {"--exp-dir": "--run-dir", "--num-collectors": "--collectors"},
+        ),
+    ),
+    "Look at results": (
+        Command(
+            "evaluate", "experiments.evaluate_policy", "evaluate_policy.py", "play episodes with the policy of a run",
+            {"--exp-dir": "--run-dir", "--num-episodes": "--episodes"},
+        ),
+        Command(
+            "evaluate-world", "experiments.evaluate_proxy", "evaluate_proxy.py",
+            "train fresh agents in a model.pt, and on the task beside them", {"--num-agents": "--agents"},
+        ),
+        Command("report", "experiments.study_report", "study_report.py", "write the report of a search again"),
+    ),
+    "Clusters": (
+        Command(
+            "submit", "slurm.submit", "submit.py", "run masters and workers under SLURM, and keep them running",
+            {"--workers-per-master": "--workers"},
+        ),
+        Command(
+            "single-node", "slurm.single_node", "single_node.py", "masters and workers on one machine, CPUs dealt out",
+            {"--workers-per-master": "--workers"},
+        ),
+    ),
+    "The paper's experiments": (
+        _paper("train-proxy", "evolve many worlds of one kind", old=_WORKERS),
+        _paper("compare-proxies", "fresh agents in the best worlds, and on the task"),
+        _paper("generalization-gap", "the same with SEs, and fixed hyperparameters"),
+        _paper("transfer", "other agents, or other hyperparameters, in the best worlds"),
+        _paper("unseen-agents", "agents that no world was evolved with"),
+        _paper("hyperparameter-sensitivity", "one hyperparameter changed at a time"),
+        _paper("model-based-baseline", "the same networks, fitted to the task instead"),
+        _paper("tuned-baseline", "agents tuned on the task itself", old={}),
+        _paper("correlation", "are sets of hyperparameters ranked alike in the SE and on the task?"),
+        _paper("histograms", "the steps of an SE beside those of the task"),
+        _paper("heatmap", "which states agents visit, by the RN they trained with"),
+        _paper("learned-reward", "the reward of every state and action, read from RNs"),
+        _paper("noise-threshold", "how much noise an SE stands"),
+        _paper("gridworld", "the SE of a small room, state by state"),
+        _paper("step-size", "which step size and score transform are best", old=_WORKERS),
+        _paper("inference-time", "milliseconds per step, in the task and in worlds"),
+        _paper("figures", "draw the figures", old={}),
+    ),
+}  # fmt: skip
+COMMANDS = {command.name: command for commands in GROUPS.values() for command in commands}
+PAPER = "paper"
+_SCRIPTS = {command.script: command for command in COMMANDS.values()}
+_started = ""  # the script of the command that the door has started
+_door: List[str] = []  # how the door was typed
+
+
+def of(script: str) -> Optional[Command]:
+    return _SCRIPTS.get(script)
+
+
+def called(script: str) -> str:
+    """What messages of this script's command begin with: "envolve run", or the script's own name."""
+    return f"envolve {_SCRIPTS[script].name}" if _started == script else script
+
+
+def typed(script: str) -> List[str]:
+    """The words that start this script's command, through the door by which this process was started."""
+    command = _SCRIPTS[script]
+    return [*_door, *command.name.split()] if _door else command.words
+
+
+# ------------------------------------------------------------------------------------------------- which command it is
+
+
+def choose(argv: Sequence[str]) -> Tuple[Command, List[str]]:
+    """-> the command, and its own arguments. Without one, prints what there is; ends the process then."""
+    global _started, _door
+    words = list(argv)
+    if not words or words[0] in (*ASK, ASK_ALL, "help"):
+        if len(words) > 1 and words[0] == "help":
+            return choose([*words[1:], "--help"])
+        end_with(overview())
+    if words[0] == "--version":
+        end_with(_version())
+    first = 1
+    if words[0] == PAPER:
+        if len(words) == 1 or words[1] in (*ASK, ASK_ALL):
+            end_with(overview(PAPER))
+        first = 2
+    name = " ".join([*words[: first - 1], words[first - 1].replace("_", "-")])
+    rest = words[first:]
+    command = COMMANDS.get(name) or _by_old_name(name)
+    if command is None:
+        known = [n for n in COMMANDS if n.startswith(PAPER + " ") == (first == 2)]
+        near = nearest(name, known if first == 2 else [*COMMANDS, PAPER])
+        wrong("envolve", f"found no command {name!r}, expected one that 'envolve --help' lists; nearest: {near}")
+    if command.name == "evaluate" and any(word.endswith(".pt") for word in rest[:1]):
+        command = COMMANDS["evaluate-world"]
+    _started = command.script
+    _door = ["python3", "-m", "envolve"] if os.path.basename(sys.argv[0]) == "__main__.py" else ["envolve"]
+    return command, rest
+
+
+def _by_old_name(name: str) -> Optional[Command]:
+    """auto_shape, GTN_master, paper's commands without "paper"; with a note."""
+    stem = name.replace(PAPER + " ", "").replace("-", "_")
+    stem = stem[:-3] if stem.endswith(".py") else stem
+    command = _SCRIPTS.get(f"{stem}.py")
+    if command is not None:
+        _note(name.replace("-", "_"), command.name)
+    return command
+
+
+def overview(only: str = "") -> str:
+    """The table."""
+    lines = ["Usage: envolve COMMAND [FLAGS]    (or python3 -m envolve COMMAND ...)", ""]
+    if only != PAPER:
+        lines += [
+            "Evolve the environment, not the agent.", "", "Examples:",
+            "  envolve run default_config_cartpole_syn_env.yaml --single      evolve a synthetic environment",
+            "  envolve evaluate-world results/<run>/model.pt                  what agents learn in it",
+            "  envolve shape --task Cartpole --num-envs-per-shaper 64 --iterations 30",
+            "  envolve goal --task reacher                                    goals, without rewards",
+        ]  # fmt: skip
+    else:
+        lines += [
+            "Examples:",
+            "  envolve paper train-proxy default_config_cartpole_syn_env.yaml --quick",
+            "  envolve paper transfer default_config_gridworld_reward_env.yaml --agent sarsa",
+            "  envolve paper figures all",
+        ]  # fmt: skip
+    for title, commands in GROUPS.items():
+        paper = commands[0].name.startswith(PAPER)
+        if paper != (only == PAPER):
+            if paper:
+                lines += ["", f"{title}:", f"  {PAPER + ' ...':<17}{len(commands)} commands: envolve {PAPER} --help"]
+            continue
+        width = max(len(command.name) for command in commands) + 3 if paper else 17
+        lines += ["", f"{title}:", *(f"  {command.name:<{width}}{command.about}" for command in commands)]
+    lines += ["", "envolve COMMAND --help says more, --help-all everything. Flags may be written with - or _."]
+    return "\n".join(lines) + "\n"
+
+
+def _version() -> str:
+    from importlib import metadata  # slow
+
+    try:
+        return f"envolve {metadata.version('envolve')}\n"
+    except metadata.PackageNotFoundError:
+        return "envolve, from a checkout\n"
+
+
+# ------------------------------------------------------------------------------------------------------------ its flags
+
+
+def help_file(command: Command, everything: bool = False) -> str:
+    return os.path.join(HELP_FOLDER, command.name.replace(" ", "-") + (".all" if everything else "") + ".txt")
+
+
+def help_text(command: Command, everything: bool = False) -> str:
+    """Empty if it has not been written yet."""
+    for path in [help_file(command, True)] * everything + [help_file(command)]:
+        if os.path.exists(path):
+            with open(path, encoding="utf-8") as file:
+                return file.read()
+    return ""
+
+
+def flags_of(command: Command) -> FrozenSet[str]:
+    """All that it knows, by its help; empty if that is not there."""
+    lines = re.findall(r"^  (--[^ ].*)", help_text(command, True), re.MULTILINE)
+    return frozenset(flag for line in lines for flag in re.findall(r"--[\w-]+", line.split("  ")[0]))
+
+
+def answer(prog: str, argv: Sequence[str]) -> None:
+    """Before anything slow is imported: prints help, or names a wrong flag, and ends the process. prog: a script's
+    name, or "envolve run"."""
+    command = _SCRIPTS.get(prog) or COMMANDS.get(prog.partition(" ")[2])
+    if command is not None:
+        _answer_help(command, argv)
+        _modern(command, argv, say=False)
+
+
+def modern(script: str, argv: Optional[Sequence[str]]) -> List[str]:
+    """The arguments in today's words; a note on stderr for every old one. None: those of the process. Prints help, or
+    names a wrong flag, and ends the process then."""
+    command = _SCRIPTS[script]
+    words = list(sys.argv[1:] if argv is None else argv)
+    _answer_help(command, words)
+    return _modern(command, words, say=True)
+
+
+# what write_help waits for: every command declares what it can be asked where it reads what it is asked
+declared: Optional[Callable[[str, Any, str], object]] = None
+
+
+def parse_with(script: str, parser: Any, argv: Optional[Sequence[str]], namespace: Any = None) -> Any:
+    """The arguments of a command whose parser is argparse's. Wrong ones end the process."""
+    if declared is not None:
+        declared(script, parser, parser.description)
+    words = modern(script, argv)
+    parser.prog = called(script)
+    return parser.parse_args(words, namespace)
+
+
+def _answer_help(command: Command, argv: Sequence[str]) -> None:
+    asked = [word for word in _own(argv) if word in (*ASK, ASK_ALL)]
+    text = help_text(command, ASK_ALL in asked) if asked else ""
+    if text:
+        end_with(text)
+
+
+def _own(argv: Sequence[str]) -> List[str]:
+    """What stands before --."""
+    words = list(argv)
+    return words[: words.index("--")] if "--" in words else words
+
+
+def _modern(command: Command, argv: Sequence[str], say: bool) -> List[str]:
+    prog = called(command.script)
+    own, known, said = _own(argv), flags_of(command), set()
+    out: List[str] = []
+    for i, word in enumerate(own):
+        if not word.startswith("--"):
+            out.append(word)
+            continue
+        typed_flag, equals, value = word.partition("=")
+        flag = typed_flag.replace("_", "-")
+        if flag in command.old:
+            if say and flag not in said:
+                _note(typed_flag, command.old[flag])
+            said.add(flag)
+            flag = command.old[flag]
+        elif flag in command.kept:
+            if say:
+                _note(typed_flag, command.kept[flag])
+        elif known and flag not in known and flag not in command.hidden and flag not in (*ASK, ASK_ALL):
+            near = nearest(flag, [*known, *command.old])
+            near = command.old.get(near, near)
+            wrong(prog, f"found {typed_flag}, expected a flag that --help-all lists; nearest: {near}")
+        alone = not equals and (i + 1 == len(own) or own[i + 1].startswith("--"))
+        if say and flag == "--video" and command.no_value and alone:
+            print(f"note: --video now takes a FILE; without one the film is {command.no_value}", file=sys.stderr)
+        out.append(flag + equals + value)
+    return out + list(argv)[len(own) :]
+
+
+def _note(old: str, new: str) -> None:
+    print(f"note: {old} is now {new}", file=sys.stderr)
+
+
+def nearest(name: str, names: Sequence[str]) -> str:
+    import difflib  # slow
+
+    by_lower = {n.lower(): n for n in sorted(names)}
+    found = difflib.get_close_matches(name.lower()[:200], list(by_lower), n=1, cutoff=0.0)
+    return by_lower[found[0]] if found else ""
+
+
+def near_file(path: str) -> str:
+    """What an error goes on with, ", did you mean X": the nearest file in the same folder, empty if none is like it."""
+    import difflib
+
+    folder, name = os.path.split(path)
+    try:
+        names = [entry.name for entry in os.scandir(folder or ".")]
+    except OSError:
+        return ""
+    found = difflib.get_close_matches(name[:200], names, n=1, cutoff=0.5)
+    return f", did you mean {os.path.join(folder, found[0])}" if found else ""
+
+
+def existing(script: str, what: str, path: str) -> None:
+    """Ends the process if there is nothing at this path, and names the nearest."""
+    if not os.path.exists(path):
+        wrong(called(script), f"{what}: found no {path!r}{near_file(path)}")
+
+
+def wrong(prog: str, text: str) -> NoReturn:
+    """One line, exit code 2."""
+    print(f"{prog}: {text}", file=sys.stderr)
+    raise SystemExit(WRONG)
+
+
+def end_with(text: str) -> NoReturn:
+    sys.stdout.write(text)
+    sys.stdout.flush()
+    raise SystemExit(0)
