@@ -134,3 +134,15 @@ def test_the_citation_is_complete() -> None:
 def test_the_finder_of_paths_finds() -> None:
     text = "`core/files.py`, `python3 envs/none.py --flag`, [x](docs/x.md)\n```\nmake nothing\n```\n`agents/{a,b}.py` `my/own.py`"
     assert paths(text) == {"core/files.py", "envs/none.py", "agents/a.py", "agents/b.py"}
+
+
+HELP = ROOT / "experiments" / "help"
+
+
+@pytest.mark.skipif(not HELP.is_dir(), reason="no texts of help")
+@pytest.mark.parametrize("page", CURRENT, ids=name)
+def test_commands_exist(page: Path) -> None:
+    """``python3 -m envolve <command>``: each command has its text of help."""
+    text = "\n".join(code(page.read_text(encoding="utf-8")))
+    for command in re.findall(r"python3 -m envolve ((?:paper )?[a-z][a-z-]*)", text):
+        assert (HELP / f"{command.replace(' ', '-')}.txt").exists(), f"{name(page)}: no command {command}"
