@@ -106,13 +106,15 @@ CASES = {
     ),  # fmt: skip
     "train_distributed": Case(["experiments/train_distributed.py", *TRAIN_DISTRIBUTED], prepare=distributed),
     "train_distributed --processes": Case(
-        ["experiments/train_distributed.py", *TRAIN_DISTRIBUTED, "--processes"], prepare=distributed
+        ["experiments/train_distributed.py", *TRAIN_DISTRIBUTED, "--processes"],
+        ("iteration 0/", "evaluation at 0"),  # its own CPU time is nearly all imports
+        prepare=distributed,
     ),
     "figures": Case(["experiments/figures.py", "score_transforms"]),
     "figures --quick": Case(
         ["experiments/figures.py", "inference_time", "--quick"], ("inference_time.py", 0.99), prog="figures.py"
     ),
-    "inference_time": Case(["experiments/inference_time.py", str(CARTPOLE_FILE), "--quick"], (0.6, 0.8)),
+    "inference_time": Case(["experiments/inference_time.py", str(CARTPOLE_FILE), "--repeats", "6"]),
     "benchmarks": Case(
         ["benchmarks/run.py", "--only", "tabular_q", "--json", "out.json"], ("--- ",), goes_on=False, ends=False
     ),
