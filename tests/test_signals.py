@@ -114,7 +114,7 @@ CASES = {
     "figures --quick": Case(
         ["experiments/figures.py", "inference_time", "--quick"], ("inference_time.py", 0.99), prog="figures.py"
     ),
-    "inference_time": Case(["experiments/inference_time.py", str(CARTPOLE_FILE), "--repeats", "6"]),
+    "inference_time": Case(["experiments/inference_time.py", str(CARTPOLE_FILE)]),
     "benchmarks": Case(
         ["benchmarks/run.py", "--only", "tabular_q", "--json", "out.json"], ("--- ",), goes_on=False, ends=False
     ),
