@@ -152,11 +152,14 @@ def class_of(source: Source, name: str, base: type) -> type:
 def check_methods(where: str, cls: type, base: type, needed: Tuple[str, ...]) -> None:
     """Raises PluginError if ``cls`` lacks one of the methods that ``base`` leaves to it."""
     for name in needed:
-        if getattr(cls, name, None) is getattr(base, name, None):
+        mine, theirs = getattr(cls, name, None), getattr(base, name, None)
+        if getattr(mine, "__func__", mine) is getattr(theirs, "__func__", theirs):  # __func__: of class methods
             own = [k for k in vars(cls) if not k.startswith("_") and not hasattr(base, k)]
             near = difflib.get_close_matches(name, own, n=1)
             mean = f", did you mean {near[0]}" if near else ""
-            raise PluginError(f"{where}: class {cls.__name__}: found no {name}, expected it of a {base.__name__}{mean}")
+            raise PluginError(
+                f"{where}: class {cls.__name__}: found no {name}, which every {base.__name__} defines{mean}"
+            )
 
 
 # ------------------------------------------------------------------------------------- what others may let us execute

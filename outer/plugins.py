@@ -148,11 +148,8 @@ def register_learner(
     where = source.path if source else f"register_learner({name!r})"
     _check_class(where, cls, Algorithm)
     needed = ("nets_of", "initial_rows", "draws", "explore", "greedy", "update")
-    own_nets = cls.nets_of.__func__ is not Algorithm.nets_of.__func__  # type: ignore[attr-defined]
-    check_methods(where, cls, Algorithm, needed[not own_nets and 0 or 1 :])
+    check_methods(where, cls, Algorithm, needed)
     where = f"{where}: class {cls.__name__}"
-    if not own_nets:
-        raise PluginError(f"{where}: found no nets_of, expected it of an Algorithm")
     name = name.lower()
     if not name.isidentifier() or name.endswith(("_vary", "_icm")):
         raise PluginError(f"{where}: found the name {name!r}, expected letters, digits and _, without _vary or _icm")

@@ -15,7 +15,7 @@ from rich.console import Console
 from envolve.core.files import TEXT_BYTES, read_plain
 from envolve.envs.worlds.file import write_atomic
 from envolve.outer.checkpoint import CheckpointError, RunError, load_checkpoint, locked
-from envolve.outer.config.load import Config, ConfigError, dump_config, load_config
+from envolve.outer.config.load import Config, ConfigError, load_config, store_config
 from envolve.outer.exchange.dispatch import Dispatcher
 from envolve.outer.hpo.study import Study
 from envolve.outer.hpo.trial import Trial, TrialResult
@@ -119,7 +119,7 @@ def run_folder(name: Path, config: Config, budget: float) -> Iterator[Path]:
             if not _usable(folder, config, budget):
                 continue
             if not (folder / "config.yaml").exists():
-                write_atomic(str(folder / "config.yaml"), dump_config(config).encode())
+                store_config(folder, config)
             yield folder
             return
     raise RunError(f"{name}: a thousand processes hold copies of this run")
