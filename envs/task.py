@@ -6,6 +6,7 @@ thread. Axes: P members, N environments per member.
 
 from __future__ import annotations
 
+import math
 from typing import Callable, ClassVar, Dict, List, Optional, Tuple
 
 from torch import Tensor
@@ -63,8 +64,8 @@ class Task:
         raise NotImplementedError(f"{self.name} has no info vector")
 
     def observation_bounds(self) -> Tuple[List[float], List[float]]:
-        """(low, high) of each observation feature, as Gymnasium's Box; continuous tasks only."""
-        raise NotImplementedError
+        """(low, high) of each observation feature, as Gymnasium's Box; default: no bounds."""
+        return [-math.inf] * self.observation_size, [math.inf] * self.observation_size
 
 
 TASKS: Dict[str, Callable[..., Task]] = {}

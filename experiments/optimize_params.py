@@ -32,7 +32,7 @@ from envolve.core import commands
 from envolve.envs.worlds.file import WorldFileError, write_atomic
 from envolve.experiments.command_line import check_count, in_words, parse
 from envolve.outer.checkpoint import RunError, locked
-from envolve.outer.config.load import ConfigError, dump_config
+from envolve.outer.config.load import ConfigError, store_config
 from envolve.outer.evaluate.device import check_device
 from envolve.outer.exchange.backlog import Patience
 from envolve.outer.exchange.dispatch import Dispatcher
@@ -69,7 +69,7 @@ slurm/ has scripts that do this on a cluster.
 Exit codes: 0 the search is complete, 1 it cannot start or go on, 2 wrong arguments or study, 130 and 143 stopped
 (resumable)."""
 
-STUDY_FILE, CONFIG_FILE = "study.yaml", "config.yaml"
+STUDY_FILE = "study.yaml"
 STOP_SECONDS = 3.2  # until an NES master that was told to end is killed: it ends its workers first
 FAREWELL_SECONDS = 15.0  # that masters have to end by themselves, when all is done
 
@@ -147,7 +147,7 @@ def run_folder(args: Args, study: Study) -> Path:
             )
     elif not args.nes_master and not args.bohb_id:  # only the search writes
         run_dir.mkdir(parents=True, exist_ok=True)
-        write_atomic(str(run_dir / CONFIG_FILE), dump_config(study.config, {"command": shlex.join(sys.argv)}).encode())
+        store_config(run_dir, study.config, {"command": shlex.join(sys.argv)})
         write_atomic(str(stored), dump_study(study).encode())
     return run_dir
 

@@ -15,28 +15,18 @@ if __name__ == "__main__":
     interrupt.listen("GTN_master.py")  # before all that takes time to import
 
 import argparse
-import contextlib
 import errno
 import logging
 import os
-import re
 import shlex
 import shutil
 import threading
-import time
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from envolve.core import commands
 from envolve.core.memory import shortage
-from envolve.envs.worlds.file import write_atomic
-from envolve.outer.checkpoint import CheckpointError, RunError, locked
-from envolve.outer.config.load import Config, ConfigError, describe, dump_config, load_config
+from envolve.outer.checkpoint import CheckpointError, RunError
+from envolve.outer.config.load import CONFIG_FILE, Config, ConfigError, describe, load_config, store_config
 from envolve.outer.exchange.machine import ExchangeError
-from envolve.outer.reporting.folders import new_folder
-
-if TYPE_CHECKING:
-    from envolve.outer.reporting.report import LiveTable
 
 HELP = """\
 Evolves a synthetic environment or a reward network, as the configuration says.
@@ -52,7 +42,6 @@ Exit codes: 0 the run is complete, 1 it cannot start or go on, 2 wrong arguments
 130 Ctrl-C, 143 SIGTERM (resumable)."""
 
 PROG = "GTN_master.py"  # its old door
-CONFIG_FILE = "config.yaml"
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -126,98 +115,38 @@ def read_config(args: argparse.Namespace) -> Config:
     return load_config(args.config, args.overrides + seed)
 
 
-def new_run_dir(results: Path, config: Config) -> Path:
-    """results/<name of the file>_<date>-<time>_seed<S>, made here; a number is added if it exists."""
-    name = re.sub(r"^default_config_", "", Path(config.path).stem)
-    return new_folder(results / f"{name}_{time.strftime('%Y-%m-%d-%H%M%S')}_seed{config.data['seed']}")
-
-
 def prepare(args: argparse.Namespace, config: Config) -> Path:
     """The run's folder, with config.yaml in it."""
     if args.resume:
         return Path(args.resume)
+    from envolve.outer.launch import forget_unused, new_run_dir
+
     run_dir = new_run_dir(Path(args.results_dir), config)
     try:
-        text = dump_config(config, {"command": " ".join(sys.argv)})
-        write_atomic(str(run_dir / CONFIG_FILE), text.encode())
+        store_config(run_dir, config, {"command": " ".join(sys.argv)})
     except BaseException:
-        forget_unused(run_dir)
+        forget_unused(run_dir, config)
         raise
     return run_dir
-
-
-def forget_unused(run_dir: Path) -> None:
-    """Removes the folder of a run that could not even start, unless something else is in it."""
-    with contextlib.suppress(OSError):
-        if set(os.listdir(run_dir)) <= {CONFIG_FILE}:
-            (run_dir / CONFIG_FILE).unlink(missing_ok=True)
-            run_dir.rmdir()
-
-
-@contextlib.contextmanager
-def log_above(table: LiveTable) -> Iterator[None]:
-    """While a live table is drawn in the terminal, log lines are printed above it, not through it."""
-    root = logging.getLogger()
-    before = root.handlers[:]
-    if table.live and sys.stderr.isatty():
-        from rich.highlighter import NullHighlighter
-        from rich.logging import RichHandler
-
-        root.handlers = [
-            RichHandler(
-                console=table.console, show_time=False, show_level=False, show_path=False, highlighter=NullHighlighter()
-            )
-        ]
-    try:
-        yield
-    finally:
-        root.handlers = before
 
 
 def execute(args: argparse.Namespace, config: Config, run_dir: Path) -> int:
     import torch
     from rich.console import Console
 
-    from envolve.outer.evaluate.compiled import compiled_beside
-    from envolve.outer.exchange.dispatch import Dispatcher
-    from envolve.outer.exchange.local_workers import LocalWorkers
-    from envolve.outer.reporting.report import LiveTable
+    from envolve.outer.launch import OWN_SYNC, conduct
     from envolve.outer.reporting.summary import summary_text
-    from envolve.outer.run import Run
-    from envolve.outer.search.ranking import Ranking
-    from envolve.outer.search.target import ranks
 
     torch.set_num_threads(1)  # the master adds small vectors: a second thread would only take a core from a worker
-    own_sync, gtn_mode = run_dir / "sync", config.data["agents"]["gtn"]["mode"]
+    own_sync, gtn_mode = run_dir / OWN_SYNC, config.data["agents"]["gtn"]["mode"]
     single = args.single or args.num_workers is not None or gtn_mode == "single"
     single |= bool(args.resume) and own_sync.is_dir() and not args.sync_dir  # as it was begun
-    sync_dir = args.sync_dir or str(own_sync if single else run_dir.parent / "GTN_sync")
-    kernels = compiled_beside(config.data) if single else contextlib.nullcontext()
-    with locked(run_dir), kernels, Dispatcher(sync_dir, args.bohb_id, run_dir.resolve().name) as dispatcher:
-        kind = Ranking if ranks(config.data) else Run
-        run = kind(config, run_dir, dispatcher, resume=bool(args.resume))
-        count = args.num_workers or len(os.sched_getaffinity(0))
-        workers = LocalWorkers(count, sync_dir, args.bohb_id, run_dir) if single else None
-        try:
-            if workers:
-                workers.start()
-                dispatcher.on_wait = workers.poll
-            who = f"{count} local worker{'s' * (count != 1)}" if workers else f"sync {sync_dir}"
-            title = f"{config.data['env_name']}  {run_dir}  {who}"
-            solvable = isinstance(run, Run) and run.target.kind != "rn" and run.gtn.quit_when_solved
-            with LiveTable(run.gtn.max_iterations, title, ends_early=solvable) as table, log_above(table):
-                if workers:
-                    table.note("workers are starting; the first run on a machine compiles their kernels")
-                elif not dispatcher.workers():
-                    worker = shlex.join(commands.typed("GTN_worker.py"))
-                    command = f"{worker} {args.bohb_id} 0 --sync-dir {shlex.quote(sync_dir)} &"
-                    table.note(f"waiting for workers; start some, one per core: {command}")
-                summary = run.execute(table)
-            if args.quit_workers:
-                dispatcher.close(quit_workers=True)
-        finally:
-            if workers:
-                workers.close()
+    count = args.num_workers or len(os.sched_getaffinity(0))
+    summary = conduct(
+        config, run_dir, resume=bool(args.resume), workers=count if single else None, bohb_id=args.bohb_id,
+        sync_dir=args.sync_dir or str(own_sync if single else run_dir.parent / "GTN_sync"),
+        quit_workers=args.quit_workers,
+    )  # fmt: skip
     text = summary if isinstance(summary, str) else summary_text(summary)
     Console(soft_wrap=True).print("\n" + text, markup=False, highlight=False)
     return 0
@@ -290,7 +219,9 @@ def main(argv: list[str] | None = None) -> int:
             shutil.rmtree(run_dir, ignore_errors=True)  # no generation was finished
             return 1
         if run_dir and not args.resume:
-            forget_unused(run_dir)
+            from envolve.outer.launch import forget_unused
+
+            forget_unused(run_dir, config)
         if run_dir and (run_dir / CONFIG_FILE).exists() and not isinstance(e, CheckpointError):
             print(f"finished generations are kept; go on with: {resume_command(args, run_dir)}", file=sys.stderr)
         return 1

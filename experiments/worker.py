@@ -20,7 +20,7 @@ import logging
 import os
 from typing import List, Optional
 
-from envolve.core import commands
+from envolve.core import commands, plugins
 from envolve.outer.exchange.machine import ExchangeError, Files, Host
 from envolve.outer.exchange.worker import Evaluate, SecondWorkerError, Worker
 
@@ -64,6 +64,14 @@ def build_parser() -> argparse.ArgumentParser:
         metavar="SECONDS",
         help="time between signs of life (default: %(default)s)",
     )
+    parser.add_argument(
+        "--plugins",
+        action="append",
+        default=[],
+        metavar="DIR",
+        help="folder of a run, or of runs: Python files of the user's own that lie there may be executed if a chunk "
+        "names them with their checksum (default: none is executed)",
+    )
     parser.add_argument("--parent-pid", type=int, help=argparse.SUPPRESS)  # a local worker ends with its master
     return parser
 
@@ -81,6 +89,9 @@ def main(argv: Optional[List[str]] = None, evaluate: Optional[Evaluate] = None) 
         build_parser().error("--heartbeat must be above 0 and at most 60 seconds")
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", stream=sys.stdout)
     interrupt.advise(f"worker {args.id} of BOHB-ID {args.bohb_id} starts again with the same command")
+    for folder in args.plugins:
+        plugins.allow(folder)
+    plugins.never(args.sync_dir)
     host = Host()
     parent_started = host.start_time(args.parent_pid) if args.parent_pid else 0
 

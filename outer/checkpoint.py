@@ -21,6 +21,7 @@ from envolve.core.files import TORCH_BYTES, read_plain
 from envolve.core.torch_file import TorchFileError, read_torch
 from envolve.envs.worlds.file import write_atomic
 from envolve.outer.search.nes import NESState
+from envolve.outer.search.search import OwnState
 
 FORMAT = "envolve-checkpoint-1"
 UNKNOWN = -1  # what an earlier version did not count
@@ -67,18 +68,18 @@ class Progress:
     seconds: float = 0.0  # wall time of all sessions so far
 
 
-def save_checkpoint(path: str | Path, nes: NESState, progress: Progress, config_sha256: str) -> None:
+def save_checkpoint(path: str | Path, state: NESState | OwnState, progress: Progress, config_sha256: str) -> None:
     """Atomic: after a crash the file holds the previous generation or this one. Raises OSError."""
     buffer = io.BytesIO()
-    torch.save(
-        {"nes": nes.to_dict(), "progress": {f.name: getattr(progress, f.name) for f in fields(progress)}}, buffer
-    )
+    part = "nes" if isinstance(state, NESState) else "search"
+    known = {f.name: getattr(progress, f.name) for f in fields(progress)}
+    torch.save({part: dict(vars(state)), "progress": known}, buffer)
     body = buffer.getvalue()
     head = f"{FORMAT} {hashlib.sha256(body).hexdigest()} {config_sha256}\n".encode()
     write_atomic(str(path), head + body)
 
 
-def load_checkpoint(path: str | Path, config_sha256: str) -> tuple[NESState, Progress]:
+def load_checkpoint(path: str | Path, config_sha256: str) -> tuple[NESState | OwnState, Progress]:
     """Raises CheckpointError if the file is damaged or belongs to another configuration."""
     try:
         head, _, body = read_plain(path, TORCH_BYTES).partition(b"\n")
@@ -93,10 +94,12 @@ def load_checkpoint(path: str | Path, config_sha256: str) -> tuple[NESState, Pro
         )
     try:  # a checksum that fits can be made for any bytes
         content = read_torch(body)
-        if type(content) is not dict or set(content) != {"nes", "progress"}:
-            raise TorchFileError("found other parts than nes and progress")
-        nes = NESState(**_checked(content["nes"], NESState, "nes"))
+        if type(content) is not dict or set(content) not in ({"nes", "progress"}, {"search", "progress"}):
+            raise TorchFileError("found other parts than nes, or search, and progress")
         progress = Progress(**_checked(content["progress"], Progress, "progress"))
+        if "search" in content:
+            return OwnState(**_checked(content["search"], OwnState, "search")), progress
+        nes = NESState(**_checked(content["nes"], NESState, "nes"))
         if len({len(x) for x in (nes.psi, nes.average, nes.moment1, nes.moment2, progress.best_psi)}) != 1:
             raise TorchFileError("its tensors are of different lengths")
     except TorchFileError as e:
@@ -117,6 +120,10 @@ def _checked(part: Any, kind: type, where: str) -> dict[str, Any]:
             dtype = torch.float64 if name.startswith("moment") else torch.float32
             fits = type(value) is Tensor and value.dtype == dtype and value.ndim == 1 and len(value) > 0
             fits = fits and value.is_contiguous() and bool(value.isfinite().all())
+        elif expected == "Dict[str, Any]":  # whatever read_torch lets through: the search itself reads it
+            fits = type(value) is dict and all(type(x) is str for x in value)
+        elif expected == "str":
+            fits = type(value) is str
         elif expected == "list[int]":
             fits = type(value) is list and all(type(x) is int and x >= 0 for x in value)
         elif expected == "float":  # the score of nothing yet is minus infinity

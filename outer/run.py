@@ -1,7 +1,8 @@
 """One run of the outer loop: ask, evaluate through the exchange, tell, remember; then compare and report.
 
-Follow a member: ``NES.ask`` makes it, ``_evaluate`` cuts the population into chunks, a worker calls
-``envolve.outer.evaluate.networks.evaluate``, its score comes back, ``NES.tell`` weighs it.
+Follow a member: the search's ``ask`` makes it, ``_evaluate`` cuts the population into chunks, a worker calls
+``envolve.outer.evaluate.networks.evaluate``, its score comes back, the search's ``tell`` weighs it. NES and searches of
+the user's own have one interface: ``envolve.outer.search.strategy.Strategy``.
 """
 
 from __future__ import annotations
@@ -39,7 +40,9 @@ from envolve.outer.reporting.plots import learning_curve
 from envolve.outer.reporting.report import GenerationRow, LiveTable, TensorBoard
 from envolve.outer.reporting.scores import ScoreRow, ScoresCSV, read_curve
 from envolve.outer.reporting.summary import WORLDS, RunSummary, summary_text
-from envolve.outer.search.nes import COMPARISON, NES, ORIG, member_seeds
+from envolve.outer.search.nes import COMPARISON, ORIG, member_seeds
+from envolve.outer.search.search import NES_NAME
+from envolve.outer.search.strategy import Strategy, make_strategy
 from envolve.outer.search.target import make_target
 from envolve.outer.search.turns import variants
 
@@ -52,8 +55,12 @@ COUNTED = 2  # counter of COMPARISON: agents that tell whether an RN is solved w
 
 
 def config_digest(config: Config) -> str:
-    """What ties a checkpoint to its configuration."""
-    return hashlib.sha256(json.dumps(config.data, sort_keys=True).encode()).hexdigest()
+    """What ties a checkpoint to its configuration. ``search: nes`` is left out, so that runs go on which began before
+    there was another search."""
+    data = config.data
+    gtn = {k: v for k, v in data["agents"]["gtn"].items() if (k, v) != ("search", NES_NAME)}
+    data = {**data, "agents": {**data["agents"], "gtn": gtn}}
+    return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
 
 
 class Run:
@@ -70,9 +77,9 @@ class Run:
         state = None
         if resume and self.checkpoint.exists():
             state, self.progress = load_checkpoint(self.checkpoint, self.digest)
-        self.nes = NES(self.gtn, data["seed"], self.target.begin, self.target.mask(), state)
+        self.strategy: Strategy = make_strategy(self.gtn, data["seed"], self.target.begin, self.target.mask(), state)
         if state is None:
-            self.progress = Progress(best_psi=self.nes.state.psi, real_steps=0)
+            self.progress = Progress(best_psi=self.strategy.centre, real_steps=0)
         self.resuming, self.resumed = resume, state is not None
 
     def _evaluate(
@@ -80,7 +87,7 @@ class Run:
     ) -> tuple[Values, list[str]]:
         """groups: members who take turns (``outer/search/turns.py``); without, all have the configuration's own
         learner."""
-        generation = self.nes.state.generation + 1
+        generation = self.strategy.state.generation + 1
         if not groups or self.target.kind == "shaper":
             return evaluate_members(self.dispatcher, self.config, generation, worlds, seeds, mode)
         configs, which = variants(self.config.data, groups, generation)
@@ -98,7 +105,7 @@ class Run:
     def search(self, table: LiveTable, enough: Callable[[Run], bool] = lambda run: False) -> None:
         """Generations until the run is finished, or until ``enough``; it then goes on from its checkpoint when it is
         given more."""
-        first = self.nes.state.generation + 1
+        first = self.strategy.state.generation + 1
         if self.resuming:
             table.note(self._resume_note(first))
             if changed := changed_versions(self.run_dir / "config.yaml"):
@@ -117,7 +124,7 @@ class Run:
 
     def no_score(self) -> str:
         return (
-            f"no world has a score: every agent failed in all {self.nes.state.generation} generations; "
+            f"no world has a score: every agent failed in all {self.strategy.state.generation} generations; "
             f"the reasons are in {self.run_dir / 'scores.csv'}"
         )
 
@@ -130,8 +137,8 @@ class Run:
 
     def _generation(self, table: LiveTable, csv: ScoresCSV, board: TensorBoard) -> None:
         began = time.monotonic()
-        generation = self.nes.state.generation + 1  # users count from 1
-        population = self.nes.ask()
+        generation = self.strategy.state.generation + 1  # users count from 1
+        population = self.strategy.ask()
         groups = [(n, role != ORIG) for role, n in Counter(population.roles).items()]
         values, reasons = self._evaluate(population.worlds, population.seeds, PROXY, groups)
         scores, failed = worst_for_failed(values["score"])
@@ -149,16 +156,15 @@ class Run:
         if failed.all():
             table.note(f"generation {generation}: all members failed, the first because {reasons[0]}")
         if collapsed and not self.progress.finished:
-            self.nes.restart()
-            self.nes.state.generation += 1
+            self.strategy.renew()
             self.progress.restart_generations.append(generation + 1)
             what = "all members failed" if failed.all() else f"episodes of {length:.1f} steps"
             table.note(f"generation {generation}: the world collapsed ({what}); restarting from a new one")
         else:
-            self.nes.tell(scores)
+            self.strategy.tell(scores)
         seconds = time.monotonic() - began
         self.progress.seconds += seconds
-        save_checkpoint(self.checkpoint, self.nes.state, self.progress, self.digest)
+        save_checkpoint(self.checkpoint, self.strategy.state, self.progress, self.digest)
         row = GenerationRow(
             generation=generation,
             score_mean=mean_orig,
@@ -193,7 +199,7 @@ class Run:
         if self.gtn.confirm_agents == 0:
             return True
         for stage in (0, 1):  # the second has had no say: of many first stages one would pass by luck
-            population = self.nes.confirmation(self.gtn.confirm_agents, stage)
+            population = self.strategy.confirmation(self.gtn.confirm_agents, stage)
             groups = [(self.gtn.confirm_agents, False)]
             values, reasons = self._evaluate(population.worlds, population.seeds, BUDGET, groups)
             self._count(values)
@@ -214,7 +220,7 @@ class Run:
         else:
             better = (solved, score) > (p.solved, p.best_score)
         if better or (self.gtn.keep == "last" and not math.isnan(score)):
-            p.best_psi, p.best_score = self.nes.state.average.clone(), score
+            p.best_psi, p.best_score = self.strategy.centre.clone(), score
             p.best_generation, p.solved = generation, solved
             self._save_model()
 
@@ -236,7 +242,7 @@ class Run:
         short = self.target.kind == "se" and length < COLLAPSED_LENGTH
         p.short_generations = p.short_generations + 1 if all_failed or (short and flat) else 0
         due = 0 < self.gtn.collapse_generations <= p.short_generations
-        if due and self.nes.state.restarts < self.gtn.max_restarts:
+        if due and self.strategy.state.restarts < self.gtn.max_restarts:
             p.short_generations = 0
             return True
         return False
@@ -294,7 +300,7 @@ class Run:
             kind=target.kind,
             env_name=target.name,
             solved=p.solved,
-            generations=self.nes.state.generation,
+            generations=self.strategy.state.generation,
             seconds=p.seconds + time.monotonic() - began,
             total_steps=p.member_steps,
             run_dir=str(self.run_dir),

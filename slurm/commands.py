@@ -82,7 +82,8 @@ def kind_of(words: Sequence[str]) -> str:
 
 
 def worker_command(python: str, bohb_id: int, worker: int, run_dir: Path) -> list[str]:
-    return [python, str(ROOT / "GTN_worker.py"), str(bohb_id), str(worker), "--sync-dir", str(run_dir / "sync")]
+    return [python, str(ROOT / "GTN_worker.py"), str(bohb_id), str(worker), "--sync-dir", str(run_dir / "sync"),
+            "--plugins", str(run_dir / f"master_{bohb_id}")]  # fmt: skip
 
 
 def master_command(python: str, words: Sequence[str], bohb_id: int, masters: int, run_dir: Path) -> list[str]:

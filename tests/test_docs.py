@@ -93,7 +93,9 @@ def test_paths_exist(page: Path) -> None:
 
 @pytest.mark.parametrize("page", CURRENT, ids=name)
 def test_files_named_without_their_folder_exist(page: Path) -> None:
-    named = {n for part in code(page.read_text(encoding="utf-8")) for n in re.findall(r"(?<![\w./*<>}-])(\w+\.py)\b", part)}
+    named = {
+        n for part in code(page.read_text(encoding="utf-8")) for n in re.findall(r"(?<![\w./*<>}-])(\w+\.py)\b", part)
+    }
     there = {p.name for folder in FOLDERS for p in (ROOT / folder).rglob("*.py")} | {p.name for p in ROOT.glob("*.py")}
     missing = named - there - TO_BE_WRITTEN - ELSEWHERE
     assert not missing, f"{name(page)}: {sorted(missing)}"
@@ -114,7 +116,9 @@ def test_modules_exist(page: Path) -> None:
 @pytest.mark.parametrize("page", CURRENT, ids=name)
 def test_make_targets_exist(page: Path) -> None:
     targets = set(re.findall(r"^([a-z][a-z0-9-]*):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
-    named = {t for part in code(page.read_text(encoding="utf-8")) for t in re.findall(r"\bmake ([a-z][a-z0-9-]*)", part)}
+    named = {
+        t for part in code(page.read_text(encoding="utf-8")) for t in re.findall(r"\bmake ([a-z][a-z0-9-]*)", part)
+    }
     assert named <= targets, f"{name(page)}: no target {sorted(named - targets)}"
 
 

@@ -20,6 +20,7 @@ import pytest
 
 import envolve.outer.run
 from envolve.experiments import run as GTN_master
+from envolve.outer.checkpoint import locked
 from envolve.outer.config.load import dump_config
 from envolve.outer.exchange.dispatch import Dispatcher
 from tests.outer.small import CARTPOLE, CARTPOLE_FILE, CLIFF, GRIDWORLD_FILE, ROOT, cliff, default_sigint
@@ -194,7 +195,7 @@ def contents(folder):
 
 def test_two_masters_on_one_run(master, stopped_run):
     before = contents(stopped_run)
-    with GTN_master.locked(stopped_run):
+    with locked(stopped_run):
         code, _, err = master("--resume", stopped_run, "--bohb-id", 3)
     assert code == 1 and "another process is working on this run" in err and contents(stopped_run) == before
 

@@ -236,12 +236,17 @@ CURIOUS = ("ddqn", "duelingddqn", "td3", "ppo")  # learners that exist as <learn
 CONTINUOUS, CONTINUOUS_ONLY = ("td3", "sac", "ppo"), ("td3", "sac")  # by their actions; all others: discrete only
 
 
+OWN_ACTIONS: Dict[str, str] = {}  # learners of the user's own: discrete, continuous or both
+
+
 def learners_for(task: Task) -> List[str]:
     """The learners that can learn ``task``: by its kind of actions, and tables for a finite set of states only."""
     fitting = []
     for name, section in LEARNERS.items():
         base = name[: -len("_icm")] if name.endswith("_icm") else name
         actions = base in CONTINUOUS if task.action_size else base not in CONTINUOUS_ONLY
+        if name in OWN_ACTIONS:
+            actions = OWN_ACTIONS[name] in ("continuous" if task.action_size else "discrete", "both")
         if actions and (task.num_states is not None or not issubclass(section, TabularSection)):
             fitting.append(name)
     return fitting

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Tuple
+from typing import Any, ClassVar, Tuple, Type
 
 import numpy as np
 import torch
@@ -17,6 +17,7 @@ from torch import Tensor
 
 from envolve.agents.common.hyper import Hyper
 from envolve.agents.common.population import Nets
+from envolve.agents.common.sections import LearnerSection
 from envolve.envs.task import Task
 
 
@@ -50,6 +51,8 @@ class AgentRows(Rows):
 class Algorithm:
     """Base class. ``self.nets`` are the nets that all members were padded to, ``self.rows`` their ``AgentRows``."""
 
+    section_class: ClassVar[Type[LearnerSection]] = LearnerSection  # its hyperparameters
+    actions: ClassVar[str] = "discrete"  # what it chooses: discrete, continuous or both
     action_columns: ClassVar[int] = 1  # numbers that stand for an action in the replay memory; 0: as many as A
     policy_delay = 1  # decisions between two updates of the actor; the loop passes whether it is due
 

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from envolve.agents.common.hyper import Hyper
 from envolve.agents.common.population import Nets, adam
+from envolve.agents.common.sections import DDQNSection
 from envolve.agents.off_policy.algorithm import AgentRows, Algorithm, column
 from envolve.core import rng
 from envolve.envs.nets.networks import MLPShape, forward
@@ -26,6 +27,7 @@ class DDQNRows(AgentRows):
 class DDQN(Algorithm):
     """One net Q(s, .), explored epsilon-greedily; an action is stored as its index. Two draws per decision."""
 
+    section_class = DDQNSection
     rows: DDQNRows
 
     @classmethod

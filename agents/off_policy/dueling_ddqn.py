@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from envolve.agents.common.population import Nets
+from envolve.agents.common.sections import DuelingDDQNSection
 from envolve.agents.off_policy.ddqn import DDQN
 from envolve.envs.nets.networks import MLPShape, forward
 from envolve.envs.task import Task
@@ -15,6 +16,8 @@ from envolve.envs.task import Task
 
 class DuelingDDQN(DDQN):
     """Q = V + A - mean(A): a feature net, and on its output a net for the value and one for the advantages."""
+
+    section_class = DuelingDDQNSection
 
     @classmethod
     def nets_of(cls, task: Task, section: Any, hidden: int, layers: int) -> Nets:

@@ -37,6 +37,8 @@ class SACRows(AgentRows):
 class SAC(Algorithm):
     """Nets: the actor, s -> (mean, log std), and two critics, (s, a) -> Q(s, a). An action is stored as it is."""
 
+    section_class = SACSection
+    actions = "continuous"
     action_columns = 0
     rows: SACRows
     section: SACSection

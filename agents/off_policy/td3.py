@@ -39,6 +39,8 @@ class TD3(Algorithm):
     for entry j of the action the counter (65536 u + i) A + j.
     """
 
+    section_class = TD3Section
+    actions = "continuous"
     action_columns = 0
     section: TD3Section
     rows: TD3Rows

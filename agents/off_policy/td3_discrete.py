@@ -39,6 +39,8 @@ class TD3Discrete(TD3):
     the Gumbel noise of the actor's own.
     """
 
+    section_class = TD3DiscreteSection
+    actions = "discrete"
     section: TD3DiscreteSection
     rows: TD3DiscreteRows
     noises = 3

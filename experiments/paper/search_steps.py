@@ -135,5 +135,5 @@ def search_steps(config: Config, most: int, threads: int) -> SearchSteps:
     if sample.steps is None or not len(sample.agent):
         raise ValueError(f"the search with seed {seed}: all agents failed, expected some that are tested")
     return SearchSteps(
-        sample.steps, sample.agent, sample.seen, run.returns, run.nes.state.generation, run.progress.solved
+        sample.steps, sample.agent, sample.seen, run.returns, run.strategy.state.generation, run.progress.solved
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Iterable, Mapping
+from pathlib import Path as FilePath
 from typing import Any
 
 import pydantic
@@ -14,6 +15,7 @@ from envolve.agents.common.population import size
 from envolve.agents.common.sections import LEARNERS, ICMSection, VarySection, kind_of, learners_for
 from envolve.agents.shaped.training import LEARNERS as SHAPED_LEARNERS
 from envolve.agents.train import OFF_POLICY, algorithm
+from envolve.core.plugins import PluginError, said
 from envolve.envs.physics.task import PHYSICS_TASKS, SHAPER_TYPES
 from envolve.envs.section import INFO_TYPES, RN_TYPES, EnvSection
 from envolve.envs.shaping.section import ShapedSection, candidates_of, shaper_files, shapers_digest
@@ -21,6 +23,7 @@ from envolve.envs.task import TASKS, Task, make_task
 from envolve.envs.worlds.world import info_mismatch, world_size
 from envolve.outer.config import problem
 from envolve.outer.config.legacy import LEGACY_AGENTS, LEGACY_KEYS, LEGACY_TASKS
+from envolve.outer.config.references import References
 from envolve.outer.config.schema import (
     agent_names,
     agent_sections,
@@ -32,6 +35,8 @@ from envolve.outer.config.schema import (
 )
 from envolve.outer.config.section import RN, SHAPER
 from envolve.outer.config.yaml_lines import Path, show, show_key
+from envolve.outer.plugins import own, try_learner
+from envolve.outer.search.search import NES_NAME, SEARCHES
 from envolve.outer.search.turns import inner_agents
 
 MAX_PARAMETERS = 100_000_000  # of one member's world or agent: 400 MB
@@ -43,8 +48,12 @@ _DEVICE = re.compile(r"cpu|cuda(:\d{1,3})?")
 class Checker:
     """Walks over one raw configuration and collects what is wrong (problems) or ignored (warnings)."""
 
-    def __init__(self, name: str, lines: dict[Path, int], overrides: dict[Path, str]) -> None:
-        self.name, self.lines, self.overrides = name, lines, overrides
+    def __init__(
+        self, name: str, lines: dict[Path, int], overrides: dict[Path, str], folder: FilePath | None = None
+    ) -> None:
+        """folder: of the user's own configuration, whose files it may name as ``my_file.py:MyClass``; None: what is
+        checked came from elsewhere, and no file is executed but those that are allowed or loaded already."""
+        self.name, self.lines, self.overrides, self.folder = name, lines, overrides, folder
         self.problems: list[str] = []
         self.warnings: list[str] = []
         self.ignored: dict[str, list[str]] = {}
@@ -150,8 +159,10 @@ class Checker:
 
     def check(self, raw: dict[str, Any]) -> dict[str, Any]:
         """The whole configuration -> resolved data; only meaningful if no problem was found."""
-        top = {k: v for k, v in raw.items() if k not in ("agents", "envs")}
-        known = [*defaults(problem.RunSection), "agents", "envs"]
+        named = References(self, raw)
+        raw = named.resolved()
+        top = {k: v for k, v in raw.items() if k not in ("agents", "envs", "plugins")}
+        known = [*defaults(problem.RunSection), "agents", "envs", "plugins"]
         for key in [k for k in top if k not in known and k not in LEGACY_KEYS["run"]]:
             self.unknown((key,), known, "a top-level key")
             del top[key]
@@ -161,6 +172,8 @@ class Checker:
             "agents": self.agents(self.mapping(raw, ("agents",))),
             "envs": self.envs(self.mapping(raw, ("envs",))),
         }
+        if named.used:
+            data["plugins"] = named.used
         self.check_names(raw, data)
         for reason, keys in self.ignored.items():
             self.warnings.append(f"ignored: {', '.join(keys)} ({reason})")
@@ -185,6 +198,11 @@ class Checker:
             if isinstance(raw.get("agents"), dict):
                 self.problem(("agents", "gtn"), "nothing", "the section of the outer loop; no search without it")
             return
+        search = data["agents"]["gtn"]["search"]
+        if search not in (NES_NAME, *SEARCHES):
+            known = [NES_NAME, *SEARCHES]
+            words = f"{', '.join(known)}, or a class of a file of yours: my_search.py:MyCMA"
+            self.problem(("agents", "gtn", "search"), show(search), words, nearest(search, known))
         self.check_agent("agent_name", data["agents"]["gtn"]["agent_name"], data)
         for agent in data["agents"]["gtn"]["other_agents"].split():
             self.check_agent("other_agents", agent, data)
@@ -278,11 +296,29 @@ class Checker:
             self.warnings.append(f"{'.'.join(learner_path)}: the agent never learns: init_episodes >= train_episodes")
         if name in OFF_POLICY and name in fitting:
             values = dataclasses.asdict(section)
-            nets = algorithm(name).nets_of(task, section, values["hidden_size"], values["hidden_layer"])
+            try:
+                nets = algorithm(name).nets_of(task, section, values["hidden_size"], values["hidden_layer"])
+            except Exception as e:
+                if own("learner", name) is None:
+                    raise
+                self.problem(("agents", "gtn", key), agent, f"a learner that can be built: nets_of raised {said(e)}")
+                return
             self.check_size((*learner_path, "hidden_size"), size(nets))
+            self.check_own(name, task, section, key)
             if vary and vary.vary_hp and values["batch_size"] * 3 > MAX_BATCH:
                 words = f"at most {MAX_BATCH // 3}, because vary_hp draws up to three times as much"
                 self.problem((*learner_path, "batch_size"), str(values["batch_size"]), words)
+
+    def check_own(self, name: str, task: Task, section: Any, key: str) -> None:
+        """A learner of the user's own, with this task."""
+        learner = own("learner", name)
+        if learner is None:
+            return
+        where = learner.source.path if learner.source else f"learner {name}"
+        try:
+            try_learner(f"{where}: class {learner.cls.__name__}", learner.cls, task, section)
+        except PluginError as e:
+            self.problem(("agents", "gtn", key), name, f"a learner that can be built: {e}")
 
     def check_shaped(self, data: dict[str, Any]) -> None:
         """Candidates and learner of a task in a physics engine; notes which files the candidates are."""

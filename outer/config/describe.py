@@ -17,6 +17,7 @@ from envolve.envs.task import Task, make_task
 from envolve.envs.worlds.world import rn_shape, se_nets
 from envolve.outer.config import problem
 from envolve.outer.config.section import RN, SHAPER, GTNSection
+from envolve.outer.search.search import NES_NAME
 from envolve.outer.search.target import ranks
 from envolve.outer.search.turns import inner_agents
 
@@ -146,13 +147,15 @@ def _describe_early_out(section: LearnerSection, gtn: GTNSection, task: Task) ->
 
 
 def _describe_search(gtn: GTNSection) -> list[tuple[str, str]]:
-    signs = 2 if gtn.mirrored_sampling else 1
+    nes = gtn.search == NES_NAME
+    signs = 2 if gtn.mirrored_sampling and nes else 1
     agents, orig = gtn.num_workers * signs * gtn.num_grad_evals, gtn.num_orig_evals or gtn.num_workers
     count = "" if gtn.other_agents else f"{-(-(agents + orig) // gtn.chunk_size)} "
     update = f"transform {gtn.score_transform_type}" if gtn.estimator == "published" else "ranks, Adam"
-    pairs = "mirrored pairs" if signs == 2 else "perturbations"
+    pairs = "mirrored pairs" if signs == 2 else "perturbations" if nes else "worlds"
+    how = f"NES, {gtn.estimator} estimator ({update})" if nes else gtn.search
     lines = [
-        ("search", f"NES, {gtn.estimator} estimator ({update}), noise_std {gtn.noise_std:g}, "
+        ("search", f"{how}, noise_std {gtn.noise_std:g}, "
                    f"step_size {gtn.step_size:g}"),
         ("generation", f"{gtn.num_workers} {pairs} x {gtn.num_grad_evals} + {orig} unperturbed = "
                        f"{agents + orig} agents in {count}chunks of {gtn.chunk_size}"),

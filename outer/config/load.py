@@ -6,6 +6,7 @@ All problems of a file are collected and reported together, each in one line:
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import json
 from collections.abc import Mapping, Sequence
@@ -14,17 +15,21 @@ from typing import Any
 
 import yaml
 
+from envolve.core import plugins
 from envolve.core.files import read_plain
 from envolve.core.places import shipped
+from envolve.envs.worlds.file import write_atomic
 from envolve.outer.config.check import Checker
 from envolve.outer.config.describe import describe
 from envolve.outer.config.legacy import LEGACY_KEYS
+from envolve.outer.config.references import References
 from envolve.outer.config.schema import nearest, valid_keys
 from envolve.outer.config.versions import environment_info
 from envolve.outer.config.yaml_lines import ConfigError, Path, override_value, parse_yaml, show, split_override
 
 __all__ = ["Config", "ConfigError", "describe", "dump_config", "environment_info", "load_config"]
 
+CONFIG_FILE = "config.yaml"
 MAX_BYTES = 1_000_000
 
 
@@ -95,13 +100,39 @@ def load_config(path: str | FilePath, overrides: Sequence[str] = ()) -> Config:
     if not isinstance(raw, dict):
         found = "an empty file" if raw is None else show(raw)
         raise ConfigError([f"{name}:1: found {found}, expected a mapping with env_name, agents and envs"])
+    return _checked(raw, overrides, name, lines, {}, FilePath(name).parent)
+
+
+def config_of(values: Mapping[str, Any], overrides: Sequence[str] = (), name: str = "configuration") -> Config:
+    """The same for a mapping that a program has made; files of the user's own lie relative to the working folder.
+
+    Raises ConfigError.
+    """
+    return _checked(copy.deepcopy(dict(values)), overrides, name, {}, {(): name}, FilePath())
+
+
+def _checked(
+    raw: dict[str, Any], overrides: Sequence[str], name: str, lines: dict[Path, int], known: dict[Path, str],
+    folder: FilePath,
+) -> Config:  # fmt: skip
+    """folder: where files of the user's own lie that the configuration names."""
+    if overrides:  # keys of such files must be known; what is wrong with them is said below
+        References(Checker(name, dict(lines), dict(known), folder), raw).resolved()
     problems: list[str] = []
     applied = [_override(raw, text, problems) for text in overrides]
-    checker = Checker(name, lines, dict(a for a in applied if a))
+    checker = Checker(name, lines, {**known, **dict(a for a in applied if a)}, folder)
     data = checker.check(raw)
     if problems or checker.problems:
         raise ConfigError(problems + checker.problems, checker.warnings)
     return Config(data, checker.warnings, name)
+
+
+def store_config(run_dir: FilePath, config: Config, extra: Mapping[str, Any] | None = None) -> None:
+    """``config.yaml`` in a run's folder, and beside it copies of the files of the user's own that it names. Raises
+    OSError."""
+    for file, data in plugins.copies(config.data).items():
+        write_atomic(str(run_dir / file), data)
+    write_atomic(str(run_dir / CONFIG_FILE), dump_config(config, extra).encode())
 
 
 def dump_config(config: Config, extra: Mapping[str, Any] | None = None) -> str:

@@ -48,6 +48,9 @@ class GTNSection:
     )
     num_threads_per_worker: int = option(1, "CPU threads of one worker", ge=1, le=1024)
     # here
+    search: str = option(
+        "nes", "nes; random: worlds drawn around the best, a control; or a class of your own: my_search.py:MyCMA"
+    )
     estimator: str = option(
         "published",
         "published: sum of transformed scores times noise; antithetic: rank gradient with Adam",

@@ -18,4 +18,6 @@ def compiled_beside(data: Mapping[str, Any]) -> contextlib.AbstractContextManage
     kernels = gtn.backend in ("auto", "compiled") and data["device"] == "cpu" and curiosity(data) is None
     if not kernels or gtn.synthetic_env_type == SHAPER:
         return contextlib.nullcontext()
+    if data.get("plugins"):  # a process of its own that compiles would know neither the task nor the learner
+        return contextlib.nullcontext()
     return beside(learner(data)[0], data["env_name"])

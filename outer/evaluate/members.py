@@ -14,7 +14,7 @@ from envolve.outer.checkpoint import RunError
 from envolve.outer.config import problem
 from envolve.outer.config.load import Config
 from envolve.outer.exchange.dispatch import Dispatcher
-from envolve.outer.exchange.messages import Chunk, ChunkResult
+from envolve.outer.exchange.messages import PLUGINS, Chunk, ChunkResult
 from envolve.outer.reporting.scores import ScoreRow
 
 Values = dict[str, np.ndarray]
@@ -47,6 +47,9 @@ def evaluate_members(
     ]
     back = np.argsort(np.concatenate([rows for _, rows in parts]))
     results = dispatcher.evaluate(chunks, unfit)
+    for result in results:  # else members would fail where others have scores, by who happened to evaluate them
+        if result.error.startswith(PLUGINS):
+            raise RunError(f"a worker cannot evaluate {chunks[result.chunk_id].label}: {result.error}")
     if all(r.error for r in results):  # no member's fault: the program, the memory, the disk
         raise RunError(f"no worker can evaluate {chunks[0].label}: {results[0].error}")
     shared = set.intersection(*(set(_kinds(r).items()) for r in results))

@@ -45,6 +45,10 @@ def evaluate(config: Mapping[str, Any], worlds: Tensor, seeds: Tensor, mode: str
     ``episodes``, ``updates``, ``real_steps``; ``first_solved_steps`` float64 (see there; ``train_steps`` count to when
     the rule fires); ``test_returns`` [p, T]; and ``reason``, a list of p strings, empty for members that are fine.
     """
+    if "plugins" in config:
+        from envolve.outer.plugins import use  # what is executed, and from where: envolve.core.plugins
+
+        use(config)
     if mode not in MODES:
         raise ValueError(f"mode {mode!r}: expected one of {', '.join(MODES)}")
     if gtn_section(config).synthetic_env_type == SHAPER:

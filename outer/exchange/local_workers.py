@@ -111,8 +111,8 @@ class LocalProcesses:
 
 
 class LocalWorkers(LocalProcesses):
-    """``envolve worker`` ``count`` times, for the master with BOHB-ID ``bohb_id``. ``script`` and ``extra_args``
-    replace and extend the command, for tests."""
+    """``envolve worker`` ``count`` times, for the master with BOHB-ID ``bohb_id``. ``plugins``: the folder whose files
+    of the user's own they may execute. ``script`` and ``extra_args`` replace and extend the command, for tests."""
 
     def __init__(
         self,
@@ -122,10 +122,12 @@ class LocalWorkers(LocalProcesses):
         log_dir: str | os.PathLike[str],
         *,
         first_id: int = 0,
+        plugins: str | os.PathLike[str] | None = None,
         script: str | os.PathLike[str] = SCRIPT,
         extra_args: tuple[str, ...] = (),
     ) -> None:
         options = ("--sync-dir", os.fspath(sync_dir), "--parent-pid", str(os.getpid()), *extra_args)
+        options += () if plugins is None else ("--plugins", os.path.abspath(plugins))
         super().__init__(
             count, lambda i: [sys.executable, os.fspath(script), str(bohb_id), str(i), *options], log_dir,
             first_id=first_id,

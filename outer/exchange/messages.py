@@ -23,6 +23,7 @@ from envolve.outer.exchange.machine import Rejected
 from envolve.outer.exchange.pairs import IDENTITY, MAX_TEXT, SCHEMA, clip, short
 
 QUIT = "quit"  # the mode of an input that tells a worker to stop
+PLUGINS = "refused: "  # begins the error of a worker that may not execute the user's own code
 DTYPES = (torch.float64, torch.float32, torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool)
 
 

@@ -18,9 +18,10 @@ from torch import Tensor
 
 from envolve.core.cleaning import printable_traceback
 from envolve.core.memory import shortage
+from envolve.core.plugins import PluginError
 from envolve.outer.exchange.heartbeat import ALIVE, STARTING, Heartbeat, Watch, name_of, read_beat
 from envolve.outer.exchange.machine import ExchangeError, Files, Host, NotReady, Rejected
-from envolve.outer.exchange.messages import QUIT, Chunk, ChunkResult, chunk_from, result_content, result_of
+from envolve.outer.exchange.messages import PLUGINS, QUIT, Chunk, ChunkResult, chunk_from, result_content, result_of
 from envolve.outer.exchange.pairs import read_pair, reject_pair, remove_pair, stem, write_pair
 
 log = logging.getLogger("envolve")
@@ -160,6 +161,9 @@ class Worker:
                 self._threads = threads
             returned = self._evaluate(chunk.config, chunk.worlds, chunk.seeds, chunk.mode, threads)
             result = result_of(chunk, sha256, returned)
+        except PluginError as e:  # this worker may not execute the user's own code, or has another version of it
+            log.error("worker %d: %s: %s", self.worker_id, chunk.label, e)
+            return ChunkResult.failed(chunk, sha256, f"{PLUGINS}{e}")
         except Exception as e:  # whatever a member does must not end the worker
             short = shortage(e)
             if short:

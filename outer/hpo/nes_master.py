@@ -103,8 +103,9 @@ class NESMaster:
         self.dispatcher = self._stack.enter_context(Dispatcher(sync, self.bohb_id, name))
         goal = self.study.evaluate == "goal"  # whose agents this process trains itself
         if self.num_workers and not goal:
+            own = self.run_dir if self.study.config.data.get("plugins") else None
             logs = self.run_dir / LOGS / f"nes_master_{self.bohb_id}"
-            workers = self._stack.enter_context(LocalWorkers(self.num_workers, sync, self.bohb_id, logs))
+            workers = self._stack.enter_context(LocalWorkers(self.num_workers, sync, self.bohb_id, logs, plugins=own))
             self.dispatcher.on_wait = workers.poll
         kind = NESTrials if self.study.evaluate == "nes" else AgentTrials
         runs = self.run_dir / RUNS

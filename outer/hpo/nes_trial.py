@@ -15,7 +15,7 @@ from rich.console import Console
 from envolve.core.files import TEXT_BYTES, read_plain
 from envolve.envs.worlds.file import write_atomic
 from envolve.outer.checkpoint import CheckpointError, RunError, load_checkpoint, locked
-from envolve.outer.config.load import Config, ConfigError, dump_config, load_config
+from envolve.outer.config.load import Config, ConfigError, load_config, store_config
 from envolve.outer.exchange.dispatch import Dispatcher
 from envolve.outer.hpo.study import Study
 from envolve.outer.hpo.trial import Trial, TrialResult
@@ -26,7 +26,7 @@ MEASURED = "measured.json"
 KEPT = ("checkpoint.pt", "scores.csv", "model.pt", "params.yaml", MEASURED, "config.yaml")  # what a run goes on from
 
 SPENT: dict[str, Callable[[Run], float]] = {  # in the units of a budget
-    "generations": lambda run: run.nes.state.generation,
+    "generations": lambda run: run.strategy.state.generation,
     "steps": lambda run: run.progress.member_steps,
     "episodes": lambda run: run.progress.member_episodes,
 }
@@ -80,8 +80,8 @@ def loss_of(run: Run, loss: str) -> float:
     if loss == "score":
         return -p.best_score
     if p.solved:
-        return float(run.nes.state.generation)
-    return run.nes.state.generation * (1 + shortfall(p.best_score, goal))
+        return float(run.strategy.state.generation)
+    return run.strategy.state.generation * (1 + shortfall(p.best_score, goal))
 
 
 def shortfall(score: float, goal: float) -> float:
@@ -94,7 +94,7 @@ def figures(run: Run) -> dict[str, float]:
     p = run.progress
     return {
         "best_score": p.best_score, "best_generation": float(p.best_generation), "solved": float(p.solved),
-        "generations": float(run.nes.state.generation), "steps": float(p.member_steps),
+        "generations": float(run.strategy.state.generation), "steps": float(p.member_steps),
         "episodes": float(p.member_episodes), "restarts": float(len(p.restart_generations)),
     }  # fmt: skip
 
@@ -119,7 +119,7 @@ def run_folder(name: Path, config: Config, budget: float) -> Iterator[Path]:
             if not _usable(folder, config, budget):
                 continue
             if not (folder / "config.yaml").exists():
-                write_atomic(str(folder / "config.yaml"), dump_config(config).encode())
+                store_config(folder, config)
             yield folder
             return
     raise RunError(f"{name}: a thousand processes hold copies of this run")

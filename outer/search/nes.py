@@ -25,7 +25,7 @@ from envolve.outer.search.transforms import centred_ranks, score_transform
 ORIG, PLUS, MINUS = "orig", "plus", "minus"
 _ADAM_B1, _ADAM_B2, _ADAM_EPS = 0.9, 0.99, 1e-8  # 0.99: the direction changes faster than a network's gradient
 # Purposes of random numbers, all of them: what one decision has seen no other may see.
-NOISE, MEMBERS, RESTART, CONFIRM, COMPARISON, RETEST, ISLANDS, TRIAL = 1, 2, 3, 4, 5, 6, 7, 8
+NOISE, MEMBERS, RESTART, CONFIRM, COMPARISON, RETEST, ISLANDS, TRIAL, OWN = 1, 2, 3, 4, 5, 6, 7, 8, 9
 
 
 def generator(seed: int, purpose: int, counter: int) -> np.random.Generator:
@@ -87,6 +87,16 @@ class NES:
     def restart(self) -> None:
         """Leave a collapsed world for a new one."""
         self.state = self._fresh(self.state.generation, self.state.restarts + 1)
+
+    def renew(self) -> None:
+        """Instead of ``tell``: the same, and the generation counts."""
+        self.restart()
+        self.state.generation += 1
+
+    @property
+    def centre(self) -> Tensor:
+        """The unperturbed world, [D]."""
+        return self.state.average
 
     def noise(self) -> Tensor:
         """eps of this generation: [n, D] float32, N(0, noise_std^2) where the mask allows."""

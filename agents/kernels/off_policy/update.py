@@ -63,7 +63,8 @@ def update_member(agent, batch, rows, gamma, key, decision, number):
 
 def why_not(algorithm: Algorithm) -> Optional[str]:
     """The reason why ``CompiledUpdate`` cannot update these agents, or None if it can: then its kernel is there."""
-    if not isinstance(algorithm, (SAC, TD3)) or isinstance(algorithm, TD3Discrete):
+    own = not type(algorithm).__module__.startswith("envolve.agents.")  # a subclass by a user has its own update
+    if own or not isinstance(algorithm, (SAC, TD3)) or isinstance(algorithm, TD3Discrete):
         return f"{type(algorithm).__name__} has no compiled update"
     if algorithm.rows.params.device.type != "cpu":
         return "compiled updates are for the CPU"

@@ -1,0 +1,109 @@
+"""``import envolve``: instant, documented, typed; and each function once, at a small size."""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+import envolve
+from envolve.outer.config.load import config_of, load_config
+from tests.outer.small import CLIFF, GRIDWORLD_FILE
+from tests.test_layout import ROOT, python_3_8
+
+SMALL = {"agents.gtn.max_iterations": 2, "agents.gtn.num_workers": 2, "agents.gtn.comparison_agents": 2}
+
+
+def test_import_loads_nothing() -> None:
+    code = "import sys, envolve; print(sorted({'torch', 'numpy', 'yaml', 'numba'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+@pytest.mark.skipif(python_3_8() is None, reason="no Python 3.8 on this machine")
+def test_python_3_8_imports_it() -> None:
+    code = "import envolve; assert envolve.__version__; assert 'evolve' in dir(envolve)"
+    subprocess.run([str(python_3_8()), "-c", code], cwd=ROOT, check=True)
+
+
+def test_every_public_name_exists_and_is_documented() -> None:
+    for name in envolve.__all__:
+        value = getattr(envolve, name)
+        assert name.startswith("__") or inspect.getdoc(value), name
+        assert name in dir(envolve)
+    with pytest.raises(AttributeError, match="no attribute 'evovle'; it has"):
+        envolve.evovle  # noqa: B018
+
+
+def test_dict_is_a_configuration_and_problems_name_its_keys() -> None:
+    raw = yaml.safe_load(GRIDWORLD_FILE.read_text())
+    assert config_of(raw, CLIFF).data == load_config(GRIDWORLD_FILE, CLIFF).data
+    raw["agents"]["gtn"]["search"] = "randm"
+    raw["agents"]["gtn"]["noise_std"] = -1
+    with pytest.raises(envolve.ConfigError) as caught:
+        envolve.evolve(raw)
+    assert "configuration agents.gtn.noise_std: found -1" in str(caught.value)
+    assert "agents.gtn.search: found 'randm'" in str(caught.value) and "did you mean random" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "arguments, words",
+    [
+        ({}, "config: found nothing, expected a YAML file"),
+        ({"config": "x.yaml", "resume": "y"}, "resume goes on with the configuration of its run: found config"),
+        ({"resume": "/nowhere"}, "resume: found no config.yaml in '/nowhere'"),
+        ({"config": GRIDWORLD_FILE, "workers": 0}, "workers: found 0, expected at least 1"),
+    ],
+)
+def test_wrong_arguments_are_one_line(arguments: dict, words: str) -> None:
+    with pytest.raises(envolve.ConfigError) as caught:
+        envolve.evolve(**arguments)
+    assert words in str(caught.value)
+
+
+def test_evolve_stop_resume_load_evaluate(tmp_path: Path) -> None:
+    raw = yaml.safe_load(GRIDWORLD_FILE.read_text())
+    result = envolve.evolve(
+        raw, seed=3, workers=1, results_dir=tmp_path, overrides=[*CLIFF, "agents.gtn.max_iterations=2"], progress=False
+    )
+    assert result.run_dir.parent == tmp_path and result.world.name == "model.pt" and result.generations == 2
+    assert len(result.scores) == 2 and len(result.real_returns) == 3 and result.score == max(result.scores)
+    observation, _ = envolve.load_world(result.world).reset(seed=0)
+    assert observation == 36
+    figures = envolve.evaluate(result.world, agents=2, real=False, threads=1)
+    assert figures.agent == "ql" and len(figures.world.returns) == 2 and figures.real is None
+    with pytest.raises(envolve.ConfigError, match="^agent: found 'dqnn', expected an agent that exists"):
+        envolve.evaluate(result.world, agent="dqnn")
+
+
+def test_class_in_the_running_script_is_for_the_master_only(monkeypatch) -> None:
+    class Here(envolve.Task):
+        pass
+
+    with pytest.raises(envolve.PluginError, match="class Here: found no reset"):
+        envolve.register_task("Here", Here)
+    from envolve.outer.search.search import RandomSearch
+
+    class Mine(RandomSearch):
+        """Registered by a class."""
+
+    monkeypatch.setattr(Mine, "__module__", "__main__")
+    envolve.register_search("MineHere", Mine)
+    config = load_config(GRIDWORLD_FILE, [*CLIFF, "agents.gtn.search=MineHere"])
+    assert "plugins" not in config.data
+    with pytest.raises(envolve.PluginError, match="random is the name of a built-in search"):
+        envolve.register_search("random", Mine)
+
+
+def test_rank_returns_names_and_scores(tmp_path: Path) -> None:
+    (tmp_path / "good.py").write_text("def compute_reward(self):\n    return -(self.pole_pos ** 2), {}\n")
+    ranks = envolve.rank(
+        tmp_path, task="Cartpole", iterations=1, environments=4, threads=1, results_dir=tmp_path, progress=False,
+        overrides={"rollout_steps": 4, "hidden_size": 8},
+    )  # fmt: skip
+    assert {r.name for r in ranks} == {"human", "good"}
+    assert ranks[0].score >= 0 or ranks[0].failure
