@@ -39,7 +39,7 @@ STOP_SECONDS = 3.2  # from SIGTERM to SIGKILL, for a command that makes data
 
 
 def modules() -> dict[str, Any]:
-    return {name: import_module(f"experiments.paper.figures.{name}") for name in NAMES}
+    return {name: import_module(f"envolve.experiments.paper.figures.{name}") for name in NAMES}
 
 
 def listing() -> str:
@@ -78,13 +78,18 @@ class Args:
 
 
 def complain(text: object) -> None:
-    print(f"figures.py: {text}", file=sys.stderr)
+    print(f"{commands.called('figures.py')}: {text}", file=sys.stderr)
 
 
 def command_of(need: Need, args: Args) -> list[str]:
-    """As it is typed in the repository's folder."""
+    """As it is typed, in the repository's folder or anywhere."""
     where = [] if args.results_dir == Path("results") else ["--results-dir", str(args.results_dir)]
-    return ["python3", *need.command, *where]
+    return [*typed(need), *where]
+
+
+def typed(need: Need) -> list[str]:
+    """Its command through the door that was used: envolve paper transfer, or python3 experiments/transfer.py."""
+    return [*commands.typed(Path(need.command[0]).name), *need.command[1:]]
 
 
 def run(words: list[str]) -> int:
@@ -162,7 +167,7 @@ def show_list() -> None:
         print(f"{name}: {module.TITLE}")
         for variant, needs in module.NEEDS.items():
             for need in needs:
-                print(f"    {f'{variant:32} ' * bool(variant)}python3 {shlex.join(need.command)}")
+                print(f"    {f'{variant:32} ' * bool(variant)}{shlex.join(typed(need))}")
 
 
 def work(args: Args) -> int:

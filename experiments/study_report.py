@@ -58,7 +58,8 @@ def complain(text: object) -> None:
 def report(args: Args) -> int:
     """-> exit code. Raises ConfigError, OSError."""
     if not (args.folder / "results.json").exists():
-        complain(f"{args.folder / 'results.json'}: found no such file, expected the folder of a study")
+        near = "" if args.folder.exists() else commands.near_file(str(args.folder))
+        complain(f"{args.folder / 'results.json'}: found no such file, expected the folder of a study{near}")
         return 2
     study = None
     if (args.folder / "study.yaml").exists():
@@ -74,7 +75,6 @@ def report(args: Args) -> int:
 
 def main(argv: Optional[List[str]] = None) -> int:
     args = parse("study_report.py", Args, argv, HELP)
-    commands.existing("study_report.py", "FOLDER", str(args.folder))
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
     try:
         return report(args)

@@ -181,7 +181,7 @@ def test_a_schedule_changes_the_training(evaluate, tmp_path):
     [
         (["--task", "Cartpol"], "'Cartpole'"),
         (["--shaper_types", "compute_rewards"], "did you mean compute_reward"),
-        (["--shaper_types"], "--shaper_types"),
+        (["--shaper_types"], "--shaper-types"),
         (["--shapers", "{folder}s"], "shapers"),
         (["--candidates", "goood"], "did you mean good"),
         (["--num_envs_per_shaper", "0"], "at least 1"),

@@ -262,7 +262,7 @@ def test_tampered_model(measure, rn, tmp_path):
 
 def test_missing_model(measure, tmp_path):
     code, _, err, _ = measure(tmp_path / "model.pt")
-    assert code == 1 and "No such file" in err and len(err.splitlines()) == 1
+    assert code == 2 and "found no" in err and len(err.splitlines()) == 1
 
 
 def test_stored_configuration_is_checked(measure, tmp_path):
@@ -289,4 +289,4 @@ def test_as_a_command_from_elsewhere(rn, tmp_path):
     assert done.returncode == 0 and "training steps, mean" in done.stdout and "Traceback" not in done.stderr
     command[2:] = ["--help"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0 and "--agents" in done.stdout and "Example:" in done.stdout
+    assert done.returncode == 0 and "--agents" in done.stdout and "Examples:" in done.stdout

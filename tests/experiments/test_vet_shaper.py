@@ -45,7 +45,7 @@ def test_a_refusal(tmp_path, capsys) -> None:
         (["@", "--task", "Cartpol"], "nearest: 'Cartpole'"),
         (["@", "--shaper_types", "compute_rewards"], "nearest: 'compute_reward'"),
         (["@", "--out", "x.json"], "ends with .graph.json"),
-        (["@missing"], "No such file"),
+        (["@missing"], "found no"),
     ],
 )
 def test_wrong_arguments(tmp_path, capsys, words, said) -> None:

@@ -112,7 +112,7 @@ class Supervisor:
                 command = Path(f"/proc/{content['pid']}/cmdline").read_bytes()
             except (OSError, ValueError):
                 continue
-            if b"GTN_worker.py" in command and str(self.cwd).encode() in command:  # an old file may name a new process
+            if b"/worker.py" in command and str(self.cwd).encode() in command:  # an old file may name a new process
                 pids.append(content["pid"])
         return pids
 
