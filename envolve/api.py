@@ -10,14 +10,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+import yaml
 from rich.console import Console
 
-from envolve.core.plugins import PluginError
+from envolve.core.files import read_text
 from envolve.envs.task import Task
 from envolve.envs.worlds.file import WorldFile, WorldFileError, read_world
 from envolve.outer import plugins
-from envolve.outer.checkpoint import RunError
 from envolve.outer.config.load import CONFIG_FILE, Config, ConfigError, config_of, load_config, store_config
+from envolve.outer.evaluate.device import check_device
 from envolve.outer.launch import OWN_SYNC, conduct, forget_unused, new_run_dir
 from envolve.outer.reporting.scores import read_curve
 from envolve.outer.reporting.summary import RunSummary, summary_text
@@ -75,6 +76,7 @@ def evolve(
     checked = _config(config, seed, overrides, resume)
     if ranks(checked.data):
         raise ConfigError([f"{checked.path}: its shapers are files without PARAMS, which are ranked: envolve.rank"])
+    check_device(checked.data["device"])
     _reachable(checked)
     if workers is not None and not 1 <= workers <= 10_000:
         raise ConfigError([f"workers: found {workers}, expected at least 1 and at most 10000"])
@@ -165,9 +167,7 @@ def _result(run_dir: Path, summary: RunSummary) -> Result:
     shaper = summary.kind == "shaper"
     world = run_dir / ("params.yaml" if shaper else "model.pt")
     if shaper:
-        import yaml
-
-        score = float(yaml.safe_load(world.read_text())["score"])
+        score = float(yaml.safe_load(read_text(world))["score"])
     else:
         score = read_world(str(world)).score
     return Result(
@@ -233,8 +233,3 @@ def register_learner(
     continuous or both; default: ``cls.actions``. Raises PluginError.
     """
     plugins.register_learner(name, cls, section, actions)
-
-
-__all__ = [
-    "PluginError", "Result", "RunError", "evolve", "load_world", "register_learner", "register_search", "register_task",
-]  # fmt: skip

@@ -21,9 +21,9 @@ result = envolve.evolve(
 )
 print(f"score {result.score:.0f} after {result.generations} generations, in {result.run_dir}")
 
-figures = envolve.evaluate(result.world, agent="sarsa", agents=5)
-print(f"SARSA: {figures.world.mean_return:.1f} with the evolved rewards", end=", ")
-print(f"{figures.real.mean_return:.1f} with the task's own" if figures.real else "")
+figures = envolve.evaluate(result.world, agents=5)
+print(f"Q-learning: return {figures.world.mean_return:.1f} after {figures.world.mean_train_steps:.0f} steps in it")
+print(figures)
 
 env = envolve.load_world(result.world)
 observation, _ = env.reset(seed=0)

@@ -107,3 +107,21 @@ def test_rank_returns_names_and_scores(tmp_path: Path) -> None:
     )  # fmt: skip
     assert {r.name for r in ranks} == {"human", "good"}
     assert ranks[0].score >= 0 or ranks[0].failure
+
+
+def test_class_of_a_module_takes_its_file_along(monkeypatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "examples"))
+    import my_task
+
+    envolve.register_task("PointMass", my_task.PointMass)
+    config = yaml.safe_load((ROOT / "examples" / "my_own.yaml").read_text())
+    config["env_name"] = "PointMass"
+    config["agents"]["gtn"].update(agent_name="DDQN", search="nes")
+    config["agents"]["ddqn"] = config["agents"].pop("expectedsarsa")
+    config["agents"]["ddqn"].pop("target_eps")
+    data = config_of(config).data
+    assert data["env_name"] == "PointMass" and list(data["plugins"]) == ["my_task.py"]
+    monkeypatch.setattr(my_task.PointMass, "__module__", "__main__")
+    envolve.register_task("PointMass", my_task.PointMass)
+    with pytest.raises(envolve.ConfigError, match="env_name: found PointMass, which is defined in the running script"):
+        envolve.evolve(config)

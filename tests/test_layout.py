@@ -35,6 +35,7 @@ WORKER_OUTER = {
     "outer/exchange/messages.py",
     "outer/exchange/pairs.py",
     "outer/evaluate/networks.py",
+    "outer/plugins.py",
 }
 MASTER_SIDE_LIBRARIES = {"pydantic", "gymnasium", "rich", "tyro", "tensorboard", "matplotlib", "yaml"}
 

@@ -113,5 +113,5 @@ class References:
             if new != name:
                 lines = self.checker.lines
                 for path in [p for p in lines if p[:2] == (key, name)]:
-                    lines[(key, new, *path[2:])] = lines[path]
+                    lines[(key, new) + path[2:]] = lines[path]
         return out
