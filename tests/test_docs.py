@@ -13,7 +13,7 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *s
 CURRENT = [p for p in PAGES if p.name != "CHANGELOG.md"]  # the changelog may name what an older version had
 FOLDERS = (
     "core", "envs", "agents", "outer", "llm", "distributed", "experiments", "slurm", "configs", "tests", "benchmarks",
-    "docs", "envolve", ".ci",
+    "docs", "envolve", "examples", ".ci",
 )  # fmt: skip
 KINDS = "py|md|yaml|yml|json|jsonl|sh|sbatch|png|txt|xml"
 TO_BE_WRITTEN = {  # by the reader, or by a run
@@ -93,7 +93,9 @@ def test_paths_exist(page: Path) -> None:
 
 @pytest.mark.parametrize("page", CURRENT, ids=name)
 def test_files_named_without_their_folder_exist(page: Path) -> None:
-    named = {n for part in code(page.read_text(encoding="utf-8")) for n in re.findall(r"(?<![\w./*<>}-])(\w+\.py)\b", part)}
+    named = {
+        n for part in code(page.read_text(encoding="utf-8")) for n in re.findall(r"(?<![\w./*<>}-])(\w+\.py)\b", part)
+    }
     there = {p.name for folder in FOLDERS for p in (ROOT / folder).rglob("*.py")} | {p.name for p in ROOT.glob("*.py")}
     missing = named - there - TO_BE_WRITTEN - ELSEWHERE
     assert not missing, f"{name(page)}: {sorted(missing)}"
@@ -114,7 +116,9 @@ def test_modules_exist(page: Path) -> None:
 @pytest.mark.parametrize("page", CURRENT, ids=name)
 def test_make_targets_exist(page: Path) -> None:
     targets = set(re.findall(r"^([a-z][a-z0-9-]*):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
-    named = {t for part in code(page.read_text(encoding="utf-8")) for t in re.findall(r"\bmake ([a-z][a-z0-9-]*)", part)}
+    named = {
+        t for part in code(page.read_text(encoding="utf-8")) for t in re.findall(r"\bmake ([a-z][a-z0-9-]*)", part)
+    }
     assert named <= targets, f"{name(page)}: no target {sorted(named - targets)}"
 
 
@@ -142,7 +146,9 @@ HELP = ROOT / "experiments" / "help"
 @pytest.mark.skipif(not HELP.is_dir(), reason="no texts of help")
 @pytest.mark.parametrize("page", CURRENT, ids=name)
 def test_commands_exist(page: Path) -> None:
-    """``python3 -m envolve <command>``: each command has its text of help."""
+    """``python3 -m envolve <command>``: each command, or each of a group, has its text of help."""
     text = "\n".join(code(page.read_text(encoding="utf-8")))
     for command in re.findall(r"python3 -m envolve ((?:paper )?[a-z][a-z-]*)", text):
-        assert (HELP / f"{command.replace(' ', '-')}.txt").exists(), f"{name(page)}: no command {command}"
+        text_of_help = command.replace(" ", "-")
+        found = [*HELP.glob(f"{text_of_help}.txt"), *HELP.glob(f"{text_of_help}-*.txt")]
+        assert found, f"{name(page)}: no command {command}"
