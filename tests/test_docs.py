@@ -136,7 +136,7 @@ def test_the_citation_is_complete() -> None:
 
 
 def test_the_finder_of_paths_finds() -> None:
-    text = "`core/files.py`, `python3 envs/none.py --flag`, [x](docs/x.md)\n```\nmake\n```\n`agents/{a,b}.py` `my/own.py`"
+    text = "`core/files.py`, `python3 envs/none.py --flag`, [x](docs/x.md)\n```\nmake\n```\n`agents/{a,b}.py` `my/a.py`"
     assert paths(text) == {"core/files.py", "envs/none.py", "agents/a.py", "agents/b.py"}
 
 
