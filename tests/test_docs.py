@@ -13,7 +13,7 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *s
 CURRENT = [p for p in PAGES if p.name != "CHANGELOG.md"]  # the changelog may name what an older version had
 FOLDERS = (
     "core", "envs", "agents", "outer", "llm", "distributed", "experiments", "slurm", "configs", "tests", "benchmarks",
-    "docs", "envolve", ".ci",
+    "docs", "envolve", "examples", ".ci",
 )  # fmt: skip
 KINDS = "py|md|yaml|yml|json|jsonl|sh|sbatch|png|txt|xml"
 TO_BE_WRITTEN = {  # by the reader, or by a run
@@ -136,7 +136,7 @@ def test_the_citation_is_complete() -> None:
 
 
 def test_the_finder_of_paths_finds() -> None:
-    text = "`core/files.py`, `python3 envs/none.py --flag`, [x](docs/x.md)\n```\nmake nothing\n```\n`agents/{a,b}.py` `my/own.py`"
+    text = "`core/files.py`, `python3 envs/none.py --flag`, [x](docs/x.md)\n```\nmake\n```\n`agents/{a,b}.py` `my/a.py`"
     assert paths(text) == {"core/files.py", "envs/none.py", "agents/a.py", "agents/b.py"}
 
 
@@ -146,7 +146,9 @@ HELP = ROOT / "experiments" / "help"
 @pytest.mark.skipif(not HELP.is_dir(), reason="no texts of help")
 @pytest.mark.parametrize("page", CURRENT, ids=name)
 def test_commands_exist(page: Path) -> None:
-    """``python3 -m envolve <command>``: each command has its text of help."""
+    """``python3 -m envolve <command>``: each command, or each of a group, has its text of help."""
     text = "\n".join(code(page.read_text(encoding="utf-8")))
     for command in re.findall(r"python3 -m envolve ((?:paper )?[a-z][a-z-]*)", text):
-        assert (HELP / f"{command.replace(' ', '-')}.txt").exists(), f"{name(page)}: no command {command}"
+        text_of_help = command.replace(" ", "-")
+        found = [*HELP.glob(f"{text_of_help}.txt"), *HELP.glob(f"{text_of_help}-*.txt")]
+        assert found, f"{name(page)}: no command {command}"
