@@ -34,16 +34,16 @@ if TYPE_CHECKING:
     from envolve.outer.reporting.report import LiveTable
 
 HELP = """\
-Evolves a synthetic environment or a reward network, as the configuration says.
+Evolves a synthetic environment or a reward network described by a configuration.
 
   python3 GTN_master.py default_config_cartpole_syn_env.yaml --single      all on this machine
   python3 GTN_master.py default_config_cartpole_syn_env.yaml --check       show what would run
-  python3 GTN_master.py --resume results/<run_id>                          go on after Ctrl-C
+  python3 GTN_master.py --resume results/<run_id>                          continue after Ctrl-C
 
-Without --single, workers are started by hand or by SLURM, before or after: python3 GTN_worker.py 0 0 &"""
+Without --single, start workers by hand or by SLURM, before or after the master: python3 GTN_worker.py 0 0 &"""
 
 EXIT_CODES = """\
-Exit codes: 0 the run is complete, 1 it cannot start or go on, 2 wrong arguments or configuration,
+Exit codes: 0 the run is complete, 1 it cannot start or continue, 2 wrong arguments or configuration,
 130 Ctrl-C, 143 SIGTERM (resumable)."""
 
 CONFIG_FILE = "config.yaml"
@@ -53,34 +53,38 @@ def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="GTN_master.py", description=HELP, epilog=EXIT_CODES, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("config", nargs="?", metavar="CONFIG", help="a default_config_*.yaml or your own")
     parser.add_argument(
-        "--single", action="store_true", help="start local workers, one per core, and end them with the run"
+        "config", nargs="?", metavar="CONFIG", help="configuration: a default_config_*.yaml or your own"
     )
     parser.add_argument(
-        "--num-workers", type=int, metavar="W", help="how many local workers; implies --single (default: one per core)"
+        "--single", action="store_true", help="start local workers, one per core, and stop them with the run"
     )
     parser.add_argument(
-        "--resume", metavar="DIR", help="continue the run in results/<run_id>; with local workers if it was begun so"
+        "--num-workers", type=int, metavar="W", help="number of local workers; implies --single (default: one per core)"
     )
-    parser.add_argument("--seed", type=int, metavar="S", help="overrides the configuration's seed")
+    parser.add_argument(
+        "--resume",
+        metavar="DIR",
+        help="continue the run in results/<run_id>, with local workers if it started with them",
+    )
+    parser.add_argument("--seed", type=int, metavar="S", help="random seed; overrides the configuration")
     parser.add_argument(
         "--set", dest="overrides", nargs="+", action="extend", default=[], metavar="KEY=VALUE",
         help="override a value, e.g. --set agents.gtn.max_iterations=3 agents.ddqn.lr=1e-4",
     )  # fmt: skip
     parser.add_argument(
-        "--bohb-id", type=int, default=0, metavar="B", help="which workers are this master's (default: 0)"
+        "--bohb-id", type=int, default=0, metavar="B", help="id of this master; its workers use the same (default: 0)"
     )
     parser.add_argument(
-        "--results-dir", default="results", metavar="DIR", help="where runs are kept (default: results)"
+        "--results-dir", default="results", metavar="DIR", help="folder for the runs (default: results)"
     )
     parser.add_argument(
         "--sync-dir", metavar="DIR",
         help="folder of the exchange (default: <results-dir>/GTN_sync, with --single the run's own sync/)",
     )  # fmt: skip
-    parser.add_argument("--quit-workers", action="store_true", help="tell the workers to end when the run is complete")
+    parser.add_argument("--quit-workers", action="store_true", help="tell the workers to exit when the run is complete")
     parser.add_argument(
-        "--check", action="store_true", help="validate the configuration, print what would run, and stop"
+        "--check", action="store_true", help="validate the configuration, print what would run, and exit"
     )
     return parser
 
@@ -265,7 +269,7 @@ def main(argv: list[str] | None = None) -> int:
     run_dir, go_on = None, None
     try:
         run_dir = prepare(args, config)
-        go_on = f"go on with: {resume_command(args, run_dir)}"
+        go_on = f"continue with: {resume_command(args, run_dir)}"
         interrupt.advise(go_on)
         return execute(args, config, run_dir)
     except KeyboardInterrupt:
@@ -281,7 +285,7 @@ def main(argv: list[str] | None = None) -> int:
         if run_dir and not args.resume:
             forget_unused(run_dir)
         if run_dir and (run_dir / CONFIG_FILE).exists() and not isinstance(e, CheckpointError):
-            print(f"finished generations are kept; go on with: {resume_command(args, run_dir)}", file=sys.stderr)
+            print(f"finished generations are kept; continue with: {resume_command(args, run_dir)}", file=sys.stderr)
         return 1
 
 

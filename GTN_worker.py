@@ -19,19 +19,19 @@ from envolve.outer.exchange.machine import ExchangeError, Files, Host
 from envolve.outer.exchange.worker import Evaluate, SecondWorkerError, Worker
 
 HELP = """\
-A worker takes members of the population from a master, trains an agent in each member's world, and hands back the
-scores. Start as many as there are cores, each with its own ID, before or after the master:
+A worker receives members of the population from a master, trains an agent in each member's world and returns the
+scores. Start one worker per core, each with its own ID, before or after the master:
 
   python3 GTN_worker.py 0 0 &
   python3 GTN_worker.py 0 1 &
   python3 GTN_master.py default_config_cartpole_syn_env.yaml
 
-BOHB_ID must be the master's --bohb-id (0 unless told otherwise), --sync-dir the folder both sides see. A worker may be
-killed and started again at any time: its work goes to another, and results do not depend on who did what.
-With 'GTN_master.py CONFIG --single' the master starts its workers itself and this command is not needed."""
+BOHB_ID must equal the master's --bohb-id (default: 0). --sync-dir must be a folder that master and workers share.
+A worker may be killed and restarted at any time: its work goes to another worker, and results do not depend on the
+assignment. With 'GTN_master.py CONFIG --single' the master starts its own workers and this command is not needed."""
 
 EXIT_CODES = """\
-Exit codes: 0 told to quit by the master, 1 a worker with these ids is running already or the folder cannot be used,
+Exit codes: 0 the master ended the worker, 1 a worker with these ids is already running or the folder is unusable,
 2 wrong arguments, 130 or 143 stopped by Ctrl-C or SIGTERM."""
 
 
@@ -45,8 +45,8 @@ def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="GTN_worker.py", description=HELP, epilog=EXIT_CODES, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("bohb_id", type=_id, metavar="BOHB_ID", help="which master to work for: its --bohb-id")
-    parser.add_argument("id", type=_id, metavar="ID", help="this worker's own number; any that no other worker has")
+    parser.add_argument("bohb_id", type=_id, metavar="BOHB_ID", help="id of the master to work for: its --bohb-id")
+    parser.add_argument("id", type=_id, metavar="ID", help="id of this worker, unique among the workers of its master")
     parser.add_argument(
         "--sync-dir", default="results/GTN_sync", metavar="DIR", help="folder of the exchange (default: %(default)s)"
     )
@@ -55,7 +55,7 @@ def build_parser() -> argparse.ArgumentParser:
         type=float,
         default=1.0,
         metavar="SECONDS",
-        help="time between signs of life (default: %(default)s)",
+        help="seconds between signs of life (default: %(default)s)",
     )
     parser.add_argument("--parent-pid", type=int, help=argparse.SUPPRESS)  # a local worker ends with its master
     return parser

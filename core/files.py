@@ -49,7 +49,7 @@ def read_text(path: Name, limit: int = TEXT_BYTES) -> str:
     try:
         return read_plain(path, limit).decode("utf-8")
     except UnicodeDecodeError as e:
-        raise _unfit(errno.EILSEQ, f"found bytes at {e.start} that are no UTF-8, expected text", path) from None
+        raise _unfit(errno.EILSEQ, f"found bytes at {e.start} that are not UTF-8, expected text", path) from None
 
 
 def read_end(path: Name, most: int) -> bytes:

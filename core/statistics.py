@@ -76,7 +76,9 @@ def finite(x: ArrayLike, failed: float | str = "raise") -> NDArray[np.float64]:
     bad = ~np.isfinite(values)
     if bad.any():
         if failed == "raise":
-            raise ValueError(f"{bad.sum()} of {values.size} values are not finite: say what a failed run counts as")
+            raise ValueError(
+                f"{bad.sum()} of {values.size} values are not finite: replace the scores of failed runs first"
+            )
         values = values[~bad] if failed == "drop" else np.where(bad, float(failed), values)
     if values.size == 0:
         raise ValueError("no values to average")

@@ -172,7 +172,7 @@ class _Scan:
 
     def raw(self, count: int) -> bytes:
         if self.at + count > len(self.data):
-            raise TorchFileError("a text that goes beyond the end")
+            raise TorchFileError("a text that exceeds the file")
         self.at += count
         return self.data[self.at - count : self.at]
 

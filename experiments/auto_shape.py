@@ -38,9 +38,9 @@ from envolve.outer.checkpoint import RunError
 from envolve.outer.config.yaml_lines import ConfigError
 
 HELP = """\
-Evolve the shapers of a task with language models: they write rewards (and observations, meanings of actions,
-terminations, initial states, goals), every one is vetted in a jail, all of an iteration are trained in one simulator,
-and the models see what came of it. Evolution can tune the numbers in what they wrote.
+Evolve the shapers of a task with language models. The models write rewards (and observations, meanings of actions,
+terminations, initial states, goals). Each candidate is vetted in a jail; all candidates of an iteration train in one
+simulator, and the models see the results. Afterwards NES or BOHB can tune the constants in the best code (--tune).
 
   python3 experiments/auto_shape.py --task Anymal --task_description "Make anymal run as fast as possible" \\
       --shaper_types compute_reward compute_observation --llm gpt-4-turbo-preview
@@ -52,9 +52,9 @@ and the models see what came of it. Evolution can tune the numbers in what they 
   python3 experiments/auto_shape.py --resume results/<run_id>                             after Ctrl-C
   python3 experiments/auto_shape.py --config configs/bipedal_walker.yml                   your own Gymnasium task
 
-Keys are read from OPENAI_API_KEY, ANTHROPIC_API_KEY or, with --base_url, LLM_API_KEY, and written nowhere. Flags may be
-written with - or _. Exit codes: 0 the best has a score, 1 nothing has, or it cannot go on, 2 wrong arguments,
-130 Ctrl-C, 143 SIGTERM (resumable)."""
+Keys are read from OPENAI_API_KEY, ANTHROPIC_API_KEY or, with --base_url, LLM_API_KEY, and never stored. Flags may be
+written with - or _. Exit codes: 0 the best candidate has a score, 1 no candidate has one or the run cannot continue,
+2 wrong arguments, 130 Ctrl-C, 143 SIGTERM (resumable)."""
 
 
 def complain(text: object) -> None:
@@ -72,7 +72,7 @@ def auto_shape(args: Args) -> int:
         complain(e)
         return 2
     torch.set_num_threads(plan.settings.training.threads)
-    go_on = f"go on with: {resume_command(plan.folder)}"
+    go_on = f"continue with: {resume_command(plan.folder)}"
     interrupt.advise(go_on)
     try:
         return run_plan(plan)
@@ -82,7 +82,7 @@ def auto_shape(args: Args) -> int:
         complain(e)
         return 2
     except Unanswered as e:
-        complain(f"{e}; go on with: {resume_command(plan.folder)}")
+        complain(f"{e}; continue with: {resume_command(plan.folder)}")
         return 1
     except (ChatError, JailError, SimulatorError, RunError, ValueError) as e:
         complain(e)

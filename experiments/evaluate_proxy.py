@@ -62,23 +62,23 @@ class Args:
     model: tyro.conf.Positional[Path]
     """A model.pt that GTN_master.py wrote."""
     agent: str | None = None
-    """The learner, e.g. ddqn, ql, sarsa; default: the one the world was evolved with."""
+    """Learner, e.g. ddqn, ql, sarsa. Default: the one that the world was evolved with."""
     num_agents: int = 20
-    """Agents in the world, and as many on the real task."""
+    """Number of agents trained in the world, and as many on the real task."""
     vary_hp: bool = False
-    """Draw every agent's learning rate, batch size, hidden size and layers around the configured ones (ql, sarsa: alpha
-    and gamma)."""
+    """Draw each agent's learning rate, batch size, hidden size and number of layers around the configured values (ql,
+    sarsa: alpha and gamma)."""
     stop: Literal["budget", "early-out"] | None = None
-    """When training in an SE ends: after the budget it was evolved for, or by its early-out rule alone; default: budget
-    if it has one."""
+    """End of training in an SE: after the budget that it was evolved for, or by the early-out rule alone. Default:
+    budget, if the SE has one."""
     real: bool = True
-    """Also train on the real task (--no-real skips it)."""
+    """Also train agents on the real task (--no-real skips them)."""
     seed: int = 0
-    """Of the agents; none of the seeds was used in the evolution."""
+    """Random seed of the agents. The evolution never uses the seeds made from it."""
     threads: int = 0
-    """CPU threads, 0: all."""
+    """CPU threads; 0: all."""
     json: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
-    """Also write the figures and the raw lists to this file."""
+    """Also write the summary and the raw lists to this JSON file."""
 
 
 def prepared(world: WorldFile, args: Args) -> tuple[dict[str, Any], str]:
@@ -222,7 +222,7 @@ def show(console: Console, world: WorldFile, name: str, columns: dict[str, dict[
     if any(c["failed"] for c in columns.values()):
         table.add_row("of these broke, in no figure above", *(str(c["failed"]) for c in columns.values()))
     console.print(table)
-    console.print("Brackets: 95 % intervals; of equal values, how many there are.", highlight=False)
+    console.print("Brackets: 95 % intervals; where all values are equal, their number.", highlight=False)
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -49,16 +49,16 @@ from envolve.outer.goals.sections import AGENTS
 from envolve.outer.reporting.folders import new_folder
 
 HELP = """\
-Evolve the distribution of goals, of starts, or of both that agents train with, so that they do better on the task's
-own. A generation trains all perturbations side by side, from scratch; their scores are evaluations with the task's own
-starts and goals. In the end fresh agents tell what was found: with it and without, the same seeds.
+Evolve the distribution of goals, starts or both for training, so that agents do better on the task's own goals and
+starts. Each generation trains all perturbations side by side from scratch and scores them on the task's own starts and
+goals. Finally, fresh agents trained with and without the result are compared, with equal random seeds.
 
   python3 experiments/evolve_goals.py --env_name simple_u_maze --goal_family cells --num_timesteps 50000
   python3 experiments/evolve_goals.py --env_name reacher --start_family box --agent sac --use_her --num_envs 32
   python3 experiments/evolve_goals.py --resume results/<run>
 
-Exit codes: 0 complete, 1 cannot go on, 2 wrong arguments, 130 Ctrl-C, 143 SIGTERM (--resume
-repeats the generation under way)."""
+Exit codes: 0 complete, 1 cannot continue, 2 wrong arguments, 130 Ctrl-C, 143 SIGTERM (--resume
+repeats the interrupted generation)."""
 
 log = logging.getLogger("envolve")
 PROG = "evolve_goals.py"
@@ -80,7 +80,7 @@ def build_parser() -> Parser:
     parser = Parser(prog="evolve_goals.py", description=HELP, formatter_class=argparse.RawDescriptionHelpFormatter,
                     allow_abbrev=False)  # fmt: skip
     parser.add_argument("--resume", metavar="DIR", help="go on with the run in this folder, as it was begun")
-    parser.add_argument("--results_dir", "--results-dir", default="results", metavar="DIR", help="where runs are kept")
+    parser.add_argument("--results_dir", "--results-dir", default="results", metavar="DIR", help="folder for the runs")
     add_section(parser, "search", EvolveSection)
     add_section(parser, "training", Inner)
     sections = {agent: section for agent, (section, _, _) in AGENTS.items()}
@@ -138,7 +138,7 @@ def run(plan: EvolvePlan, folder: Path) -> int:
     """All generations that are left, then the comparison."""
     evolve, inner = plan.evolve, plan.inner
     torch.set_num_threads(inner.threads)
-    interrupt.advise(f"go on with: {shlex.join(['python3', f'experiments/{PROG}', '--resume', str(folder)])}")
+    interrupt.advise(f"continue with: {shlex.join(['python3', f'experiments/{PROG}', '--resume', str(folder)])}")
     space = ShapeSpace(make_goal_task(inner.env_name), evolve.goal_family, evolve.start_family)
     evaluate = functools.partial(scores_of, inner, plan.learner, evolve, space)
     families = f"goals {evolve.goal_family or 'plain'}, starts {evolve.start_family or 'plain'}"
@@ -177,7 +177,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             plan = make_plan(given)
             return run(plan, folder_of(plan, Path(args.results_dir)))
         if given:
-            raise ConfigError([f"--resume goes on with the values it was begun with: found --{next(iter(given))}"])
+            raise ConfigError([f"--resume continues with the run's own values: found --{next(iter(given))}"])
         return run(stored_plan(Path(args.resume)), Path(args.resume))
 
     return exit_code(PROG, work, (RunError, SimulatorError, ValueError))

@@ -50,11 +50,11 @@ Draw the figures of the paper's experiments, as PNG and SVG, each with its capti
 --results-dir.
 
   python3 experiments/figures.py score_transforms
-  python3 experiments/figures.py compare --only Cliff --quick    runs what is missing first, a minute's look each
-  python3 experiments/figures.py all                             whatever there are data for
+  python3 experiments/figures.py compare --only Cliff --quick    first makes missing data, a minute each
+  python3 experiments/figures.py all                             all figures whose data exist
 
-Captions have interquartile means, 95 % intervals, and the number of runs and agents, failures included. A
-figure whose data are missing names the command that makes them. Pictures of quick looks are marked "quick".
+Captions state interquartile means, 95 % intervals, and the number of runs and agents, failures included. For a
+figure without data, the command that makes them is printed. Pictures of quick looks are marked "quick".
 
 {figures}
 
@@ -64,15 +64,15 @@ Exit codes: 0 drawn (all: at least one), 1 data are missing or damaged, 2 wrong 
 @dataclass
 class Args:
     names: tyro.conf.Positional[tuple[str, ...]] = ()
-    """Figures, or all."""
+    """Names of the figures. Default: all."""
     show: Annotated[tyro.conf.FlagCreatePairsOff[bool], tyro.conf.arg(name="list")] = False
-    """List the figures with the commands that make their data, and stop."""
+    """List the figures and the commands that make their data, then exit."""
     only: Annotated[list[str], tyro.conf.arg(metavar="VARIANT ...")] = field(default_factory=list)
-    """Of figures that exist for several tasks, these alone, e.g. Cliff."""
+    """Variants to draw of figures that exist for several tasks, e.g. Cliff."""
     quick: tyro.conf.FlagCreatePairsOff[bool] = False
-    """Make missing data with --quick first."""
+    """First generate missing data with --quick."""
     results_dir: Annotated[Path, tyro.conf.arg(metavar="DIR")] = Path("results")
-    """Where the data lie; pictures go to DIR/paper/figures/."""
+    """Folder with the data; pictures go to DIR/paper/figures/."""
 
 
 def complain(text: object) -> None:

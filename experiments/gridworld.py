@@ -33,7 +33,7 @@ from envolve.outer.evaluate.networks import UNSOLVABLE
 from envolve.outer.search.nes import RETEST, member_seeds
 
 HELP = """\
-Reads the best SE of a small room, state by state, and trains 10 agents in it and 10 in the room.
+Tabulates the best SE of a small room, state by state, and trains 10 agents in the SE and 10 in the room.
 
   python3 experiments/gridworld.py                      the room of 2 x 3 cells
   python3 experiments/gridworld.py --task EmptyRoom33 --agents 50
@@ -46,7 +46,7 @@ FULL, QUICK = 10, 5  # agents
 @dataclass
 class Args(WorldArgs):
     task: str = "EmptyRoom23"
-    """The room, a task with a finite set of states."""
+    """Gridworld: a task with a finite set of states."""
 
 
 def behaviour(world: World) -> dict[str, list[Any]]:

@@ -45,7 +45,7 @@ FULL, QUICK = 10, 4  # agents
 @dataclass
 class Args(OneSEArgs):
     steps: int = 5000
-    """Steps of each kind that are kept at most, evenly spread."""
+    """Most steps to keep of each kind, evenly spaced."""
 
 
 def spread_rows(count: int, most: int) -> np.ndarray:

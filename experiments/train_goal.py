@@ -68,7 +68,7 @@ def read(parser: Parser, argv: Sequence[str] | None) -> tuple[GoalPlan, Path, bo
     given = [name for name, value in vars(args).items() if value not in (None, [])]
     others = [name for name in given if name not in ("resume", "results_dir", "video")]
     if others:
-        raise ConfigError([f"--resume goes on with the values it was begun with: found --{others[0]}, expected none"])
+        raise ConfigError([f"--resume continues with the run's own values: found --{others[0]}, expected none"])
     plan, folder = stored_plan(Path(args.resume)), Path(args.resume)
     check_film(plan, film)
     return plan, folder, True, film and folder / film
@@ -76,7 +76,7 @@ def read(parser: Parser, argv: Sequence[str] | None) -> tuple[GoalPlan, Path, bo
 
 def train(plan: GoalPlan, folder: Path, resume: bool, film: Path | None) -> int:
     torch.set_num_threads(plan.run.threads)
-    interrupt.advise(f"go on with: {shlex.join(['python3', 'experiments/train_goal.py', '--resume', str(folder)])}")
+    interrupt.advise(f"continue with: {shlex.join(['python3', 'experiments/train_goal.py', '--resume', str(folder)])}")
     try:
         with locked(folder), interrupt.gently() as stop:
             run = GoalRun(plan, folder, resume)

@@ -45,4 +45,4 @@ def append(path: Path, content: dict[str, Any]) -> None:
 
 
 def _no_constant(name: str) -> float:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not JSON")

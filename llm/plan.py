@@ -46,7 +46,9 @@ def make_plan(args: Args) -> Plan:
     problems = out_of_range(args)
     problems += wrong_types(args.shaper_types) + unwritable("--json", args.json)
     if args.halving > 1 and args.learner != "ppo":
-        problems.append(f"--halving: {args.learner} cannot go on with more environments, expected --learner ppo or 1")
+        problems.append(
+            f"--halving: {args.learner} cannot continue with more environments, expected --learner ppo or 1"
+        )
     if problems:
         raise ConfigError(problems)
     try:
@@ -54,7 +56,7 @@ def make_plan(args: Args) -> Plan:
     except KeyError as e:
         raise ConfigError([f"--task: {e.args[0]}"]) from None
     if "compute_goal" in args.shaper_types and not task.goal_size:
-        raise ConfigError([f"--shaper_types: {task.name} has no goals, so nothing for compute_goal to say"])
+        raise ConfigError([f"--shaper_types: {task.name} has no goals; expected types without compute_goal"])
     prices = read_prices(args.price)
     seed = args.seed or 0
     device, threads = hardware(args.engine, args.device, args.threads)

@@ -137,7 +137,7 @@ def _report(plan: Plan, chat: Chat, vetter: Vetter, result: Result, seconds: flo
     lines: List[str] = [text, "", "Models (calls, tokens in, tokens out, USD):", *(f"  {row}" for row in rows)]
     lines.append(f"Wall time {duration(seconds)}.")
     if result.stopped:
-        more = f"; go on with: {resume_command(plan.folder)} and a larger budget" if chat.ledger.spent else ""
+        more = f"; continue with: {resume_command(plan.folder)} and a larger budget" if chat.ledger.spent else ""
         lines.append(f"Stopped early: {result.stopped}{more}")
     write_atomic(str(plan.folder / "summary.txt"), ("\n".join(lines) + "\n").encode())
     content = (json.dumps(result_json(plan, chat, result, seconds), indent=1) + "\n").encode()

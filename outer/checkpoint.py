@@ -125,5 +125,5 @@ def _checked(part: Any, kind: type, where: str) -> dict[str, Any]:
             least = UNKNOWN if name == "real_steps" else 0
             fits = type(value).__name__ == expected and (expected == "bool" or least <= value < 2**63)
         if not fits:
-            raise TorchFileError(f"{where}.{name} is no {expected} that it could be")
+            raise TorchFileError(f"{where}.{name} is not a valid {expected}")
     return part

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Masters and workers on one machine, each on its own CPUs: python3 slurm/single_node.py --run-dir DIR -- CONFIG.yaml
 
-The CPUs are those that the kernel lets this process use, so inside a SLURM job (slurm/single_node.sh) they are the
-job's. They are split among the masters; a master's workers split its part and it shares that with them. What dies is
-started again. SIGTERM, SIGINT and SIGUSR1 reach all as SIGTERM: masters save their state, and the same command goes
-on. When the masters have ended, the workers are. What follows -- is as for submit.py: a study, a configuration with
-options, or a command in which {BOHB_ID} and the like are replaced. Output goes to DIR/slurm/log/."""
+The command uses the CPUs of its affinity mask; inside a SLURM job (slurm/single_node.sh) these are the CPUs of the job.
+The masters divide them, and each master shares its part with its workers, one worker per CPU. Crashed processes are
+restarted. SIGTERM, SIGINT and SIGUSR1 reach all processes as SIGTERM: masters save their state, and the same command
+continues. Workers end after the masters. Give a study, a configuration with options, or any command after --, as for
+submit.py; {BOHB_ID} and similar placeholders are replaced in it. Output goes to DIR/slurm/log/."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ from envolve.slurm.cpus import split
 from envolve.slurm.task import SIGNALS, free_signals, say
 
 EXIT_CODES = """\
-Exit codes: 0 all masters are complete, else the highest of a master: 1 it cannot go on, 2 wrong arguments,
-130 and 143 stopped (the same command goes on)."""
+Exit codes: 0 all masters are complete, else the highest code of a master: 1 it cannot continue, 2 wrong arguments,
+130 and 143 stopped (the same command continues)."""
 QUICK_SECONDS, FIRST_DELAY, MAX_DELAY = 60.0, 0.5, 30.0  # a cluster's file system may need its time
 GRACE = 10.0  # seconds that processes have to end by themselves after their master
 
@@ -120,7 +120,7 @@ class Node:
             say(f"{child.name} has ended with exit code {role.code}")
         elif self._over(role) is None:
             child.again()
-            say(f"{child.name} ended {how(code)}; it is started again")
+            say(f"{child.name} ended {how(code)}; restarting it")
         workers = [r for r in self.roles if r.kind == WORKER and r.bohb_id == role.bohb_id]
         master = next(r for r in self.roles if r.kind == MASTER and r.bohb_id == role.bohb_id)
         if master.code is None and workers and all(r.code is not None for r in workers):
@@ -144,14 +144,16 @@ def build_parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
     parser.add_argument("--run-dir", type=Path, required=True, metavar="DIR", help="folder of the run")
-    parser.add_argument("--masters", type=int, default=1, metavar="M", help="how many masters (default: 1)")
+    parser.add_argument("--masters", type=int, default=1, metavar="M", help="number of masters (default: 1)")
     parser.add_argument(
-        "--workers-per-master", type=int, metavar="W", help="workers of each (default: one per CPU of its part)"
+        "--workers-per-master", type=int, metavar="W", help="workers per master (default: one per CPU of its share)"
     )
     parser.add_argument(
-        "--python", default=sys.executable, metavar="FILE", help="runs the programs (default: this one)"
+        "--python", default=sys.executable, metavar="FILE", help="Python that runs the programs (default: this one)"
     )
-    parser.add_argument("--max-starts", type=int, default=10, metavar="N", help="of one process (default: 10)")
+    parser.add_argument(
+        "--max-starts", type=int, default=10, metavar="N", help="most starts of one process (default: 10)"
+    )
     parser.add_argument(
         "--kill-after", type=float, default=60, metavar="S", help="seconds from SIGTERM to SIGKILL (default: 60)"
     )

@@ -114,7 +114,7 @@ def train_halving(
     (settings), SimulatorError.
     """
     if t.eta > 1 and t.learner != "ppo":
-        raise ValueError(f"halving lets agents go on with more environments, which {t.learner} cannot: use ppo, or 1")
+        raise ValueError(f"halving continues agents with more environments, which {t.learner} cannot: use ppo, or 1")
     C, K, sizes = len(candidates), t.agents, t.rungs(len(candidates) - len(stays))
     runs = [AgentRun() for _ in range(C * K)]
     inside, done = list(range(C)), None

@@ -140,7 +140,7 @@ class Hub:
                 return False
             if self.published is not None and (chunk.session, chunk.version) > self.published:
                 found = f"session {chunk.session}, version {chunk.version}"
-                raise ValueError(f"{found} of a policy that nobody has published; the newest: {self.published}")
+                raise ValueError(f"{found} of an unpublished policy; the newest: {self.published}")
             if chunk.ticket == self.last.get(chunk.worker):
                 self.table.delivered(chunk.worker, chunk.version)
                 return True
@@ -199,7 +199,7 @@ class Hub:
         self.episodes = self.late = self.late_chunks = 0
         if self.log is None:
             if before is not None and before != RANDOM:
-                raise RuntimeError("a hub without a log cannot take a training back")
+                raise RuntimeError("a hub without a log cannot roll back a training")
             self.replay.clear()
             return
         files = self.log.files()

@@ -50,7 +50,7 @@ EXPLORING = ("l2", "norm", "dot")  # energies whose actor may be paid for |phi|
 def of_crl(name: str, choices: Sequence[str] | None = None) -> Any:
     """That key of contrastive RL's section, as a field here."""
     f = {f.name: f for f in dataclasses.fields(CRLSection)}[name]
-    return option(f.default, f"of CRL: {f.metadata['help']}", choices=choices or f.metadata["choices"],
+    return option(f.default, f"CRL: {f.metadata['help']}", choices=choices or f.metadata["choices"],
                   **f.metadata["limits"])  # fmt: skip
 
 
@@ -67,16 +67,16 @@ class TrainParamsBase:
     class, as in the example above. Raises ParamsError, which names field, found and expected."""
 
     env_config: dict[str, Any] = field(default_factory=dict)  # what the JSON holds
-    algorithm: str = option("SAC", "the learner", choices=ALGORITHMS)
+    algorithm: str = option("SAC", "learning algorithm", choices=ALGORITHMS)
     gamma: float = option(
         0.99, "discount; of CRL: a goal is what k steps led to, with probability in proportion to gamma^k", gt=0, lt=1
     )
     actor_lr: float = option(3e-4, "Adam learning rate of the actor", gt=0)
-    critic_lr: float = option(3e-4, "Adam learning rate of the critics, of CRL the encoders", gt=0)
-    alpha_lr: float = option(3e-4, "Adam learning rate of the temperature, of SAC and CRL", gt=0)
-    tau: float = option(0.005, "share of the critics that their targets take over at an update, not of CRL", gt=0, le=1)
-    target_update_period: int = option(1, "gradient steps between updates of the targets, not of CRL", ge=1, le=10**6)
-    log_alpha_init: float = option(1.0, "logarithm of the temperature at first, of SAC and CRL", ge=-20, le=20)
+    critic_lr: float = option(3e-4, "Adam learning rate of the critics; CRL: of the encoders", gt=0)
+    alpha_lr: float = option(3e-4, "SAC, CRL: Adam learning rate of the temperature", gt=0)
+    tau: float = option(0.005, "SAC, TD3: soft update of the target critics", gt=0, le=1)
+    target_update_period: int = option(1, "SAC, TD3: gradient steps between updates of the targets", ge=1, le=10**6)
+    log_alpha_init: float = option(1.0, "SAC, CRL: initial logarithm of the temperature", ge=-20, le=20)
     hidden: tuple[int, ...] = field(
         default=(256, 256), metadata={"help": "units of the hidden layers of actor and critics or encoders"}
     )
@@ -96,19 +96,19 @@ class TrainParamsBase:
     policy_std: str = of_crl("policy_std")
     target_entropy: float = of_crl("target_entropy")
     num_iter: int = option(1000, "iterations", ge=1, le=10**9)
-    num_steps_per_iter: int = option(50, "gradient steps of an iteration", ge=1, le=10**6)
-    batch_size: int = option(256, "transitions of a gradient step", ge=1, le=65536)
+    num_steps_per_iter: int = option(50, "gradient steps per iteration", ge=1, le=10**6)
+    batch_size: int = option(256, "transitions per gradient step", ge=1, le=65536)
     horizon: int = option(
-        1000, "steps after which an episode is cut off; the JSON's, where it has one, counts", ge=1, le=10**6
+        1000, "steps after which an episode is cut off; the JSON's value, if any, has priority", ge=1, le=10**6
     )
-    n_episodes_in_buffer: int = option(350, "episodes of horizon steps that are remembered", ge=1, le=10**7)
+    n_episodes_in_buffer: int = option(350, "replay buffer capacity in episodes of horizon steps", ge=1, le=10**7)
     n_train_episodes_per_iter: int = option(
         1, "episodes of horizon steps that all collectors add per iteration", ge=1, le=10**5
     )
-    n_eval_episodes: int = option(5, "episodes of an evaluation", ge=1, le=10**5)
+    n_eval_episodes: int = option(5, "episodes per evaluation", ge=1, le=10**5)
     eval_period: int = option(250, "iterations between evaluations", ge=1, le=10**9)
     checkpoint_period: int = option(250, "iterations between checkpoints", ge=1, le=10**9)
-    log_period: int = option(10, "iterations between lines of the log", ge=1, le=10**9)
+    log_period: int = option(10, "iterations between log lines", ge=1, le=10**9)
     n_buffer_init_episodes: int = option(
         30, "random episodes of horizon steps before the first iteration", ge=1, le=10**6
     )
@@ -133,7 +133,9 @@ class TrainParamsBase:
         for name in values:
             if name not in fields:
                 near = nearest(name, fields, 0.0)
-                raise ParamsError(f"{type(self).__name__}: found the field {name!r}, which it has not; nearest: {near}")
+                raise ParamsError(
+                    f"{type(self).__name__}: found the field {name!r}, expected a known one; nearest: {near}"
+                )
         for name, f in fields.items():
             if name in values:
                 value = values[name]

@@ -63,7 +63,7 @@ def _made(
     for name in values:
         if name not in names:
             near = nearest(name, names, cutoff=0.0)
-            raise ParamsError(f"{at(OVERRIDES, name)} no such field of {CLASS}, expected one of it; nearest: {near}")
+            raise ParamsError(f"{at(OVERRIDES, name)} no such field of {CLASS}; nearest: {near}")
     if config.get(HORIZON, values.get(HORIZON)) != values.get(HORIZON, config.get(HORIZON)):
         raise ParamsError(f"{at(OVERRIDES, HORIZON)} {show(values[HORIZON])}, expected {config[HORIZON]}, as above it")
     try:
@@ -96,7 +96,7 @@ def freeze(
             (config_path, copies[1], config != read_json(copies[1])[0]),
         ):
             if differs:
-                log.warning("%s differs from %s, which the run was begun with and goes on with", given, copy)
+                log.warning("%s differs from %s, which the run started and continues with", given, copy)
         return load_train_params(*copies)
     _made(Path(params_path), config, str(config_path), lines)  # what is wrong is said before there is any folder
     exp_dir.mkdir(parents=True, exist_ok=True)
@@ -143,7 +143,7 @@ def _class_of(path: Path) -> type[TrainParamsBase]:
         )
     if not issubclass(found, TrainParamsBase):
         raise ParamsError(
-            f"{path}: found {CLASS}, which is no {TrainParamsBase.__name__}, expected one derived from it"
+            f"{path}: found {CLASS}, which is not a {TrainParamsBase.__name__}, expected one derived from it"
         )
     return found
 

@@ -64,7 +64,7 @@ def read_policy(path: str | Path) -> dict[str, Any]:
     except OSError as e:
         raise CheckpointError(f"{path}: found no policy there ({e.strerror})") from None
     except TorchFileError as e:
-        raise CheckpointError(f"{path}: no policy of this version ({e})") from None
+        raise CheckpointError(f"{path}: not a policy of this version ({e})") from None
     return content
 
 

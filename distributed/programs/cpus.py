@@ -66,7 +66,7 @@ def deal(collectors: int, cpus: Collection[int] | None = None, environ: Mapping[
             asked = ", ".join(f"{name}={count}" for name, count in given.items() if count)
             raise ParamsError(
                 f"found {has}, expected {needed}: {collectors} collectors x {each} + {learner} for the learner + "
-                f"{replay} for the replay buffer, by {asked}; without these variables all processes share what there is"
+                f"{replay} for the replay buffer, by {asked}; without these variables all processes share the CPUs"
             )
         log.warning("%s for %d collectors, a learner and a replay buffer: they share them", has, collectors)
         all_of_them = Share(frozenset(available), 1)

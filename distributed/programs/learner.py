@@ -120,7 +120,7 @@ class Learner:
                 raise TorchFileError("expected version, updates and rows")
             counts = content["version"], content["updates"]
             if not all(type(n) is int and RANDOM <= n < 2**60 for n in counts):
-                raise TorchFileError("its counters are none")
+                raise TorchFileError("its counters are invalid")
             load_state(self.agent, content["rows"])
         except (TorchFileError, ValueError) as e:
             raise CheckpointError(f"{path}: not of agents like these ({e}); start a new run") from None

@@ -103,7 +103,7 @@ class LearnerProgram:
                 return False
         learner.iteration(hub.sample)
         if not learner.finite():
-            raise RunError("the agents have diverged: their weights are no numbers; lower learning rates")
+            raise RunError("the agents have diverged: their weights are not finite; lower learning rates")
         if learner.due(learner.params.log_period):
             self.report(learner, hub.progress())
         return True

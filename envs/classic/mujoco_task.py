@@ -109,7 +109,7 @@ class MuJoCoTask(Task):
         rows, bad = simulations(self.model, P * N).step(_rows(state), _rows(control), self.substeps)
         if bad.any() and not _said.is_set():
             _said.set()
-            log.warning("%s: a simulation diverged, which ends its episode (said once)", self.name)
+            log.warning("%s: a simulation diverged, which ends its episode (logged once)", self.name)
         after, diverged = torch.from_numpy(rows).view(P, N, rows.shape[1]), torch.from_numpy(bad).view(P, N)
         return after.to(state.device), diverged.to(state.device)
 

@@ -65,7 +65,7 @@ class IsaacGym(Simulator):
             raise SimulatorError("isaacgym allows one simulator per process: put all environments into one")
         self.assets: Assets = load_assets(path)
         for left_out in self.assets.unsupported:
-            log.warning("%s: isaacgym goes without %s", path.name, left_out)
+            log.warning("%s: isaacgym ignores %s", path.name, left_out)
         self.layout = layout = ModelLayout(self.assets.model, torch.float32, device)
         self._cpu_layout = ModelLayout(self.assets.model, torch.float64, torch.device("cpu"))
         self._data = mujoco.MjData(self.assets.model)
@@ -104,7 +104,7 @@ class IsaacGym(Simulator):
         index = self.device.index or 0
         sim = self.gym.create_sim(index, -1, gymapi.SIM_PHYSX, params)  # -1: no graphics
         if sim is None:
-            raise SimulatorError(f"isaacgym could not create a simulator on {self.device}; what it printed says why")
+            raise SimulatorError(f"isaacgym could not create a simulator on {self.device}; its output says why")
         if self.assets.floor is not None:
             plane = gymapi.PlaneParams()
             plane.normal, plane.distance = gymapi.Vec3(0.0, 0.0, 1.0), -self.assets.floor[0]
@@ -177,7 +177,7 @@ class IsaacGym(Simulator):
         if len(jointed):
             done &= self.gym.set_dof_state_tensor_indexed(self.sim, unwrap(self._dofs), unwrap(jointed), len(jointed))
         if not done:
-            raise SimulatorError("isaacgym did not take the states; what it printed says why")
+            raise SimulatorError("isaacgym rejected the states; its output says why")
         self._kept, self._any_changed = (floating, jointed), False
         self._changed.zero_()
 

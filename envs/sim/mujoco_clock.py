@@ -27,4 +27,7 @@ def stop_clock() -> None:
             continue
         clock.value = None
         return
-    log.info("MuJoCo's stopwatch runs on, which costs about a tenth: no library with mjcb_time in %s", folder)
+    log.info(
+        "MuJoCo's timer cannot be switched off and costs about 10 % of the speed: no library with mjcb_time in %s",
+        folder,
+    )

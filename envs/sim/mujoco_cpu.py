@@ -102,7 +102,7 @@ class MuJoCoCPU(Simulator):
         if not self._full and self.batch.warning[:, FULL, 1].any():
             self._full = True
             kinds = [mujoco.mju_warningText(k, 0) for k in FULL if self.batch.warning[:, k, 1].any()]
-            log.warning("MuJoCo, of one or more environments (said once): %s", "; ".join(kinds))
+            log.warning("MuJoCo warning in one or more environments (logged once): %s", "; ".join(kinds))
 
     def _refresh(self) -> None:
         self.layout.read(self.qpos, self.qvel, self.root_state, self.joint_position, self.joint_velocity)

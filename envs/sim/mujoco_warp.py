@@ -41,7 +41,7 @@ try:
     import warp as wp
 except ImportError as e:
     raise SimulatorError(
-        f"engine mujoco_warp needs what is not installed ({e}): pip install mujoco-warp=={mujoco.__version__}"
+        f"engine mujoco_warp needs a missing package ({e}): pip install mujoco-warp=={mujoco.__version__}"
     ) from e
 
 log = logging.getLogger(__name__)
@@ -111,7 +111,7 @@ class MuJoCoWarp(Simulator):
         self._camera, self._steps = Camera(), 0
         self.root_state, self.joint_position, self.joint_velocity = layout.state_tensors(self.qpos, self.qvel)
         self.unstable = torch.zeros(num_envs, dtype=torch.bool, device=device)
-        log.info("mujoco_warp: loading kernels for %s (the first time they are compiled, about half a minute)", device)
+        log.info("mujoco_warp: loading kernels for %s (compiled on first use, about half a minute)", device)
         with self._on_stream():  # all modules are loaded before a graph is captured
             mjw.step(self._m, self._d)
         self._outputs = {name: self._fresh(name).clone() for name in outputs}

@@ -86,11 +86,11 @@ class Simulator:
 
     def snapshot(self) -> Tensor:
         """All that decides how the environments go on, in the engine's own layout."""
-        raise SimulatorError(f"{self.engine} cannot be stored, so that a run in it cannot be resumed")
+        raise SimulatorError(f"{self.engine} cannot save its state, so a run in it cannot be resumed")
 
     def restore(self, snapshot: Tensor) -> None:
         """Go on as at ``snapshot``, bit by bit."""
-        raise SimulatorError(f"{self.engine} cannot be stored, so that a run in it cannot be resumed")
+        raise SimulatorError(f"{self.engine} cannot save its state, so a run in it cannot be resumed")
 
     def rest_state(self) -> Tuple[Tensor, Tensor, Tensor]:
         """The model's own pose, at rest: root_state [A, 13], joint_position [D], joint_velocity [D]."""

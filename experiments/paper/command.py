@@ -32,19 +32,19 @@ class DataArgs:
     """What every command that leaves data is asked."""
 
     seed: int = 0
-    """Of the agents; none of the seeds was used in an evolution."""
+    """Random seed of the agents. The evolution never uses the seeds made from it."""
     threads: int = 0
-    """CPU threads, 0: all."""
+    """CPU threads; 0: all."""
     set: Annotated[list[str], tyro.conf.arg(metavar="KEY=VALUE ...")] = field(default_factory=list)
-    """Values of CONFIG, as train_proxy.py had them."""
+    """Values that override CONFIG, as given to train_proxy.py."""
     name: str | None = None
-    """The --name of train_proxy.py."""
+    """Name of the runs, as given to train_proxy.py --name."""
     quick: tyro.conf.FlagCreatePairsOff[bool] = False
-    """A minute's look with few agents; worlds that are missing are evolved first (train_proxy.py --quick)."""
+    """Quick look of about a minute with few agents. Missing worlds are evolved first (train_proxy.py --quick)."""
     results_dir: Annotated[Path, tyro.conf.arg(metavar="DIR")] = Path("results")
-    """Where the worlds are, and the data go."""
+    """Folder with the worlds and for the data."""
     out: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
-    """The data file; default: <results-dir>/paper/<experiment>/<task>[_<what>].json."""
+    """Data file to write. Default: <results-dir>/paper/<experiment>/<task>[_<what>].json."""
 
 
 def run_command(prog: str, work: Callable[[], int]) -> int:

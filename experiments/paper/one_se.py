@@ -24,13 +24,13 @@ class OneSEArgs(WorldArgs):
     config: tyro.conf.Positional[Annotated[Path, tyro.conf.arg(metavar="CONFIG")]] = Path(
         "default_config_cartpole_syn_env.yaml"
     )
-    """The configuration of the SEs, as train_proxy.py had it."""
+    """Configuration of the SEs, as given to train_proxy.py."""
     agent: str | None = None
-    """Which learner; default: the one that the SE was evolved with."""
+    """Learner. Default: the one that the SE was evolved with."""
     evolved: str = "varied"
-    """An SE that was evolved with varied or fixed hyperparameters."""
+    """Kind of SE: evolved with varied or with fixed hyperparameters."""
     model: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
-    """This SE instead of the best: a model.pt."""
+    """File of an SE, a model.pt, to use instead of the best one."""
 
 
 def se_of(args: OneSEArgs) -> tuple[Task, WorldFile, Learner]:

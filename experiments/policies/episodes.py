@@ -25,7 +25,7 @@ class PolicyError(Exception):
 class Episodes:
     """Axes: P members of a population, E episodes, the same beginnings for every member."""
 
-    returns: np.ndarray  # float64 [P, E]; NaN where a member's weights are no numbers
+    returns: np.ndarray  # float64 [P, E]; NaN where a member's weights are not finite
     meaning: str  # of a return
     lengths: np.ndarray  # float64 [P, E], decisions
     more: dict[str, np.ndarray] = field(default_factory=dict)  # other measures, float64 [P, E]

@@ -52,7 +52,7 @@ def run_config(path: Path, options: GymOptions = GymOptions(), console: Console 
     except OSError as e:
         log.error("%s: %s", e.filename, e.strerror)
         return 2
-    go_on = f"go on with: {resume_command(path, options, run.folder)}"
+    go_on = f"continue with: {resume_command(path, options, run.folder)}"
     interrupt.advise(go_on)
     try:
         with locked(run.folder), run.chat:
@@ -92,7 +92,7 @@ class GymRun:
         unprotected = options.allow_unprotected or jail.opted_out()
         self.limits = Limits(options.seconds, options.memory, allow_unprotected=unprotected)
         if not unprotected and jail.missing():
-            raise ConfigError([f"this machine cannot jail what a model writes: no {', no '.join(jail.missing())}"])
+            raise ConfigError([f"this machine cannot jail model-written code: no {', no '.join(jail.missing())}"])
         self._chat(None).close()  # a wrong name, a missing key: before there is a folder
         self.folder = self._folder()
         self.chat = self._chat(self.folder / "calls.jsonl")
@@ -276,7 +276,7 @@ class GymRun:
         job = Job(folder, "film", self.config, seed, self.env.folder, best.code, best.model)
         (_, outcome), *_ = list(run_jobs([job], 1, self.limits))
         if outcome.error is not None:
-            log.warning("no last judgement of %s: %s", best.name, outcome.error)
+            log.warning("no final evaluation of %s: %s", best.name, outcome.error)
             return outcome
         self._warn([note for note in outcome.notes if not note.startswith("warm start: from")])
         for name in ("eval.json", "eval.gif"):

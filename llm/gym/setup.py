@@ -107,6 +107,6 @@ def checked_benchmark(config: GymConfig) -> GymConfig:
         mean = f", did you mean {near}" if near else ""
         found = f"environment.benchmark: found {asked!r}, expected the id of a Gymnasium environment or null{mean}"
         raise ConfigError([found])
-    log.warning("environment.benchmark: Gymnasium has no %s any more; %s is used", asked, newer[-1])
+    log.warning("environment.benchmark: Gymnasium no longer has %s; using %s", asked, newer[-1])
     environment = config.environment.model_copy(update={"benchmark": newer[-1]})
     return config.model_copy(update={"environment": environment})

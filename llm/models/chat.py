@@ -165,7 +165,7 @@ class Chat:
         self._stop.set()
         alive = [thread for thread in running if thread.is_alive()]
         if alive:
-            log.warning("waiting up to %g s for %d replies that are under way; Ctrl-C: not at all", GRACE, len(alive))
+            log.warning("waiting up to %g s for %d pending replies; press Ctrl-C to skip", GRACE, len(alive))
         left = GRACE
         for thread in alive:
             while thread.is_alive() and left > 0:
@@ -253,6 +253,6 @@ def make_chat(
             known[name] = find_price(name, {**table, **prices}) if table or url in KEYS else prices.get(name)
         twice = backends.keys() & found.keys()
         if twice:
-            raise ChatError(f"model {sorted(twice)[0]!r} is there twice: named, or in two recordings")
+            raise ChatError(f"model {sorted(twice)[0]!r} is given twice: by name, or in two recordings")
         backends.update(found)
     return Chat(backends, record, budget, parallel, attempts, prices=known, seed=seed, sleep=sleep)

@@ -25,7 +25,7 @@ class RunSection:
     env_name: str = option("", "the task, by its name under envs")
     device: str = option("cpu", "torch device of the workers: cpu, cuda or cuda:<index>")
     # here
-    seed: int = option(0, "every random number of the run follows from it", ge=0)
+    seed: int = option(0, "random seed of the whole run", ge=0)
 
 
 class AgentName(NamedTuple):

@@ -229,7 +229,7 @@ class Dispatcher:
             index = self._backlog.straggler(self._held())
             if index is None:
                 break
-            log.info("%s is late; worker %d gets it too", self._backlog.work[index].chunk.label, slot.id)
+            log.info("%s is late; also sent to worker %d", self._backlog.work[index].chunk.label, slot.id)
             self._issue([(slot, index)])
             moved = True
         return moved
@@ -267,7 +267,7 @@ class Dispatcher:
         if slot.strays & (slot.strays - 1) == 0:  # the first, second, fourth ...: there may be any number
             name = f"run {result.run_id}, generation {result.generation}, chunk {result.chunk_id}"
             times = f", the {slot.strays}th" if slot.strays > 3 else ""
-            log.info("discarded a result of worker %d that nobody waits for%s: %s", slot.id, times, one_line(name))
+            log.info("discarded a result of worker %d that is not expected%s: %s", slot.id, times, one_line(name))
 
     def _accept(self, issued: Issued, result: ChunkResult, slot: Slot, seconds: float | None) -> None:
         """seconds: that it took, None: not known."""
@@ -304,7 +304,7 @@ class Dispatcher:
         for loss in self._roster.scan(names):
             if not self._backlog.open(loss.index):
                 continue
-            log.warning("%s goes out again: %s", self._backlog.work[loss.index].chunk.label, loss.reason)
+            log.warning("%s is sent again: %s", self._backlog.work[loss.index].chunk.label, loss.reason)
             if loss.died:
                 self._backlog.died(loss.index, loss.reason)
             self._again(loss.index)

@@ -85,7 +85,7 @@ class LocalProcesses:
                 self._start(child)
         if self._children and all(c.process is None and c.start_at is None for c in self._children):
             words = self._children[0].last_words()
-            raise ExchangeError(f"no local {self._what} can be started; the last words of one of them:\n{words}")
+            raise ExchangeError(f"no local {self._what} can be started; last output of one of them:\n{words}")
 
     def _mourn(self, child: Child, code: int) -> None:
         delay = child.again()

@@ -1,4 +1,4 @@
-"""The arguments of train_goal.py: flags made of the dataclasses that declare each value, and what they come to."""
+"""Arguments of train_goal.py: flags generated from the dataclasses of the sections, and the plan made from them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ALIASES = {"num_timesteps": "total_env_steps", "env_name": "env", "logsumexp_pen
 
 @dataclass(frozen=True)
 class GoalPlan:
-    """What a command comes to. own: name -> a value for each member."""
+    """Validated settings of a command. own: hyperparameter -> one value per member."""
 
     run: RunSection
     learner: GoalSection
@@ -49,8 +49,8 @@ class GoalPlan:
 
 
 HELP = """\
-Train agents that reach goals, without rewards, by contrastive learning, by SAC or TD3 with hindsight, or by PPO: a
-population side by side, any of whose members may have hyperparameters of its own.
+Train a population of goal-conditioned agents side by side: contrastive RL (no rewards), SAC or TD3 with hindsight, or
+PPO. Each member may have its own hyperparameters (--per_member).
 
   python3 experiments/train_goal.py --env_name reacher --num_envs 32 --discounting 0.9 --num_timesteps 60000
   python3 experiments/train_goal.py --env_name simple_u_maze --population 4 --per_member policy_lr=1e-4,3e-4,1e-3,3e-3
@@ -58,12 +58,12 @@ population side by side, any of whose members may have hyperparameters of its ow
   python3 experiments/train_goal.py --env_name reacher --agent ppo --normalize_observations --num_envs 32
   python3 experiments/train_goal.py --resume results/<run>
 
-Flags may be written with - or _. Exit codes: 0 complete, 1 cannot go on (or every member diverged), 2 wrong arguments,
-130 Ctrl-C, 143 SIGTERM (resumable)."""
+Flags may be written with - or _. Exit codes: 0 complete, 1 cannot continue (or every member diverged), 2 wrong
+arguments, 130 Ctrl-C, 143 SIGTERM (resumable)."""
 
 
 class Parser(argparse.ArgumentParser):
-    """Names the nearest flag where one is unknown."""
+    """Argument parser that names the nearest known flag for an unknown one."""
 
     def parse(self, argv: Sequence[str] | None) -> argparse.Namespace:
         args, unknown = self.parse_known_args(argv)
@@ -82,15 +82,15 @@ def _spellings(name: str) -> list[str]:
 def build_parser() -> Parser:
     parser = Parser(prog="train_goal.py", description=HELP, formatter_class=argparse.RawDescriptionHelpFormatter,
                     allow_abbrev=False)  # fmt: skip
-    parser.add_argument("--resume", metavar="DIR", help="go on with the run in this folder, as it was begun")
+    parser.add_argument("--resume", metavar="DIR", help="continue the run in this folder with its original arguments")
     parser.add_argument(
         "--video", nargs="?", const="", metavar="FILE",
-        help="film the best member's final policy; default: video.mp4 (or .gif) in the run's folder",
+        help="record a video of the best member's final policy; default: video.mp4 (or .gif) in the run's folder",
     )  # fmt: skip
-    parser.add_argument("--results_dir", "--results-dir", default="results", metavar="DIR", help="where runs are kept")
+    parser.add_argument("--results_dir", "--results-dir", default="results", metavar="DIR", help="folder for the runs")
     parser.add_argument(
         "--per_member", "--per-member", nargs="+", action="extend", default=[], metavar="NAME=V,V,...",
-        help="values of the members, one each; of "
+        help="one value of a hyperparameter per member; "
         + "; ".join(f"{agent}: {', '.join(names)}" for agent, (_, _, names) in AGENTS.items()),
     )  # fmt: skip
     add_section(parser, "run", RunSection)
@@ -101,8 +101,8 @@ def build_parser() -> Parser:
 
 
 def add_section(parser: Parser, title: str, section: type, others: Mapping[str, type] = {}) -> None:
-    """Flags of a section; those that the parser has already are left as they are. others: name -> all sections that
-    share flags, whose defaults are said too."""
+    """Adds the flags of a section that the parser does not have yet. others: agent -> section, for all sections that
+    share flags; the help text lists their meanings and defaults, too."""
     known = {s for action in parser._actions for s in action.option_strings}
     group, hints = parser.add_argument_group(title), typing.get_type_hints(section)
     for f in dataclasses.fields(section):
@@ -119,7 +119,7 @@ def add_section(parser: Parser, title: str, section: type, others: Mapping[str, 
 
 
 def _others_help(f: dataclasses.Field[Any], others: Mapping[str, type]) -> str:
-    """What a shared flag means to those to whom it means something else."""
+    """Help text of a shared flag for the agents whose section describes it differently."""
     helps: dict[str, list[str]] = {}
     for agent, section in others.items():
         for g in dataclasses.fields(section):
@@ -129,7 +129,7 @@ def _others_help(f: dataclasses.Field[Any], others: Mapping[str, type]) -> str:
 
 
 def _default(f: dataclasses.Field[Any], others: Mapping[str, type]) -> str:
-    """In brackets, e.g. default: 0.99; sac, td3: 0.9."""
+    """Default values in brackets, e.g. (default: 0.99; sac, td3: 0.9)."""
     defaults = {agent: g.default for agent, s in others.items() for g in dataclasses.fields(s) if g.name == f.name}
     own = [agent for agent, value in defaults.items() if value != f.default]
     texts = [] if f.default in ("", False) else [f"default: {f.default}"]
@@ -138,11 +138,11 @@ def _default(f: dataclasses.Field[Any], others: Mapping[str, type]) -> str:
     return f" ({'; '.join(texts)})" if texts else ""
 
 
-# ------------------------------------------------------------------------------------------------------ what they mean
+# --------------------------------------------------------------------------------------------------- checking values
 
 
 def _number(text: Any, kind: type) -> Any:
-    """1e6 and 1_000_000 are integers too; what is no number stays text, and is reported as such."""
+    """Reads a number; 1e6 and 1_000_000 are integers, too. Other text is returned as it is, to be reported."""
     try:
         value = float(str(text))
     except ValueError:
@@ -153,7 +153,7 @@ def _number(text: Any, kind: type) -> Any:
 
 
 def read_section(cls: type, values: Mapping[str, Any], problems: list[str], where: str) -> Any:
-    """The section with these values over its defaults; what is wrong goes to problems, and the default is returned."""
+    """Section with ``values`` over its defaults. On errors, appends to ``problems`` and returns the defaults."""
     hints = typing.get_type_hints(cls)
     values = {n: _number(v, hints[n]) if hints.get(n) in (int, float) else v for n, v in values.items()}
     try:
@@ -170,7 +170,7 @@ def read_section(cls: type, values: Mapping[str, Any], problems: list[str], wher
 
 
 def _own(texts: Sequence[str], run: RunSection, problems: list[str]) -> dict[str, list[float]]:
-    """--per_member's words, e.g. policy_lr=1e-4,3e-4."""
+    """Parses the words of --per_member, e.g. policy_lr=1e-4,3e-4."""
     own: dict[str, list[float]] = {}
     section, _, names = AGENTS[run.agent]
     for text in texts:
@@ -192,7 +192,7 @@ def _own(texts: Sequence[str], run: RunSection, problems: list[str]) -> dict[str
 
 
 def read_learner(given: Mapping[str, Any], agent: str, problems: list[str]) -> GoalSection:
-    """The agent's section; a flag of another agent's only is a problem."""
+    """Section of the agent. Flags that only other agents have are reported in ``problems``."""
     section, title, _ = AGENTS[agent]
     names = {f.name for f in dataclasses.fields(section)}
     others = {f.name for cls, _, _ in AGENTS.values() for f in dataclasses.fields(cls)} - names
@@ -205,7 +205,7 @@ def read_learner(given: Mapping[str, Any], agent: str, problems: list[str]) -> G
 
 
 def _check(plan: GoalPlan, problems: list[str]) -> None:
-    """What no single value shows."""
+    """Checks across values: the tasks exist and the device is usable."""
     tasks = {}
     for name in ("env_name", "eval_env"):
         try:
@@ -216,7 +216,7 @@ def _check(plan: GoalPlan, problems: list[str]) -> None:
 
 
 def make_plan(args: argparse.Namespace) -> GoalPlan:
-    """Raises ConfigError with every problem found."""
+    """Plan of a parsed command line. Raises ConfigError with every problem found."""
     problems: list[str] = []
     given = {name: value for name, value in vars(args).items() if value is not None}
     names = {f.name for f in dataclasses.fields(RunSection)}
@@ -232,7 +232,7 @@ def make_plan(args: argparse.Namespace) -> GoalPlan:
 
 
 def stored_plan(folder: Path) -> GoalPlan:
-    """What the run in a folder was begun with. Raises ConfigError."""
+    """Plan stored in the folder of a run. Raises ConfigError."""
     path = folder / CONFIG_FILE
     try:
         raw, _ = parse_yaml(read_plain(path, TEXT_BYTES), str(path))

@@ -38,11 +38,11 @@ class EvolveSection:
     """The search."""
 
     goal_family: str = option("", "family of the goals: circle, offset, box, cells or point; none: the task's own")
-    start_family: str = option("", "the same of the starts")
+    start_family: str = option("", "family of the starts, as for the goals")
     generations: int = option(20, "generations", ge=1, le=10**6)
     num_workers: int = option(8, "perturbations per generation, each in both directions", ge=1, le=10**6)
     num_orig_evals: int = option(
-        4, "members that score where the search stands; and as many plain ones", ge=1, le=10**6
+        4, "members that score the current search point, and as many plain ones", ge=1, le=10**6
     )
     noise_std: float = option(0.5, "standard deviation of a perturbation, in units of each parameter", gt=0)
     step_size: float = option(0.3, "Adam's learning rate, in the same units", gt=0)
@@ -51,10 +51,10 @@ class EvolveSection:
         choices=SCORES,
     )  # fmt: skip
     score_evals: int = option(
-        1, "evaluations of a training whose mean is the score, the last at its end", ge=1, le=10**6
+        1, "evaluations, evenly spaced over a training, the last at its end; the score is their mean", ge=1, le=10**6
     )
     comparison_agents: int = option(
-        16, "fresh agents with the evolved starts and goals, and as many plain", ge=2, le=10**6
+        16, "fresh agents with the evolved starts and goals, and as many plain ones", ge=2, le=10**6
     )
 
 
@@ -68,8 +68,8 @@ class Inner:
     num_eval_envs: int = option(64, "evaluation episodes of each member", ge=1, le=10**5)
     episode_length: int = option(0, "decisions of an episode; 0: the task's own", ge=0, le=10**6)
     action_repeat: int = option(1, "environment steps per decision", ge=1, le=10**4)
-    seed: int = option(0, "of the search", ge=0, le=2**31)
-    engine: str = option("mujoco", "of tasks with a robot", choices=("mujoco", "mujoco_warp"))
+    seed: int = option(0, "random seed of the search", ge=0, le=2**31)
+    engine: str = option("mujoco", "simulator of tasks with a robot", choices=("mujoco", "mujoco_warp"))
     threads: int = option(0, "CPU threads; 0: all that this process may use", ge=0, le=1024)
     device: str = option("cpu", "cpu, or cuda")
     exp_name: str = option("", "name of the run's folder in results/; default: task, families, time and seed")
@@ -212,5 +212,5 @@ def mean(scores: np.ndarray) -> float:
 def worst_for_diverged(scores: np.ndarray) -> np.ndarray:
     """A member that diverged scores as the worst. Raises RunError where all have."""
     if np.isnan(scores).all():
-        raise RunError("every member has diverged: their weights are no numbers; lower learning rates")
+        raise RunError("every member has diverged: their weights are not finite; lower learning rates")
     return np.where(np.isnan(scores), np.nanmin(scores), scores)

@@ -73,7 +73,7 @@ class GoalRun:
                     table.evaluated(scores, trained, (t.steps - steps) * run.population)
                     steps, trained = t.steps, 0.0
                     if all(math.isnan(s.success) for s in scores):
-                        raise RunError("every member has diverged: their weights are no numbers; lower learning rates")
+                        raise RunError("every member has diverged: their weights are not finite; lower learning rates")
                     continue
                 if t.evaluations >= run.num_evals:
                     break

@@ -87,7 +87,7 @@ class Stage:
             )
             self.scenery = Scenery(self.episodes)
         except (SimulatorError, ImportError) as e:
-            raise VideoError(f"--video: no simulator that renders: {e}") from e
+            raise VideoError(f"--video: no simulator can render: {e}") from e
         self.dt = self.task.dt * run.action_repeat  # s, of a decision
 
     def picture(self) -> np.ndarray:

@@ -29,7 +29,7 @@ try:
     from scipy.special import ndtr, ndtri
 except ImportError as e:
     raise ImportError(
-        f"bohb needs what is not installed ({e}): pip install hpbandster==0.7.4 ConfigSpace (netifaces, which"
+        f"bohb needs a missing package ({e}): pip install hpbandster==0.7.4 ConfigSpace (netifaces, which"
         " hpbandster asks for, is built from source: that takes a C compiler and Python's headers)"
     ) from e
 

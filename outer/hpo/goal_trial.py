@@ -63,7 +63,7 @@ def judge(e: Evaluation, loss: str) -> TrialResult:
     figures = {"success": e.success.mean(1), "near": (e.near / e.length).mean(1), "distance": e.distance.mean(1)}
     fine = figures["success"].isfinite().numpy()
     if not fine.any():
-        return TrialResult(math.inf, error=f"all {len(fine)} agents diverged: their weights are no numbers")
+        return TrialResult(math.inf, error=f"all {len(fine)} agents diverged: their weights are not finite")
     losses = 1 - figures[loss].numpy()
     losses = np.where(fine, losses, losses[fine].max())
     info = {name: float(figure.numpy()[fine].mean()) for name, figure in figures.items()}

@@ -27,7 +27,7 @@ try:
     import optuna
     from ConfigSpace.types import NotSet
 except ImportError as e:
-    raise ImportError(f"optuna needs what is not installed ({e}): pip install optuna ConfigSpace") from e
+    raise ImportError(f"optuna needs a missing package ({e}): pip install optuna ConfigSpace") from e
 
 log = logging.getLogger("envolve")
 

@@ -17,7 +17,7 @@ from envolve.outer.hpo.trial import Plain
 try:
     import ConfigSpace
 except ImportError as e:
-    raise ImportError(f"studies need what is not installed ({e}): pip install 'ConfigSpace>=1.2'") from e
+    raise ImportError(f"studies need a missing package ({e}): pip install 'ConfigSpace>=1.2'") from e
 
 ONE_MINUS = "1-"  # begins the name of a parameter that is searched as 1 - value
 ROUNDING = 1e-9  # ConfigSpace rounds to 13 decimals, which may lead over the end of a range

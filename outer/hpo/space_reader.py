@@ -210,7 +210,7 @@ class SpaceReader:
             while todo:
                 for condition in parameters[todo.pop()].when:
                     if condition.key == key:
-                        self.checker.problem(("space", key, "when"), "a circle of conditions", "none")
+                        self.checker.problem(("space", key, "when"), "a cycle of conditions", "none")
                     if condition.key not in seen:
                         seen.add(condition.key)
                         todo.append(condition.key)

@@ -125,5 +125,5 @@ def ranking_text(ranked: list[Ranked], task: str, rounds: int, seconds: float) -
         shown = f"{r.mean:.4g}{spread}" if r.scores else "-"
         lines.append(f"  {rank if r.scores else '-':<5} {r.name:<{width}}  {shown}{out}")
     if rounds > 1:
-        lines.append("  mean [95 % interval] over agents; equal scores tell none")
+        lines.append("  mean [95 % interval] over agents; none where all scores are equal")
     return "\n".join(lines)

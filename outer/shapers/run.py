@@ -191,7 +191,9 @@ class ShaperRun:
             console.print(failed_text(ranking), soft_wrap=True)
         if self.plan.skipped:
             names = ", ".join(self.plan.skipped)
-            console.print(f"Skipped, for none of the types asked for is theirs: {names}", markup=False, soft_wrap=True)
+            console.print(
+                f"Skipped, because they define none of the requested functions: {names}", markup=False, soft_wrap=True
+            )
         console.print(f"Score: {task.score_meaning}.", highlight=False)
         console.print(FOOTNOTE[self.plan.K > 1], highlight=False)
         if any(o.name == HUMAN for o in ranking):

@@ -96,7 +96,7 @@ def film(path: Optional[Path], folder: Path, envs: ShapedEnvs, learner: Learner,
     try:  # MuJoCo has every model, and what it renders does not depend on who simulated the training
         alone = make_envs(envs.task.name, [envs.candidates[i]], 1, key)
     except (SimulatorError, ImportError) as e:
-        raise VideoError(f"no simulator that renders: {e}") from e
+        raise VideoError(f"no simulator can render: {e}") from e
 
     def picture() -> Any:
         return alone.task.sim.render(0, WIDTH, HEIGHT)

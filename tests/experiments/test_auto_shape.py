@@ -201,7 +201,7 @@ def test_a_run_whose_calls_failed_ends_as_if_they_had_not(tmp_path, capsys, monk
         (["--shaper_types", "compute_rewad"], "did you mean compute_reward"),
         (["--task", "Cartpole", "--shaper_types", "compute_goal"], "has no goals"),
         (["--num_iters", 0], "--num_iters: found 0, expected at least 1"),
-        (["--halving", 2, "--learner", "sac"], "sac cannot go on"),
+        (["--halving", 2, "--learner", "sac"], "sac cannot continue"),
         (["--price", "gpt-4o=cheap"], "MODEL=IN,OUT"),
         (["--resume", "/nonexistent"], "cannot read /nonexistent/config.yaml"),
         (["--config", "/nonexistent.yml"], "/nonexistent.yml"),

@@ -57,7 +57,7 @@ class Jailer:
     def _running(self) -> _Server:
         with self._lock:
             if not self._server.alive():
-                log.warning("the process that runs candidates has ended; another is started")
+                log.warning("the process that runs candidates has ended; starting another")
                 self._server.close()
                 self._server = _Server(self._options, self._probe, self._patience)
             return self._server
@@ -201,7 +201,7 @@ def bubblewrap() -> tuple[str, ...]:
     system than Python needs, read-only (https://github.com/containers/bubblewrap); empty where that does not work."""
     program = shutil.which("bwrap")
     if program is None:
-        log.info("no bubblewrap (bwrap) here: one layer less around code from models")
+        log.info("bubblewrap (bwrap) not found: the jail of model-written code has one layer less")
         return ()
     command = [program, "--unshare-all", "--cap-drop", "ALL", "--proc", "/proc", "--dev", "/dev"]
     command += ["--tmpfs", "/tmp", "--chdir", "/tmp"]
@@ -211,6 +211,9 @@ def bubblewrap() -> tuple[str, ...]:
             command += ["--ro-bind", place, place]
     tried = subprocess.run([*command, "true"], capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
     if tried.returncode:
-        log.info("bubblewrap does not work here (%s): one layer less around code from models", tried.stderr.strip())
+        log.info(
+            "bubblewrap does not work here (%s): the jail of model-written code has one layer less",
+            tried.stderr.strip(),
+        )
         return ()
     return tuple(command)

@@ -111,7 +111,7 @@ def demand(lacks: Sequence[str], allow_unprotected: bool) -> None:
     text = f"code that somebody else wrote cannot be locked up here: no {', no '.join(lacks)}"
     if not allow_unprotected:
         raise JailError(f"{text}. On your own responsibility: {OPT_OUT}=1")
-    log.warning("%s. It runs all the same (%s)", text, OPT_OUT)
+    log.warning("%s. Running it anyway (%s)", text, OPT_OUT)
 
 
 def limit(space: int | None, cpu_seconds: int | None, file_bytes: int | None) -> None:
