@@ -52,7 +52,7 @@ GRACE = 10.0  # seconds that processes have to end by themselves after their mas
 
 @dataclass
 class Role:
-    """One process that should run. Its command is asked at every start: a master that was begun is resumed."""
+    """Process that should run. Its command is computed at every start: a master that has started is resumed."""
 
     kind: str
     bohb_id: int
@@ -72,7 +72,7 @@ class Node:
         self.stopping = False
 
     def run(self, poll: float = 1.0) -> int:
-        """To the end -> the worst exit code of a master."""
+        """Runs to the end -> the highest exit code of a master."""
         signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
         try:
             while not self._look(time.monotonic()):
@@ -88,7 +88,7 @@ class Node:
         return max(130 if role.code is None else role.code for role in needed)
 
     def _look(self, now: float) -> bool:
-        """Buries, starts, ends; True when all masters have ended."""
+        """Handles ended processes, starts and stops; True when all masters have ended."""
         for role in self.roles:
             if (code := role.child.ended()) is not None:
                 self._bury(role, code, now)
@@ -100,7 +100,7 @@ class Node:
         return all(role.child.process is None and self._over(role) is not None for role in masters)
 
     def _over(self, role: Role) -> float | None:
-        """Since when it is not needed any more. A study is over with its search, which is master 0's."""
+        """Time since when the role is no longer needed. A study ends with its search, which is master 0's."""
         ids = {role.bohb_id, 0} if self.study else {role.bohb_id}
         return min((self.over_at[b] for b in ids if b in self.over_at), default=None)
 
@@ -130,7 +130,7 @@ class Node:
             self.over_at.setdefault(role.bohb_id, now)
 
     def _end(self, roles: Sequence[Role]) -> None:
-        """SIGTERM, and SIGKILL to whoever has not ended in time."""
+        """Ends processes with SIGTERM, and with SIGKILL if they do not end in time."""
         codes = end([role.child for role in roles], self.kill_after)
         for role in roles:
             code = codes.get(role.child)

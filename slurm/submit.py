@@ -132,7 +132,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def open_fleet(args: argparse.Namespace, run_dir: Path) -> Fleet:
-    """The fleet that was begun in this folder, or a new one. Raises SetupError, ValueError, OSError."""
+    """Fleet stored in this folder, or a new one. Raises SetupError, ValueError, OSError."""
     path = run_dir / "slurm" / STATE
     asked = fleet_of(args, run_dir) if args.words else None
     if not path.exists():
@@ -213,8 +213,8 @@ def exits(fleet: Fleet, run_dir: Path) -> dict[tuple[str, int], Exit]:
 
 
 def step(fleet: Fleet, run_dir: Path, first: bool) -> int | None:
-    """One look at the queue and what follows from it -> the exit code, once all is over. first: nothing was submitted
-    yet, and if SLURM refuses a part of it, nothing is. Raises BatchError."""
+    """Checks the queue once and acts -> the exit code, once the run is over. first: nothing was submitted yet; if SLURM
+    refuses a part, nothing is submitted. Raises BatchError."""
     path = run_dir / "slurm" / STATE
     known = exits(fleet, run_dir)
     actions = fleet.look(time.time(), batch.queue([*fleet.job_names()]), known)
@@ -240,7 +240,7 @@ def step(fleet: Fleet, run_dir: Path, first: bool) -> int | None:
 
 @contextlib.contextmanager
 def alone(run_dir: Path) -> Iterator[None]:
-    """One watcher per run. Raises SetupError."""
+    """Locks the run for one watcher. Raises SetupError."""
     (run_dir / "slurm").mkdir(parents=True, exist_ok=True)
     with open(run_dir / "slurm" / "lock", "w") as lock:
         try:

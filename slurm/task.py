@@ -56,7 +56,7 @@ def say(text: str) -> None:
 
 
 def free_signals() -> None:
-    """In the child, before its program starts: nothing blocked, nothing ignored."""
+    """Resets signals in the child before its program starts: nothing blocked, nothing ignored."""
     for signum in SIGNALS:
         signal.signal(signum, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, set())
@@ -103,7 +103,7 @@ def tend(
 
 
 def requeue(environ: Mapping[str, str], most: int) -> bool:
-    """Puts this task back into the queue. False, and said so, if that cannot be: submit.py then submits it anew."""
+    """Requeues this task. False, with a message, if that fails: submit.py then submits it anew."""
     job, restarts = job_of(environ), restarts_of(environ)
     if not job:
         say("not started by SLURM: nothing to put back into a queue")
@@ -131,13 +131,13 @@ def restarts_of(environ: Mapping[str, str]) -> int:
 
 
 def is_final(run_dir: Path, role: str, index: int) -> bool:
-    """Nothing more comes from it: complete, or given up (submit.py), or started wrongly."""
+    """True if nothing more comes from the task: complete, given up (submit.py), or started wrongly."""
     ended = read_exit(exit_file(run_dir, role, index))
     return is_given_up(run_dir, role, index) or (ended is not None and ended.code in (0, EXIT_WRONG))
 
 
 def is_given_up(run_dir: Path, role: str, index: int) -> bool:
-    """submit.py said so."""
+    """True if submit.py gave the task up."""
     return exit_file(run_dir, role, index).with_suffix(".given_up").exists()
 
 

@@ -1,5 +1,5 @@
-"""What a process says while kernels are compiled for it, and where any process of the same user on this machine reads
-it. Nothing here imports numba: a master shows what its workers wait for.
+"""Progress messages while kernels are compiled, readable for all processes of the same user on this machine. Nothing
+here imports numba: a master shows what its workers wait for.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class Progress:
         }  # fmt: skip
 
     def _write(self) -> None:
-        """For who looks; that it cannot be written is no reason to stop."""
+        """Writes the progress file for observers; failures to write are ignored."""
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             aside = self._path.with_suffix(".new")
@@ -98,7 +98,7 @@ class Progress:
 
 
 def say(text: str) -> None:
-    """Into the log, or to stderr where the log does not show what is no warning: a wait must not be silent."""
+    """Logs a line, or writes it to stderr where the log shows only warnings: a wait must not be silent."""
     if log.isEnabledFor(logging.INFO):
         log.info("%s", text)
     else:
@@ -106,7 +106,7 @@ def say(text: str) -> None:
 
 
 def under_way() -> Optional[str]:
-    """What this process or one that it started waits for, in words; None if nothing is compiled for them."""
+    """Describes the compilation that this process or its children wait for; None if there is none."""
     found = []
     for path in _folder().glob("*.json"):
         try:
@@ -120,8 +120,8 @@ def under_way() -> Optional[str]:
 
 @contextlib.contextmanager
 def beside(name: str, task: str) -> Iterator[None]:
-    """The kernels of learner ``name``, which is to train on ``task``, are compiled while this process and those that it
-    starts get ready, if nobody has compiled them. Whoever needs them says what went wrong."""
+    """Starts compiling the kernels of learner ``name`` for ``task`` in the background, unless they are compiled. Errors
+    are reported by the code that needs the kernels."""
     if mark(name).exists():
         yield
         return

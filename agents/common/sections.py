@@ -15,7 +15,7 @@ from envolve.envs.task import Task
 
 @dataclass(frozen=True)
 class LearnerSection:
-    """What every learner has: how long it trains, when it stops, how it is tested."""
+    """Options of every learner: length of training, early out, tests."""
 
     train_episodes: int = option(1000, "most training episodes", ge=1, le=10**8)
     test_episodes: int = option(10, "episodes of one test on the real task", ge=1, le=10**6)
@@ -252,7 +252,7 @@ def learners_for(task: Task) -> List[str]:
 
 
 def kind_of(task: Task) -> str:
-    """What decides which learners fit, in words."""
+    """Describes in words which learners fit the task."""
     states = "no finite set of states" if task.num_states is None else f"{task.num_states} states"
     return f"{'continuous' if task.action_size else 'discrete'} actions and {states}"
 

@@ -1,4 +1,4 @@
-"""Energies: how alike the representation x of a state-action and y of a goal are; section 1.2 of the specification.
+"""Energies: similarity of the representations x of a state-action and y of a goal.
 
 ``logits`` compares every x with every y, ``pairs`` each x with its own y. Distances between all pairs come from one
 matrix product, |x - y|^2 = |x|^2 + |y|^2 - 2 x.y, which takes a fraction of the time and memory of the differences
@@ -32,7 +32,7 @@ _said: Set[str] = set()
 
 
 def canonical(name: str) -> str:
-    """The energy that ``name`` means. Raises ValueError with the nearest valid name."""
+    """Energy function called ``name``. Raises ValueError with the nearest valid name."""
     if name not in _NAMES:
         near = difflib.get_close_matches(name, _NAMES, n=1, cutoff=0.0)[0]
         raise ValueError(f"energy_fn: found {name!r}, expected one of {', '.join(_NAMES)}; nearest: {near!r}")
@@ -44,7 +44,7 @@ def canonical(name: str) -> str:
 
 
 def takes_future_action(energy: str) -> bool:
-    """Whether y is the representation of the future state and action, and not of a goal (MRN)."""
+    """True if y represents the future state and action instead of a goal (MRN)."""
     return energy.startswith("mrn")
 
 

@@ -21,7 +21,8 @@ PER_MEMBER: Tuple[str, ...] = (
 
 
 def check_own(own: Mapping[str, Sequence[float]], names: Sequence[str], P: int) -> None:
-    """own: name -> values of P members; names: those that members may differ in. Raises ValueError."""
+    """Checks per-member values. own: name -> values of P members; names: those that may differ between members. Raises
+    ValueError."""
     for name, values in own.items():
         if name not in names:
             raise ValueError(f"{name}: all members share it; their own can be {', '.join(names)}")

@@ -18,7 +18,7 @@ RELABEL = ("future", "final")
 
 @dataclass(frozen=True)
 class GoalOffPolicySection:
-    """What both have."""
+    """Options shared by SAC and TD3."""
 
     per_member: ClassVar[Tuple[str, ...]] = ("learning_rate", "discounting", "tau", "her_share")
 
@@ -58,7 +58,7 @@ class GoalSACSection(GoalOffPolicySection):
     initial_alpha: float = option(0.1, "initial temperature; rewards are at most 1", gt=0)
 
     def learner(self) -> SACSection:
-        """As ``agents/off_policy/sac.py`` calls it."""
+        """Equivalent section for ``agents/off_policy/sac.py``."""
         return SACSection(
             init_episodes=1, batch_size=self.batch_size, gamma=self.discounting, alpha=self.initial_alpha,
             lr=self.learning_rate, tau=self.tau, log_std_min=-5.0, activation_fn=self.activation,
@@ -78,7 +78,7 @@ class GoalTD3Section(GoalOffPolicySection):
     noise_clip: float = option(0.5, "clip of the noise on the target's action", ge=0)
 
     def learner(self) -> TD3Section:
-        """As ``agents/off_policy/td3.py`` calls it."""
+        """Equivalent section for ``agents/off_policy/td3.py``."""
         return TD3Section(
             init_episodes=1, batch_size=self.batch_size, gamma=self.discounting, lr=self.learning_rate, tau=self.tau,
             policy_delay=self.policy_delay, activation_fn=self.activation, hidden_size=self.h_dim,

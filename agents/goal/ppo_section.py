@@ -45,11 +45,11 @@ class GoalPPOSection:
 
     @property
     def max_replay_size(self) -> int:
-        """Decisions that are remembered: those of a phase."""
+        """Buffer size in decisions: one phase."""
         return self.unroll_length
 
     def learner(self) -> PPOSection:
-        """As ``agents/shaped/ppo.py`` calls it."""
+        """Equivalent section for ``agents/shaped/ppo.py``."""
         return defaults(
             rollout_steps=self.unroll_length, num_envs=self.num_envs, ppo_epochs=self.num_updates_per_batch,
             minibatches=self.num_minibatches, gamma=self.discounting, gae_lambda=self.gae_lambda,
