@@ -1,4 +1,4 @@
-"""The ``envs.<task>`` section of a configuration: the task's limits and the shape of the world built around it."""
+"""Section ``envs.<task>`` of a configuration: the task's limits and the shape of the world built around it."""
 
 from __future__ import annotations
 

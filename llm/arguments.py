@@ -1,4 +1,4 @@
-"""What a user of auto_shape.py can ask for."""
+"""Arguments of auto_shape.py."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from typing_extensions import Annotated, Literal
 
 @dataclass
 class Args:
-    """What a user can ask for."""
+    """Arguments of auto_shape.py."""
 
     task: str = "Anymal"
     """The task, e.g. Anymal, Ant, Cartpole, HalfCheetah."""
     task_description: str = ""
-    """What the robot is to do, in your words; default: what the score says."""
+    """Description of the robot's goal for the models, in your words. Default: the meaning of the score."""
     shaper_types: List[str] = field(default_factory=lambda: ["compute_reward"])
     """Functions that the models write; the task's own versions serve for the others."""
     llm: Annotated[List[str], tyro.conf.arg(metavar="MODEL ...")] = field(default_factory=list)

@@ -1,5 +1,5 @@
-"""``checkpoint.pt``: everything a run needs to go on as if it had never stopped. Written after every generation. And
-the lock that keeps a run to one process."""
+"""``checkpoint.pt``: the complete state of a run, written after every generation, and the lock that keeps a run to one
+process."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ UNKNOWN = -1  # what an earlier version did not count
 
 
 class RunError(Exception):
-    """The run cannot start or go on; the message says why and what to do."""
+    """Raised if the run cannot start or continue; the message says why and what to do."""
 
 
 class CheckpointError(RunError):
-    """The checkpoint cannot be used; the message says which file, what was found and what to do."""
+    """Raised if the checkpoint cannot be used; the message says which file, what was found and what to do."""
 
 
 @contextlib.contextmanager
 def locked(run_dir: Path) -> Iterator[None]:
-    """One process per run: a second one would write into the same files. Raises RunError."""
+    """Locks the run for one process: a second one would write to the same files. Raises RunError."""
     folder = os.open(run_dir, os.O_RDONLY)
     try:
         try:
@@ -52,7 +52,7 @@ def locked(run_dir: Path) -> Iterator[None]:
 
 @dataclass
 class Progress:
-    """What the loop knows beside the search's own state. Plain values and tensors only."""
+    """State of the loop besides the search's own state. Plain values and tensors only."""
 
     best_psi: Tensor  # [D] float32, the world that model.pt holds
     best_score: float = float("-inf")  # its mean score
@@ -68,7 +68,7 @@ class Progress:
 
 
 def save_checkpoint(path: str | Path, nes: NESState, progress: Progress, config_sha256: str) -> None:
-    """Atomic: after a crash the file holds the previous generation or this one. Raises OSError."""
+    """Writes atomically: after a crash the file holds the previous generation or this one. Raises OSError."""
     buffer = io.BytesIO()
     torch.save(
         {"nes": nes.to_dict(), "progress": {f.name: getattr(progress, f.name) for f in fields(progress)}}, buffer
@@ -79,7 +79,7 @@ def save_checkpoint(path: str | Path, nes: NESState, progress: Progress, config_
 
 
 def load_checkpoint(path: str | Path, config_sha256: str) -> tuple[NESState, Progress]:
-    """Raises CheckpointError if the file is damaged or belongs to another configuration."""
+    """Reads a checkpoint. Raises CheckpointError if the file is damaged or belongs to another configuration."""
     try:
         head, _, body = read_plain(path, TORCH_BYTES).partition(b"\n")
     except OSError as e:
@@ -105,8 +105,8 @@ def load_checkpoint(path: str | Path, config_sha256: str) -> tuple[NESState, Pro
 
 
 def _checked(part: Any, kind: type, where: str) -> dict[str, Any]:
-    """The fields of a dataclass, each of its type: tensors finite and [D], numbers counts. An earlier version may not
-    have known one that has a default."""
+    """Fields of a dataclass, each checked: tensors finite and [D], numbers counts. A field with a default may be
+    missing, as in files of earlier versions."""
     wanted = {f.name: str(f.type) for f in fields(kind)}
     needed = {f.name for f in fields(kind) if f.default is MISSING and f.default_factory is MISSING}
     if type(part) is not dict or not needed <= set(part) <= set(wanted):

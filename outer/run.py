@@ -51,7 +51,7 @@ COUNTED = 2  # counter of COMPARISON: agents that tell whether an RN is solved w
 
 
 def config_digest(config: Config) -> str:
-    """What ties a checkpoint to its configuration."""
+    """Digest that ties a checkpoint to its configuration."""
     return hashlib.sha256(json.dumps(config.data, sort_keys=True).encode()).hexdigest()
 
 
@@ -77,8 +77,8 @@ class Run:
     def _evaluate(
         self, worlds: Tensor, seeds: Tensor, mode: str, groups: Sequence[tuple[int, bool]] = ()
     ) -> tuple[Values, list[str]]:
-        """groups: members who take turns (``outer/search/turns.py``); without, all have the configuration's own
-        learner."""
+        """groups: members with learners in turn (``outer/search/turns.py``); without groups, all have the
+        configuration's own learner."""
         generation = self.nes.state.generation + 1
         if not groups or self.target.kind == "shaper":
             return evaluate_members(self.dispatcher, self.config, generation, worlds, seeds, mode)
@@ -88,15 +88,14 @@ class Run:
     # ------------------------------------------------------------------------------------------------ the outer loop
 
     def execute(self, table: LiveTable) -> RunSummary:
-        """Run to the end (or from the checkpoint to the end) and report. KeyboardInterrupt leaves a resumable run."""
+        """Runs to the end (or from the checkpoint to the end) and reports. KeyboardInterrupt leaves a resumable run."""
         self.search(table)
         if self.progress.best_generation == 0:
             raise RunError(self.no_score())
         return self._report(table)
 
     def search(self, table: LiveTable, enough: Callable[[Run], bool] = lambda run: False) -> None:
-        """Generations until the run is finished, or until ``enough``; it then goes on from its checkpoint when it is
-        given more."""
+        """Runs generations until the run is finished, or until ``enough``; it can be continued from its checkpoint."""
         first = self.nes.state.generation + 1
         if self.resuming:
             table.note(self._resume_note(first))
@@ -171,7 +170,7 @@ class Run:
         board.write(row)
 
     def _count(self, values: Values) -> int:
-        """Adds what the members have cost -> their training steps."""
+        """Adds the costs of the members -> their training steps."""
         p, steps = self.progress, int(values["train_steps"].sum())
         p.member_steps += steps
         p.member_episodes += int(values["episodes"].sum())
@@ -225,8 +224,8 @@ class Run:
         self.target.save(self.run_dir, p.best_psi, p.best_score, p.solved, self.real_steps)
 
     def _collapsed(self, length: float, scores: np.ndarray, all_failed: bool) -> bool:
-        """The one way NES over SEs fails: done_net ends episodes at once, and every perturbation scores alike. Beside
-        it, for SEs and RNs: nobody in the population has a score any more."""
+        """Detects the failure mode of NES over SEs: done_net ends episodes at once, and all perturbations score alike.
+        Also, for SEs and RNs: no member of the population has a score any more."""
         p = self.progress
         median, top = np.quantile(scores, [0.5, 0.9])
         flat = top - median < SIGNAL * (self.target.solved_reward - median)
@@ -241,7 +240,7 @@ class Run:
     # ------------------------------------------------------------------------------------------------ the end
 
     def compare(self) -> tuple[AgentRuns, AgentRuns] | None:
-        """Fresh agents, with seeds no decision has seen, in the evolved world and on the real task."""
+        """Trains fresh agents with new random seeds in the evolved world and on the real task."""
         n = self.gtn.comparison_agents
         if n == 0:
             return None
@@ -254,8 +253,8 @@ class Run:
         return runs[0], runs[1]
 
     def _judge_rn(self, comparison: tuple[AgentRuns, AgentRuns] | None) -> None:
-        """Whether an RN is solved is what its agents do on the task. Those that gave it its score were the luckiest of
-        all generations': fresh ones tell, and none of them may fail."""
+        """Decides whether an RN is solved, by its agents on the task. The agents that gave it its score were the
+        luckiest of all generations, so fresh ones decide, and none of them may fail."""
         if self.target.kind != "rn" or not self.target.solved_reward < UNSOLVABLE:
             return
         returns = comparison[0].returns if comparison else self._fresh_returns(COUNTED)

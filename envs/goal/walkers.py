@@ -1,4 +1,4 @@
-"""Ant and half cheetah in a physics engine: Gymnasium's robots (envs/models), told where to walk."""
+"""Ant and half cheetah in a physics engine: Gymnasium's robots (envs/models) with a position as goal."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def spring_ant(spec: Any) -> None:
 
 
 def noisy(rest: Tensor, velocities: int, random: Random) -> Tensor:
-    """rest: [Q] -> coordinates [K, Q + velocities] around it."""
+    """Random coordinates [K, Q + velocities] around rest: [Q]."""
     position = rest + NOISE * (2 * random.uniform(len(rest)) - 1)
     return torch.cat((position, NOISE * random.normal(velocities)), 1)
 

@@ -1,4 +1,4 @@
-"""The ``envs.<task>`` section of a configuration whose task lives in a physics engine and is shaped by candidates."""
+"""Section ``envs.<task>`` of a configuration for a task in a physics engine that candidates shape."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from envolve.envs.sim.simulator import ENGINES
 
 @dataclass(frozen=True)
 class ShapedSection:
-    """Which candidates, in which engine, trained for how long."""
+    """Options: candidates, engine, length of training."""
 
     solved_reward: Optional[float] = option(None, "score that counts as solved; default: none")
     shapers: str = option(
@@ -36,7 +36,7 @@ class ShapedSection:
 
 
 def shaper_files(section: ShapedSection, task: str) -> List[Path]:
-    """The candidates' files, by name. Raises FileNotFoundError."""
+    """Candidates' files, by name. Raises FileNotFoundError."""
     return candidate_files(CODE / (section.shapers or f"envs/user_functions/{task.lower()}"))
 
 

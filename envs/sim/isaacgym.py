@@ -41,7 +41,7 @@ FIRST = """PyTorch was imported before isaacgym, which refuses that. Start PROGR
 
 
 def check_import() -> None:
-    """Raises SimulatorError where isaacgym cannot be imported, saying what to do."""
+    """Imports isaacgym. Raises SimulatorError with advice if that fails."""
     if "isaacgym" in sys.modules:
         return
     if find_spec("isaacgym") is None:
@@ -114,7 +114,7 @@ class IsaacGym(Simulator):
         return sim
 
     def _acquire(self, joints: List[str], bodies: List[str]) -> None:
-        """The engine's tensors, and where in them is what."""
+        """Engine tensors, and their columns."""
         from isaacgym import gymtorch
 
         gym, sim, n, parts = self.gym, self.sim, self.num_envs, self.assets.parts
@@ -164,7 +164,7 @@ class IsaacGym(Simulator):
         self._refresh()
 
     def _hand_over(self) -> None:
-        """The states that were set, in one call each."""
+        """Applies the states that were set, in one call each."""
         from isaacgym import gymtorch
 
         ids, unwrap = self._changed.nonzero()[:, 0], gymtorch.unwrap_tensor
@@ -182,7 +182,7 @@ class IsaacGym(Simulator):
         self._changed.zero_()
 
     def _fetch(self) -> None:
-        """The engine fills its tensors, those that are needed."""
+        """Refreshes the engine's tensors that are needed."""
         self.gym.refresh_actor_root_state_tensor(self.sim)
         if self.joints:
             self.gym.refresh_dof_state_tensor(self.sim)
@@ -212,7 +212,7 @@ class IsaacGym(Simulator):
             self._contact_force[ids] = 0
 
     def _kinematics(self, *state: Tensor) -> Tensor:
-        """[K, B, 13] of states [K, A, 13], [K, D], [K, D], by MuJoCo."""
+        """Body states [K, B, 13] from states [K, A, 13], [K, D], [K, D], computed by MuJoCo."""
         model, data, rows = self.assets.model, self._data, len(state[0])
         qpos, qvel = torch.from_numpy(model.qpos0).repeat(rows, 1), torch.zeros(rows, model.nv, dtype=torch.float64)
         self._cpu_layout.write(qpos, qvel, torch.arange(rows), *(x.cpu().double() for x in state))
@@ -247,5 +247,5 @@ class IsaacGym(Simulator):
         self._changed[ids], self._any_changed = True, True
 
     def close(self) -> None:
-        """The engine stays in use: a process can have no second one."""
+        """Keeps the engine in use: a process can have no second one."""
         self.gym.destroy_sim(self.sim)

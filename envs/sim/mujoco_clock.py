@@ -1,4 +1,4 @@
-"""MuJoCo's own stopwatch, stopped.
+"""Disables MuJoCo's own timer.
 
 MuJoCo's Python package sets the callback ``mjcb_time``, so that ``mjData.timer`` tells how long each stage of a step
 takes (https://mujoco.readthedocs.io/en/stable/APIreference/APIglobals.html#mjcb-time). It is asked dozens of times a
@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 
 def stop_clock() -> None:
-    """Simulations of this process are timed no more. They come out the same to the bit."""
+    """Stops the timing of simulations in this process. Results stay the same to the bit."""
     folder = Path(mujoco.__file__).parent
     for path in sorted(folder.glob("*mujoco.*")):  # libmujoco.so.3.17.0, libmujoco.3.17.0.dylib, mujoco.dll
         try:

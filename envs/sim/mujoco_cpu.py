@@ -156,7 +156,7 @@ class MuJoCoCPU(Simulator):
         self.batch.set_const(ids=np.sort(rows))
 
     def render(self, env: int, width: int, height: int) -> np.ndarray:
-        """Raises SimulatorError where no off-screen OpenGL is to be had."""
+        """Raises SimulatorError if no off-screen OpenGL is available."""
         return self._camera.picture(self.batch.get_model(env), self.batch.get_data(env), width, height)
 
     def close(self) -> None:

@@ -62,7 +62,7 @@ MASS_FIELDS = (  # what the masses are and what MuJoCo derives from them
 
 
 def buffer_sizes(model: mujoco.MjModel, pairs: np.ndarray) -> Tuple[int, int]:
-    """How many contacts and constraint rows one environment may have; pairs [K, 2]: geometries that may touch."""
+    """Limits of contacts and constraint rows of one environment; pairs [K, 2]: geometries that may touch."""
     kind = np.sort(model.geom_type[pairs], 1)
     round_ = np.isin(kind, (mujoco.mjtGeom.mjGEOM_SPHERE, mujoco.mjtGeom.mjGEOM_ELLIPSOID)).any(1)
     capsule = (kind == mujoco.mjtGeom.mjGEOM_CAPSULE).any(1)
@@ -129,13 +129,13 @@ class MuJoCoWarp(Simulator):
     # ------------------------------------------------------------------------------------------------------ stepping
 
     def _on_stream(self) -> AbstractContextManager:
-        """Warp's work joins the queue of PyTorch's."""
+        """Puts Warp's work into PyTorch's stream."""
         if self.device.type == "cpu":
             return wp.ScopedDevice(self._warp_device)
         return wp.ScopedStream(wp.stream_from_torch(torch.cuda.current_stream(self.device)))
 
     def _run(self, substeps: int) -> None:
-        """Advance; or for 0 substeps, compute what follows from the state."""
+        """Advances; with 0 substeps, computes what follows from the state."""
         if substeps not in self._graphs:
             if self.device.type == "cuda":
                 torch.cuda.synchronize(self.device)  # the graph is captured on a stream of its own
@@ -177,7 +177,8 @@ class MuJoCoWarp(Simulator):
 
     @staticmethod
     def _diverged(*state: Tensor) -> Tensor:
-        """bool [N]; a comparison with NaN is false. The effort is looked at because the engine clips it, NaN too."""
+        """Stable environments, bool [N]; comparisons with NaN are false. The effort is checked because the engine clips
+        it, NaN included."""
         return ~torch.cat(state, 1).abs().lt(LARGEST).all(1)
 
     def _refresh(self) -> None:
@@ -257,7 +258,7 @@ class MuJoCoWarp(Simulator):
         return self._per_env[field]
 
     def render(self, env: int, width: int, height: int) -> np.ndarray:
-        """Raises SimulatorError where no off-screen OpenGL is to be had."""
+        """Raises SimulatorError if no off-screen OpenGL is available."""
         data = mujoco.MjData(self.model)
         data.qpos[:] = self.qpos[env].cpu().numpy()
         return self._camera.picture(self.model, data, width, height)

@@ -20,14 +20,15 @@ _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 
 
 def die_with(parent: int, signum: int = signal.SIGKILL) -> None:
-    """This process gets the signal when ``parent``, which started it, dies; it ends at once if that has happened."""
+    """Makes this process get the signal when its parent process ``parent`` dies; ends it at once if that has
+    happened."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signum))
     if os.getppid() != parent:  # looked at afterwards: it may have died before the signal was asked for
         os._exit(1)
 
 
 def guard(master: int) -> None:
-    """Returns in a child of this process, which goes on as the guardian and ends as the child does."""
+    """Forks; returns in the child. The parent becomes the guardian and ends as the child does."""
     signal.signal(signal.SIGTERM, _over)
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
     die_with(master, signal.SIGTERM)
@@ -48,13 +49,13 @@ def guard(master: int) -> None:
 
 
 def _over(signum: int, frame: Any) -> None:
-    """The master has died, or wants it to end."""
+    """Ends the training: the master has died, or asks for it."""
     _kill_children()
     os._exit(128 + signum)
 
 
 def _kill_children() -> None:
-    """And theirs, which become ours when they are orphaned."""
+    """Process ids of all descendants; orphaned ones become children of this process."""
     while True:
         for pid in _children():
             with contextlib.suppress(ProcessLookupError):
@@ -66,7 +67,7 @@ def _kill_children() -> None:
 
 
 def _children() -> list[int]:
-    """Process ids; none where there is no /proc (then the parent-death signal alone ends them)."""
+    """Process ids of children; none without /proc (then the parent-death signal alone ends them)."""
     own, found = str(os.getpid()).encode(), []
     with contextlib.suppress(OSError):
         for name in os.listdir("/proc"):
@@ -77,7 +78,7 @@ def _children() -> list[int]:
 
 
 def _end_as(status: int) -> NoReturn:
-    """By the same signal, or with the same exit code."""
+    """Ends this process by the same signal, or with the same exit code."""
     if os.WIFSIGNALED(status):
         import resource
 

@@ -30,7 +30,7 @@ NOT_MEASURED = ("TimeLimit.truncated", "lives")
 
 
 class Job:
-    """What job.json asks for. env_file None: the benchmark, a registered environment with its own reward."""
+    """Content of job.json. env_file None: the benchmark, a registered environment with its own reward."""
 
     def __init__(self, folder: Path) -> None:
         self.values = json.loads((folder / "job.json").read_text(encoding="utf-8"))
@@ -48,7 +48,7 @@ class Job:
         print(text, flush=True)
 
     def load(self) -> None:
-        """Import the user's code, and what will be imported later: before the lock, while all of the disk is there."""
+        """Imports the user's code and later imports before the lock, while the whole disk is readable."""
         import stable_baselines3  # noqa: F401
         import torch.utils.tensorboard  # noqa: F401
 
@@ -61,7 +61,7 @@ class Job:
         self.device = self._device()
 
     def _device(self) -> str:
-        """CUDA starts threads that the lock would not hold, and needs files that it shuts: CPU in the jail."""
+        """Chooses the CPU in the jail: CUDA starts threads outside of the lock and needs files that the lock hides."""
         import torch
 
         asked = str(self.training["device"])
@@ -128,7 +128,8 @@ class Job:
         return VecFrameStack(envs, stack) if stack > 1 else envs
 
     def _locked_env(self) -> Any:
-        """Of a process of its own: why it ends goes to a file, as Stable-Baselines3 passes on no exception."""
+        """Runs an environment in its own process; writes its errors to a file, since Stable-Baselines3 does not pass on
+        exceptions."""
         die_with(self.pid)  # a fork does not inherit that
         import gymnasium
 
@@ -183,21 +184,21 @@ class Job:
         return {name: float(np.mean([total.get(name, 0.0) for total in totals])) for name in names}
 
     def write(self, name: str, content: Any) -> None:
-        """All or nothing: the master may look at any time."""
+        """Writes atomically: the master may read at any time."""
         temporary = self.out / f".{name}.tmp"
         temporary.write_text(json.dumps(content), encoding="utf-8")
         os.replace(temporary, self.out / name)
 
 
 def failed(error: BaseException, job: Job) -> dict[str, Any]:
-    """The result of a job that raised. kind: who can mend it: the machine's owner, the user or the model."""
+    """Result of a job that raised. kind: who can fix it: the machine's owner, the user or the model."""
     kinds = {jail.JailError: "jail", UserError: "user"}
     kind = kinds.get(type(error), "user" if job.values["mode"] == "check" else "reward")  # type: ignore[arg-type]
     return {"error": str(error) if type(error) in kinds else feedback(error, job.values["env_file"]), "kind": kind}
 
 
 def work(job: Job) -> dict[str, Any]:
-    """One job from the import of the user's class to its result, which is never an exception."""
+    """Runs one job, from the import of the user's class to its result; never raises."""
     try:
         import torch
 

@@ -12,7 +12,7 @@ Hint = Callable[[], str]  # what is added to a problem
 
 
 class Problems:
-    """Each once, in the order in which they were found."""
+    """Problems in code, each once, in the order of discovery."""
 
     def __init__(self) -> None:
         self._found: dict[tuple[int, str], Hint | None] = {}
@@ -36,7 +36,7 @@ class Problems:
 
 
 def near(name: str, known: Iterable[str], cutoff: float, otherwise: str, text: str = "; nearest: {!r}") -> Hint:
-    """A hint at the known name that is nearest, or, if none is near, at what else to write."""
+    """Hint with the nearest known name or, if none is near, with what to write instead."""
 
     def hint() -> str:
         found = nearest(name, known, cutoff)
@@ -46,5 +46,5 @@ def near(name: str, known: Iterable[str], cutoff: float, otherwise: str, text: s
 
 
 def short(name: str) -> str:
-    """A name as it is told."""
+    """Shortened name for messages."""
     return name if len(name) <= LONGEST else name[:LONGEST] + "..."

@@ -46,7 +46,7 @@ Unfit = Callable[[ChunkResult], str]
 
 @dataclass(frozen=True)
 class Issued:
-    """What an input was: a chunk, by its index in the backlog, and the worker that alone may answer it."""
+    """Chunk that was sent, by its index in the backlog, and the only worker that may answer it."""
 
     index: int
     attempt: int
@@ -54,7 +54,7 @@ class Issued:
 
 
 class SecondMasterError(ExchangeError):
-    """Another master with the same BOHB-ID works in the same sync folder."""
+    """Raised if another master with the same BOHB-ID works in the same sync folder."""
 
 
 class Dispatcher:
@@ -119,7 +119,7 @@ class Dispatcher:
         self.close()
 
     def workers(self) -> list[int]:
-        """The ids of the workers that are alive."""
+        """Ids of the live workers."""
         self._scan(set(self._files.names()))
         return sorted(slot.id for slot in self._roster.slots.values() if slot.alive)
 
@@ -173,8 +173,8 @@ class Dispatcher:
         return [(issue.index, slot.id) for slot, issue in self._roster.holders()]
 
     def withdraw(self) -> None:
-        """Nobody waits for anything any more: takes back what no worker has begun. Whoever is busy gets no other chunk
-        until his heartbeat says idle."""
+        """Cancels all waiting: takes back chunks that no worker has begun. Busy workers get no other chunk until their
+        heartbeat says idle."""
         self._backlog.clear()
         self._issued = {}
         for slot, _ in list(self._roster.holders()):
@@ -235,7 +235,7 @@ class Dispatcher:
         return moved
 
     def _collect(self, slot: Slot, found: Found) -> bool:
-        """What was found where its result should be; False if that has to be looked at again."""
+        """Handles what was found where a result should be; False if it has to be checked again."""
         if found is None:
             return False
         now = self._host.monotonic()
@@ -270,7 +270,7 @@ class Dispatcher:
             log.info("discarded a result of worker %d that is not expected%s: %s", slot.id, times, one_line(name))
 
     def _accept(self, issued: Issued, result: ChunkResult, slot: Slot, seconds: float | None) -> None:
-        """seconds: that it took, None: not known."""
+        """Accepts a result. seconds: time that it took, None: unknown."""
         index, now = issued.index, self._host.monotonic()
         work = self._backlog.work[index]
         chunk = work.chunk
@@ -318,7 +318,7 @@ class Dispatcher:
     # ------------------------------------------------------------------------------------------------ chunks
 
     def _held(self) -> dict[int, list[float]]:
-        """Per chunk, for how many seconds its holders have had it."""
+        """Seconds for which the holders of each chunk have had it."""
         now = self._host.monotonic()
         held: dict[int, list[float]] = {}
         for _, issue in self._roster.holders():
@@ -349,7 +349,7 @@ class Dispatcher:
         return f"start some, one per core: {command}"
 
     def _hint(self, now: float) -> None:
-        """Never a silent wait."""
+        """Logs long waits, so that none is silent."""
         lonely = not self._roster.usable()
         if now - self._hint_at < (LONELY_SECONDS if lonely else HINT_SECONDS):
             return

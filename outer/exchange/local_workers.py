@@ -1,5 +1,5 @@
-"""Processes that a program starts itself on its own machine, and starts anew when they die: the workers of ``--single``
-and ``--num-workers``, the NES masters of a search."""
+"""Local child processes that are restarted when they die: the workers of ``--single`` and ``--num-workers``, the NES
+masters of a search."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class LocalProcesses:
             raise
 
     def pids(self) -> list[int]:
-        """Of the processes that run."""
+        """Ids of the running processes."""
         return [pid for child in self._children if (pid := child.pid) is not None]
 
     def _start(self, child: Child) -> None:
@@ -74,7 +74,7 @@ class LocalProcesses:
             raise ExchangeError(f"cannot start {child.name} with its output in {child.log_path}: {e.strerror}") from e
 
     def poll(self) -> None:
-        """Starts workers that died anew, the later the more often it happened.
+        """Restarts workers that died, with a growing delay.
 
         Raises :class:`ExchangeError` when none is left that can be started.
         """
@@ -98,7 +98,7 @@ class LocalProcesses:
         log.warning(text, child.name, how(code), delay, child.log_path)
 
     def wait(self, seconds: float) -> None:
-        """For those that were told to end and do so themselves."""
+        """Waits for workers that were told to end by themselves."""
         deadline = time.monotonic() + seconds
         for child in self._children:
             if child.process is not None:
@@ -106,7 +106,7 @@ class LocalProcesses:
                     child.process.wait(timeout=max(0.0, deadline - time.monotonic()))
 
     def close(self) -> None:
-        """Ends all of them, and whoever has not ended after a few seconds is killed."""
+        """Ends all workers, and kills those that have not ended after a few seconds."""
         end(self._children, self._stop_seconds)
 
 

@@ -1,4 +1,4 @@
-"""The sections of a goal-conditioned run: ``run``, and that of its learner by the learner's name."""
+"""Sections of a goal-conditioned run: ``run``, and that of its learner."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ AGENTS: dict[str, tuple[type, str, tuple[str, ...]]] = {
 
 @dataclass(frozen=True)
 class RunSection:
-    """What is run; the learner's own values are in the sections of AGENTS."""
+    """Options of a run; the learner's own options are in the sections of AGENTS."""
 
     env_name: str = option("reacher", "the task; docs/goals.md has them all")
     agent: str = option("crl", "the learner: contrastive RL, or a baseline with rewards", choices=tuple(AGENTS))

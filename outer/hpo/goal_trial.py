@@ -1,4 +1,4 @@
-"""A configuration judged by goal-conditioned agents: a population trained side by side, and evaluated at the end."""
+"""Evaluates a configuration by goal-conditioned agents: a population trained side by side, and tested at the end."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class GoalTrials:
         self.study, self.folder = study, folder
 
     def __call__(self, trial: Trial) -> TrialResult:
-        """Raises ConfigError, OSError."""
+        """Evaluates one trial. Raises ConfigError, OSError."""
         study, (bracket, _, number) = self.study, trial.config_id
         data = study.member_config(trial.values).data
         run = RunSection(**data["run"])

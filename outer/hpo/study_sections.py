@@ -1,4 +1,4 @@
-"""The sections of a study: what each key takes, and what goes with what."""
+"""Sections of a study: allowed values of each key."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class StudySection:
 
 @dataclass(frozen=True)
 class SearchSection:
-    """``search``: who proposes configurations."""
+    """``search``: the search that proposes configurations."""
 
     backend: str = option("bohb", "search that proposes configurations", choices=("bohb", "optuna", "random"))
     bracket: str = option(
@@ -54,7 +54,7 @@ class SearchSection:
 
 @dataclass(frozen=True)
 class BudgetSection:
-    """``budget``: from the cheapest trial to the dearest."""
+    """``budget``: from the cheapest trial to the most expensive one."""
 
     unit: str = option("", "unit of the budget", choices=("generations", "steps", "episodes", "agents"))
     least: float = option(1.0, "budget of the cheapest trial", ge=1, le=1e15)
@@ -79,8 +79,7 @@ class Budget:
 
 
 def applied(data: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
-    """The data with other values at dotted keys. A section that is no mapping stays as it is: whoever checks the result
-    will say so."""
+    """Data with other values at dotted keys. A section that is not a mapping stays unchanged, to be reported later."""
     out = dict(data)
     for key, value in overrides.items():
         *sections, last = key.split(".")

@@ -1,4 +1,4 @@
-"""What a user of eval_shapers.py can ask for."""
+"""Arguments of eval_shapers.py."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from envolve.envs.physics.task import SHAPER_TYPES
 
 @dataclass
 class Args:
-    """What a user can ask for."""
+    """Arguments of eval_shapers.py."""
 
     task: str = "Anymal"
     """The task, e.g. Anymal, Ant, Cartpole, HalfCheetah."""

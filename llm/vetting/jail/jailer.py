@@ -1,4 +1,4 @@
-"""The master's end of the process in which code from models is run (``jailed.py``): starts it, asks it, ends it."""
+"""Master's end of the process that runs code from models (``jailed.py``): starts it, asks it, ends it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LOST = "the process that runs candidates ended while it ran this one"
 
 
 class Jailer:
-    """A server that is started anew when it dies. Its methods may be called from several threads."""
+    """Server that is restarted when it dies. Its methods may be called from several threads."""
 
     def __init__(self, probe: Probe, types: list[str], allow_unprotected: bool, seconds: float) -> None:
         """seconds: that a candidate may do nothing; of CPU time it has half as many. The server gets ready meanwhile.
@@ -63,16 +63,16 @@ class Jailer:
             return self._server
 
     def close(self) -> None:
-        """End the server and everything in it."""
+        """Ends the server and all its children."""
         with self._lock:
             self._server.close()
 
 
 class _Server:
-    """One process, and who waits for what it answers."""
+    """One process, and the callers that wait for its answers."""
 
     def __init__(self, options: bytes, probe: bytes, patience: float) -> None:
-        """Starts it; it is ready some seconds later. patience: seconds in which it answers."""
+        """Starts it; it is ready some seconds later. patience: seconds in which it must answer."""
         self._patience = patience
         self._home, self._errors = tempfile.TemporaryDirectory(prefix="envolve-jail-"), tempfile.TemporaryFile()
         folders = os.pathsep.join([str(IMPORTS), *jail.library_folders()])
@@ -125,7 +125,7 @@ class _Server:
         return data
 
     def close(self) -> None:
-        """End it: it does by itself when nobody can ask it any more, or is killed with all that it started."""
+        """Ends the process: it ends by itself when its input closes, else it is killed with all that it started."""
         if self._closed:
             return
         self._closed = True
@@ -147,7 +147,7 @@ class _Server:
         self._home.cleanup()
 
     def _talk(self, options: bytes, probe: bytes) -> None:
-        """In a thread of its own: start the server up, then deliver answers until there are no more."""
+        """Thread: waits for the start of the server, then delivers answers until there are no more."""
         began, ready = time.monotonic(), None
         try:
             with self._sending:
@@ -188,7 +188,7 @@ class _Server:
             answer.set_result((reason, data))
 
     def _kill(self) -> None:
-        """The server and its children, which are one process group."""
+        """Kills the server and its children, which are one process group."""
         try:
             os.killpg(self._process.pid, signal.SIGKILL)
         except ProcessLookupError:

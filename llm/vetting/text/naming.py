@@ -30,12 +30,12 @@ ARGUMENTS = {  # as functions of these kinds are asked for (envs/physics/task.py
 
 
 def signature(kind: str) -> str:
-    """compute_torque(action, state)"""
+    """Formats compute_torque(action, state)"""
     return f"{kind}({ARGUMENTS.get(kind, 'state')})"
 
 
 def nearest(name: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
-    """The known name with the most letters in common, in their order. Takes time for the few that are likely alone."""
+    """Known name with the most letters in common, in order. Compares only likely names, to save time."""
     if len(name) > LONGEST:
         return None
     likely = [k for k in known if len(k) <= LONGEST]
@@ -54,7 +54,7 @@ def _pieces(name: str) -> frozenset[str]:
 
 
 def meant(name: str, arguments: int, asked: Sequence[str]) -> str | None:
-    """Which of the asked functions one of this name, with so many arguments, is likely to be; None: none of them."""
+    """Requested function that one with this name and number of arguments probably is; None: none of them."""
     words = re.findall(r"[a-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name[:LONGEST]).lower())
     meanings = [kind for kind in SHAPER_TYPES if set(words) & set(MEANINGS[kind].split())]
     found = [kind for kind in asked if kind in meanings]

@@ -22,7 +22,7 @@ _INSIDE = re.compile(r"\w+|[^\w\s]")  # of an f-string
 
 
 class Size(NamedTuple):
-    """Of code."""
+    """Size of code."""
 
     parts: int  # names, numbers, signs and texts; counted up to one more than was asked for
     depth: int  # of brackets, as far as was counted

@@ -183,7 +183,7 @@ class Recorder(TorchDispatchMode):
         return self.nodes[ref["node"]] if ref is not None and "node" in ref else None
 
     def _like(self, source: Tensor, out: Tensor) -> Any:
-        """``source`` expanded to the shape of out."""
+        """Expands ``source`` to the shape of out."""
         if source.shape == out.shape:
             return self._ref(source)
         return {"node": self._add({"op": "aten.expand.default", "args": [self._ref(source), list(out.shape)]})}
