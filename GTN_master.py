@@ -217,7 +217,7 @@ def execute(args: argparse.Namespace, config: Config, run_dir: Path) -> int:
 
 
 def resume_command(args: argparse.Namespace, run_dir: Path) -> str:
-    """What a user types to go on with this run."""
+    """Command line that resumes this run."""
     options = [("--num-workers", args.num_workers), ("--sync-dir", args.sync_dir), ("--bohb-id", args.bohb_id or None)]
     words = ["python3", "GTN_master.py", "--resume", str(run_dir)]
     for name, value in options:

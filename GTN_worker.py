@@ -6,7 +6,7 @@ from __future__ import annotations
 from envolve.core import interrupt
 
 if __name__ == "__main__":
-    # before all that takes time to import; whoever started it waits for it
+    # before slow imports; the parent process waits for this one
     interrupt.listen("GTN_worker.py", limit=1.5)
 
 import argparse
@@ -78,7 +78,7 @@ def main(argv: Optional[List[str]] = None, evaluate: Optional[Evaluate] = None) 
     parent_started = host.start_time(args.parent_pid) if args.parent_pid else 0
 
     def check_parent() -> None:
-        # From the heartbeat's thread, because the main one may be in a long evaluation, now of no use to anybody.
+        # From the heartbeat's thread, because the main one may be in a long evaluation that is no longer needed.
         if args.parent_pid and (parent_started < 0 or not host.alive(args.parent_pid, parent_started)):
             worker.close()
             os._exit(0)

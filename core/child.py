@@ -16,7 +16,7 @@ from typing import Any
 from envolve.core.cleaning import one_line
 from envolve.core.files import read_end
 
-QUICK_SECONDS = 10.0  # who died sooner than this after its start counts as one that cannot start
+QUICK_SECONDS = 10.0  # s; a child that dies sooner after its start counts as unable to start
 FIRST_DELAY, MAX_DELAY = 0.1, 10.0  # seconds between a death and the next start
 TAIL, TAIL_BYTES = 20, 2**16  # lines, and bytes in which they are looked for
 _PR_SET_PDEATHSIG = 1

@@ -10,7 +10,7 @@ from typing import List
 
 def kill_descendants() -> None:
     """Sends SIGKILL to all descendants of this process and to the sessions that they lead."""
-    for _ in range(10):  # who is just being started
+    for _ in range(10):  # processes that are just being started
         found = _descendants()
         for pid in found:
             with contextlib.suppress(OSError):

@@ -1,5 +1,5 @@
-"""How every command hears Ctrl-C and SIGTERM: it ends within ``LIMIT`` seconds, says in one line how to go on, and its
-exit code is 128 + the signal's number (130, 143).
+"""Handling of Ctrl-C and SIGTERM in every command: it ends within ``LIMIT`` seconds, prints in one line how to
+continue, and its exit code is 128 + the signal's number (130, 143).
 
 A command calls ``listen`` before it imports anything slow, and ``run(main)`` as its last statement. In between:
 

@@ -52,7 +52,7 @@ def read_torch(data: bytes, legacy: bool = False) -> Any:
 
 def _repacked(data: bytes) -> io.BytesIO:
     """Same archive, reduced to the checked contents."""
-    if data.count(b"PK\x01\x02") > MAX_ENTRIES:  # one per entry, before anybody makes a list of them
+    if data.count(b"PK\x01\x02") > MAX_ENTRIES:  # one per entry, before a list of them is made
         raise TorchFileError(f"more than {MAX_ENTRIES} entries in the archive")
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         infos = archive.infolist()
@@ -131,7 +131,7 @@ class _Node:
         self.keys: Tuple[Any, ...] = ()  # the latest ones put in
 
 
-_PLAIN = _Node("value")  # None, bool, float: what nobody here looks at
+_PLAIN = _Node("value")  # None, bool, float: values that are not checked
 
 
 class _Scan:

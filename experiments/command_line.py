@@ -1,4 +1,4 @@
-"""How commands end: an error is one line on stderr and an exit code."""
+"""Ends of commands: an error is one line on stderr and an exit code."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def check_count(option: str, value: int | None, least: int) -> None:
 
 
 def in_words(e: BaseException) -> str:
-    """Of an error of the system the file and what it said."""
+    """Text of a system error: the file and the reason."""
     return f"{e.filename}: {e.strerror}" if isinstance(e, OSError) and e.filename else str(e)
 
 

@@ -55,7 +55,7 @@ class Args(CompareArgs):
 
 
 def ranks(x: ArrayLike) -> NDArray[np.float64]:
-    """From 1, equal values share the mean of theirs."""
+    """Ranks from 1; equal values share their mean rank."""
     values = np.asarray(x, np.float64)
     below = (values[None] < values[:, None]).sum(1)
     return below + (1 + (values[None] == values[:, None]).sum(1)) / 2

@@ -60,7 +60,7 @@ KNOWN = "what was known is written; the same command begins anew"
 
 
 class Once(logging.Handler):
-    """To stderr; of a candidate's agents only the first that is out."""
+    """Prints failures to stderr; of a candidate's agents only the first failure."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -73,7 +73,7 @@ class Args:
 
 
 def policies_of(folder: Path, shaper: Path | None, stochastic: bool) -> Policies:
-    """By what lies in the folder. Raises ConfigError, PolicyError."""
+    """Policies of a run, by the files in its folder. Raises ConfigError, PolicyError."""
     if stochastic and not (folder / "policy.pt").exists():
         raise ConfigError([f"--stochastic: found no policy.pt in {folder}, expected a run of train_goal.py"])
     if (folder / PARAMS_FILE).exists():
@@ -108,7 +108,7 @@ def check(args: Args) -> None:
 
 
 def figures(values: np.ndarray) -> dict[str, Any]:
-    """Of one member's episodes, values float64 [E]: plain values for JSON, null for what is no number."""
+    """Statistics of one member's episodes, values float64 [E], as plain values for JSON; null for NaN."""
     if not np.isfinite(values).all():
         return {"mean": None, "interval": None, "values": [v if math.isfinite(v) else None for v in values.tolist()]}
     ends = interval(values)

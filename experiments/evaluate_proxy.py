@@ -151,7 +151,7 @@ def measure(config: dict[str, Any], worlds: torch.Tensor, seeds: np.ndarray, mod
 
 
 def exploration_of(config: dict[str, Any]) -> str:
-    """What agents on the task do otherwise than those in the world; "": nothing."""
+    """Differences of agents on the task from those in the world; "": none."""
     learner_name, hyper, _ = problem.learner(config)
     return exploration(learner_name, hyper, problem.env_section(config).contextual_bandit)
 

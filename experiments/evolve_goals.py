@@ -110,7 +110,7 @@ def make_plan(given: dict[str, Any]) -> EvolvePlan:
 
 
 def stored_plan(folder: Path) -> EvolvePlan:
-    """What the run in a folder was begun with. Raises ConfigError."""
+    """Settings stored in the folder of a run. Raises ConfigError."""
     path = folder / CONFIG_FILE
     try:
         raw, _ = parse_yaml(read_plain(path, TEXT_BYTES), str(path))

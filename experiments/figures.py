@@ -80,7 +80,7 @@ def complain(text: object) -> None:
 
 
 def command_of(need: Need, args: Args) -> list[str]:
-    """As it is typed in the repository's folder."""
+    """Command line in the repository's folder."""
     where = [] if args.results_dir == Path("results") else ["--results-dir", str(args.results_dir)]
     return ["python3", *need.command, *where]
 
@@ -96,7 +96,7 @@ def run(words: list[str]) -> int:
 
 
 def found(name: str, variant: str, needs: Sequence[Need], args: Args) -> list[Any]:
-    """What there is of them; with --quick, missing ones are made first. Raises DataError for a damaged file."""
+    """Available data; with --quick, missing data are made first. Raises DataError for a damaged file."""
     out = []
     for need in needs:
         data = need.read(args.results_dir)
@@ -122,7 +122,7 @@ def title(name: str, variant: str) -> str:
 
 
 def draw(name: str, variant: str, module: Any, args: Args) -> bool:
-    """Whether there was anything to draw. Raises DataError, OSError."""
+    """Draws a figure -> whether there were data. Raises DataError, OSError."""
     needs = module.NEEDS[variant]
     data = found(name, variant, needs, args)
     if needs and not data:

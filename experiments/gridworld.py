@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a gridworld's SE has made of it: where its steps lead, what they pay, and what agents learn from that."""
+"""Tabulates a gridworld's SE: its transitions, its rewards, and the values that agents learn in it."""
 
 from __future__ import annotations
 

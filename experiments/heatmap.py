@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Where agents go in the task after they were trained in reward networks: visits of each state."""
+"""Counts the states that agents visit on the task after training in reward networks."""
 
 from __future__ import annotations
 

@@ -117,7 +117,7 @@ def check_args(args: Args) -> int:
 
 
 def learners_of(args: Args, data: dict[str, Any], task: Task, budget: int) -> dict[str, Learner]:
-    """Who learns in the worlds and on the task. Raises ConfigError."""
+    """Learners in the worlds and on the task. Raises ConfigError."""
     if evolves_rns(args):
         name = (args.agent or published_name(data)).lower()
         who = rn_learner(data, task, name, curious=False, vary=False, settings=args.agent_set, quick=args.quick)

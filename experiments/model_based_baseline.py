@@ -166,7 +166,7 @@ def fit_worlds(args: Args, kind: Proxy, task: Task, folder: Path, threads: int) 
 
 
 def fitted_before(path: Path, task: Task, quick: bool) -> Series:
-    """What an earlier call told of its fit. Raises ConfigError, DataError."""
+    """Description of an earlier call's fit. Raises ConfigError, DataError."""
     data = load(path)
     if data.quick and not quick:
         raise ConfigError([f"--fitted {path}: found a quick look's worlds, expected others, or --quick"])

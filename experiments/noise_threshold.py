@@ -86,7 +86,7 @@ class Noisy(Wrapped):
 
 
 def noisy(std: np.ndarray, output: np.ndarray, device: str = "cpu") -> Wrap:
-    """What ``train_watched`` wants, for members with this noise on these outputs, each [P]."""
+    """World wrapper for ``train_watched``, for members with this noise on these outputs, each [P]."""
     stds = torch.as_tensor(std, dtype=torch.float32, device=device)
     outputs, count = torch.as_tensor(output, dtype=torch.int64, device=device), [0]
 
@@ -101,7 +101,7 @@ def names(task: Task) -> list[str]:
 
 
 def deviations(steps: Steps) -> np.ndarray:
-    """Of every output, [F + 2]."""
+    """Standard deviation of every output, [F + 2]."""
     columns = (*steps.next_observation.T, steps.reward, steps.done)
     return np.array([np.std(np.asarray(c, np.float64)) for c in columns])
 

@@ -132,7 +132,7 @@ def read_args(args: Args) -> Study:
 
 
 def run_folder(args: Args, study: Study) -> Path:
-    """Where this search lives; a new folder gets its files, an old one must be of this study. Raises ConfigError,
+    """Folder of this search; a new one gets its files, an old one must be of this study. Raises ConfigError, RunError,
     OSError."""
     if args.run_dir is not None:
         run_dir = args.run_dir

@@ -119,7 +119,7 @@ def _run(command: List[str]) -> None:
 
 
 def _environment() -> dict[str, str]:
-    """Without keys: this is other people's code."""
+    """Environment without keys for code of others."""
     return {name: value for name, value in os.environ.items() if name not in (*KEYS.values(), OTHER_KEY)}
 
 
@@ -166,7 +166,7 @@ def small_model(
 
 @dataclass
 class Args:
-    """What a user can ask for."""
+    """Arguments of serve_small_model.py."""
 
     port: int = 8080
     """Port to listen on; 0: any free port."""
@@ -177,7 +177,7 @@ class Args:
 
 
 def wrong(args: Args) -> List[str]:
-    """What cannot be, a line each: before anything is downloaded."""
+    """Problems of the arguments, a line each, before anything is downloaded."""
     found = []
     for name, least, most in (("port", 0, 65535), ("slots", 1, 1000), ("threads", 1, 10_000)):
         value = getattr(args, name)

@@ -40,7 +40,7 @@ arguments or files that cannot be read or written, 130 Ctrl-C, 143 SIGTERM."""
 
 @dataclass
 class Args:
-    """What a user can ask for."""
+    """Arguments of study_report.py."""
 
     folder: Annotated[Path, tyro.conf.Positional]
     """Folder of the study: the --run-dir of optimize_params.py."""

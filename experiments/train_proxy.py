@@ -115,7 +115,7 @@ class Args:
 
 
 def read_args(args: Args) -> tuple[Proxy, list[int]]:
-    """What is evolved, and the seeds of all runs. Raises ConfigError."""
+    """Kind of the worlds, and the random seeds of all runs. Raises ConfigError."""
     kind = proxy(
         args.config, args.results_dir, mode=args.mode, objective=args.objective, vary_hp=args.vary_hp,
         overrides=args.set, quick=args.quick, name=args.name,

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""As compare_proxies.py, with agents that the worlds were not evolved with. The work is in
+"""Trains agents in worlds that were evolved with other agents, like compare_proxies.py. The work is in
 experiments/paper/comparison.py."""
 
 from __future__ import annotations

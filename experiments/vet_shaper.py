@@ -47,7 +47,7 @@ this system, 130 Ctrl-C, 143 SIGTERM."""
 
 @dataclass
 class Args:
-    """What a user can ask for."""
+    """Arguments of vet_shaper.py."""
 
     file: Annotated[Path, tyro.conf.Positional]
     """Python file, or the saved reply of a model."""
@@ -78,7 +78,7 @@ def vet(args: Args) -> int:
     text, task = read_text(args.file), physics_task(args.task).name
     with Vetter(make_probe(task), args.shaper_types, args.allow_unprotected) as vetter:
         verdict = vetter.vet(text, args.file.name)
-    every = set(args.shaper_types) == set(SHAPER_TYPES)  # nobody means to write them all
+    every = set(args.shaper_types) == set(SHAPER_TYPES)  # too many to write by hand
     notes = [note for note in verdict.notes if not (every and note.endswith(OWN))]
     if not isinstance(verdict, Vetted):
         print("\n".join([f"refused ({verdict.stage}): {verdict.message}", *notes]))

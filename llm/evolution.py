@@ -45,9 +45,9 @@ class Settings:
     max_tokens: int = 4096
     novelty: float = 1.0  # candidates at least this similar to an earlier one are not trained; above 1: all are
     tune: TuneSettings | None = None
-    tune_top: int = 1  # so many of the best are tuned
-    finalists: int = 3  # so many of the best, and what was tuned, are tested again: the best of many was lucky, too
-    retest: int = 5  # by so many agents with random numbers of their own
+    tune_top: int = 1  # number of best candidates to tune
+    finalists: int = 3  # best candidates in the final test, beside tuned ones: the best of many was also lucky
+    retest: int = 5  # fresh agents per finalist
 
 
 class Watcher(Protocol):

@@ -37,7 +37,7 @@ class TuneSettings:
     population: int = 16  # candidates per generation
     sigma: float = 0.3  # NES: standard deviation of u
     step: float = 0.15  # NES: Adam's learning rate, in the same unit
-    workers: int = 0  # so many processes train, through the exchange; 0: this one, a generation in one simulator
+    workers: int = 0  # worker processes, through the exchange; 0: this process, a generation in one simulator
 
 
 @dataclass(frozen=True)

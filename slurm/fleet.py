@@ -23,7 +23,7 @@ FORMAT = 1
 SETTLE = 2  # looks in a row without a task until it counts as gone: one that is requeued may be between two states
 STOP_GRACE = 60.0  # seconds that tasks have to end by themselves after their master
 MAX_DELAY = 300.0  # seconds until a task is sent again, at most
-LONG = 600.0  # seconds; whoever was gone sooner after it was sent waits longer before it is sent again
+LONG = 600.0  # seconds; tasks that vanish sooner after a submit wait longer for the next one
 
 
 @dataclass
@@ -39,7 +39,7 @@ class Task:
     over_at: float = 0.0  # since when it is not needed any more
     job: str = ""  # the last one seen
     given_up: str = ""  # why
-    held: bool = False  # it waits for a person, who has been told
+    held: bool = False  # it waits for the user, who was notified
 
     @property
     def label(self) -> str:

@@ -85,7 +85,7 @@ def tend(
             name = signal.Signals(got.si_signo).name
             say(f"{name}: {'the time limit is near' if got.si_signo == signal.SIGUSR1 else 'told to stop'}")
             if got.si_signo != signal.SIGUSR1:
-                reason = CANCELLED  # also while it stops for the time limit: whoever cancels does not want it back
+                reason = CANCELLED  # also while it stops for the time limit: a cancelled task is not requeued
             elif reason == ENDED:
                 reason = TIME_LIMIT
             stop = True

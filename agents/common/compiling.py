@@ -115,7 +115,7 @@ def under_way() -> Optional[str]:
                 found.append((bool(state["waits"]), float(state["since"]), _words(state)))
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             continue  # ended between two looks, or left by a process that was killed
-    return min(found)[2] if found else None  # who compiles knows how much is left
+    return min(found)[2] if found else None  # the compiling process knows how much is left
 
 
 @contextlib.contextmanager

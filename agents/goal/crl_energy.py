@@ -22,7 +22,7 @@ log = logging.getLogger("envolve")
 EPSILON = 1e-6  # under a root: its slope at 0 is infinite
 COSINE_SCALE = 1 / 0.07  # at first, of the learned factor that comes with ``cosine``
 
-# every accepted name -> what it means here. Newer versions of JaxGCRL call the seed's l2 norm, and its l2_no_sqrt l2.
+# accepted name -> energy. Newer versions of JaxGCRL call l2 "norm", and l2_no_sqrt "l2".
 _NAMES: Dict[str, str] = {
     "l2": "l2", "norm": "l2", "l2_no_sqrt": "l2_no_sqrt", "l1": "l1", "dot": "dot", "cos": "cos", "cosine": "cosine",
     "mrn": "mrn", "mrn_shuf": "mrn_shuf", "mrn_pot_shuf": "mrn_pot_shuf",
@@ -38,8 +38,8 @@ def canonical(name: str) -> str:
         raise ValueError(f"energy_fn: found {name!r}, expected one of {', '.join(_NAMES)}; nearest: {near!r}")
     if name == "l2" and name not in _said:
         _said.add(name)
-        log.info("energy_fn l2 is the distance, with the square root, as in the seed (newer versions call it norm, and "
-                 "call the squared distance l2: that is l2_no_sqrt here)")  # fmt: skip
+        log.info("energy_fn l2 is the distance, with the square root, as in JaxGCRL's first version (newer "
+                 "versions call it norm, and call the squared distance l2: that is l2_no_sqrt here)")  # fmt: skip
     return _NAMES[name]
 
 

@@ -92,11 +92,11 @@ def sppo(c: Contrast) -> Tensor:
 
 
 Loss = Callable[[Contrast], Tensor]
-LOSSES: Dict[str, Loss] = {  # the seed's names, then those of newer versions
+LOSSES: Dict[str, Loss] = {  # JaxGCRL's names, then those of newer versions
     "infonce": infonce, "infonce_backward": infonce_backward, "symmetric_infonce": symmetric_infonce, "binary": binary,
     "flatnce": flatnce, "flatnce_backward": flatnce_backward, "fb": fb, "dpo": dpo, "ipo": ipo, "sppo": sppo,
     "fwd_infonce": infonce, "bwd_infonce": infonce_backward, "sym_infonce": symmetric_infonce, "binary_nce": binary,
-    "dp": dpo,  # what the seed's example of a loop over losses calls it
+    "dp": dpo,  # its name in an example of JaxGCRL
 }  # fmt: skip
 LOSS_NAMES: Tuple[str, ...] = tuple(LOSSES)
 

@@ -26,7 +26,7 @@ from envolve.agents.common.replay import Replay
 from envolve.agents.off_policy.algorithm import Algorithm, Rows
 from envolve.core import rng
 
-BLOCK = 32  # updates whose samples are drawn at once
+BLOCK = 32  # updates sampled at once
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ class Training:
     learner: str
     section: LearnerSection
     num_envs: int  # of each agent, in the first rung
-    iterations: int  # of who goes all the way
+    iterations: int  # for candidates that reach the last rung
     agents: int = 1  # K
     eta: int = 1  # of C candidates C / eta go on; 1: no halving
     blocks: int = 0  # with halving: num_envs x this many environments are shared out in every rung; 0: C

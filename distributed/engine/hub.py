@@ -193,7 +193,7 @@ class Hub:
 
     def _restore(self, before: int | None) -> None:
         """Rebuilds the replay buffer from the log, up to this version."""
-        self.delivered: defaultdict[int, list[int]] = defaultdict(list)  # by version: who brought a chunk
+        self.delivered: defaultdict[int, list[int]] = defaultdict(list)  # by version: workers that delivered a chunk
         self.last: dict[int, int] = {}  # by worker: ticket of its last chunk
         self.pending: dict[int, Chunk] = {}  # lockstep: of the version that is not complete
         self.returns: deque[float] = deque(maxlen=RECENT)

@@ -36,7 +36,7 @@ TOKEN = "token"  # in the metadata of a call
 # of both sides; the hub itself takes no message larger than the largest that is legal (``limits.py``)
 OPTIONS = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1), ("grpc.so_reuseport", 0)]
 STREAMS = 64  # calls at once on one connection
-DEADLINE = MOST_WAIT + 75.0  # s, the latest of a call: nobody keeps a thread of the server for longer
+DEADLINE = MOST_WAIT + 75.0  # s, longest call, since each call holds a thread of the server
 STRANGERS = 64  # that are being refused; more of them are cut off without a word
 WORDS = 400  # characters of an answer to a call that is refused
 GRACE = 1.0  # s, for calls under way when the server ends

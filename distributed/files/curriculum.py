@@ -5,11 +5,11 @@
       "friction": {"iters": [50000, 120000], "range": [0.1, 0.5], "mode": "linear"}
     }
 
-As in the seed's framework, whose form this is: a parameter takes as many evenly spaced levels as it has iterations, of
-the type of the range's first number (integers cut off fractions), only where experience is collected, and keeps the
-value of the environment's constructor before its first iteration. Mode "step", the seed's and the default, holds each
-level until the next and drops the episode under way at a change; "linear" joins them by lines, and as it changes all
-the time, at the beginnings of episodes.
+As in 0shot-object-insertion: a parameter takes as many evenly spaced levels as it has iterations, of the type of the
+range's first number (integers cut off fractions). It changes only in collectors, and keeps the value of the
+environment's constructor before its first iteration. Mode "step", the original's and the default, holds each level
+until the next and drops the current episode at a change. Mode "linear" interpolates between the levels; as it changes
+all the time, changes take effect when episodes begin.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a user writes to train an agent: a class ``TrainParams``, which says how the environment is made, and with which
+"""Base class of a user's training parameters: a class ``TrainParams`` with the environment's constructor and
 hyperparameters.
 
     class TrainParams(TrainParamsBase):
@@ -7,8 +7,8 @@ hyperparameters.
         def env_ctor(self, seed, **kwargs):
             return gymnasium.make("HalfCheetah-v5", **kwargs)
 
-The names are those of the seed's framework (the ``rl`` folder of https://github.com/isl-org/0shot-object-insertion). An
-iteration: all collectors add experience, ``num_steps_per_iter`` gradient steps follow, everybody gets the new policy.
+The names are those of the ``rl`` folder of https://github.com/isl-org/0shot-object-insertion. In an iteration, all
+collectors add transitions, ``num_steps_per_iter`` gradient steps follow, and all collectors get the new policy.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Assignment of the job's CPUs to the programs.
 
-The variables are those of the seed's framework: SAC_REVERB_CPUS for the replay buffer, SAC_TRAIN_CPUS for the learner,
-SAC_COLLECT_WORKER_CPUS for each of the SAC_NUM_COLLECT_WORKERS collectors. Consecutive CPUs go to the collectors, then
-to the learner, then to the replay buffer, as there.
+The variables are those of 0shot-object-insertion: SAC_REVERB_CPUS for the replay buffer, SAC_TRAIN_CPUS for the
+learner, SAC_COLLECT_WORKER_CPUS for each of the SAC_NUM_COLLECT_WORKERS collectors. Consecutive CPUs go to the
+collectors, then to the learner, then to the replay buffer, as there.
 """
 
 from __future__ import annotations

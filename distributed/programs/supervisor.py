@@ -22,7 +22,7 @@ DONE, FAILED, WRONG, STOPPED = 0, 1, 2, 130  # of roles, and of Supervisor.run
 POLL = 0.05  # s
 STOP_SECONDS = 30.0  # from SIGTERM to SIGKILL: a learner writes a checkpoint in between
 MAX_QUICK_DEATHS = 10  # in a row, by the role's own fault
-MAX_QUICK_KILLS = 50  # in a row, by a signal: somebody else's, but memory that is too small is one, too
+MAX_QUICK_KILLS = 50  # in a row, by a signal: of another process, or for lack of memory
 
 
 @dataclass(frozen=True)

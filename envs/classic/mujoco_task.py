@@ -22,7 +22,7 @@ from envolve.envs.sim.simulator import MODELS
 from envolve.envs.task import Task
 
 log = logging.getLogger("envolve")
-_said = threading.Event()  # somebody was told that a simulation diverged
+_said = threading.Event()  # a diverged simulation was logged
 _loading = threading.Lock()
 _local = threading.local()  # .pools: a thread's own simulations, by model; a Batch serves one thread
 

@@ -106,7 +106,7 @@ class Episodes:
     def finish(self, over: Tensor) -> bool:
         """Second half of ``step``: restarts the episodes that are over. Returns whether there was one."""
         self.decisions += 1
-        if not self.task.terminates:  # all began together, so that nobody need look
+        if not self.task.terminates:  # all began together, so no check is needed
             if self.decisions < self.length:
                 return False
             ids = torch.arange(self.P * self.N, device=self.device)

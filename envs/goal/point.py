@@ -65,7 +65,7 @@ class PointMaze(GoalTask):
 
 def _register(maze: str) -> None:
     cls = type(f"Point_{maze}", (PointMaze,), {"name": f"simple_{maze}", "maze_name": maze})
-    GOAL_TASKS[f"simple_{maze}"] = GOAL_TASKS[f"point_{maze}"] = cls  # the seed's name, and what it is
+    GOAL_TASKS[f"simple_{maze}"] = GOAL_TASKS[f"point_{maze}"] = cls  # JaxGCRL's name, and a descriptive one
 
 
 for _maze in MAZES:

@@ -1,4 +1,4 @@
-"""Where episodes begin and what their goals are, in numbers that evolution can move: five families of distributions.
+"""Parametric distributions of starts and goals for evolution: five families.
 
     circle   radius uniform in [r1, r2], angle uniform in [phi - w / 2, phi + w / 2], about the task's home
     offset   the same about where the episode begins (of a start: about where the task would have begun it)

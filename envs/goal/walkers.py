@@ -44,8 +44,9 @@ def noisy(rest: Tensor, velocities: int, random: Random) -> Tensor:
 
 
 def one_of_two(total: Tensor, random: Random) -> Tensor:
-    """Of a sum u + v of two points on the unit circle, each at any angle, [K, 2]: u, or as likely v, for nobody sees
-    which is which. With d = |u + v|, either is acos(d / 2) off its direction; of a sum above 2, both lie in it."""
+    """Splits a sum u + v of two points on the unit circle, each at any angle, [K, 2], into u or v with equal
+    probability, which cannot be distinguished. With d = |u + v|, either is acos(d / 2) off its direction; of a sum
+    above 2, both lie in it."""
     way = torch.acos((total.norm(dim=1) / 2).clamp_max(1.0))
     angle = torch.atan2(total[:, 1], total[:, 0]) + torch.where(random.uniform(1)[:, 0] < 0.5, way, -way)
     return torch.stack((torch.cos(angle), torch.sin(angle)), 1)

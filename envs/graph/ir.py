@@ -114,7 +114,7 @@ class GraphFunction:
             self._frame = program.frame(n, params)
         except Exception as e:
             raise GraphError(f"{self.kind}: {str(e).strip().splitlines()[0]}") from None
-        self._program, self._now, self._held = program, now, params  # held: its id is nobody else's
+        self._program, self._now, self._held = program, now, params  # held, so that its id stays unique
 
 
 def graph_function(graph: Any, kind: str) -> GraphFunction:

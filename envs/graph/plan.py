@@ -20,7 +20,7 @@ BYTES, BYTES_PER_ROW = 2**24, 2**15  # of all results together
 WORK, WORK_PER_ROW = 2**22, 2**15  # numbers read and written by all operations together
 MOST_DIMENSIONS, MOST_RESULTS = 8, 512  # of a tensor, of an operation
 MOST_TENSORS = 8192  # of all operations together
-LEAST_ROWS = 64  # a graph is tried with at least so many, and a power of two
+LEAST_ROWS = 64  # least number of environments in a trial, a power of two
 PRODUCTS = ("aten.mm.default", "aten.bmm.default", "aten.addmm.default", "aten.mv.default")
 
 Result = Union[Tensor, Tuple[Tensor, ...]]  # of a node, on the meta device
@@ -29,7 +29,7 @@ Result = Union[Tensor, Tuple[Tensor, ...]]  # of a node, on the meta device
 class Plan(NamedTuple):
     """Shapes, types and costs of a graph for inputs of certain shapes."""
 
-    rows: int  # tried with so many environments; it holds for fewer
+    rows: int  # number of environments in the trial; valid for fewer, too
     inputs: List[Tensor]  # on the meta device, as are
     results: List[Result]  # [nodes]
     bytes: int

@@ -18,7 +18,7 @@ from typing import Any, Callable, Iterator, Optional, Sequence
 
 HANG_SECONDS = 10.0  # of CPU time that one call may take
 SLEEP_SECONDS = 30.0  # through which a thread may sleep, tick after tick
-IMPORTS = 6.0  # times as long where a module is being imported: half of one would harm whoever needs it later
+IMPORTS = 6.0  # times as long where a module is being imported: half of a module would harm later imports
 TICK = 0.05
 AWAKE = 0.001  # CPU time within a tick; seeing the tick takes some 0.00005
 

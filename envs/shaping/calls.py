@@ -71,7 +71,7 @@ class ShaperCalls:
         return slice(members.start * self.N, members.stop * self.N)
 
     def state_of(self, members: range, action: Tensor, previous: Tensor, action_size: int) -> State:
-        """What their functions are given: views, made once. action, previous: [P N, A_max]."""
+        """Arguments of the functions: views, made once. action, previous: [P N, A_max]."""
         rows = self.rows(members)
         state = {name: tensor[rows] for name, tensor in self.task.state.items()}
         state["action"], state["previous_action"] = action[rows, :action_size], previous[rows, :action_size]
@@ -163,7 +163,7 @@ class ShaperCalls:
                 given = arguments(group)
                 if given is None or not self._call(group, given, deliver):
                     continue
-                for part in self.split(group):  # a group that failed: one by one, to find whose fault it was
+                for part in self.split(group):  # a group that failed: one by one, to find the faulty candidate
                     given = arguments(part)
                     if given is not None:
                         self._call(part, given, deliver)
@@ -252,7 +252,7 @@ class ShaperCalls:
 
     def end_step(self) -> None:
         """Checks for slow candidates, once a step."""
-        self._asleep[self._asleep <= self._before] = 0  # who did not sleep in this step is awake
+        self._asleep[self._asleep <= self._before] = 0  # candidates that did not sleep in this step are awake
         self._before[:] = self._asleep
         self._fastest = np.minimum(self._fastest, self._time)
         self._time[:] = 0

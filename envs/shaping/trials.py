@@ -52,7 +52,7 @@ def split_what_mixes(calls: ShaperCalls) -> None:
                 with calls.alarm.on():
                     together = _outputs(calls, group)
                     alone = [torch.cat(part) for part in zip(*(_outputs(calls, part) for part in calls.parts(group)))]
-            except (Exception, SystemExit, Hang):  # the run will tell whose fault it is
+            except (Exception, SystemExit, Hang):  # the run will find the faulty candidate
                 continue
             if not all(_same(a, b) for a, b in zip(together, alone)):
                 name = calls.candidates[group.members[0]].name

@@ -21,7 +21,7 @@ def find_widths(task: PhysicsTask, calls: ShaperCalls) -> Tuple[List[int], List[
     widest = max(task.action_size, len(task.sim.actuators), MOST_ACTIONS)
     action = torch.zeros(task.num_envs, widest, device=task.sim.device)
     action_sizes, observation_sizes = [task.action_size] * calls.P, [1] * calls.P
-    found: Dict[Tuple[Any, ...], Tuple[int, int]] = {}  # who shares functions shares widths
+    found: Dict[Tuple[Any, ...], Tuple[int, int]] = {}  # candidates that share functions share widths
     for i, candidate in enumerate(calls.candidates):
         if "compute_goal" in candidate.shapers and not task.goal_size:
             reason = f"{task.name} has no goals, so there is nothing for compute_goal to set"

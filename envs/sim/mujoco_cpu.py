@@ -60,7 +60,7 @@ class MuJoCoCPU(Simulator):
         self._outputs = {name: self._bind(name) for name in outputs}
         self.root_state, self.joint_position, self.joint_velocity = layout.state_tensors(self.qpos, self.qvel)
         self.unstable = torch.zeros(num_envs, dtype=torch.bool)
-        self._full = False  # somebody was told that MuJoCo ran out of room
+        self._full = False  # MuJoCo's lack of memory was logged
         self._camera = Camera()
         batch.forward()
         self._refresh()
@@ -74,7 +74,7 @@ class MuJoCoCPU(Simulator):
 
     def _output(self, field: str) -> Tensor:
         array = self.batch.bind(field)
-        array.flags.writeable = True  # torch warns about arrays that are not; nobody here writes to them
+        array.flags.writeable = True  # torch warns about read-only arrays; they are never written here
         tensor = torch.from_numpy(array)
         array.flags.writeable = False
         return tensor

@@ -1,4 +1,4 @@
-"""What all commands do alike: errors become one line and an exit code, and data are not lost by accident."""
+"""Common behaviour of all commands: errors become one line and an exit code, and data are not lost by accident."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Exit codes: 0 complete, 1 it cannot start or go on, 2 wrong arguments or configu
 
 @dataclass(kw_only=True)
 class DataArgs:
-    """What every command that leaves data is asked."""
+    """Arguments of every command that writes data."""
 
     seed: int = 0
     """Random seed of the agents. The evolution never uses the seeds made from it."""
@@ -106,7 +106,7 @@ class Measurement:
         self.parts_path.unlink(missing_ok=True)
 
     def save_part(self, path: Path, series: Series, **settings: Any) -> None:
-        """What is there so far, to another file."""
+        """Writes the data so far to another file."""
         arguments = {**vars(self.args), **settings}
         seconds = time.monotonic() - self.began
         save(path, Data(self.experiment, self.task, arguments, self.quick, series, seconds))

@@ -141,7 +141,7 @@ def find_worlds(args: CompareArgs, count: int, **kind: Any) -> list[WorldFile]:
 
 
 def train_command(args: CompareArgs, kind: dict[str, Any]) -> list[str]:
-    """What evolves the worlds of one kind."""
+    """Command line that evolves the worlds of one kind."""
     words = ["experiments/train_proxy.py", str(args.config)]
     if "mode" in kind:
         words += ["--mode", str(kind["mode"])]

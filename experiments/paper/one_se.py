@@ -1,4 +1,4 @@
-"""What the commands that look into one SE are asked alike, and which SE that is."""
+"""Arguments of the commands that look into one SE, and the choice of that SE."""
 
 from __future__ import annotations
 

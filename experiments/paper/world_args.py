@@ -1,4 +1,4 @@
-"""What the commands that look into worlds are asked alike: which worlds, how many, and where all lies."""
+"""Arguments of the commands that look into worlds: which worlds, how many, and their folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What evaluate_policy.py asks of a run, whoever trained it: which policies it has kept, their episodes, a film."""
+"""Interface of evaluate_policy.py to a run of any kind: its stored policies, their episodes, a video."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ log = logging.getLogger("envolve")
 
 @dataclass(frozen=True)
 class GymOptions:
-    """What the command line adds to the YAML. Each None leaves what the YAML says.
+    """Options of the command line that override the YAML. None keeps the YAML's value.
 
     llm: as make_chat names models ("gpt-4o", "ollama:llama3", "replay:FILE"). results_dir: instead of
     experiment.parent. set: ``section.key=value``. resume: folder of the run to go on with. processes: trainings at

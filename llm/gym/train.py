@@ -50,7 +50,7 @@ class Limits:
 
 @dataclass
 class Outcome:
-    """What became of a job. error: text for the model, None if it went well. kind: "reward" (the model's fault), "user"
+    """Outcome of a job. error: text for the model, None if it went well. kind: "reward" (the model's fault), "user"
     (the environment's), "jail" (this machine's), "killed" (time, memory or a crash). curves: {name: values at the
     evaluations}, ``timesteps`` and ``fitness_score`` among them; final: means of the final policy."""
 

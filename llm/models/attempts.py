@@ -158,7 +158,7 @@ class Caller:
         self._write(call, {**line, "seconds": reply.seconds}, spent)
 
     def _failed(self, call: Call, failure: ChatFailure, spent: Spent) -> ChatFailure:
-        if not failure.model_is_out:  # said once, by whoever stops or goes on with other models
+        if not failure.model_is_out:  # logged once, where the run stops or goes on with other models
             log.warning("call %d: %s", call.index, failure)
         what = {"failure": str(failure), "model_is_out": failure.model_is_out, "final": failure.final}
         self._write(call, what, spent)

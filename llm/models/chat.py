@@ -201,7 +201,7 @@ class Chat:
 
 
 def settled(answers: Sequence[Reply | ChatFailure]) -> str:
-    """Why nothing more can be asked (the budget is spent, the recording ends); "": more can be.
+    """Reason why nothing more can be asked (the budget is spent, the recording ends); "": more can be asked.
 
     Raises Unanswered where calls failed that may be answered another time, as the next question depends on them; the
     same where all were refused, which is no fault of a single one.

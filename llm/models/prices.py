@@ -1,4 +1,4 @@
-"""What models cost, in USD per million tokens: standard rate, no cache or batch discount, prompts below 100,000 tokens.
+"""Prices of models, in USD per million tokens: standard rate, no cache or batch discount, prompts below 100,000 tokens.
 
 OpenAI: https://developers.openai.com/api/docs/pricing and, for models that it no longer lists, its earlier states.
 Anthropic: https://platform.claude.com/docs/en/about-claude/pricing and the model pages beside it. Both as found in

@@ -88,8 +88,8 @@ class Unsettled:
 
 @dataclass
 class Recording:
-    """What a file holds. models: of a recorded run; None if the file was written by hand. The last entry of an index
-    counts: a resumed run asks again what failed. bodies: by index, the last that nobody could read."""
+    """Content of a file. models: of a recorded run; None if the file was written by hand. The last entry of an index
+    counts: a resumed run repeats failed calls. bodies: by index, the last unreadable one."""
 
     path: Path
     models: list[str] | None = None

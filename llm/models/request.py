@@ -72,7 +72,7 @@ class Reply:
 
 @dataclass(frozen=True)
 class Body:
-    """What a server sent, before anybody has made sense of it. kind: its content type. seconds: of the attempt."""
+    """Unread response of a server. kind: its content type. seconds: of the attempt."""
 
     text: str
     kind: str
@@ -99,7 +99,7 @@ class Unanswered(ChatError):
 
 
 class ChatFailure(Exception):
-    """Why one call has no reply. ``Chat.ask`` returns it in the place of the reply; ``str`` is the text for people.
+    """Failure of one call. ``Chat.ask`` returns it instead of a reply; ``str`` is the text for people.
 
     model_is_out: no later call of this model can succeed before somebody has mended something (a wrong key, no such
     model, no credit). final: the server has refused this very request and would refuse it again; all else may be
@@ -139,7 +139,7 @@ class Transient(Exception):
     retry_after: what the server asks for, in s. billed: as for ChatFailure; so with a timeout or a cut connection.
     """
 
-    tokens: tuple[int, int] | None = None  # nobody said what was billed
+    tokens: tuple[int, int] | None = None  # unknown what was billed
 
     def __init__(self, message: str, retry_after: float | None = None, billed: bool = False) -> None:
         super().__init__(message)

@@ -111,7 +111,7 @@ class Islands(Memory):
                 new = [i for i in known if i.iteration == k and i.island == island]
                 out[island] = ranking([*living, *new])[: self.survivors]
             if self.migration_every and (k + 1) % self.migration_every == 0:
-                best = [living[:1] for living in out]  # before anybody has moved
+                best = [living[:1] for living in out]  # before the first migration
                 for island, living in enumerate(out):
                     of = {i.id: i for i in [*living, *best[island - 1]]}
                     out[island] = ranking(of.values())[: self.survivors]

@@ -39,8 +39,8 @@ Features = tuple[Counter[str], ...]  # DEPTHS + 1 multisets
 
 
 def similarity(a: dict[str, Any], b: dict[str, Any], numbers: bool = False) -> float:
-    """Of two graph files, in [0, 1]; symmetric; 1 if and only if their normal forms are equal. numbers: candidates that
-    differ in a number alone are not equal."""
+    """Similarity of two graph files, in [0, 1]; symmetric; 1 if and only if their normal forms are equal. numbers:
+    candidates that differ only in a number are not equal."""
     return _alike(features(a, numbers), features(b, numbers))
 
 

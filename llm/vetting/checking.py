@@ -1,4 +1,4 @@
-"""What a child says that it traced, made into a graph file: untrusted bytes, read with limits.
+"""Converts a child's trace to a graph file: untrusted bytes, read with limits.
 
 Finding the shapes of thousands of operations takes seconds, so ``check`` is run where candidates are, in a locked child
 of its own that runs nobody's code (``jailed.py``); the master only looks at the form of what comes out (``accept``).

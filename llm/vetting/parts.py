@@ -153,8 +153,8 @@ class Module:
         return kept
 
     def _meant(self, name: str, block: int) -> Part | None:
-        """What defines a name that a block uses: a chosen function, else what stands in the same block, else, unless
-        Python or torch has the name, the last of all."""
+        """Definition of a name that a block uses: a chosen function, else one in the same block, else, unless Python or
+        torch has the name, the last one."""
         if name in self._chosen:
             return self._chosen[name]
         return self._own.get((name, block)) or (None if name in BUILTIN else self._last.get(name))

@@ -1,5 +1,5 @@
-"""What is wrong with code, line by line. What takes work to say, the nearest of many names, is worked out for the few
-problems that are told."""
+"""Problems in code, line by line. Expensive hints, such as the nearest of many names, are computed only for the few
+problems that are reported."""
 
 from __future__ import annotations
 

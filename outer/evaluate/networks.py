@@ -48,7 +48,7 @@ def evaluate(config: Mapping[str, Any], worlds: Tensor, seeds: Tensor, mode: str
     if mode not in MODES:
         raise ValueError(f"mode {mode!r}: expected one of {', '.join(MODES)}")
     if gtn_section(config).synthetic_env_type == SHAPER:
-        from envolve.outer.evaluate.shapers import evaluate_shapers  # the physics engine is for those who need it
+        from envolve.outer.evaluate.shapers import evaluate_shapers  # only if needed: it loads a physics engine
 
         return evaluate_shapers(config, worlds, seeds, mode in ON_REAL, threads)
     return judge(config, train_members(config, worlds, seeds, mode, threads), mode)

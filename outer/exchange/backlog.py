@@ -15,7 +15,7 @@ from envolve.outer.exchange.messages import Chunk, ChunkResult
 log = logging.getLogger("envolve")
 
 MAX_ERRORS = 2  # evaluations of one chunk that may end in an exception
-SHUN_SECONDS = 60.0  # for which another worker is preferred; whoever is free may be the only one that does not hang
+SHUN_SECONDS = 60.0  # for which another worker is preferred; a free worker may be the only one that does not hang
 KNOWN = 3  # how many chunks of a mode must be done before another can be late
 Held = Mapping[int, Sequence[float]]  # index of a chunk -> for how many seconds each of its holders has had it
 

@@ -59,7 +59,7 @@ def read_beat(files: Files, name: str) -> Optional[Beat]:
     try:
         data = files.read(name, MAX_BEAT_BYTES)
         content = json.loads(data.decode("utf-8")) if data is not None else None
-        json.dumps(content, ensure_ascii=False).encode("utf-8")  # JSON can say texts that nobody can print
+        json.dumps(content, ensure_ascii=False).encode("utf-8")  # JSON can hold texts that cannot be printed
     except (NotReady, Rejected, ValueError, RecursionError):
         return None
     if type(content) is not dict or set(content) != {f.name for f in fields(Beat)}:

@@ -175,7 +175,7 @@ class Host:
             return -1
         if os.path.exists("/proc/self/stat"):
             fields = _first_line(f"/proc/{pid}/stat").rpartition(")")[2].split()
-            if len(fields) < 20 or fields[0] in "ZX":  # a zombie has ended, though nobody has collected it yet
+            if len(fields) < 20 or fields[0] in "ZX":  # a zombie has ended, though it was not collected yet
                 return -1
             return int(fields[19])
         try:
@@ -183,7 +183,7 @@ class Host:
         except ProcessLookupError:
             return -1
         except OSError:
-            pass  # it lives and belongs to somebody else
+            pass  # it lives and belongs to another user
         return 0
 
     def alive(self, pid: int, started: int) -> bool:

@@ -1,4 +1,4 @@
-"""How master and workers talk: four ``.pt`` files per worker in one sync folder.
+"""Messages between master and workers: four ``.pt`` files per worker in one sync folder.
 
 For master B and worker W: ``B_W_input.pt``, ``B_W_input_check.pt`` (a chunk of members to evaluate) and
 ``B_W_result.pt``, ``B_W_result_check.pt`` (what came of it). How such pairs are written and read is

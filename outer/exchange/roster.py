@@ -29,7 +29,7 @@ log = logging.getLogger("envolve")
 
 MAX_LOSSES = 3  # chunks lost or rejected in a row, then a worker gets none for a while
 BAR_SECONDS = 60.0
-SCAN_SECONDS = 0.1  # of reading heartbeats in one look around; who is left over comes first in the next
+SCAN_SECONDS = 0.1  # of reading heartbeats in one look around; workers that are left over come first in the next
 
 
 @dataclass
@@ -62,7 +62,7 @@ class Slot:
     losses: int = 0
     barred_until: float = 0.0
     odd_since: float | None = None  # since when its result files do not match
-    strays: int = 0  # results that nobody asked it for
+    strays: int = 0  # unexpected results
 
     def release(self) -> None:
         """Forgets its chunk; the worker gets the next chunk when it says that it is idle."""
@@ -166,7 +166,7 @@ class Roster:
             yield from zip(batch, beats, strict=True)
 
     def _beat(self, slot: Slot) -> Beat | None:
-        if slot.absences >= 2:  # whoever was away twice is so until a list has him again: there may be many
+        if slot.absences >= 2:  # workers missing twice count as gone until a list has them again: there may be many
             return None
         return read_beat(self._files, name_of(self._bohb_id, str(slot.id)))
 

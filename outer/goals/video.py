@@ -81,7 +81,7 @@ class Stage:
         run = plan.run
         self.task = make_goal_task(run.eval_env or run.env_name)
         key = rng.fold(torch.tensor([run.seed + member], device=run.device), rng.TEST)
-        try:  # MuJoCo has every model, and what it draws does not depend on who simulated the training
+        try:  # MuJoCo has every model, and what it draws does not depend on the engine of the training
             self.episodes: Episodes = make_episodes(
                 self.task, key, 1, episode_length=run.episode_length, action_repeat=run.action_repeat
             )

@@ -26,7 +26,7 @@ def goal_agent(path: str) -> str | None:
         config, _, _ = _content(raw.get("config"), path, {})
         agent = {**config["run"], **{k.partition(".")[2]: v for k, v in (raw.get("set") or {}).items()}}.get("agent")
     except (ConfigError, KeyError, TypeError, AttributeError):
-        agent = None  # whose problem the reader will report
+        agent = None  # the reader will report the problem
     return agent if agent in AGENTS else "crl"
 
 

@@ -22,7 +22,7 @@ from envolve.outer.hpo.trial import Record
 LEAST, MOST = 10, 300  # trials: with fewer no importance is given; of more, evenly many are left out, to save minutes
 FEW = 5  # trials per parameter, below which a forest finds shares in noise
 TREES, SEED = 64, 0
-GOOD = 5  # PED-ANOVA: at least so many trials are "the best", otherwise a tenth of all
+GOOD = 5  # PED-ANOVA: the best trials are a tenth of all, but at least this many
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ FANOVA, PED_ANOVA = "fANOVA", "PED-ANOVA"
 
 
 def importance_of(records: Sequence[Record], axes: Sequence[Axis]) -> Importance:
-    """Of the trials at the largest budget at which at least ``LEAST`` succeeded, not all with the same loss. A
+    """Importances from the trials at the largest budget with at least ``LEAST`` successes and different losses. A
     conditional parameter is judged among the trials that have it, beside those parameters that all of these have."""
     good = [r for r in records if succeeded(r)]
     counts = {b: sum(r.trial.budget == b for r in good) for b in {r.trial.budget for r in good}}

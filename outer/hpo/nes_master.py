@@ -127,7 +127,7 @@ class NESMaster:
         return evaluate
 
     def _on_beat(self) -> None:
-        if (self.run_dir / DONE).exists():  # the word to quit may have come while nobody was here
+        if (self.run_dir / DONE).exists():  # the word to quit may have come before this process started
             self.worker.quit = True
         if self._also is not None:
             self._also()

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from envolve.outer.hpo.study import Study
 
 BEST = 10  # columns of the table
-REASONS, REASON = 8, 160  # so many kinds of failure are named, in so many characters
+REASONS, REASON = 8, 160  # most kinds of failure to name, and most characters of each
 FILES = (  # what a study leaves in its folder, in the order the summary names it
     ("best.yaml", "the best configuration, complete"),
     ("results.json", "every trial; hpbandster reads it"),

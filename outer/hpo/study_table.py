@@ -41,7 +41,7 @@ class StudyTable(NotedDisplay):
         super().__init__(title, console or Console())
         self.study = study
         self.records = list(remembered)
-        self.out: dict[int, tuple[Trial, str, float]] = {}  # trial, with whom, since when
+        self.out: dict[int, tuple[Trial, str, float]] = {}  # trial, its NES master, start time
         self.spent = 0.0  # budget of the trials of this session
         self.first: float | None = None  # when the first of them began
         self.last: float | None = None  # when the last of them ended

@@ -93,7 +93,7 @@ def film(path: Optional[Path], folder: Path, envs: ShapedEnvs, learner: Learner,
     ``folder``. Raises VideoError."""
     suffix = writable_format(path)
     path = path or folder / f"best{suffix}"
-    try:  # MuJoCo has every model, and what it renders does not depend on who simulated the training
+    try:  # MuJoCo has every model, and what it renders does not depend on the engine of the training
         alone = make_envs(envs.task.name, [envs.candidates[i]], 1, key)
     except (SimulatorError, ImportError) as e:
         raise VideoError(f"no simulator can render: {e}") from e

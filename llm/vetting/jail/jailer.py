@@ -45,12 +45,12 @@ class Jailer:
         self._server = _Server(self._options, self._probe, self._patience)
 
     def trace(self, code: str) -> bytes:
-        """What a child makes of the code: untrusted bytes. Raises VetError where it breaks its limits or takes the
-        server with it, and JailError if no server can be started."""
+        """Traces code in a child -> untrusted bytes. Raises VetError if the code breaks its limits or takes the server
+        with it, and JailError if no server can be started."""
         return self._running().ask({"code": code})
 
     def check(self, code: str, traced: bytes) -> bytes:
-        """What another child, which does not run the code, makes of what ``trace`` returned: the graph file. Raises as
+        """Checks the result of ``trace`` in another child, which does not run the code -> the graph file. Raises as
         ``trace``."""
         return self._running().ask({"code": code, "traced": traced.decode("utf-8", "replace")})
 
@@ -132,7 +132,7 @@ class _Server:
         assert self._process.stdin
         if not self._ready.done():  # nothing is lost
             self._kill()
-        if not self._sending.acquire(timeout=1):  # somebody's question does not get through
+        if not self._sending.acquire(timeout=1):  # a question cannot be sent
             self._kill()
             self._sending.acquire()
         self._process.stdin.close()
@@ -184,7 +184,7 @@ class _Server:
     def _deliver(self, number: int, reason: list[str] | None, data: bytes) -> None:
         with self._waiting:
             answer = self._answers.pop(number, None)
-        if answer is not None:  # else nobody waits any longer
+        if answer is not None:  # else no caller waits any longer
             answer.set_result((reason, data))
 
     def _kill(self) -> None:

@@ -1,4 +1,4 @@
-"""Which system calls a process may still make: filters for the kernel's seccomp, assembled here as classic BPF.
+"""System call filters for the kernel's seccomp, assembled here as classic BPF.
 
 https://docs.kernel.org/userspace-api/seccomp_filter.html. Two filters:
 

@@ -1,4 +1,4 @@
-"""Which name was meant: of a variable by its letters, of an asked function by what it is for.
+"""Guesses the intended name: of a variable by its letters, of a requested function by its purpose.
 
 ``compute_done`` is a termination, however much it looks like ``compute_torque`` to somebody that counts letters.
 """
@@ -12,7 +12,7 @@ from functools import lru_cache
 
 from envolve.envs.physics.task import SHAPER_TYPES
 
-LONGEST = 64  # letters of a name that is compared: nobody mistypes longer ones
+LONGEST = 64  # letters of a name that is compared: longer names are not compared
 COMPARED = 24  # names that are compared in full, of those that share most letters
 ALIKE = 0.7  # of the words of two functions' names
 MEANINGS = {  # words in the names that models give to these functions

@@ -25,7 +25,7 @@ DEEP = "the code is nested too deeply; give parts of it names, in statements of 
 
 
 class VetError(Exception):
-    """Why a reply or its code is refused.
+    """Raised for a refused reply or its code.
 
     stage: "extract", "allowlist", "trace", "smoke", "graph" or "limits"; message: for the model that wrote it."""
 

@@ -1,4 +1,4 @@
-"""How much code a text is, counted before anything is built from it.
+"""Counts the size of code before anything is built from it.
 
 Python's parser takes memory and time for every name and sign, and far more for what is nested; so only as much as a
 person might write is given to it. One pass over the characters, whatever they are.

@@ -1,4 +1,4 @@
-"""Which names a statement takes from outside of itself: Python's scopes, read off the syntax tree.
+"""Free names of a statement: Python's scopes, read off the syntax tree.
 
 A function's arguments and variables are its own; so are a comprehension's. What is left is looked up in the module,
 and among the builtins. The same as what Python's own ``symtable`` says, in one pass over the nodes, however deep

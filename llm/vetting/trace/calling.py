@@ -1,4 +1,4 @@
-"""How a candidate's functions are called on rows of a probe, and what they must return.
+"""Calls a candidate's functions on rows of a probe, and checks their results.
 
 A function takes what ``PhysicsTask`` says (``compute_reward(state)``), or names quantities of the state as arguments,
 as Eureka's do (https://arxiv.org/abs/2310.12931): ``compute_reward(forward_velocity, torque)``.
@@ -112,7 +112,7 @@ def _given(key: str, inputs: Inputs) -> Any:
 
 
 def flat(kind: str, out: Any) -> tuple[list[str], list[Tensor]]:
-    """What a function returned, as a graph's names and tensors. Raises VetError where it is something else."""
+    """Results of a function as a graph's names and tensors. Raises VetError for anything else."""
     if kind == "compute_reward":
         components: Any = {}
         if isinstance(out, (tuple, list)):

@@ -1,4 +1,4 @@
-"""What a model is told when its code raised: the line, the reason, and the shapes of the tensors in that line."""
+"""Messages for the model when its code raised: the line, the reason, and the shapes of the tensors in that line."""
 
 from __future__ import annotations
 

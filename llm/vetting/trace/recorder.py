@@ -1,4 +1,4 @@
-"""What a function does to tensors, written down as a graph of aten operations while it runs.
+"""Records a function's tensor operations as a graph of aten operations while it runs.
 
 ``Recorder`` is a TorchDispatchMode below ``torch.func.functionalize``: in-place operations arrive as functional
 ones, and
