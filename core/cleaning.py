@@ -1,4 +1,4 @@
-"""Text that somebody else wrote, as one can print, log and save it.
+"""Cleans foreign text so that it can be printed, logged and saved.
 
 Models, workers, programs and files of others may send anything: half of a surrogate pair, which no file in UTF-8 can
 hold; control characters, which clear a terminal; marks that turn the direction of writing around, so that code is read

@@ -9,7 +9,7 @@ A command calls ``listen`` before it imports anything slow, and ``run(main)`` as
 - Python handles a signal between two bytecodes only, and whatever is on the way out may hang, so a thread of its own
   waits for ``LIMIT`` seconds; then, or at a second Ctrl-C, it kills all that this process has started and ends it.
   Files are replaced whole everywhere (``write_atomic``), so that no moment is a wrong one;
-- whoever reads the output may go (``| head``): then the command ends silently, as if by SIGPIPE (141).
+- the reader of the output may go (``| head``): then the command ends silently, as if by SIGPIPE (141).
 
 Standard library only: importing this must cost nothing. Python 3.8.
 """

@@ -1,6 +1,7 @@
-"""Reads what ``torch.save`` wrote, whoever wrote it: plain values, lists, dicts and tensors, never anything executed.
+"""Reads files of ``torch.save`` from untrusted sources: plain values, lists, dicts and tensors, never anything
+executed.
 
-``torch.load(weights_only=True)`` alone executes nothing either, but still builds what nobody has asked for: tensors
+``torch.load(weights_only=True)`` alone executes nothing either, but still builds unwanted objects: tensors
 without memory, with a sign bit pending, keys nested a million deep at which Python itself crashes, containers that
 contain themselves. So the instructions in the file are read first, as data: the few that ``torch.save`` needs for a
 tree of values pass, with the sizes that the file really holds. What has passed is packed anew, so that ``torch.load``

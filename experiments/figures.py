@@ -86,7 +86,7 @@ def command_of(need: Need, args: Args) -> list[str]:
 
 
 def run(words: list[str]) -> int:
-    """A command whose output goes where ours goes, and that ends with us -> its exit code."""
+    """Runs a command with this process's output, and that ends with us -> its exit code."""
     quiet = {**os.environ, interrupt.QUIET: "1"}  # how to go on is for us to say
     child = subprocess.Popen(words, cwd=IMPORTS, env=quiet, start_new_session=True, preexec_fn=ends_with_parent())
     try:

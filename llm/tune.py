@@ -136,7 +136,7 @@ def tune(
 
     number: of this tuning in its run, for random numbers of its own; log: JSON lines, the scores of every generation,
     from which an interrupted tuning goes on; report: called after every generation: its number, mean and best score;
-    workers: who trains, default: this process, a generation in one simulator.
+    workers: back end of the trainings, default: this process, a generation in one simulator.
     """
     assert candidate.params is not None
     tuner = make_tuner(len(candidate.params), s, seed)

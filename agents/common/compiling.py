@@ -31,7 +31,7 @@ class Progress:
     """One process's wait for the kernels of ``name``: lines in its log, and a file while it lasts.
 
     with Progress("ddqn") as progress:
-        progress.of(2)   # so many kernels are compiled
+        progress.of(2)   # number of kernels to compile
         progress.done()  # one of them
         progress.tick()  # called often; says something at times
     """

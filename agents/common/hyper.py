@@ -2,7 +2,7 @@
 
 Draws follow the original: lr log-uniform in [lr/3, 3 lr]; batch_size and hidden_size log-uniform integers in [x/3, 3x];
 hidden_layer uniform in {L-1, L, L+1}; tabular learners: alpha and gamma uniform in [.1, 1]. They come from the member's
-own key, so they do not depend on who else is in the chunk.
+own key, so they do not depend on the rest of the chunk.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@
     evaluation = training.evaluate()         # deterministic actions, one episode in each of E fresh environments
 
 Members train side by side: one batched call acts for all, one steps all environments, one updates all. What a member
-does depends on its key and its hyperparameters only, up to rounding; one that diverges (its weights are no numbers)
+does depends on its key and its hyperparameters only, up to rounding; one that diverges (weights that are not finite)
 goes on as such in its own rows, harms no other, and its evaluations are NaN.
 
 Updates per phase are what JaxGCRL does, multiplier_num_sgd_steps * num_envs (episode_length - 1) / batch_size; there

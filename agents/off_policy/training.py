@@ -60,7 +60,7 @@ class Members(Rows):
 
 
 class OffPolicy:
-    """Training of members whose networks have the same depth."""
+    """Training of members with networks of the same depth."""
 
     def __init__(
         self, task: Task, kind: str, section: EnvSection, worlds: Tensor, hyper: Hyper, keys: Tensor, test_each: bool,
@@ -252,7 +252,7 @@ def train_population(
     kind: "real", "se" or "rn", what ``worlds`` float32 [P, W] are (any width for "real"); keys: int64 [P];
     test_each: test after every training episode and stop when the task is solved (kind "rn"; "se" only if asked).
     icm: add curiosity to the rewards that are learned from. cuda_graph: replay the step as a graph, where the device is
-    a GPU. updates: who makes the gradient steps: "torch"; "kernel", where there is one, for tasks that have none; or
+    a GPU. updates: back end of the gradient steps: "torch"; "kernel", where there is one, for tasks that have none; or
     "torch_compile", code that torch.compile makes of them.
     """
     keep_pages()

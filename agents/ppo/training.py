@@ -57,7 +57,7 @@ def check(s: PPOSection, hyper: Hyper, max_steps: int) -> None:
 
 
 class PPO:
-    """Training of members whose networks have the same depth."""
+    """Training of members with networks of the same depth."""
 
     def __init__(
         self, task: Task, kind: str, section: EnvSection, worlds: Tensor, hyper: Hyper, keys: Tensor, test_each: bool,

@@ -1,6 +1,6 @@
 """Successive halving (Jamieson & Talwalkar 2016, https://arxiv.org/abs/1502.07943) of candidates within one simulator.
 
-A training has rungs. In each every candidate still in has K agents of N environments each; at its end the best
+A training has rungs. In each every candidate still in has K agents of N environments each; after it, the best
 1 / eta of them go on, and the environments of the others become theirs: the agents keep what they have learned, and
 from then on see eta times as much in every iteration. So all rungs cost the same environment steps, about those of a
 training without halving. With one rung this is ``agents.shaped.train_shaped``.

@@ -1,7 +1,7 @@
 """A user's two files, TrainParams in Python and the JSON of its environment, and their copies in a run's folder.
 
 The Python file is the user's own, named on the command line, and imported with all rights of the process, like any
-module of theirs; code from anybody else must not come this way.
+module of theirs; code of others must not be loaded this way.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Folder of a run. ``params_file`` keeps the user's two files there; beside them:
 
 run.json        how it was begun: seed, collectors, mode; a resume has to say the same
-learner.pt      where it goes on; policies/checkpoints/: greedy policies; replay/: all transitions that still count
+learner.pt      checkpoint; policies/checkpoints/: greedy policies; replay/: all transitions that still count
 session         how often a learner was started
 train/, eval/, learner/   TensorBoard;  evaluations.csv: the returns of the greedy policy
 done            the run is complete

@@ -1,7 +1,8 @@
 """Replay buffer filled by all collectors: transitions of every member in a ring, sampled uniformly.
 
 Oldest first out, capacity in transitions. Draws are counted (``agents/common/replay.py``): gradient step u of a member
-gets the same rows for the same key and the same content, whoever asks, how often, and how many steps at a time.
+gets the same rows for the same key and the same content, whatever process asks, how often, and how many steps at a
+time.
 
 Axes: P members, T rows of a chunk, W columns, B minibatch.
 """

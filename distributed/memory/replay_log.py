@@ -112,7 +112,7 @@ class ReplayLog:
         return Chunk(session, version, worker, ticket, rows.view(self.P, T, self.W), episodes.view(E, 2))
 
     def drop_before(self, row: int) -> None:
-        """Deletes files whose rows all come before this one."""
+        """Deletes files that contain only earlier rows."""
         files = self.files()
         for (_, path), (following, _) in zip(files, files[1:]):
             if following <= row:

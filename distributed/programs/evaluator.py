@@ -1,6 +1,6 @@
 """Evaluator: greedy episodes with the policies written by the learner, and ``evaluations.csv``.
 
-It needs nobody but the run's folder, so that a death costs an evaluation that is begun again. Its episodes depend on
+It needs only the run's folder, so a crash costs an evaluation that is begun again. Its episodes depend on
 the run's key and the policy's step alone; a curriculum does not reach its environment.
 
 ``success`` is the share of episodes in which the environment reported one at least once (``info["success"]``, or

@@ -7,7 +7,7 @@
 A start and a goal are drawn at every reset. ``resample="fixed"`` gives what JaxGCRL publishes: an environment gets the
 start and the goal of its first episode again and again (its issue #53), so that a training knows N goals in all.
 
-Random numbers: episode e of environment n is number e N + n of its member's key: who else is in the population, and
+Random numbers: episode e of environment n is number e N + n of its member's key: the rest of the population, and
 when others begin, changes nothing.
 """
 

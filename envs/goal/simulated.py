@@ -56,7 +56,7 @@ class SimulatedTask(GoalTask):
         return root, position[:, 7 * free :], velocity[:, 6 * free :]
 
     def whereabouts(self, start: Tensor) -> Tensor:
-        """Goal of features whose goal is about coordinates."""
+        """Goal reached by features, for goals made of coordinates."""
         return start[:, list(self.goal_indices)]
 
     def effort(self, action: Tensor, sim: Simulator) -> Tensor:

@@ -2,7 +2,7 @@
 
     graph --check--> nodes --plan, per shapes--> what it needs --program, per device--> calls on a frame
 
-Nothing of a graph is ever executed as Python, so that it may come from anybody (envs/graph/check.py says what is in
+Nothing of a graph is ever executed as Python, so it may come from any source (envs/graph/check.py says what is in
 one). A graph always ends, for it has no loops, and what it may compute and allocate is limited (envs/graph/plan.py).
 """
 

@@ -1,6 +1,6 @@
 """Plan of a graph, found without data: shapes and types of everything in it, and its cost.
 
-The graph runs once on torch's meta device, whose tensors have shapes but no memory. So no graph, whoever wrote it,
+The graph runs once on torch's meta device, whose tensors have shapes but no memory. So no graph, even a hostile one,
 makes a worker allocate or compute more than a fixed amount per environment. Costs that have to be known even before
 that come from envs/graph/cost.py.
 """

@@ -2,7 +2,7 @@
 
 What calls read and write lies in the slots of one list, the frame: inputs, constants, numbers, results. Operations
 whose arguments are known without the inputs are done once, when the frame for n environments is made; equal operations
-are done once; a slot is used again as soon as nobody reads it any more, which frees the memory of its tensor. None of
+are done once; a slot is reused once it is no longer read, which frees the memory of its tensor. None of
 this changes a bit of what comes out.
 """
 

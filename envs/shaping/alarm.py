@@ -3,7 +3,7 @@
 On a busy machine every call may take any time, so its length says nothing about the function. While a call runs, a tick
 comes every TICK seconds and asks the kernel what this thread has had in the call: CPU time, which grows with what the
 function does alone, and sleep. A thread that waits for a core does not sleep, nor does one whose process was stopped: a
-tick is seen by a thread that runs, so nobody collects ticks without getting on.
+tick is seen by a thread that runs, so every tick implies progress.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Candidates: files with the shapers that replace a task's own, and their failures.
 
 A candidate is a graph file, which is data (envs/graph/file.py), or a Python file of the user's own, imported like any
-module of theirs (code from anybody else must not come this way: it runs with all rights of the process). Such a file
+module of theirs (code of others must not be loaded this way: it runs with all rights of the process). Such a file
 defines any subset of ``SHAPER_TYPES`` with the signatures that ``envs/physics/task.py`` gives, and may define
 
     ACTION_SIZE = 12                        # A, width of the actions its compute_torque takes; default: found by trying

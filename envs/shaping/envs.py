@@ -3,7 +3,7 @@
 Environment i belongs to candidate i // N. One physics step serves all; then every candidate's functions see its own
 rows of the state, after that step. Episodes end environment by environment and begin again in the same step.
 
-What a candidate experiences depends on its functions and the key alone, not on who else is there: the engine's
+What a candidate experiences depends on its functions and the key alone, not on the other candidates: the engine's
 environments are independent, functions see only their own rows, and random numbers are drawn by
 (the candidate's key, control step, environment within the candidate).
 """

@@ -2,7 +2,7 @@
 
 MuJoCo's Python package sets the callback ``mjcb_time``, so that ``mjData.timer`` tells how long each stage of a step
 takes (https://mujoco.readthedocs.io/en/stable/APIreference/APIglobals.html#mjcb-time). It is asked dozens of times a
-step: up to a quarter of the time (HalfCheetah 15 %, Ant 9 %, Reacher 23 %), and nobody here reads those timers.
+step: up to a quarter of the time (HalfCheetah 15 %, Ant 9 %, Reacher 23 %), and those timers are never read here.
 Python's ``mujoco.set_mjcb_time(None)`` leaves the package's own clock where it is: hence the library itself.
 """
 

@@ -66,7 +66,7 @@ def observe(world: World, state: Tensor) -> np.ndarray:
 def step(world: World, state: Tensor, action: np.ndarray, live: np.ndarray) -> tuple[Tensor, np.ndarray, np.ndarray]:
     """action: integers [N] or reals [N, A] -> next state, reward float64 [N], terminated bool [N].
 
-    live: bool [N], the environments whose step counts.
+    live: bool [N], the environments to step.
     """
     batch = torch.from_numpy(action.astype(np.float32 if world.task.action_size else np.int64)).unsqueeze(0)
     with torch.no_grad():

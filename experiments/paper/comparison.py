@@ -1,4 +1,4 @@
-"""Fresh agents in evolved worlds beside agents on the task: compare_proxies.py and transfer.py differ in who learns.
+"""Fresh agents in evolved worlds beside agents on the task: compare_proxies.py and transfer.py differ in the learners.
 
 RNs     learning curves: nothing ends early, every agent is tested on the task after each training episode.
 SEs     how many steps agents need, and what they reach on the task: of SEs evolved with fixed hyperparameters, of those

@@ -1,4 +1,4 @@
-"""Agents of every kind that train for the same number of steps, in worlds and on the task: who they are."""
+"""Agents of every kind that train for the same number of steps, in worlds and on the task."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ class OneSEArgs(WorldArgs):
 
 
 def se_of(args: OneSEArgs) -> tuple[Task, WorldFile, Learner]:
-    """The task, the best SE (or ``args.model``), who learns in it. Raises ConfigError, WorldFileError."""
+    """The task, the best SE (or ``args.model``), and its learner. Raises ConfigError, WorldFileError."""
     config, evolved, model = args.config, args.evolved, args.model
     if evolved not in ("varied", "fixed"):
         raise ConfigError([f"--evolved: found {evolved!r}, expected varied or fixed"])

@@ -111,7 +111,7 @@ class GymRun:
         return [p.resolve() for p in ([self.options.envs] if self.options.envs else []) + beside]
 
     def _folder(self) -> Path:
-        """New run folder, or that of the run to resume, whose configuration must be the same."""
+        """New run folder, or that of the run to resume, with the same configuration."""
         now = self.config.model_dump_json(indent=1).encode()
         if self.options.resume is None:
             folder = run_folder(self.config, self.options.results_dir)

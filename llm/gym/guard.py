@@ -1,6 +1,6 @@
 """Starts the process of a training so that nothing of it outlives its master.
 
-``python -m envolve.llm.gym.guard FOLDER MASTER``: MASTER is the process id of who started this. This process stays,
+``python -m envolve.llm.gym.guard FOLDER MASTER``: MASTER is the process id of the parent. This process stays,
 small, as the guardian: it forks the one that trains (``jailed.py``), takes over what is orphaned of it (double forks,
 sessions of their own), and ends it all when the training or the master does. Before the master is known to live, and
 its death to be heard of, nothing is imported that takes time and nothing is written.

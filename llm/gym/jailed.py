@@ -2,8 +2,8 @@
 
 FOLDER/job.json says what to do; FOLDER/out is all that it may write to. The user's class is trusted and imported first;
 then the process locks itself up for good (``llm/vetting/jail/locks.py``), and only then is the model's
-``compute_reward`` run, as the method of a subclass. Everything in ``out`` is therefore data from a stranger to whoever
-reads it.
+``compute_reward`` run, as the method of a subclass. Everything in ``out`` is therefore untrusted data to any process
+that reads it.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ class GymOptions:
     """Options of the command line that override the YAML. None keeps the YAML's value.
 
     llm: as make_chat names models ("gpt-4o", "ollama:llama3", "replay:FILE"). results_dir: instead of
-    experiment.parent. set: ``section.key=value``. resume: folder of the run to go on with. processes: trainings at
+    experiment.parent. set: ``section.key=value``. resume: folder of the run to resume. processes: trainings at
     once, 0: one per core. seconds, memory (bytes): of one training. envs: where to look for environments first.
     prices, parallel, timeout (s): of calls, as make_chat takes them.
     """

@@ -1,6 +1,6 @@
 """One call from its first attempt to its end: retries, what it may cost and has cost, and its lines in the record.
 
-What a server sends is in the record before anybody reads it, and a reply before anybody uses it.
+What a server sends is in the record before it is parsed, and a reply before it is used.
 """
 
 from __future__ import annotations

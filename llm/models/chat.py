@@ -52,7 +52,7 @@ class Chat:
 
     backends: name that requests use -> where it is asked. record: calls.jsonl, read first if it is there; ledger.json
     beside it holds the costs. prices: per model, None: unknown. attempts: of each call. seed: of the waits.
-    sleep: waits so many seconds; by default until then or until the chat is closed.
+    sleep: function that waits some seconds; by default until then or until the chat is closed.
     Raises ChatError (a record of another run, a budget in USD without a price).
     """
 

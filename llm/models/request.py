@@ -101,7 +101,7 @@ class Unanswered(ChatError):
 class ChatFailure(Exception):
     """Failure of one call. ``Chat.ask`` returns it instead of a reply; ``str`` is the text for people.
 
-    model_is_out: no later call of this model can succeed before somebody has mended something (a wrong key, no such
+    model_is_out: no later call of this model can succeed before a user has fixed something (a wrong key, no such
     model, no credit). final: the server has refused this very request and would refuse it again; all else may be
     answered when it is asked another time.
     """

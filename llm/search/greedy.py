@@ -1,5 +1,5 @@
-"""Eureka's loop (Ma et al. 2023, https://arxiv.org/abs/2310.12931, algorithm 1): in every iteration so many samples of
-one message, which shows the best attempt so far and what became of it.
+"""Eureka's loop (Ma et al. 2023, https://arxiv.org/abs/2310.12931, algorithm 1): in every iteration a fixed number of
+samples of one message, which shows the best attempt so far and what became of it.
 
 Unlike the original, in two points. The best is kept for ever: there it is the best of the last iteration, be it worse
 than its parent. And when nothing of an iteration ran, there the same message is sent again; here half of the samples

@@ -26,7 +26,7 @@ class Problems:
         self._found.setdefault((line, text), hint)
 
     def told(self, most: int, in_order: bool = True) -> str:
-        """A line for each of the first so many, and how many more there are. in_order: of their lines in the code."""
+        """A line for each of the first problems, and the number of the others. in_order: of their lines in the code."""
         found = sorted(self._found) if in_order else list(self._found)
         lines = []
         for line, text in found[:most]:

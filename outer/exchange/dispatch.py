@@ -149,7 +149,7 @@ class Dispatcher:
         return self._backlog.add(chunk)
 
     def result(self, ticket: int) -> ChunkResult:
-        """Waits for the result of a submitted chunk, to be asked for once; the others go on meanwhile. Raises
+        """Waits for the result of a submitted chunk, to be asked for once; the others continue meanwhile. Raises
         :class:`ExchangeError` if the folder cannot be used any more, :class:`SecondMasterError` if another master took
         it over."""
         news = self._hint_at = self._host.monotonic()

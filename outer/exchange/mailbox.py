@@ -26,7 +26,7 @@ Found = ChunkResult | Exception | None  # None: nothing there after all
 
 
 def batches(items: Sequence[Any]) -> Iterator[Sequence[Any]]:
-    """Divides items into groups whose bytes fit into memory together."""
+    """Divides items into groups that fit into memory together."""
     return (items[i : i + BATCH] for i in range(0, len(items), BATCH))
 
 

@@ -1,8 +1,8 @@
 """The worker's side of the exchange: take a chunk, evaluate it, hand in the result, until told to stop.
 
-Files are removed only in the worker's own slot and only after they were read, so it does not matter who starts first:
-an input that lies there when the worker comes is simply its first. From before the input is removed until after the
-result is there, the heartbeat says what the worker is doing; so a master can tell work from a loss. Python 3.8.
+Files are removed only in the worker's own slot and only after they were read, so the order of the starts does not
+matter: an input that lies there when the worker comes is simply its first. From before the input is removed until after
+the result is there, the heartbeat says what the worker is doing; so a master can tell work from a loss. Python 3.8.
 """
 
 from __future__ import annotations

@@ -119,7 +119,7 @@ def add_section(parser: Parser, title: str, section: type, others: Mapping[str, 
 
 
 def _others_help(f: dataclasses.Field[Any], others: Mapping[str, type]) -> str:
-    """Help text of a shared flag for the agents whose section describes it differently."""
+    """Help text of a shared flag for the agents that describe it differently."""
     helps: dict[str, list[str]] = {}
     for agent, section in others.items():
         for g in dataclasses.fields(section):

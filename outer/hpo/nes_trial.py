@@ -103,7 +103,7 @@ def figures(run: Run) -> dict[str, float]:
 
 @contextlib.contextmanager
 def run_folder(name: Path, config: Config, budget: float) -> Iterator[Path]:
-    """The folder of a run, locked, with config.yaml in it and the checkpoint to go on from, if there is one.
+    """The folder of a run, locked, with config.yaml in it and the checkpoint to resume from, if there is one.
 
     Where another process still holds it (one that was thought dead, and may come back) a copy is made beside it. A run
     that has had more than ``budget`` (a log of results was removed) or is damaged is begun anew, beside it too.

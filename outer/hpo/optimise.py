@@ -2,7 +2,7 @@
 
 At most ``parallel`` trials are out. What came of them is told in the order of asking, however they end, so that trial i
 is asked after exactly the trials 0 to i - parallel were told: the same study gives the same results with any number of
-NES masters, whoever dies, and a search that was interrupted is resumed by telling it its log.
+NES masters, whichever dies, and a search that was interrupted is resumed by telling it its log.
 """
 
 from __future__ import annotations

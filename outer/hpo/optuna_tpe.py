@@ -1,7 +1,7 @@
 """Maintained alternative to BOHB: optuna's tree of Parzen estimators (Watanabe 2023, https://arxiv.org/abs/2304.11127)
 under optuna's own Hyperband, which stops a trial as soon as others at its budget are better.
 
-A new configuration waits for no rung to fill: what was not stopped goes on at the next budget, before anything new.
+A new configuration waits for no rung to fill: an unstopped trial continues at the next budget, before anything new.
 The n-th configuration's bracket is a hash of n and the seed, and each bracket has a model of its own.
 """
 

@@ -6,7 +6,7 @@ Installs SLURM from Debian packages if it is missing (as root), starts it in a t
   plain   two runs of GTN_master.py on CartPole with three workers each, through slurm/submit.py. Workers and a master
           are cancelled, submit.py is killed and started again, a master and a worker get the signal of the time limit.
   study   the same with a search over configurations (experiments/optimize_params.py).
-  node    slurm/single_node.sh with a time limit that is too short, and requeued once by somebody else.
+  node    slurm/single_node.sh with a time limit that is too short, and requeued once from outside.
 
 Each must end with the same bytes as the same run without SLURM and without disturbance. All daemons are stopped at the
 end, also after a failure or Ctrl-C. Exit code 0: equal, 1: not."""

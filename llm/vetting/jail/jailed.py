@@ -1,11 +1,11 @@
 """The server in which code from models is run: a process of its own that imports torch once and forks a child per
 candidate. The child locks itself up (``jail.lock_tracing``), traces, writes what it found to its pipe, and is gone.
 
-Started by ``jailer.py``, which talks to it through stdin and stdout in frames (length, bytes): first the options
-(JSON) and the probe, answered by "ready"; then candidates (JSON: number, code) to be run, or to be checked with what
-came of that ("traced": checking.py). The answer is a line of JSON {"number", "reason": [stage, message] or null} and,
-after it, the bytes of the child, which nobody but the master and a child reads, as what they are: untrusted. The server
-itself never looks at them, runs nobody's code and, once it has imported what it needs, has given up the file system. It
+Started by ``jailer.py``, which talks to it through stdin and stdout in frames (length, bytes): first the options (JSON)
+and the probe, answered by "ready"; then candidates (JSON: number, code) to be run, or to be checked with what came of
+that ("traced": checking.py). The answer is a line of JSON {"number", "reason": [stage, message] or null} and, after it,
+the bytes of the child, which nobody but the master and a child reads, as what they are: untrusted. The server itself
+never looks at them, runs no candidate's code and, once it has imported what it needs, has given up the file system. It
 ends when stdin does.
 """
 

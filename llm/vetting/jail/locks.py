@@ -1,7 +1,7 @@
 """Locks a process for good: limits, Landlock (``landlock.py``), seccomp (``seccomp.py``).
 
 What each layer is for, and what is left: docs/security.md. Fails closed: where the kernel cannot do it, ``JailError``,
-unless somebody decided otherwise, aloud.
+unless the user explicitly decided otherwise.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def lock(
     processes: bool = False,
     allow_unprotected: bool = False,
 ) -> Protection:
-    """Lock up this process for training in an environment that somebody else wrote.
+    """Lock up this process for training in an environment written by others.
 
     read, write: folders and files; everything else on disk is out of reach. memory: bytes of address space beyond what
     it has now (not with CUDA, which reserves more than it uses). cpu_seconds: beyond what it has used. file_bytes: the

@@ -3,7 +3,7 @@
 https://docs.kernel.org/userspace-api/seccomp_filter.html. Two filters:
 
 ``tracing``   an allow-list for the child that runs a model's code: memory, clocks, locks and writing to the pipe that
-              it has; it cannot open anything, start anything or signal anybody.
+              it has; it cannot open anything, start anything or signal any process.
 ``training``  a deny-list for training in a user's environment, which needs files (``landlock.py`` says which): no
               sockets, programs or other processes, nothing of the system's administration, nothing newer than this.
 """

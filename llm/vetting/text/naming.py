@@ -1,6 +1,6 @@
 """Guesses the intended name: of a variable by its letters, of a requested function by its purpose.
 
-``compute_done`` is a termination, however much it looks like ``compute_torque`` to somebody that counts letters.
+``compute_done`` is a termination, although by its letters it resembles ``compute_torque``.
 """
 
 from __future__ import annotations
