@@ -6,7 +6,7 @@ from __future__ import annotations
 from envolve.core import interrupt
 
 if __name__ == "__main__":
-    # before all that takes time to import; whoever started it waits for it
+    # before slow imports; the parent process waits for this one
     interrupt.listen("GTN_worker.py", limit=1.5)
 
 from envolve.experiments.worker import main

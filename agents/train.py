@@ -1,4 +1,5 @@
-"""One entry to every learner: a population of worlds in, a ``TrainResult`` out, on the fastest path there is for it."""
+"""Entry point of all learners: trains a population in its worlds on the fastest available back end ->
+``TrainResult``."""
 
 from __future__ import annotations
 
@@ -103,15 +104,16 @@ def train(
 
 
 def of_one_step_episodes(learner: LearnerSection, vary: Optional[VarySection]) -> LearnerSection:
-    """In a bandit the budget of steps alone says when training ends: returns of single steps settle before anything is
-    learned, so no early out, and there are as many episodes as steps. Without a budget it ends after train_episodes."""
+    """Training limits of a bandit: only the budget of steps ends training, since returns of single steps settle before
+    anything is learned. So there is no early out, and there are as many episodes as steps. Without a budget, training
+    ends after train_episodes."""
     most = math.ceil(learner.train_steps * (vary.train_steps_factor if vary else 1.0))
     episodes = max(learner.train_episodes, most)
     return dataclasses.replace(learner, train_episodes=episodes, early_out_min_steps=episodes)
 
 
 def algorithm(name: str) -> Any:
-    """The class of an off-policy learner."""
+    """Class of an off-policy learner."""
     module, cls = OFF_POLICY[name]
     return getattr(import_module(module), cls)
 
@@ -137,7 +139,7 @@ def _no_kernel(name: str, task: Task, hyper: Hyper, device: str, icm: Optional[I
 
 
 def _tabular_backend(name: str, backend: str) -> str:
-    """ "compiled" or "torch"; both return the same bits."""
+    """Back end: "compiled" or "torch"; both return the same bits."""
     if backend == "torch":
         return backend
     from envolve.agents.kernels.building import ahead
@@ -163,7 +165,7 @@ def _train_tabular(
     backend: str,
     threads: int,
 ) -> TrainResult:
-    """A finite world is tabulated once per member (the task once for all); the learner never calls a network."""
+    """Tabulates a finite world once per member (the task once for all); the learner never calls a network."""
     world = make_world(kind, task, section, worlds[:1] if kind == "real" else worlds, torch.as_tensor(hyper["gamma"]))
     return train_tabular(
         name,

@@ -38,7 +38,7 @@ def pss() -> float:
 
 
 def of_the_gpu() -> float:
-    """What is taken of the GPU's memory, by all processes, MiB."""
+    """GPU memory in use by all processes, MiB."""
     import torch
 
     free, total = torch.cuda.mem_get_info()
@@ -68,7 +68,7 @@ def anymal(i: int) -> Dict[str, Any]:
 
 
 def ant(i: int) -> Dict[str, Any]:
-    """As ``anymal``."""
+    """Same as ``anymal``."""
     import torch
 
     speed, weight = 1.0 + 0.1 * (i % 7), 1e-5 * (1 + i % 5)

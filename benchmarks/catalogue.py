@@ -1,4 +1,4 @@
-"""Which benchmarks there are, and how each of their implementations is started."""
+"""Catalogue of the benchmarks, and how each of their implementations is started."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def medians(calls: list[Callable[[], Any]], number: int) -> list[float]:
 
 
 def measure(env: str, own: dict[str, Any], P: int, number: int) -> list[float]:
-    """Of a member: update and decision in PyTorch, then compiled."""
+    """Times of a member: update and decision in PyTorch, then compiled."""
     task, section = make_goal_task(env), CRLSection(num_envs=32, **own)
     runs = [GoalTraining(task, task, section, torch.arange(P), num_eval_envs=1, threads=1) for _ in range(2)]
     old = runs[0]

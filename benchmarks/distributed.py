@@ -56,7 +56,7 @@ class TrainParams(TrainParamsBase):
 
 
 class Meter:
-    """From the first mark to the last: environment steps, gradient steps, seconds, CPU seconds."""
+    """Differences from the first mark to the last: environment steps, gradient steps, seconds, CPU seconds."""
 
     def __init__(self, cpu: Callable[[], float]) -> None:
         self.cpu, self.marks = cpu, []  # type: ignore[var-annotated]
@@ -100,7 +100,7 @@ def cpu_of(pids: list[int]) -> float:
 
 
 def family(ancestor: int) -> list[int]:
-    """That process and all that descend from it."""
+    """Ids of that process and all its descendants."""
     parents = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -162,7 +162,7 @@ def ours(name: str, iterations: int) -> dict[str, float]:
 
 
 def command_of(name: str, iterations: int, torchrl: str | None) -> list[str]:
-    """What measures a variant, in a process of its own, and prints its figures last, as a line of JSON."""
+    """Command that measures a variant in its own process and prints its figures last, as a line of JSON."""
     if name in TORCHRL:
         assert torchrl is not None
         peer = ROOT / "benchmarks" / "peers" / "torchrl_sac.py"

@@ -35,19 +35,19 @@ class Args:
     config: tyro.conf.Positional[Path]
     """A default_config_*.yaml."""
     seeds: int = 10
-    """Seeds 0 to N - 1."""
+    """Number of runs, one per random seed."""
     first_seed: int = 0
-    """Or from this one on."""
+    """Random seed of the first run; the others count up."""
     num_agents: int = 40
-    """Fresh agents per re-test."""
+    """Number of fresh agents that re-test a world."""
     vary_hp: bool = True
-    """With varied hyperparameters."""
+    """Draw the hyperparameters of these agents."""
     results_dir: Path | None = None
-    """Keep the runs here; default: a temporary folder."""
+    """Folder for the runs. Default: a temporary folder."""
     overrides: Annotated[tuple[str, ...], tyro.conf.arg(name="set")] = ()
-    """Passed on to GTN_master.py."""
+    """Values passed to GTN_master.py --set."""
     json: Path | None = None
-    """Also write the figures here."""
+    """Also write the figures to this JSON file."""
 
 
 def run(command: list[Any]) -> float:

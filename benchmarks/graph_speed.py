@@ -123,7 +123,7 @@ def as_code(code: str, kind: str) -> Callable[[Any], Any]:
 
 
 def random_state(example: dict[str, Tensor], n: int, device: str) -> dict[str, Tensor]:
-    """As a task has it: columns of one buffer, and actions."""
+    """State like a task's: columns of one buffer, and actions."""
     sizes = [part[0].numel() for part in example.values()]
     buffer = torch.randn(n, sum(sizes), generator=torch.Generator().manual_seed(0)).to(device)
     parts = buffer.split(sizes, dim=1)

@@ -21,7 +21,7 @@ REPEATS, SECONDS = 5, 1.0  # of a run
 
 
 def cpu_time(run: Callable[[int], Any]) -> Timed:
-    """For ``run`` that trains one agent for n steps and has nothing to set up."""
+    """Adapter for ``run`` that trains one agent for n steps and has nothing to set up."""
 
     def timed(n: int) -> Tuple[int, float]:
         began = time.process_time()

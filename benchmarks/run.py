@@ -55,7 +55,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def adapt(name: str, run: Run, raw: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """What a process wrote -> results by implementation. Three benchmarks have a file format of their own."""
+    """Results by implementation from what a process wrote. Three benchmarks have a file format of their own."""
     if name == "tabular_q":
         return tabular(raw)
     if name == "evolve":

@@ -1,8 +1,4 @@
-"""What the benchmarks of learners train: the same numbers for this project, the plain scripts and the peers.
-
-Hyperparameters are the published ones (YAML files of automl/learning_environments; PPO: CleanRL's ppo.py). This file
-holds numbers only, so that the peers, who live in another environment, can read it.
-"""
+"""Settings of the benchmarks of learners: the same numbers for this project, the plain scripts and the peers."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The ground floor: what every other room may import and what imports none of them. Python 3.8."""
+"""Ground floor: modules that every other package may import and that import none of them. Python 3.8."""

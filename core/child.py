@@ -1,5 +1,5 @@
-"""A process that a program starts itself on its own machine, and starts again when it dies: later, each time that it
-died soon after its start. What an exit code means, and when to give up, is for whoever watches it. Linux.
+"""Supervised child processes on this machine, restarted when they die. The delay grows with every death soon after the
+start. The caller decides what an exit code means and when to give up. Linux.
 """
 
 from __future__ import annotations
@@ -16,14 +16,15 @@ from typing import Any
 from envolve.core.cleaning import one_line
 from envolve.core.files import read_end
 
-QUICK_SECONDS = 10.0  # who died sooner than this after its start counts as one that cannot start
+QUICK_SECONDS = 10.0  # s; a child that dies sooner after its start counts as unable to start
 FIRST_DELAY, MAX_DELAY = 0.1, 10.0  # seconds between a death and the next start
 TAIL, TAIL_BYTES = 20, 2**16  # lines, and bytes in which they are looked for
 _PR_SET_PDEATHSIG = 1
 
 
 class Child:
-    """``start``, then again and again: ``ended``; ``again`` after a death; ``start`` when it is ``due``."""
+    """One child process. Call ``start``, then repeatedly ``ended``; after a death ``again``, and ``start`` once it is
+    ``due``."""
 
     def __init__(
         self,
@@ -39,9 +40,9 @@ class Child:
         first_delay: float = FIRST_DELAY,
         max_delay: float = MAX_DELAY,
     ) -> None:
-        """command: asked at every start; its output goes to the end of log_path. environ: beside this process's; cpus:
-        that it may use, None: all of this process's. with_parent: a parent that is killed leaves nobody behind, who
-        hears SIGTERM. prepare: called in the child before its program starts."""
+        """command: called for the words of each start; output is appended to log_path. environ: added to this process's
+        environment. cpus: CPUs that the child may use, None: all of this process's. with_parent: the child gets SIGTERM
+        when this process is killed. prepare: called in the child before its program starts."""
         self.name, self.log_path, self.cpus = name, log_path, cpus
         self._command, self._environ, self._with_parent, self._prepare = command, environ or {}, with_parent, prepare
         self._quick_seconds, self._first_delay, self._max_delay = quick_seconds, first_delay, max_delay
@@ -52,14 +53,14 @@ class Child:
 
     @property
     def pid(self) -> int | None:
-        """Of the process, while it runs."""
+        """Process id of the child while it runs."""
         return None if self.process is None or self.process.poll() is not None else self.process.pid
 
     def due(self) -> bool:
         return self.process is None and self.start_at is not None and time.monotonic() >= self.start_at
 
     def start(self) -> None:
-        """Raises OSError."""
+        """Starts the process. Raises OSError."""
         tie = ends_with_parent(signal.SIGTERM) if self._with_parent else None
 
         def prepare() -> None:
@@ -83,7 +84,7 @@ class Child:
         self.started_at, self.start_at, self.starts = time.monotonic(), None, self.starts + 1
 
     def ended(self) -> int | None:
-        """The exit code, once, of a process that is no more; what it had started itself is killed."""
+        """Exit code of a dead child, reported once; processes that it started are killed."""
         if self.process is None or self.process.poll() is None:
             return None
         code, pid = self.process.returncode, self.process.pid
@@ -92,7 +93,7 @@ class Child:
         return code
 
     def again(self) -> float:
-        """After a death: seconds until it is due."""
+        """Schedules the restart after a death -> seconds until it is due."""
         self.deaths += 1
         quick = time.monotonic() - self.started_at < self._quick_seconds
         self.quick_deaths = self.quick_deaths + 1 if quick else 0
@@ -101,7 +102,7 @@ class Child:
         return delay
 
     def last_words(self) -> str:
-        """The end of its output."""
+        """Last lines of the child's output."""
         try:
             lines = read_end(self.log_path, TAIL_BYTES).decode("utf-8", "replace").splitlines()[-TAIL:]
             return "\n".join(one_line(line) for line in lines)
@@ -110,9 +111,8 @@ class Child:
 
 
 def ends_with_parent(signum: int = signal.SIGKILL, parent: int | None = None) -> Callable[[], None]:
-    """What a child calls between fork and exec, or at its begin: it gets ``signum`` when ``parent`` (this process)
-    dies, also if that has happened already. The thread that starts the child counts as the parent: start it in one that
-    lasts."""
+    """Hook for a child between fork and exec, or at its beginning: it gets ``signum`` when ``parent`` (this process)
+    dies, also if that has already happened. The starting thread counts as the parent, so it must outlive the child."""
     libc = ctypes.CDLL(None)  # not in the child: loading takes locks that another thread may have held
     pid = os.getpid() if parent is None else parent
 
@@ -125,8 +125,7 @@ def ends_with_parent(signum: int = signal.SIGKILL, parent: int | None = None) ->
 
 
 def end_process(process: subprocess.Popen[Any], seconds: float) -> None:
-    """One that leads a session of its own: SIGTERM, unless it has ended, and SIGKILL to what is left of its session
-    after ``seconds``."""
+    """Ends a session leader: SIGTERM, unless it has ended, and SIGKILL to the rest of its session after ``seconds``."""
     try:
         if process.poll() is None:
             process.terminate()
@@ -138,8 +137,8 @@ def end_process(process: subprocess.Popen[Any], seconds: float) -> None:
 
 
 def end(children: Iterable[Child], seconds: float) -> dict[Child, int]:
-    """SIGTERM, and SIGKILL to whoever has not ended in time, with all that it started; Ctrl-C meanwhile shortens that.
-    None is due any more. -> exit codes of those that ran."""
+    """Ends all children: SIGTERM, then SIGKILL to those still alive after the time limit, with everything that they
+    started. Ctrl-C shortens the wait. No child is due afterwards. -> exit codes of those that ran."""
     children = list(children)
     running = {child: child.process for child in children if child.process is not None}
     for process in running.values():
@@ -160,7 +159,7 @@ def end(children: Iterable[Child], seconds: float) -> dict[Child, int]:
 
 
 def how(code: int) -> str:
-    """In words."""
+    """Describes an exit code in words."""
     return f"by signal {-code}" if code < 0 else f"with exit code {code}"
 
 

@@ -1,4 +1,4 @@
-"""Text that somebody else wrote, as one can print, log and save it.
+"""Cleans foreign text so that it can be printed, logged and saved.
 
 Models, workers, programs and files of others may send anything: half of a surrogate pair, which no file in UTF-8 can
 hold; control characters, which clear a terminal; marks that turn the direction of writing around, so that code is read
@@ -25,15 +25,15 @@ _HIDDEN = re.compile(
 
 
 def printable(text: str, longest: Optional[int] = None) -> str:
-    """``text`` with line ends as \\n and one U+FFFD for each character that is not for showing; form feeds, which
-    Python takes for blanks, are blanks. Of more than ``longest`` characters the first, and " ..."."""
+    """``text`` with line ends as \\n and one U+FFFD for each character that cannot be shown; form feeds, which Python
+    takes for blanks, become blanks. Text longer than ``longest`` is cut, with " ..." appended."""
     more = MORE if longest is not None and len(text) > longest else ""
     text = text[:longest].replace("\r\n", "\n").replace("\r", "\n").replace("\f", " ")
     return _HIDDEN.sub(REPLACED, text) + more
 
 
 def clean(text: str, longest: int = LONGEST) -> str:
-    """A message as one can show it to people and models: lines of what Python calls printable, and not without end."""
+    """Message that is safe to show to people and models: printable lines of limited length."""
     shown = printable(text[:longest]).replace("\t", " ")
     if not shown.isprintable():
         shown = "".join(c if c.isprintable() or c == "\n" else REPLACED for c in shown)
@@ -41,12 +41,12 @@ def clean(text: str, longest: int = LONGEST) -> str:
 
 
 def one_line(text: str, longest: int = LONGEST) -> str:
-    """The same in one line, so that no text can look like the next line of a log or of a table."""
+    """Message in one line, so that no text can look like the next line of a log or of a table."""
     if text.isprintable() and len(text) <= longest:  # nearly every text: this is asked of each member of a generation
         return text
     return clean(_BREAKS.sub(" ", text[:longest]).strip(), longest) + MORE * (len(text) > longest)
 
 
 def printable_traceback() -> str:
-    """The traceback of the exception in hand, for a log; ``log.exception`` would print the exception's text raw."""
+    """Traceback of the current exception for a log; ``log.exception`` would print the exception's text raw."""
     return printable(traceback.format_exc(), LONGEST_TRACEBACK)

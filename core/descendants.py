@@ -1,4 +1,4 @@
-"""What this process has started, and what that has started in its turn. Standard library only; Python 3.8."""
+"""Descendants of this process: what it has started, directly or indirectly. Standard library only; Python 3.8."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import List
 
 
 def kill_descendants() -> None:
-    """SIGKILL to all that this process has started, and to whatever runs in sessions of theirs."""
-    for _ in range(10):  # who is just being started
+    """Sends SIGKILL to all descendants of this process and to the sessions that they lead."""
+    for _ in range(10):  # processes that are just being started
         found = _descendants()
         for pid in found:
             with contextlib.suppress(OSError):
@@ -20,8 +20,8 @@ def kill_descendants() -> None:
 
 
 def _descendants() -> List[int]:
-    """Those that run, parents first: none of them shall have a word to say on the death of a child. Without /proc:
-    none."""
+    """Process ids of the running descendants, parents first, so that no parent reports the death of its child. Without
+    /proc: none."""
     parents, sessions = {}, {}
     with contextlib.suppress(OSError):
         for name in os.listdir("/proc"):

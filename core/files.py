@@ -25,12 +25,12 @@ KINDS = (
 
 
 class UnfitFileError(OSError):
-    """No plain file, or larger than allowed, or no text: nothing that waiting would change. As of any OSError
-    ``strerror`` says what was found, and ``filename`` where."""
+    """Raised for a path that is not a plain file, is larger than allowed, or holds no text. Retrying does not help.
+    ``strerror`` says what was found, ``filename`` where, as in any OSError."""
 
 
 def read_plain(path: Name, limit: int) -> bytes:
-    """The bytes of a plain file of at most ``limit`` bytes. Raises UnfitFileError, OSError."""
+    """Bytes of a plain file of at most ``limit`` bytes. Raises UnfitFileError, OSError."""
     fd = _open(path)
     try:
         size = _size(fd, path, limit)
@@ -45,15 +45,15 @@ def read_plain(path: Name, limit: int) -> bytes:
 
 
 def read_text(path: Name, limit: int = TEXT_BYTES) -> str:
-    """The same as UTF-8. Raises UnfitFileError, OSError."""
+    """Text of a plain UTF-8 file of at most ``limit`` bytes. Raises UnfitFileError, OSError."""
     try:
         return read_plain(path, limit).decode("utf-8")
     except UnicodeDecodeError as e:
-        raise _unfit(errno.EILSEQ, f"found bytes at {e.start} that are no UTF-8, expected text", path) from None
+        raise _unfit(errno.EILSEQ, f"found bytes at {e.start} that are not UTF-8, expected text", path) from None
 
 
 def read_end(path: Name, most: int) -> bytes:
-    """The last ``most`` bytes of a plain file that may be of any size. Raises UnfitFileError, OSError."""
+    """Last ``most`` bytes of a plain file of any size. Raises UnfitFileError, OSError."""
     fd = _open(path)
     try:
         size = _size(fd, path, sys.maxsize)
@@ -63,7 +63,7 @@ def read_end(path: Name, most: int) -> bytes:
 
 
 def check_plain(path: Name, limit: int = TEXT_BYTES) -> None:
-    """For what another reads, Python's import or a library. Raises UnfitFileError, OSError."""
+    """Checks a file that Python's import or a library will read. Raises UnfitFileError, OSError."""
     fd = _open(path)
     try:
         _size(fd, path, limit)

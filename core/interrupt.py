@@ -1,5 +1,5 @@
-"""How every command hears Ctrl-C and SIGTERM: it ends within ``LIMIT`` seconds, says in one line how to go on, and its
-exit code is 128 + the signal's number (130, 143).
+"""Handling of Ctrl-C and SIGTERM in every command: it ends within ``LIMIT`` seconds, prints in one line how to
+continue, and its exit code is 128 + the signal's number (130, 143).
 
 A command calls ``listen`` before it imports anything slow, and ``run(main)`` as its last statement. In between:
 
@@ -9,7 +9,7 @@ A command calls ``listen`` before it imports anything slow, and ``run(main)`` as
 - Python handles a signal between two bytecodes only, and whatever is on the way out may hang, so a thread of its own
   waits for ``LIMIT`` seconds; then, or at a second Ctrl-C, it kills all that this process has started and ends it.
   Files are replaced whole everywhere (``write_atomic``), so that no moment is a wrong one;
-- whoever reads the output may go (``| head``): then the command ends silently, as if by SIGPIPE (141).
+- the reader of the output may go (``| head``): then the command ends silently, as if by SIGPIPE (141).
 
 Standard library only: importing this must cost nothing. Python 3.8.
 """
@@ -45,7 +45,7 @@ _AGAIN = 0  # in the pipe of signals: raise once more
 
 
 class Stopped(KeyboardInterrupt):
-    """SIGINT or SIGTERM; no evaluation may take it for a failure of its own."""
+    """Raised by SIGINT or SIGTERM. No evaluation may count it as a failure of its own."""
 
     def __init__(self, signum: int) -> None:
         super().__init__(signum)
@@ -53,7 +53,7 @@ class Stopped(KeyboardInterrupt):
 
 
 class _Listener:
-    """The one of this process."""
+    """The listener of this process."""
 
     def __init__(self, prog: str, limit: float) -> None:
         self.prog, self.limit, self.advice = prog, limit, AGAIN
@@ -95,7 +95,7 @@ class _Listener:
         raise Stopped(self.first)
 
     def _unraisable(self, args: Any) -> None:
-        """A finalizer or a callback from C swallows what is raised in it: raise it again outside."""
+        """Raises a signal again that a finalizer or a C callback has swallowed."""
         if isinstance(args.exc_value, Stopped):
             self.raised, self.pressing = False, True
             os.write(self._write, bytes([_AGAIN]))
@@ -122,15 +122,15 @@ class _Listener:
                 self.press()
 
     def _patience(self) -> Optional[float]:
-        """Seconds until there is something to do without a signal."""
+        """Seconds until the next action without a signal."""
         if not self.first:
             return None
         until = GENTLE if self.gentle and not self.pressing else self._deadline()
         return max(0.0, self.heard_at + until - time.monotonic())
 
     def _deadline(self) -> float:
-        """Seconds from the signal. Where other programs leave the main thread no core, it gets as much time again to
-        write what it knows."""
+        """Seconds from the signal to the end, extended up to twofold where other programs keep the main thread from
+        running, so that it can write its results."""
         return self.limit + min(_queued() - self.queued, self.limit)
 
     def _arrived(self, number: int) -> None:
@@ -146,7 +146,7 @@ class _Listener:
                 self.end()
 
     def press(self) -> None:
-        """Raise Stopped in the main thread, also where it waits for something."""
+        """Raises Stopped in the main thread, even if it is waiting."""
         self.pressing = True
         self._own += 1
         main = threading.main_thread().ident
@@ -160,7 +160,7 @@ class _Listener:
         return 128 + (self.first or signal.SIGINT)
 
     def say(self, advice: str, why: str = "") -> None:
-        """Once."""
+        """Runs the registered function, once."""
         if not self._said.acquire(blocking=False) or os.environ.get(QUIET):
             return
         start = "\n" if os.isatty(2) else ""  # the terminal shows ^C
@@ -168,7 +168,7 @@ class _Listener:
             os.write(2, f"{start}{self.prog}: stopped{why}; {advice}\n".encode(errors="replace"))
 
     def end(self) -> NoReturn:
-        """At once, with everything that this process has started."""
+        """Ends the process at once, with all its descendants."""
         _at_most(FAREWELL, self._farewell)
         kill_descendants()
         _at_most(FAREWELL, lambda: self.say(self.advice))  # a terminal may be held (Ctrl-S)
@@ -210,7 +210,7 @@ def listen(prog: str, limit: float = LIMIT) -> None:
 
 
 def run(main: Callable[[], int]) -> NoReturn:
-    """Runs main() and ends the process with its exit code, or with that of a signal."""
+    """Runs main() and ends the process with its exit code, or with the code of a signal."""
     listener = _listener
     assert listener is not None, "listen() comes before run()"
     code: Any = 1
@@ -244,14 +244,14 @@ def run(main: Callable[[], int]) -> NoReturn:
 
 
 def advise(text: str) -> None:
-    """What a user is told after "stopped; ", from now on."""
+    """Sets the advice printed after "stopped; "."""
     if _listener is not None:
         _listener.advice = text
 
 
 def stopped(prog: str, advice: Optional[str] = None) -> int:
-    """Says that the command was stopped, and how to go on -> the exit code. For a main() that catches
-    KeyboardInterrupt, so that it does the same without ``run``."""
+    """Prints that the command was stopped and how to continue -> the exit code. For a main() that catches
+    KeyboardInterrupt itself instead of using ``run``."""
     if _listener is not None:
         _listener.say(advice or _listener.advice)
         return _listener.code
@@ -260,15 +260,15 @@ def stopped(prog: str, advice: Optional[str] = None) -> int:
 
 
 def at_forced_end(call: Callable[[], object]) -> None:
-    """Called, in another thread, before a process ends that could not end by itself."""
+    """Registers a function that is called in another thread before the process is killed for not ending by itself."""
     if _listener is not None:
         _listener.farewells.append(call)
 
 
 @contextlib.contextmanager
 def gently() -> Iterator[Callable[[], bool]]:
-    """The first signal only makes what is given say True; ``GENTLE`` seconds later, and at the context's end, it
-    raises as it does elsewhere."""
+    """Within this context the first signal only makes the returned function say True. The signal raises ``GENTLE``
+    seconds later, and at the end of the context."""
     listener = _listener
     if listener is None:
         yield lambda: False
@@ -285,7 +285,8 @@ def gently() -> Iterator[Callable[[], bool]]:
 
 @contextlib.contextmanager
 def deaf_children() -> Iterator[None]:
-    """A process that is started here never gets SIGINT: a terminal sends it to all, and ending them is for us."""
+    """Within this context, child processes are started without SIGINT: a terminal sends it to all processes, but only
+    this one ends them."""
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
     try:
         yield
@@ -297,7 +298,7 @@ def deaf_children() -> Iterator[None]:
 
 
 def _queued() -> float:
-    """Seconds that the main thread could have run and had no core; 0 where the kernel does not count them."""
+    """Seconds that the main thread was ready to run but had no core; 0 where the kernel does not count them."""
     try:
         with open(f"/proc/self/task/{threading.main_thread().native_id}/schedstat", "rb") as file:
             return int(file.read().split()[1]) / 1e9
@@ -306,7 +307,7 @@ def _queued() -> float:
 
 
 def _deaf() -> None:
-    """While the interpreter is taken down, it would die of a signal although all is done and its exit code is known."""
+    """Ignores signals while the interpreter shuts down: all work is done and the exit code is known."""
     if _listener is not None:
         for signum in _SIGNALS:
             signal.signal(signum, signal.SIG_IGN)
@@ -316,7 +317,8 @@ _held = threading.local()
 
 
 def _hold() -> None:
-    """Before a fork: a signal that reaches the child before ``_forget`` would be heard by its parent."""
+    """Blocks signals before a fork: a signal that reaches the child before ``_forget`` would be handled as the
+    parent's."""
     _held.mask = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
 
 
@@ -325,7 +327,7 @@ def _let_go() -> None:
 
 
 def _forget() -> None:
-    """In a forked child: it is somebody else's, and its signals are none of the parent's."""
+    """Drops the parent's signal handling in a forked child."""
     global _listener
     if _listener is not None:
         sys.unraisablehook, threading.excepthook = _listener.hooks

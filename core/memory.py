@@ -1,7 +1,7 @@
-"""What is said when memory does not suffice: how much was asked for at once, and which values need less.
+"""Messages for exhausted memory: how much was requested, and which values need less.
 
-Whoever allocates says it in words of its own: Python and NumPy by a MemoryError, PyTorch by a RuntimeError, C++ by
-std::bad_alloc, and all by overflows of the size itself. Standard library only. Python 3.8.
+Python and NumPy raise MemoryError, PyTorch RuntimeError, C++ std::bad_alloc, and all of them overflow errors of the
+size itself. Standard library only. Python 3.8.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 
 def amount(text: str) -> str:
-    """How much an error says was asked for, e.g. 3.6 TiB; empty: it does not say."""
+    """Amount of memory that an error reports as requested, e.g. 3.6 TiB; "" if it reports none."""
     counted = _BYTES.search(text)
     if counted is None:
         said = _AMOUNT.search(text)
@@ -33,7 +33,7 @@ def amount(text: str) -> str:
 
 
 def shortage(e: Optional[BaseException], sizes: str = SIZES) -> str:
-    """One line if an error is about memory, else nothing. sizes: the values that decide how much is needed."""
+    """One line for an error about memory, else "". sizes: the values that determine the memory needed."""
     about = isinstance(e, (RuntimeError, ValueError)) and _SIGNS.search(str(e))
     if not isinstance(e, MemoryError) and not about:
         return ""

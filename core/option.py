@@ -1,4 +1,4 @@
-"""Declares a configuration key once: name, default, help and limits beside each other in a plain dataclass.
+"""Declares a configuration key once: name, default, help and limits in a plain dataclass.
 
 The dataclass is all a worker needs (Python 3.8, no pydantic); on the master ``outer/config/load.py`` turns the same
 declaration into a validating pydantic model, and ``--help`` and the error messages read their text from here.

@@ -1,4 +1,4 @@
-"""Where the code of this project lies: in a checkout, or installed. Python 3.8."""
+"""Folder of this project's code, in a checkout or installed. Python 3.8."""
 
 from __future__ import annotations
 

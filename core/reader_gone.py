@@ -1,4 +1,5 @@
-"""Output whose reader has gone (``| head``) ends a process silently, as SIGPIPE does; Python's own way is a traceback.
+"""Ends a process silently, as SIGPIPE does, when the reader of its output has gone (``| head``). Python would print a
+traceback.
 
 SIGPIPE itself stays ignored: it would also end a process that writes to a child which has died. Standard library only;
 Python 3.8.
@@ -18,8 +19,8 @@ PIPE_CODE = 128 + signal.SIGPIPE
 
 
 class _Pipe(io.BufferedWriter):
-    """Ends the process, silently, when nobody reads any more. Not its raw file does: a signal that raises between the
-    write and the note of it would have it written twice."""
+    """Text stream that ends the process silently when its reader has gone. This is not done in the raw file: a signal
+    between the write and its bookkeeping would cause the text to be written twice."""
 
     def write(self, data: Any) -> int:
         try:
@@ -39,7 +40,7 @@ class _Pipe(io.BufferedWriter):
 
 
 def end_with_the_reader() -> None:
-    """From now on, where stdout or stderr is a pipe. Raises SystemExit wherever it is written to."""
+    """Installs the check for stdout and stderr if they are pipes. Their writes then raise SystemExit."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         try:
@@ -57,7 +58,7 @@ def end_with_the_reader() -> None:
 
 
 def flushed(code: Any) -> Any:
-    """What is still in stdout's buffer is written -> the exit code: ``code``, unless that fails."""
+    """Flushes stdout -> the exit code: ``code``, or that of a vanished reader."""
     try:
         if sys.stdout is not None:
             sys.stdout.flush()
@@ -73,7 +74,7 @@ def flushed(code: Any) -> Any:
 
 
 def _to_nowhere(descriptor: int) -> None:
-    """What is still in buffers goes there, too."""
+    """Discards what is left in the buffers."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, descriptor)
     os.close(nowhere)

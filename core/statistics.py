@@ -76,7 +76,9 @@ def finite(x: ArrayLike, failed: float | str = "raise") -> NDArray[np.float64]:
     bad = ~np.isfinite(values)
     if bad.any():
         if failed == "raise":
-            raise ValueError(f"{bad.sum()} of {values.size} values are not finite: say what a failed run counts as")
+            raise ValueError(
+                f"{bad.sum()} of {values.size} values are not finite: replace the scores of failed runs first"
+            )
         values = values[~bad] if failed == "drop" else np.where(bad, float(failed), values)
     if values.size == 0:
         raise ValueError("no values to average")
@@ -146,7 +148,7 @@ def intervals(
 
 
 def _equal(values: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """values: sorted [points, n] -> [points]"""
+    """Means of the middle half. values: sorted [points, n] -> [points]."""
     spread = values[:, -1] - values[:, 0]
     return spread <= 10.0**-_DIGITS * np.maximum(1.0, np.abs(values).max(axis=1))
 
@@ -154,7 +156,8 @@ def _equal(values: NDArray[np.float64]) -> NDArray[np.bool_]:
 def _ends(
     values: NDArray[np.float64], statistic: str, bounds: tuple[float, float] | None
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Where the unseen values below and above the sorted ones [points, n] may lie at most -> [points] twice."""
+    """Outermost possible positions of the unseen values below and above the sorted ones [points, n] -> [points]
+    twice."""
     n = values.shape[1]
     least, most = values[:, 0], values[:, -1]
     middle = np.median(values, axis=1)
@@ -169,7 +172,7 @@ def _ends(
 
 
 def _shares(n: int, statistic: str) -> Sequence[NDArray[np.float64]]:
-    """What share of the statistic each of the n + 1 parts has, in random draws: blocks [n + 1, draws]."""
+    """Random draws of the share that each of the n + 1 parts has in the statistic: blocks [n + 1, draws]."""
     return _drawn_once(n, statistic) if n < _CHUNK // _LEAST_DRAWS else _drawn(n, statistic)
 
 
@@ -191,23 +194,23 @@ _drawn_once = functools.lru_cache(maxsize=8)(_drawn)
 
 
 def unseen_share(n: int, confidence: float = 0.95) -> float:
-    """The share of agents that may be other than n of n that were alike: 1 - 0.05^(1/n), about 3 / n (Clopper and
-    Pearson 1934, https://doi.org/10.1093/biomet/26.4.404, one-sided)."""
+    """Upper bound of the share of agents that may differ although n of n were alike: 1 - 0.05^(1/n), about 3 / n
+    (Clopper and Pearson 1934, https://doi.org/10.1093/biomet/26.4.404, one-sided)."""
     return 1 - (1 - confidence) ** (1 / n)
 
 
 def agents_interval(
     agent_scores: Sequence[float], episode_scores: Sequence[float], bounds: tuple[float, float] | None = None
 ) -> tuple[float, float] | None:
-    """95 % interval of a mean score: over the agents if there are several, for their spread holds the episodes', else
-    over the episodes of the one. None: they are all equal, which alone tells nothing."""
+    """95 % interval of a mean score: over the agents if there are several (their spread includes that of the episodes),
+    else over the episodes of the only one. None if all values are equal."""
     low, high = interval(agent_scores if len(agent_scores) > 1 else episode_scores, bounds=bounds)
     return None if math.isnan(low) else (low, high)
 
 
 def of_worlds(x: Sequence[float], worlds: Sequence[str]) -> list[float]:
-    """The means of the worlds' finite values, if there are several worlds: agents of one world are alike, so worlds are
-    what an interval counts. Else x itself. worlds: of each value."""
+    """Means of each world's finite values if there are several worlds, else x itself. Agents of one world are alike, so
+    intervals count worlds. worlds: the world of each value."""
     x = [float(v) for v in x]
     if len(worlds) != len(x) or len(set(worlds)) < 2:
         return x

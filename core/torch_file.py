@@ -1,6 +1,7 @@
-"""Reads what ``torch.save`` wrote, whoever wrote it: plain values, lists, dicts and tensors, never anything executed.
+"""Reads files of ``torch.save`` from untrusted sources: plain values, lists, dicts and tensors, never anything
+executed.
 
-``torch.load(weights_only=True)`` alone executes nothing either, but still builds what nobody has asked for: tensors
+``torch.load(weights_only=True)`` alone executes nothing either, but still builds unwanted objects: tensors
 without memory, with a sign bit pending, keys nested a million deep at which Python itself crashes, containers that
 contain themselves. So the instructions in the file are read first, as data: the few that ``torch.save`` needs for a
 tree of values pass, with the sizes that the file really holds. What has passed is packed anew, so that ``torch.load``
@@ -51,8 +52,8 @@ def read_torch(data: bytes, legacy: bool = False) -> Any:
 
 
 def _repacked(data: bytes) -> io.BytesIO:
-    """The same archive with nothing in it but what was checked."""
-    if data.count(b"PK\x01\x02") > MAX_ENTRIES:  # one per entry, before anybody makes a list of them
+    """Same archive, reduced to the checked contents."""
+    if data.count(b"PK\x01\x02") > MAX_ENTRIES:  # one per entry, before a list of them is made
         raise TorchFileError(f"more than {MAX_ENTRIES} entries in the archive")
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         infos = archive.infolist()
@@ -89,7 +90,7 @@ def _repacked(data: bytes) -> io.BytesIO:
 
 
 def _scan_legacy(data: bytes) -> None:
-    """Five programs one after the other, then the numbers: each storage's length and bytes."""
+    """Same for the legacy format: five programs in sequence, then each storage's length and bytes."""
     at, programs = 0, []
     for _ in range(5):
         scan = _Scan(data, at)
@@ -103,7 +104,7 @@ def _scan_legacy(data: bytes) -> None:
 
 
 def _storage(parts: Any, length: int) -> Tuple[str, str, int]:
-    """Kind, key and size in bytes of what a program calls ("storage", kind, key, location, elements[, None])."""
+    """Kind, key and size in bytes of a storage reference ("storage", kind, key, location, elements[, None])."""
     if type(parts) is not tuple or len(parts) != length or parts[0] != "storage" or type(parts[1]) is not _Global:
         raise TorchFileError("a tensor without numbers")
     key, location, elements = parts[2:5]
@@ -115,14 +116,14 @@ def _storage(parts: Any, length: int) -> Tuple[str, str, int]:
 
 
 class _Global:
-    """A name that the program calls by: one of STORAGES, TENSOR, ORDERED."""
+    """Callable named in the program: one of STORAGES, TENSOR, ORDERED."""
 
     def __init__(self, name: str) -> None:
         self.name = name
 
 
 class _Node:
-    """A list, dict, OrderedDict, tensor or storage, of which only the outline is kept."""
+    """Outline of a list, dict, OrderedDict, tensor or storage."""
 
     __slots__ = ("kind", "depth", "keys")
 
@@ -131,11 +132,11 @@ class _Node:
         self.keys: Tuple[Any, ...] = ()  # the latest ones put in
 
 
-_PLAIN = _Node("value")  # None, bool, float: what nobody here looks at
+_PLAIN = _Node("value")  # None, bool, float: values that are not checked
 
 
 class _Scan:
-    """Follows a pickle program of protocol 2 without doing what it says. Raises TorchFileError, IndexError, ..."""
+    """Follows a pickle program of protocol 2 without executing it. Raises TorchFileError, IndexError, ..."""
 
     def __init__(self, data: bytes, at: int = 0) -> None:
         self.data, self.at = data, at
@@ -146,7 +147,7 @@ class _Scan:
         self.result: Any = None
 
     def run(self) -> Tuple[int, List[Any]]:
-        """Where the program ends, and the storages that it asks for."""
+        """End of the program, and the storages that it refers to."""
         if self.data[self.at : self.at + 2] != b"\x80\x02":
             raise TorchFileError("not a pickle of protocol 2")
         self.at += 2
@@ -165,14 +166,14 @@ class _Scan:
     # ------------------------------------------------------------------------------------------------ instructions
 
     def take(self, form: str) -> Any:
-        """A number that follows the instruction."""
+        """Number that follows the instruction."""
         (value,) = struct.unpack_from(form, self.data, self.at)
         self.at += struct.calcsize(form)
         return value
 
     def raw(self, count: int) -> bytes:
         if self.at + count > len(self.data):
-            raise TorchFileError("a text that goes beyond the end")
+            raise TorchFileError("a text that exceeds the file")
         self.at += count
         return self.data[self.at - count : self.at]
 
@@ -211,7 +212,7 @@ class _Scan:
         self.marks.append(len(self.stack))
 
     def popped(self) -> List[Any]:
-        """What lies above the last mark."""
+        """Items above the last mark of the stack."""
         mark = self.marks.pop()
         items = self.stack[mark:]
         del self.stack[mark:]
@@ -272,7 +273,7 @@ class _Scan:
             raise TorchFileError("it calls something in another way than torch.save does")
 
     def build(self) -> None:
-        """Attributes: only the _metadata of a module's state_dict, which nobody here uses."""
+        """Skips attributes: only the _metadata of a state_dict, which is not used here."""
         state, node = self.stack.pop(), self.stack[-1]
         if type(node) is not _Node or node.kind != "ordered dict" or type(state) is not _Node:
             raise TorchFileError("it sets attributes")

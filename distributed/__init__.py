@@ -1,1 +1,1 @@
-"""Off-policy learning in several processes: collectors, a replay buffer, a learner, and whoever keeps them alive."""
+"""Off-policy learning in several processes: collectors, a replay buffer, a learner, and their supervisor."""

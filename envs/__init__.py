@@ -1,4 +1,4 @@
-"""Where agents learn: tasks, and the worlds that the outer loop changes. Importing the package registers every task."""
+"""Tasks, and the worlds that the outer loop evolves. Importing the package registers every task."""
 
 from envolve.envs.classic import (
     acrobot,

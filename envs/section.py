@@ -1,4 +1,4 @@
-"""The ``envs.<task>`` section of a configuration: the task's limits and the shape of the world built around it."""
+"""Section ``envs.<task>`` of a configuration: the task's limits and the shape of the world built around it."""
 
 from __future__ import annotations
 
@@ -18,16 +18,18 @@ class EnvSection:
     """One task and its synthetic environment (SE) or reward network (RN)."""
 
     solved_reward: Optional[float] = option(None, "mean return that counts as solved; default: the task's own")
-    max_steps: Optional[int] = option(None, "steps until an episode is cut; default: the task's own", ge=1, le=10**6)
+    max_steps: Optional[int] = option(None, "most steps of an episode; default: the task's own", ge=1, le=10**6)
     test_steps: Optional[int] = option(
-        None, "steps until an episode of a test on the task is cut; default: max_steps", ge=1, le=10**6
+        None, "most steps of a test episode on the task; default: max_steps", ge=1, le=10**6
     )
     contextual_bandit: bool = option(
         False, "SE: episodes of one step from a state that init_net draws; evolved are init_net and reward_net"
     )
     activation_fn: str = option("leakyrelu", "activation of the world's networks", choices=ACTIVATIONS)
     hidden_size: int = option(128, "hidden units of each of the world's networks", ge=1, le=16384)
-    hidden_layer: int = option(1, "hidden layers of each of the world's networks (0 and 1 build the same)", ge=0, le=8)
+    hidden_layer: int = option(
+        1, "hidden layers of each of the world's networks (0 and 1 build the same net)", ge=0, le=8
+    )
     info_dim: int = option(0, "length of the info vector that RN types 3, 4, 7, 8, 101, 102 read", ge=0, le=16384)
     reward_env_type: int = option(
         0,

@@ -1,4 +1,4 @@
-"""The task: the real problem. Dynamics, reset and a score that no world can change.
+"""Interface of tasks: the real problems, with dynamics, reset and a score that no world can change.
 
 State is explicit (as in gymnax): a task object holds constants only, so one object serves every member, back end and
 thread. Axes: P members, N environments per member.
@@ -60,7 +60,7 @@ class Task:
         raise NotImplementedError
 
     def info(self, state: Tensor, action: Tensor, next_state: Tensor) -> Tensor:
-        """What the step from ``state`` to ``next_state`` tells beside observation and reward -> float32 [P, N, V]."""
+        """Info vector float32 [P, N, V] of the step from ``state`` to ``next_state``."""
         raise NotImplementedError(f"{self.name} has no info vector")
 
     def observation_bounds(self) -> Tuple[List[float], List[float]]:
@@ -72,13 +72,13 @@ TASKS: Dict[str, Callable[..., Task]] = {}
 
 
 def register(cls: Callable[..., Task]) -> Callable[..., Task]:
-    """Class decorator: make a task available by its name."""
+    """Class decorator: registers a task by its name."""
     TASKS[cls.name] = cls  # type: ignore[attr-defined]
     return cls
 
 
 def make_task(name: str, max_steps: Optional[int] = None, solved_reward: Optional[float] = None) -> Task:
-    """The task called ``name``. Raises KeyError with the nearest known name."""
+    """Task called ``name``. Raises KeyError with the nearest known name."""
     import difflib
 
     if name not in TASKS:

@@ -39,9 +39,9 @@ from envolve.outer.checkpoint import RunError
 from envolve.outer.config.yaml_lines import ConfigError
 
 HELP = """\
-Evolve the shapers of a task with language models: they write rewards (and observations, meanings of actions,
-terminations, initial states, goals), every one is vetted in a jail, all of an iteration are trained in one simulator,
-and the models see what came of it. Evolution can tune the numbers in what they wrote.
+Evolve the shapers of a task with language models. The models write rewards (and observations, meanings of actions,
+terminations, initial states, goals). Each candidate is vetted in a jail; all candidates of an iteration train in one
+simulator, and the models see the results. Afterwards NES or BOHB can tune the constants in the best code (--tune).
 
   envolve write --task Anymal --task-description "Make anymal run as fast as possible" \\
       --shaper-types compute_reward compute_observation --llm gpt-4-turbo-preview
@@ -73,7 +73,7 @@ def auto_shape(args: Args) -> int:
         complain(e)
         return 2
     torch.set_num_threads(plan.settings.training.threads)
-    go_on = f"go on with: {resume_command(plan.folder)}"
+    go_on = f"continue with: {resume_command(plan.folder)}"
     interrupt.advise(go_on)
     try:
         return run_plan(plan)
@@ -83,7 +83,7 @@ def auto_shape(args: Args) -> int:
         complain(e)
         return 2
     except Unanswered as e:
-        complain(f"{e}; go on with: {resume_command(plan.folder)}")
+        complain(f"{e}; continue with: {resume_command(plan.folder)}")
         return 1
     except (ChatError, JailError, SimulatorError, RunError, ValueError) as e:
         complain(e)

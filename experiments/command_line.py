@@ -42,7 +42,7 @@ def check_count(option: str, value: int | None, least: int) -> None:
 
 
 def in_words(e: BaseException) -> str:
-    """Of an error of the system the file and what it said."""
+    """Text of a system error: the file and the reason."""
     return f"{e.filename}: {e.strerror}" if isinstance(e, OSError) and e.filename else str(e)
 
 

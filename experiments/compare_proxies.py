@@ -34,17 +34,17 @@ Trains fresh agents in the best worlds that train_proxy.py evolved, and on the t
   envolve paper compare-proxies default_config_cartpole_syn_env.yaml                     SEs
   envolve paper compare-proxies default_config_gridworld_reward_env.yaml --quick         a minute's look
 
-Reward networks (RNs): for each mode the 10 best, 10 agents in each; none ends early, and each is tested on the task
-after every training episode. Synthetic environments (SEs): the 40 best of those evolved with fixed hyperparameters and
-of those evolved with varied ones, 10 agents with varied hyperparameters in each, 10 test episodes each; DDQN, Dueling
-DDQN and discrete TD3.
+Reward networks (RNs): the 10 best of each mode, 10 agents in each. Training never ends early, and each agent is tested
+on the task after every training episode. Synthetic environments (SEs): the 40 best evolved with fixed hyperparameters
+and the 40 best evolved with varied ones, 10 agents with varied hyperparameters in each, 10 test episodes per agent.
+Learners in SEs: DDQN, Dueling DDQN and discrete TD3.
 """
 
 
 @dataclass
 class Args(CompareArgs):
     learners: Annotated[list[str] | None, tyro.conf.arg(metavar="NAME ...")] = None
-    """SEs: which agents; default: ddqn duelingddqn td3_discrete."""
+    """Learners in SEs. Default: ddqn duelingddqn td3_discrete."""
 
 
 def work(args: Args) -> int:

@@ -28,22 +28,22 @@ from envolve.outer.controls.rows import CONTROLS, Bench, Row
 from envolve.outer.controls.table import show, write
 
 HELP = """\
-Controls: what an evolved world does, beside the simplest things that could explain it. Every row is tested on the real
-task; real steps are those that it took to make the row.
+Compare an evolved world with simple controls that could explain its effect. Every row is tested on the real task; its
+real steps are the steps on the task that were needed to make the row.
 
   envolve controls results/<run_id>/model.pt
   envolve controls results/<run_id>/model.pt --only greedy hand_made --json controls.json
 
   world        agents trained in the world, as evolution trains them
   tuned        agents with tuned hyperparameters, trained on the task itself (configs/baselines)
-  greedy       no agent: the action that the world pays most for, in every state
-  classifier   bandits: a supervised classifier, trained on the action that the world pays most for in its own contexts
-  hand_made    SEs: a policy that a person wrote, and agents in a bandit that teaches it; no step of the task
+  greedy       no agent: in every state the action with the highest reward of the world
+  classifier   bandits: a supervised classifier of the action with the highest reward in the world's own contexts
+  hand_made    SEs: a hand-written policy, and agents in a bandit that teaches it; no step of the task
   distilled    SEs: an agent trained on the task, and agents in a bandit distilled from it
   potential    RNs of finite tasks: agents in a potential that is the optimal value function
   direct       a policy evolved on the task itself, with as many real steps as the evolution of the world took
 
-Exit codes: 0 complete, 1 it cannot start or go on, 2 wrong arguments, 130 and 143 stopped."""
+Exit codes: 0 complete, 1 it cannot start or continue, 2 wrong arguments, 130 and 143 stopped."""
 
 
 @dataclass
@@ -51,22 +51,22 @@ class Args:
     model: tyro.conf.Positional[Annotated[Path, tyro.conf.arg(metavar="WORLD")]]
     """A model.pt that GTN_master.py wrote."""
     agents: int = 20
-    """Agents in the world, on the task, and in the controls' bandits."""
+    """Number of agents in the world, on the task, and in the bandits of the controls."""
     repeats: int = 5
-    """Bandits, experts, searches and classifiers per control, each with a seed of its own; agents are shared among
-    bandits."""
+    """Repetitions of each control (bandit, expert, search or classifier), each with its own random seed. The bandits
+    divide --agents among themselves."""
     episodes: int = 20
-    """Test episodes of a policy that no agent learned."""
+    """Test episodes of policies that are not learned."""
     real_steps: int | None = None
-    """Real steps that direct evolution may spend; default: what the world's own evolution spent."""
+    """Budget of direct evolution in real steps. Default: the real steps that the world's own evolution spent."""
     only: Annotated[list[str], tyro.conf.arg(metavar="NAME ...")] = field(default_factory=list)
-    """Which controls; default: all that this world can have."""
+    """Controls to run. Default: all that apply to this world."""
     seed: int = 0
-    """Of agents and fits; none of the seeds was used in an evolution."""
+    """Random seed of agents and fits. The evolution never uses the seeds made from it."""
     threads: int = 0
-    """CPU threads, 0: all."""
+    """CPU threads; 0: all."""
     json: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
-    """Also write the figures and the raw lists to this file."""
+    """Also write the summary and the raw lists to this JSON file."""
 
 
 def check(args: Args) -> list[str]:

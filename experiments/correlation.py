@@ -48,13 +48,13 @@ FULL, QUICK = (10, 100), (5, 3)
 @dataclass
 class Args(CompareArgs):
     sets: int | None = None
-    """Of hyperparameters; default: 10."""
+    """Number of hyperparameter sets. Default: 10."""
     steps: int | None = None
-    """Training steps of each agent; default: the budget that the SE was evolved for."""
+    """Training steps per agent. Default: the budget that the SE was evolved for."""
 
 
 def ranks(x: ArrayLike) -> NDArray[np.float64]:
-    """From 1, equal values share the mean of theirs."""
+    """Ranks from 1; equal values share their mean rank."""
     values = np.asarray(x, np.float64)
     below = (values[None] < values[:, None]).sum(1)
     return below + (1 + (values[None] == values[:, None]).sum(1)) / 2
@@ -105,7 +105,9 @@ def work(args: Args) -> int:
     [world] = find_worlds(args, 1, vary_hp=problem.learner(data)[2] is not None)
     steps = args.steps or budget_of(args, [world])
     if steps == 0:
-        raise ConfigError([f"--steps: found nothing, and {world.path} has no budget; expected how long agents train"])
+        raise ConfigError(
+            [f"--steps: found nothing, and {world.path} has no budget; expected the number of training steps"]
+        )
     agent = problem.learner(data)[0]
     base = se_learner(world.config, task, agent, published=args.published, vary=False, settings=args.agent_set,
                       budget=steps, quick=False)  # fmt: skip

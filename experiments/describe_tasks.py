@@ -70,7 +70,7 @@ def sections() -> str:
 
 
 def signatures() -> List[str]:
-    """Of the six functions, without annotations."""
+    """Signatures of the six functions, without annotations."""
     names = [n for n in vars(PhysicsTask) if n.startswith("compute_")]
     return [f"{n}({', '.join(inspect.signature(getattr(PhysicsTask, n)).parameters)})" for n in names]
 

@@ -41,12 +41,12 @@ from envolve.outer.shapers.video import VideoError, film
 log = logging.getLogger("envolve")
 
 HELP = """\
-Evaluate every shaper file of a folder: train an agent on each, all of them in one simulator, judge the final policies
+Evaluate every shaper file of a folder: train one agent per file, all of them in one simulator, test the final policies
 by the task's true score, and rank the files.
 
-A file is a candidate. It defines any of compute_reward, compute_observation, compute_torque, compute_terminal,
-compute_initial_state and compute_goal; the rest is the task's own (docs/shapers.md). One that raises, returns NaN or
-the wrong shape is out; the others go on unharmed. The task's own shapers compete as "human".
+Each file is a candidate. It defines any of compute_reward, compute_observation, compute_torque, compute_terminal,
+compute_initial_state and compute_goal; the task's own versions serve for the rest (docs/shapers.md). A candidate that
+raises, or returns NaN or a wrong shape, fails without affecting the others. The task's own shapers compete as "human".
 
   envolve shape --task Cartpole --num-envs-per-shaper 64 --iterations 30
   envolve shape --task Anymal --shaper-types compute_reward compute_observation --json out.json
@@ -54,14 +54,14 @@ the wrong shape is out; the others go on unharmed. The task's own shapers compet
   envolve shape --task Ant --set lr=5e-4 hidden_size=64 --schedule gravity.yaml
 
 Flags may be written with - or _. Exit codes: 0 at least one candidate has a score, 1 none has, 2 wrong arguments,
-130 Ctrl-C, 143 SIGTERM (what is known by then is written)."""
+130 Ctrl-C, 143 SIGTERM (the results up to then are written)."""
 
 
 KNOWN = "what was known is written; the same command begins anew"
 
 
 class Once(logging.Handler):
-    """To stderr; of a candidate's agents only the first that is out."""
+    """Prints failures to stderr; of a candidate's agents only the first failure."""
 
     def __init__(self) -> None:
         super().__init__()

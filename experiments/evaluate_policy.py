@@ -38,16 +38,16 @@ from envolve.outer.reporting.report import number
 from envolve.outer.shapers.video import VideoError, writable_format
 
 HELP = """\
-Evaluate a policy that a run has kept, of train_distributed.py, train_goal.py or eval_shapers.py: greedy episodes from
-seeds of their own, their returns with mean and 95 % interval, a JSON file, and a film.
+Evaluate a policy stored by train_distributed.py, train_goal.py or eval_shapers.py: greedy episodes, returns with
+mean and 95 % interval, a JSON file, and a video.
 
   envolve evaluate --run-dir results/quadruped --episodes 5 \\
       --checkpoint policy_checkpoint_0000500000 --seed 108 --video quadruped.mp4
   envolve evaluate --run-dir results/<run of train_goal.py> --episodes 100 [--stochastic]
   envolve evaluate --run-dir results/<run of eval_shapers.py> --shaper my_rewards/best.py
 
-The same seed gives the same episodes. Of a run with a population every member is evaluated, and the best one filmed.
-params.py in the folder of a distributed run is imported, as is the file after --shaper: both with all your rights.
+Equal seeds give equal episodes. In a run with a population, every member is evaluated and the best one is filmed.
+Warning: params.py in the folder of a distributed run, and the file after --shaper, are executed with all your rights.
 
 Exit codes: 0 evaluated, 1 the policy cannot be evaluated or filmed, 2 wrong arguments,
 130 Ctrl-C, 143 SIGTERM."""
@@ -60,21 +60,21 @@ class Args:
     num_episodes: Annotated[int, tyro.conf.arg(name="episodes", aliases=["-n"])] = 5
     """Of each member."""
     checkpoint: Annotated[str | None, tyro.conf.arg(metavar="NAME")] = None
-    """Which of the policies in the folder; default: the newest."""
+    """Name of the stored policy. Default: the newest."""
     seed: int = 0
-    """Of the environment and its episodes."""
+    """Random seed of the environment and its episodes."""
     video: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
-    """Film the episodes' first 20 s in FILE, .mp4 or .gif."""
+    """Record a video of the first 20 s of the episodes in FILE, .mp4 or .gif."""
     json: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
-    """All returns; default: DIR/evaluation_<checkpoint>_seed<seed>.json, or .._stochastic.json."""
+    """File for all returns. Default: DIR/evaluation_<checkpoint>_seed<seed>.json, or .._stochastic.json."""
     shaper: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
-    """Of eval_shapers.py: the file of the candidate that the policy was trained with, unless that is the human's."""
+    """Runs of eval_shapers.py: the shaper file that the policy was trained with. The human's shapers need no file."""
     stochastic: tyro.conf.FlagCreatePairsOff[bool] = False
-    """Of train_goal.py: draw actions as in training, as JaxGCRL did at first. Default, and in films: the greedy."""
+    """Runs of train_goal.py: sample actions as in training, as early JaxGCRL did. Default, and in videos: greedy."""
 
 
 def policies_of(folder: Path, shaper: Path | None, stochastic: bool) -> Policies:
-    """By what lies in the folder. Raises ConfigError, PolicyError."""
+    """Policies of a run, by the files in its folder. Raises ConfigError, PolicyError."""
     if stochastic and not (folder / "policy.pt").exists():
         raise ConfigError([f"--stochastic: found no policy.pt in {folder}, expected a run of train_goal.py"])
     if (folder / PARAMS_FILE).exists():
@@ -109,7 +109,7 @@ def check(args: Args) -> None:
 
 
 def figures(values: np.ndarray) -> dict[str, Any]:
-    """Of one member's episodes, values float64 [E]: plain values for JSON, null for what is no number."""
+    """Statistics of one member's episodes, values float64 [E], as plain values for JSON; null for NaN."""
     if not np.isfinite(values).all():
         return {"mean": None, "interval": None, "values": [v if math.isfinite(v) else None for v in values.tolist()]}
     ends = interval(values)
@@ -165,7 +165,7 @@ def evaluate(args: Args) -> int:
         policies.film(name, played.best, args.seed, args.video)
         console.print(f"{args.video}", highlight=False, markup=False, soft_wrap=True)
     if np.isnan(played.returns).all():
-        raise PolicyError(f"{args.exp_dir}: {name}: the weights of every member are no numbers")
+        raise PolicyError(f"{args.exp_dir}: {name}: the weights of every member are not finite")
     return 0
 
 

@@ -70,19 +70,19 @@ class Args:
     num_agents: Annotated[int, tyro.conf.arg(name="agents")] = 20
     """Agents in the world, and as many on the real task."""
     vary_hp: bool = False
-    """Draw every agent's learning rate, batch size, hidden size and layers around the configured ones (ql, sarsa: alpha
-    and gamma)."""
+    """Draw each agent's learning rate, batch size, hidden size and number of layers around the configured values (ql,
+    sarsa: alpha and gamma)."""
     stop: Literal["budget", "early-out"] | None = None
-    """When training in an SE ends: after the budget it was evolved for, or by its early-out rule alone; default: budget
-    if it has one."""
+    """End of training in an SE: after the budget that it was evolved for, or by the early-out rule alone. Default:
+    budget, if the SE has one."""
     real: bool = True
-    """Also train on the real task (--no-real skips it)."""
+    """Also train agents on the real task (--no-real skips them)."""
     seed: int = 0
-    """Of the agents; none of the seeds was used in the evolution."""
+    """Random seed of the agents. The evolution never uses the seeds made from it."""
     threads: int = 0
-    """CPU threads, 0: all."""
+    """CPU threads; 0: all."""
     json: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
-    """Also write the figures and the raw lists to this file."""
+    """Also write the summary and the raw lists to this JSON file."""
 
 
 def prepared(world: WorldFile, args: Args) -> tuple[dict[str, Any], str]:
@@ -155,7 +155,7 @@ def measure(config: dict[str, Any], worlds: torch.Tensor, seeds: np.ndarray, mod
 
 
 def exploration_of(config: dict[str, Any]) -> str:
-    """What agents on the task do otherwise than those in the world; "": nothing."""
+    """Differences of agents on the task from those in the world; "": none."""
     learner_name, hyper, _ = problem.learner(config)
     return exploration(learner_name, hyper, problem.env_section(config).contextual_bandit)
 
@@ -226,7 +226,7 @@ def show(console: Console, world: WorldFile, name: str, columns: dict[str, dict[
     if any(c["failed"] for c in columns.values()):
         table.add_row("of these broke, in no figure above", *(str(c["failed"]) for c in columns.values()))
     console.print(table)
-    console.print("Brackets: 95 % intervals; of equal values, how many there are.", highlight=False)
+    console.print("Brackets: 95 % intervals; where all values are equal, their number.", highlight=False)
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -50,16 +50,16 @@ from envolve.outer.goals.sections import AGENTS
 from envolve.outer.reporting.folders import new_folder
 
 HELP = """\
-Evolve the distribution of goals, of starts, or of both that agents train with, so that they do better on the task's
-own. A generation trains all perturbations side by side, from scratch; their scores are evaluations with the task's own
-starts and goals. In the end fresh agents tell what was found: with it and without, the same seeds.
+Evolve the distribution of goals, starts or both for training, so that agents do better on the task's own goals and
+starts. Each generation trains all perturbations side by side from scratch and scores them on the task's own starts and
+goals. Finally, fresh agents trained with and without the result are compared, with equal random seeds.
 
   envolve evolve-goals --task simple_u_maze --goal-family cells --num-timesteps 50000
   envolve evolve-goals --task reacher --start-family box --agent sac --use-her --num-envs 32
   envolve evolve-goals --resume results/<run>
 
-Exit codes: 0 complete, 1 cannot go on, 2 wrong arguments, 130 Ctrl-C, 143 SIGTERM (--resume
-repeats the generation under way)."""
+Exit codes: 0 complete, 1 cannot continue, 2 wrong arguments, 130 Ctrl-C, 143 SIGTERM (--resume
+repeats the interrupted generation)."""
 
 log = logging.getLogger("envolve")
 PROG = "evolve_goals.py"
@@ -112,7 +112,7 @@ def make_plan(given: dict[str, Any]) -> EvolvePlan:
 
 
 def stored_plan(folder: Path) -> EvolvePlan:
-    """What the run in a folder was begun with. Raises ConfigError."""
+    """Settings stored in the folder of a run. Raises ConfigError."""
     path = folder / CONFIG_FILE
     try:
         raw, _ = parse_yaml(read_plain(path, TEXT_BYTES), str(path))

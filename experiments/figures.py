@@ -55,8 +55,8 @@ Draw the figures of the paper's experiments, as PNG and SVG, each with its capti
   envolve paper figures compare --only Cliff --quick    runs what is missing first, a minute's look each
   envolve paper figures all                             whatever there are data for
 
-Captions have interquartile means, 95 % intervals, and the number of runs and agents, failures included. A
-figure whose data are missing names the command that makes them. Pictures of quick looks are marked "quick".
+Captions state interquartile means, 95 % intervals, and the number of runs and agents, failures included. For a
+figure without data, the command that makes them is printed. Pictures of quick looks are marked "quick".
 
 {figures}
 
@@ -66,15 +66,15 @@ Exit codes: 0 drawn (all: at least one), 1 data are missing or damaged, 2 wrong 
 @dataclass
 class Args:
     names: tyro.conf.Positional[tuple[str, ...]] = ()
-    """Figures, or all."""
+    """Names of the figures. Default: all."""
     show: Annotated[tyro.conf.FlagCreatePairsOff[bool], tyro.conf.arg(name="list")] = False
-    """List the figures with the commands that make their data, and stop."""
+    """List the figures and the commands that make their data, then exit."""
     only: Annotated[list[str], tyro.conf.arg(metavar="VARIANT ...")] = field(default_factory=list)
-    """Of figures that exist for several tasks, these alone, e.g. Cliff."""
+    """Variants to draw of figures that exist for several tasks, e.g. Cliff."""
     quick: tyro.conf.FlagCreatePairsOff[bool] = False
-    """Make missing data with --quick first."""
+    """First generate missing data with --quick."""
     results_dir: Annotated[Path, tyro.conf.arg(metavar="DIR")] = Path("results")
-    """Where the data lie; pictures go to DIR/paper/figures/."""
+    """Folder with the data; pictures go to DIR/paper/figures/."""
 
 
 def complain(text: object) -> None:
@@ -93,7 +93,7 @@ def typed(need: Need) -> list[str]:
 
 
 def run(words: list[str]) -> int:
-    """A command whose output goes where ours goes, and that ends with us -> its exit code."""
+    """Runs a command with this process's output, and that ends with us -> its exit code."""
     quiet = {**os.environ, interrupt.QUIET: "1"}  # how to go on is for us to say
     child = subprocess.Popen(words, cwd=IMPORTS, env=quiet, start_new_session=True, preexec_fn=ends_with_parent())
     try:
@@ -103,7 +103,7 @@ def run(words: list[str]) -> int:
 
 
 def found(name: str, variant: str, needs: Sequence[Need], args: Args) -> list[Any]:
-    """What there is of them; with --quick, missing ones are made first. Raises DataError for a damaged file."""
+    """Available data; with --quick, missing data are made first. Raises DataError for a damaged file."""
     out = []
     for need in needs:
         data = need.read(args.results_dir)
@@ -129,7 +129,7 @@ def title(name: str, variant: str) -> str:
 
 
 def draw(name: str, variant: str, module: Any, args: Args) -> bool:
-    """Whether there was anything to draw. Raises DataError, OSError."""
+    """Draws a figure -> whether there were data. Raises DataError, OSError."""
     needs = module.NEEDS[variant]
     data = found(name, variant, needs, args)
     if needs and not data:

@@ -24,9 +24,9 @@ from envolve.outer.config import problem
 from envolve.outer.config.load import ConfigError
 
 HELP = """\
-As compare_proxies.py with synthetic environments (SEs), but no agent draws its hyperparameters: all have those of
-CONFIG. The difference to compare_proxies.py is the gap that other hyperparameters open, for SEs evolved with fixed ones
-and for SEs evolved with varied ones.
+Trains agents in synthetic environments (SEs) as compare_proxies.py does, but all with the hyperparameters of CONFIG.
+The difference to compare_proxies.py is the generalisation gap over hyperparameters, for SEs evolved with fixed
+hyperparameters and for SEs evolved with varied ones.
 
   envolve paper generalization-gap default_config_cartpole_syn_env.yaml [--quick]
 """

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a gridworld's SE has made of it: where its steps lead, what they pay, and what agents learn from that."""
+"""Tabulates a gridworld's SE: its transitions, its rewards, and the values that agents learn in it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from envolve.outer.evaluate.networks import UNSOLVABLE
 from envolve.outer.search.nes import RETEST, member_seeds
 
 HELP = """\
-Reads the best SE of a small room, state by state, and trains 10 agents in it and 10 in the room.
+Tabulates the best SE of a small room, state by state, and trains 10 agents in the SE and 10 in the room.
 
   envolve paper gridworld                      the room of 2 x 3 cells
   envolve paper gridworld --task EmptyRoom33 --agents 50
@@ -45,7 +45,7 @@ FULL, QUICK = 10, 5  # agents
 @dataclass
 class Args(WorldArgs):
     task: str = "EmptyRoom23"
-    """The room, a task with a finite set of states."""
+    """Gridworld: a task with a finite set of states."""
 
 
 def behaviour(world: World) -> dict[str, list[Any]]:

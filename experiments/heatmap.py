@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Where agents go in the task after they were trained in reward networks: visits of each state."""
+"""Counts the states that agents visit on the task after training in reward networks."""
 
 from __future__ import annotations
 
@@ -54,13 +54,13 @@ class Args(WorldArgs):
     config: tyro.conf.Positional[Annotated[Path, tyro.conf.arg(metavar="CONFIG")]] = Path(
         "default_config_gridworld_reward_env.yaml"
     )
-    """The configuration of the RNs, as train_proxy.py had it."""
+    """Configuration of the RNs, as given to train_proxy.py."""
     agent: str = "sarsa"
-    """A tabular learner: sarsa or ql."""
+    """Tabular learner: sarsa or ql."""
     episodes: int = 100
-    """Of training."""
+    """Training episodes per agent."""
     modes: list[int] = field(default_factory=list)
-    """Which, 0 is the task itself; default: 0 and all kinds of RNs that the task has."""
+    """RN modes to compare; 0 is the task itself. Default: 0 and all modes that the task supports."""
 
 
 def visits(q: np.ndarray, task: FiniteTask) -> tuple[np.ndarray, np.ndarray]:

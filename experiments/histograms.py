@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What agents see in an SE, and in the task: the distributions of next states and rewards (figures 4 and 8)."""
+"""Compares the distributions of next states and rewards in an SE and in the task (figures 4 and 8)."""
 
 from __future__ import annotations
 
@@ -45,16 +45,16 @@ FULL, QUICK = 10, 4  # agents
 @dataclass
 class Args(OneSEArgs):
     steps: int = 5000
-    """Steps of each kind that are kept at most, evenly spread."""
+    """Most steps to keep of each kind, evenly spaced."""
 
 
 def spread_rows(count: int, most: int) -> np.ndarray:
-    """At most ``most`` of ``count`` rows, evenly spread."""
+    """Indices of at most ``most`` of ``count`` rows, evenly spaced."""
     return np.unique(np.linspace(0, count - 1, min(count, most)).astype(int))
 
 
 def answers(world: World, asked: Steps) -> Steps:
-    """What the SE (P = 1) says to the states and actions of other steps."""
+    """Predictions of the SE (P = 1) for the states and actions of other steps."""
     state, action = (torch.from_numpy(np.asarray(x))[None] for x in (asked.observation, asked.action))
     if world.task.num_states is not None:
         state = state.argmax(-1, keepdim=True)

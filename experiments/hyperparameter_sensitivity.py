@@ -43,18 +43,18 @@ from envolve.outer.search.nes import RETEST, member_seeds
 
 HELP = """\
 Trains agents with one hyperparameter changed at a time, in the best worlds that train_proxy.py evolved and on the task,
-and tests them on the task. All else stays as in compare_proxies.py, and agents of one index have the same seed
-everywhere.
+and tests them on the task. Everything else is as in compare_proxies.py. Agents with the same index have the same
+random seed everywhere.
 
   envolve paper hyperparameter-sensitivity default_config_cartpole_syn_env.yaml
   envolve paper hyperparameter-sensitivity default_config_cartpole_syn_env.yaml --hyperparameters lr gamma
   envolve paper hyperparameter-sensitivity default_config_gridworld_reward_env.yaml       a reward network (RN)
   envolve paper figures hyperparameter_sensitivity                                        its picture
 
-A hyperparameter takes its own value times --factors, within its limits; hidden_layer takes one less to two more;
-activation_fn and the like take all that there are. SEs are evolved with agents whose hyperparameters vary by a factor
-of three at most: what lies beyond is new to them. In SEs agents train as long as these were evolved for (--stop), in
-RNs and on the task until it is solved.
+The values of a hyperparameter are its own value times --factors, within its limits; hidden_layer varies from one less
+to two more; activation_fn and other choices take every value. SEs were evolved with hyperparameters that vary by at
+most a factor of three, so larger factors test generalisation. Agents train in SEs for the budget of the SE (--stop), in
+RNs and on the task until the task is solved.
 """
 FULL, QUICK = (5, 10), (1, 3)  # worlds, agents in each
 FACTORS, QUICK_FACTORS = (1 / 9, 1 / 3, 1.0, 3.0, 9.0), (1 / 3, 1.0, 3.0)
@@ -65,17 +65,17 @@ LAYERS = (-1, 0, 1, 2)
 @dataclass
 class Args(CompareArgs):
     worlds: int | None = None
-    """How many, the best; default: 5."""
+    """Number of worlds, best first. Default: 5."""
     agents: int | None = None
-    """Per world and value; on the task as many as in all worlds. Default: 10."""
+    """Agents per world and value; the task gets as many as all worlds together. Default: 10."""
     hyperparameters: Annotated[list[str], tyro.conf.arg(metavar="NAME ...")] = field(default_factory=list)
-    """Which; default: lr batch_size hidden_size hidden_layer, of tables alpha gamma."""
+    """Hyperparameters to vary. Default: lr batch_size hidden_size hidden_layer; tabular learners: alpha gamma."""
     factors: Annotated[list[float], tyro.conf.arg(metavar="X ...")] = field(default_factory=list)
-    """Default: 1/9 1/3 1 3 9, as decimals."""
+    """Factors on the configured value, as decimals. Default: 1/9 1/3 1 3 9."""
     agent: str | None = None
-    """Another learner than that of the comparison."""
+    """Learner. Default: the one of the comparison."""
     mode: int | None = None
-    """Of RNs; default: the reward_env_type of CONFIG."""
+    """Mode of the RNs. Default: the reward_env_type of CONFIG."""
 
 
 def grid(section: LearnerSection, name: str, factors: list[float]) -> list[Any]:
@@ -118,7 +118,7 @@ def check_args(args: Args) -> int:
 
 
 def learners_of(args: Args, data: dict[str, Any], task: Task, budget: int) -> dict[str, Learner]:
-    """Who learns in the worlds and on the task. Raises ConfigError."""
+    """Learners in the worlds and on the task. Raises ConfigError."""
     if evolves_rns(args):
         name = (args.agent or published_name(data)).lower()
         who = rn_learner(data, task, name, curious=False, vary=False, settings=args.agent_set, quick=args.quick)

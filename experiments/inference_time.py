@@ -47,19 +47,19 @@ PyTorch worlds; compiled agents step through theirs faster, inside the training 
 @dataclass
 class Args:
     config: tyro.conf.Positional[Annotated[Path, tyro.conf.arg(metavar="CONFIG")]]
-    """A default_config_*.yaml or your own."""
+    """Configuration: a default_config_*.yaml or your own."""
     batch: int = 1000
-    """Environments at once."""
+    """Environments per batched step."""
     repeats: int = 20
-    """Measurements of each kind."""
+    """Measurements per quantity."""
     steps: int = 200
     """Steps per measurement."""
     device: str = "cpu"
     """Torch device."""
     set: Annotated[list[str], tyro.conf.arg(metavar="KEY=VALUE ...")] = field(default_factory=list)
-    """Values of CONFIG."""
+    """Values that override CONFIG."""
     quick: tyro.conf.FlagCreatePairsOff[bool] = False
-    """3 measurements of 20 steps."""
+    """Quick look: 3 measurements of 20 steps."""
     results_dir: Annotated[Path, tyro.conf.arg(metavar="DIR")] = Path("results")
     """Where the data go."""
     out: Annotated[Path | None, tyro.conf.arg(name="json", metavar="FILE")] = None

@@ -46,9 +46,9 @@ class Args(WorldArgs):
     config: tyro.conf.Positional[Annotated[Path, tyro.conf.arg(metavar="CONFIG")]] = Path(
         "default_config_gridworld_reward_env.yaml"
     )
-    """The configuration of the RNs, as train_proxy.py had it."""
+    """Configuration of the RNs, as given to train_proxy.py."""
     modes: list[int] = field(default_factory=list)
-    """Which; default: all that the task has (experiments/train_proxy.py --help)."""
+    """RN modes. Default: all modes that the task supports (experiments/train_proxy.py --help)."""
 
 
 def rewards(worlds: list[WorldFile]) -> np.ndarray:

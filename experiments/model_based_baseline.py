@@ -41,27 +41,27 @@ from envolve.outer.config.load import ConfigError
 from envolve.outer.search.nes import RETEST, member_seeds
 
 HELP = """\
-Synthetic environments (SEs) are evolved so that agents learn in them; nothing makes them resemble the task. Here the
-same networks are fitted to the task instead, by supervised learning, and agents are trained in them as in
-compare_proxies.py.
+A model-based baseline for synthetic environments (SEs). SEs are evolved for agents to learn in, not to resemble the
+task. This command fits the same networks to the task by supervised learning, and trains agents in them as
+compare_proxies.py does.
 
   envolve paper model-based-baseline default_config_cartpole_syn_env.yaml
   envolve paper model-based-baseline default_config_cartpole_syn_env.yaml --fit-done
   envolve paper figures model_based_baseline                                        its picture
 
-The steps of the task: each world repeats a search of its own (that of train_proxy.py CONFIG --seed S, bit for bit) and
-gets what the search sees of the task, the tests of all its agents, 10 episodes each: from envolve.agents of the first
-generation, which know nothing, to those that solve the task. Of these steps (millions) --steps are kept at random,
-1,000,000; every tenth agent's are held out, and the errors of the worlds measured on them. state_net and reward_net
-are fitted by mean squared error: Adam, learning rate 1e-4, batches of 1024, 50 epochs. done_net stays as it began, as
-published, so hardly an episode ends before the time limit; --fit-done trains agents also in the worlds with the
-done_net that is fitted as well. The published agents: --published --stop early-out.
+Training data: each world repeats its own search (that of train_proxy.py CONFIG --seed S, bit for bit) and records the
+steps of the task in it: the tests of all agents, 10 episodes each, from untrained agents of the first generation to
+agents that solve the task. Of these millions of steps, a random sample of --steps (1,000,000) is kept; the steps of
+every tenth agent are held out to measure the errors of the worlds. state_net and reward_net are fitted by mean squared
+error: Adam, learning rate 1e-4, batches of 1024, 50 epochs. done_net keeps its initial weights, as published, so few
+episodes end before the time limit; --fit-done also trains agents in worlds with a fitted done_net. The published
+agents: --published --stop early-out.
 
-Most of the time goes into the searches. --searches 2 shares two of them among the worlds, which then differ in where
-they begin and in the order of the steps; --fitted FILE takes the worlds of an earlier call, for other agents.
+The searches take most of the time. With --searches 2, the worlds share two searches and differ only in their initial
+weights and the order of the steps. --fitted FILE trains other agents in the worlds of an earlier call.
 
 The worlds are model files beside the data: <data file without .json>/world<I>.pt, and world<I>_done.pt with done_net
-fitted; fit.json tells of the fit. experiments/evaluate_proxy.py and envs/worlds/export.py read them.
+fitted; fit.json describes the fit. experiments/evaluate_proxy.py and envs/worlds/export.py read them.
 """
 FULL, QUICK = (5, 10), (2, 4)  # worlds, agents in each
 FULL_STEPS, QUICK_STEPS, QUICK_BATCH = 1_000_000, 20_000, 32
@@ -74,23 +74,23 @@ KINDS = {"model-based": "world", "done fitted": "world_done"}  # of worlds -> wh
 @dataclass
 class Args(CompareArgs):
     worlds: int | None = None
-    """How many are fitted; default: 5."""
+    """Number of worlds to fit. Default: 5."""
     agents: int | None = None
-    """Agents per world; default: 10."""
+    """Agents per world. Default: 10."""
     learners: Annotated[list[str] | None, tyro.conf.arg(metavar="NAME ...")] = None
-    """Which agents; default: ddqn duelingddqn td3_discrete."""
+    """Learners. Default: ddqn duelingddqn td3_discrete."""
     searches: int | None = None
-    """How many are repeated, with seeds from that of CONFIG on; default: one per world."""
+    """Number of searches to repeat, with random seeds that count up from the one of CONFIG. Default: one per world."""
     steps: int | None = None
-    """Steps of the task kept of each search; default: 1,000,000."""
+    """Steps of the task to keep from each search. Default: 1,000,000."""
     epochs: int | None = None
-    """Of the fit; default: 50."""
+    """Epochs of the fit. Default: 50."""
     fit_done: tyro.conf.FlagCreatePairsOff[bool] = False
-    """Agents also in worlds whose done_net is fitted."""
+    """Also train agents in worlds with a fitted done_net."""
     real: bool = True
-    """Agents also on the task itself, which takes longest (--no-real skips them)."""
+    """Also train agents on the task itself, which takes longest (--no-real skips them)."""
     fitted: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
-    """The data file of an earlier call, or of one that did not come further the fit.json beside its worlds."""
+    """Data file of an earlier call. For a call that ended early: the fit.json beside its worlds."""
 
 
 def check_args(args: Args) -> int:
@@ -167,7 +167,7 @@ def fit_worlds(args: Args, kind: Proxy, task: Task, folder: Path, threads: int) 
 
 
 def fitted_before(path: Path, task: Task, quick: bool) -> Series:
-    """What an earlier call told of its fit. Raises ConfigError, DataError."""
+    """Description of an earlier call's fit. Raises ConfigError, DataError."""
     data = load(path)
     if data.quick and not quick:
         raise ConfigError([f"--fitted {path}: found a quick look's worlds, expected others, or --quick"])

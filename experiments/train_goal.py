@@ -53,7 +53,7 @@ def folder_of(plan: GoalPlan, results: Path, run_dir: Path | None = None) -> Pat
 
 
 def read(parser: Parser, argv: Sequence[str] | None) -> tuple[GoalPlan, Path, bool, Path | None]:
-    """The plan, its folder, whether it is to go on, and where the film goes, if there is to be one. Raises ConfigError,
+    """The plan, its folder, whether to resume it, and the file of the video, if there is to be one. Raises ConfigError,
     VideoError, OSError."""
     args = parser.parse(argv)
     film = film_path(args.video)

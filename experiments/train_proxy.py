@@ -57,17 +57,17 @@ from envolve.outer.run import Run, config_digest
 from envolve.outer.search.nes import MEMBERS, ORIG, member_seeds
 
 HELP = """\
-Evolves worlds of one kind, by default 40 synthetic environments (SEs) or 50 reward networks (RNs): run i is what
-GTN_master.py CONFIG --seed <seed + i> does. A finished run is not repeated; an interrupted one goes on.
+Evolves worlds of one kind, by default 40 synthetic environments (SEs) or 50 reward networks (RNs). Run i equals
+GTN_master.py CONFIG --seed <seed + i>. Finished runs are not repeated; interrupted ones continue.
 
   envolve paper train-proxy default_config_cartpole_syn_env.yaml                  SEs
   envolve paper train-proxy default_config_gridworld_reward_env.yaml --mode 1     RNs of type 1
 
-Modes: -1 no RN, but a curious agent; 0 no RN; 1, 2 potential; 5, 6 non-potential; 3, 4, 7, 8 the same with the info
-vector; 101, 102 weighted info vector. Even ones (and 102) are added to the reward, the others replace it. In modes -1
-and 0 nothing is evolved: a run trains agents on the task and stores their score.
+Modes: -1 no RN, but an agent with curiosity; 0 no RN; 1, 2 potential; 5, 6 non-potential; 3, 4, 7, 8 the same with the
+info vector; 101, 102 weighted info vector. RNs of even modes are added to the reward, those of odd modes replace it. In
+modes -1 and 0 nothing is evolved: a run trains agents on the task and stores their score.
 
-Several NES masters that share a folder, with two workers each: each takes every second run.
+Two NES masters that share a folder, with two workers each; each master takes every second run:
 
   envolve worker 0 0 &     envolve worker 0 1 &     envolve worker 1 0 &     ...
   envolve paper train-proxy CONFIG 0 2 &
@@ -80,41 +80,41 @@ FULL_RUNS_SE, FULL_RUNS_RN, QUICK_RUNS = 40, 50, 3
 @dataclass
 class Args:
     config: tyro.conf.Positional[Annotated[Path, tyro.conf.arg(metavar="CONFIG")]]
-    """A default_config_*.yaml or your own."""
+    """Configuration: a default_config_*.yaml or your own."""
     bohb_id: tyro.conf.Positional[int | None] = None
-    """Which of several NES masters this is. Without it one process does all runs, with workers of its own."""
+    """Index of this NES master among several. Without it, one process does all runs with its own workers."""
     bohb_workers: tyro.conf.Positional[int | None] = None
-    """How many NES masters there are; run i is done by master i modulo this."""
+    """Number of NES masters; run i belongs to master i modulo this number."""
     mode: int | None = None
-    """Of RNs; default: the reward_env_type of CONFIG."""
+    """Mode of the RNs. Default: the reward_env_type of CONFIG."""
     objective: str | None = None
-    """Of RNs: reward_threshold, auc or mean_return; default: the rn_objective of CONFIG."""
+    """Objective of the RNs: reward_threshold, auc or mean_return. Default: the rn_objective of CONFIG."""
     vary_hp: bool | None = None
-    """Whether every agent draws its own hyperparameters; default: as the agent_name of CONFIG says."""
+    """Draw hyperparameters for each agent. Default: as the agent_name of CONFIG says."""
     runs: int | None = None
-    """How many worlds; default: 40 SEs, 50 RNs, with --quick 3."""
+    """Number of worlds. Default: 40 SEs, 50 RNs; with --quick 3."""
     seed: int = 0
-    """Of the first run; run i has this plus i."""
+    """Random seed of run 0; run i uses this seed plus i."""
     set: Annotated[list[str], tyro.conf.arg(metavar="KEY=VALUE ...")] = field(default_factory=list)
-    """Values of CONFIG, e.g. agents.gtn.max_iterations=100 envs.Cliff.hidden_size=64."""
+    """Values that override CONFIG, e.g. agents.gtn.max_iterations=100 envs.Cliff.hidden_size=64."""
     quick: tyro.conf.FlagCreatePairsOff[bool] = False
     """A minute's look: few generations of few agents."""
     num_workers: Annotated[int | None, tyro.conf.arg(name="workers")] = None
     """Local workers. Default without ids: one per core; with ids none, for they are started as GTN_worker.py."""
     sync_dir: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None
-    """Folder of the exchange; default: with own workers the folder of the runs, else <results-dir>/GTN_sync."""
+    """Folder of the exchange. Default: with local workers the folder of the runs, else <results-dir>/GTN_sync."""
     quit_workers: tyro.conf.FlagCreatePairsOff[bool] = False
-    """Tell the workers to end when the runs are complete."""
+    """Tell the workers to exit when the runs are complete."""
     results_dir: Annotated[Path, tyro.conf.arg(metavar="DIR")] = Path("results")
-    """Where the folder of the runs is made."""
+    """Parent folder of the runs."""
     name: str | None = None
-    """Of the folder, instead of the configuration's; _mode<M> and the like are added."""
+    """Name of the folder, to which _mode<M> and the like are added. Default: the name of the configuration."""
     check: tyro.conf.FlagCreatePairsOff[bool] = False
-    """Validate, say what would run, and stop."""
+    """Validate the configuration, print what would run, then exit."""
 
 
 def read_args(args: Args) -> tuple[Proxy, list[int]]:
-    """What is evolved, and the seeds of all runs. Raises ConfigError."""
+    """Kind of the worlds, and the random seeds of all runs. Raises ConfigError."""
     kind = proxy(
         args.config, args.results_dir, mode=args.mode, objective=args.objective, vary_hp=args.vary_hp,
         overrides=args.set, quick=args.quick, name=args.name,

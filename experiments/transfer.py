@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""As compare_proxies.py, with agents that the worlds were not evolved with. The work is in
+"""Trains agents in worlds that were evolved with other agents, like compare_proxies.py. The work is in
 experiments/paper/comparison.py."""
 
 from __future__ import annotations
@@ -29,25 +29,25 @@ from envolve.outer.config.load import ConfigError
 
 HELP = """\
 Trains agents with other hyperparameters, or other agents, in the best worlds that train_proxy.py evolved, and on the
-task itself. All else is as in compare_proxies.py.
+task itself. Everything else is as in compare_proxies.py.
 
   envolve paper transfer default_config_gridworld_reward_env.yaml --vary-hp          every agent draws its own
   envolve paper transfer default_config_gridworld_reward_env.yaml --agent sarsa
   envolve paper transfer default_config_cartpole_reward_env.yaml --agent duelingddqn
   envolve paper transfer default_config_cartpole_syn_env.yaml --agent ppo            in SEs
 
---vary-hp draws lr, batch_size and hidden_size log-uniformly in [x/3, 3x] and adds -1, 0 or 1 hidden layers; of tables
-alpha and gamma in [.1, 1]. The published transfers: sarsa (Cliff), duelingddqn (CartPole), ppo (MountainCarContinuous,
-HalfCheetah).
+--vary-hp draws lr, batch_size and hidden_size log-uniformly in [x/3, 3x] and adds -1, 0 or 1 hidden layers; for
+tabular learners it draws alpha and gamma in [.1, 1]. The published transfers: sarsa (Cliff), duelingddqn (CartPole),
+ppo (MountainCarContinuous, HalfCheetah).
 """
 
 
 @dataclass
 class Args(CompareArgs):
     vary_hp: tyro.conf.FlagCreatePairsOff[bool] = False
-    """Every agent draws its own hyperparameters."""
+    """Draw hyperparameters for each agent."""
     agent: str | None = None
-    """Another learner, e.g. sarsa, duelingddqn, ppo."""
+    """Learner instead of the one that the worlds were evolved with, e.g. sarsa, duelingddqn, ppo."""
 
 
 def work(args: Args) -> int:

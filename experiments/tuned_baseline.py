@@ -40,30 +40,30 @@ from envolve.outer.reporting.comparison import return_bounds
 from envolve.outer.search.nes import RETEST, member_seeds
 
 HELP = """\
-Evolved worlds are judged beside agents whose hyperparameters were tuned on the task itself. A study tunes them; this
-command trains fresh agents with the best of its configurations and stores both in configs/baselines.
+Makes a baseline for evolved worlds: agents with hyperparameters tuned on the task itself. A study tunes them; this
+command trains fresh agents with its best configuration and stores both in configs/baselines.
 
   envolve tune configs/spaces/real_cartpole_ddqn.yaml --run-dir results/real_cartpole_ddqn
   envolve paper tuned-baseline results/real_cartpole_ddqn --name cartpole_ddqn
 
-Exit codes: 0 complete, 1 it cannot start or go on, 2 wrong arguments, 130 and 143 stopped."""
+Exit codes: 0 complete, 1 it cannot start or continue, 2 wrong arguments, 130 and 143 stopped."""
 STUDY = "# study: "  # in the comments of best.yaml
 
 
 @dataclass
 class Args:
     study: tyro.conf.Positional[Annotated[Path, tyro.conf.arg(metavar="DIR")]]
-    """The folder of a finished search over agents on the task (optimize_params.py)."""
+    """Folder of a finished search over agents on the task (optimize_params.py)."""
     name: str
-    """Of the two files, <name>.yaml and <name>.json."""
+    """Name of the two files to write, <name>.yaml and <name>.json."""
     agents: int = 50
-    """Fresh agents, with the best configuration, and as many with hyperparameters drawn around it."""
+    """Number of fresh agents with the best configuration, and as many with hyperparameters drawn around it."""
     seed: int = 0
-    """Of the agents; the study used none of their seeds."""
+    """Random seed of the agents. The study never uses the seeds made from it."""
     threads: int = 0
-    """CPU threads, 0: all."""
+    """CPU threads; 0: all."""
     out: Annotated[Path, tyro.conf.arg(metavar="DIR")] = FOLDER
-    """Where the files go."""
+    """Folder for the files."""
 
 
 def varied(config: dict[str, Any]) -> dict[str, Any]:

@@ -43,18 +43,18 @@ from envolve.outer.evaluate.networks import UNSOLVABLE, exploration, on_task
 
 HELP = """\
 Trains fresh agents of each kind for the same number of steps in the best synthetic environments (SEs) that
-train_proxy.py evolved, or in given ones, and beside them on the task itself; tests all of them greedily on the task.
+train_proxy.py evolved, or in given SEs, and on the task itself. All agents are tested greedily on the task.
 
   envolve paper unseen-agents default_config_cartpole_syn_env.yaml
   envolve paper unseen-agents --world results/<run_id>/model.pt --learners ppo sb3_dqn
   envolve paper unseen-agents default_config_cartpole_syn_env.yaml --agent-set ppo.lr=1e-3 sb3_dqn.train_freq=1
 
-Kinds: those of this project that can learn the task (ddqn duelingddqn td3_discrete ppo; of continuous actions td3 sac
-ppo), and of Stable-Baselines3 (pip install 'stable-baselines3>=2.4') with its defaults sb3_dqn, sb3_ppo, sb3_a2c;
-sb3_dqn_target copies its target net every 100 steps instead of every 10,000. Hyperparameters of this project's agents
-are those of CONFIG where it has a section for them, else published ones. Agents that learn from rollouts (PPO) train
-for as many whole ones as --steps holds: sb3_ppo for 4096 of 5000. No training ends early. Every agent is reported; one
-that failed (a number that is not finite) is counted, has no return and reaches no mark.
+Learners: those of this project that fit the task (ddqn duelingddqn td3_discrete ppo; with continuous actions td3 sac
+ppo), and those of Stable-Baselines3 (pip install 'stable-baselines3>=2.4') with its defaults: sb3_dqn, sb3_ppo,
+sb3_a2c. sb3_dqn_target copies its target net every 100 steps instead of every 10,000. The hyperparameters of this
+project's learners are those of CONFIG, if it has a section for them, else the published ones. On-policy learners train
+on as many whole rollouts as fit into --steps: sb3_ppo on 4096 of 5000 steps. Training never ends early. All agents are
+reported; failed ones (with numbers that are not finite) are counted, have no return and do not reach the mark.
 """
 FULL, QUICK = (10, 5), (2, 1)  # worlds, agents in each
 
@@ -62,19 +62,19 @@ FULL, QUICK = (10, 5), (2, 1)  # worlds, agents in each
 @dataclass
 class Args(WorldArgs):
     config: tyro.conf.Positional[Annotated[Path | None, tyro.conf.arg(metavar="CONFIG")]] = None
-    """The configuration of the SEs, as train_proxy.py had it."""
+    """Configuration of the SEs, as given to train_proxy.py."""
     world: Annotated[list[Path], tyro.conf.arg(metavar="FILE ...")] = field(default_factory=list)
-    """These SEs instead: model.pt files."""
+    """Files of SEs, each a model.pt, to use instead of those of CONFIG."""
     learners: Annotated[list[str] | None, tyro.conf.arg(metavar="NAME ...")] = None
-    """Kinds of agents; default: all but sb3_a2c."""
+    """Learners. Default: all but sb3_a2c."""
     steps: int | None = None
-    """Training steps of each agent, at most; default: 5000, with --quick 2500."""
+    """Most training steps per agent. Default: 5000; with --quick 2500."""
     tests: int | None = None
-    """Test episodes of each agent; default: 20, with --quick 5."""
+    """Test episodes per agent. Default: 20; with --quick 5."""
     agent_set: Annotated[list[str], tyro.conf.arg(metavar="NAME.KEY=VALUE ...")] = field(default_factory=list)
-    """Hyperparameters of single kinds."""
+    """Hyperparameters of single learners."""
     mark: float | None = None
-    """The mean return that counts as reached; default: CartPole 190, else the task's solved_reward."""
+    """Mean return that counts as solved. Default: CartPole 190, else the task's solved_reward."""
 
 
 def source(args: Args) -> tuple[dict[str, Any], str, list[WorldFile]]:

@@ -36,31 +36,31 @@ from envolve.outer.config.schema import nearest
 from envolve.outer.reporting.report import precise
 
 HELP = """\
-Would this be accepted if a model had written it? Takes the code out of the file, reads it, runs it in a jail on real
-state of the task, and writes it down as a graph of tensor operations whose numbers are parameters (docs/auto_shape.md,
-docs/security.md). The file may be Python, or a reply with code in it.
+Vets a shaper as if a model had written it: extracts the code from the file, checks it, runs it in a jail on real states
+of the task, and converts it to a graph of tensor operations with its constants as parameters (docs/auto_shape.md,
+docs/security.md). The file may be Python code, or a model's reply with code in it.
 
   envolve vet my_reward.py --task Ant --shaper-types compute_reward
   envolve vet reply.txt --task Anymal --out my_reward.graph.json
 
-The graph file is a candidate of eval_shapers.py. Exit codes: 0 accepted, 1 refused, 2 wrong arguments, or code cannot
-be jailed here, 130 Ctrl-C, 143 SIGTERM."""
+The graph file can be a candidate of eval_shapers.py. Exit codes: 0 accepted, 1 refused, 2 wrong arguments or no jail on
+this system, 130 Ctrl-C, 143 SIGTERM."""
 
 
 @dataclass
 class Args:
-    """What a user can ask for."""
+    """Arguments of vet_shaper.py."""
 
     file: Annotated[Path, tyro.conf.Positional]
-    """Python, or a saved reply."""
+    """Python file, or the saved reply of a model."""
     task: str = "Anymal"
-    """The task that it is for, e.g. Anymal, Ant, Cartpole, HalfCheetah."""
+    """Task of the shaper, e.g. Anymal, Ant, Cartpole, HalfCheetah."""
     shaper_types: List[str] = field(default_factory=lambda: list(SHAPER_TYPES))
-    """Which functions count. Default: all."""
+    """Functions to vet. Default: all."""
     out: Annotated[Optional[Path], tyro.conf.arg(metavar="FILE")] = None
-    """Write the graph here if it is accepted, as *.graph.json."""
+    """File for the graph of an accepted shaper, *.graph.json."""
     allow_unprotected: bool = False
-    """Run the code even where this system cannot jail it (docs/security.md)."""
+    """Run the code although this system cannot jail it (docs/security.md)."""
 
 
 def complain(text: object) -> None:
@@ -80,7 +80,7 @@ def vet(args: Args) -> int:
     text, task = read_text(args.file), physics_task(args.task).name
     with Vetter(make_probe(task), args.shaper_types, args.allow_unprotected) as vetter:
         verdict = vetter.vet(text, args.file.name)
-    every = set(args.shaper_types) == set(SHAPER_TYPES)  # nobody means to write them all
+    every = set(args.shaper_types) == set(SHAPER_TYPES)  # too many to write by hand
     notes = [note for note in verdict.notes if not (every and note.endswith(OWN))]
     if not isinstance(verdict, Vetted):
         print("\n".join([f"refused ({verdict.stage}): {verdict.message}", *notes]))

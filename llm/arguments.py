@@ -1,4 +1,4 @@
-"""What a user of auto_shape.py can ask for."""
+"""Arguments of auto_shape.py."""
 
 from __future__ import annotations
 
@@ -12,99 +12,100 @@ from typing_extensions import Annotated, Literal
 
 @dataclass
 class Args:
-    """What a user can ask for."""
+    """Arguments of auto_shape.py."""
 
     task: str = "Anymal"
     """The task, e.g. Anymal, Ant, Cartpole, HalfCheetah."""
     task_description: str = ""
-    """What the robot is to do, in your words; default: what the score says."""
+    """Description of the robot's goal for the models, in your words. Default: the meaning of the score."""
     shaper_types: List[str] = field(default_factory=lambda: ["compute_reward"])
-    """Which functions the models write; the others are the task's own."""
+    """Functions that the models write; the task's own versions serve for the others."""
     llm: Annotated[List[str], tyro.conf.arg(metavar="MODEL ...")] = field(default_factory=list)
     """gpt-..., claude-..., ollama:NAME, any name with --base-url, or replay:FILE. A bandit chooses among several.
     Default: gpt-4o."""
     base_url: Optional[str] = None
-    """An OpenAI-compatible server, e.g. http://localhost:8000/v1."""
+    """URL of an OpenAI-compatible server, e.g. http://localhost:8000/v1."""
     mode: Literal["greedy", "islands"] = "greedy"
-    """greedy: Eureka's loop, the best so far is improved. islands: several populations with crossover and migration."""
+    """Search: greedy (Eureka: improve the best candidate so far) or islands (populations, crossover, migration)."""
     num_iters: int = 5
-    """Rounds of asking and training."""
+    """Iterations of the search; each asks for candidates, then trains them."""
     shapers_per_iter: int = 10
-    """Candidates asked for in each."""
+    """Candidates requested from the models per iteration."""
     islands: int = 4
-    """With --mode islands: how many."""
+    """Number of islands (--mode islands)."""
     migration_every: int = 2
-    """With --mode islands: iterations between migrations."""
+    """Iterations between migrations (--mode islands)."""
     novelty: Optional[float] = None
-    """Candidates this similar to an earlier one (above 0, to 1) are not trained; default: 1 with islands, which is
-    equal structure, and none with greedy."""
+    """Similarity, above 0 and at most 1, from which a candidate counts as a duplicate of an earlier one and is not
+    trained. Default: 1 (equal structure) with islands, no limit with greedy."""
     temperature: float = 1.0
-    """Of the models."""
+    """Sampling temperature of the models."""
     max_tokens: int = 4096
-    """Of a reply."""
+    """Most tokens in one reply."""
     show_human_reward: bool = False
-    """Show the models the task's own reward."""
+    """Show the task's own reward to the models."""
     num_envs_per_shaper: int = 256
     """Environments of each agent, and episodes that judge it."""
     iterations: int = 500
     """Of collecting and learning."""
     seeds: int = 1
-    """Agents per candidate; its score is their mean."""
+    """Agents trained per candidate; the candidate's score is the mean of their scores."""
     halving: int = 1
-    """Successive halving: 1/HALVING of the candidates go on, with the environments of the others. 1: none."""
+    """Successive halving: each round keeps 1/HALVING of the candidates and gives them the environments of the rest.
+    1 keeps all candidates."""
     tune: Literal["none", "nes", "bohb"] = "none"
-    """Then move the numbers in the best code."""
+    """Tune the numeric constants of the best candidates after the search."""
     tune_top: int = 1
-    """In so many of the best."""
+    """Candidates to tune, best first."""
     tune_generations: int = 10
-    """Rounds of tuning each."""
+    """Tuning generations per candidate."""
     tune_population: int = 16
-    """Agents per round."""
+    """Agents per tuning generation."""
     tune_sigma: float = 0.3
-    """NES: standard deviation of the numbers, relative to their size."""
+    """NES: standard deviation of the perturbations, relative to the size of each constant."""
     tune_step: float = 0.15
-    """NES: how far a round moves them, in the same unit."""
+    """NES: step size of a generation, in the same unit as --tune_sigma."""
     tune_workers: int = 0
-    """Train them in so many worker processes, through the exchange of GTN_master.py; 0: in this one, all of a round in
-    one simulator."""
+    """Worker processes that train the agents of the tuning, through the exchange of GTN_master.py. 0: train a whole
+    generation in this process, in one simulator."""
     finalists: int = 3
-    """So many of the best, what was tuned and the human's shapers are tested at last."""
+    """Best candidates in the final test; tuned candidates and the human's shapers are always in it."""
     retest: int = 5
-    """By so many fresh agents each."""
+    """Fresh agents per finalist in the final test."""
     seed: Optional[int] = None
-    """Of everything but what models say: with the same replies the same scores. Default: 0."""
+    """Random seed of everything except the models' replies: equal replies give equal scores. Default: 0."""
     budget_usd: Optional[float] = None
-    """Stop before this is exceeded."""
+    """Largest cost of the models' calls, in USD; the run stops before it exceeds this."""
     budget_tokens: Optional[int] = None
-    """Stop before this is exceeded; of prompts and replies together."""
+    """Most tokens of prompts and replies together; the run stops before it exceeds this."""
     price: Annotated[List[str], tyro.conf.arg(metavar="MODEL=IN,OUT ...")] = field(default_factory=list)
-    """USD per million tokens, for models that llm/models/prices.py does not know."""
+    """Prices in USD per million input and output tokens, for models that llm/models/prices.py does not list."""
     parallel: int = 8
-    """Calls at a time."""
+    """Most concurrent calls of the models."""
     timeout: float = 300.0
-    """Seconds for a call."""
+    """Time limit of one call, in seconds."""
     learner: Literal["ppo", "sac", "td3"] = "ppo"
-    """How agents learn."""
+    """Learning algorithm of the agents."""
     set: Annotated[List[str], tyro.conf.arg(metavar="KEY=VALUE ...")] = field(default_factory=list)
     """Hyperparameters of the learner, e.g. lr=1e-3 hidden_size=64."""
     engine: Literal["mujoco", "mujoco_warp", "isaacgym"] = "mujoco"
     """The simulator: MuJoCo on CPU threads, mujoco_warp or Isaac Gym on a GPU."""
     device: Optional[str] = None
-    """Of simulator and agents, e.g. cuda:0; default: cpu with mujoco, else the GPU if there is one."""
+    """Torch device of simulator and agents, e.g. cuda:0. Default: cpu with mujoco, else the GPU if there is one."""
     threads: int = 0
-    """CPU threads, 0: all that this process may use. They change no score."""
+    """CPU threads; 0 uses all that this process may use. Scores do not depend on the number."""
     backend: Literal["auto", "compiled", "torch"] = "auto"
-    """auto: compiled kernels on a CPU, else PyTorch."""
+    """Back end of learning: compiled kernels, PyTorch, or auto (compiled on a CPU, else PyTorch)."""
     processes: int = 0
-    """With --config: trainings at once, 0: one per core."""
+    """Concurrent trainings with --config; 0: one per core."""
     memory: float = 4.0
-    """With --config: GiB for each, beyond what Python and PyTorch need."""
+    """Memory of each training with --config, in GiB, on top of what Python and PyTorch need."""
     hours: float = 6.0
-    """With --config: after which a training is ended."""
+    """Time limit of each training with --config, in hours."""
     allow_unprotected: bool = False
-    """Vet code even where this system cannot jail it (docs/security.md)."""
+    """Vet code although this system cannot run it in the jail (docs/security.md)."""
     results_dir: Optional[Path] = None
-    """Where runs are kept; default: results."""
+    """Folder for the runs. Default: results."""
     resume: Annotated[Optional[Path], tyro.conf.arg(metavar="DIR")] = None
     """Go on with the run in this folder, with the arguments that it was begun with; budgets, --price, --base-url,
     --parallel, --timeout, --json and --video may be others. Calls that failed are asked again."""

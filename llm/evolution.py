@@ -1,4 +1,4 @@
-"""The outer loop over language models: ask, vet, train, tell; then tune the numbers of the best, and test what is left.
+"""Outer loop over language models: ask, vet, train, tell; then tune the constants of the best and test the finalists.
 
     search.ask ─► chat ─► vet (jail) ─► novelty ─► train all in one simulator, beside the human's ─► search.tell
 
@@ -36,7 +36,7 @@ HUMAN_ID = -1
 
 @dataclass(frozen=True)
 class Settings:
-    """Of an evolution."""
+    """Settings of an evolution."""
 
     iterations: int
     training: Training
@@ -45,13 +45,13 @@ class Settings:
     max_tokens: int = 4096
     novelty: float = 1.0  # candidates at least this similar to an earlier one are not trained; above 1: all are
     tune: TuneSettings | None = None
-    tune_top: int = 1  # so many of the best are tuned
-    finalists: int = 3  # so many of the best, and what was tuned, are tested again: the best of many was lucky, too
-    retest: int = 5  # by so many agents with random numbers of their own
+    tune_top: int = 1  # number of best candidates to tune
+    finalists: int = 3  # best candidates in the final test, beside tuned ones: the best of many was also lucky
+    retest: int = 5  # fresh agents per finalist
 
 
 class Watcher(Protocol):
-    """Is told how things go; ``llm/reporting/live.py`` shows it."""
+    """Observer of an evolution; ``llm/reporting/live.py`` displays it."""
 
     def asking(self, iteration: int, proposals: int) -> None: ...
 
@@ -67,7 +67,7 @@ class Watcher(Protocol):
 
 
 class Final(NamedTuple):
-    """One of the last test, whose agents nobody has seen before; its scores are those of this test."""
+    """Finalist with fresh agents; its scores are those of the final test."""
 
     individual: Individual  # a copy
     worth: Worth
@@ -75,7 +75,7 @@ class Final(NamedTuple):
 
 @dataclass
 class Result:
-    """What an evolution came to."""
+    """Result of an evolution."""
 
     individuals: list[Individual]  # without the human's
     human: Individual
@@ -87,17 +87,17 @@ class Result:
 
     @property
     def best(self) -> Final | None:
-        """The best that a model wrote."""
+        """Best individual written by a model."""
         return next((f for f in self.finals if f.individual.operator != HUMAN and f.individual.ok), None)
 
     @property
     def steps(self) -> int:
-        """Environment steps of selection and tuning, without the human's and those of the last test."""
+        """Environment steps of selection and tuning, without the human's and those of the final test."""
         return sum(i.steps for i in self.individuals)
 
 
 class Evolution:
-    """``run()`` goes on from whatever is in ``folder``."""
+    """Evolution; ``run()`` resumes from the content of ``folder``."""
 
     def __init__(
         self, settings: Settings, folder: Path, search: Search, chat: Chat, vetter: Vetter, watcher: Watcher
@@ -113,7 +113,7 @@ class Evolution:
         self.stopped = ""
 
     def run(self) -> Result:
-        """Raises Unanswered and other ChatErrors, SimulatorError, ValueError, KeyboardInterrupt."""
+        """Runs everything. Raises Unanswered and other ChatErrors, SimulatorError, ValueError, KeyboardInterrupt."""
         known = self._remember()
         for iteration in range(self.s.iterations):
             proposals = self.search.ask(iteration)
@@ -133,7 +133,7 @@ class Evolution:
         return self._finish()
 
     def _remember(self) -> dict[int, list[Individual]]:
-        """The archive's individuals by iteration."""
+        """Individuals of the archive by iteration."""
         out: dict[int, list[Individual]] = {}
         for individual in self.archive.load():
             if individual.operator == HUMAN:
@@ -145,7 +145,7 @@ class Evolution:
     # -------------------------------------------------------------------------------------------------- one iteration
 
     def _iteration(self, iteration: int, proposals: list[Proposal], old: list[Individual]) -> list[Individual]:
-        """old: what an earlier session made of it."""
+        """Makes an individual of a reply. old: the same one from an earlier session."""
         self.watcher.asking(iteration, len(proposals))
         new = self._ask(iteration, proposals)
         if list(map(_unanswered, old)) == list(map(_unanswered, new)):
@@ -186,7 +186,7 @@ class Evolution:
                 individual.graph_file = verdict.graph_file
 
     def _reject_copies(self, new: Sequence[Individual]) -> None:
-        """Who does what an earlier one does is told so, and not trained."""
+        """Rejects duplicates of earlier individuals with a message; they are not trained."""
         earlier = [i for i in self.individuals if i.graph_file is not None]
         for individual in new:
             if individual.graph_file is None:
@@ -200,8 +200,8 @@ class Evolution:
                 earlier.append(individual)
 
     def _train(self, iteration: int, new: Sequence[Individual]) -> list[Individual]:
-        """Train what was not rejected. The human's shapers, the reference, take part in the first simulator that there
-        is, and are returned then."""
+        """Trains the individuals that were not rejected. The human's shapers, the reference, take part in the first
+        simulator and are then returned."""
         members = [i for i in new if i.rejection is None]
         if not members:
             return []
@@ -226,7 +226,7 @@ class Evolution:
         return Result(self.individuals, self.human, finals, halved, order, self.tunings, self.stopped)
 
     def _tune(self, individual: Individual) -> Individual | None:
-        """The same code with other numbers; None where it has none. Its steps are charged to the individual."""
+        """Same code with tuned constants; None if it has none. The steps are charged to the individual."""
         assert individual.graph_file is not None and self.s.tune is not None
         candidate = candidate_of(individual)
         if candidate.params is None:
@@ -252,7 +252,7 @@ class Evolution:
         return replace(individual, graph_file=graph_file, tuned=dict(zip(candidate.param_names, values)))
 
     def _test(self, entries: list[Individual]) -> tuple[list[Final], Halved, list[int]]:
-        """Fresh agents for what is left and for the human's."""
+        """Trains fresh agents for the finalists and the human's shapers."""
         self.watcher.note(f"last test: {self.s.retest} fresh agents for each of {len(entries)}")
         training = replace(self.s.training, agents=self.s.retest, eta=1)
         worths, halved = judge(training, [candidate_of(i) for i in entries], self.s.seed, FINAL)
@@ -277,6 +277,6 @@ def _or_zero(score: float) -> float:
 
 
 def verdicts(individuals: Sequence[Individual]) -> dict[str, int]:
-    """How many were trained, failed in training, or were rejected at which stage."""
+    """Number of candidates trained, failed in training, and rejected at each stage."""
     names = [i.rejection[0] if i.rejection else "failed" if i.failure else "trained" for i in individuals]
     return dict(Counter(names).most_common())

@@ -1,7 +1,7 @@
-"""What candidates are worth: agents trained on them, all in one simulator, judged by the task's true score.
+"""Fitness of candidates: agents trained on them, all in one simulator, and tested by the task's true score.
 
-Every candidate's k-th agent has the same random numbers, so that what differs is the candidates' own. Selection, tuning
-and the last test draw numbers of their own: what has decided what is kept does not judge it.
+Every candidate's k-th agent has the same random numbers, so differences come from the candidates. Selection, tuning and
+the final test use different random numbers, so that selection does not bias the test.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Report = Callable[[Progress, list[int]], None]
 
 @dataclass
 class Worth:
-    """What a candidate's K agents came to."""
+    """Results of a candidate's K agents."""
 
     runs: list[AgentRun]  # [K]
     judged: bool  # by evaluation episodes; not: it lost before the last rung
@@ -44,12 +44,12 @@ class Worth:
 
     @property
     def score(self) -> float:
-        """NaN if any agent failed: the mean of the others would flatter it."""
+        """Mean score; NaN if any agent failed, because the mean of the others would be too good."""
         return math.nan if self.failure is not None else float(np.mean(self.agent_scores))
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """See ``agents_interval``; None without a score, or with one of the training."""
+        """Interval of the score, see ``agents_interval``; None without a score, or for a score of the training."""
         if not math.isfinite(self.score) or not self.judged:
             return None
         return agents_interval(self.agent_scores, self.runs[0].episode_scores)
@@ -77,8 +77,8 @@ def judge(
     training: Training, candidates: Sequence[Candidate], seed: int, numbers: tuple[int, int],
     stays: Sequence[int] = (), report: Report | None = None,
 ) -> tuple[list[Worth], Halved]:  # fmt: skip
-    """Train K agents of each candidate. numbers: purpose and counter of the random numbers; stays: candidates that
-    halving never drops. Raises ValueError, SimulatorError."""
+    """Trains K agents per candidate. numbers: purpose and counter of the random numbers; stays: candidates that halving
+    never drops. Raises ValueError, SimulatorError."""
     K = training.agents
     keys = member_seeds(seed, *numbers, 2 * K)
     halved = train_halving(training, candidates, keys[:K], keys[K:], stays, report)
@@ -90,8 +90,8 @@ def judge(
 
 
 def _losers_below(worths: list[Worth], stays: Sequence[int]) -> list[Worth]:
-    """A score in training is not comparable with one in a test, but who lost is worse than who won: at most as good as
-    the worst winner."""
+    """Scores of eliminated candidates: their score in training, capped at the worst survivor's test score, since the
+    two are not comparable."""
     judged = [w.score for c, w in enumerate(worths) if w.judged and math.isfinite(w.score) and c not in stays]
     for worth in worths:
         if judged and not worth.judged and worth.score > min(judged):
@@ -100,7 +100,7 @@ def _losers_below(worths: list[Worth], stays: Sequence[int]) -> list[Worth]:
 
 
 def candidate_of(individual: Individual) -> Candidate:
-    """The candidate that an individual's graphs are, with its tuned numbers; the human's replaces nothing."""
+    """Candidate from an individual's graphs with its tuned parameters; the human's replaces nothing."""
     name = f"i{individual.id:03d}" if individual.operator != HUMAN else HUMAN
     if individual.graph_file is None:
         return Candidate(name)
@@ -108,7 +108,7 @@ def candidate_of(individual: Individual) -> Candidate:
 
 
 def evaluate(training: Training, individuals: Sequence[Individual], seed: int, report: Report | None = None) -> None:
-    """Train and judge; what came of it is written into the individuals. Those of the human never lose their place."""
+    """Trains and tests; writes the results into the individuals. The human's shapers are never eliminated."""
     stays = [c for c, i in enumerate(individuals) if i.operator == HUMAN]
     worths, _ = judge(training, [candidate_of(i) for i in individuals], seed, SELECT, stays, report)
     for individual, worth in zip(individuals, worths):

@@ -1,4 +1,4 @@
-"""Files of JSON lines that only grow: what is written is on the disk, and a line that was cut off does not count."""
+"""Append-only files of JSON lines: every line is synced to disk, and an incomplete last line does not count."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from envolve.core.files import TABLE_BYTES, read_plain
 
 
 class JSONLinesError(ValueError):
-    """A whole line that is no JSON object: names file, line and fault."""
+    """Raised for a complete line that is not a JSON object: names file, line and fault."""
 
 
 def read(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -28,7 +28,7 @@ def read(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def append(path: Path, content: dict[str, Any]) -> None:
-    """One more line, on the disk when this returns; a torn one before it goes. Raises OSError."""
+    """Appends a line, which is on disk on return; an incomplete line before it is removed. Raises OSError."""
     data = json.dumps(content, allow_nan=False).encode("ascii") + b"\n"
     file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
@@ -45,4 +45,4 @@ def append(path: Path, content: dict[str, Any]) -> None:
 
 
 def _no_constant(name: str) -> float:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not JSON")

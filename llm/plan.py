@@ -1,4 +1,4 @@
-"""What the user of auto_shape.py asked for, checked before anything is paid."""
+"""Checks of auto_shape.py's arguments, before anything is paid."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ CONFIG_FILE = "config.yaml"
 
 
 class Plan(NamedTuple):
-    """What is to be run."""
+    """Checked settings of a run."""
 
     task: Type[PhysicsTask]
     description: str
@@ -51,12 +51,14 @@ class Plan(NamedTuple):
 
 
 def make_plan(args: Args) -> Plan:
-    """Raises ConfigError."""
+    """Checks across arguments. Raises ConfigError."""
     problems = out_of_range(args)
     problems += wrong_types(args.shaper_types) + unwritable("--json", args.json)
     problems += unwritable("--video", (args.video or (None,))[0])
     if args.halving > 1 and args.learner != "ppo":
-        problems.append(f"--halving: {args.learner} cannot go on with more environments, expected --learner ppo or 1")
+        problems.append(
+            f"--halving: {args.learner} cannot continue with more environments, expected --learner ppo or 1"
+        )
     if problems:
         raise ConfigError(problems)
     check_video(args.video)
@@ -91,7 +93,7 @@ def make_plan(args: Args) -> Plan:
 
 
 def gym_options(args: Args) -> GymOptions:
-    """For a run on a user's own environment. Raises ConfigError."""
+    """Options of a run on a user's own environment. Raises ConfigError."""
     problems = out_of_range(args) + without_effect(args) + unwritable("--json", args.json)
     if len(args.llm) > 1:
         problems.append(f"--llm: found {len(args.llm)} models, expected one with --config")
@@ -107,7 +109,7 @@ def gym_options(args: Args) -> GymOptions:
 
 
 def read_prices(words: List[str]) -> Dict[str, Price]:
-    """Raises ConfigError."""
+    """Checks all arguments -> the plan. Raises ConfigError."""
     try:
         return parse_prices(words)
     except ChatError as e:
@@ -115,13 +117,13 @@ def read_prices(words: List[str]) -> Dict[str, Price]:
 
 
 def arguments(args: Args) -> Dict[str, Any]:
-    """As config.yaml keeps them."""
+    """Arguments as stored in config.yaml."""
     return {name: plain(value) for name, value in vars(args).items() if name not in ("resume", "json", "video")}
 
 
 def stored_args(args: Args) -> Args:
-    """Those of the run that --resume names; --json and --video, what it may cost, and how the server is reached, are
-    this call's. Raises ConfigError."""
+    """Arguments of the run that --resume names; --json, --video, budgets and the servers' options come from this call.
+    Raises ConfigError."""
     assert args.resume is not None
     path = args.resume / CONFIG_FILE
     try:

@@ -1,4 +1,4 @@
-"""Which numbers auto_shape.py takes, and which flags count beside --config or --resume: looked at first of all."""
+"""Number ranges of auto_shape.py's flags, and the flags allowed beside --config or --resume; checked first."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ MANY = 1_000_000  # more candidates, environments, agents, rounds than any machi
 
 
 class Range(NamedTuple):
-    """least and most may be taken themselves, least not if ``above``."""
+    """Range with inclusive limits; ``above`` excludes the lower one."""
 
     least: float
     most: float
     above: bool = False
 
     def holds(self, value: float) -> bool:
-        """False for NaN, and for what a file says that is no number."""
+        """True if in range; False for NaN and values that are not numbers."""
         if not isinstance(value, (int, float)) or isinstance(value, bool):
             return False
         return (self.least < value if self.above else self.least <= value) and value <= self.most
@@ -55,7 +55,7 @@ def _flag(name: str) -> str:
 
 
 def out_of_range(args: Args) -> List[str]:
-    """A line for every number that cannot be."""
+    """Problems of numbers out of range, a line each."""
     return [
         f"{_flag(name)}: found {value}, expected {wanted.words()}"
         for name, wanted in RANGES.items()
@@ -64,20 +64,20 @@ def out_of_range(args: Args) -> List[str]:
 
 
 def given(args: Args) -> Dict[str, Any]:
-    """The flags that differ from their defaults: what is at its default was not asked for, as far as anybody sees."""
+    """Flags that differ from their defaults, i.e. those that the user visibly gave."""
     defaults = type(args)()
     names = [f.name for f in dataclasses.fields(args)]
     return {name: getattr(args, name) for name in names if getattr(args, name) != getattr(defaults, name)}
 
 
 def without_effect(args: Args) -> List[str]:
-    """A line for every flag that --config leaves nothing to say."""
+    """Problems of flags without effect beside --config, a line each."""
     names = [name for name in given(args) if name not in WITH_CONFIG]
     return [f"{_flag(name)}: has no effect with --config, whose file says it" for name in names]
 
 
 def changed(args: Args, stored: Dict[str, Any]) -> List[str]:
-    """A line for every flag that is not what the run was begun with, but cannot be changed."""
+    """Problems of flags that differ from those of the resumed run and cannot be changed, a line each."""
     return [
         f"{_flag(name)}: found {value}, expected {stored[name]}, with which the run was begun, or nothing"
         for name, value in given(args).items()

@@ -1,4 +1,4 @@
-"""One run of auto_shape.py: what is put together, and what it leaves."""
+"""One run of auto_shape.py: setup and results."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ DEFAULT_MODEL = "gpt-4o"
 
 
 def run_plan(plan: Plan) -> int:
-    """Run to the end -> exit code. Raises ConfigError, ChatError, JailError, SimulatorError, RunError, ValueError,
+    """Runs to the end -> exit code. Raises ConfigError, ChatError, JailError, SimulatorError, RunError, ValueError,
     OSError, KeyboardInterrupt."""
     began = time.monotonic()
     try:
@@ -52,7 +52,7 @@ def run_plan(plan: Plan) -> int:
 
 
 def _chat(plan: Plan, record: Optional[Path]) -> Chat:
-    """Raises ChatError."""
+    """Makes the chat. Raises ChatError."""
     args = plan.args
     return make_chat(
         args.llm or [DEFAULT_MODEL], args.base_url, record, budget=plan.budget, prices=plan.prices,
@@ -137,7 +137,7 @@ def _report(plan: Plan, chat: Chat, vetter: Vetter, result: Result, seconds: flo
     lines: List[str] = [text, "", "Models (calls, tokens in, tokens out, USD):", *(f"  {row}" for row in rows)]
     lines.append(f"Wall time {duration(seconds)}.")
     if result.stopped:
-        more = f"; go on with: {resume_command(plan.folder)} and a larger budget" if chat.ledger.spent else ""
+        more = f"; continue with: {resume_command(plan.folder)} and a larger budget" if chat.ledger.spent else ""
         lines.append(f"Stopped early: {result.stopped}{more}")
     write_atomic(str(plan.folder / "summary.txt"), ("\n".join(lines) + "\n").encode())
     content = (json.dumps(result_json(plan, chat, result, seconds), indent=1) + "\n").encode()
@@ -150,7 +150,7 @@ def _report(plan: Plan, chat: Chat, vetter: Vetter, result: Result, seconds: flo
 
 
 def _film(plan: Plan, result: Result, console: Any) -> None:
-    """The best individual's best agent of the last test."""
+    """Best agent of the best individual in the final test."""
     best, halved, K = result.best, result.halved, plan.settings.retest
     assert best is not None and halved is not None
     scores = best.individual.agent_scores

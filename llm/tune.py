@@ -1,4 +1,4 @@
-"""Evolution of the numbers in a structure that a model wrote: NES or BOHB, the whole population in one simulator.
+"""Tuning of the constants in a structure that a model wrote: NES or BOHB, the whole population in one simulator.
 
 A point is u [D]: how far each lifted number is from the written one, in units of its scale
 (``outer/evaluate/shapers.py``), so that u = 0 is the code as the model wrote it.
@@ -30,19 +30,19 @@ FACTOR = 3.0  # BOHB searches u in [-FACTOR, FACTOR]: a number may change its si
 
 @dataclass(frozen=True)
 class TuneSettings:
-    """How numbers are moved."""
+    """Options of the tuning."""
 
     method: str = "nes"  # or "bohb"
     generations: int = 10
     population: int = 16  # candidates per generation
     sigma: float = 0.3  # NES: standard deviation of u
     step: float = 0.15  # NES: Adam's learning rate, in the same unit
-    workers: int = 0  # so many processes train, through the exchange; 0: this one, a generation in one simulator
+    workers: int = 0  # worker processes, through the exchange; 0: this process, a generation in one simulator
 
 
 @dataclass(frozen=True)
 class Tuned:
-    """What a search of numbers came to."""
+    """Result of a tuning."""
 
     params: Tensor  # float32 [D]
     score: float  # as the search saw it; the final test is another
@@ -55,10 +55,10 @@ class Tuner(Protocol):
         """Points u float32 [P, D], and the share of the full training that each is worth."""
 
     def tell(self, scores: np.ndarray) -> None:
-        """float64 [P], in the order of ``ask``; NaN: failed."""
+        """Scores float64 [P], in the order of ``ask``; NaN: failed."""
 
     def best(self) -> Tensor:
-        """[D]."""
+        """Best point, [D]."""
 
 
 class NESTuner:
@@ -118,7 +118,7 @@ class BOHBTuner:
                 self.found.append((budget, score, u))
 
     def best(self) -> Tensor:
-        """The best of those that had the most training."""
+        """Best point among those with the most training."""
         most = max((b for b, _, _ in self.found), default=0.0)
         ranked = sorted((f for f in self.found if f[0] == most), key=lambda f: -f[1])
         return torch.tensor(ranked[0][2] if ranked else np.zeros(self.D), dtype=torch.float32)
@@ -136,7 +136,7 @@ def tune(
 
     number: of this tuning in its run, for random numbers of its own; log: JSON lines, the scores of every generation,
     from which an interrupted tuning goes on; report: called after every generation: its number, mean and best score;
-    workers: who trains, default: this process, a generation in one simulator.
+    workers: back end of the trainings, default: this process, a generation in one simulator.
     """
     assert candidate.params is not None
     tuner = make_tuner(len(candidate.params), s, seed)
@@ -164,7 +164,7 @@ def _generation(
     training: Training, candidate: Candidate, points: Tensor, shares: list[float], seed: int, counter: int,
     workers: Workers | None,
 ) -> tuple[np.ndarray, int]:  # fmt: skip
-    """Scores of the points, float64 [P], and the environment steps that they took. counter: of random numbers, which
+    """Scores of the points, float64 [P], and the environment steps that they took. counter: of the random numbers that
     all points share."""
     scores, spent = np.full(len(points), np.nan), 0
     for share in sorted(set(shares)):  # one simulator for all that are trained as long

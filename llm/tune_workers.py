@@ -37,7 +37,7 @@ class Workers:
         write_atomic(str(graph), dump(**{name: graph_file[name] for name in parts}).encode())
         self.config = folder / f"tune_{number}.yaml"
         write_atomic(str(self.config), yaml.safe_dump(self._content(graph, count), sort_keys=False).encode())
-        load_config(self.config)  # what is wrong with it, before anybody waits for it
+        load_config(self.config)  # finds problems before a worker is needed
         self.dispatcher = Dispatcher(str(folder / "sync"), 0, folder.resolve().name)
         self.workers = LocalWorkers(count, str(folder / "sync"), 0, folder)
 

@@ -1,5 +1,5 @@
-"""``checkpoint.pt``: everything a run needs to go on as if it had never stopped. Written after every generation. And
-the lock that keeps a run to one process."""
+"""``checkpoint.pt``: the complete state of a run, written after every generation, and the lock that keeps a run to one
+process."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ UNKNOWN = -1  # what an earlier version did not count
 
 
 class RunError(Exception):
-    """The run cannot start or go on; the message says why and what to do."""
+    """Raised if the run cannot start or continue; the message says why and what to do."""
 
 
 class CheckpointError(RunError):
-    """The checkpoint cannot be used; the message says which file, what was found and what to do."""
+    """Raised if the checkpoint cannot be used; the message says which file, what was found and what to do."""
 
 
 @contextlib.contextmanager
 def locked(run_dir: Path) -> Iterator[None]:
-    """One process per run: a second one would write into the same files. Raises RunError."""
+    """Locks the run for one process: a second one would write to the same files. Raises RunError."""
     folder = os.open(run_dir, os.O_RDONLY)
     try:
         try:
@@ -53,7 +53,7 @@ def locked(run_dir: Path) -> Iterator[None]:
 
 @dataclass
 class Progress:
-    """What the loop knows beside the search's own state. Plain values and tensors only."""
+    """State of the loop besides the search's own state. Plain values and tensors only."""
 
     best_psi: Tensor  # [D] float32, the world that model.pt holds
     best_score: float = float("-inf")  # its mean score
@@ -108,8 +108,8 @@ def load_checkpoint(path: str | Path, config_sha256: str) -> tuple[NESState | Ow
 
 
 def _checked(part: Any, kind: type, where: str) -> dict[str, Any]:
-    """The fields of a dataclass, each of its type: tensors finite and [D], numbers counts. An earlier version may not
-    have known one that has a default."""
+    """Fields of a dataclass, each checked: tensors finite and [D], numbers counts. A field with a default may be
+    missing, as in files of earlier versions."""
     wanted = {f.name: str(f.type) for f in fields(kind)}
     needed = {f.name for f in fields(kind) if f.default is MISSING and f.default_factory is MISSING}
     if type(part) is not dict or not needed <= set(part) <= set(wanted):
@@ -132,5 +132,5 @@ def _checked(part: Any, kind: type, where: str) -> dict[str, Any]:
             least = UNKNOWN if name == "real_steps" else 0
             fits = type(value).__name__ == expected and (expected == "bool" or least <= value < 2**63)
         if not fits:
-            raise TorchFileError(f"{where}.{name} is no {expected} that it could be")
+            raise TorchFileError(f"{where}.{name} is not a valid {expected}")
     return part

@@ -96,7 +96,7 @@ class Run:
     # ------------------------------------------------------------------------------------------------ the outer loop
 
     def execute(self, table: LiveTable) -> RunSummary:
-        """Run to the end (or from the checkpoint to the end) and report. KeyboardInterrupt leaves a resumable run."""
+        """Runs to the end (or from the checkpoint to the end) and reports. KeyboardInterrupt leaves a resumable run."""
         self.search(table)
         if self.progress.best_generation == 0:
             raise RunError(self.no_score())
@@ -180,7 +180,7 @@ class Run:
         board.write(row)
 
     def _count(self, values: Values) -> int:
-        """Adds what the members have cost -> their training steps."""
+        """Adds the costs of the members -> their training steps."""
         p, steps = self.progress, int(values["train_steps"].sum())
         p.member_steps += steps
         p.member_episodes += int(values["episodes"].sum())
@@ -234,8 +234,8 @@ class Run:
         self.target.save(self.run_dir, p.best_psi, p.best_score, p.solved, self.real_steps)
 
     def _collapsed(self, length: float, scores: np.ndarray, all_failed: bool) -> bool:
-        """The one way NES over SEs fails: done_net ends episodes at once, and every perturbation scores alike. Beside
-        it, for SEs and RNs: nobody in the population has a score any more."""
+        """Detects the failure mode of NES over SEs: done_net ends episodes at once, and all perturbations score alike.
+        Also, for SEs and RNs: no member of the population has a score any more."""
         p = self.progress
         median, top = np.quantile(scores, [0.5, 0.9])
         flat = top - median < SIGNAL * (self.target.solved_reward - median)
@@ -250,7 +250,7 @@ class Run:
     # ------------------------------------------------------------------------------------------------ the end
 
     def compare(self) -> tuple[AgentRuns, AgentRuns] | None:
-        """Fresh agents, with seeds no decision has seen, in the evolved world and on the real task."""
+        """Trains fresh agents with new random seeds in the evolved world and on the real task."""
         n = self.gtn.comparison_agents
         if n == 0:
             return None
@@ -263,8 +263,8 @@ class Run:
         return runs[0], runs[1]
 
     def _judge_rn(self, comparison: tuple[AgentRuns, AgentRuns] | None) -> None:
-        """Whether an RN is solved is what its agents do on the task. Those that gave it its score were the luckiest of
-        all generations': fresh ones tell, and none of them may fail."""
+        """Decides whether an RN is solved, by its agents on the task. The agents that gave it its score were the
+        luckiest of all generations, so fresh ones decide, and none of them may fail."""
         if self.target.kind != "rn" or not self.target.solved_reward < UNSOLVABLE:
             return
         returns = comparison[0].returns if comparison else self._fresh_returns(COUNTED)

@@ -1,5 +1,5 @@
-"""How tasks become job arrays: in the order of their need, no array larger than the cluster takes, and of a run that is
-just beginning all of them or none."""
+"""Job arrays: tasks in the order of urgency, no array larger than the cluster allows, and for a new run all arrays or
+none."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def send(fleet: Fleet, run_dir: Path, role: str, first: int, indices: Sequence[i
 
 
 def ranges(indices: Sequence[int]) -> str:
-    """[0, 1, 2, 5] -> "0-2,5": what sbatch --array takes."""
+    """Index ranges for sbatch --array: [0, 1, 2, 5] -> "0-2,5"."""
     parts: list[list[int]] = []
     for i in sorted(indices):
         if parts and parts[-1][1] == i - 1:
@@ -51,7 +51,7 @@ def ranges(indices: Sequence[int]) -> str:
 
 
 def act(fleet: Fleet, run_dir: Path, actions: Actions, path: Path, together: bool) -> int | None:
-    """Submits; together: all or nothing. Raises BatchError."""
+    """Submits tasks; together: all or nothing. Raises BatchError."""
     # the masters first: on a full cluster workers alone would wait for nothing
     todo = [
         (role, first, indices)
@@ -76,7 +76,7 @@ def act(fleet: Fleet, run_dir: Path, actions: Actions, path: Path, together: boo
 
 
 def taken_back(jobs: Sequence[str]) -> str:
-    """Cancels these jobs, of a run that cannot be submitted as a whole -> what became of that."""
+    """Cancels these jobs of a run that cannot be submitted as a whole -> message about the result."""
     try:
         batch.cancel(jobs)
     except batch.BatchError as e:

@@ -1,4 +1,5 @@
-"""The four SLURM commands that submit.py uses. No accounting data base is asked (sacct), many clusters have none."""
+"""The four SLURM commands that submit.py uses. sacct is not among them, because many clusters have no accounting data
+base."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ TIMEOUT = 120.0  # seconds; a busy controller answers late
 
 
 class BatchError(RuntimeError):
-    """A SLURM command failed: nothing is known about the jobs."""
+    """Raised when a SLURM command fails: the state of the jobs is unknown."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,7 @@ class Entry:
 
     @property
     def order(self) -> tuple[bool, int]:
-        """Of two tasks with one index the one that runs comes first, then the older one."""
+        """Sort key: of two tasks with the same index the running one comes first, then the older one."""
         return self.state != "RUNNING", int(self.job.split("_")[0])
 
 
@@ -57,13 +58,13 @@ def queue(names: Sequence[str]) -> list[Entry]:
 
 
 def submit(options: Sequence[str], script: str, words: Sequence[str], environ: Mapping[str, str]) -> str:
-    """The id of the new job. Raises BatchError."""
+    """Submits a job -> its id. Raises BatchError."""
     out = _run(["sbatch", "--parsable", "--export=ALL", *options, script, *words], environ)
     return out.strip().splitlines()[-1].split(";")[0] if out.strip() else ""
 
 
 def most_indices() -> int:
-    """MaxArraySize: indices of an array go from 0 to one less; 0: unknown, so that sbatch has to say it."""
+    """MaxArraySize: array indices go from 0 to one less; 0: unknown, so sbatch has to report the limit."""
     try:
         found = re.search(r"^MaxArraySize\s*=\s*(\d+)", _run(["scontrol", "show", "config"]), re.MULTILINE)
     except BatchError:
@@ -72,13 +73,13 @@ def most_indices() -> int:
 
 
 def cancel(jobs: Sequence[str]) -> None:
-    """Raises BatchError. Jobs that have ended in the meantime are fine."""
+    """Cancels jobs; jobs that have ended meanwhile are ignored. Raises BatchError."""
     if jobs:
         _run(["scancel", "--quiet", *jobs])
 
 
 def why(job: str) -> str:
-    """What SLURM still knows of a task that has left the queue (it forgets after MinJobAge); "" if nothing."""
+    """SLURM's record of a task that has left the queue (it forgets after MinJobAge); "" if there is none."""
     try:
         text = _run(["scontrol", "--oneliner", "show", "job", job])
     except BatchError:

@@ -1,7 +1,7 @@
-"""What one master and one worker of a run are started with, and where a run on a cluster keeps its files.
+"""Commands of the masters and workers of a run, and the files of a run on a cluster.
 
-A run is a folder: ``sync/`` is the exchange, ``master_<b>/`` holds what master b of a plain run writes (a study writes
-into the folder itself), ``slurm/`` what the scripts here know about each other.
+A run is a folder: ``sync/`` is the exchange, ``master_<b>/`` the output of master b of a plain run (a study writes into
+the folder itself), ``slurm/`` the state shared by the scripts here.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ EXIT_WRONG = 2  # GTN_master.py, GTN_worker.py, optimize_params.py: wrong argume
 
 
 class SetupError(ValueError):
-    """The arguments do not describe a run; the message says which and what was expected."""
+    """Raised for arguments that do not describe a run; the message says which and what was expected."""
 
 
 @dataclass(frozen=True)
 class Exit:
-    """How a task ended, as it left it in ``slurm/exit/``. ``code`` is the exit code of its program."""
+    """End of a task, as stored in ``slurm/exit/``. ``code`` is the exit code of its program."""
 
     code: int
     reason: str  # "ended", "time limit", "cancelled", "not needed any more"
@@ -40,7 +40,7 @@ def exit_file(run_dir: Path, role: str, index: int) -> Path:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Atomic: readers on other nodes see the old content or the new one."""
+    """Writes atomically: readers on other nodes see the old content or the new one."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     temporary.write_text(text, encoding="utf-8")
@@ -52,7 +52,7 @@ def write_exit(path: Path, ended: Exit) -> None:
 
 
 def read_exit(path: Path) -> Exit | None:
-    """None if there is no such file, or none that :func:`write_exit` wrote: no news."""
+    """Reads the end of a task; None if there is no file written by :func:`write_exit`."""
     try:
         content = json.loads(read_text(path))
         ended = Exit(**content)
@@ -62,14 +62,14 @@ def read_exit(path: Path) -> Exit | None:
 
 
 def split_words(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """What stands before the first ``--`` and what after it, further ``--`` included."""
+    """Splits words at the first ``--``; the second part may contain further ``--``."""
     arguments = list(arguments)
     at = arguments.index("--") if "--" in arguments else len(arguments)
     return arguments[:at], arguments[at + 1 :]
 
 
 def kind_of(words: Sequence[str]) -> str:
-    """What the words after ``--`` are: a study (a YAML file with ``space:``), a configuration, or another command."""
+    """Kind of the words after ``--``: a study (a YAML file with ``space:``), a configuration, or another command."""
     if not words:
         raise SetupError("found no command, expected a CONFIG.yaml, a STUDY.yaml or a command after --")
     if not words[0].endswith((".yaml", ".yml")):
@@ -87,9 +87,9 @@ def worker_command(python: str, bohb_id: int, worker: int, run_dir: Path) -> lis
 
 
 def master_command(python: str, words: Sequence[str], bohb_id: int, masters: int, run_dir: Path) -> list[str]:
-    """Given again after a stop, a kill or a crash, the command goes on where the last one stopped.
+    """Command of a master. Repeated after a stop, a kill or a crash, it continues where the last one stopped.
 
-    In the words ``{BOHB_ID}``, ``{MASTERS}``, ``{RUN_DIR}`` and ``{SYNC_DIR}`` are replaced.
+    ``{BOHB_ID}``, ``{MASTERS}``, ``{RUN_DIR}`` and ``{SYNC_DIR}`` are replaced in the words.
     """
     kind = kind_of(words)
     sync = run_dir / "sync"
@@ -107,7 +107,7 @@ def master_command(python: str, words: Sequence[str], bohb_id: int, masters: int
 
 
 def _begun(results: Path) -> Path | None:
-    """The run that an earlier start of this master left. One that was killed before its first checkpoint may stand
-    beside an older one with a checkpoint, if a folder was copied here: that one goes on."""
+    """Run left by an earlier start of this master. If there are several, because one was killed before its first
+    checkpoint and a folder was copied here, the one with a checkpoint."""
     runs = [config.parent for config in results.glob("*/config.yaml")]
     return max(runs, key=lambda run: ((run / "checkpoint.pt").exists(), run.stat().st_mtime), default=None)

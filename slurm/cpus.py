@@ -1,4 +1,4 @@
-"""Who gets which CPUs of one machine."""
+"""Assignment of one machine's CPUs to masters and workers."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class Group:
 
 
 def parts(cpus: Sequence[int], count: int) -> list[list[int]]:
-    """``count`` blocks of neighbours, as equal as can be: disjoint and covering all; with fewer CPUs than blocks every
-    block has one, and no CPU has to serve two more than another."""
+    """Splits CPUs into ``count`` blocks of neighbours of nearly equal size: disjoint and covering all. With fewer CPUs
+    than blocks, every block has one CPU, and the numbers of blocks per CPU differ by at most one."""
     n = len(cpus)
     if n >= count:
         return [list(cpus[i * n // count : (i + 1) * n // count]) for i in range(count)]
@@ -24,7 +24,7 @@ def parts(cpus: Sequence[int], count: int) -> list[list[int]]:
 
 
 def split(cpus: Sequence[int], masters: int, workers: int | None = None) -> list[Group]:
-    """``workers`` of each master; None: one per CPU of its group."""
+    """CPUs of all masters and workers. ``workers``: per master; None: one per CPU of its group."""
     if not cpus or masters < 1 or (workers is not None and workers < 1):
         raise ValueError(f"found {len(cpus)} CPUs, {masters} masters, {workers} workers each; expected one at least")
     groups = []

@@ -1,8 +1,8 @@
-"""Which tasks of a run should be in the queue, which are, and what to do about the difference.
+"""Decides which tasks of a run should be in the queue, and how to correct the difference.
 
-:meth:`Fleet.look` decides from three things alone: what it remembers (``state.json``), what SLURM's queue shows, and
-how tasks ended (``slurm/exit/``). So it can be killed and started again at any time, also between sending a job and
-noting it: jobs are known by the name that the state file fixed before the first was sent.
+:meth:`Fleet.look` decides from three inputs alone: its own state (``state.json``), SLURM's queue, and the exit codes of
+tasks (``slurm/exit/``). So it can be killed and restarted at any time, even between sending a job and noting it: jobs
+are recognised by the name that the state file fixed before the first was sent.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ FORMAT = 1
 SETTLE = 2  # looks in a row without a task until it counts as gone: one that is requeued may be between two states
 STOP_GRACE = 60.0  # seconds that tasks have to end by themselves after their master
 MAX_DELAY = 300.0  # seconds until a task is sent again, at most
-LONG = 600.0  # seconds; whoever was gone sooner after it was sent waits longer before it is sent again
+LONG = 600.0  # seconds; tasks that vanish sooner after a submit wait longer for the next one
 
 
 @dataclass
 class Task:
-    """One index of one of the two arrays. Times are seconds since 1970, as another process goes on with them."""
+    """One index of one of the two arrays. Times are seconds since 1970, so that another process can continue."""
 
     role: str
     index: int
@@ -39,7 +39,7 @@ class Task:
     over_at: float = 0.0  # since when it is not needed any more
     job: str = ""  # the last one seen
     given_up: str = ""  # why
-    held: bool = False  # it waits for a person, who has been told
+    held: bool = False  # it waits for the user, who was notified
 
     @property
     def label(self) -> str:
@@ -48,7 +48,7 @@ class Task:
 
 @dataclass
 class Actions:
-    """What to do now. ``send``: indices by role; ``code``: the end, with this exit code."""
+    """Actions to take now. ``send``: indices by role; ``code``: end with this exit code."""
 
     send: dict[str, list[int]] = field(default_factory=dict)
     cancel: list[str] = field(default_factory=list)
@@ -74,11 +74,11 @@ class Fleet:
             self.tasks += [Task(WORKER, i) for i in range(self.masters * self.workers_per_master)]
 
     def job_name(self, role: str, first: int = 0) -> str:
-        """Of the array that begins with this index; SLURM counts from 0 in each."""
+        """Name of the array that begins with this index; SLURM counts from 0 in each."""
         return f"{self.name}-{role}s" + (f"-{first}" if first else "")
 
     def arrays(self, role: str, indices: Sequence[int]) -> dict[int, list[int]]:
-        """First index of each array -> those of ``indices`` that are in it."""
+        """Maps the first index of each array to those of ``indices`` in it."""
         found: dict[int, list[int]] = {}
         for index in sorted(indices):
             first = index - index % self.array_size if self.array_size else 0
@@ -86,7 +86,7 @@ class Fleet:
         return found
 
     def job_names(self) -> dict[str, tuple[str, int]]:
-        """Name of each array -> its role and first index."""
+        """Maps the name of each array to its role and first index."""
         numbers = {MASTER: range(self.masters), WORKER: range(self.masters * self.workers_per_master)}
         firsts = [(role, first) for role in numbers for first in self.arrays(role, numbers[role])]
         return {self.job_name(role, first): (role, first) for role, first in firsts}
@@ -97,7 +97,8 @@ class Fleet:
     # ------------------------------------------------------------------------------------------------ one look
 
     def look(self, now: float, queue: Sequence[Entry], exits: Mapping[tuple[str, int], Exit]) -> Actions:
-        """``exits``: what lies in slurm/exit/, by role and index. Changes the tasks; the caller saves and acts."""
+        """Decides. ``exits``: the content of slurm/exit/, by role and index. Changes the tasks; the caller saves and
+        acts."""
         actions = Actions()
         there: dict[tuple[str, int], list[Entry]] = {}
         names = self.job_names()
@@ -132,7 +133,7 @@ class Fleet:
         return ended is not None and ended.code == 0
 
     def _over(self, task: Task, exits: Mapping[tuple[str, int], Exit]) -> bool:
-        """Not needed any more: its master has ended, or the search (master 0's) of the study."""
+        """True if the task is no longer needed: its master has ended, or the search (master 0's) of the study."""
         bohb_id = task.index if task.role == MASTER else task.index // self.workers_per_master
         masters = {bohb_id, 0} if self.kind == STUDY else {bohb_id}
         ended = any(self._ended_well(b, exits) or self.task(MASTER, b).given_up for b in masters)
@@ -163,12 +164,12 @@ class Fleet:
         actions.send.setdefault(task.role, []).append(task.index)
 
     def unsent(self, role: str, indices: Sequence[int]) -> None:
-        """sbatch refused: as if it had not been tried."""
+        """Takes back a submit that sbatch refused."""
         for index in indices:
             self.task(role, index).sent -= 1
 
     def _hopeless(self, actions: Actions) -> None:
-        """A master without any worker would wait for ever."""
+        """Gives up masters without any worker, which would wait for ever."""
         for b in range(self.masters):
             w = self.workers_per_master
             workers = [self.task(WORKER, i) for i in range(b * w, (b + 1) * w)]
@@ -188,7 +189,7 @@ class Fleet:
 
     @classmethod
     def load(cls, path: Path) -> Fleet:
-        """Raises ValueError, OSError."""
+        """Reads the state. Raises ValueError, OSError."""
         content = json.loads(read_text(path, TABLE_BYTES))
         if not isinstance(content, dict) or content.pop("format", None) != FORMAT:
             raise ValueError(f"{path}: not a state file of this version; choose another folder")
@@ -199,10 +200,11 @@ class Fleet:
             raise ValueError(f"{path}: not a state file of this version ({e}); choose another folder") from None
 
     def forgive(self) -> None:
-        """A person wants it to go on: whoever is not in the queue is sent at once, and as often as at first."""
+        """Starts afresh at a user's request: tasks that are not in the queue are sent at once, and counts begin at
+        0."""
         self.tasks = [Task(task.role, task.index, job=task.job) for task in self.tasks]
 
 
 def new_name(run_dir: Path) -> str:
-    """Names the jobs of this run and of no other."""
+    """Job name used by this run and no other."""
     return f"{re.sub(r'[^A-Za-z0-9_.-]', '_', run_dir.name)[:30]}-{uuid.uuid4().hex[:8]}"

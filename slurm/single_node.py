@@ -4,11 +4,11 @@
   envolve single-node --run-dir results/my_run -- default_config_cartpole_syn_env.yaml
   envolve single-node --masters 2 --run-dir results/my_study -- configs/spaces/cartpole_syn_env.yaml
 
-The CPUs are those that the kernel lets this process use, so inside a SLURM job (slurm/single_node.sh) they are the
-job's. They are split among the masters; a master's workers split its part and it shares that with them. What dies is
-started again. SIGTERM, SIGINT and SIGUSR1 reach all as SIGTERM: masters save their state, and the same command goes
-on. When the masters have ended, the workers are. What follows -- is as for submit.py: a study, a configuration with
-options, or a command in which {BOHB_ID} and the like are replaced. Output goes to DIR/slurm/log/."""
+The command uses the CPUs of its affinity mask; inside a SLURM job (slurm/single_node.sh) these are the CPUs of the job.
+The masters divide them, and each master shares its part with its workers, one worker per CPU. Crashed processes are
+restarted. SIGTERM, SIGINT and SIGUSR1 reach all processes as SIGTERM: masters save their state, and the same command
+continues. Workers end after the masters. Give a study, a configuration with options, or any command after --, as for
+submit.py; {BOHB_ID} and similar placeholders are replaced in it. Output goes to DIR/slurm/log/."""
 
 from __future__ import annotations
 
@@ -48,15 +48,15 @@ from envolve.slurm.cpus import split
 from envolve.slurm.task import SIGNALS, free_signals, say
 
 EXIT_CODES = """\
-Exit codes: 0 all masters are complete, else the highest of a master: 1 it cannot go on, 2 wrong arguments,
-130 and 143 stopped (the same command goes on)."""
+Exit codes: 0 all masters are complete, else the highest code of a master: 1 it cannot continue, 2 wrong arguments,
+130 and 143 stopped (the same command continues)."""
 QUICK_SECONDS, FIRST_DELAY, MAX_DELAY = 60.0, 0.5, 30.0  # a cluster's file system may need its time
 GRACE = 10.0  # seconds that processes have to end by themselves after their master
 
 
 @dataclass
 class Role:
-    """One process that should run. Its command is asked at every start: a master that was begun is resumed."""
+    """Process that should run. Its command is computed at every start: a master that has started is resumed."""
 
     kind: str
     bohb_id: int
@@ -76,7 +76,7 @@ class Node:
         self.stopping = False
 
     def run(self, poll: float = 1.0) -> int:
-        """To the end -> the worst exit code of a master."""
+        """Runs to the end -> the highest exit code of a master."""
         signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
         try:
             while not self._look(time.monotonic()):
@@ -92,7 +92,7 @@ class Node:
         return max(130 if role.code is None else role.code for role in needed)
 
     def _look(self, now: float) -> bool:
-        """Buries, starts, ends; True when all masters have ended."""
+        """Handles ended processes, starts and stops; True when all masters have ended."""
         for role in self.roles:
             if (code := role.child.ended()) is not None:
                 self._bury(role, code, now)
@@ -104,7 +104,7 @@ class Node:
         return all(role.child.process is None and self._over(role) is not None for role in masters)
 
     def _over(self, role: Role) -> float | None:
-        """Since when it is not needed any more. A study is over with its search, which is master 0's."""
+        """Time since when the role is no longer needed. A study ends with its search, which is master 0's."""
         ids = {role.bohb_id, 0} if self.study else {role.bohb_id}
         return min((self.over_at[b] for b in ids if b in self.over_at), default=None)
 
@@ -124,7 +124,7 @@ class Node:
             say(f"{child.name} has ended with exit code {role.code}")
         elif self._over(role) is None:
             child.again()
-            say(f"{child.name} ended {how(code)}; it is started again")
+            say(f"{child.name} ended {how(code)}; restarting it")
         workers = [r for r in self.roles if r.kind == WORKER and r.bohb_id == role.bohb_id]
         master = next(r for r in self.roles if r.kind == MASTER and r.bohb_id == role.bohb_id)
         if master.code is None and workers and all(r.code is not None for r in workers):
@@ -134,7 +134,7 @@ class Node:
             self.over_at.setdefault(role.bohb_id, now)
 
     def _end(self, roles: Sequence[Role]) -> None:
-        """SIGTERM, and SIGKILL to whoever has not ended in time."""
+        """Ends processes with SIGTERM, and with SIGKILL if they do not end in time."""
         codes = end([role.child for role in roles], self.kill_after)
         for role in roles:
             code = codes.get(role.child)
@@ -148,7 +148,7 @@ def build_parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
     parser.add_argument("--run-dir", type=Path, required=True, metavar="DIR", help="folder of the run")
-    parser.add_argument("--masters", type=int, default=1, metavar="M", help="how many masters (default: 1)")
+    parser.add_argument("--masters", type=int, default=1, metavar="M", help="number of masters (default: 1)")
     parser.add_argument(
         "--workers",
         dest="workers_per_master",
@@ -157,9 +157,11 @@ def build_parser() -> argparse.ArgumentParser:
         help="workers of each (default: one per CPU of its part)",
     )
     parser.add_argument(
-        "--python", default=sys.executable, metavar="FILE", help="runs the programs (default: this one)"
+        "--python", default=sys.executable, metavar="FILE", help="Python that runs the programs (default: this one)"
     )
-    parser.add_argument("--max-starts", type=int, default=10, metavar="N", help="of one process (default: 10)")
+    parser.add_argument(
+        "--max-starts", type=int, default=10, metavar="N", help="most starts of one process (default: 10)"
+    )
     parser.add_argument(
         "--kill-after", type=float, default=60, metavar="S", help="seconds from SIGTERM to SIGKILL (default: 60)"
     )

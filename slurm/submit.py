@@ -1,23 +1,23 @@
 #!/usr/bin/env python3
-"""Runs masters and workers on a SLURM cluster, and keeps them running until the masters are done.
+"""Runs masters and workers on a SLURM cluster and keeps them running until the masters are complete.
 
   envolve submit --masters 2 --run-dir results/my_study -- configs/spaces/cartpole_syn_env.yaml
   envolve submit --workers 64 --run-dir results/my_run -- default_config_cartpole_syn_env.yaml
   envolve submit --run-dir results/my_run             go on watching (also after this program was killed)
   envolve submit --run-dir results/my_run --stop      end all jobs of this run; it can be continued
 
-It submits two job arrays (masters.sh, workers.sh), looks at the queue now and then, submits again what died, and stops
-the workers when their master has ended. Jobs that reach their time limit save their state and go back into the queue
-by themselves. Leave it running in tmux, or start it with nohup, on the node from which you send jobs; it needs no
-CPU. If it ends, the jobs go on; only what dies then stays dead until it is started again.
+It submits two job arrays (masters.sh, workers.sh), polls the queue, resubmits tasks that died, and stops the workers
+when their master has ended. Jobs that reach their time limit save their state and requeue themselves. Run this program
+in tmux or with nohup on the login node; it needs hardly any CPU time. If it ends, the jobs continue, but tasks that die
+are not resubmitted until you start it again.
 
-What comes after -- is a study, a configuration with options of GTN_master.py, or any command. {BOHB_ID}, {MASTERS},
-{RUN_DIR} and {SYNC_DIR} are replaced in it, so two runs with different seeds are
+After --, give a study, a configuration with options of GTN_master.py, or any command. {BOHB_ID}, {MASTERS}, {RUN_DIR}
+and {SYNC_DIR} are replaced in it. For example, two runs with different random seeds:
 
   envolve submit --masters 2 --run-dir results/two -- default_config_cartpole_syn_env.yaml --seed {BOHB_ID}
 
-Logs: RUN_DIR/slurm/log/. A cluster's own demands: --setup FILE (module load ...), --sbatch=OPTION.
-docs/slurm.md says more."""
+Logs: RUN_DIR/slurm/log/. Settings of your cluster: --setup FILE (module load ...), --sbatch=OPTION.
+Details: docs/slurm.md."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ from envolve.slurm.fleet import Fleet, new_name
 
 EXIT_CODES = """\
 Exit codes: 0 all masters are complete, 1 at least one was given up, 2 wrong arguments or SLURM refused the first jobs
-(then none of them is left in the queue), 130 and 143 stopped watching (the jobs go on)."""
+(none of them stays in the queue), 130 and 143 stopped watching (the jobs continue)."""
 STATE = "state.json"
 PYTHON = ["python3", str(Path(__file__).resolve())]  # wherever one stands
 
@@ -79,10 +79,10 @@ def build_parser() -> argparse.ArgumentParser:
         prog="submit.py", description=__doc__, epilog=EXIT_CODES, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
-        "--run-dir", type=Path, required=True, metavar="DIR", help="folder of the run, seen by all nodes"
+        "--run-dir", type=Path, required=True, metavar="DIR", help="folder of the run, visible on all nodes"
     )
     run = parser.add_argument_group("the run")
-    run.add_argument("--masters", type=at_least(1), default=1, metavar="M", help="how many masters (default: 1)")
+    run.add_argument("--masters", type=at_least(1), default=1, metavar="M", help="number of masters (default: 1)")
     run.add_argument(
         "--workers",
         dest="workers_per_master",
@@ -91,37 +91,47 @@ def build_parser() -> argparse.ArgumentParser:
         default=3,
         help="workers of each (default: 3)",
     )
-    run.add_argument("--python", default=sys.executable, metavar="FILE", help="on the nodes (default: this one)")
-    run.add_argument("--setup", type=Path, metavar="FILE", help="bash commands that every task runs first")
+    run.add_argument("--python", default=sys.executable, metavar="FILE", help="Python on the nodes (default: this one)")
+    run.add_argument("--setup", type=Path, metavar="FILE", help="script of bash commands that every task runs first")
     jobs = parser.add_argument_group("the jobs")
     jobs.add_argument("--partition", metavar="NAME", help="sbatch --partition")
     jobs.add_argument(
-        "--time", metavar="T", default="1-00:00:00", help="limit of one job, e.g. 08:00:00 (default: a day)"
+        "--time", metavar="T", default="1-00:00:00", help="time limit of one job, e.g. 08:00:00 (default: a day)"
     )
     jobs.add_argument("--mem", metavar="SIZE", help="memory of one task, e.g. 2G")
-    jobs.add_argument("--cpus", type=at_least(1), default=1, metavar="N", help="CPUs of one worker (default: 1)")
-    jobs.add_argument("--master-cpus", type=at_least(1), default=1, metavar="N", help="of one master (default: 1)")
+    jobs.add_argument("--cpus", type=at_least(1), default=1, metavar="N", help="CPUs per worker (default: 1)")
+    jobs.add_argument("--master-cpus", type=at_least(1), default=1, metavar="N", help="CPUs per master (default: 1)")
     jobs.add_argument(
         "--lead", type=at_least(5), default=120, metavar="S",
-        help="seconds before the time limit at which a task is told to stop and requeue (default: 120)",
+        help="seconds before the time limit when a task is told to stop and requeue (default: 120)",
     )  # fmt: skip
     jobs.add_argument(
-        "--sbatch", action="append", default=[], metavar="OPTION", help="any other, e.g. --sbatch=--qos=low"
+        "--sbatch",
+        action="append",
+        default=[],
+        metavar="OPTION",
+        help="any other sbatch option, e.g. --sbatch=--qos=low",
     )
-    jobs.add_argument("--worker-sbatch", action="append", default=[], metavar="OPTION", help="for workers only")
-    jobs.add_argument("--max-running", type=at_least(1), metavar="N", help="workers running at the same time, at most")
+    jobs.add_argument(
+        "--worker-sbatch", action="append", default=[], metavar="OPTION", help="sbatch option for workers only"
+    )
+    jobs.add_argument("--max-running", type=at_least(1), metavar="N", help="most workers running at the same time")
     watch = parser.add_argument_group("watching")
-    watch.add_argument("--poll", type=float, default=15, metavar="S", help="seconds between looks (default: 15)")
+    watch.add_argument(
+        "--poll", type=float, default=15, metavar="S", help="seconds between checks of the queue (default: 15)"
+    )
     watch.add_argument(
         "--max-submits",
         type=at_least(1),
         default=20,
         metavar="N",
-        help="of one task; then it is given up (default: 20)",
+        help="most submits of one task before it is given up (default: 20)",
     )
-    watch.add_argument("--retry", action="store_true", help="forget who was given up and count submits anew")
-    watch.add_argument("--once", action="store_true", help="look once and return (for cron); exit code 130 if not done")
-    watch.add_argument("--stop", action="store_true", help="cancel all jobs of this run and return")
+    watch.add_argument(
+        "--retry", action="store_true", help="submit tasks again that were given up, and restart the count of submits"
+    )
+    watch.add_argument("--once", action="store_true", help="check once and exit (for cron); exit code 130 if not done")
+    watch.add_argument("--stop", action="store_true", help="cancel all jobs of this run and exit")
     return parser
 
 
@@ -129,7 +139,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def open_fleet(args: argparse.Namespace, run_dir: Path) -> Fleet:
-    """The fleet that was begun in this folder, or a new one. Raises SetupError, ValueError, OSError."""
+    """Fleet stored in this folder, or a new one. Raises SetupError, ValueError, OSError."""
     path = run_dir / "slurm" / STATE
     asked = fleet_of(args, run_dir) if args.words else None
     if not path.exists():
@@ -183,7 +193,7 @@ def fleet_of(args: argparse.Namespace, run_dir: Path) -> Fleet:
         "max_running": None,
     }
     if args.setup and not args.setup.is_file():
-        raise SetupError(f"--setup: {args.setup} is no file")
+        raise SetupError(f"--setup: found no file {args.setup}")
     size, workers = batch.most_indices(), args.masters * args.workers_per_master
     arrays = -(-workers // size) if size else 1
     if args.max_running:
@@ -210,8 +220,8 @@ def exits(fleet: Fleet, run_dir: Path) -> dict[tuple[str, int], Exit]:
 
 
 def step(fleet: Fleet, run_dir: Path, first: bool) -> int | None:
-    """One look at the queue and what follows from it -> the exit code, once all is over. first: nothing was submitted
-    yet, and if SLURM refuses a part of it, nothing is. Raises BatchError."""
+    """Checks the queue once and acts -> the exit code, once the run is over. first: nothing was submitted yet; if SLURM
+    refuses a part, nothing is submitted. Raises BatchError."""
     path = run_dir / "slurm" / STATE
     known = exits(fleet, run_dir)
     actions = fleet.look(time.time(), batch.queue([*fleet.job_names()]), known)
@@ -237,7 +247,7 @@ def step(fleet: Fleet, run_dir: Path, first: bool) -> int | None:
 
 @contextlib.contextmanager
 def alone(run_dir: Path) -> Iterator[None]:
-    """One watcher per run. Raises SetupError."""
+    """Locks the run for one watcher. Raises SetupError."""
     (run_dir / "slurm").mkdir(parents=True, exist_ok=True)
     with open(run_dir / "slurm" / "lock", "w") as lock:
         try:
@@ -285,7 +295,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 batch.cancel(jobs)
                 fleet.forgive()
                 fleet.save(run_dir / "slurm" / STATE)
-                say(f"cancelled {len(jobs)} tasks; go on with: {shlex.join(again(run_dir))}")
+                say(f"cancelled {len(jobs)} tasks; continue with: {shlex.join(again(run_dir))}")
                 return 0
             return watch(fleet, run_dir, args.poll, args.once)
     except KeyboardInterrupt:

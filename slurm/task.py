@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""One task of an array: starts a master or a worker, and stands between it and SLURM.
+"""One task of a job array: starts a master or a worker and passes SLURM's signals to it.
 
     python3 slurm/task.py --role worker --bohb-id 0 --index 4 --worker 1 --run-dir DIR
     python3 slurm/task.py --role master --bohb-id 1 --index 1 --masters 2 --run-dir DIR -- CONFIG.yaml --seed {BOHB_ID}
 
-SIGUSR1 (the time limit is near): the program gets SIGTERM, writes its checkpoint and ends; then the task is put back
-into the queue (scontrol requeue) and goes on there. SIGTERM, SIGINT (scancel, preemption, shutdown): the program gets
-SIGTERM; who cancelled decides what comes next. A worker ends when its master has. What follows -- is a master's CONFIG,
-STUDY or command. How the program ended is left in DIR/slurm/exit/. workers.sh, masters.sh and single_node.sh call this;
-it needs nothing but Python 3.10.
+SIGUSR1 (the time limit is near): the program gets SIGTERM, writes its checkpoint and ends; then the task is requeued
+(scontrol requeue) and continues later. SIGTERM, SIGINT (scancel, preemption, shutdown): the program gets SIGTERM, and
+this script does not requeue the task. A worker ends when its master has ended. After --, give the master's CONFIG,
+STUDY or command. The exit code of the program is stored in DIR/slurm/exit/. workers.sh, masters.sh and single_node.sh
+call this script; it needs only Python 3.10 and its standard library.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def say(text: str) -> None:
 
 
 def free_signals() -> None:
-    """In the child, before its program starts: nothing blocked, nothing ignored."""
+    """Resets signals in the child before its program starts: nothing blocked, nothing ignored."""
     for signum in SIGNALS:
         signal.signal(signum, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, set())
@@ -85,7 +85,7 @@ def tend(
             name = signal.Signals(got.si_signo).name
             say(f"{name}: {'the time limit is near' if got.si_signo == signal.SIGUSR1 else 'told to stop'}")
             if got.si_signo != signal.SIGUSR1:
-                reason = CANCELLED  # also while it stops for the time limit: whoever cancels does not want it back
+                reason = CANCELLED  # also while it stops for the time limit: a cancelled task is not requeued
             elif reason == ENDED:
                 reason = TIME_LIMIT
             stop = True
@@ -103,7 +103,7 @@ def tend(
 
 
 def requeue(environ: Mapping[str, str], most: int) -> bool:
-    """Puts this task back into the queue. False, and said so, if that cannot be: submit.py then submits it anew."""
+    """Requeues this task. False, with a message, if that fails: submit.py then submits it anew."""
     job, restarts = job_of(environ), restarts_of(environ)
     if not job:
         say("not started by SLURM: nothing to put back into a queue")
@@ -131,28 +131,34 @@ def restarts_of(environ: Mapping[str, str]) -> int:
 
 
 def is_final(run_dir: Path, role: str, index: int) -> bool:
-    """Nothing more comes from it: complete, or given up (submit.py), or started wrongly."""
+    """True if nothing more comes from the task: complete, given up (submit.py), or started wrongly."""
     ended = read_exit(exit_file(run_dir, role, index))
     return is_given_up(run_dir, role, index) or (ended is not None and ended.code in (0, EXIT_WRONG))
 
 
 def is_given_up(run_dir: Path, role: str, index: int) -> bool:
-    """submit.py said so."""
+    """True if submit.py gave the task up."""
     return exit_file(run_dir, role, index).with_suffix(".given_up").exists()
 
 
 def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--role", choices=[MASTER, WORKER, "node"], required=True, help="node: single_node.py")
-    parser.add_argument("--bohb-id", type=int, default=0, metavar="B", help="which master; of a worker: its master")
-    parser.add_argument("--index", type=int, default=0, metavar="I", help="index in the array: names the exit file")
-    parser.add_argument("--worker", type=int, default=0, metavar="ID", help="the worker's own number")
-    parser.add_argument("--masters", type=int, default=1, metavar="M", help="how many masters the run has (default: 1)")
+    parser.add_argument(
+        "--role", choices=[MASTER, WORKER, "node"], required=True, help="program to run; node: single_node.py"
+    )
+    parser.add_argument(
+        "--bohb-id", type=int, default=0, metavar="B", help="index of the master, or of the worker's master"
+    )
+    parser.add_argument("--index", type=int, default=0, metavar="I", help="index in the job array; names the exit file")
+    parser.add_argument("--worker", type=int, default=0, metavar="ID", help="id of the worker")
+    parser.add_argument("--masters", type=int, default=1, metavar="M", help="number of masters of the run (default: 1)")
     parser.add_argument("--run-dir", type=Path, required=True, metavar="DIR", help="folder of the run")
     parser.add_argument(
-        "--python", default=sys.executable, metavar="FILE", help="runs the programs (default: this one)"
+        "--python", default=sys.executable, metavar="FILE", help="Python that runs the programs (default: this one)"
     )
-    parser.add_argument("--max-requeues", type=int, default=100, metavar="N", help="at the time limit (default: 100)")
+    parser.add_argument(
+        "--max-requeues", type=int, default=100, metavar="N", help="most requeues at the time limit (default: 100)"
+    )
     parser.add_argument(
         "--kill-after", type=float, default=60, metavar="S", help="seconds from SIGTERM to SIGKILL (default: 60)"
     )

@@ -389,7 +389,7 @@ def test_a_master_without_workers_says_what_to_type(tmp_path):
     with started(tmp_path, GRIDWORLD, "--sync-dir", "my sync", single=False) as master:
         master.wait_for("python3 GTN_worker.py 0 0 --sync-dir 'my sync' &")
         assert master.end(signal.SIGTERM) == 143
-        assert any("go on with: python3 GTN_master.py --resume results/grid" in line for line in master.errors)
+        assert any("continue with: python3 GTN_master.py --resume results/grid" in line for line in master.errors)
 
 
 def interrupt_and_resume(cwd, config, overrides, moments, sig=signal.SIGINT):
@@ -402,7 +402,7 @@ def interrupt_and_resume(cwd, config, overrides, moments, sig=signal.SIGINT):
             if sig == signal.SIGINT:
                 assert code in (130, 0), master.errors
                 if code == 130:
-                    assert "stopped; go on with: python3 GTN_master.py --resume" in master.errors[-1]
+                    assert "stopped; continue with: python3 GTN_master.py --resume" in master.errors[-1]
                 assert all(gone(pid) for pid in master.workers())
             else:
                 wait_until(lambda master=master: all(gone(pid) for pid in master.workers()))
@@ -444,7 +444,7 @@ def test_full_disk_in_the_middle(tmp_path, reference):
     lines = done.stderr.splitlines()
     assert done.returncode == 1 and "Traceback" not in done.stderr, done.stderr
     assert re.search(r"GTN_master.py: results/.*/(scores.csv|events.out.tfevents): File too large", lines[-2])
-    assert "finished generations are kept; go on with: python3 GTN_master.py --resume results/" in lines[-1]
+    assert "finished generations are kept; continue with: python3 GTN_master.py --resume results/" in lines[-1]
     folder = run_dir(tmp_path)
     finished = int(re.findall(r"^generation +(\d+)/150", done.stdout, re.MULTILINE)[-1])
     master = run(tmp_path, "--resume", folder)

@@ -1,5 +1,5 @@
-"""What a process says while kernels are compiled for it, and where any process of the same user on this machine reads
-it. Nothing here imports numba: a master shows what its workers wait for.
+"""Progress messages while kernels are compiled, readable for all processes of the same user on this machine. Nothing
+here imports numba: a master shows what its workers wait for.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Progress:
     """One process's wait for the kernels of ``name``: lines in its log, and a file while it lasts.
 
     with Progress("ddqn") as progress:
-        progress.of(2)   # so many kernels are compiled
+        progress.of(2)   # number of kernels to compile
         progress.done()  # one of them
         progress.tick()  # called often; says something at times
     """
@@ -87,7 +87,7 @@ class Progress:
         }  # fmt: skip
 
     def _write(self) -> None:
-        """For who looks; that it cannot be written is no reason to stop."""
+        """Writes the progress file for observers; failures to write are ignored."""
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             aside = self._path.with_suffix(".new")
@@ -98,7 +98,7 @@ class Progress:
 
 
 def say(text: str) -> None:
-    """Into the log, or to stderr where the log does not show what is no warning: a wait must not be silent."""
+    """Logs a line, or writes it to stderr where the log shows only warnings: a wait must not be silent."""
     if log.isEnabledFor(logging.INFO):
         log.info("%s", text)
     else:
@@ -106,7 +106,7 @@ def say(text: str) -> None:
 
 
 def under_way() -> Optional[str]:
-    """What this process or one that it started waits for, in words; None if nothing is compiled for them."""
+    """Describes the compilation that this process or its children wait for; None if there is none."""
     found = []
     for path in _folder().glob("*.json"):
         try:
@@ -115,13 +115,13 @@ def under_way() -> Optional[str]:
                 found.append((bool(state["waits"]), float(state["since"]), _words(state)))
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             continue  # ended between two looks, or left by a process that was killed
-    return min(found)[2] if found else None  # who compiles knows how much is left
+    return min(found)[2] if found else None  # the compiling process knows how much is left
 
 
 @contextlib.contextmanager
 def beside(name: str, task: str) -> Iterator[None]:
-    """The kernels of learner ``name``, which is to train on ``task``, are compiled while this process and those that it
-    starts get ready, if nobody has compiled them. Whoever needs them says what went wrong."""
+    """Starts compiling the kernels of learner ``name`` for ``task`` in the background, unless they are compiled. Errors
+    are reported by the code that needs the kernels."""
     if mark(name).exists():
         yield
         return

@@ -1,4 +1,4 @@
-"""A step replayed as a CUDA graph: one launch instead of some eighty.
+"""Replays a step as a CUDA graph: one launch instead of about eighty.
 
 The step must be capturable: it writes its state in place, reads nothing back and takes no branch on a tensor's value.
 Then the same code runs eagerly on a CPU and captured on a GPU. See https://pytorch.org/docs/stable/notes/cuda.html.
@@ -19,13 +19,13 @@ class Graphs:
     """Calls ``step(variant, *inputs)``; if enabled, through one captured graph per variant."""
 
     def __init__(self, step: Callable[..., Tuple[Tensor, ...]], enabled: bool) -> None:
-        """step: takes a hashable variant, which alone may decide what operations it is made of, and tensors."""
+        """step: function of a hashable variant and tensors; only the variant may decide which operations it runs."""
         self.step, self.enabled = step, enabled
         self.captured: Dict[Hashable, Tuple[Any, Tuple[Tensor, ...], Tuple[Tensor, ...]]] = {}
         self.calls: Dict[Hashable, int] = {}
 
     def forget(self) -> None:
-        """State tensors have moved: what was captured is void."""
+        """Discards all captured graphs, because state tensors have moved."""
         self.captured.clear()
         self.calls.clear()
 
@@ -52,7 +52,7 @@ class Graphs:
         return outputs
 
     def _capture(self, variant: Hashable, inputs: Tuple[Tensor, ...]) -> None:
-        """Records the step without running it."""
+        """Captures the step without running it."""
         static = tuple(value.clone() for value in inputs)
         graph = torch.cuda.CUDAGraph()
         # An older graph that the garbage collector finds now would be destroyed, which CUDA does not permit in between.

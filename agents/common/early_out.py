@@ -1,4 +1,4 @@
-"""When training ends: the early-out rules that every learner follows, on the logged rewards of its episodes."""
+"""Early-out rules of every learner: when training ends, by the logged rewards of its episodes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def early_out(
     logged: Tensor, episode: Tensor, steps: Tensor, section: LearnerSection, settles: bool, solved_reward: float,
     row: Optional[Tensor] = None,
 ) -> Tensor:  # fmt: skip
-    """Whether training ends early after ``episode`` -> bool [K].
+    """Decides which members end training early after ``episode`` -> bool [K].
 
     logged: float32 [P, E], one reward per episode so far; episode, steps: int64 [K], index of the episode that ended
     and environment steps taken since training began; row: int64 [K], whose episode it is, default 0 .. P - 1.

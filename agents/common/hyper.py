@@ -2,7 +2,7 @@
 
 Draws follow the original: lr log-uniform in [lr/3, 3 lr]; batch_size and hidden_size log-uniform integers in [x/3, 3x];
 hidden_layer uniform in {L-1, L, L+1}; tabular learners: alpha and gamma uniform in [.1, 1]. They come from the member's
-own key, so they do not depend on who else is in the chunk.
+own key, so they do not depend on the rest of the chunk.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ HYPER_FACTOR = 3.0
 
 
 class Hyper:
-    """``hyper["lr"]`` is an array [P]; ``hyper.section`` holds what all members share."""
+    """Hyperparameters of P members: ``hyper["lr"]`` is an array [P]; ``hyper.section`` holds the shared values."""
 
     def __init__(self, section: LearnerSection, values: Dict[str, np.ndarray]) -> None:
         self.section = section
@@ -33,18 +33,18 @@ class Hyper:
         return len(next(iter(self.values.values())))
 
     def take(self, rows: Any) -> Hyper:
-        """The members that ``rows`` selects, as an index into arrays [P]."""
+        """Hyperparameters of the members that ``rows``, an index into arrays [P], selects."""
         return Hyper(self.section, {name: values[rows] for name, values in self.values.items()})
 
     def member(self, i: int) -> LearnerSection:
-        """The section as if member i had read it from a file."""
+        """Section with the values of member i."""
         kinds = {field.name: float if field.type == "float" else int for field in dataclasses.fields(self.section)}
         own: Dict[str, Any] = {name: kinds[name](values[i]) for name, values in self.values.items()}
         return dataclasses.replace(self.section, **own)
 
 
 def draw(section: LearnerSection, keys: np.ndarray, vary: Optional[VarySection] = None) -> Hyper:
-    """keys: int64 [P]. Without ``vary`` every member gets the section's own values."""
+    """Draws hyperparameters. keys: int64 [P]. Without ``vary`` every member gets the section's own values."""
     members = len(keys)
     values: Dict[str, np.ndarray] = {}
     for field in dataclasses.fields(section):

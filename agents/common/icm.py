@@ -38,10 +38,10 @@ class ICMRows(Rows):
 
 
 class ICM:
-    """The curiosity of L members."""
+    """Curiosity modules of L members."""
 
     def __init__(self, task: Task, section: ICMSection, keys: Tensor) -> None:
-        """keys: int64 [L], the members'."""
+        """keys: int64 [L], random keys of the members."""
         self.section, self.num_actions = section, task.num_actions
         F, A, feature, hidden = task.observation_size, task.action_inputs, section.feature_dim, section.hidden_size
         guesses = 1 if task.num_actions == 2 else A  # of two actions the original's inverse model predicts one logit
@@ -62,12 +62,12 @@ class ICM:
         self.rows = ICMRows(flat, torch.zeros_like(flat), torch.zeros_like(flat), torch.zeros_like(keys))
 
     def keep(self, index: Tensor) -> None:
-        """Go on with these members only."""
+        """Keeps only these members."""
         self.rows = self.rows.keep(index)
 
     def losses(self, params: Tensor, s: Tensor, s_next: Tensor, action: Tensor) -> Tuple[Tensor, Tensor]:
-        """params [L, D]; s, s_next [L, F, B]; action [L, 1, B] (an index) or [L, A, B] -> inverse and forward loss of
-        every transition, [L, B] each."""
+        """Inverse and forward loss of every transition, [L, B] each. params [L, D]; s, s_next [L, F, B]; action [L, 1,
+        B] (an index) or [L, A, B]."""
         phi_flat, inverse_flat, *forward_flats = params.split(self.sizes, dim=1)
         B = s.shape[2]
         phi, phi_next = forward(self.phi, phi_flat, torch.cat((s, s_next), dim=2)).split(B, dim=2)
@@ -84,7 +84,7 @@ class ICM:
         return inverse, (phi_next - self._predict(forward_flats, phi, code)).square().mean(1)
 
     def _predict(self, flats: List[Tensor], phi: Tensor, code: Tensor) -> Tensor:
-        """phi(s) [L, feature, B] and the action's code [L, A, B] -> prediction of phi(s')."""
+        """Predicts phi(s') from phi(s) [L, feature, B] and the action's code [L, A, B]."""
         first, last, *inner = flats
         x = forward(self.first, first, torch.cat((phi, code), dim=1))
         for w1, w2 in zip(inner[::2], inner[1::2]):  # x <- x + W2 [leakyrelu(W1 [x, a]), a]
@@ -98,14 +98,14 @@ class ICM:
         return torch.baddbmm(bias.unsqueeze(2), weight.reshape(-1, K, M).transpose(1, 2), x)
 
     def gradient(self, s: Tensor, s_next: Tensor, action: Tensor, weight: Tensor) -> Tensor:
-        """Of each member's loss, the sum of its transitions' weighted by weight [L, B], by its parameters: [L, D]."""
+        """Gradient [L, D] of each member's loss, the sum of its transitions' losses weighted by weight [L, B]."""
         beta = self.section.beta
         leaf = self.rows.params.detach().requires_grad_()
         inverse, error = self.losses(leaf, s, s_next, action)
         return torch.autograd.grad(((1 - beta) * inverse + beta * error).mul(weight).sum(), leaf)[0]
 
     def update(self, s: Tensor, s_next: Tensor, action: Tensor, weight: Tensor) -> None:
-        """One step of Adam, in place, for the members with any weight."""
+        """One Adam step, in place, for the members with any weight."""
         r, learns = self.rows, weight.sum(1) > 0
         r.updates += learns
         lr = self.section.lr * learns.double()
@@ -113,5 +113,5 @@ class ICM:
 
     @torch.no_grad()
     def reward(self, s: Tensor, s_next: Tensor, action: Tensor) -> Tensor:
-        """eta mean_j (phi(s')_j - prediction_j)^2, float32 [L, B]."""
+        """Intrinsic reward eta mean_j (phi(s')_j - prediction_j)^2, float32 [L, B]."""
         return self.section.eta * self.losses(self.rows.params, s, s_next, action)[1]

@@ -1,9 +1,9 @@
-"""Where compiled kernels are kept. Nothing here imports numba: a program asks whether there is anything to compile.
+"""Folder of the compiled kernels. Nothing here imports numba, so a program can ask cheaply whether kernels are missing.
 
-numba looks for a cached binary by the source of the function it compiles, not by what that function calls. A stale
-binary would be silent, so the folder carries a hash of every kernel source. It looks for it by the path of that source,
-too: a second checkout would find the mark that all is compiled and compile again in the process that computes. So the
-hash is one of the path as well.
+numba finds a cached binary by the source of the compiled function, not of the functions that it calls, so a binary can
+be stale without notice. The folder name therefore contains a hash of all kernel sources. numba also uses the path of
+the source: a second checkout would find the mark that everything is compiled and still compile again. The hash
+therefore includes the path.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def cache_base() -> Path:
 
 
 def cache_dir() -> Path:
-    """Of the kernels as their sources are now."""
+    """Folder for kernels compiled from the present sources."""
     digest = hashlib.sha256(str(CODE).encode())
     sources = sorted(p for p in (CODE / "agents" / "kernels").rglob("*.py") if p.name not in WAITING)
     for source in sources + [CODE / name for name in FROZEN]:
@@ -44,7 +44,7 @@ def cache_dir() -> Path:
 
 
 def mark(name: str) -> Path:
-    """The file that says, once it is there, that the kernels of learner ``name`` are compiled for this machine."""
+    """Path of the file that marks the kernels of learner ``name`` as compiled for this machine."""
     from importlib.metadata import version
 
     from llvmlite import binding

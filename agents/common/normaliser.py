@@ -22,7 +22,7 @@ CLIP = 10.0  # largest normalised feature or reward
 
 
 class Moments:
-    """Mean and variance of K numbers for each of L members."""
+    """Running mean and variance of K features for each of L members."""
 
     def __init__(self, L: int, K: int, device: torch.device) -> None:
         zeros = torch.zeros(L, K, dtype=torch.float64, device=device)
@@ -34,7 +34,7 @@ class Moments:
 
     @property
     def count(self) -> int:
-        """Samples merged so far, of each member."""
+        """Number of samples merged so far, per member."""
         return self._count
 
     @count.setter
@@ -47,14 +47,15 @@ class Moments:
             setattr(self, name, getattr(self, name)[index])
 
     def add(self, x: Tensor) -> None:
-        """x: [L, B, K], B samples."""
+        """Adds samples x: [L, B, K]."""
         d = x.double() - self.mean[:, None]
         self.first += d.sum(1)
         self.second += d.square().sum(1)
         self.new += x.shape[1]
 
     def merge(self) -> None:
-        """With d_i = x_i - old mean and n samples in all: mean += sum d / n, squares += sum d^2 - (sum d)^2 / n."""
+        """Merges: with d_i = x_i - old mean and n samples in all, mean += sum d / n, squares += sum d^2 - (sum d)^2 /
+        n."""
         self.count += self.new
         self.mean += self.first / self.count
         self.squares += (self.second - self.first.square() / self.count).clamp(min=0)
@@ -77,5 +78,5 @@ class Moments:
         self.count, self.new = state["samples"].tolist()
 
     def normalise(self, x: Tensor) -> Tensor:
-        """x: float32 [L, B, K]."""
+        """Normalises x: float32 [L, B, K]."""
         return ((x - self.mean.float()[:, None]) * self.scale[:, None]).clamp(-CLIP, CLIP)

@@ -1,4 +1,4 @@
-"""What learners over a population share: stacked parameters ``[P, D]``, Adam on them, and memory that is kept.
+"""Tools shared by all learners over a population: stacked parameters ``[P, D]``, Adam on them, and memory retention.
 
 A population is one flat float32 buffer, a row per member, so that an optimiser step, a soft target update and a copy
 are a handful of operations whatever the network (views of layers: ``envs/nets/networks.py``). Every operation here
@@ -49,7 +49,7 @@ def keep_pages() -> bool:
 
 
 def nets_of(algorithm: Type[Any], task: Task, hyper: Hyper) -> List[Nets]:
-    """The networks of each member: what ``algorithm.nets_of`` says for its hidden_size and hidden_layer."""
+    """Networks of each member, built by ``algorithm.nets_of`` from its hidden_size and hidden_layer."""
     sizes = zip(hyper["hidden_size"].tolist(), hyper["hidden_layer"].tolist())
     return [algorithm.nets_of(task, hyper.section, hidden, layers) for hidden, layers in sizes]
 
@@ -72,12 +72,12 @@ def initial_weights(agents: Sequence[Nets], keys: np.ndarray) -> np.ndarray:
 
 
 def widest(agents: Sequence[Nets]) -> Nets:
-    """The nets into which those of every agent fit: of each, the one with the most hidden units."""
+    """Networks that all agents fit into: each with the largest number of hidden units."""
     return tuple(max(same, key=lambda net: net.hidden) for same in zip(*agents))
 
 
 def embedding(own: Nets, stacked: Nets) -> Tensor:
-    """Where each parameter of ``own`` lies in the flat vector of ``stacked``, the wider nets: int64 [size(own)].
+    """Position of each parameter of ``own`` in the flat vector of ``stacked``, the wider networks: int64 [size(own)].
 
     The other parameters of ``stacked`` must be zero, and training leaves them exactly zero: a hidden unit without
     weights is 0 (every activation maps 0 to 0), so the gradient of its outgoing weights is 0; its outgoing weights are
@@ -110,7 +110,8 @@ def _net_embedding(own: MLPShape, stacked: MLPShape) -> Tensor:
 
 
 def stack(flats: Tensor, agents: Sequence[Nets], stacked: Nets) -> Tensor:
-    """flats: [P, >= D_i], each row the nets ``agents[i]`` -> [P, size(stacked)], padded with units that stay zero."""
+    """Pads flat parameters with units that stay zero. flats: [P, >= D_i], each row the nets ``agents[i]`` -> [P,
+    size(stacked)]."""
     out = flats.new_zeros(len(agents), size(stacked))
     for nets in set(agents):
         rows = torch.tensor([i for i, other in enumerate(agents) if other == nets], device=flats.device)
@@ -119,7 +120,7 @@ def stack(flats: Tensor, agents: Sequence[Nets], stacked: Nets) -> Tensor:
 
 
 def unstack(params: Tensor, agents: Sequence[Nets], stacked: Nets, width: int) -> Tensor:
-    """The inverse of ``stack``: [P, size(stacked)] -> [P, width], each member in its own layout and then zeros."""
+    """Inverse of ``stack``: [P, size(stacked)] -> [P, width], each member in its own layout, padded with zeros."""
     out = params.new_zeros(len(agents), width)
     for nets in set(agents):
         rows = torch.tensor([i for i, other in enumerate(agents) if other == nets], device=params.device)

@@ -1,4 +1,4 @@
-"""Replay memory of a population: one ring buffer per member, all in one tensor."""
+"""Replay buffers of a population: one ring buffer per member, all in one tensor."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ FIRST_ROWS = 1024  # rows per member allocated at first; doubled when they are f
 
 
 def capacity(hyper: Hyper, max_steps: int) -> np.ndarray:
-    """Rows of each member's ring, int64 [P]: rb_size, or all transitions of the longest training if that is less."""
+    """Capacity of each member's ring, int64 [P]: rb_size, or the number of transitions of the longest training if
+    smaller."""
     decisions = hyper.section.train_episodes * -(-max_steps // hyper.section.same_action_num)
     budget = np.where(hyper["train_steps"] > 0, hyper["train_steps"], decisions)
     return np.minimum(np.minimum(budget, decisions), hyper.section.rb_size)
@@ -41,12 +42,12 @@ class Replay:
         self.base = torch.arange(members, device=self.rows.device) * rows
 
     def keep(self, members: Tensor) -> None:
-        """Drop all but these members (indices)."""
+        """Keeps only these members (indices)."""
         self.capacity, self.rows = self.capacity[members], self.rows[members]
         self._index()
 
     def make_room(self, count: int = 1) -> bool:
-        """Once before every write, of count rows. Returns whether the memory has moved."""
+        """Makes room for count rows; call it before every write. Returns whether the memory has moved."""
         members, rows, width = self.rows.shape
         self.writes += count
         if self.writes <= rows or rows == self.largest:
@@ -58,13 +59,13 @@ class Replay:
         return True
 
     def write(self, transition: Tensor) -> None:
-        """transition: [P, width]. ``make_room`` comes first."""
+        """Writes one transition per member: [P, width]. Call ``make_room`` first."""
         self.flat.index_copy_(0, self.base + self.written % self.capacity, transition)
         self.written += 1
 
     def write_many(self, transitions: Tensor) -> None:
-        """transitions: [P, count, width], as so many writes in this order; count: at most the smallest capacity, for
-        else the order of two writes to one row would be open."""
+        """Writes transitions [P, count, width] in order. count is at most the smallest capacity; otherwise the order of
+        two writes to one row would be undefined."""
         count = transitions.shape[1]
         number = self.written + torch.arange(count, device=self.rows.device)
         index = self.base[:, None] + number % self.capacity[:, None]
@@ -72,7 +73,7 @@ class Replay:
         self.written += count
 
     def draws(self, key: Tensor, update: Tensor, count: int, batch: int) -> Tensor:
-        """Random bits for the samples of updates update .. update + count - 1 -> int64 [count, P, batch].
+        """Random bits for sampling in updates update .. update + count - 1 -> int64 [count, P, batch].
 
         key, update: int64 [P]. Row i of update u is drawn by counter 65536 u + i, so that a batch may be cut after any
         row. Hashing many updates at once costs a fraction of hashing each.
@@ -81,15 +82,16 @@ class Replay:
         return rng.high(rng.advance(key, later * 65536).unsqueeze(2), torch.arange(batch, device=key.device))
 
     def sample(self, draw: Tensor) -> Tensor:
-        """Uniform with replacement. draw: int64 [P, batch], of one update -> [P, width, batch], feature-major."""
+        """Samples uniformly with replacement. draw: int64 [P, batch], of one update -> [P, width, batch],
+        feature-major."""
         return self.gather(self.index(draw))
 
     def index(self, draw: Tensor) -> Tensor:
-        """Which rows of ``flat`` those are, int64 [P, batch]."""
+        """Indices of the sampled rows in ``flat``, int64 [P, batch]."""
         stored = torch.minimum(self.capacity, self.written)[:, None]
         return rng.scaled(draw, stored).add_(self.base[:, None])
 
     def gather(self, index: Tensor) -> Tensor:
-        """Rows of ``flat`` -> [P, width, batch]."""
+        """Gathers rows of ``flat`` -> [P, width, batch]."""
         members, batch = index.shape
         return self.flat.index_select(0, index.view(-1)).view(members, batch, -1).transpose(1, 2).contiguous()

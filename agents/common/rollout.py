@@ -1,4 +1,4 @@
-"""Steps and episodes in worlds, for all members at once: what every learner's training and testing is made of."""
+"""Steps and episodes in worlds for all members at once, the basis of every learner's training and testing."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def make_world(kind: str, task: Task, section: EnvSection, params: Tensor, gamma
 
 
 def capturable(task: Task, kind: str) -> bool:
-    """Whether a step in such a world can be part of a CUDA graph."""
+    """Returns whether a step in such a world can be captured in a CUDA graph."""
     return kind == "se" or not task.on_host
 
 
@@ -33,7 +33,7 @@ def reset_uniforms(key: Tensor, first: Tensor, count: int) -> Tensor:
 
 
 def reward_noise(source: Union[Task, World], key: Tensor, counter: Tensor) -> Tensor:
-    """What a random reward adds to its mean in the step with this counter: N(0, source.reward_noise).
+    """Random part of the reward in the step with this counter: N(0, source.reward_noise).
 
     key: int64 [P], of stream REWARD; counter: int64 [P, N] -> float32 [P, N]. In training the counter is the number of
     environment steps before the step, in tests the number of the episode times max_steps plus the step.

@@ -15,7 +15,7 @@ from envolve.envs.task import Task
 
 @dataclass(frozen=True)
 class LearnerSection:
-    """What every learner has: how long it trains, when it stops, how it is tested."""
+    """Options of every learner: length of training, early out, tests."""
 
     train_episodes: int = option(1000, "most training episodes", ge=1, le=10**8)
     test_episodes: int = option(10, "episodes of one test on the real task", ge=1, le=10**6)
@@ -79,7 +79,7 @@ class DuelingDDQNSection(DDQNSection):
     feature_dim: int = option(128, "outputs of the feature net, hidden units of the two heads", ge=1, le=16384)
     # here
     published_dueling_mean: bool = option(
-        False, "subtract the mean advantage of the whole batch, as the original did; else that over the actions"
+        False, "subtract the mean advantage of the whole batch, as the original did; else the mean over the actions"
     )
 
 
@@ -99,7 +99,7 @@ class TD3Section(LearnerSection):
     hidden_layer: int = option(2, "hidden layers (0 and 1 build the same net)", ge=0, le=8)
     action_std: float = option(0.1, "exploration noise as a share of the largest action", ge=0)
     policy_std: float = option(0.2, "noise on the target's action", ge=0)
-    policy_std_clip: float = option(0.5, "bound of that noise", ge=0)
+    policy_std_clip: float = option(0.5, "clip of the noise on the target's action", ge=0)
     # here
     test_noise: bool = option(False, "explore in tests too, as the original did")
     updates_per_decision: int = option(1, "shaped tasks: updates after a decision in all environments", ge=1, le=10**4)
@@ -115,8 +115,10 @@ class TD3DiscreteSection(TD3Section):
     tau: float = option(0.01, "soft target update", ge=0, le=1)
     policy_delay: int = option(2, "the actor and the targets are updated at every so many decisions", ge=1, le=10**6)
     hidden_size: int = option(128, "hidden units", ge=1, le=16384)
-    gumbel_softmax_temp: float = option(1.0, "temperature at first; falls linearly to a twentieth", gt=0)
-    gumbel_softmax_hard: bool = option(False, "the actor's output is one-hot, its gradient that of the soft one")
+    gumbel_softmax_temp: float = option(1.0, "initial temperature; falls linearly to a twentieth", gt=0)
+    gumbel_softmax_hard: bool = option(
+        False, "straight-through: one-hot actor output with the gradient of the soft one"
+    )
     use_layer_norm: bool = option(True, "layer norm in the hidden layers from the second on")
     # here
     anneal_updates: int = option(2000, "updates until the temperature has reached a twentieth", ge=1, le=10**9)
@@ -129,7 +131,7 @@ class SACSection(LearnerSection):
     init_episodes: int = option(20, "episodes of random actions before learning begins", ge=0, le=10**8)
     batch_size: int = option(256, "transitions per update", ge=1, le=65536)
     gamma: float = option(0.99, "discount", ge=0, le=1)
-    alpha: float = option(0.2, "temperature; with automatic_entropy_tuning its value at first", gt=0)
+    alpha: float = option(0.2, "temperature; with automatic_entropy_tuning its initial value", gt=0)
     lr: float = option(1e-3, "Adam learning rate of actor, critics and temperature", gt=0)
     tau: float = option(0.02, "soft target update per step", ge=0, le=1)
     log_std_min: float = option(-20.0, "lower bound of the policy's log standard deviation")
@@ -169,9 +171,9 @@ class PPOSection(LearnerSection):
     hidden_layer: int = option(1, "hidden layers (0 and 1 build the same net)", ge=0, le=8)
     action_std: float = option(0.5, "continuous actions: standard deviation before training, in the task's units", gt=0)
     # here
-    num_envs: int = option(1, "environments per agent, all steps of which an update learns from", ge=1, le=10**5)
+    num_envs: int = option(1, "environments per agent; an update learns from the steps of all of them", ge=1, le=10**5)
     rollout_steps: int = option(
-        0, "decisions per environment between updates; 0: as update_episodes says", ge=0, le=10**6
+        0, "decisions per environment between updates; 0: update_episodes decides", ge=0, le=10**6
     )
     minibatches: int = option(1, "parts into which an epoch shuffles the data; one update each", ge=1, le=10**6)
     advantage: str = option(
@@ -181,17 +183,19 @@ class PPOSection(LearnerSection):
     )
     gae_lambda: float = option(0.95, "gae: lambda", ge=0, le=1)
     norm_advantage: bool = option(False, "normalise the advantages of each minibatch")
-    clip_value_loss: bool = option(False, "clip the change of the value by eps_clip, too")
+    clip_value_loss: bool = option(False, "also clip the change of the value by eps_clip")
     max_grad_norm: float = option(0.0, "largest norm of a member's gradient; 0: no limit", ge=0)
     anneal_lr: bool = option(False, "lower lr linearly to 0 over train_steps, which must be set")
     adam_eps: float = option(1e-8, "Adam's epsilon", gt=0)
     orthogonal_init: bool = option(False, "orthogonal weights: gains sqrt 2, actor's output 0.01, critic's 1; biases 0")
     test_noise: bool = option(False, "tests sample actions, as published; else they take the most likely one")
     # here, read by the learner of shaped tasks only (agents/shaped/ppo.py)
-    normalise_obs: bool = option(False, "shaped tasks: observations by their running mean and deviation")
-    normalise_reward: bool = option(False, "shaped tasks: rewards by the running deviation of the discounted return")
+    normalise_obs: bool = option(False, "shaped tasks: normalise observations by running mean and deviation")
+    normalise_reward: bool = option(
+        False, "shaped tasks: divide rewards by the running deviation of the discounted return"
+    )
     desired_kl: float = option(
-        0.0, "shaped tasks: adapt lr so that an iteration moves the policy by this; 0: off", ge=0
+        0.0, "shaped tasks: KL divergence per iteration to which lr is adapted; 0: fixed lr", ge=0
     )
 
 
@@ -200,7 +204,7 @@ class ICMSection:
     """``agents.icm``: curiosity (Pathak et al. 2017, https://arxiv.org/abs/1705.05363) for <learner>_icm."""
 
     lr: float = option(1e-4, "Adam learning rate", gt=0)
-    beta: float = option(0.2, "share of the forward model's loss, the rest is the inverse model's", ge=0, le=1)
+    beta: float = option(0.2, "weight b of the forward model's loss; the inverse model's has 1 - b", ge=0, le=1)
     eta: float = option(0.5, "scale of the intrinsic reward", ge=0)
     feature_dim: int = option(32, "features of an observation", ge=1, le=16384)
     hidden_size: int = option(128, "hidden units", ge=1, le=16384)
@@ -253,7 +257,7 @@ def learners_for(task: Task) -> List[str]:
 
 
 def kind_of(task: Task) -> str:
-    """What decides which learners fit, in words."""
+    """Describes in words which learners fit the task."""
     states = "no finite set of states" if task.num_states is None else f"{task.num_states} states"
     return f"{'continuous' if task.action_size else 'discrete'} actions and {states}"
 

@@ -1,9 +1,8 @@
-"""Updates of off-policy learners as code that torch.compile makes: one readable path, 1.5 times as fast for small nets.
+"""Off-policy updates compiled by torch.compile, 1.5 times as fast for small networks.
 
-https://docs.pytorch.org/docs/stable/generated/torch.compile.html. It needs a C++ compiler. The first update takes some
-ten seconds, and once more after the first members have finished: from then on their number is a variable of the code.
-``envolve.envs.nets.networks.forward`` says what a net is while it is compiled. On a GPU the whole step is a CUDA graph
-already.
+https://docs.pytorch.org/docs/stable/generated/torch.compile.html. It needs a C++ compiler. The first update takes about
+ten seconds, and so does the first one after members have finished: from then on their number is a variable of the code.
+``envolve.envs.nets.networks.forward`` has a form for compilation. On a GPU the whole step is a CUDA graph already.
 """
 
 from __future__ import annotations
@@ -18,14 +17,14 @@ BACKEND = "inductor"  # torch.compile's own, which makes C++ of what it traces
 
 
 def why_not(name: str, off_policy: bool, device: str) -> Optional[str]:
-    """The reason why learner ``name`` has no such updates, or None."""
+    """Reason why learner ``name`` has no compiled updates, or None."""
     if not off_policy:
         return f"it compiles the updates of off-policy learners, and {name} is none"
     return None if device == "cpu" else f"it is for the CPU, and the device is {device}"
 
 
 def update_of(algorithm: Algorithm) -> Any:
-    """``algorithm.update``, compiled when it is first called."""
+    """``algorithm.update``, compiled at its first call."""
     config: Any = torch._dynamo.config
     config.trace_autograd_ops = True  # updates call torch.autograd.grad
     # Every shape of network that a process ever trains is a version of the code, and beyond the limit it would raise.

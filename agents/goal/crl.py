@@ -76,9 +76,9 @@ class CRL:
         self, section: CRLSection, state_size: int, action_size: int, goal_indices: Sequence[int], keys: Tensor,
         own: Optional[Mapping[str, Sequence[float]]] = None, backend: str = "auto",
     ) -> None:  # fmt: skip
-        """keys: int64 [P], on the device to use; goal_indices: the features of a state that a goal is about; own: for
-        names in PER_MEMBER the values of the members, [P]; backend: "torch", "compiled", or "auto", which says in the
-        log where a CPU has to do with the first. Raises ValueError."""
+        """keys: int64 [P], on the device to use; goal_indices: features of a state that a goal consists of; own: values
+        [P] for names in PER_MEMBER; backend: "torch", "compiled", or "auto", which logs when a CPU has to use PyTorch.
+        Raises ValueError."""
         s, self.device, self.P = section, keys.device, len(keys)
         self.section, self.S, self.A, self.G = s, state_size, action_size, len(goal_indices)
         self.energy = crl_energy.canonical(s.energy_fn)
@@ -156,7 +156,7 @@ class CRL:
 
     @torch.no_grad()
     def explore(self, features: Tensor, goal: Tensor, noise: Tensor) -> Tensor:
-        """Actions of the policy itself. noise: [P, N, A], standard normal."""
+        """Samples actions of the policy. noise: [P, N, A], standard normal."""
         return squashed(*self._policy(self.params[:, : self.actor.size], features, goal), noise)[0]
 
     @torch.no_grad()
@@ -166,15 +166,15 @@ class CRL:
         return torch.tanh(self._policy(self.params[:, : self.actor.size], features, goal)[0])
 
     def merge_moments(self) -> None:
-        """After a phase of decisions: what was seen in it counts from now on."""
+        """Merges the observations of a phase into the normaliser."""
         if self.moments is not None and self.moments.new:
             self.moments.merge()
 
     # ----------------------------------------------------------------------------------------------------- learning
 
     def sample(self, replay: TrajectoryReplay) -> Tuple[Tensor, Tensor, Tensor, Tensor]:
-        """A batch for every member: state [P, B, S], action [P, B, A], a goal out of its future [P, B, G], and what psi
-        stands beside: the goal, or for MRN the future state and action."""
+        """Samples a batch for every member: state [P, B, S], action [P, B, A], a goal from its future [P, B, G], and
+        the input of psi: the goal, or for MRN the future state and action."""
         now = replay.uniform_rows(self.replay_key, self.updates, self.section.batch_size)
         later = replay.future(now, self.hyper["discounting"], self.replay_key, self.updates)
         future = replay.gather("state", later)
@@ -183,7 +183,7 @@ class CRL:
         return replay.gather("state", now), replay.gather("action", now), goal, beside
 
     def noise(self) -> Tuple[Tensor, Tensor]:
-        """Of this update: standard normal [P, B, A], uniform [P, B]."""
+        """Noise of this update: standard normal [P, B, A], uniform [P, B]."""
         B, W = self.section.batch_size, self.A + 1
         first = rng.advance(self.update_key, self.updates * (65536 * W))[:, None, None]
         counter = torch.arange(B, device=self.device)[:, None] * W
@@ -193,8 +193,8 @@ class CRL:
     def losses(
         self, params: Tensor, log_alpha: Tensor, batch: Tuple[Tensor, ...], noise: Tuple[Tensor, Tensor]
     ) -> Tuple[Tensor, Tensor, Tensor, Contrast, Tensor]:
-        """Critic's, actor's and temperature's loss [P], the logits, -log pi [P, B]. Each loss has a gradient by its own
-        part of params and log_alpha only."""
+        """Losses of critic, actor and temperature [P], the logits, and -log pi [P, B]. The gradient of each loss
+        reaches only its own part of params and log_alpha."""
         s, h = self.section, self.hyper
         state, action, goal, beside = batch
         actor, phi, psi, scale = params.split(self.sizes, 1)
@@ -231,7 +231,7 @@ class CRL:
         return critic, loss.mean(1), temperature, c, -log_prob.detach()
 
     def _beside(self, phi: Tensor, psi: Tensor, goal: Tensor, beside: Tensor) -> Tuple[Tensor, Optional[Tensor]]:
-        """The representations y [P, B, R] that state-actions are compared with, and a potential [P, B] to add."""
+        """Representations y [P, B, R] to compare state-actions with, and a potential [P, B] to add."""
         if not self.mrn:
             return forward(self.psi, psi, goal), None
         if self.energy != "mrn":  # shuffled: with another sample's action, so that y tells of the state alone
@@ -240,13 +240,14 @@ class CRL:
         return forward(self.phi, phi, beside), potential
 
     def learn(self, replay: TrajectoryReplay, measure: bool = False, actor: bool = True) -> Optional[Tensor]:
-        """One update of every member, always of the actor, too. Returns what METRICS names, [P, M], if asked to."""
+        """One update of every member, including the actor. Returns the metrics named in METRICS, [P, M], if asked
+        to."""
         if self.compiled is not None:
             return self.compiled.learn(replay, measure)
         return self.learn_batch(self.sample(replay), measure)
 
     def learn_batch(self, batch: Tuple[Tensor, ...], measure: bool = False) -> Optional[Tensor]:
-        """The same with a batch from elsewhere, which looks as ``sample`` says."""
+        """One update with a given batch in the format of ``sample``."""
         if self.compiled is not None:
             return self.compiled.learn_batch(batch, measure)
         noise = self.noise()
@@ -286,7 +287,7 @@ class CRL:
 def per_member(
     section: CRLSection, P: int, own: Mapping[str, Sequence[float]], device: torch.device
 ) -> Dict[str, Tensor]:
-    """float32 [P] for each name in PER_MEMBER. Raises ValueError."""
+    """Values of each name in PER_MEMBER, float32 [P]. Raises ValueError."""
     check_own(own, PER_MEMBER, P)
     columns = {name: np.asarray(own.get(name, [getattr(section, name)] * P), np.float64) for name in PER_MEMBER}
     return {name: torch.as_tensor(column, dtype=torch.float32, device=device) for name, column in columns.items()}

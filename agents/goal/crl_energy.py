@@ -1,4 +1,4 @@
-"""Energies: how alike the representation x of a state-action and y of a goal are; section 1.2 of the specification.
+"""Energies: similarity of the representations x of a state-action and y of a goal.
 
 ``logits`` compares every x with every y, ``pairs`` each x with its own y. Distances between all pairs come from one
 matrix product, |x - y|^2 = |x|^2 + |y|^2 - 2 x.y, which takes a fraction of the time and memory of the differences
@@ -22,7 +22,7 @@ log = logging.getLogger("envolve")
 EPSILON = 1e-6  # under a root: its slope at 0 is infinite
 COSINE_SCALE = 1 / 0.07  # at first, of the learned factor that comes with ``cosine``
 
-# every accepted name -> what it means here. Newer versions of JaxGCRL call the seed's l2 norm, and its l2_no_sqrt l2.
+# accepted name -> energy. Newer versions of JaxGCRL call l2 "norm", and l2_no_sqrt "l2".
 _NAMES: Dict[str, str] = {
     "l2": "l2", "norm": "l2", "l2_no_sqrt": "l2_no_sqrt", "l1": "l1", "dot": "dot", "cos": "cos", "cosine": "cosine",
     "mrn": "mrn", "mrn_shuf": "mrn_shuf", "mrn_pot_shuf": "mrn_pot_shuf",
@@ -32,19 +32,19 @@ _said: Set[str] = set()
 
 
 def canonical(name: str) -> str:
-    """The energy that ``name`` means. Raises ValueError with the nearest valid name."""
+    """Energy function called ``name``. Raises ValueError with the nearest valid name."""
     if name not in _NAMES:
         near = difflib.get_close_matches(name, _NAMES, n=1, cutoff=0.0)[0]
         raise ValueError(f"energy_fn: found {name!r}, expected one of {', '.join(_NAMES)}; nearest: {near!r}")
     if name == "l2" and name not in _said:
         _said.add(name)
-        log.info("energy_fn l2 is the distance, with the square root, as in the seed (newer versions call it norm, and "
-                 "call the squared distance l2: that is l2_no_sqrt here)")  # fmt: skip
+        log.info("energy_fn l2 is the distance, with the square root, as in JaxGCRL's first version (newer "
+                 "versions call it norm, and call the squared distance l2: that is l2_no_sqrt here)")  # fmt: skip
     return _NAMES[name]
 
 
 def takes_future_action(energy: str) -> bool:
-    """Whether y is the representation of the future state and action, and not of a goal (MRN)."""
+    """True if y represents the future state and action instead of a goal (MRN)."""
     return energy.startswith("mrn")
 
 

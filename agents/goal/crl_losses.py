@@ -1,5 +1,4 @@
-"""Contrastive losses over logits L[i, j], state-action i with goal j; the diagonal holds the positives. Section 1.3 of
-the specification.
+"""Contrastive losses over logits L[i, j], state-action i with goal j; the diagonal holds the positives.
 
 Every loss takes logits [P, B, B] and returns one number per member, [P]. lse is log-sum-exp; ``rows`` sums over the
 goals j of a state-action, ``columns`` over the state-actions i of a goal.
@@ -18,7 +17,7 @@ RESUBSTITUTION = 100.0  # what no_resubs takes off the diagonal inside a log-sum
 
 
 class Contrast:
-    """Logits with what the losses need of them."""
+    """Logits with the quantities that the losses need."""
 
     def __init__(self, logits: Tensor, no_resubs: bool) -> None:
         self.logits, self.B = logits, logits.shape[1]
@@ -27,21 +26,21 @@ class Contrast:
         self.summed = logits - RESUBSTITUTION * self.eye if no_resubs else logits  # what a log-sum-exp runs over
 
     def rows(self) -> Tensor:
-        """lse_j L_ij, [P, B]."""
+        """Log-sum-exp of each row, lse_j L_ij, [P, B]."""
         return self.summed.logsumexp(2)
 
     def columns(self) -> Tensor:
-        """lse_i L_ij, [P, B]."""
+        """Log-sum-exp of each column, lse_i L_ij, [P, B]."""
         return self.summed.logsumexp(1)
 
 
 def infonce(c: Contrast) -> Tensor:
-    """-mean_i (L_ii - lse_j L_ij)."""
+    """InfoNCE over goals: -mean_i (L_ii - lse_j L_ij)."""
     return (c.rows() - c.positive).mean(1)
 
 
 def infonce_backward(c: Contrast) -> Tensor:
-    """-mean_j (L_jj - lse_i L_ij)."""
+    """InfoNCE over state-actions: -mean_j (L_jj - lse_i L_ij)."""
     return (c.columns() - c.positive).mean(1)
 
 
@@ -93,17 +92,17 @@ def sppo(c: Contrast) -> Tensor:
 
 
 Loss = Callable[[Contrast], Tensor]
-LOSSES: Dict[str, Loss] = {  # the seed's names, then those of newer versions
+LOSSES: Dict[str, Loss] = {  # JaxGCRL's names, then those of newer versions
     "infonce": infonce, "infonce_backward": infonce_backward, "symmetric_infonce": symmetric_infonce, "binary": binary,
     "flatnce": flatnce, "flatnce_backward": flatnce_backward, "fb": fb, "dpo": dpo, "ipo": ipo, "sppo": sppo,
     "fwd_infonce": infonce, "bwd_infonce": infonce_backward, "sym_infonce": symmetric_infonce, "binary_nce": binary,
-    "dp": dpo,  # what the seed's example of a loop over losses calls it
+    "dp": dpo,  # its name in an example of JaxGCRL
 }  # fmt: skip
 LOSS_NAMES: Tuple[str, ...] = tuple(LOSSES)
 
 
 def loss_named(name: str) -> Loss:
-    """Raises ValueError with the nearest valid name."""
+    """Loss function called ``name``. Raises ValueError with the nearest valid name."""
     if name not in LOSSES:
         near = difflib.get_close_matches(name, LOSSES, n=1, cutoff=0.0)[0]
         raise ValueError(f"contrastive_loss_fn: found {name!r}, expected one of {', '.join(LOSSES)}; nearest: {near!r}")
@@ -111,17 +110,18 @@ def loss_named(name: str) -> Loss:
 
 
 def logsumexp_penalty(c: Contrast) -> Tensor:
-    """mean_i (lse_j L_ij + 1e-6)^2, of rows whatever the loss."""
+    """Log-sum-exp penalty mean_i (lse_j L_ij + 1e-6)^2, over rows for every loss."""
     return (c.rows() + 1e-6).square().mean(1)
 
 
 def representation_penalty(x: Tensor, y: Tensor) -> Tensor:
-    """mean phi^2 + mean psi^2; x, y: [P, B, R]."""
+    """L2 penalty mean phi^2 + mean psi^2; x, y: [P, B, R]."""
     return x.square().mean((1, 2)) + y.square().mean((1, 2))
 
 
 def diagnostics(c: Contrast) -> Dict[str, Tensor]:
-    """[P] each: how often the own goal has the largest logit of its row, mean logits on and off the diagonal, lse."""
+    """Metrics, [P] each: share of rows in which the own goal has the largest logit, mean logits on and off the
+    diagonal, lse."""
     own = c.positive.mean(1)
     return {
         "categorical_accuracy": (c.logits.argmax(2) == torch.arange(c.B, device=own.device)).to(own.dtype).mean(1),

@@ -27,8 +27,9 @@ LEAST_STD = 1e-3  # of a softplus policy
 
 @dataclass(frozen=True)
 class TrunkShape:
-    """inputs -> hidden x layers -> outputs; each hidden layer is affine, layer norm (if any), activation; with ``skip``
-    k > 0 every k-th hidden layer after the first gets the one k before it added to its output."""
+    """Shape of a network: inputs -> hidden x layers -> outputs. Each hidden layer is affine, layer norm (if any),
+    activation. With ``skip`` k > 0, every k-th hidden layer after the first adds the output of the layer k before it.
+    """
 
     inputs: int
     outputs: int
@@ -57,8 +58,8 @@ class TrunkShape:
 
 
 def initial(shape: TrunkShape, key: Tensor, counter: int) -> Tensor:
-    """Weights U(-1/sqrt(K), 1/sqrt(K)), biases 0, layer norm 1 and 0. key: int64 [P] -> float32 [P, D]. Uses counters
-    counter .. counter + D - 1."""
+    """Fresh parameters: weights U(-1/sqrt(K), 1/sqrt(K)), biases 0, layer norm 1 and 0. key: int64 [P] -> float32 [P,
+    D]. Uses counters counter .. counter + D - 1."""
     flat = torch.zeros(len(key), shape.size, device=key.device)
     for offset, k, m in shape.layout[0]:
         numbers = torch.arange(counter + offset, counter + offset + k * m, device=key.device)
@@ -70,7 +71,7 @@ def initial(shape: TrunkShape, key: Tensor, counter: int) -> Tensor:
 
 
 def forward(shape: TrunkShape, flat: Tensor, x: Tensor) -> Tensor:
-    """flat: [P, D] (a view of a longer buffer is fine), x: [P, B, K] -> [P, B, M]."""
+    """Forward pass. flat: [P, D] (may be a view of a longer buffer), x: [P, B, K] -> [P, B, M]."""
     layers, sizes = shape.layout
     parts, at, remembered = flat.split(sizes, dim=1), 0, x
     for i, (_, k, m) in enumerate(layers):
@@ -93,7 +94,8 @@ def forward(shape: TrunkShape, flat: Tensor, x: Tensor) -> Tensor:
 
 
 def gaussian(outputs: Tensor, kind: str) -> Tuple[Tensor, Tensor]:
-    """The actor's outputs [P, B, 2 A] -> mean and standard deviation of u, [P, B, A]; the action is tanh(u)."""
+    """Splits the actor's outputs [P, B, 2 A] into mean and standard deviation of u, [P, B, A]; the action is
+    tanh(u)."""
     mean, raw = outputs.chunk(2, dim=2)
     if kind == "softplus":
         return mean, softplus(raw) + LEAST_STD
@@ -102,7 +104,7 @@ def gaussian(outputs: Tensor, kind: str) -> Tuple[Tensor, Tensor]:
 
 
 def squashed(mean: Tensor, std: Tensor, noise: Tensor) -> Tuple[Tensor, Tensor]:
-    """noise: [P, B, A], standard normal -> action tanh(u), u = mean + std noise, and its log-probability [P, B]."""
+    """Action tanh(u), u = mean + std noise, and its log-probability [P, B]. noise: [P, B, A], standard normal."""
     u = mean + std * noise
     # log N(u; mean, std) = -n^2 / 2 - log std - log(2 pi) / 2, and of tanh's slope log(1 - tanh(u)^2)
     # = 2 (log 2 - u - softplus(-2 u)), which does not cancel where tanh(u) nears 1

@@ -1,4 +1,4 @@
-"""Memory of whole trajectories, and the goals that hindsight finds in them.
+"""Replay buffer of whole trajectories for hindsight goals.
 
 One ring of R rows for each environment; a row is one decision. Fields are kept apart, by name: contrastive RL stores
 state and action; others add what they need (next state, commanded goal, termination). Nothing is stored twice for its
@@ -23,18 +23,18 @@ from envolve.core import rng
 
 
 def steps_ahead(u: Tensor, discount: Tensor, left: Tensor) -> Tensor:
-    """k with P(k) in proportion to discount^k for 1 <= k <= left, 0 where left is 0: the inverse of the truncated
-    geometric distribution, k = ceil(log(1 - u (1 - discount^left)) / log discount). u: uniform in [0, 1)."""
+    """Samples k with P(k) in proportion to discount^k for 1 <= k <= left, 0 where left is 0: the inverse of the
+    truncated geometric distribution, k = ceil(log(1 - u (1 - discount^left)) / log discount). u: uniform in [0, 1)."""
     d = discount.double()
     k = (torch.log1p(u.double() * (d**left - 1)) / d.log()).ceil().long()
     return torch.minimum(k.clamp(min=1), left)  # u = 0 gives k = 0, and rounding could give left + 1
 
 
 class TrajectoryReplay:
-    """Rings in step with each other: the d-th write of every environment goes to row d modulo R."""
+    """Ring buffers in step with each other: the d-th write of every environment goes to row d modulo R."""
 
     def __init__(self, P: int, N: int, rows: int, fields: Mapping[str, int], device: torch.device) -> None:
-        """fields: name -> numbers per row; float32 all."""
+        """fields: name -> numbers per row, all float32."""
         self.P, self.N, self.R = P, N, rows
         self.fields = {name: torch.zeros(P, rows, N, width, device=device) for name, width in fields.items()}
         self.number = torch.zeros(P, rows, N, dtype=torch.int64, device=device)  # of the row's trajectory
@@ -44,7 +44,7 @@ class TrajectoryReplay:
         self.base = (torch.arange(P, device=device) * rows * N)[:, None]  # of a member's rows among all
 
     def write(self, row: Mapping[str, Tensor]) -> None:
-        """row: name -> [P, N, width]."""
+        """Writes one row per environment: name -> [P, N, width]."""
         at = (self.written % self.R).view(1)
         for name, value in row.items():
             self.fields[name].index_copy_(1, at, value.unsqueeze(1))
@@ -53,31 +53,31 @@ class TrajectoryReplay:
         self.written += 1
 
     def end(self, over: Tensor) -> None:
-        """over: bool [P, N], after a write: what comes next there belongs to another trajectory."""
+        """Ends trajectories after a write: over: bool [P, N]."""
         self.current += over
 
     # ----------------------------------------------------------------------------------------------------- drawing
 
     def uniform_rows(self, key: Tensor, draw: Tensor, batch: int) -> Tensor:
-        """Rows uniformly among all that are stored, with replacement: index int64 [P, B]. key: int64 [P]; draw: int64
-        [P], the number of this batch: sample i takes counter 2 (65536 draw + i) here and the next in ``future``."""
+        """Samples rows uniformly with replacement: index int64 [P, B]. key: int64 [P]; draw: int64 [P], the number of
+        this batch: sample i takes counter 2 (65536 draw + i) here and the next one in ``future``."""
         stored = self.written.clamp(max=self.R) * self.N
         bits = rng.high(*self._counters(key, draw, batch, 0))
         return rng.scaled(bits, stored) + self.base
 
     def future(self, index: Tensor, discount: Tensor, key: Tensor, draw: Tensor) -> Tensor:
-        """For each row another k steps later in its trajectory, P(k) in proportion to discount^k for 1 <= k <= K, K
-        being the steps to the trajectory's last row. The last row itself (K = 0) gets itself. index: int64 [P, B];
-        discount: [P] -> index."""
+        """For each row, a row k steps later in its trajectory, with P(k) in proportion to discount^k for 1 <= k <= K,
+        where K is the number of steps to the trajectory's last row. The last row itself (K = 0) is returned as it is.
+        index: int64 [P, B]; discount: [P] -> index."""
         u = rng.uniform(*self._counters(key, draw, index.shape[1], 1))
         return self._later(index, steps_ahead(u, discount[:, None], self.steps_left(index)))
 
     def final(self, index: Tensor) -> Tensor:
-        """The last row so far of each row's trajectory."""
+        """Last row so far of each row's trajectory."""
         return self._later(index, self.steps_left(index))
 
     def steps_left(self, index: Tensor) -> Tensor:
-        """K, steps from each row to the last one of its trajectory that is stored. index, and result: int64 [P, B]."""
+        """Number of steps K from each row to the last stored one of its trajectory. index and result: int64 [P, B]."""
         flat = index.reshape(-1)
         row, env = index // self.N % self.R, index % self.N
         slot = self.number.view(-1)[flat].view(index.shape) % self.R
@@ -87,7 +87,7 @@ class TrajectoryReplay:
         return last - time
 
     def gather(self, name: str, index: Tensor) -> Tensor:
-        """index: int64 [P, B] -> [P, B, width]."""
+        """Gathers the fields at index: int64 [P, B] -> [P, B, width]."""
         field = self.fields[name]
         return field.view(-1, field.shape[3]).index_select(0, index.reshape(-1)).view(*index.shape, -1)
 
@@ -102,7 +102,7 @@ class TrajectoryReplay:
     # ------------------------------------------------------------------------------------------------ keeping a run
 
     def state_dict(self) -> Dict[str, Tensor]:
-        """What is stored, without the rows that are still empty."""
+        """State without the empty rows."""
         stored = min(int(self.written), self.R)
         rows = {"field." + name: field[:, :stored].clone() for name, field in self.fields.items()}
         return {**rows, "number": self.number[:, :stored].clone(), "last": self.last.clone(),

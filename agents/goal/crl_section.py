@@ -21,7 +21,8 @@ PER_MEMBER: Tuple[str, ...] = (
 
 
 def check_own(own: Mapping[str, Sequence[float]], names: Sequence[str], P: int) -> None:
-    """own: name -> values of P members; names: those that members may differ in. Raises ValueError."""
+    """Checks per-member values. own: name -> values of P members; names: those that may differ between members. Raises
+    ValueError."""
     for name, values in own.items():
         if name not in names:
             raise ValueError(f"{name}: all members share it; their own can be {', '.join(names)}")
@@ -34,7 +35,7 @@ class CRLSection:
     """Contrastive RL (Eysenbach et al. 2022, https://arxiv.org/abs/2206.07568), online, as in JaxGCRL."""
 
     policy_lr: float = option(3e-4, "Adam learning rate of the actor", ge=0)
-    critic_lr: float = option(3e-4, "Adam learning rate of the two encoders", ge=0)
+    critic_lr: float = option(3e-4, "Adam learning rate of both encoders", ge=0)
     alpha_lr: float = option(3e-4, "Adam learning rate of the temperature", ge=0)
     discounting: float = option(
         0.99, "a goal is the state k steps later with probability in proportion to this to the power of k", gt=0, lt=1
@@ -43,35 +44,35 @@ class CRLSection:
     energy_fn: str = option(
         "l2", "how alike a state-action and a goal are; l2 has the square root, as in the seed", choices=ENERGY_NAMES
     )
-    contrastive_loss_fn: str = option("symmetric_infonce", "what trains the encoders", choices=LOSS_NAMES)
+    contrastive_loss_fn: str = option("symmetric_infonce", "contrastive loss of the encoders", choices=LOSS_NAMES)
     logsumexp_penalty: float = option(0.0, "weight of the mean squared log-sum-exp of a row of logits", ge=0)
     l2_penalty: float = option(0.0, "weight of the mean squared representations", ge=0)
     no_resubs: bool = option(False, "leave the positive out of the log-sum-exp (100 is subtracted from it)")
     use_c_target: bool = option(False, "a learned factor of the logits")
-    exploration_coef: float = option(0.0, "energies l2 and dot: the actor is paid this times |phi(s, a)|", ge=0)
+    exploration_coef: float = option(0.0, "energies l2 and dot: weight of |phi(s, a)| in the actor's objective", ge=0)
     random_goals: float = option(
         0.0, "probability that the actor learns with another sample's goal in place of its own", ge=0, le=1
     )
     disable_entropy_actor: bool = option(False, "no entropy in the actor's loss")
     use_ln: bool = option(False, "layer norm in the encoders")
     h_dim: int = option(256, "hidden units of actor and encoders", ge=1, le=16384)
-    n_hidden: int = option(2, "their hidden layers", ge=1, le=1024)
+    n_hidden: int = option(2, "hidden layers of actor and encoders", ge=1, le=1024)
     repr_dim: int = option(64, "outputs of the encoders", ge=1, le=16384)
-    normalize_observations: bool = option(False, "the actor sees states and goals by their running mean and deviation")
+    normalize_observations: bool = option(False, "normalise the actor's states and goals by running mean and deviation")
     num_envs: int = option(256, "environments of each member", ge=1, le=10**5)
     unroll_length: int = option(62, "decisions per environment between two phases of updates", ge=1, le=10**6)
     multiplier_num_sgd_steps: float = option(
         1.0, "times num_envs (episode_length - 1) / batch_size: updates per phase; fractions add up", gt=0
     )
     min_replay_size: int = option(1000, "decisions per environment before the first update", ge=1, le=10**9)
-    max_replay_size: int = option(10_000, "decisions per environment that are remembered", ge=2, le=10**9)
+    max_replay_size: int = option(10_000, "replay buffer capacity in decisions per environment", ge=2, le=10**9)
     # here
-    skip_connections: int = option(0, "add the hidden layer of so many layers before; 0: none", ge=0, le=1024)
-    activation: str = option("relu", "of actor and encoders", choices=("relu", "swish"))
+    skip_connections: int = option(0, "residual connections over this many hidden layers; 0: none", ge=0, le=1024)
+    activation: str = option("relu", "activation of actor and encoders", choices=("relu", "swish"))
     policy_std: str = option(
         "softplus",
         "deviation of the policy: softplus(x) + 0.001, as in the seed; bounded: log std from -5 to 2, as in newer ones",
         choices=("softplus", "bounded"),
     )
-    target_entropy: float = option(0.5, "the temperature steers the entropy to minus this times the number of actions")
-    initial_alpha: float = option(1.0, "temperature at first", gt=0)
+    target_entropy: float = option(0.5, "target entropy of the policy is minus this per action dimension")
+    initial_alpha: float = option(1.0, "initial temperature", gt=0)

@@ -6,7 +6,7 @@
     evaluation = training.evaluate()         # deterministic actions, one episode in each of E fresh environments
 
 Members train side by side: one batched call acts for all, one steps all environments, one updates all. What a member
-does depends on its key and its hyperparameters only, up to rounding; one that diverges (its weights are no numbers)
+does depends on its key and its hyperparameters only, up to rounding; one that diverges (weights that are not finite)
 goes on as such in its own rows, harms no other, and its evaluations are NaN.
 
 Updates per phase are what JaxGCRL does, multiplier_num_sgd_steps * num_envs (episode_length - 1) / batch_size; there
@@ -41,7 +41,7 @@ from envolve.envs.goal.task import Beginnings, GoalTask
 
 @dataclass
 class Evaluation:
-    """P members, E episodes each. Of members that diverged all is NaN."""
+    """Evaluation of P members in E episodes each; NaN for members that have diverged."""
 
     steps: int  # environment steps of each member until then
     updates: int
@@ -59,7 +59,7 @@ GoalLearner = Union[CRL, GoalOffPolicy, GoalPPO]
 def make_learner(
     section: GoalSection, task: GoalTask, keys: Tensor, own: Optional[Mapping[str, Sequence[float]]] = None
 ) -> GoalLearner:
-    """The learner that a section is of. Raises ValueError."""
+    """Learner class of a section. Raises ValueError."""
     if isinstance(section, CRLSection):
         return CRL(section, task.state_size, task.action_size, task.goal_indices, keys, own)
     if isinstance(section, GoalPPOSection):
@@ -68,14 +68,14 @@ def make_learner(
 
 
 def learning_calls(section: GoalSection, episode_length: int) -> float:
-    """Of ``learn`` in a phase: updates, but for PPO, whose one call makes them all."""
+    """Calls of ``learn`` per phase: the number of updates; 1 for PPO, which makes them all in one call."""
     if isinstance(section, GoalPPOSection):
         return 1.0
     return section.multiplier_num_sgd_steps * section.num_envs * (episode_length - 1) / section.batch_size
 
 
 class GoalTraining:
-    """The loop. ``state_dict`` holds all that decides how it goes on."""
+    """Training loop. ``state_dict`` holds everything needed to resume."""
 
     def __init__(
         self, task: GoalTask, eval_task: GoalTask, section: GoalSection, keys: Tensor,
@@ -83,9 +83,9 @@ class GoalTraining:
         action_repeat: int = 1, num_eval_envs: int = 128, beginnings: Optional[Beginnings] = None,
         cuda_graph: bool = True, **engine: Any,
     ) -> None:  # fmt: skip
-        """section: its class says which learner; keys: int64 [P], on the device to use; own: for some of its names the
-        values of the members; beginnings: of training episodes, None: the task's own; engine: see ``make_episodes``.
-        Raises ValueError."""
+        """section: its class selects the learner; keys: int64 [P], on the device to use; own: per-member values of some
+        hyperparameters; beginnings: starts and goals of training episodes, None: the task's own; engine: see
+        ``make_episodes``. Raises ValueError."""
         keep_pages()
         _check(task, eval_task, section)
         P, N = len(keys), section.num_envs
@@ -113,12 +113,12 @@ class GoalTraining:
 
     @property
     def steps(self) -> int:
-        """Environment steps of each member."""
+        """Environment steps per member."""
         return self.phases * self.steps_per_phase
 
     @property
     def updates(self) -> int:
-        """Of each member."""
+        """Updates per member."""
         return int(self.learner.updates[0])
 
     @property
@@ -141,7 +141,7 @@ class GoalTraining:
         self.calls = due
 
     def _decide(self, _: None) -> Tuple[Tensor]:
-        """One decision in every environment, remembered -> whose episodes are over."""
+        """Makes and stores one decision in every environment -> which episodes are over."""
         e = self.episodes
         state = e.features.clone()  # the next step overwrites it
         action = self.learner.act(state, e.goal)
@@ -161,7 +161,7 @@ class GoalTraining:
     # --------------------------------------------------------------------------------------------------- evaluation
 
     def evaluate(self) -> Evaluation:
-        """Every member's deterministic policy in fresh episodes, other ones each time."""
+        """Tests every member's deterministic policy in fresh episodes, different ones at each call."""
         e = self.eval_episodes
         e.episode.fill_(self.evaluations)
         e.begin_all()
@@ -205,7 +205,7 @@ class GoalTraining:
 
 
 def _check(task: GoalTask, eval_task: GoalTask, section: GoalSection) -> None:
-    """Raises ValueError."""
+    """Checks that task and evaluation task fit together. Raises ValueError."""
     for name in ("state_size", "action_size", "goal_indices"):
         mine, other = getattr(task, name), getattr(eval_task, name)
         if mine != other:

@@ -48,7 +48,7 @@ NAMES = {  # here -> in agents/off_policy/sac.py and td3.py
 
 
 class GoalOffPolicy:
-    """P learners of one shape; what the loop asks of one is said in ``agents/goal/crl.py``."""
+    """P learners of one shape, with the interface described in ``agents/goal/crl.py``."""
 
     capturable = True
 
@@ -56,8 +56,7 @@ class GoalOffPolicy:
         self, section: Union[GoalSACSection, GoalTD3Section], task: GoalTask, keys: Tensor,
         own: Optional[Mapping[str, Sequence[float]]] = None,
     ) -> None:  # fmt: skip
-        """keys: int64 [P], on the device to use; own: for names in section.per_member the values of the members, [P].
-        Raises ValueError."""
+        """keys: int64 [P], on the device to use; own: values [P] for names in section.per_member. Raises ValueError."""
         self.section, self.task, self.P, self.device = section, task, len(keys), keys.device
         self.S, self.G, self.A = task.state_size, task.goal_size, task.action_size
         algorithm = SAC if isinstance(section, GoalSACSection) else TD3
@@ -93,19 +92,19 @@ class GoalOffPolicy:
 
     @property
     def params(self) -> Tensor:
-        """[P, D]: actor and critics."""
+        """Parameters of actor and critics, [P, D]."""
         return self.algorithm.rows.params
 
     # ------------------------------------------------------------------------------------------------------ acting
 
     def _input(self, features: Tensor, goal: Tensor) -> Tensor:
-        """[P, B, S + G]."""
+        """Normalised inputs of the networks, [P, B, S + G]."""
         x = torch.cat((features, goal), 2)
         return x if self.moments is None else self.moments.normalise(x)
 
     @torch.no_grad()
     def act(self, features: Tensor, goal: Tensor) -> Tensor:
-        """Uniform in the first min_replay_size decisions, then as the algorithm explores."""
+        """Actions: uniform in the first min_replay_size decisions, then by the algorithm's exploration."""
         P, N, _ = features.shape
         if self.moments is not None:
             self.moments.add(torch.cat((features, goal), 2))
@@ -120,14 +119,14 @@ class GoalOffPolicy:
         return self.algorithm.greedy(self._input(features, goal))
 
     def merge_moments(self) -> None:
-        """After a phase of decisions: what was seen in it counts from now on."""
+        """Merges the observations of a phase into the normaliser."""
         if self.moments is not None and self.moments.new:
             self.moments.merge()
 
     # ----------------------------------------------------------------------------------------------------- learning
 
     def goals(self, replay: TrajectoryReplay, now: Tensor) -> Tensor:
-        """The goal of each sample, [P, B, G]. now: its row, int64 [P, B]."""
+        """Goal of each sample, [P, B, G]. now: its row, int64 [P, B]."""
         commanded = replay.gather("goal", now)
         if not self.section.use_her:
             return commanded
@@ -143,7 +142,7 @@ class GoalOffPolicy:
         return torch.where((u < self.her_share[:, None])[..., None], reached, commanded)
 
     def sample(self, replay: TrajectoryReplay) -> Tensor:
-        """A batch for every member: [P, 2 (S + G) + A + 2, B], rows s, s', action, reward, terminated."""
+        """Samples a batch for every member: [P, 2 (S + G) + A + 2, B], rows s, s', action, reward, terminated."""
         now = replay.uniform_rows(self.replay_key, self.updates, self.section.batch_size)
         goal, after = self.goals(replay, now), replay.gather("next", now)
         parts = (
@@ -154,8 +153,8 @@ class GoalOffPolicy:
         return torch.cat(parts, 2).transpose(1, 2).contiguous()
 
     def learn(self, replay: TrajectoryReplay, measure: bool = False, actor: bool = True) -> Optional[Tensor]:
-        """One update of every member; actor: whether it is the actor's turn (policy_delay). Returns what ``metrics``
-        names, [P, M], if asked to."""
+        """One update of every member; actor: whether to update the actor, too (policy_delay). Returns the metrics named
+        in ``metrics``, [P, M], if asked to."""
         batch = self.sample(replay)
         self.updates += 1
         a = self.algorithm

@@ -37,7 +37,7 @@ NAMES = {  # here -> in ``ppo_rollout.Members``
 
 
 class GoalPPO:
-    """P learners of one shape; what the loop asks of one is said in ``agents/goal/crl.py``."""
+    """P learners of one shape, with the interface described in ``agents/goal/crl.py``."""
 
     metrics = ("reward", "value", "deviation", "learning_rate")
     policy_delay = 1
@@ -46,8 +46,7 @@ class GoalPPO:
     def __init__(
         self, section: GoalPPOSection, task: GoalTask, keys: Tensor, own: Optional[Mapping[str, Sequence[float]]] = None
     ) -> None:
-        """keys: int64 [P], on the device to use; own: for names in section.per_member the values of the members, [P].
-        Raises ValueError."""
+        """keys: int64 [P], on the device to use; own: values [P] for names in section.per_member. Raises ValueError."""
         self.section, self.task, self.P, self.device = section, task, len(keys), keys.device
         self.S, self.G, self.A = task.state_size, task.goal_size, task.action_size
         own = own or {}
@@ -73,12 +72,12 @@ class GoalPPO:
 
     @property
     def params(self) -> Tensor:
-        """[P, D]: standard deviations, actor, critic."""
+        """Parameters, [P, D]: standard deviations, actor, critic."""
         return self.group.m.params
 
     @property
     def updates(self) -> Tensor:
-        """int64 [P], Adam's."""
+        """Number of Adam steps so far, int64 [P]."""
         return self.group.m.updates
 
     @property
@@ -101,12 +100,13 @@ class GoalPPO:
         return torch.tanh(forward_few(nets.actor, actor, self.group.normalised(torch.cat((features, goal), 2))))
 
     def merge_moments(self) -> None:
-        """Nothing yet: ``learn`` needs them as they were when the policy acted, and merges them then."""
+        """Does nothing: ``learn`` needs the normalisers as they were when the policy acted, and merges them
+        afterwards."""
 
     # ----------------------------------------------------------------------------------------------------- learning
 
     def learn(self, replay: TrajectoryReplay, measure: bool = False, actor: bool = True) -> Optional[Tensor]:
-        """All updates of a phase, from its decisions. Returns what ``metrics`` names, [P, M], if asked to."""
+        """All updates of a phase, from its decisions. Returns the metrics named in ``metrics``, [P, M], if asked to."""
         goal, led = replay.fields["goal"], replay.fields["next"]  # [P, T, N, _]: the ring is as long as a phase
         terminated = replay.fields["terminated"][..., 0] > 0
         over = torch.cat((replay.number[:, 1:], replay.current[:, None]), 1) != replay.number

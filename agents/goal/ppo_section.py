@@ -21,35 +21,35 @@ class GoalPPOSection:
     )  # fmt: skip
     min_replay_size: ClassVar[int] = 0  # it learns from the first phase on
 
-    learning_rate: float = option(3e-4, "Adam learning rate of actor and critic, at first", gt=0)
+    learning_rate: float = option(3e-4, "initial Adam learning rate of actor and critic", gt=0)
     discounting: float = option(0.99, "discount of rewards", gt=0, lt=1)
     use_dense_reward: bool = option(False, "reward: minus the distance, m; without: 1 near the goal, else 0")
     h_dim: int = option(256, "hidden units of actor and critic", ge=1, le=16384)
-    n_hidden: int = option(2, "their hidden layers", ge=1, le=8)
+    n_hidden: int = option(2, "hidden layers of actor and critic", ge=1, le=8)
     normalize_observations: bool = option(
         False, "both nets see states and goals by their running mean and deviation, which the first phase is for"
     )
     num_envs: int = option(256, "environments of each member", ge=1, le=10**5)
     unroll_length: int = option(32, "decisions per environment between two phases of updates", ge=1, le=10**6)
-    num_updates_per_batch: int = option(5, "passes over what a phase collected", ge=1, le=10**5)
-    num_minibatches: int = option(8, "parts of it in each pass, one update each", ge=1, le=10**6)
-    clipping_epsilon: float = option(0.2, "the policy's ratio counts within 1 minus to 1 plus this", gt=0)
+    num_updates_per_batch: int = option(5, "epochs over the data of a phase", ge=1, le=10**5)
+    num_minibatches: int = option(8, "minibatches per epoch, one update each", ge=1, le=10**6)
+    clipping_epsilon: float = option(0.2, "clip e of the policy's ratio, to [1 - e, 1 + e]", gt=0)
     gae_lambda: float = option(0.95, "lambda of the generalised advantage estimates", ge=0, le=1)
     entropy_cost: float = option(1e-4, "weight of the policy's entropy in the loss", ge=0)
     # here
     desired_kl: float = option(
-        0.02, "learning_rate adapts so that a phase moves the policy by this divergence; 0: it stays", ge=0
+        0.02, "KL divergence per phase to which learning_rate is adapted; 0: fixed learning_rate", ge=0
     )
-    action_std: float = option(0.6, "standard deviation of actions at first", gt=0)
-    activation: str = option("tanh", "of actor and critic", choices=ACTIVATIONS)
+    action_std: float = option(0.6, "initial standard deviation of actions", gt=0)
+    activation: str = option("tanh", "activation of actor and critic", choices=ACTIVATIONS)
 
     @property
     def max_replay_size(self) -> int:
-        """Decisions that are remembered: those of a phase."""
+        """Buffer size in decisions: one phase."""
         return self.unroll_length
 
     def learner(self) -> PPOSection:
-        """As ``agents/shaped/ppo.py`` calls it."""
+        """Equivalent section for ``agents/shaped/ppo.py``."""
         return defaults(
             rollout_steps=self.unroll_length, num_envs=self.num_envs, ppo_epochs=self.num_updates_per_batch,
             minibatches=self.num_minibatches, gamma=self.discounting, gae_lambda=self.gae_lambda,

@@ -1,4 +1,4 @@
-"""What one off-policy learner is to the loop that trains it (``agents/off_policy/training.py``).
+"""Interface between an off-policy learner and the loop that trains it (``agents/off_policy/training.py``).
 
 An algorithm holds the parameters of L agents and three rules: how they explore, how they act in a test, and one update.
 Everything that happens at every decision is written so that a CUDA graph can replay it: state is updated in place, no
@@ -26,18 +26,18 @@ class Rows:
     """Tensors ``[L, ...]``, a row per member."""
 
     def keep(self, index: Tensor) -> Any:
-        """These rows, as a new object of the same class."""
+        """Selected rows, as a new object of the same class."""
         return type(self)(*(getattr(self, field.name)[index] for field in fields(self)))
 
     def put(self, index: Tensor, other: Any, rows: Tensor) -> None:
-        """Rows ``index`` become rows ``rows`` of ``other``, in place."""
+        """Overwrites rows ``index`` with rows ``rows`` of ``other``, in place."""
         for field in fields(self):
             getattr(self, field.name)[index] = getattr(other, field.name)[rows]
 
 
 @dataclass
 class AgentRows(Rows):
-    """What every algorithm keeps of its L agents, each of D parameters."""
+    """State that every algorithm keeps for its L agents with D parameters each."""
 
     params: Tensor  # float32 [L, D]
     target: Tensor  # float32 [L, D], of the target networks; rows of what has none are copies
@@ -49,7 +49,7 @@ class AgentRows(Rows):
 
 
 class Algorithm:
-    """Base class. ``self.nets`` are the nets that all members were padded to, ``self.rows`` their ``AgentRows``."""
+    """Base class. ``self.nets`` are the padded networks shared by all members, ``self.rows`` their ``AgentRows``."""
 
     section_class: ClassVar[Type[LearnerSection]] = LearnerSection  # its hyperparameters
     actions: ClassVar[str] = "discrete"  # what it chooses: discrete, continuous or both
@@ -57,7 +57,7 @@ class Algorithm:
     policy_delay = 1  # decisions between two updates of the actor; the loop passes whether it is due
 
     def __init__(self, task: Task, hyper: Hyper, nets: Nets, params: Tensor, width: Tensor) -> None:
-        """params: float32 [L, D]; width: int64 [L], the hidden units that each member really has."""
+        """params: float32 [L, D]; width: int64 [L], the actual number of hidden units of each member."""
         self.task, self.section, self.nets, self.width = task, hyper.section, nets, width
         self.columns = self.action_columns or task.num_actions or task.action_size
         self.rows = self.initial_rows(hyper, params)
@@ -68,11 +68,11 @@ class Algorithm:
         raise NotImplementedError
 
     def initial_rows(self, hyper: Hyper, params: Tensor) -> Any:
-        """``AgentRows`` before training."""
+        """Fresh ``AgentRows``."""
         raise NotImplementedError
 
     def common(self, hyper: Hyper, params: Tensor) -> Tuple[Tensor, ...]:
-        """The fields of ``AgentRows``, in their order."""
+        """Fields of ``AgentRows``, in their order."""
         device = params.device
         return (
             params, params.clone(), torch.zeros_like(params), torch.zeros_like(params), column(hyper, "lr", device),
@@ -80,7 +80,7 @@ class Algorithm:
         )  # fmt: skip
 
     def keep(self, index: Tensor) -> None:
-        """Go on with these members only."""
+        """Keeps only these members."""
         self.rows, self.width = self.rows.keep(index), self.width[index]
 
     def take(self, index: Tensor) -> Any:
@@ -90,24 +90,25 @@ class Algorithm:
         return other
 
     def draws(self, key: Tensor, first: int, count: int) -> Tuple[Tensor, ...]:
-        """The random numbers of decisions first .. first + count - 1, each [count, L, ...]. key: int64 [L].
+        """Random numbers of decisions first .. first + count - 1, each [count, L, ...]. key: int64 [L].
 
         Decision d uses the counters d W .. d W + W - 1, W being the algorithm's.
         """
         raise NotImplementedError
 
     def explore(self, obs: Tensor, episode: Tensor, draw: Tuple[Tensor, ...]) -> Tuple[Tensor, Tensor]:
-        """obs [L, 1, F], episode int64 [L], one decision's draws [L, ...] -> what the world gets, int64 [L, 1] or
-        float32 [L, 1, A], and what the memory gets, float32 [L, columns]. SAC and TD3 take N environments as well: obs
-        [L, N, F] and draws [L, N A] -> [L, N, A] and [L, N A]."""
+        """Exploring actions. obs [L, 1, F], episode int64 [L], one decision's draws [L, ...] -> action for the world,
+        int64 [L, 1] or float32 [L, 1, A], and for the replay buffer, float32 [L, columns]. SAC and TD3 take N
+        environments as well: obs [L, N, F] and draws [L, N A] -> [L, N, A] and [L, N A]."""
         raise NotImplementedError
 
     def greedy(self, obs: Tensor) -> Tensor:
-        """obs [L, N, F] -> the best action known, int64 [L, N] or float32 [L, N, A]."""
+        """Greedy actions. obs [L, N, F] -> int64 [L, N] or float32 [L, N, A]."""
         raise NotImplementedError
 
     def test_action(self, obs: Tensor, key: Tensor, counter: Tensor) -> Tensor:
-        """As ``greedy``, in a test. key int64 [L] and counter int64 [L, N] are for published tests, which explore."""
+        """Actions of a test, by default ``greedy``. key int64 [L] and counter int64 [L, N] serve published tests, which
+        explore."""
         return self.greedy(obs)
 
     def update(
@@ -122,10 +123,10 @@ class Algorithm:
         raise NotImplementedError
 
     def end_episodes(self, index: Tensor) -> None:
-        """Members ``index`` begin their next episode."""
+        """Marks the begin of the next episode of members ``index``."""
 
     def split(self, batch: Tensor) -> Tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-        """batch -> s, s' [L, F, B], action [L, columns, B], reward, done [L, B]."""
+        """Splits a batch -> s, s' [L, F, B], action [L, columns, B], reward, done [L, B]."""
         F = self.task.observation_size
         return batch[:, :F], batch[:, F : 2 * F], batch[:, 2 * F : -2], batch[:, -2], batch[:, -1]
 

@@ -39,11 +39,11 @@ class DDQN(Algorithm):
         return DDQNRows(*self.common(hyper, params), *eps)
 
     def q(self, params: Tensor, obs: Tensor, weight: Optional[Tensor] = None) -> Tensor:
-        """params [L, D], obs [L, F, B] -> Q(obs, .) [L, A, B]. weight: [L, B], 0 where a sample does not count."""
+        """Q values [L, A, B]. params [L, D], obs [L, F, B]; weight: [L, B], 0 for samples that do not count."""
         return forward(self.nets[0], params, obs)
 
     def draws(self, key: Tensor, first: int, count: int) -> Tuple[Tensor, ...]:
-        """What is compared with eps, and the random actions."""
+        """Uniform numbers to compare with eps, and random actions."""
         counter = 2 * torch.arange(first, first + count, device=key.device)[:, None]
         actions = torch.tensor(self.task.num_actions, device=key.device)
         return rng.uniform(key, counter), rng.integer(key, counter + 1, actions)
@@ -54,7 +54,7 @@ class DDQN(Algorithm):
         return action, action.to(obs.dtype)
 
     def greedy(self, obs: Tensor) -> Tensor:
-        """argmax_a Q(obs, a), the first of equal ones."""
+        """Greedy action argmax_a Q(obs, a), the first among equals."""
         return self.q(self.rows.params, obs.transpose(1, 2)).max(1).indices
 
     def end_episodes(self, index: Tensor) -> None:
@@ -62,8 +62,8 @@ class DDQN(Algorithm):
         r.eps[index] = torch.maximum(r.eps[index] * r.eps_decay[index], r.eps_min[index])
 
     def gradient(self, batch: Tensor, weight: Tensor) -> Tensor:
-        """Gradient by the parameters, [L, D], of each member's loss, the sum over its batch of weight (Q(s, a) - y)^2
-        with y = r + gamma (1 - d) Q_target(s', argmax_a Q(s', a))."""
+        """Gradient [L, D] of each member's loss: the sum over its batch of weight (Q(s, a) - y)^2 with y = r + gamma (1
+        - d) Q_target(s', argmax_a Q(s', a))."""
         r = self.rows
         s, s_next, action, reward, done = self.split(batch)
         with torch.no_grad():

@@ -57,12 +57,13 @@ class SAC(Algorithm):
     # ------------------------------------------------------------------------------------------------------ acting
 
     def gaussian(self, actor: Tensor, obs: Tensor) -> Tuple[Tensor, Tensor]:
-        """actor [L, D], obs [L, F, B] -> mean and clamped log std of u, [L, A, B]."""
+        """Mean and clamped log standard deviation of u, [L, A, B]. actor [L, D], obs [L, F, B]."""
         mean, log_std = forward(self.nets[0], actor, obs).chunk(2, dim=1)
         return mean, log_std.clamp(self.section.log_std_min, self.section.log_std_max)
 
     def sample(self, actor: Tensor, obs: Tensor, noise: Tensor) -> Tuple[Tensor, Tensor]:
-        """actor [L, D], obs [L, F, B], noise [L, A, B], standard normal -> action [L, A, B], log-probability [L, B]."""
+        """Samples actions [L, A, B] with log-probabilities [L, B]. actor [L, D], obs [L, F, B], noise [L, A, B],
+        standard normal."""
         mean, log_std = self.gaussian(actor, obs)
         u = mean + log_std.exp() * noise
         # log N(u; mean, std) = -n^2 / 2 - log std - log(2 pi) / 2, and by tanh's slope
@@ -71,14 +72,14 @@ class SAC(Algorithm):
         return torch.tanh(u) * self.task.max_action, log_prob.sum(1)
 
     def draws(self, key: Tensor, first: int, count: int) -> Tuple[Tensor, ...]:
-        """Of each decision and action one number, read as the uniform or as the normal."""
+        """Draws one random number per decision and action, used either as uniform or as normal."""
         A = self.task.action_size
         decision = torch.arange(first, first + count, device=key.device)[:, None, None]
         counter = decision * A + torch.arange(A, device=key.device)
         return rng.uniform(key[:, None], counter), rng.normal(key[:, None], counter)
 
     def explore(self, obs: Tensor, episode: Tensor, draw: Tuple[Tensor, ...]) -> Tuple[Tensor, Tensor]:
-        """Uniform in the first episodes, then from the policy."""
+        """Actions: uniform in the first episodes, then from the policy."""
         u, noise = draw
         L, N, _ = obs.shape
         action, _ = self.sample(self.actor(self.rows.params), obs.transpose(1, 2), noise.view(L, N, -1).transpose(1, 2))
@@ -94,21 +95,21 @@ class SAC(Algorithm):
     # ----------------------------------------------------------------------------------------------------- learning
 
     def actor(self, flat: Tensor) -> Tensor:
-        """The actor's part of flat [L, D], a view."""
+        """Actor's part of flat [L, D], a view."""
         return flat[:, : self.nets[0].size]
 
     def critics(self, flat: Tensor) -> Tensor:
-        """Both critics' part, a view."""
+        """Part of both critics, a view."""
         return flat[:, self.nets[0].size :]
 
     def q(self, critics: Tensor, obs: Tensor, action: Tensor) -> Tuple[Tensor, Tensor]:
-        """obs [L, F, B], action [L, A, B] -> Q_1 and Q_2, [L, B]."""
+        """Q_1 and Q_2, [L, B]. obs [L, F, B], action [L, A, B]."""
         x, half = torch.cat((obs, action), dim=1), self.nets[1].size
         first, second = critics.split(half, dim=1)
         return forward(self.nets[1], first, x)[:, 0], forward(self.nets[2], second, x)[:, 0]
 
     def noise(self, key: Tensor, update: Tensor, batch: int) -> Tuple[Tensor, Tensor]:
-        """Standard normal numbers of an update: for the actions at s' and for those at s, [L, A, B] each."""
+        """Standard normal noise of an update: for the actions at s' and for those at s, [L, A, B] each."""
         W = 2 * self.task.action_size
         first = rng.advance(key, update * (65536 * W))[:, None, None]
         i, j = torch.arange(batch, device=key.device), torch.arange(W, device=key.device)[:, None]
@@ -116,8 +117,8 @@ class SAC(Algorithm):
         return at_next, at_s
 
     def critic_gradient(self, batch: Tensor, weight: Tensor, noise: Tensor) -> Tensor:
-        """Gradient by the critics of the loss, the sum over critics k and samples of weight (Q_k(s, a) - y)^2 with
-        y = r + gamma (1 - d) (min_k Q_target,k(s', a') - alpha log pi(a' | s')), a' ~ pi(s')."""
+        """Gradient of the critics' loss: the sum over critics k and samples of weight (Q_k(s, a) - y)^2 with y = r +
+        gamma (1 - d) (min_k Q_target,k(s', a') - alpha log pi(a' | s')), a' ~ pi(s')."""
         r = self.rows
         s, s_next, action, reward, done = self.split(batch)
         with torch.no_grad():
@@ -129,8 +130,8 @@ class SAC(Algorithm):
         return torch.autograd.grad(q, leaf, [(q_k.detach() - y) * (2 * weight) for q_k in q])[0]
 
     def actor_gradient(self, s: Tensor, weight: Tensor, noise: Tensor) -> Tuple[Tensor, Tensor]:
-        """Gradient by the actor of its loss, the sum over samples of weight (alpha log pi(a | s) - min_k Q_k(s, a)), a
-        ~ pi(s), and the log-probabilities [L, B]. The critics are constants: autograd leaves their weights out."""
+        """Gradient of the actor's loss, the sum over samples of weight (alpha log pi(a | s) - min_k Q_k(s, a)), a ~
+        pi(s), and the log-probabilities [L, B]. The critics are constant: autograd skips their weights."""
         r = self.rows
         leaf = self.actor(r.params).detach().requires_grad_()
         action, log_prob = self.sample(leaf, s, noise)
@@ -139,8 +140,8 @@ class SAC(Algorithm):
         return grad, log_prob.detach()
 
     def temperature_gradient(self, weight: Tensor, log_prob: Tensor) -> Tensor:
-        """[L, 1], gradient by log alpha of -log alpha (log pi + target entropy), the mean over the batch: the form of
-        the authors' code, in which log alpha stands for alpha."""
+        """Gradient [L, 1] of -log alpha (log pi + target entropy), the batch mean, by log alpha. As in the authors'
+        code, log alpha replaces alpha."""
         return (weight * (self.task.action_size - log_prob)).sum(1, keepdim=True)
 
     def rates(self, learns: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
@@ -151,7 +152,7 @@ class SAC(Algorithm):
     def update(
         self, batch: Tensor, weight: Tensor, learns: Tensor, updates: Tensor, noise_key: Tensor, actor: bool
     ) -> None:
-        """Critics, then the actor by the new critics, then the temperature, then the target critics."""
+        """One update: critics, then the actor with the new critics, then the temperature, then the target critics."""
         r = self.rows
         at_next, at_s = self.noise(noise_key, updates, batch.shape[2])
         lr, actor_lr, alpha_lr = self.rates(learns)

@@ -62,7 +62,7 @@ class TD3(Algorithm):
         return TD3Rows(*self.td3_fields(hyper, params))
 
     def td3_fields(self, hyper: Hyper, params: Tensor) -> Tuple[Tensor, ...]:
-        """The fields of ``TD3Rows``, in their order."""
+        """Fields of ``TD3Rows``, in their order."""
         stds = (
             column(hyper, name, params.device, torch.float32)[:, None]
             for name in ("action_std", "policy_std", "policy_std_clip")
@@ -71,14 +71,14 @@ class TD3(Algorithm):
         return (*self.common(hyper, params), counts, *stds)
 
     def parts(self, flat: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
-        """flat [L, D] -> actor, critic 1, critic 2, views of it."""
+        """Splits flat [L, D] into views of actor, critic 1 and critic 2."""
         actor, critic1, critic2 = flat.split([net.size for net in self.nets], dim=1)
         return actor, critic1, critic2
 
     # ------------------------------------------------------------------------------------------------------- acting
 
     def draws(self, key: Tensor, first: int, count: int) -> Tuple[Tensor, ...]:
-        """Uniform actions and exploration noise, [count, L, A] each."""
+        """Draws uniform actions and exploration noise, [count, L, A] each."""
         device, bound = key.device, self.task.max_action
         decision = torch.arange(first, first + count, device=device)[:, None, None]
         counter = decision * (2 * self.A) + torch.arange(self.A, device=device)
@@ -86,7 +86,7 @@ class TD3(Algorithm):
         return uniform, rng.normal(key[:, None], counter + self.A)
 
     def explore(self, obs: Tensor, episode: Tensor, draw: Tuple[Tensor, ...]) -> Tuple[Tensor, Tensor]:
-        """Uniform before ``init_episodes``, then the actor's action with noise."""
+        """Actions: uniform before ``init_episodes``, then the actor's action with noise."""
         uniform, noise = draw
         noisy = self.with_noise(self.greedy(obs).flatten(1), noise)
         action = torch.where((episode < self.section.init_episodes)[:, None], uniform, noisy)
@@ -97,7 +97,7 @@ class TD3(Algorithm):
         return self.action(actor, obs.transpose(1, 2)).transpose(1, 2)
 
     def test_action(self, obs: Tensor, key: Tensor, counter: Tensor) -> Tensor:
-        """Greedy; with ``test_noise`` as in training, step c with the counters A c + j."""
+        """Test actions: greedy; with ``test_noise`` as in training, step c with the counters A c + j."""
         action = self.greedy(obs)
         if not self.section.test_noise:
             return action
@@ -106,11 +106,11 @@ class TD3(Algorithm):
         return self.with_noise(action.flatten(1), rng.normal(key[:, None, None], number).flatten(1)).view(shape)
 
     def action(self, actor: Tensor, s: Tensor) -> Tensor:
-        """s [L, F, B] -> max_action tanh(MLP(s)) [L, A, B]."""
+        """Actor's actions max_action tanh(MLP(s)): s [L, F, B] -> [L, A, B]."""
         return fast_tanh_(forward(self.nets[0], actor, s, self.width)) * self.task.max_action
 
     def with_noise(self, action: Tensor, normal: Tensor) -> Tensor:
-        """Explore around the action: action, normal [L, n]."""
+        """Adds exploration noise to an action. action, normal: [L, n]."""
         bound = self.task.max_action
         return torch.addcmul(action, normal, self.rows.action_std, value=bound).clamp_(-bound, bound)
 
@@ -145,34 +145,34 @@ class TD3(Algorithm):
         return rng.advance(noise_key, updates * (65536 * per_sample))[:, None, None], i + j
 
     def target_noise(self, noise_key: Tensor, updates: Tensor, batch: int, kind: int) -> Tensor:
-        """N(0, policy_std) clipped at policy_std_clip, [L, A, B]."""
+        """Clipped target noise N(0, policy_std), [L, A, B]."""
         std, clip = self.rows.policy_std[:, :, None], self.rows.policy_std_clip[:, :, None]
         noise = rng.normal(*self.update_counters(noise_key, updates, batch, kind)).mul_(std)
         return torch.minimum(torch.maximum(noise, -clip), clip)
 
     @torch.no_grad()
     def target_action(self, s_next: Tensor, noise_key: Tensor, updates: Tensor) -> Tensor:
-        """The target actor's action at s' with clipped noise, [L, A, B]."""
+        """Target action: the target actor's action at s' with clipped noise, [L, A, B]."""
         bound = self.task.max_action
         noise = self.target_noise(noise_key, updates, s_next.shape[2], 0)
         return self.action(self.parts(self.rows.target)[0], s_next).add_(noise).clamp_(-bound, bound)
 
     @torch.no_grad()
     def value(self, s: Tensor, action: Tensor) -> Tensor:
-        """The smaller of the critics' values, [L, B]."""
+        """Smaller value of the two critics, [L, B]."""
         _, critic1, critic2 = self.parts(self.rows.params)
         x = torch.cat((s, action), dim=1)
         return torch.minimum(*(forward(self.nets[1], critic, x, self.width) for critic in (critic1, critic2)))[:, 0]
 
     @torch.no_grad()
     def target_value(self, s_next: Tensor, next_action: Tensor) -> Tensor:
-        """The smaller of the target critics' values, [L, B]."""
+        """Smaller value of the two target critics, [L, B]."""
         _, critic1, critic2 = self.parts(self.rows.target)
         x = torch.cat((s_next, next_action), dim=1)
         return torch.minimum(*(forward(self.nets[1], critic, x, self.width) for critic in (critic1, critic2)))[:, 0]
 
     def critics_gradient(self, s: Tensor, action: Tensor, y: Tensor, weight: Tensor) -> Tensor:
-        """Gradient of each member's sum over its batch of weight ((Q1 - y)^2 + (Q2 - y)^2), by both critics [L, D]."""
+        """Critics' gradient [L, D] of each member's sum over its batch of weight ((Q1 - y)^2 + (Q2 - y)^2)."""
         x = torch.cat((s, action), dim=1)
         grads: List[Tensor] = []
         for shape, critic in zip(self.nets[1:], self.parts(self.rows.params)[1:]):
@@ -183,7 +183,7 @@ class TD3(Algorithm):
         return torch.cat(grads, dim=1)
 
     def actor_gradient(self, s: Tensor, weight: Tensor, noise_key: Tensor, updates: Tensor) -> Tensor:
-        """Gradient of each member's sum over its batch of -weight Q1(s, action(s)), by the actor [L, D]."""
+        """Actor's gradient [L, D] of each member's sum over its batch of -weight Q1(s, action(s))."""
         actor, critic, _ = self.parts(self.rows.params)
         leaf = actor.detach().requires_grad_()
         action, taken = self.differentiable_action(leaf, s, noise_key, updates)
@@ -196,6 +196,6 @@ class TD3(Algorithm):
     def differentiable_action(
         self, leaf: Tensor, s: Tensor, noise_key: Tensor, updates: Tensor
     ) -> Tuple[Tensor, Tensor]:
-        """The action whose gradient is taken, and its value that the critic sees, [L, A, B]."""
+        """Action that carries the gradient, and the value of it that the critic sees, [L, A, B]."""
         action = self.action(leaf, s)
         return action, action.detach()

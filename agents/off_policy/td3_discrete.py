@@ -51,18 +51,18 @@ class TD3Discrete(TD3):
         return TD3DiscreteRows(*self.td3_fields(hyper, params), *(learned, *schedule))
 
     def logits(self, actor: Tensor, s: Tensor) -> Tensor:
-        """s [L, F, B] -> [L, A, B]."""
+        """Logits of the actor: s [L, F, B] -> [L, A, B]."""
         return forward(self.nets[0], actor, s, self.width)
 
     def soft(self, logits: Tensor, gumbel: Tensor) -> Tensor:
-        """softmax((logits + gumbel) / T) over the actions, [L, A, B], at the present temperature."""
+        """Soft sample softmax((logits + gumbel) / T) over the actions, [L, A, B], at the current temperature."""
         r = self.rows
         passed = (r.learned / r.anneal_updates).clamp(max=1)
         inverse = 1 / (r.temperature * (1 - (1 - LAST_TEMPERATURE) * passed))
         return torch.softmax((logits + gumbel) * inverse[:, None, None], dim=1)
 
     def sampled(self, soft: Tensor) -> Tensor:
-        """The vector that a soft one stands for: itself, or with ``gumbel_softmax_hard`` one-hot."""
+        """Vector used for a soft sample: the sample itself, or with ``gumbel_softmax_hard`` its one-hot form."""
         if not self.section.gumbel_softmax_hard:
             return soft
         actions = torch.arange(self.A, device=soft.device)[:, None]
@@ -79,7 +79,7 @@ class TD3Discrete(TD3):
         return gumbel, normal, rng.integer(key, decision + 2 * A, torch.tensor(A, device=device))
 
     def explore(self, obs: Tensor, episode: Tensor, draw: Tuple[Tensor, ...]) -> Tuple[Tensor, Tensor]:
-        """One-hot of a random action before ``init_episodes``, then a sample of the actor with noise."""
+        """Actions: one-hot random ones before ``init_episodes``, then samples of the actor with noise."""
         gumbel, normal, random_action = draw
         vector = self.noisy_vector(obs, gumbel[:, :, None], normal[:, :, None])[:, :, 0]
         one_hot = (random_action[:, None] == torch.arange(self.A, device=obs.device)).to(vector.dtype)
@@ -87,16 +87,17 @@ class TD3Discrete(TD3):
         return vector.max(1, keepdim=True).indices, vector
 
     def noisy_vector(self, obs: Tensor, gumbel: Tensor, normal: Tensor) -> Tensor:
-        """obs [L, N, F], gumbel and normal [L, A, N] -> action vectors [L, A, N]."""
+        """Exploring action vectors [L, A, N]. obs [L, N, F], gumbel and normal [L, A, N]."""
         logits = self.logits(self.parts(self.rows.params)[0], obs.transpose(1, 2))
         return self.sampled(self.soft(logits, gumbel)) + normal * self.rows.action_std[:, :, None]
 
     def greedy(self, obs: Tensor) -> Tensor:
-        """The action of the largest logit."""
+        """Greedy action: the largest logit."""
         return self.logits(self.parts(self.rows.params)[0], obs.transpose(1, 2)).max(1).indices
 
     def test_action(self, obs: Tensor, key: Tensor, counter: Tensor) -> Tensor:
-        """Greedy; with ``test_noise`` as in training, step c with the counters 2 A c + j (Gumbel) and + A (normal)."""
+        """Test actions: greedy; with ``test_noise`` as in training, step c with the counters 2 A c + j (Gumbel) and + A
+        (normal)."""
         if not self.section.test_noise:
             return self.greedy(obs)
         number = counter[:, None] * (2 * self.A) + torch.arange(self.A, device=key.device)[:, None]

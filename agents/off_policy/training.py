@@ -38,7 +38,7 @@ NO_BUDGET = 2**62
 
 @dataclass
 class Members(Rows):
-    """The members still in training: [L], int64 but where said."""
+    """Members still in training: fields [L], int64 unless noted."""
 
     row: Tensor  # index in the group
     world: Tensor  # float32 [L, W], parameters of their worlds
@@ -60,7 +60,7 @@ class Members(Rows):
 
 
 class OffPolicy:
-    """The training of members that share the depth of their networks."""
+    """Training of members with networks of the same depth."""
 
     def __init__(
         self, task: Task, kind: str, section: EnvSection, worlds: Tensor, hyper: Hyper, keys: Tensor, test_each: bool,
@@ -104,7 +104,7 @@ class OffPolicy:
         self.status, self.train_steps, self.updates, self.episodes, self.real_steps = (zero.clone() for _ in range(5))
 
     def _of_live(self) -> None:
-        """What is made of the members still in training."""
+        """Rebuilds everything that depends on which members are still in training."""
         if self.compiled_update:
             from envolve.agents.kernels.off_policy.update import update_of
 
@@ -182,7 +182,7 @@ class OffPolicy:
         return failed, (over | (m.n >= m.budget)) & m.live
 
     def _end_episodes(self, i: Tensor, failed: Tensor) -> int:
-        """Log the episodes of members i, stop those that are done, reset the others. Returns how many stopped."""
+        """Logs the episodes of members i, stops those that are done, resets the others. Returns how many stopped."""
         m, s, params = self.m, self.s, self.algorithm.rows.params
         row, e = m.row[i], m.episode[i]
         self.length[row, e] = m.t[i].int()
@@ -231,7 +231,8 @@ class OffPolicy:
         return test_episodes(self.task, policy, key, first, self.s.test_episodes, self.s.same_action_num)
 
     def final_test(self) -> Tensor:
-        """Returns of every member's final policy on the real task, float64 [P, T]; NaN where it has none."""
+        """Test returns of every member's final policy on the real task, float64 [P, T]; NaN where a member has no
+        policy."""
         ok = self.status == 0
         returns = torch.full((len(ok), self.s.test_episodes), torch.nan, dtype=torch.float64, device=ok.device)
         if ok.any():
@@ -251,7 +252,7 @@ def train_population(
     kind: "real", "se" or "rn", what ``worlds`` float32 [P, W] are (any width for "real"); keys: int64 [P];
     test_each: test after every training episode and stop when the task is solved (kind "rn"; "se" only if asked).
     icm: add curiosity to the rewards that are learned from. cuda_graph: replay the step as a graph, where the device is
-    a GPU. updates: who makes the gradient steps: "torch"; "kernel", where there is one, for tasks that have none; or
+    a GPU. updates: back end of the gradient steps: "torch"; "kernel", where there is one, for tasks that have none; or
     "torch_compile", code that torch.compile makes of them.
     """
     keep_pages()

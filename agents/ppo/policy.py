@@ -1,4 +1,4 @@
-"""Actor and critic of a PPO population: shapes, initial weights, how an action is drawn, and the gradient of the loss.
+"""Actor and critic of a PPO population: shapes, initial weights, sampling of actions, and the gradient of the loss.
 
 An agent is one flat vector: the standard deviations of a Gaussian policy (none for discrete actions), actor, critic.
 Axes: L members, N environments, B samples, A actions (or action dimensions), F observation features.
@@ -26,21 +26,21 @@ _LOG_2PI = math.log(2 * math.pi)
 
 
 class Nets(NamedTuple):
-    """The parts of the flat vector of every agent in a batch, in this order."""
+    """Parts of every agent's flat vector, in this order."""
 
     std: int  # parameters that are standard deviations: one per action dimension, 0 if actions are discrete
     actor: MLPShape  # observation -> a logit per action, or what tanh makes the mean of
     critic: MLPShape  # observation -> value
 
     def split(self, params: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
-        """params [L, D] -> views std [L, std], actor, critic."""
+        """Views of params [L, D] -> std [L, std], actor, critic."""
         std, actor, critic = params.split([self.std, self.actor.size, self.critic.size], dim=1)
         return std, actor, critic
 
 
 @dataclass
 class Coefficients:
-    """Of the loss, float32 [L, 1] each."""
+    """Coefficients of the loss, float32 [L, 1] each."""
 
     eps_clip: Tensor
     vf_coef: Tensor
@@ -92,7 +92,7 @@ def orthogonal_flat(net: MLPShape, key: Tensor, counter: int, gain: float) -> Te
 
 
 def noise(nets: Nets, key: Tensor, counter: Tensor) -> Tensor:
-    """What makes an action random: standard normal (continuous) or Gumbel (discrete) variables, one per output.
+    """Noise that makes actions random: standard normal (continuous) or Gumbel (discrete) variables, one per output.
 
     key [..., 1], counter [...], the number of the draw: int64 -> float32 [..., A].
     """
@@ -102,8 +102,8 @@ def noise(nets: Nets, key: Tensor, counter: Tensor) -> Tensor:
 
 
 def forward_few(net: MLPShape, flat: Tensor, x: Tensor) -> Tensor:
-    """As envs.networks.forward without a gradient, for the few samples of one decision: flat [L, D], x [L, N, K] ->
-    [L, N, M]. A sample is a row, because a product with few columns is four times slower than one with few rows."""
+    """Forward pass without gradient, as envs.networks.forward, for the few samples of one decision: flat [L, D], x [L,
+    N, K] -> [L, N, M]. Each sample is a row: a product with few columns is four times slower than one with few rows."""
     layers, sizes = net.layout
     parts = flat.split(sizes, dim=1)
     for i, (_, k, m) in enumerate(layers):
@@ -114,8 +114,8 @@ def forward_few(net: MLPShape, flat: Tensor, x: Tensor) -> Tensor:
 
 
 def act(nets: Nets, params: Tensor, obs: Tensor, noise: Tensor, max_action: float) -> Tuple[Tensor, Tensor, Tensor]:
-    """obs [L, N, F], noise [L, N, A] (zeros: the most likely action) -> the action that the world gets, int64 [L, N] or
-    float32 [L, N, A]; as it is remembered, float32 [L, N, 1 or A]; the actor's output [L, N, A]."""
+    """Chooses actions. obs [L, N, F], noise [L, N, A] (zeros: the most likely action) -> the action for the world,
+    int64 [L, N] or float32 [L, N, A]; the stored action, float32 [L, N, 1 or A]; the actor's output [L, N, A]."""
     std, actor, _ = nets.split(params)
     out = forward_few(nets.actor, actor, obs)
     if nets.std == 0:
@@ -126,7 +126,8 @@ def act(nets: Nets, params: Tensor, obs: Tensor, noise: Tensor, max_action: floa
 
 
 def log_prob(nets: Nets, params: Tensor, out: Tensor, action: Tensor, max_action: float) -> Tensor:
-    """log pi(action) -> [L, B]. out: the actor's output [L, A, B]; action: as remembered, [L, 1 or A, B]."""
+    """Log-probability log pi(action) -> [L, B]. out: the actor's output [L, A, B]; action: as stored, [L, 1 or A,
+    B]."""
     if nets.std == 0:
         return torch.log_softmax(out, 1).gather(1, action.long())[:, 0]
     std = params[:, : nets.std].clamp(min=STD_MIN)[:, :, None]

@@ -30,6 +30,6 @@ def lambda_returns(
 
 
 def normalise(x: Tensor, epsilon: float) -> Tensor:
-    """(x - mean) / (std + epsilon) of each row, std with Bessel's correction. x: [L, B]."""
+    """Normalises each row: (x - mean) / (std + epsilon), std with Bessel's correction. x: [L, B]."""
     std, mean = torch.std_mean(x, dim=1, keepdim=True)
     return (x - mean) / (std + epsilon)

@@ -1,4 +1,4 @@
-"""The members of a PPO population, and their rollouts: T decisions in N environments each.
+"""Members of a PPO population, and their rollouts: T decisions in N environments each.
 
 Axes: T decisions, L members still in training, N environments, A actions, F features, D parameters.
 """
@@ -27,7 +27,7 @@ NO_BUDGET = 2**62
 
 @dataclass
 class Members:
-    """The members still in training: [L], int64 but where said."""
+    """Members still in training: fields [L], int64 unless noted."""
 
     row: Tensor  # index in the group
     world: Tensor  # float32 [L, W], parameters of their worlds
@@ -63,8 +63,8 @@ class Members:
 
     @classmethod
     def create(cls, hyper: Hyper, worlds: Tensor, keys: Tensor, params: Tensor) -> Members:
-        """A group before its first episodes, which ``Rollout.begin`` starts: ``state`` is not set yet. keys: int64 [P];
-        worlds: float32 [P, W]; params: float32 [P, D], trained in place."""
+        """Members before their first episodes, which ``Rollout.begin`` starts: ``state`` is not set yet. keys: int64
+        [P]; worlds: float32 [P, W]; params: float32 [P, D], trained in place."""
         s: PPOSection = hyper.section  # type: ignore[assignment]
         device, P, N = keys.device, len(keys), s.num_envs
 
@@ -101,7 +101,7 @@ class Rollout:
         self.decide = Graphs(self._decide, cuda_graph)
 
     def allocate(self, m: Members) -> None:
-        """The world and the memory of members ``m``, which are played from now on."""
+        """Rebuilds the world and the rollout buffer for members ``m``."""
         self.m, L, N = m, len(m.row), self.s.num_envs
         F, A, std = self.task.observation_size, self.nets.actor.outputs, self.nets.std
         self.world = make_world(self.kind, self.task, self.section, m.world, m.gamma[:, 0])
@@ -112,11 +112,11 @@ class Rollout:
         self.step = torch.zeros(1, dtype=torch.int64, device=m.row.device)  # decisions of this rollout
 
     def begin(self) -> None:
-        """Begin the first episodes."""
+        """Begins the first episodes."""
         self.m.state = self._resets(-1, 1)[0]
 
     def play(self) -> None:
-        """T decisions in every environment."""
+        """Makes T decisions in every environment."""
         self.started = self.m.t.clone(), self.m.n.clone()
         self.step.zero_()
         for draw in zip(*self._draws()):
@@ -124,11 +124,11 @@ class Rollout:
         self.decision += self.T
 
     def columns(self) -> Tuple[Tensor, ...]:
-        """What is kept of a transition, in the order of ``allocate``: float32 [T, L, N, _] each."""
+        """Stored parts of a transition, in the order of ``allocate``: float32 [T, L, N, _] each."""
         return self.data.split(self.widths, dim=3)
 
     def _resets(self, decision: int, count: int) -> Tensor:
-        """States [count, L, N, S] of episodes that begin after decisions d = ``decision`` ..: environment n draws
+        """Start states [count, L, N, S] of episodes that begin after decisions d = ``decision`` ..: environment n draws
         the uniforms ((d + 1) N + n) R, ..."""
         N, R = self.s.num_envs, self.world.reset_uniforms
         number = torch.arange((decision + 1) * N, (decision + 1 + count) * N, device=self.m.row.device)
@@ -137,15 +137,15 @@ class Rollout:
         return state.unflatten(1, (count, N)).transpose(0, 1).contiguous()
 
     def _draws(self) -> Tuple[Tensor, Tensor, Tensor]:
-        """The random numbers of a rollout: noise of actions [T, L, N, A], first states [T, L, N, S], and the numbers of
-        the decisions [T, 1, N], from which rewards draw theirs."""
+        """Random numbers of a rollout: noise of actions [T, L, N, A], start states [T, L, N, S], and the numbers of the
+        decisions [T, 1, N] for random rewards."""
         N, first = self.s.num_envs, self.decision * self.s.num_envs
         number = torch.arange(first, first + self.T * N, device=self.m.row.device).view(self.T, 1, N)
         noise = ppo_policy.noise(self.nets, self.m.explore[:, None, None], number)
         return noise, self._resets(self.decision, self.T), number
 
     def _decide(self, _: None, noise: Tensor, start: Tensor, number: Tensor) -> Tuple[Tensor, ...]:
-        """One decision in every environment; episodes that end begin anew."""
+        """Makes one decision in every environment; episodes that end are reset."""
         m, task, step = self.m, self.task, self.step
         obs = self.world.observe(m.state)
         action, remembered, out = ppo_policy.act(self.nets, m.params, obs, noise, task.max_action)

@@ -40,7 +40,7 @@ TEST_ROWS = 256  # agents in one batch of tests
 
 
 def rollout_length(s: PPOSection, max_steps: int) -> int:
-    """T, decisions per environment between two updates. Published: an update when the steps since the last one, counted
+    """Decisions T per environment between two updates. Published: an update when the steps since the last one, counted
     as same_action_num per decision, exceed update_episodes max_steps."""
     if s.rollout_steps:
         return s.rollout_steps
@@ -57,7 +57,7 @@ def check(s: PPOSection, hyper: Hyper, max_steps: int) -> None:
 
 
 class PPO:
-    """The training of members that share the depth of their networks."""
+    """Training of members with networks of the same depth."""
 
     def __init__(
         self, task: Task, kind: str, section: EnvSection, worlds: Tensor, hyper: Hyper, keys: Tensor, test_each: bool,
@@ -79,7 +79,7 @@ class PPO:
         )
 
     def _allocate(self, m: Members) -> None:
-        """Members ``m`` are those still in training."""
+        """Sets members ``m`` as those still in training."""
         self.m = m
         self.rollout.allocate(m)
         self.epochs.allocate(m)
@@ -102,7 +102,7 @@ class PPO:
     # ------------------------------------------------------------------------------------------------- the episodes
 
     def _end_episodes(self) -> None:
-        """Log the episodes that ended in this rollout and finish the members that stop at one of them."""
+        """Logs the episodes that ended in this rollout and finishes the members that stop at one of them."""
         m, s, (t0, n0) = self.m, self.s, self.rollout.started
         over, failed, total, t = (x[..., 0].transpose(0, 1) for x in self.rollout.columns()[-4:])  # [L, T, N]
         over, failed, t = over > 0, failed > 0, t.long()
@@ -139,7 +139,7 @@ class PPO:
         self._finish(lost, n.gather(1, at[:, None])[:, 0], m.episode, WORLD_DIVERGED)
 
     def _test_each(self, i: Tensor, e: Tensor) -> Tuple[Tensor, Tensor]:
-        """Tests after episodes e of members i -> mean returns float32, steps int64, [K]."""
+        """Tests members i after episodes e -> mean returns float32, steps int64, [K]."""
         means, steps = [], []
         for a in range(0, len(i), TEST_ROWS):
             j = i[a : a + TEST_ROWS]
@@ -151,7 +151,7 @@ class PPO:
         return torch.cat(means).float(), torch.cat(steps)
 
     def _finish(self, which: Tensor, n: Tensor, episodes: Tensor, status: int) -> None:
-        """Members ``which`` (bool [L]) end their training after n steps."""
+        """Ends the training of members ``which`` (bool [L]) after n steps."""
         m = self.m
         i = which.nonzero()[:, 0]
         row = m.row[i]
@@ -176,7 +176,8 @@ class PPO:
         return test_episodes(task, policy, key, first, s.test_episodes, s.same_action_num)
 
     def final_test(self) -> Tensor:
-        """Returns of every member's final policy on the real task, float64 [P, T]; NaN where it has none."""
+        """Test returns of every member's final policy on the real task, float64 [P, T]; NaN where a member has no
+        policy."""
         ok = self.status == 0
         returns = torch.full((len(ok), self.s.test_episodes), torch.nan, dtype=torch.float64, device=ok.device)
         if ok.any():

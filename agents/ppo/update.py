@@ -1,4 +1,4 @@
-"""What a PPO population learns from a rollout: returns, and Adam on epochs of minibatches.
+"""PPO updates of a population from a rollout: returns, and Adam on epochs of minibatches.
 
 Axes: T decisions, L members still in training, N environments, B minibatch, A actions, F features, D parameters.
 """
@@ -26,7 +26,7 @@ RETURN_EPSILON = 1e-5  # of the normalisation of Monte Carlo returns
 
 
 class Played(Protocol):
-    """What is learned from: a rollout of ``agents/ppo/rollout.py`` or ``agents/shaped/ppo_torch.py``."""
+    """Samples of a rollout of ``agents/ppo/rollout.py`` or ``agents/shaped/ppo_torch.py``."""
 
     data: Tensor  # float32 [T, L, N, _]
     started: Tuple[Tensor, Tensor]  # [1]: int64 [L], environment steps before
@@ -36,7 +36,7 @@ class Played(Protocol):
 
 
 class Epochs:
-    """The updates between two rollouts."""
+    """Updates between two rollouts."""
 
     def __init__(self, task: Task, s: PPOSection, nets: Nets, T: int, icm: Optional[ICM], cuda_graph: bool) -> None:
         self.task, self.s, self.nets, self.T, self.icm = task, s, nets, T, icm
@@ -44,7 +44,7 @@ class Epochs:
         self.update = Graphs(self._update, cuda_graph)
 
     def allocate(self, m: Members) -> None:
-        """The memory of members ``m``, who learn from now on."""
+        """Allocates the samples of members ``m``, which learn from now on."""
         self.m, L, N, F = m, len(m.row), self.s.num_envs, self.task.observation_size
         self.update.forget()
         # what an update reads of a rollout: s, action, log pi(a | s), return, V(s)
@@ -60,7 +60,7 @@ class Epochs:
         self._learn_curiosity(rollout)
 
     def _prepare(self, rollout: Played) -> None:
-        """Returns, values and log probabilities of the rollout, into ``samples``."""
+        """Computes returns, values and log-probabilities of the rollout into ``samples``."""
         m, s, nets, shape = self.m, self.s, self.nets, rollout.data.shape[:3]
         obs, next_obs, out, action, reward, terminated, over = (
             column.permute(1, 3, 0, 2).flatten(2) for column in rollout.columns()[:7]  # [L, _, T N]
@@ -92,7 +92,8 @@ class Epochs:
             m.rate.copy_(m.lr * (1 - rollout.started[1] / m.budget))
 
     def _minibatches(self, epoch: int) -> Tuple[Tensor, ...]:
-        """Indices of samples int64 [L B], one tensor per minibatch: a random order, cut; what is left over is not used.
+        """Indices of samples int64 [L B], one tensor per minibatch: a random order, cut into parts; the remainder is
+        not used.
 
         The order is that of hashes: (bits of counter epoch T N + i) with its lowest bits replaced by i; sorted as
         positive integers. epoch: how many there were before, since training began.
@@ -110,7 +111,7 @@ class Epochs:
         return tuple(order[:, b * B : (b + 1) * B].flatten() for b in range(self.s.minibatches))
 
     def _update(self, _: None, index: Tensor) -> Tuple[Tensor, ...]:
-        """One step of Adam on the samples ``index`` (empty: on all of them)."""
+        """One Adam step on the samples ``index`` (empty: on all samples)."""
         m, s, nets = self.m, self.s, self.nets
         L, C = self.samples.shape[0], self.samples.shape[2]
         batch = self.samples

@@ -1,4 +1,5 @@
-"""Off-policy agents of candidates with equally wide observations and actions, one batch that acts, remembers, learns.
+"""Off-policy agents of candidates with equally wide observations and actions, which act, remember and learn as one
+batch.
 
 Observations are normalised by each candidate's own running mean and deviation, and rewards divided by the running
 deviation of the discounted return (``agents/common/normaliser.py``): a learning rate has to serve all of a population's
@@ -25,12 +26,12 @@ from envolve.agents.common.replay import Replay
 from envolve.agents.off_policy.algorithm import Algorithm, Rows
 from envolve.core import rng
 
-BLOCK = 32  # updates whose samples are drawn at once
+BLOCK = 32  # updates sampled at once
 
 
 @dataclass(frozen=True)
 class Widths:
-    """What an ``Algorithm`` reads of a task."""
+    """Task attributes that an ``Algorithm`` reads."""
 
     observation_size: int
     action_size: int
@@ -40,7 +41,7 @@ class Widths:
 
 @dataclass
 class Members(Rows):
-    """The candidates that are not out: [L], int64 but where said."""
+    """Candidates still in training: fields [L], int64 unless noted."""
 
     row: Tensor  # number of the candidate
     explore: Tensor  # keys of the random streams
@@ -56,13 +57,13 @@ class Members(Rows):
 
 
 class Batch:
-    """L agents. What is said of one holds for each."""
+    """L agents; each method acts on all of them."""
 
     def __init__(
         self, algorithm: Type[Algorithm], section: Any, widths: Tuple[int, int], members: Tensor, keys: np.ndarray,
         N: int, compiled_update: bool = False,
     ) -> None:  # fmt: skip
-        """widths: (F, A); members: int64 [L], their numbers among all candidates; keys: int64 [L]. compiled_update:
+        """widths: (F, A); members: int64 [L], numbers of the candidates; keys: int64 [L]. compiled_update: make
         gradient steps by a kernel where there is one."""
         task: Any = Widths(*widths)
         self.section, self.F, self.A, self.N = section, task.observation_size, task.action_size, N
@@ -93,7 +94,7 @@ class Batch:
         self.graphs = Graphs(self._update, device.type == "cuda")
 
     def _of_members(self) -> None:
-        """What is made of the candidates that are not out."""
+        """Rebuilds everything that depends on which candidates are still in training."""
         self.update: Any = self.algorithm.update
         if self.compiled_update:
             from envolve.agents.kernels.off_policy.update import update_of
@@ -106,7 +107,7 @@ class Batch:
         return self.m.row
 
     def keep(self, index: List[int]) -> None:
-        """Go on with these only."""
+        """Keeps only these candidates."""
         rows = torch.tensor(index, dtype=torch.int64, device=self.m.row.device)
         self.m = self.m.keep(rows)
         for part in (self.algorithm, self.memory, self.observed, self.paid):
@@ -118,16 +119,17 @@ class Batch:
     # ------------------------------------------------------------------------------------------------------- acting
 
     def normalised(self, own: Tensor) -> Tensor:
-        """own: [L, N, F]."""
+        """Normalises own observations: [L, N, F]."""
         m = self.m
         return ((own - m.shift[:, None, : self.F, 0]) * m.factor[:, None, : self.F, 0]).clamp_(-CLIP, CLIP)
 
     def begin(self) -> None:
-        """Episodes begin everywhere."""
+        """Begins episodes in all environments."""
         self.m.discounted.zero_()
 
     def choose(self, obs: Tensor, decision: int, episode: int, action: Tensor) -> None:
-        """obs [P, N, F_max] -> the batch's rows of action [P, N, A_max]; both are remembered."""
+        """Exploring actions for the batch's rows of obs [P, N, F_max]; writes them to action [P, N, A_max] and
+        remembers both."""
         own, F, m = obs[self.m.row, :, : self.F], self.F, self.m
         draws = self.algorithm.draws(m.explore, decision * self.N, self.N)  # [N, L, A]
         per_member = tuple(part.transpose(0, 1).flatten(1) for part in draws)
@@ -140,14 +142,14 @@ class Batch:
         action[m.row, :, : self.A] = chosen
 
     def act(self, obs: Tensor, action: Tensor) -> None:
-        """As ``choose``, but deterministic, and nothing is remembered."""
+        """Deterministic actions; nothing is remembered."""
         chosen = self.algorithm.greedy(self.normalised(obs[self.m.row, :, : self.F]))
         action[self.m.row, :, : self.A] = torch.nan_to_num(chosen)
 
     # ----------------------------------------------------------------------------------------------------- learning
 
     def store(self, reward: Tensor, last_obs: Tensor, done: Tensor, over: Tensor) -> None:
-        """Remember what the actions led to; all [P, N, ...]. done: nothing follows, over: nothing of this episode."""
+        """Stores the outcome of the actions; all [P, N, ...]. done: terminal, over: end of the episode."""
         m, F = self.m, self.F
         own = reward[m.row]
         m.transition[:, :, F : 2 * F] = last_obs[m.row, :, :F]
@@ -176,7 +178,7 @@ class Batch:
         return ()
 
     def merge(self) -> None:
-        """An iteration ends: from now on its observations and rewards count for the scales."""
+        """Ends an iteration: merges its observations and rewards into the normalisers."""
         m, F = self.m, self.F
         self.observed.merge()
         self.paid.merge()
@@ -186,11 +188,11 @@ class Batch:
         m.factor[:, -2] = self.paid.scale
 
     def finite(self) -> Tensor:
-        """bool [L]: all weights are."""
+        """Finite weights, bool [L]."""
         return torch.isfinite(self.algorithm.rows.params).all(1)
 
     def policy(self, k: int) -> Dict[str, Tensor]:
-        """Of row k of the batch; see ``ShapedOffPolicy.policy``."""
+        """Weights and normaliser of row k of the batch; see ``ShapedOffPolicy.policy``."""
         s, m = self.section, self.m
         return {
             "weights": self.algorithm.rows.params[k].clone(),

@@ -1,6 +1,6 @@
 """Successive halving (Jamieson & Talwalkar 2016, https://arxiv.org/abs/1502.07943) of candidates within one simulator.
 
-A training has rungs. In each every candidate still in has K agents of N environments each; at its end the best
+A training has rungs. In each every candidate still in has K agents of N environments each; after it, the best
 1 / eta of them go on, and the environments of the others become theirs: the agents keep what they have learned, and
 from then on see eta times as much in every iteration. So all rungs cost the same environment steps, about those of a
 training without halving. With one rung this is ``agents.shaped.train_shaped``.
@@ -26,13 +26,13 @@ TAIL = 0.25  # of a rung's iterations, over which its scores are averaged
 
 @dataclass(frozen=True)
 class Training:
-    """How agents of candidates are trained."""
+    """Settings for training the agents of all candidates."""
 
     task: str
     learner: str
     section: LearnerSection
     num_envs: int  # of each agent, in the first rung
-    iterations: int  # of who goes all the way
+    iterations: int  # for candidates that reach the last rung
     agents: int = 1  # K
     eta: int = 1  # of C candidates C / eta go on; 1: no halving
     blocks: int = 0  # with halving: num_envs x this many environments are shared out in every rung; 0: C
@@ -42,7 +42,7 @@ class Training:
     backend: str = "auto"
 
     def rungs(self, count: int) -> List[int]:
-        """How many of ``count`` candidates each rung has, e.g. 16, 4, 1."""
+        """Number of candidates in each rung, e.g. 16, 4, 1 for ``count`` 16."""
         sizes = [count]
         while self.eta > 1 and sizes[-1] > 1 and len(sizes) < self.iterations:
             sizes.append(-(-sizes[-1] // self.eta))
@@ -51,7 +51,7 @@ class Training:
 
 @dataclass
 class AgentRun:
-    """What became of one agent. Lists over its iterations."""
+    """Result of one agent; lists over its iterations."""
 
     # of its final policy, or, if it left before the last rung, of its training in the last quarter of its last rung;
     # NaN where it is out
@@ -69,11 +69,11 @@ class AgentRun:
 
     @property
     def spent(self) -> int:
-        """Environment steps that its training took."""
+        """Environment steps of the agent's training."""
         return self.steps[-1] if self.steps else 0
 
     def add(self, p: Progress, i: int) -> None:
-        """Agent i of the rung after an iteration."""
+        """Records agent i of the rung after an iteration."""
         for name in p.components[i]:
             self.components.setdefault(name, [math.nan] * len(self.steps))
         self.steps.append(p.steps)
@@ -83,13 +83,13 @@ class AgentRun:
             values.append(p.components[i].get(name, math.nan))
 
     def tail(self, iterations: int) -> float:
-        """Mean score of the last quarter of so many iterations; NaN if it is out."""
+        """Mean score over the last quarter of this many iterations; NaN if the agent failed."""
         last = max(1, round(TAIL * iterations))
         return float(np.mean(self.score_curve[-last:])) if self.score_curve and self.failure is None else math.nan
 
 
 class Halved(NamedTuple):
-    """What a training left."""
+    """Result of a training."""
 
     runs: List[AgentRun]  # [C K]
     learner: Any  # of the last rung, and its environments (their simulator is closed)
@@ -114,7 +114,7 @@ def train_halving(
     (settings), SimulatorError.
     """
     if t.eta > 1 and t.learner != "ppo":
-        raise ValueError(f"halving lets agents go on with more environments, which {t.learner} cannot: use ppo, or 1")
+        raise ValueError(f"halving continues agents with more environments, which {t.learner} cannot: use ppo, or 1")
     C, K, sizes = len(candidates), t.agents, t.rungs(len(candidates) - len(stays))
     runs = [AgentRun() for _ in range(C * K)]
     inside, done = list(range(C)), None
@@ -147,7 +147,7 @@ def _rung(
     agent_keys: np.ndarray, env_keys: np.ndarray, stays: Collection[int], runs: List[AgentRun],
     before: Optional[Halved], last: bool, report: Optional[Callable[[Progress, List[int]], None]],
 ) -> Halved:  # fmt: skip
-    """Train those inside for so many iterations. before: the rung before."""
+    """Trains the candidates still in for this many iterations. before: the previous rung."""
     K = t.agents
     rivals = sum(c not in stays for c in inside)
     blocks = t.blocks or sum(c not in stays for c in range(len(candidates)))

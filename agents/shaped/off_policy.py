@@ -60,9 +60,9 @@ def sac_defaults(**own: Any) -> SACSection:
 
 
 def td3_defaults(**own: Any) -> TD3Section:
-    """As ``sac_defaults``; with more exploration, and less noise on targets, than one environment needs, and the actor
-    learns at every update: 2 agents scored 1.00 on CartPole after 28,000 steps, with a delay of 2 0.68 after 37,000;
-    HalfCheetah moved at 1.57 m/s after 37,000.
+    """Default settings of TD3, as in ``sac_defaults``, with more exploration and less target noise than for one
+    environment. The actor learns at every update: 2 agents scored 1.00 on CartPole after 28,000 steps (0.68 after
+    37,000 with a delay of 2); HalfCheetah moved at 1.57 m/s after 37,000.
     """
     return TD3Section(**{
         "init_episodes": 5, "rb_size": 200_000, "batch_size": 256, "gamma": 0.99, "lr": 1e-3, "tau": 0.1,
@@ -72,7 +72,7 @@ def td3_defaults(**own: Any) -> TD3Section:
 
 
 class ShapedOffPolicy:
-    """The learner over ``envs``; see ``agents.shaped.Learner``."""
+    """Learner over ``envs``; see ``agents.shaped.Learner``."""
 
     name: ClassVar[str]
     algorithm: ClassVar[Type[Algorithm]]
@@ -80,9 +80,8 @@ class ShapedOffPolicy:
     def __init__(
         self, envs: ShapedEnvs, section: Any, keys: np.ndarray, backend: str = "auto", threads: int = 1
     ) -> None:
-        """keys: int64 [P], of each candidate's random numbers. backend: "torch", or "auto": compiled gradient steps
-        where there is a kernel for them. threads: not used, PyTorch has as many as it was given
-        (torch.set_num_threads). Raises ValueError."""
+        """keys: int64 [P], random keys of the candidates. backend: "torch", or "auto": compiled gradient steps where
+        there is a kernel. threads: unused; set PyTorch's number with torch.set_num_threads. Raises ValueError."""
         self._check(envs, section, keys, backend)
         self.envs, self.section = envs, section
         obs = envs.begin()
@@ -121,8 +120,8 @@ class ShapedOffPolicy:
             raise ValueError(f"backend 'compiled': {self.name}: {WHY}")
 
     def iteration(self) -> None:
-        """DECISIONS decisions and the updates between them. Episodes begin anew if the environments were used for an
-        evaluation since the last."""
+        """Makes DECISIONS decisions and the updates between them. Episodes restart if the environments were used for an
+        evaluation since the last call."""
         envs, s = self.envs, self.section
         if self.obs is None or envs.evaluation:
             self.obs = envs.begin()
@@ -152,7 +151,7 @@ class ShapedOffPolicy:
         self._drop(list(envs.failures) + self.diverged.nonzero()[:, 0].tolist())
 
     def _drop(self, out: List[int]) -> None:
-        """These candidates are out: their agents neither act nor learn any more."""
+        """Removes these candidates: their agents neither act nor learn any more."""
         if all(i in self.final for i in out):
             return
         for batch in self.batches:
@@ -163,7 +162,7 @@ class ShapedOffPolicy:
         self.batches = [batch for batch in self.batches if len(batch.members)]
 
     def act(self, obs: Tensor) -> Tensor:
-        """Deterministic actions [P, N, A_max] for obs [P, N, F_max]; zeros for candidates that are out."""
+        """Deterministic actions [P, N, A_max] for obs [P, N, F_max]; zeros for removed candidates."""
         self._drop(list(self.envs.failures))
         action = torch.zeros(*obs.shape[:2], self.action.shape[2], device=obs.device)
         for batch in self.batches:
@@ -171,8 +170,8 @@ class ShapedOffPolicy:
         return action
 
     def policy(self, i: int) -> Dict[str, Tensor]:
-        """Candidate i: its weights (actor, critic 1, critic 2; layers as in ``envs/nets/networks.py``), and its
-        normaliser, whose input is (obs - mean) * scale, clipped to 10 either way."""
+        """Policy of candidate i: its weights (actor, critic 1, critic 2; layers as in ``envs/nets/networks.py``), and
+        its normaliser; the network's input is (obs - mean) * scale, clipped to [-10, 10]."""
         if i in self.final:
             return self.final[i]
         for batch in self.batches:

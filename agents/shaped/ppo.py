@@ -53,7 +53,7 @@ def defaults(**own: Any) -> PPOSection:
 
 
 class Backend(Protocol):
-    """Acts and learns for all candidates; what is said of one holds for each."""
+    """Back end that acts and learns for all candidates."""
 
     diverged: Tensor  # bool [P]: the weights are no longer finite; the candidate learns and acts no more
 
@@ -62,24 +62,24 @@ class Backend(Protocol):
         """widths: (F, A) of each candidate; keys: int64 [P]."""
 
     def act(self, obs: Tensor, decision: int, t: int) -> Tensor:
-        """Decision t of the rollout, number ``decision`` of the training, is drawn and remembered: obs [P, N, F_max] ->
-        [P, N, A_max], zeros for who is out."""
+        """Draws and stores decision t of the rollout, number ``decision`` of the training: obs [P, N, F_max] -> [P, N,
+        A_max]; zeros for removed candidates."""
 
     def record(self, step: Step, t: int) -> None:
-        """Remember what decision t led to."""
+        """Stores the outcome of decision t."""
 
     def learn(self, before: int) -> None:
-        """From the T decisions that were remembered; before: environment steps of earlier rollouts."""
+        """Learns from the T stored decisions; before: environment steps of earlier rollouts."""
 
     def mean_action(self, obs: Tensor) -> Tensor:
-        """As ``act``, but the policy's mean, and nothing is remembered."""
+        """Actions by the policy's mean; nothing is stored."""
 
     def drop(self, out: Collection[int]) -> None:
-        """These candidates are out: they act no more, their policies stay as they are."""
+        """Removes these candidates: they act no more, and their policies stay as they are."""
 
     def inherit(self, other: Any, rows: Sequence[int]) -> None:
-        """Agent i goes on from where agent rows[i] of ``other``, a backend of the same class, has come to: weights,
-        Adam's moments, learning rate, normalisers. The number of environments may differ."""
+        """Copies the state of agent rows[i] of ``other``, a back end of the same class, to agent i: weights, Adam's
+        moments, learning rate, normalisers. The number of environments may differ."""
 
     def policy(self, i: int) -> Tuple[Tensor, Tensor, Tensor]:
         """Weights float32 [D], and the mean and 1 / deviation of observations, [F]."""
@@ -89,13 +89,13 @@ BACKENDS: Dict[str, Any] = {"compiled": compiled.Compiled, "torch": Torch}
 
 
 class ShapedPPO:
-    """The learner over ``envs``; see ``agents.shaped.Learner``."""
+    """Learner over ``envs``; see ``agents.shaped.Learner``."""
 
     def __init__(
         self, envs: ShapedEnvs, section: PPOSection, keys: np.ndarray, backend: str = "auto", threads: int = 1
     ) -> None:
-        """keys: int64 [P], of each candidate's random numbers. backend: "compiled" (CPU), "torch", or "auto". threads:
-        of the compiled path. Raises ValueError if settings contradict each other."""
+        """keys: int64 [P], random keys of the candidates. backend: "compiled" (CPU), "torch", or "auto". threads: of
+        the compiled path. Raises ValueError if settings contradict each other."""
         self.envs = envs
         self.section = s = dataclasses.replace(section, num_envs=envs.N)
         keys = np.ascontiguousarray(keys, dtype=np.int64)
@@ -130,8 +130,8 @@ class ShapedPPO:
         return self.backend.diverged
 
     def iteration(self) -> None:
-        """A rollout, and what is learned from it. Episodes begin anew if the environments were used for an evaluation
-        in between."""
+        """Makes a rollout and learns from it. Episodes restart if the environments were used for an evaluation in
+        between."""
         s, envs = self.section, self.envs
         if self.obs is None or envs.evaluation:
             self.obs = envs.begin(staggered=True)
@@ -146,19 +146,19 @@ class ShapedPPO:
         self.steps += s.rollout_steps * s.num_envs
 
     def inherit(self, other: ShapedPPO, rows: Sequence[int]) -> None:
-        """Before the first iteration: agent i goes on from where agent rows[i] of ``other`` has come to. Both have the
-        same settings, and those agents the same widths; the number of environments may differ."""
+        """Copies the state of agent rows[i] of ``other`` to agent i before the first iteration. Both learners must have
+        the same settings and those agents the same widths; the number of environments may differ."""
         self.backend.inherit(other.backend, rows)
         self.steps = other.steps
 
     def act(self, obs: Tensor) -> Tensor:
-        """The policies' means, [P, N, A_max], for obs [P, N, F_max]; zeros for candidates that are out."""
+        """Policies' means, [P, N, A_max], for obs [P, N, F_max]; zeros for removed candidates."""
         self._drop_failed()
         return self.backend.mean_action(obs)
 
     def policy(self, i: int) -> Dict[str, Tensor]:
-        """Candidate i: its weights (standard deviations, actor, critic; ``agents/ppo/policy.py``) and its normaliser,
-        whose input is (obs - mean) * scale, clipped to 10 either way."""
+        """Policy of candidate i: its weights (standard deviations, actor, critic; ``agents/ppo/policy.py``) and its
+        normaliser; the network's input is (obs - mean) * scale, clipped to [-10, 10]."""
         s, shape = self.section, (self.envs.observation_sizes[i], self.envs.action_sizes[i])
         weights, mean, scale = self.backend.policy(i)
         sizes = torch.tensor([*shape, s.hidden_size, max(1, s.hidden_layer)])

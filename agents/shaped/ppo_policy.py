@@ -1,4 +1,4 @@
-"""What both paths of ``agents/shaped/ppo.py`` make of a section: fresh agents, and the adaptive learning rate."""
+"""Setup shared by both back ends of ``agents/shaped/ppo.py``: fresh agents and the adaptive learning rate."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ STD_FLOOR = 0.05
 
 
 def spaces(F: int, A: int) -> Task:
-    """What agents ask of a task: its widths, and that actions lie in [-1, 1]."""
+    """Task attributes that agents read: widths, and actions in [-1, 1]."""
     return type("Spaces", (Task,), {"observation_size": F, "action_size": A})()
 
 
 def create(section: PPOSection, F: int, A: int, key: int) -> Tuple[Tuple[MLPShape, MLPShape], np.ndarray]:
-    """Actor and critic of one candidate, and its weights: float32 [D], a function of these arguments alone."""
+    """Actor and critic of one candidate, and its weights float32 [D], a function of these arguments alone."""
     keys = np.array([key], np.int64)
     hyper, task = draw(section, keys), spaces(F, A)
     agents = networks(task, hyper)
@@ -34,7 +34,7 @@ def create(section: PPOSection, F: int, A: int, key: int) -> Tuple[Tuple[MLPShap
 
 
 def adapted(rate: Any, divergence: Any, desired: float) -> Any:
-    """The learning rate after an iteration that moved the policy by ``divergence``: float64, tensors or arrays alike.
+    """Learning rate after an iteration that moved the policy by ``divergence``: float64, tensors or arrays alike.
 
     Rudin et al. 2022 (https://arxiv.org/abs/2109.11978): down by 1.5 where it moved twice as far as desired, up by 1.5
     where less than half. (There after each update; here once an iteration, from the divergence after the last one.)

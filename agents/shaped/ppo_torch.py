@@ -25,7 +25,7 @@ from envolve.envs.shaping.envs import Step
 
 
 class Group:
-    """Candidates ``rows`` of the population, while they learn."""
+    """Candidates ``rows`` of the population, learning as one batch."""
 
     def __init__(self, section: PPOSection, rows: Tensor, F: int, A: int, keys: Tensor, device: torch.device) -> None:
         """keys: int64 [L]."""
@@ -46,7 +46,7 @@ class Group:
         self.started = self.m.t, self.m.n  # the latter: environment steps before the rollout
 
     def keep(self, index: Tensor) -> None:
-        """Go on with these members only."""
+        """Keeps only these members."""
         self.rows, self.data = self.rows[index], self.data[:, index].contiguous()
         self.discount, self.discounted = self.discount[index], self.discounted[index]
         self.seen.keep(index)
@@ -55,7 +55,7 @@ class Group:
         self.epochs.allocate(self.m)
 
     def inherit(self, other: Group, index: Tensor) -> None:
-        """Member l goes on from member index[l] of ``other``, whose rows are of another population."""
+        """Copies the state of member index[l] of ``other``, with rows of another population, to member l."""
         for name in ("lr", "rate", "params", "m", "v", "mean", "std", "updates"):
             getattr(self.m, name).copy_(getattr(other.m, name)[index])
         for own, theirs in ((self.seen, other.seen), (self.paid, other.paid)):
@@ -66,12 +66,12 @@ class Group:
         return self.data.split(self.widths, dim=3)
 
     def normalised(self, obs: Tensor) -> Tensor:
-        """[P, N, F_max] -> [L, N, F]."""
+        """Own observations: [P, N, F_max] -> [L, N, F]."""
         obs = obs[self.rows, :, : self.F]
         return self.seen.normalise(obs) if self.s.normalise_obs else obs
 
     def act(self, obs: Tensor, decision: int, t: int) -> Tensor:
-        """Decision t of the rollout, number ``decision`` of the training -> [L, N, A]."""
+        """Actions of decision t of the rollout, number ``decision`` of the training -> [L, N, A]."""
         first = decision * self.s.num_envs
         number = torch.arange(first, first + self.s.num_envs, device=obs.device)[None]
         noise = ppo_policy.noise(self.nets, self.m.explore[:, None, None], number)
@@ -90,7 +90,7 @@ class Group:
         self.remember(step.reward[self.rows], terminated, over, step.last_obs, t)
 
     def remember(self, reward: Tensor, terminated: Tensor, over: Tensor, led: Tensor, t: int) -> None:
-        """What decision t led to: [L, N], led: [P, N, F_max]."""
+        """Stores the outcome of decision t: [L, N], led: [P, N, F_max]."""
         if self.s.normalise_reward:
             self.discounted.mul_(self.discount).add_(reward)
             self.paid.add(self.discounted[:, :, None])
@@ -101,7 +101,7 @@ class Group:
             column[t, :, :, 0] = value
 
     def learn(self, before: int) -> None:
-        """From the rollout. With normalised observations the first one is for their mean and deviation only."""
+        """Learns from the rollout. With normalised observations, the first rollout only fills the normaliser."""
         s, m = self.s, self.m
         self.started = m.t, torch.full_like(m.n, before)
         learns = not s.normalise_obs or self.seen.count > 0
@@ -133,11 +133,11 @@ class Group:
 
 
 class Torch:
-    """All groups. See ``envolve.agents.shaped.ppo.Backend``."""
+    """All batches. See ``envolve.agents.shaped.ppo.Backend``."""
 
     def __init__(self, section: PPOSection, widths: Sequence[Tuple[int, int]], keys: Tensor, device: torch.device,
                  threads: int) -> None:  # fmt: skip
-        """widths: (F, A) of each candidate; keys: int64 [P]. threads: torch has its own."""
+        """widths: (F, A) of each candidate; keys: int64 [P]. threads: unused; PyTorch has its own setting."""
         self.section, self.action_size, self.device = section, max(A for _, A in widths), device
         alike: Dict[Tuple[int, int], List[int]] = {}
         for i, width in enumerate(widths):

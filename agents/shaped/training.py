@@ -31,13 +31,14 @@ LEARNERS: Dict[str, Tuple[str, str, str]] = {  # name -> module, class, function
 
 
 class Learner(Protocol):
-    """What trains the agents of P candidates. Axes: N environments per candidate, F features, A actions."""
+    """Interface of a learner that trains the agents of P candidates. Axes: N environments per candidate, F features, A
+    actions."""
 
     steps: int  # environment steps per candidate so far
     diverged: Tensor  # bool [P]: its weights are no longer finite
 
     def iteration(self) -> None:
-        """Collect and learn, once."""
+        """One iteration: collects and learns."""
 
     def act(self, obs: Tensor) -> Tensor:
         """Deterministic actions [P, N, A_max] for obs [P, N, F_max]."""
@@ -47,7 +48,7 @@ class Learner(Protocol):
 
 
 class Progress(NamedTuple):
-    """Of one iteration, float64 [P] where not said otherwise; NaN for candidates that are out."""
+    """Metrics of one iteration, float64 [P] unless noted; NaN for removed candidates."""
 
     iteration: int  # from 1
     steps: int  # environment steps per candidate so far
@@ -59,7 +60,7 @@ class Progress(NamedTuple):
 
 @dataclass
 class ShapedResult:
-    """Axes: P candidates, N evaluation episodes, I iterations."""
+    """Result of a training. Axes: P candidates, N evaluation episodes, I iterations."""
 
     score: np.ndarray  # float64 [P]; NaN where the candidate is out
     episode_score: np.ndarray  # float64 [P, N]
@@ -75,7 +76,8 @@ def make_envs(
     task: str, candidates: Sequence[Candidate], num_envs: int, key: Union[int, Sequence[int]], engine: str = "mujoco",
     threads: int = 1, device: str = "cpu", schedules: Optional[Dict[str, Schedule]] = None,
 ) -> ShapedEnvs:  # fmt: skip
-    """num_envs: of each candidate; key: see ``ShapedEnvs``. Raises KeyError (task), SimulatorError, ValueError."""
+    """Environments of a task. num_envs: per candidate; key: see ``ShapedEnvs``. Raises KeyError (task), SimulatorError,
+    ValueError."""
     cls = physics_task(task)
     sim = make_simulator(engine, cls.model, num_envs * len(candidates), cls.outputs, threads, device)
     return ShapedEnvs(cls(sim), candidates, key, schedules)
@@ -84,7 +86,7 @@ def make_envs(
 def make_learner(
     name: str, envs: ShapedEnvs, section: LearnerSection, keys: np.ndarray, backend: str, threads: int
 ) -> Any:
-    """keys: int64 [P], the seeds of the agents. Raises ValueError."""
+    """Learner called ``name``. keys: int64 [P], random keys of the agents. Raises ValueError."""
     if name not in LEARNERS:
         raise ValueError(f"learner {name!r} does not train on shaped tasks: expected one of {', '.join(LEARNERS)}")
     module, cls, _ = LEARNERS[name]
@@ -92,7 +94,7 @@ def make_learner(
 
 
 def default_section(learner: str) -> Any:
-    """The settings of a learner for an arbitrary shaped task; those of its section are for classic tasks."""
+    """Default settings of a learner for an arbitrary shaped task; those of its section are for classic tasks."""
     module, _, defaults = LEARNERS[learner]
     return getattr(import_module(module), defaults)()
 
@@ -101,7 +103,7 @@ def train_shaped(
     envs: ShapedEnvs, learner: Learner, iterations: int, report: Optional[Callable[[Progress], None]] = None,
     judge: bool = True,
 ) -> ShapedResult:  # fmt: skip
-    """Train for so many iterations, then evaluate (judge; if not, scores are NaN). report: called after every
+    """Trains for this many iterations, then evaluates (without ``judge`` scores are NaN). report: called after every
     iteration."""
     keep_pages()
     curve = []
@@ -141,8 +143,8 @@ def _progress(iteration: int, steps: int, envs: ShapedEnvs) -> Progress:
 
 
 def evaluate(envs: ShapedEnvs, learner: Learner, frame: Optional[Callable[[int], Any]] = None) -> Tensor:
-    """One episode of the final policy in every environment -> its score, the mean over the time limit, float64 [P, N];
-    NaN for candidates that are out. frame: called with the number of every step, e.g. to take a picture."""
+    """Tests the final policy for one episode in every environment -> score, the mean over the time limit, float64 [P,
+    N]; NaN for removed candidates. frame: called with the number of every step, e.g. to take a picture."""
     obs = envs.begin(evaluation=True)
     limit = envs.task.max_steps
     total = torch.zeros(envs.P, envs.N, dtype=torch.float64, device=envs.device)

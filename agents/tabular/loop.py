@@ -46,7 +46,7 @@ class Noise(NamedTuple):
 
 @dataclass
 class Setting:
-    """What all members of one call share."""
+    """Inputs shared by all members of one call."""
 
     algorithm: str
     hyper: Hyper  # of a TabularSection
@@ -64,7 +64,7 @@ class Setting:
 
 @dataclass
 class Members:
-    """The members still in training, [L] each. All int64 but where said."""
+    """Members still in training: fields [L], int64 unless noted."""
 
     row: Tensor  # index in the population
     world: Tensor  # offset of their world in the flat tables
@@ -90,7 +90,7 @@ class Members:
     total: Tensor  # float64, this episode's return
 
     def keep(self, mask: Tensor) -> Members:
-        """The members where mask [L] is true."""
+        """Selects the members where mask [L] is true."""
         return Members(*(getattr(self, f.name)[mask] for f in fields(self)))
 
 
@@ -185,7 +185,7 @@ def _start_episode(m: Members, new: Tensor, start: int) -> None:
 
 
 def _decide(m: Members, state: Tensor, counter: Tensor) -> Tensor:
-    """Epsilon-greedy action [L]; ties go to the first action."""
+    """Epsilon-greedy actions [L]; ties go to the first action."""
     q = _rows(m.q, state)
     draw = rng.bits(m.key, counter)
     explore = (draw >> 32) & LOW < (m.eps * 2**32).ceil().long()
@@ -193,7 +193,7 @@ def _decide(m: Members, state: Tensor, counter: Tensor) -> Tensor:
 
 
 def _rows(table: Tensor, state: Tensor) -> Tensor:
-    """table [L, S, A], state [L] -> [L, A]."""
+    """Rows of a table for each state: table [L, S, A], state [L] -> [L, A]."""
     return table[torch.arange(len(state)), state]
 
 
@@ -283,7 +283,7 @@ def _test(q: Tensor, setting: Setting, key: Tensor, first: Tensor) -> Tuple[Tens
 
 
 def _finish(m: Members, setting: Setting, finite: Tensor, result: TrainResult) -> None:
-    """Record what members whose training ended have done."""
+    """Stores the results of members whose training has ended."""
     row = m.row.numpy()
     result.train_steps[row] = m.n.numpy()
     result.updates[row] = m.updates.numpy()

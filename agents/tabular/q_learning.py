@@ -9,7 +9,7 @@ from torch import Tensor
 
 
 def target(q_next: Tensor, reward: Tensor, nonterminal: Tensor, gamma: Tensor) -> Tensor:
-    """r + gamma max_a' Q(s', a') 1[not terminal].
+    """Target r + gamma max_a' Q(s', a') 1[not terminal].
 
     q_next: Q of the next state [P, A]; reward, gamma float32 [P]; nonterminal bool [P] -> float32 [P].
     """

@@ -10,7 +10,7 @@ from torch import Tensor
 
 
 def target(q_next: Tensor, next_action: Tensor, reward: Tensor, nonterminal: Tensor, gamma: Tensor) -> Tensor:
-    """r + gamma Q(s', a') 1[not terminal].
+    """Target r + gamma Q(s', a') 1[not terminal].
 
     q_next: Q of the next state [P, A]; next_action int64 [P]; reward, gamma float32 [P]; nonterminal bool [P]
     -> float32 [P].

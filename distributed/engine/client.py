@@ -1,4 +1,4 @@
-"""The hub from elsewhere: the same methods, over gRPC. A call that meets no hub waits for one to come back."""
+"""Remote hub: the same methods over gRPC. A call without a reachable hub waits for its return."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ AGAIN = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.St
 
 
 class HubGone(Exception):
-    """No hub for too long."""
+    """Raised if the hub stays unreachable for too long."""
 
 
 class RemoteHub:
-    """All calls may be repeated: after a reply that was lost the hub does nothing a second time."""
+    """Client of the hub. All calls may be repeated: the hub does nothing a second time after a lost reply."""
 
     def __init__(self, folder: Path, patience: float = PATIENCE) -> None:
-        """folder: of the run."""
+        """folder: folder of the run."""
         self.path, self.patience = folder / ADDRESS, patience
         self.known: dict[str, str] = {}  # what the file said when the channel was made
         self.channel: grpc.Channel | None = None
         self.calls: dict[str, Any] = {}
 
     def _connect(self) -> None:
-        """To where the file says. Raises OSError, ValueError where it does not."""
+        """Connects to the address in the hub's file. Raises OSError, ValueError for an unusable file."""
         found = json.loads(read_text(self.path))
         if found == self.known:
             return
@@ -49,7 +49,7 @@ class RemoteHub:
         self.known = found
 
     def _call(self, name: str, *args: Any, wait: float = 0.0) -> Any:
-        """Raises HubGone, RunError, and what the hub's own method raises."""
+        """Calls a method of the hub. Raises HubGone, RunError, and what the hub's method raises."""
         request, deadline = pack(args), time.monotonic() + self.patience
         while True:
             try:

@@ -1,10 +1,10 @@
-"""What all programs meet at: the memory, and the policies under the rate rule. One object, any number of threads.
+"""Meeting point of all programs: the replay buffer, and the policies under the rate rule. One thread-safe object.
 
-Embedded it is called directly; in a process of its own it is what the replay program serves. Every chunk is in the log
-before it is acknowledged, so a hub that was killed is made again from the log; the learner publishes its policy again.
+Embedded, it is called directly; the replay program serves it in its own process. Every chunk is logged before it is
+acknowledged, so a hub that was killed is rebuilt from the log; the learner publishes its policy again.
 
-Lockstep: each worker collects with each policy once, and the chunks of a version enter the memory together and in the
-order of the workers. So its content depends on nobody's speed. Asynchronous: as they come.
+Lockstep: each worker collects with each policy once, and the chunks of a version enter the replay buffer together, in
+the order of the workers. So its content does not depend on speeds. Asynchronous: chunks enter as they arrive.
 """
 
 from __future__ import annotations
@@ -26,18 +26,19 @@ RECENT = 100  # episodes of which progress tells the mean return
 
 
 class Finished(Exception):
-    """The run is complete: nobody has anything left to do."""
+    """Raised once the run is complete."""
 
 
 class Unpublished(Exception):
-    """The hub does not have the policy that it is asked about: it was started anew. Publish it again."""
+    """Raised if the hub has restarted and does not have the requested policy. Publish it again."""
 
 
 class Hub:
     def __init__(
         self, replay: SharedReplay, workers: int, lockstep: bool, limits: Limits, log: ReplayLog | None = None
     ) -> None:
-        """limits: of what others may say to it; log: what it holds is where the memory begins. Raises OSError."""
+        """limits: bounds of the messages of other programs; log: fills the replay buffer at the start. Raises
+        OSError."""
         self.replay, self.workers, self.lockstep, self.limits, self.log = replay, workers, lockstep, limits, log
         self.changed = threading.Condition()
         self.waiting: dict[str, object] = {}  # by what it is for: the call that waits, one of a kind
@@ -50,8 +51,8 @@ class Hub:
     # ------------------------------------------------------------------------------------------------------ learner
 
     def begin(self, session: int, version: int) -> None:
-        """A learner starts, or starts anew from a checkpoint, and will publish this version next. In lockstep what came
-        of later ones is forgotten, and will come again."""
+        """Announces a learner that starts, or restarts from a checkpoint, and will publish this version next. In
+        lockstep, chunks of later versions are dropped and will be collected again."""
         with self.changed:
             if self.lockstep:
                 self._restore(version)
@@ -60,8 +61,8 @@ class Hub:
             self.changed.notify_all()
 
     def publish(self, session: int, version: int, policy: Tensor, timeout: float) -> bool:
-        """Whether the policy float32 [P, D] lies here now; False: the rule made it wait in vain for ``timeout`` s. Once
-        more the same one changes nothing."""
+        """Publishes the policy float32 [P, D]. False: the rate rule blocked it for ``timeout`` s. Repeating a call with
+        the same policy changes nothing."""
         with self.changed:
             if self.published == (session, version):
                 return True
@@ -77,15 +78,15 @@ class Hub:
             return True
 
     def ready(self, session: int, version: int, timeout: float) -> bool:
-        """Whether as many chunks of this version are here as there are workers, in lockstep one of each; waits for it
-        at most ``timeout`` s. Raises Unpublished."""
+        """Waits at most ``timeout`` s until there is a chunk of this version for every worker, in lockstep one from
+        each. Raises Unpublished."""
         with self.changed:
             if self.published != (session, version):
                 raise Unpublished
             return self._wait("ready", lambda: len(self.delivered[version]) >= self.workers, timeout)
 
     def has(self, version: int) -> bool:
-        """As ``ready``, of any session and without waiting."""
+        """Same as ``ready``, for any session and without waiting."""
         with self.changed:
             return len(self.delivered[version]) >= self.workers
 
@@ -95,7 +96,7 @@ class Hub:
             return self.replay.sample(first, count)
 
     def checkpoint(self) -> None:
-        """All that came so far is on the disk now, and what neither the run nor the last checkpoint needs is gone."""
+        """Flushes all chunks to disk and deletes those that neither the run nor the last checkpoint needs."""
         with self.changed:
             if self.log is not None:
                 self.log.sync()
@@ -103,7 +104,7 @@ class Hub:
             self.kept = self.replay.written
 
     def finish(self) -> None:
-        """The run is complete."""
+        """Marks the run as complete."""
         with self.changed:
             self.finished = True
             self.changed.notify_all()
@@ -118,7 +119,7 @@ class Hub:
     # --------------------------------------------------------------------------------------------------- collectors
 
     def pull(self, worker: int, timeout: float) -> Handout | None:
-        """The policy of this worker's next turn; None: there was none for ``timeout`` s. Raises Finished."""
+        """Policy for this worker's next turn; None if there was none for ``timeout`` s. Raises Finished."""
         with self.changed:
             here = self._wait(f"pull {worker}", lambda: self.finished or self.table.may_pull(worker), timeout)
             if self.finished:
@@ -130,8 +131,8 @@ class Hub:
             return handout
 
     def append(self, chunk: Chunk) -> bool:
-        """Whether it is kept; False: it belongs to a training that was taken back. The same one again, after a reply
-        that was lost, changes nothing. Raises OSError, ValueError, and Unpublished: come again once the learner has."""
+        """Stores a chunk. False: it belongs to a training that was rolled back. Repeating a call after a lost reply
+        changes nothing. Raises OSError, ValueError, and Unpublished: retry once the learner has published."""
         self.replay.check(chunk.rows)
         with self.changed:
             if self.lockstep and self.published is None:
@@ -140,7 +141,7 @@ class Hub:
                 return False
             if self.published is not None and (chunk.session, chunk.version) > self.published:
                 found = f"session {chunk.session}, version {chunk.version}"
-                raise ValueError(f"{found} of a policy that nobody has published; the newest: {self.published}")
+                raise ValueError(f"{found} of an unpublished policy; the newest: {self.published}")
             if chunk.ticket == self.last.get(chunk.worker):
                 self.table.delivered(chunk.worker, chunk.version)
                 return True
@@ -160,8 +161,8 @@ class Hub:
     # -------------------------------------------------------------------------------------------------------- inside
 
     def _wait(self, what: str, condition: Callable[[], bool], timeout: float) -> bool:
-        """Whether it came true in ``timeout`` s. A later call for the same sends an earlier one home at once: that
-        caller has gone, or it is a broken one that would hold all threads of the server."""
+        """Waits at most ``timeout`` s for a condition. A later call of the same caller ends an earlier one: that caller
+        has gone, or it is broken and would block all threads of the server."""
         if timeout <= 0 or condition():
             return condition()
         if what in self.waiting:
@@ -174,7 +175,7 @@ class Hub:
         return condition()
 
     def _take(self, chunk: Chunk) -> None:
-        """Into the memory, in lockstep once the others of its version are here."""
+        """Moves chunks into the replay buffer, in lockstep once all chunks of a version are there."""
         self.last[chunk.worker] = chunk.ticket
         self.delivered[chunk.version].append(chunk.worker)
         self.returns.extend(chunk.episodes[:, 0].tolist())
@@ -191,15 +192,15 @@ class Hub:
             del self.delivered[version]
 
     def _restore(self, before: int | None) -> None:
-        """The memory as the log has it, of versions before this one."""
-        self.delivered: defaultdict[int, list[int]] = defaultdict(list)  # by version: who brought a chunk
+        """Rebuilds the replay buffer from the log, up to this version."""
+        self.delivered: defaultdict[int, list[int]] = defaultdict(list)  # by version: workers that delivered a chunk
         self.last: dict[int, int] = {}  # by worker: ticket of its last chunk
         self.pending: dict[int, Chunk] = {}  # lockstep: of the version that is not complete
         self.returns: deque[float] = deque(maxlen=RECENT)
         self.episodes = self.late = self.late_chunks = 0
         if self.log is None:
             if before is not None and before != RANDOM:
-                raise RuntimeError("a hub without a log cannot take a training back")
+                raise RuntimeError("a hub without a log cannot roll back a training")
             self.replay.clear()
             return
         files = self.log.files()

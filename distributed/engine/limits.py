@@ -1,5 +1,5 @@
-"""What may be said to a hub that serves: of every call its arguments, their types and their bounds, and so the size of
-the largest message. Whoever knows the token may still be wrong, old or broken; one line tells it what.
+"""Limits of the messages to a serving hub: the arguments of every call with types and bounds, and so the size of the
+largest message. A caller with the token may still be wrong, outdated or broken; it gets a one-line error.
 
 Axes: P members, D parameters of a policy, T steps of a turn, W columns of a transition, E episodes.
 """
@@ -27,7 +27,7 @@ CALLS = {  # method of the hub -> its arguments
 
 @dataclass(frozen=True)
 class Limits:
-    """Of one run."""
+    """Limits of one run."""
 
     workers: int
     iterations: int
@@ -39,12 +39,12 @@ class Limits:
 
     @property
     def message_bytes(self) -> int:
-        """Of the largest message that is legal: a policy or a chunk of rows, and what says so."""
+        """Size of the largest legal message, a policy or a chunk of rows, in bytes."""
         chunk = self.members * self.steps * (self.row + 2)  # at most every step ends an episode
         return 4 * max(self.members * self.policy, chunk) + MOST_HEAD + MIB
 
     def check(self, method: str, arguments: Any) -> list[Any]:
-        """The arguments of a call. Raises WireError."""
+        """Checks the arguments of a call. Raises WireError."""
         names = CALLS[method]
         if type(arguments) is not list or len(arguments) != len(names):
             count = len(arguments) if type(arguments) is list else type(arguments).__name__
@@ -79,7 +79,7 @@ class Limits:
 
     @staticmethod
     def _numbers(name: str, value: Any, shape: tuple[Any, ...]) -> None:
-        """A tensor of this shape, where (least, most) stands for a range, of finite numbers."""
+        """Checks for a tensor of finite numbers with this shape; (least, most) stands for a range."""
         if type(value) is not Tensor or value.dtype != torch.float32:
             raise WireError(f"{name}: found {_short(value)}, expected a float32 tensor")
         spans = [n if type(n) is tuple else (n, n) for n in shape]
@@ -92,7 +92,7 @@ class Limits:
 
 
 def _short(value: Any) -> str:
-    """Never more than a line of what somebody else wrote."""
+    """Shortens foreign text to one line."""
     if type(value) is int and abs(value) >= 2**64:
         return "a larger integer"
     return repr(value)[:80] if type(value) in (bool, int, float, type(None)) else type(value).__name__

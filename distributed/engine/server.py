@@ -1,8 +1,8 @@
-"""The hub as a server that collectors and the learner find through a file in the run's folder. gRPC carries the bytes
-(why: docs/distributed.md); ``distributed/engine/wire.py`` says what they mean.
+"""gRPC server of the hub, found by collectors and learner through a file in the run's folder (docs/distributed.md).
+``distributed/engine/wire.py`` defines the messages.
 
-Who knows the token in that file, which only its owner can read, may call; so on one machine or in a cluster nobody else
-can add experience. The traffic is not encrypted.
+Only callers with the token in that file, which is readable by its owner alone, are served; so nobody else on the
+machine or in the cluster can add transitions. The traffic is not encrypted.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ TOKEN = "token"  # in the metadata of a call
 # of both sides; the hub itself takes no message larger than the largest that is legal (``limits.py``)
 OPTIONS = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1), ("grpc.so_reuseport", 0)]
 STREAMS = 64  # calls at once on one connection
-DEADLINE = MOST_WAIT + 75.0  # s, the latest of a call: nobody keeps a thread of the server for longer
+DEADLINE = MOST_WAIT + 75.0  # s, longest call, since each call holds a thread of the server
 STRANGERS = 64  # that are being refused; more of them are cut off without a word
 WORDS = 400  # characters of an answer to a call that is refused
 GRACE = 1.0  # s, for calls under way when the server ends
 
 
 def write_private(path: Path, text: str) -> None:
-    """Atomic, and for its owner alone. Raises OSError."""
+    """Writes the file atomically, readable by its owner alone. Raises OSError."""
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     temporary.unlink(missing_ok=True)
     with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
@@ -52,11 +52,11 @@ def write_private(path: Path, text: str) -> None:
 
 
 class Door(grpc.ServerInterceptor):
-    """Lets in whoever has the token. All else is refused before a byte of its message is asked for: as the handlers
-    take streams, gRPC reads a message only once they want it, and until then holds a window of some kilobytes."""
+    """Rejects calls without the token before a byte of their message is read: the handlers take streams, so gRPC reads
+    a message only on request, and until then holds a window of some kilobytes."""
 
     def __init__(self, token: str, calls: int) -> None:
-        """calls: that may be under way or wait for a thread."""
+        """calls: number of calls that may run or wait for a thread."""
         self.token = token
         self.inside, self.outside = threading.Semaphore(calls), threading.Semaphore(STRANGERS)
         self.clerk = ThreadPoolExecutor(1)  # no thread of those inside waits for a stranger
@@ -86,11 +86,11 @@ class Door(grpc.ServerInterceptor):
 
 
 class HubServer:
-    """Serves from the moment it is made."""
+    """Server that runs from its construction on."""
 
     def __init__(self, hub: Hub, folder: Path, bind: str = "127.0.0.1") -> None:
-        """bind: the address to listen at, and that others are told; of "all of this machine's" (0.0.0.0, [::]) they are
-        told its host name. Raises OSError."""
+        """bind: address to listen at, also published to clients; for "all addresses" (0.0.0.0, [::]) the host name is
+        published. Raises OSError."""
         self.hub, self.token = hub, secrets.token_hex(16)
         # A call that waits keeps a thread: of each collector one at the most, and two of the learner's. And no more
         # messages are in memory than there are threads.

@@ -1,6 +1,6 @@
-"""Messages between programs: a tree of plain values as JSON, and its tensors as raw numbers behind it.
+"""Wire format between programs: a tree of plain values as JSON, followed by its tensors as raw numbers.
 
-Nothing that arrives is executed, and nothing is built but plain values, float32 tensors and the dataclasses of KINDS.
+Nothing that arrives is executed, and only plain values, float32 tensors and the dataclasses of KINDS are built.
 Message: length of the JSON (uint32), JSON, numbers. Little-endian.
 """
 
@@ -25,18 +25,18 @@ KIND = "kind"  # key of what is no plain value
 
 
 class WireError(Exception):
-    """Bytes that are no message."""
+    """Raised for bytes that are not a message."""
 
 
 def pack(value: Any) -> bytes:
-    """value: None, numbers, texts, lists, tensors (float32), objects of KINDS."""
+    """Encodes a value: None, numbers, texts, lists, tensors (float32), objects of KINDS."""
     tensors: list[bytes] = []
     head = json.dumps(_plain(value, tensors)).encode()
     return b"".join([LENGTH.pack(len(head)), head, *tensors])
 
 
 def unpack(data: bytes) -> Any:
-    """The inverse. Raises WireError."""
+    """Decodes a message. Raises WireError."""
     try:
         size = LENGTH.unpack_from(data)[0]
         if size > MOST_HEAD:
@@ -62,7 +62,7 @@ def _plain(value: Any, tensors: list[bytes]) -> Any:
 
 
 def _built(plain: Any, numbers: np.ndarray, at: int) -> tuple[Any, int]:
-    """The value, and how many of the numbers are used after it."""
+    """Decodes one value -> value, and how many of the numbers it used."""
     if isinstance(plain, list):
         values = []
         for item in plain:

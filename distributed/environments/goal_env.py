@@ -1,4 +1,4 @@
-"""This project's goal tasks (docs/goals.md) as Gymnasium environments, for ``TrainParams.env_ctor`` of CRL."""
+"""Gymnasium versions of this project's goal tasks (docs/goals.md), for ``TrainParams.env_ctor`` with CRL."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class GoalEnv(gymnasium.Env[Observation, np.ndarray]):
         return self._observation(), reward, terminated, bool(outcome.over) and not terminated, info
 
     def render(self) -> Any:
-        """uint8 [HEIGHT, WIDTH, 3]; None without render_mode. Raises SimulatorError."""
+        """Rendered picture, uint8 [HEIGHT, WIDTH, 3]; None without render_mode. Raises SimulatorError."""
         if self.render_mode != "rgb_array":
             return None
         if self.scenery is None:

@@ -27,11 +27,13 @@ SENSORS = np.repeat([0.02, 0.3, 0.2, 0.02, 0.1], [8, 8, 8, 3, 3])
 
 
 class Quadruped(MujocoEnv):
-    """Observation float64 [30]: angles (rad) and velocities (rad/s) of hip and knee of the legs front left, front
-    right, hind left, hind right, their torques (N m), the direction of gravity and the gyroscope (rad/s) in the trunk's
-    frame. Action [8] in +-1: what angles the motors go for, about the stance. Reward: forward distance in m minus
-    energy_weight times the motors' mechanical work in J, of a step of 0.02 s, divided by it. An episode ends when the
-    robot falls, and is cut off after ``horizon`` steps."""
+    """Environment of the quadruped.
+
+    Observation float64 [30]: angles (rad) and velocities (rad/s) of hip and knee of the legs front left, front right,
+    hind left, hind right; their torques (N m); the direction of gravity and the gyroscope (rad/s) in the trunk's frame.
+    Action [8] in [-1, 1]: target angles of the motors around the stance. Reward: (forward distance in m minus
+    energy_weight times the motors' mechanical work in J) of a step of 0.02 s, divided by 0.02 s. An episode terminates
+    when the robot falls, and is truncated after ``horizon`` steps."""
 
     metadata = {"render_modes": ["human", "rgb_array", "depth_array", "rgbd_tuple"], "render_fps": 50}
 
@@ -44,9 +46,9 @@ class Quadruped(MujocoEnv):
         horizon: int = 500,
         **kwargs: Any,
     ) -> None:
-        """mass: of a load on the trunk, kg; friction: coefficient of the floor; noise: of the sensors, 1 is that of
-        cheap ones; energy_weight: m per J, at ten times as much as by default it pays best to fall at once; kwargs:
-        of MujocoEnv, such as render_mode. The first three may be set at any time. Raises ConfigError."""
+        """mass: of a load on the trunk, kg; friction: coefficient of the floor; noise: of the sensors, 1 equals cheap
+        sensors; energy_weight: m per J (at ten times the default, falling at once pays best); kwargs: of MujocoEnv,
+        such as render_mode. mass, friction and noise may be set at any time. Raises ConfigError."""
         space = spaces.Box(-np.inf, np.inf, (len(SENSORS),), np.float64)
         camera: dict[str, Any] = {"camera_name": "track"}
         super().__init__(str(MODELS / "quadruped.xml"), SUBSTEPS, space, **{**camera, **kwargs})
@@ -60,7 +62,7 @@ class Quadruped(MujocoEnv):
 
     @property
     def mass(self) -> float:
-        """kg, of a load spread over the trunk."""
+        """Mass of a load spread over the trunk, kg."""
         return self._mass
 
     @mass.setter

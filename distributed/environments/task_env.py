@@ -1,6 +1,5 @@
-"""This project's tasks as Gymnasium environments, for ``TrainParams.env_ctor``: those in a physics engine here, classic
-ones and evolved worlds by ``envs/worlds/export.py`` (``WorldEnv(RealTask(make_task("Pendulum-v0"), 1))``,
-``load_world``).
+"""Gymnasium versions of this project's tasks in a physics engine, for ``TrainParams.env_ctor``. Classic tasks and
+evolved worlds have ``envs/worlds/export.py`` (``WorldEnv(RealTask(make_task("Pendulum-v0"), 1))``, ``load_world``).
 """
 
 from __future__ import annotations
@@ -32,9 +31,9 @@ class TaskEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         self, name: str, config: Mapping[str, Any] | None = None, shaper: str | Path | None = None,
         render_mode: str | None = None,
     ) -> None:  # fmt: skip
-        """config: values, or ranges [low, high] that episodes draw from, of the task's parameters (docs/shapers.md);
-        ``self.config`` may be changed at any time, and counts from the next reset. shaper: a file, which is imported.
-        Raises ConfigError, SimulatorError."""
+        """config: values of the task's parameters (docs/shapers.md), or ranges [low, high] to draw from per episode;
+        ``self.config`` may be changed at any time and takes effect at the next reset. shaper: a candidate's file, which
+        is executed. Raises ConfigError, SimulatorError."""
         try:
             task = physics_task(name)
         except KeyError as e:
@@ -61,7 +60,7 @@ class TaskEnv(gymnasium.Env[np.ndarray, np.ndarray]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[np.ndarray, dict[str, Any]]:
-        """Raises ConfigError."""
+        """Starts an episode. Raises ConfigError."""
         super().reset(seed=seed)
         task = self.envs.task
         for key, value in self.config.items():
@@ -75,7 +74,7 @@ class TaskEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         return obs[0, 0].numpy().copy(), {}
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        """Raises ConfigError if the candidate fails."""
+        """Makes one step. Raises ConfigError if the candidate fails."""
         chosen = torch.as_tensor(np.asarray(action, np.float32)).clamp(-1, 1)
         step = self.envs.step(chosen[None, None])
         self._check_shaper()
@@ -84,7 +83,7 @@ class TaskEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         return step.last_obs[0, 0].numpy().copy(), float(step.reward[0, 0]), terminated, truncated, info
 
     def render(self) -> Any:
-        """uint8 [HEIGHT, WIDTH, 3]; None without render_mode. Raises SimulatorError."""
+        """Rendered picture, uint8 [HEIGHT, WIDTH, 3]; None without render_mode. Raises SimulatorError."""
         return self.envs.task.sim.render(0, WIDTH, HEIGHT) if self.render_mode == "rgb_array" else None
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""What a run tells: TensorBoard, and a line for people now and then."""
+"""Progress output of a run: TensorBoard events and occasional log lines."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ log = logging.getLogger("envolve")
 
 
 class Board:
-    """One program's TensorBoard folder. The step is the number of gradient steps."""
+    """TensorBoard writer of one program. The step is the number of gradient steps."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.writer: SummaryWriter | None = None
 
     def write(self, step: int, **values: float) -> None:
-        """What an earlier process said of later steps is forgotten."""
+        """Hides what an earlier process wrote for later steps."""
         if self.writer is None:
             from torch.utils.tensorboard import SummaryWriter  # a second of imports, which a start does not wait for
 

@@ -1,15 +1,15 @@
-"""Parameters of the environment that change as training goes on: the "curriculum" of a run's JSON.
+"""Curriculum of environment parameters: the section "curriculum" of a run's JSON.
 
     "curriculum": {
       "mass":     {"iters": [0, 20000, 30000, 40000, 50000], "range": [0.0, 10.0]},
       "friction": {"iters": [50000, 120000], "range": [0.1, 0.5], "mode": "linear"}
     }
 
-As in the seed's framework, whose form this is: a parameter takes as many evenly spaced levels as it has iterations, of
-the type of the range's first number (integers cut off fractions), only where experience is collected, and keeps the
-value of the environment's constructor before its first iteration. Mode "step", the seed's and the default, holds each
-level until the next and drops the episode under way at a change; "linear" joins them by lines, and as it changes all
-the time, at the beginnings of episodes.
+As in 0shot-object-insertion: a parameter takes as many evenly spaced levels as it has iterations, of the type of the
+range's first number (integers cut off fractions). It changes only in collectors, and keeps the value of the
+environment's constructor before its first iteration. Mode "step", the original's and the default, holds each level
+until the next and drops the current episode at a change. Mode "linear" interpolates between the levels; as it changes
+all the time, changes take effect when episodes begin.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ KEYS = ("iters", "range", "mode")
 
 @dataclass(frozen=True)
 class Course:
-    """What one parameter goes through."""
+    """Schedule of one parameter."""
 
     iters: tuple[int, ...]  # rising; two that are equal count as the later one
     low: float  # first level
@@ -44,12 +44,12 @@ class Course:
 
     @property
     def kind(self) -> type:
-        """Of all values."""
+        """Type of all values."""
         return type(self.low)
 
     @cached_property
     def schedule(self) -> Schedule:
-        """From the first iteration on."""
+        """Mode "linear": values change from the first iteration on."""
         steps = from_levels(self.iters, (self.low, self.high), start=self.low)
         if self.mode == "step":
             return steps
@@ -59,44 +59,45 @@ class Course:
         return Schedule(levels.knots[begun:], levels.ranges[begun:], "linear")
 
     def value(self, itr: int) -> Any:
-        """At this iteration; None before the first: the constructor's."""
+        """Value at this iteration; None before the first: the constructor's."""
         return None if itr < self.iters[0] else self.kind(self.schedule(itr)[0])
 
     def passed(self, last_itr: int | None, itr: int) -> bool:
-        """Whether an iteration of the list lies after ``last_itr`` (None: ever) and not after ``itr``."""
+        """True if an iteration of the list lies after ``last_itr`` (None: any) and not after ``itr``."""
         return any((last_itr is None or i > last_itr) and i <= itr for i in self.iters)
 
     def written(self) -> dict[str, Any]:
-        """As the JSON has it."""
+        """Schedule in the form of the JSON."""
         mode = {} if self.mode == "step" else {"mode": self.mode}
         return {"iters": list(self.iters), "range": [self.low, self.high], **mode}
 
 
 @dataclass(frozen=True)
 class Curriculum:
-    """All parameters that change; a pure function of the iteration, so a resumed run goes on where it was."""
+    """Schedules of all parameters; a pure function of the iteration, so a resumed run continues with the right
+    values."""
 
     courses: Mapping[str, Course]
 
     def changes(self, last_itr: int | None, itr: int) -> dict[str, Any]:
-        """What is to be set now, the episode under way being dropped: where thresholds were passed since ``last_itr``,
-        the last one's level, be it the same as before. last_itr: the iteration of the last call; None: of none, at the
-        beginning and after a restart."""
+        """Parameters to set now, which drops the current episode: where iterations of the schedule have passed since
+        ``last_itr``, the level of the last one, even if unchanged. last_itr: the iteration of the last call; None at
+        the beginning and after a restart."""
         passed = {n: c for n, c in self.courses.items() if c.mode == "step" and c.passed(last_itr, itr)}
         return {name: course.value(itr) for name, course in passed.items()}
 
     def at_reset(self, itr: int) -> dict[str, Any]:
-        """What is to be set before an episode begins."""
+        """Parameters to set before an episode begins."""
         linear = {n: c.value(itr) for n, c in self.courses.items() if c.mode == "linear"}
         return {name: value for name, value in linear.items() if value is not None}
 
     def written(self) -> dict[str, Any]:
-        """The section of the JSON."""
+        """Section of the JSON."""
         return {name: course.written() for name, course in self.courses.items()}
 
 
 def curriculum_from(config: Mapping[str, Any]) -> Curriculum:
-    """The "curriculum" of a JSON; none without. Raises ConfigError: key, found, expected."""
+    """Reads the "curriculum" of a JSON object; empty without one. Raises ConfigError: key, found, expected."""
     section = config.get(SECTION, {})
     if not isinstance(section, dict):
         raise ConfigError([f"{SECTION}: found {show(section)}, expected parameters, each with iters and range"])
@@ -139,8 +140,8 @@ def _is_number(value: Any) -> bool:
 
 
 def apply(env: gymnasium.Env[Any, Any], values: Mapping[str, Any]) -> None:
-    """Sets parameters: an attribute of the environment, or of a wrapper around it, if there is one of this name, else a
-    key of the environment's dictionary ``config``. Raises ConfigError, and then has set nothing."""
+    """Sets parameters: an attribute of the environment or of a wrapper around it if one has this name, else a key of
+    the environment's dictionary ``config``. Raises ConfigError without setting anything."""
     check(env, values)
     for name, value in values.items():
         if env.has_wrapper_attr(name):
@@ -150,7 +151,7 @@ def apply(env: gymnasium.Env[Any, Any], values: Mapping[str, Any]) -> None:
 
 
 def check(env: gymnasium.Env[Any, Any], names: Iterable[str]) -> None:
-    """Raises ConfigError for parameters that this environment has not."""
+    """Raises ConfigError for parameters that this environment does not have."""
     problems = []
     for name in names:
         if env.has_wrapper_attr(name) and not name.startswith("_"):

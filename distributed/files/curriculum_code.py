@@ -1,4 +1,4 @@
-"""A curriculum as numbers that an outer loop moves: a vector for NES, a space for BOHB, and back.
+"""Encodes a curriculum as numbers for an outer loop: a vector for NES, a search space for BOHB, and back.
 
 A course with K iterations t_1 < ... < t_K and levels from v_1 to v_K is K + 2 numbers, whatever its mode:
 
@@ -25,8 +25,8 @@ from envolve.outer.hpo.trial import Plain
 
 @dataclass(frozen=True)
 class CourseCode:
-    """What is kept of one parameter's course while the rest moves. ``low`` and ``high``: between them are all levels;
-    integers where both are."""
+    """Fixed part of one parameter's schedule. ``low`` and ``high`` bound all levels; levels are integers if both
+    are."""
 
     knots: int  # K
     iters: int  # T
@@ -46,7 +46,7 @@ class CourseCode:
         return self.knots + 2
 
     def encode(self, course: Course) -> np.ndarray:
-        """float64 [K + 2]. Raises ValueError for a course that has no such code."""
+        """Encodes a schedule as float64 [K + 2]. Raises ValueError for a schedule that does not fit."""
         gaps = np.diff(course.iters)
         if len(course.iters) != self.knots or course.mode != self.mode or (gaps <= 0).any():
             expected = f"{self.knots} different ones, {self.mode}"
@@ -55,7 +55,7 @@ class CourseCode:
         return np.concatenate([[course.iters[0] / self.iters], np.log(gaps / self.iters), levels])
 
     def decode(self, vector: np.ndarray) -> Course:
-        """vector [K + 2], any finite numbers: what is out of range goes to its end. Raises ValueError."""
+        """Decodes a vector [K + 2] of any finite numbers; values out of range are clipped. Raises ValueError."""
         vector = np.asarray(vector, dtype=np.float64)
         if vector.shape != (self.size,) or not np.isfinite(vector).all():
             raise ValueError(f"found {vector}, expected {self.size} finite numbers")
@@ -71,7 +71,7 @@ class CourseCode:
         return Course(tuple(iters), first, last, self.mode)
 
     def parameters(self, name: str) -> tuple[Parameter, ...]:
-        """The same numbers as axes of a search, gaps on a logarithmic axis."""
+        """Search axes of the same numbers; gaps are on a logarithmic axis."""
         key = f"{SECTION}.{name}"
         gaps = [
             Parameter(f"{key}.gap_{k}", float, low=1 / self.iters, high=1.0, log=True) for k in range(1, self.knots)
@@ -82,29 +82,29 @@ class CourseCode:
 
 @dataclass(frozen=True)
 class CurriculumCode:
-    """The codes of all parameters of a curriculum that an outer loop moves, one after the other."""
+    """Codes of all parameters of a curriculum, in sequence."""
 
     courses: Mapping[str, CourseCode]
 
     @property
     def size(self) -> int:
-        """Of the vector."""
+        """Number of entries of the vector."""
         return sum(code.size for code in self.courses.values())
 
     @cached_property
     def space(self) -> Space:
-        """For searches: ``space.config_space`` is the ConfigSpace."""
+        """Search space; ``space.config_space`` is the ConfigSpace."""
         return Space(tuple(p for name, code in self.courses.items() for p in code.parameters(name)))
 
     def encode(self, curriculum: Curriculum) -> np.ndarray:
-        """float64 [size]. Raises ValueError."""
+        """Encodes a curriculum as float64 [size]. Raises ValueError."""
         if set(curriculum.courses) != set(self.courses):
             raise ValueError(f"found a curriculum of {sorted(curriculum.courses)}, expected {sorted(self.courses)}")
         parts = [code.encode(curriculum.courses[name]) for name, code in self.courses.items()]
         return np.concatenate([np.zeros(0), *parts])
 
     def decode(self, vector: np.ndarray) -> Curriculum:
-        """vector [size]. Raises ValueError."""
+        """Decodes a vector [size]. Raises ValueError."""
         if np.shape(vector) != (self.size,):
             raise ValueError(f"found a vector of shape {np.shape(vector)}, expected {self.size} numbers")
         ends = np.cumsum([code.size for code in self.courses.values()])
@@ -112,7 +112,7 @@ class CurriculumCode:
         return Curriculum({n: code.decode(part) for (n, code), part in zip(self.courses.items(), parts)})
 
     def from_values(self, values: Mapping[str, Plain]) -> Curriculum:
-        """Of a trial of a search over ``space``. Raises ConfigError."""
+        """Decodes a trial of a search over ``space``. Raises ConfigError."""
         missing = [p.name for p in self.space.parameters if p.name not in values]
         if missing or any(not self.space.by_name[name].allows(v) for name, v in values.items()):
             expected = ", ".join(f"{p.name} {p}" for p in self.space.parameters)

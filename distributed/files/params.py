@@ -1,4 +1,4 @@
-"""What a user writes to train an agent: a class ``TrainParams``, which says how the environment is made, and with which
+"""Base class of a user's training parameters: a class ``TrainParams`` with the environment's constructor and
 hyperparameters.
 
     class TrainParams(TrainParamsBase):
@@ -7,8 +7,8 @@ hyperparameters.
         def env_ctor(self, seed, **kwargs):
             return gymnasium.make("HalfCheetah-v5", **kwargs)
 
-The names are those of the seed's framework (the ``rl`` folder of https://github.com/isl-org/0shot-object-insertion). An
-iteration: all collectors add experience, ``num_steps_per_iter`` gradient steps follow, everybody gets the new policy.
+The names are those of the ``rl`` folder of https://github.com/isl-org/0shot-object-insertion. In an iteration, all
+collectors add transitions, ``num_steps_per_iter`` gradient steps follow, and all collectors get the new policy.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ EXPLORING = ("l2", "norm", "dot")  # energies whose actor may be paid for |phi|
 
 
 def of_crl(name: str, choices: Sequence[str] | None = None) -> Any:
-    """That key of contrastive RL's section, as a field here."""
+    """Option of contrastive RL's section as a field of TrainParams."""
     f = {f.name: f for f in dataclasses.fields(CRLSection)}[name]
-    return option(f.default, f"of CRL: {f.metadata['help']}", choices=choices or f.metadata["choices"],
+    return option(f.default, f"CRL: {f.metadata['help']}", choices=choices or f.metadata["choices"],
                   **f.metadata["limits"])  # fmt: skip
 
 
 class ParamsError(ConfigError):
-    """What is wrong with a user's parameters; a command ends with exit code 2."""
+    """Raised for wrong user parameters; a command ends with exit code 2."""
 
     def __init__(self, *problems: str) -> None:
         super().__init__(list(problems))
@@ -63,20 +63,20 @@ class ParamsError(ConfigError):
 
 @dataclass(init=False)
 class TrainParamsBase:
-    """Derive ``TrainParams`` from it, with an ``env_ctor``, and give the fields other values as plain attributes of the
-    class, as in the example above. Raises ParamsError, which names field, found and expected."""
+    """Base class of a user's ``TrainParams``: define ``env_ctor``, and override fields as plain class attributes, as in
+    the example above. Raises ParamsError, which names field, found and expected."""
 
     env_config: dict[str, Any] = field(default_factory=dict)  # what the JSON holds
-    algorithm: str = option("SAC", "the learner", choices=ALGORITHMS)
+    algorithm: str = option("SAC", "learning algorithm", choices=ALGORITHMS)
     gamma: float = option(
         0.99, "discount; of CRL: a goal is what k steps led to, with probability in proportion to gamma^k", gt=0, lt=1
     )
     actor_lr: float = option(3e-4, "Adam learning rate of the actor", gt=0)
-    critic_lr: float = option(3e-4, "Adam learning rate of the critics, of CRL the encoders", gt=0)
-    alpha_lr: float = option(3e-4, "Adam learning rate of the temperature, of SAC and CRL", gt=0)
-    tau: float = option(0.005, "share of the critics that their targets take over at an update, not of CRL", gt=0, le=1)
-    target_update_period: int = option(1, "gradient steps between updates of the targets, not of CRL", ge=1, le=10**6)
-    log_alpha_init: float = option(1.0, "logarithm of the temperature at first, of SAC and CRL", ge=-20, le=20)
+    critic_lr: float = option(3e-4, "Adam learning rate of the critics; CRL: of the encoders", gt=0)
+    alpha_lr: float = option(3e-4, "SAC, CRL: Adam learning rate of the temperature", gt=0)
+    tau: float = option(0.005, "SAC, TD3: soft update of the target critics", gt=0, le=1)
+    target_update_period: int = option(1, "SAC, TD3: gradient steps between updates of the targets", ge=1, le=10**6)
+    log_alpha_init: float = option(1.0, "SAC, CRL: initial logarithm of the temperature", ge=-20, le=20)
     hidden: tuple[int, ...] = field(
         default=(256, 256), metadata={"help": "units of the hidden layers of actor and critics or encoders"}
     )
@@ -96,25 +96,25 @@ class TrainParamsBase:
     policy_std: str = of_crl("policy_std")
     target_entropy: float = of_crl("target_entropy")
     num_iter: int = option(1000, "iterations", ge=1, le=10**9)
-    num_steps_per_iter: int = option(50, "gradient steps of an iteration", ge=1, le=10**6)
-    batch_size: int = option(256, "transitions of a gradient step", ge=1, le=65536)
+    num_steps_per_iter: int = option(50, "gradient steps per iteration", ge=1, le=10**6)
+    batch_size: int = option(256, "transitions per gradient step", ge=1, le=65536)
     horizon: int = option(
-        1000, "steps after which an episode is cut off; the JSON's, where it has one, counts", ge=1, le=10**6
+        1000, "steps after which an episode is cut off; the JSON's value, if any, has priority", ge=1, le=10**6
     )
-    n_episodes_in_buffer: int = option(350, "episodes of horizon steps that are remembered", ge=1, le=10**7)
+    n_episodes_in_buffer: int = option(350, "replay buffer capacity in episodes of horizon steps", ge=1, le=10**7)
     n_train_episodes_per_iter: int = option(
         1, "episodes of horizon steps that all collectors add per iteration", ge=1, le=10**5
     )
-    n_eval_episodes: int = option(5, "episodes of an evaluation", ge=1, le=10**5)
+    n_eval_episodes: int = option(5, "episodes per evaluation", ge=1, le=10**5)
     eval_period: int = option(250, "iterations between evaluations", ge=1, le=10**9)
     checkpoint_period: int = option(250, "iterations between checkpoints", ge=1, le=10**9)
-    log_period: int = option(10, "iterations between lines of the log", ge=1, le=10**9)
+    log_period: int = option(10, "iterations between log lines", ge=1, le=10**9)
     n_buffer_init_episodes: int = option(
         30, "random episodes of horizon steps before the first iteration", ge=1, le=10**6
     )
 
     def __init_subclass__(cls) -> None:
-        """``num_iter = 500`` in a class body counts like ``num_iter: int = 500``, with @dataclass and without."""
+        """Treats ``num_iter = 500`` in a class body like ``num_iter: int = 500``, with and without @dataclass."""
         super().__init_subclass__()
         base = {f.name: f.type for f in dataclasses.fields(TrainParamsBase)}
         own = cls.__dict__.get("__annotations__", {})
@@ -128,12 +128,15 @@ class TrainParamsBase:
         cls.__annotations__ = own
 
     def __init__(self, **values: Any) -> None:
-        """values: fields; those that are not given are the class's. @dataclass gives a subclass its own __init__."""
+        """values: fields to override; the others have the class's values. @dataclass gives a subclass its own
+        __init__."""
         fields = {f.name: f for f in dataclasses.fields(self)}
         for name in values:
             if name not in fields:
                 near = nearest(name, fields, 0.0)
-                raise ParamsError(f"{type(self).__name__}: found the field {name!r}, which it has not; nearest: {near}")
+                raise ParamsError(
+                    f"{type(self).__name__}: found the field {name!r}, expected a known one; nearest: {near}"
+                )
         for name, f in fields.items():
             if name in values:
                 value = values[name]
@@ -161,7 +164,7 @@ class TrainParamsBase:
             raise ParamsError(*problems)
 
     def _wrong(self, f: dataclasses.Field[Any]) -> str:
-        """What is wrong with a field's value; "" where it is fine, and then of the field's type."""
+        """Problem with a field's value; "" if it is valid, and then converted to the field's type."""
         value = getattr(self, f.name)
         of_json = f.name == HORIZON and HORIZON in self.env_config
         where = f.name if of_json else f"{type(self).__name__}.{f.name}"
@@ -202,45 +205,47 @@ class TrainParamsBase:
 
     @property
     def units(self) -> int:
-        """Of each hidden layer. Raises ParamsError."""
+        """Width of each hidden layer. Raises ParamsError."""
         if len(set(self.hidden)) != 1:
             raise ParamsError(f"hidden: found {self.hidden}, expected layers of one width, such as (256, 256)")
         return self.hidden[0]
 
     @property
     def buffer_size(self) -> int:
-        """Steps that are remembered."""
+        """Replay buffer capacity in steps."""
         return self.horizon * self.n_episodes_in_buffer
 
     @property
     def curriculum(self) -> Curriculum:
-        """That of the JSON; empty without."""
+        """Curriculum of the JSON; empty without one."""
         return curriculum_from(self.env_config)
 
     # ------------------------------------------------------------------------------------------- the user's methods
 
     def env_ctor(self, seed: int, *args: Any, **kwargs: Any) -> gymnasium.Env[Any, Any]:
-        """A new environment; the arguments are those of the two methods below. ``env_config`` is at hand."""
+        """Makes a new environment; the arguments come from the two methods below. ``env_config`` is available."""
         raise NotImplementedError
 
     def collect_env_args_kwargs(self, worker: int) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """What env_ctor gets besides the seed for the environment in which collector ``worker`` collects."""
+        """Arguments of env_ctor, besides the seed, for collector ``worker``."""
         return (), {}
 
     def eval_env_args_kwargs(self, worker: int, collect_env: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The same for the environment of evaluations. collect_env: the one above; None where nobody collects."""
+        """Arguments of env_ctor, besides the seed, for evaluations. collect_env: the environment of the collector, or
+        None."""
         return (), {}
 
     # ------------------------------------------------------------------------------------- what the programs call
 
     def collect_env(self, worker: int, seed: int) -> gymnasium.Env[Any, Any]:
-        """Raises ParamsError, and ConfigError if the curriculum moves what this environment has not."""
+        """Checks an environment. Raises ParamsError, and ConfigError for a curriculum of parameters that it does not
+        have."""
         env = self._built(seed, "collect_env_args_kwargs", self.collect_env_args_kwargs(worker))
         check(env, self.curriculum.courses)
         return env
 
     def eval_env(self, worker: int, seed: int, collect_env: Any = None) -> gymnasium.Env[Any, Any]:
-        """Raises ParamsError."""
+        """Checks the results of the methods. Raises ParamsError."""
         return self._built(seed, "eval_env_args_kwargs", self.eval_env_args_kwargs(worker, collect_env))
 
     def _built(self, seed: int, method: str, arguments: Any) -> gymnasium.Env[Any, Any]:
@@ -259,7 +264,7 @@ class TrainParamsBase:
 
 
 def _fits(value: Any, kind: type) -> bool:
-    """Whether a value may stand for one of this type: integers and numpy's numbers may be numbers, true is none."""
+    """True if a value fits the type: integers and numpy's numbers count as numbers, booleans do not."""
     if kind is str:
         return isinstance(value, str)
     if kind is bool:
@@ -271,7 +276,7 @@ def _fits(value: Any, kind: type) -> bool:
 
 
 def fields_help() -> str:
-    """A line for each field: name, default, meaning."""
+    """Help text with a line for each field: name, default, meaning."""
     lines = []
     for f in dataclasses.fields(TrainParamsBase):
         if "help" in f.metadata:
@@ -282,8 +287,8 @@ def fields_help() -> str:
 
 
 def check_env(env: Any, algorithm: str, where: str) -> None:
-    """Raises ParamsError unless a learner can learn here: bounded actions in one row of numbers, and observations in
-    one row, or, of CRL, in Gymnasium-Robotics' three (observation, achieved_goal, desired_goal)."""
+    """Raises ParamsError unless the environment fits a learner: bounded actions in one row of numbers, and observations
+    in one row, or for CRL in Gymnasium-Robotics' three parts (observation, achieved_goal, desired_goal)."""
     if not isinstance(env, gymnasium.Env):
         raise ParamsError(f"{where}: found {type(env).__name__}, expected a gymnasium.Env")
     action, seen = env.action_space, env.observation_space
@@ -304,13 +309,13 @@ def check_env(env: Any, algorithm: str, where: str) -> None:
 
 
 def flat(obs: Any) -> np.ndarray:
-    """What a policy sees of an observation, float32 [F]: of CRL's three parts the first and the goal."""
+    """Policy input made from an observation, float32 [F]; for CRL observation and desired goal."""
     parts = [obs["observation"], obs["desired_goal"]] if isinstance(obs, Mapping) else [obs]
     return np.concatenate([np.asarray(part, np.float32) for part in parts])
 
 
 def led_to(obs: Any) -> np.ndarray:
-    """What a row keeps of the observation that its action led to: of CRL's three parts the goal that it achieved."""
+    """Stored part of the next observation; for CRL the achieved goal."""
     return np.asarray(obs["achieved_goal"] if isinstance(obs, Mapping) else obs, np.float32)
 
 

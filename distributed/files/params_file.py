@@ -1,7 +1,7 @@
 """A user's two files, TrainParams in Python and the JSON of its environment, and their copies in a run's folder.
 
 The Python file is the user's own, named on the command line, and imported with all rights of the process, like any
-module of theirs; code from anybody else must not come this way.
+module of theirs; code of others must not be loaded this way.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ OVERRIDES = "train_params"  # of the JSON: fields of TrainParams that get other 
 
 
 def load_train_params(params_path: str | Path, config_path: str | Path | None = None) -> TrainParamsBase:
-    """TrainParams of a Python file, its env_config being what the JSON holds; "train_params" there, a mapping of
-    fields, goes before the class. No JSON: an empty one. Raises ParamsError, which names file, line, found and
-    expected, and OSError."""
+    """Loads TrainParams from a Python file, with env_config from the JSON file (empty without one). "train_params" in
+    the JSON, a mapping of fields, overrides the class. Raises ParamsError, which names file, line, found and expected,
+    and OSError."""
     config, lines = ({}, {}) if config_path is None else read_json(Path(config_path))
     return _made(Path(params_path), config, str(config_path), lines)
 
@@ -51,7 +51,7 @@ def _made(
         return f"{config_name}{line}: {'.'.join(key)}: found"
 
     def placed(problem: str) -> str:
-        """With the file, and perhaps the line, that holds the value it begins with."""
+        """Adds the file, and if known the line, of the value that a message begins with."""
         name, _, text = problem.partition(": found")
         key = tuple(name.split("."))
         key = (OVERRIDES, key[1]) if key[0] == CLASS and key[-1] in values else key
@@ -63,7 +63,7 @@ def _made(
     for name in values:
         if name not in names:
             near = nearest(name, names, cutoff=0.0)
-            raise ParamsError(f"{at(OVERRIDES, name)} no such field of {CLASS}, expected one of it; nearest: {near}")
+            raise ParamsError(f"{at(OVERRIDES, name)} no such field of {CLASS}; nearest: {near}")
     if config.get(HORIZON, values.get(HORIZON)) != values.get(HORIZON, config.get(HORIZON)):
         raise ParamsError(f"{at(OVERRIDES, HORIZON)} {show(values[HORIZON])}, expected {config[HORIZON]}, as above it")
     try:
@@ -79,9 +79,9 @@ def freeze(
     config_path: str | Path | None,
     changes: Mapping[str, Any] | None = None,
 ) -> TrainParamsBase:
-    """Copies both files into a run's folder and loads the copies: what a run was begun with decides to its end. Where
-    there are copies, these are used, and a given file that differs from its copy is said. changes: fields with other
-    values, noted under "train_params" in the copy. Raises ParamsError, OSError."""
+    """Copies both files into a run's folder and loads the copies, which stay valid until the end of the run. Existing
+    copies are used; a given file that differs from its copy is logged. changes: fields to override, noted under
+    "train_params" in the copy. Raises ParamsError, OSError."""
     exp_dir = Path(exp_dir)
     copies = exp_dir / PARAMS_FILE, exp_dir / CONFIG_FILE
     source = read_plain(params_path, TEXT_BYTES)
@@ -96,7 +96,7 @@ def freeze(
             (config_path, copies[1], config != read_json(copies[1])[0]),
         ):
             if differs:
-                log.warning("%s differs from %s, which the run was begun with and goes on with", given, copy)
+                log.warning("%s differs from %s, which the run started and continues with", given, copy)
         return load_train_params(*copies)
     _made(Path(params_path), config, str(config_path), lines)  # what is wrong is said before there is any folder
     exp_dir.mkdir(parents=True, exist_ok=True)
@@ -106,7 +106,7 @@ def freeze(
 
 
 def frozen(exp_dir: str | Path) -> TrainParamsBase:
-    """That of a run's folder. Raises ParamsError, OSError."""
+    """Loads TrainParams from a run's folder. Raises ParamsError, OSError."""
     exp_dir = Path(exp_dir)
     if not (exp_dir / PARAMS_FILE).exists():
         raise ParamsError(f"{exp_dir}: found no {PARAMS_FILE}, expected the folder of a distributed run")
@@ -114,7 +114,7 @@ def frozen(exp_dir: str | Path) -> TrainParamsBase:
 
 
 def read_json(path: Path) -> tuple[dict[str, Any], dict[tuple[str, ...], int]]:
-    """-> what the file holds, and the line of every key. Raises ParamsError, OSError."""
+    """Reads a JSON file -> its content, and the line of every key. Raises ParamsError, OSError."""
     raw = read_plain(path, TEXT_BYTES)
     try:
         value = json.loads(raw.decode())
@@ -132,7 +132,7 @@ def read_json(path: Path) -> tuple[dict[str, Any], dict[tuple[str, ...], int]]:
 
 
 def _class_of(path: Path) -> type[TrainParamsBase]:
-    """Raises ParamsError, OSError."""
+    """Loads the class TrainParams. Raises ParamsError, OSError."""
     module = _module(path)
     found = getattr(module, CLASS, None)
     if not isinstance(found, type):
@@ -143,14 +143,14 @@ def _class_of(path: Path) -> type[TrainParamsBase]:
         )
     if not issubclass(found, TrainParamsBase):
         raise ParamsError(
-            f"{path}: found {CLASS}, which is no {TrainParamsBase.__name__}, expected one derived from it"
+            f"{path}: found {CLASS}, which is not a {TrainParamsBase.__name__}, expected one derived from it"
         )
     return found
 
 
 def _module(path: Path) -> ModuleType:
-    """Imported under a name of its own, so that two runs' params.py are two modules. What lies beside the file cannot
-    be imported from there: a run's folder keeps a copy of this one file."""
+    """Imports a file under a unique name, so that the params.py of two runs are two modules. Modules beside the file
+    cannot be imported: a run's folder keeps a copy of this one file only."""
     source = str(path.resolve()).encode() + read_plain(path, TEXT_BYTES)
     name = f"envolve_params_{hashlib.sha256(source).hexdigest()[:16]}"
     spec = importlib.util.spec_from_file_location(name, path)
@@ -169,7 +169,7 @@ def _module(path: Path) -> ModuleType:
 
 @contextlib.contextmanager
 def _in_users_words(path: Path) -> Iterator[None]:
-    """What a user's file raises, as a ParamsError with the last line of that file that was run."""
+    """Converts an exception in a user's file to a ParamsError with the last executed line of that file."""
     try:
         yield
     except (ParamsError, OSError):

@@ -36,26 +36,28 @@ Policy = Callable[[np.ndarray], np.ndarray]
 
 
 def checkpoint_name(step: int) -> str:
-    """Without the ending .pt."""
+    """Path without the ending .pt."""
     return f"policy_checkpoint_{step:010d}"
 
 
 def actor_shape(content: Mapping[str, Any]) -> MLPShape | TrunkShape:
-    """SAC's and CRL's nets have two outputs per action: a mean and what is made a deviation of."""
+    """Outputs of the network per action: two for SAC and CRL (mean and deviation), else one."""
     outputs = content["outputs"] * (1 if content["algorithm"] == "TD3" else 2)
     sizes = content["inputs"], outputs, content["hidden"], content["layers"], content["activation"]
     return TrunkShape(*sizes, skip=content["skip"]) if content["algorithm"] == "CRL" else MLPShape(*sizes)
 
 
 def save_policy(path: str | Path, content: Mapping[str, Any]) -> None:
-    """content: what KINDS or CRL_KINDS says, but for the format. The bytes depend on it alone. Raises OSError."""
+    """Writes a policy. content: keys as in KINDS or CRL_KINDS, without the format. The bytes depend on it alone. Raises
+    OSError."""
     buffer = io.BytesIO()
     torch.save({"format": FORMAT, **content}, buffer)
     write_atomic(str(path), buffer.getvalue())
 
 
 def read_policy(path: str | Path) -> dict[str, Any]:
-    """What ``save_policy`` wrote, checked. path: with or without the ending .pt. Raises CheckpointError."""
+    """Reads and checks a policy written by ``save_policy``. path: with or without the ending .pt. Raises
+    CheckpointError."""
     path = Path(path)
     path = path if path.suffix == ".pt" else path.with_name(path.name + ".pt")
     try:
@@ -64,12 +66,12 @@ def read_policy(path: str | Path) -> dict[str, Any]:
     except OSError as e:
         raise CheckpointError(f"{path}: found no policy there ({e.strerror})") from None
     except TorchFileError as e:
-        raise CheckpointError(f"{path}: no policy of this version ({e})") from None
+        raise CheckpointError(f"{path}: not a policy of this version ({e})") from None
     return content
 
 
 def _check(content: Any) -> None:
-    """Raises TorchFileError."""
+    """Checks the content. Raises TorchFileError."""
     kinds = CRL_KINDS if type(content) is dict and content.get("algorithm") == "CRL" else KINDS
     if type(content) is not dict or set(content) != set(kinds) or content["format"] != FORMAT:
         raise TorchFileError(f"expected a dictionary of {', '.join(kinds)} and format {FORMAT}")
@@ -94,7 +96,7 @@ def _check(content: Any) -> None:
 
 
 def greedy_policy(content: Mapping[str, Any], member: int = 0) -> Policy:
-    """obs float32 [N, F] -> actions float32 [N, A], within the environment's bounds."""
+    """Actions float32 [N, A], within the environment's bounds, for obs float32 [N, F]."""
     shape, actor = actor_shape(content), content["actor"][member : member + 1].clone()
     low, high, A = content["low"].numpy(), content["high"].numpy(), content["outputs"]
 
@@ -111,7 +113,8 @@ def greedy_policy(content: Mapping[str, Any], member: int = 0) -> Policy:
 
 
 def load_policy(path: str | Path, member: int = 0) -> Policy:
-    """obs float32 [N, F] -> actions float32 [N, A], within the environment's bounds. Raises CheckpointError."""
+    """Actions float32 [N, A] of one member, within the environment's bounds, for obs float32 [N, F]. Raises
+    CheckpointError."""
     content = read_policy(path)
     if not 0 <= member < len(content["actor"]):
         raise CheckpointError(f"{path}: found {len(content['actor'])} members, expected number {member} among them")

@@ -1,5 +1,4 @@
-"""Policies that wait for collectors, under the rate rule. No clock and no lock: ``distributed/engine/hub.py`` has
-those."""
+"""Policies waiting for collectors, under the rate rule. Clock and lock are in ``distributed/engine/hub.py``."""
 
 from __future__ import annotations
 
@@ -10,9 +9,9 @@ from envolve.distributed.memory.rows import Handout
 
 
 class PolicyTable:
-    """Asynchronous: whoever comes gets the oldest policy, a fast worker maybe twice. Lockstep: each worker gets each
-    policy once. Who asks again without having brought its chunk was started anew, and gets the same policy again,
-    which is no new pull: so nothing waits for a dead worker's share."""
+    """Table of policies. Asynchronous: every request gets the oldest policy, a fast worker perhaps twice. Lockstep:
+    each worker gets each policy once. A worker that asks again without having delivered its chunk has restarted and
+    gets the same policy again, which is not a new pull; so nothing waits for a dead worker's share."""
 
     def __init__(self, workers: int, lockstep: bool) -> None:
         self.rule, self.lockstep = RateRule(workers), lockstep
@@ -43,17 +42,17 @@ class PolicyTable:
         return self.held[worker]
 
     def _next(self, worker: int) -> int:
-        """Number of the push that it may pull."""
+        """Number of the push that the worker may pull."""
         return self.taken[worker] if self.lockstep else self.rule.pulls // self.rule.N
 
     def brought(self, worker: int, version: int) -> None:
-        """A chunk of this version came. If its policy was handed out by the hub that was killed, and has been pushed
-        again since, that is its pull: the worker is not to collect with it a second time."""
+        """Notes that a chunk of this version arrived. If its policy was handed out by a hub that was killed, and has
+        been pushed again since, this counts as its pull: the worker must not collect with it a second time."""
         if worker not in self.held and self.may_pull(worker) and self.policies[self._next(worker)].version == version:
             self.pull(worker)
         self.delivered(worker, version)
 
     def delivered(self, worker: int, version: int) -> None:
-        """A chunk of this version is here; it may have been for long."""
+        """Notes that a chunk of this version is stored, perhaps for long."""
         if worker in self.held and self.held[worker].version == version:
             del self.held[worker]

@@ -1,7 +1,7 @@
-"""The folder of a run. ``params_file`` keeps the user's two files there; beside them:
+"""Folder of a run. ``params_file`` keeps the user's two files there; beside them:
 
 run.json        how it was begun: seed, collectors, mode; a resume has to say the same
-learner.pt      where it goes on; policies/checkpoints/: greedy policies; replay/: all transitions that still count
+learner.pt      checkpoint; policies/checkpoints/: greedy policies; replay/: all transitions that still count
 session         how often a learner was started
 train/, eval/, learner/   TensorBoard;  evaluations.csv: the returns of the greedy policy
 done            the run is complete
@@ -27,7 +27,7 @@ MODES = ("lockstep", "async")
 
 @dataclass(frozen=True)
 class RunSettings:
-    """What decides the result beside the user's two files."""
+    """Settings that decide the result besides the user's two files."""
 
     seed: int = 0
     num_collectors: int = 1
@@ -38,12 +38,12 @@ class RunSettings:
         return self.mode == "lockstep"
 
     def keys(self, members: int = 1) -> Tensor:
-        """Of the members, int64 [P]."""
+        """Random keys of the members, int64 [P]."""
         return torch.arange(members) + self.seed
 
 
 def keep_settings(folder: Path, settings: RunSettings) -> None:
-    """Raises RunError if the run was begun with other ones, OSError."""
+    """Stores the settings. Raises RunError if the run started with other ones, OSError."""
     path = folder / RUN_FILE
     if not path.exists():
         folder.mkdir(parents=True, exist_ok=True)
@@ -57,7 +57,7 @@ def keep_settings(folder: Path, settings: RunSettings) -> None:
 
 
 def read_settings(folder: Path) -> RunSettings:
-    """Raises RunError."""
+    """Reads the settings. Raises RunError."""
     path = folder / RUN_FILE
     try:
         found: Any = json.loads(read_text(path))
@@ -73,7 +73,7 @@ def read_settings(folder: Path) -> RunSettings:
 
 
 def next_session(folder: Path) -> int:
-    """The number of a learner that starts now, from 0. Raises OSError."""
+    """Number of this learner start, from 0. Raises OSError."""
     path = folder / SESSION
     number = int(read_text(path)) + 1 if path.exists() else 0
     write_atomic(str(path), f"{number}\n".encode())

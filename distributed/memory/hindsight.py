@@ -27,7 +27,7 @@ FUTURE = 1  # stream of the steps ahead, under that of the replay
 
 class HindsightReplay(SharedReplay):
     def __init__(self, keys: Tensor, capacity: int, widths: Widths, batch_size: int, gamma: float) -> None:
-        """gamma: how far ahead goals lie."""
+        """gamma: discount that determines how far ahead goals lie."""
         self.gamma = torch.tensor(gamma, dtype=torch.float64)
         super().__init__(keys, capacity, widths, batch_size)
         self.future_key = rng.fold(self.key, FUTURE)
@@ -51,7 +51,7 @@ class HindsightReplay(SharedReplay):
         return rows
 
     def later(self, row: Tensor, number: int) -> Tensor:
-        """Gradient step ``number`` drew these rows of the ring, int64 [P, B] -> those that it gets its goals of."""
+        """Goal rows for the ring rows int64 [P, B] that gradient step ``number`` drew."""
         first = rng.advance(self.future_key, torch.tensor(number * 65536))[:, None]
         u = rng.uniform(first, torch.arange(row.shape[1]))
         left = self.left.gather(1, row).long()
@@ -59,7 +59,7 @@ class HindsightReplay(SharedReplay):
 
 
 def rows_left(rows: Tensor) -> Tensor:
-    """K of each row of a chunk. rows: float32 [P, T, W] -> int32 [P, T]."""
+    """Steps K left for each row of a chunk. rows: float32 [P, T, W] -> int32 [P, T]."""
     T = rows.shape[1]
     end = (rows[..., -3] > 0) | (rows[..., -2] > 0)  # terminated, truncated
     time = torch.arange(T).expand_as(end)

@@ -1,4 +1,4 @@
-"""All chunks on disk, in files that only grow: what a memory that was killed is made of again.
+"""Append-only log of all chunks on disk, from which a killed replay buffer is rebuilt.
 
 A chunk is written before it is acknowledged, once, so that keeping everything costs a disk what the collectors produce
 and a checkpoint costs nothing. A file is named after the number of its first row. What a kill tore is cut off.
@@ -28,28 +28,28 @@ MAX_ROWS = 2**31  # of a record: more is damage
 
 
 class ReplayLog:
-    """The files of one run. P members, W columns."""
+    """Log files of one run. P members, W columns."""
 
     def __init__(self, folder: Path, members: int, width: int, file_rows: int) -> None:
-        """file_rows: after so many rows another file begins. Raises OSError."""
+        """file_rows: rows per file. Raises OSError."""
         self.folder, self.P, self.W, self.file_rows = folder, members, width, file_rows
         folder.mkdir(parents=True, exist_ok=True)
         self.file: BinaryIO | None = None
         self.rows = 0  # in the open file
 
     def files(self) -> list[tuple[int, Path]]:
-        """Number of the first row, and path; the oldest first."""
+        """Files with the number of their first row, oldest first."""
         return sorted((int(p.stem.split("_")[1]), p) for p in self.folder.glob("rows_*.log"))
 
     def begin_file(self, first: int) -> None:
-        """What comes next begins with row ``first``."""
+        """Begins a new file with row ``first``."""
         self.sync()
         self.close()
         self.file = open(self.folder / f"rows_{first:012d}.log", "ab")
         self.rows = 0
 
     def open_last(self) -> None:
-        """Go on with the newest file, if there is one."""
+        """Continues the newest file, if there is one."""
         for _, path in self.files()[-1:]:
             self.file, self.rows = open(path, "ab"), 0
 
@@ -57,14 +57,14 @@ class ReplayLog:
         return self.file is None or self.rows >= self.file_rows
 
     def append(self, chunk: Chunk) -> None:
-        """Raises OSError."""
+        """Appends a record. Raises OSError."""
         assert self.file is not None
         self.file.write(encoded(chunk))
         self.file.flush()  # to the system: a killed process loses nothing that it has
         self.rows += chunk.rows.shape[1]
 
     def sync(self) -> None:
-        """To the disk."""
+        """Flushes to disk."""
         if self.file is not None:
             os.fsync(self.file.fileno())
 
@@ -74,8 +74,8 @@ class ReplayLog:
             self.file = None
 
     def read(self, before: int | None = None) -> Iterator[Chunk]:
-        """All chunks in the order of their arrival. From a torn or damaged record on, or from the first chunk whose
-        version is not ``before`` this one, everything is cut off."""
+        """All chunks in the order of their arrival. Cuts off everything from a damaged record on, and from the first
+        chunk whose version is not below ``before``."""
         self.close()
         files = self.files()
         for i, (_, path) in enumerate(files):
@@ -94,7 +94,7 @@ class ReplayLog:
                 return
 
     def _next(self, file: BinaryIO, left: int) -> Chunk | None:
-        """None at the end, and where a record is torn. left: bytes to the file's end."""
+        """Reads a record; None at the end and at a damaged record. left: bytes to the file's end."""
         head = file.read(HEAD.size)
         if len(head) < HEAD.size:
             return None
@@ -112,7 +112,7 @@ class ReplayLog:
         return Chunk(session, version, worker, ticket, rows.view(self.P, T, self.W), episodes.view(E, 2))
 
     def drop_before(self, row: int) -> None:
-        """Forget the files all of whose rows come before this one."""
+        """Deletes files that contain only earlier rows."""
         files = self.files()
         for (_, path), (following, _) in zip(files, files[1:]):
             if following <= row:
@@ -120,7 +120,7 @@ class ReplayLog:
 
 
 def encoded(chunk: Chunk) -> bytes:
-    """A record."""
+    """Encodes a record."""
     body = chunk.rows.contiguous().numpy().astype("<f4").tobytes() + chunk.episodes.numpy().astype("<f4").tobytes()
     whose = chunk.session, chunk.version, chunk.worker, chunk.ticket
     head = HEAD.pack(*whose, chunk.rows.shape[1], len(chunk.episodes), 0)[:-4]

@@ -1,4 +1,4 @@
-"""What travels: transitions in chunks, policies, and how both look as numbers.
+"""Data exchanged between programs: transitions in chunks, policies, and their layout as numbers.
 
 A transition is one row of W = F + L + A + 4 float32: observation s, what it led to, action in [-1, 1], reward,
 terminated, truncated, version of the policy. What it led to is, for rewards, the next observation s', L = F; for goals,
@@ -23,7 +23,7 @@ RANDOM = -1  # version of the policy before the first: uniformly random actions,
 
 @dataclass(frozen=True)
 class Widths:
-    """Of an environment, and of a row of it. Also all that an ``Algorithm`` reads of a task."""
+    """Sizes of an environment and of a stored row, and everything that an ``Algorithm`` reads of a task."""
 
     observation_size: int  # F, what a policy sees; of goals S + G
     action_size: int
@@ -35,7 +35,7 @@ class Widths:
 
     @classmethod
     def of(cls, env: Any) -> Widths:
-        """env: a gymnasium.Env that ``envolve.distributed.files.params.check_env`` let pass."""
+        """env: a gymnasium.Env that passed ``envolve.distributed.files.params.check_env``."""
         action, seen = env.action_space, env.observation_space
         parts: Any = seen.spaces if isinstance(seen, spaces.Dict) else {}
         G = parts["desired_goal"].shape[0] if parts else 0
@@ -44,13 +44,13 @@ class Widths:
 
     @property
     def led_to(self) -> slice:
-        """The columns of what a row led to."""
+        """Columns of the action's outcome."""
         F = self.observation_size
         return slice(F, F + (self.goal_size or F))
 
     @property
     def action(self) -> slice:
-        """Those of the action."""
+        """Columns of the action."""
         return slice(self.led_to.stop, self.led_to.stop + self.action_size)
 
     @property
@@ -64,13 +64,13 @@ class Widths:
 
 
 def scaled(action: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
-    """Actions [..., A] in [-1, 1] -> between the bounds [A]."""
+    """Scales actions [..., A] from [-1, 1] to the bounds [A]."""
     return np.clip(low + 0.5 * (action + 1) * (high - low), low, high)
 
 
 @dataclass(frozen=True)
 class Handout:
-    """A policy for one collector's turn."""
+    """Policy for one collector's turn."""
 
     session: int  # of the learner: one more each time it starts
     version: int  # iteration in which it collects, or RANDOM
@@ -79,7 +79,7 @@ class Handout:
 
 @dataclass(frozen=True)
 class Chunk:
-    """What a collector brings from one turn."""
+    """Result of a collector's turn."""
 
     session: int  # those of its policy
     version: int
@@ -91,7 +91,7 @@ class Chunk:
 
 @dataclass(frozen=True)
 class Progress:
-    """Of a run so far."""
+    """Counters of a run so far."""
 
     steps: int  # transitions of each member
     episodes: int  # that ended since the hub was started

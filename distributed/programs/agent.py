@@ -1,4 +1,4 @@
-"""What an agent is to the programs, whatever it learns by, and which one a user's parameters mean.
+"""Interface of the agents, whatever the algorithm, and the choice of the agent by a user's parameters.
 
 Axes: P members of one shape, D parameters, F features, A actions, W columns of a transition, B batch.
 """
@@ -18,35 +18,36 @@ from envolve.distributed.programs.off_policy import OffPolicy
 
 
 class Agent(Protocol):
-    """P members' agents: ``off_policy.py``, ``contrastive.py``."""
+    """Agents of P members: ``off_policy.py``, ``contrastive.py``."""
 
     def weights(self) -> Tensor:
         """All parameters, float32 [P, D], a view."""
 
     def actor(self) -> Tensor:
-        """The actors' part of them, a view: what a policy is."""
+        """Parameters of the actors, a view: the policy."""
 
     def layout(self) -> dict[str, Any]:
-        """Of the actors' net, what ``distributed/files/policy_file.py`` keeps of it."""
+        """Shape of the actors' network, as stored by ``distributed/files/policy_file.py``."""
 
     def parts(self) -> dict[str, Tensor]:
-        """All that an agent is; the tensors themselves."""
+        """Complete state; the tensors themselves."""
 
     def draws(self, key: Tensor, first: int, count: int) -> tuple[Tensor, ...]:
-        """The random numbers of decisions first .. first + count - 1, each [count, P, A]. key: int64 [P]."""
+        """Random numbers of decisions first .. first + count - 1, each [count, P, A]. key: int64 [P]."""
 
     def explore(self, obs: Tensor, random: bool, draw: tuple[Tensor, ...]) -> Tensor:
-        """obs [P, 1, F], one decision's draws -> actions in [-1, 1], float32 [P, A]. random: uniform ones."""
+        """Actions in [-1, 1], float32 [P, A], from obs [P, 1, F] and one decision's random numbers. random: uniform
+        actions."""
 
     def prepare(self) -> None:
-        """What takes long and only a learner needs, before its first gradient step."""
+        """Slow preparations that only a learner needs, before its first gradient step."""
 
     def learn(self, batch: Tensor, number: int) -> None:
-        """Gradient step ``number``, from 1, of every member. batch: float32 [P, W, B], the columns that are learned
-        from."""
+        """Gradient step ``number``, from 1, of every member. batch: float32 [P, W, B], the columns that updates
+        read."""
 
     def metrics(self) -> dict[str, float]:
-        """Means over members, for the log."""
+        """Metrics for the log, means over members."""
 
 
 AGENTS: dict[str, Callable[[TrainParamsBase, Widths, Tensor], Agent]] = {
@@ -60,7 +61,7 @@ def make_agent(params: TrainParamsBase, widths: Widths, keys: Tensor) -> Agent:
 
 
 def policy_content(params: TrainParamsBase, widths: Widths, agent: Agent, step: int) -> dict[str, Any]:
-    """What ``envolve.distributed.files.policy_file.save_policy`` keeps. step: gradient steps so far."""
+    """Content for ``envolve.distributed.files.policy_file.save_policy``. step: gradient steps so far."""
     return {
         "algorithm": params.algorithm, "actor": agent.actor().clone().contiguous(), **agent.layout(),
         "low": torch.tensor(widths.low), "high": torch.tensor(widths.high), "step": step,
@@ -68,7 +69,7 @@ def policy_content(params: TrainParamsBase, widths: Widths, agent: Agent, step: 
 
 
 def state_of(agent: Agent) -> dict[str, Tensor]:
-    """A copy of all that an agent is."""
+    """Copy of the complete state of an agent."""
     return {name: part.clone() for name, part in agent.parts().items()}
 
 

@@ -1,4 +1,4 @@
-"""A collector: P members' environments of one worker, and what a turn in them brings.
+"""Collector: the environments of P members in one worker, and the transitions of a turn.
 
 A turn is a fixed number of steps in every environment with one policy; episodes go on from turn to turn. What is drawn
 depends on the run's key, worker, version and step alone. In lockstep all episodes begin anew at every version at which
@@ -27,21 +27,21 @@ BLOCK = 256  # steps whose random numbers are drawn at once
 
 
 def seed_of(key: Tensor, *numbers: int) -> int:
-    """A seed for an environment: 31 bits, another for other numbers. key: int64 []."""
+    """Random seed of 31 bits for an environment, different for different numbers. key: int64 []."""
     for number in numbers:
         key = rng.fold(key, number)
     return int(rng.high(key, torch.zeros_like(key))) >> 1
 
 
 def steps_of(params: TrainParamsBase, workers: int, version: int) -> int:
-    """Of a turn with this version's policy, in each environment."""
+    """Steps of a turn with this version's policy, in each environment."""
     episodes = params.n_buffer_init_episodes if version == RANDOM else params.n_train_episodes_per_iter
     return -(-params.horizon * episodes // workers)
 
 
 @dataclass
 class Seat:
-    """One member's environment."""
+    """Environment of one member."""
 
     env: Any
     obs: np.ndarray = field(default_factory=lambda: np.zeros(0))
@@ -52,7 +52,7 @@ class Seat:
 
 class Collector:
     def __init__(self, params: TrainParamsBase, worker: int, workers: int, keys: Tensor, lockstep: bool) -> None:
-        """keys: int64 [P], of the members. Raises ParamsError, ConfigError."""
+        """keys: int64 [P], random keys of the members. Raises ParamsError, ConfigError."""
         self.params, self.worker, self.workers, self.lockstep = params, worker, workers, lockstep
         self.curriculum = curriculum_from(params.env_config)
         self.explore_key = rng.fold(rng.fold(keys, rng.EXPLORE), worker)
@@ -65,11 +65,11 @@ class Collector:
         self.last_itr: int | None = None  # for the curriculum
 
     def steps_of(self, version: int) -> int:
-        """Of one turn, in each environment."""
+        """Steps of one turn in each environment."""
         return steps_of(self.params, self.workers, version)
 
     def begin(self, handout: Handout) -> None:
-        """Before a turn: what drops the episodes under way, and the policy."""
+        """Prepares a turn: ends episodes where needed, and sets the policy."""
         itr = max(handout.version, 0)
         anew = self.lockstep and itr % self.params.checkpoint_period == 0
         if handout.session != self.session:
@@ -85,7 +85,7 @@ class Collector:
 
     @torch.no_grad()
     def collect(self, handout: Handout) -> Chunk:
-        """One turn."""
+        """Collects one turn."""
         self.begin(handout)
         F, version = self.widths.observation_size, handout.version
         P, T = len(self.seats), self.steps_of(version)
@@ -118,7 +118,7 @@ class Collector:
         seat.steps, seat.total, seat.begun = 0, 0.0, True
 
     def _step(self, seat: Seat, action: np.ndarray, row: np.ndarray) -> None:
-        """Of one environment, noted in row [W]."""
+        """Makes a step in one environment and writes it to row [W]."""
         obs, reward, terminated, truncated, _ = seat.env.step(scaled(action, self.low, self.high))
         seat.steps += 1
         seat.total += float(reward)

@@ -21,7 +21,7 @@ from envolve.distributed.memory.rows import Widths
 
 
 def section_of(params: TrainParamsBase) -> CRLSection:
-    """That of ``train_goal.py`` which says the same. Raises ParamsError."""
+    """Equivalent section of ``train_goal.py``. Raises ParamsError."""
     return CRLSection(
         policy_lr=params.actor_lr, critic_lr=params.critic_lr, alpha_lr=params.alpha_lr, discounting=params.gamma,
         batch_size=params.batch_size, h_dim=params.units, n_hidden=len(params.hidden),
@@ -55,7 +55,7 @@ class Contrastive:
         return {name: getattr(self.crl, name) for name in CRL.KEPT}
 
     def draws(self, key: Tensor, first: int, count: int) -> tuple[Tensor, ...]:
-        """Of each decision and action one number, read as the uniform or as the normal."""
+        """Draws one random number per decision and action, used either as uniform or as normal."""
         decision = torch.arange(first, first + count)[:, None, None]
         counter = decision * self.crl.A + torch.arange(self.crl.A)
         return rng.uniform(key[:, None], counter), rng.normal(key[:, None], counter)
@@ -70,7 +70,7 @@ class Contrastive:
         pass
 
     def learn(self, batch: Tensor, number: int) -> None:
-        """CRL counts its updates itself."""
+        """Does nothing: CRL counts its own updates."""
         rows = batch.transpose(1, 2)
         state, goal, action = rows[..., : self.S], rows[..., self.widths.led_to], rows[..., self.widths.action]
         self.batch = state, action, goal, goal
@@ -78,7 +78,7 @@ class Contrastive:
 
     @torch.no_grad()
     def metrics(self) -> dict[str, float]:
-        """Of the last batch, after its update; after a restart the temperature alone."""
+        """Metrics of the last batch, after its update; after a restart the temperature alone."""
         crl = self.crl
         found = {"alpha": crl.log_alpha.exp()}
         if self.batch is not None:

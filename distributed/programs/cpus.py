@@ -1,8 +1,8 @@
-"""Who gets which of the CPUs that the kernel allows to this job.
+"""Assignment of the job's CPUs to the programs.
 
-The variables are those of the seed's framework: SAC_REVERB_CPUS for the replay buffer, SAC_TRAIN_CPUS for the learner,
-SAC_COLLECT_WORKER_CPUS for each of the SAC_NUM_COLLECT_WORKERS collectors. Consecutive CPUs go to the collectors, then
-to the learner, then to the replay buffer, as there.
+The variables are those of 0shot-object-insertion: SAC_REVERB_CPUS for the replay buffer, SAC_TRAIN_CPUS for the
+learner, SAC_COLLECT_WORKER_CPUS for each of the SAC_NUM_COLLECT_WORKERS collectors. Consecutive CPUs go to the
+collectors, then to the learner, then to the replay buffer, as there.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ LEARNER_CPUS, REPLAY_CPUS, COLLECTOR_CPUS = "SAC_TRAIN_CPUS", "SAC_REVERB_CPUS",
 
 @dataclass(frozen=True)
 class Share:
-    """What a process may use."""
+    """CPUs and environment variables of a process."""
 
     cpus: frozenset[int]
     threads: int
 
     def environ(self, collector: int | None = None) -> dict[str, str]:
-        """Variables of the process; collectors know their number as SLURM_PROCID, as in the seed's framework."""
+        """Environment variables of the process; collectors get their number as SLURM_PROCID."""
         threads = str(self.threads)
         own = {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads, "OPENBLAS_NUM_THREADS": threads}
         return own if collector is None else {**own, "SLURM_PROCID": str(collector)}
@@ -36,8 +36,8 @@ class Share:
 
 @dataclass(frozen=True)
 class Shares:
-    """Of all processes of a run. The evaluator has what nobody else has, or, where nothing is left, the replay
-    buffer's, which does little."""
+    """CPUs of all processes of a run. The evaluator gets the unassigned CPUs or, if there are none, shares those of the
+    replay buffer, which is mostly idle."""
 
     learner: Share
     replay: Share
@@ -51,9 +51,9 @@ def number_of_collectors(environ: Mapping[str, str] = os.environ) -> int:
 
 
 def deal(collectors: int, cpus: Collection[int] | None = None, environ: Mapping[str, str] = os.environ) -> Shares:
-    """cpus: default: those that this process may use. Without the variables collectors and the replay buffer get a CPU
-    each and the learner the rest; where there are too few, all share all, which is said. Too few for what the variables
-    ask for are refused. Raises ParamsError."""
+    """Assigns CPUs. cpus: default: those that this process may use. Without the variables, each collector and the
+    replay buffer get one CPU and the learner the rest; if there are too few, all programs share all CPUs, which is
+    logged. Too few CPUs for the variables are an error. Raises ParamsError."""
     available = sorted(os.sched_getaffinity(0) if cpus is None else cpus)
     given = {name: _count(environ, name) for name in (COLLECTOR_CPUS, LEARNER_CPUS, REPLAY_CPUS)}
     each, replay = given[COLLECTOR_CPUS] or 1, given[REPLAY_CPUS] or 1
@@ -66,7 +66,7 @@ def deal(collectors: int, cpus: Collection[int] | None = None, environ: Mapping[
             asked = ", ".join(f"{name}={count}" for name, count in given.items() if count)
             raise ParamsError(
                 f"found {has}, expected {needed}: {collectors} collectors x {each} + {learner} for the learner + "
-                f"{replay} for the replay buffer, by {asked}; without these variables all processes share what there is"
+                f"{replay} for the replay buffer, by {asked}; without these variables all processes share the CPUs"
             )
         log.warning("%s for %d collectors, a learner and a replay buffer: they share them", has, collectors)
         all_of_them = Share(frozenset(available), 1)

@@ -1,6 +1,6 @@
-"""The evaluator: greedy episodes with the policies that the learner has written, and ``evaluations.csv``.
+"""Evaluator: greedy episodes with the policies written by the learner, and ``evaluations.csv``.
 
-It needs nobody but the run's folder, so that a death costs an evaluation that is begun again. Its episodes depend on
+It needs only the run's folder, so a crash costs an evaluation that is begun again. Its episodes depend on
 the run's key and the policy's step alone; a curriculum does not reach its environment.
 
 ``success`` is the share of episodes in which the environment reported one at least once (``info["success"]``, or
@@ -32,7 +32,7 @@ REPORTED = ("success", "is_success")  # keys of info
 
 
 def greedy_episode(env: Any, policy: Policy, seed: int, horizon: int) -> tuple[float, int, float]:
-    """Return, length, and whether a success was reported, 0 or 1; NaN: nothing was."""
+    """Return and length of an episode, and its success, 0 or 1; NaN if none was reported."""
     obs, _ = env.reset(seed=seed)
     total, length, over, success = 0.0, 0, False, math.nan
     while not over and length < horizon:
@@ -46,7 +46,7 @@ def greedy_episode(env: Any, policy: Policy, seed: int, horizon: int) -> tuple[f
 
 class Evaluator:
     def __init__(self, params: TrainParamsBase, keys: Tensor, folder: Path) -> None:
-        """keys: int64 [P], of the members; folder: of the run. Raises ParamsError."""
+        """keys: int64 [P], random keys of the members; folder: of the run. Raises ParamsError."""
         self.params, self.folder, self.key = params, folder, rng.fold(keys, rng.TEST)
         self.env = params.eval_env(0, seed_of(self.key[0], 0))
         self.lines = self._read()
@@ -57,7 +57,7 @@ class Evaluator:
         return [tuple(line + [""] * (len(HEADER) - len(line))) for line in lines]  # earlier versions had no success
 
     def due(self) -> list[Path]:
-        """Policies of evaluations that are not made yet, the oldest first."""
+        """Policies to evaluate, the oldest first."""
         p = self.params
         done = {int(line[0]) for line in self.lines}
         last = p.num_iter * p.num_steps_per_iter
@@ -70,7 +70,7 @@ class Evaluator:
         return found
 
     def evaluate(self, path: Path) -> list[tuple[int, dict[str, float]]]:
-        """Of every member the step, its mean return, and its success, if that is reported. Raises CheckpointError,
+        """Evaluates a policy -> step, mean return and, if reported, success of every member. Raises CheckpointError,
         OSError."""
         content = read_policy(path)
         found = []

@@ -19,7 +19,7 @@ AT_ONCE = 2**20  # bytes of a log
 
 
 def roles_of(folder: Path, collectors: int, shares: Shares) -> list[Role]:
-    """The run is done when the learner is, and then the evaluator."""
+    """Decides the end of a run: when the learner is done, and then the evaluator."""
 
     def role(name: str, share: Share, decides: bool = False) -> Role:
         command = [sys.executable, "-m", "envolve.distributed.programs.role", name, "--exp-dir", str(folder.resolve())]
@@ -38,7 +38,7 @@ def roles_of(folder: Path, collectors: int, shares: Shares) -> list[Role]:
 
 
 class Told:
-    """What the programs have written to their logs since it was made, line by line."""
+    """New log lines of all programs."""
 
     def __init__(self, logs: Path, names: Sequence[str]) -> None:
         self.paths = [logs / f"{name}.log" for name in names]

@@ -1,4 +1,4 @@
-"""The learner: P members' agents, their gradient steps, and the files that a run goes on from.
+"""Learner: the agents of P members, their gradient steps, and the files to resume from.
 
 Version v of the policy is what iteration v collects with; after it come ``num_steps_per_iter`` gradient steps and
 version v + 1. Before iteration 0 comes RANDOM, the turn that fills the memory.
@@ -35,7 +35,7 @@ Sample = Callable[[int, int], Tensor]  # (first, count) -> float32 [count, P, W,
 
 class Learner:
     def __init__(self, params: TrainParamsBase, widths: Widths, keys: Tensor, folder: Path) -> None:
-        """keys: int64 [P], of the members; folder: of the run. Raises ParamsError."""
+        """keys: int64 [P], random keys of the members; folder: of the run. Raises ParamsError."""
         keep_pages()
         self.params, self.widths, self.folder = params, widths, folder
         self.agent = make_agent(params, widths, keys)
@@ -49,11 +49,11 @@ class Learner:
         return self.version >= self.params.num_iter
 
     def policy(self) -> Tensor:
-        """Of all members, a copy: float32 [P, D]."""
+        """Policies of all members, a copy: float32 [P, D]."""
         return self.agent.actor().clone()
 
     def iteration(self, sample: Sample) -> None:
-        """The gradient steps of one iteration; none after the turn that fills the memory."""
+        """Gradient steps of one iteration; none after the turn that fills the replay buffer."""
         count = self.params.num_steps_per_iter if self.version > RANDOM else 0
         parts = [(self.updates + i, min(BLOCK, count - i)) for i in range(0, count, BLOCK)]
         for batches in map(lambda part: sample(*part), parts) if self.ahead is None else self._fetched(sample, parts):
@@ -62,7 +62,7 @@ class Learner:
         self.version += 1
 
     def _fetched(self, sample: Sample, parts: list[tuple[int, int]]) -> Iterator[Tensor]:
-        """Each part while the one before it is learned from."""
+        """Minibatches of gradient steps, each sampled while the one before is in use."""
         assert self.ahead is not None
         coming = self.ahead.submit(sample, *parts[0]) if parts else None
         for following in [*parts[1:], None]:
@@ -76,7 +76,7 @@ class Learner:
         self.agent.learn(batch[:, : self.widths.learned], self.updates)
 
     def metrics(self) -> dict[str, float]:
-        """Means over members, for the log."""
+        """Metrics for the log, means over members."""
         return self.agent.metrics()
 
     def finite(self) -> bool:
@@ -85,17 +85,17 @@ class Learner:
     # --------------------------------------------------------------------------------------------------------- files
 
     def due(self, period: int) -> bool:
-        """Whether what happens every ``period`` iterations is due now, before the iteration of this version."""
+        """True if an event of every ``period`` iterations is due now, before the iteration of this version."""
         return self.version >= 0 and (self.version % period == 0 or self.complete)
 
     def save_policy(self) -> Path:
-        """The greedy policy of now, named after the gradient steps so far. Raises OSError."""
+        """Writes the current greedy policy, named after the gradient steps so far. Raises OSError."""
         path = self.folder / POLICIES / (checkpoint_name(self.updates) + ".pt")
         save_policy(path, policy_content(self.params, self.widths, self.agent, self.updates))
         return path
 
     def save(self) -> None:
-        """Everything. Raises OSError."""
+        """Writes the checkpoint. Raises OSError."""
         buffer = io.BytesIO()
         content = {"version": self.version, "updates": self.updates, "rows": state_of(self.agent)}
         torch.save(content, buffer)
@@ -103,7 +103,7 @@ class Learner:
         write_atomic(str(self.folder / CHECKPOINT), f"{FORMAT} {hashlib.sha256(body).hexdigest()}\n".encode() + body)
 
     def load(self) -> bool:
-        """Go on from the checkpoint; whether there is one. Raises CheckpointError."""
+        """Resumes from the checkpoint -> whether there is one. Raises CheckpointError."""
         path = self.folder / CHECKPOINT
         if not path.exists():
             return False
@@ -120,7 +120,7 @@ class Learner:
                 raise TorchFileError("expected version, updates and rows")
             counts = content["version"], content["updates"]
             if not all(type(n) is int and RANDOM <= n < 2**60 for n in counts):
-                raise TorchFileError("its counters are none")
+                raise TorchFileError("its counters are invalid")
             load_state(self.agent, content["rows"])
         except (TorchFileError, ValueError) as e:
             raise CheckpointError(f"{path}: not of agents like these ({e}); start a new run") from None

@@ -48,7 +48,7 @@ class OwnRatesTD3(TD3):
 
 
 def section_of(params: TrainParamsBase) -> Any:
-    """The section of ``agents/common/sections.py`` that says the same. Raises ParamsError."""
+    """Equivalent section of ``agents/common/sections.py``. Raises ParamsError."""
     shared: dict[str, Any] = {
         "init_episodes": LEARNED_EPISODE, "batch_size": params.batch_size, "gamma": params.gamma,
         "lr": params.critic_lr, "tau": params.tau, "hidden_size": params.units, "hidden_layer": len(params.hidden),

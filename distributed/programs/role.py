@@ -1,7 +1,7 @@
-"""One program of a run, in a process of its own: python3 -m envolve.distributed.programs.role ROLE --exp-dir DIR
+"""Runs one program in its own process: python3 -m envolve.distributed.programs.role ROLE --exp-dir DIR
 
-What it needs is in the run's folder, which experiments/train_distributed.py makes. A program that is started again goes
-on from what the last one left. Exit codes: 0 the run is complete, 1 start it again, 2 that would not help, 130 and 143
+All inputs are in the run's folder, made by experiments/train_distributed.py. A restarted program resumes from the state
+of its predecessor. Exit codes: 0 the run is complete, 1 restart the program, 2 a restart would not help, 130 and 143
 stopped.
 """
 
@@ -99,7 +99,7 @@ def run_evaluator(params: TrainParamsBase, settings: RunSettings, folder: Path) 
 
 
 def run_role(role: str, folder: Path, worker: int, bind: str) -> None:
-    """To the run's end. Raises RunError, ConfigError, HubGone, OSError."""
+    """Runs the program to the end of the run. Raises RunError, ConfigError, HubGone, OSError."""
     params, settings = frozen(folder), read_settings(folder)
     if not 0 <= worker < settings.num_collectors:
         raise RunError(f"--worker: found {worker}, expected 0 to {settings.num_collectors - 1}")

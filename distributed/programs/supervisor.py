@@ -1,7 +1,8 @@
-"""Keeps the processes of a run alive: starts one per role, and starts a role that died again, alone.
+"""Supervises the processes of a run: starts one per role, and restarts those that die, each on its own.
 
-An exit code says what a role meant: DONE, its work is done, and once that holds for the role that decides (the learner)
-the others are ended; WRONG, trying again does not help; anything else, and any signal, is a death. Linux.
+The exit code of a process tells the supervisor what to do. DONE: its work is done; once this holds for the deciding
+role (the learner), the others are ended. WRONG: a restart would not help. Anything else, and any signal, is a crash.
+Linux.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ DONE, FAILED, WRONG, STOPPED = 0, 1, 2, 130  # of roles, and of Supervisor.run
 POLL = 0.05  # s
 STOP_SECONDS = 30.0  # from SIGTERM to SIGKILL: a learner writes a checkpoint in between
 MAX_QUICK_DEATHS = 10  # in a row, by the role's own fault
-MAX_QUICK_KILLS = 50  # in a row, by a signal: somebody else's, but memory that is too small is one, too
+MAX_QUICK_KILLS = 50  # in a row, by a signal: of another process, or for lack of memory
 
 
 @dataclass(frozen=True)
 class Role:
-    """A process that should run. ``command`` is run again after a death, and goes on from what the last one left."""
+    """Process that should run. ``command`` is run again after a crash and resumes from the last state."""
 
     name: str
     command: Sequence[str]
@@ -36,7 +37,8 @@ class Role:
 
 
 class Supervisor:
-    """Output of a role goes to ``<log_dir>/<name>.log``. Ctrl-C and SIGTERM (as KeyboardInterrupt) end all roles."""
+    """Supervisor. Output of a role goes to ``<log_dir>/<name>.log``. Ctrl-C and SIGTERM (as KeyboardInterrupt) end all
+    roles."""
 
     def __init__(
         self,
@@ -47,7 +49,8 @@ class Supervisor:
         first_delay: float = FIRST_DELAY,
         stop_seconds: float = STOP_SECONDS,
     ) -> None:
-        """quick_seconds: who dies sooner after a start waits twice as long as the last time, from first_delay s on."""
+        """quick_seconds: a process that dies sooner after a start waits twice as long as the last time, from
+        first_delay s on."""
         names = [role.name for role in roles]
         if len(set(names)) < len(names) or not any(role.decides for role in roles):
             raise ValueError(f"found the roles {', '.join(names)}, expected names of their own, and one that decides")
@@ -62,16 +65,16 @@ class Supervisor:
         self._stop_seconds = stop_seconds
 
     def pids(self) -> dict[str, int]:
-        """Of the roles that run."""
+        """Process ids of the running roles."""
         return {child.name: pid for child in self._children if (pid := child.pid) is not None}
 
     def deaths(self) -> dict[str, int]:
-        """How often each role died so far."""
+        """Number of crashes per role so far."""
         return {child.name: child.deaths for child in self._children}
 
     def run(self, watch: Callable[[], None] = lambda: None) -> int:
-        """To the end -> DONE, FAILED, WRONG, or STOPPED, when the same roles, started again, go on. ``watch`` is called
-        at every look."""
+        """Runs to the end -> DONE, FAILED, WRONG, or STOPPED, from which the same roles can resume. ``watch`` is called
+        at every poll."""
         try:
             while (code := self.look()) is None:
                 watch()
@@ -84,7 +87,7 @@ class Supervisor:
             self.close()
 
     def look(self) -> int | None:
-        """Buries, starts -> the exit code, once all is over."""
+        """Handles ended processes and due starts -> the exit code, once the run is over."""
         for child in self._children:
             if (code := child.ended()) is not None:
                 self._bury(child, code)
@@ -114,5 +117,5 @@ class Supervisor:
         log.warning(text, child.name, how(code), delay, child.log_path)
 
     def close(self) -> None:
-        """Ends all roles, and whoever has not ended in time is killed; Ctrl-C meanwhile shortens that."""
+        """Ends all roles, and kills those that do not end in time; Ctrl-C shortens the wait."""
         end(self._children, self._stop_seconds)

@@ -1,6 +1,6 @@
-"""What each program does in a turn, the same whether the hub is an object beside it or a server somewhere.
+"""Turn of each program, the same for an embedded hub and for a remote one.
 
-A turn waits at most WAIT seconds for the hub and then says that nothing was done; whoever drives it asks again.
+A turn waits at most WAIT seconds for the hub and then reports that nothing was done; the caller tries again.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LOG_FILES = 16  # of the memory's capacity, about
 
 
 class HubLike(Protocol):
-    """What programs ask of a hub (``distributed/engine/hub.py``), wherever it is."""
+    """Methods of a hub that programs use (``distributed/engine/hub.py``), local or remote."""
 
     def begin(self, session: int, version: int) -> None: ...
     def publish(self, session: int, version: int, policy: Tensor, timeout: float) -> bool: ...
@@ -46,7 +46,7 @@ class HubLike(Protocol):
 
 
 def widths_of(params: TrainParamsBase) -> Widths:
-    """Of the environment, which is built once for this. Raises ParamsError."""
+    """Sizes of the environment, which is built once for this purpose. Raises ParamsError."""
     env = params.collect_env(0, 0)
     try:
         return Widths.of(env)
@@ -55,7 +55,7 @@ def widths_of(params: TrainParamsBase) -> Widths:
 
 
 def make_hub(params: TrainParamsBase, widths: Widths, settings: RunSettings, folder: Path | None) -> Hub:
-    """folder: of the run, where the memory is kept; None: nowhere."""
+    """Makes a hub. folder: of the run, for the log of transitions; None: no log."""
     keys = settings.keys()
     memory = keys, params.buffer_size, widths, params.batch_size
     replay = HindsightReplay(*memory, params.gamma) if widths.goal_size else SharedReplay(*memory)
@@ -65,7 +65,7 @@ def make_hub(params: TrainParamsBase, widths: Widths, settings: RunSettings, fol
 
 
 def limits_of(params: TrainParamsBase, widths: Widths, settings: RunSettings) -> Limits:
-    """Of what may be said to the hub of such a run. Raises ParamsError."""
+    """Limits of the messages to the hub of such a run. Raises ParamsError."""
     workers, keys = settings.num_collectors, settings.keys()
     policy = make_agent(params, widths, keys).actor().shape[1]
     steps = max(steps_of(params, workers, version) for version in (RANDOM, 0))
@@ -76,14 +76,14 @@ class LearnerProgram:
     def __init__(
         self, learner: Learner, hub: HubLike, lockstep: bool, report: Callable[[Learner, Progress], None]
     ) -> None:
-        """report: gets the news every ``log_period`` iterations. Raises CheckpointError."""
+        """report: gets the metrics every ``log_period`` iterations. Raises CheckpointError."""
         self.learner, self.hub, self.lockstep, self.report = learner, hub, lockstep, report
         learner.load()
         self.session = next_session(learner.folder)
         hub.begin(self.session, learner.version)
 
     def publish(self) -> bool:
-        """The policy of now is at the hub, and on the disk what is due."""
+        """Publishes the current policy and writes the files that are due."""
         learner = self.learner
         self._keep()
         if learner.version == RANDOM and self.hub.has(RANDOM):  # the memory was filled before this learner was born
@@ -103,19 +103,19 @@ class LearnerProgram:
                 return False
         learner.iteration(hub.sample)
         if not learner.finite():
-            raise RunError("the agents have diverged: their weights are no numbers; lower learning rates")
+            raise RunError("the agents have diverged: their weights are not finite; lower learning rates")
         if learner.due(learner.params.log_period):
             self.report(learner, hub.progress())
         return True
 
     def finish(self) -> None:
-        """After the last iteration."""
+        """Finishes after the last iteration."""
         self._keep()
         write_atomic(str(self.learner.folder / DONE), b"")
         self.hub.finish()
 
     def _keep(self) -> None:
-        """Checkpoints. The memory's comes first: a learner's must not be newer."""
+        """Writes checkpoints, the replay buffer's first: a learner's must not be newer."""
         learner, p = self.learner, self.learner.params
         if learner.due(p.checkpoint_period):
             self.hub.checkpoint()
@@ -126,12 +126,12 @@ class LearnerProgram:
 
 class CollectorProgram:
     def __init__(self, collector: Collector, hub: HubLike, report: Callable[[Chunk], None]) -> None:
-        """report: gets every chunk that was kept."""
+        """report: gets every chunk that was stored."""
         self.collector, self.hub, self.report = collector, hub, report
         self.chunk: Chunk | None = None  # collected and not yet at the hub
 
     def turn(self) -> bool:
-        """Collect with the next policy. Raises Finished."""
+        """Collects with the next policy. Raises Finished."""
         if self.chunk is None:
             handout = self.hub.pull(self.collector.worker, WAIT)
             if handout is None:
@@ -153,7 +153,7 @@ class EvaluatorProgram:
         self.evaluator, self.report = evaluator, report
 
     def turn(self) -> bool:
-        """One evaluation, if one is due."""
+        """Makes one evaluation, if one is due."""
         for path in self.evaluator.due()[:1]:
             for step, values in self.evaluator.evaluate(path):
                 self.report(step, values)
@@ -162,7 +162,7 @@ class EvaluatorProgram:
 
 
 def run_embedded(learner: LearnerProgram, collectors: list[CollectorProgram], evaluator: EvaluatorProgram) -> None:
-    """All programs take turns in this process, to the end."""
+    """Runs all programs in turn in this process, to the end."""
     while not learner.learner.complete:
         done = [learner.publish(), *(collector.turn() for collector in collectors), learner.learn()]
         if not all(done):

@@ -1,4 +1,4 @@
-"""Finite tasks: everything there is to know stands in tables."""
+"""Finite tasks, defined completely by tables."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ class FiniteTask(Task):
         self._on: Dict[torch.device, Tuple[Tensor, ...]] = {}  # device -> the tables there, copied once
 
     def make_tables(self) -> Tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """next_state, reward, done."""
+        """Tables next_state, reward, done."""
         raise NotImplementedError
 
     def reset(self, u: Tensor) -> Tensor:
-        """u: [P, N, 0] -> state int64 [P, N, 1]."""
+        """Start state. u: [P, N, 0] -> state int64 [P, N, 1]."""
         return torch.full(u.shape[:2] + (1,), self.start_state, dtype=torch.int64, device=u.device)
 
     def observe(self, state: Tensor) -> Tensor:
-        """state int64 [P, N, 1] -> one-hot float32 [P, N, num_states]."""
+        """One-hot observation: state int64 [P, N, 1] -> float32 [P, N, num_states]."""
         return torch.nn.functional.one_hot(state[..., 0], self.observation_size).to(torch.float32)
 
     def step(self, state: Tensor, action: Tensor) -> Tuple[Tensor, Tensor, Tensor]:

@@ -40,7 +40,7 @@ class HalfCheetah(MuJoCoTask):
     default_solved_reward = 3000.0
 
     def reset(self, u: Tensor) -> Tensor:
-        """u: [P, N, 19] -> state float64 [P, N, 27]."""
+        """Start state. u: [P, N, 19] -> state float64 [P, N, 27]."""
         u = u.to(torch.float64)
         position = -RESET_NOISE + 2 * RESET_NOISE * u[..., :POSITIONS]
         return self.begin(position, RESET_NOISE * normals(u[..., POSITIONS:])[..., :VELOCITIES])
@@ -63,7 +63,7 @@ class HalfCheetah(MuJoCoTask):
         return (next_state[..., 0] - state[..., 0]) / self.dt
 
     def _control_cost(self, action: Tensor) -> Tensor:
-        """In float32 and in the order of numpy's sum, as Gymnasium's. action: [P, N, 6] -> [P, N]."""
+        """Control cost, in float32 and in the order of numpy's sum, as in Gymnasium. action: [P, N, 6] -> [P, N]."""
         squares = np.square(action.detach().cpu().numpy()).sum(-1)
         return CONTROL_COST * torch.from_numpy(squares).to(action.device)
 

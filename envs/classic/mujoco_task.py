@@ -22,13 +22,13 @@ from envolve.envs.sim.simulator import MODELS
 from envolve.envs.task import Task
 
 log = logging.getLogger("envolve")
-_said = threading.Event()  # somebody was told that a simulation diverged
+_said = threading.Event()  # a diverged simulation was logged
 _loading = threading.Lock()
 _local = threading.local()  # .pools: a thread's own simulations, by model; a Batch serves one thread
 
 
 class Simulations:
-    """As many simulations of one model as were ever asked for at once."""
+    """Pool of simulations of one model, as many as were ever needed at once."""
 
     def __init__(self, model: str, count: int) -> None:
         from envolve.envs.sim.mujoco_batch import Batch
@@ -43,7 +43,7 @@ class Simulations:
         self.ctrl: np.ndarray = self.batch.bind("ctrl")
 
     def _call(self, method: Any, rows: np.ndarray, **options: int) -> Tuple[np.ndarray, np.ndarray]:
-        """rows: float64 [n, S], the states to begin from -> states after the call, diverged bool [n]."""
+        """Steps simulations. rows: float64 [n, S], start states -> states after the call, diverged bool [n]."""
         from envolve.envs.sim.mujoco_batch import SimulationError
 
         n, at = len(rows), 0
@@ -61,13 +61,13 @@ class Simulations:
         return np.concatenate([part[:n] for part in self.parts], axis=1), bad
 
     def begin(self, position: np.ndarray, velocity: np.ndarray) -> np.ndarray:
-        """position, velocity, relative to the model's own pose: [n, nq], [n, nv] -> states [n, S]."""
+        """States [n, S] from positions [n, nq] and velocities [n, nv] relative to the model's own pose."""
         rows = np.concatenate((self.model.qpos0 + position, velocity, np.zeros_like(velocity)), axis=1)
         self.ctrl[: len(rows)] = 0
         return self._call(self.batch.forward, rows)[0]  # fills in the accelerations, as Gymnasium's reset does
 
     def step(self, rows: np.ndarray, control: np.ndarray, substeps: int) -> Tuple[np.ndarray, np.ndarray]:
-        """Diverged simulations keep the state they began from: MuJoCo would have reset them."""
+        """Restores the start state of diverged simulations, which MuJoCo would have reset."""
         self.ctrl[: len(rows)] = control  # MuJoCo clips it to the actuators' range
         after, bad = self._call(self.batch.step, rows, nstep=substeps)
         after[bad] = rows[bad]
@@ -75,7 +75,7 @@ class Simulations:
 
 
 def simulations(model: str, count: int) -> Simulations:
-    """At least ``count`` simulations of the file ``model`` in envs/models, for this thread."""
+    """Simulations of the file ``model`` in envs/models, at least ``count``, for this thread."""
     pools: Dict[str, Simulations] = _local.__dict__.setdefault("pools", {})
     if model not in pools or pools[model].count < count:
         # members finish one by one and tests come in other sizes: growing in powers of two settles at once
@@ -84,7 +84,7 @@ def simulations(model: str, count: int) -> Simulations:
 
 
 def _rows(x: Tensor) -> np.ndarray:
-    """[P, N, K] -> [P N, K]."""
+    """Flattens [P, N, K] to [P N, K]."""
     return x.detach().reshape(-1, x.shape[-1]).cpu().numpy()
 
 
@@ -98,18 +98,18 @@ class MuJoCoTask(Task):
     on_host = True
 
     def begin(self, position: Tensor, velocity: Tensor) -> Tensor:
-        """position [P, N, nq], velocity [P, N, nv], relative to the model's own pose at rest -> state [P, N, S]."""
+        """State [P, N, S] from position [P, N, nq] and velocity [P, N, nv] relative to the model's own pose at rest."""
         P, N = position.shape[:2]
         rows = simulations(self.model, P * N).begin(_rows(position), _rows(velocity))
         return torch.from_numpy(rows).view(P, N, rows.shape[1]).to(position.device)
 
     def advance(self, state: Tensor, control: Tensor) -> Tuple[Tensor, Tensor]:
-        """state [P, N, S], control [P, N, A] -> next state [P, N, S], diverged bool [P, N]."""
+        """Next state [P, N, S] and diverged bool [P, N]. state [P, N, S], control [P, N, A]."""
         P, N = state.shape[:2]
         rows, bad = simulations(self.model, P * N).step(_rows(state), _rows(control), self.substeps)
         if bad.any() and not _said.is_set():
             _said.set()
-            log.warning("%s: a simulation diverged, which ends its episode (said once)", self.name)
+            log.warning("%s: a simulation diverged, which ends its episode (logged once)", self.name)
         after, diverged = torch.from_numpy(rows).view(P, N, rows.shape[1]), torch.from_numpy(bad).view(P, N)
         return after.to(state.device), diverged.to(state.device)
 

@@ -1,1 +1,1 @@
-"""Goal-conditioned tasks: a state, a goal that some of its features should come near to, and no other reward."""
+"""Goal-conditioned tasks: a state, and a goal for some of its features; no other reward."""

@@ -18,8 +18,8 @@ HEIGHT = 2.0  # m
 
 
 class AntMaze(Ant):
-    """An episode begins in the middle of the cell R, but for that as the ant's; its goal is the centre of any of the
-    cells g."""
+    """Ant in a maze. Episodes begin in the middle of the cell R, otherwise as for the ant; the goal is the centre of a
+    random cell g."""
 
     maze_name: ClassVar[str]
 

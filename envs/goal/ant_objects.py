@@ -52,13 +52,13 @@ class AntAndObject(Ant):
         return torch.cat((ant, velocity, there + there.new_tensor(self.object_at)), 1)
 
     def begin(self, random: Random, there: Tensor) -> Tensor:
-        """there: [K, 2], the object's coordinates -> those of all, it at rest."""
+        """Coordinates of all bodies from those of the object, there: [K, 2], at rest."""
         position, velocity = noisy(torch.tensor(ANT_REST, device=there.device), 14, random).split((15, 14), 1)
         return torch.cat((position, there, velocity, torch.zeros_like(there)), 1)
 
 
 def add_object(spec: Any, position: Tuple[float, float, float], geom: Dict[str, Any], joint: Dict[str, Any]) -> None:
-    """A body called "object" that slides along x and y; the ant and walls touch it."""
+    """Adds a body called "object" that slides along x and y; the ant and walls touch it."""
     import mujoco
 
     body = spec.worldbody.add_body(name="object", pos=position)

@@ -1,5 +1,5 @@
-"""An arm that is told angles (envs/models/arm.xml) brings its end to a point, as in JaxGCRL
-(https://arxiv.org/abs/2408.11052), whose arm has the same lengths."""
+"""Position-controlled arm (envs/models/arm.xml) that brings its end to a point, as in JaxGCRL
+(https://arxiv.org/abs/2408.11052), with an arm of the same lengths."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BOX = ((-0.2, 0.3, 0.1), (0.2, 0.7, 0.5))  # m, opposite corners of where goals 
 
 
 def angles(action: Tensor) -> Tensor:
-    """action: [n, 4] -> the angles that all joints are to have, rad, [n, 7]."""
+    """Target angles of all joints, rad, [n, 7]. action: [n, 4]."""
     low, high = action.new_tensor(LOW), action.new_tensor(HIGH)
     out = action.new_tensor(REST).repeat(len(action), 1)
     out[:, MOVED] = low + (high - low) * (action + 1) / 2
@@ -25,8 +25,8 @@ def angles(action: Tensor) -> Tensor:
 
 
 class Arm(SimulatedTask):
-    """An action sets the angles that four joints turn to; the controls of this model are angles, so they are what
-    ``effort`` says."""
+    """Reaching with the arm. Actions set target angles of four joints; the controls of this model are angles, so
+    ``effort`` returns them."""
 
     model = "arm.xml"
     substeps = 25
@@ -53,7 +53,7 @@ class ArmReach(Arm):
         return low + (high - low) * random.uniform(3)
 
     def whereabouts(self, start: Tensor) -> Tensor:
-        """By trigonometry, for joints 3 and 5 at 0."""
+        """Start positions by trigonometry, with joints 3 and 5 at 0."""
         q1, q2, q4, q6 = (start[:, i] for i in MOVED)
         forearm, last = q2 - q4, q2 - q4 - q6  # turned forward so far
         forward = 0.316 * q2.sin() + 0.0825 * (q2.cos() - forearm.cos()) + 0.384 * forearm.sin() + 0.088 * last.cos()
@@ -65,5 +65,5 @@ class ArmReach(Arm):
         return torch.cat((sim.joint_position, end[:, :3], end[:, 7:10]), 1)
 
     def effort(self, action: Tensor, sim: Simulator) -> Tensor:
-        """rad, [n, 7]."""
+        """Target angles in rad, [n, 7]."""
         return angles(action)

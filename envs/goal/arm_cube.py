@@ -81,11 +81,11 @@ class ArmAndCube(Arm):
         return sim.root_state[:, 0, :3], sim.joint_position[:, :7], end[:, :3], end[:, 7:10]
 
     def force(self, sim: Simulator) -> Tensor:
-        """Positive: it closes."""
+        """Gripper force; positive closes."""
         return -FORCE * sim.output("actuator_force")[:, -2:].mean(1, keepdim=True)
 
     def effort(self, action: Tensor, sim: Simulator) -> Tensor:
-        """rad [n, 7], and m [n, 2]."""
+        """Target angles in rad [n, 7], and distances in m [n, 2]."""
         finger = torch.where(action[:, 4:] > 0, 0.0, OPEN)
         return torch.cat((angles(action[:, :4]), finger, finger), 1)
 
@@ -186,7 +186,7 @@ class ArmGrasp(ArmAndCube):
     goals_shaped = False
 
     def beside(self, cube: Tensor) -> Tensor:
-        """cube: [.., 3] -> goals [.., 7]."""
+        """Goals [.., 7] for cube positions [.., 3]."""
         side = cube.new_tensor((self.HELD / 2, 0.0, 0.0))
         return torch.cat((cube + side, cube - side, torch.full_like(cube[..., :1], self.HELD)), -1)
 
@@ -197,7 +197,7 @@ class ArmGrasp(ArmAndCube):
         return self.beside(features[..., :3])
 
     def distance(self, features: Tensor, goal: Tensor) -> Tensor:
-        """Of the middles, m."""
+        """Distance of the fingers' middles, m."""
         here = self.achieved(features)
         return ((here[..., :3] + here[..., 3:6] - goal[..., :3] - goal[..., 3:6]) / 2).square().sum(-1).sqrt()
 

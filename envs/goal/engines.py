@@ -1,4 +1,4 @@
-"""Episodes of a task in whatever engine it needs."""
+"""Episodes of a goal task in the engine that it needs."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from envolve.envs.goal.task import GoalTask
 def make_episodes(
     task: GoalTask, keys: Tensor, N: int, engine: str = "mujoco", threads: int = 1, **options: Any
 ) -> Episodes:
-    """engine, threads: of tasks that need a physics engine (``make_simulator``); options: those of ``Episodes``. Raises
-    ValueError, SimulatorError."""
+    """Makes episodes. engine, threads: of tasks that need a physics engine (``make_simulator``); options: those of
+    ``Episodes``. Raises ValueError, SimulatorError."""
     if isinstance(task, SimulatedTask):
         return SimulatedEpisodes(task, keys, N, engine, threads, **options)
     return Episodes(task, keys, N, **options)

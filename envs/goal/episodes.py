@@ -7,7 +7,7 @@
 A start and a goal are drawn at every reset. ``resample="fixed"`` gives what JaxGCRL publishes: an environment gets the
 start and the goal of its first episode again and again (its issue #53), so that a training knows N goals in all.
 
-Random numbers: episode e of environment n is number e N + n of its member's key: who else is in the population, and
+Random numbers: episode e of environment n is number e N + n of its member's key: the rest of the population, and
 when others begin, changes nothing.
 """
 
@@ -25,7 +25,7 @@ RESAMPLE = ("reset", "fixed")
 
 
 class Outcome(NamedTuple):
-    """Of a decision in every environment, [P, N]."""
+    """Outcome of a decision in every environment, [P, N]."""
 
     features: Tensor  # [P, N, S], where it led to; of an episode that is over, its last
     success: Tensor  # bool, near enough to the goal
@@ -57,18 +57,18 @@ class Episodes:
         self.begin_with(keys)
 
     def begin_with(self, keys: Tensor) -> None:
-        """Begin all, as episodes of these keys, int64 [P]."""
+        """Begins all episodes, with these keys, int64 [P]."""
         self.start_key, self.goal_key = rng.fold(rng.fold(keys, rng.RESET), START), rng.fold(keys, GOAL)
         self.episode.zero_()
         self.begin_all()
 
     def begin_all(self) -> None:
-        """Begin the episodes of all environments."""
+        """Begins the episodes of all environments."""
         self._reset(torch.arange(self.P * self.N, device=self.device))
         self.decisions = 0
 
     def _reset(self, ids: Tensor) -> None:
-        """Begin the episodes of environments ids, int64 [K]: member * N + environment."""
+        """Begins the episodes of environments ids, int64 [K]: member * N + environment."""
         members = ids // self.N
         number = torch.zeros_like(ids) if self.fixed else self.episode.view(-1)[ids]
         number = number * self.N + ids % self.N
@@ -79,12 +79,12 @@ class Episodes:
         self._begin(ids, start)
 
     def _begin(self, ids: Tensor, start: Tensor) -> None:
-        """Put environments ids [K] into the states start [K, X], and ``features`` with them."""
+        """Puts environments ids [K] into the states start [K, X], and updates ``features``."""
         self.state.view(-1, self.task.state_numbers)[ids] = start
         self.features.view(-1, self.task.state_size)[ids] = self.task.features(start)
 
     def _advance(self, action: Tensor) -> Tensor:
-        """One decision: new ``state`` and ``features``, in place -> terminated, bool [P, N]."""
+        """Makes one decision: new ``state`` and ``features``, in place -> terminated, bool [P, N]."""
         state = self.state
         for _ in range(self.action_repeat):
             state = self.task.dynamics(state, action)
@@ -95,7 +95,7 @@ class Episodes:
         return torch.zeros(self.P, self.N, dtype=torch.bool, device=self.device)
 
     def advance(self, action: Tensor) -> Outcome:
-        """The first half of ``step``, of operations on tensors alone. An action that is no number counts as 0."""
+        """First half of ``step``, made of tensor operations alone. Actions that are NaN count as 0."""
         terminated = self._advance(torch.nan_to_num(action).clamp(-1, 1))
         self.t += 1
         if self.task.goal_moves:
@@ -104,9 +104,9 @@ class Episodes:
         return Outcome(self.features, success, terminated, terminated | (self.t >= self.length))
 
     def finish(self, over: Tensor) -> bool:
-        """The second half: begin the episodes anew that are over. Returns whether there was one."""
+        """Second half of ``step``: restarts the episodes that are over. Returns whether there was one."""
         self.decisions += 1
-        if not self.task.terminates:  # all began together, so that nobody need look
+        if not self.task.terminates:  # all began together, so no check is needed
             if self.decisions < self.length:
                 return False
             ids = torch.arange(self.P * self.N, device=self.device)
@@ -120,7 +120,7 @@ class Episodes:
         return True
 
     def step(self, action: Tensor) -> Outcome:
-        """action: [P, N, A]."""
+        """Makes one decision. action: [P, N, A]."""
         outcome = self.advance(action)
         last = outcome.features.clone()
         self.finish(outcome.over)
@@ -132,7 +132,7 @@ class Episodes:
 
     @property
     def storable(self) -> bool:
-        """Whether ``state_dict`` works: not in every physics engine."""
+        """True if ``state_dict`` works, which some physics engines do not support."""
         return True
 
     def state_dict(self) -> Dict[str, Tensor]:

@@ -63,7 +63,7 @@ MAZES: Dict[str, Tuple[str, ...]] = {
 
 
 class Maze:
-    """A map, to scale."""
+    """Map to scale."""
 
     def __init__(self, maze: Union[str, Tuple[str, ...]], cell: float, origin: Tuple[int, int] = (0, 0)) -> None:
         """maze: its name, or rows as those of MAZES; cell: m, the size of a cell; origin: row and column of the cell
@@ -83,21 +83,21 @@ class Maze:
         return [(i, j) for i, row in enumerate(self.rows) for j, c in enumerate(row) if c != "#"]
 
     def centres(self, at: List[Tuple[int, int]]) -> Tensor:
-        """Of the cells in these rows and columns, m, float32 [cells, 2]."""
+        """Centres of the cells in these rows and columns, m, float32 [cells, 2]."""
         return (torch.tensor(at, dtype=torch.float32) - torch.tensor(self.origin)) * self.cell
 
     def to(self, device: torch.device) -> None:
-        """Where what is looked up in a step must lie."""
+        """Device for tensors that are read in a step."""
         if self.wall.device != device:
             self.start, self.goals, self.wall = (x.to(device) for x in (self.start, self.goals, self.wall))
 
     def draw(self, random: Random) -> Tensor:
-        """A cell with a goal for each of K rows, m, [K, 2]: all alike."""
+        """A goal cell for each of K rows, m, [K, 2], all equally likely."""
         cell = (random.uniform(1)[:, 0] * len(self.goals)).long()  # u < 1 - 2^-24, so it is below their number
         return self.goals[cell]
 
     def boxes(self) -> List[Tuple[int, int, int, int]]:
-        """The walls in few rectangles: first row, first column, one past the last row and column."""
+        """Walls as few rectangles: first row, first column, one past the last row and column."""
         left, out = {(i, j) for i, row in enumerate(self.rows) for j, c in enumerate(row) if c == "#"}, []
         while left:
             i, j = min(left)
@@ -111,8 +111,8 @@ class Maze:
         return out
 
     def build(self, spec: Any, height: float) -> None:
-        """Put the walls, height m high, into a MuJoCo model (mujoco.MjSpec). Robots touch them; floors and walls have
-        nothing to do with each other."""
+        """Adds the walls, height m high, to a MuJoCo model (mujoco.MjSpec). Robots touch them; floors and walls do not
+        touch each other."""
         import mujoco
 
         for number, (i, j, below, right) in enumerate(self.boxes()):
@@ -124,7 +124,7 @@ class Maze:
             )  # fmt: skip
 
     def in_wall(self, x: Tensor, y: Tensor) -> Tensor:
-        """bool [..], of positions in m. Outside of the map all is wall."""
+        """True for positions in m that lie in a wall, bool [..]. Everything outside of the map is wall."""
         i, j = ((at / self.cell).round().long() + o for at, o in zip((x, y), self.origin))
         rows, columns = self.wall.shape
         inside = (i >= 0) & (i < rows) & (j >= 0) & (j < columns)

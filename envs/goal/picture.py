@@ -1,5 +1,5 @@
-"""Pictures of goal tasks: the goal as a green ball, as large as what counts as near. MuJoCo draws all of it off screen;
-of tasks in plain torch, a model that looks like them."""
+"""Pictures of goal tasks: the goal as a green ball with the radius that counts as near. MuJoCo renders off screen;
+tasks in plain torch have a look-alike model."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LEAST_DISTANCE = 14  # times what counts as near: the camera's, from the middle 
 
 
 class Scenery:
-    """MuJoCo's picture of the first environment of some episodes."""
+    """Renderer for the first environment of some episodes."""
 
     def __init__(self, episodes: Episodes) -> None:
         """Raises SimulatorError, ImportError."""
@@ -36,7 +36,7 @@ class Scenery:
         self.data = mujoco.MjData(self.model)
 
     def picture(self, width: int, height: int) -> np.ndarray:
-        """As they are now: uint8 [height, width, 3]. Raises SimulatorError."""
+        """Picture of the current state: uint8 [height, width, 3]. Raises SimulatorError."""
         from envolve.envs.sim.mujoco_model import Mark, View
 
         e, task = self.episodes, self.episodes.task
@@ -52,12 +52,12 @@ class Scenery:
 
 
 def in_space(x: Tensor) -> np.ndarray:
-    """A goal of 1 to 3 coordinates as a position, m; of more, the first of its positions."""
+    """Position of a goal, m: of 1 to 3 coordinates as it is, of more the first position."""
     return np.pad(x[:3].cpu().double().numpy(), (0, max(0, 3 - len(x))))
 
 
 def coordinates(e: Episodes) -> np.ndarray:
-    """MuJoCo's, of the first environment."""
+    """MuJoCo coordinates of the first environment."""
     if isinstance(e, SimulatedEpisodes):
         sim: Any = e.sim
         return np.asarray(sim.qpos[0])
@@ -68,7 +68,7 @@ def coordinates(e: Episodes) -> np.ndarray:
 
 
 def model_of(e: Episodes) -> Any:
-    """Raises SimulatorError for a task that nobody has drawn."""
+    """Model for a picture of the task. Raises SimulatorError if there is none."""
     import mujoco
 
     from envolve.envs.sim.mujoco_model import load_model

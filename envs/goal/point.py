@@ -56,7 +56,7 @@ class PointMaze(GoalTask):
         return torch.stack((x, y, vx, vy), -1)
 
     def _move(self, at: Tensor, speed: Tensor, across: Tensor, along_x: bool) -> tuple:
-        """One coordinate and its speed a step later; a wall's face stops both."""
+        """Coordinate and speed after a step; a wall's face stops both."""
         to = at + self.dt * speed
         blocked = self.maze.in_wall(*((to, across) if along_x else (across, to)))
         face = ((at / CELL).round() + 0.5 * torch.sign(speed)) * CELL - GAP * torch.sign(speed)
@@ -65,7 +65,7 @@ class PointMaze(GoalTask):
 
 def _register(maze: str) -> None:
     cls = type(f"Point_{maze}", (PointMaze,), {"name": f"simple_{maze}", "maze_name": maze})
-    GOAL_TASKS[f"simple_{maze}"] = GOAL_TASKS[f"point_{maze}"] = cls  # the seed's name, and what it is
+    GOAL_TASKS[f"simple_{maze}"] = GOAL_TASKS[f"point_{maze}"] = cls  # JaxGCRL's name, and a descriptive one
 
 
 for _maze in MAZES:

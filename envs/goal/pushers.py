@@ -25,7 +25,7 @@ NOISE = 0.005  # rad/s either way, of the joints' velocities at first
 
 
 def within(ranges: Tuple[Tuple[float, float], ...], random: Random) -> Tensor:
-    """Uniform in a box, [K, its dimensions]."""
+    """Uniform positions in a box, [K, its dimensions]."""
     low, high = torch.tensor(ranges, device=random.key.device).unbind(1)
     return low + (high - low) * random.uniform(len(ranges))
 
@@ -68,7 +68,7 @@ class Pusher(SimulatedTask):
 
 
 def on_table(slid: Tensor) -> Tensor:
-    """Ways along y and x from TABLE -> positions x, y, z, m."""
+    """Positions x, y, z, m, from the object's ways along y and x from TABLE."""
     x, y, z = TABLE
     return torch.stack((x + slid[:, 1], y + slid[:, 0], torch.full_like(slid[:, 0], z)), 1)
 

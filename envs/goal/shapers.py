@@ -1,4 +1,4 @@
-"""Where episodes begin and what their goals are, in numbers that evolution can move: five families of distributions.
+"""Parametric distributions of starts and goals for evolution: five families.
 
     circle   radius uniform in [r1, r2], angle uniform in [phi - w / 2, phi + w / 2], about the task's home
     offset   the same about where the episode begins (of a start: about where the task would have begun it)
@@ -38,7 +38,7 @@ MARGIN = 1.0  # m, from a start to the edge of its cell: an ant has legs
 
 
 class Family(NamedTuple):
-    """points(theta [K, D], random, origin [K, n]) -> [K, n]. origin: where the episode begins."""
+    """Draws points(theta [K, D], random, origin [K, n]) -> [K, n]. origin: where the episode begins."""
 
     names: Tuple[str, ...]  # D
     own: Tensor  # [D], like the task's distribution
@@ -65,7 +65,7 @@ def _ring(places: Tensor, about: Tensor, points: Callable[..., Tensor]) -> Famil
 
 
 def arc(angles: Tensor) -> Tuple[float, float]:
-    """Middle and width of the shortest arc that has all these angles [samples] in it, rad."""
+    """Middle and width of the shortest arc that contains all angles [samples], rad."""
     ordered = angles.sort().values
     gaps = torch.cat((ordered[1:], ordered[:1] + 2 * math.pi)) - ordered
     widest = int(gaps.argmax())
@@ -135,7 +135,7 @@ def maze_of(task: GoalTask) -> Optional[Maze]:
 
 
 def into_free_cells(maze: Maze, places: Tensor, margin: float) -> Tensor:
-    """places: [K, 2], m -> each in the free cell whose centre is nearest, at least margin from its edge."""
+    """Moves places [K, 2], m, to the nearest free cell, at least margin from its edge."""
     centres = maze.centres(maze.free).to(places)
     nearest = centres[(places[:, None] - centres).norm(dim=2).argmin(1)]
     room = maze.cell / 2 - margin
@@ -143,7 +143,7 @@ def into_free_cells(maze: Maze, places: Tensor, margin: float) -> Tensor:
 
 
 class ShapeSpace:
-    """What the search moves: parameters of a family for goals, of one for starts, or of both, in this order."""
+    """Search space: parameters of a family for goals, of one for starts, or of both, in this order."""
 
     def __init__(self, task: GoalTask, goal: str = "", start: str = "") -> None:
         """goal, start: names in FAMILIES; "": the task's own. Raises ValueError."""
@@ -178,15 +178,15 @@ class ShapeSpace:
         return FAMILIES[name](self.task, places, origin)
 
     def theta(self, u: Tensor) -> Tensor:
-        """u: [.., D] -> parameters [.., D]."""
+        """Parameters [.., D] for u: [.., D]."""
         return self.own.to(u.device) + u * self.scale.to(u.device)
 
 
 class Shaped(Beginnings):
-    """Starts and goals of a population, each member with parameters of its own."""
+    """Starts and goals of a population, where each member has its own parameters."""
 
     def __init__(self, space: ShapeSpace, theta: Tensor, plain: Optional[Tensor] = None) -> None:
-        """theta: [P, D]; plain: bool [P], members that have the task's own starts and goals all the same."""
+        """theta: [P, D]; plain: bool [P], members that use the task's own starts and goals."""
         if theta.shape[1] != len(space.names):
             raise ValueError(f"theta: found {theta.shape[1]} parameters, expected {len(space.names)}")
         self.space, self.task = space, space.task
@@ -222,7 +222,7 @@ class Shaped(Beginnings):
 
 
 def samples(beginnings: Beginnings, members: Tensor, seed: int = 0) -> Tuple[Tensor, Tensor]:
-    """Starts and goals of as many episodes as members [K] names, for pictures."""
+    """Starts and goals of one episode for each entry of members [K], for pictures."""
     number = torch.arange(len(members))
     start = beginnings.start(Random(torch.full_like(number, seed), number), members)
     return start, beginnings.goal(Random(torch.full_like(number, seed + 1), number), start, members)

@@ -1,10 +1,10 @@
-"""Goal tasks in a physics engine (``envs/sim/simulator.py``): what one says beside ``GoalTask``, and its episodes.
+"""Goal tasks in a physics engine (``envs/sim/simulator.py``): their base class and their episodes.
 
-A state, a start and the features are MuJoCo's coordinates: of a free body its position (m) and quaternion (w, x, y, z),
-then all joints; then their velocities, the free body's angular one in its own frame. A task whose features are others
-replaces ``measure``; one whose starts are others, ``place``.
+A state, a start and the features are MuJoCo's coordinates: for a free body its position (m) and quaternion (w, x, y,
+z), then all joints; then their velocities, the free body's angular one in its own frame. A task with other features
+replaces ``measure``; one with other starts replaces ``place``.
 
-An environment that diverges in the engine is over, as one that fell is: all of these tasks can end before their time.
+An environment that diverges in the engine is over, like one with a fallen robot: all of these tasks can terminate.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class SimulatedTask(GoalTask):
     on_host = True
 
     def scene(self) -> Optional[Scene]:
-        """What puts walls and the like into the model; None: nothing does."""
+        """Function that adds walls and the like to the model; None: nothing to add."""
         return None
 
     def measure(self, sim: Simulator) -> Tensor:
@@ -43,7 +43,8 @@ class SimulatedTask(GoalTask):
         return torch.cat(parts, 1)
 
     def place(self, start: Tensor, sim: Simulator) -> Tuple[Tensor, Tensor, Tensor]:
-        """start: float64 [K, X] -> root_state [K, A, 13], joint_position [K, D], joint_velocity [K, D]."""
+        """Initial poses root_state [K, A, 13], joint_position [K, D], joint_velocity [K, D] for start: float64 [K,
+        X]."""
         K, D, free = len(start), len(sim.joints), bool(sim.free_bodies)
         position, velocity = start.split([7 * free + D, 6 * free + D], 1)
         root = start.new_zeros(K, int(free), 13)
@@ -55,21 +56,21 @@ class SimulatedTask(GoalTask):
         return root, position[:, 7 * free :], velocity[:, 6 * free :]
 
     def whereabouts(self, start: Tensor) -> Tensor:
-        """Of tasks whose goals are about coordinates."""
+        """Goal reached by features, for goals made of coordinates."""
         return start[:, list(self.goal_indices)]
 
     def effort(self, action: Tensor, sim: Simulator) -> Tensor:
-        """action: [n, A] in [-1, 1] -> N m or N, [n, U]."""
+        """Efforts in N m or N, [n, U], for action: [n, A] in [-1, 1]."""
         return action * sim.effort_limit
 
     def terminated(self, state: Tensor) -> Tensor:
-        """features [.., S] -> bool [..]."""
+        """Terminal states, bool [..], of features [.., S]."""
         return torch.zeros(state.shape[:-1], dtype=torch.bool, device=state.device)
 
 
 class SimulatedEpisodes(Episodes):
-    """All members' environments in one simulator: member * N + environment. An engine on the CPU serves a learner on a
-    GPU, too."""
+    """All members' environments in one simulator: member * N + environment. An engine on the CPU can serve a learner on
+    a GPU."""
 
     task: SimulatedTask
 

@@ -1,9 +1,9 @@
-"""What a goal-conditioned task is, and how its episodes begin.
+"""Interface of goal-conditioned tasks, and of the distribution of their starts and goals.
 
 A ``GoalTask`` holds constants and functions, no episodes; ``envs/goal/episodes.py`` runs them. A task in plain torch
-fills in ``dynamics`` and ``features``; one in a physics engine is run by episodes of its own (``Episodes`` says which
-methods those replace). Where episodes begin and what their goals are can be taken from someone else: a ``Beginnings``,
-which the task itself is, too. That is where a shaper of starts and goals goes; evaluation always uses the task's own.
+implements ``dynamics`` and ``features``; one in a physics engine has its own episodes (``Episodes`` says which methods
+those replace). Starts and goals can come from another source, a ``Beginnings``, which the task itself is, too: a shaper
+of starts and goals implements it. Evaluation always uses the task's own.
 
 Axes: P members, N environments each, K rows that begin, X numbers of a state, S features of it, G of a goal, A actions.
 """
@@ -23,7 +23,7 @@ NUMBERS = 1024  # of one start or goal
 
 
 class Random:
-    """Random numbers of K rows, one after the other: the same for an episode whoever else begins with it."""
+    """Random numbers of K rows, in sequence: the same for an episode, whichever others begin with it."""
 
     def __init__(self, key: Tensor, number: Tensor) -> None:
         """key: int64 [K]; number: int64 [K], of the episode among those of its key."""
@@ -37,7 +37,7 @@ class Random:
         return torch.arange(self.used - count, self.used, device=self.key.device)
 
     def uniform(self, count: int) -> Tensor:
-        """In [0, 1), float32 [K, count]."""
+        """Uniform numbers in [0, 1), float32 [K, count]."""
         return rng.uniform(self.key, self._counter(count))
 
     def normal(self, count: int) -> Tensor:
@@ -45,14 +45,14 @@ class Random:
 
 
 class Beginnings:
-    """Where episodes begin, and their goals. members: int64 [K], to which member of the population each row belongs."""
+    """Distribution of starts and goals. members: int64 [K], the member of the population to which each row belongs."""
 
     def start(self, random: Random, members: Tensor) -> Tensor:
-        """-> states float32 [K, X]."""
+        """Draws starts, float32 [K, X]."""
         raise NotImplementedError
 
     def goal(self, random: Random, start: Tensor, members: Tensor) -> Tensor:
-        """start: [K, X], of the same episodes -> goals float32 [K, G]."""
+        """Draws goals float32 [K, G] for the starts [K, X] of the same episodes."""
         raise NotImplementedError
 
 
@@ -75,7 +75,7 @@ class GoalTask(Beginnings):
     goal_moves: ClassVar[bool] = False  # whether goals change within an episode: ``goal_now``
 
     def whereabouts(self, start: Tensor) -> Tensor:
-        """What of starts [K, X] a goal is about, [K, G]."""
+        """Part of starts [K, X] that goals are about, [K, G]."""
         return self.achieved(self.features(start))
 
     @property
@@ -83,40 +83,41 @@ class GoalTask(Beginnings):
         return len(self.goal_indices)
 
     def achieved(self, features: Tensor) -> Tensor:
-        """features [.., S] -> what of them a goal is about, [.., G]."""
+        """Part of features [.., S] that goals are about, [.., G]."""
         first, last = self.goal_indices[0], self.goal_indices[-1]
         if self.goal_indices == tuple(range(first, last + 1)):
             return features[..., first : last + 1]
         return torch.stack([features[..., i] for i in self.goal_indices], -1)  # an index list is no CUDA graph's
 
     def distance(self, features: Tensor, goal: Tensor) -> Tensor:
-        """m, [..]: features [.., S], goal [.., G]."""
+        """Distance to the goal in m, [..]. features [.., S], goal [.., G]."""
         return (self.achieved(features) - goal).square().sum(-1).sqrt()
 
     def success(self, features: Tensor, goal: Tensor) -> Tensor:
-        """bool [..]."""
+        """True near the goal, bool [..]."""
         return self.distance(features, goal) < self.threshold
 
     def goal_now(self, features: Tensor) -> Tensor:
-        """The goals of episodes that have come to features [.., S], of tasks whose goals move."""
+        """New goals of episodes that have reached features [.., S], for tasks with moving goals."""
         raise NotImplementedError
 
     def reward(self, features: Tensor, goal: Tensor, dense: bool) -> Tensor:
-        """Of decisions that led to features, float32 [..]: 1 near the goal and else 0; dense: minus the distance, m."""
+        """Reward of decisions that led to features, float32 [..]: 1 near the goal, else 0; dense: minus the distance,
+        m."""
         return -self.distance(features, goal) if dense else self.success(features, goal).float()
 
     # ------------------------------------------------------------------------------------------ tasks in plain torch
 
     def features(self, state: Tensor) -> Tensor:
-        """state float32 [.., X] -> features float32 [.., S]."""
+        """Features float32 [.., S] of state float32 [.., X]."""
         raise NotImplementedError
 
     def dynamics(self, state: Tensor, action: Tensor) -> Tensor:
-        """state [.., X], action [.., A] in [-1, 1] -> the state dt later. Branches on no value."""
+        """State dt later. state [.., X], action [.., A] in [-1, 1]. Branches on no value."""
         raise NotImplementedError
 
     def terminated(self, state: Tensor) -> Tensor:
-        """bool [..], of tasks that terminate."""
+        """Terminal states, bool [..], for tasks that terminate."""
         raise NotImplementedError
 
 
@@ -124,13 +125,13 @@ GOAL_TASKS: Dict[str, Callable[[], GoalTask]] = {}
 
 
 def register(cls: Type[GoalTask]) -> Type[GoalTask]:
-    """Class decorator: make a task available by its name."""
+    """Class decorator: registers a task by its name."""
     GOAL_TASKS[cls.name] = cls
     return cls
 
 
 def make_goal_task(name: Union[str, GoalTask]) -> GoalTask:
-    """The task called ``name``. Raises ValueError with the nearest known name."""
+    """Task called ``name``. Raises ValueError with the nearest known name."""
     import envolve.envs.goal.tasks  # noqa: F401  fills GOAL_TASKS
 
     if isinstance(name, GoalTask):

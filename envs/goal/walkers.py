@@ -1,4 +1,4 @@
-"""Ant and half cheetah in a physics engine: Gymnasium's robots (envs/models), told where to walk."""
+"""Ant and half cheetah in a physics engine: Gymnasium's robots (envs/models) with a position as goal."""
 
 from __future__ import annotations
 
@@ -38,14 +38,15 @@ def spring_ant(spec: Any) -> None:
 
 
 def noisy(rest: Tensor, velocities: int, random: Random) -> Tensor:
-    """rest: [Q] -> coordinates [K, Q + velocities] around it."""
+    """Random coordinates [K, Q + velocities] around rest: [Q]."""
     position = rest + NOISE * (2 * random.uniform(len(rest)) - 1)
     return torch.cat((position, NOISE * random.normal(velocities)), 1)
 
 
 def one_of_two(total: Tensor, random: Random) -> Tensor:
-    """Of a sum u + v of two points on the unit circle, each at any angle, [K, 2]: u, or as likely v, for nobody sees
-    which is which. With d = |u + v|, either is acos(d / 2) off its direction; of a sum above 2, both lie in it."""
+    """Splits a sum u + v of two points on the unit circle, each at any angle, [K, 2], into u or v with equal
+    probability, which cannot be distinguished. With d = |u + v|, either is acos(d / 2) off its direction; of a sum
+    above 2, both lie in it."""
     way = torch.acos((total.norm(dim=1) / 2).clamp_max(1.0))
     angle = torch.atan2(total[:, 1], total[:, 0]) + torch.where(random.uniform(1)[:, 0] < 0.5, way, -way)
     return torch.stack((torch.cos(angle), torch.sin(angle)), 1)

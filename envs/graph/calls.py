@@ -1,4 +1,4 @@
-"""How an operation of a graph is called fastest, with the same bits as the plain call."""
+"""Fast calls of a graph's operations, with the same bits as plain calls."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ IN_PLACE: Dict[Function, Function] = {
 def prepare(
     node: Node, plan: Plan, result: Result, values: Optional[Sequence[float]], device: torch.device
 ) -> Tuple[Function, List[Any]]:
-    """What to call for a node, and with which arguments. values: of params; None: they are columns."""
+    """Function to call for a node, and its arguments. values: of params; None: they are columns."""
     assert node.op is not None
     function = caller(node, values is not None)
     given = [_value(a, values) for a in node.args]
@@ -56,7 +56,7 @@ def prepare(
 
 
 def getter(slots: List[int]) -> Callable[[List[Any]], Sequence[Any]]:
-    """What takes these slots out of a frame, as arguments of a call."""
+    """Getter of these slots of a frame, as arguments of a call."""
     if not slots:
         return operator.itemgetter(slice(0, 0))
     if len(slots) == 1:
@@ -69,7 +69,7 @@ def _value(arg: Any, values: Optional[Sequence[float]]) -> Any:
 
 
 def _in_float32(node: Node, plan: Plan, result: Result) -> bool:
-    """Whether a node's operation is done in float32, on something with dimensions."""
+    """True if a node's operation is done in float32 on a tensor with dimensions."""
     x = look_up(node.args[0], plan.inputs, plan.results) if isinstance(node.args[0], Ref) else None
     return x is not None and x.dtype == torch.float32 and x.dim() > 0 and isinstance(result, Tensor)
 
@@ -79,7 +79,7 @@ def _swapped_sub(x: Tensor, other: Tensor) -> Tensor:
 
 
 def _joined(function: Function, count: int) -> Function:
-    """``function`` with its first argument, a sequence of so many, spread out."""
+    """``function`` with its first argument, a sequence of this length, spread out."""
 
     def join(*args: Any) -> Any:
         return function(args[:count], *args[count:])
@@ -88,7 +88,7 @@ def _joined(function: Function, count: int) -> Function:
 
 
 def _limited(function: Function, node: Node) -> Function:
-    """``function``, once the node's constant indices are known to be indices into its first argument."""
+    """``function`` without the check that the node's constant indices fit its first argument."""
 
     def limited(x: Tensor, *rest: Any) -> Any:
         check_limits(node, x)

@@ -1,4 +1,4 @@
-"""Is this JSON a graph? What may be in one, and how it is read.
+"""Checks that JSON is a valid graph, and reads it.
 
 A graph is what one shaper computes, for any number n of environments (docs/shapers.md, "Graph files"):
 
@@ -63,7 +63,7 @@ class Node(NamedTuple):
 
 
 class Parsed(NamedTuple):
-    """A graph that was checked."""
+    """Checked graph."""
 
     inputs: Tuple[str, ...]
     nodes: Tuple[Node, ...]
@@ -72,12 +72,12 @@ class Parsed(NamedTuple):
 
 
 def check_graph(graph: Any, kind: str, params: int) -> None:
-    """Raises GraphError unless ``graph`` may stand for a shaper of this kind, with so many params."""
+    """Raises GraphError unless ``graph`` can be a shaper of this kind with this number of params."""
     parse(graph, kind, params)
 
 
 def parse(graph: Any, kind: str, params: int) -> Parsed:
-    """The graph, checked. Raises GraphError."""
+    """Checks a graph. Raises GraphError."""
     if kind not in SHAPER_TYPES:
         raise GraphError(f"{shown(kind)}: expected one of {', '.join(SHAPER_TYPES)}")
     check_keys(graph, ("inputs", "nodes", "outputs", "names"), (), kind)
@@ -106,7 +106,7 @@ def parse(graph: Any, kind: str, params: int) -> Parsed:
 
 
 class _Reader:
-    """Reads nodes in their order."""
+    """Reads nodes in order."""
 
     def __init__(self, kind: str, inputs: int, params: int) -> None:
         self.kind, self.inputs, self.params = kind, inputs, params
@@ -165,7 +165,7 @@ class _Reader:
         )
 
     def argument(self, op: Op, a: Argument, value: Any, at: str) -> Any:
-        """``value`` as the argument a of op. Raises GraphError."""
+        """Argument a of op from ``value``. Raises GraphError."""
         kind = a.type
         if kind.startswith("Optional["):
             if value is None:
@@ -206,7 +206,7 @@ class _Reader:
         raise GraphError(f"{at}: found {shown(value)}, expected nothing")
 
     def ref(self, value: Any, at: str, kinds: Tuple[str, ...]) -> Ref:
-        """{"node": k}, {"item": [k, j]}, {"in": i} or {"param": k}. Raises GraphError."""
+        """Reference {"node": k}, {"item": [k, j]}, {"in": i} or {"param": k}. Raises GraphError."""
         if not is_object(value, *kinds):
             raise GraphError(f"{at}: found {shown(value)}, expected {' or '.join(kinds)}")
         ((kind, index),) = value.items()
@@ -226,7 +226,7 @@ class _Reader:
         return Ref(kind, index, item)
 
     def limits(self, op: Op, read: Dict[str, Any], where: str) -> Tuple[Tuple[int, int, int], ...]:
-        """Of the constants that op takes as indices. On a GPU one out of range would kill the process."""
+        """Checks constants that op takes as indices: on a GPU, an index out of range would kill the process."""
         if op.name == "aten.index_select.default":
             at = {read["dim"]: read["index"]}
         else:

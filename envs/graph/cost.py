@@ -1,4 +1,4 @@
-"""What an operation of a graph will make, known from sizes alone, before torch is asked for anything.
+"""Size of the results of a graph's operations, computed from shapes before torch runs anything.
 
 Shapes are found on torch's meta device, where tensors take no memory (envs/graph/plan.py). Three things are known too
 late there: how many tensors an operation returns, for torch makes them all at once; sizes that no machine can count;
@@ -75,7 +75,7 @@ NUMBERS: Dict[str, Callable[..., int]] = {
 
 
 def count(op: Op, args: Sequence[Any]) -> int:
-    """How many tensors the operation returns for these arguments, whatever torch says of them."""
+    """Number of tensors that the operation returns for these arguments."""
     try:
         return COUNTS[op.name](*args) if op.name in COUNTS else op.results
     except IndexError:  # there is no such dimension: torch will say so
@@ -83,14 +83,14 @@ def count(op: Op, args: Sequence[Any]) -> int:
 
 
 def numbers(op: Op, args: Sequence[Any]) -> int:
-    """At least so many numbers it has to make, result or not, as far as sizes alone say; 0 if they say nothing."""
+    """Lower bound of the numbers that it has to make, results or not, computed from sizes alone; 0 if unknown."""
     if op.name in LOSSES:
         return paired(args[0].shape, args[1].shape)
     return NUMBERS[op.name](*args) if op.name in NUMBERS else 0
 
 
 def paired(a: Sequence[int], b: Sequence[int]) -> int:
-    """Numbers in what two shapes come to when they are broadcast; where they do not fit, torch will say so."""
+    """Numbers in the broadcast of two shapes; torch reports shapes that do not fit."""
     longer, shorter = sorted((list(a), list(b)), key=len, reverse=True)
     shorter = [1] * (len(longer) - len(shorter)) + shorter
     return math.prod(max(x, y) if x and y else 0 for x, y in zip(longer, shorter))

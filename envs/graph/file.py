@@ -29,9 +29,8 @@ MOST_BYTES = 2**20
 def load_graph_file(
     file: Union[Path, str], types: Sequence[str] = tuple(SHAPER_TYPES), name: str = "graph"
 ) -> Candidate:
-    """The candidate in a graph file, or in its text, with those of its functions that are among ``types``.
-
-    name: of a candidate that has no file. Raises GraphError for what is no graph file, with the file and the key."""
+    """Candidate in a graph file or in its text, with its functions among ``types``. name: of a candidate without a
+    file. Raises GraphError with the file and the key."""
     where, text = name, file
     if isinstance(file, Path):
         where, name = str(file), candidate_name(file)
@@ -57,7 +56,7 @@ def load_graph_file(
 
 
 def parse_graph_file(text: str) -> Dict[str, Any]:
-    """A graph file's text -> what is in it, all of it checked. Raises GraphError."""
+    """Checked content of a graph file's text. Raises GraphError."""
     if len(text.encode(errors="replace")) > MOST_BYTES:
         raise GraphError(f"more than {MOST_BYTES} bytes")
     try:
@@ -71,7 +70,7 @@ def parse_graph_file(text: str) -> Dict[str, Any]:
 
 
 def check_graph_file(data: Any) -> None:
-    """Raises GraphError unless data is the content of a graph file."""
+    """Raises GraphError unless data is valid content of a graph file."""
     check_keys(data, ("envolve_graph", "task", "action_size", "params", "functions"), ("source",), "graph file")
     if type(data["envolve_graph"]) is not int or data["envolve_graph"] != VERSION:
         raise GraphError(f"envolve_graph: found {shown(data['envolve_graph'])}, expected {VERSION}")
@@ -107,7 +106,7 @@ def dump(
     action_size: Optional[int] = None,
     source: str = "",
 ) -> str:
-    """The text of a graph file. Raises GraphError for what could not be loaded again."""
+    """Text of a graph file. Raises GraphError for content that could not be loaded again."""
     data = {
         "envolve_graph": VERSION, "task": task, "action_size": action_size, "params": list(params),
         "functions": dict(functions), "source": source,
@@ -121,13 +120,13 @@ def dump(
 
 
 def with_values(data: Mapping[str, Any], values: Sequence[float]) -> Dict[str, Any]:
-    """The content of a graph file with other numbers, [D]."""
+    """Content of a graph file with other parameter values, [D]."""
     return {**data, "params": [{**p, "value": value} for p, value in zip(data["params"], values)]}
 
 
 def _shaper(graph: Dict[str, Any], kind: str) -> Shaper:
-    """A checked graph as a shaper, whose params are those that it uses alone: which of the file's numbers they are is
-    not the graph's matter, so that files with one function in common share it."""
+    """Checked graph as a shaper with only the params that it uses: the mapping to the file's params is not part of the
+    graph, so files with one function in common share it."""
     used: List[int] = []
 
     def own(arg: Any) -> Any:

@@ -2,7 +2,7 @@
 
     graph --check--> nodes --plan, per shapes--> what it needs --program, per device--> calls on a frame
 
-Nothing of a graph is ever executed as Python, so that it may come from anybody (envs/graph/check.py says what is in
+Nothing of a graph is ever executed as Python, so it may come from any source (envs/graph/check.py says what is in
 one). A graph always ends, for it has no loops, and what it may compute and allocate is limited (envs/graph/plan.py).
 """
 
@@ -59,7 +59,7 @@ class GraphFunction:
         return self._values is None
 
     def bind(self, values: Sequence[float]) -> GraphFunction:
-        """The same with these numbers in the place of params: faster, bit for bit the same on a CPU."""
+        """Same graph with these numbers instead of params: faster, bit for bit the same on a CPU."""
         if len(values) < self.params:
             raise GraphError(f"{self.kind}: {len(values)} numbers for {self.params} params")
         bound = copy.copy(self)
@@ -91,7 +91,7 @@ class GraphFunction:
         return Pose(*out) if self.kind == "compute_initial_state" else out[0]
 
     def _prepare(self, args: Sequence[Any], inputs: Sequence[Tensor], now: Tuple[Any, ...]) -> None:
-        """Plan, program and frame for inputs as these."""
+        """Plan, program and frame for inputs of these shapes."""
         params = args[-1] if self._values is None else None
         n = (inputs[0] if inputs else _some(args)).shape[0]
         device = now[1]
@@ -114,11 +114,11 @@ class GraphFunction:
             self._frame = program.frame(n, params)
         except Exception as e:
             raise GraphError(f"{self.kind}: {str(e).strip().splitlines()[0]}") from None
-        self._program, self._now, self._held = program, now, params  # held: its id is nobody else's
+        self._program, self._now, self._held = program, now, params  # held, so that its id stays unique
 
 
 def graph_function(graph: Any, kind: str) -> GraphFunction:
-    """The graph as a function; equal graphs are the same object while somebody holds it. Raises GraphError."""
+    """Graph as a function; equal graphs are the same object while it is in use. Raises GraphError."""
     function = GraphFunction(graph, kind)
     return _interned.setdefault(function.digest, function)
 
@@ -130,7 +130,7 @@ def _params_in(args: Any) -> List[int]:
 
 
 def _inputs(kind: str, names: Sequence[str]) -> Callable[[Sequence[Any]], Tuple[Tensor, ...]]:
-    """What takes a shaper's arguments and returns the tensors called so."""
+    """Converter of a shaper's arguments to the tensors with these names."""
     at = 1 if kind == "compute_torque" else 0
     plain = not any("." in name or (name == "action" and at) for name in names)
     get = itemgetter(*names) if len(names) > 1 else lambda state: tuple(state[name] for name in names)
@@ -153,6 +153,6 @@ def _inputs(kind: str, names: Sequence[str]) -> Callable[[Sequence[Any]], Tuple[
 
 
 def _some(args: Sequence[Any]) -> Tensor:
-    """Any tensor of the state, for a graph that has no inputs."""
+    """Any tensor of the state, for a graph without inputs."""
     state = next(a for a in args if isinstance(a, dict))
     return next(iter(state.values()))

@@ -1,4 +1,4 @@
-"""The tensor operations that a graph may use, and what each of them takes.
+"""Tensor operations that a graph may use, with the schemas of their arguments.
 
 An operation is here if it is functional and deterministic, needs no random numbers, cannot reach outside the memory of
 its arguments whatever their values are, and can be tried without data on torch's meta device. Not here, on purpose:
@@ -116,7 +116,7 @@ def _rsub(x: Tensor, other: Tensor) -> Tensor:
 
 
 def _div(x: Tensor, other: Tensor) -> Tensor:
-    """On a GPU torch divides by a number by multiplying with its inverse; so does this."""
+    """Divides by a number by multiplying with its inverse, as torch does on a GPU."""
     return torch.mul(x, torch.reciprocal(other)) if x.is_cuda else torch.div(x, other)
 
 
@@ -125,7 +125,7 @@ def _full(size: List[int], value: Tensor, **_: Any) -> Tensor:
 
 
 def _copy(x: Tensor, source: Tensor, non_blocking: bool = False) -> Tensor:
-    """source in x's shape, type and layout; always new memory, unlike torch.ops.aten.copy."""
+    """Copy of source in x's shape, type and layout; always new memory, unlike torch.ops.aten.copy."""
     return torch.empty_like(x).copy_(source)
 
 
@@ -138,7 +138,7 @@ def _masked_fill(x: Tensor, mask: Tensor, value: Tensor) -> Tensor:
 
 
 def _clamp(x: Tensor, min: Any = None, max: Any = None) -> Tensor:
-    """At least one of the bounds is a tensor."""
+    """Clamp with at least one tensor as bound."""
     x = x if min is None else torch.clamp_min(x, min)
     return x if max is None else torch.clamp_max(x, max)
 
@@ -186,7 +186,7 @@ def _op(name: str) -> Op:
 
 
 def _known(names: List[str]) -> Dict[str, Op]:
-    """Those that this torch has; Isaac Gym's is an old one."""
+    """Operations that this version of torch has; Isaac Gym's version is old."""
     found = {}
     for name in names:
         base, overload = name.split(".")

@@ -1,4 +1,4 @@
-"""From numbers in a graph to params that an outer loop may move.
+"""Converts numbers in a graph to params for an outer loop.
 
 A literal becomes a param where a column of numbers, one for each environment, can stand for it without changing the
 shape, type or layout of anything: in arithmetic, comparisons, bounds, ``where`` and fillings whose result has a row for
@@ -77,7 +77,7 @@ def lift(
 
 
 def _literals(parsed: Parsed, graph: Mapping[str, Any]) -> Iterator[Literal]:
-    """Numbers that are neither zeros nor guards, in places where a param may be, in their order."""
+    """Numbers that are neither zeros nor guards, in places where a param may be, in order."""
     wanted = needed(parsed)
     for k, node in enumerate(parsed.nodes):
         if k not in wanted or node.op is None or any(name in ("alpha", "dtype") for name, _ in node.kwargs):
@@ -101,7 +101,7 @@ def _literals(parsed: Parsed, graph: Mapping[str, Any]) -> Iterator[Literal]:
 
 
 def _written(node: Node, written: Mapping[str, Any]) -> Iterator[Tuple[Path, Argument]]:
-    """The arguments of a node as its JSON gives them."""
+    """Arguments of a node as in its JSON."""
     assert node.op is not None
     positional = [a for a in node.op.arguments if not a.by_name]
     for i, _ in enumerate(written["args"]):
@@ -118,7 +118,7 @@ def _argument(node: Node, a: Argument) -> Any:
 
 
 def _constant(nodes: Sequence[Node], k: int) -> Optional[Tuple[float, Tuple[int, Path]]]:
-    """The number that node k stands for, and where it is written; None: it stands for no single float32."""
+    """Number that node k stands for, and where it is written; None: no single float32."""
     node = nodes[k]
     while node.op is not None and node.op.identity and node.args[0].kind == "node":
         k = node.args[0].k
@@ -132,7 +132,7 @@ def _constant(nodes: Sequence[Node], k: int) -> Optional[Tuple[float, Tuple[int,
 
 
 def _may_vary(node: Node, literal: Literal, plans: Sequence[Plan]) -> bool:
-    """Whether columns may stand for the literal: nothing of the result may look different, for any n."""
+    """True if columns may replace the literal: the result must keep its shape, type and layout for any n."""
     assert node.op is not None
     at = [a.name for a in node.op.arguments if not a.by_name].index(node.op.literals[0])
     if isinstance(literal.path, int):
@@ -185,7 +185,7 @@ def _run(node: Node, plan: Plan) -> Tensor:
 
 
 def _unique(name: str, taken: Set[str], counts: Dict[str, int]) -> str:
-    """``name``, or name_2, name_3 ..., whichever is free. counts: by name, the last number that was tried."""
+    """``name``, or the first free one of name_2, name_3 ... counts: by name, the last number that was tried."""
     name = tried = name[:56]
     k = counts.get(name, 1)
     while tried in taken:

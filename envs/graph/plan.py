@@ -1,8 +1,8 @@
-"""What a graph would do, found without data: shapes and types of everything in it, and what it would cost.
+"""Plan of a graph, found without data: shapes and types of everything in it, and its cost.
 
-The graph runs once on torch's meta device, whose tensors have shapes but no memory, so that no graph, whoever wrote it,
-makes a worker allocate or compute more than a fixed amount per environment. What that would be too late for is known
-before (envs/graph/cost.py).
+The graph runs once on torch's meta device, whose tensors have shapes but no memory. So no graph, even a hostile one,
+makes a worker allocate or compute more than a fixed amount per environment. Costs that have to be known even before
+that come from envs/graph/cost.py.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ BYTES, BYTES_PER_ROW = 2**24, 2**15  # of all results together
 WORK, WORK_PER_ROW = 2**22, 2**15  # numbers read and written by all operations together
 MOST_DIMENSIONS, MOST_RESULTS = 8, 512  # of a tensor, of an operation
 MOST_TENSORS = 8192  # of all operations together
-LEAST_ROWS = 64  # a graph is tried with at least so many, and a power of two
+LEAST_ROWS = 64  # least number of environments in a trial, a power of two
 PRODUCTS = ("aten.mm.default", "aten.bmm.default", "aten.addmm.default", "aten.mv.default")
 
 Result = Union[Tensor, Tuple[Tensor, ...]]  # of a node, on the meta device
 
 
 class Plan(NamedTuple):
-    """What is known of a graph for inputs of certain shapes."""
+    """Shapes, types and costs of a graph for inputs of certain shapes."""
 
-    rows: int  # tried with so many environments; it holds for fewer
+    rows: int  # number of environments in the trial; valid for fewer, too
     inputs: List[Tensor]  # on the meta device, as are
     results: List[Result]  # [nodes]
     bytes: int
@@ -37,7 +37,7 @@ class Plan(NamedTuple):
 
 
 def rows_to_try(n: int) -> int:
-    """The n that a graph is tried with before it is called with n environments."""
+    """Number n of environments to plan with before a call with n environments."""
     return max(LEAST_ROWS, 1 << (n - 1).bit_length())
 
 
@@ -55,8 +55,7 @@ def make_plan(parsed: Parsed, kind: str, inputs: Sequence[Tensor], rows: int, bo
 
 
 class Planner:
-    """Tries one node after the other. ``results`` has what they give, on the meta device; bytes and work, what they
-    cost up to here."""
+    """Plans one node after the other. ``results``: their values on the meta device; bytes and work: the cost so far."""
 
     def __init__(self, kind: str, given: Sequence[Tensor], rows: int, bound: bool) -> None:
         self.kind, self.given, self.rows, self.bound = kind, given, rows, bound
@@ -65,7 +64,7 @@ class Planner:
         self.most_bytes, self.most_work = BYTES + BYTES_PER_ROW * rows, WORK + WORK_PER_ROW * rows
 
     def add(self, node: Node) -> None:
-        """Raises GraphError if the node cannot be computed, or all up to it cost too much."""
+        """Raises GraphError if the node cannot be computed, or the total cost is too high."""
         where = f"{self.kind}: node {len(self.results)}" + (f" ({node.op.name})" if node.op else "")
         try:
             result = self._try(node, where)
@@ -90,7 +89,7 @@ class Planner:
         self._check(where, self.bytes, self.work)
 
     def _try(self, node: Node, where: str) -> Any:
-        """What the node gives; not asked for where its cost is too high by its arguments alone."""
+        """Result of the node; not computed if the cost of its arguments alone is too high."""
         if node.op is None:
             assert node.constant is not None
             return torch.empty(node.constant.shape, dtype=node.constant.dtype, device="meta")
@@ -122,7 +121,7 @@ class Planner:
             )
 
     def _value(self, arg: Any, dims: int) -> Any:
-        """An argument as torch takes it. dims: of a column of params."""
+        """Argument as torch takes it. dims: of a column of params."""
         if isinstance(arg, list):
             return [self._value(a, dims) for a in arg]
         if not isinstance(arg, Ref):
@@ -139,28 +138,28 @@ def _amount(size: int) -> str:
 
 
 def caller(node: Node, bound: bool) -> Any:
-    """The function that does a node's operation."""
+    """Function of a node's operation."""
     assert node.op is not None
     columns = not bound and any(isinstance(a, Ref) and a.kind == "param" for a in node.args)
     return node.op.with_params if columns else node.op.call
 
 
 def check_limits(node: Node, x: Any) -> None:
-    """Raises IndexError unless a node's constant indices are indices into x."""
+    """Raises IndexError unless a node's constant indices are valid indices into x."""
     for dim, low, high in node.limits:
         if not -x.shape[dim] <= low <= high < x.shape[dim]:
             raise IndexError(f"indices from {low} to {high} into dimension {dim} of {list(x.shape)}")
 
 
 def tensors(args: Any) -> List[Ref]:
-    """The references to tensors among a node's arguments."""
+    """References to tensors among a node's arguments."""
     if isinstance(args, Ref):
         return [args] if args.kind in ("node", "item", "in") else []
     return [ref for a in args for ref in tensors(a)] if isinstance(args, (list, tuple)) else []
 
 
 def look_up(ref: Ref, given: Sequence[Tensor], results: Sequence[Result]) -> Tensor:
-    """What a reference to a tensor stands for."""
+    """Tensor of a reference."""
     if ref.kind == "in":
         return given[ref.k]
     result = results[ref.k]
@@ -168,13 +167,13 @@ def look_up(ref: Ref, given: Sequence[Tensor], results: Sequence[Result]) -> Ten
 
 
 def param_dims(node: Node, given: Sequence[Tensor], results: Sequence[Result]) -> int:
-    """How many dimensions a column of params has beside a node's other arguments: [n, 1, ..]."""
+    """Number of dimensions of a column of params beside a node's other arguments: [n, 1, ..]."""
     sizes = [len(a) for a in node.args if isinstance(a, list)] if node.op and node.op.factory else []
     return max([1, *sizes, *(look_up(ref, given, results).dim() for ref in tensors(node.args))])
 
 
 def _like(x: Tensor, rows: int, where: str) -> Tensor:
-    """x [n, ...] with another n, on the meta device."""
+    """Same as x [n, ...] with another n, on the meta device."""
     if not isinstance(x, Tensor) or x.dim() == 0 or x.dtype not in (torch.float32, torch.float64):
         raise GraphError(f"{where}: expected a float tensor [n, ...]")
     return torch.empty_strided((rows, *x.shape[1:]), x.stride(), dtype=x.dtype, device="meta")

@@ -1,8 +1,8 @@
-"""A graph made ready to run: a flat list of calls with prepared arguments.
+"""Executable form of a graph: a flat list of calls with prepared arguments.
 
 What calls read and write lies in the slots of one list, the frame: inputs, constants, numbers, results. Operations
 whose arguments are known without the inputs are done once, when the frame for n environments is made; equal operations
-are done once; a slot is used again as soon as nobody reads it any more, which frees the memory of its tensor. None of
+are done once; a slot is reused once it is no longer read, which frees the memory of its tensor. None of
 this changes a bit of what comes out.
 """
 
@@ -33,7 +33,7 @@ class Call(NamedTuple):
 
 
 class Value(NamedTuple):
-    """What a node, an input or an argument is."""
+    """Kind of a node, an input or an argument."""
 
     key: Key
     fresh: bool  # a tensor with dense memory of its own: no input, no constant, no view
@@ -41,7 +41,7 @@ class Value(NamedTuple):
 
 
 class Step(NamedTuple):
-    """A call whose slots are not chosen yet."""
+    """Call without assigned slots."""
 
     function: Callable[..., Any]
     reads: List[Key]
@@ -51,7 +51,7 @@ class Step(NamedTuple):
 
 
 class Program:
-    """Calls for one plan, one device and one way to give params: their values, or None for columns [n, D]."""
+    """Calls for one plan, one device and one form of the params: their values, or None for columns [n, D]."""
 
     def __init__(self, parsed: Parsed, plan: Plan, device: torch.device, values: Optional[Sequence[float]]) -> None:
         self.rows, self._device, self._params = plan.rows, device, values
@@ -82,7 +82,7 @@ class Program:
     # ------------------------------------------------------------------------------------------------ frames and runs
 
     def frame(self, n: int, params: Optional[Tensor]) -> List[Any]:
-        """What is known for n environments before there are inputs."""
+        """Values known for n environments before there are inputs."""
         frame = list(self._start)
         for slot, value in self._by_rows:
             frame[slot] = _with_rows(value, n)
@@ -95,7 +95,7 @@ class Program:
         return frame
 
     def run(self, frame: List[Any], inputs: Sequence[Tensor]) -> List[Tensor]:
-        """The outputs for these inputs; ``frame`` stays as it is."""
+        """Outputs for these inputs; ``frame`` stays as it is."""
         frame = frame.copy()
         frame[: len(inputs)] = inputs
         for function, get, slot in self.calls:
@@ -105,18 +105,18 @@ class Program:
     # ---------------------------------------------------------------------------------------------------- preparation
 
     def _key(self, *parts: Any) -> Key:
-        """A number for what is described by these parts, keys among them: deep expressions have short keys."""
+        """Number of the value described by these parts, keys among them: deep expressions have short keys."""
         return self._keys.setdefault(parts, len(self._keys))
 
     def _slot(self, key: Key, value: Any = None) -> int:
-        """Where the value with this key lies for good."""
+        """Permanent slot of the value with this key."""
         if key not in self._slots:
             self._slots[key] = len(self._start)
             self._start.append(value)
         return self._slots[key]
 
     def _add(self, k: int, node: Node, steps: Dict[Key, Step], fixed: Dict[Key, Step]) -> None:
-        """Make node k a value, and a step if no equal one is known."""
+        """Makes node k a value, and a step unless an equal one is known."""
         if node.op is None:
             data = node.constant
             assert data is not None
@@ -156,7 +156,7 @@ class Program:
         return tuple(result.shape[1:]) if small and len(result.shape) == len(ones) + 1 else ones
 
     def _changes_nothing(self, k: int, node: Node) -> bool:
-        """Whether node k has the values of its first argument, in the same layout."""
+        """True if node k has the values of its first argument, in the same layout."""
         assert node.op is not None
         if not (node.op.identity or node.op.view) or not node.args or not isinstance(node.args[0], Ref):
             return False
@@ -206,7 +206,7 @@ class Program:
         return getter([self._slot(key) for key in step.reads])
 
     def _choose_slots(self, steps: List[Step], kept: Set[Key]) -> List[Call]:
-        """A result may lie where something lay that is read no more."""
+        """Assigns slots; a result may reuse one that is no longer read."""
         read = set(kept)
         for i in reversed(range(len(steps))):
             if steps[i].key in read:
@@ -230,7 +230,7 @@ class Program:
 
 
 def in_place(steps: List[Step], kept: Set[Key]) -> List[Step]:
-    """The same, but what nobody reads any more is overwritten by a result that is like it, which saves new memory."""
+    """Same calls, where results overwrite slots that are no longer read, which saves memory."""
     owner: Dict[Key, Key] = {}  # of the memory that a result lies in
     for step in steps:
         owner[step.key] = owner.get(step.reads[0], step.reads[0]) if step.view else step.key
@@ -247,7 +247,7 @@ def in_place(steps: List[Step], kept: Set[Key]) -> List[Step]:
 
 
 def needed(parsed: Parsed) -> Set[int]:
-    """The nodes that outputs depend on."""
+    """Nodes that the outputs depend on."""
     found: Set[int] = set()
     todo = [ref.k for ref in parsed.outputs if ref.kind != "in"]
     while todo:

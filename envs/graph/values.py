@@ -1,4 +1,4 @@
-"""The parts of a graph's JSON: names, numbers, lists, constants; and the error that says what is wrong with one."""
+"""Parts of a graph's JSON: names, numbers, lists, constants; and the error for invalid ones."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ IGNORED = ("device", "layout", "pin_memory", "non_blocking", "requires_grad")  #
 
 
 class GraphError(ValueError):
-    """A graph is not what it should be, or cannot be run on what it was given."""
+    """Raised for an invalid graph, and for inputs that it cannot be run on."""
 
 
 class Ref(NamedTuple):
-    """What an argument stands for: ("node", k), ("item", k, j), ("in", i), ("param", k) or ("batch", m), m n."""
+    """Meaning of an argument: ("node", k), ("item", k, j), ("in", i), ("param", k) or ("batch", m), m n."""
 
     kind: str
     k: int
@@ -132,7 +132,7 @@ def is_param(value: Any) -> bool:
 
 
 def shown(value: Any) -> str:
-    """``value`` in a few characters, whatever it is."""
+    """Short text for any ``value``."""
     if type(value) is int and abs(value) > 2**64:
         return "a huge integer"
     try:

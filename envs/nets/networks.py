@@ -33,7 +33,8 @@ def _minus_one(device: torch.device) -> Tensor:
 
 @dataclass(frozen=True)
 class MLPShape:
-    """inputs -> hidden x layers -> outputs. ``layers`` 0 and 1 build the same net, as in the original.
+    """Shape of a network: inputs -> hidden x layers -> outputs. ``layers`` 0 and 1 build the same net, as in the
+    original.
 
     layer_norm: one layer norm, shared by the hidden layers from the second on, stands before their activations.
     """
@@ -78,13 +79,13 @@ class MLPShape:
 
     @property
     def norm_offset(self) -> int:
-        """Where the layer norm's weight and then its bias lie in the flat vector."""
+        """Positions of the layer norm's weight and then its bias in the flat vector."""
         return self.size - self.slope_slots - self.norm_slots
 
 
 @dataclass(frozen=True)
 class LinearShape(MLPShape):
-    """inputs -> outputs, a product with weights alone: no hidden layer, no bias. ``init_flat`` makes them 0."""
+    """Linear map inputs -> outputs: no hidden layer, no bias. ``init_flat`` makes the weights 0."""
 
     def widths(self) -> List[int]:
         return [self.inputs, self.outputs]
@@ -126,7 +127,7 @@ def fast_tanh_(z: Tensor) -> Tensor:
 
 
 class _Tanh(torch.autograd.Function):
-    """In place, and one pass backward: dz = (1 - tanh(z)^2) dy."""
+    """Tanh in place with a one-pass backward: dz = (1 - tanh(z)^2) dy."""
 
     @staticmethod
     def forward(ctx: Any, z: Tensor) -> Tensor:
@@ -140,12 +141,13 @@ class _Tanh(torch.autograd.Function):
 
 
 def _tanh_of_doubled_(z2: Tensor) -> Tensor:
-    """tanh(z) from 2z, in place."""
+    """Computes tanh(z) from 2z, in place."""
     return torch.add(_minus_one(z2.device), z2.sigmoid_(), alpha=2, out=z2)
 
 
 def activate_(z: Tensor, name: str, slope: Tensor) -> Tensor:
-    """Overwrites z where it can; a tanh without a gradient. z: [P, F, B]; slope, of a PReLU: [P, 1 or F, 1]."""
+    """Activation; overwrites z where possible; a tanh without a gradient. z: [P, F, B]; slope, of a PReLU: [P, 1 or F,
+    1]."""
     if name == "tanh":
         return _tanh_of_doubled_(z.mul_(2))
     if name == "relu":
@@ -299,7 +301,7 @@ class SideBySide:
         self.slope = torch.cat([part[-1][:, -1:].expand(P, s.hidden) for s, part in zip(shapes, parts)], 1).unsqueeze(1)
 
     def __call__(self, x: Tensor, members: Union[slice, Tensor] = slice(None)) -> Tensor:
-        """x: [P, N, K], or of these members alone -> the outputs of all nets, [P, N, sum of M]."""
+        """Outputs of all nets, [P, N, sum of M]. x: [P, N, K], or of these members alone."""
         for i, (weights, bias) in enumerate(self.layers):
             x = torch.baddbmm(bias[members], x, weights[members])
             if i < len(self.layers) - 1:

@@ -1,4 +1,4 @@
-"""The nets of ``envs/nets/networks.py`` in the form that torch.compile makes fast code of.
+"""Networks of ``envs/nets/networks.py`` in a form that torch.compile turns into fast code.
 
 By itself PyTorch pays for calls and for passes over memory, so its nets are few library calls. A compiler joins what is
 written as plain arithmetic and keeps it in registers. Hence here: a product with few inputs or few outputs is a sum
@@ -41,7 +41,7 @@ def _horner(coefficients: Tuple[float, ...], y: Tensor) -> Any:
 
 
 def product(w: Tensor, x: Tensor) -> Tensor:
-    """w^T x. w: [P, K, M], x: [P, K, B] -> [P, M, B]."""
+    """Product w^T x. w: [P, K, M], x: [P, K, B] -> [P, M, B]."""
     _, K, M = w.shape
     if K <= SHORT:
         return functools.reduce(torch.add, [w[:, k].unsqueeze(2) * x[:, k].unsqueeze(1) for k in range(K)])
@@ -51,7 +51,7 @@ def product(w: Tensor, x: Tensor) -> Tensor:
 
 
 def activate(z: Tensor, name: str, slope: Tensor) -> Tensor:
-    """z: [P, F, B]; slope, of a PReLU: [P, 1, 1]."""
+    """Activation. z: [P, F, B]; slope, of a PReLU: [P, 1, 1]."""
     if name == "tanh":
         return tanh(z)
     if name == "relu":

@@ -1,9 +1,9 @@
-"""Ends a call that hangs, by what its thread does and not by what the clock on the wall says.
+"""Ends calls that hang, judged by the CPU time and sleep of their thread instead of the wall clock.
 
 On a busy machine every call may take any time, so its length says nothing about the function. While a call runs, a tick
 comes every TICK seconds and asks the kernel what this thread has had in the call: CPU time, which grows with what the
 function does alone, and sleep. A thread that waits for a core does not sleep, nor does one whose process was stopped: a
-tick is seen by a thread that runs, so nobody collects ticks without getting on.
+tick is seen by a thread that runs, so every tick implies progress.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from typing import Any, Callable, Iterator, Optional, Sequence
 
 HANG_SECONDS = 10.0  # of CPU time that one call may take
 SLEEP_SECONDS = 30.0  # through which a thread may sleep, tick after tick
-IMPORTS = 6.0  # times as long where a module is being imported: half of one would harm whoever needs it later
+IMPORTS = 6.0  # times as long where a module is being imported: half of a module would harm later imports
 TICK = 0.05
 AWAKE = 0.001  # CPU time within a tick; seeing the tick takes some 0.00005
 
 
 class Hang(BaseException):
-    """Raised inside the function that is called; not an Exception, so that it cannot swallow it by accident."""
+    """Raised inside the called function; not an Exception, so that it is not swallowed by accident."""
 
 
 class Alarm:
@@ -38,7 +38,7 @@ class Alarm:
 
     @contextlib.contextmanager
     def on(self) -> Iterator[None]:
-        """Within it ``call`` ends calls that hang."""
+        """Context in which ``call`` ends calls that hang."""
         if not self.works:
             yield
             return
@@ -49,7 +49,7 @@ class Alarm:
             signal.signal(signal.SIGALRM, before)
 
     def call(self, function: Callable[..., Any], given: Sequence[Any], asleep: int = 0) -> Any:
-        """What the function returns. asleep: ticks through which earlier calls of it have slept; see ``asleep``."""
+        """Result of the function. asleep: ticks that earlier calls of it have slept; see ``asleep``."""
         self.asleep = asleep
         if not self.works:
             return function(*given)
@@ -75,8 +75,8 @@ class Alarm:
 
 
 def _sleeps() -> Any:
-    """How often this thread gave up its core by itself, and how often it waited for a page to be read. Where the system
-    does not tell (macOS), a thread without CPU time counts as asleep."""
+    """Number of voluntary context switches of this thread, and of major page faults. Where the system does not tell
+    (macOS), a thread without CPU time counts as asleep."""
     if not hasattr(resource, "RUSAGE_THREAD"):
         return (time.monotonic(), 0)
     used = resource.getrusage(resource.RUSAGE_THREAD)
@@ -84,7 +84,7 @@ def _sleeps() -> Any:
 
 
 def _importing(frame: Optional[FrameType], bottom: Any) -> bool:
-    """Whether one of the frames down to the code ``bottom`` is Python's import."""
+    """True if one of the frames down to the code ``bottom`` is Python's import."""
     while frame is not None and frame.f_code is not bottom:
         if frame.f_code.co_filename == "<frozen importlib._bootstrap>":
             return True

@@ -44,7 +44,7 @@ class Group(NamedTuple):
 
 
 class ShaperCalls:
-    """The functions of P candidates over N environments each."""
+    """Functions of P candidates over N environments each."""
 
     def __init__(self, task: PhysicsTask, candidates: Sequence[Candidate], N: int) -> None:
         self.task, self.candidates, self.N, self.P = task, candidates, N, len(candidates)
@@ -71,7 +71,7 @@ class ShaperCalls:
         return slice(members.start * self.N, members.stop * self.N)
 
     def state_of(self, members: range, action: Tensor, previous: Tensor, action_size: int) -> State:
-        """What their functions are given: views, made once. action, previous: [P N, A_max]."""
+        """Arguments of the functions: views, made once. action, previous: [P N, A_max]."""
         rows = self.rows(members)
         state = {name: tensor[rows] for name, tensor in self.task.state.items()}
         state["action"], state["previous_action"] = action[rows, :action_size], previous[rows, :action_size]
@@ -84,7 +84,7 @@ class ShaperCalls:
         return Group(kind, shaper, members, self.rows(members), action_size, state, params, kind in candidate.shapers)
 
     def _with_numbers(self, kind: str, members: range, device: torch.device) -> Tuple[Shaper, Optional[Tensor]]:
-        """The function that members share and its params [n, D], if it takes any. Where all have the same numbers a
+        """Function that members share and its params [n, D], if it takes any. If all members have the same numbers, a
         graph has them folded in, which is faster."""
         shaper = self.shaper(members.start, kind)
         if not shaper.takes_params:
@@ -95,13 +95,13 @@ class ShaperCalls:
         return shaper, own.repeat_interleave(self.N, 0).to(device)
 
     def _params(self, i: int, kind: str) -> Tensor:
-        """The numbers that candidate i's function of this kind takes, [D]."""
+        """Parameters of candidate i's function of this kind, [D]."""
         params, columns = self.candidates[i].params, self.shaper(i, kind).columns
         assert params is not None
         return params if columns is None else params[list(columns)]
 
     def form_groups(self, action: Tensor, previous: Tensor, action_sizes: Sequence[int], sizes: Sequence[int]) -> None:
-        """Runs of live neighbours with the same function, width of action and, of observations, size."""
+        """Runs of live neighbours with the same function, width of action and, for observations, size."""
         for kind in SHAPER_TYPES:
             groups, first = [], 0
             while first < self.P:
@@ -124,14 +124,14 @@ class ShaperCalls:
         )
 
     def split(self, group: Group) -> List[Group]:
-        """From now on each of its live members by itself."""
+        """Splits a group into its live members."""
         parts, groups = self.parts(group), self.groups[group.kind]
         at = groups.index(group)
         groups[at : at + 1] = parts
         return parts
 
     def parts(self, group: Group) -> List[Group]:
-        """Its live members, each by itself."""
+        """Live members as groups of one."""
         n, state = self.N, group.state
         parts = []
         for k, i in enumerate(group.members):
@@ -163,18 +163,19 @@ class ShaperCalls:
                 given = arguments(group)
                 if given is None or not self._call(group, given, deliver):
                     continue
-                for part in self.split(group):  # a group that failed: one by one, to find whose fault it was
+                for part in self.split(group):  # a group that failed: one by one, to find the faulty candidate
                     given = arguments(part)
                     if given is not None:
                         self._call(part, given, deliver)
 
     def one(self, group: Group, arguments: Sequence[Any], deliver: Callable[..., None]) -> None:
-        """As ``each``, for a group of one candidate."""
+        """Same as ``each``, for a group of one candidate."""
         with self.alarm.on():
             self._call(group, arguments, deliver)
 
     def _call(self, group: Group, arguments: Sequence[Any], deliver: Callable[..., None]) -> bool:
-        """Returns whether the group must be split. What a function of the task itself raises is raised."""
+        """Calls a group's function. Returns whether the group must be split. Exceptions of the task's own functions are
+        raised."""
         function, buffer = group.shaper.function, self.task.buffer
         if not group.own:
             deliver(group, function(*arguments))
@@ -218,7 +219,8 @@ class ShaperCalls:
             self.fail(i, Failure("TooSlow", f"{group.kind} was interrupted {error}", "", self.step))
 
     def timed(self, function: Callable[..., Any], given: Sequence[Any], asleep: int = 0) -> Any:
-        """What the function returns; ``Hang`` if it does not end. Within ``alarm.on``. asleep: see ``Alarm.call``."""
+        """Result of the function; raises ``Hang`` if it does not end. Call within ``alarm.on``. asleep: see
+        ``Alarm.call``."""
         if isinstance(function, GraphFunction):  # what torch imports for its first plan is never broken off
             return function(*given)
         return self.alarm.call(function, given, asleep)
@@ -226,7 +228,7 @@ class ShaperCalls:
     # ----------------------------------------------------------------------------------------------------- failures
 
     def fail(self, i: int, failure: Failure) -> None:
-        """Candidate i is out."""
+        """Marks candidate i as failed."""
         if i in self.failures:
             return
         self.failures[i] = failure
@@ -236,7 +238,7 @@ class ShaperCalls:
             self.groups[kind] = [g for g in groups if any(j not in self.failures for j in g.members)]
 
     def check_finite(self, values: Tensor, kind: str) -> None:
-        """values: [P, ...] of this kind; candidates with one that is not finite are out."""
+        """Fails candidates with a value that is not finite. values: [P, ...] of this kind."""
         finite = torch.isfinite(values)
         if finite.all():
             return
@@ -249,8 +251,8 @@ class ShaperCalls:
             self.fail(i, Failure("NotFinite", text, "", self.step))
 
     def end_step(self) -> None:
-        """Once a step: who is too slow?"""
-        self._asleep[self._asleep <= self._before] = 0  # who did not sleep in this step is awake
+        """Checks for slow candidates, once a step."""
+        self._asleep[self._asleep <= self._before] = 0  # candidates that did not sleep in this step are awake
         self._before[:] = self._asleep
         self._fastest = np.minimum(self._fastest, self._time)
         self._time[:] = 0
@@ -268,7 +270,8 @@ class ShaperCalls:
         self._fastest[:] = np.inf
 
     def _usual_seconds(self) -> float:
-        """CPU time of the task's own functions for the environments of one candidate, the least of many times."""
+        """CPU time of the task's own functions for the environments of one candidate, the least of several
+        measurements."""
         task, action = self.task, torch.zeros(self.N, self.task.action_size, device=self.task.sim.device)
         state = self.state_of(range(1), action, action, task.action_size)
         least = np.inf
@@ -281,5 +284,5 @@ class ShaperCalls:
 
 
 def is_python(group: Group) -> bool:
-    """Whether its function is a candidate's, and no graph."""
+    """True if the function is a candidate's and not a graph."""
     return group.own and not isinstance(group.shaper.function, GraphFunction)

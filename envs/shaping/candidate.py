@@ -1,7 +1,7 @@
-"""Candidates: which of a task's shapers they replace, and what becomes of one that misbehaves.
+"""Candidates: files with the shapers that replace a task's own, and their failures.
 
 A candidate is a graph file, which is data (envs/graph/file.py), or a Python file of the user's own, imported like any
-module of theirs (code from anybody else must not come this way: it runs with all rights of the process). Such a file
+module of theirs (code of others must not be loaded this way: it runs with all rights of the process). Such a file
 defines any subset of ``SHAPER_TYPES`` with the signatures that ``envs/physics/task.py`` gives, and may define
 
     ACTION_SIZE = 12                        # A, width of the actions its compute_torque takes; default: found by trying
@@ -29,7 +29,7 @@ GRAPH = ".graph.json"  # a candidate that is no code (envs/graph/file.py)
 
 
 class Failure(NamedTuple):
-    """Why a candidate is out."""
+    """Reason why a candidate failed."""
 
     kind: str  # the exception's class, or: NotFinite, WrongOutput, ChangedState, TooSlow, CannotLoad
     reason: str  # one line
@@ -61,17 +61,17 @@ class Candidate:
     scales: Optional[Tensor] = None  # float32 [D], an outer loop's units; None: |params|, or 1 for 0
 
     def with_params(self, params: Tensor) -> Candidate:
-        """The same functions with other numbers; candidates that share functions are evaluated in one call."""
+        """Same functions with other parameter values; candidates that share functions are evaluated in one call."""
         return replace(self, params=params)
 
 
 class WrongOutput(Exception):
-    """What a candidate returned has the wrong shape or type."""
+    """Raised if a candidate's result has the wrong shape or type."""
 
 
 def load_candidate(path: Path, types: Sequence[str] = tuple(SHAPER_TYPES)) -> Candidate:
-    """The candidate in a file, with those of its functions that are among ``types``. One that cannot be loaded has its
-    ``failure`` set. Raises ValueError for an unknown type."""
+    """Candidate in a file, with its functions among ``types``. A candidate that cannot be loaded has its ``failure``
+    set. Raises ValueError for an unknown type."""
     unknown = sorted(set(types) - set(SHAPER_TYPES))
     if unknown:
         raise ValueError(f"shaper type {unknown[0]!r}: expected some of {', '.join(SHAPER_TYPES)}")
@@ -97,7 +97,7 @@ def load_candidate(path: Path, types: Sequence[str] = tuple(SHAPER_TYPES)) -> Ca
 
 
 def candidate_files(path: Path) -> List[Path]:
-    """The file itself, or every candidate's in a folder, by name; those that begin with an underscore are helpers.
+    """The file itself, or all candidates' files of a folder, by name; names that begin with an underscore are helpers.
     Raises FileNotFoundError, and ValueError for two files of the same name."""
     found = [path] if path.is_file() else [*path.glob("*.py"), *path.glob("*" + GRAPH)]
     files = sorted((p for p in found if p == path or not p.name.startswith("_")), key=lambda p: p.name)
@@ -113,7 +113,7 @@ def candidate_files(path: Path) -> List[Path]:
 
 
 def candidate_name(path: Path) -> str:
-    """What a candidate's file calls it."""
+    """Name of a candidate, from its file."""
     return path.name[: -len(GRAPH)] if path.name.endswith(GRAPH) else path.stem
 
 
@@ -164,7 +164,7 @@ def _params(module: ModuleType, path: Path) -> Dict[str, float]:
 
 
 def failure_of(error: BaseException, where: str, step: int) -> Failure:
-    """``error`` with the candidate's own part of the traceback."""
+    """Failure from ``error`` with the candidate's own part of the traceback."""
     frames = traceback.extract_tb(error.__traceback__)
     own = [f for f in frames if f.filename == where] or [f for f in frames if "/envs/shap" not in f.filename]
     lines = traceback.format_list(own) + traceback.format_exception_only(type(error), error)
@@ -179,7 +179,7 @@ def failure_of(error: BaseException, where: str, step: int) -> Failure:
 
 
 def check_reward(out: Any, n: int) -> Tuple[Tensor, Dict[str, Tensor]]:
-    """[n], or that and its components -> both. Raises WrongOutput."""
+    """Rewards [n] and components from [n], or from both. Raises WrongOutput."""
     components: Any = {}
     if isinstance(out, tuple) and len(out) == 2:
         out, components = out
@@ -191,14 +191,14 @@ def check_reward(out: Any, n: int) -> Tuple[Tensor, Dict[str, Tensor]]:
 
 
 def check_terminal(out: Any, n: int) -> Tensor:
-    """[n] of bool, or of numbers of which those that are not zero end an episode -> bool [n]."""
+    """Terminations bool [n] from [n] of bool, or of numbers where nonzero ones end an episode."""
     if isinstance(out, Tensor) and out.dtype == torch.bool and out.shape == (n,):
         return out
     return check_tensor("compute_terminal", out, (n,), any_type=True) != 0
 
 
 def check_tensor(what: str, out: Any, shape: Tuple[Optional[int], ...], any_type: bool = False) -> Tensor:
-    """``out`` if it is a float tensor of this shape (None: any length). Raises WrongOutput."""
+    """Checks that ``out`` is a float tensor of this shape (None: any length). Raises WrongOutput."""
     if not isinstance(out, Tensor):
         raise WrongOutput(f"{what} returned {type(out).__name__}, expected a tensor {_text(shape)}")
     fits = len(out.shape) == len(shape) and all(want in (None, have) for have, want in zip(out.shape, shape))

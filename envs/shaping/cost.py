@@ -1,4 +1,4 @@
-"""What a call of a Python shaper costs, counted and not timed: the same on any machine, however busy.
+"""Cost of a call of a Python shaper, counted instead of timed: the same on any machine under any load.
 
 In the unit in which graphs are counted (envs/graph/plan.py), numbers that operations on tensors read and write; an
 operation by itself counts too, since one on a few numbers takes torch as long as one on thousands.
@@ -18,16 +18,16 @@ OPERATION = 2**12  # numbers that torch reads and writes in the time of a call f
 
 
 class TooMuch(BaseException):
-    """Raised inside the function that is counted; not an Exception, so that it cannot swallow it by accident."""
+    """Raised inside the counted function; not an Exception, so that it is not swallowed by accident."""
 
 
 def allowed(rows: int) -> int:
-    """What a call for so many environments may cost: as much as a graph's."""
+    """Largest allowed cost of a call for this many environments, the same as for graphs."""
     return WORK + WORK_PER_ROW * rows
 
 
 def cost(call: Callable[[], Any], most: int) -> int:
-    """Of one call, which is ended as soon as that is more than ``most``. Raises what it raises."""
+    """Cost of one call, which is ended as soon as it exceeds ``most``. Raises what it raises."""
     count = _Count(most)
     try:
         with count:

@@ -3,7 +3,7 @@
 Environment i belongs to candidate i // N. One physics step serves all; then every candidate's functions see its own
 rows of the state, after that step. Episodes end environment by environment and begin again in the same step.
 
-What a candidate experiences depends on its functions and the key alone, not on who else is there: the engine's
+What a candidate experiences depends on its functions and the key alone, not on the other candidates: the engine's
 environments are independent, functions see only their own rows, and random numbers are drawn by
 (the candidate's key, control step, environment within the candidate).
 """
@@ -27,7 +27,7 @@ from envolve.envs.shaping.widths import check_effort, find_widths
 
 
 class Step(NamedTuple):
-    """What one control step led to. Buffers: the next step overwrites them."""
+    """Result of one control step. Buffers: the next step overwrites them."""
 
     obs: Tensor  # float32 [P, N, F_max], what the next decision sees; a candidate's own columns, then zeros
     reward: Tensor  # float32 [P, N]
@@ -97,7 +97,7 @@ class ShapedEnvs:
     # -------------------------------------------------------------------------------------------------------- a run
 
     def set_clock(self, iteration: int) -> None:
-        """Move the scheduled parameters to where they are at this iteration; episodes that begin from now on use it."""
+        """Moves the scheduled parameters to this iteration; episodes that begin from now on use them."""
         for name, schedule in self.schedules.items():
             low, high = schedule(iteration)
             self.task.ranges[name] = self.task.parameters[name]._replace(low=low, high=high)
@@ -119,7 +119,7 @@ class ShapedEnvs:
         return self.obs
 
     def step(self, action: Tensor) -> Step:
-        """action: float32 [P, N, A_max] -> what it leads to."""
+        """Makes one control step. action: float32 [P, N, A_max]."""
         task, calls = self.task, self.calls
         calls.step = self.steps
         task.before_step()
@@ -159,8 +159,7 @@ class ShapedEnvs:
         return Step(self.obs, self.reward, self.terminated, truncated, self.last_obs, score)
 
     def _awake(self) -> Optional[Tensor]:
-        """Environments whose future matters: not those of candidates that are out, nor, in an evaluation, those whose
-        episode has ended."""
+        """Environments that still matter: not those of failed candidates nor, in an evaluation, of ended episodes."""
         idle = self._ended | ~self.live[:, None]
         return (~idle).view(-1).nonzero()[:, 0] if idle.any() else None
 
@@ -188,7 +187,7 @@ class ShapedEnvs:
             self.terminated &= self.live[:, None]
 
     def _observe(self, into: Tensor, only: Optional[Tensor] = None) -> None:
-        """into: [P, N, F_max] <- observations; only: bool [P, N], just of the candidates that have one of these."""
+        """Writes observations into: [P, N, F_max]; only: bool [P, N], just for candidates with one of these."""
         wanted = None if only is None else only.any(1).tolist()
 
         def arguments(group: Group) -> Optional[Tuple[State]]:
@@ -203,8 +202,8 @@ class ShapedEnvs:
         self._clean(into, "compute_observation")
 
     def _clean(self, values: Tensor, kind: str) -> None:
-        """values [P, N] or [P, N, _]: nothing of environments that diverged or of candidates that are out; who has a
-        number that is not finite is out now."""
+        """Zeroes values [P, N] or [P, N, _] of diverged environments and failed candidates; a candidate with a number
+        that is not finite fails now."""
         if kind != "compute_torque" and self._diverged is not None:
             values.masked_fill_(self._diverged if values.dim() == 2 else self._diverged[:, :, None], 0)
         out = len(self.failures)
@@ -218,7 +217,7 @@ class ShapedEnvs:
             values.masked_fill_(~self.live.view((-1,) + (1,) * (values.dim() - 1)), 0)
 
     def _reset(self, over: Tensor) -> None:
-        """Begin new episodes where ``over``, bool [P, N]."""
+        """Begins new episodes where ``over``, bool [P, N]."""
         ids = over.view(-1).nonzero()[:, 0]
         self.resets.begin(ids, self.steps, shaped=not self.evaluation)
         self.t.view(-1)[ids] = 0

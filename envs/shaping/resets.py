@@ -1,4 +1,4 @@
-"""How episodes begin: parameters, goals and initial states, as the candidates or the task have them."""
+"""Resets of episodes: parameters, goals and initial states, from the candidates or the task."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Resets:
     """Begins episodes of P candidates with N environments each."""
 
     def __init__(self, task: PhysicsTask, calls: ShaperCalls, key: Tensor) -> None:
-        """key: int64 [P], of the random numbers; it may be exchanged."""
+        """key: int64 [P], random keys; may be replaced."""
         self.task, self.calls, self.N, self.key = task, calls, calls.N, key
         self.step = 0  # control steps of the run
         self._moved: Set[str] = set()  # properties of the engine that are no longer what the model has
@@ -48,15 +48,15 @@ class Resets:
         task.after_reset(ids)
 
     def _random(self, stream: int, ids: Tensor) -> Random:
-        """Random numbers of resets of environments ids [K]: as many for every control step, so that what an episode
-        draws depends on when and in which environment it begins alone."""
+        """Random numbers of resets of environments ids [K]: the same count for every control step, so that an episode's
+        numbers depend only on its time and environment."""
         R = self.task.random_numbers
         number = (self.step * self.N + ids % self.N)[:, None] * R + torch.arange(R, device=self.task.sim.device)
         key = rng.fold(self.key, stream)[ids // self.N][:, None]
         return Random(rng.uniform(key, number), rng.normal(rng.fold(key, stream), number))
 
     def _shaped(self, default: Any, kind: str, ids: Tensor, state: State, random: Random, rest: Optional[Pose]) -> Any:
-        """``default`` (a goal or a pose of environments ids) with the rows of the candidates that have a function."""
+        """Rows of ``default`` (a goal or a pose of environments ids), replaced for candidates with a function."""
         if not any(group.own for group in self.calls.groups[kind]):
             return default
         default = default.clone() if isinstance(default, Tensor) else Pose(*(part.clone() for part in default))

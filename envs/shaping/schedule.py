@@ -1,6 +1,6 @@
-"""A number, or a range, that changes as training goes on: curricula.
+"""Schedules of numbers or ranges over training: curricula.
 
-``Schedule`` is a pure function of the clock (iterations), so a resumed run goes on where it was. The JSON form
+``Schedule`` is a pure function of the clock (iterations), so a resumed run continues correctly. The JSON form
 {"iters": [...], "range": [lo, hi]} of the distributed-SAC project is read by ``from_levels``.
 """
 

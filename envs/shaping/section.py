@@ -1,4 +1,4 @@
-"""The ``envs.<task>`` section of a configuration whose task lives in a physics engine and is shaped by candidates."""
+"""Section ``envs.<task>`` of a configuration for a task in a physics engine that candidates shape."""
 
 from __future__ import annotations
 
@@ -17,24 +17,26 @@ from envolve.envs.sim.simulator import ENGINES
 
 @dataclass(frozen=True)
 class ShapedSection:
-    """Which candidates, in which engine, trained for how long."""
+    """Options: candidates, engine, length of training."""
 
-    solved_reward: Optional[float] = option(None, "score that counts as solved; default: none does")
+    solved_reward: Optional[float] = option(None, "score that counts as solved; default: none")
     shapers: str = option(
         "", "file or folder of candidates, from the project's folder; default: envs/user_functions/<task>"
     )
-    shaper_types: str = option("", f"those that count, with spaces between: {' '.join(SHAPER_TYPES)}; default: all")
+    shaper_types: str = option("", f"functions to use, separated by spaces: {' '.join(SHAPER_TYPES)}; default: all")
     num_envs_per_shaper: int = option(64, "environments of each candidate", ge=1, le=10**5)
     iterations: int = option(100, "iterations of the learner: rollouts that it learns from", ge=1, le=10**8)
     engine: str = option("mujoco", "physics engine", choices=tuple(ENGINES))
-    shapers_sha256: str = option("", "of the candidates' files; the master fills it in, so that no worker runs others")
+    shapers_sha256: str = option(
+        "", "digest of the candidates' files; set by the master, so that workers refuse other files"
+    )
 
     def types(self) -> List[str]:
         return self.shaper_types.split() or list(SHAPER_TYPES)
 
 
 def shaper_files(section: ShapedSection, task: str) -> List[Path]:
-    """The candidates' files, by name. Raises FileNotFoundError."""
+    """Candidates' files, by name. Raises FileNotFoundError."""
     return candidate_files(CODE / (section.shapers or f"envs/user_functions/{task.lower()}"))
 
 

@@ -1,4 +1,4 @@
-"""What is told of a run of candidates between two reports."""
+"""Statistics of a run of candidates between two reports."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ class Tally:
         self.steps = 0
 
     def add(self, score: Tensor, reward: Tensor, over: Tensor) -> None:
-        """[P, N] each, of one step."""
+        """Adds one step; [P, N] each."""
         self.score += score.mean(1)
         self.reward += reward.double().mean(1)
         self.episodes += over.sum(1)
         self.steps += 1
 
     def add_components(self, members: range, means: Dict[str, Tensor]) -> None:
-        """means: [len(members)] each."""
+        """Adds means of components: [len(members)] each."""
         for name, mean in means.items():
             for k, i in enumerate(members):
                 self.components[i][name] = self.components[i].get(name, 0) + mean[k].detach()

@@ -1,4 +1,4 @@
-"""What candidates' functions are tried for before a run, on the state as it is: cost, keeping environments apart."""
+"""Trials of candidates' functions before a run, on the actual state: cost, and independence of environments."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from envolve.envs.shaping.cost import allowed, cost
 
 
 def weigh(calls: ShaperCalls) -> None:
-    """Who has a function of Python that costs more than a graph may is out. Each is called by itself, so that the
-    verdict depends on the function and its numbers alone, and on a copy of the state. What begins episodes is not
-    weighed: it is called for a few environments now and then."""
+    """Fails candidates with a Python function that costs more than a graph may. Each is called alone, on a copy of the
+    state, so the verdict depends on the function and its parameters only. Functions that begin episodes are not
+    counted: they are called for a few environments now and then."""
     most = allowed(calls.N)
     for kind in [k for k in SHAPER_TYPES if k not in RARE]:
         for group in [g for g in calls.groups[kind] if is_python(g)]:
@@ -30,7 +30,7 @@ def weigh(calls: ShaperCalls) -> None:
 
 
 def _cost(calls: ShaperCalls, part: Group, most: int) -> int:
-    """Of one call for one candidate; 0 if it cannot be said."""
+    """Cost of one call for one candidate; 0 if unknown."""
     function = part.shaper.function
     given = _given(part._replace(state={name: tensor.clone() for name, tensor in part.state.items()}))
     try:
@@ -44,15 +44,15 @@ def _cost(calls: ShaperCalls, part: Group, most: int) -> int:
 
 
 def split_what_mixes(calls: ShaperCalls) -> None:
-    """Neighbours may be called at once only if each row of what their function returns depends on the same row alone,
-    which one that takes a mean over environments, say, does not do."""
+    """Splits groups of neighbours unless each row of their function's result depends on the same row alone, which fails
+    e.g. for a mean over environments."""
     for kind, groups in calls.groups.items():
         for group in [g for g in groups if g.own and len(g.members) > 1]:
             try:
                 with calls.alarm.on():
                     together = _outputs(calls, group)
                     alone = [torch.cat(part) for part in zip(*(_outputs(calls, part) for part in calls.parts(group)))]
-            except (Exception, SystemExit, Hang):  # the run will tell whose fault it is
+            except (Exception, SystemExit, Hang):  # the run will find the faulty candidate
                 continue
             if not all(_same(a, b) for a, b in zip(together, alone)):
                 name = calls.candidates[group.members[0]].name
@@ -61,17 +61,17 @@ def split_what_mixes(calls: ShaperCalls) -> None:
 
 
 def _given(group: Group) -> List[Any]:
-    """What its function is called with, if it is not one that begins episodes."""
+    """Arguments of its function, unless it begins episodes."""
     given = [group.state["action"]] * (group.kind == "compute_torque") + [group.state]
     return [*given, *[group.params] * group.shaper.takes_params]
 
 
 def _outputs(calls: ShaperCalls, group: Group) -> List[Tensor]:
-    """What its function returns now."""
+    """Result of its function now."""
     out = calls.timed(group.shaper.function, _given(group))
     return [out] if isinstance(out, Tensor) else [out[0], *out[1].values()]
 
 
 def _same(a: Tensor, b: Tensor) -> bool:
-    """Equal, and NaN in the same places."""
+    """True if equal, with NaN in the same places."""
     return a.shape == b.shape and bool(((a == b) | ((a != a) & (b != b))).all())

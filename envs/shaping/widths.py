@@ -1,4 +1,4 @@
-"""How wide are the candidates' actions and observations? Found by calling their functions once, before a run."""
+"""Widths of the candidates' actions and observations, found by calling their functions once before a run."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ MOST_ACTIONS = 128  # widths that are tried
 
 
 def find_widths(task: PhysicsTask, calls: ShaperCalls) -> Tuple[List[int], List[int]]:
-    """Of actions and of observations, by candidate. Functions see the state as it is; who fails is out."""
+    """Widths of actions and of observations, by candidate. Functions see the actual state; candidates that raise
+    fail."""
     widest = max(task.action_size, len(task.sim.actuators), MOST_ACTIONS)
     action = torch.zeros(task.num_envs, widest, device=task.sim.device)
     action_sizes, observation_sizes = [task.action_size] * calls.P, [1] * calls.P
-    found: Dict[Tuple[Any, ...], Tuple[int, int]] = {}  # who shares functions shares widths
+    found: Dict[Tuple[Any, ...], Tuple[int, int]] = {}  # candidates that share functions share widths
     for i, candidate in enumerate(calls.candidates):
         if "compute_goal" in candidate.shapers and not task.goal_size:
             reason = f"{task.name} has no goals, so there is nothing for compute_goal to set"
@@ -38,12 +39,12 @@ def find_widths(task: PhysicsTask, calls: ShaperCalls) -> Tuple[List[int], List[
 
 
 def check_effort(task: PhysicsTask, group: Group, out: Any) -> Tensor:
-    """What a group's compute_torque returned, if it is an effort for its environments. Raises WrongOutput."""
+    """Result of a group's compute_torque, if it is an effort for its environments. Raises WrongOutput."""
     return check_tensor("compute_torque", out, (group.rows.stop - group.rows.start, task.state["torque"].shape[1]))
 
 
 def _action_size(task: PhysicsTask, calls: ShaperCalls, i: int, action: Tensor) -> Optional[int]:
-    """Of candidate i, the first width with which its compute_torque returns efforts; None: it is out."""
+    """First action width for which candidate i's compute_torque returns efforts; None: the candidate failed."""
     candidate, members = calls.candidates[i], range(i, i + 1)
     if "compute_torque" not in candidate.shapers:
         return task.action_size

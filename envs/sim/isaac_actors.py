@@ -18,7 +18,7 @@ SPACING = 4.0  # m between environments. They never touch, but PhysX looks for p
 
 
 class Actors:
-    """Creates them. rest: [A, 13], where those that float begin."""
+    """Creates the actors. rest: [A, 13], initial states of floating ones."""
 
     def __init__(self, gym: gymapi.Gym, sim: gymapi.Sim, assets: Assets, rest: Tensor, num_envs: int) -> None:
         self.gym, self.assets = gym, assets
@@ -70,7 +70,7 @@ class Actors:
             self._handles.append(actors)
 
     def numbers(self) -> List[List[int]]:
-        """Of every actor in the simulation, [N, parts]."""
+        """Indices of every actor in the simulation, [N, parts]."""
         from isaacgym import gymapi
 
         return [
@@ -86,7 +86,7 @@ class Actors:
             self.gym.set_actor_rigid_shape_properties(self._envs[e], actor, shapes)
 
     def set_mass(self, e: int, scale: float) -> None:
-        """Mass, its centre and inertia as MuJoCo compiled them, times scale."""
+        """Mass, centre of mass and inertia as compiled by MuJoCo, times scale."""
         from isaacgym import gymapi
 
         model = self.assets.model
@@ -104,7 +104,7 @@ class Actors:
 
 
 def _inertia(quaternion: np.ndarray, principal: np.ndarray) -> np.ndarray:
-    """R diag(principal) R^T in the body's axes; quaternion: (w, x, y, z) of the principal axes."""
+    """Inertia R diag(principal) R^T in the body's axes; quaternion: (w, x, y, z) of the principal axes."""
     w, x, y, z = quaternion
     axes = np.array([
         [1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)],

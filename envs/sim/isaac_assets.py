@@ -24,7 +24,7 @@ MOUNT = "_mount"
 
 
 class Part(NamedTuple):
-    """A tree of bodies: one actor of every environment."""
+    """Tree of bodies: one actor of every environment."""
 
     name: str  # of its root
     xml: str
@@ -42,7 +42,7 @@ class Assets(NamedTuple):
 
 
 def _bodies(element: ET.Element) -> Iterator[ET.Element]:
-    """Depth first, MuJoCo's order of bodies."""
+    """Bodies depth first, in MuJoCo's order."""
     for child in element:
         if child.tag == "body":
             yield child
@@ -86,7 +86,7 @@ def _geoms(model: mujoco.MjModel, body: int) -> Tuple[int, int]:
 
 
 def _set_inertia(model: mujoco.MjModel, number: int, body: ET.Element) -> None:
-    """As compiled: from the geometries, scaled to a total, ..."""
+    """Sets masses and inertias as compiled: from the geometries, scaled to a total, ..."""
     for old in body.findall("inertial"):
         body.remove(old)
     body.insert(0, ET.Element("inertial", {
@@ -125,7 +125,7 @@ def _part(model: mujoco.MjModel, root: int, bodies: List[ET.Element], sections: 
 
 
 def _touches_itself(model: mujoco.MjModel, members: Tuple[int, ...]) -> bool:
-    """Whether geometries of two of its bodies may touch (those of a body and its parent never do)."""
+    """True if geometries of two of its bodies may touch (a body and its parent never do)."""
     geoms = [g for g in range(model.ngeom) if model.geom_bodyid[g] in members]
     for g, h in combinations(geoms, 2):
         a, b = model.geom_bodyid[g], model.geom_bodyid[h]

@@ -65,7 +65,7 @@ class Efforts:
             force[ids] = 0
 
     def apply(self, gym: gymapi.Gym, sim: gymapi.Sim) -> None:
-        """For one simulated step, which is how long the engine keeps a force."""
+        """Applies the efforts for one simulated step, which is how long the engine keeps a force."""
         from isaacgym import gymapi, gymtorch
 
         if self._on_joints:

@@ -41,7 +41,7 @@ FIRST = """PyTorch was imported before isaacgym, which refuses that. Start PROGR
 
 
 def check_import() -> None:
-    """Raises SimulatorError where isaacgym cannot be imported, saying what to do."""
+    """Imports isaacgym. Raises SimulatorError with advice if that fails."""
     if "isaacgym" in sys.modules:
         return
     if find_spec("isaacgym") is None:
@@ -65,7 +65,7 @@ class IsaacGym(Simulator):
             raise SimulatorError("isaacgym allows one simulator per process: put all environments into one")
         self.assets: Assets = load_assets(path)
         for left_out in self.assets.unsupported:
-            log.warning("%s: isaacgym goes without %s", path.name, left_out)
+            log.warning("%s: isaacgym ignores %s", path.name, left_out)
         self.layout = layout = ModelLayout(self.assets.model, torch.float32, device)
         self._cpu_layout = ModelLayout(self.assets.model, torch.float64, torch.device("cpu"))
         self._data = mujoco.MjData(self.assets.model)
@@ -104,7 +104,7 @@ class IsaacGym(Simulator):
         index = self.device.index or 0
         sim = self.gym.create_sim(index, -1, gymapi.SIM_PHYSX, params)  # -1: no graphics
         if sim is None:
-            raise SimulatorError(f"isaacgym could not create a simulator on {self.device}; what it printed says why")
+            raise SimulatorError(f"isaacgym could not create a simulator on {self.device}; its output says why")
         if self.assets.floor is not None:
             plane = gymapi.PlaneParams()
             plane.normal, plane.distance = gymapi.Vec3(0.0, 0.0, 1.0), -self.assets.floor[0]
@@ -114,7 +114,7 @@ class IsaacGym(Simulator):
         return sim
 
     def _acquire(self, joints: List[str], bodies: List[str]) -> None:
-        """The engine's tensors, and where in them is what."""
+        """Engine tensors, and their columns."""
         from isaacgym import gymtorch
 
         gym, sim, n, parts = self.gym, self.sim, self.num_envs, self.assets.parts
@@ -164,7 +164,7 @@ class IsaacGym(Simulator):
         self._refresh()
 
     def _hand_over(self) -> None:
-        """The states that were set, in one call each."""
+        """Applies the states that were set, in one call each."""
         from isaacgym import gymtorch
 
         ids, unwrap = self._changed.nonzero()[:, 0], gymtorch.unwrap_tensor
@@ -177,12 +177,12 @@ class IsaacGym(Simulator):
         if len(jointed):
             done &= self.gym.set_dof_state_tensor_indexed(self.sim, unwrap(self._dofs), unwrap(jointed), len(jointed))
         if not done:
-            raise SimulatorError("isaacgym did not take the states; what it printed says why")
+            raise SimulatorError("isaacgym rejected the states; its output says why")
         self._kept, self._any_changed = (floating, jointed), False
         self._changed.zero_()
 
     def _fetch(self) -> None:
-        """The engine fills its tensors, those that are needed."""
+        """Refreshes the engine's tensors that are needed."""
         self.gym.refresh_actor_root_state_tensor(self.sim)
         if self.joints:
             self.gym.refresh_dof_state_tensor(self.sim)
@@ -212,7 +212,7 @@ class IsaacGym(Simulator):
             self._contact_force[ids] = 0
 
     def _kinematics(self, *state: Tensor) -> Tensor:
-        """[K, B, 13] of states [K, A, 13], [K, D], [K, D], by MuJoCo."""
+        """Body states [K, B, 13] from states [K, A, 13], [K, D], [K, D], computed by MuJoCo."""
         model, data, rows = self.assets.model, self._data, len(state[0])
         qpos, qvel = torch.from_numpy(model.qpos0).repeat(rows, 1), torch.zeros(rows, model.nv, dtype=torch.float64)
         self._cpu_layout.write(qpos, qvel, torch.arange(rows), *(x.cpu().double() for x in state))
@@ -247,5 +247,5 @@ class IsaacGym(Simulator):
         self._changed[ids], self._any_changed = True, True
 
     def close(self) -> None:
-        """The engine stays in use: a process can have no second one."""
+        """Keeps the engine in use: a process can have no second one."""
         self.gym.destroy_sim(self.sim)

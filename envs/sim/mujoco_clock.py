@@ -1,8 +1,8 @@
-"""MuJoCo's own stopwatch, stopped.
+"""Disables MuJoCo's own timer.
 
 MuJoCo's Python package sets the callback ``mjcb_time``, so that ``mjData.timer`` tells how long each stage of a step
 takes (https://mujoco.readthedocs.io/en/stable/APIreference/APIglobals.html#mjcb-time). It is asked dozens of times a
-step: up to a quarter of the time (HalfCheetah 15 %, Ant 9 %, Reacher 23 %), and nobody here reads those timers.
+step: up to a quarter of the time (HalfCheetah 15 %, Ant 9 %, Reacher 23 %), and those timers are never read here.
 Python's ``mujoco.set_mjcb_time(None)`` leaves the package's own clock where it is: hence the library itself.
 """
 
@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 
 def stop_clock() -> None:
-    """Simulations of this process are timed no more. They come out the same to the bit."""
+    """Stops the timing of simulations in this process. Results stay the same to the bit."""
     folder = Path(mujoco.__file__).parent
     for path in sorted(folder.glob("*mujoco.*")):  # libmujoco.so.3.17.0, libmujoco.3.17.0.dylib, mujoco.dll
         try:
@@ -27,4 +27,7 @@ def stop_clock() -> None:
             continue
         clock.value = None
         return
-    log.info("MuJoCo's stopwatch runs on, which costs about a tenth: no library with mjcb_time in %s", folder)
+    log.info(
+        "MuJoCo's timer cannot be switched off and costs about 10 % of the speed: no library with mjcb_time in %s",
+        folder,
+    )

@@ -60,7 +60,7 @@ class MuJoCoCPU(Simulator):
         self._outputs = {name: self._bind(name) for name in outputs}
         self.root_state, self.joint_position, self.joint_velocity = layout.state_tensors(self.qpos, self.qvel)
         self.unstable = torch.zeros(num_envs, dtype=torch.bool)
-        self._full = False  # somebody was told that MuJoCo ran out of room
+        self._full = False  # MuJoCo's lack of memory was logged
         self._camera = Camera()
         batch.forward()
         self._refresh()
@@ -74,7 +74,7 @@ class MuJoCoCPU(Simulator):
 
     def _output(self, field: str) -> Tensor:
         array = self.batch.bind(field)
-        array.flags.writeable = True  # torch warns about arrays that are not; nobody here writes to them
+        array.flags.writeable = True  # torch warns about read-only arrays; they are never written here
         tensor = torch.from_numpy(array)
         array.flags.writeable = False
         return tensor
@@ -102,7 +102,7 @@ class MuJoCoCPU(Simulator):
         if not self._full and self.batch.warning[:, FULL, 1].any():
             self._full = True
             kinds = [mujoco.mju_warningText(k, 0) for k in FULL if self.batch.warning[:, k, 1].any()]
-            log.warning("MuJoCo, of one or more environments (said once): %s", "; ".join(kinds))
+            log.warning("MuJoCo warning in one or more environments (logged once): %s", "; ".join(kinds))
 
     def _refresh(self) -> None:
         self.layout.read(self.qpos, self.qvel, self.root_state, self.joint_position, self.joint_velocity)
@@ -156,7 +156,7 @@ class MuJoCoCPU(Simulator):
         self.batch.set_const(ids=np.sort(rows))
 
     def render(self, env: int, width: int, height: int) -> np.ndarray:
-        """Raises SimulatorError where no off-screen OpenGL is to be had."""
+        """Raises SimulatorError if no off-screen OpenGL is available."""
         return self._camera.picture(self.batch.get_model(env), self.batch.get_data(env), width, height)
 
     def close(self) -> None:

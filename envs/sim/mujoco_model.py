@@ -1,4 +1,4 @@
-"""MuJoCo's models, for its two engines: where a model keeps what ``Simulator`` names, how it is converted, pictures.
+"""MuJoCo models for both engines: the layout that ``Simulator`` names, conversions, pictures.
 
 MuJoCo keeps quaternions as (w, x, y, z) and a free body's angular velocity in the body's own frame; both are converted
 here (https://mujoco.readthedocs.io/en/stable/overview.html#floating-objects).
@@ -25,7 +25,7 @@ BODY_FIELDS = ("xpos", "xquat", "cvel", "subtree_com")  # what ``ModelLayout.bod
 
 
 def silence_log() -> None:
-    """MuJoCo would write a line to the terminal and to MUJOCO_LOG.TXT for every divergence; ``unstable`` says it."""
+    """Silences MuJoCo's line in the terminal and in MUJOCO_LOG.TXT for every divergence; ``unstable`` reports it."""
     if hasattr(mujoco, "MjLogConfig"):  # not in 3.2.3, the last one for Python 3.8, which Isaac Gym is bound to
         logs = mujoco.MjLogConfig.get()
         logs.logto_console = logs.logto_file = False
@@ -33,8 +33,8 @@ def silence_log() -> None:
 
 
 def load_model(path: Path, contact_forces: bool, scene: Optional[Scene] = None) -> mujoco.MjModel:
-    """The model in ``path``, with a sensor of the net contact force for every body if they are asked for. Bodies that
-    have no name there are called body<number>. scene: puts more into it."""
+    """Model in ``path``, with a sensor of the net contact force for every body on request. Bodies without a name are
+    called body<number>. scene: function that adds more to the model."""
     silence_log()
     spec = mujoco.MjSpec.from_file(str(path))
     if scene is not None:
@@ -57,7 +57,7 @@ def load_model(path: Path, contact_forces: bool, scene: Optional[Scene] = None) 
 
 
 class ModelLayout:
-    """Where a compiled model keeps what the interface names. Tensors are of the engine's dtype, on its device."""
+    """Layout of a compiled model. Tensors have the engine's dtype and device."""
 
     def __init__(self, model: mujoco.MjModel, dtype: torch.dtype, device: torch.device) -> None:
         self.model = model
@@ -98,7 +98,7 @@ class ModelLayout:
         return (qpos.new_zeros(len(qpos), len(self.free_bodies), 13), *joints)
 
     def read(self, qpos: Tensor, qvel: Tensor, root_state: Tensor, position: Tensor, velocity: Tensor) -> None:
-        """Fill what ``state_tensors`` returned."""
+        """Updates the tensors of ``state_tensors``."""
         for a, (p, v) in enumerate(self._free):
             root, quat = root_state[:, a], from_wxyz(qpos[:, p + 3 : p + 7])
             root[:, :3] = qpos[:, p : p + 3]
@@ -112,7 +112,7 @@ class ModelLayout:
     def write(
         self, qpos: Tensor, qvel: Tensor, ids: Tensor, root_state: Tensor, position: Tensor, velocity: Tensor
     ) -> None:
-        """Put rows ids [K] into states [K, A, 13], [K, D], [K, D], of the dtype of qpos."""
+        """Puts rows ids [K] into states [K, A, 13], [K, D], [K, D], of the dtype of qpos."""
         for a, (p, v) in enumerate(self._free):
             root = root_state[:, a]
             qpos[ids, p : p + 3] = root[:, :3]
@@ -131,7 +131,7 @@ class ModelLayout:
         return root, qpos[self._qpos], torch.zeros_like(qpos[self._qpos])
 
     def body_state(self, xpos: Tensor, xquat: Tensor, cvel: Tensor, subtree_com: Tensor) -> Tensor:
-        """[N, B, 13] from MuJoCo's fields ``BODY_FIELDS``."""
+        """Body states [N, B, 13] from MuJoCo's fields ``BODY_FIELDS``."""
         angular, linear = cvel[:, 1:, :3], cvel[:, 1:, 3:]
         # MuJoCo gives the velocity of the body's point at the tree's centre of mass: v = v_com + w x r
         arm = xpos[:, 1:] - subtree_com[:, self._tree]
@@ -139,13 +139,13 @@ class ModelLayout:
         return torch.cat((xpos[:, 1:], from_wxyz(xquat[:, 1:]), linear, angular), 2)
 
     def contact_force(self, sensordata: Tensor) -> Tensor:
-        """[N, B, 3] from the sensors that ``load_model`` adds."""
+        """Contact forces [N, B, 3] from the sensors that ``load_model`` adds."""
         first = int(self.model.sensor(CONTACT_SENSOR + self.bodies[0]).adr[0])
         return sensordata[:, first : first + 3 * len(self.bodies)].view(len(sensordata), -1, 3)
 
 
 class Mark(NamedTuple):
-    """A ball that is not in the model."""
+    """Ball drawn into a picture that is not in the model."""
 
     position: Union[Sequence[float], np.ndarray]  # m
     radius: float  # m
@@ -153,7 +153,7 @@ class Mark(NamedTuple):
 
 
 class View(NamedTuple):
-    """From where a picture is taken, and what is drawn into it."""
+    """Camera of a picture, and extra objects in it."""
 
     lookat: Union[Sequence[float], np.ndarray]  # m
     distance: float  # m, from there
@@ -162,7 +162,7 @@ class View(NamedTuple):
 
 
 class Camera:
-    """Pictures of a MuJoCo state by off-screen OpenGL, from the side; without a view, following the first body."""
+    """Renderer of a MuJoCo state by off-screen OpenGL, from the side; without a view, following the first body."""
 
     _broken: ClassVar[str] = ""  # why this process cannot render; a second attempt would abort it
 
@@ -172,7 +172,7 @@ class Camera:
     def picture(
         self, model: mujoco.MjModel, data: mujoco.MjData, width: int, height: int, view: Optional[View] = None
     ) -> np.ndarray:
-        """uint8 [height, width, 3]. Raises SimulatorError where no off-screen OpenGL is to be had."""
+        """Picture, uint8 [height, width, 3]. Raises SimulatorError if no off-screen OpenGL is available."""
         if Camera._broken:
             raise SimulatorError(Camera._broken)
         try:

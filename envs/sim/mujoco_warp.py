@@ -41,7 +41,7 @@ try:
     import warp as wp
 except ImportError as e:
     raise SimulatorError(
-        f"engine mujoco_warp needs what is not installed ({e}): pip install mujoco-warp=={mujoco.__version__}"
+        f"engine mujoco_warp needs a missing package ({e}): pip install mujoco-warp=={mujoco.__version__}"
     ) from e
 
 log = logging.getLogger(__name__)
@@ -62,7 +62,7 @@ MASS_FIELDS = (  # what the masses are and what MuJoCo derives from them
 
 
 def buffer_sizes(model: mujoco.MjModel, pairs: np.ndarray) -> Tuple[int, int]:
-    """How many contacts and constraint rows one environment may have; pairs [K, 2]: geometries that may touch."""
+    """Limits of contacts and constraint rows of one environment; pairs [K, 2]: geometries that may touch."""
     kind = np.sort(model.geom_type[pairs], 1)
     round_ = np.isin(kind, (mujoco.mjtGeom.mjGEOM_SPHERE, mujoco.mjtGeom.mjGEOM_ELLIPSOID)).any(1)
     capsule = (kind == mujoco.mjtGeom.mjGEOM_CAPSULE).any(1)
@@ -111,7 +111,7 @@ class MuJoCoWarp(Simulator):
         self._camera, self._steps = Camera(), 0
         self.root_state, self.joint_position, self.joint_velocity = layout.state_tensors(self.qpos, self.qvel)
         self.unstable = torch.zeros(num_envs, dtype=torch.bool, device=device)
-        log.info("mujoco_warp: loading kernels for %s (the first time they are compiled, about half a minute)", device)
+        log.info("mujoco_warp: loading kernels for %s (compiled on first use, about half a minute)", device)
         with self._on_stream():  # all modules are loaded before a graph is captured
             mjw.step(self._m, self._d)
         self._outputs = {name: self._fresh(name).clone() for name in outputs}
@@ -129,13 +129,13 @@ class MuJoCoWarp(Simulator):
     # ------------------------------------------------------------------------------------------------------ stepping
 
     def _on_stream(self) -> AbstractContextManager:
-        """Warp's work joins the queue of PyTorch's."""
+        """Puts Warp's work into PyTorch's stream."""
         if self.device.type == "cpu":
             return wp.ScopedDevice(self._warp_device)
         return wp.ScopedStream(wp.stream_from_torch(torch.cuda.current_stream(self.device)))
 
     def _run(self, substeps: int) -> None:
-        """Advance; or for 0 substeps, compute what follows from the state."""
+        """Advances; with 0 substeps, computes what follows from the state."""
         if substeps not in self._graphs:
             if self.device.type == "cuda":
                 torch.cuda.synchronize(self.device)  # the graph is captured on a stream of its own
@@ -177,7 +177,8 @@ class MuJoCoWarp(Simulator):
 
     @staticmethod
     def _diverged(*state: Tensor) -> Tensor:
-        """bool [N]; a comparison with NaN is false. The effort is looked at because the engine clips it, NaN too."""
+        """Stable environments, bool [N]; comparisons with NaN are false. The effort is checked because the engine clips
+        it, NaN included."""
         return ~torch.cat(state, 1).abs().lt(LARGEST).all(1)
 
     def _refresh(self) -> None:
@@ -257,7 +258,7 @@ class MuJoCoWarp(Simulator):
         return self._per_env[field]
 
     def render(self, env: int, width: int, height: int) -> np.ndarray:
-        """Raises SimulatorError where no off-screen OpenGL is to be had."""
+        """Raises SimulatorError if no off-screen OpenGL is available."""
         data = mujoco.MjData(self.model)
         data.qpos[:] = self.qpos[env].cpu().numpy()
         return self._camera.picture(self.model, data, width, height)

@@ -1,4 +1,4 @@
-"""Which OpenGL MuJoCo renders with. It is asked when the package ``mujoco`` is imported, so this comes before."""
+"""Choice of MuJoCo's OpenGL. The package ``mujoco`` reads it at import, so this must run before."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ LIBRARIES = {"egl": "EGL", "osmesa": "OSMesa"}  # of MUJOCO_GL
 
 
 def choose_opengl() -> None:
-    """Where there is no display, have MuJoCo render off screen; a library that is named but missing would keep MuJoCo
-    from being imported at all."""
+    """Makes MuJoCo render off screen if there is no display; without the check, a named but missing library would break
+    the import of mujoco."""
     if "MUJOCO_GL" in os.environ or "DISPLAY" in os.environ or "mujoco" in sys.modules or sys.platform != "linux":
         return
     for name, library in LIBRARIES.items():

@@ -1,4 +1,4 @@
-"""What a physics engine is to a task: N independent copies of one model, stepped together.
+"""Interface of physics engines: N independent copies of one model, stepped together.
 
 Conventions, the same for every engine: SI units; the world's z axis points up; quaternions are (x, y, z, w) and turn
 body into world coordinates; linear and angular velocities are given in world coordinates. Effort is N m at a hinge, N
@@ -28,7 +28,7 @@ PROPERTIES = (MASS_SCALE, FRICTION_SCALE, GRAVITY)
 
 
 class SimulatorError(Exception):
-    """This engine cannot do what was asked of it; the text says what could."""
+    """Raised if this engine cannot do something; the text says what it can do."""
 
 
 class Simulator:
@@ -85,19 +85,19 @@ class Simulator:
         raise NotImplementedError
 
     def snapshot(self) -> Tensor:
-        """All that decides how the environments go on, in the engine's own layout."""
-        raise SimulatorError(f"{self.engine} cannot be stored, so that a run in it cannot be resumed")
+        """Complete state of the environments, in the engine's own layout."""
+        raise SimulatorError(f"{self.engine} cannot save its state, so a run in it cannot be resumed")
 
     def restore(self, snapshot: Tensor) -> None:
-        """Go on as at ``snapshot``, bit by bit."""
-        raise SimulatorError(f"{self.engine} cannot be stored, so that a run in it cannot be resumed")
+        """Restores a ``snapshot``, bit by bit."""
+        raise SimulatorError(f"{self.engine} cannot save its state, so a run in it cannot be resumed")
 
     def rest_state(self) -> Tuple[Tensor, Tensor, Tensor]:
-        """The model's own pose, at rest: root_state [A, 13], joint_position [D], joint_velocity [D]."""
+        """Model's own pose, at rest: root_state [A, 13], joint_position [D], joint_velocity [D]."""
         raise NotImplementedError
 
     def render(self, env: int, width: int, height: int) -> Any:
-        """A picture of one environment as it is, uint8 [height, width, 3]."""
+        """Picture of one environment, uint8 [height, width, 3]."""
         raise SimulatorError(f"{self.engine} cannot render here")
 
     def joint_index(self, name: str) -> int:
@@ -107,7 +107,7 @@ class Simulator:
         return self.bodies.index(name)
 
     def close(self) -> None:
-        """Free what the engine holds."""
+        """Frees the engine's resources."""
 
 
 ENGINES: Dict[str, Tuple[str, str]] = {  # name -> module, class

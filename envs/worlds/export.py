@@ -34,12 +34,12 @@ def load_world(path: str, max_steps: int | None = None, gamma: float | None = No
 def load_world_vec(
     path: str, num_envs: int, max_steps: int | None = None, gamma: float | None = None
 ) -> WorldVectorEnv:
-    """As ``load_world``, with ``num_envs`` environments stepped in one batch."""
+    """Same as ``load_world``, with ``num_envs`` environments stepped in one batch."""
     return WorldVectorEnv(read_world(path).world(gamma), num_envs, max_steps)
 
 
 def observation_space(world: World) -> spaces.Space[Any]:
-    """Finite tasks: Discrete. Else a Box: the task's own bounds; an SE may leave these, its outputs are clamped."""
+    """Observation space. Finite tasks: Discrete; else a Box: the task's own bounds. SE outputs outside are clamped."""
     if world.task.num_states is not None:
         return spaces.Discrete(world.task.num_states)
     low, high = world.task.observation_bounds()
@@ -49,7 +49,7 @@ def observation_space(world: World) -> spaces.Space[Any]:
 
 
 def action_space(world: World) -> spaces.Space[Any]:
-    """Discrete, or of continuous tasks a Box of the task's own units."""
+    """Action space: Discrete, or for continuous tasks a Box in the task's own units."""
     if world.task.action_size:
         limit = world.task.max_action
         return spaces.Box(-limit, limit, (world.task.action_size,), np.float32)
@@ -57,7 +57,7 @@ def action_space(world: World) -> spaces.Space[Any]:
 
 
 def observe(world: World, state: Tensor) -> np.ndarray:
-    """state [1, N, S] -> float32 [N, F], finite tasks: int64 [N]; never a view of the state."""
+    """Observation float32 [N, F], for finite tasks int64 [N], of state [1, N, S]; never a view of the state."""
     if world.task.num_states is not None:
         return state[0, :, 0].numpy().copy()
     return world.observe(state)[0].numpy().copy()
@@ -66,7 +66,7 @@ def observe(world: World, state: Tensor) -> np.ndarray:
 def step(world: World, state: Tensor, action: np.ndarray, live: np.ndarray) -> tuple[Tensor, np.ndarray, np.ndarray]:
     """action: integers [N] or reals [N, A] -> next state, reward float64 [N], terminated bool [N].
 
-    live: bool [N], the environments whose step counts.
+    live: bool [N], the environments to step.
     """
     batch = torch.from_numpy(action.astype(np.float32 if world.task.action_size else np.int64)).unsqueeze(0)
     with torch.no_grad():
@@ -148,7 +148,7 @@ class WorldVectorEnv(VectorEnv[Any, Any, Any]):
 
     @property  # type: ignore[misc]
     def np_random(self) -> tuple[np.random.Generator, ...]:  # type: ignore[override]
-        """One generator per environment."""
+        """Random generator of each environment."""
         return tuple(self._generator(i) for i in range(self.num_envs))
 
     @property

@@ -41,7 +41,8 @@ log = logging.getLogger("envolve")
 
 
 class WorldFileError(Exception):
-    """A file that is no usable world. The message names the file, the key, what was found and what was expected."""
+    """Raised for a file that is not a usable world. The message names the file, the key, what was found and
+    expected."""
 
     def __init__(self, text: str) -> None:  # what was found may be of any length
         super().__init__(text if len(text) <= 2000 else f"{text[:1500]} ... {text[-450:]}")
@@ -49,7 +50,7 @@ class WorldFileError(Exception):
 
 @dataclasses.dataclass
 class WorldFile:
-    """A world that was read and checked."""
+    """World that was read and checked."""
 
     path: str
     kind: str  # "se" or "rn"
@@ -63,7 +64,7 @@ class WorldFile:
     evolution_steps: Optional[int] = None  # on the task, spent to evolve it, tests included; None: unknown
 
     def digest(self) -> int:
-        """Of the parameters, in [0, 2^62): what belongs to this world and no other."""
+        """Random seed made from the parameters, in [0, 2^62), unique to this world."""
         data = self.flat.detach().cpu().contiguous().numpy().tobytes()
         return int.from_bytes(hashlib.sha256(data).digest()[:8], "big") >> 2
 
@@ -71,7 +72,8 @@ class WorldFile:
         return make_task(self.env_name, max_steps=self.section.max_steps, solved_reward=self.section.solved_reward)
 
     def discount(self) -> float:
-        """gamma of the agent that the world was evolved with. Raises WorldFileError if the configuration lacks it."""
+        """Discount gamma of the agent that the world was evolved with. Raises WorldFileError if the configuration lacks
+        it."""
         agents = self.config.get("agents", {})
         try:
             name = agents["gtn"]["agent_name"].lower()
@@ -84,7 +86,7 @@ class WorldFile:
             raise WorldFileError(f"{self.path}: key 'config.agents': found {error!r}, expected {what}") from None
 
     def world(self, gamma: Optional[float] = None) -> World:
-        """The world with P = 1. gamma: discount of the agent to be trained in a potential RN, default: as evolved."""
+        """World with P = 1. gamma: discount of the agent to be trained in a potential RN, default: as evolved."""
         params = self.flat.unsqueeze(0)
         if self.kind == "se":
             return synthetic_world(self.task(), self.section, params)
@@ -94,7 +96,8 @@ class WorldFile:
 
 
 def checksum(content: Mapping[str, Any]) -> str:
-    """SHA-256 over the tensors (name, dtype, shape, bytes; by name) and the canonical JSON of all else but sha256."""
+    """SHA-256 of the tensors (name, dtype, shape, bytes; by name) and the canonical JSON of everything else but
+    sha256."""
     digest = hashlib.sha256()
     for name in sorted(content["model"]):
         value = content["model"][name]
@@ -106,7 +109,7 @@ def checksum(content: Mapping[str, Any]) -> str:
 
 
 def write_atomic(path: str, data: bytes) -> None:
-    """After a crash at any moment ``path`` holds the old bytes or the new ones, never a part. Raises OSError."""
+    """Writes atomically: after a crash at any moment ``path`` holds the old bytes or the new ones. Raises OSError."""
     temporary = f"{path}.{os.getpid()}.tmp"
     try:
         with open(temporary, "wb") as file:
@@ -210,7 +213,7 @@ def _check(path: str, content: Dict[str, Any]) -> WorldFile:
 
 
 def _original(path: str, content: Dict[str, Any]) -> WorldFile:
-    """A file of the original project: only ``model`` and ``config``."""
+    """Checks a file of the original project, which has only ``model`` and ``config``."""
     log.warning("%s: a file of the original project, without checksum: only its shapes and values are checked", path)
     model, config = content["model"], content["config"]
     for key in ("model", "config"):
@@ -244,7 +247,8 @@ def _flat(path: str, kind: str, env_name: str, section: EnvSection, model: Dict[
 
 
 def _section(path: str, config: Dict[str, Any], env_name: str, strict: bool) -> EnvSection:
-    """``config["envs"][env_name]``, each value checked. strict: unknown keys are errors; else a warning names them."""
+    """Section ``config["envs"][env_name]``, each value checked. strict: unknown keys are errors; else a warning names
+    them."""
     where = f"config.envs.{env_name}"
     envs = config.get("envs")
     values = envs.get(env_name) if isinstance(envs, dict) else None

@@ -1,4 +1,5 @@
-"""Between a world's flat vector and named tensors, with the names and shapes of the original project's model files.
+"""Conversion between a world's flat vector and named tensors, with the names and shapes of the original project's model
+files.
 
 ``env.state_net.0.weight`` is the first linear layer's weight [out, in] of an SE's state_net; an activation module sits
 between two linear layers, so these are numbered 0, 2, 4, ... A PReLU net has one slope, ``env.<net>.1.weight`` [1].
@@ -22,7 +23,7 @@ Entry = Tuple[str, Tuple[int, ...], int, bool]
 
 
 def _entries(net: str, shape: MLPShape, offset: int, stride: int) -> List[Entry]:
-    """The tensors of one net. Linear layers after the first are ``stride`` modules apart."""
+    """Tensors of one net. Linear layers after the first are ``stride`` modules apart."""
     if isinstance(shape, LinearShape):
         return [(f"env.{net}", (shape.size,), offset, False)]
     out: List[Entry] = []
@@ -54,7 +55,7 @@ def world_state_dict(kind: str, task: Task, section: EnvSection, flat: Tensor) -
 
 
 def _shared_slopes(kind: str, task: Task, section: EnvSection, state: Mapping[str, Any]) -> Set[str]:
-    """PReLU slopes that a file of the original names again: its nets share one activation module between layers."""
+    """Duplicate names of PReLU slopes in the original's files: its nets share one activation module between layers."""
     out: Set[str] = set()
     for net, shape in world_nets(kind, task, section):
         slope = state.get(f"env.{net}.1.weight")

@@ -1,4 +1,4 @@
-"""Worlds: what an agent trains in. P members side by side, each with N environments and one flat vector of weights.
+"""Worlds that agents train in: P members side by side, each with N environments and one flat vector of weights.
 
 ``synthetic.py`` and ``reward_network.py`` hold the two kinds that the outer loop changes, ``RealTask`` the task itself.
 """
@@ -29,7 +29,7 @@ class World:
 
     @property
     def reset_uniforms(self) -> int:
-        """Uniforms in [0, 1) that one reset consumes."""
+        """Number of uniforms in [0, 1) that one reset consumes."""
         return self.task.reset_uniforms
 
     def reset(self, u: Tensor, members: Union[slice, Tensor] = slice(None)) -> Tensor:
@@ -38,7 +38,7 @@ class World:
         return self.task.reset(u)
 
     def observe(self, state: Tensor) -> Tensor:
-        """state -> float32 [P, N, F]."""
+        """Observation float32 [P, N, F] of a state."""
         return self.task.observe(state)
 
     def step(self, state: Tensor, action: Tensor) -> Tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -66,8 +66,8 @@ class RealTask(World):
 
 
 def se_nets(task: Task, section: EnvSection) -> Tuple[Tuple[str, MLPShape], ...]:
-    """(name, shape) of an SE's networks. All read the action's code, then the observation, but init_net: as many latent
-    numbers as the observation has."""
+    """(name, shape) of an SE's networks. All read the action's code, then the observation, except init_net: it reads as
+    many latent numbers as the observation has."""
     F, inputs = task.observation_size, task.action_inputs + task.observation_size
     reward = ("reward_net", section.net(inputs, 1))
     if section.contextual_bandit:
@@ -76,8 +76,8 @@ def se_nets(task: Task, section: EnvSection) -> Tuple[Tuple[str, MLPShape], ...]
 
 
 def info_mismatch(task: Task, section: EnvSection) -> Optional[Tuple[str, str, str]]:
-    """Why this RN cannot read the task's info vector: the section's key, what it holds and what was expected there;
-    None if it can, or need not."""
+    """Reason why this RN cannot read the task's info vector: the section's key, its value and the expected one; None if
+    it can, or need not."""
     kind = section.reward_env_type
     if kind not in INFO_TYPES or task.info_size == section.info_dim > 0:
         return None
@@ -112,7 +112,7 @@ def world_nets(kind: str, task: Task, section: EnvSection) -> Tuple[Tuple[str, M
 
 
 def world_size(kind: str, task: Task, section: EnvSection) -> int:
-    """D, the length of a world's flat vector."""
+    """Length D of a world's flat vector."""
     return sum(shape.size for _, shape in world_nets(kind, task, section))
 
 

@@ -1,1 +1,1 @@
-"""What the commands that reproduce the paper's experiments share."""
+"""Shared code of the commands that reproduce the paper's experiments."""

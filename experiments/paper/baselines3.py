@@ -51,7 +51,7 @@ DISCRETE_ONLY = ("DQN",)
 
 @dataclass(frozen=True)
 class Baseline:
-    """Who learns."""
+    """Learner of Stable-Baselines3."""
 
     name: str  # a key of KINDS
     settings: dict[str, Any]  # over the defaults
@@ -129,7 +129,8 @@ class Job:
 def train_baselines(
     who: Baseline, task: Task, worlds: list[str], seeds: np.ndarray, tests: int, run: Run, title: str
 ) -> dict[str, list[Any]]:
-    """As ``training.train_agents``. worlds: a file per agent, "" for the task itself; run: see :func:`processes`."""
+    """Same as ``training.train_agents``. worlds: a file per agent, "" for the task itself; run: see
+    :func:`processes`."""
     began = time.monotonic()
     jobs = [Job(who, world, task.name, task.max_steps, int(seed), tests) for world, seed in zip(worlds, seeds)]
     rows: list[dict[str, Any]] = []
@@ -165,7 +166,7 @@ def processes(count: int) -> Iterator[Run]:
 
 
 def _begin(parent: int) -> None:
-    """Of a process of the pool."""
+    """Setup of a process of the pool."""
     ends_with_parent(parent=parent)()
     torch.set_num_threads(1)
 

@@ -1,4 +1,4 @@
-"""What all commands do alike: errors become one line and an exit code, and data are not lost by accident."""
+"""Common behaviour of all commands: errors become one line and an exit code, and data are not lost by accident."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ Exit codes: 0 complete, 1 it cannot start or go on, 2 wrong arguments or configu
 
 @dataclass(kw_only=True)
 class DataArgs:
-    """What every command that leaves data is asked."""
+    """Arguments of every command that writes data."""
 
     seed: int = 0
-    """Of the agents; none of the seeds was used in an evolution."""
+    """Random seed of the agents. The evolution never uses the seeds made from it."""
     threads: int = 0
-    """CPU threads, 0: all."""
+    """CPU threads; 0: all."""
     set: Annotated[list[str], tyro.conf.arg(metavar="KEY=VALUE ...")] = field(default_factory=list)
-    """Values of CONFIG, as train_proxy.py had them."""
+    """Values that override CONFIG, as given to train_proxy.py."""
     name: str | None = None
-    """The --name of train_proxy.py."""
+    """Name of the runs, as given to train_proxy.py --name."""
     quick: tyro.conf.FlagCreatePairsOff[bool] = False
-    """A minute's look with few agents; worlds that are missing are evolved first (train_proxy.py --quick)."""
+    """Quick look of about a minute with few agents. Missing worlds are evolved first (train_proxy.py --quick)."""
     results_dir: Annotated[Path, tyro.conf.arg(metavar="DIR")] = Path("results")
     """Where the worlds are, and the data go."""
     out: Annotated[Path | None, tyro.conf.arg(name="json", metavar="FILE")] = None
@@ -106,7 +106,7 @@ class Measurement:
         self.parts_path.unlink(missing_ok=True)
 
     def save_part(self, path: Path, series: Series, **settings: Any) -> None:
-        """What is there so far, to another file."""
+        """Writes the data so far to another file."""
         arguments = {**vars(self.args), **settings}
         seconds = time.monotonic() - self.began
         save(path, Data(self.experiment, self.task, arguments, self.quick, series, seconds))

@@ -1,4 +1,4 @@
-"""Fresh agents in evolved worlds beside agents on the task: compare_proxies.py and transfer.py differ in who learns.
+"""Fresh agents in evolved worlds beside agents on the task: compare_proxies.py and transfer.py differ in the learners.
 
 RNs     learning curves: nothing ends early, every agent is tested on the task after each training episode.
 SEs     how many steps agents need, and what they reach on the task: of SEs evolved with fixed hyperparameters, of those
@@ -61,24 +61,25 @@ EVOLVED = ("fixed", "varied")
 @dataclass
 class CompareArgs(DataArgs):
     config: tyro.conf.Positional[Annotated[Path, tyro.conf.arg(metavar="CONFIG")]]
-    """The configuration of the worlds, as train_proxy.py had it."""
+    """Configuration of the worlds, as given to train_proxy.py."""
     modes: list[int] | None = None
-    """RNs: which; default: all that the task has (experiments/train_proxy.py --help), with --quick five or six."""
+    """RNs: modes to compare. Default: all that the task supports (experiments/train_proxy.py --help); with --quick
+    five or six."""
     objective: str | None = None
-    """RNs: those evolved for reward_threshold, auc or mean_return; default: the rn_objective of CONFIG."""
+    """RNs: objective of their evolution: reward_threshold, auc or mean_return. Default: the rn_objective of CONFIG."""
     worlds: int | None = None
-    """How many of a kind, the best; default: 10 RNs (HalfCheetah, Pendulum 5), 40 SEs."""
+    """Number of worlds of each kind, best first. Default: 10 RNs (HalfCheetah, Pendulum 5), 40 SEs."""
     agents: int | None = None
-    """Agents per world; default: 10 (HalfCheetah 5, Pendulum 3)."""
+    """Agents per world. Default: 10 (HalfCheetah 5, Pendulum 3)."""
     agent_set: Annotated[list[str], tyro.conf.arg(metavar="KEY=VALUE ...")] = field(default_factory=list)
-    """Hyperparameters over the published ones, e.g. lr=1e-4 train_episodes=200."""
+    """Hyperparameters that override the published ones, e.g. lr=1e-4 train_episodes=200."""
     published: tyro.conf.FlagCreatePairsOff[bool] = False
-    """SEs: agents with the published hyperparameters, instead of those in CONFIG."""
+    """SEs: give agents the published hyperparameters instead of those in CONFIG."""
     evolved: Annotated[list[str], tyro.conf.arg(metavar="WITH ...")] = field(default_factory=lambda: [*EVOLVED])
-    """SEs: those evolved with fixed or with varied hyperparameters."""
+    """SEs: kinds to compare: evolved with fixed or with varied hyperparameters."""
     stop: str | None = None
-    """SEs: budget (what they were evolved for) or early-out (until the returns have settled, as published); default:
-    budget if they have one."""
+    """SEs: end of training: budget (the one that they were evolved for) or early-out (until the returns have settled,
+    as published). Default: budget, if they have one."""
 
 
 def evolves_rns(args: CompareArgs) -> bool:
@@ -140,7 +141,7 @@ def find_worlds(args: CompareArgs, count: int, **kind: Any) -> list[WorldFile]:
 
 
 def train_command(args: CompareArgs, kind: dict[str, Any]) -> list[str]:
-    """What evolves the worlds of one kind."""
+    """Command line that evolves the worlds of one kind."""
     words = ["experiments/train_proxy.py", str(args.config)]
     if "mode" in kind:
         words += ["--mode", str(kind["mode"])]

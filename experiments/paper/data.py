@@ -33,7 +33,7 @@ Series = dict[str, dict[str, list[Any]]]
 
 @dataclass
 class Data:
-    """What one call of an experiment's command measured."""
+    """Measurements of one call of an experiment's command."""
 
     experiment: str
     task: str
@@ -78,7 +78,7 @@ def load(path: Path) -> Data:
 
 
 def is_full(path: Path) -> bool:
-    """Whether data of the full experiment lies there, which a quick look must not replace."""
+    """True if data of the full experiment exist there, which a quick look must not replace."""
     try:
         return not load(path).quick
     except DataError:

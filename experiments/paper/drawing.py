@@ -1,4 +1,4 @@
-"""What the figures of the paper's experiments share: panels, captions, and the statistics that both hold."""
+"""Shared code of the figures of the paper's experiments: panels, captions, and their statistics."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ def fit(
 
 
 def squared_errors(task: Task, section: EnvSection, flat: Tensor, part: Tensor) -> Iterator[Tensor]:
-    """Of each net, [P, outputs, B]. flat: [P, D]; part: [P, B, columns]."""
+    """Outputs of each net, [P, outputs, B]. flat: [P, D]; part: [P, B, columns]."""
     nets = world_nets("se", task, section)
     inputs = task.action_inputs + task.observation_size
     x, target = part[:, :, :inputs].transpose(1, 2), part[:, :, inputs:].transpose(1, 2)

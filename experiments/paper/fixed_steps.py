@@ -1,4 +1,4 @@
-"""Agents of every kind that train for the same number of steps, in worlds and on the task: who they are."""
+"""Agents of every kind that train for the same number of steps, in worlds and on the task."""
 
 from __future__ import annotations
 
@@ -71,11 +71,7 @@ def settings_of(texts: list[str], kinds: list[str]) -> dict[str, list[str]]:
 def at_fixed_steps(
     data: dict[str, Any], task: Task, name: str, steps: int, tests: int, settings: list[str]
 ) -> Learner | Baseline:
-    """Who trains for at most ``steps`` and is tested greedily. Raises ConfigError.
-
-    data: the configuration whose section agents.<name>, if any, holds the hyperparameters; settings: KEY=VALUE over
-    these.
-    """
+    """Learner that trains for at most ``steps`` and is tested greedily. Raises ConfigError."""
     if name in KINDS:
         return baselines3.baseline(name, steps, dict(pair(name, text) for text in settings))
     values = data["agents"].get(problem.learner_key(data["agents"], name))

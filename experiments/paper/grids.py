@@ -35,7 +35,7 @@ def size(task: GridWorld) -> tuple[int, int]:
 
 
 def walkable(task: GridWorld) -> np.ndarray:
-    """Whether a step can begin in a state: bool [states]."""
+    """States in which a step can begin: bool [states]."""
     return np.array([kind in "S." for row in task.layout for kind in row])
 
 
@@ -86,7 +86,7 @@ def triangles(ax: Axes, task: GridWorld, values: np.ndarray, **colours: Any) -> 
 
 
 def arrow(ax: Axes, task: GridWorld, start: int, end: int, action: int, colour: Any) -> None:
-    """From one cell to another; a small ring at the rim of the cell, where the action points, if it is the same."""
+    """Arrow from one cell to another; if it is the same cell, a small ring at its rim, on the side of the action."""
     _, columns = size(task)
     (y0, x0), (y1, x1), (down, right) = divmod(start, columns), divmod(end, columns), MOVES[action]
     a = np.array([x0 + 0.5 + 0.28 * right, y0 + 0.5 + 0.28 * down])

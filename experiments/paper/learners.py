@@ -88,7 +88,7 @@ QUICK_NUMBERS, QUICK_SE_NUMBERS = (2, 2), (2, 4)
 
 @dataclass(frozen=True)
 class Learner:
-    """Who learns: what ``envolve.agents.train.train`` takes."""
+    """Learner settings for ``envolve.agents.train.train``."""
 
     name: str  # a key of agents.sections.LEARNERS
     section: LearnerSection
@@ -111,10 +111,7 @@ def published_name(data: dict[str, Any]) -> str:
 def rn_learner(
     data: dict[str, Any], task: Task, name: str, *, curious: bool, vary: bool, settings: list[str], quick: bool
 ) -> Learner:
-    """Who learns in RNs and, beside them, on the task. Raises ConfigError.
-
-    data: the configuration of the RNs; settings: ``lr=1e-4`` and the like over the published values.
-    """
+    """Learner in RNs and, for comparison, on the task. Raises ConfigError."""
     values = PUBLISHED.get((data["env_name"], name))
     if values is None:
         values = data["agents"].get(problem.learner_key(data["agents"], name), {})
@@ -128,12 +125,7 @@ def rn_learner(
 
 def se_learner(data: dict[str, Any], task: Task, name: str, *, published: bool, vary: bool, settings: list[str],
                budget: int, quick: bool) -> Learner:  # fmt: skip
-    """Who learns in SEs and, beside them, on the task. Raises ConfigError.
-
-    published: the hyperparameters of the published comparison; else those of the configuration ``data``, and of a
-    learner without any there what it has in common with the one that the SEs were evolved with. budget: steps in an SE,
-    0: until its early-out rule ends it.
-    """
+    """Learner in SEs and, for comparison, on the task. Raises ConfigError."""
     if published:
         if name not in PUBLISHED_IN_SE:
             words = f"one of {', '.join(PUBLISHED_IN_SE)}: the others have no published settings"
@@ -192,7 +184,7 @@ def read_setting(cls: type, name: str, text: str) -> tuple[str, Any]:
 
 
 def read_value(text: str) -> Any:
-    """As YAML has it; what is no YAML is text."""
+    """Value parsed as YAML; anything else is text."""
     try:
         parsed = yaml.safe_load(text)
     except yaml.YAMLError:
@@ -204,7 +196,7 @@ def read_value(text: str) -> Any:
 
 
 def quick_values(task: Task, name: str, values: dict[str, Any]) -> dict[str, Any]:
-    """For a minute's look."""
+    """Settings for a quick look."""
     if issubclass(LEARNERS[name], TabularSection):
         return {"train_episodes": 150}
     continuous = name in ("td3", "sac", "ppo")
@@ -216,5 +208,5 @@ def quick_values(task: Task, name: str, values: dict[str, Any]) -> dict[str, Any
 
 
 def without_budget(learner: Learner) -> Learner:
-    """As it trains on the task: until that is solved."""
+    """Settings for the task: train until it is solved."""
     return replace(learner, section=replace(learner.section, train_steps=0))

@@ -1,4 +1,4 @@
-"""What the commands that look into one SE are asked alike, and which SE that is."""
+"""Arguments of the commands that look into one SE, and the choice of that SE."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ class OneSEArgs(WorldArgs):
     config: tyro.conf.Positional[Annotated[Path, tyro.conf.arg(metavar="CONFIG")]] = Path(
         "default_config_cartpole_syn_env.yaml"
     )
-    """The configuration of the SEs, as train_proxy.py had it."""
+    """Configuration of the SEs, as given to train_proxy.py."""
     agent: str | None = None
-    """Which learner; default: the one that the SE was evolved with."""
+    """Learner. Default: the one that the SE was evolved with."""
     evolved: str = "varied"
-    """An SE that was evolved with varied or fixed hyperparameters."""
+    """Kind of SE: evolved with varied or with fixed hyperparameters."""
     model: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
-    """This SE instead of the best: a model.pt."""
+    """File of an SE, a model.pt, to use instead of the best one."""
 
 
 def se_of(args: OneSEArgs) -> tuple[Task, WorldFile, Learner]:
-    """The task, the best SE (or ``args.model``), who learns in it. Raises ConfigError, WorldFileError."""
+    """The task, the best SE (or ``args.model``), and its learner. Raises ConfigError, WorldFileError."""
     config, evolved, model = args.config, args.evolved, args.model
     if evolved not in ("varied", "fixed"):
         raise ConfigError([f"--evolved: found {evolved!r}, expected varied or fixed"])

@@ -48,7 +48,7 @@ OBJECTIVES = ("reward_threshold", "auc", "mean_return")
 
 
 def label(mode: int) -> str:
-    """What a mode's series is called in the data files."""
+    """Name of a mode's series in the data files."""
     return f"mode {mode}"
 
 
@@ -57,8 +57,8 @@ def modes_of(task: Task) -> list[int]:
 
 
 def quick_modes(task: Task) -> list[int]:
-    """For a minute's look: one of a kind where there is an info vector, and no curiosity but in tables (it has no
-    compiled twin)."""
+    """Modes of a quick look: one of each kind if the task has an info vector, and curiosity only for tabular
+    learners."""
     if task.info_size:
         return [0, 2, 4, 6, 102]
     return [m for m in modes_of(task) if m != CURIOSITY or task.num_states is not None]
@@ -193,7 +193,7 @@ def quick_values(data: dict[str, Any]) -> list[str]:
 
 @dataclass(frozen=True)
 class ProxyRun:
-    """What a finished run left in its ``result.json``."""
+    """Content of a finished run's ``result.json``."""
 
     seed: int
     score: float  # of the kept world, by the objective; NaN: no agent ever had one

@@ -43,7 +43,7 @@ class Sample:
     most: int
     random: np.random.Generator
     steps: Steps | None = None
-    agent: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))  # [n] who made each step
+    agent: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))  # [n] agent of each step
     seen: int = 0
     _drawn: np.ndarray = field(default_factory=lambda: np.zeros(0))
 
@@ -57,7 +57,7 @@ class Sample:
 
 @dataclass
 class SearchSteps:
-    """What one search saw."""
+    """Steps and results of one search."""
 
     steps: Steps  # in random order
     agent: np.ndarray  # int64 [n]: the agent of each, counted from the search's first
@@ -71,7 +71,7 @@ class RecordedRun(Run):
     """A run that trains its members itself, all of a generation at once, and shows their tests to a sample."""
 
     def __init__(self, config: Config, run_dir: Path, sample: Sample, threads: int) -> None:
-        super().__init__(config, run_dir, cast(Dispatcher, None))  # nobody else is asked
+        super().__init__(config, run_dir, cast(Dispatcher, None))  # no worker is asked
         if self.gtn.other_agents or self.gtn.horizon_generations:
             words = "found other_agents or horizon_generations, expected neither: it records one learner's full tests"
             raise ConfigError([f"{config.path}: agents.gtn: {words}"])

@@ -1,4 +1,4 @@
-"""What a series is called in a picture, and the colour and line that it has in all of them."""
+"""Title, colour and line of a series, the same in all pictures."""
 
 from __future__ import annotations
 
@@ -36,5 +36,5 @@ STYLES = {
 
 
 def style(label: str, place: int) -> Style:
-    """Of a series that is not known, its own label; ``place`` in its file gives the colour."""
+    """Style of an unknown series: its own label; ``place`` in its file gives the colour."""
     return STYLES.get(label) or Style(label, COLOURS[place % len(COLOURS)], ("-", "--", ":")[place // len(COLOURS) % 3])

@@ -1,4 +1,4 @@
-"""What agents of many kinds reached in evolved worlds beside the task: the numbers that table and figure share."""
+"""Results of agents of many kinds in evolved worlds and on the task: the numbers that table and figure share."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def mark_of(task: Task) -> float:
 
 
 def mean(values: Sequence[float]) -> float:
-    """Of what is finite; NaN if nothing is."""
+    """Interquartile mean of the finite values; NaN if there are none."""
     fine = [v for v in values if math.isfinite(v)]
     return sum(fine) / len(fine) if fine else math.nan
 
@@ -38,7 +38,7 @@ def by_world(q: dict[str, list[Any]]) -> dict[str, list[float]]:
 
 
 def share(values: Sequence[float], mark: float) -> str:
-    """How many of them reach the mark; what failed does not."""
+    """Number of agents that reach the mark; failed ones do not."""
     return f"{sum(v >= mark for v in values)} of {len(values)}"
 
 

@@ -1,4 +1,4 @@
-"""What may be said of agents in evolved worlds beside agents on the task: the table, the comparison, the prices."""
+"""Comparison of agents in evolved worlds with agents on the task: the table, the verdicts, the prices."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def prices(series: dict[str, list[WorldFile]]) -> dict[str, Any]:
 
 
 def evolution_words(spent: dict[str, int | None]) -> str:
-    """Of one series."""
+    """Statistics of one series."""
     known = [n for n in spent.values() if n is not None]
     if not spent:
         return "-"
@@ -69,7 +69,7 @@ def summary(series: Series, task: Task, spent: dict[str, dict[str, int | None]])
 def verdicts(
     series: Series, task: Task, pairs: dict[str, str], kind: str, spent: dict[str, dict[str, int | None]]
 ) -> None:
-    """What may be said of agents in worlds beside agents on the task. pairs: series of worlds -> that on the task."""
+    """Verdicts on agents in worlds compared with agents on the task. pairs: series of worlds -> that on the task."""
     mark = task.solved_reward if task.solved_reward < UNSOLVABLE else None
     floor = random_return(task)
     for name, beside in pairs.items():

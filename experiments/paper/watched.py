@@ -141,7 +141,7 @@ def join(parts: list[tuple[Tensor, ...]]) -> Steps:
 
 
 def walk(task: Task, trained: Trained, episodes: int) -> Steps:
-    """What the trained agents do in tests on the task; agents that failed stay out."""
+    """Tests of the trained agents on the task; failed agents are left out."""
     run = trained.run
     rows = (run.status == 0).nonzero()[:, 0]
     return walk_agents(task, run.final.take(rows), run.keys[rows], run.s.same_action_num, episodes)[0]

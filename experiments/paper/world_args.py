@@ -1,4 +1,4 @@
-"""What the commands that look into worlds are asked alike: which worlds, how many, and where all lies."""
+"""Arguments of the commands that look into worlds: which worlds, how many, and their folder."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from envolve.experiments.paper.comparison import CompareArgs, find_worlds
 @dataclass
 class WorldArgs(DataArgs):
     worlds: int | None = None
-    """How many, the best."""
+    """Number of worlds, best first."""
     agents: int | None = None
-    """Agents per world (or per value of what is varied)."""
+    """Agents per world, or per value of the varied quantity."""
 
 
 def find(args: WorldArgs, config: Path, count: int, **kind: Any) -> list[WorldFile]:

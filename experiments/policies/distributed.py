@@ -32,7 +32,7 @@ class DistributedPolicies:
         self.task = f"{type(self.params).__name__}, {self.params.algorithm}"
 
     def play(self, name: str, episodes: int, seed: int) -> Episodes:
-        """In the environment of evaluations, made with this seed. A curriculum does not reach it."""
+        """Episodes in the environment of evaluations, made with this random seed. A curriculum does not reach it."""
         content = self._content(name)
         env = self.params.eval_env(0, seed)
         played = []

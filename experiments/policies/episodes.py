@@ -1,4 +1,4 @@
-"""What evaluate_policy.py asks of a run, whoever trained it: which policies it has kept, their episodes, a film."""
+"""Interface of evaluate_policy.py to a run of any kind: its stored policies, their episodes, a video."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class PolicyError(Exception):
 class Episodes:
     """Axes: P members of a population, E episodes, the same beginnings for every member."""
 
-    returns: np.ndarray  # float64 [P, E]; NaN where a member's weights are no numbers
+    returns: np.ndarray  # float64 [P, E]; NaN where a member's weights are not finite
     meaning: str  # of a return
     lengths: np.ndarray  # float64 [P, E], decisions
     more: dict[str, np.ndarray] = field(default_factory=dict)  # other measures, float64 [P, E]

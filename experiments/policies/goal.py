@@ -32,7 +32,8 @@ class GoalPolicies:
         self.task, self.names = self.plan.run.eval_env or self.plan.run.env_name, [Path(POLICY).stem]
 
     def play(self, name: str, episodes: int, seed: int) -> Episodes:
-        """As evaluations of the run, from other starts and goals. A return is the sparse reward's: time near goal."""
+        """Episodes like the run's evaluations, with other starts and goals. A return is the sparse reward's: time near
+        the goal."""
         learner, run = self._learner(), self.plan.run
         keys = rng.fold(torch.full((learner.P,), seed, device=run.device), rng.FINAL_TEST)
         try:

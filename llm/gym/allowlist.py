@@ -1,4 +1,4 @@
-"""What ``compute_reward`` of a user's Gymnasium environment may contain: Python's syntax tree against lists of names.
+"""Allow-list for ``compute_reward`` of a user's Gymnasium environment, applied to Python's syntax tree.
 
 Nothing is run here. What the rules let through may still be hostile or endless; the jail in which it is run
 (``jailed.py``) is the boundary. The rules are there to tell a model early, in words it can act on, and to keep
@@ -75,7 +75,7 @@ WORDS |= {"Import": "import", "ImportFrom": "import", "SetComp": "a set with for
 
 
 def check_method(code: str, call: StepCall | None = None) -> None:
-    """Raises VetError("allowlist") that names everything at once: line, what was found, what to write instead."""
+    """Raises VetError("allowlist") with all problems: line, what was found, what to write instead."""
     tree = parse(code, "allowlist")
     check = _Check(tree)
     check.signature(call)
@@ -202,8 +202,8 @@ class _Check:
             self.writing(node, node.value, "[...] = ...")
 
     def writing(self, node: ast.AST, owner: ast.expr, what: str) -> None:
-        """Only to what the code made itself, or to the memory, and to nothing in it: all else may be part of the
-        environment."""
+        """Allows assignments only to objects that the code made itself, or to the memory: anything else may belong to
+        the environment."""
         if _dotted(owner) == f"self.{MEMORY}" or isinstance(owner, ast.Name) and owner.id in self.fresh:
             return
         text = _text(owner)
@@ -243,7 +243,7 @@ def _text(node: ast.expr) -> str:
 
 
 def _fresh_names(tree: ast.Module) -> set[str]:
-    """Names that are only ever assigned something the code has just made."""
+    """Names that are only ever assigned objects that the code has just made."""
     assigned: dict[str, list[ast.expr | None]] = {}
     for node in ast.walk(tree):
         targets: list[ast.expr] = []

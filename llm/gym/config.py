@@ -26,7 +26,7 @@ Key = tuple[str, ...]
 
 @dataclass
 class _Problems:
-    """Collects what is wrong; knows the line of every key."""
+    """Collector of problems that knows the line of every key."""
 
     name: str
     lines: Mapping[Key, int]
@@ -58,7 +58,7 @@ class _Problems:
 
     @staticmethod
     def _key(raw: Any, loc: tuple[int | str, ...]) -> Key:
-        """The part of pydantic's location that is a key of the file: the rest names members of unions."""
+        """Part of pydantic's location that is a key of the file: the rest names members of unions."""
         path: list[str] = []
         for i, part in enumerate(loc):
             if isinstance(raw, dict) and part in raw:
@@ -135,7 +135,7 @@ def load_gym_config(path: str | Path, overrides: Sequence[str] = ()) -> GymConfi
 
 
 def parse_gym_config(data: bytes, name: str, overrides: Sequence[str] = ()) -> GymConfig:
-    """As :func:`load_gym_config`, from the YAML text. name: what the messages call it."""
+    """Same as :func:`load_gym_config`, from the YAML text. name: of the source in messages."""
     raw, found_lines = parse_yaml(data, name)
     if not isinstance(raw, dict):
         expected = "a mapping with eureka, environment, experiment and rl"
@@ -158,7 +158,7 @@ def parse_gym_config(data: bytes, name: str, overrides: Sequence[str] = ()) -> G
 
 
 def _evaluation_inside(raw: dict[str, Any], lines: Mapping[Key, int]) -> tuple[dict[str, Any], Mapping[Key, int]]:
-    """``evaluation`` may stand beside ``rl`` or in it; here it is put into it."""
+    """Moves ``evaluation``, which may stand beside ``rl`` or in it, into it."""
     raw = copy.deepcopy(raw)
     if "evaluation" in raw and isinstance(raw.get("rl"), dict) and "evaluation" not in raw["rl"]:
         raw["rl"]["evaluation"] = raw.pop("evaluation")
@@ -167,7 +167,7 @@ def _evaluation_inside(raw: dict[str, Any], lines: Mapping[Key, int]) -> tuple[d
 
 
 def _override(raw: dict[str, Any], text: str, problems: list[str]) -> Key | None:
-    """Apply ``eureka.samples=2`` in place -> its path. What the key may be is checked with the rest of the file."""
+    """Applies ``eureka.samples=2`` in place -> its path. The key is checked with the rest of the file."""
     try:
         key, value = split_override(text)
         parsed = override_value(key, value)
@@ -188,7 +188,7 @@ def _override(raw: dict[str, Any], text: str, problems: list[str]) -> Key | None
 
 
 def _together(check: _Problems, config: GymConfig) -> None:
-    """What each key may be, but not beside the others."""
+    """Checks across keys."""
     rl, eureka = config.rl, config.eureka
     widths, architecture = rl.architecture.net_arch, ("rl", "architecture", "net_arch")
     heads = HEADS[rl.algo]

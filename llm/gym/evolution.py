@@ -39,8 +39,8 @@ log = logging.getLogger("envolve")
 
 
 def run_config(path: Path, options: GymOptions = GymOptions(), console: Console | None = None) -> int:  # noqa: B008
-    """Evolve rewards as the YAML says -> exit code: 0 the best has a fitness, 1 nothing has, or it cannot go on,
-    2 wrong arguments, 130 Ctrl-C, 143 SIGTERM (resumable)."""
+    """Evolves rewards as configured by the YAML file -> exit code: 0 the best reward has a fitness, 1 no reward has one
+    or the run cannot continue, 2 wrong arguments, 130 Ctrl-C, 143 SIGTERM (resumable)."""
     console = console or Console(highlight=False)
     if not console.is_terminal:
         console = Console(file=console.file, highlight=False, width=140)  # a table is not squeezed into a pipe
@@ -52,7 +52,7 @@ def run_config(path: Path, options: GymOptions = GymOptions(), console: Console 
     except OSError as e:
         log.error("%s: %s", e.filename, e.strerror)
         return 2
-    go_on = f"go on with: {resume_command(path, options, run.folder)}"
+    go_on = f"continue with: {resume_command(path, options, run.folder)}"
     interrupt.advise(go_on)
     try:
         with locked(run.folder), run.chat:
@@ -92,7 +92,7 @@ class GymRun:
         unprotected = options.allow_unprotected or jail.opted_out()
         self.limits = Limits(options.seconds, options.memory, allow_unprotected=unprotected)
         if not unprotected and jail.missing():
-            raise ConfigError([f"this machine cannot jail what a model writes: no {', no '.join(jail.missing())}"])
+            raise ConfigError([f"this machine cannot jail model-written code: no {', no '.join(jail.missing())}"])
         self._chat(None).close()  # a wrong name, a missing key: before there is a folder
         self.folder = self._folder()
         self.chat = self._chat(self.folder / "calls.jsonl")
@@ -111,7 +111,7 @@ class GymRun:
         return [p.resolve() for p in ([self.options.envs] if self.options.envs else []) + beside]
 
     def _folder(self) -> Path:
-        """New, or the one to go on in, whose configuration must be the same."""
+        """New run folder, or that of the run to resume, with the same configuration."""
         now = self.config.model_dump_json(indent=1).encode()
         if self.options.resume is None:
             folder = run_folder(self.config, self.options.results_dir)
@@ -174,7 +174,7 @@ class GymRun:
         return 0
 
     def _check_env(self) -> None:
-        """The user's environment with no reward, in the jail: what is wrong with it shall cost no call."""
+        """Checks the user's environment without a reward in the jail, before any call is paid."""
         job = Job(self.folder / "check", "check", self.config, 0, self.env.folder, NOTHING)
         for _, outcome in run_jobs([job], 1, self.limits):
             if outcome.error is not None:
@@ -184,14 +184,15 @@ class GymRun:
             self._warn(outcome.notes)
 
     def _warn(self, texts: Sequence[str]) -> None:
-        """Each once in a run: what holds for one training often holds for all."""
+        """Logs each warning once per run: it often applies to all trainings."""
         for text in texts:
             if text not in self.said:
                 log.warning("%s", text)
         self.said.update(texts)
 
     def _iteration(self, iteration: int) -> bool:
-        """Ask, train, report -> whether there is a next one. Raises Unanswered: what is asked next depends on it."""
+        """One iteration: asks, trains, reports -> whether there is a next one. Raises Unanswered: what is asked next
+        depends on it."""
         eureka = self.config.eureka
         last = [s for s in self.samples if s.iteration == iteration - 1]
         best = report.best_of(self.samples)
@@ -232,7 +233,7 @@ class GymRun:
             sample.fail(e.stage, e.message + cut)
 
     def _train(self, samples: Sequence[Sample], iteration: int, best: Sample | None) -> None:
-        """Those that are not known yet; with the first iteration the benchmark."""
+        """Trains samples without a result; with the first iteration also the benchmark."""
         by_folder: dict[Path, Sample] = {}
         jobs = []
         seed = self.config.rl.training.seed
@@ -268,7 +269,7 @@ class GymRun:
     # ---------------------------------------------------------------------------------------------------- results
 
     def _judge(self, best: Sample) -> Outcome | None:
-        """The best policy in new episodes, filmed -> eval.json, eval.gif."""
+        """Tests and films the best policy in new episodes -> eval.json, eval.gif."""
         if best.model is None:
             return None
         folder = self.folder / "judgement"
@@ -276,7 +277,7 @@ class GymRun:
         job = Job(folder, "film", self.config, seed, self.env.folder, best.code, best.model)
         (_, outcome), *_ = list(run_jobs([job], 1, self.limits))
         if outcome.error is not None:
-            log.warning("no last judgement of %s: %s", best.name, outcome.error)
+            log.warning("no final evaluation of %s: %s", best.name, outcome.error)
             return outcome
         self._warn([note for note in outcome.notes if not note.startswith("warm start: from")])
         for name in ("eval.json", "eval.gif"):

@@ -1,6 +1,6 @@
 """Starts the process of a training so that nothing of it outlives its master.
 
-``python -m envolve.llm.gym.guard FOLDER MASTER``: MASTER is the process id of who started this. This process stays,
+``python -m envolve.llm.gym.guard FOLDER MASTER``: MASTER is the process id of the parent. This process stays,
 small, as the guardian: it forks the one that trains (``jailed.py``), takes over what is orphaned of it (double forks,
 sessions of their own), and ends it all when the training or the master does. Before the master is known to live, and
 its death to be heard of, nothing is imported that takes time and nothing is written.
@@ -22,7 +22,7 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 
 def guard(master: int) -> None:
-    """Returns in a child of this process, which goes on as the guardian and ends as the child does."""
+    """Forks; returns in the child. The parent becomes the guardian and ends as the child does."""
     signal.signal(signal.SIGTERM, _over)
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
     ends_with_parent(signal.SIGTERM, master)()
@@ -43,13 +43,13 @@ def guard(master: int) -> None:
 
 
 def _over(signum: int, frame: Any) -> None:
-    """The master has died, or wants it to end."""
+    """Ends the training: the master has died, or asks for it."""
     _kill_children()
     os._exit(128 + signum)
 
 
 def _kill_children() -> None:
-    """And theirs, which become ours when they are orphaned."""
+    """Process ids of all descendants; orphaned ones become children of this process."""
     while True:
         for pid in _children():
             with contextlib.suppress(ProcessLookupError):
@@ -61,7 +61,7 @@ def _kill_children() -> None:
 
 
 def _children() -> list[int]:
-    """Process ids; none where there is no /proc (then the parent-death signal alone ends them)."""
+    """Process ids of children; none without /proc (then the parent-death signal alone ends them)."""
     own, found = str(os.getpid()).encode(), []
     with contextlib.suppress(OSError):
         for name in os.listdir("/proc"):
@@ -72,7 +72,7 @@ def _children() -> list[int]:
 
 
 def _end_as(status: int) -> NoReturn:
-    """By the same signal, or with the same exit code."""
+    """Ends this process by the same signal, or with the same exit code."""
     if os.WIFSIGNALED(status):
         import resource
 

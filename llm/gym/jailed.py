@@ -2,8 +2,8 @@
 
 FOLDER/job.json says what to do; FOLDER/out is all that it may write to. The user's class is trusted and imported first;
 then the process locks itself up for good (``llm/vetting/jail/locks.py``), and only then is the model's
-``compute_reward`` run, as the method of a subclass. Everything in ``out`` is therefore data from a stranger to whoever
-reads it.
+``compute_reward`` run, as the method of a subclass. Everything in ``out`` is therefore untrusted data to any process
+that reads it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ NOT_MEASURED = ("TimeLimit.truncated", "lives")
 
 
 class Job:
-    """What job.json asks for. env_file None: the benchmark, a registered environment with its own reward."""
+    """Content of job.json. env_file None: the benchmark, a registered environment with its own reward."""
 
     def __init__(self, folder: Path) -> None:
         self.values = json.loads((folder / "job.json").read_text(encoding="utf-8"))
@@ -49,7 +49,7 @@ class Job:
         print(text, flush=True)
 
     def load(self) -> None:
-        """Import the user's code, and what will be imported later: before the lock, while all of the disk is there."""
+        """Imports the user's code and later imports before the lock, while the whole disk is readable."""
         import stable_baselines3  # noqa: F401
         import torch.utils.tensorboard  # noqa: F401
 
@@ -62,7 +62,7 @@ class Job:
         self.device = self._device()
 
     def _device(self) -> str:
-        """CUDA starts threads that the lock would not hold, and needs files that it shuts: CPU in the jail."""
+        """Chooses the CPU in the jail: CUDA starts threads outside of the lock and needs files that the lock hides."""
         import torch
 
         asked = str(self.training["device"])
@@ -184,21 +184,21 @@ class Job:
         return {name: float(np.mean([total.get(name, 0.0) for total in totals])) for name in names}
 
     def write(self, name: str, content: Any) -> None:
-        """All or nothing: the master may look at any time."""
+        """Writes atomically: the master may read at any time."""
         temporary = self.out / f".{name}.tmp"
         temporary.write_text(json.dumps(content), encoding="utf-8")
         os.replace(temporary, self.out / name)
 
 
 def failed(error: BaseException, job: Job) -> dict[str, Any]:
-    """The result of a job that raised. kind: who can mend it: the machine's owner, the user or the model."""
+    """Result of a job that raised. kind: who can fix it: the machine's owner, the user or the model."""
     kinds = {jail.JailError: "jail", UserError: "user"}
     kind = kinds.get(type(error), "user" if job.values["mode"] == "check" else "reward")  # type: ignore[arg-type]
     return {"error": str(error) if type(error) in kinds else feedback(error, job.values["env_file"]), "kind": kind}
 
 
 def work(job: Job) -> dict[str, Any]:
-    """One job from the import of the user's class to its result, which is never an exception."""
+    """Runs one job, from the import of the user's class to its result; never raises."""
     try:
         import torch
 

@@ -1,4 +1,4 @@
-"""Stable-Baselines3 on one job, in the locked process: training, its evaluations, the last judgement with a film."""
+"""Stable-Baselines3 for one job in the locked process: training, evaluations, and the final test with a video."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def train(job: Job, model: Any) -> dict[str, Any]:
-    """Learn, evaluate at num_evals points, save model.zip -> the result."""
+    """Trains, evaluates at num_evals points, saves model.zip -> the result."""
     from stable_baselines3.common.callbacks import BaseCallback
 
     asked, total = job.training["eval"], job.training["total_timesteps"]
@@ -23,7 +23,7 @@ def train(job: Job, model: Any) -> dict[str, Any]:
     curves: dict[str, list[float | None]] = {"timesteps": []}
 
     class Evaluate(BaseCallback):
-        """Every total/num_evals steps; the last one after the last update."""
+        """Evaluates every total/num_evals steps, the last time after the last update."""
 
         done = 0
 
@@ -63,7 +63,7 @@ def train(job: Job, model: Any) -> dict[str, Any]:
 
 
 def check(job: Job) -> dict[str, Any]:
-    """A few random steps in the user's environment: is it what docs/gym_envs.md asks for?"""
+    """Checks the user's environment against docs/gym_envs.md with a few random steps."""
     envs = job.vector(1)
     envs.reset()
     for _ in range(3):
@@ -76,7 +76,7 @@ def check(job: Job) -> dict[str, Any]:
 
 
 def make_model(job: Job, envs: Any) -> Any:
-    """Stable-Baselines3's algorithm as the configuration says, with the weights of an earlier model where asked."""
+    """Stable-Baselines3's algorithm as configured, optionally with the weights of an earlier model."""
     import stable_baselines3
     import torch
 
@@ -109,7 +109,7 @@ def make_model(job: Job, envs: Any) -> Any:
 
 
 def warm_start(model: Any, path: Path, device: str) -> str:
-    """Take over the weights of an earlier model.zip, none of its Python objects -> what was done, in words."""
+    """Loads the weights of an earlier model.zip, but none of its Python objects -> description of what was done."""
     from stable_baselines3.common.save_util import load_from_zip_file
 
     _, saved, _ = load_from_zip_file(path, device=device, load_data=False)  # tensors only
@@ -126,7 +126,7 @@ def warm_start(model: Any, path: Path, device: str) -> str:
 
 
 def film(job: Job) -> dict[str, Any]:
-    """The judgement of the best model: ``evaluation.num_episodes`` episodes, the first as a GIF."""
+    """Final test of the best model: ``evaluation.num_episodes`` episodes, the first as a GIF."""
     asked = job.rl["evaluation"]
     envs = job.vector(1)
     model = make_model(job, envs)

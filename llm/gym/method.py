@@ -25,15 +25,15 @@ MAX_COMPONENTS, MAX_ERROR = 64, 4_000
 
 
 class UserError(Exception):
-    """The user's environment is not what docs/gym_envs.md asks for: no model can mend that."""
+    """Raised if the user's environment violates docs/gym_envs.md, which no model can fix."""
 
 
 class BadReward(Exception):
-    """What compute_reward returned is no reward."""
+    """Raised if compute_reward's result is not a reward."""
 
 
 def load_class(env_file: Path, class_name: str) -> tuple[type, dict[str, Any]]:
-    """-> the class of env.py, and the plain values of its module that a reward may name (FPS, TERRAIN_LENGTH, ...)."""
+    """Class of env.py, and the plain values of its module that a reward may name (FPS, TERRAIN_LENGTH, ...)."""
     sys.path.insert(0, str(env_file.parent))  # other files and folders of env_code can be imported by their names
     spec = importlib.util.spec_from_file_location("user_env", env_file)
     if spec is None or spec.loader is None:
@@ -53,7 +53,8 @@ def load_class(env_file: Path, class_name: str) -> tuple[type, dict[str, Any]]:
 
 
 class _Runnable(ast.NodeTransformer):
-    """``x += y`` becomes ``x = x + y``, which cannot change what x also is elsewhere; annotations and imports go."""
+    """Rewrites ``x += y`` as ``x = x + y``, which cannot change other references to x; removes annotations and
+    imports."""
 
     def visit_AugAssign(self, node: ast.AugAssign) -> ast.AST:
         now = copy.deepcopy(node.target)
@@ -78,7 +79,7 @@ class _Runnable(ast.NodeTransformer):
 
 
 def compile_method(code: str, names: dict[str, Any]) -> Callable[..., Any]:
-    """Run the model's code -> its function compute_reward. Only in the jail."""
+    """Runs the model's code -> its function compute_reward. Only in the jail."""
     linecache.cache[REWARD_FILE] = (len(code), None, code.splitlines(keepends=True), REWARD_FILE)
     tree = ast.fix_missing_locations(_Runnable().visit(ast.parse(code)))
     namespace: dict[str, Any] = {"__builtins__": {n: getattr(builtins, n) for n in BUILTINS}, **names}
@@ -95,7 +96,7 @@ def _copied(value: Any) -> Any:
 
 
 class _View:
-    """``self`` as compute_reward sees it: attributes can be read, arrays and lists are copies."""
+    """Read-only ``self`` of compute_reward: attributes can be read, arrays and lists are copies."""
 
     __slots__ = ("_env",)
 
@@ -111,7 +112,7 @@ class _View:
 
 
 def checked_reward(returned: Any) -> tuple[float, dict[str, float]]:
-    """(total, components) as plain finite numbers. Raises BadReward."""
+    """Checks for (total, components) as plain finite numbers. Raises BadReward."""
     if not isinstance(returned, tuple) or len(returned) != 2 or not isinstance(returned[1], dict):
         what = f"a {type(returned).__name__}" + (f" of {len(returned)}" if isinstance(returned, tuple) else "")
         raise BadReward(f"compute_reward returned {what}, expected (total, components): a number and a dict of numbers")
@@ -140,8 +141,8 @@ def _number(what: str, value: Any) -> float:
 
 
 def with_reward(base: type, code: str, names: dict[str, Any]) -> type:
-    """A subclass of the user's class whose compute_reward is the model's. It is first run at the first reset: until
-    then the process that a forked environment answers may not be locked up yet."""
+    """Subclass of the user's class with the model's compute_reward, first run at the first reset: the process of a
+    forked environment may not be locked before that."""
 
     class WithReward(base):
         def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -166,7 +167,7 @@ def with_reward(base: type, code: str, names: dict[str, Any]) -> type:
 
 
 def feedback(error: BaseException, env_file: str | None = None) -> str:
-    """The traceback as far as it is about the model's code or the user's, and the message: what the model is told."""
+    """Message for the model: the part of the traceback in the model's or the user's code."""
     frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename in (REWARD_FILE, env_file)]
     for frame in frames:
         frame.filename = Path(frame.filename).name

@@ -1,4 +1,4 @@
-"""What a run on a user's environment leaves for people: a table, a picture, prompts and replies as Markdown."""
+"""Reports of a run on a user's environment: a table, a picture, prompts and replies as Markdown."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from envolve.outer.reporting.report import duration, number
 
 
 def best_of(samples: Sequence[Sample]) -> Sample | None:
-    """The highest fitness; of equals the earliest."""
+    """Attempt with the highest fitness, the earliest among equals."""
     known = [s for s in samples if s.ok]
     return max(known, key=lambda s: (s.fitness, -s.iteration, -s.number)) if known else None
 
 
 def table(samples: Sequence[Sample], benchmark: Sample | None, title: str) -> Table:
-    """A line per attempt, best first, failures last with their reason."""
+    """Table with a line per attempt, best first, failures last with their reason."""
     out = Table(title=title, title_justify="left")
     for name, justify in (("attempt", "left"), ("fitness", "right"), ("length", "right"), ("steps", "right"),
                           ("time", "right"), ("", "left")):  # fmt: skip
@@ -38,7 +38,7 @@ def table(samples: Sequence[Sample], benchmark: Sample | None, title: str) -> Ta
 
 
 def picture(path: Path, samples: Sequence[Sample], benchmark: Sample | None, title: str) -> None:
-    """PNG: the fitness of every attempt against its iteration, the best so far, the benchmark as a line."""
+    """Writes a PNG: the fitness of every attempt against its iteration, the best so far, the benchmark as a line."""
     from matplotlib.ticker import MaxNLocator
 
     figure, (axes,) = new_figure(6.4, 4.0)
@@ -64,7 +64,7 @@ def write_json(path: Path, content: Any) -> None:
 
 
 def entry(sample: Sample | None) -> dict[str, Any] | None:
-    """What result files say of one attempt."""
+    """Result files' entry of one attempt."""
     if sample is None:
         return None
     names = ("iteration", "number", "stage", "failure", "episodes", "timesteps", "seconds", "final")
@@ -72,7 +72,7 @@ def entry(sample: Sample | None) -> dict[str, Any] | None:
 
 
 def markdown(iteration: int, messages: Sequence[tuple[str, str]], samples: Sequence[Sample]) -> str:
-    """One iteration: what was asked, what came back, what became of it."""
+    """Markdown of one iteration: prompt, replies, results."""
     parts = [f"# Iteration {iteration}", "## Asked"]
     parts += [f"### {role}\n\n{_quoted(content)}" for role, content in messages]
     for s in samples:

@@ -27,7 +27,7 @@ def extract_method(reply: str) -> str:
 
 
 def _out_of_a_class(reply: str) -> str | None:
-    """The last method of that name as a function, with nothing else of its class; None if there is no class."""
+    """Last method of that name as a plain function, without the rest of its class; None without a class."""
     found = list(re.finditer(rf"^[ \t]+def[ \t]+{METHOD}\b", reply, re.MULTILINE))
     if not found or not re.search(r"^[ \t]*class[ \t]+\w+", reply[: found[-1].start()], re.MULTILINE):
         return None
@@ -41,7 +41,7 @@ def _out_of_a_class(reply: str) -> str | None:
 
 @dataclass(frozen=True)
 class StepCall:
-    """How the user's ``step`` calls the reward. arguments: of ``self.compute_reward(...)``, as written there."""
+    """Call of the reward in the user's ``step``. arguments: of ``self.compute_reward(...)``, as written there."""
 
     arguments: tuple[str, ...]
 

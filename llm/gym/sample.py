@@ -1,4 +1,4 @@
-"""One attempt at a reward for a user's environment: reply, code, what became of it; and its folder on disk."""
+"""Attempt at a reward for a user's environment: reply, code, result, and its folder on disk."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Sample:
 
     @property
     def model(self) -> Path | None:
-        """The final policy's model.zip; None if there is none."""
+        """File model.zip of the final policy; None if there is none."""
         path = self.folder / MODEL
         return path if path.is_file() else None
 
@@ -55,7 +55,7 @@ class Sample:
         self.stage, self.failure = stage, text
 
     def take(self, outcome: Outcome, episodes: int) -> None:
-        """The outcome of its training; its model.zip is copied to where no stranger writes."""
+        """Stores the outcome of its training; copies model.zip to a folder that the training cannot write."""
         self.curves, self.notes, self.final = outcome.curves, outcome.notes, outcome.final
         self.timesteps, self.seconds, self.fitness = outcome.timesteps, outcome.seconds, outcome.fitness
         self.episodes = episodes
@@ -69,13 +69,13 @@ class Sample:
             write_atomic(str(self.folder / MODEL), data)
 
     def values(self) -> dict[str, Any]:
-        """As JSON: without the folder; NaN becomes null."""
+        """Attempt as JSON: without the folder; NaN becomes null."""
         values = {k: v for k, v in asdict(self).items() if k != "folder"}
         values["fitness"] = self.fitness if math.isfinite(self.fitness) else None
         return values
 
     def save(self) -> None:
-        """To its folder: the files that people read, then outcome.json, by which resume knows that it is done."""
+        """Writes its folder: files for people, then outcome.json, which marks it as done for resume."""
         self.folder.mkdir(parents=True, exist_ok=True)
         if self.reply:
             write_atomic(str(self.folder / "reply.md"), self.reply.encode("utf-8", "replace"))
@@ -86,7 +86,7 @@ class Sample:
         write_atomic(str(self.folder / OUTCOME), json.dumps(self.values(), indent=1, allow_nan=False).encode())
 
     def load(self) -> bool:
-        """Take over what an earlier session found out about the same reply -> whether there is any."""
+        """Loads the outcome of the same reply from an earlier session -> whether there is one."""
         try:
             values = json.loads(read_text(self.folder / OUTCOME, TABLE_BYTES))
         except (OSError, ValueError):

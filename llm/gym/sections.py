@@ -1,4 +1,4 @@
-"""The sections of a configuration of ``evolution.py``: what each key may be. ``config.py`` reads them.
+"""Sections of a configuration of ``evolution.py`` with their allowed values. ``config.py`` reads them.
 
 The layout, and the names below ``rl``, are those of https://github.com/rsanchezmo/stable-eureka; what is null or left
 out in ``algo_params`` and ``architecture`` is Stable-Baselines3's own default.
@@ -13,7 +13,7 @@ from pydantic import BeforeValidator, ConfigDict, Field
 
 
 def _whole(value: Any) -> Any:
-    """1e6 is an integer to YAML's writers, a float to its readers."""
+    """Accepts 1e6, a float in YAML, as an integer."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
@@ -97,7 +97,7 @@ class RL(Section):
 
 
 class GymConfig(Section):
-    """A checked configuration; every section is frozen."""
+    """Checked configuration; every section is frozen."""
 
     eureka: Eureka
     environment: Environment
@@ -116,7 +116,7 @@ class _Params(Section):
 
 
 class _StateDependentNoise(Section):
-    """Not in stable-eureka: what MountainCarContinuous's published settings explore with."""
+    """Exploration option, not in stable-eureka, needed for MountainCarContinuous's published settings."""
 
     use_sde: bool | None = None
     sde_sample_freq: Steps | None = None

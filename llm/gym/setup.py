@@ -1,4 +1,4 @@
-"""Before a run on a user's own environment: options, the user's folder, where results go, the benchmark's id."""
+"""Setup of a run on a user's own environment: options, the user's folder, results folder, the benchmark's id."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ log = logging.getLogger("envolve")
 
 @dataclass(frozen=True)
 class GymOptions:
-    """What the command line adds to the YAML. Each None leaves what the YAML says.
+    """Options of the command line that override the YAML. None keeps the YAML's value.
 
     llm: as make_chat names models ("gpt-4o", "ollama:llama3", "replay:FILE"). results_dir: instead of
-    experiment.parent. set: ``section.key=value``. resume: folder of the run to go on with. processes: trainings at
+    experiment.parent. set: ``section.key=value``. resume: folder of the run to resume. processes: trainings at
     once, 0: one per core. seconds, memory (bytes): of one training. envs: where to look for environments first.
     prices, parallel, timeout (s): of calls, as make_chat takes them.
     """
@@ -52,7 +52,7 @@ class GymOptions:
 
 @dataclass(frozen=True)
 class UserEnv:
-    """The user's folder, read."""
+    """Content of the user's folder."""
 
     folder: Path
     step: str
@@ -61,7 +61,7 @@ class UserEnv:
 
 
 def find_env(name: str, places: Sequence[Path]) -> UserEnv:
-    """The folder ``name`` in the first of the places that has it, read. Raises ConfigError: what is missing."""
+    """Reads the folder ``name`` in the first of the places that has it. Raises ConfigError with what is missing."""
     there = [p / name for p in places if (p / name / "env_code" / "env.py").is_file()]
     if not there:
         known = sorted({f.parents[1].name for p in places if p.is_dir() for f in p.glob("*/env_code/env.py")})
@@ -88,13 +88,13 @@ _ASKED = {"step.py": "the text of the environment's step, which the model is sho
 
 
 def run_folder(config: GymConfig, results_dir: Path | None) -> Path:
-    """parent/name, with use_datetime parent/name/date; numbered where that is taken. Raises OSError."""
+    """New folder parent/name, with use_datetime parent/name/date; numbered if it exists. Raises OSError."""
     folder = Path(results_dir or config.experiment.parent) / config.experiment.name
     return new_folder(folder / datetime.date.today().isoformat() if config.experiment.use_datetime else folder)
 
 
 def checked_benchmark(config: GymConfig) -> GymConfig:
-    """An id that Gymnasium has: LunarLander-v2 became LunarLander-v3. Raises ConfigError."""
+    """Registered id for an outdated one: LunarLander-v2 became LunarLander-v3. Raises ConfigError."""
     import gymnasium
 
     asked = config.environment.benchmark
@@ -107,6 +107,6 @@ def checked_benchmark(config: GymConfig) -> GymConfig:
         mean = f", did you mean {near}" if near else ""
         found = f"environment.benchmark: found {asked!r}, expected the id of a Gymnasium environment or null{mean}"
         raise ConfigError([found])
-    log.warning("environment.benchmark: Gymnasium has no %s any more; %s is used", asked, newer[-1])
+    log.warning("environment.benchmark: Gymnasium no longer has %s; using %s", asked, newer[-1])
     environment = config.environment.model_copy(update={"benchmark": newer[-1]})
     return config.model_copy(update={"environment": environment})

@@ -1,4 +1,4 @@
-"""Trains samples in processes of their own: at most so many at once, each locked up, limited in time and memory.
+"""Trains samples in child processes, a limited number at a time, each locked and limited in time and memory.
 
 A process that raises, hangs, dies or eats memory is the failure of its sample, with a text that a model can act on.
 What the processes write is data from strangers: plain files only, of bounded size, JSON of known shape.
@@ -33,14 +33,14 @@ LINGER = 10.0  # s in which what an earlier session left behind must have ended
 
 
 class RunStopped(Exception):
-    """It cannot go on: the environment is not as documented, this machine cannot jail, or another training writes where
-    this one would."""
+    """Raised if training cannot continue: the environment violates its documentation, this machine cannot jail, or
+    another training writes to the same place."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Of one training. seconds: wall clock, and CPU time of each of its processes. memory: bytes beyond what Python and
-    PyTorch themselves need. file_bytes: the largest file it may write."""
+    """Limits of one training. seconds: wall clock, and CPU time of each of its processes. memory: bytes beyond what
+    Python and PyTorch themselves need. file_bytes: the largest file it may write."""
 
     seconds: float = 6 * 3600.0
     memory: int = 4 * 2**30
@@ -50,7 +50,7 @@ class Limits:
 
 @dataclass
 class Outcome:
-    """What became of a job. error: text for the model, None if it went well. kind: "reward" (the model's fault), "user"
+    """Outcome of a job. error: text for the model, None if it went well. kind: "reward" (the model's fault), "user"
     (the environment's), "jail" (this machine's), "killed" (time, memory or a crash). curves: {name: values at the
     evaluations}, ``timesteps`` and ``fitness_score`` among them; final: means of the final policy."""
 
@@ -65,13 +65,14 @@ class Outcome:
 
     @property
     def fitness(self) -> float:
-        """NaN where there is none."""
+        """Fitness; NaN if there is none."""
         return self.final.get("fitness_score", math.nan) if self.error is None else math.nan
 
 
 @dataclass(frozen=True)
 class Job:
-    """One process. folder: its own, made here. env_folder None: the benchmark. mode: "check", "train" or "film"."""
+    """One training process. folder: its own, made here. env_folder None: the benchmark. mode: "check", "train" or
+    "film"."""
 
     folder: Path
     mode: str
@@ -82,7 +83,7 @@ class Job:
     warm_start: Path | None = None
 
     def prepare(self, limits: Limits) -> None:
-        """Write job.json, and remove what an interrupted training has left."""
+        """Writes job.json, and removes the files of an interrupted training."""
         environment = self.config.environment
         benchmark = self.env_folder is None
         read = [str(self.env_folder)] if self.env_folder else []
@@ -112,7 +113,7 @@ class Job:
 
 
 def read_plain(path: Path, limit: int) -> bytes | None:
-    """The bytes of a plain file of at most ``limit`` bytes; None for all else. No link is followed."""
+    """Bytes of a plain file of at most ``limit`` bytes; None for anything else. Links are not followed."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
@@ -140,7 +141,7 @@ def _number(value: Any) -> bool:
 
 
 def _text(value: Any, most: int) -> str:
-    """For terminals and prompts: no control characters."""
+    """Cleans text for terminals and prompts: no control characters."""
     return "".join(c if c.isprintable() or c in "\n\t" else "?" for c in str(value)[:most])
 
 
@@ -169,8 +170,8 @@ class _Running:
 
 
 def _lock(folder: Path) -> int:
-    """A descriptor that the processes of a training inherit: until the last of them has ended the lock is theirs, and
-    nobody else writes there. Raises RunStopped, OSError."""
+    """Locked descriptor that the processes of a training inherit: until the last of them has ended, no other training
+    can write there. Raises RunStopped, OSError."""
     folder.mkdir(parents=True, exist_ok=True)
     lock = os.open(folder / "lock", os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)  # nothing to write to
     end = time.monotonic() + LINGER
@@ -225,7 +226,7 @@ def _process(job: Job, lock: int) -> subprocess.Popen[bytes]:
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
-    """The guardian ends what there is, also in sessions of their own; then whatever is left of its own."""
+    """Ends the training through its guardian, including other sessions, and then any remaining processes."""
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.terminate()
         process.wait(2)

@@ -1,6 +1,6 @@
 """One call from its first attempt to its end: retries, what it may cost and has cost, and its lines in the record.
 
-What a server sends is in the record before anybody reads it, and a reply before anybody uses it.
+What a server sends is in the record before it is parsed, and a reply before it is used.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def backoff(attempt: int, retry_after: float | None, rng: random.Random) -> floa
 
 @dataclass
 class Spent:
-    """On one call so far. tokens, usd: the most that attempts without a reply may have been billed."""
+    """State of one call. tokens, usd: the most that attempts without a reply may have been billed."""
 
     attempts: int = 0
     tokens: int = 0
@@ -66,7 +66,7 @@ class Caller:
         self._writing = threading.Lock()
 
     def reserve(self, call: Call) -> Reservation | None:
-        """Raises BudgetSpent."""
+        """Reserves the cost. Raises BudgetSpent."""
         return None if call.request.model in self.ledger.free else self.ledger.reserve(call.request)
 
     def get(self, call: Call, reserved: Reservation | None) -> Reply | ChatFailure:
@@ -131,8 +131,8 @@ class Caller:
         return answer
 
     def read_again(self, call: Call, body: Body, counted: bool) -> Reply | None:
-        """A reply from what an earlier session received and did not read; None if this one cannot either. counted:
-        whether its cost was. Raises OSError."""
+        """Reply from the body that an earlier session received and could not read; None if this session cannot either.
+        counted: whether its cost was booked. Raises OSError."""
         try:
             reply = self.backends[call.request.model].read(body, call.request)
         except (ChatFailure, Transient) as error:
@@ -158,7 +158,7 @@ class Caller:
         self._write(call, {**line, "seconds": reply.seconds}, spent)
 
     def _failed(self, call: Call, failure: ChatFailure, spent: Spent) -> ChatFailure:
-        if not failure.model_is_out:  # said once, by whoever stops or goes on with other models
+        if not failure.model_is_out:  # logged once, where the run stops or goes on with other models
             log.warning("call %d: %s", call.index, failure)
         what = {"failure": str(failure), "model_is_out": failure.model_is_out, "final": failure.final}
         self._write(call, what, spent)

@@ -1,4 +1,4 @@
-"""The bodies of chat servers: what each says, whichever of the known forms it has.
+"""Bodies of chat servers in all known forms.
 
     {"choices": [{"message": {"content": "..."}}]}      OpenAI's; the content may be a list of parts
     {"choices": [{"text": "..."}]}                      of servers that complete texts
@@ -26,7 +26,7 @@ _EVENT, _LINE = re.compile(r"(?:\r\n|\n|\r){2,}"), re.compile(r"\r\n|\n|\r")
 
 @dataclass(frozen=True)
 class Content:
-    """What a body says. text: "" if the model said nothing. usage: tokens of prompt and reply, None: not said."""
+    """Content of a body. text: "" if the model said nothing. usage: tokens of prompt and reply, None: not reported."""
 
     text: str
     finish: Any
@@ -43,7 +43,7 @@ class ErrorInside(Exception):
 
 
 def read_body(body: Body) -> Content:
-    """Raises Unread, Transient (cut on its way), ErrorInside."""
+    """Reads a body. Raises Unread, Transient (cut on its way), ErrorInside."""
     start = repr(body.text[:200])
     if "html" in body.kind:
         raise Unread(f"a web page came back, no reply; the base URL usually ends in /v1 ({start})")
@@ -62,14 +62,14 @@ def read_body(body: Body) -> Content:
 
 
 def _cut(text: str, error: json.JSONDecodeError) -> bool:
-    """Whether the text would be JSON if it went on."""
+    """True if the text is an incomplete JSON document."""
     rest = text[error.pos :].strip()
     literal = bool(rest) and any(word.startswith(rest) for word in ("true", "false", "null"))
     return not rest or literal or error.msg.startswith("Unterminated string")
 
 
 def _answered(value: Any) -> Content:
-    """Of a body that is one JSON value."""
+    """Content of a body with one JSON value."""
     usage = _usage(value)
     choices = value.get("choices") if isinstance(value, dict) else None
     if isinstance(value, dict) and not choices and value.get("error"):
@@ -86,7 +86,7 @@ def _answered(value: Any) -> Content:
 
 
 def _streamed(body: Body) -> Content:
-    """Of an event stream, put together."""
+    """Content of an event stream, joined."""
     texts: dict[str, list[str]] = {name: [] for name in FIELDS}
     finish = model = error = None
     usage: tuple[int | None, int | None] = (None, None)
@@ -115,7 +115,7 @@ def _streamed(body: Body) -> Content:
 
 
 def _chunks(stream: str) -> Iterator[dict[str, Any] | None]:
-    """The objects in an event stream; None where it says that it is over."""
+    """Objects in an event stream; None at its end."""
     for event in _EVENT.split(stream):
         lines = [line[5:].removeprefix(" ") for line in _LINE.split(event) if line.startswith("data:")]
         whole = "\n".join(lines)
@@ -136,12 +136,12 @@ def _object(text: str) -> dict[str, Any] | None:
 
 
 def _text(said: dict[str, str]) -> str:
-    """The first field that says anything."""
+    """First field with content."""
     return next((said[name] for name in FIELDS if said[name].strip()), said["content"])
 
 
 def _joined(value: Any) -> str:
-    """A text, or a list of parts: those of text put together. Raises TypeError for anything else."""
+    """Text, or joined texts of a list of parts. Raises TypeError for anything else."""
     if value is None or isinstance(value, str):
         return value or ""
     if isinstance(value, dict):

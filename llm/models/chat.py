@@ -52,7 +52,7 @@ class Chat:
 
     backends: name that requests use -> where it is asked. record: calls.jsonl, read first if it is there; ledger.json
     beside it holds the costs. prices: per model, None: unknown. attempts: of each call. seed: of the waits.
-    sleep: waits so many seconds; by default until then or until the chat is closed.
+    sleep: function that waits some seconds; by default until then or until the chat is closed.
     Raises ChatError (a record of another run, a budget in USD without a price).
     """
 
@@ -82,7 +82,7 @@ class Chat:
             self._restore(self._record)
 
     def _restore(self, record: Record) -> None:
-        """Counts what earlier sessions paid."""
+        """Books what earlier sessions paid."""
         for entry in record.recording.everything:
             assert entry.request is not None
             if entry.reply is not None:
@@ -109,7 +109,7 @@ class Chat:
                 answers[i] = replace(answer, asked=call.request.model) if isinstance(answer, Reply) else answer
 
     def _say_who_is_out(self) -> None:
-        """Aloud, and once for each model."""
+        """Logs a failed model, once per model."""
         for model, why in list(self._caller.out.items()):
             if model not in self._told:
                 log.warning("%s; its calls go to the other models, and a resumed run asks it again", why)
@@ -117,11 +117,11 @@ class Chat:
 
     @staticmethod
     def _stand_in(call: Call, model: str) -> Call:
-        """The same question to another model."""
+        """Same question to another model."""
         return Call(call.index, replace(call.request, model=model), call.request.model)
 
     def _ask(self, calls: Sequence[Call]) -> list[Reply | ChatFailure]:
-        """As ``ask``, of the models that are named."""
+        """Same as ``ask``, with the models as given."""
         answers: list[Reply | ChatFailure | None] = [self._known(call) for call in calls]
         todo = [i for i, answer in enumerate(answers) if answer is None]
         broken: list[BaseException] = []
@@ -165,7 +165,7 @@ class Chat:
         self._stop.set()
         alive = [thread for thread in running if thread.is_alive()]
         if alive:
-            log.warning("waiting up to %g s for %d replies that are under way; Ctrl-C: not at all", GRACE, len(alive))
+            log.warning("waiting up to %g s for %d pending replies; press Ctrl-C to skip", GRACE, len(alive))
         left = GRACE
         for thread in alive:
             while thread.is_alive() and left > 0:
@@ -173,7 +173,7 @@ class Chat:
                 left -= 0.1
 
     def _known(self, call: Call) -> Reply | None:
-        """From the record. Raises ReplayMismatch, ChatError, OSError."""
+        """Reply from the record. Raises ReplayMismatch, ChatError, OSError."""
         if call.request.model not in self._backends:
             raise ChatError(f"unknown model {call.request.model!r}; this run has {', '.join(self.models)}")
         if self._record is None or call.instead_of:
@@ -188,7 +188,7 @@ class Chat:
         return self._caller.read_again(call, left.body, left.counted)
 
     def close(self) -> None:
-        """Lets go of connections."""
+        """Closes connections."""
         self._stop.set()
         for backend in self._backends.values():
             backend.close()
@@ -201,7 +201,7 @@ class Chat:
 
 
 def settled(answers: Sequence[Reply | ChatFailure]) -> str:
-    """Why nothing more can be asked (the budget is spent, the recording ends); "": more can be.
+    """Reason why nothing more can be asked (the budget is spent, the recording ends); "": more can be asked.
 
     Raises Unanswered where calls failed that may be answered another time, as the next question depends on them; the
     same where all were refused, which is no fault of a single one.
@@ -253,6 +253,6 @@ def make_chat(
             known[name] = find_price(name, {**table, **prices}) if table or url in KEYS else prices.get(name)
         twice = backends.keys() & found.keys()
         if twice:
-            raise ChatError(f"model {sorted(twice)[0]!r} is there twice: named, or in two recordings")
+            raise ChatError(f"model {sorted(twice)[0]!r} is given twice: by name, or in two recordings")
         backends.update(found)
     return Chat(backends, record, budget, parallel, attempts, prices=known, seed=seed, sleep=sleep)

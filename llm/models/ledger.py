@@ -1,4 +1,4 @@
-"""What a run has asked and paid, by model, and a budget that it cannot exceed.
+"""Ledger of calls and costs by model, and a budget that they cannot exceed.
 
 Before a call is sent, the most that it can cost is reserved; when its reply is there, what it did cost is booked
 instead. So the money spent never exceeds the budget, however many calls are under way, as long as servers keep to
@@ -19,7 +19,7 @@ from envolve.llm.models.request import BudgetSpent, ChatError, Request
 
 @dataclass(frozen=True)
 class Budget:
-    """The most that a run may spend, over all its sessions. None: no limit. tokens: of prompts and replies together."""
+    """Largest cost of a run, over all its sessions. None: no limit. tokens: of prompts and replies together."""
 
     usd: float | None = None
     tokens: int | None = None
@@ -32,7 +32,7 @@ class Budget:
 
 @dataclass(frozen=True)
 class Reservation:
-    """For one attempt. usd: 0 where the price is unknown (then there is no budget in USD)."""
+    """Reservation for one attempt. usd: 0 if the price is unknown (then there is no budget in USD)."""
 
     model: str
     prompt: int
@@ -60,7 +60,7 @@ class LedgerRow:
     unconfirmed_usd: float = 0.0
 
     def cells(self) -> tuple[str, ...]:
-        """For a table: model, calls, tokens in, tokens out, USD."""
+        """Table row: model, calls, tokens in, tokens out, USD."""
         usd = "unknown" if self.usd is None else f"{self.usd:.4f}"
         if self.unconfirmed_usd:
             usd += f" (+ at most {self.unconfirmed_usd:.4f})"
@@ -68,7 +68,7 @@ class LedgerRow:
 
 
 def prompt_tokens(request: Request) -> int:
-    """More than the tokenisers of English, code or Chinese make of it: a token for 3 bytes, and 8 for each message."""
+    """Upper estimate of the tokens of English, code or Chinese: a token for 3 bytes, and 8 for each message."""
     size = sum(len(content.encode("utf-8", "replace")) for _, content in request.messages)
     return math.ceil(size / 3) + 8 * len(request.messages)
 
@@ -96,7 +96,8 @@ class Ledger:
             )
 
     def reserve(self, request: Request) -> Reservation:
-        """Waits for calls under way where these hold what is needed. Raises BudgetSpent."""
+        """Reserves the cost of an attempt; waits for pending calls if these hold the rest of the budget. Raises
+        BudgetSpent."""
         wanted = self.most(request)
         with self._changed:
             while not self._spent and (lack := self._lacking(wanted)):
@@ -113,16 +114,16 @@ class Ledger:
 
     @property
     def spent(self) -> bool:
-        """Whether a call was refused because of the budget."""
+        """True if a call was refused because of the budget."""
         return self._spent
 
     def most(self, request: Request) -> Reservation:
-        """What an attempt can cost."""
+        """Largest cost of an attempt."""
         model, prompt = request.model, prompt_tokens(request)
         return Reservation(model, prompt, request.max_tokens, self.usd(model, prompt, request.max_tokens))
 
     def usd(self, model: str, prompt: int, completion: int) -> float:
-        """What so many tokens cost; 0 where the price is unknown."""
+        """Price of these tokens; 0 if unknown."""
         price = self.prices[model]
         return 0.0 if price is None else price.usd(prompt, completion)
 
@@ -151,8 +152,8 @@ class Ledger:
             return self._book(reserved.model, prompt, completion)
 
     def lose(self, reserved: Reservation, said: tuple[int, int] | None = None) -> tuple[int, float]:
-        """An attempt that may have been billed, but brought nothing: counted at its most, or, where the server said the
-        tokens of prompt and reply, at that. Returns the tokens and USD that were counted."""
+        """Books an attempt that may have been billed without a usable reply: its largest cost, or that of the tokens
+        that the server reported. Returns the booked tokens and USD."""
         lost = (reserved.tokens, reserved.usd) if said is None else (sum(said), self.usd(reserved.model, *said))
         with self._changed:
             self._close(reserved)
@@ -160,20 +161,19 @@ class Ledger:
         return lost
 
     def release(self, reserved: Reservation) -> None:
-        """An attempt that cost nothing."""
+        """Releases the reservation of an attempt that cost nothing."""
         with self._changed:
             self._close(reserved)
 
     def book(self, model: str, prompt: int, completion: int) -> float | None:
-        """A reply that needed no reservation: a recording's, or one that was received long ago. Returns its cost in
+        """Books a reply without a reservation: a recording's, or one that was received earlier. Returns its cost in
         USD, None if unknown."""
         with self._changed:
             return self._book(model, prompt, completion)
 
     def restore(self, model: str, prompt: int, completion: int, usd: float | None) -> None:
-        """A reply of an earlier session; usd: what it cost then, used where this session has no price of the model.
-
-        Raises ChatError if a budget in USD needs a price that nobody knows.
+        """Books a reply of an earlier session; usd: its cost then, used if the price is unknown now. Raises ChatError
+        if a budget in USD needs an unknown price.
         """
         with self._changed:
             if self._earlier(model):
@@ -183,13 +183,13 @@ class Ledger:
             self._book(model, prompt, completion)
 
     def restore_unconfirmed(self, model: str, tokens: int, usd: float) -> None:
-        """Attempts of an earlier session that may have been billed."""
+        """Books attempts of an earlier session that may have been billed."""
         with self._changed:
             self._earlier(model)
             self._book_unconfirmed(model, tokens, usd)
 
     def _earlier(self, model: str) -> bool:
-        """Whether only earlier sessions asked this model; it gets a row all the same."""
+        """True if only earlier sessions used this model; it still gets a row."""
         if model not in self.prices:
             self._rows.setdefault(model, LedgerRow(model))
         return model not in self.prices
@@ -231,11 +231,11 @@ class Ledger:
         )
 
     def rows(self) -> list[LedgerRow]:
-        """One per model, in the order of the models, then the total. Copies."""
+        """Rows by model, in the order of the models, then the total. Copies."""
         with self._changed:
             return [*(LedgerRow(**asdict(row)) for row in self._rows.values()), self.total()]
 
     def values(self) -> dict[str, Any]:
-        """For ledger.json."""
+        """Content of ledger.json."""
         *models, total = [asdict(row) for row in self.rows()]
         return {"models": models, "total": total, "budget": asdict(self.budget)}

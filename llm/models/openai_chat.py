@@ -69,7 +69,7 @@ class OpenAIChat:
         self._lock = threading.Lock()
 
     def send(self, call: Call) -> Body:
-        """One attempt, and again at once where a server refuses a parameter that it can do without."""
+        """Makes one attempt, repeated at once without an optional parameter that the server refuses."""
         while True:
             adapted = self._adapted
             try:
@@ -118,7 +118,7 @@ class OpenAIChat:
 
     @contextlib.contextmanager
     def _translated(self) -> Iterator[None]:
-        """What the transport raises while a body is read; `openai` hands it on as it is."""
+        """Converts transport errors while a body is read; `openai` passes them on unchanged."""
         try:
             yield
         except Exception as error:  # httpx's or httpx2's, by the release of openai
@@ -128,7 +128,7 @@ class OpenAIChat:
             raise Transient(f"the connection broke in mid-reply: {text}", billed=True) from None
 
     def read(self, body: Body, request: Request) -> Reply:
-        """Raises Unread, Transient, ChatFailure."""
+        """Checks a body. Raises Unread, Transient, ChatFailure."""
         try:
             found = read_body(body)
         except ErrorInside as inside:
@@ -153,7 +153,7 @@ class OpenAIChat:
         )
 
     def _failed(self, status: int, text: str, body: Any, wait: float | None) -> ChatFailure | Transient:
-        """wait: what the server asks for, in s."""
+        """Converts an error status. wait: requested by the server, in s."""
         where = f"{self._where()}: HTTP {status}: {text}"
         codes = {str(body.get("code")), str(body.get("type"))} if isinstance(body, dict) else set()
         if status == 401 or "invalid_api_key" in codes:
@@ -169,7 +169,7 @@ class OpenAIChat:
         return ChatFailure(where, final=True)
 
     def _offer(self) -> str:
-        """The nearest thing to a model that is not there."""
+        """Advice with the nearest known model."""
         try:
             names = [m.id for m in self._client.models.list(timeout=10.0).data if isinstance(m.id, str)]
         except Exception:  # it is only a hint: a server without a list, or without models
@@ -183,20 +183,20 @@ class OpenAIChat:
         return f"{self.model} at {self.base_url}"
 
     def _mask(self, text: str) -> str:
-        """Without the key, should a server send it back, and as valid Unicode."""
+        """Text as valid Unicode with the key removed, in case the server sends it back."""
         if len(self._key) >= 8:
             text = text.replace(self._key, "<key>")
         return text.encode("utf-8", "replace").decode("utf-8")
 
     def _masked_json(self, text: str) -> str:
-        """Without the key, be it written in JSON's escapes."""
+        """Text with the key removed, also in JSON's escapes."""
         if len(self._key) < 8:
             return text
         characters = (rf"(?:\\?{re.escape(c)}|\\u(?i:{ord(c):04x}))" for c in self._key)
         return re.sub("".join(characters), "<key>", text)
 
     def _clean(self, text: str) -> str:
-        """A server's words on one line of a log."""
+        """Server message on one line for a log."""
         return " ".join("".join(c if c.isprintable() else " " for c in self._mask(text)).split())[:300]
 
     def close(self) -> None:
@@ -204,7 +204,7 @@ class OpenAIChat:
 
 
 def _message(body: Any) -> str:
-    """An error's own words; "" without a body."""
+    """Error message of the body; "" without a body."""
     if isinstance(body, dict) and isinstance(body.get("error"), dict):
         body = body["error"]
     text = body.get("message") if isinstance(body, dict) else None
@@ -212,7 +212,7 @@ def _message(body: Any) -> str:
 
 
 def _refused(text: str, body: object) -> set[str]:
-    """Which parameters a 400 is about."""
+    """Parameters that a 400 response complains about."""
     if not _REFUSES.search(text):
         return set()
     name = body.get("param") if isinstance(body, dict) else None
@@ -224,7 +224,7 @@ def _refused(text: str, body: object) -> set[str]:
 
 
 def _retry_after(headers: Mapping[str, str], now: float) -> float | None:
-    """In s: a number or a date (RFC 9110, 10.2.3)."""
+    """Retry time in s, from a number or a date (RFC 9110, 10.2.3)."""
     text = headers.get("retry-after", "")
     try:
         return max(0.0, float(text)) if float(text) < 1e9 else None

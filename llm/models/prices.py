@@ -1,4 +1,4 @@
-"""What models cost, in USD per million tokens: standard rate, no cache or batch discount, prompts below 100,000 tokens.
+"""Prices of models, in USD per million tokens: standard rate, no cache or batch discount, prompts below 100,000 tokens.
 
 OpenAI: https://developers.openai.com/api/docs/pricing and, for models that it no longer lists, its earlier states.
 Anthropic: https://platform.claude.com/docs/en/about-claude/pricing and the model pages beside it. Both as found in
@@ -86,7 +86,7 @@ _VERSION = re.compile(r"-(\d{4}-\d{2}-\d{2}|\d{8}|\d{4}|latest|preview)$")
 
 
 def find_price(model: str, given: Mapping[str, Price] = {}) -> Price | None:
-    """``given`` goes before the table. A version of a model costs what the model costs. None: unknown."""
+    """Price of a model; ``given`` overrides the table. A dated version costs the same as the model. None: unknown."""
     for prices in (given, PRICES):
         name = model
         while name:
@@ -98,7 +98,7 @@ def find_price(model: str, given: Mapping[str, Price] = {}) -> Price | None:
 
 
 def parse_prices(words: list[str]) -> dict[str, Price]:
-    """["gpt-4o=2.5,10", "ollama:llama3=0,0"] -> prices. Raises ChatError."""
+    """Parses ["gpt-4o=2.5,10", "ollama:llama3=0,0"]. Raises ChatError."""
     prices = {}
     for word in words:
         model, _, text = word.rpartition("=")

@@ -39,16 +39,16 @@ BY_HAND = ("reply", "model", "comment", "expect")
 
 
 class RecordError(ChatError):
-    """The file is no record or recording: names file, line, what was found and what was expected."""
+    """Raised if the file is not a record or recording: names file, line, what was found and what was expected."""
 
 
 class ReplayMismatch(ChatError):
-    """The run asks something else than the recorded run did."""
+    """Raised if the run asks something else than the recorded run."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A recorded call. reply or failure is None. request: as recorded; None in a recording written by hand."""
+    """Recorded call. reply or failure is None. request: as recorded; None in a recording written by hand."""
 
     index: int
     sha256: str | None
@@ -60,7 +60,7 @@ class Entry:
     instead_of: str = ""
 
     def answers(self, call: Call) -> bool:
-        """Whether this was the request, or the same one to the model that stood in, or with what cannot be shown."""
+        """True if this request was recorded, possibly sent to a substitute model or with hidden parts."""
         if self.sha256 in (None, call.request.sha256()):
             return True
         recorded, request = self.request or {}, dict(self.request or {})
@@ -71,7 +71,7 @@ class Entry:
         return request != recorded and request == call.request.values()
 
     def reply_to(self, call: Call) -> Reply:
-        """With the model that stood in, if one did."""
+        """Request with the substitute model, if there was one."""
         assert self.reply is not None
         model = (self.request or {}).get("model", call.request.model)
         return self.reply if model == call.request.model else replace(self.reply, asked=model)
@@ -79,7 +79,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Unsettled:
-    """A recorded body of which no reply was made. counted: whether its cost was, as that of a failure."""
+    """Recorded body without a reply. counted: whether its cost was booked, as that of a failure."""
 
     sha256: str
     body: Body
@@ -88,8 +88,8 @@ class Unsettled:
 
 @dataclass
 class Recording:
-    """What a file holds. models: of a recorded run; None if the file was written by hand. The last entry of an index
-    counts: a resumed run asks again what failed. bodies: by index, the last that nobody could read."""
+    """Content of a file. models: of a recorded run; None if the file was written by hand. The last entry of an index
+    counts: a resumed run repeats failed calls. bodies: by index, the last unreadable one."""
 
     path: Path
     models: list[str] | None = None
@@ -106,7 +106,7 @@ class Recording:
 
 
 def _difference(recorded: dict[str, Any], call: Call) -> str:
-    """Where two requests part, for people."""
+    """Description of the first difference of two requests."""
     asked = call.request.values()
     for number, (old, new) in enumerate(zip(recorded.get("messages", []), asked["messages"], strict=False)):
         if old == new:
@@ -148,7 +148,7 @@ def read_recording(path: Path) -> Recording:
 
 
 def _by_hand(recording: Recording, last: bytes) -> bool:
-    """Whether a last line without a line break is a person's. A run's is torn, be it only by the line break."""
+    """True if a last line without a line break was written by hand; in a run's file such a line is incomplete."""
     try:
         return recording.models is None and HEADER not in json.loads(last)
     except (ValueError, TypeError, RecursionError):
@@ -158,7 +158,7 @@ def _by_hand(recording: Recording, last: bytes) -> bool:
 
 
 def _take(recording: Recording, line: Any, number: int) -> None:
-    """One line more. Raises RecordError."""
+    """Adds a line. Raises RecordError."""
     try:
         _take_line(recording, line)
     except RecordError as error:
@@ -277,7 +277,7 @@ class Record:
             raise RecordError(f"{path}: this run was begun with the models {begun}, and now has {list(models)}")
 
     def append(self, line: dict[str, Any]) -> None:
-        """On the disk, and found by ``recording``, when this returns. Raises OSError."""
+        """Appends an entry, which is on disk and found by ``recording`` on return. Raises OSError."""
         with self._lock:
             json_lines.append(self.recording.path, line)
             _take_line(self.recording, line)

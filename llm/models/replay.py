@@ -1,4 +1,4 @@
-"""Replies out of a file instead of a model: a finished run again, or a recording written by hand."""
+"""Replies from a file instead of a model: a finished run, or a recording written by hand."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Replay:
         self.models = self.recording.models or [name]
 
     def send(self, call: Call) -> Reply:
-        """Raises RecordingEnds, ReplayMismatch, or the ChatFailure that the recorded run went on without."""
+        """Reply of the recording. Raises RecordingEnds, ReplayMismatch, or the ChatFailure of the recorded run."""
         entry = self.recording.find(call)
         if entry is None:
             raise RecordingEnds(f"recording {self.recording.path} has {self._count()}, none for call {call.index}")
@@ -37,7 +37,7 @@ class Replay:
         return reply if reply.model else replace(reply, model=call.request.model)
 
     def read(self, body: Body, request: Request) -> Reply:
-        """A recording that ends in a body has no reply. Raises Unread."""
+        """Refuses bodies: a recording that ends in a body has no reply. Raises Unread."""
         raise Unread(f"recording {self.recording.path} holds a body that was not read")
 
     def _count(self) -> str:

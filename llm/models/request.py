@@ -1,4 +1,4 @@
-"""What is asked of a language model and what comes back: plain values that every other part of ``llm/`` can hold."""
+"""Requests to language models and their replies: plain values used by all of ``llm/``."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Request:
             raise ValueError("a request needs a message, temperature >= 0 and max_tokens >= 1")
 
     def values(self) -> dict[str, Any]:
-        """As JSON: what a record keeps."""
+        """Request as JSON, as kept in a record."""
         return {
             "model": self.model,
             "messages": [{"role": role, "content": content} for role, content in self.messages],
@@ -44,7 +44,7 @@ class Request:
         }
 
     def sha256(self) -> str:
-        """Of the canonical JSON: sorted keys, no blanks, ASCII."""
+        """SHA-256 of the canonical JSON: sorted keys, no blanks, ASCII."""
         text = json.dumps(self.values(), sort_keys=True, separators=(",", ":"), allow_nan=False)
         return hashlib.sha256(text.encode("ascii")).hexdigest()
 
@@ -72,7 +72,7 @@ class Reply:
 
 @dataclass(frozen=True)
 class Body:
-    """What a server sent, before anybody has made sense of it. kind: its content type. seconds: of the attempt."""
+    """Unread response of a server. kind: its content type. seconds: of the attempt."""
 
     text: str
     kind: str
@@ -81,9 +81,8 @@ class Body:
 
 @dataclass(frozen=True)
 class Call:
-    """A request with its number in the run, which is given before anything is sent: parallel calls replay exactly.
-
-    instead_of: the model that should have been asked and is out; "": the request's own.
+    """Request with its number in the run, assigned before anything is sent, so that parallel calls replay exactly.
+    instead_of: the failed model that this one replaces; "": none.
     """
 
     index: int
@@ -92,17 +91,17 @@ class Call:
 
 
 class ChatError(Exception):
-    """Nothing can be asked: no such model, no key, no client library, a record that cannot be used."""
+    """Raised if nothing can be asked: no such model, no key, no client library, a record that cannot be used."""
 
 
 class Unanswered(ChatError):
-    """Calls failed that may be answered another time; those that were answered are kept."""
+    """Raised if calls failed that may succeed later; the replies of the others are kept."""
 
 
 class ChatFailure(Exception):
-    """Why one call has no reply. ``Chat.ask`` returns it in the place of the reply; ``str`` is the text for people.
+    """Failure of one call. ``Chat.ask`` returns it instead of a reply; ``str`` is the text for people.
 
-    model_is_out: no later call of this model can succeed before somebody has mended something (a wrong key, no such
+    model_is_out: no later call of this model can succeed before a user has fixed something (a wrong key, no such
     model, no credit). final: the server has refused this very request and would refuse it again; all else may be
     answered when it is asked another time.
     """
@@ -117,7 +116,7 @@ class ChatFailure(Exception):
 
 
 class Unread(ChatFailure):
-    """Something came back that cannot be used and would not be better the next time."""
+    """Raised for a reply that cannot be used and would not be better the next time."""
 
     billed = True
 
@@ -127,11 +126,11 @@ class Unread(ChatFailure):
 
 
 class BudgetSpent(ChatFailure):
-    """The call was not sent: it could have cost more than is left."""
+    """Raised if a call was not sent, because it could have exceeded the budget."""
 
 
 class RecordingEnds(ChatFailure):
-    """A recording has no reply with this number."""
+    """Raised if a recording has no reply with this number."""
 
 
 class Transient(Exception):
@@ -140,7 +139,7 @@ class Transient(Exception):
     retry_after: what the server asks for, in s. billed: as for ChatFailure; so with a timeout or a cut connection.
     """
 
-    tokens: tuple[int, int] | None = None  # nobody said what was billed
+    tokens: tuple[int, int] | None = None  # unknown what was billed
 
     def __init__(self, message: str, retry_after: float | None = None, billed: bool = False) -> None:
         super().__init__(message)
@@ -149,15 +148,15 @@ class Transient(Exception):
 
 
 class Backend(Protocol):
-    """Where the replies of a model come from."""
+    """Source of a model's replies."""
 
     free: bool  # costs nothing and counts against no budget: a recording
 
     def send(self, call: Call) -> Reply | Body:
-        """One attempt. Raises Transient, or ChatFailure where no repetition helps."""
+        """Makes one attempt. Raises Transient, or ChatFailure if repeating does not help."""
 
     def read(self, body: Body, request: Request) -> Reply:
-        """Makes sense of a body that ``send`` returned, now or in an earlier session. Raises as ``send``."""
+        """Reads a body that ``send`` returned, now or in an earlier session. Raises as ``send``."""
 
     def close(self) -> None:
-        """Lets go of connections."""
+        """Closes connections."""

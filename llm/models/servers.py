@@ -1,4 +1,4 @@
-"""Which server knows a model, and which key it gets.
+"""Servers and keys of the models.
 
 Anthropic's compatible endpoint (temperature above 1 counts as 1, seed is ignored):
 https://platform.claude.com/docs/en/cli-sdks-libraries/libraries/openai-sdk. Ollama's:
@@ -23,7 +23,7 @@ OTHER_KEY = "LLM_API_KEY"
 
 
 def find_server(name: str, base_url: str | None, environ: Mapping[str, str]) -> tuple[str, str]:
-    """A model as a user names it -> its name there, base URL. Raises ChatError."""
+    """Model name at its server, and base URL. Raises ChatError."""
     if name.startswith("ollama:"):
         return name.removeprefix("ollama:"), ollama_url(environ)
     if base_url is not None:
@@ -41,7 +41,7 @@ def find_server(name: str, base_url: str | None, environ: Mapping[str, str]) -> 
 
 
 def ollama_url(environ: Mapping[str, str]) -> str:
-    """From OLLAMA_HOST, which may be a host, host:port or URL; 0.0.0.0 is where a server listens, not where it is."""
+    """Base URL from OLLAMA_HOST: a host, host:port or URL; 0.0.0.0, an address to listen at, becomes localhost."""
     scheme, _, rest = environ.get("OLLAMA_HOST", "").strip().strip("\"'").rpartition("://")
     host, _, path = rest.rstrip("/").partition("/")
     if not re.search(r":\d+$", host):
@@ -51,12 +51,13 @@ def ollama_url(environ: Mapping[str, str]) -> str:
 
 
 def key_name(base_url: str) -> str:
-    """The environment variable that holds the key for this server."""
+    """Name of the environment variable with the key for this server."""
     return KEYS.get(base_url, OTHER_KEY)
 
 
 def find_key(name: str, base_url: str, environ: Mapping[str, str]) -> str:
-    """Raises ChatError if OpenAI or Anthropic need one that is not there. "none": other servers may do without."""
+    """Key of the server; "none" for servers that need none. Raises ChatError if OpenAI's or Anthropic's key is
+    missing."""
     if name.startswith("ollama:"):
         return "none"  # the client sends one, the server does not read it
     variable = key_name(base_url)

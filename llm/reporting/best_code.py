@@ -1,4 +1,4 @@
-"""The best candidate as a file for people and ``eval_shapers.py``: its author's code with the tuned numbers in it.
+"""Best candidate as a file for people and ``eval_shapers.py``: its author's code with the tuned constants.
 
 A tuned number goes back to the literal that it came from, and the result is traced again: only if that gives the very
 graph that was trained is it the author's code. Otherwise (a literal that is used twice and was tuned apart, or that
@@ -62,7 +62,7 @@ def best_code(
 
 
 def recheck_with(vetter: Vetter) -> Recheck:
-    """Of a vetter that is open."""
+    """Function that traces code with an open vetter."""
 
     def recheck(code: str) -> dict[str, Any] | None:
         return getattr(vetter.vet_code(code, "best"), "graph_file", None)
@@ -71,7 +71,7 @@ def recheck_with(vetter: Vetter) -> Recheck:
 
 
 def same_graphs(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
-    """Whether two graph files compute the same with their numbers in float32, whatever those are called."""
+    """True if two graph files compute the same, with their parameters in float32, whatever the parameters' names."""
     values = [[float(np.float32(p["value"])) for p in x["params"]] for x in (a, b)]
     return a["functions"] == b["functions"] and a["action_size"] == b["action_size"] and values[0] == values[1]
 
@@ -82,7 +82,7 @@ def same_graphs(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
 def code_with_numbers(
     code: str, written: Sequence[Mapping[str, Any]], tuned: Sequence[Mapping[str, Any]]
 ) -> str | None:
-    """``code`` with other literals where a param has another value; None where a literal cannot be told."""
+    """``code`` with other literals where a param has another value; None if a literal cannot be identified."""
     literals = read(code).literals
     edits: dict[int, tuple[Literal, str]] = {}
     for old, new in zip(written, tuned):
@@ -102,7 +102,7 @@ def code_with_numbers(
 
 
 def _literals_of(param: Mapping[str, Any], literals: Sequence[Literal]) -> list[Literal]:
-    """The literals that have the param's name, or that are numbered by it, and its value, in their order."""
+    """Literals with the param's name and value, in order."""
     same = [x for x in literals if abs(_number_of(x)) == abs(param["value"])]
     named = [x for x in same if x.name == param["name"]]
     target = re.sub(r"_\d+$", "", param["name"])
@@ -111,18 +111,18 @@ def _literals_of(param: Mapping[str, Any], literals: Sequence[Literal]) -> list[
 
 
 def _number_of(literal: Literal) -> Any:
-    """Int or float, which the type of a constant's value does not say."""
+    """Int or float: the type that a constant's value does not show."""
     return literal.node.value
 
 
 def short(value: float) -> str:
-    """The shortest decimal that is this number in float32; negative ones in brackets, for they may follow a minus."""
+    """Shortest decimal of this number in float32; negative ones in brackets, because they may follow a minus."""
     text = str(np.float32(value))
     return text if value >= 0 else f"({text})"
 
 
 def _imports(code: str) -> str:
-    """Of the names in ``code`` that it may use without having imported them. Annotations are not evaluated there."""
+    """Known names that ``code`` may use without an import. Annotations are not evaluated there."""
     used = {n.id for n in ast.walk(ast.parse(code)) if isinstance(n, ast.Name)}
     lines = ["from __future__ import annotations", "", "import torch"]
     for line, names in IMPORTS:
@@ -136,7 +136,7 @@ def _defined(code: str) -> set[str]:
 
 
 def _adapters(code: str, names: Collection[str]) -> str:
-    """For functions that name quantities of the state as arguments: the signature that the task calls."""
+    """Wrappers with the task's signature, for functions that name quantities of the state as arguments."""
     out = []
     for f in ast.parse(code).body:
         if not isinstance(f, ast.FunctionDef) or f.name not in SHAPER_TYPES:
@@ -158,7 +158,7 @@ def _adapters(code: str, names: Collection[str]) -> str:
 
 
 def code_of_graph(graph_file: Mapping[str, Any]) -> str:
-    """The functions of a checked graph file as Python, with their numbers in a table at the top."""
+    """Python code of the functions of a checked graph file, with a table of its parameters at the top."""
     params = [(str(p["name"]), float(np.float32(p["value"]))) for p in graph_file["params"]]
     parts = ["import math\n\nimport torch\n"]
     if any(kind == "compute_initial_state" for kind in graph_file["functions"]):
@@ -174,7 +174,7 @@ def code_of_graph(graph_file: Mapping[str, Any]) -> str:
 
 
 class _Function:
-    """One graph as the text of a function."""
+    """Python code of one graph."""
 
     def __init__(self, kind: str, graph: Mapping[str, Any], params: Sequence[str]) -> None:
         if kind not in SHAPER_TYPES:
@@ -249,7 +249,7 @@ def _dtype(name: str) -> str:
 
 
 def _number(value: Any) -> str:
-    """Numbers, truth values, None, strings and lists of them as Python writes them."""
+    """Python text of numbers, booleans, None, strings and lists of them."""
     if isinstance(value, list):
         return f"[{', '.join(map(_number, value))}]"
     if isinstance(value, dict):  # {"float": "inf"} in a constant
@@ -260,5 +260,5 @@ def _number(value: Any) -> str:
 
 
 def _quoted(text: str) -> str:
-    """As a string of Python, in the quotes that formatters prefer."""
+    """Python string in the quotes that formatters prefer."""
     return json.dumps(text)

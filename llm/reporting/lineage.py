@@ -1,4 +1,4 @@
-"""Who came from whom: the tree of an evolution's attempts, as text for terminals and as a picture."""
+"""Lineage of an evolution's attempts, as text for terminals and as a picture."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ MARKS = {"initial": "o", "improve": "s", "crossover": "D", "repair": "^"}
 
 
 def name_of(individual: Individual) -> str:
-    """How tables, pictures and files call it: i007, human."""
+    """Name in tables, pictures and files: i007, human."""
     return HUMAN if individual.operator == HUMAN else f"i{individual.id:03d}"
 
 
 def score_text(individual: Individual) -> str:
-    """The score and its 95 % interval, or why there is none."""
+    """Score and its 95 % interval, or the reason why there is none."""
     if individual.rejection is not None:
         return f"rejected: {individual.rejection[0]}"
     if not individual.ok:
@@ -32,8 +32,8 @@ def score_text(individual: Individual) -> str:
 
 
 def families(individuals: Sequence[Individual]) -> dict[int | None, list[Individual]]:
-    """Children by the id of their first parent, in the order of ids; None: those without one. A parent is older than
-    its children, so that there are no rings."""
+    """Children by the id of their first parent, in the order of ids; None: individuals without parents. Parents are
+    older than their children, so there are no cycles."""
     known = {i.id for i in individuals}
     out: dict[int | None, list[Individual]] = {}
     for i in sorted(individuals, key=lambda i: i.id):
@@ -43,7 +43,7 @@ def families(individuals: Sequence[Individual]) -> dict[int | None, list[Individ
 
 
 def ancestors(individual: Individual, individuals: Sequence[Individual]) -> set[int]:
-    """Its id and those of all it came from."""
+    """Id of an individual and those of all its ancestors."""
     by_id = {i.id: i for i in individuals}
     found: set[int] = set()
     todo = [individual.id]
@@ -103,7 +103,7 @@ def tree_text(individuals: Sequence[Individual]) -> str:
 
 
 def shown_range(scores: Sequence[float]) -> tuple[float, float]:
-    """Limits of an axis on which the better half of the scores can be told apart, whatever the worst are."""
+    """Limits of an axis that separate the better half of the scores, whatever the worst are."""
     if not len(scores):
         return 0.0, 1.0
     high, middle, low = max(scores), float(np.median(scores)), min(scores)

@@ -1,4 +1,4 @@
-"""Follows an evolution: a table in a terminal, plain lines where the output is none."""
+"""Display of an evolution: a table in a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class LiveEvolution(NotedDisplay):
         self._says(f"vetting {count} replies", iteration)
 
     def training(self, iteration: int, names: Sequence[str], progress: Progress, inside: Sequence[int]) -> None:
-        """names: of all candidates; inside: those that halving has left, to whom the rows of progress belong in equal
+        """names: of all candidates; inside: those still in halving, to which the rows of progress belong in equal
         shares."""
         now = time.monotonic()
         score = np.asarray(progress.score, dtype=float)

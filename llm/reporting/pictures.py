@@ -1,4 +1,4 @@
-"""The picture of an evolution: scores against the number of candidates and against environment steps."""
+"""Picture of an evolution: scores against the number of candidates and against environment steps."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Point(NamedTuple):
-    """An attempt where the pictures have it: after so many candidates and so many environment steps of all."""
+    """Attempt with its position in the pictures: total number of candidates and of environment steps so far."""
 
     individual: Individual
     candidates: int

@@ -1,4 +1,4 @@
-"""What an evolution leaves for people: tables, pictures, transcript, and the best candidate as files."""
+"""Reports of an evolution: tables, pictures, transcript, and the best candidate as files."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def _write_best(
 
 
 def verdicts_text(individuals: Sequence[Individual]) -> str:
-    """36 candidates: 24 trained, 1 failed in training, 11 rejected (allowlist 6, trace 5)"""
+    """Formats e.g. 36 candidates: 24 trained, 1 failed in training, 11 rejected (allowlist 6, trace 5)"""
     written = [i for i in individuals if i.operator != HUMAN]
     stages = Counter(i.rejection[0] for i in written if i.rejection is not None)
     failed = sum(i.rejection is None and i.failure is not None for i in written)
@@ -103,7 +103,7 @@ def verdicts_text(individuals: Sequence[Individual]) -> str:
 def ranking_table(
     individuals: Sequence[Individual], human: Individual | None, title: str, unit: str, most: int | None = None
 ) -> Table:
-    """Those that have a score, best first, the human's among them in bold."""
+    """Table of individuals with a score, best first, the human's in bold."""
     scored = ranking(individuals)
     shown = scored[:most]
     if human is not None and human.ok:

@@ -1,4 +1,4 @@
-"""What was asked and what came back, as Markdown for GitHub: transcript/README.md and a file per attempt."""
+"""Prompts and replies as Markdown for GitHub: transcript/README.md and a file per attempt."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ Messages = Sequence[tuple[str, str]]  # (role, content)
 
 
 def fenced(text: str, language: str = "text") -> str:
-    """A code block that no run of backticks in the text can end."""
+    """Code block with a fence longer than any run of backticks in the text."""
     longest = max((len(run) for run in re.findall(r"`{3,}", text)), default=2)
     fence = "`" * (longest + 1)
     return f"{fence}{language}\n{text.rstrip()}\n{fence}\n"
 
 
 def one_line(text: str, most: int = 120) -> str:
-    """For a cell of a table: no line breaks, no bars, no markup."""
+    """Text for a table cell: no line breaks, no bars, no markup."""
     text = " ".join(text.split())
     text = text if len(text) <= most else text[: most - 3] + "..."
     return re.sub(r"([\\`*_\[\]<>|#!&])", r"\\\1", text)
@@ -51,12 +51,12 @@ def write_transcript(
 
 
 def write_text(path: Path, text: str) -> None:
-    """In UTF-8, whatever names of files and tasks may have in them. Raises OSError."""
+    """Writes UTF-8, with odd characters in names of files and tasks replaced. Raises OSError."""
     write_atomic(str(path), text.encode("utf-8", "replace"))
 
 
 def index_page(written: Sequence[Individual], human: Individual | None, title: str, unit: str) -> str:
-    """All attempts in a table."""
+    """Table of all attempts."""
     rows = [f"# {one_line(title)}", ""]
     if human is not None and human.ok:
         rows += [f"The task's own shapers: {score_text(human)} {unit}.", ""]
@@ -72,7 +72,7 @@ def index_page(written: Sequence[Individual], human: Individual | None, title: s
 def page(
     i: Individual, human: Individual | None, unit: str, prompt: Messages | None, known: set[int] | None = None
 ) -> str:
-    """One attempt: what was asked, the reply, the verdict, the scores."""
+    """Page of one attempt: prompt, reply, verdict, scores."""
     parents = ", ".join(_link(p) if known is None or p in known else f"i{p:03d}" for p in i.parents)
     facts = [f"iteration {i.iteration + 1}", f"island {i.island}", i.operator + (f" of {parents}" if parents else "")]
     out = [f"# {name_of(i)}: {score_text(i)}{f' {unit}' if i.ok else ''}", ""]

@@ -12,7 +12,7 @@ from envolve.llm.search.individual import Individual, IndividualError
 
 
 class ArchiveError(ValueError):
-    """A line that is no individual. The text names file, line and fault."""
+    """Raised for a line that is not an individual. The text names file, line and fault."""
 
 
 class Archive:
@@ -23,8 +23,8 @@ class Archive:
         self.path = path
 
     def load(self) -> list[Individual]:
-        """In the order of ids; none if there is no file. A torn last line does not count. Raises ArchiveError,
-        OSError."""
+        """Individuals in the order of ids; none without a file. An incomplete last line does not count. Raises
+        ArchiveError, OSError."""
         found: dict[int, Individual] = {}
         try:
             for number, content in json_lines.read(self.path):
@@ -38,7 +38,8 @@ class Archive:
         return [found[i] for i in sorted(found)]
 
     def put(self, individuals: Sequence[Individual]) -> None:
-        """On the disk when this returns, and no longer what had these ids before. Raises ArchiveError, OSError."""
+        """Adds individuals, which are on disk on return, and replaces earlier ones with these ids. Raises ArchiveError,
+        OSError."""
         new = {i.id for i in individuals}
         try:
             old = [content.get("id") in new for _, content in json_lines.read(self.path)]

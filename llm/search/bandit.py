@@ -29,14 +29,14 @@ class UCB1:
         self.sums = dict.fromkeys(self.arms, 0.0)
 
     def update(self, arm: str, reward: float) -> None:
-        """A pull that ``choose`` did not make, with its reward in [0, 1]."""
+        """Records a pull that ``choose`` did not make, with its reward in [0, 1]."""
         self.pulls[arm] += 1
         self.known[arm] += 1
         self.sums[arm] += reward
 
     def choose(self) -> str:
-        """The arm with the highest bound, one that was never pulled before all others. The pull counts at once and its
-        reward is pending: the arm's mean stays, its bound shrinks, and so a batch spreads over the arms."""
+        """Chooses the arm with the highest bound; arms without pulls come first. The pull counts at once with a pending
+        reward: the arm's mean stays and its bound shrinks, so a batch spreads over the arms."""
         t = sum(self.pulls.values())
 
         def bound(arm: str) -> float:
@@ -51,7 +51,7 @@ class UCB1:
 
 
 def choose_models(models: Sequence[str], known: Sequence[Individual], count: int) -> list[str]:
-    """The models of the next ``count`` attempts. known: all earlier attempts; those of other models do not count."""
+    """Models of the next ``count`` attempts. known: all earlier attempts; those of other models do not count."""
     bandit = UCB1(models)
     for individual, reward in zip(known, rewards(known)):
         if individual.model in bandit.sums:
@@ -60,8 +60,8 @@ def choose_models(models: Sequence[str], known: Sequence[Individual], count: int
 
 
 def rewards(individuals: Sequence[Individual]) -> list[float]:
-    """Of every attempt, see above; equal improvements share the mean of their ranks. An attempt without a parent that
-    has a score is measured against the median score of its iteration."""
+    """Rewards of all attempts; equal improvements share the mean of their ranks. An attempt without a scored parent is
+    compared with the median score of its iteration."""
     score = {i.id: i.score for i in individuals if i.ok}
     medians: dict[int, float] = {}
     for k in {i.iteration for i in individuals if i.ok}:

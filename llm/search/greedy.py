@@ -1,5 +1,5 @@
-"""Eureka's loop (Ma et al. 2023, https://arxiv.org/abs/2310.12931, algorithm 1): in every iteration so many samples of
-one message, which shows the best attempt so far and what became of it.
+"""Eureka's loop (Ma et al. 2023, https://arxiv.org/abs/2310.12931, algorithm 1): in every iteration a fixed number of
+samples of one message, which shows the best attempt so far and what became of it.
 
 Unlike the original, in two points. The best is kept for ever: there it is the best of the last iteration, be it worse
 than its parent. And when nothing of an iteration ran, there the same message is sent again; here half of the samples
@@ -15,31 +15,31 @@ from envolve.llm.search.individual import CALL, HUMAN, IMPROVE, INITIAL, REPAIR,
 
 
 class Memory:
-    """The individuals that a search was told, by id."""
+    """Individuals told to a search, by id."""
 
     def __init__(self) -> None:
         self._told: dict[int, Individual] = {}
 
     def tell(self, individuals: Sequence[Individual]) -> None:
-        """In any order; one that is known already is replaced."""
+        """Adds individuals in any order; a known one is replaced."""
         self._told.update({i.id: i for i in individuals})
 
     def best(self) -> Individual | None:
         return best_of(self._told.values())
 
     def before(self, iteration: int) -> list[Individual]:
-        """What a model wrote in earlier iterations, in the order of ids."""
+        """Individuals of earlier iterations that a model wrote, in the order of ids."""
         earlier = [i for i in self._told.values() if i.iteration < iteration and i.operator != HUMAN]
         return sorted(earlier, key=lambda i: i.id)
 
     def human(self, iteration: int) -> Individual | None:
-        """The latest reference of earlier iterations."""
+        """Latest reference of earlier iterations."""
         known = [i for i in self._told.values() if i.iteration < iteration and i.operator == HUMAN]
         return max(known, key=lambda i: (i.iteration, i.id), default=None)
 
 
 class Greedy(Memory):
-    """samples: per iteration. Several models share them as a bandit decides (bandit.py)."""
+    """samples: per iteration. A bandit divides them among several models (bandit.py)."""
 
     def __init__(self, prompts: Prompts, samples: int, models: Sequence[str]) -> None:
         super().__init__()
@@ -63,8 +63,8 @@ class Greedy(Memory):
 
 
 def repairable(individuals: Sequence[Individual]) -> list[Individual]:
-    """Those with a message that their author can act on, those that came farthest first: failed in training, then the
-    later stages of vetting. Of equal code one."""
+    """Failed individuals with a message that a model can act on, best stage first: failed in training, then later
+    stages of vetting. One of each code."""
     stages = ("extract", "novelty", "allowlist", "limits", "trace", "graph", "smoke")
     candidates = [i for i in individuals if not i.ok and (i.failure or (i.rejection and i.rejection[0] != CALL))]
 

@@ -1,4 +1,4 @@
-"""What the evolution of environments is made of: attempts, what is asked next, and who decides that.
+"""Data of the evolution of environments: attempts, proposals, and the interface of searches.
 
 An attempt is an ``Individual`` whether it worked or not: the reply of a model, the code in it, what vetting and
 training said. A ``Search`` sees individuals and makes ``Proposal``s; it does nothing else, so that the same seed and
@@ -27,7 +27,7 @@ CALL, NOVELTY = "call", "novelty"
 
 
 class IndividualError(ValueError):
-    """JSON that is no individual. The text names the key, what was found and what was expected."""
+    """Raised for JSON that is not an individual. The text names the key, what was found and what was expected."""
 
 
 @dataclass
@@ -61,19 +61,18 @@ class Individual:
 
     @property
     def components(self) -> dict[str, list[float]]:
-        """The curves of the reward's components."""
+        """Curves of the reward's components."""
         return {name: curve for name, curve in self.curves.items() if name not in (SCORE, REWARD)}
 
     def to_json(self) -> dict[str, Any]:
-        """Every field, as JSON has it: numbers that are not finite are null, tuples are lists. Notes only if there are
-        any."""
+        """All fields as JSON: numbers that are not finite are null, tuples are lists. Notes only if there are any."""
         content = {f.name: _plain(getattr(self, f.name)) for f in fields(self)}
         return content if self.notes else {k: v for k, v in content.items() if k != "notes"}
 
     @classmethod
     def from_json(cls, content: Any) -> Individual:
-        """The inverse of ``to_json``; a null among the numbers is NaN, and texts of earlier versions become printable.
-        Raises IndividualError."""
+        """Inverse of ``to_json``; null numbers become NaN, and texts of earlier versions become printable. Raises
+        IndividualError."""
         if not isinstance(content, dict):
             raise IndividualError(f"found {show(content)}, expected an individual as an object")
         names = [f.name for f in fields(cls)]
@@ -90,7 +89,7 @@ class Individual:
 
 @dataclass(frozen=True)
 class Proposal:
-    """What a model is asked next."""
+    """Next request to a model."""
 
     operator: str
     parents: tuple[int, ...]
@@ -125,13 +124,13 @@ class Search(Protocol):
 
 
 def best_of(individuals: Iterable[Individual]) -> Individual | None:
-    """The highest score of those that a model wrote, the earlier of equals; None if none has one."""
+    """Individual with the highest score written by a model, the earlier among equals; None if none has one."""
     ranked = ranking(individuals)
     return ranked[0] if ranked else None
 
 
 def ranking(individuals: Iterable[Individual]) -> list[Individual]:
-    """Those that a model wrote and that have a score, best first, equals in the order of their ids."""
+    """Individuals written by a model that have a score, best first, equals in the order of ids."""
     return sorted((i for i in individuals if i.ok and i.operator != HUMAN), key=lambda i: (-i.score, i.id))
 
 

@@ -34,8 +34,8 @@ from envolve.outer.search.nes import ISLANDS, generator
 
 @dataclass(frozen=True)
 class Mix:
-    """How often an attempt is made by which operator, relative to each other; one that has no parents to work on gives
-    way to ``improve``, and that to ``initial``."""
+    """Relative frequency of the operators. One without suitable parents is replaced by ``improve``, and that by
+    ``initial``."""
 
     improve: float = 0.5
     crossover: float = 0.3
@@ -97,13 +97,13 @@ class Islands(Memory):
         return out
 
     def _asked_last(self, i: Individual, iteration: int) -> bool:
-        """Whether it is of the last iteration in which its island had a turn."""
+        """True if it is of the last iteration in which its island had a turn."""
         first = iteration * self.samples
         last = max((n for n in range(max(0, first - self.islands), first) if n % self.islands == i.island), default=-1)
         return i.iteration == last // self.samples
 
     def populations(self, iteration: int) -> list[list[Individual]]:
-        """Who lives on each island when this iteration is asked for, best first."""
+        """Population of each island when this iteration is asked for, best first."""
         known = self.before(iteration)
         out: list[list[Individual]] = [[] for _ in range(self.islands)]
         for k in range(iteration):
@@ -111,7 +111,7 @@ class Islands(Memory):
                 new = [i for i in known if i.iteration == k and i.island == island]
                 out[island] = ranking([*living, *new])[: self.survivors]
             if self.migration_every and (k + 1) % self.migration_every == 0:
-                best = [living[:1] for living in out]  # before anybody has moved
+                best = [living[:1] for living in out]  # before the first migration
                 for island, living in enumerate(out):
                     of = {i.id: i for i in [*living, *best[island - 1]]}
                     out[island] = ranking(of.values())[: self.survivors]
@@ -129,8 +129,8 @@ class Islands(Memory):
         populations: list[list[Individual]],
         broken: list[Individual],
     ) -> tuple[str, list[Individual]]:
-        """Whom the operator works on, and the operator that it becomes if there is nobody. ``broken``: who is repaired
-        is taken from it, so that nobody is repaired twice."""
+        """Parents of the operator, and its replacement if there are none. ``broken``: candidates for repair; the chosen
+        one is removed, so that none is repaired twice."""
         living = populations[island]
         if operator == REPAIR and broken:
             return REPAIR, [broken.pop(0)]
@@ -158,6 +158,6 @@ class Islands(Memory):
 
 
 def _by_rank(rng: np.random.Generator, count: int) -> int:
-    """0 the likeliest: the k-th best with a probability proportional to 1 / k, whatever the scores are."""
+    """Draws rank 0, 1, ...: the k-th best with a probability proportional to 1 / k, whatever the scores are."""
     weights = 1 / np.arange(1, count + 1)
     return int(rng.choice(count, p=weights / weights.sum()))

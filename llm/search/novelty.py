@@ -1,5 +1,4 @@
-"""How alike two candidates are, by the structure of their graphs; and which candidates need no simulation because they
-say what another has said.
+"""Similarity of two candidates by the structure of their graphs, to skip the simulation of duplicates.
 
 Compared is the normal form of a graph: expressions over named inputs, each counted once, without what does not reach an
 output, without copies and casts, operands of commutative operations in one order, numbers left out. Of a reward only
@@ -40,8 +39,8 @@ Features = tuple[Counter[str], ...]  # DEPTHS + 1 multisets
 
 
 def similarity(a: dict[str, Any], b: dict[str, Any], numbers: bool = False) -> float:
-    """Of two graph files, in [0, 1]; symmetric; 1 if and only if their normal forms are equal. numbers: candidates that
-    differ in a number alone are not equal."""
+    """Similarity of two graph files, in [0, 1]; symmetric; 1 if and only if their normal forms are equal. numbers:
+    candidates that differ only in a number are not equal."""
     return _alike(features(a, numbers), features(b, numbers))
 
 
@@ -52,8 +51,8 @@ def _alike(a: Features, b: Features) -> float:
 def most_similar(
     individual: Individual, others: Iterable[Individual], numbers: bool = False
 ) -> tuple[Individual | None, float]:
-    """The other that it is most similar to, the earliest of equals, and how similar; None and 0 if there is none that
-    has a graph. numbers: see ``similarity``; it fits runs that tune no numbers."""
+    """Most similar other candidate, the earliest among equals, and the similarity; None and 0 if no other has a graph.
+    numbers: see ``similarity``; set it for runs without tuning."""
     found: tuple[Individual | None, float] = None, 0.0
     if individual.graph_file is None:
         return found
@@ -67,7 +66,7 @@ def most_similar(
 
 
 def _jaccard(a: Counter[str], b: Counter[str]) -> float:
-    """sum min / sum max; two empty multisets are equal."""
+    """Multiset Jaccard index, sum min / sum max; two empty multisets are equal."""
     union = (a | b).total()
     return (a & b).total() / union if union else 1.0
 
@@ -76,7 +75,7 @@ def _jaccard(a: Counter[str], b: Counter[str]) -> float:
 
 
 def features(graph_file: dict[str, Any], numbers: bool = False) -> Features:
-    """Every expression of a graph file at every depth. Expressions of different functions are different."""
+    """All expressions of a graph file at every depth. Expressions of different functions are different."""
     values = [p["value"] for p in graph_file.get("params", [])] if numbers else None
     return _features(json.dumps([graph_file["functions"], values, graph_file.get("action_size")]))
 
@@ -100,7 +99,7 @@ Labels = tuple[str, ...]  # of one expression, at DEPTHS depths and in full
 
 
 class _Form:
-    """One graph. values: of the parameters, None: numbers are left out."""
+    """Expressions of one graph. values: of the parameters, None: numbers are left out."""
 
     def __init__(self, graph: dict[str, Any], values: list[float] | None) -> None:
         self.inputs, self.nodes, self.values = graph["inputs"], graph["nodes"], values
@@ -111,7 +110,7 @@ class _Form:
             self.labels.append(self._node(node))
 
     def expressions(self, outputs: list[Any]) -> list[Labels]:
-        """Those that reach the outputs, each once, and one for the outputs together."""
+        """Nodes that reach the outputs, each once, and one node for the outputs together."""
         root_children: set[int] = set()
         root = _combine("outputs", [self._argument(o, root_children, False) for o in outputs], False)
         todo, seen = list(root_children), set(root_children)

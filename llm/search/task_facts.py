@@ -20,7 +20,7 @@ _NOISE = re.compile(r"^@.*\n|  # type: ignore.*$", re.MULTILINE)  # decorators, 
 
 @dataclass(frozen=True)
 class TaskFacts:
-    """Figures of a task that only its simulator knows, and those beside them that signatures need."""
+    """Facts of a task that only its simulator knows, and others that signatures need."""
 
     dt: float  # s, of a control step
     efforts: int  # U
@@ -34,7 +34,7 @@ _known: dict[type[PhysicsTask], TaskFacts] = {}
 
 
 def task_facts(cls: type[PhysicsTask]) -> TaskFacts:
-    """Makes a simulator of one environment for a moment, once per task."""
+    """Reads the facts from a simulator of one environment, once per task."""
     if cls not in _known:
         _known[cls] = _measured(cls)
     return _known[cls]
@@ -54,7 +54,7 @@ def _measured(cls: type[PhysicsTask]) -> TaskFacts:
 
 
 def limits_text(limits: tuple[float, ...]) -> str:
-    """Such as +- 80, or one per column; empty where none is limited."""
+    """Text such as +- 80, or one per column; empty without limits."""
     if all(math.isinf(x) for x in limits):
         return ""
     if len(set(limits)) == 1:
@@ -63,7 +63,7 @@ def limits_text(limits: tuple[float, ...]) -> str:
 
 
 def state_table(cls: type[PhysicsTask], action_sized: str = "A") -> str:
-    """A line for every tensor of the state: name, shape, unit, meaning. action_sized: the width of actions."""
+    """Table of the state: name, shape, unit, meaning. action_sized: the width of actions."""
     lines = []
     for name, q in cls.described(task_facts(cls).efforts).items():
         shape = ", ".join(["n", *map(str, q.shape)])

@@ -1,4 +1,4 @@
-"""What a child says that it traced, made into a graph file: untrusted bytes, read with limits.
+"""Converts a child's trace to a graph file: untrusted bytes, read with limits.
 
 Finding the shapes of thousands of operations takes seconds, so ``check`` is run where candidates are, in a locked child
 of its own that runs nobody's code (``jailed.py``); the master only looks at the form of what comes out (``accept``).
@@ -26,7 +26,7 @@ META_ROWS = 96, 8192  # environments with which a graph's shapes are found: shap
 
 
 def check(traced: bytes, code: str, types: Sequence[str], probe: Probe) -> dict[str, Any]:
-    """The graph file of what a child traced, checked, its numbers as parameters. Raises VetError."""
+    """Graph file of a child's trace, checked, with its numbers as parameters. Raises VetError."""
     found = read_result(traced)
     functions, size = found.get("functions"), found.get("action_size")
     if not isinstance(functions, dict) or not functions or not set(functions) <= set(types):
@@ -57,7 +57,7 @@ def check(traced: bytes, code: str, types: Sequence[str], probe: Probe) -> dict[
 
 
 def accept(code: str, task: str, checked: bytes, types: Sequence[str]) -> dict[str, Any]:
-    """The graph file that ``check`` wrote down, if it is one of this code for this task. Raises VetError."""
+    """Graph file written by ``check``, if it is one of this code for this task. Raises VetError."""
     found = read_result(checked)
     try:
         check_graph_file(found)
@@ -69,7 +69,7 @@ def accept(code: str, task: str, checked: bytes, types: Sequence[str]) -> dict[s
 
 
 def read_result(data: bytes) -> dict[str, Any]:
-    """What a child wrote -> its graphs. Raises VetError: the child's own, or that this is none of its words."""
+    """Graphs written by a child. Raises VetError: the child's own, or for invalid output."""
     try:
         found = json.loads(data, parse_int=_integer, parse_float=_float, parse_constant=_no_constant)
     except (ValueError, RecursionError) as e:

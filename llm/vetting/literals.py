@@ -28,7 +28,7 @@ Path = int | str  # of a number in a node: its place in "args", its name in "kwa
 
 @dataclass
 class Literal:
-    """A number in the source that is an amount, as far as can be seen."""
+    """Number in the source that looks like an amount."""
 
     node: ast.Constant
     name: str  # what it is called where it stands; "" if it is not
@@ -41,7 +41,7 @@ class Literal:
 
 @dataclass
 class Source:
-    """A candidate's code and its numbers."""
+    """Candidate's code and its numbers."""
 
     tree: ast.Module
     literals: list[Literal] = field(default_factory=list)
@@ -51,7 +51,7 @@ class Source:
 
 
 def read(code: str) -> Source:
-    """The numbers of parseable code."""
+    """Numbers of parseable code."""
     source = Source(ast.parse(code))
     _statements(source, source.tree.body, "value")
     return source
@@ -161,7 +161,7 @@ class _Names:
 
 
 def _numbers(node: dict[str, Any]) -> Iterator[tuple[Path, float]]:
-    """The numbers among a node's arguments, by path."""
+    """Numbers among a node's arguments, by path."""
     given = {**dict(enumerate(node.get("args", ()))), **node.get("kwargs", {})}
     for path, value in {"constant": node["constant"]}.items() if "constant" in node else given.items():
         if isinstance(value, (int, float)) and not isinstance(value, bool):
@@ -201,7 +201,7 @@ def _statements(source: Source, body: Sequence[ast.stmt], function: str) -> None
 
 
 def _values(statement: ast.stmt, name: str) -> Iterator[tuple[ast.expr, str]]:
-    """The expressions of a statement and what their values are called."""
+    """Expressions of a statement and the names of their values."""
     if isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Tuple):
         names = statement.targets[0].elts if isinstance(statement.targets[0], ast.Tuple) else []
         if len(names) == len(statement.value.elts):  # a, b = 1.0, 2.0

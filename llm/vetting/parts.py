@@ -1,4 +1,4 @@
-"""The statements at the top of a reply's blocks of code, and the module that is put together from them."""
+"""Statements at the top of a reply's code blocks, and the module made of them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Part:
 
     @property
     def name(self) -> str:
-        """Of a function."""
+        """Name of a function."""
         return getattr(self.node, "name", "")
 
     @property
@@ -53,7 +53,7 @@ class Part:
 
     @cached_property
     def size(self) -> int:
-        """Nodes of its syntax tree."""
+        """Number of nodes in its syntax tree."""
         return sum(1 for _ in ast.walk(self.node))
 
     @cached_property
@@ -62,12 +62,12 @@ class Part:
 
     @cached_property
     def meaning(self) -> str:
-        """Equal for statements that are the same but for comments and layout."""
+        """Key that is equal for statements that differ only in comments and layout."""
         return ast.dump(self.node)
 
     @cached_property
     def text(self) -> str:
-        """Of a function without harmless decorators."""
+        """Text of a function without harmless decorators."""
         if self.shared:
             return ast.unparse(self.node)
         decorators = getattr(self.node, "decorator_list", [])
@@ -80,7 +80,7 @@ class Part:
 
 
 def parts_of(tree: ast.Module, text: str, block: int) -> Iterator[Part]:
-    """The statements at the top of a block, in their order."""
+    """Statements at the top of a block, in order."""
     lines = text.split("\n")
     begin = Counter(node.lineno for node in tree.body)
     end = 0  # last line of the statement before
@@ -96,7 +96,7 @@ def parts_of(tree: ast.Module, text: str, block: int) -> Iterator[Part]:
 
 
 def defines(node: ast.stmt) -> list[str]:
-    """Names that a statement at the top gives a meaning."""
+    """Names that a top-level statement defines."""
     if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
         return [node.name]
     if isinstance(node, (ast.Import, ast.ImportFrom)):
@@ -123,7 +123,7 @@ class Module:
         self.parts = [part for part in parts if id(part) in kept]
 
     def _needed(self) -> set[int]:
-        """Ids of the parts that are kept. Every part is followed once, however many names it defines."""
+        """Ids of the parts to keep. Every part is followed once, however many names it defines."""
         kept: set[int] = set()
         followed: set[int] = set()
         read: set[int] = set()  # parts whose size is counted
@@ -153,8 +153,8 @@ class Module:
         return kept
 
     def _meant(self, name: str, block: int) -> Part | None:
-        """What defines a name that a block uses: a chosen function, else what stands in the same block, else, unless
-        Python or torch has the name, the last of all."""
+        """Definition of a name that a block uses: a chosen function, else one in the same block, else, unless Python or
+        torch has the name, the last one."""
         if name in self._chosen:
             return self._chosen[name]
         return self._own.get((name, block)) or (None if name in BUILTIN else self._last.get(name))
@@ -167,7 +167,7 @@ class Module:
             )
 
     def text(self) -> str:
-        """Imports, constants, then the rest, in the order in which they stand."""
+        """Imports, constants, then the rest, in their order."""
         imports = [p.text for p in self.parts if p.is_import]
         constants = [p.text for p in self.parts if isinstance(p.node, (ast.Assign, ast.AnnAssign))]
         rest = [p.text for p in self.parts if not p.is_import and not isinstance(p.node, (ast.Assign, ast.AnnAssign))]
@@ -176,7 +176,7 @@ class Module:
 
 
 def _is_given(node: ast.stmt) -> bool:
-    """An import of what is there anyway, under the name that it has."""
+    """True for an import of a provided module under its own name."""
     if isinstance(node, ast.Import):
         return all((a.name, a.asname) in (("torch", None), ("math", None), ("torch.nn.functional", "F"),
                                           ("torch.nn.functional", None)) for a in node.names)  # fmt: skip

@@ -1,4 +1,4 @@
-"""What a shaper is tried on before anybody trains with it: real state of a task, from a short rollout."""
+"""Real state of a task, from a short rollout, on which shapers are tried before training."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ class Probe:
 
     @property
     def n(self) -> int:
-        """Rows."""
+        """Number of rows."""
         return len(self.state["action"])
 
     @property
     def action_size(self) -> int:
-        """Columns of the task's own actions."""
+        """Number of columns of the task's own actions."""
         return self.state["action"].shape[1]
 
     def to_bytes(self) -> bytes:
-        """For another process."""
+        """Bytes for another process."""
         parts = {**vars(self), "random": list(self.random), "rest": list(self.rest)}
         file = io.BytesIO()
         torch.save(parts, file)
@@ -51,7 +51,7 @@ class Probe:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Probe:
-        """What ``to_bytes`` made."""
+        """Inverse of ``to_bytes``."""
         parts = read_torch(data)
         return cls(**{**parts, "random": Random(*parts["random"]), "rest": Pose(*parts["rest"])})
 

@@ -1,5 +1,5 @@
-"""What is wrong with code, line by line. What takes work to say, the nearest of many names, is worked out for the few
-problems that are told."""
+"""Problems in code, line by line. Expensive hints, such as the nearest of many names, are computed only for the few
+problems that are reported."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Hint = Callable[[], str]  # what is added to a problem
 
 
 class Problems:
-    """Each once, in the order in which they were found."""
+    """Problems in code, each once, in the order of discovery."""
 
     def __init__(self) -> None:
         self._found: dict[tuple[int, str], Hint | None] = {}
@@ -26,7 +26,7 @@ class Problems:
         self._found.setdefault((line, text), hint)
 
     def told(self, most: int, in_order: bool = True) -> str:
-        """A line for each of the first so many, and how many more there are. in_order: of their lines in the code."""
+        """A line for each of the first problems, and the number of the others. in_order: of their lines in the code."""
         found = sorted(self._found) if in_order else list(self._found)
         lines = []
         for line, text in found[:most]:
@@ -36,7 +36,7 @@ class Problems:
 
 
 def near(name: str, known: Iterable[str], cutoff: float, otherwise: str, text: str = "; nearest: {!r}") -> Hint:
-    """A hint at the known name that is nearest, or, if none is near, at what else to write."""
+    """Hint with the nearest known name or, if none is near, with what to write instead."""
 
     def hint() -> str:
         found = nearest(name, known, cutoff)
@@ -46,5 +46,5 @@ def near(name: str, known: Iterable[str], cutoff: float, otherwise: str, text: s
 
 
 def short(name: str) -> str:
-    """A name as it is told."""
+    """Shortened name for messages."""
     return name if len(name) <= LONGEST else name[:LONGEST] + "..."

@@ -36,7 +36,7 @@ MOST_AT_ONCE = 8
 
 @dataclass(frozen=True)
 class Vetted:
-    """A candidate that may be trained with."""
+    """Accepted candidate."""
 
     code: str
     graph_file: dict[str, Any]
@@ -46,7 +46,7 @@ class Vetted:
 
 @dataclass(frozen=True)
 class Rejection:
-    """One that may not."""
+    """Rejected candidate."""
 
     code: str  # as far as it was found
     stage: str  # one of STAGES
@@ -76,11 +76,11 @@ class Vetter:
         self.close()
 
     def close(self) -> None:
-        """Nothing is left behind."""
+        """Closes the jail."""
         self._jailer.close()
 
     def vet(self, reply: str, name: str) -> Vetted | Rejection:
-        """Of a model's reply. name: of the candidate, for the log. Raises JailError if the jail cannot be kept up."""
+        """Vets a model's reply. name: of the candidate, for the log. Raises JailError if the jail cannot be kept up."""
         began = time.perf_counter()
         try:
             found = _read("extract", extract, reply, self.types)
@@ -90,11 +90,11 @@ class Vetter:
         return replace(verdict, notes=tuple(map(clean, found.notes)))
 
     def vet_code(self, code: str, name: str) -> Vetted | Rejection:
-        """As ``vet``, of code."""
+        """Same as ``vet``, for code."""
         return self._vet_code(code, name, time.perf_counter())
 
     def vet_all(self, replies: Sequence[tuple[str, str]]) -> list[Vetted | Rejection]:
-        """``vet`` of (reply, name), in this order; as many at once as there are cores."""
+        """Vets pairs of (reply, name), in this order; as many at once as there are cores."""
         with ThreadPoolExecutor(self.at_once) as pool:
             return list(pool.map(lambda pair: self.vet(*pair), replies))
 

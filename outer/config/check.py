@@ -46,7 +46,7 @@ _DEVICE = re.compile(r"cpu|cuda(:\d{1,3})?")
 
 
 class Checker:
-    """Walks over one raw configuration and collects what is wrong (problems) or ignored (warnings)."""
+    """Checker of one raw configuration; collects problems (errors) and warnings (ignored keys)."""
 
     def __init__(
         self, name: str, lines: dict[Path, int], overrides: dict[Path, str], folder: FilePath | None = None
@@ -149,7 +149,7 @@ class Checker:
         return out
 
     def ranges(self, raw: dict[str, Any], path: Path) -> dict[str, Any]:
-        """The original's range syntax [minimum, default, maximum]: its element [1] is used, as there."""
+        """Middle value of the original's range syntax [minimum, default, maximum], as in the original."""
         out = dict(raw)
         for key, value in raw.items():
             if isinstance(value, list) and len(value) == 3:
@@ -182,7 +182,7 @@ class Checker:
         return data
 
     def check_names(self, raw: Mapping[str, Any], data: dict[str, Any]) -> None:
-        """The task and the agent exist and are configured."""
+        """Checks that the task and the agent exist and are configured."""
         name, device = data["env_name"], data["device"]
         if not _DEVICE.fullmatch(device):
             self.problem(("device",), show(device), "cpu, cuda or cuda:<index>")
@@ -208,7 +208,7 @@ class Checker:
             self.check_agent("other_agents", agent, data)
 
     def check_agent(self, key: str, agent: str, data: dict[str, Any]) -> None:
-        """A name of a learner; fills in the sections that it reads."""
+        """Checks the name of a learner; fills in the sections that it reads."""
         learner, curious, vary = problem.split_agent_name(agent)
         if agent.lower() not in agent_names():
             late = " (this agent of the original does not exist here yet)" if agent.lower() in LEGACY_AGENTS else ""
@@ -225,7 +225,7 @@ class Checker:
                 data["agents"][key] = defaults(cls)
 
     def check_together(self, data: dict[str, Any]) -> None:
-        """Values that are fine alone and impossible together."""
+        """Checks for values that are valid alone but impossible together."""
         gtn = problem.gtn_section(data)
         shaped = data["env_name"] in PHYSICS_TASKS
         if shaped != (gtn.synthetic_env_type == SHAPER):
@@ -279,7 +279,7 @@ class Checker:
             self.problem(path, f"a network of {count:,} parameters", f"at most {MAX_PARAMETERS:,}")
 
     def check_learner(self, data: dict[str, Any], task: Task, key: str, agent: str) -> None:
-        """One learner of the inner loop and the task; key: where ``agents.gtn`` names it."""
+        """Checks one learner of the inner loop with the task; key: where ``agents.gtn`` names it."""
         name, section, vary = problem.named_learner(data, agent)
         learner_path = ("agents", problem.learner_key(data["agents"], name))
         fitting = learners_for(task)
@@ -321,7 +321,7 @@ class Checker:
             self.problem(("agents", "gtn", key), name, f"a learner that can be built: {e}")
 
     def check_shaped(self, data: dict[str, Any]) -> None:
-        """Candidates and learner of a task in a physics engine; notes which files the candidates are."""
+        """Checks candidates and learner of a task in a physics engine; stores the digest of the candidates' files."""
         name = data["env_name"]
         gtn, section = problem.gtn_section(data), problem.shaped_section(data)
         path = ("envs", name)

@@ -1,4 +1,4 @@
-"""What a configuration would run, in a few lines for people (``GTN_master.py CONFIG --check``)."""
+"""Describes in a few lines what a configuration would run (``GTN_master.py CONFIG --check``)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def describe(config: Config) -> str:
-    """What would run: one aligned line per topic."""
+    """Description: one aligned line per topic."""
     data = config.data
     gtn = problem.gtn_section(data)
     if gtn.synthetic_env_type == SHAPER:

@@ -1,4 +1,4 @@
-"""Names in the original's YAML files (github.com/automl/learning_environments) that mean nothing here, and why.
+"""Names in the original's YAML files (github.com/automl/learning_environments) without a meaning here, and the reasons.
 
 A file written for the original loads as it is: these names become warnings, any other unknown name is an error.
 """

@@ -35,7 +35,7 @@ MAX_BYTES = 1_000_000
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """A checked configuration. data: plain values, every default filled in; path: the file it was read from."""
+    """Checked configuration. data: plain values, every default filled in; path: the source file."""
 
     data: dict[str, Any]
     warnings: list[str]
@@ -43,7 +43,7 @@ class Config:
 
 
 def read_bytes(path: str, pattern: str = "default_config_*.yaml") -> bytes:
-    """A file of at most MAX_BYTES. pattern: of the files, one of which a misspelt name may mean. Raises ConfigError."""
+    """Text of a file of at most MAX_BYTES. pattern: of the files to suggest for a misspelt name. Raises ConfigError."""
     try:
         return read_plain(path, MAX_BYTES)
     except OSError as e:
@@ -61,7 +61,7 @@ def read_bytes(path: str, pattern: str = "default_config_*.yaml") -> bytes:
 
 
 def _override(data: dict[str, Any], text: str, problems: list[str]) -> tuple[Path, str] | None:
-    """Applies ``agents.gtn.max_iterations=3`` to raw data in place -> its path and what messages call it."""
+    """Applies ``agents.gtn.max_iterations=3`` to raw data in place -> its path and its name in messages."""
     try:
         key, value = split_override(text)
     except ConfigError as e:
@@ -136,8 +136,8 @@ def store_config(run_dir: FilePath, config: Config, extra: Mapping[str, Any] | N
 
 
 def dump_config(config: Config, extra: Mapping[str, Any] | None = None) -> str:
-    """The resolved configuration as YAML that :func:`load_config` reads back to the same data; its header of comments
-    names the versions, the commit, the seed, the source file and what ``extra`` adds."""
+    """Resolved configuration as YAML that :func:`load_config` reads back to the same data. Its header of comments names
+    the versions, the commit, the random seed, the source file and what ``extra`` adds."""
     seed = {"seed": config.data["seed"]} if "seed" in config.data else {}
     header = {**environment_info(), **seed, "source": config.path, **(extra or {})}
     lines = [f"# {json.dumps(str(k))[1:-1]}: {json.dumps(str(v))[1:-1]}" for k, v in header.items()]

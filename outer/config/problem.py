@@ -1,4 +1,4 @@
-"""What a resolved configuration describes, as the dataclasses the workers use (no pydantic, Python 3.8).
+"""Content of a resolved configuration as the dataclasses that workers use (no pydantic, Python 3.8).
 
 A resolved configuration is the plain nested dict that ``outer/config/load.py`` makes on the master: every value checked
 and every default filled in, so nothing is validated again here.
@@ -20,16 +20,16 @@ VARY_SUFFIX, COUNT_BASED_SUFFIX, CURIOUS_SUFFIX = "_vary", "_cb", "_icm"
 
 @dataclass(frozen=True)
 class RunSection:
-    """The top-level keys beside ``agents`` and ``envs``."""
+    """Top-level keys beside ``agents`` and ``envs``."""
 
     env_name: str = option("", "the task, by its name under envs")
     device: str = option("cpu", "torch device of the workers: cpu, cuda or cuda:<index>")
     # here
-    seed: int = option(0, "every random number of the run follows from it", ge=0)
+    seed: int = option(0, "random seed of the whole run", ge=0)
 
 
 class AgentName(NamedTuple):
-    """What an ``agent_name`` says."""
+    """Parts of an ``agent_name``."""
 
     learner: str  # a key of LEARNERS, if the name is right
     curious: bool  # with the intrinsic curiosity module
@@ -37,7 +37,8 @@ class AgentName(NamedTuple):
 
 
 def split_agent_name(agent_name: str) -> AgentName:
-    """``DDQN_icm_vary`` -> learner ddqn, curious, vary. Only of the learners that can be curious _icm is a suffix."""
+    """Parses ``DDQN_icm_vary`` -> learner ddqn, curious, vary. _icm is a suffix only for learners that support
+    curiosity."""
     name = agent_name.lower()
     vary = name.endswith(VARY_SUFFIX)
     name = name[: -len(VARY_SUFFIX)] if vary else name
@@ -47,8 +48,8 @@ def split_agent_name(agent_name: str) -> AgentName:
 
 
 def learner_key(agents: Mapping[str, Any], name: str) -> str:
-    """The key under ``agents`` that learner ``name`` reads: its own, or for ``ql_cb`` and ``sarsa_cb``, which the
-    original configured together with the plain learner, that learner's where they have none."""
+    """Key under ``agents`` that learner ``name`` reads: its own, or for ``ql_cb`` and ``sarsa_cb`` without an own
+    section that of the plain learner, as in the original."""
     base = name[: -len(COUNT_BASED_SUFFIX)] if name.endswith(COUNT_BASED_SUFFIX) else name
     return base if name not in agents and base in agents else name
 
@@ -69,13 +70,13 @@ def shaped_section(data: Mapping[str, Any]) -> ShapedSection:
 
 
 def learner(data: Mapping[str, Any]) -> Tuple[str, LearnerSection, Optional[VarySection]]:
-    """The inner loop's learner: its name without suffixes, its hyperparameters, and for a ``_vary`` agent how they are
-    drawn (None otherwise). Raises KeyError where the learner does not exist."""
+    """Learner of the inner loop: its name without suffixes, its hyperparameters, and for a ``_vary`` agent how they are
+    drawn (None otherwise). Raises KeyError if the learner does not exist."""
     return named_learner(data, data["agents"]["gtn"]["agent_name"])
 
 
 def named_learner(data: Mapping[str, Any], agent_name: str) -> Tuple[str, LearnerSection, Optional[VarySection]]:
-    """As :func:`learner`, for any agent name, e.g. to train another learner in an evolved world."""
+    """Same as :func:`learner` for any agent name, e.g. to train another learner in an evolved world."""
     name, _, vary = split_agent_name(agent_name)
     if name not in LEARNERS:
         raise KeyError(f"no learner named {name!r}; known: {', '.join(LEARNERS)}")
@@ -85,6 +86,6 @@ def named_learner(data: Mapping[str, Any], agent_name: str) -> Tuple[str, Learne
 
 
 def curiosity(data: Mapping[str, Any]) -> Optional[ICMSection]:
-    """The section ``agents.icm`` if the inner loop's agent is curious."""
+    """Section ``agents.icm`` if the inner loop's agent uses curiosity, else None."""
     agents: Dict[str, Any] = data["agents"]
     return ICMSection(**agents.get("icm", {})) if split_agent_name(agents["gtn"]["agent_name"]).curious else None

@@ -1,4 +1,4 @@
-"""Which keys a configuration can have and what each takes, derived from the dataclasses that declare them.
+"""Keys of a configuration and their allowed values, derived from the dataclasses that declare them.
 
 The sections are declared once, in ``envs/section.py``, ``agents/common/sections.py`` and ``outer/config/section.py``;
 here each becomes a pydantic model and a text for error messages.
@@ -29,7 +29,7 @@ _INT64 = 2**63 - 1
 
 
 def _integer(value: Any) -> Any:
-    """``!!float 20.0`` is an integer to the original's files; true is not."""
+    """Converts values as the original's files need it: ``!!float 20.0`` is an integer, true is not."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if isinstance(value, bool) or (isinstance(value, int) and abs(value) > _INT64):
@@ -62,7 +62,7 @@ def _base_type(hint: Any) -> tuple[Any, bool]:
 
 @lru_cache(maxsize=None)
 def section_model(section: type) -> type[pydantic.BaseModel]:
-    """The validating twin of a section's dataclass: the same names, defaults and limits."""
+    """Pydantic model of a section's dataclass: the same names, defaults and limits."""
     hints = typing.get_type_hints(section)
     fields: dict[str, Any] = {}
     for field in dataclasses.fields(section):
@@ -78,7 +78,7 @@ def section_model(section: type) -> type[pydantic.BaseModel]:
 
 
 def expected(section: type, name: str) -> str:
-    """What a key takes, in words: its type, limits and meaning."""
+    """Allowed values of a key in words: type, limits and meaning."""
     field = {f.name: f for f in dataclasses.fields(section)}[name]
     base, optional = _base_type(typing.get_type_hints(section)[name])
     words = {int: "an integer", float: "a number", bool: "true or false", str: "text"}[base]
@@ -90,7 +90,7 @@ def expected(section: type, name: str) -> str:
 
 
 def value_type(section: type, name: str) -> tuple[type, Sequence[Any]]:
-    """The type of a key's values, and all that it takes if it takes no others."""
+    """Type of a key's values, and the choices if it has any."""
     field = {f.name: f for f in dataclasses.fields(section)}[name]
     return _base_type(typing.get_type_hints(section)[name])[0], field.metadata["choices"] or ()
 
@@ -120,7 +120,7 @@ def env_sections() -> dict[str, type]:
 
 
 def agent_names() -> list[str]:
-    """What ``agents.gtn.agent_name`` may be, in lower case."""
+    """Allowed values of ``agents.gtn.agent_name``, in lower case."""
     names = [
         name for learner in LEARNERS for name in (learner, learner + problem.CURIOUS_SUFFIX * (learner in CURIOUS))
     ]

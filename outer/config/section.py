@@ -27,7 +27,7 @@ class GTNSection:
         le=10**6,
     )
     noise_std: float = option(0.1, "standard deviation of a perturbation", gt=0)
-    step_size: float = option(1.0, "published update: length of the step; antithetic: Adam's learning rate", gt=0)
+    step_size: float = option(1.0, "published update: step size; antithetic: Adam's learning rate", gt=0)
     nes_step_size: bool = option(False, "divide step_size by num_workers")
     mirrored_sampling: bool = option(True, "evaluate +eps and -eps and keep the better")
     num_grad_evals: int = option(1, "agents per perturbation", ge=1, le=10**5)
@@ -61,7 +61,7 @@ class GTNSection:
     )
     iterate_averaging: float = option(
         0.0,
-        "what is scored and kept is a running average of the search's iterates, this the share of the old",
+        "score and keep a running average of the search's iterates; weight of the old average",
         ge=0,
         lt=1,
     )
@@ -69,12 +69,15 @@ class GTNSection:
         0, "agents that score the unperturbed world, 0: num_workers as published", ge=0, le=10**6
     )
     keep: str = option(
-        "best", "the world that is stored: best, by its score; last, where scores are too noisy to choose by",
+        "best", "world to store: best by score, or last (for scores too noisy to choose by)",
         choices=("best", "last"),
     )  # fmt: skip
     common_random_numbers: bool = option(False, "the two members of a mirrored pair share seed and hyperparameters")
     confirm_agents: int = option(
-        0, "solved must be confirmed by so many fresh agents with 95 % confidence, 0: not, as published", ge=0, le=10**6
+        0,
+        "fresh agents that must confirm with 95 % confidence that the world is solved; 0: none, as published",
+        ge=0,
+        le=10**6,
     )
     collapse_generations: int = option(
         0,
@@ -83,17 +86,17 @@ class GTNSection:
         le=10**8,
     )
     max_restarts: int = option(2, "how often a run may restart", ge=0, le=10**6)
-    evolve_prelu: bool = option(True, "perturb PReLU slopes too; the original left them at 0.25")
+    evolve_prelu: bool = option(True, "also perturb PReLU slopes; the original left them at 0.25")
     se_test_on_real: bool = option(
         False,
         "SE: test on the real task after every training episode and stop when solved, as the original's last commit",
     )
-    chunk_size: int = option(8, "members per job; fixed by the run, never by the number of workers", ge=1, le=10**6)
+    chunk_size: int = option(8, "members per job, whatever the number of workers", ge=1, le=10**6)
     comparison_agents: int = option(
         20, "agents trained in the evolved world and on the real task for the closing summary, 0: none", ge=0, le=10**6
     )
     other_agents: str = option(
-        "", "learners that take turns with agent_name, with spaces between; a world's score is the mean over all"
+        "", "further learners beside agent_name, separated by spaces; a world's score is the mean over all learners"
     )
     horizon_start: int = option(
         1,
@@ -102,7 +105,7 @@ class GTNSection:
         le=10**6,
     )
     horizon_generations: int = option(
-        0, "generations until tests are of full length, 0: they always are", ge=0, le=10**8
+        0, "generations until tests have full length; 0: always full length", ge=0, le=10**8
     )
     backend: str = option(
         "auto",

@@ -20,7 +20,7 @@ _MAP, _SEQ, _STR, _MERGE = (f"tag:yaml.org,2002:{t}" for t in ("map", "seq", "st
 
 
 class ConfigError(Exception):
-    """Everything that is wrong with a configuration. ``problems`` and ``warnings``: one line of text each."""
+    """Raised with all problems of a configuration. ``problems`` and ``warnings``: one line of text each."""
 
     def __init__(self, problems: List[str], warnings: List[str] = ()) -> None:  # type: ignore[assignment]
         self.problems, self.warnings = list(problems), list(warnings)
@@ -28,7 +28,7 @@ class ConfigError(Exception):
 
 
 def show(value: Any) -> str:
-    """A value as it would be written in YAML, in at most 60 printable characters."""
+    """Value as it would be written in YAML, in at most 60 printable characters."""
     if value is None:
         return "nothing"
     if isinstance(value, bool):
@@ -43,7 +43,7 @@ def show(value: Any) -> str:
 
 
 def show_key(path: Path) -> str:
-    """A dotted key, printable whatever it holds."""
+    """Dotted key in printable form."""
     return ".".join(k if k.isprintable() and k else repr(k) for k in path)
 
 
@@ -124,7 +124,7 @@ def parse_yaml(raw: bytes, name: str) -> Tuple[Any, Dict[Path, int]]:
 
 
 def split_override(text: str) -> Tuple[str, str]:
-    """``key=value`` -> both, the key without blanks. Raises ConfigError."""
+    """Splits ``key=value``; the key is stripped. Raises ConfigError."""
     key, equals, value = text.partition("=")
     if not equals:
         raise ConfigError([f"--set {show(text)}: found no '=', expected key=value"])
@@ -132,5 +132,5 @@ def split_override(text: str) -> Tuple[str, str]:
 
 
 def override_value(key: str, value: str) -> Any:
-    """What the value of an override says, as YAML. Raises ConfigError."""
+    """Parses the value of an override as YAML. Raises ConfigError."""
     return parse_yaml(value.encode("utf-8", "surrogatepass"), f"--set {key}")[0]

@@ -1,4 +1,5 @@
-"""Controls: the simplest things that could explain what an evolved world does. ``experiments/controls.py`` runs them.
+"""Controls: simple explanations of an evolved world's effect, to compare it with. ``experiments/controls.py`` runs
+them.
 
 ``policy``     episodes of a policy on the task, which every control ends with
 ``greedy``     what a world pays, taken as a policy: no agent is trained

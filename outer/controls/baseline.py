@@ -1,4 +1,4 @@
-"""Tuned agents on the task itself, the price that an evolved world has to beat: ``configs/baselines/``.
+"""Tuned agents on the task itself, the baseline for evolved worlds: ``configs/baselines/``.
 
 A baseline is a pair of files: ``<name>.yaml``, a complete configuration whose learner was tuned by a study of
 ``configs/spaces/real_*.yaml``, and ``<name>.json``, what the tuning cost and what fresh agents reach. Both are written
@@ -32,7 +32,7 @@ class Baseline:
 
 
 def read_baseline(path: Path) -> Baseline:
-    """Raises ConfigError."""
+    """Reads a baseline. Raises ConfigError."""
     config, beside = load_config(path), path.with_suffix(".json")
     try:
         record = json.loads(read_text(beside))
@@ -46,7 +46,7 @@ def read_baseline(path: Path) -> Baseline:
 
 
 def baseline_of(env_name: str, folder: Path = FOLDER) -> Baseline | None:
-    """The tuned baseline of a task; None where none ships. Raises ConfigError."""
+    """Tuned baseline of a task; None if there is none. Raises ConfigError."""
     for path in sorted(folder.glob("*.yaml")):
         found = read_baseline(path)
         if found.config.data["env_name"] == env_name:

@@ -1,4 +1,4 @@
-"""Evolution of a policy, without any world: what the same real steps buy when the search is for the answer itself.
+"""Direct evolution of a policy without any world, with the same budget of real steps.
 
 The gradient of OpenAI's evolution strategy (Salimans et al. 2017, https://arxiv.org/abs/1703.03864) over mirrored
 perturbations, with centred ranks and Adam, as the search over worlds has it.
@@ -31,7 +31,7 @@ class Evolved:
 
 
 def mlp_policy(task: Task, shape: MLPShape, flat: Tensor, scale: Tensor) -> Policy:
-    """P policies of one hidden layer; flat: [P, D]; scale: [F], by which observations are divided."""
+    """P policies with one hidden layer; flat: [P, D]; scale: [F], divisors of the observations."""
 
     def act(observation: Tensor) -> Tensor:
         out = forward(shape, flat, (observation / scale).transpose(1, 2)).transpose(1, 2)
@@ -41,7 +41,8 @@ def mlp_policy(task: Task, shape: MLPShape, flat: Tensor, scale: Tensor) -> Poli
 
 
 def evolve_policy(task: Task, real_steps: int, key: int) -> Evolved:
-    """Searches until ``real_steps`` steps on the task are spent (the generation that spends them is the last)."""
+    """Searches until ``real_steps`` steps on the task are spent (the generation that exceeds the budget is the
+    last)."""
     shape = MLPShape(task.observation_size, task.num_actions or task.action_size, HIDDEN, 1, "tanh")
     seed = torch.tensor([key])
     flat = init_flat(shape, seed)

@@ -1,4 +1,4 @@
-"""An agent trained on the task itself, and the states that it visits: what a bandit is distilled from."""
+"""Expert agents trained on the task itself, and the states that they visit, for distilling a bandit."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def train_experts(
     name: str, learner: LearnerSection, task: Task, section: EnvSection, keys: np.ndarray, test_each: bool,
     backend: str, threads: int,
 ) -> list[Expert]:  # fmt: skip
-    """One expert per key, int64 [E], none chosen. name: an off-policy learner. Raises ValueError for another one, and
-    where an expert diverged."""
+    """Trains one expert per key, int64 [E], without selection. name: an off-policy learner. Raises ValueError for
+    another learner, and if an expert diverges."""
     if name not in OFF_POLICY:
         raise ValueError(f"an expert of {name}: expected one of {', '.join(OFF_POLICY)}")
     result = train(

@@ -28,7 +28,7 @@ LABELS, CONTEXTS = 31, 32  # random streams beside those of core/rng.py
 
 
 def minimise(flat: Tensor, loss: Callable[[Tensor, int], Tensor], steps: int = STEPS) -> Tensor:
-    """Adam from ``flat`` [1, D] on loss(flat, step), with a learning rate that falls. Returns [1, D]."""
+    """Minimises loss(flat, step) with Adam and a falling learning rate, from ``flat`` [1, D]. Returns [1, D]."""
     flat = flat.clone().requires_grad_(True)
     optimiser = torch.optim.Adam([flat], LR)
     schedule = torch.optim.lr_scheduler.LinearLR(optimiser, 1.0, 0.1, steps)
@@ -41,17 +41,17 @@ def minimise(flat: Tensor, loss: Callable[[Tensor, int], Tensor], steps: int = S
 
 
 def draws(key: Tensor, step: int, count: int) -> Tensor:
-    """Uniforms of one step of a fit, float64 [count]."""
+    """Uniform random numbers of one step of a fit, float64 [count]."""
     return rng.uniform(key[:, None], (step * count + torch.arange(count))[None])[0]
 
 
 def batch_of(data: Tensor, key: Tensor, step: int) -> Tensor:
-    """Rows of data [n, ...], drawn with replacement -> [BATCH, ...]."""
+    """Random rows of data [n, ...], with replacement -> [BATCH, ...]."""
     return data[(draws(key, step, BATCH) * len(data)).long()]
 
 
 def fit_classifier(task: Task, states: Tensor, labels: Tensor, key: int) -> Policy:
-    """A policy of one hidden layer fitted to labelled observations: cross entropy for discrete actions, squared error
+    """Fits a policy with one hidden layer to labelled observations: cross entropy for discrete actions, squared error
     for continuous ones. states: float32 [n, F]; labels: int64 [n] or float32 [n, A]."""
     outputs = task.num_actions or task.action_size
     shape, seed = MLPShape(task.observation_size, outputs, CLASSIFIER_UNITS, 1, "tanh"), torch.tensor([key])
@@ -110,7 +110,7 @@ def fit_bandit(task: Task, section: EnvSection, contexts: Tensor, act: Callable[
 
 
 def energy_distance(x: Tensor, y: Tensor) -> Tensor:
-    """2 E|x - y| - E|x - x'| - E|y - y'| of two samples [n, F]: 0 only of equal distributions."""
+    """Energy distance 2 E|x - y| - E|x - x'| - E|y - y'| of two samples [n, F]; 0 only for equal distributions."""
 
     def mean_distance(a: Tensor, b: Tensor) -> Tensor:
         return ((a[:, None] - b[None]).square().sum(-1) + 1e-12).sqrt().mean()

@@ -1,8 +1,8 @@
-"""What a world pays, taken as a policy: in every state the action with the highest next reward. Nothing is trained.
+"""Greedy policy of a world: in every state the action with the highest next reward. Nothing is trained.
 
-A contextual bandit pays at once for what is right, so its reward network *is* a policy. A reward network with the right
-potential, too, says after one step of the real dynamics which action was best. A control of this kind that scores as
-high as trained agents tells what the world holds: the answer, not a place to find it.
+A contextual bandit rewards the right action at once, so its reward network *is* a policy. A reward network with the
+right potential likewise shows after one step of the real dynamics which action was best. If this control scores as high
+as trained agents, the world contains the answer itself instead of a way to learn it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ GRID, DRAWN = 33, 64  # continuous actions compared: of one dimension on a grid,
 
 
 def candidates(task: Task, key: int) -> Tensor:
-    """The actions that are compared: int64 [K], or float32 [K, A]."""
+    """Actions to compare: int64 [K], or float32 [K, A]."""
     if not task.action_size:
         return torch.arange(task.num_actions)
     if task.action_size == 1:
@@ -29,7 +29,7 @@ def candidates(task: Task, key: int) -> Tensor:
 
 
 def rewards(world: World, state: Tensor, actions: Tensor) -> Tensor:
-    """What the world pays for each of K actions in each of N states: state [1, N, S] -> float32 [N, K]."""
+    """Rewards of the world for each of K actions in each of N states: state [1, N, S] -> float32 [N, K]."""
     N, K = state.shape[1], len(actions)
     each = state.repeat_interleave(K, 1)
     _, reward, _, failed = world.step(each, actions.repeat(N, *[1] * (actions.dim() - 1)).unsqueeze(0))
@@ -37,7 +37,8 @@ def rewards(world: World, state: Tensor, actions: Tensor) -> Tensor:
 
 
 def greedy(world: World, key: int = 0) -> Policy:
-    """The policy argmax_a r(s, a), r being what ``world`` (P = 1) pays. Of SEs the state is the task's observation."""
+    """Policy argmax_a r(s, a), where r is the reward of ``world`` (P = 1). The state of SEs is the task's
+    observation."""
     task, actions = world.task, candidates(world.task, key)
 
     def act(state: Tensor) -> Tensor:

@@ -1,6 +1,6 @@
-"""Policies that a person writes down in a line, and the states in which a bandit asks for them.
+"""Hand-written policies of one line each, and the states in which a bandit asks for their actions.
 
-They use no step of the task. What they reach as policies is part of the report, so a poor one is seen as such.
+They use no step of the task. Their own scores are part of the report.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _mountain_car_states(u: Tensor) -> Tensor:
 
 
 def _pendulum(x: Tensor) -> Tensor:
-    """Pump energy until the pole is near the top, then a PD controller. x: cos, sin, angular velocity; torque in
+    """Pumps energy until the pole is near the top, then uses a PD controller. x: cos, sin, angular velocity; torque in
     [-2, 2]. The energy of the uniform rod (mass and length 1, g = 10) at rest at the top is 5."""
     angle, speed = torch.atan2(x[:, 1], x[:, 0]), x[:, 2]
     energy = speed.square() / 6 + 5 * x[:, 0]

@@ -1,4 +1,4 @@
-"""Episodes of a policy on the task itself: what every control is judged by."""
+"""Test episodes of a policy on the task itself, with which every control ends."""
 
 from __future__ import annotations
 
@@ -56,5 +56,5 @@ def play(task: Task, policy: Policy, keys: np.ndarray, episodes: int, keep: bool
 
 
 def of_observation(task: Task, act: Callable[[Tensor], Tensor]) -> Policy:
-    """A policy that sees what agents see. act: observation float32 [P, N, F] -> action."""
+    """Policy that sees the observations of agents. act: observation float32 [P, N, F] -> action."""
     return lambda state: act(task.observe(state))

@@ -1,4 +1,4 @@
-"""The controls of controls.py: each makes one row of the table, or two, or says why this world cannot have it."""
+"""Controls of controls.py: each makes one or two rows of the table, or says why this world cannot have it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ CONTEXTS = 2000  # labelled states of a classifier, drawn states of a hand-made 
 
 @dataclass
 class Row:
-    """One line of the table. Lists have an entry per unit: an agent, or a policy that was tested alone."""
+    """One row of the table. Lists have an entry per unit: an agent, or a policy that was tested alone."""
 
     name: str
     what: str
@@ -51,7 +51,7 @@ class Row:
 
 @dataclass
 class Bench:
-    """What every control is measured with."""
+    """Shared inputs of all controls."""
 
     world: WorldFile
     data: dict[str, Any]
@@ -69,7 +69,7 @@ class Bench:
     def of(
         cls, path: Path, agents: int, repeats: int, episodes: int, real_steps: int | None, seed: int, threads: int
     ) -> Bench:
-        """Raises WorldFileError, ConfigError."""
+        """Reads a world file. Raises WorldFileError, ConfigError."""
         world = read_world(str(path))
         if not isinstance(world.config.get("agents"), dict):
             raise ConfigError([f"{path}: config: found no section agents, expected the configuration of a run"])
@@ -85,11 +85,11 @@ class Bench:
         return self.world.kind == "se" and self.section.contextual_bandit
 
     def keys(self, purpose: int, count: int) -> np.ndarray:
-        """int64 [count], seeds that no evolution uses."""
+        """Random seeds that no evolution uses, int64 [count]."""
         return member_seeds(self.seed, RETEST, 100 + purpose, count)
 
     def tested(self, row: Row, policies: list[Policy], key: int) -> Row:
-        """A row of policies, each tested in episodes that begin alike for all."""
+        """Makes a row of policies, each tested in episodes with the same starts."""
         for i, policy in enumerate(policies):
             played = play(self.task, policy, self.keys(key, 1), self.episodes)
             row.returns.append(float(played.returns.mean()))
@@ -98,7 +98,7 @@ class Bench:
         return row
 
     def trained(self, row: Row, data: dict[str, Any], worlds: Tensor, mode: str) -> Row:
-        """A row of agents, shared among the worlds [W, D] in turn."""
+        """Makes a row of agents, divided among the worlds [W, D]."""
         which = torch.arange(self.agents) % len(worlds)
         seeds = torch.from_numpy(self.keys(0, self.agents))
         values = evaluate(data, worlds[which], seeds, mode, self.threads)
@@ -110,7 +110,7 @@ class Bench:
         return row
 
     def in_bandits(self, row: Row, flats: list[Tensor]) -> Row:
-        """A row of the world's own agents, trained in other bandits."""
+        """Makes a row of the world's own kind of agents, trained in other bandits."""
         data = copy.deepcopy(self.data)
         data["envs"][self.world.env_name]["contextual_bandit"] = True
         name = problem.learner(data)[0]

@@ -23,7 +23,7 @@ from envolve.outer.reporting.report import number
 
 
 def figures(row: Row, task: Task) -> dict[str, Any]:
-    """What the table shows of a row, ready for JSON. Worlds, experts and searches are what the interval counts."""
+    """Numbers of a row in the table, ready for JSON. Intervals count worlds, experts or searches."""
     values = [v for v in of_worlds(row.returns, [str(w) for w in row.worlds]) if math.isfinite(v)]
     out: dict[str, Any] = {"units": len(row.returns), "failed": sum(not math.isfinite(r) for r in row.returns)}
     if values:
@@ -36,7 +36,7 @@ def figures(row: Row, task: Task) -> dict[str, Any]:
 
 
 def show(bench: Bench, rows: Sequence[Row]) -> None:
-    """The table, then what each row is, then which controls this world cannot have."""
+    """Text of the table, a description of each row, and the controls that this world cannot have."""
     console = wide_console()
     made = [row for row in rows if not row.why_not]
     table = Table(title=f"{bench.world.env_name}: a world and its controls, tested on the task", title_justify="left")
@@ -68,7 +68,7 @@ def show(bench: Bench, rows: Sequence[Row]) -> None:
 
 
 def write(path: Path, bench: Bench, rows: Sequence[Row], args: Any) -> None:
-    """Raises OSError."""
+    """Writes the JSON file. Raises OSError."""
     content = {
         "experiment": "controls", "task": bench.world.env_name, "kind": bench.world.kind, "bandit": bench.bandit,
         "solved_reward": bench.task.solved_reward, "settings": {k: str(v) for k, v in vars(args).items()},

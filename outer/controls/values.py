@@ -1,4 +1,4 @@
-"""Value iteration (Bellman 1957) on a finite task: the potential that holds the whole answer."""
+"""Value iteration (Bellman 1957) on a finite task, for the ideal potential."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SWEEPS = 1000  # more than any finite task here needs; the values stop changing 
 
 
 def optimal_values(task: Task, gamma: float) -> Tensor:
-    """V* of every state, float32 [num_states]: V(s) = max_a r(s, a) + gamma V(s') (1 - done). Raises ValueError if the
+    """Optimal values V*, float32 [num_states]: V(s) = max_a r(s, a) + gamma V(s') (1 - done). Raises ValueError if the
     task is not finite."""
     next_state, reward, done = (t[0] for t in tables(RealTask(task, 1)))
     values = torch.zeros(len(reward), dtype=torch.float64)

@@ -1,4 +1,4 @@
-"""What a master has compiled while its own workers start."""
+"""Compilation of kernels by a master while its own workers start."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from envolve.outer.config.section import SHAPER
 
 
 def compiled_beside(data: Mapping[str, Any]) -> contextlib.AbstractContextManager[None]:
-    """The kernels that workers need for this configuration, if there are any; not those of shapers, whose workers first
-    of all load a physics engine."""
+    """Compiles the kernels that workers need for this configuration, if any; not those of shapers, whose workers load a
+    physics engine first."""
     gtn = gtn_section(data)
     kernels = gtn.backend in ("auto", "compiled") and data["device"] == "cpu" and curiosity(data) is None
     if not kernels or gtn.synthetic_env_type == SHAPER:

@@ -1,4 +1,4 @@
-"""Whether PyTorch can use a device on this machine: asked before anything is begun on it."""
+"""Check of a PyTorch device on this machine, before anything runs on it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from envolve.outer.config.yaml_lines import ConfigError, show
 
 
 def unusable(device: str, option: str = "--device") -> list[str]:
-    """What is wrong with a device here, if anything: one line, which names the option or key that chose it."""
+    """Problems with a device, at most one line; it names the option or key that chose the device."""
     if device == "cpu":
         return []
     try:
@@ -22,6 +22,6 @@ def unusable(device: str, option: str = "--device") -> list[str]:
 
 
 def check_device(device: str, option: str = "device") -> None:
-    """Raises ConfigError."""
+    """Raises ConfigError if the device is unusable."""
     if problems := unusable(device, option):
         raise ConfigError(problems)

@@ -1,4 +1,4 @@
-"""The members of a generation on their way: cut into chunks, sent, collected, and what their values say together."""
+"""Members of a generation: divided into chunks, sent, collected, and summarised."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def evaluate_members(
     dispatcher: Dispatcher, config: Config, generation: int, worlds: Tensor, seeds: Tensor, mode: str,
     configs: Sequence[dict[str, Any]] = (), which: np.ndarray | None = None,
 ) -> tuple[Values, list[str]]:  # fmt: skip
-    """Cut into chunks of ``chunk_size``, send, collect -> values [P, ...] and reasons, in the members' order.
-
-    which: int64 [P], the one of ``configs`` that each member has instead of ``config``; all of a chunk have the same.
+    """Divides members into chunks of ``chunk_size``, sends and collects them -> values [P, ...] and reasons, in the
+    members' order. which: int64 [P], index of each member's configuration in ``configs``, which replaces ``config``;
+    all members of a chunk have the same.
     """
     size = problem.gtn_section(config.data).chunk_size
     if which is None:
@@ -59,7 +59,7 @@ def evaluate_members(
 
 
 def unfit(result: ChunkResult) -> str:
-    """What a worker's result lacks, "" if nothing."""
+    """Missing or wrong values in a worker's result, "" if there are none."""
     kinds = _kinds(result)
     for name, (dtype, shape) in NEEDED.items():
         if name not in kinds:
@@ -76,7 +76,7 @@ def _kinds(result: ChunkResult) -> dict[str, tuple[torch.dtype, torch.Size]]:
 
 
 def worst_for_failed(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Failed members (NaN) get the worst score of the others -> scores float64 [P], failed bool [P]."""
+    """Scores float64 [P], where failed members (NaN) get the worst score of the others, and failed bool [P]."""
     scores = np.asarray(scores, np.float64)
     failed = ~np.isfinite(scores)
     worst = scores[~failed].min() if not failed.all() else 0.0

@@ -1,4 +1,4 @@
-"""The inner loop as the outer loop sees it: worlds in, scores out. This is what a worker runs.
+"""Inner loop as called by the outer loop: worlds in, scores out. Workers run this.
 
 A member's result depends on the configuration, its world and its seed alone: not on the chunk, the worker or the clock.
 """
@@ -52,14 +52,15 @@ def evaluate(config: Mapping[str, Any], worlds: Tensor, seeds: Tensor, mode: str
     if mode not in MODES:
         raise ValueError(f"mode {mode!r}: expected one of {', '.join(MODES)}")
     if gtn_section(config).synthetic_env_type == SHAPER:
-        from envolve.outer.evaluate.shapers import evaluate_shapers  # the physics engine is for those who need it
+        from envolve.outer.evaluate.shapers import evaluate_shapers  # only if needed: it loads a physics engine
 
         return evaluate_shapers(config, worlds, seeds, mode in ON_REAL, threads)
     return judge(config, train_members(config, worlds, seeds, mode, threads), mode)
 
 
 def on_task(name: str, hyper: LearnerSection, bandit: bool) -> LearnerSection:
-    """The learner as it trains on the task beside agents in worlds. bandit: those train in contextual bandits."""
+    """Learner with its settings for the task, for comparison with agents in worlds. bandit: those train in contextual
+    bandits."""
     if not bandit:
         return hyper
     known = {f.name: f.default for f in dataclasses.fields(hyper)}
@@ -68,7 +69,7 @@ def on_task(name: str, hyper: LearnerSection, bandit: bool) -> LearnerSection:
 
 
 def exploration(name: str, hyper: LearnerSection, bandit: bool) -> str:
-    """In words, where agents on the task explore otherwise than those in worlds; "": they do not."""
+    """Describes where agents on the task explore differently from those in worlds; "": nowhere."""
     own = vars(on_task(name, hyper, bandit))
     if own == vars(hyper):
         return ""
@@ -79,7 +80,7 @@ def exploration(name: str, hyper: LearnerSection, bandit: bool) -> str:
 
 
 def train_members(config: Mapping[str, Any], worlds: Tensor, seeds: Tensor, mode: str, threads: int = 1) -> TrainResult:
-    """The agents of SEs and RNs, as ``evaluate`` trains them."""
+    """Trains the agents of SEs and RNs for ``evaluate``."""
     gtn, section = gtn_section(config), env_section(config)
     name, hyper, vary = learner(config)
     task = make_task(config["env_name"], section.max_steps, section.solved_reward)
@@ -100,7 +101,7 @@ def train_members(config: Mapping[str, Any], worlds: Tensor, seeds: Tensor, mode
 
 
 def judge(config: Mapping[str, Any], result: TrainResult, mode: str = PROXY) -> Dict[str, Any]:
-    """What ``evaluate`` returns of agents that were trained."""
+    """Converts trained agents to the return value of ``evaluate``."""
     gtn, section = gtn_section(config), env_section(config)
     task = make_task(config["env_name"], section.max_steps, section.solved_reward)
     returns = result.test_return.mean(1)
@@ -126,8 +127,9 @@ def judge(config: Mapping[str, Any], result: TrainResult, mode: str = PROXY) -> 
 
 
 def first_solved_steps(result: TrainResult, solved_reward: float, window: int) -> np.ndarray:
-    """Training steps until the first test of the first window (a row of ``window`` episodes whose mean return is at
-    least solved_reward) that solves -> float64 [P], NaN: there is none. When the rule fires the window is over."""
+    """Training steps until the task was first solved -> float64 [P], NaN: never. Counts to the first test in the first
+    solving window (``window`` consecutive episodes with a mean return of at least solved_reward) that itself reaches
+    solved_reward. The early-out rule fires at the end of that window."""
     out = np.full(len(result.train_steps), np.nan)
     for i, (returns, lengths) in enumerate(zip(result.episode_return, result.episode_length)):
         begun = int((lengths > 0).sum())
@@ -136,8 +138,8 @@ def first_solved_steps(result: TrainResult, solved_reward: float, window: int) -
 
 
 def solved_steps(returns: List[float], lengths: List[float], solved_reward: float, window: int) -> Tuple[float, float]:
-    """Training steps of one agent until it solved the task, counted both ways: to the first test that solves of a
-    window of tests whose mean solves, and to when the rule fires, which is that window's last. NaN: never.
+    """Training steps of one agent until it solved the task, counted in two ways: to the first test of the first solving
+    window that reaches solved_reward, and to the end of that window, where the early-out rule fires. NaN: never.
 
     returns, lengths: the test after each training episode, and the episode's steps.
     """
@@ -156,7 +158,7 @@ def solved_steps(returns: List[float], lengths: List[float], solved_reward: floa
 
 
 def scores(result: TrainResult, gtn: GTNSection, task: Task, returns: np.ndarray) -> np.ndarray:
-    """K of spec 2.2, higher is better -> float64 [P]. An SE's score is the mean test return R; an RN's:
+    """Score of each member, higher is better -> float64 [P]. An SE's score is the mean test return R; an RN's:
 
     reward_threshold  -sum_e L_e - unsolved_weight max(0, solved_reward - R); R where solved_reward is out of reach
     auc               sum_e r_e L_e, with r_e the mean test return after training episode e and L_e its length

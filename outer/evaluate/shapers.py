@@ -1,8 +1,8 @@
-"""Shapers as the outer loop's worlds: what a flat vector says, and the evaluation of a chunk in one simulator.
+"""Shapers as worlds of the outer loop: the meaning of the flat vector, and the evaluation of a chunk in one simulator.
 
-A world is (i, u_1 .. u_D): the i-th of the configuration's candidate files, and for every number p in its PARAMS how
-far it is from the file's own value, in units of that value: p + u |p|, or u where the file says 0; a graph file says
-itself what a unit is. So one noise_std fits numbers of any size, and u = 0 is the file as it is written. Python 3.8.
+A world is (i, u_1 .. u_D): the index i of a candidate file of the configuration, and for every number p in its PARAMS
+the relative change u: the value is p + u |p|, or u if the file says 0. A graph file defines its own unit. So one
+noise_std fits numbers of any size, and u = 0 is the file as written. Python 3.8.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from envolve.outer.config.problem import gtn_section, learner, shaped_section
 
 
 def world_length(candidates: List[Candidate]) -> int:
-    """Of the longest vector: 1 + D."""
+    """Length of the longest vector: 1 + D."""
     return 1 + max(0 if c.params is None else len(c.params) for c in candidates)
 
 
 def params_of(candidate: Candidate, u: Tensor) -> Tensor:
-    """The numbers that u [D] stands for, float32 [D]."""
+    """Parameter values for u [D], float32 [D]."""
     own = candidate.params
     assert own is not None
     scales = torch.where(own == 0, torch.ones_like(own), own.abs()) if candidate.scales is None else candidate.scales
@@ -33,7 +33,7 @@ def params_of(candidate: Candidate, u: Tensor) -> Tensor:
 
 
 def candidate_of(candidates: List[Candidate], world: Tensor) -> Candidate:
-    """The candidate that a world [1 + D] is; one of length 1 is a file as it is written."""
+    """Candidate of a world [1 + D]; a world of length 1 is a file as written."""
     candidate = candidates[int(world[0])]
     if candidate.params is None or len(world) == 1:
         return candidate

@@ -1,5 +1,4 @@
-"""The chunks that a master has to get done: which wait, which are late, which are given up. Knows neither files nor
-workers."""
+"""Chunks of a master: which wait, which are late, which are given up. Independent of files and workers."""
 
 from __future__ import annotations
 
@@ -16,14 +15,14 @@ from envolve.outer.exchange.messages import Chunk, ChunkResult
 log = logging.getLogger("envolve")
 
 MAX_ERRORS = 2  # evaluations of one chunk that may end in an exception
-SHUN_SECONDS = 60.0  # for which another worker is preferred; whoever is free may be the only one that does not hang
+SHUN_SECONDS = 60.0  # for which another worker is preferred; a free worker may be the only one that does not hang
 KNOWN = 3  # how many chunks of a mode must be done before another can be late
 Held = Mapping[int, Sequence[float]]  # index of a chunk -> for how many seconds each of its holders has had it
 
 
 @dataclass
 class Work:
-    """A chunk and what became of it so far."""
+    """Chunk and its history."""
 
     chunk: Chunk
     attempts: int = 0  # how often it was handed out
@@ -35,7 +34,7 @@ class Work:
 
 @dataclass(frozen=True)
 class Patience:
-    """When a chunk is late, and when it is hopeless. Times in seconds, by the median of its like.
+    """Time limits after which a chunk is late or hopeless, in seconds, from the median time of similar chunks.
 
     The first holder is late after factor x median (and ``least``), then another worker gets the chunk too; each further
     holder has twice the time of the one before. A chunk that as many workers have as there are, or ``max_attempts``, is
@@ -51,7 +50,7 @@ class Patience:
 
 
 class Backlog:
-    """Chunks get an index when they are added and keep it."""
+    """List of chunks; each gets an index when it is added and keeps it."""
 
     def __init__(self, patience: Patience) -> None:
         self.patience = patience
@@ -75,11 +74,11 @@ class Backlog:
         self._queue.clear()
 
     def open(self, index: int) -> bool:
-        """Whether somebody still waits for its result."""
+        """True if the result is still needed."""
         return index in self.work and self.work[index].result is None
 
     def next(self, worker: int, workers: Collection[int], now: float) -> int | None:
-        """A chunk that nobody has, for this one of all ``workers``; one that it could not do goes to another first."""
+        """Next chunk for this worker out of ``workers``; a chunk on which it failed goes to another worker first."""
         skipped, found = [], None
         while self._queue and found is None:
             index = self._queue.popleft()
@@ -94,27 +93,27 @@ class Backlog:
         return found
 
     def again(self, index: int, held: Collection[int]) -> None:
-        """It goes out again, before the others, unless somebody else (``held``) has it too."""
+        """Puts the chunk first in the queue again, unless another worker (``held``) has it too."""
         if self.open(index) and index not in held and index not in self._queue:
             self._queue.appendleft(index)
 
     # ------------------------------------------------------------------------------------------------ time
 
     def took(self, mode: str, seconds: float) -> None:
-        """A chunk of this mode was done in so much time."""
+        """Records the time that a chunk of this mode took."""
         latest = self._seconds.setdefault(mode, deque(maxlen=64))
         latest.append(seconds)
         self._usual[mode] = statistics.median(latest)  # once per result: it is asked for at every look, for every chunk
 
     def _late_after(self, index: int) -> float | None:
-        """Seconds after which its first holder is late; None as long as too little is known of its like."""
+        """Seconds after which the first holder is late; None while too few similar chunks are known."""
         mode = self.work[index].chunk.mode
         if len(self._seconds.get(mode, ())) < KNOWN:
             return None
         return max(self.patience.least, self.patience.factor * self._usual[mode])
 
     def straggler(self, held: Held) -> int | None:
-        """A chunk that one more worker should get: it has been with its latest holder for much longer than usual."""
+        """Chunk to send to one more worker, because its latest holder has had it for too long."""
         for index, seconds in sorted(held.items()):
             late = self._late_after(index) if self.open(index) else None
             holders = len(seconds)
@@ -124,7 +123,7 @@ class Backlog:
         return None
 
     def hopeless(self, held: Held, workers: int) -> list[int]:
-        """Chunks that are with all of ``workers`` or with ``max_attempts`` of them, for long beyond any hope."""
+        """Chunks held by all of ``workers`` or ``max_attempts`` of them for longer than the hopeless limit."""
         out = []
         for index, seconds in sorted(held.items()):
             late = self._late_after(index) if self.open(index) else None
@@ -136,7 +135,7 @@ class Backlog:
     # ------------------------------------------------------------------------------------------------ what goes wrong
 
     def died(self, index: int, reason: str) -> None:
-        """A worker died of it, or as good as."""
+        """Records that a worker died, or appears to have died, of the chunk."""
         if self.open(index):
             work = self.work[index]
             work.deaths += 1
@@ -144,25 +143,26 @@ class Backlog:
                 self.give_up(index, f"{reason}; given up after {work.deaths} attempts")
 
     def shun(self, index: int, worker: int, now: float) -> None:
-        """This worker could not do it: for a while another is to have it, if there is one."""
+        """Records that this worker failed on it: for a while another one shall have it, if there is one."""
         if self.open(index):
             self.work[index].shunned[worker] = now + SHUN_SECONDS
 
     def failed(self, index: int) -> bool:
-        """Its evaluation raised an exception. Returns whether it is tried again: memory or disk may have run out on
-        that worker alone."""
+        """Records an exception in its evaluation. Returns whether to retry: that worker may have run out of memory or
+        disk."""
         self.work[index].errors += 1
         return self.work[index].errors < MAX_ERRORS
 
     def give_up(self, index: int, reason: str) -> None:
-        """Its members get no score, and the reason."""
+        """Gives up the chunk: its members get no score, and the reason."""
         work = self.work[index]
         log.error("%s: %s", work.chunk.label, reason)
         work.result = ChunkResult.failed(work.chunk, "", reason)
 
 
 def completed(results: list[ChunkResult]) -> list[ChunkResult]:
-    """Gives failed chunks the values the others have, NaN or 0, so that all can be joined along P."""
+    """Replaces the values of failed chunks by NaN or 0 in the shape of the others, so that all can be joined along
+    P."""
     whole = next((r for r in results if not r.error), None)
     for result in results:
         if result.error and whole is not None:

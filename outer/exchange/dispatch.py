@@ -46,7 +46,7 @@ Unfit = Callable[[ChunkResult], str]
 
 @dataclass(frozen=True)
 class Issued:
-    """What an input was: a chunk, by its index in the backlog, and the worker that alone may answer it."""
+    """Chunk that was sent, by its index in the backlog, and the only worker that may answer it."""
 
     index: int
     attempt: int
@@ -54,7 +54,7 @@ class Issued:
 
 
 class SecondMasterError(ExchangeError):
-    """Another master with the same BOHB-ID works in the same sync folder."""
+    """Raised if another master with the same BOHB-ID works in the same sync folder."""
 
 
 class Dispatcher:
@@ -119,7 +119,7 @@ class Dispatcher:
         self.close()
 
     def workers(self) -> list[int]:
-        """The ids of the workers that are alive."""
+        """Ids of the live workers."""
         self._scan(set(self._files.names()))
         return sorted(slot.id for slot in self._roster.slots.values() if slot.alive)
 
@@ -149,7 +149,7 @@ class Dispatcher:
         return self._backlog.add(chunk)
 
     def result(self, ticket: int) -> ChunkResult:
-        """Waits for the result of a submitted chunk, to be asked for once; the others go on meanwhile. Raises
+        """Waits for the result of a submitted chunk, to be asked for once; the others continue meanwhile. Raises
         :class:`ExchangeError` if the folder cannot be used any more, :class:`SecondMasterError` if another master took
         it over."""
         news = self._hint_at = self._host.monotonic()
@@ -173,8 +173,8 @@ class Dispatcher:
         return [(issue.index, slot.id) for slot, issue in self._roster.holders()]
 
     def withdraw(self) -> None:
-        """Nobody waits for anything any more: takes back what no worker has begun. Whoever is busy gets no other chunk
-        until his heartbeat says idle."""
+        """Cancels all waiting: takes back chunks that no worker has begun. Busy workers get no other chunk until their
+        heartbeat says idle."""
         self._backlog.clear()
         self._issued = {}
         for slot, _ in list(self._roster.holders()):
@@ -229,13 +229,13 @@ class Dispatcher:
             index = self._backlog.straggler(self._held())
             if index is None:
                 break
-            log.info("%s is late; worker %d gets it too", self._backlog.work[index].chunk.label, slot.id)
+            log.info("%s is late; also sent to worker %d", self._backlog.work[index].chunk.label, slot.id)
             self._issue([(slot, index)])
             moved = True
         return moved
 
     def _collect(self, slot: Slot, found: Found) -> bool:
-        """What was found where its result should be; False if that has to be looked at again."""
+        """Handles what was found where a result should be; False if it has to be checked again."""
         if found is None:
             return False
         now = self._host.monotonic()
@@ -267,10 +267,10 @@ class Dispatcher:
         if slot.strays & (slot.strays - 1) == 0:  # the first, second, fourth ...: there may be any number
             name = f"run {result.run_id}, generation {result.generation}, chunk {result.chunk_id}"
             times = f", the {slot.strays}th" if slot.strays > 3 else ""
-            log.info("discarded a result of worker %d that nobody waits for%s: %s", slot.id, times, one_line(name))
+            log.info("discarded a result of worker %d that is not expected%s: %s", slot.id, times, one_line(name))
 
     def _accept(self, issued: Issued, result: ChunkResult, slot: Slot, seconds: float | None) -> None:
-        """seconds: that it took, None: not known."""
+        """Accepts a result. seconds: time that it took, None: unknown."""
         index, now = issued.index, self._host.monotonic()
         work = self._backlog.work[index]
         chunk = work.chunk
@@ -304,7 +304,7 @@ class Dispatcher:
         for loss in self._roster.scan(names):
             if not self._backlog.open(loss.index):
                 continue
-            log.warning("%s goes out again: %s", self._backlog.work[loss.index].chunk.label, loss.reason)
+            log.warning("%s is sent again: %s", self._backlog.work[loss.index].chunk.label, loss.reason)
             if loss.died:
                 self._backlog.died(loss.index, loss.reason)
             self._again(loss.index)
@@ -318,7 +318,7 @@ class Dispatcher:
     # ------------------------------------------------------------------------------------------------ chunks
 
     def _held(self) -> dict[int, list[float]]:
-        """Per chunk, for how many seconds its holders have had it."""
+        """Seconds for which the holders of each chunk have had it."""
         now = self._host.monotonic()
         held: dict[int, list[float]] = {}
         for _, issue in self._roster.holders():
@@ -349,7 +349,7 @@ class Dispatcher:
         return f"start some, one per core: {command}"
 
     def _hint(self, now: float) -> None:
-        """Never a silent wait."""
+        """Logs long waits, so that none is silent."""
         lonely = not self._roster.usable()
         if now - self._hint_at < (LONELY_SECONDS if lonely else HINT_SECONDS):
             return

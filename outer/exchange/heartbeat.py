@@ -1,10 +1,10 @@
-"""Signs of life: small JSON files that their owner rewrites, and the judgement of whoever watches them.
+"""Signs of life: small JSON files that their owner rewrites, and their judgement by an observer.
 
-``B_W_heartbeat`` is a worker's, ``B_master_heartbeat`` the master's. A file claims its slot: whoever finds another's
-live heartbeat there stays away, and whoever finds his own replaced by another's gives way, so of two that start at the
-same instant exactly one goes on. A counter in the file moves with every beat, and the watcher measures by its own
-monotonic clock how long it has not moved, so clocks need not agree. On one machine the kernel is asked too.
-Python 3.8.
+``B_W_heartbeat`` belongs to a worker, ``B_master_heartbeat`` to the master. A file claims its slot: a process that
+finds another's live heartbeat does not start, and a process that finds its own file replaced gives way, so of two that
+start at the same time exactly one continues. A counter in the file increases with every beat, and the observer measures
+by its own monotonic clock how long it has not changed, so clocks need not agree. On one machine the kernel is asked,
+too. Python 3.8.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ LONGEST_INTERVAL = 60.0  # between beats: what a file says beyond it is not beli
 
 @dataclass
 class Beat:
-    """The content of a heartbeat file. ``doing``: the SHA-256 of the input being evaluated, "" when idle, STARTING
-    before that; ``note``: what the owner wants the other side to log."""
+    """Content of a heartbeat file. ``doing``: the SHA-256 of the input in evaluation, "" when idle, STARTING before
+    that; ``note``: text for the other side to log."""
 
     uuid: str
     counter: int
@@ -55,11 +55,11 @@ def name_of(bohb_id: int, who: str) -> str:
 
 
 def read_beat(files: Files, name: str) -> Optional[Beat]:
-    """None if the file is missing or is not a heartbeat: no news either way."""
+    """Reads a heartbeat; None, meaning no news, if the file is missing or is not a heartbeat."""
     try:
         data = files.read(name, MAX_BEAT_BYTES)
         content = json.loads(data.decode("utf-8")) if data is not None else None
-        json.dumps(content, ensure_ascii=False).encode("utf-8")  # JSON can say texts that nobody can print
+        json.dumps(content, ensure_ascii=False).encode("utf-8")  # JSON can hold texts that cannot be printed
     except (NotReady, Rejected, ValueError, RecursionError):
         return None
     if type(content) is not dict or set(content) != {f.name for f in fields(Beat)}:
@@ -76,8 +76,8 @@ def read_beat(files: Files, name: str) -> Optional[Beat]:
 
 
 class Watch:
-    """Judges one heartbeat file from the beats seen in it, by the watcher's clock. ``timeout``: seconds without a beat
-    that count as death; never less than three intervals of the file's owner."""
+    """Judgement of one heartbeat file from the beats seen in it, by the observer's clock. ``timeout``: seconds without
+    a beat that count as death; at least three intervals of the file's owner."""
 
     def __init__(self, host: Host, timeout: float) -> None:
         self._host, self._timeout = host, timeout
@@ -103,7 +103,7 @@ class Watch:
         return ALIVE if self._seen_moving or beat.machine == self._host.machine else UNKNOWN
 
     def ended(self) -> bool:
-        """Whether the kernel knows that the process seen last has ended: what can be told without reading the file."""
+        """True if the kernel knows that the process seen last has ended; needs no file access."""
         last = self._last
         if last is None or last.machine != self._host.machine:
             return False
@@ -111,12 +111,13 @@ class Watch:
 
 
 def believed(beat: Beat) -> float:
-    """Seconds between two beats of a file that may say anything."""
+    """Seconds between two beats, for a file with arbitrary content."""
     return min(beat.interval, LONGEST_INTERVAL)
 
 
 def living_owner(files: Files, host: Host, name: str) -> Optional[Beat]:
-    """Whoever beats in this file. Takes no time on the same machine, up to three of the owner's intervals otherwise.
+    """Live owner of a heartbeat file, or None. Immediate on the same machine, up to three of the owner's intervals
+    otherwise.
 
     A process of this machine that is alive but does not beat (it was stopped) still owns its slot.
     """
@@ -162,14 +163,14 @@ class Heartbeat:
         return self._beat.uuid
 
     def claim(self) -> Optional[Beat]:
-        """Takes the slot and writes the first beat, or returns whoever holds it. Raises :class:`ExchangeError`."""
+        """Takes the slot and writes the first beat, or returns the present owner. Raises :class:`ExchangeError`."""
         owner = living_owner(self._files, self._host, self._name)
         if owner is None:
             self._write()
         return owner
 
     def beat(self) -> None:
-        """Writes a beat, unless the file is another's by now. A write that fails is logged, once."""
+        """Writes a beat, unless the file belongs to another process by now. A failed write is logged once."""
         with self._lock:
             if self._closed or self.usurper is not None:
                 return
@@ -200,7 +201,7 @@ class Heartbeat:
             self._on_beat()
 
     def close(self) -> None:
-        """Stops beating and removes the file, unless it is another's by now."""
+        """Stops beating and removes the file, unless it belongs to another process by now."""
         if self._cancel is not None:
             self._cancel()
         self._closed = True

@@ -1,4 +1,4 @@
-"""Side by side where the file system is slow: what a master reads and writes for its workers.
+"""Parallel file access on slow file systems, for a master's files of its workers.
 
 A local folder answers in microseconds, and threads would only be in each other's way. A network file system takes
 milliseconds for every operation, and a master that asks for one after the other does little but wait. A thread's own
@@ -28,7 +28,7 @@ class Lanes:
         self._pool: ThreadPoolExecutor | None = None
 
     def map(self, function: Callable[[Item], Result], items: Iterable[Item]) -> list[Result | Exception]:
-        """In the order of ``items``: what the function returned, or the exception that it raised."""
+        """Results of the function in the order of ``items``; a raised exception takes the place of its result."""
 
         def kept(item: Item) -> Result | Exception:
             try:
@@ -60,7 +60,7 @@ class Lanes:
 
 
 def raise_first(results: Iterable[object]) -> None:
-    """Raises the first of the exceptions among what :meth:`Lanes.map` returned, if there is one."""
+    """Raises the first exception among the results of :meth:`Lanes.map`, if there is one."""
     for result in results:
         if isinstance(result, Exception):
             raise result

@@ -64,7 +64,7 @@ class LocalProcesses:
             raise
 
     def pids(self) -> list[int]:
-        """Of the processes that run."""
+        """Ids of the running processes."""
         return [pid for child in self._children if (pid := child.pid) is not None]
 
     def _start(self, child: Child) -> None:
@@ -74,7 +74,7 @@ class LocalProcesses:
             raise ExchangeError(f"cannot start {child.name} with its output in {child.log_path}: {e.strerror}") from e
 
     def poll(self) -> None:
-        """Starts workers that died anew, the later the more often it happened.
+        """Restarts workers that died, with a growing delay.
 
         Raises :class:`ExchangeError` when none is left that can be started.
         """
@@ -85,7 +85,7 @@ class LocalProcesses:
                 self._start(child)
         if self._children and all(c.process is None and c.start_at is None for c in self._children):
             words = self._children[0].last_words()
-            raise ExchangeError(f"no local {self._what} can be started; the last words of one of them:\n{words}")
+            raise ExchangeError(f"no local {self._what} can be started; last output of one of them:\n{words}")
 
     def _mourn(self, child: Child, code: int) -> None:
         delay = child.again()
@@ -98,7 +98,7 @@ class LocalProcesses:
         log.warning(text, child.name, how(code), delay, child.log_path)
 
     def wait(self, seconds: float) -> None:
-        """For those that were told to end and do so themselves."""
+        """Waits for workers that were told to end by themselves."""
         deadline = time.monotonic() + seconds
         for child in self._children:
             if child.process is not None:
@@ -106,7 +106,7 @@ class LocalProcesses:
                     child.process.wait(timeout=max(0.0, deadline - time.monotonic()))
 
     def close(self) -> None:
-        """Ends all of them, and whoever has not ended after a few seconds is killed."""
+        """Ends all workers, and kills those that have not ended after a few seconds."""
         end(self._children, self._stop_seconds)
 
 

@@ -1,4 +1,4 @@
-"""All that the exchange asks of the machine: files in one folder, time, and which processes live.
+"""System calls of the exchange: files in one folder, time, and live processes.
 
 Small on purpose: a simulation replaces :class:`Files` and :class:`Host` by its own. Python 3.8.
 """
@@ -18,19 +18,19 @@ T = TypeVar("T")
 
 
 class ExchangeError(RuntimeError):
-    """The sync folder cannot be used. The text names the file, what failed, and what to do."""
+    """Raised if the sync folder cannot be used. The text names the file, what failed, and what to do."""
 
 
 class NotReady(Exception):
-    """The files do not belong together, or not yet: look again soon."""
+    """Raised if files do not (yet) belong together: retry soon."""
 
 
 class Rejected(Exception):
-    """The file is not what the protocol allows, and never will be."""
+    """Raised if a file violates the protocol: a retry does not help."""
 
 
 class Files:
-    """The sync folder. Errors of the file system become :class:`ExchangeError`; a missing file is None, no error."""
+    """The sync folder. File system errors become :class:`ExchangeError`; a missing file is None, not an error."""
 
     def __init__(self, folder: str) -> None:
         self.folder = os.path.abspath(folder)
@@ -53,7 +53,7 @@ class Files:
         return os.path.join(self.folder, name)
 
     def names(self) -> List[str]:
-        """All file names in the folder; empty if somebody deleted it."""
+        """Names of all files in the folder; empty if it was deleted."""
         try:
             return _patiently(lambda: os.listdir(self.folder))
         except FileNotFoundError:
@@ -62,7 +62,8 @@ class Files:
             raise self._error("cannot list the sync folder", self.folder, e) from e
 
     def read(self, name: str, limit: int) -> Optional[bytes]:
-        """The bytes of a file; None if it is not there. :class:`Rejected` if it is no plain file or too large."""
+        """Bytes of a file; None if it does not exist. Raises :class:`Rejected` if it is not a plain file or too
+        large."""
         path = self.path(name)
         try:
             return read_plain(path, limit)
@@ -103,7 +104,7 @@ class Files:
             pass  # it was not made, or it has been renamed already
 
     def remove(self, name: str) -> None:
-        """Removes a file; one that is not there is fine."""
+        """Removes a file; a missing one is fine."""
         try:
             _patiently(lambda: os.remove(self.path(name)))
         except FileNotFoundError:
@@ -112,7 +113,7 @@ class Files:
             raise self._error("cannot remove", self.path(name), e) from e
 
     def put_aside(self, name: str) -> None:
-        """Renames a file to ``<name>.rejected``, over an earlier one, so that a person can look at it."""
+        """Renames a file to ``<name>.rejected``, replacing an earlier one, for inspection."""
         try:
             _patiently(lambda: os.replace(self.path(name), self.path(name + ".rejected")))
         except FileNotFoundError:
@@ -122,7 +123,7 @@ class Files:
 
 
 def _patiently(action: Callable[[], T]) -> T:
-    """A network file system may call the folder's handle stale, and find the folder again at the next try."""
+    """Retries after a stale handle of the folder on a network file system."""
     for seconds in (0.0, 0.1, 0.3, 1.0):
         try:
             return action()
@@ -134,8 +135,8 @@ def _patiently(action: Callable[[], T]) -> T:
 
 
 class Host:
-    """Time, and which processes live. ``machine`` names a host, its boot and its process namespace: two processes can
-    ask the kernel about each other only where all three are equal."""
+    """Time and live processes. ``machine`` names a host, its boot and its process namespace: two processes can ask the
+    kernel about each other only if all three are equal."""
 
     def __init__(self) -> None:
         self.name = socket.gethostname()
@@ -150,7 +151,7 @@ class Host:
         time.sleep(seconds)
 
     def every(self, seconds: float, function: Callable[[], None]) -> Callable[[], None]:
-        """Calls ``function`` every so many seconds from a daemon thread; returns what ends that."""
+        """Calls ``function`` periodically in a daemon thread; returns a function that ends it."""
         stop = threading.Event()
 
         def loop() -> None:
@@ -169,12 +170,12 @@ class Host:
 
     @staticmethod
     def start_time(pid: int) -> int:
-        """Kernel ticks at which a live process started; 0 where the system does not tell; -1 if it is dead."""
+        """Kernel ticks at which a live process started; 0 if the system does not tell; -1 if it is dead."""
         if pid <= 0:
             return -1
         if os.path.exists("/proc/self/stat"):
             fields = _first_line(f"/proc/{pid}/stat").rpartition(")")[2].split()
-            if len(fields) < 20 or fields[0] in "ZX":  # a zombie has ended, though nobody has collected it yet
+            if len(fields) < 20 or fields[0] in "ZX":  # a zombie has ended, though it was not collected yet
                 return -1
             return int(fields[19])
         try:
@@ -182,11 +183,11 @@ class Host:
         except ProcessLookupError:
             return -1
         except OSError:
-            pass  # it lives and belongs to somebody else
+            pass  # it lives and belongs to another user
         return 0
 
     def alive(self, pid: int, started: int) -> bool:
-        """Whether this very process lives; the start time tells it from a later one with the same pid."""
+        """True if this very process lives; the start time distinguishes it from a later one with the same pid."""
         return self.start_time(pid) == started
 
 

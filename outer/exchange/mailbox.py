@@ -1,4 +1,4 @@
-"""The pairs of files between one master and its workers: results in, inputs out, side by side where that takes long."""
+"""Pairs of files between one master and its workers: results in, inputs out, in parallel on slow file systems."""
 
 from __future__ import annotations
 
@@ -26,30 +26,30 @@ Found = ChunkResult | Exception | None  # None: nothing there after all
 
 
 def batches(items: Sequence[Any]) -> Iterator[Sequence[Any]]:
-    """Few enough that their bytes may be in memory together."""
+    """Divides items into groups that fit into memory together."""
     return (items[i : i + BATCH] for i in range(0, len(items), BATCH))
 
 
 class Mailbox:
-    """Of the master with BOHB-ID ``bohb_id``; workers are named by their ids."""
+    """Mailbox of the master with BOHB-ID ``bohb_id``; workers are named by their ids."""
 
     def __init__(self, files: Files, bohb_id: int, lanes: Lanes) -> None:
         self._files, self._bohb_id, self._lanes = files, bohb_id, lanes
 
     def clear(self) -> None:
-        """Removes what an earlier master left. Raises ExchangeError."""
+        """Removes the files of an earlier master. Raises ExchangeError."""
         leftover = re.compile(rf"\.?{self._bohb_id}_\d+_(input|result)(_check)?\.pt(\.|$)")
         for name in self._files.names():
             if leftover.match(name):
                 self._files.remove(name)
 
     def answered(self, ids: Sequence[int], names: Collection[str]) -> list[int]:
-        """Those of ``ids`` of which ``names``, a list of the folder, has a result."""
+        """Those of ``ids`` with a result in ``names``, a list of the folder."""
         return [i for i in ids if self._name(i, "result") + "_check.pt" in names]
 
     def fetch(self, ids: Sequence[int]) -> list[Found]:
-        """The results of these workers, or why they cannot be had (NotReady: yet; Rejected: ever); removes those that
-        are fine. Raises ExchangeError."""
+        """Results of these workers, or why there is none (NotReady: not yet; Rejected: invalid); removes the valid
+        ones. Raises ExchangeError."""
         names = [self._name(i, "result") for i in ids]
         found: list[Found] = []
         there = self._lanes.map(lambda n: fetch_pair(self._files, n, MAX_RESULT_BYTES), names)
@@ -65,8 +65,8 @@ class Mailbox:
         return found
 
     def put(self, chunks: Sequence[tuple[int, Chunk]]) -> list[str | Exception]:
-        """Hands a chunk to each of these workers: the SHA-256 of each input, by which it is answered, or why it could
-        not be written."""
+        """Hands a chunk to each of these workers -> the SHA-256 of each input, which the answer repeats, or why it
+        could not be written."""
         jobs = []
         for i, chunk in chunks:
             data, check, sha256 = pack_pair(chunk_content(chunk, uuid.uuid4().hex))
@@ -79,7 +79,7 @@ class Mailbox:
         remove_pair(self._files, self._name(id, "input"))
 
     def reject(self, id: int) -> str:
-        """Puts a result aside for people to look at -> how it is called now. Raises ExchangeError."""
+        """Sets a result aside for inspection -> its new name. Raises ExchangeError."""
         reject_pair(self._files, self._name(id, "result"))
         return self._name(id, "result") + ".pt.rejected"
 

@@ -1,4 +1,4 @@
-"""How master and workers talk: four ``.pt`` files per worker in one sync folder.
+"""Messages between master and workers: four ``.pt`` files per worker in one sync folder.
 
 For master B and worker W: ``B_W_input.pt``, ``B_W_input_check.pt`` (a chunk of members to evaluate) and
 ``B_W_result.pt``, ``B_W_result_check.pt`` (what came of it). How such pairs are written and read is
@@ -29,7 +29,7 @@ DTYPES = (torch.float64, torch.float32, torch.int64, torch.int32, torch.int16, t
 
 @dataclass
 class Chunk:
-    """A unit of work: members that one worker trains side by side. ``worlds`` [p, D] float32, ``seeds`` [p] int64."""
+    """Unit of work: members that one worker trains side by side. ``worlds`` [p, D] float32, ``seeds`` [p] int64."""
 
     run_id: str
     generation: int
@@ -47,8 +47,8 @@ class Chunk:
 
 @dataclass
 class ChunkResult:
-    """What ``evaluate`` returned: ``values[name]`` [p, ...] with at least ``score`` [p] float64, NaN where a member
-    failed; ``reasons`` [p], empty where it did not. ``error`` is the text of an exception that ended the chunk."""
+    """Result of ``evaluate``: ``values[name]`` [p, ...] with at least ``score`` [p] float64, NaN where a member failed;
+    ``reasons`` [p], empty where it did not. ``error`` is the text of an exception that ended the chunk."""
 
     run_id: str
     generation: int
@@ -61,7 +61,7 @@ class ChunkResult:
 
     @classmethod
     def failed(cls, chunk: Chunk, input_sha256: str, error: str) -> ChunkResult:
-        """The result of a chunk that came to nothing: NaN scores, the reason at every member."""
+        """Result of a failed chunk: NaN scores, the reason at every member."""
         p = len(chunk.seeds)
         error = clip(error)
         scores = torch.full((p,), math.nan, dtype=torch.float64)
@@ -78,7 +78,7 @@ class ChunkResult:
 
 
 def chunk_content(chunk: Chunk, issue: str) -> Dict[str, Any]:
-    """``issue`` makes the bytes of every handing-out unlike any other, so that an answer names its question."""
+    """Encodes a chunk. ``issue`` makes the bytes of every sending unique, so that an answer identifies its question."""
     content = {key: getattr(chunk, key) for key in IDENTITY}
     content.update(schema=SCHEMA, kind="input", issue=issue, mode=chunk.mode, config=_tree(chunk.config))
     # clone: a view would save the whole tensor it looks into
@@ -87,14 +87,14 @@ def chunk_content(chunk: Chunk, issue: str) -> Dict[str, Any]:
 
 
 def _tree(value: Any) -> Any:
-    """A copy with every list and dict in one place only, as ``read_torch`` wants it."""
+    """Copies a value so that no list or dict occurs twice, as ``read_torch`` requires."""
     if type(value) is list:
         return [_tree(item) for item in value]
     return {key: _tree(item) for key, item in value.items()} if type(value) is dict else value
 
 
 def chunk_from(content: Dict[str, Any]) -> Chunk:
-    """:class:`Rejected` with the field's name if anything is not as :class:`Chunk` says."""
+    """Raises :class:`Rejected` with the field's name if anything is not as :class:`Chunk` says."""
     _fields(content, ("schema", "kind", "issue", "mode", "config", "worlds", "seeds") + IDENTITY)
     identity = _identity(content)
     mode = _text(content, "mode", 64)
@@ -124,7 +124,7 @@ def result_content(result: ChunkResult) -> Dict[str, Any]:
 
 
 def result_from(content: Dict[str, Any]) -> ChunkResult:
-    """:class:`Rejected` with the field's name if anything is not as :class:`ChunkResult` says."""
+    """Raises :class:`Rejected` with the field's name if anything is not as :class:`ChunkResult` says."""
     _fields(content, ("schema", "kind", "input_sha256", "error", "values", "reasons") + IDENTITY)
     identity = _identity(content)
     sha256 = _text(content, "input_sha256", 64)
@@ -201,7 +201,7 @@ def _tensor(value: Any, name: str, dtypes: Tuple[torch.dtype, ...]) -> Tensor:
 
 
 def _plain(value: Any, name: str, depth: int) -> None:
-    """Only what YAML can say: None, bool, int, float, str, and lists and dicts of them."""
+    """Checks for plain YAML values only: None, bool, int, float, str, and lists and dicts of them."""
     if type(value) is str:
         try:
             value.encode("utf-8")

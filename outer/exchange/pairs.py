@@ -33,14 +33,14 @@ Fetched = Optional[Tuple[bytes, Union[bytes, None, NotReady, Rejected]]]
 
 
 def clip(text: str) -> str:
-    """At most MAX_TEXT characters; the end is kept, where an exception says what it is. What UTF-8 cannot say (a file
-    name of odd bytes) is escaped: a file with it could not be read."""
+    """Last MAX_TEXT characters, because an exception's message is at the end. Characters that UTF-8 cannot encode (a
+    file name of odd bytes) are escaped: a file with them could not be read."""
     text = text.encode("utf-8", "backslashreplace").decode("utf-8")
     return text if len(text) <= MAX_TEXT else "..." + text[-(MAX_TEXT - 3) :]
 
 
 def short(value: Any) -> str:
-    """For messages: never more than a line of what somebody else wrote."""
+    """Shortens foreign text to one line for messages."""
     if type(value) is str:
         value = value[:80]
     elif type(value) not in (int, float, bool, type(None)) or (type(value) is int and abs(value) >= 2**64):
@@ -60,7 +60,7 @@ def pack(content: Dict[str, Any]) -> bytes:
 
 
 def unpack(data: bytes, name: str) -> Dict[str, Any]:
-    """The inverse of :func:`pack` for bytes nobody vouches for; :class:`Rejected` for anything else than a dict."""
+    """Inverse of :func:`pack` for untrusted bytes. Raises :class:`Rejected` for anything but a dict."""
     try:
         content = read_torch(data)
     except TorchFileError as e:
@@ -71,7 +71,7 @@ def unpack(data: bytes, name: str) -> Dict[str, Any]:
 
 
 def pack_pair(content: Dict[str, Any]) -> Tuple[bytes, bytes, str]:
-    """The bytes of data and check file, and the SHA-256 of the data."""
+    """Bytes of data and check file, and the SHA-256 of the data."""
     data = pack(content)
     sha256 = hashlib.sha256(data).hexdigest()
     check = {"schema": SCHEMA, "kind": content["kind"], "sha256": sha256, "size": len(data)}
@@ -92,8 +92,8 @@ def write_pair(files: Files, name: str, content: Dict[str, Any]) -> str:
 
 
 def fetch_pair(files: Files, name: str, limit: int = MAX_FILE_BYTES) -> Fetched:
-    """The bytes of check and data file, to be judged by :func:`parse_pair`; None if there is no check file. limit: of
-    the data, in bytes."""
+    """Bytes of check and data file, for :func:`parse_pair`; None if there is no check file. limit: of the data, in
+    bytes."""
     check = files.read(name + "_check.pt", MAX_CHECK_BYTES)
     if check is None:
         return None
@@ -147,7 +147,7 @@ def parse_pair(fetched: Fetched, name: str, kind: str) -> Optional[Tuple[Dict[st
 
 
 def remove_pair(files: Files, name: str) -> None:
-    """Check file first: what is left in between is data without a check file, which nobody reads."""
+    """Removes a pair, the check file first: data without a check file are ignored."""
     files.remove(name + "_check.pt")
     files.remove(name + ".pt")
 

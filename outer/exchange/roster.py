@@ -1,4 +1,4 @@
-"""Which workers there are, what each has in hand, and whether that can still be expected back.
+"""Workers of a master, the chunk that each has, and whether its result can still arrive.
 
 Judged from heartbeats and from which files lie in the sync folder. Nothing here knows what is in a chunk.
 """
@@ -29,12 +29,12 @@ log = logging.getLogger("envolve")
 
 MAX_LOSSES = 3  # chunks lost or rejected in a row, then a worker gets none for a while
 BAR_SECONDS = 60.0
-SCAN_SECONDS = 0.1  # of reading heartbeats in one look around; who is left over comes first in the next
+SCAN_SECONDS = 0.1  # of reading heartbeats in one look around; workers that are left over come first in the next
 
 
 @dataclass
 class Issue:
-    """A piece of work in the hands of a worker."""
+    """Chunk in the hands of a worker."""
 
     index: int
     sha256: str  # of the input
@@ -47,7 +47,7 @@ class Issue:
 
 @dataclass
 class Slot:
-    """One worker id. ``settled``: known to be doing nothing."""
+    """Slot of one worker id. ``settled``: known to be idle."""
 
     id: int
     watch: Watch
@@ -62,17 +62,17 @@ class Slot:
     losses: int = 0
     barred_until: float = 0.0
     odd_since: float | None = None  # since when its result files do not match
-    strays: int = 0  # results that nobody asked it for
+    strays: int = 0  # unexpected results
 
     def release(self) -> None:
-        """Whatever it has is no longer waited for; it gets the next chunk when it says that it is idle."""
+        """Forgets its chunk; the worker gets the next chunk when it says that it is idle."""
         # The beat known may be old, and the one being written may not know what was begun since.
         self.holds, self.settled, self.settles_at, self.read_at = None, False, None, 0.0
 
 
 @dataclass
 class Loss:
-    """A chunk that will not come back. ``died``: its worker ended while working on it."""
+    """Chunk that will not come back. ``died``: its worker ended while working on it."""
 
     index: int
     reason: str
@@ -89,17 +89,17 @@ class Roster:
         self.slots: dict[int, Slot] = {}
 
     def usable(self) -> list[Slot]:
-        """Whoever is alive and not barred, by id."""
+        """Live workers that are not barred, by id."""
         now = self._host.monotonic()
         return sorted((s for s in self.slots.values() if s.alive and now >= s.barred_until), key=lambda s: s.id)
 
     def barred(self) -> list[int]:
-        """Whoever is alive and gets no chunk for now, by id."""
+        """Live workers that get no chunk for now, by id."""
         now = self._host.monotonic()
         return sorted(s.id for s in self.slots.values() if s.alive and now < s.barred_until)
 
     def undecided(self) -> float:
-        """In how many seconds it will be known of all whether they live; 0 if it is."""
+        """Seconds until it is known of all workers whether they live; 0 if it is."""
         return max(
             (MISSED_BEATS * believed(s.beat) for s in self.slots.values() if s.undecided and s.beat), default=0.0
         )
@@ -153,7 +153,7 @@ class Roster:
         return losses
 
     def _read(self, now: float, missing: set[int]) -> Iterator[tuple[Slot, Beat | None]]:
-        """Those who are to be judged, with their beats as far as they have a file. ``missing``: not in the list."""
+        """Slots to judge, with their beats if they have a file. ``missing``: not in the list."""
         slots = self.slots.values()
         due = sorted((s for s in slots if s.id in missing or s.read_at <= now), key=lambda s: s.read_at)
         due += [s for s in slots if s.id not in missing and s.read_at > now and s.alive and s.watch.ended()]
@@ -166,13 +166,13 @@ class Roster:
             yield from zip(batch, beats, strict=True)
 
     def _beat(self, slot: Slot) -> Beat | None:
-        if slot.absences >= 2:  # whoever was away twice is so until a list has him again: there may be many
+        if slot.absences >= 2:  # workers missing twice count as gone until a list has them again: there may be many
             return None
         return read_beat(self._files, name_of(self._bohb_id, str(slot.id)))
 
     @staticmethod
     def _pause(slot: Slot, beat: Beat | None, verdict: str) -> float:
-        """Seconds in which its heartbeat can have nothing new to say that anybody waits for."""
+        """Seconds in which its heartbeat can have no relevant news."""
         if beat is None:
             return 0.0
         waiting = slot.holds.missed_at is not None if slot.holds is not None else not slot.settled
@@ -208,7 +208,7 @@ class Roster:
         return Loss(issue.index, f"worker {slot.id} died or fell silent", begun and not dismissed and not silent)
 
     def _waits(self, name: str, issue: Issue) -> bool:
-        """Whether this very input lies there, and nobody has begun with it."""
+        """True if this very input lies there and has not been begun."""
         try:
             pair = read_pair(self._files, name, "input")
         except (NotReady, Rejected):
@@ -216,7 +216,7 @@ class Roster:
         return pair is not None and pair[1] == issue.sha256
 
     def _missing(self, slot: Slot, issue: Issue, beat: Beat, names: set[str]) -> bool:
-        """A chunk must be waiting, in work, or answered. False as long as it may be."""
+        """Checks that a chunk is waiting, in work, or answered. False while it may be."""
         waiting = stem(self._bohb_id, slot.id, "input") + "_check.pt" in names
         answered = stem(self._bohb_id, slot.id, "result") + "_check.pt" in names
         if waiting or answered or beat.doing == issue.sha256:
@@ -240,8 +240,8 @@ class Roster:
         return Loss(issue.index, f"it was lost on the way to or from worker {slot.id}", False)
 
     def blame(self, slot: Slot, what: str) -> None:
-        """A chunk came to nothing, and that is the worker's fault; MAX_LOSSES in a row, and it gets none for a while.
-        Whatever it did to the last of them: ``what``."""
+        """Records a loss that is the worker's fault; after MAX_LOSSES in a row it gets no chunk for a while. ``what``:
+        what it did to the last of them."""
         slot.losses += 1
         if slot.losses >= MAX_LOSSES:
             slot.barred_until = self._host.monotonic() + BAR_SECONDS

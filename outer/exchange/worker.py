@@ -1,8 +1,8 @@
 """The worker's side of the exchange: take a chunk, evaluate it, hand in the result, until told to stop.
 
-Files are removed only in the worker's own slot and only after they were read, so it does not matter who starts first:
-an input that lies there when the worker comes is simply its first. From before the input is removed until after the
-result is there, the heartbeat says what the worker is doing; so a master can tell work from a loss. Python 3.8.
+Files are removed only in the worker's own slot and only after they were read, so the order of the starts does not
+matter: an input that lies there when the worker comes is simply its first. From before the input is removed until after
+the result is there, the heartbeat says what the worker is doing; so a master can tell work from a loss. Python 3.8.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ MASTER_TIMEOUT = 10.0  # seconds without a beat until a master is said to be gon
 
 
 class SecondWorkerError(RuntimeError):
-    """Another worker with the same ids is alive."""
+    """Raised if another worker with the same ids is alive."""
 
 
 def pause(idle: float, shortest: float = 0.0002, longest: float = 0.05) -> float:
-    """How long to sleep after ``idle`` seconds without news: looking costs at most 2 % of any wait."""
+    """Time to sleep after ``idle`` seconds without news; polling delays any answer by at most 2 % of its wait."""
     return min(max(idle / 50, shortest), longest)
 
 
 class Worker:
-    """One worker's life in its slot ``bohb_id``_``worker_id``.
+    """Worker in its slot ``bohb_id``_``worker_id``.
 
     ``load`` returns the function that evaluates a chunk; it is called once, after the slot was claimed, because
     importing it may take seconds. ``on_beat`` is called after every regular heartbeat.
@@ -115,7 +115,7 @@ class Worker:
         self._heartbeat.close()
 
     def step(self) -> bool:
-        """Looks once at the slot; False if there was nothing to do."""
+        """Checks the slot once; False if there was nothing to do."""
         self._check_slot()
         try:
             pair = read_pair(self._files, self._input, "input")
@@ -151,7 +151,7 @@ class Worker:
         return True
 
     def _work(self, chunk: Chunk, sha256: str) -> ChunkResult:
-        """Evaluates; an exception becomes the result."""
+        """Evaluates a chunk; an exception becomes the result."""
         assert self._evaluate is not None, "start() comes before step()"
         begin = time.perf_counter()
         try:
@@ -185,7 +185,8 @@ class Worker:
         self._heartbeat.beat()
 
     def _insist(self, action: Callable[[], Any]) -> None:
-        """Does it, however long the disk stays full or the folder read-only: a finished result is not thrown away."""
+        """Writes the result and retries while the disk is full or the folder read-only: no finished result is thrown
+        away."""
         said = -60.0
         while True:
             try:
@@ -207,7 +208,7 @@ class Worker:
             )
 
     def _remove_temporaries(self) -> None:
-        """What a predecessor in this slot was writing when it was killed."""
+        """Removes incomplete files of a predecessor in this slot that was killed."""
         for name in self._files.names():
             if re.match(rf"\.{self.bohb_id}_{self.worker_id}_(result|heartbeat).*\.tmp$", name):
                 if not name.endswith(self._files.temporary):
@@ -218,7 +219,7 @@ class Worker:
         return 1 + max([self.worker_id] + [int(m.group(1)) for m in map(taken.match, self._files.names()) if m])
 
     def _look_for_master(self) -> None:
-        """Says whenever the master comes or goes; while there is none, which others are there."""
+        """Logs when the master comes or goes; while there is none, the other masters."""
         beat = read_beat(self._files, name_of(self.bohb_id, "master"))
         state = self._master.see(beat)
         if state == self._master_state:
@@ -242,7 +243,7 @@ class Worker:
 
 
 def threads_of(config: Dict[str, Any]) -> int:
-    """``agents.gtn.num_threads_per_worker``, 1 if the configuration does not say."""
+    """Value of ``agents.gtn.num_threads_per_worker``, 1 if the configuration does not have it."""
     gtn = config.get("agents", {}).get("gtn", {})
     threads = gtn.get("num_threads_per_worker", 1)
     if type(threads) is not int or not 1 <= threads <= 1024:

@@ -1,4 +1,4 @@
-"""The arguments of train_goal.py: flags made of the dataclasses that declare each value, and what they come to."""
+"""Arguments of train_goal.py: flags generated from the dataclasses of the sections, and the plan made from them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ FLAGS = {"env_name": "task"}  # a value's flag, where that is not its name; olde
 
 @dataclass(frozen=True)
 class GoalPlan:
-    """What a command comes to. own: name -> a value for each member."""
+    """Validated settings of a command. own: hyperparameter -> one value per member."""
 
     run: RunSection
     learner: GoalSection
@@ -51,8 +51,8 @@ class GoalPlan:
 
 
 HELP = """\
-Train agents that reach goals, without rewards, by contrastive learning, by SAC or TD3 with hindsight, or by PPO: a
-population side by side, any of whose members may have hyperparameters of its own.
+Train a population of goal-conditioned agents side by side: contrastive RL (no rewards), SAC or TD3 with hindsight, or
+PPO. Each member may have its own hyperparameters (--per_member).
 
   envolve goal --task reacher --num-envs 32 --discounting 0.9 --num-timesteps 60000
   envolve goal --task simple_u_maze --population 4 --per-member policy_lr=1e-4,3e-4,1e-3,3e-3
@@ -60,8 +60,8 @@ population side by side, any of whose members may have hyperparameters of its ow
   envolve goal --task reacher --agent ppo --normalize-observations --num-envs 32
   envolve goal --resume results/<run>
 
-Flags may be written with - or _. Exit codes: 0 complete, 1 cannot go on (or every member diverged), 2 wrong arguments,
-130 Ctrl-C, 143 SIGTERM (resumable)."""
+Flags may be written with - or _. Exit codes: 0 complete, 1 cannot continue (or every member diverged), 2 wrong
+arguments, 130 Ctrl-C, 143 SIGTERM (resumable)."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -88,7 +88,7 @@ def build_parser() -> Parser:
     parser.add_argument("--run-dir", metavar="DIR", help="the folder of this run; default: a new one in --results-dir")
     parser.add_argument(
         "--video", nargs="?", const="", metavar="FILE",
-        help="film the best member's final policy; default: video.mp4 (or .gif) in the run's folder",
+        help="record a video of the best member's final policy; default: video.mp4 (or .gif) in the run's folder",
     )  # fmt: skip
     parser.add_argument("--results-dir", default="results", metavar="DIR", help="where runs are kept")
     parser.add_argument(
@@ -123,7 +123,7 @@ def add_section(parser: Parser, title: str, section: type, others: Mapping[str, 
 
 
 def _others_help(f: dataclasses.Field[Any], others: Mapping[str, type]) -> str:
-    """What a shared flag means to those to whom it means something else."""
+    """Help text of a shared flag for the agents that describe it differently."""
     helps: dict[str, list[str]] = {}
     for agent, section in others.items():
         for g in dataclasses.fields(section):
@@ -133,7 +133,7 @@ def _others_help(f: dataclasses.Field[Any], others: Mapping[str, type]) -> str:
 
 
 def _default(f: dataclasses.Field[Any], others: Mapping[str, type]) -> str:
-    """In brackets, e.g. default: 0.99; sac, td3: 0.9."""
+    """Default values in brackets, e.g. (default: 0.99; sac, td3: 0.9)."""
     defaults = {agent: g.default for agent, s in others.items() for g in dataclasses.fields(s) if g.name == f.name}
     own = [agent for agent, value in defaults.items() if value != f.default]
     texts = [] if f.default in ("", False) else [f"default: {f.default}"]
@@ -142,11 +142,11 @@ def _default(f: dataclasses.Field[Any], others: Mapping[str, type]) -> str:
     return f" ({'; '.join(texts)})" if texts else ""
 
 
-# ------------------------------------------------------------------------------------------------------ what they mean
+# --------------------------------------------------------------------------------------------------- checking values
 
 
 def _number(text: Any, kind: type) -> Any:
-    """1e6 and 1_000_000 are integers too; what is no number stays text, and is reported as such."""
+    """Reads a number; 1e6 and 1_000_000 are integers, too. Other text is returned as it is, to be reported."""
     try:
         value = float(str(text))
     except ValueError:
@@ -157,7 +157,7 @@ def _number(text: Any, kind: type) -> Any:
 
 
 def read_section(cls: type, values: Mapping[str, Any], problems: list[str], where: str) -> Any:
-    """The section with these values over its defaults; what is wrong goes to problems, and the default is returned."""
+    """Section with ``values`` over its defaults. On errors, appends to ``problems`` and returns the defaults."""
     hints = typing.get_type_hints(cls)
     values = {n: _number(v, hints[n]) if hints.get(n) in (int, float) else v for n, v in values.items()}
     try:
@@ -197,7 +197,7 @@ def _own(texts: Sequence[str], run: RunSection, problems: list[str]) -> dict[str
 
 
 def read_learner(given: Mapping[str, Any], agent: str, problems: list[str]) -> GoalSection:
-    """The agent's section; a flag of another agent's only is a problem."""
+    """Section of the agent. Flags that only other agents have are reported in ``problems``."""
     section, title, _ = AGENTS[agent]
     names = {f.name for f in dataclasses.fields(section)}
     others = {f.name for cls, _, _ in AGENTS.values() for f in dataclasses.fields(cls)} - names
@@ -210,7 +210,7 @@ def read_learner(given: Mapping[str, Any], agent: str, problems: list[str]) -> G
 
 
 def _check(plan: GoalPlan, problems: list[str]) -> None:
-    """What no single value shows."""
+    """Checks across values: the tasks exist and the device is usable."""
     tasks = {}
     for name in ("env_name", "eval_env"):
         try:
@@ -221,7 +221,7 @@ def _check(plan: GoalPlan, problems: list[str]) -> None:
 
 
 def make_plan(args: argparse.Namespace) -> GoalPlan:
-    """Raises ConfigError with every problem found."""
+    """Plan of a parsed command line. Raises ConfigError with every problem found."""
     problems: list[str] = []
     given = {name: value for name, value in vars(args).items() if value is not None}
     names = {f.name for f in dataclasses.fields(RunSection)}
@@ -237,7 +237,7 @@ def make_plan(args: argparse.Namespace) -> GoalPlan:
 
 
 def stored_plan(folder: Path) -> GoalPlan:
-    """What the run in a folder was begun with. Raises ConfigError."""
+    """Plan stored in the folder of a run. Raises ConfigError."""
     path = folder / CONFIG_FILE
     try:
         raw, _ = parse_yaml(read_plain(path, TEXT_BYTES), str(path))

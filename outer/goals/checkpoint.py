@@ -1,4 +1,4 @@
-"""What a goal-conditioned training left behind, read with a limit that the training itself sets."""
+"""Checkpoint of a goal-conditioned training, read with a size limit computed from the training itself."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ REST = 64 * MIB  # beside the tensors: their names, the archive, the lines of sc
 
 
 def read_training(path: Path, training: GoalTraining) -> Any:
-    """What ``torch.save`` wrote of a training like this one, at the latest with a full memory. Raises TorchFileError,
-    OSError."""
+    """Reads a checkpoint of a training like this one, at most as large as with a full replay buffer. Raises
+    TorchFileError, OSError."""
     replay = training.replay
     full = sum(map(_bytes, [*replay.fields.values(), replay.number]))
     return read_torch(read_plain(path, full + _bytes(training.state_dict()) + REST))
 
 
 def _bytes(value: Any) -> int:
-    """Of all tensors in a tree."""
+    """Size of all tensors in a tree, in bytes."""
     if isinstance(value, Tensor):
         return value.numel() * value.element_size()
     return sum(map(_bytes, value.values())) if isinstance(value, dict) else 0

@@ -1,4 +1,4 @@
-"""Evolution of starts and goals in its folder: what a generation is, its files, and going on after an interruption.
+"""Evolution of starts and goals in its folder: generations, files, and resuming.
 
 A generation trains all its members from scratch side by side, one population: num_orig_evals with the starts and goals
 that the search stands at, as many as plain members with the task's own and the same seeds, and those of the
@@ -35,14 +35,14 @@ SCORES = ("success", "near", "distance")
 
 @dataclass(frozen=True)
 class EvolveSection:
-    """The search."""
+    """Options of the search."""
 
     goal_family: str = option("", "family of the goals: circle, offset, box, cells or point; none: the task's own")
-    start_family: str = option("", "the same of the starts")
+    start_family: str = option("", "family of the starts, as for the goals")
     generations: int = option(20, "generations", ge=1, le=10**6)
     num_workers: int = option(8, "perturbations per generation, each in both directions", ge=1, le=10**6)
     num_orig_evals: int = option(
-        4, "members that score where the search stands; and as many plain ones", ge=1, le=10**6
+        4, "members that score the current search point, and as many plain ones", ge=1, le=10**6
     )
     noise_std: float = option(0.5, "standard deviation of a perturbation, in units of each parameter", gt=0)
     step_size: float = option(0.3, "Adam's learning rate, in the same units", gt=0)
@@ -51,16 +51,16 @@ class EvolveSection:
         choices=SCORES,
     )  # fmt: skip
     score_evals: int = option(
-        1, "evaluations of a training whose mean is the score, the last at its end", ge=1, le=10**6
+        1, "evaluations, evenly spaced over a training, the last at its end; the score is their mean", ge=1, le=10**6
     )
     comparison_agents: int = option(
-        16, "fresh agents with the evolved starts and goals, and as many plain", ge=2, le=10**6
+        16, "fresh agents with the evolved starts and goals, and as many plain ones", ge=2, le=10**6
     )
 
 
 @dataclass(frozen=True)
 class Inner:
-    """A training, of any member."""
+    """Options of the training of each member."""
 
     env_name: str = option("simple_u_maze", "the task; docs/goals.md has them all")
     agent: str = option("crl", "the learner", choices=("crl", "sac", "td3", "ppo"))
@@ -68,8 +68,8 @@ class Inner:
     num_eval_envs: int = option(64, "evaluation episodes of each member", ge=1, le=10**5)
     episode_length: int = option(0, "decisions of an episode; 0: the task's own", ge=0, le=10**6)
     action_repeat: int = option(1, "environment steps per decision", ge=1, le=10**4)
-    seed: int = option(0, "of the search", ge=0, le=2**31)
-    engine: str = option("mujoco", "of tasks with a robot", choices=("mujoco", "mujoco_warp"))
+    seed: int = option(0, "random seed of the search", ge=0, le=2**31)
+    engine: str = option("mujoco", "simulator of tasks with a robot", choices=("mujoco", "mujoco_warp"))
     threads: int = option(0, "CPU threads; 0: all that this process may use", ge=0, le=1024)
     device: str = option("cpu", "cpu, or cuda")
     exp_name: str = option("", "name of the run's folder in results/; default: task, families, time and seed")
@@ -77,7 +77,7 @@ class Inner:
 
 @dataclass(frozen=True)
 class Generation:
-    """A line of generations.csv. Means over members that did not diverge; NaN: all did."""
+    """Row of generations.csv. Means over members that did not diverge; NaN: all did."""
 
     generation: int
     score: float  # where the search stands
@@ -116,7 +116,7 @@ class GoalEvolution:
         self, folder: Path, evolve: EvolveSection, seed: int, names: list[str],
         evaluate: Callable[[Tensor, Tensor, Tensor], np.ndarray],
     ) -> None:  # fmt: skip
-        """names: of the parameters, [D]. Goes on with what lies in the folder. Raises RunError."""
+        """names: of the parameters, [D]. Resumes from the folder, if it has a checkpoint. Raises RunError."""
         self.folder, self.evolve, self.seed, self.names, self.evaluate = folder, evolve, seed, names, evaluate
         self.section = GTNSection(
             num_workers=evolve.num_workers, noise_std=evolve.noise_std, step_size=evolve.step_size,
@@ -134,11 +134,11 @@ class GoalEvolution:
 
     @property
     def u(self) -> Tensor:
-        """[D], where the search stands."""
+        """Current search point, [D]."""
         return self.nes.state.psi
 
     def generation(self) -> Generation:
-        """Ask, evaluate, tell, write."""
+        """One generation: ask, evaluate, tell, write."""
         population, n = self.nes.ask(), self.evolve.num_orig_evals
         u = torch.cat((population.worlds, population.worlds[:n]))
         keys = torch.cat((population.seeds, population.seeds[:n]))
@@ -159,7 +159,7 @@ class GoalEvolution:
         return Generation(len(self.history), *means, best, diverged, tuple(self.u.tolist()))
 
     def compare(self) -> None:
-        """Fresh agents, whose seeds no decision has seen, where the search ended and plain."""
+        """Trains fresh agents with new random seeds, at the end of the search and plain."""
         n = self.evolve.comparison_agents
         seeds = torch.from_numpy(member_seeds(self.seed, COMPARISON, 0, n)).repeat(2)
         plain = torch.arange(2 * n) >= n
@@ -170,7 +170,7 @@ class GoalEvolution:
     # --------------------------------------------------------------------------------------------------------- files
 
     def save(self) -> None:
-        """generations.csv first: what the checkpoint knows it has."""
+        """Writes the state, generations.csv first: the checkpoint relies on it."""
         head = ["generation", "score", "plain", "perturbed", "best", "diverged", *(f"u {n}" for n in self.names)]
         lines = [",".join(head)]
         for g in self.history:
@@ -205,12 +205,12 @@ class GoalEvolution:
 
 
 def mean(scores: np.ndarray) -> float:
-    """Of those that did not diverge."""
+    """Mean over the members that did not diverge."""
     return float(np.nanmean(scores)) if np.isfinite(scores).any() else math.nan
 
 
 def worst_for_diverged(scores: np.ndarray) -> np.ndarray:
-    """A member that diverged scores as the worst. Raises RunError where all have."""
+    """Replaces the scores of diverged members by the worst. Raises RunError if all have diverged."""
     if np.isnan(scores).all():
-        raise RunError("every member has diverged: their weights are no numbers; lower learning rates")
+        raise RunError("every member has diverged: their weights are not finite; lower learning rates")
     return np.where(np.isnan(scores), np.nanmin(scores), scores)

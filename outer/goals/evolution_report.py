@@ -1,4 +1,4 @@
-"""What an evolution of starts and goals shows: its picture and its closing words."""
+"""Report of an evolution of starts and goals: its picture and its closing summary."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ DRAWN = 400  # episodes in the picture
 
 
 def difference(evolved: Sequence[float], plain: Sequence[float]) -> tuple[float, tuple[float, float]]:
-    """Mean of evolved minus plain over pairs with the same seed, and its 95 % interval; pairs in which one diverged are
-    left out. NaN: no pair, or all are alike, which tells nothing of others."""
+    """Mean of evolved minus plain over pairs with the same random seed, and its 95 % interval; pairs with a diverged
+    agent are left out. NaN: no pair, or no spread to estimate an interval from."""
     gap = np.asarray(evolved) - np.asarray(plain)
     gap = gap[np.isfinite(gap)]
     if not len(gap):
@@ -30,7 +30,7 @@ def difference(evolved: Sequence[float], plain: Sequence[float]) -> tuple[float,
 
 
 def picture(path: Path, space: ShapeSpace, evolution: GoalEvolution, title: str) -> None:
-    """A PNG: scores against generations, and starts and goals of the task and of the search's last generation."""
+    """Writes a PNG: scores against generations, and starts and goals of the task and of the last generation."""
     history: list[Generation] = evolution.history
     figure, (left, right) = new_figure(11.2, 4.4, 2)
     figure.suptitle(title, fontsize=12)

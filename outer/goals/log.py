@@ -1,5 +1,5 @@
-"""scores.csv of a goal-conditioned run: one line per member and evaluation. No time of day and no duration is in it, so
-that a run that was resumed leaves the same bytes as one that was not."""
+"""scores.csv of a goal-conditioned run: one line per member and evaluation, without times of day and durations, so that
+a resumed run leaves the same bytes as an uninterrupted one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LEVEL = 1.959964  # standard deviations either way of a 95 % interval
 
 @dataclass(frozen=True)
 class Score:
-    """Of one member at one evaluation; intervals are of 95 %. NaN: it has diverged."""
+    """Scores of one member at one evaluation, with 95 % intervals. NaN: it has diverged."""
 
     evaluation: int
     steps: int
@@ -38,7 +38,7 @@ class Score:
 
 
 def header(metrics: Sequence[str]) -> tuple[str, ...]:
-    """The first line. metrics: the learner's."""
+    """Header line. metrics: the learner's."""
     return (*(f.name for f in fields(Score)[:-1]), *metrics)
 
 
@@ -51,7 +51,7 @@ def wilson(share: float, n: int) -> tuple[float, float]:
 
 
 def scores_of(number: int, e: Evaluation) -> list[Score]:
-    """One for each member. number: of the evaluation, from 0."""
+    """Scores of each member. number: of the evaluation, from 0."""
     out, n = [], e.near.shape[1]
     for i in range(len(e.near)):
         near, success = e.near[i].numpy(), float(e.success[i].mean())
@@ -75,7 +75,7 @@ def to_csv(scores: list[Score]) -> str:
 
 
 def from_csv(text: str) -> list[Score]:
-    """What ``to_csv`` wrote, to the digits it kept."""
+    """Reads what ``to_csv`` wrote, to the digits it kept."""
     out = []
     for line in csv.reader(io.StringIO(text)):
         number, steps, updates, member, episodes = (int(v) for v in line[:5])
@@ -87,7 +87,7 @@ def from_csv(text: str) -> list[Score]:
 
 @dataclass(frozen=True)
 class Point:
-    """All members at one evaluation; intervals over members, or of the one member."""
+    """Means over all members at one evaluation; intervals over members, or of the only member."""
 
     steps: int
     updates: int
@@ -99,7 +99,7 @@ class Point:
 
 
 def points_of(scores: list[Score]) -> list[Point]:
-    """The learning curve."""
+    """Learning curve."""
     out = []
     for number in sorted({s.evaluation for s in scores}):
         members = [s for s in scores if s.evaluation == number]

@@ -1,4 +1,4 @@
-"""What a goal-conditioned run shows: the live table, TensorBoard and Weights & Biases, the picture, the summary."""
+"""Reports of a goal-conditioned run: live table, TensorBoard and Weights & Biases, picture, summary."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ FILES = (
 
 
 def interval(middle: float, ends: tuple[float, float]) -> str:
-    """0.94 [0.89, 0.97]; without brackets where equal members tell nothing of others."""
+    """Formats 0.94 [0.89, 0.97]; without brackets if there is no interval."""
     if math.isnan(middle):
         return "-"
     if math.isnan(ends[0]):
@@ -47,14 +47,14 @@ def interval(middle: float, ends: tuple[float, float]) -> str:
 
 
 class GoalTable(NotedDisplay):
-    """Follows a run: a row per evaluation. ETA is the time until the last."""
+    """Live table of a run: a row per evaluation. ETA is the time until the last one."""
 
     ROWS = 12
 
     def __init__(
         self, total: int, title: str, console: Console | None = None, metrics: Sequence[str] = METRICS
     ) -> None:
-        """metrics: the learner's, one of which is shown."""
+        """metrics: names of the learner's metrics, one of which is shown."""
         super().__init__(title, console or Console(), redirect_stderr=sys.stderr.isatty())
         self.total, self.steps, self.first = total, 0, -1
         self.metrics = metrics
@@ -63,7 +63,8 @@ class GoalTable(NotedDisplay):
         self.last = self.began
 
     def evaluated(self, scores: Sequence[Score], seconds: float, steps: int) -> None:
-        """scores: of the newest evaluation; seconds and steps (of all members): of training since the one before."""
+        """Adds a row. scores: of the newest evaluation; seconds and steps (of all members): of training since the one
+        before."""
         point = points_of(list(scores))[0]
         accuracy = [s.learning[self.metrics.index(self.shown)] for s in scores]
         accuracy = [a for a in accuracy if math.isfinite(a)]
@@ -112,7 +113,7 @@ class GoalTable(NotedDisplay):
 
 
 class Loggers:
-    """TensorBoard always, Weights & Biases where it is asked for. Raises ImportError before anything is run."""
+    """Writer to TensorBoard, and to Weights & Biases on request. Raises ImportError before the run begins."""
 
     def __init__(self, plan: GoalPlan, folder: Path, purge: int | None) -> None:
         self.wandb: Any = None
@@ -130,7 +131,7 @@ class Loggers:
         self.writer: SummaryWriter = SummaryWriter(str(folder), purge_step=purge)
 
     def write(self, scores: Sequence[Score], speed: float, metrics: Sequence[str]) -> None:
-        """metrics: the learner's."""
+        """metrics: names of the learner's metrics."""
         scalars: dict[str, float] = {} if math.isnan(speed) else {"steps_per_second": speed}
         for s in scores:
             prefix = "" if len(scores) == 1 else f"member_{s.member}/"
@@ -154,8 +155,8 @@ class Loggers:
 
 
 def learning_curve(path: Path, scores: list[Score], title: str, lines: Sequence[str] = ()) -> None:
-    """A PNG: success and time near the goal against steps, with 95 % intervals. lines: a name for each member where
-    they differ by more than their seeds; then each has a line of its own."""
+    """Writes a PNG: success and time near the goal against steps, with 95 % intervals. lines: names of the members if
+    they differ in more than their random seeds; then each has its own line."""
     figure, axes = new_figure(11.2, 3.9, 2)
     figure.suptitle(title, fontsize=12)
     for ax, name, label in zip(axes, ("success", "near"), ("success rate", "decisions near the goal, per episode")):
@@ -185,7 +186,7 @@ def learning_curve(path: Path, scores: list[Score], title: str, lines: Sequence[
 
 
 def summary(plan: GoalPlan, folder: Path, scores: list[Score], seconds: float) -> str:
-    """The closing words."""
+    """Closing summary."""
     points, run = points_of(scores), plan.run
     last, best = points[-1], max(points, key=lambda p: (-math.inf if math.isnan(p.success) else p.success, p.near))
     members = f"{run.population} member{'s' * (run.population != 1)}"

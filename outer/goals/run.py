@@ -1,4 +1,4 @@
-"""A goal-conditioned run in its folder: training, evaluations, files, and going on after an interruption."""
+"""Goal-conditioned run in its folder: training, evaluations, files, and resuming."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ BETWEEN_CHECKPOINTS = 60.0  # s at least
 
 
 class Interrupted(Exception):
-    """The run was asked to stop, and can go on from its checkpoint."""
+    """Raised when the run was asked to stop; it can resume from its checkpoint."""
 
 
 class GoalRun:
-    """Raises ValueError where values do not go together, RunError where a checkpoint cannot be used."""
+    """Raises ValueError if values do not fit together, RunError if a checkpoint cannot be used."""
 
     def __init__(self, plan: GoalPlan, folder: Path, resume: bool) -> None:
         run = plan.run
@@ -49,12 +49,13 @@ class GoalRun:
         return from_csv(self.log)
 
     def due(self, number: int) -> int:
-        """Steps after which evaluation ``number`` comes: the first before training, the last at its end."""
+        """Steps before evaluation ``number``: the first precedes training, the last follows it."""
         total, last = self.plan.run.num_timesteps, self.plan.run.num_evals - 1
         return -(-total * number // last) if last else total
 
     def execute(self, table: GoalTable, stop: Callable[[], bool] = lambda: False) -> str:
-        """Train to the end -> the summary. Raises Interrupted, once all is written, after ``stop`` says so."""
+        """Trains to the end -> the summary. Raises Interrupted, after writing everything, once ``stop`` returns
+        True."""
         t, run = self.training, self.plan.run
         loggers = Loggers(self.plan, self.folder, t.steps if self.log else None)
         storable = t.episodes.storable
@@ -73,7 +74,7 @@ class GoalRun:
                     table.evaluated(scores, trained, (t.steps - steps) * run.population)
                     steps, trained = t.steps, 0.0
                     if all(math.isnan(s.success) for s in scores):
-                        raise RunError("every member has diverged: their weights are no numbers; lower learning rates")
+                        raise RunError("every member has diverged: their weights are not finite; lower learning rates")
                     continue
                 if t.evaluations >= run.num_evals:
                     break
@@ -102,7 +103,7 @@ class GoalRun:
     # --------------------------------------------------------------------------------------------------------- files
 
     def _write(self, loggers: Loggers, scores: list[Score], speed: float) -> None:
-        """All that an evaluation leaves."""
+        """Writes the files of an evaluation."""
         metrics = self.training.learner.metrics
         write_atomic(str(self.folder / SCORES), (",".join(header(metrics)) + "\n" + self.log).encode())
         loggers.write(scores, speed, metrics)

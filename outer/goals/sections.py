@@ -1,4 +1,4 @@
-"""The sections of a goal-conditioned run: ``run``, and that of its learner by the learner's name."""
+"""Sections of a goal-conditioned run: ``run``, and that of its learner."""
 
 from __future__ import annotations
 
@@ -20,32 +20,36 @@ AGENTS: dict[str, tuple[type, str, tuple[str, ...]]] = {
 
 @dataclass(frozen=True)
 class RunSection:
-    """What is run; the learner's own values are in the sections of AGENTS."""
+    """Options of a run; the learner's own options are in the sections of AGENTS."""
 
     env_name: str = option("reacher", "the task; docs/goals.md has them all")
     agent: str = option("crl", "the learner: contrastive RL, or a baseline with rewards", choices=tuple(AGENTS))
     eval_env: str = option("", "the task of evaluations, e.g. simple_u_maze_eval; default: env_name")
     num_timesteps: int = option(
-        1_000_000, "environment steps of each member; a phase that is begun is finished", ge=1, le=10**12
+        1_000_000, "environment steps per member, rounded up to whole training phases", ge=1, le=10**12
     )
     num_evals: int = option(50, "evaluations, the first before training", ge=1, le=10**6)
     num_eval_envs: int = option(128, "evaluation episodes of each member", ge=1, le=10**5)
     episode_length: int = option(0, "decisions of an episode; 0: the task's own", ge=0, le=10**6)
     action_repeat: int = option(1, "environment steps per decision", ge=1, le=10**4)
     resample: str = option(
-        "reset", "new starts and goals at every reset; fixed, as published: the first ones for good",
+        "reset", "reset: new starts and goals at every reset; fixed, as published: keep the first ones",
         choices=("reset", "fixed"),
     )  # fmt: skip
-    seed: int = option(0, "of the first member; the others have those after it", ge=0, le=2**31)
+    seed: int = option(0, "random seed of the first member; the others take the seeds that follow", ge=0, le=2**31)
     population: int = option(1, "members, trained side by side", ge=1, le=10**4)
     engine: str = option(
-        "mujoco", "of tasks with a robot: MuJoCo on CPU threads, or mujoco_warp on a GPU",
+        "mujoco", "simulator of tasks with a robot: MuJoCo on CPU threads, or mujoco_warp on a GPU",
         choices=("mujoco", "mujoco_warp"),
     )  # fmt: skip
     threads: int = option(0, "CPU threads; 0: all that this process may use", ge=0, le=1024)
     device: str = option("cpu", "cpu, or cuda")
     exp_name: str = option("", "name of the run's folder in results/; default: task, time and seed")
-    group_name: str = option("", "group, for Weights & Biases")
-    project_name: str = option("crl", "project, for Weights & Biases")
-    log_wandb: bool = option(False, "log to Weights & Biases, too (pip install wandb)")
-    wandb_mode: str = option("online", "offline: leave it in the run's folder", choices=("online", "offline"))
+    group_name: str = option("", "group in Weights & Biases")
+    project_name: str = option("crl", "project in Weights & Biases")
+    log_wandb: bool = option(False, "also log to Weights & Biases (pip install wandb)")
+    wandb_mode: str = option(
+        "online",
+        "Weights & Biases: online, or offline (keep the log in the run's folder)",
+        choices=("online", "offline"),
+    )

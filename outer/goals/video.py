@@ -26,7 +26,7 @@ SECONDS = 20.0  # of the film, in the robot's time
 
 
 def film_path(given: str | None) -> Path | None:
-    """What --video comes to: None where it is not given. Raises ConfigError, VideoError."""
+    """File for --video: None if the option is not given. Raises ConfigError, VideoError."""
     if given is None:
         return None
     path = Path(given) if given else None
@@ -39,7 +39,7 @@ def film_path(given: str | None) -> Path | None:
 
 
 def check_film(plan: GoalPlan, film: Path | None) -> None:
-    """Before anything is trained: a first picture. Raises VideoError where there can be none."""
+    """Renders a first picture before training begins. Raises VideoError if rendering fails."""
     if film is not None:
         stage = Stage(plan, 0)
         stage.picture()
@@ -47,7 +47,7 @@ def check_film(plan: GoalPlan, film: Path | None) -> None:
 
 
 def film_of(run: GoalRun, path: Path) -> str:
-    """The film of the member that did best at the last evaluation -> a line of the summary. Raises VideoError."""
+    """Films the member with the best last evaluation -> a line of the summary. Raises VideoError."""
     scores = [s for s in run.scores[-run.plan.run.population :] if math.isfinite(s.success)]
     member = max(scores, key=lambda s: (s.success, s.near)).member
     episodes = film_member(run.plan, run.training.learner, member, path)
@@ -55,7 +55,7 @@ def film_of(run: GoalRun, path: Path) -> str:
 
 
 def film_member(plan: GoalPlan, learner: GoalLearner, member: int, path: Path) -> int:
-    """Film a member's policy -> how many evaluation episodes that shows. Raises VideoError."""
+    """Films a member's policy -> number of evaluation episodes shown. Raises VideoError."""
     stage = Stage(plan, member)
     e = stage.episodes
     seen, wanted = (torch.zeros(learner.P, 1, x.shape[2], device=e.device) for x in (e.features, e.goal))
@@ -73,7 +73,7 @@ def film_member(plan: GoalPlan, learner: GoalLearner, member: int, path: Path) -
 
 
 class Stage:
-    """One environment of the evaluation's task, and MuJoCo's picture of it."""
+    """One environment of the evaluation's task, with MuJoCo's renderer."""
 
     def __init__(self, plan: GoalPlan, member: int) -> None:
         """Raises VideoError."""
@@ -81,17 +81,17 @@ class Stage:
         run = plan.run
         self.task = make_goal_task(run.eval_env or run.env_name)
         key = rng.fold(torch.tensor([run.seed + member], device=run.device), rng.TEST)
-        try:  # MuJoCo has every model, and what it draws does not depend on who simulated the training
+        try:  # MuJoCo has every model, and what it draws does not depend on the engine of the training
             self.episodes: Episodes = make_episodes(
                 self.task, key, 1, episode_length=run.episode_length, action_repeat=run.action_repeat
             )
             self.scenery = Scenery(self.episodes)
         except (SimulatorError, ImportError) as e:
-            raise VideoError(f"--video: no simulator that renders: {e}") from e
+            raise VideoError(f"--video: no simulator can render: {e}") from e
         self.dt = self.task.dt * run.action_repeat  # s, of a decision
 
     def picture(self) -> np.ndarray:
-        """uint8 [HEIGHT, WIDTH, 3]. Raises VideoError."""
+        """Picture, uint8 [HEIGHT, WIDTH, 3]. Raises VideoError."""
         try:
             return self.scenery.picture(WIDTH, HEIGHT)
         except SimulatorError as error:

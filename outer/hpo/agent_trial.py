@@ -1,4 +1,4 @@
-"""A configuration judged by agents alone: trained on the real task, or in worlds that were evolved before."""
+"""Evaluates a configuration by agents alone, trained on the real task or in worlds that were evolved before."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class AgentTrials:
             log.info("a promoted configuration trains its agents anew: a training cannot be continued")
 
     def __call__(self, trial: Trial) -> TrialResult:
-        """Raises ConfigError, RunError, ExchangeError, OSError."""
+        """Evaluates one trial. Raises ConfigError, RunError, ExchangeError, OSError."""
         study, bracket, number = self.study, trial.config_id[0], trial.config_id[2]
         config = study.member_config(trial.values)
         count = round(trial.budget) if study.budget.unit == "agents" else study.agents
@@ -72,7 +72,7 @@ class AgentTrials:
         return content["agents"] if content.get("config") == config.data else []
 
     def _train(self, config: Config, trial: Trial, first: int, count: int) -> list[dict[str, Any]]:
-        """Agents ``first`` to ``count`` - 1, agent i in world i modulo their number."""
+        """Trains agents ``first`` to ``count`` - 1, agent i in world i modulo their number."""
         seeds = member_seeds(self.study.seed, TRIAL, 0, count)
         out: list[dict[str, Any]] = [{} for _ in range(count)]
         for w in range(max(1, len(self.worlds))):
@@ -94,7 +94,7 @@ class AgentTrials:
         return out[first:]
 
     def _limited(self, data: dict[str, Any], budget: float) -> dict[str, Any]:
-        """With the budget of one agent, where the study's is one of steps or episodes."""
+        """Configuration with the budget of one agent, if the study's budget is one of steps or episodes."""
         if self.study.budget.unit not in LIMITS:
             return data
         agents = data["agents"]
@@ -104,7 +104,7 @@ class AgentTrials:
 
     @staticmethod
     def _in_world(config: Config, world: WorldFile) -> dict[str, Any]:
-        """The study's agents, in a world with the sizes that its own file tells."""
+        """Learner of the study, in a world with the sizes from its own file."""
         data = config.data
         gtn = {**data["agents"]["gtn"], "synthetic_env_type": RN if world.kind == "rn" else SE}
         agents = {**data["agents"], "gtn": gtn}

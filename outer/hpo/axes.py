@@ -1,4 +1,4 @@
-"""The values that a parameter takes, as pictures and importances need them: out of a space, or of what was tried."""
+"""Axes of parameters for pictures and importances, from the search space or from the tried values."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Axis:
     choices: tuple[Plain, ...] = ()
 
     def place(self, value: Plain) -> float:
-        """Where a value lies, low at 0 and high at 1; choices are spread evenly."""
+        """Position of a value, low at 0 and high at 1; choices are spread evenly."""
         if self.choices:
             return 0.5 if len(self.choices) == 1 else self.position(value) / (len(self.choices) - 1)
         low, high, x = self.low, self.high, float(value)
@@ -32,7 +32,7 @@ class Axis:
         return 0.5 if low == high else (x - low) / (high - low)
 
     def position(self, value: Plain) -> int:
-        """Of a choice; 1 and true are two."""
+        """Index of a choice; 1 and true are different."""
         return next(i for i, c in enumerate(self.choices) if _same(c, value))
 
 
@@ -73,7 +73,7 @@ def value_text(value: Plain) -> str:
 
 
 def shown(text: str, most: int = 40) -> str:
-    """Of texts out of files: nothing in them moves a cursor, and none is too long for a table."""
+    """Cleans texts from files: no control characters, and none too long for a table."""
     text = "".join(c if c.isprintable() else "?" for c in text)
     return text if len(text) <= most else text[: most - 3] + "..."
 
@@ -100,7 +100,7 @@ def _widened(axis: Axis, values: Sequence[Plain]) -> Axis:
 
 
 def _guessed(name: str, values: Sequence[Plain]) -> Axis:
-    """Texts and truth values are choices; numbers over more than two decades were probably drawn on a log scale."""
+    """Guesses an axis: texts and booleans are choices; numbers over more than two decades get a log scale."""
     if not all(isinstance(v, (int, float)) and not isinstance(v, bool) for v in values):
         choices = tuple(_unlike(values, ()))
         return Axis(name, choices=tuple(sorted(choices, key=str)))

@@ -29,7 +29,7 @@ try:
     from scipy.special import ndtr, ndtri
 except ImportError as e:
     raise ImportError(
-        f"bohb needs what is not installed ({e}): pip install hpbandster==0.7.4 ConfigSpace (netifaces, which"
+        f"bohb needs a missing package ({e}): pip install hpbandster==0.7.4 ConfigSpace (netifaces, which"
         " hpbandster asks for, is built from source: that takes a C compiler and Python's headers)"
     ) from e
 
@@ -37,12 +37,12 @@ log = logging.getLogger("envolve")
 
 
 class _TruncatedNormal:
-    """What hpbandster calls of ``scipy.stats.truncnorm``, by the inverse of the distribution function. scipy's own
+    """Replacement of ``scipy.stats.truncnorm`` for hpbandster, by the inverse of the distribution function. scipy's own
     takes two thirds of the time of a whole search."""
 
     @staticmethod
     def rvs(a: float, b: float, loc: float, scale: float) -> float:
-        """A number from N(loc, scale) cut to [0, 1], which is [a, b] in units of scale about loc."""
+        """Samples from N(loc, scale) cut to [0, 1]; [a, b] is that interval in units of scale around loc."""
         u = np.random.uniform(ndtr(a), ndtr(b))  # noqa: NPY002
         return float(np.clip(loc + scale * ndtri(u), 0.0, 1.0))
 
@@ -78,7 +78,7 @@ class _Density:
 
 
 class _Listener:
-    """hpbandster's logger. That the model failed and chance took its place, it says here and nowhere else."""
+    """Logger for hpbandster, which reports failures of its model only there."""
 
     def __init__(self) -> None:
         self.failed_picks, self.undefined_ratios, self.failure = 0, 0, ""
@@ -99,8 +99,8 @@ class _Listener:
 
 
 class BOHB(HyperbandSearch):
-    """Ask and tell. Several trials may be out at once; told in the same order, the same seed asks the same trials, so a
-    search is resumed by telling it again what it was told."""
+    """BOHB with ask and tell. Several trials may be out at once. Told in the same order, the same random seed asks the
+    same trials, so a search is resumed by telling its results again."""
 
     def __init__(
         self, space: ConfigSpace.ConfigurationSpace, budgets: tuple[float, float, float], seed: int,
@@ -118,18 +118,18 @@ class BOHB(HyperbandSearch):
 
     @property
     def failed_picks(self) -> int:
-        """Configurations drawn at random because the model, which was to propose them, failed."""
+        """Number of configurations drawn at random because the model failed."""
         return self._listener.failed_picks
 
     @property
     def undefined_ratios(self) -> int:
-        """Samples of the model at which the ratio of its densities was no number."""
+        """Number of model samples with an undefined ratio of densities."""
         return self._listener.undefined_ratios
 
     @contextlib.contextmanager
     def _own_random_numbers(self) -> Iterator[None]:
-        """hpbandster draws from NumPy's global generator, which is lent the search's state meanwhile; and it calls what
-        ConfigSpace has deprecated."""
+        """Lends the search's state to NumPy's global generator, from which hpbandster draws, and silences ConfigSpace's
+        deprecation warnings."""
         others = np.random.get_state()  # noqa: NPY002
         np.random.set_state(self._random)  # noqa: NPY002
         try:

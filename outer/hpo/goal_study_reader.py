@@ -1,5 +1,5 @@
-"""Reads a study of a goal-conditioned run: its configuration is what train_goal.py writes as config.yaml, or the parts
-of it that are not as by default; what varies are keys of its section ``learner``."""
+"""Reads a study of a goal-conditioned run. Its configuration is the config.yaml of train_goal.py, or the parts of it
+that differ from the defaults; parameters are keys of its section ``learner``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from envolve.outer.hpo.study_sections import applied
 
 
 def goal_agent(path: str) -> str | None:
-    """The learner of a study that says ``evaluate: goal``; None: it says something else, or cannot be read."""
+    """Learner of a study with ``evaluate: goal``; None for another study or an unreadable one."""
     try:
         raw, _ = parse_yaml(read_bytes(path, "*.yaml"), path)
         if not isinstance(raw, dict) or raw.get("evaluate") != "goal":
@@ -26,13 +26,13 @@ def goal_agent(path: str) -> str | None:
         config, _, _ = _content(raw.get("config"), path, {})
         agent = {**config["run"], **{k.partition(".")[2]: v for k, v in (raw.get("set") or {}).items()}}.get("agent")
     except (ConfigError, KeyError, TypeError, AttributeError):
-        agent = None  # whose problem the reader will report
+        agent = None  # the reader will report the problem
     return agent if agent in AGENTS else "crl"
 
 
 def _content(raw: Any, path: str, lines: dict[Path, int]) -> tuple[Any, str, dict[Path, int]]:
-    """What ``config`` of the study in ``path`` comes to: itself or the file that it names; the file's name, its lines.
-    Raises ConfigError."""
+    """Resolves ``config`` of the study in ``path``: the value itself or the file that it names; the file's name, its
+    lines. Raises ConfigError."""
     if not isinstance(raw, str):
         own = {key[1:]: line for key, line in lines.items() if key[:1] == ("config",)}
         return raw, path, {(): 1, **own}

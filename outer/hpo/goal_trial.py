@@ -1,4 +1,4 @@
-"""A configuration judged by goal-conditioned agents: a population trained side by side, and evaluated at the end."""
+"""Evaluates a configuration by goal-conditioned agents: a population trained side by side, and tested at the end."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class GoalTrials:
         self.study, self.folder = study, folder
 
     def __call__(self, trial: Trial) -> TrialResult:
-        """Raises ConfigError, OSError."""
+        """Evaluates one trial. Raises ConfigError, OSError."""
         study, (bracket, _, number) = self.study, trial.config_id
         data = study.member_config(trial.values).data
         run = RunSection(**data["run"])
@@ -63,7 +63,7 @@ def judge(e: Evaluation, loss: str) -> TrialResult:
     figures = {"success": e.success.mean(1), "near": (e.near / e.length).mean(1), "distance": e.distance.mean(1)}
     fine = figures["success"].isfinite().numpy()
     if not fine.any():
-        return TrialResult(math.inf, error=f"all {len(fine)} agents diverged: their weights are no numbers")
+        return TrialResult(math.inf, error=f"all {len(fine)} agents diverged: their weights are not finite")
     losses = 1 - figures[loss].numpy()
     losses = np.where(fine, losses, losses[fine].max())
     info = {name: float(figure.numpy()[fine].mean()) for name, figure in figures.items()}

@@ -15,7 +15,7 @@ POLICIES = ("hyperband", "aggressive")
 
 
 def ladder(least: float, most: float, eta: float) -> list[float]:
-    """The budgets most eta^-k that are not below ``least``, ascending. Raises ValueError."""
+    """Ladder of budgets most eta^-k that are not below ``least``, ascending. Raises ValueError."""
     if not (0 < least <= most < math.inf and 1 < eta < math.inf):
         raise ValueError(f"budgets: found {least:g}, {most:g}, eta {eta:g}; expected 0 < least <= most and eta > 1")
     rungs = 0
@@ -25,7 +25,7 @@ def ladder(least: float, most: float, eta: float) -> list[float]:
 
 
 def bracket_sizes(policy: str, rungs: int, number: int, eta: float) -> list[int]:
-    """How many configurations bracket ``number`` (from 0) evaluates at each of the last budgets of a ladder.
+    """Number of configurations that bracket ``number`` (from 0) evaluates at each of the last budgets of a ladder.
 
     hyperband: brackets begin at each budget in turn, the cheapest first, with n = ceil((S + 1) / (s + 1) eta^s)
     configurations if S + 1 rungs are in all and s above the first. aggressive: always at the cheapest, n = eta^S.
@@ -40,7 +40,7 @@ def bracket_sizes(policy: str, rungs: int, number: int, eta: float) -> list[int]
 
 @dataclass
 class Bracket:
-    """Successive halving: ``sizes[k]`` configurations are evaluated at ``budgets[k]``, the best of them go on."""
+    """Successive halving: evaluates ``sizes[k]`` configurations at ``budgets[k]`` and promotes the best of them."""
 
     number: int
     budgets: list[float]
@@ -52,18 +52,17 @@ class Bracket:
 
     @property
     def wanted(self) -> int:
-        """How many trials this rung still hands out."""
+        """Number of trials that this rung still hands out."""
         size = self.sizes[0] if self.rung == 0 else len(self.promoted)
         return size - len(self.trials)
 
     @property
     def complete(self) -> bool:
-        """Everything of this rung was asked for and told."""
+        """True if all trials of this rung were asked for and told."""
         return not self.wanted and len(self.losses) == len(self.trials)
 
     def climb(self) -> bool:
-        """On from a complete rung to the next one. Returns whether there is one: not at the top, nor where all
-        failed."""
+        """Moves from a complete rung to the next one. Returns False at the top, and if all trials failed."""
         if self.rung + 1 == len(self.budgets):
             return False
         good = sorted((t for t in self.trials if self.losses[t.id] < math.inf), key=lambda t: (self.losses[t.id], t.id))
@@ -73,8 +72,8 @@ class Bracket:
 
 
 class HyperbandSearch:
-    """Ask and tell over brackets. A back end says where configurations come from, ``_propose``, and may learn from
-    what it is told, ``_learn``."""
+    """Hyperband with ask and tell. A subclass proposes configurations in ``_propose`` and may learn from results in
+    ``_learn``."""
 
     def __init__(self, budgets: tuple[float, float, float], bracket: str = "hyperband") -> None:
         """budgets: least, most, eta. Raises ValueError."""
@@ -87,7 +86,7 @@ class HyperbandSearch:
         self.asked, self.model_picks, self.random_picks = 0, 0, 0
 
     def ask(self) -> Trial:
-        """Who waits for nothing comes first: the oldest bracket with work, else a new one."""
+        """Next trial that need not wait: of the oldest bracket with work, else of a new one."""
         bracket = next((b for b in self.brackets if b.wanted), None) or self._new_bracket()
         if bracket.rung == 0:
             values, model_based = self._propose(bracket.budgets[0])
@@ -122,7 +121,7 @@ class HyperbandSearch:
         return bracket
 
     def _propose(self, budget: float) -> tuple[dict[str, Plain], bool]:
-        """A configuration to be evaluated at ``budget`` first, and whether the model proposed it."""
+        """Proposes a configuration for ``budget`` first -> the configuration, and whether the model proposed it."""
         raise NotImplementedError
 
     def _learn(self, trial: Trial, loss: float) -> None:

@@ -1,5 +1,5 @@
-"""Which parameters matter: the share of the variance of the loss that each explains, alone (functional ANOVA,
-Hutter et al. 2014, http://proceedings.mlr.press/v32/hutter14.html), as Optuna measures it.
+"""Importance of parameters: the share of the variance of the loss that each explains alone (functional ANOVA, Hutter et
+al. 2014, http://proceedings.mlr.press/v32/hutter14.html), as implemented by Optuna.
 
 A forest learns the loss from the trials at one budget. Without scikit-learn, which grows it, PED-ANOVA (Watanabe et al.
 2023, https://arxiv.org/abs/2304.10255) takes its place: how much each parameter's distribution among the best trials
@@ -22,12 +22,12 @@ from envolve.outer.hpo.trial import Record
 LEAST, MOST = 10, 300  # trials: with fewer no importance is given; of more, evenly many are left out, to save minutes
 FEW = 5  # trials per parameter, below which a forest finds shares in noise
 TREES, SEED = 64, 0
-GOOD = 5  # PED-ANOVA: at least so many trials are "the best", otherwise a tenth of all
+GOOD = 5  # PED-ANOVA: the best trials are a tenth of all, but at least this many
 
 
 @dataclass(frozen=True)
 class Share:
-    """Of one parameter: in [0, 1], judged among so many trials, in all of which it was active."""
+    """Share of one parameter in [0, 1], computed from this many trials, in all of which it was active."""
 
     share: float
     trials: int
@@ -35,7 +35,7 @@ class Share:
 
 @dataclass(frozen=True)
 class Importance:
-    """shares: by name, the largest first. Empty: ``reason`` says why. left_out: names that too few trials have."""
+    """Result. shares: by name, the largest first. Empty: ``reason`` says why. left_out: names with too few trials."""
 
     method: str = ""
     budget: float = math.nan
@@ -75,7 +75,7 @@ FANOVA, PED_ANOVA = "fANOVA", "PED-ANOVA"
 
 
 def importance_of(records: Sequence[Record], axes: Sequence[Axis]) -> Importance:
-    """Of the trials at the largest budget at which at least ``LEAST`` succeeded, not all with the same loss. A
+    """Importances from the trials at the largest budget with at least ``LEAST`` successes and different losses. A
     conditional parameter is judged among the trials that have it, beside those parameters that all of these have."""
     good = [r for r in records if succeeded(r)]
     counts = {b: sum(r.trial.budget == b for r in good) for b in {r.trial.budget for r in good}}
@@ -117,7 +117,7 @@ def importance_of(records: Sequence[Record], axes: Sequence[Axis]) -> Importance
 
 
 def _measure(records: Sequence[Record], axes: Sequence[Axis], method: str) -> Mapping[str, float]:
-    """All axes are active in all records; those that never vary explain nothing."""
+    """Shares of axes that are active in all records; parameters that never vary explain nothing."""
     import optuna
     from optuna.importance import FanovaImportanceEvaluator, PedAnovaImportanceEvaluator
 
@@ -153,7 +153,7 @@ def _measure(records: Sequence[Record], axes: Sequence[Axis], method: str) -> Ma
 
 
 def _internal(axis: Axis, record: Record) -> Any:
-    """What Optuna is given: the position of a choice, so that equal ones (1 and true) stay apart."""
+    """Value for Optuna: the index of a choice, so that equal ones (1 and true) stay apart."""
     value = record.trial.values[axis.name]
     return axis.position(value) if axis.choices else value
 

@@ -1,5 +1,5 @@
-"""An NES master of a search: takes trials from it through the exchange, as a worker takes chunks, and has workers of
-its own for the members of every trial's populations.
+"""NES master of a search: receives trials through the exchange, as a worker receives chunks, and has its own workers
+for the members of every trial's populations.
 
 The search is the master of the folder ``<run_dir>/trials``, where NES master b is worker b; for its own workers it is
 the master with BOHB-ID b in ``<run_dir>/sync``.
@@ -37,11 +37,11 @@ MODE = "trial"
 
 
 class Broken(BaseException):
-    """This master cannot go on, through no fault of the trial, which goes to another."""
+    """Raised if this master cannot continue for reasons unrelated to the trial, which goes to another master."""
 
 
 def trial_chunk(run_id: str, digest: str, trial: Trial) -> Chunk:
-    """A trial as a piece of work for NES masters."""
+    """Encodes a trial as a chunk for NES masters."""
     content = {
         "study": digest, "id": trial.id, "config_id": list(trial.config_id), "values": dict(trial.values),
         "budget": trial.budget, "rung": trial.rung, "model_based": trial.model_based,
@@ -51,7 +51,7 @@ def trial_chunk(run_id: str, digest: str, trial: Trial) -> Chunk:
 
 
 def trial_of(content: dict[str, Any], digest: str) -> Trial:
-    """The inverse. Raises ValueError for a trial of another study."""
+    """Decodes a trial. Raises ValueError for a trial of another study."""
     if content.get("study") != digest:
         raise ValueError("the search has another study, or the same with other values; start all with one file")
     bracket, zero, number = content["config_id"]
@@ -62,13 +62,13 @@ def trial_of(content: dict[str, Any], digest: str) -> Trial:
 
 
 def values_of(result: TrialResult) -> dict[str, Any]:
-    """A result as ``envolve.outer.exchange.messages`` carries it: the score is minus the loss."""
+    """Encodes a result for ``envolve.outer.exchange.messages``: the score is minus the loss."""
     score = -result.loss if math.isfinite(result.loss) else math.nan
     return {"score": [score], **{name: [float(x)] for name, x in result.info.items()}, "reason": [result.error]}
 
 
 def result_of(values: dict[str, Tensor], reason: str, error: str) -> TrialResult:
-    """The inverse."""
+    """Decodes a result."""
     score = float(values["score"][0])
     if error or not math.isfinite(score):
         return TrialResult(math.inf, error=error or reason or "no loss")
@@ -76,8 +76,8 @@ def result_of(values: dict[str, Tensor], reason: str, error: str) -> TrialResult
 
 
 class NESMaster:
-    """``bohb_id``: which; ``num_workers``: how many workers it starts itself, 0: they are started elsewhere.
-    ``on_beat`` is called once a second."""
+    """NES master. ``bohb_id``: its id; ``num_workers``: workers that it starts itself, 0: none. ``on_beat`` is called
+    once a second."""
 
     def __init__(
         self, study: Study, run_dir: Path, bohb_id: int, num_workers: int = 0,
@@ -91,13 +91,14 @@ class NESMaster:
         self.worker = Worker(0, bohb_id, files, Host(), self._load, on_beat=self._on_beat)
 
     def run(self) -> None:
-        """Until the search says quit, or has ended. Raises SecondWorkerError, ExchangeError, Broken, WorldFileError."""
+        """Works until the search says quit or has ended. Raises SecondWorkerError, ExchangeError, Broken,
+        WorldFileError."""
         with self._stack:
             self.worker.run()
             self.dispatcher.close(quit_workers=True)
 
     def _load(self) -> Callable[..., dict[str, Any]]:
-        """After the slot is ours: opens the exchange with the workers."""
+        """Opens the exchange with the workers, after the slot was claimed."""
         name = f"{self.run_dir.resolve().name}/{self.bohb_id}"
         sync = os.fspath(self.run_dir / SYNC)
         self.dispatcher = self._stack.enter_context(Dispatcher(sync, self.bohb_id, name))
@@ -127,7 +128,7 @@ class NESMaster:
         return evaluate
 
     def _on_beat(self) -> None:
-        if (self.run_dir / DONE).exists():  # the word to quit may have come while nobody was here
+        if (self.run_dir / DONE).exists():  # the word to quit may have come before this process started
             self.worker.quit = True
         if self._also is not None:
             self._also()

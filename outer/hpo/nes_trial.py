@@ -1,4 +1,4 @@
-"""A configuration judged by whole runs of the outer loop, which go on from their checkpoints when it is promoted."""
+"""Evaluates a configuration by whole runs of the outer loop, which resume from their checkpoints on promotion."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class NESTrials:
         self.study, self.folder, self.dispatcher = study, folder, dispatcher
 
     def __call__(self, trial: Trial) -> TrialResult:
-        """Raises ConfigError, RunError, ExchangeError, OSError."""
+        """Evaluates one trial. Raises ConfigError, RunError, ExchangeError, OSError."""
         study = self.study
         base = study.member_config(trial.values)
         bracket, _, number = trial.config_id
@@ -72,8 +72,10 @@ class NESTrials:
 
 
 def loss_of(run: Run, loss: str) -> float:
-    """generations  how many it took to solve the task, g; of a run that did not: g (1 + d / (1 + d)), d the part of
-                 solved_reward that its best score is short of
+    """Loss of a run:
+
+    generations  generations g until it was solved; if it was not: g (1 + d / (1 + d)), where d is the relative
+                 shortfall of its best score from solved_reward
     score        minus the best score
     """
     p, goal = run.progress, run.target.solved_reward
@@ -85,7 +87,7 @@ def loss_of(run: Run, loss: str) -> float:
 
 
 def shortfall(score: float, goal: float) -> float:
-    """d / (1 + d) in [0, 1), d = max(0, goal - score) / |goal|."""
+    """Shortfall d / (1 + d) in [0, 1), d = max(0, goal - score) / |goal|."""
     d = max(0.0, goal - score) / max(abs(goal), 1e-9)
     return d / (1 + d) if math.isfinite(d) else 1.0
 
@@ -101,7 +103,7 @@ def figures(run: Run) -> dict[str, float]:
 
 @contextlib.contextmanager
 def run_folder(name: Path, config: Config, budget: float) -> Iterator[Path]:
-    """The folder of a run, locked, with config.yaml in it and the checkpoint to go on from, if there is one.
+    """The folder of a run, locked, with config.yaml in it and the checkpoint to resume from, if there is one.
 
     Where another process still holds it (one that was thought dead, and may come back) a copy is made beside it. A run
     that has had more than ``budget`` (a log of results was removed) or is damaged is begun anew, beside it too.
@@ -126,7 +128,7 @@ def run_folder(name: Path, config: Config, budget: float) -> Iterator[Path]:
 
 
 def _copy(source: Path, target: Path, config: Config, budget: float) -> None:
-    """What is needed to go on, the checkpoint last and only if it is whole: a copy that was cut off is none."""
+    """Copies the files needed to resume, the checkpoint last and only if it is complete."""
     if not _usable(source, config, budget):
         return
     for file in reversed(KEPT):
@@ -138,7 +140,7 @@ def _copy(source: Path, target: Path, config: Config, budget: float) -> None:
 
 
 def _usable(folder: Path, config: Config, budget: float) -> bool:
-    """Whether a run of this configuration can begin or go on there."""
+    """True if a run of this configuration can begin or resume there."""
     stored, checkpoint = folder / "config.yaml", folder / "checkpoint.pt"
     try:
         if stored.exists() and load_config(stored).data != config.data:
@@ -151,7 +153,7 @@ def _usable(folder: Path, config: Config, budget: float) -> bool:
 
 
 def measured(folder: Path) -> dict[float, dict[str, float]]:
-    """Budget -> what was measured there: ``loss`` and the figures. Raises ValueError if the file is damaged."""
+    """Measurements by budget: ``loss`` and the figures. Raises ValueError if the file is damaged."""
     try:
         content = json.loads(read_plain(folder / MEASURED, TEXT_BYTES))
     except FileNotFoundError:

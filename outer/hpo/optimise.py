@@ -1,8 +1,8 @@
-"""A search over configurations: asks, hands trials to NES masters, tells in order, remembers.
+"""Search over configurations: asks, hands trials to NES masters, tells the results in order, logs them.
 
 At most ``parallel`` trials are out. What came of them is told in the order of asking, however they end, so that trial i
 is asked after exactly the trials 0 to i - parallel were told: the same study gives the same results with any number of
-NES masters, whoever dies, and a search that was interrupted is resumed by telling it its log.
+NES masters, whichever dies, and a search that was interrupted is resumed by telling it its log.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ log = logging.getLogger("envolve")
 
 
 class Table(Protocol):
-    """What follows a search (``outer/hpo/study_table.py``)."""
+    """Interface of the display of a search (``outer/hpo/study_table.py``)."""
 
     def started(self, trial: Trial, who: str) -> None: ...
 
@@ -52,7 +52,7 @@ class Optimiser:
     """One study, from its log to its end."""
 
     def __init__(self, study: Study, run_dir: Path, dispatcher: Dispatcher) -> None:
-        """Raises ConfigError for a log that is damaged."""
+        """Raises ConfigError for a damaged log."""
         self.study, self.dispatcher = study, dispatcher
         self.log = TrialLog(run_dir)
         self.known = self.log.read()
@@ -66,7 +66,8 @@ class Optimiser:
         self._out: deque[_Out] = deque()
 
     def execute(self, table: Table) -> Sequence[Record]:
-        """Raises RunError, ExchangeError, OSError; KeyboardInterrupt leaves a search that can be resumed."""
+        """Runs the search. Raises RunError, ExchangeError, OSError; after KeyboardInterrupt the search can be
+        resumed."""
         if self.known:
             table.note(f"resumed after {len(self.known)} trials")
         others, self._table = self.dispatcher.on_wait, table
@@ -120,7 +121,7 @@ class Optimiser:
         return Record(out.trial, outcome, out.submitted, out.started or finished, finished)
 
     def _tell(self, record: Record) -> None:
-        """Into the log first: what was told is never asked for again."""
+        """Tells a result, after logging it: told trials are never asked again."""
         if record.trial.id >= len(self.known):
             self.log.append(record)
             self._table.update(record)
@@ -130,7 +131,7 @@ class Optimiser:
         self.records.append(record)
 
     def _look_who(self) -> None:
-        """Who has which trial, for the table."""
+        """Shows which NES master has which trial."""
         holders = dict(self.dispatcher.holders())
         for out in self._out:
             who = holders.get(out.ticket, -1) if out.known is None else -1

@@ -1,7 +1,7 @@
-"""The maintained second of BOHB: optuna's tree of Parzen estimators (Watanabe 2023, https://arxiv.org/abs/2304.11127)
+"""Maintained alternative to BOHB: optuna's tree of Parzen estimators (Watanabe 2023, https://arxiv.org/abs/2304.11127)
 under optuna's own Hyperband, which stops a trial as soon as others at its budget are better.
 
-A new configuration waits for no rung to fill: what was not stopped goes on at the next budget, before anything new.
+A new configuration waits for no rung to fill: an unstopped trial continues at the next budget, before anything new.
 The n-th configuration's bracket is a hash of n and the seed, and each bracket has a model of its own.
 """
 
@@ -27,13 +27,13 @@ try:
     import optuna
     from ConfigSpace.types import NotSet
 except ImportError as e:
-    raise ImportError(f"optuna needs what is not installed ({e}): pip install optuna ConfigSpace") from e
+    raise ImportError(f"optuna needs a missing package ({e}): pip install optuna ConfigSpace") from e
 
 log = logging.getLogger("envolve")
 
 
 class _Forward(logging.Handler):
-    """What optuna says goes to this project's log."""
+    """Redirects optuna's log to this project's."""
 
     def emit(self, record: logging.LogRecord) -> None:
         log.debug("optuna: %s", record.getMessage())
@@ -46,22 +46,22 @@ if not any(isinstance(handler, _Forward) for handler in logging.getLogger("optun
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """optuna calls groups of parameters experimental, in a warning each time."""
+    """Silences optuna's warnings about experimental groups of parameters."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
 
 
 class _Sampler(optuna.samplers.TPESampler):
-    """Among candidates that are equally good, as choices often are, the first one wins and not the last bit of a
-    logarithm, in which processors differ: a search may be resumed on another one."""
+    """Chooses the first among equally good candidates instead of deciding by the last bit of a logarithm, in which
+    processors differ: a search may be resumed on another one."""
 
     def _compute_acquisition_func(self, *args: Any) -> np.ndarray:
         return np.round(super()._compute_acquisition_func(*args), 9)
 
 
 class OptunaTPE:
-    """Ask and tell. Everything is in memory: a search is resumed by telling it again what it was told."""
+    """Search with ask and tell. Everything is in memory: a search is resumed by telling its results again."""
 
     def __init__(
         self, space: ConfigSpace.ConfigurationSpace, budgets: tuple[float, float, float], seed: int,
@@ -100,7 +100,7 @@ class OptunaTPE:
         self._in_bracket = [0] * len(self.budgets)  # configurations so far
 
     def ask(self) -> Trial:
-        """The oldest of those that go on, else a new configuration."""
+        """Oldest configuration that continues, else a new one."""
         if self.paused:
             before, theirs = self.paused.popleft()
             budget = self.budgets[before.config_id[0] + before.rung + 1]
@@ -137,15 +137,15 @@ class OptunaTPE:
                 self.paused.append((trial, theirs))
 
     def _bracket(self, theirs: optuna.Trial) -> int:
-        """Which bracket optuna has put a trial into; bracket b begins at the b-th budget, for nothing is stopped
-        below."""
+        """Bracket that optuna has put a trial into; bracket b begins at the b-th budget, below which nothing is
+        stopped."""
         pruner = self.study.pruner
         if not isinstance(pruner, optuna.pruners.HyperbandPruner):
             return 0
         return pruner._get_bracket_id(self.study, theirs)  # its number is all that is read
 
     def _suggest(self, theirs: optuna.Trial) -> dict[str, Plain]:
-        """Values of the parameters that are active, parents first."""
+        """Values of the active parameters, parents first."""
         values: dict[str, Any] = dict.fromkeys(self.space, NotSet)
         for name, parameter in self.space.items():
             if not all(c.satisfied_by_value(values) for c in self.space.parent_conditions_of[name]):

@@ -1,4 +1,4 @@
-"""The pictures of a study: parallel coordinates, loss against budget, importances.
+"""Pictures of a study: parallel coordinates, loss against budget, importances.
 
 Colours as in outer/reporting/plots.py; what is of a model and what was drawn at random differ in shape besides.
 """
@@ -29,8 +29,8 @@ KINDS = ((True, "o", BLUE, "proposed by the model"), (False, "s", ORANGE, "drawn
 
 
 class LossScale:
-    """From losses to where a picture has them. A few that are far off must not flatten the rest: the view ends at
-    the upper quartile plus three times the distance between the quartiles, and what is worse lies on its edge."""
+    """Scale of the losses in a picture. Outliers must not flatten the rest: the view ends at the upper quartile plus
+    three times the interquartile range, and larger losses lie on its edge."""
 
     def __init__(self, losses: Sequence[float]) -> None:
         self.known = any(map(math.isfinite, losses))
@@ -48,7 +48,7 @@ class LossScale:
             self.low, self.high = self.low - margin, self.high + margin
 
     def place(self, loss: float) -> float:
-        """The best at 0, the worst shown at 1."""
+        """Relative position of a loss: the best at 0, the worst shown at 1."""
         if self.log:
             return math.log(loss / self.low) / math.log(self.high / self.low)
         return min(1.0, (loss - self.low) / (self.high - self.low))
@@ -61,7 +61,7 @@ class LossScale:
 
 
 def number_ticks(low: float, high: float, log: bool, whole: bool = False) -> list[tuple[float, str]]:
-    """Heights in [0, 1] and texts: both ends, and round numbers between them that do not crowd."""
+    """Tick positions in [0, 1] and labels: both ends, and round numbers between them that do not crowd."""
     from matplotlib.ticker import LogLocator, MaxNLocator
 
     if low == high:
@@ -81,7 +81,7 @@ def number_ticks(low: float, high: float, log: bool, whole: bool = False) -> lis
 
 
 def tick_text(x: float, span: float = math.inf) -> str:
-    """Three digits, or as many as tell numbers apart that lie within ``span``; and 1e-4 instead of 0.0001."""
+    """Formats numbers with three digits, or enough to distinguish numbers within ``span``; 1e-4 instead of 0.0001."""
     if x == 0:
         return "0"
     digits = max(3, 2 + math.ceil(math.log10(abs(x) / span))) if span < math.inf else 3
@@ -153,7 +153,7 @@ def parallel_coordinates(
 def _configuration(
     ax: Axes, record: Record, is_best: bool, axes: Sequence[Axis], budget: Axis, losses: LossScale | None
 ) -> None:
-    """losses: None for one at a smaller budget than those that are compared."""
+    """losses: None for a configuration at a smaller budget than those compared."""
     from matplotlib import colormaps
 
     heights = [_height(a, record, k) for k, a in enumerate(axes)] + [budget.place(record.trial.budget)]
@@ -182,7 +182,7 @@ def _configuration(
 
 
 def _text(text: str, most: int = 60) -> str:
-    """For matplotlib, to which what stands between two dollars is mathematics."""
+    """Escapes text for matplotlib, which reads text between two dollar signs as mathematics."""
     return shown(text, most).replace("$", r"\$")
 
 
@@ -197,7 +197,7 @@ def _height(axis: Axis, record: Record, k: int) -> float:
 
 
 def _curve(heights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """A line over the axes at 0, 1, 2, ... that leaves every axis level: crossing lines can be followed."""
+    """Smooth line over the axes at 0, 1, 2, ..., level at each axis, so that crossing lines can be followed."""
     t = np.linspace(0, 1, 13)[:-1]
     ease = 3 * t**2 - 2 * t**3
     y = (heights[:-1, None] + (heights[1:] - heights[:-1])[:, None] * ease).ravel()
@@ -271,7 +271,7 @@ def _against_budget(ax: Axes, records: Sequence[Record], scale: LossScale, budge
 
 
 def _aside(record: Record) -> float:
-    """A little to the side, the same for all trials of a configuration: equal losses do not hide each other."""
+    """Small horizontal offset, the same for all trials of a configuration, so that equal losses stay visible."""
     return 0.24 * ((record.trial.config_id[0] * 0.414 + (record.trial.config_id[2] + 1) * 0.618034) % 1 - 0.5)
 
 
@@ -304,7 +304,7 @@ def _over_time(ax: Axes, records: Sequence[Record], scale: LossScale, budgets: S
 
 
 def importance_bars(path: Path, importance: Importance, title: str) -> None:
-    """Write a PNG (150 dpi): the share of every parameter; hatched are those that only some of the trials have."""
+    """Writes a PNG (150 dpi): the share of every parameter; hatched if only some of the trials have it."""
     shares = importance.shares
     names = short_names(list(shares))
     figure, (ax,) = new_figure(7.5, max(2.2, 1.3 + 0.3 * len(shares)))

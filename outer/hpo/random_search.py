@@ -1,4 +1,4 @@
-"""Random search, the control of the others: every configuration at random, every evaluation at the full budget."""
+"""Random search, the control of the other searches: random configurations, all evaluated at the full budget."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class RandomSearch(HyperbandSearch):
     """Brackets of one configuration and one rung. A space without parameters repeats the base configuration."""
 
     def __init__(self, space: ConfigSpace.ConfigurationSpace, budgets: tuple[float, float, float], seed: int) -> None:
-        """budgets: least, most, eta, of which only the second counts. Raises ValueError."""
+        """budgets: least, most, eta; only ``most`` is used. Raises ValueError."""
         check_space(space, "random", empty=True)
         _, most, eta = budgets
         super().__init__((most, most, eta))

@@ -1,4 +1,4 @@
-"""What is left of a study for people: summary.txt, best.yaml, importance.json and the pictures."""
+"""Report of a study: summary.txt, best.yaml, importance.json and the pictures."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from envolve.outer.hpo.study import Study
 
 BEST = 10  # columns of the table
-REASONS, REASON = 8, 160  # so many kinds of failure are named, in so many characters
+REASONS, REASON = 8, 160  # most kinds of failure to name, and most characters of each
 FILES = (  # what a study leaves in its folder, in the order the summary names it
     ("best.yaml", "the best configuration, complete"),
     ("results.json", "every trial; hpbandster reads it"),
@@ -37,9 +37,8 @@ FILES = (  # what a study leaves in its folder, in the order the summary names i
 
 
 def write_report(folder: Path, study: Study | None, records: Sequence[Record], run_dir: Path | None = None) -> str:
-    """Writes all files of the report into the folder and returns summary.txt's text. study: None for a folder of
-    hpbandster's, of which nothing else is known; then there is no best.yaml. run_dir: the study's folder, where that is
-    another one. Raises OSError."""
+    """Writes all files of the report into the folder and returns the text of summary.txt. study: None for a folder of
+    hpbandster, which has no best.yaml. run_dir: the study's folder, if it is another one. Raises OSError."""
     run_dir = run_dir if run_dir is not None else folder
     axes = axes_of(study.space.config_space if study is not None else None, records)
     importance = importance_of(records, axes)
@@ -63,7 +62,7 @@ def _write(path: Path, text: str) -> None:
 
 
 def _write_best(path: Path, study: Study | None, records: Sequence[Record]) -> str:
-    """-> why there is no file; empty: there is."""
+    """Writes best.yaml -> why there is none; empty: there is."""
     if study is None:
         return "the study's YAML is not here"
     best = next(iter(ranked(records)), None)
@@ -80,12 +79,12 @@ def _write_best(path: Path, study: Study | None, records: Sequence[Record]) -> s
 
 
 def title_of(study: Study) -> str:
-    """The study's name; where it was read from the copy in its folder, study.yaml, the folder's."""
+    """Name of the study; if it was read from the copy study.yaml, the name of its folder."""
     return study.name if study.name != "study" else Path(study.path).resolve().parent.name
 
 
 def name_of(config_id: ConfigID) -> str:
-    """Bracket and number within it, as the folders of runs are called."""
+    """Bracket and number within it, as in the folder names of runs."""
     return f"{config_id[0]}_{config_id[2]}"
 
 
@@ -121,7 +120,7 @@ def _how_to_go_on(
 
 
 def finished(study: Study, records: Sequence[Record]) -> bool:
-    """Whether one of the study's limits is reached."""
+    """True if one of the study's limits is reached."""
     if study.trials is not None and len(records) >= study.trials:
         return True
     spent = sum(r.trial.budget for r in records)
@@ -173,7 +172,7 @@ def agreement_text(a: Agreement) -> str:
 
 
 def _failures(records: Sequence[Record]) -> list[str]:
-    """The reasons, those that differ in numbers only counted as one."""
+    """Reasons of failures; those that differ only in numbers count as one."""
     kinds: dict[str, list[Record]] = {}
     for r in records:
         if not succeeded(r):
@@ -192,7 +191,7 @@ def _failures(records: Sequence[Record]) -> list[str]:
 
 
 def _best(study: Study | None, records: Sequence[Record], axes: Sequence[Axis]) -> list[str]:
-    """Parameters as rows: there may be many."""
+    """Table with parameters as rows, because there may be many."""
     order = ranked(records)
     if not order:
         return ["", "All trials failed: there is no best configuration."] if records else []
@@ -217,12 +216,12 @@ def _best(study: Study | None, records: Sequence[Record], axes: Sequence[Axis]) 
 
 
 def last_line(error: str) -> str:
-    """What a traceback says at its end."""
+    """Last line of a traceback."""
     return (error.strip().splitlines() or ["no reason given"])[-1]
 
 
 def table(rows: Sequence[Sequence[str]], right: Sequence[int] | range = ()) -> list[str]:
-    """Columns as wide as their widest entry. right: those that are flush right."""
+    """Aligns columns to their widest entries. right: columns to flush right."""
     widths = [max(map(len, column)) for column in zip(*rows)]
     return ["  " + "  ".join(c.rjust(w) if i in right else c.ljust(w) for i, (c, w) in enumerate(zip(row, widths)))
             .rstrip() for row in rows]  # fmt: skip

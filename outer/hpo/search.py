@@ -1,4 +1,4 @@
-"""Searches by name, and what all of them ask of a space and make of its configurations."""
+"""Searches by name, with the checks and conversions that they share."""
 
 from __future__ import annotations
 
@@ -52,20 +52,19 @@ def make_search(
 
 
 def plain(configuration: Mapping[str, Any]) -> dict[str, Plain]:
-    """The same with Python's own numbers, truths and strings: NumPy's are refused by JSON, and by whoever else reads a
-    trial."""
+    """Converts values to Python's own numbers, booleans and strings: JSON refuses NumPy's."""
     return {str(name): v.item() if isinstance(v, np.generic) else v for name, v in configuration.items()}
 
 
 def rounded(value: float, lower: float, upper: float) -> float:
-    """To nine digits: processors differ in the last bits of exp and log, and a search that is resumed on another one
-    must ask for what it asked before."""
+    """Rounds to nine digits: processors differ in the last bits of exp and log, and a search resumed on another one
+    must ask for the same values."""
     return min(max(float(f"{value:.9g}"), float(lower)), float(upper))
 
 
 def values_of(configuration: ConfigSpace.Configuration) -> dict[str, Plain]:
-    """The active parameters in plain Python. Categorical ones as they were declared: ConfigSpace keeps choices in one
-    array, in which of true, false and 2 there is 1, 0 and 2."""
+    """Active parameters in plain Python. Choices as declared: ConfigSpace keeps them in one array, where true, false
+    and 2 become 1, 0 and 2."""
     values: dict[str, Plain] = {}
     for (name, parameter), entry in zip(configuration.config_space.items(), configuration.get_array().tolist()):
         if entry == entry:  # NaN: not active
@@ -79,7 +78,7 @@ def values_of(configuration: ConfigSpace.Configuration) -> dict[str, Plain]:
 
 
 def check_space(space: ConfigSpace.ConfigurationSpace, backend: str, empty: bool = False) -> None:
-    """Raises ValueError with everything in a space that a search cannot do. empty: may it be?"""
+    """Raises ValueError with everything in a space that a search cannot do. empty: allow a space without parameters."""
     problems = []
     if not empty and not len(space):
         problems.append(f"no parameter; expected one at least: back end {backend} has nothing to search (random has)")

@@ -1,4 +1,4 @@
-"""The space of a study: which keys of a configuration vary, and how; as ConfigSpace, and a trial's values as overrides.
+"""Search space of a study: the keys of a configuration that vary, as ConfigSpace, and a trial's values as overrides.
 
 How a study writes it is in ``space_reader.py``.
 """
@@ -17,7 +17,7 @@ from envolve.outer.hpo.trial import Plain
 try:
     import ConfigSpace
 except ImportError as e:
-    raise ImportError(f"studies need what is not installed ({e}): pip install 'ConfigSpace>=1.2'") from e
+    raise ImportError(f"studies need a missing package ({e}): pip install 'ConfigSpace>=1.2'") from e
 
 ONE_MINUS = "1-"  # begins the name of a parameter that is searched as 1 - value
 ROUNDING = 1e-9  # ConfigSpace rounds to 13 decimals, which may lead over the end of a range
@@ -25,7 +25,7 @@ ROUNDING = 1e-9  # ConfigSpace rounds to 13 decimals, which may lead over the en
 
 @dataclass(frozen=True)
 class Condition:
-    """A parameter is there only where the parameter of ``key`` has one of ``values``."""
+    """Condition: a parameter is active only if the parameter of ``key`` has one of ``values``."""
 
     key: str
     values: tuple[Plain, ...]
@@ -46,16 +46,16 @@ class Parameter:
 
     @property
     def name(self) -> str:
-        """As trials call it."""
+        """Name in trials."""
         return ONE_MINUS + self.key if self.one_minus else self.key
 
     @property
     def kind(self) -> str:
-        """As a study calls it."""
+        """Name in studies."""
         return "choices" if self.choices else "one_minus" if self.one_minus else "range"
 
     def allows(self, searched: Any) -> bool:
-        """Whether it is plain Python and one of the values that are searched."""
+        """True for plain Python values that are in the search range."""
         if type(searched) is not self.type:
             return False
         if self.choices:
@@ -65,21 +65,21 @@ class Parameter:
         return self.low - slack <= number <= self.high + slack
 
     def value(self, searched: Any) -> Plain:
-        """The key's value for one that is searched."""
+        """Value of the key for a searched value."""
         if self.choices:
             return self.type(searched)
         inside = self.type(min(max(searched, self.low), self.high))
         return 1.0 - inside if self.one_minus else inside
 
     def extremes(self) -> list[Plain]:
-        """Every choice, or both ends of the range, as they are searched."""
+        """Extreme values of the search: every choice, or both ends of the range."""
         return list(self.choices) or self._ends()
 
     def _ends(self) -> list[Plain]:
         return [self.type(self.low), self.type(self.high)]
 
     def written(self) -> dict[str, Any]:
-        """As a study writes it."""
+        """Entry as written in a study."""
         out: dict[str, Any] = {self.kind: self.extremes(), **({"log": True} if self.log else {})}
         when = {condition.key: list(condition.values) for condition in self.when}
         return {**out, "when": when} if when else out
@@ -91,7 +91,7 @@ class Parameter:
         return f"{'an integer' if self.type is int else 'a number'} from {low} to {high}"
 
     def hyperparameter(self) -> Any:
-        """As ConfigSpace has it. Raises ValueError where it has no such range."""
+        """Hyperparameter of ConfigSpace. Raises ValueError if ConfigSpace has no such range."""
         if self.choices:
             return ConfigSpace.CategoricalHyperparameter(self.name, list(self.choices))
         cls = ConfigSpace.UniformIntegerHyperparameter if self.type is int else ConfigSpace.UniformFloatHyperparameter
@@ -116,7 +116,7 @@ class Space:
 
     @cached_property
     def config_space(self) -> Any:
-        """ConfigSpace.ConfigurationSpace, of seed 0. The order in the file decides nothing."""
+        """ConfigSpace.ConfigurationSpace with random seed 0. The order in the file does not matter."""
         space = ConfigSpace.ConfigurationSpace(seed=0)
         parameters = sorted(self.parameters, key=lambda p: p.name)
         of_key = {p.key: p.hyperparameter() for p in parameters}
@@ -128,7 +128,7 @@ class Space:
         return space
 
     def active(self, values: Mapping[str, Plain]) -> set[str]:
-        """Names of the parameters that are there, by the values of those that they depend on."""
+        """Names of the active parameters, by the values of those that they depend on."""
 
         def there(p: Parameter) -> bool:  # a parent's name is its key: one_minus cannot be one
             return all(there(self.by_key[c.key]) and values.get(c.key) in c.values for c in p.when)
@@ -136,7 +136,8 @@ class Space:
         return {p.name for p in self.parameters if there(p)}
 
     def overrides(self, values: Mapping[str, Plain]) -> dict[str, Plain]:
-        """A trial's values -> dotted key and its value. Raises ConfigError if they are no point of this space."""
+        """Overrides of a trial: dotted key and value. Raises ConfigError if the values are not a point of this
+        space."""
         problems = []
         for name, value in values.items():
             if name not in self.by_name:

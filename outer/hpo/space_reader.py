@@ -38,7 +38,7 @@ LARGEST = {int: 2**53, float: 1e100}  # of a range's ends: ConfigSpace's own ari
 
 
 class Keys:
-    """The dotted keys that a configuration can have, by the dataclasses that declare them."""
+    """Dotted keys that a configuration can have, with the dataclasses that declare them."""
 
     def __init__(self, sections: Mapping[str, type], legacy: Mapping[str, Mapping[str, str]]) -> None:
         """sections: prefix -> dataclass, "" for the top level; legacy: keys that are ignored, by kinds of sections."""
@@ -46,12 +46,12 @@ class Keys:
         self.valid = [f"{prefix}.{name}".lstrip(".") for prefix, cls in sections.items() for name in defaults(cls)]
 
     def section_of(self, key: str) -> tuple[type, str]:
-        """A valid key -> the dataclass that declares it, and its name there."""
+        """Dataclass that declares a valid key, and its name there."""
         prefix, _, name = key.rpartition(".")
         return self.sections[prefix], name
 
     def check(self, key: str, path: Path, checker: Checker) -> bool:
-        """Whether the key exists; if not, the checker has a problem more."""
+        """True if the key exists; otherwise reports a problem."""
         if key in self.valid:
             return True
         last = key.split(".")[-1]
@@ -62,19 +62,19 @@ class Keys:
 
 
 def configuration_keys() -> Keys:
-    """Those of the problems that the outer loop solves."""
+    """Sections of the problems that the outer loop solves."""
     sections = {"": problem.RunSection, **{f"agents.{name}": cls for name, (cls, _) in agent_sections().items()}}
     return Keys({**sections, **{f"envs.{name}": cls for name, cls in env_sections().items()}}, LEGACY_KEYS)
 
 
 class SpaceReader:
-    """Reads all entries; what is wrong with them is in the checker."""
+    """Reader of all entries; reports problems to the checker."""
 
     def __init__(self, checker: Checker, keys: Keys) -> None:
         self.checker, self.keys = checker, keys
 
     def read(self, raw: dict[str, Any]) -> Space:
-        """The section ``space``; only meaningful if the checker got no problem."""
+        """Reads the section ``space``; meaningful only without problems."""
         entries = {key: entry for key, entry in raw.items() if self.keys.check(key, ("space", key), self.checker)}
         found = {key: self.parameter(key, entry) for key, entry in entries.items()}
         parameters = {key: p for key, p in found.items() if p is not None}
@@ -86,7 +86,7 @@ class SpaceReader:
         return Space(tuple(parameters.values()))
 
     def value(self, key: str, raw: Any, path: Path) -> Any:
-        """What the key makes of a value; None, and a problem, if it does not take it."""
+        """Value converted for the key; None, and a problem, if it is invalid."""
         cls, name = self.keys.section_of(key)
         try:
             value = getattr(section_model(cls)(**{name: raw}), name)
@@ -97,7 +97,7 @@ class SpaceReader:
         return value
 
     def parameter(self, key: str, raw: Any) -> Parameter | None:
-        """One entry without its conditions; None if it has a problem."""
+        """Reads one entry without its conditions; None if it has a problem."""
         path = ("space", key)
         if not isinstance(raw, dict):
             self.checker.problem(path, show(raw), f"a mapping with one of {', '.join(KINDS)}")
@@ -196,7 +196,7 @@ class SpaceReader:
         return tuple(out)
 
     def same_type(self, key: str, raw: Any) -> Any:
-        """A value as the key takes it (1 for a number is 1.0); itself where it takes no such value."""
+        """Value converted to the key's type (1 for a number is 1.0); unchanged if it is invalid."""
         cls, name = self.keys.section_of(key)
         try:
             return getattr(section_model(cls)(**{name: raw}), name)
@@ -204,13 +204,13 @@ class SpaceReader:
             return raw
 
     def circles(self, parameters: dict[str, Parameter]) -> None:
-        """A parameter must not depend on itself through others."""
+        """Checks that no parameter depends on itself through others."""
         for key in parameters:
             todo, seen = [key], {key}
             while todo:
                 for condition in parameters[todo.pop()].when:
                     if condition.key == key:
-                        self.checker.problem(("space", key, "when"), "a circle of conditions", "none")
+                        self.checker.problem(("space", key, "when"), "a cycle of conditions", "none")
                     if condition.key not in seen:
                         seen.add(condition.key)
                         todo.append(condition.key)

@@ -1,4 +1,4 @@
-"""Who stands where in a study: trials per budget, the best, and whether small budgets foretell large ones."""
+"""Standings of a study: trials per budget, the best, and the correlation between budgets."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from envolve.outer.hpo.trial import ConfigID, Record
 
 @dataclass(frozen=True)
 class Rung:
-    """All trials at one budget. best, median: of the losses of those that did not fail; NaN if all did."""
+    """Statistics of all trials at one budget. best, median: losses of the successful trials; NaN if all failed."""
 
     budget: float
     trials: int
@@ -27,7 +27,7 @@ def succeeded(record: Record) -> bool:
 
 
 def rungs(records: Sequence[Record]) -> list[Rung]:
-    """By budget, the smallest first."""
+    """Statistics by budget, the smallest first."""
     out = []
     for budget in sorted({r.trial.budget for r in records}):
         here = [r for r in records if r.trial.budget == budget]
@@ -38,14 +38,14 @@ def rungs(records: Sequence[Record]) -> list[Rung]:
 
 
 def ranked(records: Sequence[Record]) -> list[Record]:
-    """Those at the largest budget at which one succeeded, best first: losses of different budgets do not compare."""
+    """Trials at the largest budget with a success, best first: losses of different budgets are not comparable."""
     good = [r for r in records if succeeded(r)]
     top = max((r.trial.budget for r in good), default=math.nan)
     return sorted((r for r in good if r.trial.budget == top), key=lambda r: (r.result.loss, r.trial.id))
 
 
 def last_of_each(records: Sequence[Record]) -> list[Record]:
-    """Of every configuration the trial at its largest budget, in the order of the trials."""
+    """Trial of every configuration at its largest budget, in the order of the trials."""
     last: dict[ConfigID, Record] = {}
     for r in records:
         if r.trial.config_id not in last or r.trial.budget > last[r.trial.config_id].trial.budget:
@@ -55,8 +55,8 @@ def last_of_each(records: Sequence[Record]) -> list[Record]:
 
 @dataclass(frozen=True)
 class Agreement:
-    """Between two budgets. rho: Spearman's rank correlation over the configurations that succeeded at both; NaN where
-    fewer than ``LEAST`` did, or all losses of one budget are equal."""
+    """Correlation between two budgets. rho: Spearman's rank correlation over the configurations that succeeded at both;
+    NaN if fewer than ``LEAST`` did, or all losses of one budget are equal."""
 
     low: float
     high: float
@@ -67,8 +67,8 @@ class Agreement:
 
 
 def agreements(records: Sequence[Record]) -> list[Agreement]:
-    """Of neighbouring budgets. Only promoted configurations have both, which are the better ones: a low value among a
-    few that are alike says little."""
+    """Correlations of neighbouring budgets. Only promoted configurations have both, and these are alike: a low value
+    among a few of them means little."""
     loss = {(r.trial.config_id, r.trial.budget): r.result.loss for r in records if succeeded(r)}
     budgets = sorted({r.trial.budget for r in records})
     out = []
@@ -79,7 +79,7 @@ def agreements(records: Sequence[Record]) -> list[Agreement]:
 
 
 def _spearman(pairs: Sequence[tuple[float, float]]) -> float:
-    """Pearson's correlation of the ranks; equal values share the mean of theirs."""
+    """Pearson's correlation of the ranks; equal values share their mean rank."""
     x, y = (_ranks(np.array(column)) for column in zip(*pairs))
     x, y = x - x.mean(), y - y.mean()
     size = math.sqrt(float(x @ x) * float(y @ y))
@@ -87,7 +87,7 @@ def _spearman(pairs: Sequence[tuple[float, float]]) -> float:
 
 
 def _ranks(x: np.ndarray) -> np.ndarray:
-    """[N] -> [N], from 0."""
+    """Ranks [N] of values [N], from 0."""
     _, inverse, counts = np.unique(x, return_inverse=True, return_counts=True)
     ends = np.cumsum(counts)
     return (ends - (counts + 1) / 2)[inverse]

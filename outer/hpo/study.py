@@ -1,4 +1,4 @@
-"""A study: which configuration is searched over which space, how a trial is evaluated, and for how long.
+"""Study: which configuration is searched over which space, how trials are evaluated, and for how long.
 
 A study is a YAML file (``configs/spaces/``); read, checked and written here.
 """
@@ -27,7 +27,7 @@ from envolve.outer.hpo.trial import Plain
 
 @dataclass(frozen=True)
 class Study:
-    """A checked study."""
+    """Checked study."""
 
     path: str
     name: str  # the file's, without .yaml
@@ -58,7 +58,7 @@ class Study:
         return str(self.config.data["env_name"])
 
     def written(self) -> dict[str, Any]:
-        """What this study and its file have in common, as the file writes it."""
+        """Content that this study and its file share, in the form of the file."""
         own = ["repeats"] if self.evaluate == "nes" else ["agents"] * (self.budget.unit != "agents")
         search = ("backend", "bracket", "seed", "parallel", "random_fraction")
         return {
@@ -78,7 +78,7 @@ class Study:
         return {**self.written(), "config": config, "space": space, "worlds": list(self.worlds_sha256)}
 
     def member_config(self, values: Mapping[str, Plain]) -> Config:
-        """The base with a trial's values, checked as if it had been loaded. Raises ConfigError."""
+        """Configuration with a trial's values, checked as if it had been loaded. Raises ConfigError."""
         overrides = self.space.overrides(values)
         labels = {tuple(key.split(".")): f"trial of {self.name}" for key in overrides}
         checker = Checker(self.path, {(): 1}, labels)
@@ -100,7 +100,7 @@ class GoalStudy(Study):
         return {**self.written(), "config": self.config.data, "space": space}
 
     def member_config(self, values: Mapping[str, Plain]) -> Config:
-        """A trial's values in the base: all that the longest training of its agents would use."""
+        """Settings of goal-conditioned agents with a trial's values, and with the longest training."""
         own = {"run.population": self.agents, "run.num_timesteps": round(self.budget.most), "run.threads": 1}
         data = applied(self.config.data, {**self.space.overrides(values), **own})
         return Config({**data, "per_member": {}}, [], self.path)
@@ -119,7 +119,7 @@ def read_study(path: str | FilePath, overrides: Sequence[str] = ()) -> Study:
 
 
 def dump_study(study: Study) -> str:
-    """YAML that stands for itself: :func:`read_study` reads it back, wherever it lies, to the same digest."""
+    """Self-contained YAML: :func:`read_study` reads it back, from any folder, to the same digest."""
     stop = {"full_evaluations": study.full_evaluations, "trials": study.trials}
     data = {
         **study.written(),

@@ -1,4 +1,4 @@
-"""What the values of a study must be beside each other, and whether its configuration can do what is asked of it."""
+"""Checks across the values of a study, and of its configuration against the study."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DRAWS, SHAPED_DRAWS = 192, 16  # corners of the space that are tried; for shaped
 
 def check_values(checker: Checker, raw: Mapping[str, Any], study: Mapping[str, Any], budget: Mapping[str, Any],
                  stop: Mapping[str, Any]) -> None:  # fmt: skip
-    """The study's own values. raw: as in the file, without defaults."""
+    """Checks the study's own values. raw: as in the file, without defaults."""
     evaluate = study["evaluate"]
     for path, value, table in ((("loss",), study["loss"], LOSSES), (("budget", "unit"), budget["unit"], UNITS)):
         if path[0] in raw and value not in table[evaluate]:
@@ -42,7 +42,7 @@ def check_values(checker: Checker, raw: Mapping[str, Any], study: Mapping[str, A
 
 def check_fit(checker: Checker, data: dict[str, Any], study: Mapping[str, Any], budget: Mapping[str, Any],
               space: Space) -> None:  # fmt: skip
-    """The study asks of its configuration only what that can do, and varies only what is read. data: resolved."""
+    """Checks that the configuration supports the study, and that the varied keys are read. data: resolved."""
     gtn = problem.gtn_section(data)
     if study["evaluate"] == "agent" and gtn.synthetic_env_type == SHAPER:
         checker.problem(("evaluate",), "agent", "nes: agents of a task in a physics engine are not trained alone")
@@ -75,7 +75,7 @@ def check_fit(checker: Checker, data: dict[str, Any], study: Mapping[str, Any], 
 
 
 def sections_read(data: dict[str, Any], space: Space) -> set[str]:
-    """The sections that some configuration of the space reads, "" for the top level."""
+    """Sections that some configuration of the space reads, "" for the top level."""
 
     def values(key: str, base: str) -> list[str]:
         return [str(choice) for choice in space.by_key[key].choices] if key in space.by_key else [base]
@@ -92,7 +92,7 @@ def sections_read(data: dict[str, Any], space: Space) -> set[str]:
 
 
 def read_by_agents(section: str, last: str, in_worlds: bool) -> bool:
-    """Whether agents that are trained alone read this key. in_worlds: files of worlds, which hold their own envs."""
+    """True if agents that are trained alone read this key. in_worlds: world files hold their own envs."""
     if section == "agents.gtn":
         return last in ("agent_name", "backend")
     return not section.startswith("envs.") or (last in ("max_steps", "solved_reward") and not in_worlds)
@@ -101,7 +101,7 @@ def read_by_agents(section: str, last: str, in_worlds: bool) -> bool:
 def corner_problems(
     data: dict[str, Any], name: str, lines: dict[Path, int], labels: dict[Path, str], space: Space
 ) -> list[str]:
-    """Values that are fine alone may be impossible together: tries choices and ends of ranges with each other.
+    """Checks for values that are valid alone but impossible together: tries choices and ends of ranges with each other.
 
     data: the resolved configuration; name, lines: its file; labels: where the study says the values.
     """

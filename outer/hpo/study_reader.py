@@ -42,7 +42,7 @@ class StudyReader:
         self.checker = Checker(path, {(): 1}, {})
 
     def read(self, overrides: Sequence[str]) -> dict[str, Any]:
-        """The fields of a Study. Raises ConfigError."""
+        """Fields of a Study. Raises ConfigError."""
         raw, lines = parse_yaml(read_bytes(self.path, "*.yaml"), self.path)
         if not isinstance(raw, dict):
             found = "an empty file" if raw is None else show(raw)
@@ -86,7 +86,7 @@ class StudyReader:
 
     def check_space(self, config: Config, name: str, lines: dict[Path, int], study: dict[str, Any],
                     budget: dict[str, Any], space: Space) -> None:  # fmt: skip
-        """The space beside the configuration, in the file ``name``."""
+        """Checks the space against the configuration, in the file ``name``."""
         check_fit(self.checker, config.data, study, budget, space)
         if not self.checker.problems:
             labels = {tuple(p.key.split(".")): self.where(("space", p.key)) for p in space.parameters}
@@ -121,8 +121,8 @@ class StudyReader:
         self.checker.overrides[path] = "--set"
 
     def base(self, raw: Any, fixed: dict[str, Any], space: Space) -> tuple[Config, str, dict[Path, int]] | None:
-        """The configuration with ``set`` applied, what messages call its file, and the lines of its keys there. None if
-        it has problems."""
+        """Configuration with ``set`` applied, its name in messages, and the lines of its keys there. None if it has
+        problems."""
         if isinstance(raw, dict):
             name = self.path
             lines = {path[1:]: line for path, line in self.checker.lines.items() if path[:1] == ("config",)}
@@ -156,7 +156,7 @@ class StudyReader:
         return self.checker.overrides.get(path) or f"{self.path}:{self.checker.lines[path]}"
 
     def worlds(self, given: Any, env_name: str | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """The files that ``worlds`` names, and the SHA-256 of each. env_name: of the configuration, None: unknown."""
+        """Files named by ``worlds``, and the SHA-256 of each. env_name: of the configuration, None: unknown."""
         if given == "real":
             return (), ()
         patterns = given if isinstance(given, list) else [given]

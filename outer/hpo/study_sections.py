@@ -1,4 +1,4 @@
-"""The sections of a study: what each key takes, and what goes with what."""
+"""Sections of a study: allowed values of each key."""
 
 from __future__ import annotations
 
@@ -30,44 +30,44 @@ class StudySection:
     """The top level of a study, beside its sections."""
 
     evaluate: str = option(
-        "nes", "nes: a whole run of the outer loop; agent: agents alone; goal: agents that reach goals",
+        "nes", "trial: a whole run of the outer loop (nes), agents on the task (agent), goal-conditioned agents (goal)",
         choices=tuple(LOSSES),
     )  # fmt: skip
-    loss: str = option("", "what is minimised", choices=tuple(n for names in LOSSES.values() for n in names))
-    repeats: int = option(1, "nes: runs that a trial averages, each with a seed of its own", ge=1, le=1000)
-    agents: int = option(10, "agent, goal: agents that a trial averages", ge=1, le=65536)
+    loss: str = option("", "loss to minimise", choices=tuple(n for names in LOSSES.values() for n in names))
+    repeats: int = option(1, "nes: runs averaged per trial, each with its own random seed", ge=1, le=1000)
+    agents: int = option(10, "agent, goal: agents averaged per trial", ge=1, le=65536)
 
 
 @dataclass(frozen=True)
 class SearchSection:
-    """``search``: who proposes configurations."""
+    """``search``: the search that proposes configurations."""
 
-    backend: str = option("bohb", "who proposes", choices=("bohb", "optuna", "random"))
+    backend: str = option("bohb", "search that proposes configurations", choices=("bohb", "optuna", "random"))
     bracket: str = option(
-        "hyperband", "hyperband: brackets of all lengths in turn; aggressive: the longest only, as the original",
+        "hyperband", "hyperband: brackets of all lengths in turn; aggressive: only the longest, as in the original",
         choices=("hyperband", "aggressive"),
     )  # fmt: skip
-    seed: int = option(0, "of what is proposed, and of every trial", ge=0, le=2**32 - 1)
-    parallel: int = option(4, "trials that may be out at once, however many masters there are", ge=1, le=4096)
+    seed: int = option(0, "random seed of the proposals and of every trial", ge=0, le=2**32 - 1)
+    parallel: int = option(4, "most trials at the same time, whatever the number of masters", ge=1, le=4096)
     random_fraction: float = option(1 / 3, "share of proposals that are drawn at random", ge=0, le=1)
 
 
 @dataclass(frozen=True)
 class BudgetSection:
-    """``budget``: from the cheapest trial to the dearest."""
+    """``budget``: from the cheapest trial to the most expensive one."""
 
-    unit: str = option("", "what it counts", choices=("generations", "steps", "episodes", "agents"))
-    least: float = option(1.0, "of the cheapest trial", ge=1, le=1e15)
-    most: float = option(1.0, "of the dearest trial", ge=1, le=1e15)
-    eta: float = option(3.0, "a rung has eta times the budget of the one below", gt=1, le=1e6)
+    unit: str = option("", "unit of the budget", choices=("generations", "steps", "episodes", "agents"))
+    least: float = option(1.0, "budget of the cheapest trial", ge=1, le=1e15)
+    most: float = option(1.0, "budget of the most expensive trial", ge=1, le=1e15)
+    eta: float = option(3.0, "ratio of the budgets of neighbouring rungs", gt=1, le=1e6)
 
 
 @dataclass(frozen=True)
 class StopSection:
     """``stop``: when the search ends, whichever comes first."""
 
-    full_evaluations: Optional[float] = option(None, "the sum of all budgets, as a multiple of most", gt=0, le=1e12)
-    trials: Optional[int] = option(None, "trials that are finished", ge=1, le=10**9)
+    full_evaluations: Optional[float] = option(None, "sum of all budgets, as a multiple of most", gt=0, le=1e12)
+    trials: Optional[int] = option(None, "number of finished trials", ge=1, le=10**9)
 
 
 @dataclass(frozen=True)
@@ -79,8 +79,7 @@ class Budget:
 
 
 def applied(data: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
-    """The data with other values at dotted keys. A section that is no mapping stays as it is: whoever checks the result
-    will say so."""
+    """Data with other values at dotted keys. A section that is not a mapping stays unchanged, to be reported later."""
     out = dict(data)
     for key, value in overrides.items():
         *sections, last = key.split(".")

@@ -1,4 +1,4 @@
-"""Follows a study: a table in a terminal, a plain line per trial where the output is none."""
+"""Display of a study: a table in a terminal, otherwise a plain line per trial."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ class StudyTable(NotedDisplay):
         super().__init__(title, console or Console())
         self.study = study
         self.records = list(remembered)
-        self.out: dict[int, tuple[Trial, str, float]] = {}  # trial, with whom, since when
+        self.out: dict[int, tuple[Trial, str, float]] = {}  # trial, its NES master, start time
         self.spent = 0.0  # budget of the trials of this session
         self.first: float | None = None  # when the first of them began
         self.last: float | None = None  # when the last of them ended
 
     def started(self, trial: Trial, who: str) -> None:
-        """who: evaluates it; if it is given to somebody else, that is called again."""
+        """who: the evaluating master; called again if the trial moves to another one."""
         with self.lock:
             now = time.monotonic()
             since = self.out[trial.id][2] if trial.id in self.out else now
@@ -71,7 +71,7 @@ class StudyTable(NotedDisplay):
     # ------------------------------------------------------------------------------------------------ what is known
 
     def share(self) -> float:
-        """Of the study that is done, 0 to 1."""
+        """Finished share of the study, 0 to 1."""
         s = self.study
         shares = [len(self.records) / s.trials] if s.trials is not None else []
         if s.full_evaluations is not None:
@@ -79,7 +79,7 @@ class StudyTable(NotedDisplay):
         return min(1.0, max(shares, default=0.0))
 
     def _eta(self) -> str:
-        """The study ends when one of its limits is reached: the nearer one counts."""
+        """Estimated time to the end: the nearer one of its limits counts."""
         if self.last is None or not self.spent:
             return "-"
         s, now = self.study, time.monotonic()
@@ -95,7 +95,7 @@ class StudyTable(NotedDisplay):
         return f"elapsed {duration(time.monotonic() - self.began)}  ETA {self._eta()}"
 
     def _count(self) -> tuple[str, str]:
-        """Trials done, of how many, and their budgets."""
+        """Trials done, the total, and their budgets."""
         s, done = self.study, len(self.records)
         expected = "" if s.trials is None else f"/{s.trials}"
         if s.trials is None and self.share() > 0:

@@ -1,4 +1,4 @@
-"""What a search over configurations passes around: a trial, what came of it, and the two calls of every search.
+"""Types of a search over configurations: trial, result, and the interface of every search.
 
 The third level: a search proposes a configuration; a whole run of the outer loop, or of agents alone, is its
 evaluation.
@@ -15,7 +15,7 @@ ConfigID = tuple[int, int, int]  # as hpbandster counts: bracket, 0, number with
 
 @dataclass(frozen=True)
 class Trial:
-    """One evaluation: a configuration at a budget. A promoted configuration comes again, in a trial of its own."""
+    """One evaluation: a configuration at a budget. A promoted configuration returns in a new trial."""
 
     id: int  # trials are numbered in the order of asking
     config_id: ConfigID
@@ -27,7 +27,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class TrialResult:
-    """loss: to be minimised, inf where it failed; ``error`` then says why. info: whatever else was measured."""
+    """loss: to be minimised, inf for a failure, with the reason in ``error``. info: other measurements."""
 
     loss: float
     info: dict[str, float] = field(default_factory=dict)
@@ -46,11 +46,12 @@ class Record:
 
 
 class Search(Protocol):
-    """Several trials may be out at once. Told in the same order, the same seed asks the same trials; so a search is
-    resumed by telling it again what it was told."""
+    """Interface of a search. Several trials may be out at once. Told in the same order, the same random seed asks the
+    same trials; so a search is resumed by telling its results again."""
 
     def ask(self) -> Trial:
-        """The next trial; there always is one."""
+        """Next trial; there is always one."""
 
     def tell(self, id: int, loss: float) -> None:
-        """loss: of trial ``id``; one that is not finite: it failed. Raises KeyError if that trial is not out."""
+        """Reports the loss of trial ``id``; one that is not finite means failure. Raises KeyError if that trial is not
+        out."""

@@ -23,7 +23,7 @@ TIMES = ("submitted", "started", "finished")
 
 
 class TrialLog:
-    """The records of one folder. Whoever appends is alone in doing so; readers may come at any time."""
+    """Records of one folder. Only one process may append; readers may come at any time."""
 
     def __init__(self, folder: Path) -> None:
         self.configs, self.results = folder / "configs.json", folder / "results.json"
@@ -31,8 +31,8 @@ class TrialLog:
         self.count = 0
 
     def read(self, repair: bool = True) -> list[Record]:
-        """In the order of the file, which is that of the trials' ids. repair: cut off a last line that a crash has
-        torn; without, nothing is written, as a reader must while the study runs. Raises ConfigError, OSError."""
+        """Trials in the order of the file, which is that of their ids. repair: cut off an incomplete last line; without
+        it nothing is written, as for readers of a running study. Raises ConfigError, OSError."""
         results = list(_lines(self.results, repair))  # first: a configuration is written before its results
         self.known = {}
         for where, line in _lines(self.configs, repair):
@@ -47,7 +47,8 @@ class TrialLog:
         return records
 
     def append(self, record: Record) -> None:
-        """On the disk when this returns. Raises ValueError for a trial out of order, ConfigError, OSError."""
+        """Appends a record, which is on disk on return. Raises ValueError for a trial out of order, ConfigError,
+        OSError."""
         if self.known is None:
             self.read()
             assert self.known is not None
@@ -71,7 +72,7 @@ class TrialLog:
 
 
 def _append(path: Path, content: list[Any]) -> None:
-    """One more line, on the disk when this returns; a torn one before it goes."""
+    """Appends a line, which is on disk on return; an incomplete line before it is removed."""
     data = json.dumps(content).encode("ascii") + b"\n"
     file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
@@ -94,7 +95,7 @@ def _cut_torn(file: int) -> None:
 
 
 def _lines(path: Path, repair: bool) -> Iterator[tuple[str, Any]]:
-    """Where a line is (file:number) and what it holds; a torn last line does not count."""
+    """Location (file:number) and content of each line; an incomplete last line does not count."""
     if not path.exists():
         return
     *whole, torn = read_plain(path, TABLE_BYTES).split(b"\n")
@@ -135,7 +136,7 @@ def _record(
     where: str, line: Any, id: int, configs: dict[ConfigID, tuple[dict[str, Plain], bool]],
     budgets: dict[ConfigID, list[float]],
 ) -> Record:  # fmt: skip
-    """budgets: of each configuration's earlier lines; this one's is added."""
+    """budgets: of each configuration's earlier lines; this line's is added."""
     if not isinstance(line, list) or len(line) != 5:
         _wrong(where, show(line), "[config_id, budget, time stamps, result, exception]")
     config_id = _config_id(where, line[0])

@@ -1,4 +1,4 @@
-"""Agents of an evolved world beside agents of the task: whether their steps may be compared at all, and two prices.
+"""Comparison of agents of an evolved world with agents of the task: whether their steps are comparable, and two prices.
 
 Steps say nothing where the agents do not do the same. Each side's interquartile mean (IQM) return is set between that
 of a random policy, 0, and that of the better side or the mark that solves the task, 1. Steps are compared if both sides
@@ -46,7 +46,7 @@ def random_return(task: Task, episodes: int = RANDOM_EPISODES) -> float:
 
 
 def return_bounds(task: Task) -> tuple[float, float] | None:
-    """The worst and the best possible return of an episode, where rewards of one size tell it."""
+    """Worst and best possible return of an episode, if all rewards have the same size."""
     return {
         "CartPole-v0": (0.0, float(task.max_steps)),
         "Acrobot-v1": (-float(task.max_steps), 0.0),
@@ -56,7 +56,7 @@ def return_bounds(task: Task) -> tuple[float, float] | None:
 
 @dataclass(frozen=True)
 class Side:
-    """The agents of one side."""
+    """Agents of one side."""
 
     iqm: float  # of the returns
     low: float  # lower end of its 95 % interval; of equal returns these
@@ -65,7 +65,7 @@ class Side:
 
 
 def side(runs: AgentRuns, floor: float, mark: float | None) -> Side:
-    """floor: what a failed agent's return counts as; mark: the return that solves."""
+    """floor: return that a failed agent counts with; mark: return that solves the task."""
     returns = [r if math.isfinite(r) else floor for r in runs.returns]
     low = interval(returns, IQM)[0]
     iqm = float(interquartile_mean(returns))
@@ -75,12 +75,12 @@ def side(runs: AgentRuns, floor: float, mark: float | None) -> Side:
 
 
 def failures(returns: list[float], mark: float | None) -> int:
-    """Agents that failed, and where there is a mark those that do not reach it."""
+    """Number of agents that failed, or with a mark did not reach it."""
     return sum(not math.isfinite(r) or (mark is not None and r < mark) for r in returns)
 
 
 def why_not(world: Side, real: Side, floor: float, mark: float | None, number: Callable[[float], str]) -> str:
-    """Why the steps of the two sides must not be compared; "": they may."""
+    """Reason why the steps of the two sides are not comparable; "": they are."""
     best = max(world.iqm, real.iqm, *([] if mark is None else [mark]))
     names = {"from this world": (world, real), "from the task": (real, world)}
     for name, (one, other) in names.items():
@@ -95,7 +95,7 @@ def why_not(world: Side, real: Side, floor: float, mark: float | None, number: C
 
 
 def ratio_sentence(world: Side, real: Side, number: Callable[[float], str]) -> str:
-    """Of steps that may be compared."""
+    """Comparison of comparable steps."""
     if not (world.steps > 0 and real.steps > 0):
         return ""
     if world.steps <= real.steps:
@@ -114,7 +114,7 @@ def break_even(spent: int, real_per_agent: float, on_task: float) -> float:
 
 def price_lines(kind: str, spent: int | None, world: Side | None, real: Side | None, comparable: bool,
                 number: Callable[[float], str]) -> list[str]:  # fmt: skip
-    """The two prices in words. kind: se, rn or shaper; spent: real steps of the evolution, None: not known."""
+    """Description of the two prices. kind: se, rn or shaper; spent: real steps of the evolution, None: unknown."""
     lines = []
     if world is not None:
         what = "synthetic steps, no real ones" if kind == "se" else "real steps"

@@ -1,4 +1,4 @@
-"""What live tables share: in a terminal rich draws them, elsewhere plain lines are printed."""
+"""Basis of live tables: drawn by rich in a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ WIDE = 200  # columns
 
 
 def can_redraw(console: Console) -> bool:
-    """Whether a live table can follow a run there."""
+    """True if a live table can be drawn there."""
     # FORCE_COLOR makes rich take a file for a terminal, and a file full of cursor movements helps no one
     return console.is_terminal and console.file.isatty() and not console.is_dumb_terminal
 
 
 class LiveDisplay:
-    """Follows a run: ``live`` is drawn in a terminal, and is None where the output is none; there lines are printed."""
+    """Display of a run: ``live`` is drawn in a terminal; elsewhere it is None and lines are printed."""
 
     def __init__(self, title: str, console: Console) -> None:
         self.title, self.console, self.began = title, console, time.monotonic()
@@ -48,7 +48,7 @@ class LiveDisplay:
 
 
 class NotedDisplay(LiveDisplay):
-    """One that rich draws by ``_draw`` from a thread of its own, with the last few notes in it."""
+    """Live display drawn by rich with ``_draw`` in its own thread, with the last few notes in it."""
 
     NOTES = 3
 
@@ -65,7 +65,7 @@ class NotedDisplay(LiveDisplay):
         return super().__enter__()
 
     def note(self, text: str) -> None:
-        """A line that stays: a restart, a lost worker."""
+        """Adds a permanent line: a restart, a lost worker."""
         with self.lock:
             self.notes.append(text)
         if self.live:
@@ -82,7 +82,7 @@ class NotedDisplay(LiveDisplay):
 
 
 class CompilingWatch:
-    """Looks whether kernels are compiled for this process or for one that it started. ``text``: what is, or ""."""
+    """Watches the compilation of kernels for this process and its children. ``text``: what is compiled, or ""."""
 
     LOOK = 0.5  # seconds between two looks
 
@@ -93,7 +93,7 @@ class CompilingWatch:
         self._thread: threading.Thread | None = None
 
     def start(self, line: Callable[[str], None] | None) -> None:
-        """line: prints what is compiled now and then, where no table shows it."""
+        """line: prints compilations now and then, if no table shows them."""
         self._over.clear()
         self._thread = threading.Thread(target=self._watch, args=(line,), name="compiling", daemon=True)
         self._thread.start()
@@ -105,7 +105,7 @@ class CompilingWatch:
         self.text = ""
 
     def seen(self) -> bool:
-        """Whether anything was compiled since this was asked last."""
+        """True if anything was compiled since the last call."""
         seen, self._seen = self._seen or bool(self.text), False
         return seen
 
@@ -123,6 +123,6 @@ class CompilingWatch:
 
 
 def wide_console(file: Any = None) -> Console:
-    """A console that does not squeeze its tables where the output is no terminal."""
+    """Console that does not squeeze tables where the output is not a terminal."""
     console = Console(file=file)
     return console if console.is_terminal else Console(file=file, width=WIDE)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def new_folder(folder: Path) -> Path:
-    """Makes ``folder``, or the first of folder_2, folder_3, ... that is free. Raises OSError."""
+    """Makes ``folder``, or the first free one of folder_2, folder_3, ... Raises OSError."""
     for i in range(1, 10_000):
         found = folder if i == 1 else folder.with_name(f"{folder.name}_{i}")
         try:

@@ -1,4 +1,4 @@
-"""Figures as JSON can hold them."""
+"""Conversion of values for JSON."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import numpy as np
 
 
 class DataError(Exception):
-    """A file that holds no data of an experiment. The message names the file and the key."""
+    """Raised for a file without data of an experiment. The message names the file and the key."""
 
 
 def plain(value: Any, where: str) -> Any:
-    """Arrays and paths as JSON has them; float32 with the digits it has, NaN as None. Raises DataError."""
+    """Converts arrays and paths for JSON; float32 with its own digits, NaN as None. Raises DataError."""
     if isinstance(value, np.ndarray):
         digits = ".7g" if value.dtype == np.float32 else ""
         value = value.tolist()

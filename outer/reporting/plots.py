@@ -111,8 +111,8 @@ def _evolution(
 
 
 def lowest_shown(mean: NDArray[np.float64], low: NDArray[np.float64], high: NDArray[np.float64]) -> float | None:
-    """Where the picture ends below, so that a few bad members do not flatten the curve; None: all is shown. The fence
-    lies three distances of the quartiles below the lower one of all that is drawn; the mean is always shown."""
+    """Lower end of the picture, so that a few bad members do not flatten the curve; None: show all. The limit lies
+    three interquartile ranges below the lower quartile of all drawn values; the mean is always shown."""
     drawn = np.concatenate([mean, low, high])
     drawn, mean = drawn[np.isfinite(drawn)], mean[np.isfinite(mean)]
     if not len(drawn):
@@ -125,7 +125,7 @@ def lowest_shown(mean: NDArray[np.float64], low: NDArray[np.float64], high: NDAr
 
 
 def _mark(i: int, steps: list[float], returns: list[float], categories: bool) -> tuple[float, float, Any, Any]:
-    """Where the large mark of one side lies, and its error bars; None where equal values tell of none."""
+    """Position of the large mark of one side, and its error bars; None if there is no interval."""
     s, r = summary(steps), summary(returns)
 
     def bars(figure: dict[str, Any]) -> Any:

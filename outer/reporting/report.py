@@ -1,4 +1,4 @@
-"""What a run tells its user while it goes on: the live table and TensorBoard events."""
+"""Progress display of a run: the live table and TensorBoard events."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class GenerationRow:
-    """One generation as a user sees it. Generations count from 1. NaN: not measured."""
+    """Display values of one generation. Generations count from 1. NaN: not measured."""
 
     generation: int
     score_mean: float  # mean score of the unperturbed world
@@ -183,7 +183,7 @@ class TensorBoard:
 
     @contextlib.contextmanager
     def _named_errors(self) -> Iterator[None]:
-        """A full disk shows in the writer's own thread, which does not say of which file."""
+        """Names the file in errors of the writer's own thread, e.g. on a full disk."""
         try:
             yield
         except OSError as e:

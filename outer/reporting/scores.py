@@ -1,4 +1,4 @@
-"""scores.csv: what every member of every generation scored, and the curve that can be drawn from it."""
+"""scores.csv: the scores of all members of all generations, and the learning curve from it."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class ScoresCSV:
                 raise
 
     def write(self, generation: int, rows: Iterable[ScoreRow]) -> None:
-        """Append one generation and see it on the disk; do so before the checkpoint of that generation."""
+        """Appends one generation and syncs it to disk; call this before writing that generation's checkpoint."""
         self._append([str(generation), *(_cell(v) for v in asdict(row).values())] for row in rows)
 
     def close(self) -> None:
@@ -83,7 +83,8 @@ class ScoresCSV:
             raise OSError(e.errno, e.strerror, str(self.path)) from e
 
     def _keep(self, generation: int) -> int:
-        """Length in bytes of what precedes the generation. One record is one line: _cell lets no line break through."""
+        """Length in bytes of everything before the generation. One record is one line: _cell lets no line break
+        through."""
         try:
             lines = read_plain(self.path, TABLE_BYTES).splitlines(keepends=True)
         except FileNotFoundError:
@@ -110,7 +111,7 @@ class ScoresCSV:
 
 
 def _cell(value: Any) -> str:
-    """Shortest text that reads back as the same value; np.float32(0.1) is written as the double it is."""
+    """Shortest text that reads back as the same value; np.float32(0.1) is written as its double."""
     if isinstance(value, str):
         return " ".join(value.split())
     value = float(value)
@@ -129,7 +130,7 @@ class CurvePoint:
 
 
 def read_curve(path: str | os.PathLike[str], column: str = "score") -> list[CurvePoint]:
-    """The learning curve of a finished or running run. column: score or mean_return."""
+    """Learning curve of a finished or running run. column: score or mean_return."""
     generations: dict[int, dict[str, list[float]]] = {}
     for row in csv.DictReader(io.StringIO(read_text(path, TABLE_BYTES), newline="")):
         roles = generations.setdefault(int(row["generation"]), {})

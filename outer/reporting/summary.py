@@ -1,4 +1,4 @@
-"""The closing summary of a run: what was evolved, what it is worth to an agent, and what it has cost."""
+"""Closing summary of a run: the evolved world, its value to agents, and its cost."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FIGURES = "  Figures: interquartile mean [95 % interval]; of equal values, how m
 
 @dataclass
 class RunSummary:
-    """What the closing summary is made of."""
+    """Input of the closing summary."""
 
     kind: str  # a key of WORLDS
     env_name: str
@@ -94,7 +94,7 @@ def _minutes(seconds: float) -> str:
 
 
 def _titles(run: RunSummary) -> tuple[str, str, str, str]:
-    """Of the two columns, and of the rows of steps and of returns."""
+    """Titles of the two columns, and of the rows of steps and of returns."""
     if run.kind == "shaper":
         unit = f", {run.score_unit}" * bool(run.score_unit)
         return "with the evolved shaper", "with the human's shapers", "training steps", f"score{unit}"
@@ -135,7 +135,7 @@ def _comparison(run: RunSummary) -> list[str]:
 
 
 def _sentences(run: RunSummary) -> list[str]:
-    """The comparison, if it is one, and the prices."""
+    """Comparison, if it is valid, and the prices."""
     if run.kind == "shaper":  # both train for as long as the configuration says
         return price_lines("shaper", run.real_steps, None, None, False, number)
     lines = [f"Agents on the real task: {run.real_learner}."] if run.real_learner and run.real else []
@@ -148,8 +148,8 @@ def _sentences(run: RunSummary) -> list[str]:
 
 
 def cell(x: list[float], failed: float | None = None, failing: bool = False) -> str:
-    """12.3 [11.0, 13.1], the interquartile mean and its interval. Of equal values "200.0 (20 of 20)"; failing: with
-    what share of others may still fail."""
+    """Formats 12.3 [11.0, 13.1], the interquartile mean and its interval. Equal values: "200.0 (20 of 20)"; failing:
+    add the share of agents that may still fail."""
     if not x:
         return "-"
     s = summary(x, failed="raise" if failed is None else failed)

@@ -29,12 +29,12 @@ NOISE, MEMBERS, RESTART, CONFIRM, COMPARISON, RETEST, ISLANDS, TRIAL, OWN = 1, 2
 
 
 def generator(seed: int, purpose: int, counter: int) -> np.random.Generator:
-    """An independent stream for every (seed, purpose, counter)."""
+    """Independent random stream for every (seed, purpose, counter)."""
     return np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, purpose, counter])))
 
 
 def member_seeds(seed: int, purpose: int, generation: int, n: int) -> np.ndarray:
-    """n member seeds, int64 in [0, 2**62)."""
+    """Random seeds of n members, int64 in [0, 2**62)."""
     return generator(seed, purpose, generation).integers(0, 2**62, size=n)
 
 
@@ -50,7 +50,7 @@ class Population:
 
 @dataclass
 class NESState:
-    """Everything a resumed search needs."""
+    """State to resume a search from."""
 
     psi: Tensor  # [D] float32, the centre of the perturbations
     average: Tensor  # [D] float32, running average of psi; psi itself where iterate_averaging is 0
@@ -65,7 +65,7 @@ class NESState:
 
 
 class NES:
-    """psi: the world being evolved, a flat vector [D]."""
+    """psi: the evolving world, a flat vector [D]."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class NES:
         mask: Tensor,
         state: Optional[NESState] = None,
     ) -> None:
-        """init_world(world_seed) -> [D] gives a fresh world; mask [D] is 1 where parameters may move."""
+        """init_world(world_seed) -> [D] makes a fresh world; mask [D] is 1 where parameters may change."""
         self.section, self.seed, self.init_world, self.mask = section, seed, init_world, mask
         self.state = state or self._fresh(generation=0, restarts=0)
 
@@ -85,7 +85,7 @@ class NES:
         return NESState(psi, psi, zeros, zeros.clone(), generation, 0, restarts)
 
     def restart(self) -> None:
-        """Leave a collapsed world for a new one."""
+        """Replaces a collapsed world by a new one."""
         self.state = self._fresh(self.state.generation, self.state.restarts + 1)
 
     def renew(self) -> None:
@@ -99,7 +99,7 @@ class NES:
         return self.state.average
 
     def noise(self) -> Tensor:
-        """eps of this generation: [n, D] float32, N(0, noise_std^2) where the mask allows."""
+        """Perturbations of this generation: [n, D] float32, N(0, noise_std^2) where the mask allows."""
         n, d = self.section.num_workers, self.state.psi.numel()
         normal = generator(self.seed, NOISE, self.state.generation).standard_normal((n, d), dtype=np.float32)
         return torch.from_numpy(normal) * self.section.noise_std * self.mask
@@ -126,7 +126,7 @@ class NES:
         return Population(torch.cat(blocks), torch.from_numpy(np.concatenate(parts)), roles, perturbation)
 
     def confirmation(self, agents: int, stage: int) -> Population:
-        """``agents`` more agents for the unperturbed world, with seeds that no decision has seen, new in each stage."""
+        """Makes ``agents`` more members of the unperturbed world, with new random seeds in each stage."""
         seeds = member_seeds(self.seed, CONFIRM, self.state.generation, agents * (stage + 1))[agents * stage :]
         return Population(
             self.state.average.expand(agents, -1).clone(),
@@ -136,12 +136,13 @@ class NES:
         )
 
     def _combine(self, scores: np.ndarray) -> np.ndarray:
-        """[n * num_grad_evals] -> [n]: mean or worst of a perturbation's agents."""
+        """Combines the scores of a perturbation's agents, mean or worst: [n * num_grad_evals] -> [n]."""
         grouped = scores.reshape(self.section.num_workers, -1)
         return grouped.mean(1) if self.section.grad_eval_type == "mean" else grouped.min(1)
 
     def tell(self, scores: np.ndarray) -> None:
-        """scores [P] in the order of ``ask``, finite, higher is better. Moves psi and counts the generation."""
+        """Moves psi by the scores and counts the generation. scores: [P] in the order of ``ask``, finite, higher is
+        better."""
         s, state = self.section, self.state
         n_orig = s.num_orig_evals or s.num_workers
         eps = self.noise()
@@ -159,7 +160,7 @@ class NES:
         state.generation += 1
 
     def _published(self, eps: Tensor, plus: np.ndarray, minus: Optional[np.ndarray], mean_orig: float) -> Tensor:
-        """alpha sum_i F_i eps_i, eps_i with the sign of the better of the pair."""
+        """Published step alpha sum_i F_i eps_i, eps_i with the sign of the better one of the pair."""
         s = self.section
         scores, sign = plus, np.ones(len(plus))
         if minus is not None:

@@ -34,7 +34,7 @@ from envolve.outer.search.nes import MEMBERS, member_seeds
 
 @dataclass
 class Ranked:
-    """One candidate over all rounds."""
+    """Results of one candidate over all rounds."""
 
     name: str
     scores: list[float]  # of the rounds in which it did not fail
@@ -46,7 +46,7 @@ class Ranked:
 
 
 class Ranking:
-    """``execute()`` does it all; it leaves scores.csv and summary.txt in ``run_dir``."""
+    """Ranking; ``execute()`` does everything and leaves scores.csv and summary.txt in ``run_dir``."""
 
     def __init__(self, config: Config, run_dir: Path, dispatcher: Dispatcher, resume: bool = False) -> None:
         self.config, self.run_dir, self.dispatcher, self.resume = config, run_dir, dispatcher, resume
@@ -55,7 +55,7 @@ class Ranking:
         self.names = [candidate_name(path) for path in files]
 
     def execute(self, table: LiveTable) -> str:
-        """Run to the end, or from the last finished round to the end -> the summary. Raises RunError."""
+        """Runs to the end, or from the last finished round to the end -> the summary. Raises RunError."""
         began, path = time.monotonic(), self.run_dir / "scores.csv"
         first = 1 + (_rounds(path, len(self.names)) if self.resume else 0)
         with ScoresCSV(path, resume_generation=first if self.resume else None) as scores:
@@ -93,7 +93,7 @@ class Ranking:
 
 
 def read_ranking(path: Path) -> list[Ranked]:
-    """The candidates in a scores.csv, the best first, those that always failed last."""
+    """Candidates in a scores.csv, the best first, those that always failed last."""
     found: dict[str, Ranked] = {}
     for row in csv.DictReader(io.StringIO(read_text(path, TABLE_BYTES), newline="")):
         ranked = found.setdefault(row["role"], Ranked(row["role"], [], []))
@@ -106,7 +106,7 @@ def read_ranking(path: Path) -> list[Ranked]:
 
 
 def _rounds(path: Path, count: int) -> int:
-    """How many rounds of ``count`` candidates are complete in a scores.csv."""
+    """Number of complete rounds of ``count`` candidates in a scores.csv."""
     if not path.exists():
         return 0
     lines = [line for line in read_plain(path, TABLE_BYTES).splitlines(keepends=True) if line.endswith(b"\n")]
@@ -125,5 +125,5 @@ def ranking_text(ranked: list[Ranked], task: str, rounds: int, seconds: float) -
         shown = f"{r.mean:.4g}{spread}" if r.scores else "-"
         lines.append(f"  {rank if r.scores else '-':<5} {r.name:<{width}}  {shown}{out}")
     if rounds > 1:
-        lines.append("  mean [95 % interval] over agents; equal scores tell none")
+        lines.append("  mean [95 % interval] over agents; none where all scores are equal")
     return "\n".join(lines)

@@ -1,5 +1,5 @@
-"""What a run evolves, seen from the outer loop: how long its vector is, where it begins, what may move, how the best is
-kept. One class for worlds made of networks, one for shapers."""
+"""Target of an evolution as the outer loop sees it: the length of its vector, its beginning, its mask, its files. One
+class for worlds made of networks, one for shapers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from envolve.outer.reporting.comparison import random_return
 
 
 class NetworkTarget:
-    """A synthetic environment or a reward network."""
+    """Synthetic environment or reward network."""
 
     def __init__(self, data: dict[str, Any], gtn: GTNSection) -> None:
         self.data, self.gtn, self.section = data, gtn, problem.env_section(data)
@@ -40,20 +40,20 @@ class NetworkTarget:
         self.unit = ""
 
     def floor(self) -> float | None:
-        """What an agent's return is measured from: a random policy's."""
+        """Reference for agents' returns: the return of a random policy."""
         return random_return(self.task)
 
     def real_learner(self) -> str:
-        """What agents on the task do otherwise than those in worlds; "": nothing."""
+        """Differences between agents on the task and agents in worlds; "": none."""
         name, hyper, _ = problem.learner(self.data)
         return exploration(name, hyper, self.section.contextual_bandit)
 
     def begin(self, seed: int) -> Tensor:
-        """A fresh vector, [D]."""
+        """Fresh vector, [D]."""
         return init_world(self.kind, self.task, self.section, torch.tensor([seed]))[0]
 
     def mask(self) -> Tensor:
-        """1 where the search may move a number: everywhere, unless PReLU slopes stay where the original left them."""
+        """Mask: 1 where the search may change a number: everywhere, except PReLU slopes unless they are evolved."""
         parts = []
         for _, shape in world_nets(self.kind, self.task, self.section):
             part = torch.ones(shape.size)
@@ -63,7 +63,7 @@ class NetworkTarget:
         return torch.cat(parts)
 
     def save(self, run_dir: Path, psi: Tensor, score: float, solved: bool, real_steps: int | None) -> None:
-        """real_steps: of the task, spent on the evolution; None: not known."""
+        """real_steps: steps of the task spent on the evolution; None: unknown."""
         _, hyper, _ = problem.learner(self.data)
         save_world(
             str(run_dir / "model.pt"), self.kind, self.name, psi, self.data,
@@ -73,7 +73,7 @@ class NetworkTarget:
 
 
 class ShaperTarget:
-    """The numbers in one candidate file."""
+    """Numeric parameters of one candidate file."""
 
     kind, is_return = "shaper", True
 
@@ -100,8 +100,8 @@ class ShaperTarget:
         return mask
 
     def save(self, run_dir: Path, psi: Tensor, score: float, solved: bool, real_steps: int | None) -> None:
-        """params.yaml: the numbers by name, to be copied into PARAMS; of a graph file, also the file itself
-        with these numbers."""
+        """Writes params.yaml: the numbers by name, to be copied into PARAMS; for a graph file, also the file with these
+        numbers."""
         best = candidate_of(self.candidates, psi)
         assert best.params is not None
         named = dict(zip(best.param_names, best.params.tolist()))
@@ -113,7 +113,7 @@ class ShaperTarget:
 
 
 def ranks(data: dict[str, Any]) -> bool:
-    """Whether a run over shapers compares files; one file with PARAMS is evolved instead."""
+    """True if a run over shapers compares files; a single file with PARAMS is evolved instead."""
     if problem.gtn_section(data).synthetic_env_type != SHAPER:
         return False
     files = shaper_files(problem.shaped_section(data), data["env_name"])

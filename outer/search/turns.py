@@ -1,4 +1,4 @@
-"""Who learns in a member's world, and how long its tests are: meta-training over several learners
+"""Assignment of learners and test lengths to members: meta-training over several learners
 (https://arxiv.org/abs/2406.12589, where they take turns by the generation).
 
 A chunk carries the configuration of its members, so a worker knows nothing of this: it reads agent_name and test_steps.
@@ -21,8 +21,8 @@ def inner_agents(gtn: GTNSection) -> list[str]:
 
 
 def horizon(gtn: GTNSection, max_steps: int, generation: int) -> int:
-    """Steps of a test in this generation (from 1), for the members that are compared with each other: grows linearly
-    from horizon_start to max_steps, which it is from generation horizon_generations + 1 on."""
+    """Steps of a test in this generation (from 1), for members that are compared with each other: grows linearly from
+    horizon_start to max_steps, which it reaches in generation horizon_generations + 1."""
     share = (generation - 1) / gtn.horizon_generations if gtn.horizon_generations else 1.0
     return max_steps if share >= 1 else round(gtn.horizon_start + share * (max_steps - gtn.horizon_start))
 
@@ -36,7 +36,7 @@ def turns(count: int, learners: int, generation: int) -> np.ndarray:
 def variants(
     data: dict[str, Any], groups: Sequence[tuple[int, bool]], generation: int
 ) -> tuple[list[dict[str, Any]], np.ndarray]:
-    """The configurations of a generation's members, and which of them each has, int64 [P].
+    """Configurations of a generation's members, and the index of each member's configuration, int64 [P].
 
     groups: (members, whether the horizon of their tests grows), in the members' order.
     """

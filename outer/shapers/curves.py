@@ -1,4 +1,4 @@
-"""The picture of an evaluation of shapers: every candidate's true score as its agent learned."""
+"""Picture of an evaluation of shapers: every candidate's true score during training."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ MOST_NAMED = 20  # in the legend
 
 
 def curves(path: Path, ranking: Sequence[Outcome], title: str, unit: str) -> None:
-    """Write a PNG (150 dpi): the true score in training against environment steps. The best have colours, the others
-    are grey; the human's shapers are dashed; a cross is where a candidate failed."""
+    """Writes a PNG (150 dpi): the true score in training against environment steps. The best have colours, the others
+    are grey; the human's shapers are dashed; a cross marks a failed candidate."""
     from matplotlib.ticker import FuncFormatter
 
     figure, (ax,) = new_figure(8, 4.5)
@@ -40,6 +40,6 @@ def curves(path: Path, ranking: Sequence[Outcome], title: str, unit: str) -> Non
     ax.set_ylabel(f"score per training step, {unit}")
     ax.set_title(title, fontsize=11)
     handles, labels = ax.get_legend_handles_labels()
-    handles, labels = handles[:MOST_NAMED], labels[:MOST_NAMED]  # who failed comes last, and may be many
+    handles, labels = handles[:MOST_NAMED], labels[:MOST_NAMED]  # failed candidates come last; there may be many
     ax.legend(handles, labels, fontsize=7, loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False)
     figure.savefig(path, format="png")

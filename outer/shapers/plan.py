@@ -1,4 +1,4 @@
-"""What the user of eval_shapers.py asked for, checked before hours of training and not after them."""
+"""Checks of eval_shapers.py's arguments, before hours of training."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ def wrong_types(names: List[str]) -> List[str]:
 
 
 def unwritable(option: str, path: Optional[Path]) -> List[str]:
-    """What is wrong with a file to be written, if anything."""
+    """Problems of a file to be written, at most one line."""
     if path is None or (not path.is_dir() and path.parent.is_dir()):
         return []
     return [f"{option}: cannot write {path}, expected a file in a folder that exists"]
 
 
 def check_args(args: Args) -> None:
-    """Raises ConfigError."""
+    """Checks numbers and files. Raises ConfigError."""
     for option, value, least, most in (
         ("--num-envs-per-shaper", args.num_envs_per_shaper, 1, 10**5),
         ("--iterations", args.iterations, 1, 10**8),
@@ -73,7 +73,7 @@ def check_video(video: Optional[Tuple[Path, ...]]) -> None:
 
 
 def files_of(args: Args, task: Type[PhysicsTask]) -> List[Path]:
-    """The candidates' files, by name. Raises ConfigError."""
+    """Candidates' files, by name. Raises ConfigError."""
     folder = args.shapers or CODE / "envs" / "user_functions" / task.name.lower()
     if folder.is_file():
         return [folder]
@@ -100,8 +100,8 @@ def files_of(args: Args, task: Type[PhysicsTask]) -> List[Path]:
 
 
 def load(files: List[Path], args: Args) -> Tuple[List[Tuple[Candidate, Optional[str]]], List[str]]:
-    """The candidates with their files, and the names of those files of a folder that replace only what was not asked
-    for. Raises ConfigError if that is all of them."""
+    """Candidates with their files, and the names of the files in a folder that define none of the requested functions.
+    Raises ConfigError if these are all files."""
     loaded: List[Tuple[Candidate, Optional[str]]] = []
     skipped = []
     for path in files:
@@ -116,7 +116,7 @@ def load(files: List[Path], args: Args) -> Tuple[List[Tuple[Candidate, Optional[
 
 
 def read_schedules(path: Path, task: Type[PhysicsTask]) -> Dict[str, Schedule]:
-    """Raises ConfigError."""
+    """Reads the schedules. Raises ConfigError."""
     try:
         raw, lines = parse_yaml(read_plain(path, TEXT_BYTES), str(path))
     except OSError as e:
@@ -137,7 +137,7 @@ def read_schedules(path: Path, task: Type[PhysicsTask]) -> Dict[str, Schedule]:
 
 
 def learner_section(name: str, overrides: List[str]) -> LearnerSection:
-    """The learner's hyperparameters for shaped tasks, with ``overrides``. Raises ConfigError."""
+    """Hyperparameters of the learner for shaped tasks, with ``overrides``. Raises ConfigError."""
     section = default_section(name)
     raw = dataclasses.asdict(section)
     given: Dict[Tuple[str, ...], str] = {}
@@ -156,22 +156,21 @@ def learner_section(name: str, overrides: List[str]) -> LearnerSection:
 
 
 def new_folder(results: Path, kind: str, task: Type[PhysicsTask], seed: int) -> Path:
-    """<results>/<kind>_<task>_<date>-<time>_seed<S>; a number is added if it exists."""
+    """New folder <results>/<kind>_<task>_<date>-<time>_seed<S>; a number is added if it exists."""
     stem = results / f"{kind}_{task.name.lower()}_{time.strftime('%Y-%m-%d-%H%M%S')}_seed{seed}"
     numbered = (stem.with_name(f"{stem.name}_{i}") for i in itertools.count(2))
     return next(path for path in itertools.chain([stem], numbered) if not path.exists())
 
 
 def hardware(engine: str, device: Optional[str], threads: int) -> Tuple[str, int]:
-    """Device and threads as given, or what there is: a GPU where the engine uses one, and every core. Raises
-    ConfigError."""
+    """Device and threads as given; default: a GPU if the engine uses one, and all cores. Raises ConfigError."""
     check_device(device or "cpu", "--device")
     gpu = "cuda:0" if engine != "mujoco" and torch.cuda.is_available() else "cpu"
     return device or gpu, threads or len(os.sched_getaffinity(0))
 
 
 def make_plan(args: Args) -> Plan:
-    """Everything that can be checked before the simulator is made. Raises ConfigError."""
+    """Checks everything possible before the simulator is made -> the plan. Raises ConfigError."""
     check_args(args)
     try:
         task = physics_task(args.task)

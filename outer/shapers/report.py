@@ -1,4 +1,4 @@
-"""What an evaluation of shapers tells its user: the live table, the ranking and the JSON file."""
+"""Reports of an evaluation of shapers: live table, ranking and JSON file."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ HUMAN = "human"  # the candidate that replaces nothing
 
 @dataclass
 class Outcome:
-    """One candidate, over its K agents of N evaluation episodes each. Lists over I iterations; NaN: it was out."""
+    """Result of one candidate, over its K agents with N evaluation episodes each. Lists over I iterations; NaN: it had
+    failed."""
 
     candidate: Candidate
     file: Optional[str]  # None: the task's own shapers
@@ -49,12 +50,12 @@ class Outcome:
 
     @property
     def score(self) -> float:
-        """NaN if any agent failed: the mean of those that did not would flatter it."""
+        """Mean score; NaN if any agent failed, because the mean of the others would be too good."""
         return float(np.mean(self.agent_scores)) if self.agent_scores and self.failure is None else math.nan
 
     @property
     def interval(self) -> Optional[Tuple[float, float]]:
-        """See ``agents_interval``; None without a score."""
+        """Interval of the score, see ``agents_interval``; None without a score."""
         if math.isnan(self.score):
             return None
         return agents_interval(self.agent_scores, self.episode_scores)
@@ -96,7 +97,7 @@ class Outcome:
 
 
 def _finite(x: float) -> Optional[float]:
-    """JSON has no NaN."""
+    """Replaces NaN, which JSON does not have."""
     return float(x) if math.isfinite(x) else None
 
 
@@ -144,7 +145,7 @@ def outcomes(
 
 
 def json_text(content: Dict[str, Any], ranking: Sequence[Outcome]) -> str:
-    """One line per candidate: their curves are long. Ranks count from 1, for candidates with a score."""
+    """One line per candidate, because curves are long. Ranks count from 1, for candidates with a score."""
     rows = [o.as_json(None if math.isnan(o.score) else r) for r, o in enumerate(ranking, 1)]
     head = json.dumps(content, indent=1)[: -len("\n}")]
     return head + ',\n "candidates": [\n' + ",\n".join("  " + json.dumps(row) for row in rows) + "\n ]\n}\n"
@@ -154,7 +155,7 @@ def json_text(content: Dict[str, Any], ranking: Sequence[Outcome]) -> str:
 
 
 def ranking_table(ranking: Sequence[Outcome], title: str, unit: str) -> Table:
-    """Those that did not fail."""
+    """Candidates that did not fail."""
     table = Table(title=title, title_justify="left")
     interrupted = not any(o.agent_scores for o in ranking)
     table.add_column("")
@@ -173,7 +174,7 @@ def ranking_table(ranking: Sequence[Outcome], title: str, unit: str) -> Table:
 
 
 def failed_text(ranking: Sequence[Outcome]) -> Text:
-    """The others, a line each; empty if there are none."""
+    """Failed candidates, a line each; empty if there are none."""
     failed = [o for o in ranking if o.failure is not None]
     width = max((len(o.name) for o in failed), default=0)
     lines = [Text.assemble(f"  {o.name:<{width}}  ", (o.reason, "red")) for o in failed]
@@ -185,7 +186,7 @@ def _last(values: Sequence[float]) -> float:
 
 
 class LiveRanking(LiveDisplay):
-    """Follows the training in a terminal; plain lines where the output is none, not more than LINES of them."""
+    """Live display of the training: a table in a terminal, elsewhere at most LINES plain lines."""
 
     ROWS, LINES = 12, 50
 
@@ -213,7 +214,7 @@ class LiveRanking(LiveDisplay):
 
     @property
     def rate(self) -> float:
-        """Environment steps of all agents per second, learning included; NaN: no iteration is over."""
+        """Environment steps of all agents per second, learning included; NaN before the end of the first iteration."""
         if not self.times:
             return math.nan
         seconds, steps, _ = self._since_first()

@@ -1,4 +1,4 @@
-"""One evaluation of shapers: what runs, what is known of it at any moment, and the files it leaves."""
+"""One evaluation of shapers: training, intermediate results, and files."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ FOOTNOTE = {
 
 
 class Plan(NamedTuple):
-    """What is to be run. K agents per candidate: agent k of candidate c is number c K + k."""
+    """Settings of an evaluation. K agents per candidate: agent k of candidate c is number c K + k."""
 
     task: Type[PhysicsTask]
     candidates: List[Tuple[Candidate, Optional[str]]]  # with their files; None: the task's own shapers
@@ -62,7 +62,7 @@ class Plan(NamedTuple):
 
 
 class ShaperRun:
-    """``execute`` trains and judges; ``write`` keeps what is known, also of a run that was interrupted."""
+    """Evaluation: ``execute`` trains and tests; ``write`` stores the results so far, also of an interrupted run."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
@@ -117,7 +117,7 @@ class ShaperRun:
     # ------------------------------------------------------------------------------------------------------- files
 
     def facts(self) -> Dict[str, Any]:
-        """What config.yaml and candidates.json both begin with."""
+        """Common beginning of config.yaml and candidates.json."""
         p = self.plan
         return {
             "task": p.task.name,
@@ -139,7 +139,7 @@ class ShaperRun:
         }
 
     def write(self, copy: Optional[Path]) -> List[Outcome]:
-        """All files but the video, the JSON file first; ``copy``: write that here too. Raises OSError."""
+        """Writes all files but the video, the JSON file first; ``copy``: write it there, too. Raises OSError."""
         ranking, facts, out, p = self.ranking(), self.facts(), self.plan.out, self.plan
         out.mkdir(parents=True, exist_ok=True)
         text = json_text(facts, ranking).encode()
@@ -156,8 +156,8 @@ class ShaperRun:
         return ranking
 
     def best(self, ranking: Sequence[Outcome]) -> Optional[Tuple[Outcome, int]]:
-        """The first of the ranking and the number of its best agent; None: nobody has a score. Of equals a candidate
-        comes before the human's shapers: a film of those is no news."""
+        """First candidate of the ranking and the number of its best agent; None: no candidate has a score. Among
+        equals, candidates come before the human's shapers."""
         equals = [o for o in ranking if o.score == ranking[0].score] or ranking[:1]  # NaN equals nothing
         first = min(equals, key=lambda o: o.name == HUMAN)
         if self.result is None or not first.agent_scores or first.failure is not None:
@@ -191,7 +191,9 @@ class ShaperRun:
             console.print(failed_text(ranking), soft_wrap=True)
         if self.plan.skipped:
             names = ", ".join(self.plan.skipped)
-            console.print(f"Skipped, for none of the types asked for is theirs: {names}", markup=False, soft_wrap=True)
+            console.print(
+                f"Skipped, because they define none of the requested functions: {names}", markup=False, soft_wrap=True
+            )
         console.print(f"Score: {task.score_meaning}.", highlight=False)
         console.print(FOOTNOTE[self.plan.K > 1], highlight=False)
         if any(o.name == HUMAN for o in ranking):
@@ -206,7 +208,7 @@ class ShaperRun:
 
 
 def vars_of(schedule: Schedule) -> Dict[str, Any]:
-    """As ``schedule_from`` reads it."""
+    """Schedule in the form that ``schedule_from`` reads."""
     return {"iters": list(schedule.knots), "values": [list(r) for r in schedule.ranges], "mode": schedule.mode}
 
 

@@ -1,4 +1,4 @@
-"""A film of one policy over one evaluation episode, rendered off screen."""
+"""Video of one policy over one evaluation episode, rendered off screen."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WIDTH, HEIGHT, MOST_FPS = 480, 352, 25  # OpenGL in software, which most servers
 
 
 class VideoError(Exception):
-    """There is no film; the text says why."""
+    """Raised if there is no video; the text says why."""
 
 
 class Film(NamedTuple):
@@ -28,7 +28,7 @@ class Film(NamedTuple):
 
 
 def writable_format(path: Optional[Path]) -> str:
-    """The format of a film in ``path``, or the best that can be written: ".mp4" or ".gif". Raises VideoError."""
+    """Format of the video in ``path``, or the best available: ".mp4" or ".gif". Raises VideoError."""
     try:
         import imageio.v2  # noqa: F401
     except ImportError:
@@ -48,7 +48,7 @@ def writable_format(path: Optional[Path]) -> str:
 
 
 class FilmWriter:
-    """A film of every so many steps: at most MOST_FPS pictures a second, in the robot's time."""
+    """Video writer that takes every n-th step: at most MOST_FPS pictures a second, in the robot's time."""
 
     def __init__(self, path: Path, dt: float) -> None:
         """dt: seconds of a step."""
@@ -69,21 +69,21 @@ class FilmWriter:
         self.writer.close()
 
     def add(self, t: int, picture: Callable[[], Any]) -> None:
-        """After step t; picture: makes a uint8 [H, W, 3], and is called if it is wanted."""
+        """Takes a picture after step t, if one is due; picture: makes a uint8 [H, W, 3]."""
         if t % self.every == 0:
             self.writer.append_data(picture())
             self.frames += 1
 
 
 class One:
-    """The policy of one candidate among the P of a learner, for ``evaluate``."""
+    """Policy of one candidate among the P of a learner, for ``evaluate``."""
 
     def __init__(self, learner: Learner, envs: ShapedEnvs, i: int) -> None:
         self.learner, self.i, self.A = learner, i, envs.action_sizes[i]
         self.obs = torch.zeros(envs.P, 1, max(envs.observation_sizes), device=envs.device)
 
     def act(self, obs: Tensor) -> Tensor:
-        """[1, 1, F] -> [1, 1, A]."""
+        """Actions [1, 1, A] for obs [1, 1, F]."""
         self.obs[self.i, :, : obs.shape[2]] = obs[0]
         return self.learner.act(self.obs)[self.i : self.i + 1, :, : self.A].to(obs.device)
 
@@ -93,10 +93,10 @@ def film(path: Optional[Path], folder: Path, envs: ShapedEnvs, learner: Learner,
     ``folder``. Raises VideoError."""
     suffix = writable_format(path)
     path = path or folder / f"best{suffix}"
-    try:  # MuJoCo has every model, and what it renders does not depend on who simulated the training
+    try:  # MuJoCo has every model, and what it renders does not depend on the engine of the training
         alone = make_envs(envs.task.name, [envs.candidates[i]], 1, key)
     except (SimulatorError, ImportError) as e:
-        raise VideoError(f"no simulator that renders: {e}") from e
+        raise VideoError(f"no simulator can render: {e}") from e
 
     def picture() -> Any:
         return alone.task.sim.render(0, WIDTH, HEIGHT)

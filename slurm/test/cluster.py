@@ -1,4 +1,4 @@
-"""A SLURM of one machine, in a folder of its own: munged, slurmctld and slurmd with own sockets, spool and logs."""
+"""SLURM cluster of one machine, in its own folder: munged, slurmctld and slurmd with own sockets, spool and logs."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP OverSubscribe
 
 
 class ClusterError(RuntimeError):
-    """SLURM cannot be installed or started here; the message says why."""
+    """Raised if SLURM cannot be installed or started here; the message says why."""
 
 
 def missing() -> list[str]:
@@ -65,7 +65,7 @@ def missing() -> list[str]:
 
 
 def install() -> None:
-    """From Debian's packages, where anything is missing. Raises ClusterError."""
+    """Installs missing programs from Debian's packages. Raises ClusterError."""
     if not missing():
         return
     if os.geteuid() != 0 or shutil.which("apt-get") is None:

@@ -6,7 +6,7 @@ Installs SLURM from Debian packages if it is missing (as root), starts it in a t
   plain   two runs of GTN_master.py on CartPole with three workers each, through slurm/submit.py. Workers and a master
           are cancelled, submit.py is killed and started again, a master and a worker get the signal of the time limit.
   study   the same with a search over configurations (experiments/optimize_params.py).
-  node    slurm/single_node.sh with a time limit that is too short, and requeued once by somebody else.
+  node    slurm/single_node.sh with a time limit that is too short, and requeued once from outside.
 
 Each must end with the same bytes as the same run without SLURM and without disturbance. All daemons are stopped at the
 end, also after a failure or Ctrl-C. Exit code 0: equal, 1: not."""
@@ -47,7 +47,7 @@ PATIENCE = 900.0  # seconds for one thing to happen
 
 
 class TestError(AssertionError):
-    """Something is not as it must be."""
+    """Raised for a result that differs from the expected one."""
 
 
 def say(text: str) -> None:
@@ -66,7 +66,7 @@ def until(condition: Callable[[], Any], what: str, process: subprocess.Popen[byt
 
 
 class Submitted:
-    """A run under SLURM, and what can be done to it."""
+    """Run under SLURM, with the disturbances that the test can cause."""
 
     def __init__(self, run_dir: Path, words: Sequence[str]) -> None:
         self.run_dir, self.words = run_dir, list(words)
@@ -84,7 +84,7 @@ class Submitted:
             )
 
     def running(self, role: str, index: int) -> str:
-        """The job of this task, "" if it does not run."""
+        """Job of this task, "" if it does not run."""
         name = self.fleet().job_name(role)
         return next((e.job for e in batch.queue([name]) if e.index == index and e.state == "RUNNING"), "")
 
@@ -95,14 +95,14 @@ class Submitted:
         return until(lambda: self.running(role, index), f"{role} {index} runs", self.process)
 
     def cancel(self, *tasks: tuple[str, int]) -> None:
-        """As somebody who types scancel: submit.py must bring them back, as other jobs."""
+        """Cancels tasks like a user with scancel: submit.py must bring them back as other jobs."""
         jobs = {task: self.wait_running(*task) for task in tasks}
         batch.cancel(list(jobs.values()))
         say("cancelled " + ", ".join(f"{role} {index} (job {job})" for (role, index), job in jobs.items()))
         self.expected += [(role, index, job) for (role, index), job in jobs.items()]
 
     def time_limit(self, *tasks: tuple[str, int]) -> None:
-        """The signal that SLURM sends before the time limit: the same jobs must come back, started anew."""
+        """Sends the signal that SLURM sends before the time limit: the same jobs must come back, restarted."""
         for role, index in tasks:
             job = self.wait_running(role, index)
             subprocess.run(["scancel", "--signal=USR1", "--batch", job], check=True)
@@ -154,7 +154,7 @@ class Submitted:
 
 
 def generations(master: Path) -> int:
-    """How many this master has finished."""
+    """Number of generations that this master has finished."""
     tables = list(master.glob("*/scores.csv"))
     lines = tables[0].read_text().splitlines()[1:] if tables else []
     return int(lines[-1].split(",")[0]) if lines else 0
@@ -168,7 +168,7 @@ def only_run(results: Path) -> Path:
 
 
 def reference(folder: Path, seed: int, more: Sequence[str] = ()) -> Path:
-    """The run with this seed that nobody disturbed, without SLURM; made once."""
+    """Undisturbed run with this seed, without SLURM; made once."""
     results = folder / f"single_{seed}"
     if not results.exists():
         say(f"an undisturbed run with seed {seed}, without SLURM")
@@ -231,7 +231,7 @@ def trials(run_dir: Path) -> int:
 
 
 def without_times(results: Path) -> list[list[Any]]:
-    """Configurations, budgets, losses and what else was measured, in the order of the file."""
+    """Configurations, budgets, losses and other measurements, in the order of the file."""
     lines = [json.loads(line) for line in results.read_text().splitlines()]
     return [[config_id, budget, result, failure] for config_id, budget, _, result, failure in lines]
 

@@ -49,7 +49,7 @@ def test_what_is_wrong_is_an_os_error_with_words_and_the_file(tmp_path: Path) ->
     path = make_odd("binary", tmp_path / "binary")
     with pytest.raises(UnfitFileError) as text:
         read_text(path)
-    assert text.value.strerror == "found bytes at 0 that are no UTF-8, expected text"
+    assert text.value.strerror == "found bytes at 0 that are not UTF-8, expected text"
     with pytest.raises(UnfitFileError) as name:
         read_plain("a\0b", 10)
     assert "null byte" in str(name.value.strerror)

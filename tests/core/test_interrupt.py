@@ -93,7 +93,7 @@ def test_while_modules_are_imported_it_ends_at_once(program: type[Program], numb
 def test_main_is_left_in_order_and_the_line_says_how_to_go_on(program: type[Program], number: int) -> None:
     code = """
 def main():
-    interrupt.advise("go on with: it")
+    interrupt.advise("continue with: it")
     try:
         print("ready", flush=True)
         time.sleep(600)
@@ -102,7 +102,7 @@ def main():
         raise
 interrupt.run(main)
 """
-    said = "prog.py: stopped; go on with: it\n"
+    said = "prog.py: stopped; continue with: it\n"
     assert program(code).ready().end(number, number) == (128 + number, f"written {int(number)}\n", said)
 
 
@@ -120,7 +120,7 @@ def test_what_does_not_end_is_ended_with_all_it_started(program: type[Program], 
     code = f"""
 import ctypes, subprocess, threading
 def main():
-        interrupt.advise("go on with: it")
+        interrupt.advise("continue with: it")
         interrupt.at_forced_end(lambda: print("farewell", flush=True))
         interrupt.at_forced_end(lambda: 1 / 0)
         interrupt.at_forced_end(lambda: time.sleep(600))
@@ -136,7 +136,7 @@ interrupt.run(main)
     pids = [int(word) for word in one.process.stdout.readline().split()]
     assert all(map(runs, pids))
     code_, out, err = one.end(signal.SIGTERM)
-    assert (code_, err) == (143, "prog.py: stopped; go on with: it\n")
+    assert (code_, err) == (143, "prog.py: stopped; continue with: it\n")
     assert out in ("farewell\n", "")  # "": it was on its way out, but for a thread
     assert vanish(pids)
 

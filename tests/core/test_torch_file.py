@@ -84,7 +84,7 @@ DEEP_KEY = b"})" + b"\x85" * 400_000 + b"K\x01s."
         (b"ccollections\nOrderedDict\n)R}X" + KEY + b"K\x01sb.", "sets attributes"),
         (b"\x8b\x01\x00\x00\x00\x01.", "instruction"),
         (b"N.N.", "follows the end"),
-        (b"X\xff\xff\xff\xffabc.", "beyond the end"),
+        (b"X\xff\xff\xff\xffabc.", "exceeds the file"),
         (b"(]t.", "a tuple with lists"),
         (b"N", "IndexError"),
         (b"", "IndexError"),

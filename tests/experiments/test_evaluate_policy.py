@@ -119,7 +119,7 @@ def test_a_goal_run_without_numbers_is_no_success(goal: Path, capsys: Any) -> No
     policy["params"][1] = torch.nan
     torch.save(policy, folder / "policy.pt")
     code, _, err, _ = evaluate(folder, capsys)
-    assert code == 1 and "weights of every member are no numbers" in err
+    assert code == 1 and "weights of every member are not finite" in err
 
 
 @pytest.mark.parametrize(

@@ -206,6 +206,6 @@ class Supervisor:
         log = self.log()
         said = {
             text: log.count(text)
-            for text in ("goes out again", "is late", "discarded a result", "rejected", "given up", "resumed at")
+            for text in ("is sent again", "is late", "discarded a result", "rejected", "given up", "resumed at")
         }
         return f"kills {sum(self.kills.values())}: {dict(self.kills)}; starts {dict(self.starts)}; {said}; {self.codes}"

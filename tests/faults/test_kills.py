@@ -41,7 +41,7 @@ def test_a_hundred_kills(tmp_path):
     overrides = ["agents.gtn.max_iterations=600", "agents.ql.train_episodes=200", "agents.gtn.num_workers=16"]
     supervisor = survives(tmp_path, overrides, kills=100, workers=3, seed=5, seconds=1500.0)
     assert sum(n for who, n in supervisor.kills.items() if who.startswith("master")) >= 20
-    assert "goes out again" in supervisor.log()
+    assert "is sent again" in supervisor.log()
 
 
 @pytest.mark.slow

@@ -81,7 +81,7 @@ def complaint(supervisor) -> str:
     """What the master said when it gave up, in one line, and that the run can go on."""
     assert supervisor.master.wait(60) == 1, supervisor.log()
     lines = [x for x in supervisor.log().splitlines() if x]
-    assert lines[-1].startswith("finished generations are kept; go on with: python3 GTN_master.py --resume ")
+    assert lines[-1].startswith("finished generations are kept; continue with: python3 GTN_master.py --resume ")
     assert "Traceback" not in supervisor.log()
     supervisor.master = None
     return lines[-2]
@@ -198,7 +198,7 @@ def test_a_worker_stopped_and_continued(started, reference):
     stopped.send_signal(signal.SIGCONT)
     wait_until(lambda: started.look_after())
     assert started.starts == {"master": 1, "worker": 2}
-    assert "gets it too" in started.log() and "given up" not in started.log()
+    assert "also sent to worker" in started.log() and "given up" not in started.log()
     folder = started.run_dir()
     assert ((folder / "model.pt").read_bytes(), (folder / "scores.csv").read_bytes()) == reference
 

@@ -154,7 +154,7 @@ def test_given_up_until_retry(cluster: FakeCluster, tmp_path: Path, capsys: pyte
         ([], "no run was begun here"),
         (["--masters", "2", "--", str(CONFIG)], "one and the same run"),
         (["--", "nowhere.yaml"], "nowhere.yaml: No such file or directory"),
-        (["--setup", "nowhere.sh", "--", str(CONFIG)], "nowhere.sh is no file"),
+        (["--setup", "nowhere.sh", "--", str(CONFIG)], "found no file nowhere.sh"),
     ],
 )
 def test_wrong_arguments(

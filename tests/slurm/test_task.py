@@ -292,7 +292,7 @@ def test_one_node_starts_again_what_died(tmp_path: Path) -> None:
     assert int(lines(mark, 2)[1].split()[0]) != master
     process.send_signal(signal.SIGINT)
     out = process.communicate(timeout=30)[0]
-    assert process.returncode == 130 and "worker 0 of master 0 ended by signal 9; it is started again" in out
+    assert process.returncode == 130 and "worker 0 of master 0 ended by signal 9; restarting it" in out
 
 
 def test_one_node_dies_and_takes_all_along(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Whether hyperparameters that are good in an SE are good on the task: a point per set of hyperparameters."""
+"""Figure: correlation of hyperparameter quality in an SE and on the task, a point per set of hyperparameters."""
 
 from __future__ import annotations
 

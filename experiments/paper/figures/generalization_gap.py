@@ -1,4 +1,4 @@
-"""As se.py, with agents that all have the configured hyperparameters: what varied ones cost."""
+"""Figure like se.py, with agents that all have the configured hyperparameters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where agents go that were trained in reward networks: visits of each state in a test on the task."""
+"""Figure: visits of each state in a test on the task, by agents trained in reward networks."""
 
 from __future__ import annotations
 

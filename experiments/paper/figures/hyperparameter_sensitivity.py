@@ -1,4 +1,4 @@
-"""What agents reach, and how long they train, over one hyperparameter at a time: in evolved worlds and on the task."""
+"""Figure: returns and training steps over one hyperparameter at a time, in evolved worlds and on the task."""
 
 from __future__ import annotations
 
@@ -85,13 +85,13 @@ def draw(variant: str, data: Sequence[Any]) -> Drawing:
 
 
 def _places(values: Sequence[Any]) -> tuple[list[float], bool]:
-    """Where values stand on an axis, and whether it is logarithmic: numbers that factors lie between."""
+    """Positions of values on an axis, and whether it is logarithmic, as for numeric factors."""
     numeric = all(isinstance(v, (int, float)) and not isinstance(v, bool) and v > 0 for v in values)
     return (list(values), True) if numeric else (list(range(len(values))), False)
 
 
 def _at(q: dict[str, list[Any]], quantity: str, value: Any) -> tuple[list[float], list[str]]:
-    """What agents with this value gave, and the world of each. Of failed agents nothing counts."""
+    """Results of agents with this value, and the world of each. Failed agents are left out."""
     rows = [i for i, v in enumerate(q["value"]) if v == value]
     fine = [math.nan if q["failed"][i] else q[quantity][i] for i in rows]
     return fine, [q["world"][i] for i in rows] if "world" in q else []

@@ -1,4 +1,4 @@
-"""What a step costs: of the task, of an SE, of a reward network, one at a time and many at once."""
+"""Figure: time of a step of the task, of an SE, of a reward network, one at a time and many at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What reward networks pay for each action in each state, a triangle per action (figure 10)."""
+"""Figure: rewards of reward networks for each action in each state, a triangle per action (figure 10)."""
 
 from __future__ import annotations
 

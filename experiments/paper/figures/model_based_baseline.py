@@ -33,7 +33,7 @@ TITLE = "the control of figures 3 and 7: agents in worlds that were fitted to th
 
 @dataclass(frozen=True)
 class BesideSEs(DataFile):
-    """With the agents in SEs that compare_proxies.py trained, where that was."""
+    """Needs with the agents in SEs that compare_proxies.py trained, if there are any."""
 
     def read(self, results_dir: Path) -> Data | None:
         own = super().read(results_dir)

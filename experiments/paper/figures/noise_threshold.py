@@ -1,4 +1,4 @@
-"""How much noise on an output an SE bears: the test return over the noise."""
+"""Figure: the test return over the noise on an output of an SE."""
 
 from __future__ import annotations
 

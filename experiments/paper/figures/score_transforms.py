@@ -1,4 +1,4 @@
-"""What the eight score transforms make of the same scores (outer/search/transforms.py). Needs no data."""
+"""Figure: the eight score transforms of the same scores (outer/search/transforms.py). Needs no data."""
 
 from __future__ import annotations
 

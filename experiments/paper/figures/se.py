@@ -102,7 +102,7 @@ def draw(variant: str, data: Sequence[Any]) -> Drawing:
 
 
 def _returns(q: dict[str, list[Any]]) -> list[float]:
-    """Of every test episode, where the data have them."""
+    """Returns of all test episodes, if the data have them."""
     return [r for row in q["test_returns"] for r in row] if "test_returns" in q else q["return"]
 
 

@@ -1,4 +1,4 @@
-"""Which step sizes and score transforms find a gridworld's SE, and how soon (figure 11)."""
+"""Figure: success and speed of step sizes and score transforms on a gridworld's SE (figure 11)."""
 
 from __future__ import annotations
 

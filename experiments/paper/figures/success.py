@@ -1,4 +1,4 @@
-"""How often and how soon runs of the outer loop succeed: the score of each over the generations (figure 2)."""
+"""Figure: scores of runs of the outer loop over the generations (figure 2)."""
 
 from __future__ import annotations
 

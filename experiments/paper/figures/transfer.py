@@ -1,4 +1,5 @@
-"""As compare.py, with agents that the reward networks were not evolved with: other hyperparameters, other learners."""
+"""Figure like compare.py, with agents that the reward networks were not evolved with: other hyperparameters, other
+learners."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What candidate code may name: modules, functions of torch, methods of tensors, builtins; and what to write instead of
-what it may not. A name that is in no table is refused."""
+"""Names that candidate code may use: modules, functions of torch, methods of tensors, builtins; and alternatives to
+those that it may not use. A name in no table is refused."""
 
 from __future__ import annotations
 

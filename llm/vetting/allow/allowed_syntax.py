@@ -1,4 +1,4 @@
-"""Which syntax candidate code may use, and what its expressions are worth where that can be read off them."""
+"""Syntax that candidate code may use, and the values of constant expressions."""
 
 from __future__ import annotations
 
@@ -70,13 +70,13 @@ MODULE_NAMES = {  # module: (functions, constants, submodules)
 
 
 def refusal(node: ast.AST) -> str:
-    """What is said of syntax that is not allowed, in Python's own words."""
+    """Names for disallowed syntax, in Python's own words."""
     word, instead = REFUSED.get(type(node).__name__, ("syntax of this kind", "write something simpler"))
     return f"{word if ' ' in word else repr(word)} is not allowed; {instead}"
 
 
 class Values:
-    """What expressions are worth, each worked out once however they are nested."""
+    """Values of expressions, each computed once however they are nested."""
 
     def __init__(self) -> None:
         self._values: dict[int, float | None] = {}
@@ -85,7 +85,7 @@ class Values:
         self._multiplies: dict[int, bool] = {}
 
     def of(self, node: ast.AST) -> float | None:
-        """Of a number, a negative one, or a sum or product of two; None: not known."""
+        """Value of a number, a negative one, or a sum or product of two; None: unknown."""
         if id(node) not in self._values:
             self._values[id(node)] = self._of(node)
         return self._values[id(node)]
@@ -113,7 +113,7 @@ class Values:
         return None
 
     def only_numbers(self, node: ast.AST) -> bool:
-        """Numbers and operations on them."""
+        """True for numbers and operations on them."""
         if id(node) not in self._numbers:
             inner = [node.left, node.right] if isinstance(node, ast.BinOp) else []
             inner += [node.operand] if isinstance(node, ast.UnaryOp) else []
@@ -123,7 +123,7 @@ class Values:
         return self._numbers[id(node)]
 
     def is_constant(self, node: ast.AST) -> bool:
-        """Numbers, texts, tuples of these, and names in torch and math."""
+        """True for numbers, texts, tuples of these, and names in torch and math."""
         if id(node) not in self._constants:
             inner: list[ast.expr] = list(node.elts) if isinstance(node, ast.Tuple) else []
             inner += [node.operand] if isinstance(node, ast.UnaryOp) else []
@@ -134,7 +134,7 @@ class Values:
         return self._constants[id(node)]
 
     def multiplies(self, node: ast.AST) -> bool:
-        """There is a product or a power in it."""
+        """True if it contains a product or a power."""
         if id(node) not in self._multiplies:
             self._multiplies[id(node)] = isinstance(node, (ast.Pow, ast.Mult)) or any(
                 self.multiplies(n) for n in ast.iter_child_nodes(node)
@@ -142,7 +142,7 @@ class Values:
         return self._multiplies[id(node)]
 
     def turns(self, node: ast.expr) -> float:
-        """How often a loop over this turns, at most or about."""
+        """Number of iterations of a loop over this, at most or about."""
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "range":
             values = [self.of(a) for a in node.args]
             known = [abs(v) for v in values if v is not None]

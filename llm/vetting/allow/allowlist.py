@@ -134,7 +134,7 @@ class _Checker(NodeChecks):
                 return
 
     def _names(self) -> None:
-        """What the code binds: nothing that has a meaning already, no underscores at either end."""
+        """Checks names that the code binds: none with a meaning already, none with underscores at either end."""
         for node in ast.walk(self.tree):
             bound: list[str] = []
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
@@ -190,6 +190,6 @@ class _Checker(NodeChecks):
 
 
 def _there(module: str) -> str:
-    """What may be imported instead."""
+    """Modules that may be imported instead."""
     name = "np" if module.startswith("numpy") else module.split(".")[0]
     return "torch, math and typing are there" + (f"; {INSTEAD[name]}" if name in INSTEAD else "")

@@ -1,4 +1,4 @@
-"""What may be written in candidate code, one node of the syntax tree after the other (allowlist.py)."""
+"""Checks of candidate code, node by node of the syntax tree (allowlist.py)."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ class NodeChecks:
             self._changed(node.value)
 
     def _changed(self, node: ast.AST) -> None:
-        """What is outside of functions stays what it is, or a call would depend on those before."""
+        """Protects names outside of functions: otherwise a call would depend on those before."""
         while isinstance(node, ast.Subscript):
             node = node.value
         if isinstance(node, ast.Name) and node.id in self.outside and id(node) not in self.local:

@@ -1,11 +1,11 @@
 """The server in which code from models is run: a process of its own that imports torch once and forks a child per
 candidate. The child locks itself up (``jail.lock_tracing``), traces, writes what it found to its pipe, and is gone.
 
-Started by ``jailer.py``, which talks to it through stdin and stdout in frames (length, bytes): first the options
-(JSON) and the probe, answered by "ready"; then candidates (JSON: number, code) to be run, or to be checked with what
-came of that ("traced": checking.py). The answer is a line of JSON {"number", "reason": [stage, message] or null} and,
-after it, the bytes of the child, which nobody but the master and a child reads, as what they are: untrusted. The server
-itself never looks at them, runs nobody's code and, once it has imported what it needs, has given up the file system. It
+Started by ``jailer.py``, which talks to it through stdin and stdout in frames (length, bytes): first the options (JSON)
+and the probe, answered by "ready"; then candidates (JSON: number, code) to be run, or to be checked with what came of
+that ("traced": checking.py). The answer is a line of JSON {"number", "reason": [stage, message] or null} and, after it,
+the bytes of the child, which nobody but the master and a child reads, as what they are: untrusted. The server itself
+never looks at them, runs no candidate's code and, once it has imported what it needs, has given up the file system. It
 ends when stdin does.
 """
 
@@ -78,7 +78,7 @@ def main() -> int:
 
 
 class Server:
-    """Forks children and passes on what they say."""
+    """Forks children and passes on their output."""
 
     def __init__(self, requests: int, answers: int, options: dict[str, Any], probe: bytes) -> None:
         import torch
@@ -107,7 +107,7 @@ class Server:
         send(answers, b"ready")
 
     def serve(self) -> None:
-        """Until the master hangs up."""
+        """Serves until the master closes the pipe."""
         self.children.register(self.requests, selectors.EVENT_READ, None)
         while True:
             ready = self.children.select(self._patience())
@@ -133,7 +133,7 @@ class Server:
         return LOOK if self._running() else None
 
     def _look(self, child: Child, now: float) -> str | None:
-        """Why this child must end. Its CPU time is limited by the kernel; this is about those that wait."""
+        """Reason to end this child. The kernel limits its CPU time; this check is for children that wait."""
         if now - child.looked < LOOK:
             return None
         used = cpu_time(child.pid)
@@ -144,7 +144,7 @@ class Server:
         return f"it was not done after {FAR * self.seconds:g} s" if now - child.began >= FAR * self.seconds else None
 
     def _start(self, number: int, code: str, traced: str | None = None) -> None:
-        """traced: what another child made of the code, to be checked; None: the code is to be run."""
+        """Starts a child. traced: output of another child to check; None: run the code."""
         out, into = os.pipe()
         pid = os.fork()
         if pid == 0:
@@ -162,7 +162,7 @@ class Server:
             self._end(fd, child, None)
 
     def _end(self, fd: int, child: Child, reason: str | None) -> None:
-        """Kill it, whatever it may be doing, and answer. reason: why it is refused, if that is known already."""
+        """Kills a child and answers. reason: of the refusal, if it is known already."""
         self.children.unregister(fd)
         os.close(fd)
         os.kill(child.pid, signal.SIGKILL)
@@ -179,7 +179,7 @@ class Server:
         send(self.answers, json.dumps(head).encode() + b"\n" + (b"" if reason else child.data))
 
     def _be_child(self, code: str, traced: str | None, into: int) -> NoReturn:
-        """In the child: everything from here on may be what the model wants it to be."""
+        """Runs in the child: from here on, everything may be under the control of the model's code."""
         try:
             signal.signal(signal.SIGINT, signal.SIG_DFL)
             if sys.platform == "linux":
@@ -207,7 +207,7 @@ def warm_up(trace: Any, check: Any, probe: Any) -> None:
 
 
 def run(work: Any, code: str, types: list[str], probe: Any) -> bytes:
-    """What tracing or checking comes to, as JSON: {"graph": ...} or {"error": [stage, message]}."""
+    """Result of tracing or checking as JSON: {"graph": ...} or {"error": [stage, message]}."""
     from envolve.llm.vetting.text.extract import VetError
 
     try:
@@ -220,7 +220,7 @@ def run(work: Any, code: str, types: list[str], probe: Any) -> bytes:
 
 
 def cpu_time(pid: int) -> float:
-    """Seconds that a process has had; always more where that is not known."""
+    """CPU seconds used by a process; a growing number if unknown."""
     if sys.platform != "linux":
         return time.monotonic()
     try:
@@ -230,13 +230,13 @@ def cpu_time(pid: int) -> float:
 
 
 def receive(fd: int) -> bytes | None:
-    """The next frame; None: the other side is gone."""
+    """Next frame; None: the other side is gone."""
     head = _read_exactly(fd, 4)
     return None if head is None else _read_exactly(fd, struct.unpack("<I", head)[0])
 
 
 def send(fd: int, data: bytes | bytearray) -> None:
-    """One frame. Raises BrokenPipeError."""
+    """Writes a frame. Raises BrokenPipeError."""
     _write(fd, struct.pack("<I", len(data)) + data)
 
 

@@ -1,4 +1,4 @@
-"""The master's end of the process in which code from models is run (``jailed.py``): starts it, asks it, ends it."""
+"""Master's end of the process that runs code from models (``jailed.py``): starts it, asks it, ends it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LOST = "the process that runs candidates ended while it ran this one"
 
 
 class Jailer:
-    """A server that is started anew when it dies. Its methods may be called from several threads."""
+    """Server that is restarted when it dies. Its methods may be called from several threads."""
 
     def __init__(self, probe: Probe, types: list[str], allow_unprotected: bool, seconds: float) -> None:
         """seconds: that a candidate may do nothing; of CPU time it has half as many. The server gets ready meanwhile.
@@ -45,34 +45,34 @@ class Jailer:
         self._server = _Server(self._options, self._probe, self._patience)
 
     def trace(self, code: str) -> bytes:
-        """What a child makes of the code: untrusted bytes. Raises VetError where it breaks its limits or takes the
-        server with it, and JailError if no server can be started."""
+        """Traces code in a child -> untrusted bytes. Raises VetError if the code breaks its limits or takes the server
+        with it, and JailError if no server can be started."""
         return self._running().ask({"code": code})
 
     def check(self, code: str, traced: bytes) -> bytes:
-        """What another child, which does not run the code, makes of what ``trace`` returned: the graph file. Raises as
+        """Checks the result of ``trace`` in another child, which does not run the code -> the graph file. Raises as
         ``trace``."""
         return self._running().ask({"code": code, "traced": traced.decode("utf-8", "replace")})
 
     def _running(self) -> _Server:
         with self._lock:
             if not self._server.alive():
-                log.warning("the process that runs candidates has ended; another is started")
+                log.warning("the process that runs candidates has ended; starting another")
                 self._server.close()
                 self._server = _Server(self._options, self._probe, self._patience)
             return self._server
 
     def close(self) -> None:
-        """End the server and everything in it."""
+        """Ends the server and all its children."""
         with self._lock:
             self._server.close()
 
 
 class _Server:
-    """One process, and who waits for what it answers."""
+    """One process, and the callers that wait for its answers."""
 
     def __init__(self, options: bytes, probe: bytes, patience: float) -> None:
-        """Starts it; it is ready some seconds later. patience: seconds in which it answers."""
+        """Starts it; it is ready some seconds later. patience: seconds in which it must answer."""
         self._patience = patience
         self._home, self._errors = tempfile.TemporaryDirectory(prefix="envolve-jail-"), tempfile.TemporaryFile()
         folders = os.pathsep.join([str(IMPORTS), *jail.library_folders()])
@@ -125,14 +125,14 @@ class _Server:
         return data
 
     def close(self) -> None:
-        """End it: it does by itself when nobody can ask it any more, or is killed with all that it started."""
+        """Ends the process: it ends by itself when its input closes, else it is killed with all that it started."""
         if self._closed:
             return
         self._closed = True
         assert self._process.stdin
         if not self._ready.done():  # nothing is lost
             self._kill()
-        if not self._sending.acquire(timeout=1):  # somebody's question does not get through
+        if not self._sending.acquire(timeout=1):  # a question cannot be sent
             self._kill()
             self._sending.acquire()
         self._process.stdin.close()
@@ -147,7 +147,7 @@ class _Server:
         self._home.cleanup()
 
     def _talk(self, options: bytes, probe: bytes) -> None:
-        """In a thread of its own: start the server up, then deliver answers until there are no more."""
+        """Thread: waits for the start of the server, then delivers answers until there are no more."""
         began, ready = time.monotonic(), None
         try:
             with self._sending:
@@ -184,11 +184,11 @@ class _Server:
     def _deliver(self, number: int, reason: list[str] | None, data: bytes) -> None:
         with self._waiting:
             answer = self._answers.pop(number, None)
-        if answer is not None:  # else nobody waits any longer
+        if answer is not None:  # else no caller waits any longer
             answer.set_result((reason, data))
 
     def _kill(self) -> None:
-        """The server and its children, which are one process group."""
+        """Kills the server and its children, which are one process group."""
         try:
             os.killpg(self._process.pid, signal.SIGKILL)
         except ProcessLookupError:
@@ -201,7 +201,7 @@ def bubblewrap() -> tuple[str, ...]:
     system than Python needs, read-only (https://github.com/containers/bubblewrap); empty where that does not work."""
     program = shutil.which("bwrap")
     if program is None:
-        log.info("no bubblewrap (bwrap) here: one layer less around code from models")
+        log.info("bubblewrap (bwrap) not found: the jail of model-written code has one layer less")
         return ()
     command = [program, "--unshare-all", "--cap-drop", "ALL", "--proc", "/proc", "--dev", "/dev"]
     command += ["--tmpfs", "/tmp", "--chdir", "/tmp"]
@@ -211,6 +211,9 @@ def bubblewrap() -> tuple[str, ...]:
             command += ["--ro-bind", place, place]
     tried = subprocess.run([*command, "true"], capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
     if tried.returncode:
-        log.info("bubblewrap does not work here (%s): one layer less around code from models", tried.stderr.strip())
+        log.info(
+            "bubblewrap does not work here (%s): the jail of model-written code has one layer less",
+            tried.stderr.strip(),
+        )
         return ()
     return tuple(command)

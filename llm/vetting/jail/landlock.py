@@ -39,8 +39,8 @@ def abi() -> int:
 
 def restrict(read: Sequence[str | Path], write: Sequence[str | Path]) -> int:
     """From now on this thread, and what it starts, sees only the folders and files ``read``, changes only those in
-    ``write``, uses no TCP and signals nobody outside -> the ABI that enforces it. Paths that do not exist are none of
-    its business. Raises OSError."""
+    ``write``, uses no TCP and signals no process outside -> the ABI that enforces it. Paths that do not exist are none
+    of its business. Raises OSError."""
     version = abi()
     handled = _bits(range(16), version)
     network, scope = NETWORK * (version >= NETWORK_ABI), SCOPE * (version >= SCOPE_ABI)

@@ -1,7 +1,7 @@
-"""A process locks itself up, for good: limits, Landlock (``landlock.py``), seccomp (``seccomp.py``).
+"""Locks a process for good: limits, Landlock (``landlock.py``), seccomp (``seccomp.py``).
 
 What each layer is for, and what is left: docs/security.md. Fails closed: where the kernel cannot do it, ``JailError``,
-unless somebody decided otherwise, aloud.
+unless the user explicitly decided otherwise.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ KEPT_NAMES = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "LD_LIBRARY_PATH", "CU
 
 
 class JailError(RuntimeError):
-    """This machine cannot lock up a process as asked for."""
+    """Raised if this machine cannot lock a process as requested."""
 
 
 @dataclass(frozen=True)
 class Protection:
-    """What holds a process."""
+    """Layers that lock a process."""
 
     landlock: int  # version of its ABI; 0: not there
     seccomp: bool
@@ -41,7 +41,7 @@ class Protection:
 
 
 def opted_out() -> bool:
-    """Whether the user set ENVOLVE_UNSAFE_NO_JAIL."""
+    """True if the user set ENVOLVE_UNSAFE_NO_JAIL."""
     return os.environ.get(OPT_OUT, "") not in ("", "0")
 
 
@@ -54,7 +54,7 @@ def lock(
     processes: bool = False,
     allow_unprotected: bool = False,
 ) -> Protection:
-    """Lock up this process for training in an environment that somebody else wrote.
+    """Lock up this process for training in an environment written by others.
 
     read, write: folders and files; everything else on disk is out of reach. memory: bytes of address space beyond what
     it has now (not with CUDA, which reserves more than it uses). cpu_seconds: beyond what it has used. file_bytes: the
@@ -96,26 +96,26 @@ def _close(
 
 
 def protection() -> Protection:
-    """What this kernel can do, as ``lock`` returns it."""
+    """Layers that this kernel supports, as ``lock`` returns them."""
     return Protection(landlock.abi(), seccomp.available(), missing())
 
 
 def missing() -> tuple[str, ...]:
-    """What this kernel lacks."""
+    """Layers that this kernel lacks."""
     lacks = [] if landlock.abi() else ["Landlock (Linux 5.13 with CONFIG_SECURITY_LANDLOCK, and in lsm=)"]
     return tuple(lacks + ([] if seccomp.available() else ["seccomp filter (Linux 4.14 on x86_64 or aarch64)"]))
 
 
 def demand(lacks: Sequence[str], allow_unprotected: bool) -> None:
-    """Raises JailError for what is missing, or only warns of it."""
+    """Raises JailError for missing layers, or only logs a warning."""
     text = f"code that somebody else wrote cannot be locked up here: no {', no '.join(lacks)}"
     if not allow_unprotected:
         raise JailError(f"{text}. On your own responsibility: {OPT_OUT}=1")
-    log.warning("%s. It runs all the same (%s)", text, OPT_OUT)
+    log.warning("%s. Running it anyway (%s)", text, OPT_OUT)
 
 
 def limit(space: int | None, cpu_seconds: int | None, file_bytes: int | None) -> None:
-    """Limits of this process. space: bytes of address space; the others as in ``lock``. No core dumps."""
+    """Sets the limits of this process. space: bytes of address space; the others as in ``lock``. No core dumps."""
     limits = {resource.RLIMIT_CORE: 0, resource.RLIMIT_AS: space, resource.RLIMIT_FSIZE: file_bytes}
     if cpu_seconds is not None:
         used = resource.getrusage(resource.RUSAGE_SELF)
@@ -128,7 +128,7 @@ def limit(space: int | None, cpu_seconds: int | None, file_bytes: int | None) ->
 
 
 def address_space() -> int:
-    """Bytes of this process's address space; where Linux cannot be asked, more than any machine has."""
+    """Bytes of this process's address space; if Linux cannot be asked, more than any machine has."""
     if sys.platform != "linux":
         return 1 << 46
     with open("/proc/self/statm", encoding="ascii") as file:
@@ -136,15 +136,15 @@ def address_space() -> int:
 
 
 def scrubbed(**extra: str) -> dict[str, str]:
-    """The environment of a process that shall run somebody else's code: where libraries are, one thread each, and
-    nothing that could be a key; ``extra`` is added."""
+    """Environment of a process for foreign code: paths of libraries, one thread each, and nothing that could be a key;
+    ``extra`` is added."""
     kept = {k: v for k, v in os.environ.items() if k in KEPT_NAMES and not any(s in k.upper() for s in SECRET_NAMES)}
     threads = {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")}
     return {**kept, **threads, "PYTHONDONTWRITEBYTECODE": "1", "HOME": "/nonexistent", **extra}
 
 
 def library_folders() -> list[str]:
-    """Where this Python finds what is installed: of its search path every site-packages, and torch's."""
+    """Folders of this Python's installed packages: every site-packages in its search path, and torch's."""
     kept = [p for p in sys.path if Path(p).name in ("site-packages", "dist-packages") and os.path.isdir(p)]
     spec = importlib.util.find_spec("torch")
     torch = [str(Path(spec.origin).resolve().parents[1])] if spec and spec.origin else []
@@ -152,6 +152,6 @@ def library_folders() -> list[str]:
 
 
 def needed_to_import() -> list[str]:
-    """Folders and files to be given to ``lock`` as ``read`` where something is imported later on."""
+    """Folders and files for ``lock``'s ``read`` if modules are imported later."""
     system = ["/usr", "/lib", "/lib64", "/etc/ld.so.cache", "/dev/null", "/dev/urandom", "/dev/zero"]
     return list(dict.fromkeys([sys.prefix, sys.base_prefix, *library_folders(), *system]))

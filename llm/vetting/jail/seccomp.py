@@ -1,9 +1,9 @@
-"""Which system calls a process may still make: filters for the kernel's seccomp, assembled here as classic BPF.
+"""System call filters for the kernel's seccomp, assembled here as classic BPF.
 
 https://docs.kernel.org/userspace-api/seccomp_filter.html. Two filters:
 
 ``tracing``   an allow-list for the child that runs a model's code: memory, clocks, locks and writing to the pipe that
-              it has; it cannot open anything, start anything or signal anybody.
+              it has; it cannot open anything, start anything or signal any process.
 ``training``  a deny-list for training in a user's environment, which needs files (``landlock.py`` says which): no
               sockets, programs or other processes, nothing of the system's administration, nothing newer than this.
 """
@@ -91,13 +91,13 @@ PRCTL_DENIED = (1, 4, 35, 0x59616D61)  # SET_PDEATHSIG, SET_DUMPABLE, SET_MM, SE
 
 
 def tracing() -> list[Instruction]:
-    """The filter of the child that runs a model's code."""
+    """Filter for the child that runs a model's code."""
     return [*_head(), *_each(COMPUTING, ALLOW), (RETURN, 0, 0, REFUSE)]
 
 
 def training(processes: bool, signals: bool) -> list[Instruction]:
-    """The filter of training in a user's environment. processes: it may fork, into no new namespace, and run no other
-    program. signals: it may call kill, for Landlock sees to whom."""
+    """Filter for training in a user's environment. processes: it may fork, but into no new namespace, and run no other
+    program. signals: it may call kill, which Landlock restricts."""
     program = [*_head(), (AT_LEAST, 0, 1, NEWEST), (RETURN, 0, 0, UNKNOWN), *_each(DENIED, REFUSE)]
     program += _each(["clone3"], UNKNOWN)  # its flags are out of a filter's sight; glibc falls back on clone
     threads_only = [] if processes else [(ANY_BIT, 1, 0, CLONE_THREAD), (RETURN, 0, 0, REFUSE)]
@@ -113,7 +113,7 @@ def training(processes: bool, signals: bool) -> list[Instruction]:
 
 
 def available() -> bool:
-    """Whether this kernel and machine can enforce a filter."""
+    """True if this kernel and machine can enforce a filter."""
     if sys.platform != "linux" or platform.machine() not in MACHINES:
         return False
     action = struct.pack("=I", KILL)  # SECCOMP_GET_ACTION_AVAIL, 2, says whether it knows an action
@@ -121,7 +121,7 @@ def available() -> bool:
 
 
 def install(program: Sequence[Instruction]) -> None:
-    """Enforce it, for good, on all threads of this process and on what they start. Raises OSError."""
+    """Enforces the filter for good on all threads of this process and on what they start. Raises OSError."""
     code = b"".join(struct.pack("=HBBI", *instruction) for instruction in program)
     buffer = ctypes.create_string_buffer(code, len(code))
     head = struct.pack("HxxxxxxP", len(program), ctypes.addressof(buffer))  # struct sock_fprog
@@ -138,7 +138,7 @@ def _number(name: str) -> int | None:
 
 
 def _head() -> list[Instruction]:
-    """Kill what comes with another machine's numbers; then the call's number is loaded."""
+    """Instructions that kill calls with another machine's numbers, then load the call's number."""
     column, machine = MACHINES[platform.machine()]
     program = [(LOAD, 0, 0, MACHINE), (EQUAL, 1, 0, machine), (RETURN, 0, 0, KILL), (LOAD, 0, 0, NUMBER)]
     return program + ([(AT_LEAST, 0, 1, X32), (RETURN, 0, 0, KILL)] if column == 0 else [])
@@ -150,7 +150,7 @@ def _each(names: Iterable[str], action: int) -> list[Instruction]:
 
 
 def _of(name: str, body: list[Instruction]) -> list[Instruction]:
-    """``body`` for one call, which is allowed where the body does not return."""
+    """Instructions ``body`` for one call, which is allowed where the body does not return."""
     return [(EQUAL, 0, len(body) + 1, _number(name) or 0), *body, (RETURN, 0, 0, ALLOW)]
 
 

@@ -29,14 +29,14 @@ MOST_BLOCKS = 64  # that are read, the last of a reply
 
 
 class Extracted(NamedTuple):
-    """What a reply comes to."""
+    """Result of reading a reply."""
 
     code: str
     notes: tuple[str, ...] = ()  # what was asked for and is missing, and what was left out, for the model and people
 
 
 def extract_code(reply: str, types: Sequence[str]) -> str:
-    """The code that ``extract`` finds. Raises VetError."""
+    """Code found by ``extract``. Raises VetError."""
     return extract(reply, types).code
 
 
@@ -61,7 +61,7 @@ def extract(reply: str, types: Sequence[str]) -> Extracted:
 
 
 def _blocks(reply: str) -> list[Block]:
-    """Where code may be, the last of it."""
+    """Possible code blocks, at most the last ones."""
     fenced = [b for b in fences(reply) if b.text.strip()][-MOST_BLOCKS:]
     return fenced or ([Block(reply, False)] if _is_code(reply) else unfenced(reply))
 
@@ -85,7 +85,7 @@ def _read(blocks: Sequence[Block]) -> tuple[list[Part], list[tuple[Block, VetErr
 
 
 def _is_code(reply: str) -> bool:
-    """The reply is a module and nothing else."""
+    """Whole reply as a module."""
     try:
         functions = (ast.FunctionDef, ast.AsyncFunctionDef)
         return any(isinstance(node, functions) for node in parse(textwrap.dedent(reply)).body)
@@ -94,7 +94,7 @@ def _is_code(reply: str) -> bool:
 
 
 def _parsed(block: Block, text: str, most: int) -> ast.Module:
-    """The block's syntax tree; of one in which the reply ends, only if its last function is whole."""
+    """Syntax tree of a block; if the reply ends in it, only if its last function is complete."""
     try:
         tree = parse(text, most=most)
     except VetError as e:

@@ -1,4 +1,4 @@
-"""Where in a reply code may be: between fences, or between sentences. Every line is looked at once."""
+"""Finds the code in a reply: between fences, or between sentences. Every line is read once."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def fences(reply: str) -> list[Block]:
 
 
 def _without_prefix(lines: Sequence[str], most: int) -> str:
-    """The lines of a block without what stands before all of them, at most what stands before its fence."""
+    """Lines of a block without their common indentation, at most that of the fence."""
     before = [len(line) - len(line.lstrip(" \t>")) for line in lines if line.strip(" \t>")]
     common = min([most, *before])
     return "\n".join(line[common:] for line in lines)
@@ -84,7 +84,7 @@ def unfenced(reply: str) -> list[Block]:
 
 
 def _lines_of(pattern: re.Pattern[str], text: str) -> list[int]:
-    """The numbers, from 0, of the lines at which matches begin."""
+    """Numbers, from 0, of the lines at which matches begin."""
     found, line, at = [], 0, 0
     for match in pattern.finditer(text):
         line += text.count("\n", at, match.start())
@@ -94,5 +94,5 @@ def _lines_of(pattern: re.Pattern[str], text: str) -> list[int]:
 
 
 def _is_prose(line: str) -> bool:
-    """A sentence that begins like an import."""
+    """True for a sentence that begins like an import."""
     return bool(_PROSE.match(line)) and not _IMPORT.match(line)

@@ -1,4 +1,4 @@
-"""What a model and its user are told of a reply in which not all is what was asked for."""
+"""Messages to a model and its user about missing and superfluous functions in a reply."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def nothing_found(
     broken: Sequence[tuple[Block, VetError]],
     types: Sequence[str],
 ) -> VetError:
-    """Why there is none of the functions that were asked for."""
+    """Reason why none of the requested functions was found."""
     for part in parts:
         if isinstance(part.node, ast.ClassDef):
             inner = [n.name for n in part.node.body if isinstance(n, ast.FunctionDef) and n.name in types]
@@ -54,7 +54,7 @@ def nothing_found(
 
 
 def names(functions: Sequence[Part]) -> str:
-    """a, b, c and 3 more"""
+    """Formats a, b, c and 3 more."""
     found = list(dict.fromkeys(part.name[:LONGEST] for part in functions))
     more = f" and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
     return ", ".join(found[:SHOWN]) + more
@@ -76,7 +76,7 @@ def misnamed(parts: Sequence[Part], kept: Sequence[Part], chosen: dict[str, Part
 def left_out(
     parts: Sequence[Part], kept: Sequence[Part], chosen: dict[str, Part], types: Sequence[str]
 ) -> tuple[str, ...]:
-    """What was asked for and is missing, and which functions were left out as nothing that was asked for uses them."""
+    """Notes on missing functions, and on functions left out because nothing requested uses them."""
     missing = [kind for kind in types if kind not in chosen]
     unneeded = _unneeded(parts, kept, chosen)
     notes, told = [], set()
@@ -94,7 +94,7 @@ def left_out(
 
 
 def _unneeded(parts: Sequence[Part], kept: Sequence[Part], chosen: dict[str, Part]) -> list[Part]:
-    """Functions that are in no way part of the module, each once, the last of its name; shapers of other kinds, too."""
+    """Functions that are not part of the module, each once, the last of its name; shapers of other kinds, too."""
     there = {part.name for part in kept} | set(chosen)
     found = {part.name: part for part in parts if part.is_function and part.name not in there}
     return list(found.values())[:COMPARED]

@@ -1,6 +1,6 @@
-"""Which name was meant: of a variable by its letters, of an asked function by what it is for.
+"""Guesses the intended name: of a variable by its letters, of a requested function by its purpose.
 
-``compute_done`` is a termination, however much it looks like ``compute_torque`` to somebody that counts letters.
+``compute_done`` is a termination, although by its letters it resembles ``compute_torque``.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from functools import lru_cache
 
 from envolve.envs.physics.task import SHAPER_TYPES
 
-LONGEST = 64  # letters of a name that is compared: nobody mistypes longer ones
+LONGEST = 64  # letters of a name that is compared: longer names are not compared
 COMPARED = 24  # names that are compared in full, of those that share most letters
 ALIKE = 0.7  # of the words of two functions' names
 MEANINGS = {  # words in the names that models give to these functions
@@ -30,12 +30,12 @@ ARGUMENTS = {  # as functions of these kinds are asked for (envs/physics/task.py
 
 
 def signature(kind: str) -> str:
-    """compute_torque(action, state)"""
+    """Formats compute_torque(action, state)"""
     return f"{kind}({ARGUMENTS.get(kind, 'state')})"
 
 
 def nearest(name: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
-    """The known name with the most letters in common, in their order. Takes time for the few that are likely alone."""
+    """Known name with the most letters in common, in order. Compares only likely names, to save time."""
     if len(name) > LONGEST:
         return None
     likely = [k for k in known if len(k) <= LONGEST]
@@ -54,7 +54,7 @@ def _pieces(name: str) -> frozenset[str]:
 
 
 def meant(name: str, arguments: int, asked: Sequence[str]) -> str | None:
-    """Which of the asked functions one of this name, with so many arguments, is likely to be; None: none of them."""
+    """Requested function that one with this name and number of arguments probably is; None: none of them."""
     words = re.findall(r"[a-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name[:LONGEST]).lower())
     meanings = [kind for kind in SHAPER_TYPES if set(words) & set(MEANINGS[kind].split())]
     found = [kind for kind in asked if kind in meanings]

@@ -25,7 +25,7 @@ DEEP = "the code is nested too deeply; give parts of it names, in statements of 
 
 
 class VetError(Exception):
-    """Why a reply or its code is refused.
+    """Raised for a refused reply or its code.
 
     stage: "extract", "allowlist", "trace", "smoke", "graph" or "limits"; message: for the model that wrote it."""
 
@@ -35,7 +35,7 @@ class VetError(Exception):
 
 
 def parse(code: str, stage: str = "extract", most: int = MOST_PARTS) -> ast.Module:
-    """``ast.parse`` whose errors are VetErrors of this stage, with the line. most: parts that are read."""
+    """``ast.parse`` that raises VetErrors of this stage, with the line. most: number of parts to read."""
     if len(code) > MOST_CHARACTERS:
         raise VetError(
             stage, f"the code has {len(code)} characters, at most {MOST_CHARACTERS} are allowed: write shorter code"

@@ -1,4 +1,4 @@
-"""How much code a text is, counted before anything is built from it.
+"""Counts the size of code before anything is built from it.
 
 Python's parser takes memory and time for every name and sign, and far more for what is nested; so only as much as a
 person might write is given to it. One pass over the characters, whatever they are.
@@ -22,7 +22,7 @@ _INSIDE = re.compile(r"\w+|[^\w\s]")  # of an f-string
 
 
 class Size(NamedTuple):
-    """Of code."""
+    """Size of code."""
 
     parts: int  # names, numbers, signs and texts; counted up to one more than was asked for
     depth: int  # of brackets, as far as was counted

@@ -1,4 +1,4 @@
-"""Which names a statement takes from outside of itself: Python's scopes, read off the syntax tree.
+"""Free names of a statement: Python's scopes, read off the syntax tree.
 
 A function's arguments and variables are its own; so are a comprehension's. What is left is looked up in the module,
 and among the builtins. The same as what Python's own ``symtable`` says, in one pass over the nodes, however deep
@@ -17,7 +17,7 @@ _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 @dataclass
 class _Scope:
-    """A module, class, function, lambda or comprehension."""
+    """Scope of a module, class, function, lambda or comprehension."""
 
     kind: str  # "module", "class", "function" or "comprehension"
     outer: _Scope | None
@@ -28,7 +28,7 @@ class _Scope:
     below: set[str] = field(default_factory=set)  # wanted by scopes within it
 
     def wanted(self) -> tuple[set[str], set[str]]:
-        """What is looked up in the scope around it, and what in the module."""
+        """Names looked up in the enclosing scope, and in the module."""
         own = self.bound - self.of_module - self.of_outer
         outward = (self.used | self.of_outer) - own - self.of_module
         if self.kind == "class":  # its names are not those of its methods
@@ -43,7 +43,7 @@ def outside_names(statement: ast.stmt) -> set[str]:
 
 
 class _Walk:
-    """One pass over a statement."""
+    """Visitor of one statement."""
 
     def __init__(self, statement: ast.stmt) -> None:
         self.module = _Scope("module", None)

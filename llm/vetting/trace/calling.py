@@ -1,4 +1,4 @@
-"""How a candidate's functions are called on rows of a probe, and what they must return.
+"""Calls a candidate's functions on rows of a probe, and checks their results.
 
 A function takes what ``PhysicsTask`` says (``compute_reward(state)``), or names quantities of the state as arguments,
 as Eureka's do (https://arxiv.org/abs/2310.12931): ``compute_reward(forward_velocity, torque)``.
@@ -64,19 +64,19 @@ def make_inputs(probe: Any, action_size: int | None = None) -> Inputs:
 
 
 def actions(probe: Any, size: int) -> Inputs:
-    """Actions of this many columns: the probe's, repeated or cut."""
+    """Probe's actions with this number of columns, repeated or cut."""
     given = {name: probe.state[name] for name in ("action", "previous_action")}
     return {name: t.repeat(1, -(-size // t.shape[1]))[:, :size] for name, t in given.items()}
 
 
 def inputs_of(kind: str, inputs: Inputs, n: int) -> Inputs:
-    """The first n rows of what functions of this kind may read."""
+    """First n rows of the inputs of functions of this kind."""
     parts = ("random.",) * ("random" in WANTED[kind]) + ("rest.",) * ("rest" in WANTED[kind])
     return {name: t[:n] for name, t in inputs.items() if "." not in name or name.startswith(parts)}
 
 
 def how_to_call(function: Callable[..., Any], kind: str, quantities: Sequence[str]) -> Callable[[Inputs], Any]:
-    """A function of inputs that calls ``function``. Raises VetError if its arguments cannot be given."""
+    """Function of inputs that calls ``function``. Raises VetError if its arguments cannot be given."""
     parameters = [p for p in inspect.signature(function).parameters.values()]
     wanted, needed = WANTED[kind], [p.name for p in parameters if p.default is p.empty]
     names = [p.name for p in parameters]
@@ -112,7 +112,7 @@ def _given(key: str, inputs: Inputs) -> Any:
 
 
 def flat(kind: str, out: Any) -> tuple[list[str], list[Tensor]]:
-    """What a function returned, as a graph's names and tensors. Raises VetError where it is something else."""
+    """Results of a function as a graph's names and tensors. Raises VetError for anything else."""
     if kind == "compute_reward":
         components: Any = {}
         if isinstance(out, (tuple, list)):
@@ -151,7 +151,7 @@ def flat(kind: str, out: Any) -> tuple[list[str], list[Tensor]]:
 
 
 def check_outputs(kind: str, names: list[str], parts: list[Tensor], n: int, probe: Any) -> None:
-    """Shapes and types. Raises VetError with what to write instead."""
+    """Checks shapes and types. Raises VetError with what to write instead."""
     for name, part in zip(names, parts):
         place, shape = _place(kind, name), list(part.shape)
         wanted: list[int | None]

@@ -1,4 +1,4 @@
-"""What a model is told when its code raised: the line, the reason, and the shapes of the tensors in that line."""
+"""Messages for the model when its code raised: the line, the reason, and the shapes of the tensors in that line."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LONGEST = 400
 
 
 def describe(error: BaseException, code: str, n: int, stage: str = "trace") -> VetError:
-    """``error``, raised by candidate code that was called with n environments, as a VetError."""
+    """VetError for ``error``, raised by candidate code that was called with n environments."""
     if isinstance(error, VetError):
         return VetError(error.stage, with_source(error.message, code))
     frames = [f for f, _ in traceback.walk_tb(error.__traceback__) if f.f_code.co_filename == CANDIDATE]
@@ -30,7 +30,7 @@ def describe(error: BaseException, code: str, n: int, stage: str = "trace") -> V
 
 
 def with_source(message: str, code: str) -> str:
-    """The message, with the text of the line that it begins with."""
+    """Message with the text of the line that it begins with."""
     found = re.match(r"line (\d+): ", message)
     text = _line(code, int(found[1])) if found else ""
     return f"line {found[1]} ({text}): {message[found.end() :]}" if found and text else message
@@ -42,7 +42,7 @@ def _line(code: str, number: int) -> str:
 
 
 def _shapes(frame: FrameType, line: str, n: int) -> str:
-    """Of the tensors that the line names."""
+    """Shapes of the tensors that the line names."""
     found = {}
     for name in re.findall(r"[A-Za-z]\w*", line):
         value = frame.f_locals.get(name)

@@ -1,4 +1,4 @@
-"""What a function does to tensors, written down as a graph of aten operations while it runs.
+"""Records a function's tensor operations as a graph of aten operations while it runs.
 
 ``Recorder`` is a TorchDispatchMode below ``torch.func.functionalize``: in-place operations arrive as functional
 ones, and
@@ -183,7 +183,7 @@ class Recorder(TorchDispatchMode):
         return self.nodes[ref["node"]] if ref is not None and "node" in ref else None
 
     def _like(self, source: Tensor, out: Tensor) -> Any:
-        """``source`` expanded to the shape of out."""
+        """Expands ``source`` to the shape of out."""
         if source.shape == out.shape:
             return self._ref(source)
         return {"node": self._add({"op": "aten.expand.default", "args": [self._ref(source), list(out.shape)]})}

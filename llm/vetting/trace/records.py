@@ -14,7 +14,7 @@ Record = tuple[Recorder, list[str], list[Any]]  # what was recorded, names of th
 
 
 def merge(kind: str, records: Sequence[Record], code: str) -> dict[str, Any]:
-    """The graph of two records at ``SIZES`` environments, without what it does not need."""
+    """Graph of two records at ``SIZES`` environments, without unneeded nodes."""
     (a, names, outputs), (b, other_names, other_outputs) = records
     same = [x.get("op") for x in a.nodes] == [x.get("op") for x in b.nodes]
     if names != other_names or outputs != other_outputs or not same:
@@ -34,7 +34,7 @@ def merge(kind: str, records: Sequence[Record], code: str) -> dict[str, Any]:
 
 
 def live(graph: dict[str, Any], first: Record) -> tuple[list[dict[str, Any]], list[int]]:
-    """Of the first record, the nodes that are in the graph and their lines."""
+    """Nodes of the first record that are in the graph, and their lines."""
     recorder, _, outputs = first
     order = needed(recorder.nodes, outputs)
     return [recorder.nodes[k] for k in order], [recorder.lines[k] for k in order]
@@ -77,7 +77,7 @@ def _inputs_of(value: Any) -> set[int]:
 
 
 def needed(nodes: Sequence[dict[str, Any]], outputs: list[Any]) -> list[int]:
-    """Nodes that the outputs depend on, in their order."""
+    """Nodes that the outputs depend on, in order."""
     needed = _references(outputs)
     for k in reversed(range(len(nodes))):
         if k in needed and "constant" not in nodes[k]:
@@ -86,7 +86,7 @@ def needed(nodes: Sequence[dict[str, Any]], outputs: list[Any]) -> list[int]:
 
 
 def _moved(value: Any, place: dict[str, dict[int, int]]) -> Any:
-    """References to where their nodes and inputs are now."""
+    """References to the new positions of their nodes and inputs."""
     if isinstance(value, dict):
         if "node" in value:
             return {"node": place["node"][value["node"]]}

@@ -37,7 +37,7 @@ WIDTH_ERRORS = (RuntimeError, IndexError, ValueError)  # of a compute_torque tha
 
 
 class Trace(NamedTuple):
-    """One function, written down."""
+    """Trace of one function."""
 
     graph: dict[str, Any]
     nodes: list[dict[str, Any]]  # of the graph, before integers became {"batch": m}
@@ -80,7 +80,7 @@ def _graph_file(code: str, types: Sequence[str], probe: Any) -> dict[str, Any]:
 
 
 def load(tree: ast.Module, code: str) -> dict[str, Any]:
-    """Run the module: its names. Annotations are not evaluated."""
+    """Runs the module -> its names. Annotations are not evaluated."""
 
     def import_(name: str, *_: Any, **__: Any) -> Any:
         if name not in MODULES and name.split(".")[0] != "torch":  # torch itself imports parts of it when first needed
@@ -157,7 +157,7 @@ def _trace(call: Callable[..., Any], kind: str, inputs: calling.Inputs, probe: A
 
 
 def record(call: Callable[..., Any], kind: str, given: calling.Inputs, code: str, changed: bool = False) -> Record:
-    """Run the function on these inputs: what was recorded, names of its outputs and references to them."""
+    """Runs the function on these inputs -> the record, names of its outputs and references to them."""
     names: list[str] = []
     given = {name: t.detach() for name, t in given.items()}  # each a tensor of its own
 
@@ -191,7 +191,7 @@ def _compare(
     code: str,
     squeezed: bool,
 ) -> None:
-    """Raise VetError unless the graph gives the same bits as the function for n environments."""
+    """Raises VetError unless the graph gives the same bits as the function for n environments."""
     given = calling.inputs_of(kind, inputs, n)
     try:
         parts = _eager(call, kind, inputs, n, probe, code)[1]

@@ -1,4 +1,4 @@
-"""Looking on while a candidate's code runs: which line is it at, and does it what no candidate may?"""
+"""Observers of a candidate's running code: current line, and forbidden operations."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ADVICE = {
 
 
 def line_of_candidate() -> int:
-    """Where the candidate's code is now, 0 if it is not running."""
+    """Current line of the candidate's code, 0 if it is not running."""
     frame = sys._getframe(1)
     while frame is not None:
         if frame.f_code.co_filename == CANDIDATE:
@@ -39,7 +39,7 @@ def refused(why: str) -> VetError:
 
 
 def refuse_if_never(func: Any) -> None:
-    """Raise VetError for operations that no candidate may use, whatever their arguments."""
+    """Raises VetError for operations that no candidate may use, whatever their arguments."""
     name = func._schema.name.split("::")[1]
     if torch.Tag.nondeterministic_seeded in func.tags:
         raise refused(

@@ -120,7 +120,7 @@ def wrong_calls(run: Run) -> list[tuple[str, list[Any], str]]:
         ("append", [chunk(run, worker="x" * 1000)], "worker: found str"),
         ("append", [chunk(run, worker=3)], "worker: found 3"),
         ("append", [chunk(run, version=2**60)], "version: found 1152921504606846976"),
-        ("append", [chunk(run, version=5)], "nobody has published"),
+        ("append", [chunk(run, version=5)], "an unpublished policy"),
         ("append", [chunk(run, session=10**400)], "session: found a larger integer"),
         ("append", [chunk(run, ticket=True)], "ticket: found True"),
         ("append", [policy], "chunk: found Tensor"),

@@ -116,7 +116,7 @@ def test_files_that_are_not_there_or_not_whole(tmp_path: Path) -> None:
         load_policy(tmp_path / "none")
     save_policy(tmp_path / "p.pt", content())
     (tmp_path / "p.pt").write_bytes((tmp_path / "p.pt").read_bytes()[:-100])
-    with pytest.raises(CheckpointError, match="no policy of this version"):
+    with pytest.raises(CheckpointError, match="not a policy of this version"):
         load_policy(tmp_path / "p")
     save_policy(tmp_path / "p.pt", content())
     with pytest.raises(CheckpointError, match="found 2 members, expected number 2 among them"):

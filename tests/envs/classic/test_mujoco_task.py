@@ -140,7 +140,7 @@ def test_divergence_ends_the_episode_where_it_was_and_harms_nobody(where, poison
     assert terminated[:, 0].tolist() == [False, True, False]
     assert torch.equal(after[[0, 2]], good[[0, 2]]) and torch.equal(bad_reward[[0, 2]], reward[[0, 2]])
     torch.testing.assert_close(after[1], bad_state[1], rtol=0, atol=0, equal_nan=True)
-    said = "HalfCheetah-v3: a simulation diverged, which ends its episode (said once)"
+    said = "HalfCheetah-v3: a simulation diverged, which ends its episode (logged once)"
     assert [record.message for record in caplog.records] == [said]
     again, _, terminated = TASK.step(state, action)  # that simulation is as good as before
     assert torch.equal(again, good) and not terminated.any()

@@ -365,7 +365,7 @@ def test_names(name, base_url, environ, expected) -> None:
         (["claude-x"], None, "ANTHROPIC_API_KEY"),
         (["lama"], None, "unknown model 'lama': expected gpt-..., claude-..., ollama:NAME"),
         (["m"], "localhost:8000", "base URL 'localhost:8000': expected http://"),
-        (["m", "m"], "http://x/v1", "'m' is there twice"),
+        (["m", "m"], "http://x/v1", "'m' is given twice"),
         (["replay:missing.jsonl"], None, "missing.jsonl: No such file"),
     ],
 )

@@ -101,7 +101,7 @@ def test_lines_written_by_hand(path, written) -> None:
         ('["reply"]\n', "line 1: found list, expected an object"),
         ('{"reply": \n{"reply": "b"}\n', "line 1: not JSON"),
         ('{"reply": "a"}\n{"reply": "b', "line 2: not JSON"),
-        ('{"reply": NaN}\n', "line 1: not JSON (NaN is no JSON)"),
+        ('{"reply": NaN}\n', "line 1: not JSON (NaN is not JSON)"),
         (
             json.dumps(LINE) + "\n",
             "line 1: a line of a recorded run, but the first line, {'envolve_calls': ...}, is mi",

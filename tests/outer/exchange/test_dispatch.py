@@ -647,4 +647,4 @@ def test_long_evaluation_of_a_live_worker_is_left_alone(caplog):
 
     with pytest.raises(KeyboardInterrupt):
         cluster.master(on_wait=on_wait, worker_timeout=10.0).evaluate(chunks_of(1))
-    assert "goes out again" not in caplog.text
+    assert "is sent again" not in caplog.text

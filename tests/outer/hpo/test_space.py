@@ -192,7 +192,7 @@ def test_entries_that_are_refused(tmp_path: Path, key: str, entry: object, words
         ({MIRRORED: [True, 1]}, "mirrored_sampling.1: found 1, expected one of true, false"),
         ({TRANSFORM: [3, 4]}, "score_transform_type.1: found 4, expected an integer from 0 to 3"),
         ({"agents.ddqn.tau": [0.1]}, "found a parameter that is a number from 0.1 to 0.2, expected one of"),
-        ({"agents.ddqn.eps_min": [0.2]}, "space.agents.ddqn.lr.when: found a circle of conditions, expected none"),
+        ({"agents.ddqn.eps_min": [0.2]}, "space.agents.ddqn.lr.when: found a cycle of conditions, expected none"),
     ],
 )  # fmt: skip
 def test_conditions_that_are_refused(tmp_path: Path, when: object, words: str) -> None:
