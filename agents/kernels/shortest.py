@@ -5,12 +5,11 @@ called with. Compiling is calling them in a process that has none; checking is c
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, Callable, Dict
+from typing import Any, Callable, Dict, Sequence
 
 import numpy as np
-import torch
 
-from agents.kernels import crl_population, shaped_ppo_population, update
+from agents.kernels import without_torch
 from agents.sections import CONTINUOUS_ONLY, LEARNERS, TabularSection
 from agents.train import train
 from envs.section import EnvSection
@@ -20,6 +19,10 @@ from envs.task import make_task
 def parts(name: str) -> Dict[str, Callable[[], None]]:
     """Of learner ``name`` (``ahead.compiled_ahead``): what its kernels are for -> what calls those. Parts share no
     kernel that Python calls, so they can be compiled side by side."""
+    if name in without_torch.NEED_NONE:
+        return {"training": partial(_train, name)}
+    from agents.kernels import crl_population, shaped_ppo_population, update
+
     if name == "shaped_ppo":
         return {part: partial(shaped_ppo_population.shortest, part) for part in shaped_ppo_population.PARTS}
     if name == "crl":
@@ -38,7 +41,23 @@ def _train(name: str) -> None:
     else:
         shortest.update(hidden_size=1, hidden_layer=1)
         shortest.update({"num_envs": 1, "rollout_steps": 2, "ppo_epochs": 1} if name == "ppo" else {"batch_size": 1})
+    if without_torch.pretended():
+        _weights_of_zeros(name)
     train(
-        name, LEARNERS[name](**shortest), None, make_task(world, max_steps=2), "real", EnvSection(), torch.zeros(1, 1),
-        np.zeros(1, np.int64), backend="compiled",
+        name, LEARNERS[name](**shortest), None, make_task(world, max_steps=2), "real", EnvSection(),
+        np.zeros((1, 1), np.float32), np.zeros(1, np.int64), backend="compiled",
     )  # fmt: skip
+
+
+def _weights_of_zeros(name: str) -> None:
+    """torch draws the initial weights; to compile, any will do."""
+    from agents.kernels import off_policy_population, ppo_population
+
+    def of_nets(agents: Sequence[Any], keys: np.ndarray) -> np.ndarray:
+        return np.zeros((len(keys), max(sum(net.size for net in nets) for nets in agents)), np.float32)
+
+    def of_policies(task: Any, agents: Sequence[Any], hyper: Any, keys: np.ndarray) -> np.ndarray:
+        return of_nets([*agents], keys).repeat(2, axis=1)  # room for standard deviations
+
+    caller: Any = ppo_population if name == "ppo" else off_policy_population
+    caller.initial_weights = of_policies if name == "ppo" else of_nets
