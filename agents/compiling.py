@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any, Dict, Iterator, Optional
+from typing import Any, Dict, Iterator, Optional, Tuple
 
 from agents.kernel_cache import ROOT, cache_base, mark
 from core.files import read_text
@@ -20,6 +20,10 @@ from core.files import read_text
 log = logging.getLogger("envolve")
 STATE_BYTES = 10_000
 EVERY = 10.0  # seconds between two lines of a log
+# as in kernels/tasks.py and kernels/tabular.py (tests/agents/test_compiling.py)
+TASKS = ("CartPole-v0", "Acrobot-v1", "MountainCar-v0", "MountainCarContinuous-v0", "Pendulum-v0")  # have compiled twins
+TABULAR = ("ql", "ql_cb", "sarsa", "sarsa_cb")  # these have kernels for every finite task
+_begun: Dict[Tuple[str, str], subprocess.Popen] = {}  # learner, task -> what compiles its kernels
 
 
 def _folder() -> Path:
@@ -117,27 +121,46 @@ def under_way() -> Optional[str]:
     return min(found)[2] if found else None  # who compiles knows how much is left
 
 
+def begin(name: str, task: str) -> None:
+    """What ``beside`` does, from now on; it takes over if it is for the same."""
+    if not mark(name).exists():
+        _begun[name, task] = _start(name, task)
+
+
 @contextlib.contextmanager
 def beside(name: str, task: str) -> Iterator[None]:
     """The kernels of learner ``name``, which is to train on ``task``, are compiled while this process and those that it
     starts get ready, if nobody has compiled them. Whoever needs them says what went wrong."""
-    if mark(name).exists():
-        yield
-        return
-    command = [sys.executable, "-m", "agents.kernels.ahead", name, task]
-    process = subprocess.Popen(
-        command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )  # fmt: skip
+    process = _begun.pop((name, task), None)
+    while _begun:
+        _end(_begun.popitem()[1])
+    if process is None:
+        if mark(name).exists():
+            yield
+            return
+        process = _start(name, task)
     try:
         yield
     finally:
-        process.stdin.close()  # type: ignore[union-attr]
-        try:
-            process.wait(timeout=2)
-        except subprocess.TimeoutExpired:
-            process.kill()  # and what it has started ends with it
-            process.wait()
+        _end(process)
+
+
+def _start(name: str, task: str) -> subprocess.Popen:
+    """Ends when this process does, or its standard input."""
+    command = [sys.executable, "-m", "agents.kernels.ahead", name, task]
+    return subprocess.Popen(
+        command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )  # fmt: skip
+
+
+def _end(process: subprocess.Popen) -> None:
+    process.stdin.close()  # type: ignore[union-attr]
+    try:
+        process.wait(timeout=2)
+    except subprocess.TimeoutExpired:
+        process.kill()  # and what it has started ends with it
+        process.wait()
 
 
 def _words(state: Dict[str, Any]) -> str:

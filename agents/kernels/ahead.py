@@ -24,9 +24,9 @@ import time
 from pathlib import Path
 from typing import IO, Any, Dict, Iterator, List, Optional
 
-from agents.compiling import Progress, say
+from agents.compiling import TABULAR, TASKS, Progress, say
 from agents.kernel_cache import ROOT, mark
-from agents.kernels.foreman import FAILED
+from agents.kernels.foreman import FAILED, load_numba
 from core.files import read_text
 
 CRASHED = "the process that compiled crashed"  # as foreman.py says it
@@ -93,6 +93,7 @@ def _build(name: str, progress: Progress, asked: List[int]) -> Optional[str]:
             stderr=errors, start_new_session=True,
         )  # fmt: skip
         try:
+            _use_the_wait()
             lines = _follow(foreman, progress, asked)
         finally:
             with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -103,6 +104,12 @@ def _build(name: str, progress: Progress, asked: List[int]) -> Optional[str]:
         if foreman.returncode == 0:
             return None
         return f"{name} cannot be compiled on this machine: {_why(foreman.returncode, lines, errors)}"
+
+
+def _use_the_wait() -> None:
+    """To load what takes a second when this process, if it is one that calls kernels, looks for the first of them."""
+    if "numba" in sys.modules:
+        load_numba()
 
 
 def _follow(foreman: Any, progress: Progress, asked: List[int]) -> List[str]:
@@ -192,6 +199,7 @@ def _locked(path: Path, progress: Progress, asked: List[int]) -> Iterator[None]:
                 except BlockingIOError:
                     if not progress.waits:
                         progress.wait()
+                        _use_the_wait()
                     _unless_asked(asked)
                     progress.tick()
                     time.sleep(_LOOK)
@@ -202,20 +210,14 @@ def _locked(path: Path, progress: Progress, asked: List[int]) -> Iterator[None]:
 
 def main(name: str, task: str) -> None:
     """Beside a program that will need the kernels (``agents.compiling.beside``); ends when that does."""
-    from agents.kernels.tasks import TASK_CODES
-
     def end_with_it() -> None:
         os.read(0, 1)
         os.kill(os.getpid(), signal.SIGINT)
 
     signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever starts something in the background ignores it
     threading.Thread(target=end_with_it, daemon=True).start()
-    if task not in TASK_CODES:
-        from agents.kernels.tabular import TRAIN_MEMBERS
-
-        if name not in TRAIN_MEMBERS:
-            return
-    why_not(name)
+    if task in TASKS or name in TABULAR:
+        why_not(name)
 
 
 if __name__ == "__main__":
