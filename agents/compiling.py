@@ -20,8 +20,8 @@ from core.files import read_text
 log = logging.getLogger("envolve")
 STATE_BYTES = 10_000
 EVERY = 10.0  # seconds between two lines of a log
-# as in kernels/tasks.py and kernels/tabular.py (tests/agents/test_compiling.py)
-TASKS = ("CartPole-v0", "Acrobot-v1", "MountainCar-v0", "MountainCarContinuous-v0", "Pendulum-v0")  # have compiled twins
+# of kernels/tasks.py and kernels/tabular.py (tests/agents/test_compiling.py)
+TASKS = ("CartPole-v0", "Acrobot-v1", "MountainCar-v0", "MountainCarContinuous-v0", "Pendulum-v0")
 TABULAR = ("ql", "ql_cb", "sarsa", "sarsa_cb")  # these have kernels for every finite task
 _begun: Dict[Tuple[str, str], subprocess.Popen] = {}  # learner, task -> what compiles its kernels
 

@@ -28,7 +28,7 @@ def be_frugal() -> None:
             setattr(cls, name, replace(getattr(cls, name)))
     if hasattr(codegen.CPUCodegen, "_pass_builder"):  # LLVM's newer passes, which it prepares for each function
         library = codegen.CPUCodeLibrary
-        library._optimize_functions = _with_bodies(library._optimize_functions)  # type: ignore[method-assign]
+        library._optimize_functions = _with_bodies(library._optimize_functions)
     _tell_nobody()
 
 
@@ -123,6 +123,6 @@ def _with_bodies(optimize_functions: Callable) -> Callable:
 
 def _tell_nobody() -> None:
     """Every call of LLVM was told to everyone who measures a compilation that is under way, up to forty."""
-    lock = getattr(binding.ffi.lib, "_lock", None)
+    lock: Any = getattr(binding.ffi.lib, "_lock", None)
     for callbacks in list(getattr(lock, "_cblist", ())):
         lock.unregister(*callbacks)

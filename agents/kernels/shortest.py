@@ -43,9 +43,10 @@ def _train(name: str) -> None:
         shortest.update({"num_envs": 1, "rollout_steps": 2, "ppo_epochs": 1} if name == "ppo" else {"batch_size": 1})
     if without_torch.pretended():
         _weights_of_zeros(name)
+    params: Any = np.zeros((1, 1), np.float32)
     train(
-        name, LEARNERS[name](**shortest), None, make_task(world, max_steps=2), "real", EnvSection(),
-        np.zeros((1, 1), np.float32), np.zeros(1, np.int64), backend="compiled",
+        name, LEARNERS[name](**shortest), None, make_task(world, max_steps=2), "real", EnvSection(), params,
+        np.zeros(1, np.int64), backend="compiled",
     )  # fmt: skip
 
 

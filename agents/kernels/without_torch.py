@@ -14,7 +14,8 @@ from types import ModuleType
 from typing import Any, List, Optional
 
 NAME = "torch"
-NEED_NONE = ("ddqn", "duelingddqn", "td3", "td3_discrete", "sac", "ppo")  # learners whose shortest training computes nothing
+# learners whose kernels can be called without it (shortest.py)
+NEED_NONE = ("ddqn", "duelingddqn", "td3", "td3_discrete", "sac", "ppo")
 
 
 class _Kind(type):

@@ -246,10 +246,12 @@ def test_the_first_process_computes_what_all_others_do(tmp_path):
 
 COMPILES = """
 import sys
+from agents.kernels.frugal import be_frugal
 from agents.kernels.shortest import parts
 from agents.kernels.whole import compile_whole
 if sys.argv[1] == "whole":
     compile_whole()
+    be_frugal()
 for job in parts("sac_update").values():
     job()
 """
@@ -287,11 +289,21 @@ def test_compiled_as_one_piece_it_computes_the_same_bits(tmp_path):
     assert seen[0] == seen[1] and seen[0].count("\n") == 5
 
 
+LOADS = """
+if reason is None:
+    from agents.kernels.foreman import _check
+    from agents.kernels.shortest import parts
+    _check(list(parts(sys.argv[1]).values()))
+sys.exit(reason)
+"""
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [*LEARNERS, *update.AHEAD, "shaped_ppo", "crl"])
 def test_every_learner_is_compiled_from_nothing(tmp_path, name):
-    """A crash there is no crash here, only slow: nothing else would say that a learner has lost its kernels."""
-    program = "import sys; from agents.kernels.ahead import why_not; sys.exit(why_not(sys.argv[1]))"
+    """A crash there is no crash here, only slow: nothing else would say that a learner has lost its kernels. What was
+    compiled without torch is what a training with it looks for."""
+    program = f"import sys; from agents.kernels.ahead import why_not; reason = why_not(sys.argv[1]); {LOADS}"
     environment = {key: value for key, value in os.environ.items() if key != "ENVOLVE_COMPILES"}
     environment["ENVOLVE_CACHE"] = str(tmp_path)
     command = [sys.executable, "-c", program, name]
