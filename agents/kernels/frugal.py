@@ -65,7 +65,12 @@ def _list_vars(list_vars: Callable) -> Callable:
 
     def collected(self: Any, value: Any) -> List[Any]:
         found: List[Any] = []
-        collect(self, value, found)
+        for one in value.values() if type(value) is dict else (value,):
+            kind = type(one)
+            if kind is ir.Var:
+                found.append(one)
+            elif kind not in none:
+                collect(self, one, found)
         return found
 
     return collected
