@@ -65,12 +65,7 @@ def _list_vars(list_vars: Callable) -> Callable:
 
     def collected(self: Any, value: Any) -> List[Any]:
         found: List[Any] = []
-        for one in value.values() if type(value) is dict else (value,):
-            kind = type(one)
-            if kind is ir.Var:
-                found.append(one)
-            elif kind not in none:
-                collect(self, one, found)
+        collect(self, value, found)
         return found
 
     return collected

@@ -51,13 +51,8 @@ def _store(b: Any, value: Any, pointer: Any, live: Any) -> None:
     b.call(store, [value, pointer, _I32(4), mask])
 
 
-_POINTER = types.CPointer(types.float32)
-
-
 def _data(context: Any, b: Any, kind: Any, array: Any) -> Any:
-    """Pointer to the first element of an array, or that pointer."""
-    if kind == _POINTER:
-        return array
+    """Pointer to the first element of an array."""
     if kind.layout != "C" or kind.dtype != types.float32:
         raise TypeError(f"a contiguous float32 array is needed, not {kind}")
     return context.make_array(kind)(context, b, array).data
@@ -92,7 +87,7 @@ def _emit_tile(b: Any, rows: int, vectors: int, a: Tuple, x: Tuple, c: Tuple, R:
 @intrinsic
 def _tile(typing, A, a, a_row, a_sum, bias, X, x, x_sum, C, c, c_row, R, rows, columns):
     """One tile of ``product``: rows <= ROWS, columns <= COLUMNS. Each size has its own code."""
-    kinds = [k if k == _POINTER else types.intp for k in (
+    kinds = [k if isinstance(k, types.Array) else types.intp for k in (
         A, a, a_row, a_sum, bias, X, x, x_sum, C, c, c_row, R, rows, columns)]  # fmt: skip
 
     def emit(context: Any, b: Any, signature: Any, arguments: Any) -> Any:
@@ -140,16 +135,6 @@ def in_line(typing):
     return types.void(), emit
 
 
-@intrinsic
-def _pointer(typing, array):
-    """To the first element of a contiguous array of float32."""
-
-    def emit(context: Any, b: Any, signature: Any, arguments: Any) -> Any:
-        return _data(context, b, array, arguments[0])
-
-    return _POINTER(array), emit
-
-
 @njit(**JIT)
 def product(A, a, a_row, a_sum, bias, X, x_sum, C, c, c_row, R, rows, columns):
     """C[j, i] = b[j] + sum over r < R of A[j, r] X[r, i], for j < rows and i < columns.
@@ -158,14 +143,6 @@ def product(A, a, a_row, a_sum, bias, X, x_sum, C, c, c_row, R, rows, columns):
     b[j] at bias + j of A too (bias < 0: no bias), X[r, i] at x_sum r + i and C[j, i] at c + c_row j + i. X is read up
     to the next multiple of WIDTH columns.
     """
-    in_line()
-    _product(
-        _pointer(A), a, a_row, a_sum, bias, _pointer(X), x_sum, _pointer(C), c, c_row, R, rows, columns
-    )  # one for all shapes: it is a third of a learner's code
-
-
-@njit(**JIT)
-def _product(A, a, a_row, a_sum, bias, X, x_sum, C, c, c_row, R, rows, columns):
     out_of_line()
     for i in range(0, columns, COLUMNS):  # a strip of X, which stays in the cache
         width = min(COLUMNS, columns - i)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from numba import njit
 
 from agents.kernels import JIT
-from agents.kernels.activation import LEAKY_SLOPE, LEAKYRELU, NIL, ONE, RELU, TANH, ZERO
+from agents.kernels.activation import LEAKY_SLOPE, LEAKYRELU, ONE, RELU, TANH, ZERO
 from agents.kernels.gemm import in_line, out_of_line
 
 INPUTS, OUTPUTS = 4, 2
@@ -91,7 +91,7 @@ def backward_small(p, H, x, h, dq, L, g, act):
         for i in range(L):
             s += dq[a, i]
         g[7 * H + a] = s
-    m = NIL
+    m = 0
     if act == TANH:
         while m + 2 <= H:
             _backward_pair(p, H, m, x, h, dq, L, g, TANH)

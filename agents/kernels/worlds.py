@@ -13,7 +13,7 @@ from numba import njit
 
 from agents.kernels import JIT_INNER, JIT_UNCOUNTED, tasks
 from agents.kernels.gemm import out_of_line
-from agents.kernels.mlp import F4, NIL, ONE, UNIT, ZERO, predict, size
+from agents.kernels.mlp import F4, NIL, ONE, ZERO, predict, size
 from agents.kernels.rng import uniform
 from envs.networks import ACTIVATIONS
 from envs.section import EnvSection
@@ -77,7 +77,7 @@ def _net(w, offset, outputs, x):
 @njit(**JIT_INNER)
 def _phi(w):
     """Output of a reward network for the present observation; not clamped."""
-    predict(w.params, NIL, w.obs.shape[0], w.hidden, w.layers, UNIT, w.act, w.obs, w.out, w.h, w.h2)
+    predict(w.params, NIL, w.obs.shape[0], w.hidden, w.layers, 1, w.act, w.obs, w.out, w.h, w.h2)
     return w.out[0]
 
 
@@ -100,7 +100,7 @@ def _draw_state(w, key, counter):
     F = w.obs.shape[0]
     for f in range(F):
         w.inputs[f] = LATENT_SCALE * (uniform(key, counter + U(f)) - F4(0.5))
-    _, ok = _net(w, NIL, F, w.inputs[:F])
+    _, ok = _net(w, 0, F, w.inputs[:F])
     for f in range(F):
         w.obs[f] = w.out[f] if ok else F4(math.nan)
 
@@ -117,14 +117,14 @@ def _step_se(w, index, action):
     for f in range(F):
         w.inputs[A + f] = w.obs[f]
     if w.bandit:  # reward_net lies behind init_net, F -> F
-        _, ok = _net(w, size(F, w.hidden, w.layers, F, w.act), UNIT, w.inputs)
+        _, ok = _net(w, size(F, w.hidden, w.layers, F, w.act), 1, w.inputs)
         return w.out[0], ONE, True, not (ok and math.isfinite(w.obs[0]))
-    offset, ok = _net(w, NIL, F, w.inputs)
+    offset, ok = _net(w, 0, F, w.inputs)
     for f in range(F):
         w.obs[f] = w.out[f]
-    offset, ok_reward = _net(w, offset, UNIT, w.inputs)
+    offset, ok_reward = _net(w, offset, 1, w.inputs)
     reward = w.out[0]
-    offset, ok_done = _net(w, offset, UNIT, w.inputs)
+    offset, ok_done = _net(w, offset, 1, w.inputs)
     done = w.out[0]
     over = done > F4(0.5)
     if not w.raw_done:
