@@ -1,5 +1,5 @@
-"""Progress messages while kernels are compiled, readable for all processes of the same user on this machine. Nothing
-here imports numba: a master shows what its workers wait for.
+"""What a process says while kernels are compiled for it, and where any process of the same user on this machine reads
+it. Nothing here imports numba: a master shows what its workers wait for.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any, Dict, Iterator, Optional
+from typing import Any, Dict, Iterator, Optional, Tuple
 
 from envolve.agents.common.kernel_cache import cache_base, mark
 from envolve.core.files import read_text
@@ -21,6 +21,10 @@ from envolve.core.places import IMPORTS
 log = logging.getLogger("envolve")
 STATE_BYTES = 10_000
 EVERY = 10.0  # seconds between two lines of a log
+# of kernels/tasks.py and kernels/tabular.py (tests/agents/common/test_compiling.py)
+TASKS = ("CartPole-v0", "Acrobot-v1", "MountainCar-v0", "MountainCarContinuous-v0", "Pendulum-v0")
+TABULAR = ("ql", "ql_cb", "sarsa", "sarsa_cb")  # these have kernels for every finite task
+_begun: Dict[Tuple[str, str], subprocess.Popen] = {}  # learner, task -> what compiles its kernels
 
 
 def _folder() -> Path:
@@ -31,7 +35,7 @@ class Progress:
     """One process's wait for the kernels of ``name``: lines in its log, and a file while it lasts.
 
     with Progress("ddqn") as progress:
-        progress.of(2)   # number of kernels to compile
+        progress.of(2)   # so many kernels are compiled
         progress.done()  # one of them
         progress.tick()  # called often; says something at times
     """
@@ -87,7 +91,7 @@ class Progress:
         }  # fmt: skip
 
     def _write(self) -> None:
-        """Writes the progress file for observers; failures to write are ignored."""
+        """For who looks; that it cannot be written is no reason to stop."""
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             aside = self._path.with_suffix(".new")
@@ -98,7 +102,7 @@ class Progress:
 
 
 def say(text: str) -> None:
-    """Logs a line, or writes it to stderr where the log shows only warnings: a wait must not be silent."""
+    """Into the log, or to stderr where the log does not show what is no warning: a wait must not be silent."""
     if log.isEnabledFor(logging.INFO):
         log.info("%s", text)
     else:
@@ -106,7 +110,7 @@ def say(text: str) -> None:
 
 
 def under_way() -> Optional[str]:
-    """Describes the compilation that this process or its children wait for; None if there is none."""
+    """What this process or one that it started waits for, in words; None if nothing is compiled for them."""
     found = []
     for path in _folder().glob("*.json"):
         try:
@@ -115,30 +119,49 @@ def under_way() -> Optional[str]:
                 found.append((bool(state["waits"]), float(state["since"]), _words(state)))
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             continue  # ended between two looks, or left by a process that was killed
-    return min(found)[2] if found else None  # the compiling process knows how much is left
+    return min(found)[2] if found else None  # who compiles knows how much is left
+
+
+def begin(name: str, task: str) -> None:
+    """What ``beside`` does, from now on; it takes over if it is for the same."""
+    if not mark(name).exists():
+        _begun[name, task] = _start(name, task)
 
 
 @contextlib.contextmanager
 def beside(name: str, task: str) -> Iterator[None]:
-    """Starts compiling the kernels of learner ``name`` for ``task`` in the background, unless they are compiled. Errors
-    are reported by the code that needs the kernels."""
-    if mark(name).exists():
-        yield
-        return
-    command = [sys.executable, "-m", "envolve.agents.kernels.building.ahead", name, task]
-    process = subprocess.Popen(
-        command, cwd=IMPORTS, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )  # fmt: skip
+    """The kernels of learner ``name``, which is to train on ``task``, are compiled while this process and those that it
+    starts get ready, if nobody has compiled them. Whoever needs them says what went wrong."""
+    process = _begun.pop((name, task), None)
+    while _begun:
+        _end(_begun.popitem()[1])
+    if process is None:
+        if mark(name).exists():
+            yield
+            return
+        process = _start(name, task)
     try:
         yield
     finally:
-        process.stdin.close()  # type: ignore[union-attr]
-        try:
-            process.wait(timeout=2)
-        except subprocess.TimeoutExpired:
-            process.kill()  # and what it has started ends with it
-            process.wait()
+        _end(process)
+
+
+def _start(name: str, task: str) -> subprocess.Popen:
+    """Ends when this process does, or its standard input."""
+    command = [sys.executable, "-m", "envolve.agents.kernels.building.ahead", name, task]
+    return subprocess.Popen(
+        command, cwd=IMPORTS, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )  # fmt: skip
+
+
+def _end(process: subprocess.Popen) -> None:
+    process.stdin.close()  # type: ignore[union-attr]
+    try:
+        process.wait(timeout=2)
+    except subprocess.TimeoutExpired:
+        process.kill()  # and what it has started ends with it
+        process.wait()
 
 
 def _words(state: Dict[str, Any]) -> str:

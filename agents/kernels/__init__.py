@@ -6,7 +6,8 @@ meaningful: a kernel must notice that a member diverged, so ``nnan`` and ``ninf`
 
 from __future__ import annotations
 
-import numba
+import os
+import sys
 
 from envolve.agents.common.kernel_cache import cache_dir
 
@@ -22,4 +23,7 @@ JIT = {
 JIT_UNCOUNTED = {**JIT, "_nrt": False}
 JIT_INNER = {**JIT_UNCOUNTED, "no_cpython_wrapper": True}  # as those, but only compiled code can call it
 
-numba.config.CACHE_DIR = str(cache_dir())
+# What has kernels compiled elsewhere need not wait until numba is imported.
+os.environ["NUMBA_CACHE_DIR"] = str(cache_dir())
+if "numba" in sys.modules:
+    sys.modules["numba"].config.CACHE_DIR = os.environ["NUMBA_CACHE_DIR"]

@@ -24,9 +24,9 @@ import time
 from pathlib import Path
 from typing import IO, Any, Dict, Iterator, List, Optional
 
-from envolve.agents.common.compiling import Progress, say
+from envolve.agents.common.compiling import TABULAR, TASKS, Progress, say
 from envolve.agents.common.kernel_cache import mark
-from envolve.agents.kernels.building.foreman import FAILED
+from envolve.agents.kernels.building.foreman import FAILED, load_numba
 from envolve.core.files import read_text
 from envolve.core.places import IMPORTS
 
@@ -94,6 +94,7 @@ def _build(name: str, progress: Progress, asked: List[int]) -> Optional[str]:
             stderr=errors, start_new_session=True,
         )  # fmt: skip
         try:
+            _use_the_wait()
             lines = _follow(foreman, progress, asked)
         finally:
             with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -104,6 +105,12 @@ def _build(name: str, progress: Progress, asked: List[int]) -> Optional[str]:
         if foreman.returncode == 0:
             return None
         return f"{name} cannot be compiled on this machine: {_why(foreman.returncode, lines, errors)}"
+
+
+def _use_the_wait() -> None:
+    """To load what takes a second when this process, if it is one that calls kernels, looks for the first of them."""
+    if "numba" in sys.modules:
+        load_numba()
 
 
 def _follow(foreman: Any, progress: Progress, asked: List[int]) -> List[str]:
@@ -193,6 +200,7 @@ def _locked(path: Path, progress: Progress, asked: List[int]) -> Iterator[None]:
                 except BlockingIOError:
                     if not progress.waits:
                         progress.wait()
+                        _use_the_wait()
                     _unless_asked(asked)
                     progress.tick()
                     time.sleep(_LOOK)
@@ -203,7 +211,6 @@ def _locked(path: Path, progress: Progress, asked: List[int]) -> Iterator[None]:
 
 def main(name: str, task: str) -> None:
     """Beside a program that will need the kernels (``envolve.agents.common.compiling.beside``); ends when that does."""
-    from envolve.agents.kernels.common.tasks import TASK_CODES
 
     def end_with_it() -> None:
         os.read(0, 1)
@@ -211,12 +218,8 @@ def main(name: str, task: str) -> None:
 
     signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever starts something in the background ignores it
     threading.Thread(target=end_with_it, daemon=True).start()
-    if task not in TASK_CODES:
-        from envolve.agents.kernels.tabular import TRAIN_MEMBERS
-
-        if name not in TRAIN_MEMBERS:
-            return
-    why_not(name)
+    if task in TASKS or name in TABULAR:
+        why_not(name)
 
 
 if __name__ == "__main__":

@@ -20,32 +20,63 @@ from typing import Callable, Dict, List, Optional
 
 CPU_SECONDS = 900  # of one process; the longest takes 30 on the machine that this was written on
 FAILED = 3  # exit code
+UNKNOWN = "compiling failed"
 
 
-def main(name: str) -> int:
+def main(name: str, library: str = "") -> int:
+    """library: "torch", to import it in any case."""
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
         file.write("1000")  # if memory runs out, this process is to go and not the one that waits for it
     _end_with_parent()
-    import torch
+    from envolve.agents.kernels.building.without_torch import NAME, NEED_NONE, pretend
 
-    from envolve.agents.kernels.building.shortest import parts
-
-    torch.set_num_threads(1)
-    jobs = parts(name)
-    print(len(jobs), flush=True)
-    reason = _side_by_side({part: _compiles(job) for part, job in jobs.items()}, lambda part: print(part, flush=True))
-    reason = reason or _side_by_side({"check": lambda: _check(list(jobs.values()))}, lambda part: None)
+    without = name in NEED_NONE and library != NAME
+    try:
+        reason = _build(name, pretend if without else _one_thread)
+    except Exception:
+        if not without:
+            raise
+        reason = UNKNOWN
+    if reason == UNKNOWN and without:  # with this version of a library, the kernels' modules need torch
+        os.execv(sys.executable, [sys.executable, "-m", "envolve.agents.kernels.building.foreman", name, NAME])
     if reason:
         print(reason, flush=True)
         return FAILED
     return 0
 
 
+def _one_thread() -> None:
+    import torch
+
+    torch.set_num_threads(1)
+
+
+def _build(name: str, prepare: Callable[[], None]) -> Optional[str]:
+    """The reason why it failed, or None."""
+    prepare()
+    from envolve.agents.kernels.building.shortest import parts
+
+    jobs = parts(name)
+    load_numba()  # once for all processes
+    print(len(jobs), flush=True)
+    reason = _side_by_side({part: _compiles(job) for part, job in jobs.items()}, lambda part: print(part, flush=True))
+    return reason or _side_by_side({"check": lambda: _check(list(jobs.values()))}, lambda part: None)
+
+
+def load_numba() -> None:
+    """What numba only loads when it first compiles something, or looks for a cached kernel."""
+    from numba.core.registry import cpu_target
+
+    cpu_target.target_context.refresh()
+
+
 def _compiles(job: Callable[[], None]) -> Callable[[], None]:
     def compile_it() -> None:
+        from envolve.agents.kernels.building.frugal import be_frugal
         from envolve.agents.kernels.building.whole import compile_whole
 
         compile_whole()
+        be_frugal()
         job()
 
     return compile_it
@@ -111,7 +142,7 @@ def _end_with_parent() -> None:
 
 def _how(status: int) -> str:
     if not os.WIFSIGNALED(status):
-        return "compiling failed"
+        return UNKNOWN
     number = os.WTERMSIG(status)
     if number == signal.SIGXCPU:
         return f"compiling took more than {CPU_SECONDS} s of CPU time"
@@ -121,4 +152,4 @@ def _how(status: int) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    sys.exit(main(*sys.argv[1:]))

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Set, Tuple
 
-from numba.core import caching, codegen, dispatcher, sigutils
+from numba.core import caching, codegen, cpu, dispatcher, sigutils
 from numba.core.registry import cpu_target
 from numba.core.runtime import rtsys
 
@@ -22,6 +22,7 @@ NEEDED = {
     codegen.JitEngine: ("is_symbol_defined",),
     dispatcher.Dispatcher: ("compile", "add_overload"),
     caching.Cache: ("load_overload", "save_overload"),
+    cpu.CPUContext: ("create_cpython_wrapper",),
 }
 
 
@@ -59,6 +60,7 @@ def _replace() -> None:
     library, compiles, keeps = codegen.CPUCodeLibrary, dispatcher.Dispatcher, caching.Cache
     finalize, set_env = library.finalize, codegen.JITCPUCodegen.set_env
     compile_, add, load, save = compiles.compile, compiles.add_overload, keeps.load_overload, keeps.save_overload
+    wrap = cpu.CPUContext.create_cpython_wrapper
     under_way: List[str] = []  # names of the functions being compiled, first the one that Python called
     inner: Set[Any] = set()  # function and types of its arguments, of those without machine code
     environments: Dict[str, Any] = {}  # by symbol: what such a function finds its globals by, once it is in a kernel
@@ -106,10 +108,14 @@ def _replace() -> None:
         if len(under_way) == 1:
             save(self, signature, compiled)
 
+    def wrapper_of(self: Any, *args: Any, **options: Any) -> None:
+        if len(under_way) == 1:  # for calls from Python
+            wrap(self, *args, **options)
+
     replaced: List[Tuple[Any, str, Any]] = [
         (compiles, "compile", compile_one), (compiles, "add_overload", add_one), (library, "finalize", finalize_one),
         (keeps, "load_overload", load_one), (keeps, "save_overload", save_one),
-        (codegen.JITCPUCodegen, "set_env", set_env_of),
+        (codegen.JITCPUCodegen, "set_env", set_env_of), (cpu.CPUContext, "create_cpython_wrapper", wrapper_of),
     ]  # fmt: skip
     for cls, method, function in replaced:
         setattr(cls, method, function)
