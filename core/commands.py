@@ -45,9 +45,9 @@ _DATA = {"--out": "--json"}
 _NAME = {"--exp-name": "--run-dir, the whole path"}
 
 
-def _paper(name: str, about: str, **more: Dict[str, str]) -> Command:
+def _paper(name: str, about: str, old: Optional[Dict[str, str]] = None) -> Command:
     module = name.replace("-", "_")
-    return Command(f"paper {name}", f"experiments.{module}", f"{module}.py", about, **{"old": _DATA, **more})
+    return Command(f"paper {name}", f"experiments.{module}", f"{module}.py", about, _DATA if old is None else old)
 
 
 GROUPS: Dict[str, Tuple[Command, ...]] = {
