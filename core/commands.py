@@ -193,7 +193,7 @@ def choose(argv: Sequence[str]) -> Tuple[Command, List[str]]:
     if command is None:
         known = [n for n in COMMANDS if n.startswith(PAPER + " ") == (first == 2)]
         near = nearest(name, known if first == 2 else [*COMMANDS, PAPER])
-        wrong("envolve", f"found no command {name!r}, expected one that 'envolve --help' lists; nearest: {near}")
+        wrong("envolve", f"found no command {' '.join(words[:first])!r}, expected one that 'envolve --help' lists; nearest: {near}")
     if command.name == "evaluate" and any(word.endswith(".pt") for word in rest[:1]):
         command = COMMANDS["evaluate-world"]
     _started = command.script
