@@ -193,7 +193,8 @@ def choose(argv: Sequence[str]) -> Tuple[Command, List[str]]:
     if command is None:
         known = [n for n in COMMANDS if n.startswith(PAPER + " ") == (first == 2)]
         near = nearest(name, known if first == 2 else [*COMMANDS, PAPER])
-        wrong("envolve", f"found no command {' '.join(words[:first])!r}, expected one that 'envolve --help' lists; nearest: {near}")
+        asked = " ".join(words[:first])
+        wrong("envolve", f"found no command {asked!r}, expected one that 'envolve --help' lists; nearest: {near}")
     if command.name == "evaluate" and any(word.endswith(".pt") for word in rest[:1]):
         command = COMMANDS["evaluate-world"]
     _started = command.script
