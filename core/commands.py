@@ -45,9 +45,9 @@ _DATA = {"--out": "--json"}
 _NAME = {"--exp-name": "--run-dir, the whole path"}
 
 
-def _paper(name: str, about: str, **more: Dict[str, str]) -> Command:
+def _paper(name: str, about: str, old: Optional[Dict[str, str]] = None) -> Command:
     module = name.replace("-", "_")
-    return Command(f"paper {name}", f"experiments.{module}", f"{module}.py", about, **{"old": _DATA, **more})
+    return Command(f"paper {name}", f"experiments.{module}", f"{module}.py", about, _DATA if old is None else old)
 
 
 GROUPS: Dict[str, Tuple[Command, ...]] = {
@@ -193,7 +193,8 @@ def choose(argv: Sequence[str]) -> Tuple[Command, List[str]]:
     if command is None:
         known = [n for n in COMMANDS if n.startswith(PAPER + " ") == (first == 2)]
         near = nearest(name, known if first == 2 else [*COMMANDS, PAPER])
-        wrong("envolve", f"found no command {name!r}, expected one that 'envolve --help' lists; nearest: {near}")
+        asked = " ".join(words[:first])
+        wrong("envolve", f"found no command {asked!r}, expected one that 'envolve --help' lists; nearest: {near}")
     if command.name == "evaluate" and any(word.endswith(".pt") for word in rest[:1]):
         command = COMMANDS["evaluate-world"]
     _started = command.script

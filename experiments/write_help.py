@@ -105,13 +105,12 @@ def declared(command: Command) -> Declared:
     raise AssertionError(f"{command.name}: main() does not parse its arguments first")
 
 
-def parser_of(cls: type) -> argparse.ArgumentParser:
+def parser_of(cls: type) -> Any:
     import tyro
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        parser: argparse.ArgumentParser = tyro.extras.get_parser(cls)
-    return parser
+        return tyro.extras.get_parser(cls)
 
 
 def flags_of(parser: argparse.ArgumentParser, command: Command) -> list[Flag]:
