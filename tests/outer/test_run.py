@@ -28,7 +28,7 @@ from envolve.outer.exchange.backlog import completed
 from envolve.outer.exchange.messages import ChunkResult, chunk_content, chunk_from, result_of
 from envolve.outer.reporting.report import LiveTable
 from envolve.outer.run import Run, config_digest
-from envolve.outer.search.nes import member_seeds
+from envolve.outer.search.nes import NES, member_seeds
 from tests.outer.small import ROOT, cartpole, cliff
 
 
@@ -319,7 +319,7 @@ def test_a_failed_member_gets_the_worst_score_and_its_reason_is_kept(tmp_path):
 
 def test_the_worst_score_is_what_nes_is_told(tmp_path, monkeypatch):
     told = []
-    monkeypatch.setattr(envolve.outer.run.NES, "tell", lambda self, scores: told.append(scores))
+    monkeypatch.setattr(NES, "tell", lambda self, scores: told.append(scores))
     monkeypatch.setattr(envolve.outer.run, "save_checkpoint", lambda *args: None)
     change = failing(lambda generation, i: i in (0, 7))
     with pytest.raises(KeyboardInterrupt):
