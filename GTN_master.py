@@ -7,11 +7,6 @@ from envolve.core import interrupt
 
 if __name__ == "__main__":
     interrupt.listen("GTN_master.py")  # before all that takes time to import
-    import sys
-
-    from envolve.outer.early import compile_early
-
-    compile_early(sys.argv[1:])
 
 from envolve.experiments.run import main
 

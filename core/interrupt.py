@@ -209,6 +209,11 @@ def listen(prog: str, limit: float = LIMIT) -> None:
     answer(prog, sys.argv[1:])
 
 
+def listens() -> bool:
+    """Whether this process is a command that has called ``listen``."""
+    return _listener is not None
+
+
 def run(main: Callable[[], int]) -> NoReturn:
     """Runs main() and ends the process with its exit code, or with the code of a signal."""
     listener = _listener

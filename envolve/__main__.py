@@ -22,10 +22,6 @@ def load(argv: list[str]) -> Callable[[], int]:
     prog = commands.called(command.script)
     sys.argv = [prog, *words]  # what commands keep of how they were started
     interrupt.listen(prog)
-    if command.name == "run":
-        from envolve.outer.early import compile_early
-
-        compile_early(words)
     loaded: Callable[[], int] = import_module(f"envolve.{command.module}").main
     return loaded
 

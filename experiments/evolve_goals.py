@@ -140,7 +140,7 @@ def run(plan: EvolvePlan, folder: Path) -> int:
     """All generations that are left, then the comparison."""
     evolve, inner = plan.evolve, plan.inner
     torch.set_num_threads(inner.threads)
-    interrupt.advise(f"go on with: {shlex.join([*commands.typed(PROG), '--resume', str(folder)])}")
+    interrupt.advise(f"continue with: {shlex.join([*commands.typed(PROG), '--resume', str(folder)])}")
     space = ShapeSpace(make_goal_task(inner.env_name), evolve.goal_family, evolve.start_family)
     evaluate = functools.partial(scores_of, inner, plan.learner, evolve, space)
     families = f"goals {evolve.goal_family or 'plain'}, starts {evolve.start_family or 'plain'}"

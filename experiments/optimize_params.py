@@ -253,7 +253,7 @@ def main(argv: list[str] | None = None) -> int:
         complain(in_words(e))
         return 1
     is_master = args.nes_master or bool(args.bohb_id)
-    go_on = f"go on with: {shlex.join([*commands.typed('optimize_params.py'), '--resume', str(run_dir)])}"
+    go_on = f"continue with: {shlex.join([*commands.typed('optimize_params.py'), '--resume', str(run_dir)])}"
     stopped = interrupt.GO_ON if is_master else go_on
     interrupt.advise(stopped)
     try:

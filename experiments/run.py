@@ -14,6 +14,11 @@ from envolve.core import interrupt
 if __name__ == "__main__":
     interrupt.listen("GTN_master.py")  # before all that takes time to import
 
+from envolve.outer.early import compile_early
+
+if interrupt.listens():  # this process is the command
+    compile_early(sys.argv[1:])
+
 import argparse
 import errno
 import logging
@@ -205,7 +210,7 @@ def main(argv: list[str] | None = None) -> int:
     run_dir, go_on = None, None
     try:
         run_dir = prepare(args, config)
-        go_on = f"go on with: {resume_command(args, run_dir)}"
+        go_on = f"continue with: {resume_command(args, run_dir)}"
         interrupt.advise(go_on)
         return execute(args, config, run_dir)
     except KeyboardInterrupt:
@@ -223,7 +228,7 @@ def main(argv: list[str] | None = None) -> int:
 
             forget_unused(run_dir, config)
         if run_dir and (run_dir / CONFIG_FILE).exists() and not isinstance(e, CheckpointError):
-            print(f"finished generations are kept; go on with: {resume_command(args, run_dir)}", file=sys.stderr)
+            print(f"finished generations are kept; continue with: {resume_command(args, run_dir)}", file=sys.stderr)
         return 1
 
 

@@ -74,7 +74,7 @@ def read(parser: Parser, argv: Sequence[str] | None) -> tuple[GoalPlan, Path, bo
 
 def train(plan: GoalPlan, folder: Path, resume: bool, film: Path | None) -> int:
     torch.set_num_threads(plan.run.threads)
-    interrupt.advise(f"go on with: {shlex.join([*commands.typed('train_goal.py'), '--resume', str(folder)])}")
+    interrupt.advise(f"continue with: {shlex.join([*commands.typed('train_goal.py'), '--resume', str(folder)])}")
     try:
         with locked(folder), interrupt.gently() as stop:
             run = GoalRun(plan, folder, resume)

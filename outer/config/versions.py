@@ -52,6 +52,8 @@ def _git_hash() -> str:
 def changed_versions(config: Path) -> str:
     """A note for a run that goes on under other versions than the ones in the header of its ``config.yaml``; "" if they
     are the same or unknown. Raises OSError."""
+    if not config.exists():
+        return ""
     header = "\n".join(line for line in read_text(config).splitlines() if line.startswith("#"))
     now, changed = environment_info(), []
     for name in ("python", *PACKAGES):

@@ -201,7 +201,7 @@ def test_a_run_whose_calls_failed_ends_as_if_they_had_not(tmp_path, capsys, monk
         (["--shaper_types", "compute_rewad"], "did you mean compute_reward"),
         (["--task", "Cartpole", "--shaper_types", "compute_goal"], "has no goals"),
         (["--num_iters", 0], "--num-iters: found 0, expected at least 1"),
-        (["--halving", 2, "--learner", "sac"], "sac cannot go on"),
+        (["--halving", 2, "--learner", "sac"], "sac cannot continue"),
         (["--price", "gpt-4o=cheap"], "MODEL=IN,OUT"),
         (["--resume", "/nonexistent"], "cannot read /nonexistent/config.yaml"),
         (["--config", "/nonexistent.yml"], "/nonexistent.yml"),
@@ -231,7 +231,7 @@ def test_numbers_that_cannot_be(name, mode, capsys, tmp_path, monkeypatch):
     for value in values:
         text = str(int(value)) if isinstance(value, float) and "int" in str(kind) else str(value)
         code, _, err, _ = run(auto_shape.main, [*mode, f"--{name}={text}"], capsys, tmp_path / "none")
-        lines = [line for line in err.splitlines() if f"--{name}: found" in line]
+        lines = [line for line in err.splitlines() if f"--{name.replace('_', '-')}: found" in line]
         assert code == 2 and len(lines) == 1 and "expected" in lines[0] and "Traceback" not in err, value
     assert not list(tmp_path.iterdir())
 

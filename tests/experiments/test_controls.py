@@ -17,6 +17,7 @@ from envolve.outer.config.load import load_config
 from envolve.outer.config.problem import env_section
 from envolve.outer.controls import fit
 from envolve.outer.controls.baseline import FOLDER, baseline_of, read_baseline
+from tests.experiments.command import exit_code
 
 ROOT = Path(__file__).parents[2]
 
@@ -72,7 +73,7 @@ def test_bad_arguments_are_one_line(
     words: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     model = world_of("default_config_cartpole_contextual_bandit.yaml", tmp_path / "model.pt")
-    assert controls.main([word.replace("{world}", str(model)) for word in words]) in (1, 2)
+    assert exit_code(controls.main, [word.replace("{world}", str(model)) for word in words]) in (1, 2)
     shown = capsys.readouterr().err
     assert said in shown and len(shown.splitlines()) == 1
 

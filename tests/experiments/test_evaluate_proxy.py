@@ -218,7 +218,7 @@ def test_all_agents_fail(measure, rn, monkeypatch):
     [
         (["--agent", "dqn"], "--agent: found 'dqn', expected an agent that exists: .* did you mean ddqn"),
         (["--agent", "sarsaa"], "did you mean sarsa"),
-        (["--agents", 0], "--num-agents: found 0, expected at least 1"),
+        (["--agents", 0], "--agents: found 0, expected at least 1"),
         (["--seed", -1], "--seed: found -1, expected at least 0"),
         (["--threads", -1], "--threads: found -1, expected at least 0"),
         (["--stop", "budget"], "--stop budget: .*model.pt was evolved without a training budget"),

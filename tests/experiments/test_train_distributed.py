@@ -11,6 +11,7 @@ from envolve.distributed.files.params import TrainParamsBase
 from envolve.distributed.files.policy_file import load_policy
 from envolve.experiments import evaluate_policy
 from envolve.experiments.train_distributed import main
+from tests.experiments.command import exit_code
 
 PARAMS = """
 from tests.distributed.toy import StepsParams
@@ -80,7 +81,7 @@ def test_every_field_is_in_the_help(capsys: pytest.CaptureFixture[str]) -> None:
 def test_wrong_arguments(
     files: list[str], more: list[str], code: int, words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main([*files, *more]) == code
+    assert exit_code(main, [*files, *more]) == code
     assert words in capsys.readouterr().err
 
 

@@ -63,12 +63,22 @@ def update_member(agent, batch, rows, gamma, key, decision, number):
 
 def why_not(algorithm: Algorithm) -> Optional[str]:
     """The reason why ``CompiledUpdate`` cannot update these agents, or None if it can: then its kernel is there."""
-    own = not type(algorithm).__module__.startswith("envolve.agents.")  # a subclass by a user has its own update
-    if own or not isinstance(algorithm, (SAC, TD3)) or isinstance(algorithm, TD3Discrete):
+    if _is_own(type(algorithm)) or not isinstance(algorithm, (SAC, TD3)) or isinstance(algorithm, TD3Discrete):
         return f"{type(algorithm).__name__} has no compiled update"
     if algorithm.rows.params.device.type != "cpu":
         return "compiled updates are for the CPU"
     return ahead.why_not(_kernel(algorithm))
+
+
+def _is_own(kind: type) -> bool:
+    """Whether a subclass by a user computes anything but its learning rates by itself."""
+    given = {"rates"}
+    for base in kind.__mro__:
+        if base.__module__.startswith("envolve.agents."):
+            return False
+        if {name for name in vars(base) if not name.startswith("__")} - given:
+            return True
+    return True
 
 
 def _kernel(algorithm: Algorithm) -> str:

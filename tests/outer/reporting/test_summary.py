@@ -46,7 +46,7 @@ def test_summary_of_a_solved_world(tmp_path: Path) -> None:
     assert "3,000,000 real steps were spent on evolving; this has paid after 215 agents." in words
     assert "model.pt the evolved world config.yaml" in words and f"tensorboard --logdir {tmp_path}" in words
     assert "scores.csv" not in words  # only what is there
-    assert text.endswith(f"experiments/evaluate_proxy.py {tmp_path}/model.pt --agent ddqn --num-agents 20")
+    assert text.endswith(f"experiments/evaluate_proxy.py {tmp_path}/model.pt --agent ddqn --agents 20")
     assert "another seed" not in text and "agents trained in the evolved world failed" not in text
 
 
