@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 
 from envolve.core import commands
 from envolve.core.commands import COMMANDS, Command
+from envolve.core.places import CODE
 
 WIDTH = 100
 COLUMN = 28  # where what a flag means begins
@@ -157,7 +158,7 @@ def _said(action: argparse.Action) -> str:
         if tyros is None or "MISSING" not in str(action.default):
             return re.sub(r" ?\(default: (None|False|True)\)$", "", text)
     text, default = text[: tyros.start()].rstrip(), tyros[0].strip(" ()")
-    value = default.partition(": ")[2].strip()
+    value = default.partition(": ")[2].strip().replace(f"{CODE}{os.sep}", "")  # the same text in every checkout
     if default == "required":
         return f"{text.rstrip('.')} (required)" if action.option_strings else text
     said = value in ("", "None", "True", "False") or re.search(r"\b[Dd]efault\b|\b0: ", text)
