@@ -46,17 +46,18 @@ def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         (site / name).mkdir()
         (site / name / "__init__.py").write_text(f"raise SystemExit('{name} of somebody else')\n")
     (site / "libraries.pth").write_text(sysconfig.get_paths()["purelib"] + "\n")
+    before = {p.name for p in site.iterdir()}
     run(venv / "bin/python", "-m", "pip", "install", "-q", "--no-deps", wheel, cwd=venv)
+    added = {p.name for p in site.iterdir()} - before
+    assert "envolve" in added and all(n == "envolve" or n.startswith("envolve-") for n in added - {"__pycache__"}), (
+        added
+    )
     return venv / "bin/python"
 
 
 @pytest.mark.slow
 def test_a_run_beside_packages_of_the_same_names_and_a_clean_end(python: Path, tmp_path: Path) -> None:
     (site,) = python.parents[1].glob("lib/python*/site-packages")
-    added = {p.name for p in site.iterdir()} - {*STAND_INS, "libraries.pth", "__pycache__"}
-    assert {name for name in added if "pip" not in name and "setuptools" not in name and "distutils" not in name} == {
-        "envolve", next(name for name in added if name.startswith("envolve-")),
-    }  # fmt: skip
     (tmp_path / "envs").mkdir()
     (tmp_path / "envs" / "__init__.py").write_text("raise SystemExit('envs of the user')\n")
     command = [python.parent / "envolve", "run", CONFIG, "--single", "--results-dir", "here", "--set", *SMALL]
