@@ -28,7 +28,7 @@ import traceback
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import CodeType, ModuleType
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple, Union
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Set, Tuple, Union
 
 from envolve.core.files import TEXT_BYTES, read_plain
 
@@ -41,6 +41,7 @@ REFERENCE = re.compile(r"(.+\.py):(\w+)", re.ASCII)
 _sources: Dict[str, bytes] = {}  # SHA-256 -> the bytes of the files that were loaded in this process
 _folders: List[Path] = []  # where a file may lie that a configuration from elsewhere names
 _never: List[Path] = []  # where not
+_contents: Set[bytes] = set()  # of files that count as held by an allowed folder
 
 
 class PluginError(Exception):
@@ -197,6 +198,22 @@ def find(file: str, sha256: str) -> Source:
         other = f"; {path} is another version of it"
     folders = ", ".join(map(str, _folders))
     raise PluginError(f"plugins: found no {file} with the run's SHA-256 {str(sha256)[:12]}... in {folders}{other}")
+
+
+def holds(file: str, content: bytes) -> bool:
+    """Returns whether a folder that is allowed here has this file with exactly this content."""
+    for path in _candidates(file):
+        try:
+            if read_plain(path, TEXT_BYTES) == content:
+                return True
+        except OSError:
+            continue
+    return content in _contents
+
+
+def trust(content: bytes) -> None:
+    """What the user's own configuration names counts as held by an allowed folder, in this process."""
+    _contents.add(content)
 
 
 def _candidates(file: str) -> List[Path]:

@@ -25,6 +25,8 @@ class Task:
     reward_noise: ClassVar[float] = 0.0  # standard deviation of the true reward; ``step`` returns its mean
     info_names: ClassVar[Tuple[str, ...]] = ()  # the entries of ``info``, of tasks that have an info vector
     on_host: ClassVar[bool] = False  # true: ``step`` leaves the state's device, so no CUDA graph can hold it
+    stops_itself: ClassVar[bool] = False  # true: ``stopped`` says which episodes were cut or have failed
+    reward_scale: ClassVar[float] = 1.0  # what learners on the task see is the reward times this
     default_max_steps: ClassVar[int] = 0
     default_solved_reward: ClassVar[float] = 0.0
 
@@ -62,6 +64,26 @@ class Task:
     def info(self, state: Tensor, action: Tensor, next_state: Tensor) -> Tensor:
         """Info vector float32 [P, N, V] of the step from ``state`` to ``next_state``."""
         raise NotImplementedError(f"{self.name} has no info vector")
+
+    def stopped(self, state: Tensor) -> Tuple[Tensor, Tensor]:
+        """Which episodes of a task that ``stops_itself`` were truncated, and which failed: bool [P, N] each."""
+        raise NotImplementedError(f"{self.name} leaves time limits to the caller")
+
+    def first_observations(self, u: Tensor) -> Optional[Tensor]:
+        """Observations float32 [P, N, F] at the beginning of episodes, of tasks that have them without a reset; u as of
+        ``reset``. None: ``observe(reset(u))`` is what to call."""
+        return None
+
+    def release(self, state: Tensor) -> None:
+        """Says that the caller will not step these episodes again. Tasks with an explicit state alone need nothing."""
+
+    def complaint(self, state: Tensor) -> str:
+        """Why an episode of these states failed; "": none did, or the task cannot say."""
+        return ""
+
+    def episodes_at_once(self, members: int) -> Optional[int]:
+        """Most episodes of each member that one batch of tests may have; None: any number."""
+        return None
 
     def observation_bounds(self) -> Tuple[List[float], List[float]]:
         """(low, high) of each observation feature, as Gymnasium's Box; default: no bounds."""

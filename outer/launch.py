@@ -18,6 +18,7 @@ from pathlib import Path
 from rich.console import Console
 
 from envolve.core import commands
+from envolve.envs.outside.build import DESCRIPTION_FILE, is_outside
 from envolve.outer.checkpoint import locked
 from envolve.outer.config.load import CONFIG_FILE, Config
 from envolve.outer.evaluate.compiled import compiled_beside
@@ -41,7 +42,7 @@ def new_run_dir(results: Path, config: Config) -> Path:
 
 def forget_unused(run_dir: Path, config: Config) -> None:
     """Removes the folder of a run that could not even start, unless something else is in it."""
-    own = {CONFIG_FILE, *config.data.get("plugins", {})}
+    own = {CONFIG_FILE, DESCRIPTION_FILE, *config.data.get("plugins", {})}
     with contextlib.suppress(OSError):
         if set(os.listdir(run_dir)) <= own:
             for name in own:
@@ -80,7 +81,7 @@ def conduct(
     with locked(run_dir), kernels, Dispatcher(sync_dir, bohb_id, run_dir.resolve().name) as dispatcher:
         kind = Ranking if ranks(config.data) else Run
         run = kind(config, run_dir, dispatcher, resume=resume)
-        plugins = run_dir if config.data.get("plugins") else None
+        plugins = run_dir if config.data.get("plugins") or is_outside(config.data["env_name"]) else None
         own = LocalWorkers(workers or 0, sync_dir, bohb_id, run_dir, plugins=plugins) if local else None
         try:
             if own:

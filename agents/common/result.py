@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Dict
 
 import numpy as np
 
@@ -24,6 +24,7 @@ class TrainResult:
     episode_length: np.ndarray  # [P, E] int32: its steps, 0 beyond the last
     status: np.ndarray  # [P] int8: OK, WORLD_DIVERGED, AGENT_DIVERGED
     weights: np.ndarray  # [P, D] float32: the trained network (or Q table), zero-padded to the largest member
+    complaints: Dict[int, str] = field(default_factory=dict)  # what the task says of members that failed on it
 
     @classmethod
     def before_training(cls, weights: np.ndarray, train_episodes: int, test_episodes: int) -> TrainResult:
@@ -53,3 +54,5 @@ class TrainResult:
             ("status", run.status),
         ):  # fmt: skip
             getattr(self, name)[rows] = values.cpu().numpy()
+        for i, complaint in run.complaints.items():
+            self.complaints[int(rows[i])] = complaint

@@ -61,6 +61,8 @@ def repeat(
         reward = reward + noise(t)
     t = t + 1
     over = (done > 0.5) | failed | (t >= max_steps)
+    cut = world.truncated(state)
+    over = over if cut is None else over | cut
     for _ in range(skip - 1):
         next_state, r, d, f = world.step(state, action)
         if noise is not None:
@@ -71,6 +73,8 @@ def repeat(
         failed = failed | (f & ~over)
         t = t + (~over).long()
         over = over | (d > 0.5) | f | (t >= max_steps)
+        cut = world.truncated(state)
+        over = over if cut is None else over | cut
     return state, reward, done, failed, t, over
 
 
@@ -83,7 +87,15 @@ def test_episodes(
     of test episode j has the number (first + j) max_steps + t. The episode resets with the uniforms (first + j) * R + i
     of key. key, first: int64 [P].
     """
-    world, R = RealTask(task, len(key)), task.reset_uniforms
+    most = task.episodes_at_once(len(key))
+    if most is not None and most < episodes:
+        returns, steps = [], torch.zeros_like(key)
+        for done in range(0, episodes, most):
+            some = test_episodes(task, policy, key, first + done, min(most, episodes - done), skip)
+            returns.append(some[0])
+            steps += some[1]
+        return torch.cat(returns, 1), steps
+    world, R = RealTask(task, len(key), for_learning=False), task.reset_uniforms
     number = first[:, None] + torch.arange(episodes, device=key.device)
     state = world.reset(reset_uniforms(key, number * R, R))
     total = torch.zeros(number.shape, dtype=torch.float64, device=key.device)
@@ -97,4 +109,5 @@ def test_episodes(
         total = torch.where(over, total, total + reward)
         t = torch.where(over, t, next_t)
         over = over | next_over
+    task.release(state)
     return total, t.sum(1)

@@ -11,7 +11,7 @@ Axes: L members still in training, N = 1 environment each, B minibatch, F observ
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, List, Optional, Tuple, Type, Union
+from typing import Any, Dict, List, Optional, Tuple, Type, Union
 
 import numpy as np
 import torch
@@ -96,6 +96,7 @@ class OffPolicy:
         self._of_live()
         self.m.state = self._reset(self.m.row)
         self.learning = self.s.init_episodes == 0
+        self.complaints: Dict[int, str] = {}  # what the task says of members that failed on it, by row
         self.samples: List[Tensor] = []  # draws of the coming updates, the next one last
         # what is returned, by row
         self.final = algorithm.take(self.m.row)
@@ -158,13 +159,15 @@ class OffPolicy:
             self.world, m.state, action, m.t[:, None], s.same_action_num, task.max_steps, noise
         )
         if self.kind != "se" and not s.bootstrap_time_limit:
-            done = torch.where(t >= task.max_steps, torch.ones_like(done), done)
+            cut = self.world.truncated(state)
+            cut = t >= task.max_steps if cut is None else cut | (t >= task.max_steps)
+            done = torch.where(cut, torch.ones_like(done), done)
         self.memory.write(torch.cat((obs[:, 0], self.world.observe(state)[:, 0], stored, reward, done), dim=1))
         m.state.copy_(state)  # after the last use of obs, which may be a view of it
         failed, over, t = failed[:, 0], over[:, 0], t[:, 0]
         m.n += t - m.t
         m.t.copy_(t)
-        m.total += reward[:, 0]
+        m.total += reward[:, 0] if self.world.reward_scale == 1.0 else reward[:, 0] / self.world.reward_scale
 
         if learning:
             learns = (m.episode >= s.init_episodes) & ~failed
@@ -207,11 +210,18 @@ class OffPolicy:
         if self.kind != "se":
             self.real_steps[finished] += m.n[last]
 
+        if self.kind != "se":
+            for failing, row_of in zip(last[failed[last]].tolist(), finished[failed[last]].tolist()):
+                self.complaints[row_of] = self.task.complaint(m.state[failing])
+            self.task.release(m.state[last])
+
         i = i[~stop]
         m.episode[i] += 1
         if s.init_episodes > 0 and (m.episode[i] == s.init_episodes).any():
             self.samples.clear()
         self.algorithm.end_episodes(i)
+        if self.kind != "se":
+            self.task.release(m.state[i])
         m.state[i] = self._reset(i)
         m.t[i] = 0
         m.total[i] = 0

@@ -6,7 +6,7 @@ Axes: T decisions, L members still in training, N environments, A actions, F fea
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Tuple
+from typing import Dict, Tuple
 
 import numpy as np
 import torch
@@ -103,6 +103,7 @@ class Rollout:
     def allocate(self, m: Members) -> None:
         """Rebuilds the world and the rollout buffer for members ``m``."""
         self.m, L, N = m, len(m.row), self.s.num_envs
+        self.complaints: Dict[int, str] = {}  # what the task says of members that failed on it, by their place in m
         F, A, std = self.task.observation_size, self.nets.actor.outputs, self.nets.std
         self.world = make_world(self.kind, self.task, self.section, m.world, m.gamma[:, 0])
         self.decide.forget()
@@ -153,9 +154,13 @@ class Rollout:
         first = number * skip - m.t  # of decision d of environment n, step i draws (d N + n) skip + i
         pays = (lambda t: reward_noise(self.world, m.reward, first + t)) if self.world.reward_noise else None
         state, reward, done, failed, t, over = repeat(self.world, m.state, action, m.t, skip, task.max_steps, pays)
-        m.total += reward
+        m.total += reward if self.world.reward_scale == 1.0 else reward / self.world.reward_scale
         now = torch.stack([x.float() for x in (reward, done > 0.5, over, failed, m.total, t)], 2)
         self.data.index_copy_(0, step, torch.cat((obs, self.world.observe(state), out, remembered, now), 2)[None])
+        if self.kind != "se" and task.stops_itself:
+            for i in failed.any(1).nonzero()[:, 0].tolist():
+                self.complaints.setdefault(i, task.complaint(state[i]))
+            task.release(state[over])
         m.state.copy_(torch.where(over.unsqueeze(-1), start, state))
         m.t.copy_(t.masked_fill_(over, 0))
         m.total.masked_fill_(over, 0)

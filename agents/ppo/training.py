@@ -14,7 +14,7 @@ Axes: T decisions, L members still in training, N environments, K episodes, D pa
 
 from __future__ import annotations
 
-from typing import Optional, Tuple, Union
+from typing import Dict, Optional, Tuple, Union
 
 import numpy as np
 import torch
@@ -74,6 +74,7 @@ class PPO:
         shape, device = (len(keys), self.s.train_episodes), keys.device
         self.params, self.logged = params.clone(), torch.full(shape, torch.nan, device=device)
         self.length = torch.zeros(shape, dtype=torch.int32, device=device)
+        self.complaints: Dict[int, str] = {}  # what the task says of members that failed on it, by row
         self.status, self.train_steps, self.updates, self.episodes, self.real_steps = (
             torch.zeros(len(keys), dtype=torch.int64, device=device) for _ in range(5)
         )
@@ -156,6 +157,10 @@ class PPO:
         i = which.nonzero()[:, 0]
         row = m.row[i]
         m.live[i] = False
+        if self.kind != "se":
+            for failing in i.tolist() if status == WORLD_DIVERGED else ():
+                self.complaints[int(m.row[failing])] = self.rollout.complaints.get(failing, "")
+            self.task.release(m.state[i])
         self.params[row], self.updates[row], self.train_steps[row] = m.params[i], m.updates[i], n[i]
         self.episodes[row], self.status[row] = episodes[i], status
         if self.kind != "se":

@@ -22,6 +22,8 @@ from torch import Tensor
 
 from envolve.core.files import TORCH_BYTES, UnfitFileError, read_plain
 from envolve.core.torch_file import TorchFileError, read_torch
+from envolve.envs.outside.build import is_outside
+from envolve.envs.outside.task import OUTSIDE_KEYS, register_outside
 from envolve.envs.section import EnvSection
 from envolve.envs.task import Task, make_task
 from envolve.envs.worlds.format import flat_from_state_dict, world_state_dict
@@ -255,7 +257,8 @@ def _section(path: str, config: Dict[str, Any], env_name: str, strict: bool) -> 
     if not isinstance(values, dict):
         raise WorldFileError(f"{path}: key {where!r}: found {type(values).__name__}, expected a dictionary")
     known = {field.name: field for field in dataclasses.fields(EnvSection)}
-    unknown = [key for key in values if key not in known]
+    outside = OUTSIDE_KEYS if is_outside(env_name) else ()
+    unknown = [key for key in values if key not in known and key not in outside]
     if unknown and strict:
         raise WorldFileError(f"{path}: key {where!r}: {unknown[0]!r} is not expected; known: {', '.join(known)}")
     if unknown:
@@ -265,6 +268,11 @@ def _section(path: str, config: Dict[str, Any], env_name: str, strict: bool) -> 
     for key, field in known.items():
         if key in values:
             _check_option(path, f"{where}.{key}", values[key], field)
+    if outside:
+        try:
+            register_outside(env_name, values)
+        except ValueError as error:
+            raise WorldFileError(f"{path}: key 'config': {error}") from None
     return EnvSection(**{key: value for key, value in values.items() if key in known})
 
 

@@ -33,12 +33,12 @@ from torch import Tensor
 from envolve.envs.nets.networks import forward
 from envolve.envs.section import INFO_TYPES, LINEAR_TYPES, RN_TYPES, EnvSection
 from envolve.envs.task import Task
-from envolve.envs.worlds.world import World, rn_shape
+from envolve.envs.worlds.world import OnTask, rn_shape
 
 POTENTIAL, ADDITIVE = (1, 2, 3, 4), (2, 4, 6, 8, 102)
 
 
-class RewardNetwork(World):
+class RewardNetwork(OnTask):
     """params: float32 [P, D], phi or w of each member; gamma: [P], the discount of the agent trained in it."""
 
     kind = "rn"
@@ -55,7 +55,7 @@ class RewardNetwork(World):
         self.type = section.reward_env_type
         self.params = params
         if self.type in (0, *ADDITIVE):  # the true reward is part of this one
-            self.reward_noise = task.reward_noise
+            self.reward_noise, self.reward_scale = task.reward_noise, task.reward_scale
         self.gamma = gamma.to(torch.float32).unsqueeze(1)
 
     def phi(self, inputs: Tensor) -> Tensor:
@@ -68,9 +68,12 @@ class RewardNetwork(World):
 
     def step(self, state: Tensor, action: Tensor) -> Tuple[Tensor, Tensor, Tensor, Tensor]:
         next_state, reward, terminated = self.task.step(state, action)
-        done = terminated.to(torch.float32)
+        done, lost = terminated.to(torch.float32), torch.zeros_like(terminated)
+        if self.task.stops_itself:
+            lost = self.task.stopped(next_state)[1]
+        reward = (reward * self.reward_scale).to(torch.float32)
         if self.type == 0:
-            return next_state, reward, done, torch.zeros_like(terminated)
+            return next_state, reward, done, lost
         info = self.task.info(state, action, next_state) if self.type in INFO_TYPES else None
         if self.type in LINEAR_TYPES:
             assert info is not None
@@ -83,5 +86,5 @@ class RewardNetwork(World):
             shaped = self.phi(self._inputs(next_state, info))
         if self.type in ADDITIVE:
             shaped = reward + shaped
-        failed = ~torch.isfinite(shaped)
+        failed = ~torch.isfinite(shaped) | lost
         return next_state, torch.where(failed, torch.zeros_like(shaped), shaped), done, failed

@@ -40,6 +40,9 @@ class SyntheticEnv(World):
         self.nets = SideBySide(shapes, params.split([shape.size for shape in shapes], dim=1))
 
     def reset(self, u: Tensor, members: Union[slice, Tensor] = slice(None)) -> Tensor:
+        first = self.task.first_observations(u)
+        if first is not None:
+            return first
         state = self.task.reset(u)
         return state if self.finite else self.task.observe(state)
 

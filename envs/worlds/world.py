@@ -22,6 +22,7 @@ class World:
 
     kind: ClassVar[str] = ""
     reward_noise: float = 0.0  # standard deviation of the noise on a step's reward, which the loops add
+    reward_scale: float = 1.0  # a reward is the task's times this, where it contains the task's
 
     def __init__(self, task: Task, P: int) -> None:
         self.task = task
@@ -41,6 +42,10 @@ class World:
         """Observation float32 [P, N, F] of a state."""
         return self.task.observe(state)
 
+    def truncated(self, state: Tensor) -> Optional[Tensor]:
+        """Which episodes the task itself has cut, bool [P, N]; None: it cuts none."""
+        return None
+
     def step(self, state: Tensor, action: Tensor) -> Tuple[Tensor, Tensor, Tensor, Tensor]:
         """action: int64 [P, N], of continuous tasks float32 [P, N, A]
         -> next state, reward float32 [P, N], done float32 [P, N], failed bool [P, N].
@@ -51,18 +56,32 @@ class World:
         raise NotImplementedError
 
 
-class RealTask(World):
+class OnTask(World):
+    """Base class of worlds with the dynamics of the task."""
+
+    def truncated(self, state: Tensor) -> Optional[Tensor]:
+        return self.task.stopped(state)[0] if self.task.stops_itself else None
+
+
+class RealTask(OnTask):
     """The task itself, with its true reward."""
 
     kind = "real"
 
-    def __init__(self, task: Task, P: int) -> None:
+    def __init__(self, task: Task, P: int, for_learning: bool = True) -> None:
+        """for_learning: rewards have the scale that suits learners, where the task has such; else its own."""
         super().__init__(task, P)
-        self.reward_noise = task.reward_noise
+        self.reward_noise, self.for_learning = task.reward_noise, for_learning
+        self.reward_scale = task.reward_scale if for_learning else 1.0
 
     def step(self, state: Tensor, action: Tensor) -> Tuple[Tensor, Tensor, Tensor, Tensor]:
         next_state, reward, terminated = self.task.step(state, action)
-        return next_state, reward, terminated.to(torch.float32), torch.zeros_like(terminated)
+        done, failed = terminated.to(torch.float32), torch.zeros_like(terminated)
+        if self.task.stops_itself:
+            failed = self.task.stopped(next_state)[1]
+        if self.for_learning:
+            reward = (reward * self.reward_scale).to(torch.float32)
+        return next_state, reward, done, failed
 
 
 def se_nets(task: Task, section: EnvSection) -> Tuple[Tuple[str, MLPShape], ...]:

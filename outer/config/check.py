@@ -16,6 +16,7 @@ from envolve.agents.common.sections import LEARNERS, ICMSection, VarySection, ki
 from envolve.agents.shaped.training import LEARNERS as SHAPED_LEARNERS
 from envolve.agents.train import OFF_POLICY, algorithm
 from envolve.core.plugins import PluginError, said
+from envolve.envs.outside.build import is_outside
 from envolve.envs.physics.task import PHYSICS_TASKS, SHAPER_TYPES
 from envolve.envs.section import INFO_TYPES, RN_TYPES, EnvSection
 from envolve.envs.shaping.section import ShapedSection, candidates_of, shaper_files, shapers_digest
@@ -23,6 +24,7 @@ from envolve.envs.task import TASKS, Task, make_task
 from envolve.envs.worlds.world import info_mismatch, world_size
 from envolve.outer.config import problem
 from envolve.outer.config.legacy import LEGACY_AGENTS, LEGACY_KEYS, LEGACY_TASKS
+from envolve.outer.config.outside import outside_section
 from envolve.outer.config.references import References
 from envolve.outer.config.schema import (
     agent_names,
@@ -57,6 +59,7 @@ class Checker:
         self.problems: list[str] = []
         self.warnings: list[str] = []
         self.ignored: dict[str, list[str]] = {}
+        self.env_name, self.seed = "", 0
         self.reported: set[Path] = set()  # one problem per key: what follows from it is not reported too
 
     def problem(self, path: Path, found: str, expected: str, near: str | None = None) -> None:
@@ -134,6 +137,10 @@ class Checker:
             path = ("envs", key)
             if key in PHYSICS_TASKS:
                 out[key] = self.section(self.mapping(raw, path), path, ShapedSection, "env")
+            elif is_outside(key):
+                if key == self.env_name:  # others are not measured: nothing reads their sections
+                    section = outside_section(self, self.mapping(raw, path), path, self.seed)
+                    out.update({} if section is None else {key: section})
             elif key in TASKS:
                 section = self.ranges(self.mapping(raw, path), path)
                 out[key] = self.section(section, path, EnvSection, "env")
@@ -167,6 +174,9 @@ class Checker:
             self.unknown((key,), known, "a top-level key")
             del top[key]
         run = self.section(top, (), problem.RunSection, "run")
+        self.env_name, self.seed = run["env_name"], run["seed"]
+        if is_outside(self.env_name) and isinstance(raw.get("envs", {}), dict):
+            raw = {**raw, "envs": {self.env_name: {}, **raw.get("envs", {})}}
         data: dict[str, Any] = {
             **{key: run[key] for key in ("seed", "env_name", "device")},
             "agents": self.agents(self.mapping(raw, ("agents",))),
@@ -187,11 +197,14 @@ class Checker:
         if not _DEVICE.fullmatch(device):
             self.problem(("device",), show(device), "cpu, cuda or cuda:<index>")
         tasks = env_sections()
-        if name not in tasks:
+        if is_outside(name):
+            pass  # outside_section has said what is wrong with it
+        elif name not in tasks:
             late = " (this task of the original does not exist here yet)" if name in LEGACY_TASKS else ""
             near = None if late else nearest(name, tasks)
             found = show(name) if "env_name" in raw else "nothing"
-            self.problem(("env_name",), found, f"a task that exists{late}: one of {', '.join(tasks)}", near)
+            words = f"{', '.join(t for t in tasks if not is_outside(t))}, or gymnasium:ID of any Gymnasium environment"
+            self.problem(("env_name",), found, f"a task that exists{late}: one of {words}", near)
         elif isinstance(raw.get("envs"), dict) and name not in data["envs"]:
             self.problem(("envs", name), "nothing", f"the section of the task env_name, {name}")
         if "gtn" not in data["agents"]:

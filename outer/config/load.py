@@ -18,12 +18,15 @@ import yaml
 from envolve.core import plugins
 from envolve.core.files import read_plain
 from envolve.core.places import shipped
+from envolve.envs.outside.build import DESCRIPTION_FILE, canonical, is_outside
+from envolve.envs.section import EnvSection
 from envolve.envs.worlds.file import write_atomic
 from envolve.outer.config.check import Checker
 from envolve.outer.config.describe import describe
 from envolve.outer.config.legacy import LEGACY_KEYS
+from envolve.outer.config.outside import OUTSIDE_KEYS, override_path
 from envolve.outer.config.references import References
-from envolve.outer.config.schema import nearest, valid_keys
+from envolve.outer.config.schema import defaults, nearest, valid_keys
 from envolve.outer.config.versions import environment_info
 from envolve.outer.config.yaml_lines import ConfigError, Path, override_value, parse_yaml, show, split_override
 
@@ -67,7 +70,9 @@ def _override(data: dict[str, Any], text: str, problems: list[str]) -> tuple[Pat
     except ConfigError as e:
         problems.extend(e.problems)
         return None
-    keys = valid_keys()
+    keys, path = valid_keys(), override_path(key)
+    if is_outside(path[1] if len(path) == 3 else None) and path[2] in (*OUTSIDE_KEYS, *defaults(EnvSection)):
+        keys.append(key)
     if key not in keys:
         last = key.split(".")[-1]
         legacy = [reasons[last] for reasons in LEGACY_KEYS.values() if last in reasons]
@@ -80,7 +85,6 @@ def _override(data: dict[str, Any], text: str, problems: list[str]) -> tuple[Pat
     except ConfigError as e:
         problems.extend(e.problems)
         return None
-    path = tuple(key.split("."))
     at: Any = data
     for part in path[:-1]:
         at = at.setdefault(part, {})
@@ -132,6 +136,9 @@ def store_config(run_dir: FilePath, config: Config, extra: Mapping[str, Any] | N
     OSError."""
     for file, data in plugins.copies(config.data).items():
         write_atomic(str(run_dir / file), data)
+    name = config.data.get("env_name")
+    if is_outside(name):
+        write_atomic(str(run_dir / DESCRIPTION_FILE), canonical(name, config.data["envs"][name]))
     write_atomic(str(run_dir / CONFIG_FILE), dump_config(config, extra).encode())
 
 

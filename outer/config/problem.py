@@ -6,7 +6,7 @@ and every default filled in, so nothing is validated again here.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Dict, Mapping, NamedTuple, Optional, Tuple
 
 from envolve.agents.common.sections import CURIOUS, LEARNERS, ICMSection, LearnerSection, VarySection
@@ -61,7 +61,8 @@ def gtn_section(data: Mapping[str, Any]) -> GTNSection:
 
 def env_section(data: Mapping[str, Any]) -> EnvSection:
     """The section of the task ``env_name``."""
-    return EnvSection(**data["envs"][data["env_name"]])
+    known = {f.name for f in fields(EnvSection)}  # an environment from outside has more (outer/config/outside.py)
+    return EnvSection(**{k: v for k, v in data["envs"][data["env_name"]].items() if k in known})
 
 
 def shaped_section(data: Mapping[str, Any]) -> ShapedSection:

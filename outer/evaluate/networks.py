@@ -12,9 +12,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from envolve.agents.common.result import REASONS, TrainResult
+from envolve.agents.common.result import OK, REASONS, TrainResult
 from envolve.agents.common.sections import LearnerSection
 from envolve.agents.train import train
+from envolve.envs.outside.task import register_of
 from envolve.envs.task import Task, make_task
 from envolve.outer.config.problem import curiosity, env_section, gtn_section, learner
 from envolve.outer.config.section import RN, SHAPER, GTNSection
@@ -49,6 +50,7 @@ def evaluate(config: Mapping[str, Any], worlds: Tensor, seeds: Tensor, mode: str
         from envolve.outer.plugins import use  # what is executed, and from where: envolve.core.plugins
 
         use(config)
+    register_of(config)
     if mode not in MODES:
         raise ValueError(f"mode {mode!r}: expected one of {', '.join(MODES)}")
     if gtn_section(config).synthetic_env_type == SHAPER:
@@ -94,10 +96,14 @@ def train_members(config: Mapping[str, Any], worlds: Tensor, seeds: Tensor, mode
         hyper = dataclasses.replace(hyper, train_steps=0)
     if mode != PROXY and vary is not None:
         vary = dataclasses.replace(vary, train_steps_factor=1.0)
-    return train(
+    result = train(
         name, hyper, vary, task, kind, section, worlds, seeds.numpy(), test_each, gtn.backend, config["device"],
         threads, curiosity(config),
     )  # fmt: skip
+    failed_tests = np.flatnonzero((result.status == OK) & np.isnan(result.test_return).any(1))
+    for i in failed_tests if task.stops_itself else ():
+        result.complaints.setdefault(int(i), "a test on the task failed: " + next(iter(task.complaints.values()), ""))
+    return result
 
 
 def judge(config: Mapping[str, Any], result: TrainResult, mode: str = PROXY) -> Dict[str, Any]:
@@ -110,6 +116,8 @@ def judge(config: Mapping[str, Any], result: TrainResult, mode: str = PROXY) -> 
     reasons: List[str] = [REASONS[s] for s in result.status]
     for i in np.flatnonzero(bad):
         reasons[i] = "the score is not finite"
+    for i, complaint in result.complaints.items():
+        reasons[i] = complaint or reasons[i]
     # the rule that ends training when the task is solved is of those that see the task after every episode
     sees_task = gtn.synthetic_env_type == RN or gtn.se_test_on_real or mode in ON_REAL
     first = first_solved_steps(result, task.solved_reward, learner(config)[1].early_out_num)

@@ -1,0 +1,216 @@
+"""What an environment from outside is like: its spaces, limits and scales, found by acting at random.
+
+Run as a process of its own (``python3 -m envolve.envs.outside.measure``, a request as JSON on the standard input, the
+answer as JSON on the standard output), so that an environment which crashes or hangs costs its user a message. The
+answer depends on the environment and the random seed alone, not on the clock.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import subprocess
+import sys
+from typing import Any, Dict, List, Mapping, Optional, Tuple
+
+import numpy as np
+
+from envolve.core import plugins
+from envolve.envs.outside import spaces
+from envolve.envs.outside.build import OutsideError, file_and_class, maker
+from envolve.envs.outside.flat import Flat, FlatError
+
+STEPS = 3000  # of random actions, from which scales are estimated
+FIRST_NUMBERS, FIRST_LEAST, FIRST_MOST = 8192, 16, 200  # numbers of all first observations, and how many there are
+MAX_INFO = 64
+DEFAULT_STEPS = 1000  # of an episode, where the environment sets no limit
+SECONDS = 600.0  # until the process is ended
+
+
+def measure(name: str, section: Mapping[str, Any], seed: int = 0, path: Optional[str] = None) -> Dict[str, Any]:
+    """Measures in a child process -> the entry ``measured`` of the task's section.
+
+    section: ``env_kwargs`` and ``wrappers``; path: of the file that defines the environment, if one does. Raises
+    OutsideError.
+    """
+    request = {
+        "name": name, "seed": seed, "path": path,
+        "env_kwargs": section.get("env_kwargs") or {}, "wrappers": section.get("wrappers") or [],
+    }  # fmt: skip
+    command = [sys.executable, "-m", "envolve.envs.outside.measure"]
+    environ = dict(os.environ, PYTHONPATH=os.pathsep.join(p or "." for p in sys.path), OMP_NUM_THREADS="1")
+    try:
+        done = subprocess.run(
+            command, input=json.dumps(request).encode(), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            timeout=SECONDS, env=environ, check=False,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        raise OutsideError(f"{name}: {STEPS} random steps took longer than {SECONDS:.0f} s: does it hang?") from None
+    lines = done.stdout.decode(errors="replace").strip().splitlines()  # packages greet their users in the lines before
+    try:
+        answer = json.loads(lines[-1]) if lines else None
+    except ValueError:
+        answer = None
+    if not isinstance(answer, dict):
+        said = done.stderr.decode(errors="replace").strip().splitlines()
+        ended = f"signal {-done.returncode}" if done.returncode < 0 else f"exit code {done.returncode}"
+        raise OutsideError(f"{name}: its process ended with {ended}" + (f": {said[-1][:300]}" if said else ""))
+    if "error" in answer:
+        raise OutsideError(str(answer["error"])[:1000])
+    return dict(answer["measured"])
+
+
+def _measure(name: str, section: Mapping[str, Any], seed: int, cls: Optional[type]) -> Dict[str, Any]:
+    env = maker(name, section, cls)()
+    try:
+        observation, action = spaces.observation_of(env.observation_space), spaces.action_of(env.action_space)
+    except spaces.SpaceError as e:
+        raise OutsideError(f"{name}: {e}") from None
+    flat = Flat(env, spaces.read_observation(observation), spaces.read_action(action))
+    count = max(FIRST_LEAST, min(FIRST_MOST, FIRST_NUMBERS // flat.observation.size))
+    first = [flat.reset(seed + i)[0] for i in range(count)]
+    sample = _Sample(flat, seed)
+    deterministic = _same_twice(flat, seed)
+    flat.close()
+    mean, scale = _scales(sample.observations, flat.observation)
+    spec = getattr(env, "spec", None)
+    limit, threshold = getattr(spec, "max_episode_steps", None), getattr(spec, "reward_threshold", None)
+    return {
+        "observation": observation,
+        "action": action,
+        "max_steps": int(limit) if limit else DEFAULT_STEPS,
+        "own_limit": bool(limit),
+        "solved_reward": None if threshold is None else float(threshold),
+        "info_names": sample.info_names(),
+        "observation_mean": mean,
+        "observation_scale": scale,
+        "reward_scale": _reward_scale(sample.rewards),
+        "first_observations": [[_short(x) for x in row] for row in first],
+        "random_return": sample.mean_return(),
+        "random_episodes": len(sample.returns),
+        "steps": len(sample.rewards),
+        "deterministic": deterministic,
+        "versions": _versions(env),
+    }
+
+
+class _Sample:
+    """STEPS random actions."""
+
+    def __init__(self, flat: Flat, seed: int) -> None:
+        random = np.random.default_rng(seed)
+        self.observations: List[np.ndarray] = []
+        self.rewards: List[float] = []
+        self.returns: List[float] = []  # of episodes that ended
+        self.numeric: Dict[str, bool] = {}
+        episode, total, over = 0, 0.0, True
+        for _ in range(STEPS):
+            if over:
+                observation, info = flat.reset(seed + episode)
+                self._note(info)
+                self.observations.append(observation)
+                episode, total = episode + 1, 0.0
+            observation, reward, terminated, truncated, info = flat.step(flat.random_action(random))
+            self.observations.append(observation)
+            self.rewards.append(reward)
+            self._note(info)
+            total += reward
+            over = terminated or truncated
+            if over:
+                self.returns.append(total)
+
+    def _note(self, info: Mapping[str, Any]) -> None:
+        for key, value in info.items():
+            if isinstance(key, str):
+                self.numeric[key] = self.numeric.get(key, True) and _is_number(value)
+
+    def info_names(self) -> List[str]:
+        """Entries that were a number whenever they were there, by name."""
+        return sorted(key for key, numeric in self.numeric.items() if numeric and len(key) <= 100)[:MAX_INFO]
+
+    def mean_return(self) -> Optional[float]:
+        return float(np.mean(self.returns)) if self.returns else None
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (bool, int, float, np.bool_, np.number)) and math.isfinite(float(value))
+
+
+def _scales(rows: List[np.ndarray], space: spaces.Observation) -> Tuple[List[float], List[float]]:
+    """Mean and scale of every feature. A feature is centred by its mean and divided by the largest of: its standard
+    deviation, a sixth of the range that was seen, and a twentieth of its space's range, if that says anything. The last
+    two keep a feature that random actions hardly move from becoming huge once an agent moves it. One-hot codes of
+    flattened spaces stay as they are, and so does a feature that never changed."""
+    x = np.stack(rows)
+    low, high = x.min(0), x.max(0)
+    bounded = np.isfinite(space.low) & np.isfinite(space.high) & (space.high - space.low < 2 * spaces.HUGE)
+    width = np.where(bounded, space.high, 0.0) - np.where(bounded, space.low, 0.0)
+    scale = np.maximum(np.maximum(x.std(0), (high - low) / 6.0), width / 20.0)
+    mean = x.mean(0)
+    code = bounded & (space.low == 0) & (space.high == 1) if space.kind == "flattened" else np.zeros(len(mean), bool)
+    still = (scale == 0) | ~np.isfinite(scale) | code
+    mean, scale = np.where(still, 0.0, mean), np.where(still, 1.0, scale)
+    return [_short(v) for v in mean], [_short(v) for v in scale]
+
+
+def _reward_scale(rewards: List[float]) -> float:
+    """1 over the root mean square of a step's reward; 1 where none was paid."""
+    size = float(np.sqrt(np.mean(np.square(rewards)))) if rewards else 0.0
+    return _short(1.0 / size) if size > 0 and math.isfinite(size) else 1.0
+
+
+def _short(x: float) -> float:
+    """Rounded to float32: as precise as learners see it, and short in a file."""
+    return float(str(np.float32(x)))
+
+
+def _same_twice(flat: Flat, seed: int, steps: int = 200) -> bool:
+    """Returns whether two episodes with one seed and the same actions are the same."""
+    runs = []
+    for _ in range(2):
+        random, rows = np.random.default_rng(seed + 1), [flat.reset(seed)[0].tobytes()]
+        for _ in range(steps):
+            observation, reward, terminated, truncated, _ = flat.step(flat.random_action(random))
+            rows.append((observation.tobytes(), reward, terminated, truncated))
+            if terminated or truncated:
+                break
+        runs.append(rows)
+    return runs[0] == runs[1]
+
+
+def _versions(env: Any) -> Dict[str, str]:
+    from importlib import metadata
+
+    names = {"gymnasium", type(env.unwrapped).__module__.split(".")[0]}
+    out = {}
+    for name in sorted(names):
+        try:
+            out[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return out
+
+
+def main() -> None:
+    request = json.load(sys.stdin)
+    out = os.dup(1)
+    os.dup2(2, 1)  # what the environment prints is not the answer
+    try:
+        cls = None
+        if request["path"] is not None:
+            import gymnasium
+
+            reference = file_and_class(request["name"])
+            assert reference is not None
+            cls = plugins.class_of(plugins.load(request["path"]), reference[1], gymnasium.Env)
+        answer: Dict[str, Any] = {"measured": _measure(request["name"], request, request["seed"], cls)}
+    except (OutsideError, FlatError, plugins.PluginError, ValueError) as e:
+        text = str(e)
+        answer = {"error": text if text.startswith(request["name"]) else f"{request['name']}: {text}"}
+    with os.fdopen(out, "w") as file:
+        file.write("\n" + json.dumps(answer) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,257 @@
+"""Spaces of an environment from outside as plain data, and values between them and the learners' vectors.
+
+Learners see an observation as F numbers and an action as one index or A numbers in [-1, 1]. What a space is like is
+written down once, as JSON in the configuration, so that a world can be opened where the environment is not installed.
+Shapes: F observation features, A action numbers. Neither torch nor Gymnasium is imported before it is needed.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+
+import numpy as np
+
+MAX_FEATURES = 512
+MAX_ACTIONS = 64
+HUGE = 1e6  # a bound from here on says nothing about the values
+IMAGE_SIDE = 16  # pixels; a Box [height, width, channels] of bytes at least this large is an image
+
+Json = Dict[str, Any]
+
+
+class SpaceError(Exception):
+    """A space that no learner here can use. One sentence with what to do."""
+
+
+class Observation(NamedTuple):
+    """What observations are like. A Box keeps its shape and type for users of the exported world; every other space is
+    flattened as Gymnasium flattens it."""
+
+    kind: str  # "Box", or "flattened"
+    shape: Tuple[int, ...]
+    dtype: str
+    low: np.ndarray  # float64 [F]
+    high: np.ndarray
+    text: str  # the space as its environment prints it
+
+    @property
+    def size(self) -> int:
+        """F."""
+        return len(self.low)
+
+
+class Action(NamedTuple):
+    """What actions are like. ``n`` combinations of a discrete space, or A = ``size`` numbers of a Box."""
+
+    kind: str  # "Discrete", "MultiDiscrete", "MultiBinary" or "Box"
+    shape: Tuple[int, ...]
+    dtype: str
+    n: int  # 0: continuous
+    nvec: Tuple[int, ...]  # of the discrete kinds, the choices of each part
+    start: Tuple[int, ...]
+    low: np.ndarray  # float64 [A], of a Box
+    high: np.ndarray
+
+    @property
+    def size(self) -> int:
+        """A; 0: discrete."""
+        return len(self.low)
+
+    def of_index(self, index: int) -> Any:
+        """The environment's own action for a learner's index, 0 <= index < n."""
+        if self.kind == "Discrete":
+            return self.start[0] + index
+        parts = np.unravel_index(index, self.nvec)
+        return (np.array(parts) + self.start).astype(self.dtype).reshape(self.shape)
+
+    def of_numbers(self, numbers: np.ndarray) -> np.ndarray:
+        """The environment's own action for numbers [A], which are clipped to [-1, 1] and scaled to the bounds."""
+        share = (np.clip(np.asarray(numbers, np.float64), -1.0, 1.0) + 1.0) / 2.0
+        value = self.low + share * (self.high - self.low)
+        return np.clip(value, self.low, self.high).astype(self.dtype).reshape(self.shape)
+
+    def to_index(self, action: Any) -> int:
+        """The inverse of ``of_index``."""
+        parts = np.asarray(action).reshape(-1).astype(np.int64) - np.array(self.start)
+        return int(parts[0]) if self.kind == "Discrete" else int(np.ravel_multi_index(tuple(parts), self.nvec))
+
+    def to_numbers(self, action: Any) -> np.ndarray:
+        """The inverse of ``of_numbers``, float32 [A]."""
+        value = np.asarray(action, np.float64).reshape(-1)
+        return (2.0 * (value - self.low) / (self.high - self.low) - 1.0).astype(np.float32)
+
+
+# ---------------------------------------------------------------------------------------------- from Gymnasium's spaces
+
+
+def observation_of(space: Any) -> Json:
+    """An observation space as JSON. Raises SpaceError."""
+    from gymnasium import spaces
+
+    if isinstance(space, spaces.Box):
+        _refuse_image(space)
+        size = math.prod(space.shape)
+        _check_size(size, space)
+        low, high = (np.asarray(x, np.float64).reshape(-1).tolist() for x in (space.low, space.high))
+        return {"kind": "Box", "shape": list(space.shape), "dtype": str(space.dtype), "text": str(space)[:200],
+                "low": [_bound(x) for x in low], "high": [_bound(x) for x in high]}  # fmt: skip
+    try:
+        flat = spaces.flatten_space(space)
+    except NotImplementedError:
+        flat = None
+    if not isinstance(flat, spaces.Box):
+        kinds = "Box, Discrete, MultiDiscrete, MultiBinary, Dict and Tuple"
+        raise SpaceError(f"found observations {_short(space)}, expected {kinds}: wrap it in a wrapper that makes one")
+    for part in _leaves(space):
+        _refuse_image(part)
+    _check_size(math.prod(flat.shape), space)
+    low, high = (np.asarray(x, np.float64).reshape(-1).tolist() for x in (flat.low, flat.high))
+    return {"kind": "flattened", "shape": list(flat.shape), "dtype": str(flat.dtype), "text": str(space)[:200],
+            "low": [_bound(x) for x in low], "high": [_bound(x) for x in high]}  # fmt: skip
+
+
+def action_of(space: Any) -> Json:
+    """An action space as JSON. Raises SpaceError."""
+    from gymnasium import spaces
+
+    if isinstance(space, spaces.Box):
+        size = math.prod(space.shape)
+        if size < 1 or size > MAX_FEATURES:
+            raise SpaceError(f"found actions of {size} numbers, expected 1 to {MAX_FEATURES}")
+        low, high = (np.asarray(x, np.float64).reshape(-1) for x in (space.low, space.high))
+        if not (np.isfinite(low).all() and np.isfinite(high).all() and (high > low).all()):
+            words = "wrap the environment in gymnasium.wrappers:ClipAction or RescaleAction, or in one that bounds them"
+            raise SpaceError(f"found actions without finite bounds, {_short(space)}, expected bounded ones: {words}")
+        return {"kind": "Box", "shape": list(space.shape), "dtype": str(space.dtype),
+                "low": low.tolist(), "high": high.tolist()}  # fmt: skip
+    if isinstance(space, spaces.Discrete):
+        made = {"kind": "Discrete", "nvec": [int(space.n)], "start": [int(space.start)], "shape": [], "dtype": "int64"}
+    elif isinstance(space, spaces.MultiDiscrete):
+        nvec = np.asarray(space.nvec).reshape(-1)
+        start = np.asarray(getattr(space, "start", np.zeros_like(nvec))).reshape(-1)
+        made = {"kind": "MultiDiscrete", "nvec": nvec.tolist(), "start": start.tolist(),
+                "shape": list(space.shape), "dtype": str(space.dtype)}  # fmt: skip
+    elif isinstance(space, spaces.MultiBinary):
+        count = math.prod(space.shape)
+        made = {"kind": "MultiBinary", "nvec": [2] * count, "start": [0] * count,
+                "shape": list(space.shape), "dtype": str(space.dtype)}  # fmt: skip
+    else:
+        kinds = "Discrete, MultiDiscrete, MultiBinary or Box"
+        raise SpaceError(f"found actions {_short(space)}, expected {kinds}: wrap it in an ActionWrapper that makes one")
+    count = math.prod(made["nvec"])
+    if count > MAX_ACTIONS:
+        words = "wrap the environment in an ActionWrapper with fewer"
+        raise SpaceError(f"found {count} combinations of actions, expected at most {MAX_ACTIONS}: {words}")
+    return made
+
+
+def _leaves(space: Any) -> List[Any]:
+    inside = getattr(space, "spaces", None)
+    if inside is None:
+        return [space]
+    parts = inside.values() if hasattr(inside, "values") else inside
+    return [leaf for part in parts for leaf in _leaves(part)]
+
+
+def _refuse_image(space: Any) -> None:
+    shape, dtype = getattr(space, "shape", None) or (), str(getattr(space, "dtype", ""))
+    if len(shape) in (2, 3) and dtype == "uint8" and min(sorted(shape)[-2:]) >= IMAGE_SIDE:
+        words = "images are not learned from; choose a wrapper that gives features, such as minigrid.wrappers:FlatObs"
+        raise SpaceError(f"found observations {_short(space)}, expected at most {MAX_FEATURES} numbers: {words}Wrapper")
+
+
+def _check_size(size: int, space: Any) -> None:
+    if not 1 <= size <= MAX_FEATURES:
+        words = "choose fewer with a wrapper, such as gymnasium.wrappers:FilterObservation"
+        raise SpaceError(f"found observations of {size} numbers, expected 1 to {MAX_FEATURES}: {words}")
+
+
+def _bound(x: float) -> Optional[float]:
+    """JSON has no infinity: None."""
+    return x if math.isfinite(x) else None
+
+
+def _short(space: Any) -> str:
+    return str(space)[:120]
+
+
+# -------------------------------------------------------------------------------------------------------- from the data
+
+
+def read_observation(data: Any) -> Observation:
+    """Raises ValueError with the key, what was found and what was expected."""
+    values = _mapping(data, "observation", {"kind", "shape", "dtype", "low", "high", "text"})
+    low, high = _numbers(values["low"], "observation.low"), _numbers(values["high"], "observation.high")
+    shape = _shape(values["shape"], "observation.shape")
+    if values["kind"] not in ("Box", "flattened"):
+        raise ValueError(f"observation.kind: found {values['kind']!r:.80}, expected Box or flattened")
+    if not 1 <= len(low) == len(high) == math.prod(shape) <= MAX_FEATURES:
+        raise ValueError(f"observation: found {len(low)} and {len(high)} bounds, expected 1 to {MAX_FEATURES} of each")
+    lowest, highest = np.where(np.isnan(low), -np.inf, low), np.where(np.isnan(high), np.inf, high)
+    return Observation(
+        values["kind"], shape, _dtype(values["dtype"], "observation.dtype"), lowest, highest, str(values["text"])[:200]
+    )
+
+
+def read_action(data: Any) -> Action:
+    """Raises ValueError with the key, what was found and what was expected."""
+    kind = data.get("kind") if isinstance(data, dict) else None
+    if kind == "Box":
+        values = _mapping(data, "action", {"kind", "shape", "dtype", "low", "high"})
+        low, high = _numbers(values["low"], "action.low"), _numbers(values["high"], "action.high")
+        shape = _shape(values["shape"], "action.shape")
+        finite = np.isfinite(low).all() and np.isfinite(high).all()
+        if not 1 <= len(low) == len(high) == math.prod(shape) <= MAX_FEATURES or not finite or not (high > low).all():
+            raise ValueError("action: found bounds that do not fit each other, expected low < high of every number")
+        return Action(kind, shape, _dtype(values["dtype"], "action.dtype"), 0, (), (), low, high)
+    values = _mapping(data, "action", {"kind", "shape", "dtype", "nvec", "start"})
+    if kind not in ("Discrete", "MultiDiscrete", "MultiBinary"):
+        raise ValueError(f"action.kind: found {kind!r:.80}, expected Discrete, MultiDiscrete, MultiBinary or Box")
+    nvec, start = _integers(values["nvec"], "action.nvec", 1), _integers(values["start"], "action.start", -(2**31))
+    shape, n = _shape(values["shape"], "action.shape"), math.prod(nvec)
+    if not 1 <= len(nvec) == len(start) or not 1 <= n <= MAX_ACTIONS or math.prod(shape) != len(nvec):
+        raise ValueError(f"action.nvec: found {str(nvec):.80}, expected 1 to {MAX_ACTIONS} combinations")
+    none = np.zeros(0)
+    return Action(kind, shape, _dtype(values["dtype"], "action.dtype"), n, nvec, start, none, none)
+
+
+def _mapping(data: Any, name: str, keys: set) -> Json:
+    if not isinstance(data, dict) or set(data) != keys:
+        raise ValueError(f"{name}: found {str(data):.80}, expected a mapping with {', '.join(sorted(keys))}")
+    return data
+
+
+def _numbers(values: Any, name: str) -> np.ndarray:
+    """List of numbers or None -> float64 with NaN for None."""
+    if not isinstance(values, list) or len(values) > MAX_FEATURES:
+        raise ValueError(f"{name}: found {str(values):.80}, expected a list of at most {MAX_FEATURES} numbers")
+    for x in values:
+        if x is not None and (isinstance(x, bool) or not isinstance(x, (int, float)) or not math.isfinite(x)):
+            raise ValueError(f"{name}: found {x!r:.80}, expected a finite number")
+    return np.array([math.nan if x is None else float(x) for x in values], np.float64)
+
+
+def _integers(values: Any, name: str, least: int) -> Tuple[int, ...]:
+    fits = isinstance(values, list) and len(values) <= MAX_FEATURES
+    if not fits or any(isinstance(x, bool) or not isinstance(x, int) or not least <= x < 2**31 for x in values):
+        raise ValueError(f"{name}: found {str(values):.80}, expected a list of integers of at least {least}")
+    return tuple(values)
+
+
+def _shape(values: Any, name: str) -> Tuple[int, ...]:
+    shape = _integers(values, name, 1)
+    if len(shape) > 8:
+        raise ValueError(f"{name}: found {len(shape)} axes, expected at most 8")
+    return shape
+
+
+def _dtype(value: Any, name: str) -> str:
+    if not isinstance(value, str) or value not in _DTYPES:
+        raise ValueError(f"{name}: found {value!r:.80}, expected one of {', '.join(_DTYPES)}")
+    return value
+
+
+_DTYPES = (
+    "float32", "float64", "float16", "int64", "int32", "int16", "int8", "uint8", "uint16", "uint32", "uint64", "bool",
+)  # fmt: skip

@@ -1,0 +1,368 @@
+"""An environment from outside (any Gymnasium environment) as a task: P members x N episodes, one environment each.
+
+An environment keeps its state to itself, a task's state is explicit. So a row of the state names an episode and says
+how many steps of it were taken; the observation and the info vector of that moment are in the row too. Stepping the
+newest moment of an episode steps its environment. Any other row is one that the caller ignores (an episode that is over
+waits for the others of its batch): it stays as it is and costs nothing. Environments are made once per process and
+reused: an episode gives its environment back when it ends or is released.
+
+Observations are (x - mean) / scale with the figures of ``measure.py``, frozen in the configuration. Rewards are the
+environment's own, in float64; learners on the task see them times ``reward_scale``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import logging
+import math
+import signal
+import threading
+from typing import Any, ClassVar, Dict, Iterator, List, Mapping, Optional, Set, Tuple, Type
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from envolve.envs.outside.build import (
+    OutsideError,
+    check_permission,
+    class_in_file,
+    file_and_class,
+    is_outside,
+    maker,
+    read_wrappers,
+)
+from envolve.envs.outside.flat import Flat, FlatError, info_vector
+from envolve.envs.outside.spaces import Action, Observation, read_action, read_observation
+from envolve.envs.task import TASKS, Task
+
+log = logging.getLogger("envolve")
+EPISODE, SEED, AGE, STATUS, HEAD = 0, 1, 2, 3, 4  # columns of the state; then info [V] and observation [F]
+RUNNING, TERMINATED, TRUNCATED, FAILED = 0, 1, 2, 3
+NEVER_SOLVED = 1e9  # solved_reward of a task without such a mark
+STEP_SECONDS = 60.0  # of one call of the environment
+REMEMBERED = 200_000  # episodes that are over
+BATCH = 256  # environments at once; more episodes are tested one batch after the other
+OUTSIDE_KEYS = ("env_kwargs", "wrappers", "measured", "sha256")  # of a section, beside those of every task
+MEASURED = (
+    "observation", "action", "max_steps", "own_limit", "solved_reward", "info_names", "observation_mean",
+    "observation_scale", "reward_scale", "first_observations", "random_return", "random_episodes", "steps",
+    "deterministic", "versions",
+)  # fmt: skip
+
+
+class OutsideTask(Task):
+    """Base class; ``define`` makes a class for one environment."""
+
+    on_host = True
+    reset_uniforms = 2
+    stops_itself = True
+    section: ClassVar[Mapping[str, Any]] = {}  # env_kwargs, wrappers, measured, and sha256 of a file
+    observations: ClassVar[Observation]
+    actions: ClassVar[Action]
+    mean: ClassVar[np.ndarray]  # float64 [F], as scale
+    scale: ClassVar[np.ndarray]
+    random_return: ClassVar[Optional[float]] = None
+    first: ClassVar[Tensor]  # float32 [K, F], as learners see them
+
+    def __init__(self, max_steps: Optional[int] = None, solved_reward: Optional[float] = None) -> None:
+        super().__init__(max_steps, solved_reward)
+        self._new = itertools.count()
+        self._live: Dict[int, Flat] = {}  # environments by the number of their episode
+        self._age: Dict[int, int] = {}
+        self._start: Dict[int, np.ndarray] = {}  # their first observations
+        self._over: Set[int] = set()  # episodes whose environment was given back
+        self._free: List[Flat] = []
+        self._make: Any = None
+        self.complaints: Dict[int, str] = {}  # why an episode failed
+
+    # ------------------------------------------------------------------------------------------------------ as a task
+
+    def reset(self, u: Tensor) -> Tensor:
+        """New episodes, each begun when it is first looked at. Their seeds are 31 bits of the two uniforms."""
+        P, N = u.shape[:2]
+        state = np.full((P, N, HEAD + self.info_size + self.observation_size), math.nan)
+        numbers = u.detach().cpu().numpy().astype(np.float64)
+        state[..., SEED] = np.floor(numbers[..., 0] * 2**24) * 2**7 + np.floor(numbers[..., 1] * 2**7)
+        state[..., EPISODE] = np.fromiter(itertools.islice(self._new, P * N), np.float64, P * N).reshape(P, N)
+        state[..., AGE], state[..., STATUS] = 0, RUNNING
+        return torch.from_numpy(state).to(u.device)
+
+    def observe(self, state: Tensor) -> Tensor:
+        return torch.from_numpy((self._raw(state) - self.mean) / self.scale).to(state.device, torch.float32)
+
+    def step(self, state: Tensor, action: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
+        """Rewards are float64: their sums equal those of a plain loop over the environment."""
+        P, N, S = state.shape
+        rows = state.detach().cpu().numpy().reshape(P * N, S).copy()
+        chosen = action.detach().cpu().numpy().reshape(P * N, -1)
+        rewards = np.zeros(P * N)
+        with _watched():
+            for i, row in enumerate(rows):
+                rewards[i] = self._step(row, chosen[i])
+        after = torch.from_numpy(rows.reshape(P, N, S)).to(state.device)
+        return after, torch.from_numpy(rewards.reshape(P, N)).to(state.device), after[..., STATUS] == TERMINATED
+
+    def info(self, state: Tensor, action: Tensor, next_state: Tensor) -> Tensor:
+        return next_state[..., HEAD : HEAD + self.info_size].nan_to_num().to(torch.float32)
+
+    def stopped(self, state: Tensor) -> Tuple[Tensor, Tensor]:
+        return state[..., STATUS] == TRUNCATED, state[..., STATUS] == FAILED
+
+    def first_observations(self, u: Tensor) -> Tensor:
+        """One of the observations that ``measure.py`` saw after a reset, chosen by the first uniform: float32
+        [P, N, F].
+        A world without the task's dynamics needs no environment."""
+        rows = (u[..., 0] * len(self.first)).long().clamp_(max=len(self.first) - 1)
+        return self.first.to(u.device)[rows]
+
+    def release(self, state: Tensor) -> None:
+        for number in state.detach()[..., EPISODE].reshape(-1).tolist():
+            self._give_back(int(number))
+
+    def complaint(self, state: Tensor) -> str:
+        """Why an episode of these states failed; "": none did."""
+        numbers = state.detach()[..., EPISODE].reshape(-1).tolist()
+        return next((self.complaints[int(n)] for n in numbers if int(n) in self.complaints), "")
+
+    def observation_bounds(self) -> Tuple[List[float], List[float]]:
+        low, high = ((x - self.mean) / self.scale for x in (self.observations.low, self.observations.high))
+        return low.tolist(), high.tolist()
+
+    def episodes_at_once(self, members: int) -> int:
+        return max(1, BATCH // members)
+
+    # ------------------------------------------------------------------------------------------------ in its own units
+
+    def to_own(self, observation: np.ndarray) -> np.ndarray:
+        """What learners see [..., F] -> the environment's own units, shape and type."""
+        value = observation.astype(np.float64) * self.scale + self.mean
+        space = self.observations
+        if np.issubdtype(np.dtype(space.dtype), np.integer):
+            value = np.rint(value)
+        return np.clip(value, space.low, space.high).astype(space.dtype).reshape(observation.shape[:-1] + space.shape)
+
+    # ----------------------------------------------------------------------------------------------- the environments
+
+    def _raw(self, state: Tensor) -> np.ndarray:
+        """Observations float64 [P, N, F] in the environment's units; begins the episodes that nobody has looked at."""
+        rows = state.detach().cpu().numpy()
+        raw: np.ndarray = rows[..., HEAD + self.info_size :]
+        new = np.argwhere(np.isnan(raw[..., 0]))
+        if len(new):
+            raw = raw.copy()
+            with _watched():
+                for p, n in new:
+                    raw[p, n] = self._begin(rows[p, n])[0]
+        return raw
+
+    def _begin(self, row: np.ndarray) -> Tuple[np.ndarray, Optional[Flat]]:
+        """First observation of the episode and, if it can go on, its environment."""
+        number = int(row[EPISODE])
+        if number in self._live:
+            return self._start[number], self._live[number]
+        zero = np.zeros(self.observation_size)
+        if number in self.complaints or number in self._over:
+            return zero, None
+        env = None
+        try:
+            env = self._free.pop() if self._free else self._open()
+            _again()
+            observation, _ = env.reset(int(row[SEED]))
+        except (FlatError, OutsideError, _TooSlow) as e:
+            self._fail(number, env, e)
+            return zero, None
+        self._live[number], self._age[number], self._start[number] = env, 0, observation
+        return observation, env
+
+    def _step(self, row: np.ndarray, action: np.ndarray) -> float:
+        """Steps one row of the state in place -> its reward."""
+        number, age = int(row[EPISODE]), int(row[AGE])
+        if row[STATUS] != RUNNING:
+            return 0.0
+        env = self._live.get(number)
+        if env is None and age == 0:
+            env = self._begin(row)[1]
+        if env is None and number in self.complaints:
+            row[STATUS] = FAILED
+            return math.nan
+        if env is None or self._age[number] != age:
+            return 0.0  # not the newest moment: the caller ignores it
+        own = self.actions.of_index(int(action[0])) if self.actions.n else self.actions.of_numbers(action)
+        try:
+            _again()
+            observation, reward, terminated, truncated, info = env.step(own)
+        except (FlatError, _TooSlow) as e:
+            self._fail(number, env, e)
+            row[STATUS] = FAILED
+            return math.nan
+        self._age[number] = age + 1
+        row[AGE] = age + 1
+        row[HEAD + self.info_size :] = observation
+        if self.info_names:
+            row[HEAD : HEAD + self.info_size] = info_vector(info, self.info_names)
+        if terminated or truncated:
+            row[STATUS] = TERMINATED if terminated else TRUNCATED
+            self._give_back(number)
+        return reward
+
+    def _open(self) -> Flat:
+        if self._make is None:
+            check_permission(self.name, self.section)
+            cls = None
+            if file_and_class(self.name) is not None:
+                cls = class_in_file(self.name, str(self.section.get("sha256")))
+            self._make = maker(self.name, self.section, cls)
+        env = self._make()
+        self._check_spaces(env)
+        return Flat(env, self.observations, self.actions)
+
+    def _check_spaces(self, env: Any) -> None:
+        from envolve.envs.outside.spaces import SpaceError, action_of, observation_of
+
+        try:
+            found = observation_of(env.observation_space), action_of(env.action_space)
+        except SpaceError as e:
+            raise OutsideError(f"{self.name}: {e}") from None
+        expected = self.section["measured"]["observation"], self.section["measured"]["action"]
+        for what, mine, theirs in zip(("observations", "actions"), found, expected):
+            if {k: v for k, v in mine.items() if k != "text"} != {k: v for k, v in theirs.items() if k != "text"}:
+                words = "another version is installed, or its spaces change from one instance to the next"
+                raise OutsideError(f"{self.name}: its {what} are not those that were measured: {words}")
+
+    def _fail(self, number: int, env: Optional[Flat], error: BaseException) -> None:
+        """The episode has failed. An environment that misbehaved is not used again."""
+        text = str(error)
+        self.complaints[number] = text if text.startswith(self.name) else f"{self.name}: {text}"
+        log.warning("%s", self.complaints[number])
+        self._give_back(number)
+        if env is not None:
+            if env in self._free:
+                self._free.remove(env)
+            env.close()
+
+    def _give_back(self, number: int) -> None:
+        env = self._live.pop(number, None)
+        self._age.pop(number, None)
+        self._start.pop(number, None)
+        self._over.add(number)
+        if len(self._over) > REMEMBERED:
+            self._over = set(sorted(self._over)[REMEMBERED // 2 :])
+        if env is not None:
+            self._free.append(env)
+
+
+class _TooSlow(BaseException):
+    """A call of the environment took too long. No Exception, so that nothing in the environment catches it."""
+
+
+def _too_slow(*_: Any) -> None:
+    raise _TooSlow(f"a call took longer than {STEP_SECONDS:.0f} s: does it hang?")
+
+
+def _again() -> None:
+    """Begins the time of the next call."""
+    if _armed.is_set():
+        signal.setitimer(signal.ITIMER_REAL, STEP_SECONDS)
+
+
+_armed = threading.Event()
+
+
+@contextlib.contextmanager
+def _watched() -> Iterator[None]:
+    """Calls of the environment in here end after STEP_SECONDS each. Only the main thread can be interrupted."""
+    if threading.current_thread() is not threading.main_thread() or _armed.is_set():
+        yield
+        return
+    before = signal.signal(signal.SIGALRM, _too_slow)
+    _armed.set()
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        _armed.clear()
+        signal.signal(signal.SIGALRM, before)
+
+
+# ------------------------------------------------------------------------------------------------------- from a section
+
+
+def define(name: str, section: Mapping[str, Any]) -> Type[OutsideTask]:
+    """The task of one environment. section: with ``env_kwargs``, ``wrappers`` and ``measured``, of a resolved
+    configuration, which may come from elsewhere. Raises ValueError with the key, what was found and expected."""
+    where = f"envs.{name}"
+    measured = section.get("measured")
+    if not isinstance(measured, dict) or set(measured) != set(MEASURED):
+        raise ValueError(f"{where}.measured: found {str(measured):.80}, expected what measuring the environment writes")
+    for key in ("env_kwargs", "wrappers"):
+        try:
+            read_wrappers(section[key]) if key == "wrappers" else _mapping(section[key])
+        except (KeyError, ValueError) as e:
+            raise ValueError(f"{where}.{key}: {e}") from None
+    try:
+        observation, action = read_observation(measured["observation"]), read_action(measured["action"])
+        F = observation.size
+        mean, scale = _vector(measured, "observation_mean", F), _vector(measured, "observation_scale", F)
+        first = measured["first_observations"]
+        if not isinstance(first, list) or not 1 <= len(first) <= 10_000:
+            raise ValueError(f"first_observations: found {str(first):.80}, expected 1 to 10000 lists")
+        rows = np.stack([_vector({"first_observations": row}, "first_observations", F) for row in first])
+        names = measured["info_names"]
+        if not isinstance(names, list) or len(names) > 64 or not all(isinstance(n, str) for n in names):
+            raise ValueError(f"info_names: found {str(names):.80}, expected at most 64 names")
+        if not (scale > 0).all():
+            raise ValueError("observation_scale: found a number that is not positive, expected positive ones")
+        reward_scale = _number(measured, "reward_scale", least=1e-30)
+        max_steps = int(_number(measured, "max_steps", least=1, most=10**6))
+        solved = NEVER_SOLVED if measured["solved_reward"] is None else _number(measured, "solved_reward")
+        random = None if measured["random_return"] is None else _number(measured, "random_return")
+    except ValueError as e:
+        raise ValueError(f"{where}.measured.{e}") from None
+    content = dict(
+        name=name, section=dict(section), observations=observation, actions=action, mean=mean, scale=scale,
+        observation_size=F, num_actions=action.n, action_size=action.size, info_names=tuple(names),
+        default_max_steps=max_steps, default_solved_reward=solved, reward_scale=reward_scale, random_return=random,
+        first=torch.from_numpy((rows - mean) / scale).to(torch.float32),
+    )  # fmt: skip
+    return type("OutsideTask", (OutsideTask,), content)
+
+
+def register_outside(name: str, section: Mapping[str, Any]) -> None:
+    """Makes the environment of a resolved section available to ``make_task``. Raises ValueError."""
+    known = TASKS.get(name)
+    if known is not None and all(known.section.get(k) == section.get(k) for k in OUTSIDE_KEYS):  # type: ignore[attr-defined]
+        return
+    TASKS[name] = define(name, section)
+
+
+def register_of(config: Mapping[str, Any]) -> None:
+    """The same for the task of a resolved configuration, if it is from outside."""
+    name = config.get("env_name")
+    if is_outside(name):
+        envs = config.get("envs")
+        section = envs.get(name) if isinstance(envs, Mapping) else None
+        if not isinstance(section, Mapping):
+            raise ValueError(f"envs.{name}: found {str(section):.80}, expected the section of the task")
+        register_outside(str(name), section)
+
+
+def _mapping(value: Any) -> None:
+    if not isinstance(value, dict) or not all(isinstance(k, str) for k in value):
+        raise ValueError(f"found {str(value):.80}, expected a mapping")
+
+
+def _vector(values: Mapping[str, Any], key: str, size: int) -> np.ndarray:
+    found = values[key]
+    fits = isinstance(found, list) and len(found) == size
+    if not fits or not all(isinstance(x, (int, float)) and math.isfinite(x) for x in found):
+        raise ValueError(f"{key}: found {str(found):.80}, expected {size} finite numbers")
+    return np.array(found, np.float64)
+
+
+def _number(values: Mapping[str, Any], key: str, least: float = -1e300, most: float = 1e300) -> float:
+    found = values[key]
+    if isinstance(found, bool) or not isinstance(found, (int, float)) or not least <= found <= most:
+        raise ValueError(f"{key}: found {found!r:.80}, expected a number of at least {least:g} and at most {most:g}")
+    return float(found)
