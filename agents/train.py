@@ -83,7 +83,8 @@ def train(
             _say(f"{name} is tabular and trains on the CPU although the device is {device}")
         return _train_tabular(name, hyper, task, kind, section, worlds, keys, test_each, backend, threads)
     own_torch = backend in ("torch", "torch_compile")
-    reason = None if own_torch else _no_kernel(name, task, hyper, device, icm)
+    apart = kind == "se" and section.contextual_bandit and not test_each
+    reason = None if own_torch else _no_kernel(name, task, hyper, device, icm, apart)
     if backend == "compiled" and reason is not None:
         raise ValueError(f"backend 'compiled': {reason}")
     arguments = (task, kind, section, worlds, hyper, keys, test_each)
@@ -124,7 +125,9 @@ def _say(text: str) -> None:
         log.warning("%s", text)
 
 
-def _no_kernel(name: str, task: Task, hyper: Hyper, device: str, icm: Optional[ICMSection]) -> Optional[str]:
+def _no_kernel(
+    name: str, task: Task, hyper: Hyper, device: str, icm: Optional[ICMSection], apart: bool
+) -> Optional[str]:
     if device != "cpu":
         return f"kernels run on the CPU, and the device is {device}"
     if icm is not None:
@@ -132,10 +135,10 @@ def _no_kernel(name: str, task: Task, hyper: Hyper, device: str, icm: Optional[I
     if name == "ppo":
         from envolve.agents.kernels.ppo import population as ppo_population
 
-        return ppo_population.why_not(task)
+        return ppo_population.why_not(task, hyper, apart)
     from envolve.agents.kernels.off_policy import population as off_policy_population
 
-    return off_policy_population.why_not(algorithm(name), task, hyper)
+    return off_policy_population.why_not(algorithm(name), task, hyper, apart)
 
 
 def _tabular_backend(name: str, backend: str) -> str:

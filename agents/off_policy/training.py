@@ -287,3 +287,28 @@ def train_population(
         run.train()
         result.put(rows, run, unstack(run.final.rows.params, part, nets, weights.shape[1]))
     return result
+
+
+def test_trained(
+    algorithm: Type[Algorithm], task: Task, hyper: Hyper, weights: np.ndarray, keys: np.ndarray
+) -> Tuple[np.ndarray, np.ndarray]:
+    """The final test of agents that were trained elsewhere, on the CPU. weights: float32 [P, D], as ``TrainResult`` has
+    them; keys: int64 [P] -> returns float64 [P, T], steps on the task int64 [P]."""
+    agents, s = nets_of(algorithm, task, hyper), hyper.section
+    returns, steps = np.full((len(keys), s.test_episodes), np.nan), np.zeros(len(keys), np.int64)
+    depth = np.maximum(1, hyper["hidden_layer"])
+    for layers in np.unique(depth):
+        rows = np.flatnonzero(depth == layers)
+        part, group = [agents[i] for i in rows], hyper.take(rows)
+        nets = widest(part)
+        params = stack(torch.as_tensor(weights[rows]), part, nets)
+        of = algorithm(task, group, nets, params, column(group, "hidden_size", params.device, torch.int64))
+        key = rng.fold(torch.as_tensor(keys[rows]), rng.FINAL_TEST)
+        noise, first = rng.fold(key, rng.EXPLORE), torch.zeros_like(key)
+
+        def policy(obs: Tensor, step: Tensor, of: Algorithm = of, noise: Tensor = noise) -> Tensor:
+            return of.test_action(obs, noise, step)
+
+        tested = test_episodes(task, policy, key, first, s.test_episodes, s.same_action_num)
+        returns[rows], steps[rows] = (x.numpy() for x in tested)
+    return returns, steps

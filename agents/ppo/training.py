@@ -226,3 +226,25 @@ def train_population(
         trained = unstack(run.params[:, S:], part, widest(part), weights.shape[1] - S)
         result.put(rows, run, torch.cat((run.params[:, :S], trained), 1))
     return result
+
+
+def test_trained(task: Task, hyper: Hyper, weights: np.ndarray, keys: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
+    """The final test of agents that were trained elsewhere, on the CPU. weights: float32 [P, D], as ``TrainResult`` has
+    them; keys: int64 [P] -> returns float64 [P, T], steps on the task int64 [P]."""
+    agents, s, S = ppo_policy.networks(task, hyper), hyper.section, task.action_size
+    returns, steps = np.full((len(keys), s.test_episodes), np.nan), np.zeros(len(keys), np.int64)
+    depth = np.maximum(1, hyper["hidden_layer"])
+    for layers in np.unique(depth):
+        rows = np.flatnonzero(depth == layers)
+        part, own = [agents[i] for i in rows], torch.as_tensor(weights[rows])
+        nets = Nets(S, *widest(part))
+        params = torch.cat((own[:, :S], stack(own[:, S:], part, widest(part))), 1)
+        key = rng.fold(torch.as_tensor(keys[rows]), rng.FINAL_TEST)
+
+        def policy(obs: Tensor, step: Tensor, nets: Nets = nets, params: Tensor = params) -> Tensor:
+            noise = torch.zeros(obs.shape[:2] + (nets.actor.outputs,))
+            return ppo_policy.act(nets, params, obs, noise, task.max_action)[0]
+
+        tested = test_episodes(task, policy, key, torch.zeros_like(key), s.test_episodes, s.same_action_num)
+        returns[rows], steps[rows] = (x.numpy() for x in tested)
+    return returns, steps

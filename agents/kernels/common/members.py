@@ -3,18 +3,36 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Callable, Optional, Type
+from typing import Any, Callable, Dict, Optional, Tuple, Type
 
 import numpy as np
 
-from envolve.agents.common.result import TrainResult
+from envolve.agents.common.result import OK, TrainResult
 from envolve.agents.kernels.common.tasks import TASK_CODES
 from envolve.envs.task import Task
 
 
-def no_twin(task: Task) -> Optional[str]:
-    """The reason why no compiled loop can train on ``task``, or None."""
-    return None if task.name in TASK_CODES else f"the task {task.name} has no compiled twin"
+def no_twin(task: Task, section: Any = None, apart: bool = False) -> Optional[str]:
+    """The reason why no compiled loop can train on ``task``, or None. apart: in a bandit, which needs no task until the
+    final test; that is the PyTorch path's (``test_trained``). section: the learner's."""
+    if task.name in TASK_CODES or (apart and not getattr(section, "test_noise", False)):
+        return None
+    return f"the task {task.name} has no compiled twin"
+
+
+def without_tests(task: Task) -> Dict[str, int]:
+    """Settings of a member that is tested apart from its training."""
+    return {} if task.name in TASK_CODES else {"test_episodes": 0}
+
+
+def add_tests(result: TrainResult, task: Task, tests: Callable[[np.ndarray], Tuple[Any, Any]]) -> None:
+    """Tests members that were trained without a twin of their task. tests: members int64 [p] -> their returns float64
+    [p, T], and their steps on the task int64 [p]."""
+    fine = np.flatnonzero(result.status == OK)
+    if task.name not in TASK_CODES and len(fine):
+        returns, steps = tests(fine)
+        result.test_return[fine] = returns
+        result.real_steps[fine] += steps
 
 
 def settings(cls: Type[Any], task: Task, section: Any, **own: Any) -> Any:

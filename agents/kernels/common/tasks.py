@@ -23,6 +23,7 @@ TASK_CODES = {
     "MountainCarContinuous-v0": MOUNTAIN_CAR_CONTINUOUS,
     "Pendulum-v0": PENDULUM,
 }
+NO_TWIN = -1  # any other task: of a bandit, which never asks for it
 RESET_UNIFORMS = (4, 4, 1, 1, 2)  # uniforms that one reset draws, by task code: each Task's reset_uniforms
 STATE_SIZE = 4  # of the largest state; the others use the first two numbers
 F4, F8 = np.float32, np.float64  # numba's float() leaves a float32 as it is

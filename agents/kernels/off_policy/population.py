@@ -17,10 +17,11 @@ from envolve.agents.common.population import initial_weights, nets_of, size
 from envolve.agents.common.replay import capacity
 from envolve.agents.common.result import TrainResult
 from envolve.agents.kernels.building import ahead
-from envolve.agents.kernels.common.members import no_twin, settings, train_each
+from envolve.agents.kernels.common.members import add_tests, no_twin, settings, train_each, without_tests
 from envolve.agents.kernels.common.worlds import create_world
 from envolve.agents.kernels.off_policy import ddqn, dueling_ddqn, sac, td3, td3_discrete
 from envolve.agents.kernels.off_policy import training as off_policy
+from envolve.agents.off_policy import training as torch_path
 from envolve.agents.off_policy.algorithm import Algorithm
 from envolve.envs.section import EnvSection
 from envolve.envs.task import Task
@@ -34,13 +35,15 @@ TWINS: Dict[Type[Algorithm], Tuple[str, Any]] = {  # a learner's name, and its c
 }
 
 
-def why_not(algorithm: Type[Algorithm], task: Task, hyper: Hyper) -> Optional[str]:
-    """The reason why the compiled loop cannot train this population, or None if it can: then its kernel is there."""
+def why_not(algorithm: Type[Algorithm], task: Task, hyper: Hyper, apart: bool = False) -> Optional[str]:
+    """The reason why the compiled loop cannot train this population, or None if it can: then its kernel is there.
+    apart: see ``no_twin``."""
     if algorithm not in TWINS:
         return f"{algorithm.__name__} has no compiled twin"
-    if no_twin(task) is None and getattr(hyper.section, "published_dueling_mean", False):
+    twin = no_twin(task, hyper.section, apart)
+    if twin is None and getattr(hyper.section, "published_dueling_mean", False):
         return "the kernel takes the mean advantage over the actions, not over the batch"
-    return no_twin(task) or ahead.why_not(TWINS[algorithm][0])
+    return twin or ahead.why_not(TWINS[algorithm][0])
 
 
 def train_population(
@@ -65,11 +68,16 @@ def train_population(
             twin.create(task, s, weights[i, : size(nets[i])]),
             create_world(task, kind, section, s.gamma, worlds[i]),
             create_world(task, "real", section, s.gamma, worlds[i]),
-            settings(off_policy.Settings, task, s, test_each=test_each, capacity=int(rows[i])),
+            settings(
+                off_policy.Settings, task, s, test_each=test_each, capacity=int(rows[i]), **without_tests(task)
+            ),
             np.empty((rows[i], 2 * F + columns + 2), np.float32), off_policy.Batch.create(F + columns, s.batch_size),
             np.empty(columns, np.float32), ukeys[i],
             result.test_return[i], result.episode_return[i], result.episode_length[i], counts,
         )  # fmt: skip
 
     train_each(one, result, threads)
+    add_tests(
+        result, task, lambda i: torch_path.test_trained(algorithm, task, hyper.take(i), result.weights[i], keys[i])
+    )
     return result

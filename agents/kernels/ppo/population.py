@@ -10,18 +10,19 @@ from torch import Tensor
 from envolve.agents.common.hyper import Hyper
 from envolve.agents.common.result import TrainResult
 from envolve.agents.kernels.building import ahead
-from envolve.agents.kernels.common.members import no_twin, settings, train_each
+from envolve.agents.kernels.common.members import add_tests, no_twin, settings, train_each, without_tests
 from envolve.agents.kernels.common.worlds import create_world
 from envolve.agents.kernels.ppo import training as ppo
 from envolve.agents.ppo.policy import initial_weights, networks
-from envolve.agents.ppo.training import check, rollout_length
+from envolve.agents.ppo.training import check, rollout_length, test_trained
 from envolve.envs.section import EnvSection
 from envolve.envs.task import Task
 
 
-def why_not(task: Task) -> Optional[str]:
-    """The reason why the compiled loop cannot train this population, or None if it can: then its kernel is there."""
-    return no_twin(task) or ahead.why_not("ppo")
+def why_not(task: Task, hyper: Hyper, apart: bool = False) -> Optional[str]:
+    """The reason why the compiled loop cannot train this population, or None if it can: then its kernel is there.
+    apart: see ``no_twin``."""
+    return no_twin(task, hyper.section, apart) or ahead.why_not("ppo")
 
 
 def train_population(
@@ -44,7 +45,7 @@ def train_population(
         actor, critic = agents[i]
         c = settings(
             ppo.Settings, task, own, test_each=test_each, rollout_steps=rollout_length(own, task.max_steps),
-            monte_carlo=own.advantage == "monte_carlo",
+            monte_carlo=own.advantage == "monte_carlo", **without_tests(task),
         )  # fmt: skip
         own_weights = weights[i, : task.action_size + actor.size + critic.size]
         agent = ppo.PPO.create(task, actor, c, own.test_noise, own_weights)
@@ -55,4 +56,5 @@ def train_population(
         )  # fmt: skip
 
     train_each(one, result, threads)
+    add_tests(result, task, lambda i: test_trained(task, hyper.take(i), result.weights[i], keys[i]))
     return result
