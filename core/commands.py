@@ -52,6 +52,7 @@ def _paper(name: str, about: str, old: Optional[Dict[str, str]] = None) -> Comma
 
 GROUPS: Dict[str, Tuple[Command, ...]] = {
     "Evolve worlds": (
+        Command("evolve", "experiments.evolve", "evolve.py", "evolve a world for any Gymnasium environment, no YAML"),
         Command(
             "run", "experiments.run", "GTN_master.py", "evolve a synthetic environment or a reward network", _WORKERS
         ),
@@ -218,6 +219,7 @@ def overview(only: str = "") -> str:
     if only != PAPER:
         lines += [
             "Evolve the environment, not the agent.", "", "Examples:",
+            "  envolve evolve gymnasium:LunarLander-v3                        any environment, no configuration",
             "  envolve run default_config_cartpole_syn_env.yaml --single      evolve a synthetic environment",
             "  envolve evaluate-world results/<run>/model.pt                  what agents learn in it",
             "  envolve shape --task Cartpole --num-envs-per-shaper 64 --iterations 30",

@@ -31,10 +31,10 @@ MOST = 30  # flags that --help shows
 # of flags of dataclasses, which declare no groups
 GROUPS = {
     "The run": "task task-description shaper-types shapers candidates human config params seed set results-dir run-dir "
-    "name resume check quick json video sync-dir quit-workers out write list",
+    "env name resume check quick minutes wrappers env-kwargs json video sync-dir quit-workers out write list",
     "Agents and training": "mode objective vary-hp runs iterations learner seeds agents num-envs-per-shaper halving "
     "schedule stop real num-iters shapers-per-iter retest finalists episodes steps worlds modes learners evolved "
-    "published agent-set agent",
+    "published agent-set agent world search",
     "Language models": "llm base-url temperature max-tokens timeout parallel price budget-usd budget-tokens novelty "
     "islands migration-every show-human-reward",
     "Tuning": "tune tune-top tune-generations tune-population tune-sigma tune-step tune-workers",

@@ -1,0 +1,179 @@
+#!/usr/bin/env python3
+"""Evolves a world for any Gymnasium environment, without a configuration: envolve evolve gymnasium:LunarLander-v3"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+if not __package__:  # run as a file
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from envolve.core import interrupt
+
+if __name__ == "__main__":
+    interrupt.listen("evolve.py")  # before all that takes time to import
+
+import logging
+import os
+import shlex
+from dataclasses import dataclass, field
+from typing import Annotated
+
+import torch
+import tyro
+
+from envolve.core import commands, plugins
+from envolve.core.plugins import PluginError
+from envolve.envs.outside.build import OutsideError
+from envolve.envs.worlds.file import WorldFileError
+from envolve.experiments.command_line import check_count, exit_code, parse
+from envolve.outer.auto.plan import AUTO, Choice
+from envolve.outer.auto.prepare import BOUNDS, Prepared, prepare, read_kwargs
+from envolve.outer.auto.session import Session, begin, read_session
+from envolve.outer.checkpoint import RunError
+from envolve.outer.config.load import ConfigError
+from envolve.outer.exchange.machine import ExchangeError
+
+PROG = "evolve.py"
+HELP = """\
+Evolve a world for any Gymnasium environment, without a configuration. Looks at its spaces, measures how fast it is,
+and chooses world, learner, search and sizes for the time that is given. Prints this plan as a YAML file that `envolve
+run` takes, evolves the world, and ends with a report: agents of kinds that never saw the world, trained in it, and on
+the environment itself for as many and for ten times the steps.
+
+  envolve evolve gymnasium:LunarLander-v3
+  envolve evolve gymnasium:Pendulum-v1 --minutes 10 --json pendulum.json
+  envolve evolve gymnasium:minigrid:MiniGrid-Empty-5x5-v0 --wrappers minigrid.wrappers:ImgObsWrapper
+  envolve evolve gymnasium:CartPole-v1 --check                   show the plan and stop
+  envolve evolve --resume results/<run>                          go on after Ctrl-C
+
+The agents of the report are Stable-Baselines3's (pip install stable-baselines3) with their default hyperparameters.
+Without it they are this project's own learners of other kinds. The number of generations and of agents is chosen
+before the evolution, from --minutes and the measured speed; afterwards no clock decides anything.
+
+Exit codes: 0 complete, 1 it cannot start or continue, 2 wrong arguments, 130 Ctrl-C, 143 SIGTERM (--resume goes on)."""
+
+QUICK = {"minutes": 1.5, "agents": 2, "steps": 2048}
+
+
+@dataclass
+class Args:
+    env: tyro.conf.Positional[Annotated[str | None, tyro.conf.arg(metavar="ENV")]] = None
+    """The environment: gymnasium:ID, or gymnasium:package.module:ID to import a package first."""
+    minutes: float | None = None
+    """Time for everything. Default: 30; with --quick 1.5."""
+    world: Annotated[str, tyro.conf.arg(metavar="KIND")] = AUTO
+    """What evolves: bandit (a contextual bandit), se (a synthetic environment), rn (a reward network), or auto."""
+    learner: Annotated[str, tyro.conf.arg(metavar="NAME")] = AUTO
+    """Learner of the inner loop, e.g. DDQN_vary, TD3_vary or PPO; or auto."""
+    search: Annotated[str, tyro.conf.arg(metavar="NAME")] = AUTO
+    """Search over worlds, as agents.gtn.search; or auto."""
+    learners: Annotated[list[str], tyro.conf.arg(metavar="NAME ...")] = field(default_factory=list)
+    """Agents of the report: ppo, dqn, a2c, sac, td3. Default: all that fit and that there is time for."""
+    agents: int | None = None
+    """Agents of each kind at each place. Default: as many as there is time for, at most 10."""
+    steps: int | None = None
+    """Training steps of an agent in the world. Default: 2048 to 10240, as there is time."""
+    wrappers: Annotated[list[str], tyro.conf.arg(metavar="MODULE:CLASS ...")] = field(default_factory=list)
+    """Wrappers around the environment; without a module: of gymnasium.wrappers."""
+    env_kwargs: Annotated[list[str], tyro.conf.arg(metavar="KEY=VALUE ...")] = field(default_factory=list)
+    """Arguments of the environment."""
+    set: Annotated[list[str], tyro.conf.arg(metavar="KEY=VALUE ...")] = field(default_factory=list)
+    """Values that override the plan's, e.g. agents.gtn.max_iterations=20."""
+    seed: int = 0
+    """Random seed of everything."""
+    workers: int | None = None
+    """Processes. Default: one per core."""
+    results_dir: Annotated[Path, tyro.conf.arg(metavar="DIR")] = Path("results")
+    """Where the run's folder is made."""
+    resume: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None
+    """Go on with the run in this folder, with the plan that it has."""
+    check: tyro.conf.FlagCreatePairsOff[bool] = False
+    """Print the plan and stop."""
+    quick: tyro.conf.FlagCreatePairsOff[bool] = False
+    """A quick look of about 1.5 minutes: few generations, two agents of each kind."""
+    json: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
+    """Also write the figures of the report to this JSON file."""
+
+
+def check(args: Args) -> None:
+    """Raises ConfigError."""
+    if (args.env is None) == (args.resume is None):
+        found = "neither ENV nor --resume DIR" if args.env is None else "both ENV and --resume DIR"
+        raise ConfigError([f"found {found}, expected one of them, e.g. gymnasium:CartPole-v1"])
+    if args.resume is not None:
+        fresh = Args(resume=args.resume, workers=args.workers, json=args.json)
+        given = [k for k, v in vars(args).items() if v != getattr(fresh, k)]
+        if given:
+            words = "--resume goes on with the plan of its run"
+            raise ConfigError([f"{words}: found --{given[0].replace('_', '-')}, expected none"])
+    if args.minutes is not None and not BOUNDS[0] <= args.minutes <= BOUNDS[1]:
+        raise ConfigError([f"--minutes: found {args.minutes:g}, expected at least {BOUNDS[0]} and at most {BOUNDS[1]:g}"])
+    for option, value, least in (
+        ("--agents", args.agents, 1), ("--steps", args.steps, 1), ("--seed", args.seed, 0),
+        ("--workers", args.workers, 1),
+    ):  # fmt: skip
+        check_count(option, value, least)
+    if args.json is not None and (args.json.is_dir() or not args.json.parent.is_dir()):
+        raise ConfigError([f"--json: cannot write {args.json}, expected a file in a folder that exists"])
+
+
+def planned(args: Args) -> Prepared:
+    """Raises ConfigError."""
+    quick = QUICK if args.quick else {"minutes": 30.0, "agents": None, "steps": None}
+    choice = Choice(
+        seconds=60.0 * (args.minutes or float(quick["minutes"] or 0.0)), world=args.world, learner=args.learner,
+        search=args.search, seed=args.seed, workers=args.workers or len(os.sched_getaffinity(0)),
+        agents=args.agents or quick["agents"], steps=args.steps or quick["steps"],  # type: ignore[arg-type]
+    )  # fmt: skip
+    print(f"measuring {args.env} ...", file=sys.stderr)
+    return prepare(
+        str(args.env), choice, overrides=args.set, wrappers=args.wrappers, env_kwargs=read_kwargs(args.env_kwargs),
+        learners=args.learners, quick=args.quick,
+    )  # fmt: skip
+
+
+def work(args: Args) -> int:
+    check(args)
+    if args.resume is not None:
+        session = read_session(args.resume)
+    else:
+        made = planned(args)
+        for warning in made.config.warnings:
+            print(f"warning: {warning}", file=sys.stderr)
+        print(made.plan.text(), end="", flush=True)
+        if args.check:
+            return 0
+        session = begin(made, args.results_dir, " ".join(sys.argv))
+    workers = args.workers or session.workers
+    words = [*commands.typed(PROG), "--resume", str(session.run_dir)]
+    words += ["--workers", str(args.workers)] if args.workers else []
+    words += ["--json", str(args.json)] if args.json else []
+    interrupt.advise(f"continue with: {shlex.join(words)}")
+    return finish(session, workers, args.json)
+
+
+def finish(session: Session, workers: int, path: Path | None) -> int:
+    """What is left of it."""
+    plugins.allow(session.run_dir)
+    with session.clock():
+        session.evolve(workers)
+        outcome = session.report(workers)
+    outcome.show()
+    outcome.write(session.run_dir / "report.json")
+    if path is not None:
+        outcome.write(path)
+    return 0
+
+
+def main(argv: list[str] | None = None) -> int:
+    args = parse(PROG, Args, argv, HELP)
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    torch.set_num_threads(1)  # a second thread would only take a core from a worker
+    errors = (RunError, ExchangeError, WorldFileError, OutsideError, PluginError, ValueError)
+    return exit_code(PROG, lambda: work(args), errors)
+
+
+if __name__ == "__main__":
+    interrupt.run(main)

@@ -1,0 +1,82 @@
+"""What a plan depends on: the environment as it was measured, and how fast it and its learners are on this machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from envolve.envs.outside.build import OutsideError
+from envolve.envs.outside.task import NEVER_SOLVED
+from envolve.envs.task import make_task
+
+PROBE_SECONDS = 900.0  # until the process is ended
+# seconds per step of Stable-Baselines3's learners with their defaults, on one core of an AMD EPYC, where none were taken
+USUAL_SECONDS = {"ppo": 7e-4, "a2c": 7e-4, "dqn": 5e-4, "sac": 7e-3, "td3": 5e-3}
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Of one environment on one machine. Everything that the clock decides is in here."""
+
+    env: str  # gymnasium:ID
+    features: int  # F
+    num_actions: int  # 0: continuous
+    action_size: int  # A; 0: discrete
+    max_steps: int
+    solved_reward: float | None  # None: the environment names no such mark
+    random_return: float | None  # None: no episode ended while it was measured
+    random_length: float  # mean steps of an episode with random actions
+    measured_steps: int  # real steps that measuring took
+    deterministic: bool
+    cores: int
+    step_seconds: float = 5e-5  # of one step of the environment, of many side by side
+    member_seconds: float = 0.05  # of one training of 1,000 steps in a world of the usual size
+    early_signal: bool = True  # episodes cut at a fifth of max_steps have returns that differ
+    agent_seconds: Mapping[str, float] | None = None  # of one step of each unseen learner; None: as usual
+
+    @property
+    def continuous(self) -> bool:
+        """Returns whether actions are numbers."""
+        return self.num_actions == 0
+
+
+def facts_of(name: str, measured: Mapping[str, Any], cores: int) -> Facts:
+    """What measuring has found, without any timing. The task has been registered."""
+    task = make_task(name)
+    episodes, steps = int(measured["random_episodes"]), int(measured["steps"])
+    return Facts(
+        env=name, features=task.observation_size, num_actions=task.num_actions, action_size=task.action_size,
+        max_steps=task.max_steps, solved_reward=None if task.solved_reward >= NEVER_SOLVED else task.solved_reward,
+        random_return=measured["random_return"], random_length=steps / episodes if episodes else float(task.max_steps),
+        measured_steps=steps, deterministic=bool(measured["deterministic"]), cores=cores,
+    )  # fmt: skip
+
+
+def probed(data: Mapping[str, Any], learners: list[str], quick: bool) -> dict[str, Any]:
+    """Times the environment and learners in a child process -> the other fields of ``Facts``, and ``steps``: real steps
+    that this took. data: a resolved configuration of the world that shall evolve. Raises OutsideError."""
+    request = {"data": data, "learners": learners, "quick": quick}
+    environ = dict(os.environ, PYTHONPATH=os.pathsep.join(p or "." for p in sys.path), OMP_NUM_THREADS="1")
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "envolve.outer.auto.probe"], input=json.dumps(request).encode(),
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=PROBE_SECONDS, env=environ, check=False,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        raise OutsideError(f"{data['env_name']}: timing it took longer than {PROBE_SECONDS:.0f} s") from None
+    lines = done.stdout.decode(errors="replace").strip().splitlines()
+    try:
+        answer = json.loads(lines[-1]) if lines else None
+    except ValueError:
+        answer = None
+    if not isinstance(answer, dict) or "error" in answer:
+        said = done.stderr.decode(errors="replace").strip().splitlines()
+        ended = f"signal {-done.returncode}" if done.returncode < 0 else f"exit code {done.returncode}"
+        why = answer["error"] if isinstance(answer, dict) else f"its process ended with {ended}: {(said or [''])[-1]}"
+        raise OutsideError(f"{data['env_name']}: {why}"[:1000])
+    return answer

@@ -1,0 +1,141 @@
+"""From the name of an environment to a checked plan: measured, timed, planned."""
+
+from __future__ import annotations
+
+import copy
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import yaml
+
+from envolve.envs.outside.build import PREFIX, OutsideError, is_outside
+from envolve.outer.auto.facts import Facts, facts_of, probed
+from envolve.outer.auto.plan import AUTO, WORLDS, Choice, Plan, plan
+from envolve.outer.auto.unseen import installed, unseen_learners
+from envolve.outer.config.load import Config, ConfigError, config_of
+from envolve.outer.config.outside import override_path
+from envolve.outer.config.problem import gtn_section, split_agent_name
+from envolve.outer.config.schema import nearest
+from envolve.outer.config.yaml_lines import override_value, split_override
+from envolve.outer.search.turns import inner_agents
+
+BOUNDS = (0.05, 100_000.0)  # minutes
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A plan, and what was spent to make it."""
+
+    plan: Plan
+    config: Config  # the plan's, checked and resolved
+    facts: Facts
+    real_steps: int  # that measuring and timing took
+    workers: int
+
+
+def prepare(
+    env: str, choice: Choice, *, overrides: Sequence[str] = (), wrappers: Sequence[str] = (),
+    env_kwargs: Mapping[str, Any] | None = None, learners: Sequence[str] = (), quick: bool = False,
+) -> Prepared:  # fmt: skip
+    """Makes the plan of ``envolve evolve``. env: ``gymnasium:ID``, or an ID. learners: the unseen ones of the report;
+    default: all that fit. quick: nothing but the environment is timed. Raises ConfigError."""
+    name = env if is_outside(env) else PREFIX + env
+    section = {"wrappers": list(wrappers), "env_kwargs": dict(env_kwargs or {})}
+    measured = _measured(name, section, choice.seed)
+    facts = facts_of(name, measured["measured"], len(os.sched_getaffinity(0)))
+    library = installed()
+    fitting = unseen_learners(facts.continuous, [], library)
+    for learner in learners:
+        if learner not in fitting:
+            words = f"expected some of {', '.join(fitting)}; nearest: {nearest(learner, fitting, cutoff=0.0)}"
+            raise ConfigError([f"--learners: found {learner!r}, {words}"])
+    if choice.world not in (AUTO, *WORLDS):
+        near = nearest(choice.world, [AUTO, *WORLDS], cutoff=0.0)
+        words = f"expected {', '.join((AUTO, *WORLDS))}; nearest: {near}"
+        raise ConfigError([f"--world: found {choice.world!r}, {words}"])
+    first = _unseen(plan(facts, choice, fitting, library), fitting, learners)
+    data = _checked(plan(facts, choice, first, library), measured, overrides)[0].data
+    kinds = _unseen_of(data, first, fitting)
+    try:
+        timed = probed(data, [k for k in kinds if library], quick)
+    except OutsideError as e:
+        raise ConfigError([str(e)]) from None
+    steps = int(timed.pop("steps"))
+    made = plan(replace(facts, **timed), choice, kinds, library)
+    config, text = _checked(made, measured, overrides)
+    made = replace(made, config=text, learner=config.data["agents"]["gtn"]["agent_name"],
+                   search=config.data["agents"]["gtn"]["search"])  # fmt: skip
+    return Prepared(made, config, facts, facts.measured_steps + steps, choice.workers)
+
+
+def _unseen(made: Plan, fitting: list[str], asked: Sequence[str]) -> list[str]:
+    inner = split_agent_name(made.learner).learner
+    return list(asked) or [k for k in fitting if k != inner]
+
+
+def _unseen_of(data: Mapping[str, Any], kinds: list[str], fitting: list[str]) -> list[str]:
+    """Those that the world's own configuration does not name. Raises ConfigError if none is left."""
+    inner = {split_agent_name(a).learner for a in inner_agents(gtn_section(data))}
+    left = [k for k in kinds if k not in inner]
+    if not left:
+        known = ", ".join(k for k in fitting if k not in inner)
+        raise ConfigError([f"--learners: found {', '.join(kinds)}, which the world evolves with, expected {known}"])
+    return left
+
+
+def folder_name(env: str) -> str:
+    """``gymnasium:minigrid:MiniGrid-Empty-5x5-v0`` -> ``evolve_MiniGrid-Empty-5x5-v0``."""
+    return "evolve_" + re.sub(r"[^\w-]+", "_", env.rpartition(":")[2])
+
+
+def _measured(name: str, section: dict[str, Any], seed: int) -> dict[str, Any]:
+    """The section of the environment as it was measured. Raises ConfigError."""
+    raw = {"env_name": name, "seed": seed, "agents": {"gtn": {"comparison_agents": 0}}, "envs": {name: dict(section)}}
+    for agent in ("DDQN", "TD3"):  # whichever fits its actions
+        raw["agents"]["gtn"]["agent_name"] = agent  # type: ignore[index]
+        try:
+            data = config_of(raw, (), name).data
+        except ConfigError as e:
+            if agent == "TD3" or not any("a learner for" in problem for problem in e.problems):
+                raise ConfigError([p.partition("can be made: ")[2] or p for p in e.problems]) from None
+            continue
+        break
+    found: dict[str, Any] = data["envs"][name]
+    return {k: found[k] for k in ("env_kwargs", "wrappers", "measured", "sha256") if k in found}
+
+
+def _checked(made: Plan, measured: dict[str, Any], overrides: Sequence[str]) -> tuple[Config, dict[str, Any]]:
+    """The plan's configuration, resolved, and as short as a person writes it. Raises ConfigError."""
+    raw, name = copy.deepcopy(made.config), made.config["env_name"]
+    own = {k: v for k, v in measured.items() if k in ("env_kwargs", "wrappers") and v}
+    raw["envs"][name] = {**own, **raw["envs"][name]}
+    whole = copy.deepcopy(raw)
+    whole["envs"][name].update(measured)
+    config = config_of(whole, list(overrides), folder_name(name))
+    for text in overrides:
+        key, value = split_override(text)
+        at: Any = raw
+        path = override_path(key)
+        for part in path[:-1]:
+            at = at.setdefault(part, {})
+        at[path[-1]] = override_value(key, value)
+    return config, raw
+
+
+def read_kwargs(texts: Sequence[str]) -> dict[str, Any]:
+    """``["size=5"]`` -> ``{"size": 5}``. Raises ConfigError."""
+    out = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        try:
+            out[key] = yaml.safe_load(value)
+        except yaml.YAMLError:
+            equals = ""
+        if not equals or not key.isidentifier():
+            raise ConfigError([f"--env-kwargs: found {text!r:.80}, expected KEY=VALUE, an argument of the environment"])
+    return out
+
+

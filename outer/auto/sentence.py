@@ -1,0 +1,108 @@
+"""What came out, in one honest sentence. A pure function of the figures."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+MARK = 0.9  # of the way from random to the best real learner
+
+
+@dataclass(frozen=True)
+class Figure:
+    """Agents of one kind at one place. interval: None where the values alone tell none."""
+
+    mean: float  # NaN: all failed
+    interval: tuple[float, float] | None
+    steps: int  # training steps of each
+    agents: int = 0
+    failed: int = 0
+
+
+@dataclass(frozen=True)
+class Findings:
+    """Figures by learner. All learners are of kinds that never saw the world."""
+
+    random: Figure
+    world: Mapping[str, Figure]
+    real: Mapping[str, Figure]
+    real_10x: Mapping[str, Figure]
+    evolution_steps: int | None  # on the real environment
+
+
+def best(figures: Mapping[str, Figure]) -> tuple[str, Figure] | None:
+    """The learner with the highest mean; None: there is no figure."""
+    known = {name: f for name, f in figures.items() if math.isfinite(f.mean)}
+    return max(known.items(), key=lambda item: item[1].mean) if known else None
+
+
+def share(found: Findings) -> float:
+    """Of the way from random to the best real learner that the best agent of the world has gone. NaN: no learner on
+    the real environment is better than random."""
+    top, real = best(found.world), _best_real(found)
+    if top is None or real is None or real[1].mean <= found.random.mean:
+        return math.nan
+    return (top[1].mean - found.random.mean) / (real[1].mean - found.random.mean)
+
+
+def verdict(found: Findings) -> str:
+    """One sentence."""
+    top, same, real = best(found.world), best(found.real), _best_real(found)
+    price = "" if found.evolution_steps is None else f"; evolving it took {found.evolution_steps:,} real steps"
+    if top is None:
+        return f"The world did not help: every agent that trained in it failed{price}."
+    name, there = top
+    if real is None:
+        return f"Nothing to compare with: every agent on the real environment failed; {name} trained in the world "\
+               f"returns {_said(there)}{price}."  # fmt: skip
+    how = f"{name} trained for {there.steps:,} steps in it returns {_said(there)}"
+    other, reached = real
+    against = f"{other} after {reached.steps:,} real steps returns {_said(reached)}"
+    chance = f"random actions {_short(found.random.mean)}"
+    if not reached.mean > found.random.mean or not _apart(reached, found.random):
+        if there.mean > found.random.mean and _apart(there, found.random):
+            return f"The world helped where the real environment did not: {how}, while no learner there was clearly "\
+                   f"better than random ({against}; {chance}){price}."  # fmt: skip
+        return f"The world did not help: {how}, and no learner on the real environment was clearly better than random "\
+               f"either ({against}; {chance}){price}."  # fmt: skip
+    part = share(found)
+    way = f"{100 * part:.0f} % of the way from random ({_short(found.random.mean)}) to the best real learner"
+    if part >= MARK:
+        sure = "" if there.interval is None or _low_share(found, there) >= MARK else ", by its mean, not its interval"
+        return f"The world helped: {how}, {way} ({against}){sure}{price}."
+    assert same is not None or real is not None
+    if same is not None and there.mean > same[1].mean and _apart(there, same[1]):
+        equal = f"at equal steps the best on the real environment is {same[0]} with {_said(same[1])}"
+        return f"The world helped somewhat: {how}, {way} ({against}); {equal}{price}."
+    if not (there.mean > found.random.mean and _apart(there, found.random)):
+        return f"The world did not help: {how}, not clearly more than {chance}, while {against}{price}."
+    equal = "" if same is None else f"no clear gain over {same[0]} after as many real steps, {_said(same[1])}"
+    return f"The world did not help enough: {how}, {way} ({against}); {equal}{price}."
+
+
+def _best_real(found: Findings) -> tuple[str, Figure] | None:
+    ends = [b for b in (best(found.real_10x), best(found.real)) if b is not None]
+    return max(ends, key=lambda b: b[1].mean) if ends else None
+
+
+def _low_share(found: Findings, there: Figure) -> float:
+    real = _best_real(found)
+    assert real is not None and there.interval is not None
+    return (there.interval[0] - found.random.mean) / (real[1].mean - found.random.mean)
+
+
+def _apart(higher: Figure, lower: Figure) -> bool:
+    """Returns whether intervals of the two do not overlap. Equal values have no interval, and stand for themselves."""
+    low = higher.mean if higher.interval is None else higher.interval[0]
+    high = lower.mean if lower.interval is None else lower.interval[1]
+    return low > high
+
+
+def _said(f: Figure) -> str:
+    ends = "" if f.interval is None else f" [{_short(f.interval[0])}, {_short(f.interval[1])}]"
+    return f"{_short(f.mean)}{ends}"
+
+
+def _short(x: float) -> str:
+    return f"{x:,.0f}" if abs(x) >= 1000 else f"{x:.3g}" if abs(x) < 1 else f"{x:.1f}"

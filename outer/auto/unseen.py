@@ -1,0 +1,262 @@
+"""One agent that no world was evolved with: trained in the world or on the real environment, tested on the latter.
+
+The agents are Stable-Baselines3's, with their default hyperparameters. Where it is not installed, they are this
+project's learners of other kinds, with theirs. An agent trains for whole rollouts, never for more than its steps.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import importlib.util
+import inspect
+import math
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from envolve.agents.common.sections import LEARNERS
+from envolve.core import plugins
+from envolve.envs.outside.build import class_in_file, file_and_class, maker
+from envolve.envs.outside.spaces import Action, read_action
+from envolve.envs.worlds.file import read_world
+from envolve.outer.config.load import CONFIG_FILE, load_config
+from envolve.outer.evaluate.networks import BUDGET, REAL_BUDGET, UNSOLVABLE, evaluate
+
+SB3 = {"ppo": "PPO", "a2c": "A2C", "dqn": "DQN", "sac": "SAC", "td3": "TD3"}
+DISCRETE, CONTINUOUS = ("ppo", "dqn", "a2c"), ("ppo", "sac", "td3", "a2c")
+OWN_DISCRETE, OWN_CONTINUOUS = ("ddqn", "duelingddqn", "td3_discrete", "ppo"), ("td3", "sac", "ppo")
+RANDOM = "random"
+WORLD, REAL, REAL_10X = "world", "real", "real_10x"
+TEST_SEED = 2**30  # of the first test episode; training has other seeds
+LONG = 10**6  # more episodes than any budget here
+
+
+def installed() -> bool:
+    """Returns whether Stable-Baselines3 can be imported."""
+    return importlib.util.find_spec("stable_baselines3") is not None
+
+
+def unseen_learners(continuous: bool, inner: list[str], library: bool) -> list[str]:
+    """The kinds that never saw a world. inner: the learners that it evolved with; library: of Stable-Baselines3."""
+    names = (CONTINUOUS if continuous else DISCRETE) if library else OWN_CONTINUOUS if continuous else OWN_DISCRETE
+    return [name for name in names if name not in inner]
+
+
+@dataclass(frozen=True)
+class Job:
+    """One agent. ``key`` names it in the file of finished ones."""
+
+    run_dir: str
+    learner: str  # of SB3 or LEARNERS, or RANDOM
+    where: str  # WORLD, REAL or REAL_10X
+    steps: int
+    seed: int
+    tests: int
+    library: bool  # of Stable-Baselines3
+
+    @property
+    def key(self) -> str:
+        return f"{self.learner} {self.where} {self.steps} {self.seed} {self.tests} {self.library}"
+
+
+# ---------------------------------------------------------------------------------------------------- the environment
+
+
+def real_env(data: Mapping[str, Any]) -> Any:
+    """The environment itself, with a flat observation and, where actions are discrete, one index as its action.
+    data: a resolved configuration; this process may make its environment. Raises OutsideError, PluginError."""
+    from gymnasium.spaces import Box
+    from gymnasium.wrappers import FlattenObservation
+
+    name = data["env_name"]
+    section = data["envs"][name]
+    cls = class_in_file(name, str(section.get("sha256"))) if file_and_class(name) is not None else None
+    env = maker(name, section, cls)()
+    if not isinstance(env.observation_space, Box):
+        env = FlattenObservation(env)
+    return limited(indexed(env, section), section)
+
+
+def limited(env: Any, section: Mapping[str, Any]) -> Any:
+    """With the time limit of the configuration, where the environment sets none itself."""
+    from gymnasium.wrappers import TimeLimit
+
+    own = section["measured"]["own_limit"] and section["measured"]["max_steps"] <= section["max_steps"]
+    return env if own else TimeLimit(env, section["max_steps"])
+
+
+def indexed(env: Any, section: Mapping[str, Any]) -> Any:
+    """With one index from 0 as its action, if the space is discrete but no such index."""
+    import gymnasium
+
+    action = read_action(section["measured"]["action"])
+    plain = isinstance(env.action_space, gymnasium.spaces.Discrete) and env.action_space.start == 0
+    if not action.n or plain:
+        return env
+
+    class Indexed(gymnasium.ActionWrapper):  # type: ignore[misc]
+        def __init__(self, env: Any, action: Action) -> None:
+            super().__init__(env)
+            self.own, self.action_space = action, gymnasium.spaces.Discrete(action.n)
+
+        def action(self, index: Any) -> Any:
+            return self.own.of_index(int(index))
+
+    return Indexed(env, action)
+
+
+def world_env(run_dir: str, data: Mapping[str, Any]) -> Any:
+    """The evolved world, in the environment's own units."""
+    from envolve.envs.worlds.export import load_world
+
+    env = load_world(str(Path(run_dir) / "model.pt"))
+    if not hasattr(env, "own"):
+        env = _own_units(env)
+    return indexed(env, data["envs"][data["env_name"]])
+
+
+def _own_units(env):
+    import gymnasium
+    from gymnasium.spaces import Box
+    task = env.world.task
+    class Own(gymnasium.Wrapper):
+        def __init__(self, env):
+            super().__init__(env)
+            o, a = task.observations, task.actions
+            self.observation_space = Box(o.low.reshape(o.shape).astype(o.dtype), o.high.reshape(o.shape).astype(o.dtype), o.shape, o.dtype)
+            if not a.n:
+                self.action_space = Box(a.low.reshape(a.shape).astype(a.dtype), a.high.reshape(a.shape).astype(a.dtype), a.shape, a.dtype)
+        def reset(self, **k):
+            o, i = self.env.reset(**k)
+            return task.to_own(o), i
+        def step(self, action):
+            if not task.actions.n:
+                action = task.actions.to_numbers(action)
+            o, *rest = self.env.step(action)
+            return (task.to_own(o), *rest)
+    return Own(env)
+
+
+# --------------------------------------------------------------------------------------------------------- the agents
+
+
+def algorithm(name: str) -> Any:
+    """Class of Stable-Baselines3."""
+    import stable_baselines3
+
+    return getattr(stable_baselines3, SB3[name])
+
+
+def rollout(name: str, library: bool) -> int:
+    """Steps that a learner takes at once."""
+    if not library:
+        return 1
+    known = inspect.signature(algorithm(name).__init__).parameters
+    found = known["n_steps" if name in ("ppo", "a2c") else "train_freq"].default
+    return int(found) if isinstance(found, int) else 1
+
+
+def whole(name: str, steps: int, library: bool) -> int:
+    """Most steps of whole rollouts."""
+    one = rollout(name, library)
+    return max(one, steps // one * one)
+
+
+def train_one(job: Job) -> dict[str, Any]:
+    """Trains and tests one agent -> what is kept of it. NaN as its return, with a reason, where it failed."""
+    began = time.monotonic()
+    plugins.allow(job.run_dir)
+    data = load_config(Path(job.run_dir) / CONFIG_FILE).data
+    if job.learner == RANDOM:
+        row = _random(job, data)
+    elif job.library:
+        row = _of_library(job, data)
+    else:
+        row = _own(job, data)
+    return {"key": job.key, "learner": job.learner, "where": job.where, "seed": job.seed, **row,
+            "seconds": time.monotonic() - began}  # fmt: skip
+
+
+def _random(job: Job, data: Mapping[str, Any]) -> dict[str, Any]:
+    env = real_env(data)
+    env.action_space.seed(job.seed)
+    returns, steps = _played(env, lambda observation: env.action_space.sample(), job)
+    env.close()
+    return _row(returns, 0, 0, steps, "")
+
+
+def _of_library(job: Job, data: Mapping[str, Any]) -> dict[str, Any]:
+    torch.set_num_threads(1)
+    world = job.where == WORLD
+    env = world_env(job.run_dir, data) if world else real_env(data)
+    model = algorithm(job.learner)("MlpPolicy", env, seed=job.seed % 2**31, device="cpu")
+    failed = ""
+    try:
+        model.learn(whole(job.learner, job.steps, True))
+    except FloatingPointError:
+        failed = "the world's output is not finite"
+    except ValueError as e:  # of a policy's distribution
+        if _finite(model):
+            raise
+        failed = f"the agent's weights are not finite ({str(e)[:80]})"
+    if not failed and not _finite(model):
+        failed = "the agent's weights are not finite"
+    returns, tested = [], 0
+    if not failed:
+        test = real_env(data)
+        returns, tested = _played(test, lambda o: model.predict(o, deterministic=True)[0], job)
+        test.close()
+    env.close()
+    return _row(returns, model.num_timesteps, 0 if world else model.num_timesteps, tested, failed)
+
+
+def _finite(model: Any) -> bool:
+    return all(bool(torch.isfinite(p).all()) for p in model.policy.parameters())
+
+
+def _played(env: Any, act: Any, job: Job) -> tuple[list[float], int]:
+    """Returns of test episodes that begin alike for all agents, and their steps."""
+    returns, steps = [], 0
+    for i in range(job.tests):
+        observation, _ = env.reset(seed=TEST_SEED + i)
+        total, over = 0.0, False
+        while not over:
+            observation, reward, terminated, truncated, _ = env.step(act(observation))
+            total, steps, over = total + float(reward), steps + 1, terminated or truncated
+        returns.append(total)
+    return returns, steps
+
+
+def _own(job: Job, data: Mapping[str, Any]) -> dict[str, Any]:
+    """An agent of this project with its default hyperparameters."""
+    data = copy.deepcopy(dict(data))
+    defaults = dataclasses.asdict(LEARNERS[job.learner]())
+    limits = {"train_steps": job.steps, "train_episodes": job.steps, "early_out_min_steps": LONG * 10**3}
+    if job.learner == "ppo":
+        limits["rollout_steps"] = min(2048, job.steps)
+    data["agents"]["gtn"].update(agent_name=job.learner, other_agents="", backend="auto")
+    data["agents"][job.learner] = {**defaults, **limits, "test_episodes": job.tests}
+    data["envs"][data["env_name"]].update(solved_reward=UNSOLVABLE, test_steps=None)  # training never ends early
+    if job.where == WORLD:
+        worlds, mode = read_world(str(Path(job.run_dir) / "model.pt")).flat.unsqueeze(0), BUDGET
+    else:
+        worlds, mode = torch.zeros(1, 1), REAL_BUDGET
+    values = evaluate(data, worlds, torch.tensor([job.seed]), mode)
+    steps, spent = int(values["train_steps"][0]), int(values["real_steps"][0])
+    trained = 0 if job.where == WORLD else min(steps, spent)
+    returns = values["test_returns"][0].tolist()
+    return _row(returns, steps, trained, spent - trained, values["reason"][0])
+
+
+def _row(returns: list[float], train_steps: int, real_steps: int, test_steps: int, failed: str) -> dict[str, Any]:
+    mean = float(np.mean(returns)) if returns and not failed else math.nan
+    return {
+        "return": mean, "test_returns": returns, "train_steps": train_steps, "real_steps": real_steps,
+        "test_steps": test_steps, "failed": failed,
+    }  # fmt: skip
