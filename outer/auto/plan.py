@@ -193,21 +193,21 @@ def _report(facts: Facts, choice: Choice, learners: list[str], library: bool) ->
     """Kinds, agents and steps that fit into the report's time, and the seconds that they are expected to take."""
     budget = SPARE * (1 - EVOLUTION_SHARE) * choice.seconds
     kinds = list(learners)
-    while True:
-        for steps in (choice.steps,) if choice.steps else STEPS:
-            one = _seconds(facts, choice, kinds, 1, steps)
-            count = choice.agents or min(MOST_AGENTS, int(budget / one))
-            last = steps == (choice.steps or STEPS[-1])
-            if count * one <= budget and count >= (choice.agents or (LEAST_AGENTS if last else ENOUGH_AGENTS)):
-                break
-        else:
-            dear = max(kinds, key=lambda k: _per_step(facts, k))
-            if len(kinds) > 1 and not choice.agents:
-                kinds.remove(dear)
-                continue
-            steps, count = choice.steps or STEPS[-1], choice.agents or LEAST_AGENTS
-        report = ReportPlan(tuple(kinds), count, steps, TESTS, library)
-        return report, _seconds(facts, choice, kinds, count, steps)
+    sizes = (choice.steps,) if choice.steps else STEPS
+    found = None
+    while found is None:
+        for least in (choice.agents,) if choice.agents else (ENOUGH_AGENTS, LEAST_AGENTS):
+            most = {n: choice.agents or min(MOST_AGENTS, int(budget / _seconds(facts, choice, kinds, 1, n))) for n in sizes}
+            fits = [n for n in sizes if most[n] >= least and _seconds(facts, choice, kinds, most[n], n) <= budget]
+            if fits and found is None:
+                found = fits[0], most[fits[0]]
+        if found is None and len(kinds) > 1:
+            kinds.remove(max(kinds, key=lambda k: _per_step(facts, k)))  # the dearest
+        elif found is None:
+            found = sizes[-1], choice.agents or LEAST_AGENTS
+    steps, count = found
+    report = ReportPlan(tuple(kinds), count, steps, TESTS, library)
+    return report, _seconds(facts, choice, kinds, count, steps)
 
 
 def _per_step(facts: Facts, kind: str) -> float:

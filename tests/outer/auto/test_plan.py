@@ -1,0 +1,101 @@
+"""Plans of many environments: each is a configuration that is accepted, and fits into its time."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+import yaml
+
+from envolve.agents.common.sections import LEARNERS, VarySection
+from envolve.core.option import option  # noqa: F401  sections are declared with it
+from envolve.envs.section import EnvSection
+from envolve.outer.auto.facts import Facts
+from envolve.outer.auto.plan import EVOLUTION_SHARE, Choice, Plan, plan
+from envolve.outer.auto.unseen import CONTINUOUS, DISCRETE
+from envolve.outer.config.section import GTNSection
+
+SLOW = {"ppo": 1e-3, "a2c": 1e-3, "dqn": 1e-3, "sac": 1e-2, "td3": 8e-3}
+
+
+def facts(**values: Any) -> Facts:
+    usual = dict(
+        env="gymnasium:X-v0", features=4, num_actions=2, action_size=0, max_steps=500, solved_reward=475.0,
+        random_return=22.0, random_length=22.0, measured_steps=3000, deterministic=True, cores=2,
+    )  # fmt: skip
+    return Facts(**{**usual, **values})
+
+
+def made(of: Facts, learners: list[str] | None = None, **choice: Any) -> Plan:
+    fitting = list(CONTINUOUS if of.continuous else DISCRETE)
+    return plan(of, Choice(**{"seconds": 1800.0, "workers": 2, **choice}), learners or fitting, True)
+
+
+MANY = [
+    facts(),
+    facts(max_steps=200, num_actions=0, action_size=1, solved_reward=None),
+    facts(features=8, num_actions=4, max_steps=1000, random_length=100.0, step_seconds=6e-5),
+    facts(features=376, num_actions=0, action_size=17, max_steps=1000, step_seconds=3e-4, random_length=25.0),
+    facts(features=16, num_actions=4, max_steps=100, early_signal=False),
+    facts(features=512, num_actions=64, max_steps=1, random_length=1.0),
+    facts(features=1, num_actions=0, action_size=1, max_steps=10**6, random_length=1e6, step_seconds=0.05),
+]
+
+
+@pytest.mark.parametrize("of", MANY, ids=lambda f: f"{f.features} {f.num_actions} {f.max_steps}")
+@pytest.mark.parametrize("world", ["auto", "se", "rn"])
+def test_every_key_of_a_plan_exists_and_is_within_its_limits(of: Facts, world: str) -> None:
+    data = yaml.safe_load(made(of, world=world).text())
+    assert data == made(of, world=world).config
+    for name, values in data["agents"].items():
+        cls = GTNSection if name == "gtn" else VarySection if name.endswith("_vary") else LEARNERS[name]
+        fields = {f.name: f for f in dataclasses.fields(cls)}
+        assert set(values) <= set(fields), (name, set(values) - set(fields))
+    assert set(data["envs"][of.env]) <= {f.name for f in dataclasses.fields(EnvSection)}
+    gtn = data["agents"]["gtn"]
+    assert gtn["max_iterations"] >= 3 and gtn["synthetic_env_type"] == (1 if world == "rn" else 0)
+    assert gtn.get("horizon_start", 1) <= of.max_steps
+    assert gtn.get("horizon_generations", 0) <= gtn["max_iterations"]
+
+
+@pytest.mark.parametrize("of", MANY[:5], ids=lambda f: f"{f.features} {f.num_actions} {f.max_steps}")
+@pytest.mark.parametrize("minutes", [5, 10, 30, 120])
+def test_a_plan_fits_into_its_time(of: Facts, minutes: int) -> None:
+    p = made(of, seconds=60.0 * minutes)
+    whole = 60 * minutes
+    assert p.evolution_seconds <= EVOLUTION_SHARE * whole + 1 and p.report_seconds <= (1 - EVOLUTION_SHARE) * whole
+    more = made(of, seconds=120.0 * minutes)
+    assert more.config["agents"]["gtn"]["max_iterations"] >= p.config["agents"]["gtn"]["max_iterations"]
+    assert p.report.agents >= 2 and p.report.steps >= 2048
+
+
+def test_actions_choose_the_learner_and_what_never_saw_the_world() -> None:
+    assert made(facts()).learner == "DDQN_vary"
+    assert made(facts(num_actions=0, action_size=2)).learner == "TD3_vary"
+    assert made(facts(), learner="PPO").config["agents"]["ppo"]["rollout_steps"] > 0
+    assert made(facts(), world="se").config["envs"]["gymnasium:X-v0"].get("contextual_bandit") is None
+
+
+def test_the_horizon_grows_only_where_short_episodes_tell_something() -> None:
+    assert "horizon_start" in made(facts(max_steps=1000)).config["agents"]["gtn"]
+    assert "horizon_start" not in made(facts(max_steps=1000, early_signal=False)).config["agents"]["gtn"]
+    assert "horizon_start" not in made(facts(max_steps=200)).config["agents"]["gtn"]
+
+
+def test_dear_learners_are_left_out_of_a_short_report_and_only_there() -> None:
+    of = facts(num_actions=0, action_size=1, max_steps=200, agent_seconds=SLOW)
+    assert set(made(of, ["ppo", "sac", "a2c"], seconds=240.0).report.learners) == {"ppo", "a2c"}
+    assert set(made(of, ["ppo", "sac", "a2c"], seconds=3600.0).report.learners) == {"ppo", "sac", "a2c"}
+
+
+def test_what_is_asked_for_is_planned_even_if_it_takes_longer() -> None:
+    p = made(facts(), agents=7, steps=5000, seconds=120.0)
+    assert (p.report.agents, p.report.steps, p.report.steps_at("real_10x")) == (7, 5000, 50_000)
+    assert set(p.report.learners) == {"ppo", "dqn", "a2c"} or len(p.report.learners) == 1
+
+
+def test_the_same_facts_give_the_same_plan_and_slower_machines_fewer_generations() -> None:
+    assert made(facts()) == made(facts())
+    slow = made(facts(step_seconds=1e-3, member_seconds=1.0)).config["agents"]["gtn"]["max_iterations"]
+    assert slow < made(facts()).config["agents"]["gtn"]["max_iterations"]

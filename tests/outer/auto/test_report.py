@@ -1,0 +1,98 @@
+"""Figures of unseen agents, the file of finished ones, and what real steps were for."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from envolve.outer.auto import report
+from envolve.outer.auto.plan import ReportPlan
+from envolve.outer.auto.unseen import RANDOM, REAL, REAL_10X, WORLD, Job, unseen_learners, whole
+from envolve.outer.checkpoint import RunError
+
+
+def row(learner: str, where: str, value: float, **values: Any) -> dict[str, Any]:
+    usual = {"key": f"{learner} {where} {value}", "learner": learner, "where": where, "seed": 0, "return": value,
+             "test_returns": [value], "train_steps": 100, "real_steps": 0 if where == WORLD else 100, "test_steps": 7,
+             "failed": "", "seconds": 1.0}  # fmt: skip
+    return {**usual, **values}
+
+
+ROWS = [
+    row(RANDOM, REAL, 1.0, train_steps=0, real_steps=0, test_returns=[0.0, 1.0, 2.0]),
+    *[row("ppo", WORLD, x) for x in (8.0, 9.0, 10.0)], row("ppo", WORLD, math.nan, failed="not finite"),
+    *[row("ppo", REAL, x) for x in (2.0, 3.0)], *[row("ppo", REAL_10X, 9.0, train_steps=1000) for _ in range(2)],
+]  # fmt: skip
+
+
+def test_figures_count_agents_that_failed_and_have_no_interval_of_equal_values() -> None:
+    found = report.findings(ROWS, ["ppo"], 123)
+    world = found.world["ppo"]
+    assert (world.mean, world.agents, world.failed) == (9.0, 4, 1)
+    assert world.interval is not None and world.interval[0] < 8.5 < 9.5 < world.interval[1]
+    assert found.real_10x["ppo"].interval is None and found.real_10x["ppo"].steps == 1000
+    assert found.random.mean == 1.0 and found.random.interval is not None
+    content = report.as_json(found)
+    assert content["ppo"]["world"]["mean_return"] == 9.0 and len(content["ppo"]["world"]["interval"]) == 2
+    assert json.loads(json.dumps(content, allow_nan=False)) == content
+
+
+def test_real_steps_by_what_they_were_for() -> None:
+    spent = report.real_steps(ROWS, 50, 123)
+    assert spent == {"measuring": 50, "evolution": 123, "tests": 4 * 7, "baselines": 4 * 107 + 7}
+
+
+def test_a_torn_line_is_trained_again_and_a_wrong_one_refused(tmp_path: Path) -> None:
+    path = tmp_path / report.FILE
+    for r in ROWS[:2]:
+        report.append(path, r)
+    with open(path, "a") as file:
+        file.write('{"key": "half')
+    assert [r["key"] for r in report.finished(path)] == [r["key"] for r in ROWS[:2]]
+    report.append(path, ROWS[4])  # NaN is written as null
+    assert [r["return"] for r in report.finished(path)] == [1.0, 8.0, None]
+    path.write_text("[1]\n")
+    with pytest.raises(RunError, match="unseen.jsonl:1: found .* expected a row of an agent"):
+        report.finished(path)
+
+
+def test_finished_agents_are_not_trained_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = ReportPlan(("ppo", "dqn"), 2, 2048, 3, False)
+    jobs = report.jobs_of(tmp_path, plan, 5)
+    assert len(jobs) == 1 + 2 * 3 * 2 and len({j.key for j in jobs}) == len(jobs)
+    assert {j.steps for j in jobs if j.where == REAL_10X} == {20480}
+    seen: list[str] = []
+
+    def trained(pool: object, left: list[Job]) -> Any:
+        for job in reversed(left):
+            seen.append(job.key)
+            yield row(job.learner, job.where, float(len(seen)), key=job.key)
+
+    monkeypatch.setattr(report, "_trained", trained)
+    path = tmp_path / report.FILE
+    for job in jobs[:4]:
+        report.append(path, row(job.learner, job.where, 0.5, key=job.key))
+    text = io.StringIO()
+    rows = report.train_all(jobs, path, 1, Console(file=text))
+    assert [r["key"] for r in rows] == [j.key for j in jobs] and len(seen) == len(jobs) - 4
+    assert "dqn" in text.getvalue()
+    before = path.read_bytes()
+    assert report.train_all(jobs, path, 1, Console(file=text)) == report.finished(path)[:4] + rows[4:]
+    assert path.read_bytes() == before and len(seen) == len(jobs) - 4
+
+
+def test_an_agent_whose_environment_raises_is_a_row_with_a_reason(tmp_path: Path) -> None:
+    row = report.guarded(Job(str(tmp_path), "ppo", WORLD, 10, 0, 1, True))
+    assert math.isnan(row["return"]) and "ConfigError" in row["failed"]
+
+
+def test_kinds_that_the_world_has_seen_are_no_unseen_agents() -> None:
+    assert unseen_learners(True, ["td3"], True) == ["ppo", "sac", "a2c"]
+    assert unseen_learners(False, ["ddqn", "ppo"], False) == ["duelingddqn", "td3_discrete"]
+    assert whole("ppo", 5000, False) == 5000

@@ -1,0 +1,61 @@
+"""The one sentence: what it says follows from the figures alone."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from envolve.outer.auto.sentence import Figure, Findings, share, verdict
+
+
+def f(mean: float, low: float | None = None, high: float | None = None, steps: int = 1000) -> Figure:
+    return Figure(mean, None if low is None or high is None else (low, high), steps, 5, 0)
+
+
+def found(world: Figure, real: Figure, more: Figure, random: Figure | None = None) -> Findings:
+    return Findings(random or f(10, 8, 12), {"dqn": world}, {"dqn": real}, {"dqn": more}, 5000)
+
+
+CASES: list[tuple[str, Findings, list[str]]] = [
+    ("helped", found(f(195, 190, 200), f(20, 15, 25), f(200, 195, 205)), ["The world helped: ", "97 %", "5,000 real"]),
+    ("by its mean", found(f(185, 100, 200), f(20, 15, 25), f(200, 195, 205)), ["by its mean, not its interval"]),
+    ("somewhat", found(f(100, 90, 110), f(20, 15, 25), f(200, 195, 205)), ["helped somewhat", "47 %", "equal steps"]),
+    ("as random", found(f(11, 8, 14), f(20, 15, 25), f(200, 195, 205)), ["The world did not help: "]),
+    ("as real", found(f(100, 60, 140), f(95, 70, 120), f(200, 195, 205)), ["did not help enough", "no clear gain"]),
+    ("alone", found(f(100, 90, 110), f(10, 8, 12), f(11, 8, 13)), ["helped where the real environment did not"]),
+    ("nobody", found(f(11, 8, 14), f(10, 8, 12), f(11, 8, 13)), ["The world did not help: ", "either"]),
+    ("failed", found(f(math.nan), f(10, 8, 12), f(100, 90, 110)), ["did not help: every agent that trained in it"]),
+    ("no baseline", found(f(90, 80, 99), f(math.nan), f(math.nan)), ["Nothing to compare with"]),
+    ("equal values", found(f(200), f(9), f(200), f(20, 15, 25)), ["The world helped: ", "100 %"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "of", "words"), CASES, ids=[c[0] for c in CASES])
+def test_a_sentence(name: str, of: Findings, words: list[str]) -> None:
+    text = verdict(of)
+    assert text.endswith(".") and text.count("\n") == 0 and "nan" not in text
+    for word in words:
+        assert word in text, text
+
+
+def test_the_share_counts_from_random_to_the_best_real_learner_at_any_steps() -> None:
+    assert share(found(f(100), f(20), f(190))) == pytest.approx(0.5)
+    assert share(found(f(100), f(190), f(20))) == pytest.approx(0.5)
+    assert math.isnan(share(found(f(100), f(9), f(8))))
+
+
+def test_negative_returns() -> None:
+    of = Findings(f(-1200, -1300, -1100), {"sac": f(-180, -200, -160)}, {"sac": f(-900, -1000, -800)},
+                  {"sac": f(-150, -160, -140)}, None)  # fmt: skip
+    assert "97 % of the way from random (-1,200)" in verdict(of) and "real steps;" not in verdict(of)
+
+
+def changed(of: Findings, **values: Any) -> Findings:
+    return Findings(**{**vars(of), **values})
+
+
+def test_the_best_agent_of_several_is_told() -> None:
+    of = changed(CASES[0][1], world={"ppo": f(150, 140, 160), "a2c": f(199, 198, 200), "dqn": f(math.nan)})
+    assert "a2c trained for" in verdict(of)
