@@ -1,0 +1,69 @@
+"""Bandits of a task that has no compiled twin: trained by the kernels, tested by the PyTorch path."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from envolve.agents.common.hyper import draw
+from envolve.agents.common.sections import DDQNSection, LearnerSection, PPOSection, TD3Section, VarySection
+from envolve.agents.kernels.common.members import no_twin
+from envolve.agents.train import _no_kernel, train
+from envolve.envs.classic.cartpole import CartPole
+from envolve.envs.classic.pendulum import Pendulum
+from envolve.envs.section import EnvSection
+from envolve.envs.task import TASKS, Task
+from envolve.envs.worlds.world import init_world
+
+SECTION = EnvSection(contextual_bandit=True, hidden_size=16)
+COMMON: dict[str, Any] = {"train_episodes": 150, "train_steps": 150, "test_episodes": 3, "hidden_size": 16}
+CASES: list[tuple[str, type[Task], LearnerSection]] = [
+    ("ddqn", CartPole, DDQNSection(init_episodes=0, hidden_layer=1, **COMMON)),
+    ("td3", Pendulum, TD3Section(init_episodes=20, hidden_layer=1, batch_size=16, **COMMON)),
+    ("ppo", Pendulum, PPOSection(rollout_steps=50, ppo_epochs=4, advantage="gae", **COMMON)),
+]
+
+
+@pytest.fixture(params=CASES, ids=[c[0] for c in CASES])
+def case(request: pytest.FixtureRequest) -> Iterator[tuple[str, Task, Task, LearnerSection]]:
+    """A learner, a task with a twin, the same one without, and the learner's section."""
+    name, cls, section = request.param
+    other = type("Twinless", (cls,), {"name": "Twinless-v0"})
+    TASKS["Twinless-v0"] = other
+    yield name, cls(), other(), section
+    del TASKS["Twinless-v0"]
+
+
+def trained(name: str, task: Task, section: LearnerSection, backend: str, vary: VarySection | None = None) -> Any:
+    worlds = init_world("se", task, SECTION, torch.arange(3))
+    return train(name, section, vary, task, "se", SECTION, worlds, np.array([5, 6, 7]), backend=backend)
+
+
+def test_training_has_the_bits_of_a_task_with_a_twin(case: tuple[str, Task, Task, LearnerSection]) -> None:
+    name, with_twin, without, section = case
+    a, b = (trained(name, task, section, "compiled") for task in (with_twin, without))
+    assert a.weights.tobytes() == b.weights.tobytes() and (a.train_steps == b.train_steps).all()
+    assert np.isfinite(b.test_return).all() and (b.real_steps > 0).all()
+    np.testing.assert_allclose(b.test_return, a.test_return, rtol=1e-3)
+    assert (abs(b.real_steps - a.real_steps) <= 3).all()
+
+
+def test_tests_are_those_of_the_pytorch_path(case: tuple[str, Task, Task, LearnerSection]) -> None:
+    name, _, without, section = case
+    vary = VarySection(vary_hp=True, vary_layers=True)  # members of several depths and widths
+    a, b = (trained(name, without, section, backend, vary) for backend in ("torch", "compiled"))
+    assert a.test_return.shape == b.test_return.shape and (a.status == b.status).all()
+    np.testing.assert_allclose(a.weights, b.weights, rtol=0.1, atol=0.05)
+    np.testing.assert_allclose(a.test_return, b.test_return, rtol=0.2)
+
+
+def test_only_bandits_need_no_twin() -> None:
+    task = type("Twinless", (CartPole,), {"name": "Twinless-v0"})()
+    hyper = draw(DDQNSection(), np.array([1]))
+    assert "has no compiled twin" in str(_no_kernel("ddqn", task, hyper, "cpu", None, False))
+    assert _no_kernel("ddqn", task, hyper, "cpu", None, True) is None
+    assert "has no compiled twin" in str(no_twin(task, TD3Section(test_noise=True), True))
