@@ -54,7 +54,7 @@ def read_wrappers(value: Any) -> List[Tuple[str, Dict[str, Any]]]:
     return out
 
 
-# ------------------------------------------------------------------------------------------------------- what is allowed
+# ------------------------------------------------------------------------------------------------------ what is allowed
 
 
 def needs_permission(name: str, wrappers: Any) -> bool:

@@ -2,7 +2,8 @@
 
 Run as a process of its own (``python3 -m envolve.envs.outside.measure``, a request as JSON on the standard input, the
 answer as JSON on the standard output), so that an environment which crashes or hangs costs its user a message. The
-answer depends on the environment and the random seed alone, not on the clock.
+answer depends on the environment and the random seed alone; only of an environment so slow that 3,000 steps take more
+than a minute fewer are taken. It is measured once: a run that goes on, its workers and its world file have the figures.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import math
 import os
 import subprocess
 import sys
+import time
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 import numpy as np
@@ -21,7 +23,8 @@ from envolve.envs.outside import spaces
 from envolve.envs.outside.build import OutsideError, file_and_class, maker
 from envolve.envs.outside.flat import Flat, FlatError
 
-STEPS = 3000  # of random actions, from which scales are estimated
+STEPS, LEAST_STEPS = 3000, 300  # of random actions, from which scales are estimated
+SLOW = 60.0  # s of CPU after which fewer steps must do; what was measured is frozen in the configuration
 FIRST_NUMBERS, FIRST_LEAST, FIRST_MOST = 8192, 16, 200  # numbers of all first observations, and how many there are
 MAX_INFO = 64
 DEFAULT_STEPS = 1000  # of an episode, where the environment sets no limit
@@ -69,7 +72,11 @@ def _measure(name: str, section: Mapping[str, Any], seed: int, cls: Optional[typ
         raise OutsideError(f"{name}: {e}") from None
     flat = Flat(env, spaces.read_observation(observation), spaces.read_action(action))
     count = max(FIRST_LEAST, min(FIRST_MOST, FIRST_NUMBERS // flat.observation.size))
-    first = [flat.reset(seed + i)[0] for i in range(count)]
+    first, began = [], time.process_time()
+    for i in range(count):
+        if i >= FIRST_LEAST and time.process_time() - began > SLOW:
+            break
+        first.append(flat.reset(seed + i)[0])
     sample = _Sample(flat, seed)
     deterministic = _same_twice(flat, seed)
     flat.close()
@@ -105,7 +112,10 @@ class _Sample:
         self.returns: List[float] = []  # of episodes that ended
         self.numeric: Dict[str, bool] = {}
         episode, total, over = 0, 0.0, True
-        for _ in range(STEPS):
+        began = time.process_time()
+        for step in range(STEPS):
+            if step >= LEAST_STEPS and over and time.process_time() - began > SLOW:
+                break
             if over:
                 observation, info = flat.reset(seed + episode)
                 self._note(info)

@@ -18,6 +18,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from torch import Tensor
 
+from envolve.envs.outside.task import OutsideTask
 from envolve.envs.worlds.file import read_world
 from envolve.envs.worlds.world import OUTPUT_BOUND, World
 
@@ -39,7 +40,14 @@ def load_world_vec(
 
 
 def observation_space(world: World) -> spaces.Space[Any]:
-    """Observation space. Finite tasks: Discrete; else a Box: the task's own bounds. SE outputs outside are clamped."""
+    """Observation space. Finite tasks: Discrete; else a Box: the task's own bounds. SE outputs outside are clamped.
+
+    Of an environment from outside: its own Box, and for other spaces the Box that flattens them.
+    """
+    if isinstance(world.task, OutsideTask):
+        own = world.task.observations
+        low, high = (x.reshape(own.shape).astype(own.dtype) for x in _within(own.low, own.high, own.dtype))
+        return spaces.Box(low, high, own.shape, np.dtype(own.dtype).type)
     if world.task.num_states is not None:
         return spaces.Discrete(world.task.num_states)
     low, high = world.task.observation_bounds()
@@ -48,8 +56,28 @@ def observation_space(world: World) -> spaces.Space[Any]:
     return spaces.Box(np.array(low, np.float32), np.array(high, np.float32), dtype=np.float32)
 
 
+def _within(low: np.ndarray, high: np.ndarray, dtype: str) -> tuple[np.ndarray, np.ndarray]:
+    """Bounds that a type of integers can hold."""
+    if not np.issubdtype(np.dtype(dtype), np.integer):
+        return low, high
+    limits = np.iinfo(dtype)
+    return np.maximum(low, limits.min), np.minimum(high, limits.max)
+
+
 def action_space(world: World) -> spaces.Space[Any]:
-    """Action space: Discrete, or for continuous tasks a Box in the task's own units."""
+    """Action space: Discrete, or for continuous tasks a Box in the task's own units. Of an environment from outside:
+    its own."""
+    if isinstance(world.task, OutsideTask):
+        own = world.task.actions
+        if own.kind == "Box":
+            low, high = (x.reshape(own.shape).astype(own.dtype) for x in (own.low, own.high))
+            return spaces.Box(low, high, own.shape, np.dtype(own.dtype).type)
+        if own.kind == "Discrete":
+            return spaces.Discrete(own.n, start=own.start[0])
+        if own.kind == "MultiBinary":
+            return spaces.MultiBinary(own.shape)
+        nvec, start = (np.array(x, own.dtype).reshape(own.shape) for x in (own.nvec, own.start))
+        return spaces.MultiDiscrete(nvec, np.dtype(own.dtype).type, start=start)
     if world.task.action_size:
         limit = world.task.max_action
         return spaces.Box(-limit, limit, (world.task.action_size,), np.float32)
@@ -60,7 +88,8 @@ def observe(world: World, state: Tensor) -> np.ndarray:
     """Observation float32 [N, F], for finite tasks int64 [N], of state [1, N, S]; never a view of the state."""
     if world.task.num_states is not None:
         return state[0, :, 0].numpy().copy()
-    return world.observe(state)[0].numpy().copy()
+    seen = world.observe(state)[0].numpy().copy()
+    return world.task.to_own(seen) if isinstance(world.task, OutsideTask) else seen
 
 
 def step(world: World, state: Tensor, action: np.ndarray, live: np.ndarray) -> tuple[Tensor, np.ndarray, np.ndarray]:
@@ -68,12 +97,23 @@ def step(world: World, state: Tensor, action: np.ndarray, live: np.ndarray) -> t
 
     live: bool [N], the environments to step.
     """
+    if isinstance(world.task, OutsideTask):
+        own = world.task.actions
+        action = np.stack([own.to_numbers(a) if own.size else np.asarray(own.to_index(a)) for a in action])
     batch = torch.from_numpy(action.astype(np.float32 if world.task.action_size else np.int64)).unsqueeze(0)
     with torch.no_grad():
         state, reward, done, failed = world.step(state, batch)
     if (failed[0].numpy() & live).any():
-        raise FloatingPointError("the world's networks overflowed: one of their outputs is not finite")
-    return state, reward[0].numpy().astype(np.float64), done[0].numpy() > 0.5
+        raise FloatingPointError(
+            world.task.complaint(state) or "the world's networks overflowed: one of their outputs is not finite"
+        )
+    return state, reward[0].numpy().astype(np.float64) / world.reward_scale, done[0].numpy() > 0.5
+
+
+def cut(world: World, state: Tensor) -> np.ndarray:
+    """Which episodes the task itself has truncated, bool [N]."""
+    own = world.truncated(state)
+    return np.zeros(state.shape[1], np.bool_) if own is None else own[0].numpy()
 
 
 class WorldEnv(gymnasium.Env[Any, Any]):
@@ -98,6 +138,8 @@ class WorldEnv(gymnasium.Env[Any, Any]):
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         super().reset(seed=seed)
         u = torch.from_numpy(self.np_random.random((1, 1, self.world.reset_uniforms)))
+        if self._state is not None and self.world.kind != "se":
+            self.world.task.release(self._state)
         self._state = self.world.reset(u)
         self._steps = 0
         return observe(self.world, self._state)[0], {}
@@ -105,8 +147,8 @@ class WorldEnv(gymnasium.Env[Any, Any]):
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         if self._state is None:
             raise ResetNeeded("call reset before step")
-        if self.world.task.action_size:
-            action = np.asarray(action, np.float32)  # float64 and lists are welcome
+        if isinstance(self.action_space, spaces.Box):
+            action = np.asarray(action, self.action_space.dtype)  # float64 and lists are welcome
         if not self.action_space.contains(action):
             raise ValueError(f"action {action!r}: expected one of {self.action_space}")
         live = np.ones(1, np.bool_)
@@ -114,7 +156,7 @@ class WorldEnv(gymnasium.Env[Any, Any]):
         if self.world.reward_noise:
             reward += self.world.reward_noise * self.np_random.standard_normal()
         self._steps += 1
-        truncated = self._steps >= self.max_steps
+        truncated = self._steps >= self.max_steps or bool(cut(self.world, self._state)[0])
         return observe(self.world, self._state)[0], float(reward[0]), bool(terminated[0]), truncated, {}
 
 
@@ -169,6 +211,8 @@ class WorldVectorEnv(VectorEnv[Any, Any, Any]):
         for i in map(int, np.flatnonzero(mask)):
             u[0, i] = self._generator(i, seeds[i]).random(u.shape[2])
         fresh = self.world.reset(torch.from_numpy(u))
+        if state is not None and self.world.kind != "se":
+            self.world.task.release(state[:, torch.from_numpy(mask)])
         self._steps[mask] = 0
         self._over[mask] = False
         return fresh if state is None else torch.where(torch.from_numpy(mask)[None, :, None], fresh, state)
@@ -197,7 +241,8 @@ class WorldVectorEnv(VectorEnv[Any, Any, Any]):
     def step(self, actions: Any) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         if self._state is None:
             raise ResetNeeded("call reset before step")
-        actions = np.asarray(actions, np.float32 if self.world.task.action_size else None)
+        box = self.single_action_space if isinstance(self.single_action_space, spaces.Box) else None
+        actions = np.asarray(actions, None if box is None else box.dtype)
         if not self.action_space.contains(actions):
             raise ValueError(f"actions {actions!r}: expected a sample of {self.action_space}")
         over = self._over.copy()
@@ -206,10 +251,11 @@ class WorldVectorEnv(VectorEnv[Any, Any, Any]):
             for i in map(int, np.flatnonzero(~over)):
                 reward[i] += self.world.reward_noise * self._generator(i).standard_normal()
         self._steps += 1
+        own_cut = cut(self.world, state)
         if over.any():
             state = self._reset(state, over, [None] * self.num_envs)
         reward = np.where(over, 0.0, reward)
         terminated = terminated & ~over
-        truncated = (self._steps >= self.max_steps) & ~over
+        truncated = ((self._steps >= self.max_steps) | own_cut) & ~over
         self._state, self._over = state, terminated | truncated
         return observe(self.world, state), reward, terminated, truncated, {}
