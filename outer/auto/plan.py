@@ -138,19 +138,21 @@ def _learner_section(facts: Facts, name: str, world: str) -> dict[str, Any]:
     tests = max(1, min(4, 1000 // facts.max_steps))
     out: dict[str, Any] = {
         "train_episodes": 3000, "train_steps": 1500, "test_episodes": tests, "batch_size": 64, "gamma": 0.99,
-        "lr": 5e-4 if name in ("ddqn", "duelingddqn") else 1e-3, "hidden_size": 64, "hidden_layer": 1, "init_episodes": 0,
-        "bootstrap_time_limit": False,
+        "lr": 5e-4 if name in ("ddqn", "duelingddqn") else 1e-3, "hidden_size": 64, "hidden_layer": 1,
+        "init_episodes": 0, "bootstrap_time_limit": False,
     }  # fmt: skip
     if name in ("ddqn", "duelingddqn"):
         out.update(tau=0.01, eps_init=1.0, eps_min=0.05, eps_decay=0.998, rb_size=100_000)
     elif name in ("td3", "sac", "td3_discrete"):
         out.update(init_episodes=100, tau=0.02, rb_size=100_000)
         if name == "td3":
-            out.update(action_std=0.3)
+            out.update(action_std=0.3, train_steps=1000, batch_size=32, hidden_size=32, lr=2e-3)  # a dear learner
     elif name == "ppo":
-        out = {"train_episodes": 3000, "train_steps": 2000, "test_episodes": tests, "hidden_size": 64, "hidden_layer": 1,
-               "rollout_steps": 250, "ppo_epochs": 10, "minibatches": 4, "advantage": "gae", "norm_advantage": True,
-               "lr": 0.001}  # fmt: skip
+        out = {
+            "train_episodes": 3000, "train_steps": 2000, "test_episodes": tests, "hidden_size": 64, "hidden_layer": 1,
+            "rollout_steps": 250, "ppo_epochs": 10, "minibatches": 4, "advantage": "gae", "norm_advantage": True,
+            "lr": 1e-3,
+        }  # fmt: skip
     if world == "se" and name != "ppo":
         out.update(eps_decay=0.95) if "eps_decay" in out else out.update(init_episodes=1)
         out.update(train_episodes=1500, early_out_num=5, early_out_virtual_diff=0.1, early_out_min_steps=1500)
@@ -164,9 +166,7 @@ def _learner_section(facts: Facts, name: str, world: str) -> dict[str, Any]:
     return out
 
 
-def _generations(
-    facts: Facts, choice: Choice, gtn: dict[str, Any], seconds: float, world: str
-) -> tuple[int, float]:
+def _generations(facts: Facts, choice: Choice, gtn: dict[str, Any], seconds: float, world: str) -> tuple[int, float]:
     """Most generations that are expected to fit into ``seconds``, and the seconds that they are expected to take."""
     perturbed, plain = 2 * gtn["num_workers"], gtn["num_orig_evals"]
     width = max(1, min(choice.workers, facts.cores))
@@ -197,7 +197,9 @@ def _report(facts: Facts, choice: Choice, learners: list[str], library: bool) ->
     found = None
     while found is None:
         for least in (choice.agents,) if choice.agents else (ENOUGH_AGENTS, LEAST_AGENTS):
-            most = {n: choice.agents or min(MOST_AGENTS, int(budget / _seconds(facts, choice, kinds, 1, n))) for n in sizes}
+            most = {
+                n: choice.agents or min(MOST_AGENTS, int(budget / _seconds(facts, choice, kinds, 1, n))) for n in sizes
+            }
             fits = [n for n in sizes if most[n] >= least and _seconds(facts, choice, kinds, most[n], n) <= budget]
             if fits and found is None:
                 found = fits[0], most[fits[0]]
