@@ -18,9 +18,10 @@ EVOLUTION_SHARE = 0.6  # of the time that is left after measuring; the report ha
 START_SECONDS = 12.0  # of the workers
 TEN = 10  # REAL_10X: times the steps
 CHUNK = 18
-MOST_AGENTS, LEAST_AGENTS = 10, 2  # of one kind at one place
-# training steps of an unseen agent, whole rollouts of PPO, and how many agents there must be time for; the first that fits
-SIZES = [(10_240, 3), (8_192, 3), (6_144, 3), (4_096, 3), (4_096, LEAST_AGENTS), (2_048, LEAST_AGENTS)]
+MOST_AGENTS, LEAST_AGENTS = 10, 3  # of one kind at one place
+# training steps of an unseen agent, whole rollouts of PPO, and for how many agents there must be time: the first that
+# fits is taken
+SIZES = [(10_240, 4), (8_192, 4), (6_144, 4), (4_096, 4), (4_096, LEAST_AGENTS), (2_048, LEAST_AGENTS)]
 ALWAYS = "ppo"  # in every report: it learns something on most environments
 TESTS = 10  # episodes per agent
 START_OF_AGENT = 4.0  # seconds: a process that imports what it needs
@@ -137,7 +138,7 @@ def _config(facts: Facts, choice: Choice, world: str, learner: str, search: str)
 
 def _learner_section(facts: Facts, name: str, world: str) -> dict[str, Any]:
     """Hyperparameters of the inner learner: those of the shipped bandits, smaller where there are none."""
-    tests = max(1, min(4, 1000 // facts.max_steps))
+    tests = _tests(facts)
     out: dict[str, Any] = {
         "train_episodes": 3000, "train_steps": 1500, "test_episodes": tests, "batch_size": 64, "gamma": 0.99,
         "lr": 1e-3, "hidden_size": 64, "hidden_layer": 1,
@@ -168,11 +169,16 @@ def _learner_section(facts: Facts, name: str, world: str) -> dict[str, Any]:
     return out
 
 
+def _tests(facts: Facts) -> int:
+    """Test episodes of an agent of the inner loop."""
+    return max(2, min(4, 1000 // facts.max_steps))
+
+
 def _generations(facts: Facts, choice: Choice, gtn: dict[str, Any], seconds: float, world: str) -> tuple[int, float]:
     """Most generations that are expected to fit into ``seconds``, and the seconds that they are expected to take."""
     perturbed, plain = 2 * gtn["num_workers"], gtn["num_orig_evals"]
     width = max(1, min(choice.workers, facts.cores))
-    tests = max(1, min(4, 1000 // facts.max_steps))
+    tests = _tests(facts)
     long = (facts.random_length + facts.max_steps) / 2  # episodes grow longer, or shorter: nobody knows
     start = gtn.get("horizon_start") or facts.max_steps
     middle = min(long, 0.7 * (start + facts.max_steps) / 2 + 0.3 * facts.max_steps)

@@ -215,10 +215,16 @@ def _of_library(job: Job, data: Mapping[str, Any]) -> dict[str, Any]:
     tested = 0
     if not failed:
         test = real_env(data)
-        returns, tested = _played(test, lambda o: model.predict(o, deterministic=True)[0], job)
+        returns, tested = _played(test, lambda o: _greedy(model, o), job)
         test.close()
     env.close()
     return _row(returns, model.num_timesteps, 0 if world else model.num_timesteps, tested, failed)
+
+
+def _greedy(model: Any, observation: np.ndarray) -> Any:
+    """An action as environments expect it: an index is an int."""
+    action = model.predict(observation, deterministic=True)[0]
+    return int(action) if np.ndim(action) == 0 else action
 
 
 def _finite(model: Any) -> bool:
