@@ -66,8 +66,8 @@ def evolve(
     config: a YAML file, or its content as a dict, or the id of an environment, ``gymnasium:LunarLander-v3``: its
     configuration is then that of ``envolve evolve --minutes`` (which also makes a report of agents that never saw the
     world). minutes: of that plan; nothing else reads it. seed: instead of the configuration's. workers: processes on
-    this machine; None: one per core. The result does not depend on their number. overrides: ``{"agents.gtn.max_iterations":
-    3}`` or ``["agents.gtn.max_iterations=3"]``. progress: draw the table.
+    this machine; None: one per core. The result does not depend on their number. overrides:
+    ``{"agents.gtn.max_iterations": 3}`` or ``["agents.gtn.max_iterations=3"]``. progress: draw the table.
 
     resume: the folder of a run, which goes on from its last finished generation; alone, for the run has its
     configuration. After Ctrl-C (KeyboardInterrupt) or a crash, ``evolve(resume=folder)`` ends in the same bytes as if
