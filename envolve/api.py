@@ -14,6 +14,7 @@ import yaml
 from rich.console import Console
 
 from envolve.core.files import read_text
+from envolve.envs.outside.build import is_outside
 from envolve.envs.task import Task
 from envolve.envs.worlds.file import WorldFile, WorldFileError, read_world
 from envolve.outer import plugins
@@ -58,12 +59,15 @@ def evolve(
     overrides: Mapping[str, Any] | Sequence[str] = (),
     resume: str | os.PathLike[str] | None = None,
     progress: bool = True,
+    minutes: float = 30.0,
 ) -> Result:
     """Evolve a world to the end, with local workers, and compare it with the task.
 
-    config: a YAML file, or its content as a dict. seed: instead of the configuration's. workers: processes on this
-    machine; None: one per core. The result does not depend on their number. overrides: ``{"agents.gtn.max_iterations":
-    3}`` or ``["agents.gtn.max_iterations=3"]``. progress: draw the table.
+    config: a YAML file, or its content as a dict, or the id of an environment, ``gymnasium:LunarLander-v3``: its
+    configuration is then that of ``envolve evolve --minutes`` (which also makes a report of agents that never saw the
+    world). minutes: of that plan; nothing else reads it. seed: instead of the configuration's. workers: processes on
+    this machine; None: one per core. The result does not depend on their number. overrides:
+    ``{"agents.gtn.max_iterations": 3}`` or ``["agents.gtn.max_iterations=3"]``. progress: draw the table.
 
     resume: the folder of a run, which goes on from its last finished generation; alone, for the run has its
     configuration. After Ctrl-C (KeyboardInterrupt) or a crash, ``evolve(resume=folder)`` ends in the same bytes as if
@@ -73,7 +77,7 @@ def evolve(
 
     Raises ConfigError (all that is wrong with the configuration, a line each), RunError, OSError.
     """
-    checked = _config(config, seed, overrides, resume)
+    checked = _config(config, seed, overrides, resume, minutes, workers)
     if ranks(checked.data):
         raise ConfigError([f"{checked.path}: its shapers are files without PARAMS, which are ranked: envolve.rank"])
     check_device(checked.data["device"])
@@ -111,7 +115,8 @@ def evolve(
 
 def _config(
     config: str | os.PathLike[str] | Mapping[str, Any] | None, seed: int | None,
-    overrides: Mapping[str, Any] | Sequence[str], resume: str | os.PathLike[str] | None,
+    overrides: Mapping[str, Any] | Sequence[str], resume: str | os.PathLike[str] | None, minutes: float,
+    workers: int | None,
 ) -> Config:  # fmt: skip
     if resume is not None:
         given = [n for n, v in (("config", config), ("seed", seed), ("overrides", overrides or None)) if v is not None]
@@ -122,6 +127,13 @@ def _config(
             raise ConfigError([f"resume: found no {CONFIG_FILE} in {str(resume)!r}, expected the folder of a run"])
         return load_config(path)
     texts = [f"{k}={_yaml(v)}" for k, v in overrides.items()] if isinstance(overrides, Mapping) else list(overrides)
+    if isinstance(config, str) and is_outside(config):
+        from envolve.outer.auto.plan import Choice
+        from envolve.outer.auto.prepare import prepare
+
+        count = workers or len(os.sched_getaffinity(0))
+        choice = Choice(seconds=60.0 * minutes, seed=0 if seed is None else seed, workers=count)
+        return prepare(config, choice, overrides=texts, quick=True).config
     texts += [] if seed is None else [f"seed={seed}"]
     if isinstance(config, Mapping):
         return config_of(config, texts)

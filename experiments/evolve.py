@@ -109,7 +109,9 @@ def check(args: Args) -> None:
             words = "--resume goes on with the plan of its run"
             raise ConfigError([f"{words}: found --{given[0].replace('_', '-')}, expected none"])
     if args.minutes is not None and not BOUNDS[0] <= args.minutes <= BOUNDS[1]:
-        raise ConfigError([f"--minutes: found {args.minutes:g}, expected at least {BOUNDS[0]} and at most {BOUNDS[1]:g}"])
+        raise ConfigError(
+            [f"--minutes: found {args.minutes:g}, expected at least {BOUNDS[0]} and at most {BOUNDS[1]:g}"]
+        )
     for option, value, least in (
         ("--agents", args.agents, 1), ("--steps", args.steps, 1), ("--seed", args.seed, 0),
         ("--workers", args.workers, 1),

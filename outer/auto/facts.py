@@ -15,7 +15,7 @@ from envolve.envs.outside.task import NEVER_SOLVED
 from envolve.envs.task import make_task
 
 PROBE_SECONDS = 900.0  # until the process is ended
-# seconds per step of Stable-Baselines3's learners with their defaults, on one core of an AMD EPYC, where none were taken
+# Seconds per step of Stable-Baselines3's learners with their defaults, where they were not timed: one core, AMD EPYC.
 USUAL_SECONDS = {"ppo": 7e-4, "a2c": 7e-4, "dqn": 5e-4, "sac": 7e-3, "td3": 5e-3}
 
 
@@ -65,7 +65,7 @@ def probed(data: Mapping[str, Any], learners: list[str], quick: bool) -> dict[st
     try:
         done = subprocess.run(
             [sys.executable, "-m", "envolve.outer.auto.probe"], input=json.dumps(request).encode(),
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=PROBE_SECONDS, env=environ, check=False,
+            capture_output=True, timeout=PROBE_SECONDS, env=environ, check=False,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
         raise OutsideError(f"{data['env_name']}: timing it took longer than {PROBE_SECONDS:.0f} s") from None

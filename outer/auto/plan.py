@@ -18,8 +18,11 @@ EVOLUTION_SHARE = 0.6  # of the time that is left after measuring; the report ha
 START_SECONDS = 12.0  # of the workers
 TEN = 10  # REAL_10X: times the steps
 CHUNK = 18
-STEPS = (10_240, 8_192, 6_144, 4_096, 2_048)  # of an unseen agent: whole rollouts of PPO
-MOST_AGENTS, ENOUGH_AGENTS, LEAST_AGENTS = 10, 3, 2  # of one kind at one place
+MOST_AGENTS, LEAST_AGENTS = 10, 3  # of one kind at one place
+# training steps of an unseen agent, whole rollouts of PPO, and for how many agents there must be time: the first that
+# fits is taken
+SIZES = [(10_240, 4), (8_192, 4), (6_144, 4), (4_096, 4), (4_096, LEAST_AGENTS), (2_048, LEAST_AGENTS)]
+ALWAYS = "ppo"  # in every report: it learns something on most environments
 TESTS = 10  # episodes per agent
 START_OF_AGENT = 4.0  # seconds: a process that imports what it needs
 SPARE = 0.85  # of the report's time is planned
@@ -135,22 +138,24 @@ def _config(facts: Facts, choice: Choice, world: str, learner: str, search: str)
 
 def _learner_section(facts: Facts, name: str, world: str) -> dict[str, Any]:
     """Hyperparameters of the inner learner: those of the shipped bandits, smaller where there are none."""
-    tests = max(1, min(4, 1000 // facts.max_steps))
+    tests = _tests(facts)
     out: dict[str, Any] = {
         "train_episodes": 3000, "train_steps": 1500, "test_episodes": tests, "batch_size": 64, "gamma": 0.99,
-        "lr": 5e-4 if name in ("ddqn", "duelingddqn") else 1e-3, "hidden_size": 64, "hidden_layer": 1, "init_episodes": 0,
-        "bootstrap_time_limit": False,
+        "lr": 1e-3, "hidden_size": 64, "hidden_layer": 1,
+        "init_episodes": 0, "bootstrap_time_limit": False,
     }  # fmt: skip
     if name in ("ddqn", "duelingddqn"):
         out.update(tau=0.01, eps_init=1.0, eps_min=0.05, eps_decay=0.998, rb_size=100_000)
     elif name in ("td3", "sac", "td3_discrete"):
         out.update(init_episodes=100, tau=0.02, rb_size=100_000)
         if name == "td3":
-            out.update(action_std=0.3)
+            out.update(action_std=0.3, train_steps=1000, batch_size=32, hidden_size=32, lr=2e-3)  # a dear learner
     elif name == "ppo":
-        out = {"train_episodes": 3000, "train_steps": 2000, "test_episodes": tests, "hidden_size": 64, "hidden_layer": 1,
-               "rollout_steps": 250, "ppo_epochs": 10, "minibatches": 4, "advantage": "gae", "norm_advantage": True,
-               "lr": 0.001}  # fmt: skip
+        out = {
+            "train_episodes": 3000, "train_steps": 2000, "test_episodes": tests, "hidden_size": 64, "hidden_layer": 1,
+            "rollout_steps": 250, "ppo_epochs": 10, "minibatches": 4, "advantage": "gae", "norm_advantage": True,
+            "lr": 1e-3,
+        }  # fmt: skip
     if world == "se" and name != "ppo":
         out.update(eps_decay=0.95) if "eps_decay" in out else out.update(init_episodes=1)
         out.update(train_episodes=1500, early_out_num=5, early_out_virtual_diff=0.1, early_out_min_steps=1500)
@@ -164,13 +169,16 @@ def _learner_section(facts: Facts, name: str, world: str) -> dict[str, Any]:
     return out
 
 
-def _generations(
-    facts: Facts, choice: Choice, gtn: dict[str, Any], seconds: float, world: str
-) -> tuple[int, float]:
+def _tests(facts: Facts) -> int:
+    """Test episodes of an agent of the inner loop."""
+    return max(2, min(4, 1000 // facts.max_steps))
+
+
+def _generations(facts: Facts, choice: Choice, gtn: dict[str, Any], seconds: float, world: str) -> tuple[int, float]:
     """Most generations that are expected to fit into ``seconds``, and the seconds that they are expected to take."""
     perturbed, plain = 2 * gtn["num_workers"], gtn["num_orig_evals"]
     width = max(1, min(choice.workers, facts.cores))
-    tests = max(1, min(4, 1000 // facts.max_steps))
+    tests = _tests(facts)
     long = (facts.random_length + facts.max_steps) / 2  # episodes grow longer, or shorter: nobody knows
     start = gtn.get("horizon_start") or facts.max_steps
     middle = min(long, 0.7 * (start + facts.max_steps) / 2 + 0.3 * facts.max_steps)
@@ -193,18 +201,19 @@ def _report(facts: Facts, choice: Choice, learners: list[str], library: bool) ->
     """Kinds, agents and steps that fit into the report's time, and the seconds that they are expected to take."""
     budget = SPARE * (1 - EVOLUTION_SHARE) * choice.seconds
     kinds = list(learners)
-    sizes = (choice.steps,) if choice.steps else STEPS
+    sizes = [(choice.steps, LEAST_AGENTS)] if choice.steps else SIZES
     found = None
     while found is None:
-        for least in (choice.agents,) if choice.agents else (ENOUGH_AGENTS, LEAST_AGENTS):
-            most = {n: choice.agents or min(MOST_AGENTS, int(budget / _seconds(facts, choice, kinds, 1, n))) for n in sizes}
-            fits = [n for n in sizes if most[n] >= least and _seconds(facts, choice, kinds, most[n], n) <= budget]
-            if fits and found is None:
-                found = fits[0], most[fits[0]]
+        for steps, least in sizes:
+            most = min(MOST_AGENTS, int(budget / _seconds(facts, choice, kinds, 1, steps)))
+            count = choice.agents or most
+            if found is None and count >= (choice.agents or least):
+                found = (steps, count) if _seconds(facts, choice, kinds, count, steps) <= budget else None
+        dear = [k for k in kinds if k != ALWAYS] or kinds
         if found is None and len(kinds) > 1:
-            kinds.remove(max(kinds, key=lambda k: _per_step(facts, k)))  # the dearest
+            kinds.remove(max(dear, key=lambda k: _per_step(facts, k)))
         elif found is None:
-            found = sizes[-1], choice.agents or LEAST_AGENTS
+            found = sizes[-1][0], choice.agents or LEAST_AGENTS
     steps, count = found
     report = ReportPlan(tuple(kinds), count, steps, TESTS, library)
     return report, _seconds(facts, choice, kinds, count, steps)

@@ -137,5 +137,3 @@ def read_kwargs(texts: Sequence[str]) -> dict[str, Any]:
         if not equals or not key.isidentifier():
             raise ConfigError([f"--env-kwargs: found {text!r:.80}, expected KEY=VALUE, an argument of the environment"])
     return out
-
-

@@ -49,9 +49,7 @@ def jobs_of(run_dir: Path, plan: ReportPlan, seed: int) -> list[Job]:
     for where in PLACES:
         for learner in order:
             steps = whole(learner, plan.steps_at(where), plan.library)
-            jobs += [
-                Job(str(run_dir), learner, where, steps, int(s) % 2**31, plan.tests, plan.library) for s in seeds
-            ]
+            jobs += [Job(str(run_dir), learner, where, steps, int(s) % 2**31, plan.tests, plan.library) for s in seeds]
     return jobs
 
 

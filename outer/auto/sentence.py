@@ -50,6 +50,8 @@ def verdict(found: Findings) -> str:
     """One sentence."""
     top, same, real = best(found.world), best(found.real), _best_real(found)
     price = "" if found.evolution_steps is None else f"; evolving it took {found.evolution_steps:,} real steps"
+    if top is None and real is None:
+        return f"No figure: every agent failed, in the world and on the real environment{price}."
     if top is None:
         return f"The world did not help: every agent that trained in it failed{price}."
     name, there = top
@@ -64,7 +66,8 @@ def verdict(found: Findings) -> str:
         if there.mean > found.random.mean and _apart(there, found.random):
             return f"The world helped where the real environment did not: {how}, while no learner there was clearly "\
                    f"better than random ({against}; {chance}){price}."  # fmt: skip
-        return f"The world did not help: {how}, and no learner on the real environment was clearly better than random "\
+        head = "The world did not help" if there.mean <= found.random.mean else "It is not clear that the world helped"
+        return f"{head}: {how}, and no learner on the real environment was clearly better than random "\
                f"either ({against}; {chance}){price}."  # fmt: skip
     part = share(found)
     way = f"{100 * part:.0f} % of the way from random ({_short(found.random.mean)}) to the best real learner"
@@ -75,8 +78,11 @@ def verdict(found: Findings) -> str:
     if same is not None and there.mean > same[1].mean and _apart(there, same[1]):
         equal = f"at equal steps the best on the real environment is {same[0]} with {_said(same[1])}"
         return f"The world helped somewhat: {how}, {way} ({against}); {equal}{price}."
-    if not (there.mean > found.random.mean and _apart(there, found.random)):
-        return f"The world did not help: {how}, not clearly more than {chance}, while {against}{price}."
+    if there.mean > found.random.mean and not _apart(there, found.random):
+        few = f"{there.agents} agents are too few to tell it from {chance}"
+        return f"It is not clear that the world helped: {how}, but {few}, while {against}{price}."
+    if not there.mean > found.random.mean:
+        return f"The world did not help: {how}, not more than {chance}, while {against}{price}."
     equal = "" if same is None else f"no clear gain over {same[0]} after as many real steps, {_said(same[1])}"
     return f"The world did not help enough: {how}, {way} ({against}); {equal}{price}."
 

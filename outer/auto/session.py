@@ -77,7 +77,9 @@ class Session:
         with locked(self.run_dir):
             rows = report.train_all(jobs, self.run_dir / report.FILE, workers, Console())
         found = report.findings(rows, self.plan.learners, world.evolution_steps)
-        return Outcome(self, found, report.real_steps(rows, self.measuring_steps, world.evolution_steps), self.seconds())
+        return Outcome(
+            self, found, report.real_steps(rows, self.measuring_steps, world.evolution_steps), self.seconds()
+        )
 
 
 @dataclass
@@ -171,8 +173,8 @@ def read_session(run_dir: Path) -> Session:
         if not KEYS <= set(values) or not all(type(plan[k]) is t for k, t in kinds.items()):
             raise KeyError
         of = ReportPlan(tuple(map(str, plan["learners"])), *(plan[k] for k in kinds))
-        texts = (str(values[k]) for k in ("env", "world", "learner", "search"))
-        counts = int(values["measuring_steps"]), int(values["workers"])
+        env, world, learner, search = (str(values[k]) for k in ("env", "world", "learner", "search"))
+        steps, workers = int(values["measuring_steps"]), int(values["workers"])
     except (KeyError, TypeError, ValueError):
         raise ConfigError([f"{path}: found other keys than envolve evolve writes there"]) from None
     if not (run_dir / CONFIG_FILE).is_file():
@@ -183,4 +185,4 @@ def read_session(run_dir: Path) -> Session:
 
         if not installed():
             raise RunError("the report was begun with Stable-Baselines3, which is not installed now")
-    return Session(run_dir, config, *texts, of, *counts)  # type: ignore[arg-type, misc]
+    return Session(run_dir, config, env, world, learner, search, of, steps, workers)

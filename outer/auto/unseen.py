@@ -78,7 +78,7 @@ def real_env(data: Mapping[str, Any]) -> Any:
     section = data["envs"][name]
     cls = class_in_file(name, str(section.get("sha256"))) if file_and_class(name) is not None else None
     env = maker(name, section, cls)()
-    if not isinstance(env.observation_space, Box):
+    if not isinstance(env.observation_space, Box) or len(env.observation_space.shape) != 1:
         env = FlattenObservation(env)
     return limited(indexed(env, section), section)
 
@@ -100,7 +100,7 @@ def indexed(env: Any, section: Mapping[str, Any]) -> Any:
     if not action.n or plain:
         return env
 
-    class Indexed(gymnasium.ActionWrapper):  # type: ignore[misc]
+    class Indexed(gymnasium.ActionWrapper):
         def __init__(self, env: Any, action: Action) -> None:
             super().__init__(env)
             self.own, self.action_space = action, gymnasium.spaces.Discrete(action.n)
@@ -112,35 +112,39 @@ def indexed(env: Any, section: Mapping[str, Any]) -> Any:
 
 
 def world_env(run_dir: str, data: Mapping[str, Any]) -> Any:
-    """The evolved world, in the environment's own units."""
-    from envolve.envs.worlds.export import load_world
-
-    env = load_world(str(Path(run_dir) / "model.pt"))
-    if not hasattr(env, "own"):
-        env = _own_units(env)
-    return indexed(env, data["envs"][data["env_name"]])
-
-
-def _own_units(env):
+    """The evolved world as agents that expect ``real_env`` meet it: flat observations in the environment's own units,
+    its actions. Observations are neither clipped nor rounded: the world's learners saw them as they are."""
     import gymnasium
     from gymnasium.spaces import Box
-    task = env.world.task
-    class Own(gymnasium.Wrapper):
-        def __init__(self, env):
+
+    from envolve.envs.worlds.export import WorldEnv
+
+    world = read_world(str(Path(run_dir) / "model.pt")).world()
+    task: Any = world.task
+    actions: Action = task.actions
+
+    class OwnUnits(gymnasium.Wrapper):
+        def __init__(self, env: Any) -> None:
             super().__init__(env)
-            o, a = task.observations, task.actions
-            self.observation_space = Box(o.low.reshape(o.shape).astype(o.dtype), o.high.reshape(o.shape).astype(o.dtype), o.shape, o.dtype)
-            if not a.n:
-                self.action_space = Box(a.low.reshape(a.shape).astype(a.dtype), a.high.reshape(a.shape).astype(a.dtype), a.shape, a.dtype)
-        def reset(self, **k):
-            o, i = self.env.reset(**k)
-            return task.to_own(o), i
-        def step(self, action):
-            if not task.actions.n:
-                action = task.actions.to_numbers(action)
-            o, *rest = self.env.step(action)
-            return (task.to_own(o), *rest)
-    return Own(env)
+            self.observation_space = Box(-np.inf, np.inf, (task.observation_size,), np.float32)
+            if not actions.n:
+                low, high = (x.reshape(actions.shape).astype(actions.dtype) for x in (actions.low, actions.high))
+                self.action_space = Box(low, high, actions.shape, low.dtype.type)
+
+        def _own(self, observation: np.ndarray) -> np.ndarray:
+            own: np.ndarray = observation * task.scale + task.mean
+            return own.astype(np.float32)
+
+        def reset(self, **arguments: Any) -> Any:
+            observation, info = self.env.reset(**arguments)
+            return self._own(observation), info
+
+        def step(self, action: Any) -> Any:
+            sent = int(action) if actions.n else actions.to_numbers(action)
+            observation, *rest = self.env.step(sent)
+            return (self._own(observation), *rest)
+
+    return OwnUnits(WorldEnv(world))
 
 
 # --------------------------------------------------------------------------------------------------------- the agents
@@ -207,13 +211,20 @@ def _of_library(job: Job, data: Mapping[str, Any]) -> dict[str, Any]:
         failed = f"the agent's weights are not finite ({str(e)[:80]})"
     if not failed and not _finite(model):
         failed = "the agent's weights are not finite"
-    returns, tested = [], 0
+    returns: list[float] = []
+    tested = 0
     if not failed:
         test = real_env(data)
-        returns, tested = _played(test, lambda o: model.predict(o, deterministic=True)[0], job)
+        returns, tested = _played(test, lambda o: _greedy(model, o), job)
         test.close()
     env.close()
     return _row(returns, model.num_timesteps, 0 if world else model.num_timesteps, tested, failed)
+
+
+def _greedy(model: Any, observation: np.ndarray) -> Any:
+    """An action as environments expect it: an index is an int."""
+    action = model.predict(observation, deterministic=True)[0]
+    return int(action) if np.ndim(action) == 0 else action
 
 
 def _finite(model: Any) -> bool:

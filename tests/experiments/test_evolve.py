@@ -1,0 +1,173 @@
+"""envolve evolve: from an id to a plan, a world and a report."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from envolve.core import commands
+from envolve.envs.outside.measure import measure
+from envolve.experiments import evolve
+from envolve.outer.auto import report
+from envolve.outer.config.load import load_config
+from tests.experiments.command import exit_code
+from tests.outer.small import ROOT
+
+ID = "gymnasium:CartPole-v1"
+TINY = [
+    ID, "--quick", "--agents", "2", "--steps", "40", "--workers", "1", "--seed", "3", "--set",
+    "agents.gtn.max_iterations=2", "agents.gtn.num_workers=2", "agents.gtn.num_orig_evals=2",
+    "agents.ddqn.train_steps=60",
+]  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def own_learners(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same with and without Stable-Baselines3, and no process per agent."""
+    monkeypatch.setattr("envolve.outer.auto.prepare.installed", lambda: False)
+    monkeypatch.setattr(report, "_processes", lambda count: _Here())
+    monkeypatch.setattr(report, "_trained", lambda pool, jobs: map(report.guarded, jobs))
+
+
+@pytest.fixture
+def measured_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Looking at CartPole takes seconds."""
+
+    def found(name: str, *rest: Any) -> dict[str, Any]:
+        if name != ID:
+            return measure(name, *rest)
+        if not known:
+            known.append(measure(name, *rest))
+        return known[0]
+
+    monkeypatch.setattr("envolve.outer.config.outside.measure", found)
+
+
+known: list[dict[str, Any]] = []
+
+
+class _Here:
+    """In place of a pool."""
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, *exc: object) -> None: ...
+
+
+def test_a_plan_a_world_and_a_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "out.json"
+    words = [*TINY, "--results-dir", str(tmp_path)]
+    assert exit_code(evolve.main, [*words, "--learners", "ppo", "--json", str(out)]) == 0
+    shown = capsys.readouterr().out
+    content = json.loads(out.read_text())
+    assert {"env", "world", "learner", "search", "seconds", "real_steps", "unseen", "verdict"} <= set(content)
+    assert content["env"] == ID and content["world"] == "bandit" and content["learner"] == "DDQN_vary"
+    assert set(content["unseen"]) == {"ppo"} and set(content["unseen"]["ppo"]) == {"world", "real", "real_10x"}
+    for where, steps in (("world", 40), ("real", 40), ("real_10x", 400)):
+        figure = content["unseen"]["ppo"][where]
+        assert 8 <= figure["mean_return"] <= 500 and figure["agents"] == 2 and figure["train_steps"] >= steps
+    spent = content["real_steps_of"]
+    assert content["real_steps"] == sum(spent.values()) and spent["measuring"] > 3000 and spent["evolution"] > 0
+    assert spent["baselines"] >= 2 * 440 and spent["tests"] >= 2 * 10 * 8
+    assert content["verdict"] in shown and content["verdict"].endswith(".")
+
+    (run_dir,) = [p for p in tmp_path.iterdir() if p.is_dir()]
+    plan = yaml.safe_load((run_dir / "plan.yaml").read_text())
+    assert (run_dir / "plan.yaml").read_text() in shown and plan["agents"]["gtn"]["max_iterations"] == 2
+    assert load_config(run_dir / "plan.yaml").data == load_config(run_dir / "config.yaml").data
+
+    before = (run_dir / "model.pt").read_bytes()
+    lines = (run_dir / report.FILE).read_text().splitlines()
+    (run_dir / report.FILE).write_text("\n".join(lines[:3]) + "\n")  # as if it had been stopped after three agents
+    again = tmp_path / "again.json"
+    assert exit_code(evolve.main, ["--resume", str(run_dir), "--json", str(again)]) == 0
+    assert json.loads(again.read_text())["unseen"] == content["unseen"]
+    assert (run_dir / "model.pt").read_bytes() == before
+
+
+@pytest.mark.usefixtures("measured_once")
+def test_only_the_plan(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = [*TINY, "--check", "--results-dir", str(tmp_path / "none")]
+    assert exit_code(evolve.main, words) == 0
+    plan = yaml.safe_load(capsys.readouterr().out)
+    assert plan["env_name"] == ID and plan["seed"] == 3 and plan["envs"][ID]["contextual_bandit"] is True
+    assert not (tmp_path / "none").exists()
+
+
+WRONG = [
+    ([], "found neither ENV nor --resume DIR"),
+    ([ID, "--resume", "x"], "found both ENV and --resume DIR"),
+    (["--resume", "x", "--seed", "4"], "--resume goes on with the plan of its run: found --seed"),
+    (["--resume", "nowhere"], "found no auto.json in 'nowhere'"),
+    ([ID, "--minutes", "0"], "--minutes: found 0, expected at least 0.05"),
+    ([ID, "--agents", "0"], "--agents: found 0"),
+    ([ID, "--json", "/no/such/folder/x.json"], "--json: cannot write"),
+    ([ID, "--env-kwargs", "5"], "--env-kwargs: found '5', expected KEY=VALUE"),
+    (["gymnasium:CartPol-v1"], "did you mean gymnasium:CartPole-v1"),
+    (["CartPole-v7"], "did you mean gymnasium:CartPole-v1"),
+    ([ID, "--world", "bandits"], "--world: found 'bandits', expected auto, bandit, se, rn; nearest: bandit"),
+    ([ID, "--learners", "pqo"], "--learners: found 'pqo'"),
+    ([ID, "--search", "ness", "--quick"], "did you mean nes"),
+    ([ID, "--set", "agents.gtn.max_iteration=3"], "did you mean agents.gtn.max_iterations"),
+]
+
+
+@pytest.mark.usefixtures("measured_once")
+@pytest.mark.parametrize(("words", "expected"), WRONG, ids=[" ".join(w)[:40] for w, _ in WRONG])
+def test_wrong_words_are_one_line(words: list[str], expected: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_code(evolve.main, words) == 2
+    err = [line for line in capsys.readouterr().err.splitlines() if not line.startswith("measuring ")]
+    assert len(err) == 1 and err[0].startswith("evolve.py: ") and expected in err[0], err
+
+
+def test_its_help_names_every_key_and_its_old_door() -> None:
+    assert commands.COMMANDS["evolve"].module == "experiments.evolve"
+    assert "--minutes" in commands.help_text(commands.COMMANDS["evolve"])
+
+
+@pytest.mark.slow
+def test_stopped_in_the_evolution_it_goes_on_to_the_same_world(tmp_path: Path) -> None:
+    """In processes of its own, as a user does; Stable-Baselines3's agents if it is there."""
+    words = [*TINY, "agents.gtn.max_iterations=12"]
+
+    def start(*more: str) -> subprocess.Popen[bytes]:
+        env = {**os.environ, "PYTHONPATH": str(ROOT)}
+        command = [sys.executable, "-m", "envolve", "evolve", *more]
+        return subprocess.Popen(command, cwd=ROOT, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+
+    whole = start(*words, "--results-dir", str(tmp_path / "whole"))
+    assert whole.communicate(timeout=600) and whole.returncode == 0
+    cut = start(*words, "--results-dir", str(tmp_path / "cut"))
+    until = time.monotonic() + 300
+    while not list(tmp_path.glob("cut/*/checkpoint.pt")):
+        assert cut.poll() is None and time.monotonic() < until
+        time.sleep(0.05)
+    cut.send_signal(signal.SIGINT)
+    err = cut.communicate(timeout=60)[1].decode()
+    assert cut.returncode == 130 and "--resume" in err
+    (run_dir,) = (tmp_path / "cut").iterdir()
+    again = start("--resume", str(run_dir))
+    assert again.communicate(timeout=600) and again.returncode == 0
+    (other,) = (tmp_path / "whole").iterdir()
+    assert (run_dir / "model.pt").read_bytes() == (other / "model.pt").read_bytes()
+    found = [json.loads((d / "report.json").read_text())["unseen"] for d in (run_dir, other)]
+    assert found[0] == found[1]
+
+
+@pytest.mark.slow
+def test_cartpole_is_learned_by_agents_that_never_saw_its_world(tmp_path: Path) -> None:
+    """The known score: at least 450 of 500 in a bandit, by this project's PPO or Stable-Baselines3's learners."""
+    out = tmp_path / "out.json"
+    words = [ID, "--minutes", "8", "--agents", "2", "--steps", "8192", "--results-dir", str(tmp_path)]
+    assert exit_code(evolve.main, [*words, "--json", str(out)]) == 0
+    worlds = {k: v["world"]["mean_return"] for k, v in json.loads(out.read_text())["unseen"].items()}
+    assert max(worlds.values()) > 450, worlds
