@@ -24,6 +24,7 @@ from envolve.envs.section import EnvSection
 from envolve.envs.task import make_task
 from envolve.envs.worlds.world import init_world
 from tests.agents.same import assert_same_bytes, same_alone, same_run
+from tests.examples import examples
 
 SMALL = dict(train_steps=200, init_episodes=0, hidden_size=16, hidden_layer=1, activation_fn="tanh", batch_size=37,
              eps_init=0.5, test_episodes=3, lr=1e-3)  # fmt: skip
@@ -286,7 +287,7 @@ def test_replay_is_a_ring_that_grows(monkeypatch):
     assert memory.rows[0, 25 % 3, 0] == -1 and memory.rows[1, 25 % 20, 0] == -2
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(
     rewards=st.lists(st.floats(-100, 100, width=32), min_size=1, max_size=12), window=st.integers(1, 5),
     init=st.integers(0, 4), least=st.integers(0, 50), diff=st.floats(0, 2), settles=st.booleans(),

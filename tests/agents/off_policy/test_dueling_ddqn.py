@@ -38,6 +38,7 @@ CASES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_equals_the_compiled_twin(case):
     setup = Setup(**CASES[case])
@@ -98,6 +99,7 @@ def test_the_compiled_network_against_float64(activation, layers):
     assert np.linalg.norm(agent.weights.g - gradient.numpy()) / gradient.norm().item() < 1e-6
 
 
+@pytest.mark.slow
 def test_the_mean_over_the_batch_has_no_kernel():
     task, keys = make_task("CartPole-v0"), np.arange(2)
     assert why_not(DuelingDDQN, task, draw(DuelingDDQNSection(), keys)) is None

@@ -112,6 +112,7 @@ TWINS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", TWINS)
 def test_equals_the_compiled_twin(case):
     """Some hundred updates; far longer runs part, as every chaotic iteration does."""
@@ -121,6 +122,7 @@ def test_equals_the_compiled_twin(case):
     assert (ours.updates > 0).all() and (ours.status == OK).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("values", [{}, dict(alpha=[0.9], tau=[0.3], gamma=[0.8])])
 def test_updates_equal_the_compiled_twins(values):
     """Of two actions; parameters, targets, temperature and both their moments."""
@@ -146,6 +148,7 @@ def test_updates_equal_the_compiled_twins(values):
     np.testing.assert_allclose([own.p, own.m, own.v], [rows.log_alpha[0], rows.alpha_m[0], rows.alpha_v[0]], **close)
 
 
+@pytest.mark.slow
 def test_the_twin_contains_what_diverges_and_is_the_same_in_any_company():
     setup = Setup(name="Pendulum-v0", values={"lr": [1e-3, 1e-3, 1e38, 1e-3, 1e-3]})
     result = setup.compiled(threads=2)

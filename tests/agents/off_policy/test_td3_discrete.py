@@ -189,6 +189,7 @@ def in_a_batch(case):
     return setup, setup.torch()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_equals_the_compiled_twin(case):
     setup, together = in_a_batch(case)

@@ -25,6 +25,7 @@ from envolve.envs.section import EnvSection
 from envolve.envs.task import make_task
 from envolve.envs.worlds.world import init_world
 from tests.agents.same import assert_same_bytes, same_alone, same_run
+from tests.examples import examples
 
 SMALL = dict(train_steps=300, train_episodes=60, hidden_size=16, hidden_layer=1, activation_fn="tanh", num_envs=3,
              rollout_steps=20, ppo_epochs=3, minibatches=4, test_episodes=3, lr=1e-3, advantage="gae",
@@ -194,7 +195,7 @@ def test_gradient_against_float64(A, std, activation, settings):
         assert (ours[i] - wanted).norm() / wanted.norm() < (2e-3 if std and i == 0 else 3e-6)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(T=st.integers(1, 12), seed=st.integers(0, 1000), gamma=st.floats(0, 1), lam=st.floats(0, 1))
 def test_returns_against_a_written_out_sum(T, seed, gamma, lam):
     """A_t = sum_k (gamma lambda)^k delta_{t+k} up to the end of the episode; lambda 1: the sum of rewards."""

@@ -19,6 +19,7 @@ from envolve.envs.task import make_task
 from envolve.envs.worlds.file import WorldFileError, checksum, read_world, save_world
 from envolve.envs.worlds.format import world_state_dict
 from envolve.envs.worlds.world import init_world
+from tests.examples import examples
 
 
 def make_config(name="CartPole-v0", **section):
@@ -116,7 +117,7 @@ def good(tmp_path_factory):
     return path
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(data=st.data())
 def test_flipped_bytes_are_found_or_harmless(good, tmp_path_factory, data):
     original = good.read_bytes()
@@ -134,7 +135,7 @@ def test_flipped_bytes_are_found_or_harmless(good, tmp_path_factory, data):
         assert torch.equal(world.flat, wanted.flat) and world.config == wanted.config and world.budget == wanted.budget
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(data=st.data())
 def test_truncated_files_are_refused(good, tmp_path_factory, data):
     original = good.read_bytes()
@@ -144,7 +145,7 @@ def test_truncated_files_are_refused(good, tmp_path_factory, data):
         read_world(str(path))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(content=st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),

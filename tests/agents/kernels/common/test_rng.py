@@ -11,6 +11,7 @@ from numba import njit
 
 from envolve.agents.kernels.common import rng as compiled
 from envolve.core import rng
+from tests.examples import examples
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
 DRAWS = 20_000
@@ -29,7 +30,7 @@ def draw(keys, counters, stream, n):
     return folded, bits, uniforms, integers
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(st.lists(st.tuples(INT64, INT64), min_size=1, max_size=20), st.integers(0, 100), st.integers(1, 2**31 - 1))
 def test_both_back_ends_return_the_same_bits(pairs, stream, n):
     key, counter = torch.tensor(pairs).unbind(1)
