@@ -124,6 +124,7 @@ def test_a_server_that_dies_is_replaced_and_the_candidate_refused(vetter, unchec
     assert any("starting another" in r.message for r in caplog.records)
 
 
+@pytest.mark.slow
 def test_a_server_that_falls_silent_is_asked_nothing_more(vetter, unchecked, monkeypatch) -> None:
     """Its process may seem to be alive for a moment after its pipes are closed."""
     server = vetter._jailer._server
