@@ -102,6 +102,7 @@ def only(folder: Path) -> Path:
     return run
 
 
+@pytest.mark.slow
 def test_single_takes_the_files_to_its_workers_and_survives_a_kill(tmp_path: Path) -> None:
     """GTN_master.py --single, killed after its first generation; the user's files are gone by then."""
     source = tmp_path / "mine"

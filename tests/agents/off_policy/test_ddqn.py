@@ -24,7 +24,7 @@ from envolve.envs.section import EnvSection
 from envolve.envs.task import make_task
 from envolve.envs.worlds.world import init_world
 from tests.agents.same import assert_same_bytes, same_alone, same_run
-from tests.examples import examples
+from tests.examples import examples, some_slow
 
 SMALL = dict(train_steps=200, init_episodes=0, hidden_size=16, hidden_layer=1, activation_fn="tanh", batch_size=37,
              eps_init=0.5, test_episodes=3, lr=1e-3)  # fmt: skip
@@ -104,7 +104,11 @@ CASES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", CASES)
+FAST = ("se, settles", "se, tested", "real, leakyrelu, two layers", "real, replay wraps", "real, time limit", "rn 5",
+        "se, prelu, two layers", "real, acrobot, frame skip", "rn 2, tested, frame skip", "real, mixed")  # fmt: skip
+
+
+@pytest.mark.parametrize("case", some_slow(CASES, FAST))
 def test_equals_the_compiled_twin(case):
     setup = Setup(**CASES[case])
     ours, twin = setup.torch(), setup.compiled()
@@ -191,7 +195,7 @@ def test_prelu_learns_its_slope():
 # ------------------------------------------------------------------------------------- one member, other company
 
 
-@pytest.mark.parametrize("case", ["real, mixed", "se, mixed", "rn 2, tested, frame skip"])
+@pytest.mark.parametrize("case", some_slow(["real, mixed", "se, mixed", "rn 2, tested, frame skip"], ["se, mixed"]))
 def test_alone_and_in_a_batch(case):
     """To rounding: which kernel a matrix product runs on depends on the batch. The compiled twin is exact."""
     setup = Setup(**CASES[case])
@@ -199,7 +203,7 @@ def test_alone_and_in_a_batch(case):
     same_alone(setup, together)
 
 
-@pytest.mark.parametrize("case", ["real, no budget", "se, mixed"])
+@pytest.mark.parametrize("case", some_slow(["real, no budget", "se, mixed"], ["se, mixed"]))
 def test_compaction_changes_nothing_but_rounding(case, monkeypatch):
     setup = Setup(**CASES[case])
     late = setup.torch()

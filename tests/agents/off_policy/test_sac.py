@@ -26,6 +26,7 @@ from envolve.envs.section import EnvSection
 from envolve.envs.task import Task, make_task
 from envolve.envs.worlds.world import init_world
 from tests.agents.same import assert_same_bytes, same_alone, same_run
+from tests.examples import some_slow
 
 SMALL = dict(train_steps=150, init_episodes=1, hidden_size=16, hidden_layer=1, activation_fn="tanh", batch_size=37,
              test_episodes=3, lr=1e-3, rb_size=10_000)  # fmt: skip
@@ -389,7 +390,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", some_slow(CASES, fast=("rn, tested",)))
 def test_alone_and_in_a_batch(case):
     """To rounding: which kernel a matrix product runs on depends on the batch."""
     setup = Setup(**CASES[case])

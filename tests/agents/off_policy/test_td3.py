@@ -22,7 +22,8 @@ from envolve.envs.nets.networks import ACTIVATIONS, init_flat
 from envolve.envs.section import EnvSection
 from envolve.envs.task import make_task
 from envolve.envs.worlds.world import init_world
-from tests.agents.same import assert_same_bytes, same_alone, same_run, some_slow
+from tests.agents.same import assert_same_bytes, same_alone, same_run
+from tests.examples import some_slow
 
 SMALL = dict(train_steps=150, init_episodes=1, hidden_size=16, batch_size=37, test_episodes=2, policy_delay=2)
 ACTIVATION = {"tanh": nn.Tanh, "relu": nn.ReLU, "leakyrelu": nn.LeakyReLU, "prelu": nn.PReLU, "identity": nn.Identity}
@@ -269,13 +270,13 @@ def in_a_batch(case):
     return setup, setup.torch()
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", some_slow(CASES, ("real, mixed", "real, tested, noise", "rn 2", "real, replay wraps")))
 def test_equals_the_compiled_twin(case):
     setup, together = in_a_batch(case)
     same_run(together, setup.compiled(), tolerance=5e-5)
 
 
-@pytest.mark.parametrize("case", some_slow(CASES, fast=("real, mixed", "se")))
+@pytest.mark.parametrize("case", some_slow(CASES, fast=("se",)))
 def test_alone_and_in_a_batch(case):
     setup, together = in_a_batch(case)
     assert (together.status == OK).all() and (together.updates > 0).all()

@@ -16,7 +16,8 @@ from envolve.core import rng
 from envolve.envs.nets.networks import init_flat
 from tests.agents.off_policy import test_td3
 from tests.agents.off_policy.test_td3 import MIXED, SMALL, module, relative_error
-from tests.agents.same import assert_same_bytes, same_alone, same_run, some_slow
+from tests.agents.same import assert_same_bytes, same_alone, same_run
+from tests.examples import some_slow
 
 
 class Setup(test_td3.Setup):
@@ -196,7 +197,7 @@ def test_equals_the_compiled_twin(case):
     same_run(together, setup.compiled(), tolerance=1e-4)
 
 
-@pytest.mark.parametrize("case", some_slow(CASES, fast=("real, mixed", "se")))
+@pytest.mark.parametrize("case", some_slow(CASES, fast=("se",)))
 def test_alone_and_in_a_batch(case):
     setup, together = in_a_batch(case)
     assert (together.status == OK).all() and (together.updates > 0).all()

@@ -25,7 +25,7 @@ from envolve.envs.section import EnvSection
 from envolve.envs.task import make_task
 from envolve.envs.worlds.world import init_world
 from tests.agents.same import assert_same_bytes, same_alone, same_run
-from tests.examples import examples
+from tests.examples import examples, some_slow
 
 SMALL = dict(train_steps=300, train_episodes=60, hidden_size=16, hidden_layer=1, activation_fn="tanh", num_envs=3,
              rollout_steps=20, ppo_epochs=3, minibatches=4, test_episodes=3, lr=1e-3, advantage="gae",
@@ -96,7 +96,11 @@ CASES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", CASES)
+FAST = ("published", "cleanrl", "time limit", "solved", "left over", "prelu", "acrobot", "pendulum, monte carlo",
+        "rn 5", "se, continuous car", "se, tested", "rn 2, tested", "mixed")  # fmt: skip
+
+
+@pytest.mark.parametrize("case", some_slow(CASES, FAST))
 def test_equals_the_compiled_twin(case):
     setup = Setup(**CASES[case])
     ours, twin = setup.torch(), setup.compiled()

@@ -19,7 +19,7 @@ from envolve.envs.shaping.candidate import Candidate, Shaper
 from tests.agents import fake_shaped
 from tests.agents.fake_shaped import PointMasses
 from tests.agents.humans import train_humans
-from tests.agents.same import some_slow
+from tests.examples import some_slow
 
 WIDTHS = [(4, 2), (7, 2), (2, 1), (4, 2), (6, 3)]
 SCALES = [1.0, 1000.0, 0.01, 1.0, 3.0]

@@ -21,8 +21,7 @@ from envolve.core import rng
 from envolve.envs.classic.bandit import Bandit
 from envolve.envs.classic.gridworld import Cliff
 from envolve.envs.worlds.world import RealTask, tables
-from tests.agents.same import some_slow
-from tests.examples import ALL, examples
+from tests.examples import ALL, examples, some_slow
 
 TASK = Cliff()
 FEW = ("ql", "sarsa_cb")  # each is compiled apart; these two have both rules and the bonus

@@ -67,6 +67,7 @@ def main() -> None:
     print(life(stalled))
 
 
+@pytest.mark.slow
 def test_a_machine_that_stalls_changes_no_byte_and_no_verdict() -> None:
     process = subprocess.Popen(
         [sys.executable, "-c", f"from {__name__} import main; main()"], cwd=ROOT, stdout=subprocess.PIPE, text=True

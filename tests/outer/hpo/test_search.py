@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from envolve.outer.hpo.hyperband import ladder
 from envolve.outer.hpo.search import BACKENDS, make_search, plain, rounded
-from tests.examples import examples
+from tests.examples import examples, some_slow
 
 CS = pytest.importorskip("ConfigSpace", reason="ConfigSpace is not installed")
 pytest.importorskip("hpbandster", reason="hpbandster is not installed")
@@ -29,7 +29,7 @@ pytest.importorskip("optuna", reason="optuna is not installed")
 ROOT = Path(__file__).parents[3]
 SEARCHES = [("bohb", "hyperband"), ("bohb", "aggressive"), ("optuna", "hyperband"), ("optuna", "aggressive"),
             ("random", "hyperband")]  # fmt: skip
-every_search = pytest.mark.parametrize("backend, bracket", SEARCHES)
+every_search = pytest.mark.parametrize("backend, bracket", some_slow(SEARCHES, SEARCHES[1:3] + SEARCHES[4:]))
 
 
 def mixed_space():

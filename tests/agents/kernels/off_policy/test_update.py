@@ -19,7 +19,7 @@ from envolve.agents.off_policy.sac import SAC
 from envolve.agents.off_policy.td3 import TD3
 from envolve.agents.off_policy.td3_discrete import TD3Discrete
 from envolve.envs.task import make_task
-from tests.agents.same import some_slow
+from tests.examples import some_slow
 
 KEYS = torch.tensor([7, 2**40, -3])
 BATCH = 20  # no multiple of a vector
