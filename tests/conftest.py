@@ -36,8 +36,12 @@ def only_slow_tests_compile_all(request: pytest.FixtureRequest, monkeypatch: pyt
     """Among the fast tests a learner in ``LATE`` takes the PyTorch path, and a test that asks for its kernels fails."""
     if "slow" not in request.keywords:
         why_not = ahead.why_not
-        late = "compiled by the slow tests alone (tests/conftest.py)"
-        monkeypatch.setattr(ahead, "why_not", lambda name: late if name in LATE else why_not(name))
+
+        def soon(name: str) -> str | None:
+            return "compiled by the slow tests alone (tests/conftest.py)" if name in LATE else why_not(name)
+
+        soon.cache_clear = why_not.cache_clear  # type: ignore[attr-defined]
+        monkeypatch.setattr(ahead, "why_not", soon)
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -20,7 +20,7 @@ from tests.agents.same import assert_same_bytes, same_run
 
 
 class Setup(test_ddqn.Setup):
-    algorithm, learner_section = DuelingDDQN, DuelingDDQNSection
+    algorithm, section_class = DuelingDDQN, DuelingDDQNSection
 
     def __init__(self, **kw):
         super().__init__(**{"feature_dim": 11, **kw})

@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from envolve.agents.common import population
-from envolve.agents.common.hyper import draw
 from envolve.agents.common.result import AGENT_DIVERGED, OK, WORLD_DIVERGED
 from envolve.agents.common.sections import PPOSection
 from envolve.agents.kernels.ppo import population as compiled
@@ -21,9 +20,8 @@ from envolve.agents.ppo.policy import Coefficients, Nets
 from envolve.agents.ppo.returns import lambda_returns, normalise
 from envolve.core import rng
 from envolve.envs.nets.networks import ACTIVATIONS, MLPShape, init_flat
-from envolve.envs.section import EnvSection
 from envolve.envs.task import make_task
-from envolve.envs.worlds.world import init_world
+from tests.agents import small
 from tests.agents.same import assert_same_bytes, same_alone, same_run
 from tests.examples import examples, some_slow
 
@@ -33,30 +31,12 @@ SMALL = dict(train_steps=300, train_episodes=60, hidden_size=16, hidden_layer=1,
 MONTE_CARLO = dict(advantage="monte_carlo", norm_advantage=False, minibatches=1)
 
 
-class Setup:
-    """A small population; ``values`` overrides hyperparameters member by member."""
+class Setup(small.Setup):
+    section_class, small, loops = PPOSection, SMALL, (ppo, compiled)
+    algorithm = None
 
-    def __init__(self, kind="real", name="CartPole-v0", P=5, max_steps=None, env=None, values=None, seed=100,
-                 solved_reward=None, test_each=False, **section):  # fmt: skip
-        self.kind, self.test_each = kind, test_each
-        self.task = make_task(name, max_steps=max_steps, solved_reward=solved_reward)
-        self.env = EnvSection(**{"hidden_size": 13, **(env or {})})
-        self.keys = np.arange(P) + seed
-        self.hyper = draw(PPOSection(**{**SMALL, **section}), self.keys)
-        self.hyper.values.update({k: np.array(v) for k, v in (values or {}).items()})
-        self.worlds = np.zeros((P, 1), np.float32)
-        if kind != "real":
-            self.worlds = init_world(kind, self.task, self.env, torch.as_tensor(self.keys) + 9).numpy()
-
-    def torch(self, rows=slice(None)):
-        return self._run(ppo, rows)
-
-    def compiled(self, rows=slice(None), **kw):
-        return self._run(compiled, rows, **kw)
-
-    def _run(self, module, rows, **kw):
-        hyper, worlds, keys = self.hyper.take(rows), self.worlds[rows], self.keys[rows]
-        return module.train_population(self.task, self.kind, self.env, worlds, hyper, keys, self.test_each, **kw)
+    def arguments(self, rows):
+        return super().arguments(rows)[1:]
 
 
 MIXED = dict(hidden_size=[3, 8, 16, 31, 5], hidden_layer=[0, 1, 2, 1, 2], train_steps=[100, 200, 50, 150, 250],
