@@ -145,6 +145,7 @@ def test_a_server_that_misbehaves_costs_its_answers_only(tmp_path, capsys, monke
     assert all(i["rejection"][1] for i in rejected if i["rejection"])
 
 
+@pytest.mark.slow
 def test_a_budget_ends_a_run_that_has_results(tmp_path, capsys):
     with scripted.ScriptedServer([scripted.good(GOOD, tokens=(3000, 100))] * 9) as server:
         words = [*SMALL, "--num_iters", 3, "--shapers_per_iter", 1, "--max_tokens", 200, "--budget_tokens", 8000]

@@ -71,6 +71,7 @@ def reference_q(nets, p, x):
     return value + advantage - advantage.mean(1, keepdim=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 @pytest.mark.parametrize("layers", [1, 2])
 def test_the_compiled_network_against_float64(activation, layers):

@@ -48,6 +48,7 @@ def test_the_same_run_leaves_the_same_bytes(tmp_path: Path, expected: dict[str, 
     assert results(tmp_path / "again") == expected
 
 
+@pytest.mark.slow
 def test_contrastive_runs_that_go_on_leave_the_same_bytes(tmp_path: Path) -> None:
     """Also of a memory that has gone round: its 40 rows are those of 4 iterations."""
     params = small(algorithm="CRL", n_episodes_in_buffer=4)

@@ -124,6 +124,7 @@ def test_a_cost_is_the_same_every_time_and_ends_what_costs_too_much() -> None:
     assert cost(lambda: upright({"pole_angle": x[0], "action": x}), 10**9) < allowed(64) / 50
 
 
+@pytest.mark.slow
 def test_counting_imports_no_compiler() -> None:
     code = (
         "import sys, torch\nfrom envolve.envs.shaping.cost import cost\nx = torch.ones(3)\n"

@@ -562,6 +562,7 @@ def test_no_ignored_name_is_one_that_works() -> None:
     assert not set(legacy.LEGACY_AGENTS) & set(schema.agent_sections())
 
 
+@pytest.mark.slow
 def test_worker_side_needs_neither_pydantic_nor_yaml() -> None:
     code = "import sys; sys.modules['pydantic'] = sys.modules['yaml'] = None; import envolve.outer.config.problem"
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
