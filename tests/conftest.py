@@ -35,6 +35,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     rank = {f"tests/{name}": number for number, name in enumerate(LONGEST)}
     items.sort(key=lambda item: rank.get(item.nodeid.partition("::")[0], len(rank)))
 
+
 # Kernels of these take ten to thirty seconds to compile, and are much like those of td3, ddqn and sac_update.
 LATE = ("crl", "duelingddqn", "sac", "td3_discrete", "td3_update")
 

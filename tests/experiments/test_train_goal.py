@@ -98,12 +98,16 @@ def test_exit_codes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.fixture
-def here(capsys: pytest.CaptureFixture[str]) -> Callable[[list[str]], subprocess.CompletedProcess[str]]:
-    """The command in this process."""
+def here(
+    capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> Callable[[list[str]], subprocess.CompletedProcess[str]]:
+    """The command in this process, where pytest has what is logged."""
+    caplog.set_level("INFO", "envolve")
 
     def call(words: list[str]) -> subprocess.CompletedProcess[str]:
         code = train_goal.main(words)
-        return subprocess.CompletedProcess(words, code, *capsys.readouterr())
+        out, err = capsys.readouterr()
+        return subprocess.CompletedProcess(words, code, out, err + caplog.text)
 
     return call
 
