@@ -36,21 +36,27 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: rank.get(item.nodeid.partition("::")[0], len(rank)))
 
 
-# Kernels of these take ten to thirty seconds to compile, and are much like those of td3, ddqn and sac_update.
-LATE = ("crl", "duelingddqn", "sac", "td3_discrete", "td3_update")
+# Kernels of these take five to thirty seconds to compile, and are much like those of td3, ddqn, sac_update and ql.
+LATE = ("crl", "duelingddqn", "ql_cb", "sac", "sarsa", "sarsa_cb", "td3_discrete", "td3_update")
+_why_not, _is_fast = ahead.why_not, False
 
 
-@pytest.fixture(autouse=True)
-def only_slow_tests_compile_all(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+def _compiled_soon(name: str) -> str | None:
     """Among the fast tests a learner in ``LATE`` takes the PyTorch path, and a test that asks for its kernels fails."""
-    if "slow" not in request.keywords:
-        why_not = ahead.why_not
+    if _is_fast and name in LATE:
+        return "compiled by the slow tests alone (tests/conftest.py)"
+    return _why_not(name)
 
-        def soon(name: str) -> str | None:
-            return "compiled by the slow tests alone (tests/conftest.py)" if name in LATE else why_not(name)
 
-        soon.cache_clear = why_not.cache_clear  # type: ignore[attr-defined]
-        monkeypatch.setattr(ahead, "why_not", soon)
+_compiled_soon.cache_clear = _why_not.cache_clear  # type: ignore[attr-defined]
+ahead.why_not = _compiled_soon  # type: ignore[assignment]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Before the fixtures of its module."""
+    global _is_fast
+    _is_fast = "slow" not in item.keywords
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -16,6 +16,7 @@ import pytest
 import torch
 import yaml
 
+from envolve.agents.goal import crl_energy
 from envolve.agents.goal.crl import METRICS
 from envolve.agents.goal.crl_section import CRLSection
 from envolve.agents.goal.off_policy_section import GoalSACSection, GoalTD3Section
@@ -99,10 +100,11 @@ def test_exit_codes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.fixture
 def here(
-    capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+    capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[[list[str]], subprocess.CompletedProcess[str]]:
     """The command in this process, where pytest has what is logged."""
     caplog.set_level("INFO", "envolve")
+    monkeypatch.setattr(crl_energy, "_said", set())  # each process says once what l2 is
 
     def call(words: list[str]) -> subprocess.CompletedProcess[str]:
         code = train_goal.main(words)

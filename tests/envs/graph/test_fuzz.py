@@ -27,7 +27,7 @@ def fuzz(seed: int, count: int) -> dict[str, Any]:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-@pytest.mark.parametrize(("seed", "count"), [(0, 30), pytest.param(1, 1200, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("seed", "count"), [(0, 60), pytest.param(1, 1200, marks=pytest.mark.slow)])
 def test_fuzzed_graphs_are_refused_or_run_within_limits(seed: int, count: int) -> None:
     found = fuzz(seed, count)
     assert found["refused"] + found["ran"] == count

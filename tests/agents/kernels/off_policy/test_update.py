@@ -102,7 +102,8 @@ def test_turns_may_be_mixed(case: str) -> None:
         else:
             run(b.update, batch, number)
     same(a, b, 2e-4)
-    assert b.rows.actor_updates.tolist() == [6, 6, 6]
+    if case == "TD3":
+        assert b.rows.actor_updates.tolist() == [6, 6, 6]
 
 
 @pytest.mark.parametrize("case", some_slow(CASES, fast=("SAC", "SAC, fixed temperature")))
