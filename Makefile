@@ -55,12 +55,12 @@ setup: ## create .venv and install requirements.txt (the other targets do it for
 run: setup ## the main job: evolve a world for CartPole and show that agents trained only in it solve CartPole
 	$(BIN)/python GTN_master.py $(CONFIG) --single $(ARGS)
 
-# a file's tests stay in one process: they share what they set up
+# a file's tests stay in one process: they share what they set up; files in the order of tests/conftest.py
 test: setup ## the fast tests, in a process for every core (ARGS="-n 0": in one)
-	$(BIN)/python -m pytest -m "not slow" -n auto --maxprocesses 8 --dist loadfile $(ARGS)
+	$(BIN)/python -m pytest -m "not slow" -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder --durations=20 $(ARGS)
 
-test-long: setup ## the slow tests: whole evolutions, Stable-Baselines3
-	$(BIN)/python -m pytest -m slow $(ARGS)
+test-long: setup ## the slow tests: whole evolutions, Stable-Baselines3, and all of hypothesis's examples
+	ENVOLVE_EXAMPLES=all $(BIN)/python -m pytest -m "slow or hypothesis" $(ARGS)
 
 test-38: setup ## workers in Python 3.8 train every learner (PYTHON38=/path/to/python3.8), in .venv38
 	@cmp -s $(NEEDS38) $(STAMP38) || { \

@@ -1,4 +1,6 @@
-"""For all tests: one thread. They run beside other work, and two threads on a busy core wait for each other."""
+"""For all tests: one thread, since they run beside other work and two threads on a busy core wait for each other; few
+examples of hypothesis unless all are asked for; and the longest files first, so that no process ends alone.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +9,54 @@ from collections.abc import Iterator
 
 import pytest
 import torch
+from hypothesis import settings
+
+from envolve.agents.kernels.building import ahead
+from tests.examples import examples
 
 torch.set_num_threads(1)
+settings.register_profile("here", max_examples=examples(), deadline=None)
+settings.load_profile("here")
+
+# Files of ten seconds and more, the longest first: one that is begun at the end keeps the other processes waiting.
+LONGEST = [
+    "test_master.py", "agents/ppo/test_training.py", "experiments/test_auto_shape.py", "agents/shaped/test_halving.py",
+    "agents/off_policy/test_ddqn.py", "experiments/test_optimize_params.py", "agents/kernels/dense/test_kernels.py",
+    "agents/off_policy/test_td3.py", "llm/vetting/test_vet.py", "test_worker.py", "agents/tabular/test_training.py",
+    "agents/goal/test_off_policy.py", "outer/test_run.py", "test_examples.py", "experiments/test_eval_shapers.py",
+    "distributed/programs/test_turns.py", "distributed/programs/test_supervisor.py", "llm/vetting/test_attacks.py",
+    "experiments/test_evaluate_policy.py", "outer/hpo/test_search.py", "outer/exchange/test_faults.py",
+    "envs/graph/test_fuzz.py", "llm/gym/test_train.py",
+]  # fmt: skip
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keeps the order within a file."""
+    rank = {f"tests/{name}": number for number, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: rank.get(item.nodeid.partition("::")[0], len(rank)))
+
+
+# Kernels of these take five to thirty seconds to compile, and are much like those of td3, ddqn, sac_update and ql.
+LATE = ("crl", "duelingddqn", "ql_cb", "sac", "sarsa", "sarsa_cb", "td3_discrete", "td3_update")
+_why_not, _is_fast = ahead.why_not, False
+
+
+def _compiled_soon(name: str) -> str | None:
+    """Among the fast tests a learner in ``LATE`` takes the PyTorch path, and a test that asks for its kernels fails."""
+    if _is_fast and name in LATE:
+        return "compiled by the slow tests alone (tests/conftest.py)"
+    return _why_not(name)
+
+
+_compiled_soon.cache_clear = _why_not.cache_clear  # type: ignore[attr-defined]
+ahead.why_not = _compiled_soon  # type: ignore[assignment]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Before the fixtures of its module."""
+    global _is_fast
+    _is_fast = "slow" not in item.keywords
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -102,6 +102,7 @@ def only(folder: Path) -> Path:
     return run
 
 
+@pytest.mark.slow
 def test_single_takes_the_files_to_its_workers_and_survives_a_kill(tmp_path: Path) -> None:
     """GTN_master.py --single, killed after its first generation; the user's files are gone by then."""
     source = tmp_path / "mine"
@@ -126,7 +127,7 @@ def test_single_takes_the_files_to_its_workers_and_survives_a_kill(tmp_path: Pat
     assert envolve.load_world(result.world, code_from=run).observation_space.shape == (2,)
 
 
-@pytest.mark.parametrize("allowed", [True, False])
+@pytest.mark.parametrize("allowed", [pytest.param(True, marks=pytest.mark.slow), False])
 def test_worker_by_hand_executes_only_what_it_was_allowed(tmp_path: Path, allowed: bool) -> None:
     runs, sync = tmp_path / "runs", tmp_path / "sync"
     (tmp_path / "sync").mkdir()
@@ -151,6 +152,7 @@ def test_worker_by_hand_executes_only_what_it_was_allowed(tmp_path: Path, allowe
         assert process.returncode == 1 and "refused: plugins: my_" in output and "--plugins DIR" in output, output
 
 
+@pytest.mark.slow
 def test_script_runs(tmp_path: Path) -> None:
     command = [sys.executable, str(EXAMPLES / "evolve_in_a_script.py"), str(tmp_path)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}

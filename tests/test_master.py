@@ -375,6 +375,7 @@ def worker(cwd, worker_id, *args):
         process.wait()
 
 
+@pytest.mark.slow
 def test_workers_started_by_hand(tmp_path, reference):
     """One before the master, one after it, in the default folder of the exchange; they outlive the run."""
     with worker(tmp_path, 0) as first:
@@ -392,9 +393,9 @@ def test_a_master_without_workers_says_what_to_type(tmp_path):
         assert any("continue with: python3 GTN_master.py --resume results/grid" in line for line in master.errors)
 
 
-def interrupt_and_resume(cwd, config, overrides, moments, sig=signal.SIGINT):
+def interrupt_and_resume(cwd, config, overrides, moments, sig=signal.SIGINT, workers=2):
     """Stop at each moment (a text in the output), resume in between; -> the folder of the finished run."""
-    args = [config, "--set", *overrides]
+    args = [config, "--set", *overrides, "--workers", workers]
     for moment in moments:
         with started(cwd, *args) as master:
             master.wait_for(moment)
@@ -407,12 +408,19 @@ def interrupt_and_resume(cwd, config, overrides, moments, sig=signal.SIGINT):
             else:
                 wait_until(lambda master=master: all(gone(pid) for pid in master.workers()))
         folder = run_dir(cwd)
-        args = ["--resume", folder]
+        args = ["--resume", folder, "--workers", workers]
     run(cwd, *args)
     return folder
 
 
 def test_ctrl_c_and_resume(tmp_path, reference):
+    """In the middle."""
+    folder = interrupt_and_resume(tmp_path, GRIDWORLD, LONG, ["generation 11/30"], workers=1)
+    assert files(folder) == reference
+
+
+@pytest.mark.slow
+def test_ctrl_c_at_the_beginning_and_again(tmp_path, reference):
     """While workers start, and in the middle."""
     moments = ["workers are starting", "generation 11/30"]
     assert files(interrupt_and_resume(tmp_path, GRIDWORLD, LONG, moments)) == reference

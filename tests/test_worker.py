@@ -50,15 +50,24 @@ def check(results, chunks):
         assert result.error == "" and torch.equal(result.values["score"], chunk.worlds.sum(1).double())
 
 
-def test_a_workers_life(tmp_path):
+def refused(words):
+    """A worker in this process, which ends at once."""
+    old = {s: signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        return GTN_worker.main(words, evaluate=lambda *a: {})
+    finally:
+        for signum, handler in old.items():
+            signal.signal(signum, handler)
+
+
+def test_a_workers_life(tmp_path, capsys):
     """Waits for a master, refuses a double, works, survives a master, is stopped, and is told to quit."""
     worker = start(tmp_path, 0, 3)
     other = None
     try:
         wait_for(lambda: (tmp_path / "0_3_heartbeat").exists())
-        double = start(tmp_path, 0, 3)
-        assert double.wait(60) == 1
-        assert "worker 3 of BOHB-ID 0 is already running (pid" in double.stdout.read()
+        assert refused(["0", "3", "--sync-dir", str(tmp_path), *FAST]) == 1
+        assert "worker 3 of BOHB-ID 0 is already running (pid" in "".join(capsys.readouterr())
         assert worker.poll() is None
         wait_for(lambda: '"doing": ""' in (tmp_path / "0_3_heartbeat").read_text())
         with Dispatcher(str(tmp_path), 0, "first", interval=0.2) as master:
@@ -156,10 +165,5 @@ def test_help_teaches(capsys):
 
 def test_unusable_folder(tmp_path, capsys):
     (tmp_path / "file").write_text("")
-    old = {s: signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        assert GTN_worker.main(["0", "0", "--sync-dir", str(tmp_path / "file")], evaluate=lambda *a: {}) == 1
-    finally:
-        for signum, handler in old.items():
-            signal.signal(signum, handler)
+    assert refused(["0", "0", "--sync-dir", str(tmp_path / "file")]) == 1
     assert str(tmp_path / "file") in capsys.readouterr().err

@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
 from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
-import pytest
 
 from envolve.agents.common.result import TrainResult
 
 FLOATS = ("weights", "episode_return", "test_return")
-
-
-def some_slow(cases: Iterable[str], fast: Collection[str]) -> list[Any]:
-    """The cases as parameters of a test; those that are not ``fast`` are among the slow tests."""
-    return [case if case in fast else pytest.param(case, marks=pytest.mark.slow) for case in cases]
 
 
 def assert_same_bytes(a: TrainResult, b: TrainResult, rows_a=slice(None), rows_b=slice(None)):

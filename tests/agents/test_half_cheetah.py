@@ -53,7 +53,7 @@ def test_members_train_and_do_not_depend_on_each_other(name, kind, rn_type):
         np.testing.assert_array_equal(alone.episode_length[0], together.episode_length[i])
 
 
-@pytest.mark.parametrize("name", ["td3", "sac"])
+@pytest.mark.parametrize("name", [pytest.param("td3", marks=pytest.mark.slow), "sac"])
 def test_updates_are_compiled(name, monkeypatch):
     """As PyTorch's, also of members that are narrower than others, that fail and that leave before the others."""
     task, keys, made = make_task("HalfCheetah-v3", max_steps=12), np.arange(10, 14), []

@@ -122,6 +122,7 @@ def test_tabular_learners_train_in_every_kind_of_world(kind):
     assert a.weights.tobytes() == b.weights.tobytes() and (a.real_steps == b.real_steps).all()
 
 
+@pytest.mark.slow
 def test_the_torch_path_needs_no_numba():
     code = (
         "import sys; sys.modules['numba'] = None\n"  # an import of it raises

@@ -95,6 +95,7 @@ def test_programs_that_torch_does_not_write(program, expected):
         read_torch(archive(program))
 
 
+@pytest.mark.slow
 def test_torch_alone_would_not_survive_a_deep_key(tmp_path):
     """Why the program is read before torch sees it. Once Python itself survives this, the reason is gone."""
     path = tmp_path / "deep.pt"

@@ -48,6 +48,24 @@ def only_run(tmp_path) -> Path:
     return folder
 
 
+def test_a_short_recorded_run_and_what_it_leaves(tmp_path, capsys):
+    """The next test does the same with everything that a run can do."""
+    code, out, _, result = shape(
+        capsys, tmp_path, *SMALL, "--num_iters", 1, "--shapers_per_iter", 2, "--llm", CARTPOLE
+    )
+    assert code == 0 and result["best"]["score"] > 0 and result["human"]["operator"] == HUMAN
+    assert result["candidates"] == 2 == sum(result["verdicts"].values()) and "iteration 1/1" in out
+    folder = only_run(tmp_path)
+    for name in FILES:
+        assert (folder / name).stat().st_size > 0, name
+    out_json = tmp_path / "eval.json"
+    command = ["--shapers", folder / "best.graph.json", "--no-human", "--run-dir", tmp_path / "eval"]
+    small = [w for w in SMALL if w not in ("--retest", 2)]
+    code, _, _, ranked = run(eval_shapers.main, [*small, *command, "--json", out_json], capsys, out_json)
+    assert code == 0 and ranked["candidates"][0]["score"] >= 0
+
+
+@pytest.mark.slow
 def test_a_recorded_run_and_what_it_leaves(tmp_path, capsys):
     words = [*SMALL, "--num_iters", 2, "--shapers_per_iter", 4, "--tune", "nes", "--tune_generations", 1]
     words += ["--tune_population", 3, "--halving", 2, "--mode", "islands", "--islands", 2]
@@ -127,6 +145,7 @@ def test_a_server_that_misbehaves_costs_its_answers_only(tmp_path, capsys, monke
     assert all(i["rejection"][1] for i in rejected if i["rejection"])
 
 
+@pytest.mark.slow
 def test_a_budget_ends_a_run_that_has_results(tmp_path, capsys):
     with scripted.ScriptedServer([scripted.good(GOOD, tokens=(3000, 100))] * 9) as server:
         words = [*SMALL, "--num_iters", 3, "--shapers_per_iter", 1, "--max_tokens", 200, "--budget_tokens", 8000]

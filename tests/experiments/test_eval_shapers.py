@@ -257,6 +257,7 @@ def test_a_fault_of_the_program_leaves_what_is_known(evaluate, tmp_path, monkeyp
     assert not content["complete"] and len(by_name(content)["good"]["curve"]["score"]) == 3
 
 
+@pytest.mark.slow
 def test_ctrl_c_writes_what_is_known(tmp_path, folder):
     """From another folder, as a process of its own."""
     (folder / "_helper.py").write_text("this is no candidate")

@@ -283,6 +283,7 @@ def test_stored_configuration_is_checked(measure, tmp_path):
         assert code == 2 and out == "" and expected in err and f"{path}: config: " in err
 
 
+@pytest.mark.slow
 def test_as_a_command_from_elsewhere(rn, tmp_path):
     command = [sys.executable, str(ROOT / "experiments" / "evaluate_proxy.py"), rn, "--agents", "2", "--no-real"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)

@@ -79,25 +79,40 @@ def until(condition, seconds=120):
         time.sleep(0.02)
 
 
-@pytest.fixture(scope="module")
-def alone(tmp_path_factory):
-    """A search by one command, and its folder."""
-    folder = tmp_path_factory.mktemp("alone")
+def search(folder, **changes):
+    """By one command. -> The folder."""
     with Processes(folder) as p:
-        p.start("search", SCRIPT, write(folder), "--workers", 1, "--run-dir", folder / "run")
+        p.start("search", SCRIPT, write(folder, **changes), "--workers", 1, "--run-dir", folder / "run")
         assert p.wait("search") == 0, p.text("search")
-        assert "trial 12/12" in p.text("search")
     return folder
 
 
-def test_all_on_this_machine(alone):
-    run_dir = alone / "run"
+FEW = {"stop": {"trials": 4}, "budget": {"unit": "generations", "least": 1, "most": 3, "eta": 3}}
+
+
+@pytest.fixture(scope="module")
+def few(tmp_path_factory):
+    return search(tmp_path_factory.mktemp("few"), **FEW)
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory):
+    return search(tmp_path_factory.mktemp("alone"))
+
+
+@pytest.mark.parametrize(
+    "which, trials, changes", [("few", 4, FEW), pytest.param("alone", 12, {}, marks=pytest.mark.slow)]
+)
+def test_all_on_this_machine(request, which, trials, changes):
+    folder = request.getfixturevalue(which)
+    run_dir = folder / "run"
     results, _, _ = outcome(run_dir)
-    assert len(results) == 12 and {budget for _, budget, _, _ in results} == {1.0, 3.0}
+    assert len(results) == trials and {budget for _, budget, _, _ in results} == {1.0, 3.0}
+    assert f"trial {trials}/{trials}" in (folder / "search.out").read_text()
     assert load_config(run_dir / "best.yaml").data["env_name"] == "Cliff"
     files = {"summary.txt", "study.yaml", "config.yaml", "done", "parallel_coordinates.png", "budget_loss.png"}
     assert files <= {p.name for p in run_dir.iterdir()}
-    assert read_study(run_dir / "study.yaml").digest == study(alone).digest
+    assert read_study(run_dir / "study.yaml").digest == study(folder, **changes).digest
     assert (run_dir / "runs/0_0/run_0/model.pt").exists()
 
 
@@ -182,10 +197,10 @@ def test_wrong_arguments(tmp_path, capsys, monkeypatch, args, expected):
     assert code == 2 and expected in err
 
 
-def test_the_folder_of_another_study_is_refused(alone, tmp_path, capsys):
-    code, _, err = run(capsys, write(tmp_path), "--set", "search.seed=7", "--run-dir", alone / "run")
+def test_the_folder_of_another_study_is_refused(few, tmp_path, capsys):
+    code, _, err = run(capsys, write(tmp_path, **FEW), "--set", "search.seed=7", "--run-dir", few / "run")
     assert code == 2 and "found another study there" in err
-    assert len(outcome(alone / "run")[0]) == 12
+    assert len(outcome(few / "run")[0]) == 4
 
 
 def test_while_no_nes_master_is_there_it_says_what_starts_and_how_to_start_more(tmp_path, monkeypatch):

@@ -6,6 +6,7 @@ import dataclasses
 import math
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,6 +16,7 @@ import pytest
 import torch
 import yaml
 
+from envolve.agents.goal import crl_energy
 from envolve.agents.goal.crl import METRICS
 from envolve.agents.goal.crl_section import CRLSection
 from envolve.agents.goal.off_policy_section import GoalSACSection, GoalTD3Section
@@ -96,12 +98,35 @@ def test_exit_codes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "eval_env: reacher has state_size 10" in capsys.readouterr().err
 
 
-def test_a_run_and_its_files(tmp_path: Path) -> None:
-    """As a command, with a population whose members differ, one of which diverges."""
-    words = [*TINY, "--population", "3", "--per_member", "critic_lr=1e-3,1e30,1e-3", "discounting=.9,.9,.99"]
+@pytest.fixture
+def here(
+    capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[list[str]], subprocess.CompletedProcess[str]]:
+    """The command in this process, where pytest has what is logged."""
+    caplog.set_level("INFO", "envolve")
+    monkeypatch.setattr(crl_energy, "_said", set())  # each process says once what l2 is
+
+    def call(words: list[str]) -> subprocess.CompletedProcess[str]:
+        code = train_goal.main(words)
+        out, err = capsys.readouterr()
+        return subprocess.CompletedProcess(words, code, out, err + caplog.text)
+
+    return call
+
+
+@pytest.fixture
+def apart() -> Callable[[list[str]], subprocess.CompletedProcess[str]]:
+    """In a process of its own, compiled."""
     command = [sys.executable, "experiments/train_goal.py"]
-    begin = [*command, *words, "--exp_name", "mine", "--results_dir", str(tmp_path)]
-    done = subprocess.run(begin, cwd=ROOT, capture_output=True, text=True, check=False)
+    return lambda words: subprocess.run([*command, *words], cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("where", ["here", pytest.param("apart", marks=pytest.mark.slow)])
+def test_a_run_and_its_files(tmp_path: Path, where: str, request: pytest.FixtureRequest) -> None:
+    """As a command, with a population whose members differ, one of which diverges."""
+    call = request.getfixturevalue(where)
+    words = [*TINY, "--population", "3", "--per_member", "critic_lr=1e-3,1e30,1e-3", "discounting=.9,.9,.99"]
+    done = call([*words, "--exp_name", "mine", "--results_dir", str(tmp_path)])
     assert done.returncode == 0, done.stderr
     folder = tmp_path / "mine"
     assert {p.name for p in folder.iterdir() if not p.name.startswith("events.")} == {
@@ -120,7 +145,7 @@ def test_a_run_and_its_files(tmp_path: Path) -> None:
     policy = torch.load(folder / "policy.pt", weights_only=True)
     assert policy["params"].shape[0] == 3 and sum(policy["sizes"]) == policy["params"].shape[1]
     assert (folder / "learning_curve.png").read_bytes()[:4] == b"\x89PNG"
-    again = subprocess.run([*command, "--resume", str(folder)], cwd=ROOT, capture_output=True, text=True, check=False)
+    again = call(["--resume", str(folder)])
     assert again.returncode == 1 and "this run is complete" in again.stderr
 
 

@@ -93,7 +93,7 @@ def test_what_the_evolution_cost_is_kept(call, tmp_path):
     assert "tests included: unknown" in call("--runs", 2)[1], "a result of an earlier version"
 
 
-@pytest.mark.parametrize(("mode", "agent"), [(0, "QL"), (-1, "ql_cb")])
+@pytest.mark.parametrize(("mode", "agent"), [(0, "QL"), pytest.param(-1, "ql_cb", marks=pytest.mark.slow)])
 def test_modes_without_evolution(call, tmp_path, mode, agent):
     folder = f"gridworld_reward_env_paper_mode{mode}"
     code, out, _, index = call("--mode", mode, "--runs", 2, folder=folder)

@@ -6,6 +6,7 @@ import dataclasses
 import json
 
 import numpy as np
+import pytest
 import torch
 
 from envolve.agents.shaped.halving import Training
@@ -22,6 +23,7 @@ SECTION = dataclasses.replace(default_section("ppo"), hidden_size=8, rollout_ste
 TRAINING = Training("Cartpole", "ppo", SECTION, 8, 4, agents=2)
 
 
+@pytest.mark.slow
 def test_a_generation_on_workers_and_what_it_leaves(tmp_path, capsys):
     graph = graph_file("cos", 2.0)
     candidate = load_graph_file(json.dumps(graph))

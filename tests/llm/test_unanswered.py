@@ -15,6 +15,7 @@ from envolve.llm.search.greedy import Greedy
 from envolve.llm.search.individual import CALL
 from envolve.llm.search.islands import Islands
 from envolve.llm.search.prompts import Brief
+from tests.examples import some_slow
 from tests.llm import scripted_server as scripted
 from tests.llm.scripted_server import ScriptedServer
 from tests.llm.test_evolution import REPLIES, TRAINING, CartPole, FakeVetter, Watched
@@ -68,7 +69,7 @@ FAILING = {
 
 
 @pytest.mark.parametrize("search", [Greedy, pytest.param(Islands, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("name", FAILING)
+@pytest.mark.parametrize("name", some_slow(FAILING, [*FAILING][:2]))
 def test_failed_calls_leave_no_trace(name, search, tmp_path) -> None:
     models = Models()
     with ScriptedServer(models) as server:
@@ -90,7 +91,7 @@ def lacks_a_dollar(record, refused: int) -> float:
     return 20 * refused + prompt_tokens(Request("m", messages)) + request["max_tokens"] - 1
 
 
-@pytest.mark.parametrize("refused", [1, 3])
+@pytest.mark.parametrize("refused", some_slow([1, 3], [3]))
 def test_a_raised_budget_goes_on_as_if_it_had_been_there(refused, tmp_path) -> None:
     """What there is is trained and tested when the budget is spent; with the same budget nothing is trained again."""
     models = Models()

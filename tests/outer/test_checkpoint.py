@@ -23,6 +23,7 @@ from envolve.outer.checkpoint import (
     save_checkpoint,
 )
 from envolve.outer.search.nes import NESState
+from tests.examples import examples
 
 DIGEST = hashlib.sha256(b"configuration").hexdigest()
 
@@ -81,7 +82,7 @@ def test_of_another_configuration(tmp_path):
 
 
 @given(st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_damaged_at_any_place(tmp_path_factory, saved, data):
     """Cut short, lengthened, or one bit turned: always the same clear error (the digest of the configuration aside)."""
     path = tmp_path_factory.mktemp("damaged") / "checkpoint.pt"

@@ -13,6 +13,7 @@ from envolve.slurm.arrays import ranges
 from envolve.slurm.batch import Entry
 from envolve.slurm.commands import CONFIG, EXIT_WRONG, MASTER, STUDY, WORKER, Exit
 from envolve.slurm.fleet import LONG, MAX_DELAY, SETTLE, STOP_GRACE, Actions, Fleet, new_name
+from tests.examples import examples
 
 Exits = dict[tuple[str, int], Exit]
 
@@ -170,7 +171,7 @@ def test_a_held_task_is_told_once() -> None:
     assert "scontrol release 4_0" in notes[0][0] and notes[1:] == [[], []]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(
     masters=st.integers(1, 3), workers=st.integers(1, 3), kind=st.sampled_from([CONFIG, STUDY]), data=st.data()
 )  # fmt: skip

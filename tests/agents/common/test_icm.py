@@ -13,6 +13,7 @@ from envolve.agents.train import train
 from envolve.envs.section import EnvSection
 from envolve.envs.task import make_task
 from tests.agents.same import assert_same_bytes
+from tests.examples import some_slow
 
 SMALL = ICMSection(feature_dim=5, hidden_size=12, lr=1e-2)
 TASKS = ("CartPole-v0", "Acrobot-v1", "Pendulum-v0")  # two actions, three, a continuous one
@@ -122,7 +123,7 @@ def run(icm, P=3, name="ddqn", **kw):
     return train(name, learner, None, task, "real", EnvSection(), worlds, keys, icm=icm, **{"backend": "torch", **kw})
 
 
-@pytest.mark.parametrize("name", ["ddqn", "duelingddqn", "ppo"])
+@pytest.mark.parametrize("name", some_slow(["ddqn", "duelingddqn", "ppo"], ["ddqn"]))
 def test_curiosity_changes_what_is_learned_and_not_what_is_logged(name):
     nothing = ICMSection(feature_dim=5, hidden_size=12, eta=0.0)
     plain, curious, without = run(None, name=name), run(SMALL, name=name), run(nothing, name=name)

@@ -11,6 +11,7 @@ from envolve.envs.section import EnvSection
 from envolve.envs.task import make_task
 from envolve.envs.worlds.world import init_world
 from tests.agents.same import same_run
+from tests.examples import some_slow
 
 
 def twins(name, kind="se", env_name="CartPole-v0", **values):
@@ -33,7 +34,7 @@ DISCRETE = [
 ]
 
 
-@pytest.mark.parametrize("name, values", DISCRETE[:1] + DISCRETE[3:4])
+@pytest.mark.parametrize("name, values", some_slow(DISCRETE[:1] + DISCRETE[3:4], DISCRETE[:1]))
 def test_what_is_traced_equals_what_runs_by_itself(name, values, monkeypatch):
     """Without the C++ compiler, which takes half a minute; the slow tests are with it."""
     monkeypatch.setattr(torch_compile, "BACKEND", "eager")

@@ -157,7 +157,7 @@ OWN = {"policy_lr": [1e-3, 3e-4, 0.0], "discounting": [0.9, 0.5, 0.99], "logsume
        "initial_alpha": [1.0, 0.1, 0.5]}  # fmt: skip
 
 
-@pytest.mark.parametrize("backend", ["torch", "compiled"])
+@pytest.mark.parametrize("backend", ["torch", pytest.param("compiled", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("variant", [{}, {"use_ln": True, "normalize_observations": True, "energy_fn": "dot"}])
 def test_a_population_is_its_members(variant: dict, backend: str) -> None:
     section, keys = dataclasses.replace(SMALL, **variant), [5, 6, 7]
@@ -184,7 +184,7 @@ def test_a_population_is_its_members(variant: dict, backend: str) -> None:
     assert (together.params[2, : together.actor.size] == before[2, : together.actor.size]).all()  # policy_lr 0
 
 
-@pytest.mark.parametrize("backend", ["torch", "compiled"])
+@pytest.mark.parametrize("backend", ["torch", pytest.param("compiled", marks=pytest.mark.slow)])
 def test_one_that_diverges_harms_no_other(backend: str) -> None:
     together, replay = agent(SMALL, [5, 6, 7], backend)
     healthy, same = agent(SMALL, [5, 6, 7], backend)
@@ -213,7 +213,7 @@ def test_learning_lowers_the_loss_and_raises_the_accuracy() -> None:
     assert (last[:, loss] < first[:, loss] - 1).all() and (last[:, accuracy] > 3 * first[:, accuracy]).all()
 
 
-@pytest.mark.parametrize("backend", ["torch", "compiled"])
+@pytest.mark.parametrize("backend", ["torch", pytest.param("compiled", marks=pytest.mark.slow)])
 def test_what_is_kept_goes_on_the_same(backend: str) -> None:
     section = dataclasses.replace(SMALL, normalize_observations=True)
     crl, replay = agent(section, [5, 6], backend)

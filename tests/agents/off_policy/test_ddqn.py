@@ -15,57 +15,22 @@ from envolve.agents.common.early_out import early_out, window_mean
 from envolve.agents.common.hyper import draw
 from envolve.agents.common.result import AGENT_DIVERGED, OK, WORLD_DIVERGED
 from envolve.agents.common.sections import DDQNSection
-from envolve.agents.kernels.off_policy import population as compiled
 from envolve.agents.off_policy import training as off_policy
 from envolve.agents.off_policy.ddqn import DDQN
 from envolve.core import rng
 from envolve.envs.nets.networks import ACTIVATIONS, MLPShape, forward, init_flat
-from envolve.envs.section import EnvSection
 from envolve.envs.task import make_task
-from envolve.envs.worlds.world import init_world
-from tests.agents.same import assert_same_bytes, same_alone, same_run
+from tests.agents import small
+from tests.agents.same import same_alone, same_run
+from tests.agents.small import check_padding, check_third_diverged
+from tests.examples import examples, some_slow
 
 SMALL = dict(train_steps=200, init_episodes=0, hidden_size=16, hidden_layer=1, activation_fn="tanh", batch_size=37,
              eps_init=0.5, test_episodes=3, lr=1e-3)  # fmt: skip
 
 
-class Setup:
-    """A small population; ``values`` overrides hyperparameters member by member."""
-
-    algorithm, learner_section = DDQN, DDQNSection
-
-    def __init__(self, kind="se", name="CartPole-v0", P=5, max_steps=None, env=None, values=None, seed=100,
-                 solved_reward=None, test_each=False, **section):  # fmt: skip
-        self.kind, self.test_each = kind, test_each
-        self.task = make_task(name, max_steps=max_steps, solved_reward=solved_reward)
-        self.env = EnvSection(**{"hidden_size": 13, **(env or {})})
-        self.keys = np.arange(P) + seed
-        self.hyper = draw(self.learner_section(**{**SMALL, **section}), self.keys)
-        self.hyper.values.update({k: np.array(v) for k, v in (values or {}).items()})
-        key = torch.as_tensor(self.keys) + 9
-        self.worlds = np.zeros((P, 1), np.float32)
-        if kind != "real":
-            self.worlds = init_world(kind, self.task, self.env, key).numpy()
-
-    def torch(self, rows=slice(None)):
-        return off_policy.train_population(self.algorithm, *self._arguments(rows))
-
-    def compiled(self, rows=slice(None), **kw):
-        return compiled.train_population(self.algorithm, *self._arguments(rows), **kw)
-
-    def _arguments(self, rows):
-        hyper, worlds, keys = self.hyper.take(rows), self.worlds[rows], self.keys[rows]
-        return self.task, self.kind, self.env, worlds, hyper, keys, self.test_each
-
-    def learner(self):
-        """The inner object of a population of one depth, before training."""
-        agents = population.nets_of(DDQN, self.task, self.hyper)
-        widest = population.widest(agents)
-        params = population.stack(torch.as_tensor(population.initial_weights(agents, self.keys)), agents, widest)
-        worlds, keys = torch.as_tensor(self.worlds), torch.as_tensor(self.keys)
-        algorithm = DDQN(self.task, self.hyper, widest, params, torch.as_tensor(self.hyper["hidden_size"]))
-        run = off_policy.OffPolicy(self.task, self.kind, self.env, worlds, self.hyper, keys, self.test_each, algorithm)
-        return run, agents, widest
+class Setup(small.Setup):
+    algorithm, section_class, default_kind, small = DDQN, DDQNSection, "se", SMALL
 
 
 MIXED = dict(hidden_size=[3, 8, 16, 31, 5], hidden_layer=[0, 1, 2, 1, 2], batch_size=[3, 70, 1, 37, 40],
@@ -103,7 +68,11 @@ CASES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", CASES)
+FAST = ("se, settles", "se, tested", "real, leakyrelu, two layers", "real, replay wraps", "real, time limit", "rn 5",
+        "se, prelu, two layers", "real, acrobot, frame skip", "rn 2, tested, frame skip", "real, mixed")  # fmt: skip
+
+
+@pytest.mark.parametrize("case", some_slow(CASES, FAST))
 def test_equals_the_compiled_twin(case):
     setup = Setup(**CASES[case])
     ours, twin = setup.torch(), setup.compiled()
@@ -190,7 +159,7 @@ def test_prelu_learns_its_slope():
 # ------------------------------------------------------------------------------------- one member, other company
 
 
-@pytest.mark.parametrize("case", ["real, mixed", "se, mixed", "rn 2, tested, frame skip"])
+@pytest.mark.parametrize("case", some_slow(["real, mixed", "se, mixed", "rn 2, tested, frame skip"], ["se, mixed"]))
 def test_alone_and_in_a_batch(case):
     """To rounding: which kernel a matrix product runs on depends on the batch. The compiled twin is exact."""
     setup = Setup(**CASES[case])
@@ -198,7 +167,7 @@ def test_alone_and_in_a_batch(case):
     same_alone(setup, together)
 
 
-@pytest.mark.parametrize("case", ["real, no budget", "se, mixed"])
+@pytest.mark.parametrize("case", some_slow(["real, no budget", "se, mixed"], ["se, mixed"]))
 def test_compaction_changes_nothing_but_rounding(case, monkeypatch):
     setup = Setup(**CASES[case])
     late = setup.torch()
@@ -208,15 +177,7 @@ def test_compaction_changes_nothing_but_rounding(case, monkeypatch):
 
 def test_padding_units_stay_exactly_zero():
     setup = Setup(kind="real", values={"hidden_size": [3, 8, 16, 31, 5]}, hidden_layer=2)
-    run, agents, widest = setup.learner()
-    before = run.final.rows.params.clone()
-    run.train()
-    after = run.final.rows.params
-    for i, nets in enumerate(agents):
-        used = torch.zeros(population.size(widest), dtype=torch.bool)
-        used[population.embedding(nets, widest)] = True
-        assert used.sum() == population.size(nets) and (after[i, ~used] == 0).all()
-        assert (after[i, used] != before[i, used]).float().mean() > 0.9
+    check_padding(setup)
 
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)
@@ -244,21 +205,17 @@ def test_a_diverging_world_harms_no_other_member():
     sound = setup.torch()
     setup.worlds[2, 5] = np.nan
     result, twin = setup.torch(), setup.compiled()
-    others = [0, 1, 3, 4]
-    assert_same_bytes(result, sound, others, others)
+    check_third_diverged(result, sound, WORLD_DIVERGED)
     same_run(result, twin)
-    assert result.status.tolist() == [OK, OK, WORLD_DIVERGED, OK, OK]
-    assert np.isnan(result.test_return[2]).all() and result.train_steps[2] == 1 and result.updates[2] == 0
+    assert result.train_steps[2] == 1 and result.updates[2] == 0
 
 
 def test_a_diverging_agent_harms_no_other_member():
     setup = Setup(kind="real", values={"lr": [1e-3, 1e-3, 1e38, 1e-3, 1e-3]})
     result = setup.torch()
     setup.hyper.values["lr"][2] = 1e-3
-    others = [0, 1, 3, 4]
-    assert_same_bytes(result, setup.torch(), others, others)
-    assert result.status.tolist() == [OK, OK, AGENT_DIVERGED, OK, OK]
-    assert np.isnan(result.test_return[2]).all() and np.isnan(result.episode_return[2]).any()
+    check_third_diverged(result, setup.torch(), AGENT_DIVERGED)
+    assert np.isnan(result.episode_return[2]).any()
 
 
 # --------------------------------------------------------------------------------------------- replay and early out
@@ -286,7 +243,7 @@ def test_replay_is_a_ring_that_grows(monkeypatch):
     assert memory.rows[0, 25 % 3, 0] == -1 and memory.rows[1, 25 % 20, 0] == -2
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(
     rewards=st.lists(st.floats(-100, 100, width=32), min_size=1, max_size=12), window=st.integers(1, 5),
     init=st.integers(0, 4), least=st.integers(0, 50), diff=st.floats(0, 2), settles=st.booleans(),

@@ -20,7 +20,7 @@ from tests.agents.same import assert_same_bytes, same_run
 
 
 class Setup(test_ddqn.Setup):
-    algorithm, learner_section = DuelingDDQN, DuelingDDQNSection
+    algorithm, section_class = DuelingDDQN, DuelingDDQNSection
 
     def __init__(self, **kw):
         super().__init__(**{"feature_dim": 11, **kw})
@@ -38,6 +38,7 @@ CASES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_equals_the_compiled_twin(case):
     setup = Setup(**CASES[case])
@@ -70,6 +71,7 @@ def reference_q(nets, p, x):
     return value + advantage - advantage.mean(1, keepdim=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 @pytest.mark.parametrize("layers", [1, 2])
 def test_the_compiled_network_against_float64(activation, layers):
@@ -98,6 +100,7 @@ def test_the_compiled_network_against_float64(activation, layers):
     assert np.linalg.norm(agent.weights.g - gradient.numpy()) / gradient.norm().item() < 1e-6
 
 
+@pytest.mark.slow
 def test_the_mean_over_the_batch_has_no_kernel():
     task, keys = make_task("CartPole-v0"), np.arange(2)
     assert why_not(DuelingDDQN, task, draw(DuelingDDQNSection(), keys)) is None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import fields
 
 import numpy as np
 import pytest
@@ -13,10 +13,8 @@ from envolve.agents.common import population
 from envolve.agents.common.hyper import draw
 from envolve.agents.common.result import AGENT_DIVERGED, OK, WORLD_DIVERGED
 from envolve.agents.common.sections import SACSection, VarySection
-from envolve.agents.kernels.off_policy import population as compiled
 from envolve.agents.kernels.off_policy import sac as kernel
 from envolve.agents.kernels.off_policy.training import Batch
-from envolve.agents.off_policy import training as off_policy
 from envolve.agents.off_policy.algorithm import AgentRows
 from envolve.agents.off_policy.sac import SAC
 from envolve.agents.train import train
@@ -24,8 +22,10 @@ from envolve.core import rng
 from envolve.envs.nets.networks import ACTIVATIONS
 from envolve.envs.section import EnvSection
 from envolve.envs.task import Task, make_task
-from envolve.envs.worlds.world import init_world
+from tests.agents import small
 from tests.agents.same import assert_same_bytes, same_alone, same_run
+from tests.agents.small import check_padding, check_third_diverged
+from tests.examples import some_slow
 
 SMALL = dict(train_steps=150, init_episodes=1, hidden_size=16, hidden_layer=1, activation_fn="tanh", batch_size=37,
              test_episodes=3, lr=1e-3, rb_size=10_000)  # fmt: skip
@@ -56,39 +56,11 @@ class PointMass(Task):
         return torch.cat((x, v), dim=-1), -x.square().sum(-1).float(), x[..., 0] > 1.5
 
 
-class Setup:
-    """A small population; ``values`` overrides hyperparameters member by member."""
+class Setup(small.Setup):
+    algorithm, section_class, small = SAC, SACSection, SMALL
 
-    def __init__(self, kind="real", P=5, name="", env=None, values=None, test_each=False, **section):
-        self.kind, self.test_each = kind, test_each
-        self.task = make_task(name, max_steps=40) if name else PointMass()
-        self.env = EnvSection(**{"hidden_size": 13, **(env or {})})
-        self.keys = np.arange(P) + 100
-        self.hyper = draw(SACSection(**{**SMALL, **section}), self.keys)
-        self.hyper.values.update({k: np.array(v) for k, v in (values or {}).items()})
-        self.worlds = np.zeros((P, 1), np.float32)
-        if kind != "real":
-            self.worlds = init_world(kind, self.task, self.env, torch.as_tensor(self.keys) + 9).numpy()
-
-    def torch(self, rows=slice(None)):
-        return off_policy.train_population(SAC, *self._arguments(rows))
-
-    def compiled(self, rows=slice(None), **kw):
-        return compiled.train_population(SAC, *self._arguments(rows), **kw)
-
-    def _arguments(self, rows):
-        hyper, worlds, keys = self.hyper.take(rows), self.worlds[rows], self.keys[rows]
-        return self.task, self.kind, self.env, worlds, hyper, keys, self.test_each
-
-    def learner(self):
-        """The inner object of a population of one depth, before training."""
-        agents = population.nets_of(SAC, self.task, self.hyper)
-        widest = population.widest(agents)
-        params = population.stack(torch.as_tensor(population.initial_weights(agents, self.keys)), agents, widest)
-        algorithm = SAC(self.task, self.hyper, widest, params, torch.as_tensor(self.hyper["hidden_size"]))
-        worlds, keys = torch.as_tensor(self.worlds), torch.as_tensor(self.keys)
-        run = off_policy.OffPolicy(self.task, self.kind, self.env, worlds, self.hyper, keys, self.test_each, algorithm)
-        return run, agents, widest
+    def make_task(self, name, max_steps, solved_reward):
+        return make_task(name, max_steps=40) if name else PointMass()
 
 
 MIXED = dict(hidden_size=[3, 8, 16, 31, 5], hidden_layer=[0, 1, 2, 1, 2], batch_size=[3, 70, 1, 37, 40],
@@ -112,6 +84,7 @@ TWINS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", TWINS)
 def test_equals_the_compiled_twin(case):
     """Some hundred updates; far longer runs part, as every chaotic iteration does."""
@@ -121,6 +94,7 @@ def test_equals_the_compiled_twin(case):
     assert (ours.updates > 0).all() and (ours.status == OK).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("values", [{}, dict(alpha=[0.9], tau=[0.3], gamma=[0.8])])
 def test_updates_equal_the_compiled_twins(values):
     """Of two actions; parameters, targets, temperature and both their moments."""
@@ -146,6 +120,7 @@ def test_updates_equal_the_compiled_twins(values):
     np.testing.assert_allclose([own.p, own.m, own.v], [rows.log_alpha[0], rows.alpha_m[0], rows.alpha_v[0]], **close)
 
 
+@pytest.mark.slow
 def test_the_twin_contains_what_diverges_and_is_the_same_in_any_company():
     setup = Setup(name="Pendulum-v0", values={"lr": [1e-3, 1e-3, 1e38, 1e-3, 1e-3]})
     result = setup.compiled(threads=2)
@@ -386,7 +361,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", some_slow(CASES, fast=("rn, tested",)))
 def test_alone_and_in_a_batch(case):
     """To rounding: which kernel a matrix product runs on depends on the batch."""
     setup = Setup(**CASES[case])
@@ -397,39 +372,21 @@ def test_alone_and_in_a_batch(case):
 
 def test_padding_units_stay_exactly_zero():
     setup = Setup(values={"hidden_size": [3, 8, 16, 31, 5]}, hidden_layer=2)
-    run, agents, widest = setup.learner()
-    before = run.final.rows.params.clone()
-    run.train()
-    after = run.final.rows.params
-    for i, nets in enumerate(agents):
-        used = torch.zeros(population.size(widest), dtype=torch.bool)
-        used[population.embedding(nets, widest)] = True
-        assert used.sum() == population.size(nets) and (after[i, ~used] == 0).all()
-        assert (after[i, used] != before[i, used]).float().mean() > 0.9
-
-
-def same_others(a, b):
-    """Members but for the third: the same bits; but tests, of four members or five, agree to rounding."""
-    others = [0, 1, 3, 4]
-    np.testing.assert_allclose(a.test_return[others], b.test_return[others], rtol=1e-4)
-    assert_same_bytes(replace(a, test_return=b.test_return), b, others, others)
+    check_padding(setup)
 
 
 def test_a_diverging_world_harms_no_other_member():
     setup = Setup(kind="rn", env={"reward_env_type": 2})
     sound = setup.torch()
     setup.worlds[2, 5] = np.nan
-    result = setup.torch()
-    same_others(result, sound)
-    assert result.status.tolist() == [OK, OK, WORLD_DIVERGED, OK, OK] and np.isnan(result.test_return[2]).all()
+    check_third_diverged(setup.torch(), sound, WORLD_DIVERGED, rounding=1e-4)
 
 
 def test_a_diverging_agent_harms_no_other_member():
     setup = Setup(values={"lr": [1e-3, 1e-3, 1e38, 1e-3, 1e-3]})
     result = setup.torch()
     setup.hyper.values["lr"][2] = 1e-3
-    same_others(result, setup.torch())
-    assert result.status.tolist() == [OK, OK, AGENT_DIVERGED, OK, OK] and np.isnan(result.test_return[2]).all()
+    check_third_diverged(result, setup.torch(), AGENT_DIVERGED, rounding=1e-4)
 
 
 def test_sac_vary_draws_nets_and_batches_by_member():

@@ -10,62 +10,23 @@ import pytest
 import torch
 from torch import nn
 
-from envolve.agents.common import population
-from envolve.agents.common.hyper import draw
 from envolve.agents.common.result import AGENT_DIVERGED, OK, WORLD_DIVERGED
 from envolve.agents.common.sections import TD3Section
-from envolve.agents.kernels.off_policy import population as off_policy_population
-from envolve.agents.off_policy import training as off_policy
 from envolve.agents.off_policy.td3 import TD3
 from envolve.core import rng
 from envolve.envs.nets.networks import ACTIVATIONS, init_flat
-from envolve.envs.section import EnvSection
-from envolve.envs.task import make_task
-from envolve.envs.worlds.world import init_world
-from tests.agents.same import assert_same_bytes, same_alone, same_run, some_slow
+from tests.agents import small
+from tests.agents.same import same_alone, same_run
+from tests.agents.small import check_padding, check_third_diverged
+from tests.examples import some_slow
 
 SMALL = dict(train_steps=150, init_episodes=1, hidden_size=16, batch_size=37, test_episodes=2, policy_delay=2)
 ACTIVATION = {"tanh": nn.Tanh, "relu": nn.ReLU, "leakyrelu": nn.LeakyReLU, "prelu": nn.PReLU, "identity": nn.Identity}
 
 
-class Setup:
-    """A small population; ``values`` overrides hyperparameters member by member."""
-
+class Setup(small.Setup):
     algorithm, section_class, default_task, small = TD3, TD3Section, "Pendulum-v0", SMALL
-
-    def __init__(self, kind="real", name=None, P=5, max_steps=40, env=None, values=None, seed=100, test_each=False,
-                 solved_reward=1e9, **section):  # fmt: skip
-        self.kind, self.test_each = kind, test_each
-        self.task = make_task(name or self.default_task, max_steps=max_steps, solved_reward=solved_reward)
-        self.env = EnvSection(**{"hidden_size": 13, **(env or {})})
-        self.keys = np.arange(P) + seed
-        self.hyper = draw(self.section_class(**{**self.small, **section}), self.keys)
-        self.hyper.values.update({k: np.array(v) for k, v in (values or {}).items()})
-        self.worlds = np.zeros((P, 1), np.float32)
-        if kind != "real":
-            self.worlds = init_world(kind, self.task, self.env, torch.as_tensor(self.keys) + 9).numpy()
-
-    def torch(self, rows=slice(None)):
-        return off_policy.train_population(*self._arguments(rows))
-
-    def compiled(self, rows=slice(None)):
-        return off_policy_population.train_population(*self._arguments(rows))
-
-    def _arguments(self, rows):
-        hyper, worlds, keys = self.hyper.take(rows), self.worlds[rows], self.keys[rows]
-        return self.algorithm, self.task, self.kind, self.env, worlds, hyper, keys, self.test_each
-
-    def learner(self):
-        """The inner object of a population of one depth, before training."""
-        agents = population.nets_of(self.algorithm, self.task, self.hyper)
-        widest = population.widest(agents)
-        weights = torch.as_tensor(population.initial_weights(agents, self.keys))
-        params = population.stack(weights, agents, widest)
-        width = torch.as_tensor(self.hyper["hidden_size"])
-        algorithm = self.algorithm(self.task, self.hyper, widest, params, width)
-        worlds, keys = torch.as_tensor(self.worlds), torch.as_tensor(self.keys)
-        run = off_policy.OffPolicy(self.task, self.kind, self.env, worlds, self.hyper, keys, self.test_each, algorithm)
-        return run, agents, widest
+    max_steps, solved_reward = 40, 1e9
 
     def random_batch(self, B, generator):
         """Rows s, s', action, reward, done of every member."""
@@ -269,13 +230,13 @@ def in_a_batch(case):
     return setup, setup.torch()
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", some_slow(CASES, ("real, mixed", "real, tested, noise", "rn 2", "real, replay wraps")))
 def test_equals_the_compiled_twin(case):
     setup, together = in_a_batch(case)
     same_run(together, setup.compiled(), tolerance=5e-5)
 
 
-@pytest.mark.parametrize("case", some_slow(CASES, fast=("real, mixed", "se")))
+@pytest.mark.parametrize("case", some_slow(CASES, fast=("se",)))
 def test_alone_and_in_a_batch(case):
     setup, together = in_a_batch(case)
     assert (together.status == OK).all() and (together.updates > 0).all()
@@ -284,31 +245,18 @@ def test_alone_and_in_a_batch(case):
 
 def test_padding_units_stay_exactly_zero():
     setup = Setup(values={"hidden_size": [3, 8, 16, 31, 5]}, activation_fn="tanh")
-    run, agents, widest = setup.learner()
-    before = run.final.rows.params.clone()
-    run.train()
-    after = run.final.rows.params
-    for i, nets in enumerate(agents):
-        used = torch.zeros(population.size(widest), dtype=torch.bool)
-        used[population.embedding(nets, widest)] = True
-        assert used.sum() == population.size(nets) and (after[i, ~used] == 0).all()
-        assert (after[i, used] != before[i, used]).float().mean() > 0.9
+    check_padding(setup)
 
 
 def test_a_diverging_agent_harms_no_other_member():
     setup = Setup(values={"lr": [1e-3, 1e-3, 1e38, 1e-3, 1e-3]})
-    result = setup.torch()
+    sick = setup.torch()
     setup.hyper.values["lr"][2] = 1e-3
-    others = [0, 1, 3, 4]
-    assert_same_bytes(result, setup.torch(), others, others)
-    assert result.status.tolist() == [OK, OK, AGENT_DIVERGED, OK, OK]
-    assert np.isnan(result.test_return[2]).all()
+    check_third_diverged(sick, setup.torch(), AGENT_DIVERGED)
 
 
 def test_a_diverging_world_harms_no_other_member():
     setup = Setup(kind="se")
     sound = setup.torch()
     setup.worlds[2, 5] = np.nan
-    result, others = setup.torch(), [0, 1, 3, 4]
-    assert_same_bytes(result, sound, others, others)
-    assert result.status.tolist() == [OK, OK, WORLD_DIVERGED, OK, OK]
+    check_third_diverged(setup.torch(), sound, WORLD_DIVERGED)

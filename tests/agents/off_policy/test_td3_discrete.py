@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 
-from envolve.agents.common import population
 from envolve.agents.common.result import AGENT_DIVERGED, OK, WORLD_DIVERGED
 from envolve.agents.common.sections import TD3DiscreteSection
 from envolve.agents.off_policy.td3_discrete import TD3Discrete
@@ -16,7 +15,9 @@ from envolve.core import rng
 from envolve.envs.nets.networks import init_flat
 from tests.agents.off_policy import test_td3
 from tests.agents.off_policy.test_td3 import MIXED, SMALL, module, relative_error
-from tests.agents.same import assert_same_bytes, same_alone, same_run, some_slow
+from tests.agents.same import same_alone, same_run
+from tests.agents.small import check_padding, check_third_diverged
+from tests.examples import some_slow
 
 
 class Setup(test_td3.Setup):
@@ -189,13 +190,14 @@ def in_a_batch(case):
     return setup, setup.torch()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_equals_the_compiled_twin(case):
     setup, together = in_a_batch(case)
     same_run(together, setup.compiled(), tolerance=1e-4)
 
 
-@pytest.mark.parametrize("case", some_slow(CASES, fast=("real, mixed", "se")))
+@pytest.mark.parametrize("case", some_slow(CASES, fast=("se",)))
 def test_alone_and_in_a_batch(case):
     setup, together = in_a_batch(case)
     assert (together.status == OK).all() and (together.updates > 0).all()
@@ -205,15 +207,7 @@ def test_alone_and_in_a_batch(case):
 @pytest.mark.parametrize("norm", [False, True])
 def test_padding_units_stay_exactly_zero(norm):
     setup = Setup(values={"hidden_size": [3, 8, 16, 31, 5]}, activation_fn="tanh", use_layer_norm=norm)
-    run, agents, widest = setup.learner()
-    before = run.final.rows.params.clone()
-    run.train()
-    after = run.final.rows.params
-    for i, nets in enumerate(agents):
-        used = torch.zeros(population.size(widest), dtype=torch.bool)
-        used[population.embedding(nets, widest)] = True
-        assert used.sum() == population.size(nets) and (after[i, ~used] == 0).all()
-        assert (after[i, used] != before[i, used]).float().mean() > 0.9
+    check_padding(setup)
 
 
 @pytest.mark.parametrize("what", ["world", "agent"])
@@ -221,6 +215,5 @@ def test_a_diverging_member_harms_no_other(what):
     setup = Setup(kind="se", values={"lr": [1e-3, 1e-3, 1e38 if what == "agent" else 1e-3, 1e-3, 1e-3]})
     if what == "world":
         setup.worlds[2, 5] = np.nan
-    result, others = setup.torch(), [0, 1, 3, 4]
-    assert_same_bytes(result, Setup(kind="se").torch(), others, others)
-    assert result.status.tolist() == [OK, OK, WORLD_DIVERGED if what == "world" else AGENT_DIVERGED, OK, OK]
+    status = WORLD_DIVERGED if what == "world" else AGENT_DIVERGED
+    check_third_diverged(setup.torch(), Setup(kind="se").torch(), status)

@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from envolve.agents.common import population
-from envolve.agents.common.hyper import draw
 from envolve.agents.common.result import AGENT_DIVERGED, OK, WORLD_DIVERGED
 from envolve.agents.common.sections import PPOSection
 from envolve.agents.kernels.ppo import population as compiled
@@ -21,10 +20,10 @@ from envolve.agents.ppo.policy import Coefficients, Nets
 from envolve.agents.ppo.returns import lambda_returns, normalise
 from envolve.core import rng
 from envolve.envs.nets.networks import ACTIVATIONS, MLPShape, init_flat
-from envolve.envs.section import EnvSection
 from envolve.envs.task import make_task
-from envolve.envs.worlds.world import init_world
+from tests.agents import small
 from tests.agents.same import assert_same_bytes, same_alone, same_run
+from tests.examples import examples, some_slow
 
 SMALL = dict(train_steps=300, train_episodes=60, hidden_size=16, hidden_layer=1, activation_fn="tanh", num_envs=3,
              rollout_steps=20, ppo_epochs=3, minibatches=4, test_episodes=3, lr=1e-3, advantage="gae",
@@ -32,30 +31,12 @@ SMALL = dict(train_steps=300, train_episodes=60, hidden_size=16, hidden_layer=1,
 MONTE_CARLO = dict(advantage="monte_carlo", norm_advantage=False, minibatches=1)
 
 
-class Setup:
-    """A small population; ``values`` overrides hyperparameters member by member."""
+class Setup(small.Setup):
+    section_class, small, loops = PPOSection, SMALL, (ppo, compiled)
+    algorithm = None
 
-    def __init__(self, kind="real", name="CartPole-v0", P=5, max_steps=None, env=None, values=None, seed=100,
-                 solved_reward=None, test_each=False, **section):  # fmt: skip
-        self.kind, self.test_each = kind, test_each
-        self.task = make_task(name, max_steps=max_steps, solved_reward=solved_reward)
-        self.env = EnvSection(**{"hidden_size": 13, **(env or {})})
-        self.keys = np.arange(P) + seed
-        self.hyper = draw(PPOSection(**{**SMALL, **section}), self.keys)
-        self.hyper.values.update({k: np.array(v) for k, v in (values or {}).items()})
-        self.worlds = np.zeros((P, 1), np.float32)
-        if kind != "real":
-            self.worlds = init_world(kind, self.task, self.env, torch.as_tensor(self.keys) + 9).numpy()
-
-    def torch(self, rows=slice(None)):
-        return self._run(ppo, rows)
-
-    def compiled(self, rows=slice(None), **kw):
-        return self._run(compiled, rows, **kw)
-
-    def _run(self, module, rows, **kw):
-        hyper, worlds, keys = self.hyper.take(rows), self.worlds[rows], self.keys[rows]
-        return module.train_population(self.task, self.kind, self.env, worlds, hyper, keys, self.test_each, **kw)
+    def arguments(self, rows):
+        return super().arguments(rows)[1:]
 
 
 MIXED = dict(hidden_size=[3, 8, 16, 31, 5], hidden_layer=[0, 1, 2, 1, 2], train_steps=[100, 200, 50, 150, 250],
@@ -95,7 +76,11 @@ CASES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", CASES)
+FAST = ("published", "cleanrl", "time limit", "solved", "left over", "prelu", "acrobot", "pendulum, monte carlo",
+        "rn 5", "se, continuous car", "se, tested", "rn 2, tested", "mixed")  # fmt: skip
+
+
+@pytest.mark.parametrize("case", some_slow(CASES, FAST))
 def test_equals_the_compiled_twin(case):
     setup = Setup(**CASES[case])
     ours, twin = setup.torch(), setup.compiled()
@@ -194,7 +179,7 @@ def test_gradient_against_float64(A, std, activation, settings):
         assert (ours[i] - wanted).norm() / wanted.norm() < (2e-3 if std and i == 0 else 3e-6)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(T=st.integers(1, 12), seed=st.integers(0, 1000), gamma=st.floats(0, 1), lam=st.floats(0, 1))
 def test_returns_against_a_written_out_sum(T, seed, gamma, lam):
     """A_t = sum_k (gamma lambda)^k delta_{t+k} up to the end of the episode; lambda 1: the sum of rewards."""

@@ -19,6 +19,7 @@ from envolve.envs.shaping.candidate import Candidate, Shaper
 from tests.agents import fake_shaped
 from tests.agents.fake_shaped import PointMasses
 from tests.agents.humans import train_humans
+from tests.examples import some_slow
 
 WIDTHS = [(4, 2), (7, 2), (2, 1), (4, 2), (6, 3)]
 SCALES = [1.0, 1000.0, 0.01, 1.0, 3.0]
@@ -68,7 +69,7 @@ def spy(learner):
     return seen
 
 
-@both
+@pytest.mark.parametrize("name", some_slow(LEARNERS, fast=("sac",)))
 def test_compiled_updates_equal_pytorchs(name):
     """Of batches that lose a member, and one of them all its members."""
     twins = [run(name, fails=[1, 3], backend=backend) for backend in ("auto", "torch")]

@@ -14,19 +14,28 @@ from envolve.agents.common import rollout
 from envolve.agents.common.hyper import Hyper, draw
 from envolve.agents.common.result import AGENT_DIVERGED, OK, WORLD_DIVERGED, TrainResult
 from envolve.agents.common.sections import TabularSection
+from envolve.agents.kernels.building.ahead import compiled_ahead
 from envolve.agents.tabular.loop import PER_MEMBER
 from envolve.agents.tabular.training import ALGORITHMS, KINDS, train_tabular
 from envolve.core import rng
 from envolve.envs.classic.bandit import Bandit
 from envolve.envs.classic.gridworld import Cliff
 from envolve.envs.worlds.world import RealTask, tables
-from tests.agents.same import some_slow
+from tests.examples import ALL, examples, some_slow
 
 TASK = Cliff()
+FEW = ("ql", "sarsa_cb")  # each is compiled apart; these two have both rules and the bonus
+SOME = ALGORITHMS if ALL else FEW
 CLIFF = (TASK.next_state, TASK.reward, TASK.done, TASK.start_state)
 CLIFF_WORLD = tuple(table[None] for table in CLIFF[:3])
 PUBLISHED = dict(alpha=1.0, gamma=0.8, eps_init=0.1, eps_min=0.1, eps_decay=0.0, test_episodes=1)
 F = np.float32
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compiled() -> None:
+    """In processes of its own, in a third of the time that numba takes here."""
+    compiled_ahead("ql")
 
 
 def hyper(members: int, **changes) -> Hyper:
@@ -58,9 +67,9 @@ def random_tables(draws: np.random.Generator, members: int, states: int, actions
     return draws.integers(0, states, shape), reward, done.astype(F)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=examples(50))
 @given(
-    st.sampled_from(ALGORITHMS), st.sampled_from(KINDS), st.integers(0, 2**32), st.integers(1, 5), st.integers(1, 6),
+    st.sampled_from(SOME), st.sampled_from(KINDS), st.integers(0, 2**32), st.integers(1, 5), st.integers(1, 6),
     st.integers(1, 4), st.integers(1, 8), st.booleans(), st.booleans(),
     st.fixed_dictionaries(dict(
         train_episodes=st.integers(1, 12), test_episodes=st.integers(1, 3), init_episodes=st.integers(0, 3),
@@ -174,7 +183,7 @@ def by_hand(algorithm, h, world, start, kind, max_steps, key, episodes, noise):
     return q, u
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("algorithm", some_slow(ALGORITHMS, fast=FEW))
 @pytest.mark.parametrize("kind", ["real", "se"])
 @pytest.mark.parametrize("noise", [0.0, 0.5])
 @pytest.mark.parametrize("options", [
@@ -215,7 +224,7 @@ def test_the_step_budget_ends_training_within_an_episode():
     world, task = corridor()
     h = hyper(3, train_episodes=10)
     h["train_steps"][:] = [5, 6, 0]
-    result = both("sarsa", h, world, task, "real", 50, 1e9, False, np.arange(3))
+    result = both("sarsa_cb", h, world, task, "real", 50, 1e9, False, np.arange(3))
     assert result.train_steps.tolist() == [5, 6, 20] and result.episodes.tolist() == [3, 3, 10]
     np.testing.assert_array_equal(result.episode_length[0, :4], [2, 2, 1, 0])
     assert result.episode_return[0, 2] == -1 and np.isnan(result.episode_return[0, 3:]).all()
@@ -288,7 +297,7 @@ def test_a_world_that_is_not_finite_is_not_trained_in():
     assert np.isfinite(result.test_return[[0, 3]]).all()
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("algorithm", some_slow(ALGORITHMS, fast=FEW))
 @pytest.mark.parametrize("published", [False, True])
 def test_a_table_that_overflows_is_reported(algorithm, published):
     world = np.zeros((2, 1, 2)), np.array([[[3e38, 3e38]], [[1.0, 2.0]]], F), np.zeros((2, 1, 2), F)
@@ -306,7 +315,7 @@ def test_a_table_that_overflows_is_reported(algorithm, published):
 def test_published_sarsa_draws_for_its_target_and_leaves_the_decisions_alone():
     """Always exploring: the same path through the world, other values."""
     options = [hyper(2, eps_init=1.0, eps_min=1.0, published_sarsa=on) for on in (False, True)]
-    runs = [both("sarsa", h, CLIFF_WORLD, CLIFF, "real", 50, 0.0, False, np.arange(2)) for h in options]
+    runs = [both("sarsa_cb", h, CLIFF_WORLD, CLIFF, "real", 50, 0.0, False, np.arange(2)) for h in options]
     np.testing.assert_array_equal(runs[0].episode_return, runs[1].episode_return)
     assert (runs[0].weights != runs[1].weights).any()
 
@@ -330,7 +339,7 @@ def test_arguments_that_do_not_fit_are_refused(change):
 # --------------------------------------------------------------------------------------------------------- learning
 
 
-@pytest.mark.parametrize("algorithm", ["ql", "ql_cb"])
+@pytest.mark.parametrize("algorithm", some_slow(("ql", "ql_cb"), fast=("ql",)))
 @pytest.mark.parametrize("eps", [0.1, 0.01])
 def test_q_learning_finds_the_shortest_path_along_the_cliff(algorithm, eps):
     """Published settings, 100 episodes; measured: 200 of 200 seeds."""
@@ -339,6 +348,7 @@ def test_q_learning_finds_the_shortest_path_along_the_cliff(algorithm, eps):
     assert (result.test_return[:, 0] == -12).sum() >= 18
 
 
+@pytest.mark.slow
 def test_sarsa_solves_cliff():
     """Published settings (gridworld file, stop when solved), 200 episodes; measured: 200 of 200 seeds at -16 or better.
 

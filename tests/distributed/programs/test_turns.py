@@ -16,6 +16,7 @@ from envolve.distributed.programs.learner import CHECKPOINT, Learner
 from envolve.distributed.programs.turns import make_hub, widths_of
 from envolve.outer.checkpoint import CheckpointError, RunError
 from tests.distributed.toy import Run, results, small
+from tests.examples import some_slow
 
 
 @pytest.fixture
@@ -47,6 +48,7 @@ def test_the_same_run_leaves_the_same_bytes(tmp_path: Path, expected: dict[str, 
     assert results(tmp_path / "again") == expected
 
 
+@pytest.mark.slow
 def test_contrastive_runs_that_go_on_leave_the_same_bytes(tmp_path: Path) -> None:
     """Also of a memory that has gone round: its 40 rows are those of 4 iterations."""
     params = small(algorithm="CRL", n_episodes_in_buffer=4)
@@ -60,7 +62,7 @@ def test_contrastive_runs_that_go_on_leave_the_same_bytes(tmp_path: Path) -> Non
         assert results(folder) == results(tmp_path / "expected")
 
 
-@pytest.mark.parametrize("stopped_after", range(8))
+@pytest.mark.parametrize("stopped_after", some_slow(range(8), (0, 3, 6)))
 def test_a_run_that_goes_on_leaves_the_same_bytes(
     tmp_path: Path, expected: dict[str, bytes], stopped_after: int
 ) -> None:

@@ -154,6 +154,7 @@ def test_a_state_that_explodes_diverges():
     assert torch.equal(after[0], state[0]) and reward[0] == 0
 
 
+@pytest.mark.slow
 def test_workers_without_mujoco_serve_other_tasks():
     code = (
         "import sys; sys.modules['mujoco'] = None\n"

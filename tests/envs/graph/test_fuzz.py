@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from envolve.envs.graph.check import GraphError, check_graph
 from envolve.envs.graph.file import parse_graph_file
+from tests.examples import examples
 
 ROOT = Path(__file__).parents[3]
 
@@ -54,7 +55,7 @@ json_like = st.recursive(
 
 
 @given(json_like)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_anything_else_is_refused(value: Any) -> None:
     for graph in (value, {"inputs": ["x"], "nodes": value, "outputs": value, "names": ["total"]}):
         with pytest.raises(GraphError):
@@ -64,7 +65,7 @@ def test_anything_else_is_refused(value: Any) -> None:
 
 
 @given(st.text(max_size=200) | st.binary(max_size=200).map(lambda b: b.decode("latin-1")))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_any_text_is_refused(text: str) -> None:
     with pytest.raises(GraphError):
         parse_graph_file(text)

@@ -67,6 +67,7 @@ def main() -> None:
     print(life(stalled))
 
 
+@pytest.mark.slow
 def test_a_machine_that_stalls_changes_no_byte_and_no_verdict() -> None:
     process = subprocess.Popen(
         [sys.executable, "-c", f"from {__name__} import main; main()"], cwd=ROOT, stdout=subprocess.PIPE, text=True
@@ -123,6 +124,7 @@ def test_a_cost_is_the_same_every_time_and_ends_what_costs_too_much() -> None:
     assert cost(lambda: upright({"pole_angle": x[0], "action": x}), 10**9) < allowed(64) / 50
 
 
+@pytest.mark.slow
 def test_counting_imports_no_compiler() -> None:
     code = (
         "import sys, torch\nfrom envolve.envs.shaping.cost import cost\nx = torch.ones(3)\n"

@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 SCRIPT = """
 import mujoco
 from envolve.envs.sim.mujoco_clock import stop_clock
@@ -22,6 +24,7 @@ print(before > 0, after == 0, here == there)
 """
 
 
+@pytest.mark.slow
 def test_stands_still_once_stopped_and_the_simulation_is_the_same():
     # In a process of its own: in this one it may have been stopped already.
     root = Path(__file__).parents[3]

@@ -21,6 +21,7 @@ from envolve.envs.worlds.file import read_world, save_world
 from envolve.envs.worlds.synthetic import synthetic_world
 from envolve.envs.worlds.world import OUTPUT_BOUND, init_world, world_nets, world_size
 from tests.agents.same import same_run
+from tests.examples import some_slow
 
 SECTION = EnvSection(contextual_bandit=True, hidden_size=11, activation_fn="tanh")
 
@@ -85,7 +86,10 @@ def part(result, rows):
     return type(result)(**{f.name: getattr(result, f.name)[rows] for f in fields(result)})
 
 
-@pytest.mark.parametrize("name", LEARNING)
+LATE = ("duelingddqn", "sac", "td3_discrete")  # compiled by the slow tests alone
+
+
+@pytest.mark.parametrize("name", some_slow(LEARNING, [name for name in LEARNING if name not in LATE]))
 def test_compiled_training_equals_pytorchs(name):
     task = make_task("CartPole-v0")
     learner = LEARNERS[name](

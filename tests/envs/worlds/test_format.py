@@ -13,11 +13,12 @@ from envolve.envs.section import EnvSection
 from envolve.envs.task import make_task
 from envolve.envs.worlds.format import flat_from_state_dict, world_state_dict
 from envolve.envs.worlds.world import init_world, se_nets, world_size
+from tests.examples import examples
 
 CARTPOLE = make_task("CartPole-v0")
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     kind=st.sampled_from(["se", "rn"]),
     name=st.sampled_from(["CartPole-v0", "Acrobot-v1", "EmptyRoom23", "Pendulum-v0"]),

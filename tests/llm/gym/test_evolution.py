@@ -37,6 +37,7 @@ def finished(folder: Path, replies: list[str], iterations: int = 1, **options: o
 
 
 @jailed
+@pytest.mark.slow
 def test_a_recorded_run_from_reply_to_picture(tmp_path, caplog, capsys) -> None:
     with caplog.at_level(logging.WARNING):
         code, result, folder = finished(tmp_path, [GOOD, NAN, "I cannot."])

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from envolve.llm.models.bodies import ErrorInside, read_body
 from envolve.llm.models.chat import Budget, Price, Reply, make_chat
 from envolve.llm.models.request import Body, Call, Request, Transient, Unread
+from tests.examples import examples
 from tests.llm import scripted_server as scripted
 from tests.llm.scripted_server import ScriptedServer
 
@@ -113,7 +114,7 @@ def test_a_key_that_is_sent_back_is_in_no_record(tmp_path) -> None:
         assert key not in json.dumps(line) and (not body.startswith("{") or key not in json.dumps(json.loads(body)))
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(st.text(max_size=40) | st.recursive(
     st.none() | st.booleans() | st.integers(-3, 700) | st.text(max_size=4),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(

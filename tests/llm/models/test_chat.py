@@ -285,8 +285,10 @@ def test_a_bug_or_a_full_disk_is_raised_once_the_others_are_home() -> None:
 
 @pytest.mark.parametrize(
     "answer, replies",
-    [(scripted.slow("paid for", 0.5), ["paid for"] * 2), (scripted.limited("100"), [])],
-    ids=["replies-under-way", "between-attempts"],
+    [
+        pytest.param(scripted.slow("paid for", 0.5), ["paid for"] * 2, id="replies-under-way"),
+        pytest.param(scripted.limited("100"), [], id="between-attempts", marks=pytest.mark.slow),
+    ],
 )
 def test_ctrl_c_leaves_the_record_whole_and_keeps_what_is_under_way(answer, replies, tmp_path) -> None:
     """A child gets SIGINT: replies under way are awaited and recorded, nothing more is sent, no wait is waited."""

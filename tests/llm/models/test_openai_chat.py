@@ -242,6 +242,7 @@ def test_retry_after() -> None:
     assert _retry_after({"retry-after": "-4"}, now) == 0 and _retry_after({}, now) is None
 
 
+@pytest.mark.slow
 def test_openai_is_imported_only_when_a_model_is_asked(monkeypatch) -> None:
     code = (
         "import sys, envolve.llm.models.chat\n"

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from envolve.core.cleaning import printable
 from envolve.llm.models.record import HEADER, Record, RecordError, read_recording
 from envolve.llm.models.request import Call, Request
+from tests.examples import examples
 
 TEXT = st.text(max_size=20)
 REQUEST = Request("m", (("user", "hi"),))
@@ -33,7 +34,7 @@ def read(path, data):
 
 
 @example(replies=[], cut=1)
-@settings(deadline=None, max_examples=40)  # every line is an fsync, on a disk that others use
+@settings(deadline=None, max_examples=examples(40))  # every line is an fsync, on a disk that others use
 @given(replies=st.lists(TEXT, max_size=5), cut=st.integers(0, 10_000))
 def test_a_killed_writer_loses_at_most_the_last_line(path, replies, cut) -> None:
     path.unlink(missing_ok=True)

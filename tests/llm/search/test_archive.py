@@ -14,6 +14,7 @@ from envolve.llm.search.archive import Archive, ArchiveError
 from envolve.llm.search.greedy import Greedy
 from envolve.llm.search.individual import Individual, Search
 from envolve.llm.search.islands import Islands
+from tests.examples import examples
 from tests.llm.individuals import PlainPrompts, individual, individuals, same
 from tests.llm.simulated import answers, run
 
@@ -24,7 +25,7 @@ SEARCHES: dict[str, Callable[[], Search]] = {
 
 
 @given(st.lists(individuals, max_size=4, unique_by=lambda i: i.id), st.data())
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=40)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=examples(40))
 def test_whole_lines_survive_any_tear(tmp_path: Path, some: list[Individual], data: st.DataObject) -> None:
     archive = Archive(tmp_path / "individuals.jsonl")
     archive.path.unlink(missing_ok=True)
@@ -84,7 +85,7 @@ def test_a_wrong_line_is_named(tmp_path: Path, line: str, text: str) -> None:
 
 @pytest.mark.parametrize("name", SEARCHES)
 @given(st.integers(0, 2**32), st.data())
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=examples(25))
 def test_a_search_told_any_prefix_asks_what_the_run_asked(name: str, seed: int, data: st.DataObject) -> None:
     told, asked = run(SEARCHES[name](), iterations=5, seed=seed)
     samples = len(asked[0])

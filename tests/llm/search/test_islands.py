@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from envolve.llm.search.individual import Individual
 from envolve.llm.search.islands import Islands, Mix, _by_rank
+from tests.examples import examples
 from tests.llm.individuals import PlainPrompts, human, individual
 from tests.llm.simulated import run
 
@@ -53,7 +54,7 @@ def test_an_island_keeps_its_best_and_no_more_than_survivors() -> None:
 
 
 @given(st.integers(0, 2**32), st.integers(1, 4), st.integers(0, 3), st.integers(1, 4))
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=examples(30))
 def test_parents_live_where_they_should(seed: int, islands: int, migration: int, survivors: int) -> None:
     s = search(islands=islands, migration_every=migration, survivors=survivors, seed=seed)
     told, asked = run(s, 5, seed)

@@ -25,6 +25,7 @@ from envolve.llm.vetting.jail import locks as jail
 from envolve.llm.vetting.probe import make_probe
 from envolve.llm.vetting.text.extract import VetError
 from envolve.llm.vetting.vet import Rejection, Vetted, Vetter
+from tests.examples import examples
 
 ROOT = Path(__file__).resolve().parents[3]
 pytestmark = pytest.mark.skipif(bool(jail.missing()), reason=f"no jail here: {', '.join(jail.missing())}")
@@ -123,6 +124,7 @@ def test_a_server_that_dies_is_replaced_and_the_candidate_refused(vetter, unchec
     assert any("starting another" in r.message for r in caplog.records)
 
 
+@pytest.mark.slow
 def test_a_server_that_falls_silent_is_asked_nothing_more(vetter, unchecked, monkeypatch) -> None:
     """Its process may seem to be alive for a moment after its pipes are closed."""
     server = vetter._jailer._server
@@ -237,7 +239,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.binary(max_size=200) | JSON.map(lambda value: json.dumps(value).encode()))
 def test_whatever_a_child_says_is_a_graph_or_a_refusal(data: bytes) -> None:
     try:
@@ -246,7 +248,7 @@ def test_whatever_a_child_says_is_a_graph_or_a_refusal(data: bytes) -> None:
         assert e.stage in checking.STAGES
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(found=st.dictionaries(st.sampled_from(["functions", "action_size", "literal_names"]), JSON))
 def test_whatever_it_says_it_traced_is_refused_with_a_reason(probe, found) -> None:
     with pytest.raises(VetError) as e:

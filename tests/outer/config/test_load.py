@@ -21,6 +21,7 @@ from envolve.envs.task import TASKS
 from envolve.outer.config import legacy, problem, schema, yaml_lines
 from envolve.outer.config.load import Config, ConfigError, describe, dump_config, environment_info, load_config
 from envolve.outer.config.section import GTNSection
+from tests.examples import examples
 
 ROOT = Path(__file__).resolve().parents[3]
 ORIGINALS = Path(__file__).resolve().parents[2] / "fixtures" / "original_configs"
@@ -523,7 +524,7 @@ SECTIONS = {**AGENT_KEYS, **ENV_KEYS}
 PATHS = [*GOOD, *SECTIONS, *[f"{section}/{key}" for section, keys in SECTIONS.items() for key in keys]]
 
 
-@settings(parent=any_directory, max_examples=300)
+@settings(parent=any_directory, max_examples=examples(300))
 @given(st.sampled_from(PATHS), nested)
 def test_one_mutation_of_a_good_file(tmp_path: Path, path: str, value: object) -> None:
     loads_or_config_error(tmp_path, changed(path, value))
@@ -561,6 +562,7 @@ def test_no_ignored_name_is_one_that_works() -> None:
     assert not set(legacy.LEGACY_AGENTS) & set(schema.agent_sections())
 
 
+@pytest.mark.slow
 def test_worker_side_needs_neither_pydantic_nor_yaml() -> None:
     code = "import sys; sys.modules['pydantic'] = sys.modules['yaml'] = None; import envolve.outer.config.problem"
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)

@@ -27,10 +27,11 @@ from envolve.outer.exchange.pairs import (
     unpack,
     write_pair,
 )
+from tests.examples import examples
 from tests.outer.virtual import chunks_of
 
 NAME = "0_0_input"
-shared = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+shared = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(60))
 
 
 @pytest.fixture

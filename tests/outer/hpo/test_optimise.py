@@ -21,6 +21,7 @@ from envolve.outer.hpo.nes_master import NESMaster, result_of, trial_chunk, tria
 from envolve.outer.hpo.optimise import Optimiser
 from envolve.outer.hpo.trial import Trial, TrialResult
 from envolve.outer.hpo.trial_log import TrialLog
+from tests.examples import examples
 from tests.outer.hpo.small import study, trial
 from tests.outer.virtual import Cluster, Hang
 
@@ -109,7 +110,7 @@ def whole(tmp_path_factory):
     return s, folder / "run", search(s, folder / "run")
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 @given(st.integers(0, 24), st.integers(0, 80))
 def test_a_search_resumes_after_any_trial_and_any_torn_byte(whole, kept, torn):
     s, folder, log = whole

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 
 from envolve.outer.hpo.hyperband import ladder
 from envolve.outer.hpo.search import BACKENDS, make_search, plain, rounded
+from tests.examples import examples, some_slow
 
 CS = pytest.importorskip("ConfigSpace", reason="ConfigSpace is not installed")
 pytest.importorskip("hpbandster", reason="hpbandster is not installed")
@@ -28,7 +29,7 @@ pytest.importorskip("optuna", reason="optuna is not installed")
 ROOT = Path(__file__).parents[3]
 SEARCHES = [("bohb", "hyperband"), ("bohb", "aggressive"), ("optuna", "hyperband"), ("optuna", "aggressive"),
             ("random", "hyperband")]  # fmt: skip
-every_search = pytest.mark.parametrize("backend, bracket", SEARCHES)
+every_search = pytest.mark.parametrize("backend, bracket", some_slow(SEARCHES, SEARCHES[1:3] + SEARCHES[4:]))
 
 
 def mixed_space():
@@ -110,7 +111,7 @@ def test_a_promoted_configuration_keeps_its_values_and_name(backend, bracket):
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(st.data())
 def test_no_trial_is_lost_whatever_the_order(backend, data):
     """Asks and tells in any order, failures among them; afterwards the same order asks the same."""
@@ -169,7 +170,7 @@ def spaces(draw):
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=examples(10), deadline=None)
 @given(st.data())
 def test_any_space_is_searched(backend, data):
     """Also where all losses are the same, or differ by 300 orders of magnitude."""

@@ -15,9 +15,12 @@ from envolve.outer.config.load import load_config
 from envolve.outer.config.yaml_lines import ConfigError
 from envolve.outer.hpo.search import check_space, values_of
 from envolve.outer.hpo.study import Study, dump_study, read_study
+from tests.examples import examples
 from tests.outer.hpo.test_study import GOOD, read, write
 
-any_directory = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=25)
+any_directory = settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=examples(25)
+)
 MIRRORED, TRANSFORM, LR = "agents.gtn.mirrored_sampling", "agents.gtn.score_transform_type", "agents.ddqn.lr"
 ICM = "agents.icm.lr"
 
@@ -329,7 +332,7 @@ BASES = [GOOD, with_space(CONDITIONAL)]
 
 
 @given(data=st.data())
-@settings(any_directory, max_examples=60)
+@settings(any_directory, max_examples=examples(60))
 def test_a_study_with_junk_anywhere_is_read_or_refused(tmp_path: Path, data: st.DataObject) -> None:
     content: Any = data.draw(st.sampled_from(BASES))
     for _ in range(data.draw(st.integers(1, 2))):

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from envolve.outer.reporting.scores import ScoreRow, ScoresCSV, read_curve
+from tests.examples import examples
 
 NAN = float("nan")
 
@@ -42,7 +43,7 @@ def test_columns_and_cells(tmp_path: Path) -> None:
     )
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(st.floats(allow_nan=False), st.sampled_from([float, np.float64]))
 def test_floats_read_back_as_the_same_bits(value: float, kind: type) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -54,7 +55,7 @@ def test_floats_read_back_as_the_same_bits(value: float, kind: type) -> None:
     assert back == value and math.copysign(1, back) == math.copysign(1, value)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(cut=st.integers(0, 600), resume=st.integers(1, 4))
 def test_a_file_cut_anywhere_resumes_to_the_same_bytes(cut: int, resume: int) -> None:
     """The checkpoint of generation resume - 1 follows its rows, so those are whole; anything after may be torn."""

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from envolve.outer.config.section import GTNSection
 from envolve.outer.search.nes import MINUS, NES, ORIG, PLUS, NESState, member_seeds
 from envolve.outer.search.transforms import score_transform
+from tests.examples import examples
 
 D = 7
 
@@ -76,7 +77,7 @@ def test_common_random_numbers_pair_the_seeds():
 
 
 @given(st.integers(0, 2**40), st.integers(0, 1000))
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 def test_ask_is_a_function_of_seed_and_generation(seed, generation):
     one, two = search(seed), search(seed)
     for nes in (one, two):
@@ -239,7 +240,7 @@ def test_masked_parameters_never_move(estimator):
 
 @pytest.mark.parametrize("estimator", ["published", "antithetic"])
 @given(st.integers(0, 7), st.integers(0, 7))
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 def test_resumed_search_goes_on_bit_for_bit(estimator, stop, restart):
     """Interrupted at any generation, also before or after a restart, through what a checkpoint stores."""
 

@@ -11,6 +11,7 @@ from numba import njit
 
 from envolve.agents.kernels.common import rng as compiled
 from envolve.core import rng
+from tests.examples import examples
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
 DRAWS = 20_000
@@ -29,7 +30,7 @@ def draw(keys, counters, stream, n):
     return folded, bits, uniforms, integers
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(st.lists(st.tuples(INT64, INT64), min_size=1, max_size=20), st.integers(0, 100), st.integers(1, 2**31 - 1))
 def test_both_back_ends_return_the_same_bits(pairs, stream, n):
     key, counter = torch.tensor(pairs).unbind(1)
@@ -81,38 +82,38 @@ def test_consecutive_draws_are_independent():
 
 
 @njit
-def many_normals(key, counters, out):
+def many(key, counters, normals, gumbels):
     for i in range(len(counters)):
-        out[i] = compiled.normal(key, counters[i])
+        normals[i] = compiled.normal(key, counters[i])
+        gumbels[i] = compiled.gumbel(key, counters[i])
 
 
-def test_normals():
-    """Both back ends agree to the last bits of log and cos; moments and tails are those of N(0, 1)."""
+@pytest.fixture(scope="module")
+def twins() -> dict[str, np.ndarray]:
+    """Numbers of the readable side, which the compiled ones equal to the last bits of log and cos."""
     key, counter = rng.fold(torch.tensor([11]), rng.UPDATE), torch.arange(200_000)
-    ours = rng.normal(key, counter).double().numpy()
-    theirs = np.empty(len(counter), np.float32)
-    many_normals(key.numpy().view(np.uint64)[0], counter.numpy().view(np.uint64), theirs)
-    np.testing.assert_allclose(ours, theirs, rtol=1e-6, atol=1e-7)
-    n = len(counter)
+    theirs = np.empty((2, len(counter)), np.float32)
+    many(key.numpy().view(np.uint64)[0], counter.numpy().view(np.uint64), *theirs)
+    found = {}
+    for draw_, other in ((rng.normal, theirs[0]), (rng.gumbel, theirs[1])):
+        found[draw_.__name__] = ours = draw_(key, counter).double().numpy()
+        np.testing.assert_allclose(ours, other, rtol=1e-6, atol=1e-7)
+    return found
+
+
+def test_normals(twins):
+    """Moments and tails are those of N(0, 1)."""
+    ours = twins["normal"]
+    n = len(ours)
     assert abs(ours.mean()) < 4 / n**0.5 and abs((ours**2).mean() - 1) < 4 * (2 / n) ** 0.5
     assert abs((ours**4).mean() - 3) < 4 * (96 / n) ** 0.5
     assert abs((np.abs(ours) > 2).mean() - 0.0455) < 4 * (0.0455 / n) ** 0.5
     assert abs((ours[1:] * ours[:-1]).mean()) < 4 / n**0.5
 
 
-@njit
-def many_gumbels(key, counters, out):
-    for i in range(len(counters)):
-        out[i] = compiled.gumbel(key, counters[i])
-
-
-def test_gumbels():
-    """Both back ends agree to the last bits of log; all are finite, and P(g < x) = exp(-exp(-x))."""
-    key, counter = rng.fold(torch.tensor([11]), rng.UPDATE), torch.arange(200_000)
-    ours = rng.gumbel(key, counter).double().numpy()
-    theirs = np.empty(len(counter), np.float32)
-    many_gumbels(key.numpy().view(np.uint64)[0], counter.numpy().view(np.uint64), theirs)
-    np.testing.assert_allclose(ours, theirs, rtol=1e-6, atol=1e-7)
-    n = len(counter)
+def test_gumbels(twins):
+    """All are finite, and P(g < x) = exp(-exp(-x))."""
+    ours = twins["gumbel"]
+    n = len(ours)
     assert np.isfinite(ours).all() and abs(ours.mean() - 0.5772157) < 4 * (np.pi**2 / 6 / n) ** 0.5
     assert abs(chi_square(np.histogram(np.exp(-np.exp(-ours)), 50, (0, 1))[0])) < 5

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from envolve.llm.vetting.text.extract import VetError, extract_code, parse
+from tests.examples import examples
 
 REWARD = ("compute_reward",)
 GOOD = """\
@@ -161,7 +162,7 @@ def modules(draw: st.DrawFn) -> tuple[str, str]:
     return "\n\n".join(parts.values()) + "\n", "\n\n".join(needed) + "\n"
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     modules(), PROSE, PROSE, st.sampled_from(["```", "~~~", "````"]), st.sampled_from(["", "python", "py", "Python"]),
     st.sampled_from(["", "  ", "    ", "\t"]), st.sampled_from(["\n", "\r\n", "\r"]),
@@ -177,7 +178,7 @@ def test_any_module_in_any_fence(
     assert extract_code(f"{before}\n```\n{code}```", REWARD) == code
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.one_of(
     st.text(max_size=300),
     st.text(alphabet="`~ \n\tdef compute_reward(state):return x=1#'\"[](){}@,.", max_size=300),
@@ -196,7 +197,7 @@ def test_any_text_gives_code_or_a_reason(reply: str) -> None:
         assert "compute_reward" in functions
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(modules(), st.integers(0, 400))
 def test_a_reply_that_is_cut_off_is_whole_or_refused(module: tuple[str, str], length: int) -> None:
     whole, needed = module
