@@ -45,8 +45,7 @@ def measure(name: str, section: Mapping[str, Any], seed: int = 0, path: Optional
     environ = dict(os.environ, PYTHONPATH=os.pathsep.join(p or "." for p in sys.path), OMP_NUM_THREADS="1")
     try:
         done = subprocess.run(
-            command, input=json.dumps(request).encode(), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-            timeout=SECONDS, env=environ, check=False,
+            command, input=json.dumps(request).encode(), capture_output=True, timeout=SECONDS, env=environ, check=False,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
         raise OutsideError(f"{name}: {STEPS} random steps took longer than {SECONDS:.0f} s: does it hang?") from None

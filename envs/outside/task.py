@@ -135,13 +135,16 @@ class OutsideTask(Task):
 
     # ------------------------------------------------------------------------------------------------ in its own units
 
-    def to_own(self, observation: np.ndarray) -> np.ndarray:
-        """What learners see [..., F] -> the environment's own units, shape and type."""
-        value = observation.astype(np.float64) * self.scale + self.mean
-        space = self.observations
+    def to_own(self, observation: np.ndarray, learned: bool) -> np.ndarray:
+        """What learners see [..., F] -> the environment's own units and shape. learned: a network drew it, so it is
+        neither rounded nor clipped; else it is what the environment said, in its type."""
+        value, space = observation.astype(np.float64) * self.scale + self.mean, self.observations
+        shape = observation.shape[:-1] + space.shape
+        if learned:
+            return value.astype(np.float32).reshape(shape)
         if np.issubdtype(np.dtype(space.dtype), np.integer):
             value = np.rint(value)
-        return np.clip(value, space.low, space.high).astype(space.dtype).reshape(observation.shape[:-1] + space.shape)
+        return np.clip(value, space.low, space.high).astype(space.dtype).reshape(shape)
 
     # ----------------------------------------------------------------------------------------------- the environments
 

@@ -45,9 +45,7 @@ def observation_space(world: World) -> spaces.Space[Any]:
     Of an environment from outside: its own Box, and for other spaces the Box that flattens them.
     """
     if isinstance(world.task, OutsideTask):
-        own = world.task.observations
-        low, high = (x.reshape(own.shape).astype(own.dtype) for x in _within(own.low, own.high, own.dtype))
-        return spaces.Box(low, high, own.shape, np.dtype(own.dtype).type)
+        return _own_observations(world.task, learned=world.kind == "se")
     if world.task.num_states is not None:
         return spaces.Discrete(world.task.num_states)
     low, high = world.task.observation_bounds()
@@ -56,12 +54,20 @@ def observation_space(world: World) -> spaces.Space[Any]:
     return spaces.Box(np.array(low, np.float32), np.array(high, np.float32), dtype=np.float32)
 
 
-def _within(low: np.ndarray, high: np.ndarray, dtype: str) -> tuple[np.ndarray, np.ndarray]:
-    """Bounds that a type of integers can hold."""
-    if not np.issubdtype(np.dtype(dtype), np.integer):
-        return low, high
-    limits = np.iinfo(dtype)
-    return np.maximum(low, limits.min), np.minimum(high, limits.max)
+def _own_observations(task: OutsideTask, learned: bool) -> spaces.Box:
+    """In the environment's units. learned: a network draws the observations, which are numbers of any kind, as the
+    world's own learners saw them; else the environment does."""
+    own = task.observations
+    if learned:
+        low, high = task.mean - OUTPUT_BOUND * task.scale, task.mean + OUTPUT_BOUND * task.scale
+        return spaces.Box(*(x.reshape(own.shape).astype(np.float32) for x in (low, high)), own.shape, np.float32)
+    low, high = own.low, own.high
+    if np.issubdtype(np.dtype(own.dtype), np.integer):
+        limits = np.iinfo(own.dtype)
+        low, high = np.maximum(low, limits.min), np.minimum(high, limits.max)
+    return spaces.Box(
+        *(x.reshape(own.shape).astype(own.dtype) for x in (low, high)), own.shape, np.dtype(own.dtype).type
+    )
 
 
 def action_space(world: World) -> spaces.Space[Any]:
@@ -89,7 +95,7 @@ def observe(world: World, state: Tensor) -> np.ndarray:
     if world.task.num_states is not None:
         return state[0, :, 0].numpy().copy()
     seen = world.observe(state)[0].numpy().copy()
-    return world.task.to_own(seen) if isinstance(world.task, OutsideTask) else seen
+    return world.task.to_own(seen, world.kind == "se") if isinstance(world.task, OutsideTask) else seen
 
 
 def step(world: World, state: Tensor, action: np.ndarray, live: np.ndarray) -> tuple[Tensor, np.ndarray, np.ndarray]:

@@ -114,37 +114,12 @@ def indexed(env: Any, section: Mapping[str, Any]) -> Any:
 def world_env(run_dir: str, data: Mapping[str, Any]) -> Any:
     """The evolved world as agents that expect ``real_env`` meet it: flat observations in the environment's own units,
     its actions. Observations are neither clipped nor rounded: the world's learners saw them as they are."""
-    import gymnasium
-    from gymnasium.spaces import Box
+    from gymnasium.wrappers import FlattenObservation
 
     from envolve.envs.worlds.export import WorldEnv
 
-    world = read_world(str(Path(run_dir) / "model.pt")).world()
-    task: Any = world.task
-    actions: Action = task.actions
-
-    class OwnUnits(gymnasium.Wrapper):
-        def __init__(self, env: Any) -> None:
-            super().__init__(env)
-            self.observation_space = Box(-np.inf, np.inf, (task.observation_size,), np.float32)
-            if not actions.n:
-                low, high = (x.reshape(actions.shape).astype(actions.dtype) for x in (actions.low, actions.high))
-                self.action_space = Box(low, high, actions.shape, low.dtype.type)
-
-        def _own(self, observation: np.ndarray) -> np.ndarray:
-            own: np.ndarray = observation * task.scale + task.mean
-            return own.astype(np.float32)
-
-        def reset(self, **arguments: Any) -> Any:
-            observation, info = self.env.reset(**arguments)
-            return self._own(observation), info
-
-        def step(self, action: Any) -> Any:
-            sent = int(action) if actions.n else actions.to_numbers(action)
-            observation, *rest = self.env.step(sent)
-            return (self._own(observation), *rest)
-
-    return OwnUnits(WorldEnv(world))
+    env = WorldEnv(read_world(str(Path(run_dir) / "model.pt")).world())
+    return indexed(FlattenObservation(env), data["envs"][data["env_name"]])
 
 
 # --------------------------------------------------------------------------------------------------------- the agents

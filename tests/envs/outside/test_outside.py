@@ -1,0 +1,326 @@
+"""Environments from outside against a plain loop over Gymnasium, and what their misbehaviour costs."""
+
+from __future__ import annotations
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+from gymnasium.utils.env_checker import check_env
+
+from envolve.agents.common.rollout import reset_uniforms, test_episodes
+from envolve.core import plugins
+from envolve.envs.outside.build import OutsideError, check_permission, maker, needs_permission
+from envolve.envs.outside.flat import Flat, FlatError
+from envolve.envs.outside.measure import _measure, measure
+from envolve.envs.outside.spaces import SpaceError, action_of, observation_of, read_action, read_observation
+from envolve.envs.outside.task import define, register_outside
+from envolve.envs.section import EnvSection
+from envolve.envs.task import TASKS, make_task
+from envolve.envs.worlds.export import WorldEnv, WorldVectorEnv
+from envolve.envs.worlds.synthetic import synthetic_world
+from envolve.envs.worlds.world import RealTask, init_world
+from envolve.outer.config.load import config_of
+from envolve.outer.config.yaml_lines import ConfigError
+
+PLAIN = {"env_kwargs": {}, "wrappers": []}
+IDS = ("CartPole-v1", "Pendulum-v1", "FrozenLake-v1", "Blackjack-v1")
+
+
+class Moody(gymnasium.Env):
+    """Behaves until its third step."""
+
+    observation_space = spaces.Box(-1, 1, (2,), np.float32)
+    action_space = spaces.Discrete(2)
+
+    def __init__(self, mood="calm"):
+        self.mood = mood
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.t = 0
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action):
+        self.t += 1
+        if self.t == 3 and self.mood == "raises":
+            raise RuntimeError("out of paint")
+        value = np.nan if self.t == 3 and self.mood == "nan" else 0.5
+        cut = self.t == 3 and self.mood == "cut"
+        if self.t == 3 and self.mood == "exits":
+            raise SystemExit(3)
+        return np.full(2, value, np.float32), 1.0, False, cut, {"speed": 2.0, "name": "x"}
+
+
+@pytest.fixture(scope="module")
+def measured():
+    known = {}
+
+    def of(name: str, section=PLAIN, cls=None):
+        key = (name, str(section), cls)
+        if key not in known:
+            known[key] = {**section, "measured": _measure(name, section, 0, cls)}
+        return known[key]
+
+    return of
+
+
+def moody(measured, mood: str, monkeypatch):
+    """The task of an environment that behaved while it was measured."""
+    section = measured("gymnasium:Moody-v0", PLAIN, Moody)
+    task = define("gymnasium:Moody-v0", section)(max_steps=6)
+    monkeypatch.setattr(task, "_make", lambda: Moody(mood))
+    return task
+
+
+def policy_of(task):
+    def policy(obs, step):
+        x = (obs.double().sum(-1) * 1000).abs()
+        if task.num_actions:
+            return x.long() % task.num_actions
+        return torch.sin(x[..., None] * torch.arange(1, task.action_size + 1)).float()
+
+    return policy
+
+
+@pytest.mark.parametrize("name", IDS)
+def test_returns_equal_a_plain_loop_bit_for_bit(measured, name):
+    section = measured(f"gymnasium:{name}")
+    task = define(f"gymnasium:{name}", section)(max_steps=60)
+    key = torch.tensor([5, 6])
+    returns, steps = test_episodes(task, policy_of(task), key, torch.zeros(2, dtype=torch.int64), 3, 1)
+    u = reset_uniforms(key, torch.arange(3).expand(2, 3) * 2, 2).double().numpy()
+    env, taken = gymnasium.make(name), np.zeros(2, np.int64)
+    for p in range(2):
+        for n in range(3):
+            observation, _ = env.reset(seed=int(u[p, n, 0] * 2**24) * 2**7 + int(u[p, n, 1] * 2**7))
+            total = 0.0
+            for _ in range(60):
+                flat = np.asarray(spaces.flatten(env.observation_space, observation), np.float64).reshape(-1)
+                seen = torch.from_numpy((flat - task.mean) / task.scale).float()
+                chosen = policy_of(task)(seen[None, None], None)[0, 0].numpy()
+                own = task.actions.of_index(int(chosen)) if task.num_actions else task.actions.of_numbers(chosen)
+                observation, reward, terminated, truncated, _ = env.step(own)
+                total, taken[p] = total + float(reward), taken[p] + 1
+                if terminated or truncated:
+                    break
+            assert returns[p, n].item() == total
+    assert steps.tolist() == taken.tolist()
+    assert not task._live  # every environment was given back
+
+
+def test_environments_are_made_once_and_reused(measured):
+    task = define("gymnasium:CartPole-v1", measured("gymnasium:CartPole-v1"))(max_steps=5)
+    for _ in range(3):
+        test_episodes(task, policy_of(task), torch.tensor([1, 2]), torch.zeros(2, dtype=torch.int64), 2, 1)
+    assert len(task._free) == 4
+
+
+def test_tests_come_in_batches_with_the_same_returns(measured, monkeypatch):
+    task = define("gymnasium:CartPole-v1", measured("gymnasium:CartPole-v1"))(max_steps=30)
+    arguments = (task, policy_of(task), torch.tensor([1, 2]), torch.zeros(2, dtype=torch.int64), 5, 1)
+    whole = test_episodes(*arguments)
+    monkeypatch.setattr("envolve.envs.outside.task.BATCH", 4)
+    parts = test_episodes(*arguments)
+    assert torch.equal(whole[0], parts[0]) and torch.equal(whole[1], parts[1])
+
+
+@pytest.mark.parametrize("mood, said", [("raises", "out of paint"), ("nan", "not finite"), ("exits", "SystemExit")])
+def test_what_misbehaves_fails_with_its_reason(measured, monkeypatch, mood, said):
+    task = moody(measured, mood, monkeypatch)
+    world = RealTask(task, 1)
+    state = world.reset(torch.full((1, 1, 2), 0.25, dtype=torch.float64))
+    action = torch.zeros(1, 1, dtype=torch.int64)
+    for step in range(3):
+        state, reward, done, failed = world.step(state, action)
+        assert failed.item() == (step == 2)
+    assert said in task.complaint(state)
+
+
+def test_truncated_and_terminated_stay_apart(measured, monkeypatch):
+    task = moody(measured, "cut", monkeypatch)
+    world = RealTask(task, 1)
+    state = world.reset(torch.full((1, 1, 2), 0.25, dtype=torch.float64))
+    for _ in range(3):
+        state, _, done, failed = world.step(state, torch.zeros(1, 1, dtype=torch.int64))
+    assert world.truncated(state).item() and not done.item() and not failed.item()
+
+
+def test_info_holds_the_numeric_entries(measured, monkeypatch):
+    task = moody(measured, "calm", monkeypatch)
+    assert task.info_names == ("speed",)
+    before = task.reset(torch.full((1, 1, 2), 0.25, dtype=torch.float64))
+    after, _, _ = task.step(before, torch.zeros(1, 1, dtype=torch.int64))
+    assert task.info(before, torch.zeros(1, 1), after).item() == 2.0
+
+
+def test_a_call_that_hangs_is_ended(measured, monkeypatch):
+    import time
+
+    task = moody(measured, "calm", monkeypatch)
+    monkeypatch.setattr("envolve.envs.outside.task.STEP_SECONDS", 0.2)
+    monkeypatch.setattr(Moody, "step", lambda self, action: time.sleep(60))
+    state = task.reset(torch.full((1, 1, 2), 0.25, dtype=torch.float64))
+    state, _, _ = task.step(state, torch.zeros(1, 1, dtype=torch.int64))
+    assert task.stopped(state)[1].item() and "hang" in task.complaint(state)
+
+
+@pytest.mark.parametrize("name", ["CartPole-v1", "Pendulum-v1"])
+@pytest.mark.parametrize("bandit", [False, True])
+def test_a_world_is_a_gymnasium_environment_in_own_units(measured, name, bandit):
+    task = define(f"gymnasium:{name}", measured(f"gymnasium:{name}"))(max_steps=20)
+    section = EnvSection(hidden_size=8, contextual_bandit=bandit)
+    world = synthetic_world(task, section, init_world("se", task, section, torch.tensor([3])))
+    env = WorldEnv(world)
+    check_env(env, skip_render_check=True)
+    own = gymnasium.make(name)
+    assert env.action_space == own.action_space and env.observation_space.shape == own.observation_space.shape
+    if not bandit:  # its episodes begin where the environment's do
+        first = np.array([env.reset(seed=i)[0] for i in range(100)])
+        theirs = np.array([own.reset(seed=i)[0] for i in range(100)])
+        assert np.abs(first.mean(0) - theirs.mean(0)).max() < 3 * theirs.std(0).max()
+    vector = WorldVectorEnv(world, 3)
+    vector.reset(seed=0)
+    for _ in range(30):
+        vector.step(vector.action_space.sample())
+
+
+def test_the_real_task_exported_is_the_environment(measured):
+    name = "gymnasium:Pendulum-v1"
+    env = WorldEnv(RealTask(define(name, measured(name))(max_steps=20), 1))
+    check_env(env, skip_render_check=True)
+    observation, _ = env.reset(seed=0)
+    assert abs(np.hypot(*observation[:2]) - 1) < 1e-4  # cos and sin
+    assert -17 < env.step(np.zeros(1, np.float32))[1] <= 0  # its own rewards, unscaled
+
+
+@pytest.mark.parametrize(
+    "space",
+    [
+        spaces.Box(-1, 1, (2, 3)), spaces.Discrete(5, start=2), spaces.MultiDiscrete([2, 3]), spaces.MultiBinary(4),
+        spaces.Dict({"a": spaces.Discrete(3), "b": spaces.Box(0, 1, (2,))}),
+        spaces.Tuple((spaces.Discrete(2), spaces.Box(0, 1, (1,)))),
+    ],
+)  # fmt: skip
+def test_observation_spaces(space):
+    found = read_observation(observation_of(space))
+    space.seed(0)
+    value = spaces.flatten(space, space.sample())
+    assert found.size == np.asarray(value).size
+
+
+@pytest.mark.parametrize(
+    "space", [spaces.Discrete(4, start=-1), spaces.MultiDiscrete([2, 3]), spaces.MultiBinary(3),
+              spaces.Box(np.array([-2, 0]), np.array([2, 5]), dtype=np.float64)],
+)  # fmt: skip
+def test_actions_there_and_back(space):
+    action = read_action(action_of(space))
+    space.seed(1)
+    for _ in range(20):
+        own = space.sample()
+        if action.n:
+            again = action.of_index(action.to_index(own))
+            assert np.array_equal(again, own) and space.contains(again)
+        else:
+            assert np.allclose(action.of_numbers(action.to_numbers(own)), own, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "space, said",
+    [
+        (spaces.Box(0, 255, (64, 64, 3), np.uint8), "images"), (spaces.Box(-1, 1, (600,)), "600 numbers"),
+        (spaces.Text(5), "expected Box"),
+    ],
+)  # fmt: skip
+def test_observations_that_are_refused(space, said):
+    with pytest.raises(SpaceError, match=said):
+        observation_of(space)
+
+
+@pytest.mark.parametrize(
+    "space, said",
+    [
+        (spaces.Box(-np.inf, np.inf, (2,)), "finite bounds"), (spaces.MultiBinary(7), "128 combinations"),
+        (spaces.Text(5), "expected Discrete"),
+    ],
+)  # fmt: skip
+def test_actions_that_are_refused(space, said):
+    with pytest.raises(SpaceError, match=said):
+        action_of(space)
+
+
+def test_old_interfaces_are_named():
+    class Old:
+        observation_space = spaces.Discrete(2)
+        action_space = spaces.Discrete(2)
+
+        def reset(self, seed=None):
+            return 0
+
+    flat = Flat(Old(), read_observation(observation_of(Old.observation_space)), read_action(action_of(Old.action_space)))
+    with pytest.raises(FlatError, match="old interface"):
+        flat.reset(0)
+
+
+def test_an_unknown_id_names_the_nearest():
+    with pytest.raises(OutsideError, match="did you mean gymnasium:LunarLander-v3"):
+        maker("gymnasium:LunarLandr-v3", PLAIN)()
+    with pytest.raises(OutsideError, match="pip install nowhere-to-be-found"):
+        maker("gymnasium:nowhere_to_be_found:World-v0", PLAIN)()
+    with pytest.raises(OutsideError, match="did you mean gymnasium.wrappers:FlattenObservation"):
+        maker("gymnasium:CartPole-v1", {"env_kwargs": {}, "wrappers": ["FlattenObservatio"]})
+
+
+def test_a_strangers_description_imports_no_package(tmp_path):
+    name = "gymnasium:antigravity:World-v0"
+    assert needs_permission(name, []) and not needs_permission("gymnasium:CartPole-v1", ["FlattenObservation"])
+    assert needs_permission("gymnasium:CartPole-v1", ["os:system"])
+    with pytest.raises(OutsideError, match="--plugins DIR"):
+        check_permission(name, PLAIN)
+    with pytest.raises(OutsideError, match="no such subclass of gymnasium.Wrapper"):
+        maker("gymnasium:CartPole-v1", {"env_kwargs": {}, "wrappers": ["os:system"]})
+    plugins.trust(b"something else")
+    with pytest.raises(OutsideError, match="--plugins DIR"):
+        check_permission(name, PLAIN)
+
+
+def test_a_damaged_description_is_refused_by_its_key(measured):
+    section = measured("gymnasium:CartPole-v1")
+    for key, value, said in (
+        ("observation_scale", [0.0] * 4, "observation_scale"), ("reward_scale", "x", "reward_scale"),
+        ("first_observations", [[1.0]], "first_observations"), ("action", {"kind": "Box"}, "action"),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=said):
+            define("gymnasium:CartPole-v1", {**section, "measured": {**section["measured"], key: value}})
+    with pytest.raises(ValueError, match="measured"):
+        define("gymnasium:CartPole-v1", PLAIN)
+
+
+def test_measuring_is_a_process_of_its_own_and_repeatable(measured):
+    assert measure("gymnasium:CartPole-v1", PLAIN) == measured("gymnasium:CartPole-v1")["measured"]
+    with pytest.raises(OutsideError, match="did you mean"):
+        measure("gymnasium:CartPol-v1", PLAIN)
+
+
+def test_a_configuration_with_an_environment_from_outside(measured, monkeypatch):
+    name = "gymnasium:CartPole-v1"
+    section = measured(name)
+    monkeypatch.setattr("envolve.outer.config.outside.measure", lambda *_: section["measured"])
+    config = config_of({"env_name": name, "agents": {"gtn": {}, "ddqn": {}}}, [f"envs.{name}.max_steps=50"])
+    assert config.data["envs"][name]["max_steps"] == 50 and make_task(name).default_max_steps == 500
+    again = config_of(config.data)
+    assert again.data == config.data
+    with pytest.raises(ConfigError, match="wrappers"):
+        config_of({"env_name": name, "envs": {name: {"wrappers": 3}}, "agents": {"gtn": {}}})
+
+
+def test_another_description_takes_the_name(measured):
+    name = "gymnasium:CartPole-v1"
+    section = measured(name)
+    register_outside(name, section)
+    first = TASKS[name]
+    register_outside(name, dict(section))
+    assert TASKS[name] is first
+    register_outside(name, {**section, "measured": {**section["measured"], "max_steps": 7}})
+    assert make_task(name).max_steps == 7
