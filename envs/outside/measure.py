@@ -178,7 +178,8 @@ def _same_twice(flat: Flat, seed: int, steps: int = 200) -> bool:
     """Returns whether two episodes with one seed and the same actions are the same."""
     runs = []
     for _ in range(2):
-        random, rows = np.random.default_rng(seed + 1), [flat.reset(seed)[0].tobytes()]
+        random = np.random.default_rng(seed + 1)
+        rows: List[Any] = [flat.reset(seed)[0].tobytes()]
         for _ in range(steps):
             observation, reward, terminated, truncated, _ = flat.step(flat.random_action(random))
             rows.append((observation.tobytes(), reward, terminated, truncated))

@@ -96,10 +96,8 @@ def observation_of(space: Any) -> Json:
         low, high = (np.asarray(x, np.float64).reshape(-1).tolist() for x in (space.low, space.high))
         return {"kind": "Box", "shape": list(space.shape), "dtype": str(space.dtype), "text": str(space)[:200],
                 "low": [_bound(x) for x in low], "high": [_bound(x) for x in high]}  # fmt: skip
-    try:
-        flat = spaces.flatten_space(space)
-    except NotImplementedError:
-        flat = None
+    known = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
+    flat = spaces.flatten_space(space) if all(isinstance(part, known) for part in _leaves(space)) else None
     if not isinstance(flat, spaces.Box):
         kinds = "Box, Discrete, MultiDiscrete, MultiBinary, Dict and Tuple"
         raise SpaceError(f"found observations {_short(space)}, expected {kinds}: wrap it in a wrapper that makes one")
@@ -125,6 +123,7 @@ def action_of(space: Any) -> Json:
             raise SpaceError(f"found actions without finite bounds, {_short(space)}, expected bounded ones: {words}")
         return {"kind": "Box", "shape": list(space.shape), "dtype": str(space.dtype),
                 "low": low.tolist(), "high": high.tolist()}  # fmt: skip
+    made: Json
     if isinstance(space, spaces.Discrete):
         made = {"kind": "Discrete", "nvec": [int(space.n)], "start": [int(space.start)], "shape": [], "dtype": "int64"}
     elif isinstance(space, spaces.MultiDiscrete):

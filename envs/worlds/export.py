@@ -58,16 +58,14 @@ def _own_observations(task: OutsideTask, learned: bool) -> spaces.Box:
     """In the environment's units. learned: a network draws the observations, which are numbers of any kind, as the
     world's own learners saw them; else the environment does."""
     own = task.observations
+    low, high, dtype = own.low, own.high, own.dtype
     if learned:
-        low, high = task.mean - OUTPUT_BOUND * task.scale, task.mean + OUTPUT_BOUND * task.scale
-        return spaces.Box(*(x.reshape(own.shape).astype(np.float32) for x in (low, high)), own.shape, np.float32)
-    low, high = own.low, own.high
-    if np.issubdtype(np.dtype(own.dtype), np.integer):
-        limits = np.iinfo(own.dtype)
+        low, high, dtype = task.mean - OUTPUT_BOUND * task.scale, task.mean + OUTPUT_BOUND * task.scale, "float32"
+    elif np.issubdtype(np.dtype(dtype), np.integer):
+        limits = np.iinfo(dtype)
         low, high = np.maximum(low, limits.min), np.minimum(high, limits.max)
-    return spaces.Box(
-        *(x.reshape(own.shape).astype(own.dtype) for x in (low, high)), own.shape, np.dtype(own.dtype).type
-    )
+    lowest, highest = (x.reshape(own.shape).astype(dtype) for x in (low, high))
+    return spaces.Box(lowest, highest, own.shape, lowest.dtype.type)
 
 
 def action_space(world: World) -> spaces.Space[Any]:

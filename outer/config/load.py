@@ -136,7 +136,7 @@ def store_config(run_dir: FilePath, config: Config, extra: Mapping[str, Any] | N
     OSError."""
     for file, data in plugins.copies(config.data).items():
         write_atomic(str(run_dir / file), data)
-    name = config.data.get("env_name")
+    name = str(config.data.get("env_name"))
     if is_outside(name):
         write_atomic(str(run_dir / DESCRIPTION_FILE), canonical(name, config.data["envs"][name]))
     write_atomic(str(run_dir / CONFIG_FILE), dump_config(config, extra).encode())

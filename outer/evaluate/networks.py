@@ -15,7 +15,7 @@ from torch import Tensor
 from envolve.agents.common.result import OK, REASONS, TrainResult
 from envolve.agents.common.sections import LearnerSection
 from envolve.agents.train import train
-from envolve.envs.outside.task import register_of
+from envolve.envs.outside.task import OutsideTask, register_of
 from envolve.envs.task import Task, make_task
 from envolve.outer.config.problem import curiosity, env_section, gtn_section, learner
 from envolve.outer.config.section import RN, SHAPER, GTNSection
@@ -100,9 +100,10 @@ def train_members(config: Mapping[str, Any], worlds: Tensor, seeds: Tensor, mode
         name, hyper, vary, task, kind, section, worlds, seeds.numpy(), test_each, gtn.backend, config["device"],
         threads, curiosity(config),
     )  # fmt: skip
-    failed_tests = np.flatnonzero((result.status == OK) & np.isnan(result.test_return).any(1))
-    for i in failed_tests if task.stops_itself else ():
-        result.complaints.setdefault(int(i), "a test on the task failed: " + next(iter(task.complaints.values()), ""))
+    if isinstance(task, OutsideTask):
+        said = next(iter(task.complaints.values()), "")
+        for member in np.flatnonzero((result.status == OK) & np.isnan(result.test_return).any(1)).tolist():
+            result.complaints.setdefault(member, f"a test on the task failed: {said}")
     return result
 
 
@@ -116,8 +117,8 @@ def judge(config: Mapping[str, Any], result: TrainResult, mode: str = PROXY) -> 
     reasons: List[str] = [REASONS[s] for s in result.status]
     for i in np.flatnonzero(bad):
         reasons[i] = "the score is not finite"
-    for i, complaint in result.complaints.items():
-        reasons[i] = complaint or reasons[i]
+    for member, complaint in result.complaints.items():
+        reasons[member] = complaint or reasons[member]
     # the rule that ends training when the task is solved is of those that see the task after every episode
     sees_task = gtn.synthetic_env_type == RN or gtn.se_test_on_real or mode in ON_REAL
     first = first_solved_steps(result, task.solved_reward, learner(config)[1].early_out_num)

@@ -9,7 +9,8 @@ import torch
 from gymnasium import spaces
 from gymnasium.utils.env_checker import check_env
 
-from envolve.agents.common.rollout import reset_uniforms, test_episodes
+from envolve.agents.common.rollout import reset_uniforms
+from envolve.agents.common.rollout import test_episodes as episodes_of
 from envolve.core import plugins
 from envolve.envs.outside.build import OutsideError, check_permission, maker, needs_permission
 from envolve.envs.outside.flat import Flat, FlatError
@@ -89,7 +90,7 @@ def test_returns_equal_a_plain_loop_bit_for_bit(measured, name):
     section = measured(f"gymnasium:{name}")
     task = define(f"gymnasium:{name}", section)(max_steps=60)
     key = torch.tensor([5, 6])
-    returns, steps = test_episodes(task, policy_of(task), key, torch.zeros(2, dtype=torch.int64), 3, 1)
+    returns, steps = episodes_of(task, policy_of(task), key, torch.zeros(2, dtype=torch.int64), 3, 1)
     u = reset_uniforms(key, torch.arange(3).expand(2, 3) * 2, 2).double().numpy()
     env, taken = gymnasium.make(name), np.zeros(2, np.int64)
     for p in range(2):
@@ -113,16 +114,16 @@ def test_returns_equal_a_plain_loop_bit_for_bit(measured, name):
 def test_environments_are_made_once_and_reused(measured):
     task = define("gymnasium:CartPole-v1", measured("gymnasium:CartPole-v1"))(max_steps=5)
     for _ in range(3):
-        test_episodes(task, policy_of(task), torch.tensor([1, 2]), torch.zeros(2, dtype=torch.int64), 2, 1)
+        episodes_of(task, policy_of(task), torch.tensor([1, 2]), torch.zeros(2, dtype=torch.int64), 2, 1)
     assert len(task._free) == 4
 
 
 def test_tests_come_in_batches_with_the_same_returns(measured, monkeypatch):
     task = define("gymnasium:CartPole-v1", measured("gymnasium:CartPole-v1"))(max_steps=30)
     arguments = (task, policy_of(task), torch.tensor([1, 2]), torch.zeros(2, dtype=torch.int64), 5, 1)
-    whole = test_episodes(*arguments)
+    whole = episodes_of(*arguments)
     monkeypatch.setattr("envolve.envs.outside.task.BATCH", 4)
-    parts = test_episodes(*arguments)
+    parts = episodes_of(*arguments)
     assert torch.equal(whole[0], parts[0]) and torch.equal(whole[1], parts[1])
 
 
@@ -258,7 +259,8 @@ def test_old_interfaces_are_named():
         def reset(self, seed=None):
             return 0
 
-    flat = Flat(Old(), read_observation(observation_of(Old.observation_space)), read_action(action_of(Old.action_space)))
+    observation, action = observation_of(Old.observation_space), action_of(Old.action_space)
+    flat = Flat(Old(), read_observation(observation), read_action(action))
     with pytest.raises(FlatError, match="old interface"):
         flat.reset(0)
 
