@@ -200,6 +200,24 @@ def find(file: str, sha256: str) -> Source:
     raise PluginError(f"plugins: found no {file} with the run's SHA-256 {str(sha256)[:12]}... in {folders}{other}")
 
 
+def remember(path: Union[str, Path]) -> str:
+    """SHA-256 of a file of the user's own, which is not executed; ``find`` knows its bytes from now on. Raises
+    PluginError."""
+    try:
+        data = read_plain(str(path), TEXT_BYTES)
+    except OSError as e:
+        words = f"found no readable file ({e.strerror}), expected a Python file{_near(str(path))}"
+        raise PluginError(f"{path}: {words}") from None
+    found = hashlib.sha256(data).hexdigest()
+    _sources[found] = data
+    return found
+
+
+def content_of(sha256: str) -> bytes:
+    """Bytes of a file that was loaded or remembered in this process."""
+    return _sources[sha256]
+
+
 def holds(file: str, content: bytes) -> bool:
     """Returns whether a folder that is allowed here has this file with exactly this content."""
     for path in _candidates(file):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Dict
 
 import numpy as np
@@ -24,7 +24,9 @@ class TrainResult:
     episode_length: np.ndarray  # [P, E] int32: its steps, 0 beyond the last
     status: np.ndarray  # [P] int8: OK, WORLD_DIVERGED, AGENT_DIVERGED
     weights: np.ndarray  # [P, D] float32: the trained network (or Q table), zero-padded to the largest member
-    complaints: Dict[int, str] = field(default_factory=dict)  # what the task says of members that failed on it
+
+    def __post_init__(self) -> None:
+        self.complaints: Dict[int, str] = {}  # what the task says of members that failed on it
 
     @classmethod
     def before_training(cls, weights: np.ndarray, train_episodes: int, test_episodes: int) -> TrainResult:

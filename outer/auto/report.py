@@ -27,6 +27,7 @@ from envolve.core.child import ends_with_parent
 from envolve.core.files import TABLE_BYTES, read_plain
 from envolve.core.interrupt import deaf_children
 from envolve.core.statistics import interval
+from envolve.envs.worlds.file import write_atomic
 from envolve.outer.auto.plan import ReportPlan
 from envolve.outer.auto.sentence import Figure, Findings
 from envolve.outer.auto.unseen import RANDOM, REAL, REAL_10X, WORLD, Job, train_one, whole
@@ -79,14 +80,9 @@ def finished(path: Path) -> list[dict[str, Any]]:
 
 def append(path: Path, row: dict[str, Any]) -> None:
     """Adds a row. A torn line before it is cut off first."""
-    text = path.read_bytes() if path.exists() else b""
-    with open(path, "r+b" if path.exists() else "wb") as file:
-        file.truncate(text.rfind(b"\n") + 1)
-        file.seek(0, os.SEEK_END)
-        clean = {k: None if isinstance(v, float) and math.isnan(v) else v for k, v in row.items()}
-        file.write((json.dumps(clean) + "\n").encode())
-        file.flush()
-        os.fsync(file.fileno())
+    text = read_plain(path, TABLE_BYTES) if path.exists() else b""
+    clean = {k: None if isinstance(v, float) and math.isnan(v) else v for k, v in row.items()}
+    write_atomic(str(path), text[: text.rfind(b"\n") + 1] + (json.dumps(clean) + "\n").encode())
 
 
 # ---------------------------------------------------------------------------------------------------------- training

@@ -18,7 +18,7 @@ import yaml
 from envolve.core import plugins
 from envolve.core.files import read_plain
 from envolve.core.places import shipped
-from envolve.envs.outside.build import DESCRIPTION_FILE, canonical, is_outside
+from envolve.envs.outside.build import DESCRIPTION_FILE, canonical, file_and_class, is_outside
 from envolve.envs.section import EnvSection
 from envolve.envs.worlds.file import write_atomic
 from envolve.outer.config.check import Checker
@@ -138,7 +138,10 @@ def store_config(run_dir: FilePath, config: Config, extra: Mapping[str, Any] | N
         write_atomic(str(run_dir / file), data)
     name = str(config.data.get("env_name"))
     if is_outside(name):
-        write_atomic(str(run_dir / DESCRIPTION_FILE), canonical(name, config.data["envs"][name]))
+        section, reference = config.data["envs"][name], file_and_class(name)
+        write_atomic(str(run_dir / DESCRIPTION_FILE), canonical(name, section))
+        if reference is not None:
+            write_atomic(str(run_dir / reference[0]), plugins.content_of(section["sha256"]))
     write_atomic(str(run_dir / CONFIG_FILE), dump_config(config, extra).encode())
 
 

@@ -47,6 +47,8 @@ def outside_section(checker: Checker, raw: dict[str, Any], path: Path, seed: int
         return None
     if checker.folder is not None:
         plugins.trust(canonical(name, own))
+    if not _remember_file(checker, name, own):
+        return None
     if "measured" not in own:
         try:
             own["measured"] = measure(name, own, seed, _file(checker, name))
@@ -78,6 +80,26 @@ def outside_section(checker: Checker, raw: dict[str, Any], path: Path, seed: int
 
 def _short(error: Exception) -> str:
     return str(error).partition(": ")[2] or str(error)
+
+
+def _remember_file(checker: Checker, name: str, own: dict[str, Any]) -> bool:
+    """Notes the SHA-256 of the file that defines the environment, if one does. False: a problem was noted."""
+    reference = file_and_class(name)
+    if reference is None or checker.folder is None:
+        return True
+    words = "an environment in a file beside the configuration, gymnasium:my_env.py:MyEnv"
+    if not plugins.FILE.fullmatch(reference[0]):
+        checker.problem(("env_name",), name, words)
+        return False
+    try:
+        found = plugins.remember(str(_file(checker, name)))
+    except plugins.PluginError as e:
+        checker.problem(("env_name",), name, f"{words}: {e}")
+        return False
+    if own.setdefault("sha256", found) != found:
+        checker.problem(("env_name",), f"another version of {reference[0]}", "the file as it was, or a new run")
+        return False
+    return True
 
 
 def _file(checker: Checker, name: str) -> str | None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from envolve.core import plugins
 from envolve.core.plugins import PluginError
+from envolve.envs.outside.build import is_outside
 from envolve.outer import plugins as registry
 from envolve.outer.config.yaml_lines import Path, show
 
@@ -88,7 +89,7 @@ class References:
         """The plain name for a reference; anything else as it is, noted if a script registered it."""
         vary = kind == "learner" and isinstance(value, str) and value.endswith(VARY)
         text = value[: -len(VARY)] if vary else value
-        reference = plugins.split(text)
+        reference = None if is_outside(text) else plugins.split(text)  # outside.py reads what such a name says
         if reference is None:
             plain = text.lower() if kind == "learner" and isinstance(text, str) else text
             known = registry.own(kind, plain) if isinstance(plain, str) else None

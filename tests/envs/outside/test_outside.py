@@ -326,3 +326,85 @@ def test_another_description_takes_the_name(measured):
     assert TASKS[name] is first
     register_outside(name, {**section, "measured": {**section["measured"], "max_steps": 7}})
     assert make_task(name).max_steps == 7
+
+
+OWN = """
+import gymnasium
+import numpy as np
+
+
+class Corridor(gymnasium.Env):
+    observation_space = gymnasium.spaces.Box(0, 5, (1,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self, length=5):
+        self.length = length
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.x = int(self.np_random.integers(3))
+        return np.array([self.x], np.float32), {}
+
+    def step(self, action):
+        self.x = max(0, min(self.length, self.x + (1 if action else -1)))
+        return np.array([self.x], np.float32), -1.0, self.x == self.length, False, {}
+"""
+
+
+def test_an_environment_in_a_file_of_ones_own(tmp_path, monkeypatch):
+    from envolve.outer.config import problem
+    from envolve.outer.config.load import load_config, store_config
+    from envolve.outer.evaluate.networks import PROXY, REAL_BUDGET, evaluate
+
+    (tmp_path / "my_env.py").write_text(OWN)
+    name = "gymnasium:my_env.py:Corridor"
+    (tmp_path / "mine.yaml").write_text(f"""
+env_name: {name}
+agents:
+  gtn: {{agent_name: DDQN, backend: torch}}
+  ddqn: {{train_steps: 60, train_episodes: 60, init_episodes: 0, batch_size: 8, hidden_size: 8, test_episodes: 2}}
+envs:
+  {name}: {{hidden_size: 8, max_steps: 12, contextual_bandit: true, env_kwargs: {{length: 4}}}}
+""")
+    config = load_config(tmp_path / "mine.yaml")
+    run_dir = tmp_path / "run"
+    run_dir.mkdir()
+    store_config(run_dir, config)
+    assert (run_dir / "my_env.py").read_text() == OWN and (run_dir / "environment.json").is_file()
+    assert load_config(run_dir / "config.yaml").data == config.data  # a run that goes on measures nothing again
+    task = make_task(name, max_steps=12)
+    worlds = init_world("se", task, problem.env_section(config.data), torch.tensor([1, 2]))
+    for mode in (PROXY, REAL_BUDGET):
+        values = evaluate(config.data, worlds, torch.tensor([3, 4]), mode)
+        assert values["reason"] == ["", ""] and (values["score"] <= -2).all() and (values["real_steps"] > 0).all()
+    (run_dir / "my_env.py").write_text(OWN + "# changed")
+    with pytest.raises(ConfigError, match="another version"):
+        load_config(run_dir / "config.yaml")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match="did you mean"):
+        config_of({"env_name": "gymnasium:my_en.py:Corridor", "agents": {"gtn": {}}})
+
+
+@pytest.mark.parametrize("agent", ["DDQN", "PPO"])
+@pytest.mark.parametrize("kind", [2, 6])
+def test_reward_networks_on_the_environment(measured, agent, kind):
+    from envolve.outer.config import problem
+    from envolve.outer.evaluate.networks import PROXY, evaluate
+
+    name = "gymnasium:FrozenLake-v1"
+    section = measured(name)
+    config = config_of({
+        "env_name": name,
+        "agents": {
+            "gtn": {"agent_name": agent, "synthetic_env_type": 1, "backend": "torch"},
+            "ddqn": {"train_episodes": 3, "init_episodes": 0, "batch_size": 8, "hidden_size": 8, "test_episodes": 1},
+            "ppo": {"train_episodes": 3, "rollout_steps": 20, "hidden_size": 8, "test_episodes": 1},
+        },
+        "envs": {name: {**section, "hidden_size": 8, "max_steps": 15, "reward_env_type": kind}},
+    })  # fmt: skip
+    task = make_task(name, max_steps=15)
+    worlds = init_world("rn", task, problem.env_section(config.data), torch.tensor([1, 2]))
+    values = evaluate(config.data, worlds, torch.tensor([3, 4]), PROXY)
+    again = evaluate(config.data, worlds, torch.tensor([3, 4]), PROXY)
+    assert values["reason"] == ["", ""] and torch.equal(values["score"], again["score"])
+    assert (values["mean_return"] >= 0).all() and (values["mean_return"] <= 1).all()  # unscaled
