@@ -35,6 +35,7 @@ BASES: dict[str, list[str]] = {  # module -> words; {dir}: a folder of this line
     "envolve.experiments.eval_shapers": [*TASK, "--iterations", "1", "--run-dir", "{dir}/out"],
     "envolve.experiments.evaluate_policy": ["--run-dir", "folder"],
     "envolve.experiments.evaluate_proxy": ["garbage.pt"],
+    "envolve.experiments.evolve": ["gymnasium:CartPole-v1", "--check", "--results-dir", "{dir}/results"],
     "envolve.experiments.evolve_goals": ["--results_dir", "{dir}/results"],
     "envolve.experiments.figures": ["--list"],
     "envolve.experiments.generalization_gap": [CARTPOLE],
