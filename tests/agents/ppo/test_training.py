@@ -97,8 +97,10 @@ def test_compiled_alone_and_in_a_batch_on_threads(case):
 
 
 def test_what_the_kernel_cannot_do():
-    assert "no compiled twin" in (compiled.why_not(make_task("Cliff")) or "")
-    assert compiled.why_not(make_task("Pendulum-v0")) is None
+    hyper = Setup().hyper
+    assert "no compiled twin" in (compiled.why_not(make_task("Cliff"), hyper) or "")
+    assert compiled.why_not(make_task("Cliff"), hyper, apart=True) is None  # a bandit: only its tests need the task
+    assert compiled.why_not(make_task("Pendulum-v0"), hyper) is None
 
 
 @pytest.mark.parametrize("case", ["solved", "se, settles", "se, tested", "rn 2, tested", "episodes"])
