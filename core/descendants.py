@@ -5,23 +5,37 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-from typing import List
+from typing import Dict, List
+
+ROUNDS = 100  # of looking for new ones, at most; two or three are usual
 
 
 def kill_descendants() -> None:
-    """Sends SIGKILL to all descendants of this process and to the sessions that they lead."""
-    for _ in range(10):  # processes that are just being started
-        found = _descendants()
-        for pid in found:
-            with contextlib.suppress(OSError):
-                os.kill(pid, signal.SIGKILL)
-        if not found:
-            return
+    """Sends SIGKILL to all descendants of this process and to the sessions that they lead.
+
+    Each is stopped first, until a look around finds no new one: a stopped process starts no other, and while it lives
+    its children are known as its own. Killed at once, it would leave the child that it started a moment earlier to
+    process 1, where nobody finds it.
+    """
+    found: Dict[int, int] = {}  # process id -> session
+    for _ in range(ROUNDS):
+        new = _descendants(found)
+        for pid in new:
+            _send(pid, signal.SIGSTOP)
+        found.update(new)
+        if not new:
+            break
+    for pid in found:  # parents first, so that no parent reports the death of its child
+        _send(pid, signal.SIGKILL)
 
 
-def _descendants() -> List[int]:
-    """Process ids of the running descendants, parents first, so that no parent reports the death of its child. Without
-    /proc: none."""
+def _send(pid: int, number: int) -> None:
+    with contextlib.suppress(OSError):
+        os.kill(pid, number)
+
+
+def _descendants(known: Dict[int, int]) -> Dict[int, int]:
+    """Process id -> session of the running descendants that are not in known, parents first. Without /proc: none."""
     parents, sessions = {}, {}
     with contextlib.suppress(OSError):
         for name in os.listdir("/proc"):
@@ -36,11 +50,11 @@ def _descendants() -> List[int]:
                 if state not in (b"Z", b"X"):
                     parents[int(name)], sessions[int(name)] = int(parent), int(session)
     own, mine = os.getpid(), os.getsid(0)
-    found: List[int] = []
+    found: List[int] = list(known)
     while True:
-        theirs = {sessions[pid] for pid in found} - {mine}
+        theirs = {known[pid] if pid in known else sessions[pid] for pid in found} - {mine}
         more = {p for p, parent in parents.items() if parent == own or parent in found or sessions[p] in theirs}
         more -= {own, *found}
         if not more:
-            return found
+            return {pid: sessions[pid] for pid in found if pid not in known}
         found += sorted(more)

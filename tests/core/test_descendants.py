@@ -1,0 +1,54 @@
+"""What this process has started ends with it, also what is being started at that moment."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.core.test_interrupt import runs, vanish
+from tests.outer.small import ROOT
+
+# starts a shell in a session of its own, lets it run for a while, kills it -> the shell's session
+PROGRAM = """
+import subprocess, time
+from envolve.core.descendants import kill_descendants
+for pause in range(30):
+    own = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}  # what is left would keep our pipes open
+    shell = subprocess.Popen(["sh", "-c", "sleep 600 & sleep 600 & sleep 600"], start_new_session=True, **own)
+    time.sleep(pause / 10_000)
+    kill_descendants()
+    print(shell.pid, flush=True)
+"""
+
+
+def of_session(session: int) -> list[int]:
+    """Processes of a session, running or dead."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(fields[3]) == session:
+            found.append(int(stat.parent.name))
+    return found
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="descendants are found in /proc")
+def test_nothing_that_is_just_being_started_is_left() -> None:
+    """A shell is killed at thirty moments of its first three milliseconds, in which it starts three programs."""
+    environ = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", PROGRAM], env=environ, capture_output=True, text=True, check=True
+    )
+    left = [pid for shell in done.stdout.split() for pid in of_session(int(shell))]
+    try:
+        assert len(done.stdout.split()) == 30
+        assert vanish(left), [pid for pid in left if runs(pid)]
+    finally:
+        for pid in filter(runs, left):
+            os.kill(pid, 9)
