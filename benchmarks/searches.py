@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Evaluations until solved of every search, over tasks and seeds, with bootstrap intervals.
 
-    python3 benchmarks/searches.py [--out DIR] [--seeds 10] [--budget 6000] [--only-tasks NAME ...]
+    python3 benchmarks/searches.py [--out DIR] [--seeds 10] [--budget N] [--only-tasks NAME ...]
     python3 benchmarks/searches.py --out DIR --table            the table of what is there
 
 A cell is one run: a task, a search, a seed. It ends when it is solved or has trained as many agents as --budget says. A
@@ -50,18 +50,19 @@ from envolve.outer.search.searches import worlds_of  # noqa: E402
 
 
 class Task(NamedTuple):
-    """A configuration, what is set in it, and the score that solves it where the run itself does not say."""
+    """A configuration, what is set in it, the score that solves it where the run itself does not say, and the budget."""
 
     config: str
     overrides: tuple[str, ...] = ()
     solved_score: float | None = None
+    budget: int = 6000  # evaluations
 
 
 TASKS = {
     "cartpole_se": Task("default_config_cartpole_syn_env.yaml"),
     "cartpole_bandit": Task("default_config_cartpole_contextual_bandit.yaml"),
     "acrobot_bandit": Task("default_config_acrobot_contextual_bandit.yaml"),
-    "cliff_rn": Task("default_config_gridworld_reward_env.yaml", ("env_name=Cliff",), -200.0),
+    "cliff_rn": Task("default_config_gridworld_reward_env.yaml", ("env_name=Cliff",), -200.0, 57_600),
 }
 SEARCHES = ("nes", "snes", "sep_cma", "cma", "openai_es", "random")
 CMA_WORLDS = 32  # of cma: its memory grows with their number
@@ -78,23 +79,33 @@ class InProcess:
         return [result_of(c, "", evaluate(c.config, c.worlds, c.seeds, c.mode)) for c in chunks]
 
 
-def spent(run_dir: Path, solved_score: float | None) -> tuple[int, int | None]:
-    """-> evaluations so far; those up to and including the first generation that solved it by its score, None: none."""
-    count, at, until, means = 0, 0, {}, {}
-    path = run_dir / "scores.csv"
-    if not path.exists():
-        return 0, None
-    for row in csv.DictReader(read_text(path).splitlines()):
-        count += 1
-        at = int(row["generation"])
-        until[at] = count
-        if row["role"] == "orig":
-            means.setdefault(at, []).append(float(row["score"]))
-    if solved_score is not None:
-        for generation, scores in means.items():
-            if np.mean(scores) >= solved_score:
-                return count, until[generation]
-    return count, None
+class Spent:
+    """Evaluations in a run's scores.csv, which is read on from where it was last read."""
+
+    def __init__(self, run_dir: Path, solved_score: float | None) -> None:
+        self.path, self.solved_score = run_dir / "scores.csv", solved_score
+        self.count = 0  # so far
+        self.first: int | None = None  # up to and including the first generation that has solved_score
+        self._seen = 0
+        self._columns: list[str] = []
+
+    def look(self) -> Spent:
+        """Counts what whole generations have written since."""
+        text = read_text(self.path) if self.path.exists() else ""
+        rows = list(csv.reader(text[self._seen :].splitlines()))
+        self._seen = len(text)
+        if rows and not self._columns:
+            self._columns = rows.pop(0)
+        generations: dict[str, list[dict[str, str]]] = {}
+        for row in rows:
+            named = dict(zip(self._columns, row))
+            generations.setdefault(named["generation"], []).append(named)
+        for members in generations.values():
+            self.count += len(members)
+            own = [float(m["score"]) for m in members if m["role"] == "orig"]
+            if self.first is None and self.solved_score is not None and np.mean(own) >= self.solved_score:
+                self.first = self.count
+        return self
 
 
 def overrides_of(task: str, search: str, seed: int) -> list[str]:
@@ -121,20 +132,20 @@ def cell(out: Path, task: str, search: str, seed: int, budget: int) -> dict[str,
         config, resume = load_config(ROOT / TASKS[task].config, overrides_of(task, search, seed)), False
         store_config(run_dir, config, {"command": "benchmarks/searches.py"})
     mark = TASKS[task].solved_score
+    spent = Spent(run_dir, mark)
 
     def enough(run: Run) -> bool:
-        count, first = spent(run_dir, mark)
-        return first is not None or count >= budget
+        return spent.look().first is not None or spent.count >= budget
 
     with locked(run_dir), LiveTable(ENDLESS, run_dir.name, Console(quiet=True)) as table:
         run = Run(config, run_dir, InProcess(), resume=resume)  # type: ignore[arg-type]
         run.search(table, enough)
-    count, first = spent(run_dir, mark)
-    solved = first is not None if mark is not None else run.progress.solved
-    evaluations = first if first is not None else count
+    spent.look()
+    solved = spent.first is not None if mark is not None else run.progress.solved
+    evaluations = spent.count if spent.first is None else spent.first
     gtn = run.gtn
     return {
-        "task": task, "search": search, "seed": seed, "budget": budget, "solved": solved and evaluations is not None,
+        "task": task, "search": search, "seed": seed, "budget": budget, "solved": solved,
         "evaluations": evaluations, "generations": run.strategy.state.generation, "seconds": run.progress.seconds,
         "best_score": run.progress.best_score, "worlds": worlds_of(search, gtn)[0], "noise_std": gtn.noise_std,
         "restarts": run.strategy.state.restarts,
@@ -200,7 +211,8 @@ def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("results/searches"), metavar="DIR", help="%(default)s")
     parser.add_argument("--seeds", type=int, default=10, help="of every cell (default: %(default)s)")
-    parser.add_argument("--budget", type=int, default=6000, help="evaluations of a cell (default: %(default)s)")
+    budgets = ", ".join(f"{name} {task.budget}" for name, task in TASKS.items())
+    parser.add_argument("--budget", type=int, help=f"evaluations of a cell (default: {budgets})")
     parser.add_argument("--only-tasks", nargs="+", choices=TASKS, default=list(TASKS))
     parser.add_argument("--only-searches", nargs="+", choices=SEARCHES, default=list(SEARCHES))
     parser.add_argument("--table", action="store_true", help="print the table of what is there and stop")
@@ -211,7 +223,7 @@ def main(argv: list[str] | None = None) -> int:
     parser = build_parser()
     args = parser.parse_args(argv)
     for flag, value in (("--seeds", args.seeds), ("--budget", args.budget)):
-        if not 1 <= value <= 10**7:
+        if value is not None and not 1 <= value <= 10**7:
             parser.error(f"{flag}: found {value}, expected 1 to 10000000")
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
     torch.set_num_threads(1)
@@ -237,7 +249,7 @@ def work(args: argparse.Namespace) -> None:
                 if path.exists():
                     continue
                 began = time.monotonic()
-                row = cell(args.out, task, search, seed, args.budget)
+                row = cell(args.out, task, search, seed, args.budget or TASKS[task].budget)
                 write_atomic(str(path), (json.dumps(row, indent=1) + "\n").encode())
                 what = "solved" if row["solved"] else "censored"
                 seconds = time.monotonic() - began

@@ -24,9 +24,8 @@ from envolve.core import plugins
 from envolve.core.plugins import PluginError, Source, check_methods, class_of
 from envolve.envs.physics.task import PHYSICS_TASKS
 from envolve.envs.task import TASKS, Task
-from envolve.outer.search import searches
 from envolve.outer.search.search import NES_NAME, Search
-from envolve.outer.search.searches import SEARCHES
+from envolve.outer.search.searches import SEARCHES, search_sections, section_key
 
 ACTIONS = ("discrete", "continuous", "both")
 TABLES = ("next_state", "reward", "done", "start_state")  # of a task with a finite set of states
@@ -159,7 +158,7 @@ def register_learner(
     _check_learner_section(where, section)
     if actions not in ACTIONS:
         raise PluginError(f"{where}: actions: found {actions!r}, expected one of {', '.join(ACTIONS)}")
-    if name in searches.sections():
+    if name in search_sections():
         raise PluginError(f"{where}: agents.{name} is the section of a search, expected another name")
     entry = _keep("learner", name, cls, source, where)
     LEARNERS[name] = section
@@ -215,7 +214,7 @@ def register_search(name: str, cls: Type[Search], source: Optional[Source] = Non
     check_methods(where, cls, Search, ("ask", "tell", "state", "restore"))
     where = f"{where}: class {cls.__name__}"
     if cls.section_class is not None:
-        key = searches.section_key(name)
+        key = section_key(name)
         if not isinstance(cls.section_class, type) or not dataclasses.is_dataclass(cls.section_class):
             raise PluginError(f"{where}: section_class: found {cls.section_class!r:.80}, expected a dataclass")
         _check_options(where, cls.section_class)

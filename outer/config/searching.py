@@ -9,9 +9,8 @@ from envolve.outer.config import problem
 from envolve.outer.config.schema import defaults, nearest
 from envolve.outer.config.section import GTNSection
 from envolve.outer.config.yaml_lines import show
-from envolve.outer.search import searches
 from envolve.outer.search.search import NES_NAME
-from envolve.outer.search.searches import SEARCHES
+from envolve.outer.search.searches import BUILT_IN, NES_KEYS, SEARCHES, not_read, section_key, settings_of
 
 if TYPE_CHECKING:
     from envolve.outer.config.check import Checker
@@ -31,8 +30,8 @@ def check_search(checker: Checker, raw: Any, agents: dict[str, Any]) -> None:
         return
     cls = SEARCHES.get(name)
     if name != NES_NAME and cls is not None and cls.section_class is not None:
-        agents.setdefault(searches.section_key(name), defaults(cls.section_class))
-    if name in searches.BUILT_IN and isinstance(raw, dict):
+        agents.setdefault(section_key(name), defaults(cls.section_class))
+    if name in BUILT_IN and isinstance(raw, dict):
         _check_keys(checker, raw, gtn)
 
 
@@ -46,14 +45,14 @@ def _check_keys(checker: Checker, raw: Mapping[str, Any], gtn: dict[str, Any]) -
     name, known = gtn["search"], defaults(GTNSection)
     on_top = (*GTN, "search") in checker.overrides
     ignored = []
-    for key in searches.NES_KEYS:
+    for key in NES_KEYS:
         if key not in raw or gtn[key] == known[key]:
             continue
         path = (*GTN, key)
         if on_top and path not in checker.overrides:
             ignored.append(key)
         else:
-            words = f"{show(known[key])}, its default, with search {name}: {searches.not_read(name, key)}"
+            words = f"{show(known[key])}, its default, with search {name}: {not_read(name, key)}"
             checker.problem(path, show(gtn[key]), words)
         gtn[key] = known[key]
     if ignored:
@@ -64,8 +63,8 @@ def _check_keys(checker: Checker, raw: Mapping[str, Any], gtn: dict[str, Any]) -
 def check_search_size(checker: Checker, data: Mapping[str, Any], size: int) -> None:
     """Whether the search can evolve worlds of ``size`` numbers."""
     section = problem.gtn_section(data)
-    if section.search in searches.BUILT_IN:
-        settings = searches.settings_of(section.search, data["agents"])
+    if section.search in BUILT_IN:
+        settings = settings_of(section.search, data["agents"])
         refusal = SEARCHES[section.search].refusal(size, section, settings)
         if refusal is not None:
             checker.problem((*GTN, refusal.key), refusal.found, refusal.expected)

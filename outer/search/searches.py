@@ -31,7 +31,7 @@ def section_key(name: str) -> str:
     return name.lower()
 
 
-def sections() -> Dict[str, type]:
+def search_sections() -> Dict[str, type]:
     """Key under ``agents`` -> the dataclass of the settings, of every search that has some."""
     return {section_key(name): cls.section_class for name, cls in SEARCHES.items() if cls.section_class is not None}
 
