@@ -38,7 +38,7 @@ from rich.console import Console
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from envolve.core.files import read_text  # noqa: E402
+from envolve.core.files import TABLE_BYTES, read_plain, read_text  # noqa: E402
 from envolve.envs.worlds.file import write_atomic  # noqa: E402
 from envolve.outer.checkpoint import RunError, locked  # noqa: E402
 from envolve.outer.config.load import CONFIG_FILE, ConfigError, load_config, store_config  # noqa: E402
@@ -50,7 +50,7 @@ from envolve.outer.search.searches import worlds_of  # noqa: E402
 
 
 class Task(NamedTuple):
-    """A configuration, what is set in it, the score that solves it where the run itself does not say, and the budget."""
+    """A configuration, what is set in it, the score that solves it if the run itself does not say, and the budget."""
 
     config: str
     overrides: tuple[str, ...] = ()
@@ -59,7 +59,7 @@ class Task(NamedTuple):
 
 
 TASKS = {
-    "cartpole_se": Task("default_config_cartpole_syn_env.yaml"),
+    "cartpole_se": Task("default_config_cartpole_syn_env.yaml", budget=9000),
     "cartpole_bandit": Task("default_config_cartpole_contextual_bandit.yaml"),
     "acrobot_bandit": Task("default_config_acrobot_contextual_bandit.yaml"),
     "cliff_rn": Task("default_config_gridworld_reward_env.yaml", ("env_name=Cliff",), -200.0, 57_600),
@@ -91,7 +91,7 @@ class Spent:
 
     def look(self) -> Spent:
         """Counts what whole generations have written since."""
-        text = read_text(self.path) if self.path.exists() else ""
+        text = read_plain(self.path, TABLE_BYTES).decode() if self.path.exists() else ""
         rows = list(csv.reader(text[self._seen :].splitlines()))
         self._seen = len(text)
         if rows and not self._columns:
