@@ -24,11 +24,12 @@ from envolve.core import plugins
 from envolve.core.plugins import PluginError, Source, check_methods, class_of
 from envolve.envs.physics.task import PHYSICS_TASKS
 from envolve.envs.task import TASKS, Task
-from envolve.outer.search.search import SEARCHES, Search
+from envolve.outer.search.search import NES_NAME, Search
+from envolve.outer.search.searches import SEARCHES, search_sections, section_key
 
 ACTIONS = ("discrete", "continuous", "both")
 TABLES = ("next_state", "reward", "done", "start_state")  # of a task with a finite set of states
-BUILT_IN = {"task": {*TASKS, *PHYSICS_TASKS}, "learner": set(LEARNERS), "search": set(SEARCHES)}
+BUILT_IN = {"task": {*TASKS, *PHYSICS_TASKS}, "learner": set(LEARNERS), "search": {NES_NAME, *SEARCHES}}
 
 
 class Own(NamedTuple):
@@ -154,9 +155,11 @@ def register_learner(
     if not name.isidentifier() or name.endswith(("_vary", "_icm")):
         raise PluginError(f"{where}: found the name {name!r}, expected letters, digits and _, without _vary or _icm")
     section, actions = section or cls.section_class, actions or cls.actions
-    _check_section(where, section)
+    _check_learner_section(where, section)
     if actions not in ACTIONS:
         raise PluginError(f"{where}: actions: found {actions!r}, expected one of {', '.join(ACTIONS)}")
+    if name in search_sections():
+        raise PluginError(f"{where}: agents.{name} is the section of a search, expected another name")
     entry = _keep("learner", name, cls, source, where)
     LEARNERS[name] = section
     sections.OWN_ACTIONS[name] = actions
@@ -164,18 +167,22 @@ def register_learner(
     return entry
 
 
-def _check_section(where: str, section: Any) -> None:
+def _check_learner_section(where: str, section: Any) -> None:
     wrong = not isinstance(section, type) or not issubclass(section, LearnerSection)
     if wrong or not dataclasses.is_dataclass(section):
         words = "expected a dataclass derived from envolve.agents.common.sections.LearnerSection"
         raise PluginError(f"{where}: section_class: found {section!r:.80}, {words}")
     names = {f.name for f in dataclasses.fields(section)}
-    for field in dataclasses.fields(section):
-        if "limits" not in field.metadata:
-            raise PluginError(f"{where}: section_class: {field.name} is declared without envolve.core.option.option")
+    _check_options(where, section)
     for needed in ("lr", "gamma", "tau", "batch_size", "hidden_size", "hidden_layer"):
         if needed not in names:
             raise PluginError(f"{where}: section_class: found no {needed}, which the training loop reads")
+
+
+def _check_options(where: str, section: Any) -> None:
+    for field in dataclasses.fields(section):
+        if "limits" not in field.metadata:
+            raise PluginError(f"{where}: section_class: {field.name} is declared without envolve.core.option.option")
 
 
 def try_learner(where: str, cls: Type[Algorithm], task: Task, section: LearnerSection) -> None:
@@ -197,11 +204,23 @@ def try_learner(where: str, cls: Type[Algorithm], task: Task, section: LearnerSe
 
 
 def register_search(name: str, cls: Type[Search], source: Optional[Source] = None) -> Own:
-    """Makes a search (``envolve.outer.search.search.Search``) available as ``search: <name>``. Raises PluginError."""
+    """Makes a search (``envolve.outer.search.search.Search``) available as ``search: <name>``.
+
+    Its attribute ``section_class``, if it has one, is the dataclass of its settings: the section of its name in lower
+    case under ``agents``. Raises PluginError.
+    """
     where = source.path if source else f"register_search({name!r})"
     _check_class(where, cls, Search)
     check_methods(where, cls, Search, ("ask", "tell", "state", "restore"))
-    entry = _keep("search", name, cls, source, f"{where}: class {cls.__name__}")
+    where = f"{where}: class {cls.__name__}"
+    if cls.section_class is not None:
+        key = section_key(name)
+        if not isinstance(cls.section_class, type) or not dataclasses.is_dataclass(cls.section_class):
+            raise PluginError(f"{where}: section_class: found {cls.section_class!r:.80}, expected a dataclass")
+        _check_options(where, cls.section_class)
+        if key in (*LEARNERS, *(f"{learner}_vary" for learner in LEARNERS), "gtn", "icm"):
+            raise PluginError(f"{where}: agents.{key} is another section already, expected another name")
+    entry = _keep("search", name, cls, source, where)
     SEARCHES[name] = cls
     return entry
 

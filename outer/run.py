@@ -42,6 +42,7 @@ from envolve.outer.reporting.scores import ScoreRow, ScoresCSV, read_curve
 from envolve.outer.reporting.summary import WORLDS, RunSummary, summary_text
 from envolve.outer.search.nes import COMPARISON, ORIG, member_seeds
 from envolve.outer.search.search import NES_NAME
+from envolve.outer.search.searches import settings_of
 from envolve.outer.search.strategy import Strategy, make_strategy
 from envolve.outer.search.target import make_target
 from envolve.outer.search.turns import variants
@@ -77,7 +78,10 @@ class Run:
         state = None
         if resume and self.checkpoint.exists():
             state, self.progress = load_checkpoint(self.checkpoint, self.digest)
-        self.strategy: Strategy = make_strategy(self.gtn, data["seed"], self.target.begin, self.target.mask(), state)
+        settings = settings_of(self.gtn.search, data["agents"])
+        self.strategy: Strategy = make_strategy(
+            self.gtn, data["seed"], self.target.begin, self.target.mask(), state, settings
+        )
         if state is None:
             self.progress = Progress(best_psi=self.strategy.centre, real_steps=0)
         self.resuming, self.resumed = resume, state is not None

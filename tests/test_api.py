@@ -86,7 +86,7 @@ def test_class_in_the_running_script_is_for_the_master_only(monkeypatch) -> None
 
     with pytest.raises(envolve.PluginError, match="class Here: found no reset"):
         envolve.register_task("Here", Here)
-    from envolve.outer.search.search import RandomSearch
+    from envolve.outer.search.random_search import RandomSearch
 
     class Mine(RandomSearch):
         """Registered by a class."""

@@ -225,7 +225,7 @@ def test_pyproject_and_requirements_agree() -> None:
     # tomllib is in Python 3.11 and later; two lists of quoted names need no parser
     text = (ROOT / "pyproject.toml").read_text()
     core = re.search(r"^dependencies = \[(.*?)\]", text, re.DOTALL | re.MULTILINE)
-    names = ("dev", "llm", "video", "baselines", "bohb")
+    names = ("dev", "llm", "video", "baselines", "bohb", "cma")
     extras = [re.search(rf"^{name} = \[(.*?)\]", text, re.DOTALL | re.MULTILINE) for name in names]
     assert core and all(extras)
     named = {name for part in (core, *extras) if part for name in re.findall(r'"([^"]+)"', part[1])}

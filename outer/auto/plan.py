@@ -12,6 +12,7 @@ import yaml
 
 from envolve.outer.auto.facts import USUAL_SECONDS, Facts
 from envolve.outer.auto.unseen import REAL, REAL_10X, WORLD
+from envolve.outer.search.searches import BUILT_IN, NES_KEYS, SEARCHES
 
 WORLDS, AUTO = ("bandit", "se", "rn"), "auto"
 EVOLUTION_SHARE = 0.6  # of the time that is left after measuring; the report has the rest
@@ -113,6 +114,8 @@ def _config(facts: Facts, choice: Choice, world: str, learner: str, search: str)
         "confirm_agents": 20, "chunk_size": CHUNK, "comparison_agents": 0, "search": search,
         "quit_when_solved": True,
     }  # fmt: skip
+    if search in BUILT_IN:  # none of them reads what is nes's own
+        gtn = {key: value for key, value in gtn.items() if key not in NES_KEYS}
     if world != "rn" and facts.max_steps >= HORIZON_FROM and facts.early_signal:
         gtn["horizon_start"] = facts.max_steps // 5
     if world == "se":
@@ -176,7 +179,8 @@ def _tests(facts: Facts) -> int:
 
 def _generations(facts: Facts, choice: Choice, gtn: dict[str, Any], seconds: float, world: str) -> tuple[int, float]:
     """Most generations that are expected to fit into ``seconds``, and the seconds that they are expected to take."""
-    perturbed, plain = 2 * gtn["num_workers"], gtn["num_orig_evals"]
+    mirrored = gtn["search"] not in BUILT_IN or SEARCHES[gtn["search"]].mirrored
+    perturbed, plain = (1 + mirrored) * gtn["num_workers"], gtn["num_orig_evals"]
     width = max(1, min(choice.workers, facts.cores))
     tests = _tests(facts)
     long = (facts.random_length + facts.max_steps) / 2  # episodes grow longer, or shorter: nobody knows

@@ -35,10 +35,10 @@ from envolve.outer.config.schema import (
     nearest,
     section_model,
 )
+from envolve.outer.config.searching import check_search, check_search_size
 from envolve.outer.config.section import RN, SHAPER
 from envolve.outer.config.yaml_lines import Path, show, show_key
 from envolve.outer.plugins import own, try_learner
-from envolve.outer.search.search import NES_NAME, SEARCHES
 from envolve.outer.search.turns import inner_agents
 
 MAX_PARAMETERS = 100_000_000  # of one member's world or agent: 400 MB
@@ -211,11 +211,7 @@ class Checker:
             if isinstance(raw.get("agents"), dict):
                 self.problem(("agents", "gtn"), "nothing", "the section of the outer loop; no search without it")
             return
-        search = data["agents"]["gtn"]["search"]
-        if search not in (NES_NAME, *SEARCHES):
-            known = [NES_NAME, *SEARCHES]
-            words = f"{', '.join(known)}, or a class of a file of yours: my_search.py:MyCMA"
-            self.problem(("agents", "gtn", "search"), show(search), words, nearest(search, known))
+        check_search(self, raw["agents"]["gtn"], data["agents"])
         self.check_agent("agent_name", data["agents"]["gtn"]["agent_name"], data)
         for agent in data["agents"]["gtn"]["other_agents"].split():
             self.check_agent("other_agents", agent, data)
@@ -279,6 +275,7 @@ class Checker:
             self.problem((*path, key), str(gtn.horizon_generations or env.test_steps), words)
         kind = "rn" if gtn.synthetic_env_type == RN else "se"
         self.check_size((*env_path, "hidden_size"), world_size(kind, task, env))
+        check_search_size(self, data, world_size(kind, task, env))
         tests: dict[str, int] = {}
         for agent in inner_agents(gtn):
             self.check_learner(data, task, "other_agents" if tests else "agent_name", agent)

@@ -18,6 +18,7 @@ from envolve.envs.worlds.world import rn_shape, se_nets
 from envolve.outer.config import problem
 from envolve.outer.config.section import RN, SHAPER, GTNSection
 from envolve.outer.search.search import NES_NAME
+from envolve.outer.search.searches import settings_of, worlds_of
 from envolve.outer.search.target import ranks
 from envolve.outer.search.turns import inner_agents
 
@@ -48,7 +49,7 @@ def describe(config: Config) -> str:
                      + f", learning from episode {section.init_episodes}; test: {section.test_episodes} episodes"),
         ("early out", "none: in a bandit the budget alone ends training" if env.contextual_bandit
                       else _describe_early_out(section, gtn, task)),
-        *_describe_search(gtn),
+        *_describe_search(gtn, data),
         ("device, seed", f"{data['device']}, {data['seed']}"),
     ]  # fmt: skip
     return _lines(lines)
@@ -76,7 +77,7 @@ def _describe_shaped(data: dict[str, Any]) -> list[tuple[str, str]]:
     else:
         params = candidates[0].params
         lines += [("evolved", f"{0 if params is None else len(params)} numbers of {candidates[0].name}")]
-        lines += _describe_search(gtn)
+        lines += _describe_search(gtn, data)
     return [*lines, ("device, seed", f"{data['device']}, {data['seed']}")]
 
 
@@ -146,17 +147,23 @@ def _describe_early_out(section: LearnerSection, gtn: GTNSection, task: Task) ->
     return f"{average} in the world changes by less than {section.early_out_virtual_diff:g} of it{after}"
 
 
-def _describe_search(gtn: GTNSection) -> list[tuple[str, str]]:
+def _settings(search: str, data: dict[str, Any]) -> dict[str, Any]:
+    settings = settings_of(search, data["agents"])
+    return {} if settings is None else dataclasses.asdict(settings)
+
+
+def _describe_search(gtn: GTNSection, data: dict[str, Any]) -> list[tuple[str, str]]:
     nes = gtn.search == NES_NAME
-    signs = 2 if gtn.mirrored_sampling and nes else 1
-    agents, orig = gtn.num_workers * signs * gtn.num_grad_evals, gtn.num_orig_evals or gtn.num_workers
+    worlds, pairs = worlds_of(gtn.search, gtn)
+    agents, orig = worlds * gtn.num_grad_evals, gtn.num_orig_evals or gtn.num_workers
     count = "" if gtn.other_agents else f"{-(-(agents + orig) // gtn.chunk_size)} "
     update = f"transform {gtn.score_transform_type}" if gtn.estimator == "published" else "ranks, Adam"
-    pairs = "mirrored pairs" if signs == 2 else "perturbations" if nes else "worlds"
     how = f"NES, {gtn.estimator} estimator ({update})" if nes else gtn.search
+    settings = {"step_size": gtn.step_size} if nes else _settings(gtn.search, data)
+    values = {"noise_std": gtn.noise_std, **settings}
+    shown = [f"{k} {v:g}" if isinstance(v, float) else f"{k} {v}" for k, v in values.items()]
     lines = [
-        ("search", f"{how}, noise_std {gtn.noise_std:g}, "
-                   f"step_size {gtn.step_size:g}"),
+        ("search", ", ".join([how, *shown])),
         ("generation", f"{gtn.num_workers} {pairs} x {gtn.num_grad_evals} + {orig} unperturbed = "
                        f"{agents + orig} agents in {count}chunks of {gtn.chunk_size}"),
         ("run", f"at most {gtn.max_iterations} generations, "

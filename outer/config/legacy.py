@@ -29,6 +29,7 @@ LEGACY_KEYS: Dict[str, Dict[str, str]] = {
     "learner": {"print_rate": _PRINT, "render_env": _RENDER, "sigmoid_last_layer": _UNREAD},
     "icm": {},
     "vary": {},
+    "search": {},
     "env": {"render_env": _RENDER},
     "study": {},
 }

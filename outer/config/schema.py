@@ -24,6 +24,7 @@ from envolve.envs.shaping.section import ShapedSection
 from envolve.envs.task import TASKS
 from envolve.outer.config import problem
 from envolve.outer.config.section import GTNSection
+from envolve.outer.search.searches import search_sections
 
 _INT64 = 2**63 - 1
 
@@ -111,6 +112,7 @@ def agent_sections() -> dict[str, tuple[type, str]]:
     for name, section in LEARNERS.items():
         out[name] = (section, "learner")
         out[name + problem.VARY_SUFFIX] = (VarySection, "vary")
+    out.update({key: (section, "search") for key, section in search_sections().items()})
     return out
 
 

@@ -49,7 +49,8 @@ class GTNSection:
     num_threads_per_worker: int = option(1, "CPU threads of one worker", ge=1, le=1024)
     # here
     search: str = option(
-        "nes", "nes; random: worlds drawn around the best, a control; or a class of your own: my_search.py:MyCMA"
+        "nes",
+        "nes, snes, sep_cma, cma, openai_es, random, or a class of your own: my_search.py:MyES (docs/searches.md)",
     )
     estimator: str = option(
         "published",

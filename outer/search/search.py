@@ -25,7 +25,7 @@ the generation. A run that was killed then goes on from its checkpoint to the sa
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Dict, Type
+from typing import Any, Dict, NamedTuple, Optional
 
 import numpy as np
 import torch
@@ -33,6 +33,18 @@ from torch import Tensor
 
 from envolve.outer.config.section import GTNSection
 from envolve.outer.search.nes import OWN, generator
+
+
+class Refusal(NamedTuple):
+    """What of a configuration a built-in search cannot work with."""
+
+    key: str  # of agents.gtn
+    found: str
+    expected: str
+
+
+class SearchRefused(Exception):
+    """Raised by a search that cannot work with this configuration. Its one line is the run's error."""
 
 
 class Search:
@@ -46,12 +58,19 @@ class Search:
 
     generation: int = 0
     centre: Tensor
+    section_class: Optional[type] = None  # dataclass of settings, each declared with envolve.option; None: it has none
+    mirrored = False  # of built-in searches: whether num_workers counts pairs of worlds
+    nes_keys: Dict[str, str] = {}  # of built-in searches: key that nes alone reads -> what is here instead
 
-    def __init__(self, dim: int, mask: Tensor, init: Tensor, seed: int, section: GTNSection) -> None:
+    def __init__(
+        self, dim: int, mask: Tensor, init: Tensor, seed: int, section: GTNSection, settings: Any = None
+    ) -> None:
         """dim: D. mask: float32 [D], 1 where a number may move; elsewhere the run puts the first value back. init:
         float32 [D], where to begin. seed: the run's. section: the values of ``agents.gtn`` (``num_workers``,
-        ``noise_std``, ``step_size``, ...). A restart makes a new object, with another ``init``."""
+        ``noise_std``, ``step_size``, ...). A restart makes a new object, with another ``init``. settings: the values of
+        the search's own section, an object of ``section_class``; a class without one is made without it."""
         self.dim, self.mask, self.init, self.seed, self.section = dim, mask, init, seed, section
+        self.settings = settings
         self.centre = init
 
     def ask(self) -> Tensor:
@@ -72,6 +91,11 @@ class Search:
         """Go on from what :meth:`state` returned, in a new object."""
         raise NotImplementedError
 
+    @classmethod
+    def refusal(cls, dim: int, section: GTNSection, settings: Any) -> Optional[Refusal]:
+        """Why a built-in search cannot evolve worlds of ``dim`` numbers with these values; None: it can."""
+        return None
+
     def noise(self, count: int) -> Tensor:
         """Standard normal numbers of this generation, float32 [count, D], 0 where the mask is 0."""
         normal = self.generator().standard_normal((count, self.dim), dtype=np.float32)
@@ -82,41 +106,14 @@ class Search:
         return generator(self.seed, OWN, self.generation * 1024 + purpose)
 
 
-class RandomSearch(Search):
-    """Worlds drawn uniformly around the best so far, with standard deviation noise_std: the control of every search.
-
-    The best is the world with the highest score of its own agents, so luck counts.
-    """
-
-    best_score = -float("inf")
-
-    def ask(self) -> Tensor:
-        count, width = self.section.num_workers, self.section.noise_std * 3**0.5
-        uniform = self.generator().uniform(-width, width, (count, self.dim)).astype(np.float32)
-        self.worlds = self.centre + torch.from_numpy(uniform) * self.mask
-        return self.worlds
-
-    def tell(self, scores: np.ndarray) -> None:
-        best = int(scores.argmax())
-        if scores[best] > self.best_score:
-            self.centre, self.best_score = self.worlds[best].clone(), float(scores[best])
-
-    def state(self) -> Dict[str, Any]:
-        return {"centre": self.centre, "best_score": self.best_score}
-
-    def restore(self, state: Dict[str, Any]) -> None:
-        self.centre, self.best_score = state["centre"], state["best_score"]
-
-
 @dataclass
 class OwnState:
     """Everything that a run needs to go on with a ``Search``."""
 
-    name: str  # of SEARCHES
+    name: str  # of outer/search/searches.py: SEARCHES
     values: Dict[str, Any]  # what ``Search.state`` returned
     generation: int = 0  # counts on over restarts
     restarts: int = 0
 
 
 NES_NAME = "nes"  # the one that knows of pairs and of the centre's score: outer/search/nes.py
-SEARCHES: Dict[str, Type[Search]] = {"random": RandomSearch}

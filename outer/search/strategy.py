@@ -20,7 +20,8 @@ from envolve.core import plugins
 from envolve.outer.checkpoint import RunError
 from envolve.outer.config.section import GTNSection
 from envolve.outer.search.nes import CONFIRM, MEMBERS, NES, ORIG, PLUS, RESTART, NESState, Population, member_seeds
-from envolve.outer.search.search import NES_NAME, SEARCHES, OwnState, Search
+from envolve.outer.search.search import NES_NAME, OwnState, Search, SearchRefused
+from envolve.outer.search.searches import SEARCHES
 
 MAX_STATE_DEPTH = 8
 
@@ -59,9 +60,10 @@ class OwnSearch:
 
     def __init__(
         self, name: str, section: GTNSection, seed: int, init_world: Callable[[int], Tensor], mask: Tensor,
-        state: OwnState | None = None,
+        state: OwnState | None = None, settings: Any = None,
     ) -> None:  # fmt: skip
-        """Raises SearchError."""
+        """settings: of the search's own section; None: its defaults. Raises SearchError."""
+        self.settings = settings
         self.name, self.section, self.seed, self.init_world, self.mask = name, section, seed, init_world, mask
         self._state = OwnState(name, {})
         self._begin()
@@ -80,7 +82,11 @@ class OwnSearch:
         cls: type[Search] = SEARCHES[self.name]
         world_seed = int(member_seeds(self.seed, RESTART, self._state.restarts, 1)[0])
         self.init = self.init_world(world_seed)
-        arguments = (self.init.numel(), self.mask.clone(), self.init.clone(), self.seed, self.section)
+        arguments: tuple[Any, ...] = (
+            self.init.numel(), self.mask.clone(), self.init.clone(), self.seed, self.section
+        )  # fmt: skip
+        if cls.section_class is not None:
+            arguments += (cls.section_class() if self.settings is None else self.settings,)
         self.search: Any = self._guarded("__init__", lambda: cls(*arguments))
         self.search.generation = self._state.generation
         if not isinstance(getattr(self.search, "centre", None), Tensor):
@@ -94,6 +100,8 @@ class OwnSearch:
     def _guarded(self, what: str, call: Callable[[], Any]) -> Any:
         try:
             return call()
+        except SearchRefused as e:
+            raise SearchError(str(e)) from None
         except Exception as e:
             path = getattr(sys.modules.get(SEARCHES[self.name].__module__), "__file__", None)
             where = f"{plugins.place(e, path)}: search {self.name}" if path else f"search {self.name}"
@@ -194,9 +202,9 @@ class OwnSearch:
 
 def make_strategy(
     section: GTNSection, seed: int, init_world: Callable[[int], Tensor], mask: Tensor,
-    state: NESState | OwnState | None = None,
+    state: NESState | OwnState | None = None, settings: Any = None,
 ) -> Strategy:  # fmt: skip
-    """The search that ``agents.gtn.search`` names. Raises SearchError."""
+    """The search that ``agents.gtn.search`` names. settings: of its own section. Raises SearchError."""
     name = section.search
     if isinstance(state, OwnState if name == NES_NAME else NESState):
         raise SearchError(f"the checkpoint is of another search, expected {name}")
@@ -208,4 +216,4 @@ def make_strategy(
         late = "a search that a script registers must be registered before its run goes on"
         raise SearchError(f"agents.gtn.search: found no search {name} here, did you mean {mean}; {late}")
     assert not isinstance(state, NESState)
-    return OwnSearch(name, section, seed, init_world, mask, state)
+    return OwnSearch(name, section, seed, init_world, mask, state, settings)

@@ -63,6 +63,7 @@ BASES: dict[str, list[str]] = {  # module -> words; {dir}: a folder of this line
     "benchmarks.run": ["--list"],
     "benchmarks.scaling": [],
     "benchmarks.distributed": [],
+    "benchmarks.searches": ["--table", "--out", "{dir}/out"],
 }
 CHEAP = ("GTN_master", "GTN_worker", "envolve.experiments.train_goal", "envolve.slurm.submit")  # to import
 RISKY = ("envolve.experiments.serve_small_model", "benchmarks.scaling", "benchmarks.distributed")

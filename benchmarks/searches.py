@@ -1,0 +1,260 @@
+#!/usr/bin/env python3
+"""Evaluations until solved of every search, over tasks and seeds, with bootstrap intervals.
+
+    python3 benchmarks/searches.py [--out DIR] [--seeds 10] [--budget N] [--only-tasks NAME ...]
+    python3 benchmarks/searches.py --out DIR --table            the table of what is there
+
+A cell is one run: a task, a search, a seed. It ends when it is solved or has trained as many agents as --budget says. A
+run that ends unsolved is called censored: all that is known is that it takes more. Each finished cell is one file in
+--out. Ctrl-C leaves the open cell's checkpoint: the same command goes on with it, and ends in the same figures.
+
+An evaluation is one agent that was trained and tested, those that score the centre and confirm it among them. SEs and
+bandits are solved when fresh agents confirm it, as the run itself demands. A Cliff RN run does not end when it is
+solved. Here it counts as solved in the first generation whose unperturbed RN scores at least -200: agents that solve
+the task within 200 steps, which is what the paper published. Nobody confirms that, so luck helps, every search alike.
+
+Every search has the noise_std of the task's configuration, and its own settings' defaults; nes has the configuration's
+recipe. Nothing was tuned for the others. All but cma have as many perturbed worlds per generation; cma has 32.
+Seeds come first: all cells of seed 0, then those of seed 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import logging
+import math
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from rich.console import Console
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from envolve.core.files import TABLE_BYTES, read_plain, read_text  # noqa: E402
+from envolve.envs.worlds.file import write_atomic  # noqa: E402
+from envolve.outer.checkpoint import RunError, locked  # noqa: E402
+from envolve.outer.config.load import CONFIG_FILE, ConfigError, load_config, store_config  # noqa: E402
+from envolve.outer.evaluate.networks import evaluate  # noqa: E402
+from envolve.outer.exchange.messages import result_of  # noqa: E402
+from envolve.outer.reporting.report import LiveTable  # noqa: E402
+from envolve.outer.run import Run  # noqa: E402
+from envolve.outer.search.searches import worlds_of  # noqa: E402
+
+
+class Task(NamedTuple):
+    """A configuration, what is set in it, the score that solves it if the run itself does not say, and the budget."""
+
+    config: str
+    overrides: tuple[str, ...] = ()
+    solved_score: float | None = None
+    budget: int = 6000  # evaluations
+
+
+TASKS = {
+    "cartpole_se": Task("default_config_cartpole_syn_env.yaml", budget=9000),
+    "cartpole_bandit": Task("default_config_cartpole_contextual_bandit.yaml"),
+    "acrobot_bandit": Task("default_config_acrobot_contextual_bandit.yaml"),
+    "cliff_rn": Task("default_config_gridworld_reward_env.yaml", ("env_name=Cliff",), -200.0, 57_600),
+}
+SEARCHES = ("nes", "snes", "sep_cma", "cma", "openai_es", "random")
+CMA_WORLDS = 32  # of cma: its memory grows with their number
+ENDLESS = 10**6  # generations: the budget ends a run
+RESAMPLES, CONFIDENCE = 10_000, 0.95
+
+
+class InProcess:
+    """A dispatcher that evaluates here: one core, no files."""
+
+    run_id = "searches"
+
+    def evaluate(self, chunks: Sequence[Any], unfit: Any = None) -> list[Any]:
+        return [result_of(c, "", evaluate(c.config, c.worlds, c.seeds, c.mode)) for c in chunks]
+
+
+class Spent:
+    """Evaluations in a run's scores.csv, which is read on from where it was last read."""
+
+    def __init__(self, run_dir: Path, solved_score: float | None) -> None:
+        self.path, self.solved_score = run_dir / "scores.csv", solved_score
+        self.count = 0  # so far
+        self.first: int | None = None  # up to and including the first generation that has solved_score
+        self._seen = 0
+        self._columns: list[str] = []
+
+    def look(self) -> Spent:
+        """Counts what whole generations have written since."""
+        text = read_plain(self.path, TABLE_BYTES).decode() if self.path.exists() else ""
+        rows = list(csv.reader(text[self._seen :].splitlines()))
+        self._seen = len(text)
+        if rows and not self._columns:
+            self._columns = rows.pop(0)
+        generations: dict[str, list[dict[str, str]]] = {}
+        for row in rows:
+            named = dict(zip(self._columns, row))
+            generations.setdefault(named["generation"], []).append(named)
+        for members in generations.values():
+            self.count += len(members)
+            own = [float(m["score"]) for m in members if m["role"] == "orig"]
+            if self.first is None and self.solved_score is not None and np.mean(own) >= self.solved_score:
+                self.first = self.count
+        return self
+
+
+def overrides_of(task: str, search: str, seed: int) -> list[str]:
+    base = load_config(ROOT / TASKS[task].config, TASKS[task].overrides)
+    section = base.data["agents"]["gtn"]
+    words = [*TASKS[task].overrides, f"seed={seed}", f"agents.gtn.max_iterations={ENDLESS}"]
+    words += ["agents.gtn.comparison_agents=0", f"agents.gtn.search={search}"]
+    if search == "cma":
+        words.append(f"agents.gtn.num_workers={CMA_WORLDS}")
+    elif search not in ("nes", "openai_es"):
+        words.append(f"agents.gtn.num_workers={2 * section['num_workers']}")
+    if not section["num_orig_evals"]:
+        words.append(f"agents.gtn.num_orig_evals={section['num_workers']}")
+    return words
+
+
+def cell(out: Path, task: str, search: str, seed: int, budget: int) -> dict[str, Any]:
+    """Runs a cell, or goes on with it -> its figures. Raises KeyboardInterrupt: its checkpoint stays."""
+    run_dir = out / "runs" / f"{task}-{search}-{seed}"
+    run_dir.mkdir(parents=True, exist_ok=True)
+    if (run_dir / CONFIG_FILE).exists():
+        config, resume = load_config(run_dir / CONFIG_FILE), True
+    else:
+        config, resume = load_config(ROOT / TASKS[task].config, overrides_of(task, search, seed)), False
+        store_config(run_dir, config, {"command": "benchmarks/searches.py"})
+    mark = TASKS[task].solved_score
+    spent = Spent(run_dir, mark)
+
+    def enough(run: Run) -> bool:
+        return spent.look().first is not None or spent.count >= budget
+
+    with locked(run_dir), LiveTable(ENDLESS, run_dir.name, Console(quiet=True)) as table:
+        run = Run(config, run_dir, InProcess(), resume=resume)  # type: ignore[arg-type]
+        run.search(table, enough)
+    spent.look()
+    solved = spent.first is not None if mark is not None else run.progress.solved
+    evaluations = spent.count if spent.first is None else spent.first
+    gtn = run.gtn
+    return {
+        "task": task, "search": search, "seed": seed, "budget": budget, "solved": solved,
+        "evaluations": evaluations, "generations": run.strategy.state.generation, "seconds": run.progress.seconds,
+        "best_score": run.progress.best_score, "worlds": worlds_of(search, gtn)[0], "noise_std": gtn.noise_std,
+        "restarts": run.strategy.state.restarts,
+    }  # fmt: skip
+
+
+def interval(values: Sequence[float]) -> tuple[float, float, float]:
+    """Median and percentile bootstrap interval of values [n], infinity where a run is censored."""
+    x = np.asarray(values, dtype=np.float64)
+    if len(x) == 1:
+        return float(x[0]), math.nan, math.nan
+    draws = np.random.Generator(np.random.Philox(0)).integers(0, len(x), (RESAMPLES, len(x)))
+    with np.errstate(invalid="ignore"):
+        medians = np.sort(np.median(x[draws], axis=1))
+    tail = (1 - CONFIDENCE) / 2
+    low, high = medians[int(tail * RESAMPLES)], medians[min(RESAMPLES - 1, int((1 - tail) * RESAMPLES))]
+    return float(np.median(x)), float(low), float(high)
+
+
+def results(out: Path) -> list[dict[str, Any]]:
+    """Finished cells, each checked for what the table reads."""
+    rows = []
+    for path in sorted(out.glob("cell-*.json")):
+        try:
+            row = json.loads(read_text(path))
+            kinds = {"task": str, "search": str, "seed": int, "budget": int, "solved": bool, "evaluations": int}
+            fits = isinstance(row, dict) and all(type(row.get(k)) is kind for k, kind in kinds.items())
+        except ValueError:
+            fits = False
+        if not fits:
+            raise RunError(f"{path}: found another content than a cell of this program; remove the file")
+        rows.append(row)
+    return rows
+
+
+def table(rows: Sequence[dict[str, Any]]) -> str:
+    """Markdown: a row per task and search."""
+    lines = [
+        "| task | search | solved | evaluations to solve, median [95 % bootstrap] | each seed | minutes of one core |",
+        "|---|---|---|---|---|---|",
+    ]
+
+    def show(value: float, budget: int) -> str:
+        return f"> {budget:,}" if math.isinf(value) else f"{value:,.0f}"
+
+    for task in TASKS:
+        for search in SEARCHES:
+            own = sorted((r for r in rows if (r["task"], r["search"]) == (task, search)), key=lambda r: r["seed"])
+            if not own:
+                continue
+            budget = min(r["budget"] for r in own)
+            values = [float(r["evaluations"]) if r["solved"] else math.inf for r in own]
+            median, low, high = interval(values)
+            spread = "" if math.isnan(low) else f" [{show(low, budget)}, {show(high, budget)}]"
+            each = ", ".join(f"{r['evaluations']:,}" if r["solved"] else "censored" for r in own)
+            minutes = sum(r.get("seconds", 0.0) for r in own) / 60
+            solved = f"{sum(r['solved'] for r in own)} of {len(own)}"
+            lines.append(f"| {task} | {search} | {solved} | {show(median, budget)}{spread} | {each} | {minutes:.1f} |")
+    return "\n".join(lines)
+
+
+def build_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=Path("results/searches"), metavar="DIR", help="%(default)s")
+    parser.add_argument("--seeds", type=int, default=10, help="of every cell (default: %(default)s)")
+    budgets = ", ".join(f"{name} {task.budget}" for name, task in TASKS.items())
+    parser.add_argument("--budget", type=int, help=f"evaluations of a cell (default: {budgets})")
+    parser.add_argument("--only-tasks", nargs="+", choices=TASKS, default=list(TASKS))
+    parser.add_argument("--only-searches", nargs="+", choices=SEARCHES, default=list(SEARCHES))
+    parser.add_argument("--table", action="store_true", help="print the table of what is there and stop")
+    return parser
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = build_parser()
+    args = parser.parse_args(argv)
+    for flag, value in (("--seeds", args.seeds), ("--budget", args.budget)):
+        if value is not None and not 1 <= value <= 10**7:
+            parser.error(f"{flag}: found {value}, expected 1 to 10000000")
+    logging.basicConfig(level=logging.WARNING, format="%(message)s")
+    torch.set_num_threads(1)
+    try:
+        if not args.table:
+            args.out.mkdir(parents=True, exist_ok=True)
+            work(args)
+        print(table(results(args.out)))
+    except (RunError, ConfigError, OSError) as e:
+        print(f"searches.py: {e}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("stopped; the same command goes on", file=sys.stderr)
+        return 130
+    return 0
+
+
+def work(args: argparse.Namespace) -> None:
+    for seed in range(args.seeds):
+        for task in args.only_tasks:
+            for search in args.only_searches:
+                path = args.out / f"cell-{task}-{search}-{seed}.json"
+                if path.exists():
+                    continue
+                began = time.monotonic()
+                row = cell(args.out, task, search, seed, args.budget or TASKS[task].budget)
+                write_atomic(str(path), (json.dumps(row, indent=1) + "\n").encode())
+                what = "solved" if row["solved"] else "censored"
+                seconds = time.monotonic() - began
+                print(f"{task} {search} {seed}: {what}, {row['evaluations']} evaluations, {seconds:.0f} s", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
