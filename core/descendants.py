@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-from typing import Dict, List
+from typing import Dict
 
 ROUNDS = 100  # of looking for new ones, at most; two or three are usual
 
@@ -36,7 +36,7 @@ def _send(pid: int, number: int) -> None:
 
 def _descendants(known: Dict[int, int]) -> Dict[int, int]:
     """Process id -> session of the running descendants that are not in known, parents first. Without /proc: none."""
-    parents, sessions = {}, {}
+    parents, sessions = {}, dict(known)
     with contextlib.suppress(OSError):
         for name in os.listdir("/proc"):
             if not name.isdigit():
@@ -50,9 +50,9 @@ def _descendants(known: Dict[int, int]) -> Dict[int, int]:
                 if state not in (b"Z", b"X"):
                     parents[int(name)], sessions[int(name)] = int(parent), int(session)
     own, mine = os.getpid(), os.getsid(0)
-    found: List[int] = list(known)
+    found = list(known)
     while True:
-        theirs = {known[pid] if pid in known else sessions[pid] for pid in found} - {mine}
+        theirs = {sessions[pid] for pid in found} - {mine}
         more = {p for p, parent in parents.items() if parent == own or parent in found or sessions[p] in theirs}
         more -= {own, *found}
         if not more:

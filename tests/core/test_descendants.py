@@ -11,6 +11,7 @@ import pytest
 
 from tests.core.test_interrupt import runs, vanish
 from tests.outer.small import ROOT
+from tests.stopped import SESSION, stat_of
 
 # starts a shell in a session of its own, lets it run for a while, kills it -> the shell's session
 PROGRAM = """
@@ -26,16 +27,9 @@ for pause in range(30):
 
 
 def of_session(session: int) -> list[int]:
-    """Processes of a session, running or dead."""
-    found = []
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = stat.read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        if int(fields[3]) == session:
-            found.append(int(stat.parent.name))
-    return found
+    """Running processes of a session."""
+    pids = [int(path.name) for path in Path("/proc").glob("[0-9]*")]
+    return [pid for pid in pids if (fields := stat_of(pid)) and int(fields[SESSION]) == session]
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="descendants are found in /proc")

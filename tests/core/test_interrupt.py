@@ -76,7 +76,7 @@ def runs(pid: int) -> bool:
 
 def vanish(pids: list[int]) -> bool:
     """The kernel takes a moment to end who was killed."""
-    until = time.monotonic() + 10
+    until = time.monotonic() + 30
     while any(map(runs, pids)) and time.monotonic() < until:
         time.sleep(0.01)
     return not any(map(runs, pids))
