@@ -71,6 +71,21 @@ def test_task_learner_and_search_of_ones_own_run_and_the_folder_goes_on_alone(tm
     assert files(folder) == files(tmp_path / "whole")
 
 
+SMALL = (
+    "agents.gtn.max_iterations=1", "agents.gtn.num_workers=2", "agents.gtn.num_orig_evals=2",
+    "agents.gtn.backend=torch", "agents.gtn.comparison_agents=2", "agents.gtn.confirm_agents=0", "agents.ddqn.train_episodes=6",
+    "agents.ddqn.train_steps=40", "agents.ddqn.test_episodes=1", "agents.ddqn.hidden_size=8",
+    "agents.ddqn.batch_size=8",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name, needs", [("frozen_lake_rn", "gymnasium"), ("lunar_lander", "Box2D")])
+def test_worlds_for_environments_of_others(tmp_path: Path, name: str, needs: str) -> None:
+    pytest.importorskip(needs)
+    summary = go(load_config(EXAMPLES / f"{name}.yaml", SMALL), tmp_path / "run")[1]
+    assert summary.generations == 1 and len(summary.proxy.returns) == 2 and summary.real_steps > 0
+
+
 @pytest.mark.parametrize("stop_at", [0, 1, 4])
 def test_own_search_goes_on_to_the_same_bytes(tmp_path: Path, stop_at: int) -> None:
     config = load_config(GRIDWORLD_FILE, SEARCH)

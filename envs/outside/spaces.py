@@ -66,10 +66,12 @@ class Action(NamedTuple):
         return (np.array(parts) + self.start).astype(self.dtype).reshape(self.shape)
 
     def of_numbers(self, numbers: np.ndarray) -> np.ndarray:
-        """The environment's own action for numbers [A], which are clipped to [-1, 1] and scaled to the bounds."""
-        share = (np.clip(np.asarray(numbers, np.float64), -1.0, 1.0) + 1.0) / 2.0
+        """The environment's own actions [..., *shape] for numbers [..., A], which are clipped to [-1, 1] and scaled to
+        the bounds."""
+        numbers = np.asarray(numbers, np.float64)
+        share = (np.clip(numbers, -1.0, 1.0) + 1.0) / 2.0
         value = self.low + share * (self.high - self.low)
-        return np.clip(value, self.low, self.high).astype(self.dtype).reshape(self.shape)
+        return np.clip(value, self.low, self.high).astype(self.dtype).reshape(numbers.shape[:-1] + self.shape)
 
     def to_index(self, action: Any) -> int:
         """The inverse of ``of_index``."""

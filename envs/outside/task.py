@@ -12,13 +12,10 @@ environment's own, in float64; learners on the task see them times ``reward_scal
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import logging
 import math
-import signal
-import threading
-from typing import Any, ClassVar, Dict, Iterator, List, Mapping, Optional, Set, Tuple, Type
+from typing import Any, ClassVar, Dict, List, Mapping, Optional, Sequence, Set, Tuple, Type
 
 import numpy as np
 import torch
@@ -35,13 +32,13 @@ from envolve.envs.outside.build import (
 )
 from envolve.envs.outside.flat import Flat, FlatError, info_vector
 from envolve.envs.outside.spaces import Action, Observation, read_action, read_observation
+from envolve.envs.outside.watch import TooSlow, again, watched
 from envolve.envs.task import TASKS, Task
 
 log = logging.getLogger("envolve")
 EPISODE, SEED, AGE, STATUS, HEAD = 0, 1, 2, 3, 4  # columns of the state; then info [V] and observation [F]
 RUNNING, TERMINATED, TRUNCATED, FAILED = 0, 1, 2, 3
 NEVER_SOLVED = 1e9  # solved_reward of a task without such a mark
-STEP_SECONDS = 60.0  # of one call of the environment
 REMEMBERED = 200_000  # episodes that are over
 BATCH = 256  # environments at once; more episodes are tested one batch after the other
 OUTSIDE_KEYS = ("env_kwargs", "wrappers", "measured", "sha256")  # of a section, beside those of every task
@@ -96,13 +93,23 @@ class OutsideTask(Task):
         """Rewards are float64: their sums equal those of a plain loop over the environment."""
         P, N, S = state.shape
         rows = state.detach().cpu().numpy().reshape(P * N, S).copy()
-        chosen = action.detach().cpu().numpy().reshape(P * N, -1)
         rewards = np.zeros(P * N)
-        with _watched():
-            for i, row in enumerate(rows):
-                rewards[i] = self._step(row, chosen[i])
-        after = torch.from_numpy(rows.reshape(P, N, S)).to(state.device)
-        return after, torch.from_numpy(rewards.reshape(P, N)).to(state.device), after[..., STATUS] == TERMINATED
+        running = np.flatnonzero(rows[:, STATUS] == RUNNING)
+        heads = rows[running, :STATUS].astype(np.int64).tolist()
+        chosen = self._own_actions(action.detach().cpu().numpy().reshape(P * N, -1)[running])
+        with watched():
+            for i, (number, seed, age), own in zip(running.tolist(), heads, chosen):
+                rewards[i] = self._step(rows[i], number, seed, age, own)
+        after = rows.reshape(P, N, S)
+        out = after, rewards.reshape(P, N), after[..., STATUS] == TERMINATED
+        next_state, reward, terminated = (torch.from_numpy(x).to(state.device) for x in out)
+        return next_state, reward, terminated
+
+    def _own_actions(self, chosen: np.ndarray) -> Sequence[Any]:
+        """The environment's own actions. chosen: indices [n, 1] or numbers [n, A]."""
+        if self.actions.n:
+            return [self.actions.of_index(index) for index in chosen[:, 0].tolist()]
+        return list(self.actions.of_numbers(chosen))
 
     def info(self, state: Tensor, action: Tensor, next_state: Tensor) -> Tensor:
         return next_state[..., HEAD : HEAD + self.info_size].nan_to_num().to(torch.float32)
@@ -152,17 +159,16 @@ class OutsideTask(Task):
         """Observations float64 [P, N, F] in the environment's units; begins the episodes that nobody has looked at."""
         rows = state.detach().cpu().numpy()
         raw: np.ndarray = rows[..., HEAD + self.info_size :]
-        new = np.argwhere(np.isnan(raw[..., 0]))
-        if len(new):
+        new = np.isnan(raw[..., 0])
+        if new.any():
             raw = raw.copy()
-            with _watched():
-                for p, n in new:
-                    raw[p, n] = self._begin(rows[p, n])[0]
+            with watched():
+                for p, n in np.argwhere(new):
+                    raw[p, n] = self._begin(int(rows[p, n, EPISODE]), int(rows[p, n, SEED]))[0]
         return raw
 
-    def _begin(self, row: np.ndarray) -> Tuple[np.ndarray, Optional[Flat]]:
+    def _begin(self, number: int, seed: int) -> Tuple[np.ndarray, Optional[Flat]]:
         """First observation of the episode and, if it can go on, its environment."""
-        number = int(row[EPISODE])
         if number in self._live:
             return self._start[number], self._live[number]
         zero = np.zeros(self.observation_size)
@@ -171,32 +177,28 @@ class OutsideTask(Task):
         env = None
         try:
             env = self._free.pop() if self._free else self._open()
-            _again()
-            observation, _ = env.reset(int(row[SEED]))
-        except (FlatError, OutsideError, _TooSlow) as e:
+            again()
+            observation, _ = env.reset(seed)
+        except (FlatError, OutsideError, TooSlow) as e:
             self._fail(number, env, e)
             return zero, None
         self._live[number], self._age[number], self._start[number] = env, 0, observation
         return observation, env
 
-    def _step(self, row: np.ndarray, action: np.ndarray) -> float:
-        """Steps one row of the state in place -> its reward."""
-        number, age = int(row[EPISODE]), int(row[AGE])
-        if row[STATUS] != RUNNING:
-            return 0.0
+    def _step(self, row: np.ndarray, number: int, seed: int, age: int, action: Any) -> float:
+        """Steps the row of a running episode in place -> its reward."""
         env = self._live.get(number)
         if env is None and age == 0:
-            env = self._begin(row)[1]
+            env = self._begin(number, seed)[1]
         if env is None and number in self.complaints:
             row[STATUS] = FAILED
             return math.nan
         if env is None or self._age[number] != age:
             return 0.0  # not the newest moment: the caller ignores it
-        own = self.actions.of_index(int(action[0])) if self.actions.n else self.actions.of_numbers(action)
         try:
-            _again()
-            observation, reward, terminated, truncated, info = env.step(own)
-        except (FlatError, _TooSlow) as e:
+            again()
+            observation, reward, terminated, truncated, info = env.step(action)
+        except (FlatError, TooSlow) as e:
             self._fail(number, env, e)
             row[STATUS] = FAILED
             return math.nan
@@ -254,39 +256,6 @@ class OutsideTask(Task):
             self._over = set(sorted(self._over)[REMEMBERED // 2 :])
         if env is not None:
             self._free.append(env)
-
-
-class _TooSlow(BaseException):
-    """A call of the environment took too long. No Exception, so that nothing in the environment catches it."""
-
-
-def _too_slow(*_: Any) -> None:
-    raise _TooSlow(f"a call took longer than {STEP_SECONDS:.0f} s: does it hang?")
-
-
-def _again() -> None:
-    """Begins the time of the next call."""
-    if _armed.is_set():
-        signal.setitimer(signal.ITIMER_REAL, STEP_SECONDS)
-
-
-_armed = threading.Event()
-
-
-@contextlib.contextmanager
-def _watched() -> Iterator[None]:
-    """Calls of the environment in here end after STEP_SECONDS each. Only the main thread can be interrupted."""
-    if threading.current_thread() is not threading.main_thread() or _armed.is_set():
-        yield
-        return
-    before = signal.signal(signal.SIGALRM, _too_slow)
-    _armed.set()
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        _armed.clear()
-        signal.signal(signal.SIGALRM, before)
 
 
 # ------------------------------------------------------------------------------------------------------- from a section

@@ -24,6 +24,7 @@ from envolve.agents.common.sections import LEARNERS
 from envolve.core import plugins
 from envolve.envs.outside.build import class_in_file, file_and_class, maker
 from envolve.envs.outside.spaces import Action, read_action
+from envolve.envs.outside.watch import TooSlow, again, watched
 from envolve.envs.worlds.file import read_world
 from envolve.outer.config.load import CONFIG_FILE, load_config
 from envolve.outer.evaluate.networks import BUDGET, REAL_BUDGET, UNSOLVABLE, evaluate
@@ -80,7 +81,29 @@ def real_env(data: Mapping[str, Any]) -> Any:
     env = maker(name, section, cls)()
     if not isinstance(env.observation_space, Box) or len(env.observation_space.shape) != 1:
         env = FlattenObservation(env)
-    return limited(indexed(env, section), section)
+    return limited(indexed(impatient(env), section), section)
+
+
+def impatient(env: Any) -> Any:
+    """With an end to every call that takes longer than ``watch.STEP_SECONDS``: a RuntimeError, the agent's failure."""
+    import gymnasium
+
+    class Impatient(gymnasium.Wrapper):
+        def reset(self, **options: Any) -> Any:
+            return in_time(lambda: self.env.reset(**options))
+
+        def step(self, action: Any) -> Any:
+            return in_time(lambda: self.env.step(action))
+
+    def in_time(call: Any) -> Any:
+        try:
+            with watched():
+                again()
+                return call()
+        except TooSlow as e:
+            raise RuntimeError(str(e)) from None
+
+    return Impatient(env)
 
 
 def limited(env: Any, section: Mapping[str, Any]) -> Any:

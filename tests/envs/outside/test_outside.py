@@ -12,7 +12,7 @@ from gymnasium.utils.env_checker import check_env
 from envolve.agents.common.rollout import reset_uniforms
 from envolve.agents.common.rollout import test_episodes as episodes_of
 from envolve.core import plugins
-from envolve.envs.outside.build import OutsideError, check_permission, maker, needs_permission
+from envolve.envs.outside.build import OutsideError, canonical, check_permission, maker, needs_permission
 from envolve.envs.outside.flat import Flat, FlatError
 from envolve.envs.outside.measure import _measure, measure
 from envolve.envs.outside.spaces import SpaceError, action_of, observation_of, read_action, read_observation
@@ -26,7 +26,14 @@ from envolve.outer.config.load import config_of
 from envolve.outer.config.yaml_lines import ConfigError
 
 PLAIN = {"env_kwargs": {}, "wrappers": []}
-IDS = ("CartPole-v1", "Pendulum-v1", "FrozenLake-v1", "Blackjack-v1")
+# twelve environments of six packages; Box2D's, minigrid's and gymnasium-robotics' where they are installed
+IDS = (
+    "CartPole-v1", "Acrobot-v1", "Pendulum-v1", "MountainCarContinuous-v0", "FrozenLake-v1", "Blackjack-v1",
+    "CliffWalking-v1", "InvertedPendulum-v5", "Reacher-v5", "LunarLander-v3", "minigrid:MiniGrid-Empty-5x5-v0",
+    "gymnasium_robotics:PointMaze_UMaze-v3",
+)  # fmt: skip
+NEEDS = {"LunarLander-v3": "Box2D", "MiniGrid-Empty-5x5-v0": "minigrid", "PointMaze_UMaze-v3": "gymnasium_robotics"}
+WRAPPERS = {"MiniGrid-Empty-5x5-v0": ["minigrid.wrappers:ImgObsWrapper"]}
 
 
 class Moody(gymnasium.Env):
@@ -87,12 +94,16 @@ def policy_of(task):
 
 @pytest.mark.parametrize("name", IDS)
 def test_returns_equal_a_plain_loop_bit_for_bit(measured, name):
-    section = measured(f"gymnasium:{name}")
+    plain = name.rpartition(":")[2]
+    if plain in NEEDS:
+        pytest.importorskip(NEEDS[plain])
+    section = measured(f"gymnasium:{name}", {"env_kwargs": {}, "wrappers": WRAPPERS.get(plain, [])})
+    plugins.trust(canonical(f"gymnasium:{name}", section))
     task = define(f"gymnasium:{name}", section)(max_steps=60)
     key = torch.tensor([5, 6])
     returns, steps = episodes_of(task, policy_of(task), key, torch.zeros(2, dtype=torch.int64), 3, 1)
     u = reset_uniforms(key, torch.arange(3).expand(2, 3) * 2, 2).double().numpy()
-    env, taken = gymnasium.make(name), np.zeros(2, np.int64)
+    env, taken = maker(f"gymnasium:{name}", section)(), np.zeros(2, np.int64)
     for p in range(2):
         for n in range(3):
             observation, _ = env.reset(seed=int(u[p, n, 0] * 2**24) * 2**7 + int(u[p, n, 1] * 2**7))
@@ -160,7 +171,7 @@ def test_a_call_that_hangs_is_ended(measured, monkeypatch):
     import time
 
     task = moody(measured, "calm", monkeypatch)
-    monkeypatch.setattr("envolve.envs.outside.task.STEP_SECONDS", 0.2)
+    monkeypatch.setattr("envolve.envs.outside.watch.STEP_SECONDS", 0.2)
     monkeypatch.setattr(Moody, "step", lambda self, action: time.sleep(60))
     state = task.reset(torch.full((1, 1, 2), 0.25, dtype=torch.float64))
     state, _, _ = task.step(state, torch.zeros(1, 1, dtype=torch.int64))

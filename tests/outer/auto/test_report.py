@@ -13,7 +13,7 @@ from rich.console import Console
 
 from envolve.outer.auto import report
 from envolve.outer.auto.plan import ReportPlan
-from envolve.outer.auto.unseen import RANDOM, REAL, REAL_10X, WORLD, Job, unseen_learners, whole
+from envolve.outer.auto.unseen import RANDOM, REAL, REAL_10X, WORLD, Job, impatient, unseen_learners, whole
 from envolve.outer.checkpoint import RunError
 
 
@@ -96,3 +96,27 @@ def test_kinds_that_the_world_has_seen_are_no_unseen_agents() -> None:
     assert unseen_learners(True, ["td3"], True) == ["ppo", "sac", "a2c"]
     assert unseen_learners(False, ["ddqn", "ppo"], False) == ["duelingddqn", "td3_discrete"]
     assert whole("ppo", 5000, False) == 5000
+
+
+def test_an_environment_that_hangs_ends_its_agent(monkeypatch: pytest.MonkeyPatch) -> None:
+    import time
+
+    import gymnasium
+
+    class Slow(gymnasium.Env):
+        observation_space = action_space = gymnasium.spaces.Discrete(2)
+
+        def reset(self, **options: Any) -> Any:
+            return 0, {}
+
+        def step(self, action: Any) -> Any:
+            try:
+                time.sleep(60)
+            except Exception:  # an environment that swallows errors
+                pass
+
+    monkeypatch.setattr("envolve.envs.outside.watch.STEP_SECONDS", 0.2)
+    env = impatient(Slow())
+    assert env.reset(seed=0) == (0, {})
+    with pytest.raises(RuntimeError, match="longer than 0.2 s: does it hang"):
+        env.step(0)
