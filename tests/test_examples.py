@@ -73,9 +73,9 @@ def test_task_learner_and_search_of_ones_own_run_and_the_folder_goes_on_alone(tm
 
 SMALL = (
     "agents.gtn.max_iterations=1", "agents.gtn.num_workers=2", "agents.gtn.num_orig_evals=2",
-    "agents.gtn.backend=torch", "agents.gtn.comparison_agents=2", "agents.gtn.confirm_agents=0", "agents.ddqn.train_episodes=6",
-    "agents.ddqn.train_steps=40", "agents.ddqn.test_episodes=1", "agents.ddqn.hidden_size=8",
-    "agents.ddqn.batch_size=8",
+    "agents.gtn.backend=torch", "agents.gtn.comparison_agents=2", "agents.gtn.confirm_agents=0",
+    "agents.ddqn.train_episodes=6", "agents.ddqn.train_steps=40", "agents.ddqn.test_episodes=1",
+    "agents.ddqn.hidden_size=8", "agents.ddqn.batch_size=8",
 )  # fmt: skip
 
 
