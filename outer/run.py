@@ -23,6 +23,7 @@ from torch import Tensor
 from envolve.core.statistics import AgentRuns
 from envolve.outer.checkpoint import UNKNOWN, Progress, RunError, load_checkpoint, save_checkpoint
 from envolve.outer.config import problem
+from envolve.outer.config.distilled import DISTILLED
 from envolve.outer.config.load import Config
 from envolve.outer.config.versions import changed_versions
 from envolve.outer.evaluate.members import (
@@ -34,7 +35,7 @@ from envolve.outer.evaluate.members import (
     score_rows,
     worst_for_failed,
 )
-from envolve.outer.evaluate.networks import BUDGET, PROXY, REAL, UNSOLVABLE
+from envolve.outer.evaluate.networks import BUDGET, DISTIL, PROXY, REAL, UNSOLVABLE
 from envolve.outer.exchange.dispatch import Dispatcher
 from envolve.outer.reporting.plots import learning_curve
 from envolve.outer.reporting.report import GenerationRow, LiveTable, TensorBoard
@@ -53,13 +54,15 @@ log = logging.getLogger("envolve")
 # near-bandits): the best tenth of the population is then at least SIGNAL of the way from the median to solved_reward.
 COLLAPSED_LENGTH, SIGNAL = 3.0, 0.1
 COUNTED = 2  # counter of COMPARISON: agents that tell whether an RN is solved where none are compared
+EXPERTS = 3  # counter of COMPARISON: experts whose knowledge is distilled
+UNSAID = (("search", NES_NAME), ("init", "random"))  # what every run meant before there was a choice
 
 
 def config_digest(config: Config) -> str:
-    """What ties a checkpoint to its configuration. ``search: nes`` is left out, so that runs go on which began before
-    there was another search."""
+    """What ties a checkpoint to its configuration. ``UNSAID`` is left out, so that runs go on which began before there
+    was another value."""
     data = config.data
-    gtn = {k: v for k, v in data["agents"]["gtn"].items() if (k, v) != ("search", NES_NAME)}
+    gtn = {k: v for k, v in data["agents"]["gtn"].items() if (k, v) not in UNSAID}
     data = {**data, "agents": {**data["agents"], "gtn": gtn}}
     return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
 
@@ -78,9 +81,9 @@ class Run:
         state = None
         if resume and self.checkpoint.exists():
             state, self.progress = load_checkpoint(self.checkpoint, self.digest)
-        settings = settings_of(self.gtn.search, data["agents"])
+        self.settings = settings_of(self.gtn.search, data["agents"])
         self.strategy: Strategy = make_strategy(
-            self.gtn, data["seed"], self.target.begin, self.target.mask(), state, settings
+            self.gtn, data["seed"], self.target.begin, self.target.mask(), state, self.settings
         )
         if state is None:
             self.progress = Progress(best_psi=self.strategy.centre, real_steps=0)
@@ -119,12 +122,38 @@ class Run:
         with ScoresCSV(self.run_dir / "scores.csv", resume_generation=first if self.resuming else None) as csv:
             board = TensorBoard(self.run_dir, purge_generation=first if self.resuming else None)
             try:
+                if self.gtn.init == DISTILLED and not self.resumed:
+                    self._begin_distilled(table)
                 while not self.progress.finished and not enough(self):
                     self._generation(table, csv, board)
             finally:
                 board.close()
         if self.progress.best_generation:
             self._save_model()  # with all that the search has cost, the generations after the best one too
+
+    def _begin_distilled(self, table: LiveTable) -> None:
+        """Lets workers train experts on the task; the search then begins with the world of the best one. A run that is
+        stopped before its first checkpoint does this again."""
+        data, count = self.config.data, problem.expert_section(self.config.data).agents
+        name, learner = problem.expert(data)
+        table.note(f"training {count} {name} experts on {self.target.name}, {learner.train_steps:,} steps each")
+        seeds = torch.from_numpy(member_seeds(data["seed"], COMPARISON, EXPERTS, count))
+        values, reasons = evaluate_members(
+            self.dispatcher, self.config, 0, torch.zeros(count, 1), seeds, DISTIL, [data] * count, np.arange(count)
+        )
+        self._count(values)
+        scores, size = values["score"], self.strategy.centre.shape
+        if not np.isfinite(scores).any():
+            raise RunError(f"agents.gtn.init: distilled: all experts failed, the first because {reasons[0]}")
+        best = int(np.nanargmax(scores))
+        world = torch.from_numpy(values["world"][best]) if "world" in values else torch.zeros(0)
+        if world.shape != size or world.dtype != torch.float32 or not world.isfinite().all():
+            raise RunError(f"a worker distilled a world of shape {list(world.shape)}, expected float32 {list(size)}")
+        self.strategy = make_strategy(
+            self.gtn, data["seed"], lambda seed: world, self.target.mask(), None, self.settings
+        )
+        self.progress.best_psi = self.strategy.centre
+        table.note(f"the first world teaches the best of them: return {scores[best]:.4g} on the task")
 
     def no_score(self) -> str:
         return (

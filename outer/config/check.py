@@ -23,6 +23,7 @@ from envolve.envs.shaping.section import ShapedSection, candidates_of, shaper_fi
 from envolve.envs.task import TASKS, Task, make_task
 from envolve.envs.worlds.world import info_mismatch, world_size
 from envolve.outer.config import problem
+from envolve.outer.config.distilled import check_distilled
 from envolve.outer.config.legacy import LEGACY_AGENTS, LEGACY_KEYS, LEGACY_TASKS
 from envolve.outer.config.outside import outside_section
 from envolve.outer.config.references import References
@@ -276,6 +277,7 @@ class Checker:
         kind = "rn" if gtn.synthetic_env_type == RN else "se"
         self.check_size((*env_path, "hidden_size"), world_size(kind, task, env))
         check_search_size(self, data, world_size(kind, task, env))
+        check_distilled(self, data, task)
         tests: dict[str, int] = {}
         for agent in inner_agents(gtn):
             self.check_learner(data, task, "other_agents" if tests else "agent_name", agent)

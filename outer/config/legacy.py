@@ -26,6 +26,7 @@ LEGACY_KEYS: Dict[str, Dict[str, str]] = {
         "minimize_score": _UNREAD,
         "print_rate": _PRINT,
     },
+    "expert": {},
     "learner": {"print_rate": _PRINT, "render_env": _RENDER, "sigmoid_last_layer": _UNREAD},
     "icm": {},
     "vary": {},

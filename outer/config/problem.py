@@ -13,9 +13,10 @@ from envolve.agents.common.sections import CURIOUS, LEARNERS, ICMSection, Learne
 from envolve.core.option import option
 from envolve.envs.section import EnvSection
 from envolve.envs.shaping.section import ShapedSection
-from envolve.outer.config.section import GTNSection
+from envolve.outer.config.section import ExpertSection, GTNSection
 
 VARY_SUFFIX, COUNT_BASED_SUFFIX, CURIOUS_SUFFIX = "_vary", "_cb", "_icm"
+EXPERT, EXPERT_SUFFIX = "expert", "_expert"
 
 
 @dataclass(frozen=True)
@@ -90,3 +91,14 @@ def curiosity(data: Mapping[str, Any]) -> Optional[ICMSection]:
     """Section ``agents.icm`` if the inner loop's agent uses curiosity, else None."""
     agents: Dict[str, Any] = data["agents"]
     return ICMSection(**agents.get("icm", {})) if split_agent_name(agents["gtn"]["agent_name"]).curious else None
+
+
+def expert_section(data: Mapping[str, Any]) -> ExpertSection:
+    """Section ``agents.expert`` of a configuration with ``init: distilled``."""
+    return ExpertSection(**data["agents"][EXPERT])
+
+
+def expert(data: Mapping[str, Any]) -> Tuple[str, LearnerSection]:
+    """The expert's learner, and its hyperparameters on the task."""
+    name = expert_section(data).learner
+    return name, LEARNERS[name](**data["agents"][name + EXPERT_SUFFIX])

@@ -18,12 +18,13 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
 from typing_extensions import Annotated  # Python 3.8's typing has none, and Isaac Gym needs 3.8 of eval_shapers.py
 
 from envolve.agents.common.sections import CURIOUS, LEARNERS, ICMSection, VarySection
+from envolve.agents.train import OFF_POLICY
 from envolve.envs.physics.task import PHYSICS_TASKS
 from envolve.envs.section import EnvSection
 from envolve.envs.shaping.section import ShapedSection
 from envolve.envs.task import TASKS
 from envolve.outer.config import problem
-from envolve.outer.config.section import GTNSection
+from envolve.outer.config.section import ExpertSection, GTNSection
 from envolve.outer.search.searches import search_sections
 
 _INT64 = 2**63 - 1
@@ -112,6 +113,9 @@ def agent_sections() -> dict[str, tuple[type, str]]:
     for name, section in LEARNERS.items():
         out[name] = (section, "learner")
         out[name + problem.VARY_SUFFIX] = (VarySection, "vary")
+        if name in OFF_POLICY:
+            out[name + problem.EXPERT_SUFFIX] = (section, "learner")
+    out[problem.EXPERT] = (ExpertSection, "expert")
     out.update({key: (section, "search") for key, section in search_sections().items()})
     return out
 

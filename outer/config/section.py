@@ -52,6 +52,11 @@ class GTNSection:
         "nes",
         "nes, snes, sep_cma, cma, openai_es, random, or a class of your own: my_search.py:MyES (docs/searches.md)",
     )
+    init: str = option(
+        "random",
+        "the first world: random, or distilled from an agent trained on the task (bandits; section agents.expert)",
+        choices=("random", "distilled"),
+    )
     estimator: str = option(
         "published",
         "published: sum of transformed scores times noise; antithetic: rank gradient with Adam",
@@ -114,3 +119,12 @@ class GTNSection:
         "torch_compile: the same, its updates compiled by torch.compile",
         choices=("auto", "compiled", "torch", "torch_compile"),
     )
+
+
+@dataclass(frozen=True)
+class ExpertSection:
+    """The agents on the task from which ``init: distilled`` makes the first world. The learner's own section is
+    ``agents.<learner>_expert``."""
+
+    learner: str = option("", "its learner; empty: ddqn for discrete actions, td3 for continuous ones")
+    agents: int = option(3, "experts that are trained; the best of them teaches", ge=1, le=1000)

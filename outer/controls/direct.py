@@ -16,7 +16,7 @@ from envolve.agents.common.population import adam
 from envolve.core import rng
 from envolve.envs.nets.networks import MLPShape, forward, init_flat
 from envolve.envs.task import Task
-from envolve.outer.controls.policy import Policy, of_observation, play
+from envolve.outer.distil.policy import Policy, of_observation, play
 
 PAIRS, SIGMA, RATE, HIDDEN = 32, 0.1, 0.05, 32
 EPISODES = 2  # of each perturbation; both of a pair begin them alike

@@ -13,7 +13,7 @@ from torch import Tensor
 from envolve.core import rng
 from envolve.envs.task import Task
 from envolve.envs.worlds.world import World
-from envolve.outer.controls.policy import Policy
+from envolve.outer.distil.policy import Policy
 
 GRID, DRAWN = 33, 64  # continuous actions compared: of one dimension on a grid, else drawn
 

@@ -22,12 +22,12 @@ from envolve.outer.config import problem
 from envolve.outer.config.load import ConfigError
 from envolve.outer.controls.baseline import baseline_of
 from envolve.outer.controls.direct import evolve_policy
-from envolve.outer.controls.expert import train_experts
-from envolve.outer.controls.fit import fit_bandit, fit_classifier, fit_potential
 from envolve.outer.controls.greedy import candidates, greedy, rewards
 from envolve.outer.controls.hand_made import HAND_MADE
-from envolve.outer.controls.policy import Policy, of_observation, play
 from envolve.outer.controls.values import optimal_values
+from envolve.outer.distil.expert import train_experts
+from envolve.outer.distil.fit import fit_bandit, fit_classifier, fit_potential
+from envolve.outer.distil.policy import Policy, of_observation, play
 from envolve.outer.evaluate.networks import BUDGET, EARLY_OUT, REAL, REAL_BUDGET, evaluate
 from envolve.outer.search.nes import RETEST, member_seeds
 
@@ -191,9 +191,11 @@ def distilled(bench: Bench) -> list[Row]:
     name, learner, _ = problem.learner(data)
     gtn = problem.gtn_section(data)
     test_each = gtn.synthetic_env_type == 1 or gtn.se_test_on_real
-    experts = train_experts(
-        name, learner, bench.task, bench.section, bench.keys(4, bench.repeats), test_each, gtn.backend, bench.threads
-    )
+    keys = bench.keys(4, bench.repeats)
+    trained = train_experts(name, learner, bench.task, bench.section, keys, test_each, gtn.backend, bench.threads)
+    experts = [e for e in trained if e is not None]
+    if len(experts) < len(keys):
+        return [Row("distilled", "", why_not=f"{len(keys) - len(experts)} of {len(keys)} experts diverged")]
     section = bench.bandit_section()
     flats = [
         fit_bandit(bench.task, section, e.states, e.act, int(key))

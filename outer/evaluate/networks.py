@@ -21,6 +21,7 @@ from envolve.outer.config.problem import curiosity, env_section, gtn_section, le
 from envolve.outer.config.section import RN, SHAPER, GTNSection
 
 PROXY, BUDGET, EARLY_OUT = "proxy", "proxy_budget", "proxy_early_out"
+DISTIL = "distil"  # no world, but an expert on the task, and the world that it teaches
 REAL, REAL_BUDGET = "real", "real_budget"
 ON_REAL = (REAL, REAL_BUDGET)
 UNSOLVABLE = 1e9  # a solved_reward from here on means that the task has no such mark
@@ -40,7 +41,8 @@ PUBLISHED_EXPLORATION: Dict[str, Dict[str, Any]] = {"ddqn": GREEDY, "duelingddqn
 def evaluate(config: Mapping[str, Any], worlds: Tensor, seeds: Tensor, mode: str, threads: int = 1) -> Dict[str, Any]:
     """Train and test one agent per member.
 
-    config: a resolved configuration; worlds: float32 [p, D]; seeds: int64 [p]; mode: a key of ``MODES``.
+    config: a resolved configuration; worlds: float32 [p, D]; seeds: int64 [p]; mode: a key of ``MODES``, or
+    ``DISTIL``, which also returns ``world`` (outer/distil/begin.py).
 
     Returns tensors [p]: ``score`` float64 (NaN where the member failed), ``mean_return``, ``train_steps``,
     ``episodes``, ``updates``, ``real_steps``; ``first_solved_steps`` float64 (see there; ``train_steps`` count to when
@@ -51,6 +53,10 @@ def evaluate(config: Mapping[str, Any], worlds: Tensor, seeds: Tensor, mode: str
 
         use(config)
     register_of(config)
+    if mode == DISTIL:
+        from envolve.outer.distil.begin import distil  # only if needed: few runs begin so
+
+        return distil(config, seeds, threads)
     if mode not in MODES:
         raise ValueError(f"mode {mode!r}: expected one of {', '.join(MODES)}")
     if gtn_section(config).synthetic_env_type == SHAPER:

@@ -14,13 +14,13 @@ from envolve.envs.task import make_task
 from envolve.envs.worlds.contextual_bandit import ContextualBandit
 from envolve.envs.worlds.reward_network import RewardNetwork
 from envolve.envs.worlds.world import RealTask
-from envolve.outer.controls import fit
 from envolve.outer.controls.direct import EPISODES, PAIRS, evolve_policy
-from envolve.outer.controls.fit import energy_distance, fit_bandit, fit_classifier, fit_potential
 from envolve.outer.controls.greedy import candidates, greedy
 from envolve.outer.controls.hand_made import HAND_MADE
-from envolve.outer.controls.policy import of_observation, play
 from envolve.outer.controls.values import optimal_values
+from envolve.outer.distil import fit
+from envolve.outer.distil.fit import energy_distance, fit_bandit, fit_classifier, fit_potential
+from envolve.outer.distil.policy import of_observation, play
 from envolve.outer.search.nes import RETEST, member_seeds
 
 CARTPOLE = make_task("CartPole-v0")

@@ -1,10 +1,9 @@
-"""Expert agents trained on the task itself, and the states that they visit, for distilling a bandit."""
+"""Expert agents trained on the task itself, and the states that they visit. Python 3.8."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Callable, List, Optional
 
 import numpy as np
 import torch
@@ -16,7 +15,7 @@ from envolve.agents.common.sections import LearnerSection
 from envolve.agents.train import OFF_POLICY, algorithm, train
 from envolve.envs.section import EnvSection
 from envolve.envs.task import Task
-from envolve.outer.controls.policy import of_observation, play
+from envolve.outer.distil.policy import of_observation, play
 
 EPISODES = 20  # of the expert, whose states become contexts
 NOISE = 0.2  # share of random actions among them, so that the contexts also tell how to recover
@@ -33,18 +32,18 @@ class Expert:
 def train_experts(
     name: str, learner: LearnerSection, task: Task, section: EnvSection, keys: np.ndarray, test_each: bool,
     backend: str, threads: int,
-) -> list[Expert]:  # fmt: skip
-    """Trains one expert per key, int64 [E], without selection. name: an off-policy learner. Raises ValueError for
-    another learner, and if an expert diverges."""
+) -> List[Optional[Expert]]:  # fmt: skip
+    """Trains one expert per key, int64 [E], without selection; None: it diverged. name: an off-policy learner. Raises
+    ValueError for another learner."""
     if name not in OFF_POLICY:
         raise ValueError(f"an expert of {name}: expected one of {', '.join(OFF_POLICY)}")
     result = train(
         name, learner, None, task, "real", section, torch.zeros(len(keys), 1), keys, test_each, backend, "cpu", threads
     )
-    if (result.status != 0).any():
-        raise ValueError(f"{int((result.status != 0).sum())} of {len(keys)} experts diverged")
+    returns = result.test_return.mean(1)
+    fine = (result.status == 0) & np.isfinite(returns)
     return [_expert(name, learner, task, result.weights[i], keys[i : i + 1], int(result.real_steps[i]),
-                    float(result.test_return[i].mean())) for i in range(len(keys))]  # fmt: skip
+                    float(returns[i])) if fine[i] else None for i in range(len(keys))]  # fmt: skip
 
 
 def _expert(

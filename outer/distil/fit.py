@@ -4,12 +4,14 @@
 ``fit_bandit``      a contextual bandit that teaches a given policy: its contexts are like given states (by energy
                     distance, Szekely and Rizzo 2013, https://doi.org/10.1016/j.jspi.2013.03.018), and it pays most for
                     the policy's own action. It has the networks of an evolved bandit: the same agents train in it.
+                    For continuous actions the reward is fitted where it is read: at contexts that the bandit itself
+                    draws too, and half of the time near the policy's action.
 ``fit_potential``   a reward network whose potential is a given value function
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import Callable
 
 import torch
 from torch import Tensor
@@ -20,9 +22,11 @@ from envolve.envs.section import EnvSection
 from envolve.envs.task import Task
 from envolve.envs.worlds.contextual_bandit import LATENT_SCALE
 from envolve.envs.worlds.world import init_world, world_nets
-from envolve.outer.controls.policy import Policy, of_observation
+from envolve.outer.distil.policy import Policy, of_observation
 
 STEPS, BATCH, LR = 2000, 256, 3e-3  # of every fit; the learning rate falls to a tenth
+FINE_STEPS = 10_000  # of a reward of continuous actions, which is a bump on every state instead of a choice
+NEAR = 0.2  # standard deviation, in largest actions, of those drawn near the policy's
 CLASSIFIER_UNITS = 64
 LABELS, CONTEXTS = 31, 32  # random streams beside those of core/rng.py
 
@@ -93,20 +97,30 @@ def fit_bandit(task: Task, section: EnvSection, contexts: Tensor, act: Callable[
         drawn = forward(init, flat, z)[0].T / scale
         return energy_distance(drawn, batch_of(contexts, rng.fold(stream, 1), step) / scale)
 
-    def pays(flat: Tensor, step: int) -> Tensor:
+    def choice(flat: Tensor, step: int) -> Tensor:
         state = batch_of(contexts, rng.fold(stream, 2), step)
         best, u = act(state), draws(rng.fold(stream, 3), step, BATCH * A).float().view(BATCH, A)
-        if task.num_actions:
-            action = (u[:, 0] * task.num_actions).long()
-            code, target = torch.eye(task.num_actions)[action], 2.0 * (action == best) - 1
-        else:
-            code = (2 * u - 1) * task.max_action
-            target = -((code - best) / task.max_action).square().mean(1)
+        action = (u[:, 0] * task.num_actions).long()
+        return error(flat, torch.eye(task.num_actions)[action], state, 2.0 * (action == best) - 1)
+
+    def bump(flat: Tensor, step: int) -> Tensor:
+        u = draws(rng.fold(stream, 2), step, BATCH * F).float().view(1, F, BATCH)
+        drawn = forward(init, drawing, LATENT_SCALE * (u - 0.5))[0].T
+        state = torch.cat((drawn, batch_of(contexts, rng.fold(stream, 4), step)))
+        best = act(state)
+        u = draws(rng.fold(stream, 3), step, 2 * best.numel()).float().view(2, *best.shape)
+        anywhere, near = 2 * u[0] - 1, best / task.max_action + NEAR * LATENT_SCALE * (u[1] - 0.5)
+        code = torch.where(torch.arange(len(state))[:, None] % 2 == 0, anywhere, near.clamp(-1, 1)) * task.max_action
+        return error(flat, code, state, -((code - best) / task.max_action).square().mean(1))
+
+    def error(flat: Tensor, code: Tensor, state: Tensor, target: Tensor) -> Tensor:
         out = forward(reward, flat, torch.cat((code, state), 1).T.unsqueeze(0))[0, 0]
         return (out - target).square().mean()
 
-    parts = minimise(flat[:, : init.size], contexts_like), minimise(flat[:, init.size :], pays)
-    return torch.cat(parts, 1)[0]
+    drawing = minimise(flat[:, : init.size], contexts_like)
+    paying = flat[:, init.size :]
+    paying = minimise(paying, choice) if task.num_actions else minimise(paying, bump, FINE_STEPS)
+    return torch.cat((drawing, paying), 1)[0]
 
 
 def energy_distance(x: Tensor, y: Tensor) -> Tensor:

@@ -1,9 +1,9 @@
-"""Test episodes of a policy on the task itself, with which every control ends."""
+"""Episodes of a policy on the task itself: tests of controls, and the states that an expert visits. Python 3.8."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Callable, List
 
 import numpy as np
 import torch
@@ -33,14 +33,14 @@ def play(task: Task, policy: Policy, keys: np.ndarray, episodes: int, keep: bool
     keys: int64 [P], the seeds of the resets; keep: return the visited observations; skip: steps with one action.
     """
     key = torch.as_tensor(keys)
-    world, R = RealTask(task, len(key)), task.reset_uniforms
+    world, R = RealTask(task, len(key), for_learning=False), task.reset_uniforms
     number = torch.arange(episodes).expand(len(key), episodes)
     state = world.reset(reset_uniforms(key, number * R, R))
     total = torch.zeros(number.shape, dtype=torch.float64)
     t, over = torch.zeros_like(number), torch.zeros_like(number, dtype=torch.bool)
     noise_key, first = rng.fold(key, rng.REWARD), number * task.max_steps
     noise = (lambda t: reward_noise(task, noise_key, first + t)) if task.reward_noise else None
-    visited: list[Tensor] = []
+    visited: List[Tensor] = []
     while not over.all():
         if keep:
             visited.append(world.observe(state)[~over])
@@ -51,6 +51,7 @@ def play(task: Task, policy: Policy, keys: np.ndarray, episodes: int, keep: bool
         total = torch.where(over, total, total + reward)
         t = torch.where(over, t, next_t)
         over = over | next_over
+    task.release(state)  # episodes that the time limit has cut
     empty = torch.zeros(0, task.observation_size)
     return Episodes(total.numpy(), t.sum(1).numpy(), torch.cat(visited) if visited else empty)
 

@@ -1,0 +1,43 @@
+"""Checks of ``agents.gtn.init: distilled`` and of the expert that it needs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from envolve.agents.common.sections import LEARNERS, kind_of, learners_for
+from envolve.agents.train import OFF_POLICY
+from envolve.envs.task import Task
+from envolve.outer.config import problem
+from envolve.outer.config.schema import defaults, nearest
+from envolve.outer.config.section import ExpertSection
+from envolve.outer.config.yaml_lines import show
+
+if TYPE_CHECKING:
+    from envolve.outer.config.check import Checker
+
+DISTILLED = "distilled"
+
+
+def check_distilled(checker: Checker, data: dict[str, Any], task: Task) -> None:
+    """Fills in the expert's learner and its section."""
+    gtn, agents = problem.gtn_section(data), data["agents"]
+    if gtn.init != DISTILLED:
+        return
+    if not problem.env_section(data).contextual_bandit:
+        words = "random: what an expert knows is taught by a bandit (envs.<task>.contextual_bandit: true)"
+        checker.problem(("agents", "gtn", "init"), gtn.init, words)
+        return
+    section = agents.setdefault(problem.EXPERT, defaults(ExpertSection))
+    section["learner"] = section["learner"].lower() or ("ddqn" if task.num_actions else "td3")
+    name, path = section["learner"], ("agents", problem.EXPERT, "learner")
+    fitting = [learner for learner in learners_for(task) if learner in OFF_POLICY]
+    if name not in fitting:
+        words = f"an off-policy learner for {task.name}, which has {kind_of(task)}: {', '.join(fitting)}"
+        checker.problem(path, show(name), words, nearest(name, fitting))
+        return
+    key = name + problem.EXPERT_SUFFIX
+    if key not in agents:
+        checker.problem(path, f"no section agents.{key}", "one with the expert's train_steps on the task")
+        return
+    if not LEARNERS[name](**agents[key]).train_steps:
+        checker.problem(("agents", key, "train_steps"), "0 (no limit)", "the expert's budget of steps on the task")

@@ -1,0 +1,56 @@
+"""``init: distilled``: the world that a search begins with teaches what an expert has learned on the task.
+
+Workers train the experts, since they alone may make a user's environment. Each expert is a member of a chunk of its
+own mode; the answer holds its world. The master takes the world of the best one. Python 3.8.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Mapping
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from envolve.core import rng
+from envolve.envs.task import Task, make_task
+from envolve.envs.worlds.world import world_size
+from envolve.outer.config.problem import env_section, expert, gtn_section
+from envolve.outer.distil.expert import train_experts
+from envolve.outer.distil.fit import fit_bandit
+
+FIT = 41  # random stream of a member beside those of core/rng.py
+WORLD = "world"  # the value that holds the worlds, float32 [p, D]
+
+
+def distil(config: Mapping[str, Any], seeds: Tensor, threads: int = 1) -> Dict[str, Any]:
+    """One expert per seed, int64 [p], and its world -> values as of ``evaluate``, and ``world`` float32 [p, D].
+
+    The score is the expert's mean test return on the task; NaN with a reason where it diverged. ``real_steps`` count
+    its training, its tests, and the episodes whose states became contexts.
+    """
+    section, gtn = env_section(config), gtn_section(config)
+    task = make_task(config["env_name"], section.max_steps, section.solved_reward)
+    name, learner = expert(config)
+    size, p = world_size("se", task, section), len(seeds)
+    made = train_experts(name, learner, task, section, seeds.numpy(), False, gtn.backend, threads)
+    keys = rng.fold(seeds, FIT).tolist()
+    worlds = torch.zeros(p, size)
+    for i, one in enumerate(made):
+        if one is not None:
+            worlds[i] = fit_bandit(task, section, one.states, one.act, int(keys[i]))
+    returns = np.array([np.nan if one is None else one.mean_return for one in made])
+    steps = np.array([learner.train_steps if one is None else one.steps for one in made], np.int64)
+    trained = np.full(p, learner.train_steps, np.int64)
+    return {
+        "score": torch.from_numpy(returns), "mean_return": torch.from_numpy(returns.copy()),
+        "train_steps": torch.from_numpy(trained), "episodes": torch.zeros(p, dtype=torch.int64),
+        "updates": torch.zeros(p, dtype=torch.int64), "real_steps": torch.from_numpy(steps), WORLD: worlds,
+        "reason": reasons(task, made),
+    }  # fmt: skip
+
+
+def reasons(task: Task, made: List[Any]) -> List[str]:
+    """Why an expert has no world; "" if it has one."""
+    said = next(iter(getattr(task, "complaints", {}).values()), "")
+    return ["" if one is not None else said or "the expert diverged" for one in made]

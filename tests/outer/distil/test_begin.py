@@ -1,0 +1,133 @@
+"""``init: distilled``: what it asks for, what a worker answers, and how a run begins with it."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from envolve.envs.outside.task import OutsideTask
+from envolve.envs.task import make_task
+from envolve.envs.worlds.file import read_world
+from envolve.envs.worlds.synthetic import synthetic_world
+from envolve.outer.checkpoint import RunError
+from envolve.outer.config import problem
+from envolve.outer.config.load import ConfigError, config_of
+from envolve.outer.controls.greedy import greedy
+from envolve.outer.distil.policy import of_observation, play
+from envolve.outer.evaluate.networks import DISTIL, evaluate
+from envolve.outer.run import EXPERTS, config_digest
+from envolve.outer.search.nes import COMPARISON, member_seeds
+from tests.outer.test_run import Direct, files, go
+
+CARTPOLE: dict[str, Any] = {
+    "env_name": "CartPole-v0", "seed": 0,
+    "agents": {
+        "gtn": {"agent_name": "DDQN", "init": "distilled", "num_workers": 2, "max_iterations": 1, "num_orig_evals": 2,
+                "comparison_agents": 0, "estimator": "antithetic"},
+        "expert": {"agents": 2},
+        "ddqn_expert": {"train_steps": 4000, "train_episodes": 200, "hidden_size": 32, "hidden_layer": 1, "lr": 2e-3,
+                        "eps_init": 1.0, "eps_min": 0.02, "eps_decay": 0.9, "gamma": 0.99, "test_episodes": 5},
+        "ddqn": {"train_steps": 1500, "train_episodes": 1500, "hidden_size": 32, "hidden_layer": 1, "lr": 2e-3,
+                 "eps_init": 1.0, "eps_min": 0.05, "eps_decay": 0.998, "init_episodes": 0, "test_episodes": 5},
+    },
+    "envs": {"CartPole-v0": {"contextual_bandit": True, "hidden_size": 32, "hidden_layer": 1}},
+}  # fmt: skip
+
+
+def changed(**agents: Any) -> dict[str, Any]:
+    raw = copy.deepcopy(CARTPOLE)
+    for key, values in agents.items():
+        raw["agents"].setdefault(key, {}).update(values)
+    return raw
+
+
+def test_an_experts_world_is_greedily_as_good_as_the_expert() -> None:
+    data = config_of(CARTPOLE, (), "test").data
+    seeds = torch.tensor([3, 4])
+    values = evaluate(data, torch.zeros(2, 1), seeds, DISTIL)
+    again = evaluate(data, torch.zeros(1, 1), seeds[1:], DISTIL)
+    assert torch.equal(values["world"][1:], again["world"]), "a member's world depends on its chunk"
+    best = int(values["score"].argmax())
+    assert values["score"][best] > 100, values["score"]
+    assert (values["real_steps"] > 4000).all(), "training, tests and contexts"
+    task = make_task("CartPole-v0")
+    world = synthetic_world(task, problem.env_section(data), values["world"][best : best + 1])
+    found = play(task, greedy(world), np.array([9]), 20).returns.mean()
+    assert found > 0.8 * float(values["score"][best]), (found, values["score"])
+
+
+@pytest.mark.parametrize(
+    "agents, env, words",
+    [
+        ({}, {"contextual_bandit": False}, "is taught by a bandit"),
+        ({"expert": {"learner": "ddpq"}}, {}, "did you mean ddqn"),
+        ({"expert": {"learner": "ppo"}}, {}, "an off-policy learner for CartPole-v0"),
+        ({"expert": {"learner": "duelingddqn"}}, {}, "no section agents.duelingddqn_expert"),
+        ({"ddqn_expert": {"train_steps": 0}}, {}, "the expert's budget of steps"),
+        ({"expert": {"agents": 0}}, {}, "agents.expert.agents"),
+        ({"gtn": {"init": "destilled"}}, {}, "did you mean distilled"),
+    ],
+)
+def test_what_cannot_be_distilled_is_said(agents: dict[str, Any], env: dict[str, Any], words: str) -> None:
+    raw = changed(**agents)
+    raw["envs"]["CartPole-v0"].update(env)
+    with pytest.raises(ConfigError, match=words):
+        config_of(raw, (), "test")
+
+
+def test_runs_that_began_before_there_was_a_choice_go_on() -> None:
+    raw = changed(gtn={"init": "random"})
+    config = config_of(raw, (), "test")
+    before = config_digest(config)
+    del config.data["agents"]["gtn"]["init"]
+    assert config_digest(config) == before
+    assert config_digest(config_of(CARTPOLE, (), "test")) != before
+
+
+def test_a_run_begins_with_the_best_experts_world_and_counts_its_steps(tmp_path: Path) -> None:
+    config = config_of(CARTPOLE, (), "test")
+    said, _ = go(config, tmp_path / "first")
+    assert "training 2 ddqn experts on CartPole-v0, 4,000 steps each" in said
+    world = read_world(str(tmp_path / "first" / "model.pt"))
+    assert world.score > 100 and world.evolution_steps is not None and world.evolution_steps > 8000
+    values = evaluate(config.data, torch.zeros(2, 1), torch.from_numpy(member_seeds(0, COMPARISON, EXPERTS, 2)), DISTIL)
+    assert torch.equal(world.flat, values["world"][int(values["score"].argmax())]), "the first generation's centre"
+
+
+def test_a_run_that_is_stopped_before_its_first_checkpoint_begins_again_alike(tmp_path: Path) -> None:
+    config = config_of(changed(gtn={"max_iterations": 2}), (), "test")
+    whole = tmp_path / "whole"
+    go(config, whole)
+    for stop in (0, 1, 2):  # in the experts, in the first generation, in the second
+        folder = tmp_path / str(stop)
+        with pytest.raises(KeyboardInterrupt):
+            go(config, folder, dispatcher=Direct(stop_at=stop))
+        go(config, folder, resume=True)
+        assert files(folder) == files(whole)
+
+
+def test_a_run_says_why_no_expert_has_a_world(tmp_path: Path) -> None:
+    def fail(chunk: Any, values: dict[str, Any]) -> dict[str, Any]:
+        return {**values, "score": values["score"] * float("nan"), "reason": ["it diverged"]}
+
+    with pytest.raises(RunError, match="all experts failed, the first because it diverged"):
+        go(config_of(CARTPOLE, (), "test"), tmp_path / "run", dispatcher=Direct(fail))
+
+
+def test_returns_of_an_environment_from_outside_are_its_own() -> None:
+    raw = {
+        "env_name": "gymnasium:Pendulum-v1", "seed": 0, "agents": {"gtn": {"agent_name": "TD3"}, "td3": {}},
+        "envs": {"gymnasium:Pendulum-v1": {}},
+    }  # fmt: skip
+    config_of(raw, (), "test")
+    task = make_task("gymnasium:Pendulum-v1")
+    assert isinstance(task, OutsideTask) and task.reward_scale != 1
+    policy = of_observation(task, lambda x: torch.zeros(*x.shape[:2], 1))
+    played = play(task, policy, np.array([1]), 3)
+    assert (played.returns < -500).all() and played.steps.tolist() == [600]
+    assert not task._live, "environments were not given back"
