@@ -64,6 +64,7 @@ GROUPS: Dict[str, Tuple[Command, ...]] = {
             "tune", "experiments.optimize_params", "optimize_params.py",
             "search hyperparameters: BOHB over NES", _WORKERS, ("--nes-master", "--no-nes-master", "--parent-pid"),
         ),
+        Command("worlds", "experiments.worlds", "worlds.py", "the zoo: worlds to train in, with what agents reach"),
         Command(
             "controls", "experiments.controls", "controls.py", "compare an evolved world with what could explain it"
         ),

@@ -15,7 +15,8 @@ from tests import python38
 from tests.python38 import at_import
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("core", "envs", "agents", "outer", "distributed", "llm", "experiments")  # each may import those before it
+# each may import those before it
+PACKAGES = ("core", "worlds", "envs", "agents", "outer", "distributed", "llm", "experiments")
 JAILED = {"llm/vetting/trace/tracer.py", "llm/gym/method.py"}  # run code of models
 SOURCES = sorted(
     p

@@ -58,6 +58,7 @@ BASES: dict[str, list[str]] = {  # module -> words; {dir}: a folder of this line
     "envolve.experiments.tuned_baseline": ["folder"],
     "envolve.experiments.unseen_agents": [CARTPOLE],
     "envolve.experiments.vet_shaper": ["garbage.pt"],
+    "envolve.experiments.worlds": ["show", "CartPole-v1-bandit"],
     "envolve.slurm.submit": ["--run-dir", "{dir}/run", "--once", "python3", "GTN_master.py", CARTPOLE],
     "envolve.slurm.single_node": ["--run-dir", "{dir}/run", "python3", "GTN_master.py", CARTPOLE],
     "benchmarks.run": ["--list"],

@@ -1,0 +1,128 @@
+#!/usr/bin/env python3
+"""The zoo of evolved worlds: lists, shows and draws them, and adds the world of a run."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+if not __package__:  # run as a file
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from envolve.core import interrupt
+
+if __name__ == "__main__":
+    interrupt.listen("worlds.py")  # before all that takes time to import
+
+import os
+from dataclasses import dataclass
+from typing import Annotated
+
+import tyro
+
+from envolve.core import commands
+from envolve.experiments.command_line import check_count, exit_code, parse
+from envolve.outer.checkpoint import RunError
+from envolve.outer.config.load import ConfigError
+from envolve.worlds import shelf
+from envolve.worlds.file import WorldError
+
+PROG = "worlds.py"
+HELP = """\
+Show the zoo: worlds that were evolved with this project, for anyone to train in. Using one needs NumPy and Gymnasium
+alone: `import gymnasium, envolve.worlds; gymnasium.make("envolve/NAME")`.
+
+  envolve worlds list                          all of them, with what unseen agents reach
+  envolve worlds show CartPole-v1-bandit       how a world was made, what it cost, and its figures
+  envolve worlds pictures CartPole-v1-bandit --out world.png
+  envolve worlds add results/<run_id>          put the world of a run on the shelf, with a card
+
+`add` takes contextual bandits of Gymnasium environments. A run of `envolve evolve` has the figures for the card in its
+report. For any other run, agents that the world never saw are trained in it and on the environment; Ctrl-C keeps
+those that are finished.
+
+Exit codes: 0 done, 1 it cannot be done, 2 wrong arguments, 130 Ctrl-C, 143 SIGTERM."""
+
+ACTIONS = ("list", "show", "pictures", "add")
+
+
+@dataclass
+class Args:
+    action: tyro.conf.Positional[Annotated[str, tyro.conf.arg(metavar="ACTION")]]
+    """list, show, pictures or add."""
+    what: tyro.conf.Positional[Annotated[str | None, tyro.conf.arg(metavar="NAME|RUN_DIR")]] = None
+    """show, pictures: the name of a world, or a .safetensors file; add: the folder of a run."""
+    out: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
+    """pictures: the PNG to write. Default: NAME.png."""
+    agents: int = 5
+    """add: unseen agents of each kind, if the run has no report."""
+    steps: int = 10_000
+    """add: their training steps."""
+    workers: int | None = None
+    """add: processes. Default: one per core."""
+
+
+def work(args: Args) -> int:
+    if args.action not in ACTIONS:
+        near = commands.nearest(args.action, list(ACTIONS))
+        raise ConfigError([f"found {args.action!r:.80}, expected {', '.join(ACTIONS)}; nearest: {near}"])
+    if (args.action == "list") != (args.what is None):
+        expected = {"list": "nothing", "add": "the folder of a run"}.get(args.action, "the name of a world")
+        raise ConfigError([f"{args.action}: found {args.what or 'nothing'!r:.200}, expected {expected}"])
+    for option, value, least in (
+        ("--agents", args.agents, 2),
+        ("--steps", args.steps, 1),
+        ("--workers", args.workers, 1),
+    ):
+        check_count(option, value, least)
+    return {"list": listed, "show": shown, "pictures": drawn, "add": added}[args.action](args)
+
+
+def listed(args: Args) -> int:
+    from envolve.outer.zoo.card import best_agent
+
+    print(f"{'world':<36}{'bytes':>7}  {'real steps':>12}  best unseen agent: its return on the task")
+    for name in shelf.names():
+        card, size = shelf.card(name), shelf.path_of(name).stat().st_size
+        agent, figure = best_agent(card)
+        print(f"{name:<36}{size:>7,}  {card['real_steps']:>12,}  {agent} {figure}")
+    return 0
+
+
+def shown(args: Args) -> int:
+    from envolve.outer.zoo.card import text_of
+
+    print(text_of(shelf.card(str(args.what))))
+    return 0
+
+
+def drawn(args: Args) -> int:
+    from envolve.outer.zoo.picture import draw
+
+    name = str(args.what)
+    path = args.out or Path(f"{Path(name).stem if name.endswith(shelf.TENSORS) else name.rpartition('/')[2]}.png")
+    if path.is_dir() or not path.parent.is_dir():
+        raise ConfigError([f"--out: cannot write {path}, expected a file in a folder that exists"])
+    draw(shelf.open_world(name), name, path)
+    print(path)
+    return 0
+
+
+def added(args: Args) -> int:
+    from envolve.outer.zoo.add import add
+
+    run_dir = Path(str(args.what))
+    name = add(run_dir, shelf.DATA, args.agents, args.steps, args.workers or len(os.sched_getaffinity(0)))
+    print(f"added envolve/{name}: {shelf.DATA / name}{shelf.TENSORS} and its card {name}{shelf.CARD}")
+    return 0
+
+
+def main(argv: list[str] | None = None) -> int:
+    from envolve.envs.worlds.file import WorldFileError
+
+    args = parse(PROG, Args, argv, HELP)
+    return exit_code(PROG, lambda: work(args), (RunError, WorldError, WorldFileError, FloatingPointError))
+
+
+if __name__ == "__main__":
+    interrupt.run(main)

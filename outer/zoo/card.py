@@ -1,0 +1,128 @@
+"""The card of a world: how it was made, what it cost, and what agents reach that trained in it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+import envolve
+from envolve.core.files import TEXT_BYTES, read_plain, read_text
+from envolve.envs.outside.build import is_outside
+from envolve.envs.worlds.file import WorldFile, WorldFileError
+from envolve.outer.auto import report
+from envolve.outer.auto.plan import ReportPlan
+from envolve.outer.auto.unseen import REAL, WORLD, installed, unseen_learners
+from envolve.outer.checkpoint import RunError, locked
+from envolve.outer.config import problem
+from envolve.outer.config.load import CONFIG_FILE, load_config
+from envolve.outer.reporting.scores import read_curve
+from envolve.outer.search.turns import inner_agents
+
+LICENCE = "Apache-2.0"
+TESTS = 10  # episodes of an agent
+
+
+def measured(run_dir: Path, data: Mapping[str, Any], agents: int, steps: int, workers: int) -> dict[str, Any]:
+    """Trains unseen agents in the run's world, and on the task for as many steps -> their figures. Finished agents are
+    in the run's folder: an interrupted call goes on. Raises RunError, ConfigError."""
+    name = data["env_name"]
+    if not is_outside(name):
+        raise RunError(f"{run_dir}: found the task {name}, expected one of Gymnasium's (env_name: gymnasium:ID), on "
+                       "which agents of other libraries can be tested")  # fmt: skip
+    inner = [problem.split_agent_name(a).learner for a in inner_agents(problem.gtn_section(data))]
+    continuous = not data["envs"][name]["measured"]["action"].get("nvec")
+    library = installed()
+    learners = tuple(unseen_learners(continuous, inner, library))
+    plan = ReportPlan(learners, agents, steps, TESTS, library)
+    jobs = [job for job in report.jobs_of(run_dir, plan, data["seed"]) if job.where in (WORLD, REAL)]
+    with locked(run_dir):
+        rows = report.train_all(jobs, run_dir / report.FILE, workers, Console())
+    wanted = {job.key for job in jobs}
+    found = report.findings([row for row in rows if row["key"] in wanted], learners, None)
+    return {
+        "random": report.plain_figure(found.random), "unseen": report.as_json(found),
+        "library": "stable-baselines3" if library else "envolve",
+    }  # fmt: skip
+
+
+def reported(run_dir: Path) -> dict[str, Any] | None:
+    """The figures of ``envolve evolve``; None: the run has none. Raises WorldFileError."""
+    path = run_dir / "report.json"
+    if not path.exists():
+        return None
+    try:
+        content = json.loads(read_plain(path, TEXT_BYTES))
+        return {key: content[key] for key in ("random", "unseen", "library")}
+    except (OSError, ValueError, KeyError, TypeError) as e:
+        raise WorldFileError(f"{path}: found {e!r:.80}, expected what envolve evolve writes") from None
+
+
+def card_of(run_dir: Path, name: str, world: WorldFile, zoo_file: bytes, figures: Mapping[str, Any]) -> dict[str, Any]:
+    """The whole card. figures: of ``measured`` or ``reported``. Raises WorldFileError."""
+    data = load_config(run_dir / CONFIG_FILE).data
+    gtn = problem.gtn_section(data)
+    generations = max((row.generation for row in read_curve(run_dir / "scores.csv")), default=0)
+    learner = " ".join(inner_agents(gtn))
+    expert = f"distilled from a {problem.expert(data)[0]} agent, then " if gtn.init == "distilled" else ""
+    if world.evolution_steps is None:
+        raise WorldFileError(f"{world.path}: key 'evolution_steps': missing, expected the real steps of the evolution")
+    task, _, kind = name.removesuffix(name[len(name.rstrip("0123456789")) :]).rstrip("-").rpartition("-")
+    return {
+        "name": name, "task": task, "kind": kind, "licence": LICENCE, "learner": learner, "search": gtn.search,
+        "generations": generations, "real_steps": world.evolution_steps, "command": command_of(run_dir),
+        "seed": data["seed"], "version": envolve.__version__, "sha256": hashlib.sha256(zoo_file).hexdigest(),
+        "random": figures["random"], "library": figures["library"],
+        "unseen": {agent: places[WORLD] for agent, places in figures["unseen"].items()},
+        "on_task": {agent: places[REAL] for agent, places in figures["unseen"].items()},
+        "about": f"A contextual bandit, {expert}evolved for {generations} generations with {learner} by {gtn.search}.",
+    }  # fmt: skip
+
+
+def command_of(run_dir: Path) -> str:
+    """How the run was started; "" where its folder does not say."""
+    header = read_text(run_dir / CONFIG_FILE)
+    found = re.search(r"^# command: (.*)$", header, re.MULTILINE)
+    return found[1] if found else ""
+
+
+def text_of(card: Mapping[str, Any]) -> str:
+    """A card for people."""
+    lines = [
+        f"envolve/{card['name']}", "", card["about"],
+        f"Real steps: {card['real_steps']:,}. Seed {card['seed']}. Licence {card['licence']}.", "",
+        f"Agents that it never saw ({card['library']}, default hyperparameters), tested on {card['task']};",
+        "mean return and 95 % interval over agents:", "",
+        f"  {'agent':<8}{'steps':>8}   {'trained in the world':<30}{'trained on the task':<30}",
+    ]  # fmt: skip
+    for agent, figure in card["unseen"].items():
+        other = card.get("on_task", {}).get(agent)
+        lines.append(f"  {agent:<8}{figure['train_steps']:>8,}   {_cell(figure):<30}{_cell(other):<30}".rstrip())
+    lines += [f"  {'random':<8}{'':>8}   {'':<30}{_cell(card['random'])}", ""]
+    lines += [
+        "  import gymnasium, envolve.worlds",
+        f'  env = gymnasium.make("envolve/{card["name"]}")', "",
+    ]  # fmt: skip
+    return "\n".join(lines + ([f"Made by: {card['command']}"] if card["command"] else []))
+
+
+def _cell(figure: Any) -> str:
+    if not isinstance(figure, dict) or figure.get("mean_return") is None:
+        return "-"
+    ends = figure.get("interval")
+    return f"{figure['mean_return']:.1f}" + (f" [{ends[0]:.1f}, {ends[1]:.1f}]" if ends else "")
+
+
+def best_agent(card: Mapping[str, Any]) -> tuple[str, str]:
+    """The unseen agent with the highest return in the world, and its figures in words."""
+    means = {a: f["mean_return"] for a, f in card["unseen"].items() if f.get("mean_return") is not None}
+    if not means:
+        return "-", "-"
+    agent = max(means, key=lambda a: means[a] if math.isfinite(means[a]) else -math.inf)
+    return agent, _cell(card["unseen"][agent])

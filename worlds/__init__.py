@@ -1,0 +1,17 @@
+"""The zoo: evolved worlds in Gymnasium, for NumPy and Gymnasium alone. Importing it registers them.
+
+>>> import gymnasium, envolve.worlds
+>>> env = gymnasium.make("envolve/CartPole-v1-bandit")
+>>> envs = gymnasium.make_vec("envolve/CartPole-v1-bandit", num_envs=64)
+
+``envolve/<task>-<kind>`` is the first world of a task, ``envolve/<task>-<kind>-2`` the second. ``names()`` lists them,
+``card(name)`` says how a world was made and what agents reach that trained in it. Torch is never imported.
+"""
+
+from __future__ import annotations
+
+from envolve.worlds.shelf import NAMESPACE, WorldError, card, names, open_world, register_all
+
+__all__ = ["NAMESPACE", "WorldError", "card", "names", "open_world"]
+
+register_all()

@@ -1,0 +1,190 @@
+"""A world of the zoo as a file: networks as tensors, the rest as JSON in the file's metadata.
+
+Tensors are named as in ``model.pt`` (``env.init_net.0.weight`` [out, in], ``env.init_net.0.bias`` ...). Beside them lie
+``observation_mean`` and ``observation_scale`` [F]: an agent sees mean + scale * context. Whatever is read is checked.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from gymnasium import spaces
+
+from envolve.worlds.bandit import ACTIVATIONS, OUTPUT_BOUND, Bandit, Net
+from envolve.worlds.tensors import TensorFileError, read_tensors
+
+FORMAT, VERSION = "envolve-zoo", 1
+KEYS = {"format", "version", "kind", "task", "activation", "observation_shape", "action"}
+KINDS = ("bandit",)
+ACTION_KINDS = ("Discrete", "MultiDiscrete", "MultiBinary", "Box")
+MOST = 512  # numbers of an observation or an action; combinations of a discrete one
+
+
+class WorldError(Exception):
+    """An unknown world, or a damaged file. One line with the name or path, what was found and what was expected."""
+
+
+class Action(NamedTuple):
+    """The task's own action space, and how its actions become the network's inputs."""
+
+    space: spaces.Space[Any]
+    n: int  # combinations of a discrete space; 0: a Box
+    nvec: tuple[int, ...]
+    start: tuple[int, ...]
+    low: np.ndarray  # float64 [A], of a Box
+    high: np.ndarray
+
+    @property
+    def inputs(self) -> int:
+        """A."""
+        return self.n or len(self.low)
+
+    def codes(self, actions: np.ndarray) -> np.ndarray:
+        """Actions [N, ...] of the space -> indices int64 [N], or float32 [N, A], where the bounds are -1 and 1."""
+        flat = actions.reshape(len(actions), -1)
+        if not self.n:
+            return (2.0 * (flat - self.low) / (self.high - self.low) - 1.0).astype(np.float32)
+        if len(self.nvec) == 1:
+            return flat[:, 0].astype(np.int64) - self.start[0]
+        parts = flat.astype(np.int64) - np.array(self.start)
+        return np.ravel_multi_index(tuple(parts.T), self.nvec)
+
+
+class World(NamedTuple):
+    """A world that was read and checked."""
+
+    task: str  # id of Gymnasium
+    kind: str
+    bandit: Bandit
+    mean: np.ndarray  # float64 [F]
+    scale: np.ndarray
+    observation: spaces.Box  # in the task's own units
+    action: Action
+
+
+def read_world(path: Path) -> World:
+    """Raises WorldError, whatever the file holds."""
+    try:
+        tensors, metadata = read_tensors(path)
+    except TensorFileError as e:
+        raise WorldError(str(e)) from None
+    try:
+        about = json.loads(metadata.get("envolve", ""))
+    except (ValueError, RecursionError):
+        raise WorldError(f"{path}: metadata: found no key 'envolve' with JSON, expected a world of the zoo") from None
+    try:
+        return _world(about, tensors)
+    except ValueError as e:
+        raise WorldError(f"{path}: {e}") from None
+
+
+def _world(about: Any, tensors: dict[str, np.ndarray]) -> World:
+    if not isinstance(about, dict) or about.get("format") != FORMAT:
+        raise ValueError(f"format: found {str(about):.60}, expected {FORMAT}")
+    version = about.get("version")
+    if type(version) is not int or version < 1:
+        raise ValueError(f"version: found {version!r:.40}, expected {VERSION}")
+    if version > VERSION:
+        raise ValueError(f"version: found {version}, expected {VERSION}: the file is newer than this Envolve")
+    for key in sorted(KEYS ^ set(about)):
+        raise ValueError(f"{key}: {'missing' if key in KEYS else 'an unknown key'}")
+    if about["kind"] not in KINDS:
+        raise ValueError(f"kind: found {about['kind']!r:.40}, expected {' or '.join(KINDS)}")
+    if about["activation"] not in ACTIVATIONS:
+        raise ValueError(f"activation: found {about['activation']!r:.40}, expected one of {', '.join(ACTIVATIONS)}")
+    if not isinstance(about["task"], str) or not re.fullmatch(r"[\w:./-]{1,200}", about["task"]):
+        raise ValueError(f"task: found {about['task']!r:.80}, expected an id of Gymnasium")
+    action, shape = action_of(about["action"]), tuple(_integers(about["observation_shape"], "observation_shape", 1))
+    F = math.prod(shape)
+    mean, scale = (_taken(tensors, f"observation_{name}", (F,)).astype(np.float64) for name in ("mean", "scale"))
+    if not (scale > 0).all():
+        raise ValueError("observation_scale: found numbers that are not positive")
+    init = _net(tensors, "init_net", F, F, about["activation"])
+    reward = _net(tensors, "reward_net", action.inputs + F, 1, about["activation"])
+    if tensors:
+        raise ValueError(f"tensor {sorted(tensors)[0]!r:.80} is not expected")
+    low, high = ((mean + sign * OUTPUT_BOUND * scale).astype(np.float32).reshape(shape) for sign in (-1, 1))
+    observation = spaces.Box(low, high, shape, np.float32)
+    return World(about["task"], about["kind"], Bandit(init, reward, action.inputs), mean, scale, observation, action)
+
+
+def _taken(tensors: dict[str, np.ndarray], name: str, shape: tuple[int, ...]) -> np.ndarray:
+    """Takes a tensor out of those that are left. Raises ValueError."""
+    if name not in tensors:
+        raise ValueError(f"tensor {name!r} is missing")
+    found = tensors.pop(name)
+    if found.shape != shape:
+        raise ValueError(f"tensor {name!r}: found the shape {list(found.shape)}, expected {list(shape)}")
+    return found
+
+
+def _net(tensors: dict[str, np.ndarray], name: str, inputs: int, outputs: int, activation: str) -> Net:
+    """The linear layers of one network: modules 0, 2, 4, ...; a PReLU's slope is the weight of module 1."""
+    layers = 0
+    while f"env.{name}.{2 * layers}.weight" in tensors:
+        layers += 1
+    if not layers:
+        raise ValueError(f"tensor 'env.{name}.0.weight' is missing")
+    weights, biases, width = [], [], inputs
+    for i in range(layers):
+        key = f"env.{name}.{2 * i}"
+        out = outputs if i == layers - 1 else len(tensors[f"{key}.weight"])
+        weights.append(np.ascontiguousarray(_taken(tensors, f"{key}.weight", (out, width)).T))
+        biases.append(_taken(tensors, f"{key}.bias", (out,)))
+        width = out
+    slope = float(_taken(tensors, f"env.{name}.1.weight", (1,))[0]) if activation == "prelu" else 0.0
+    return Net(tuple(weights), tuple(biases), activation, slope)
+
+
+def action_of(data: Any) -> Action:
+    """The JSON of ``envs/outside/spaces.py`` -> the space. Raises ValueError."""
+    kind = data.get("kind") if isinstance(data, dict) else None
+    if kind not in ACTION_KINDS:
+        raise ValueError(f"action.kind: found {kind!r:.40}, expected {', '.join(ACTION_KINDS)}")
+    shape, dtype = tuple(_integers(data.get("shape"), "action.shape", 1)), data.get("dtype")
+    if kind == "Box":
+        if dtype not in ("float32", "float64"):
+            raise ValueError(f"action.dtype: found {dtype!r:.40}, expected float32 or float64")
+        low, high = (_numbers(data.get(key), f"action.{key}") for key in ("low", "high"))
+        if not 1 <= len(low) == len(high) == math.prod(shape) <= MOST or not (high > low).all():
+            raise ValueError("action: found bounds that do not fit each other, expected low < high of every number")
+        lowest, highest = low.astype(dtype).reshape(shape), high.astype(dtype).reshape(shape)
+        return Action(spaces.Box(lowest, highest, shape, lowest.dtype.type), 0, (), (), low, high)
+    nvec, start = _integers(data.get("nvec"), "action.nvec", 1), _integers(data.get("start"), "action.start", -(2**31))
+    fits = 1 <= len(nvec) == len(start) == math.prod(shape) and math.prod(nvec) <= MOST
+    if not fits or (kind == "Discrete" and shape) or dtype not in ("int8", "int16", "int32", "int64", "uint8"):
+        raise ValueError(f"action: found {str(data):.80}, expected 1 to {MOST} combinations")
+    none = np.zeros(0)
+    parts = tuple(nvec), tuple(start), none, none
+    if kind == "Discrete":
+        return Action(spaces.Discrete(nvec[0], start=start[0]), nvec[0], *parts)
+    if kind == "MultiBinary":
+        return Action(spaces.MultiBinary(shape), math.prod(nvec), *parts)
+    many, begin = (np.array(x, dtype).reshape(shape) for x in (nvec, start))
+    return Action(spaces.MultiDiscrete(many, np.dtype(dtype).type, start=begin), math.prod(nvec), *parts)
+
+
+def _integers(values: Any, name: str, least: int) -> list[int]:
+    if not isinstance(values, list) or not all(type(n) is int and least <= n < 2**31 for n in values):
+        raise ValueError(f"{name}: found {str(values):.60}, expected a list of integers from {least}")
+    return values
+
+
+def _numbers(values: Any, name: str) -> np.ndarray:
+    fits = isinstance(values, list) and all(type(x) in (int, float) and math.isfinite(x) for x in values)
+    if not fits:
+        raise ValueError(f"{name}: found {str(values):.60}, expected a list of finite numbers")
+    return np.array(values, np.float64)
+
+
+def metadata_of(about: Mapping[str, Any]) -> dict[str, str]:
+    """Metadata of a new file. about: task, kind, activation, observation_shape, action."""
+    content = {"format": FORMAT, "version": VERSION, **about}
+    assert set(content) == KEYS, sorted(KEYS ^ set(content))
+    return {"envolve": json.dumps(content, sort_keys=True, separators=(",", ":"))}

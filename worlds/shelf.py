@@ -1,0 +1,90 @@
+"""The shelf: which worlds there are, their cards, and their registration in Gymnasium.
+
+A world is a pair of files in ``data/``: ``<name>.safetensors`` and its card ``<name>.json``.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gymnasium.envs.registration import register
+
+from envolve.core.files import read_text
+from envolve.worlds.file import World, WorldError, read_world
+
+if TYPE_CHECKING:
+    from envolve.worlds.env import ZooEnv, ZooVectorEnv
+
+NAMESPACE = "envolve"
+DATA = Path(__file__).resolve().parent / "data"
+TENSORS, CARD = ".safetensors", ".json"
+CARD_KEYS = {
+    "name": str, "task": str, "kind": str, "licence": str, "learner": str, "search": str, "generations": int,
+    "real_steps": int, "command": str, "seed": int, "version": str, "sha256": str, "random": dict, "unseen": dict,
+    "library": str, "about": str,
+}  # fmt: skip
+
+
+def names() -> list[str]:
+    """All worlds, by task and number."""
+    found = (p.name[: -len(TENSORS)] for p in DATA.glob(f"*{TENSORS}"))
+    return sorted(found, key=lambda n: [int(x) if x.isdigit() else x for x in re.split(r"(\d+)", n)])
+
+
+def path_of(name: str) -> Path:
+    """The file of a world. name: with or without ``envolve/``. Raises WorldError with the nearest name."""
+    short = name.removeprefix(f"{NAMESPACE}/")
+    known = names()
+    if short not in known:
+        near = difflib.get_close_matches(short, known, 1, 0.0)
+        mean = f", did you mean {near[0]}" if near else ""
+        raise WorldError(f"world {name!r:.200}: found none of this name{mean}; envolve worlds list shows all")
+    return DATA / f"{short}{TENSORS}"
+
+
+@lru_cache(maxsize=64)
+def open_world(name: str) -> World:
+    """A world of the shelf, or of any file that ends with .safetensors. Raises WorldError."""
+    return read_world(Path(name) if name.endswith(TENSORS) else path_of(name))
+
+
+def card(name: str) -> dict[str, Any]:
+    """How a world was made, what it cost, and what agents reach that trained in it. Raises WorldError."""
+    path = path_of(name).with_suffix(CARD)
+    try:
+        content = json.loads(read_text(path))
+    except (OSError, ValueError) as e:
+        raise WorldError(f"{path}: found {e}, expected the card of a world") from None
+    for key, kind in CARD_KEYS.items():
+        if not isinstance(content, dict) or not isinstance(content.get(key), kind):
+            found = content.get(key) if isinstance(content, dict) else content
+            raise WorldError(f"{path}: key {key!r}: found {found!r:.60}, expected a value of type {kind.__name__}")
+    return dict(content)
+
+
+def make(name: str) -> ZooEnv:
+    """What ``gymnasium.make`` calls. Raises WorldError."""
+    from envolve.worlds.env import ZooEnv
+
+    return ZooEnv(open_world(name))
+
+
+def make_vec(name: str, num_envs: int, **options: Any) -> ZooVectorEnv:
+    """What ``gymnasium.make_vec`` calls. options: of ``ZooVectorEnv``. Raises WorldError, ValueError."""
+    from envolve.worlds.env import ZooVectorEnv
+
+    return ZooVectorEnv(open_world(name), num_envs, **options)
+
+
+def register_all() -> None:
+    """Registers every world as ``envolve/<name>``."""
+    for name in names():
+        register(
+            f"{NAMESPACE}/{name}", entry_point="envolve.worlds.shelf:make",
+            vector_entry_point="envolve.worlds.shelf:make_vec", kwargs={"name": name},
+        )  # fmt: skip
