@@ -29,10 +29,10 @@ from envolve.envs.outside.build import OutsideError
 from envolve.envs.worlds.file import WorldFileError
 from envolve.experiments.command_line import check_count, exit_code, parse
 from envolve.outer.auto.plan import AUTO, Choice
-from envolve.outer.auto.prepare import BOUNDS, Prepared, prepare, read_kwargs
+from envolve.outer.auto.prepare import BOUNDS, Prepared, prepare
 from envolve.outer.auto.session import Session, begin, read_session
 from envolve.outer.checkpoint import RunError
-from envolve.outer.config.load import ConfigError
+from envolve.outer.config.load import ConfigError, read_kwargs
 from envolve.outer.exchange.machine import ExchangeError
 
 PROG = "evolve.py"
