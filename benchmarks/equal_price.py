@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What a world is worth: evolved, distilled, or no world at all, at equal real steps.
 
-    python3 benchmarks/equal_price.py [--out DIR] [--seeds 5] [--budgets 30000 300000] [--only-tasks NAME ...]
+    python3 benchmarks/equal_price.py [--out DIR] [--seeds 5] [--budgets 100000] [--only-tasks NAME ...]
     python3 benchmarks/equal_price.py --out DIR --table         the table of what is there
 
 Every arm may spend as many steps on the task. A search ends with the generation that exceeds the budget.
@@ -14,7 +14,7 @@ Every arm may spend as many steps on the task. A search ends with the generation
   direct       a policy evolved on the task without a world (``outer/controls/direct.py``)
 
 A world's figure is that of agents that it was not evolved with, trained in it for --steps and tested on the task: the
-mean of four of each kind. ``greedy`` is the action that the world pays most for, without an agent. The unit of an
+mean of three of each kind. ``greedy`` is the action that the world pays most for, without an agent. The unit of an
 interval is a seed: another search, another expert. Experts are tuned where ``configs/baselines`` has a tuned learner.
 Each finished cell is a file in --out; the same command goes on.
 """
@@ -69,7 +69,7 @@ TASKS = {
 }  # fmt: skip
 ARMS = ("evolved", "distilled", "both", "learner", "direct")
 UNSEEN = {True: ("sac", "ppo"), False: ("duelingddqn", "ppo")}  # by whether actions are continuous
-AGENTS, EPISODES, EXPERTS = 4, 20, 2
+AGENTS, EPISODES, EXPERTS = 3, 20, 2
 SMALL = {"num_workers": 8, "num_orig_evals": 4, "confirm_agents": 0}  # a generation of 20 agents
 ENDLESS = 10**6
 
@@ -216,7 +216,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("results/equal_price"), metavar="DIR", help="%(default)s")
     parser.add_argument("--seeds", type=int, default=5, help="of every cell (default: %(default)s)")
-    parser.add_argument("--budgets", type=int, nargs="+", default=[30_000, 300_000], help="real steps (%(default)s)")
+    parser.add_argument("--budgets", type=int, nargs="+", default=[100_000], help="real steps (%(default)s)")
     parser.add_argument("--steps", type=int, default=10_000, help="of an agent in a world (default: %(default)s)")
     parser.add_argument("--only-tasks", nargs="+", choices=TASKS, default=list(TASKS))
     parser.add_argument("--table", action="store_true", help="print the table of what is there and stop")
