@@ -1,4 +1,4 @@
-"""The zoo where nothing of this project's requirements is installed but NumPy and Gymnasium; and agents that learn in it."""
+"""The zoo where NumPy and Gymnasium alone are installed, and agents that learn in it."""
 
 from __future__ import annotations
 
