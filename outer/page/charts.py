@@ -61,7 +61,7 @@ def robust(values: Sequence[float] | np.ndarray, keep: Sequence[float] = ()) -> 
     low, high = min([q1 - 3 * (q3 - q1), *inside]), max([q3 + 3 * (q3 - q1), *inside])
     if q1 == q3 or (x.min() >= low and x.max() <= high):
         return None
-    low, high = max(low, float(x.min())), min(high, float(x.max()))
+    low, high = float(x[x >= low].min()), float(x[x <= high].max())
     margin = 0.05 * (high - low)
     return [low - margin, high + margin]
 

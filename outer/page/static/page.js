@@ -65,7 +65,7 @@ const touch = matchMedia("(pointer: coarse)").matches;
 const CONFIG = { displaylogo: false, responsive: true, modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"] };
 
 function layoutOf(own) {
-  const axis = { gridcolor: css("grid"), zeroline: false, linecolor: css("muted"), tickcolor: css("muted"), automargin: true, ticks: "outside", ticklen: 4, showline: true, title: { standoff: 10 } };
+  const axis = { gridcolor: css("grid"), zeroline: false, linecolor: css("muted"), tickcolor: css("muted"), automargin: true, ticks: "outside", ticklen: 4, showline: true, exponentformat: "power", minexponent: 5, separatethousands: true, title: { standoff: 10 } };
   const layout = painted(own);
   const size = { ...(layout.xaxis || {}) };
   return {

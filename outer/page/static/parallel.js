@@ -66,7 +66,7 @@ class Parallel {
       picture.append(this.grip(picture, i, x(i), top, height));
     });
     $(".canvas", this.root).replaceChildren(picture);
-    $("output", this.form).textContent = this.ranges.size ? `${kept} of ${chosen.length} within the ranges` : `${chosen.length} trials; drag along an axis to choose a range`;
+    $("output", this.form).textContent = this.ranges.size ? `${kept} of ${chosen.length} within the ranges` : `${chosen.length} ${chosen.length === 1 ? "trial" : "trials"}; drag along an axis to choose a range`;
   }
 
   // The invisible strip over an axis: drag with a pointer; with the keyboard, arrows move the range, Delete removes it.
