@@ -37,12 +37,11 @@ Runs of every command: run, evolve, shape, write, tune, goal, evolve-goals, dist
 and after they were stopped. What is damaged is left out, and the page says so.
 
 Of a search over hyperparameters, the command also rewrites summary.txt (also printed), best.yaml (the complete best
-configuration), importance.json, and the pictures parallel_coordinates.png, budget_loss.png, importance.png. Its input is
-results.json and configs.json (hpbandster's format) and study.yaml. Without study.yaml, best.yaml is not written and the
-axes cover only the values tried.
+configuration), importance.json, and the pictures parallel_coordinates.png, budget_loss.png, importance.png. Its input
+is results.json and configs.json (hpbandster's format) and study.yaml. Without study.yaml, best.yaml is not written and
+the axes cover only the values tried.
 
-Exit codes: 0 written, 1 no trial of the search has succeeded yet, or the page cannot be made, 2 wrong arguments or
-files that cannot be read or written, 130 Ctrl-C, 143 SIGTERM."""
+Exit codes: 0 written, 1 no trial of the search has succeeded yet, 2 wrong arguments or files that cannot be read or written, 130 Ctrl-C, 143 SIGTERM."""
 
 PAGE = "report.html"
 
@@ -71,7 +70,7 @@ def complain(text: object) -> None:
 
 
 def report(args: Args) -> int:
-    """-> exit code. Raises ConfigError, OSError, NoRunError, PageError."""
+    """-> exit code. Raises ConfigError, OSError, NoRunError."""
     if not args.folder:
         raise ConfigError(["FOLDER: found nothing, expected the folder of a run"])
     if args.watch and args.text:
@@ -85,11 +84,11 @@ def report(args: Args) -> int:
 
     pages = Pages(args.folder, KINDS)
     content = pages.html()  # first: a wrong folder is found before anything is written
-    codes = [study_text(folder, args.out) for folder in args.folder if is_study(folder)] if not args.watch else []
     if args.watch:
         return serve(pages, args.port, open_browser=args.open)
     folder = args.out if args.out is not None else args.folder[0] if len(args.folder) == 1 else Path()
     path = write_page(folder, content)
+    codes = [study_text(folder, args.out) for folder in args.folder if is_study(folder)]
     for problem in pages.problems:
         print(f"note: {problem}", file=sys.stderr)
     print(f"Page: {path} ({len(content.encode()) / 1e6:.1f} MB)")
@@ -111,7 +110,7 @@ def write_page(folder: Path, content: str) -> Path:
 
 
 def is_study(folder: Path) -> bool:
-    return (folder / "results.json").is_file() and (folder / "configs.json").is_file()
+    return (folder / "results.json").is_file() and any((folder / n).is_file() for n in ("configs.json", "study.yaml"))
 
 
 def study_text(folder: Path, to: Optional[Path]) -> int:
@@ -138,15 +137,11 @@ def main(argv: Optional[List[str]] = None) -> int:
     args = parse("study_report.py", Args, argv, HELP)
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
     from envolve.outer.page.kinds import NoRunError
-    from envolve.outer.page.write import PageError
 
     try:
         return report(args)
     except KeyboardInterrupt:
         return interrupt.stopped(commands.called("study_report.py"))
-    except PageError as e:
-        complain(e)
-        return 1
     except (ConfigError, NoRunError, ImportError) as e:
         complain(e)
     except OSError as e:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import yaml
 
 from envolve.core.cleaning import one_line
 from envolve.core.statistics import summary
@@ -15,7 +17,7 @@ from envolve.experiments.paper.data import PER_EPISODE, PER_RUN, Data, load
 from envolve.experiments.paper.proxies import INDEX, MODES
 from envolve.outer.page.charts import MUTED, PALETTE, Dots, Line, dots, intervals, jitter, lines, robust
 from envolve.outer.page.common import closing, finite, label
-from envolve.outer.page.parts import Chart, Curve, Fact, Film, Page, Part, Prose, Table
+from envolve.outer.page.parts import Chart, Code, Curve, Fact, Film, Page, Part, Prose, Table
 from envolve.outer.page.reading import Folder
 from envolve.outer.reporting.report import duration, number, precise
 
@@ -49,30 +51,38 @@ def read(folder: Folder) -> Page:
     found = {}
     for path in _files(folder.path):
         name = str(path.relative_to(folder.path))
-        data = folder.attempt(name, lambda p=path: load(p))  # type: ignore[misc]
+        data = folder.attempt(name, partial(load, path))
         if data is not None:
             found[name] = data
     experiments = sorted({d.experiment for d in found.values()})
     tasks = sorted({d.task for d in found.values()})
-    page = Page(folder.path, "Experiments of the paper",
-                one_line(f"{', '.join(experiments).replace('_', ' ') or 'no data'}: {', '.join(tasks)}", 200),
-                config={name: d.settings for name, d in found.items()})  # fmt: skip
+    page = Page(
+        folder.path,
+        "Experiments of the paper",
+        one_line(f"{', '.join(experiments).replace('_', ' ') or 'no data'}: {', '.join(tasks)}", 200),
+        config={name: d.settings for name, d in found.items()},
+    )
     quick = sum(d.quick for d in found.values())
     series = sum(len(d.series) for d in found.values())
     page.verdict = f"{len(found)} data files with {series} series." + (
-        f" {quick} of them are quick looks, which are too small to conclude from." if quick else "")  # fmt: skip
+        f" {quick} of them are quick looks, which are too small to conclude from." if quick else ""
+    )
     page.facts = [
-        Fact("Experiments", str(len(experiments)), ", ".join(experiments)), Fact("Series", str(series), ""),
+        Fact("Experiments", str(len(experiments)), ", ".join(experiments)),
+        Fact("Series", str(series), ""),
         Fact("Time", duration(sum(d.seconds for d in found.values())), "wall time of all commands"),
-    ]  # fmt: skip
+    ]
     for name, data in found.items():
         quick_said = " (quick look)" if data.quick else ""
-        page.add(one_line(f"{data.experiment.replace('_', ' ')}, {data.task}{quick_said}", 120), *_parts(data), lead=name)
+        page.add(
+            one_line(f"{data.experiment.replace('_', ' ')}, {data.task}{quick_said}", 120), *_parts(data), lead=name
+        )
     where = folder.path / "figures"
     pictures = sorted(where.glob("*.png")) if where.is_dir() else []
     page.add("Figures", *(Film(p, p.stem.replace("_", " ")) for p in pictures[:MOST_PICTURES]))
-    rows = [(name, key, str(value)) for name, d in found.items() for key, value in d.settings.items()]
-    page.add("Settings", Table(("data", "setting", "value"), rows))
+    page.add(
+        "Settings", *(Code(name, yaml.safe_dump(d.settings, sort_keys=False), "yaml") for name, d in found.items())
+    )
     closing(page, folder)
     return page
 
@@ -83,10 +93,8 @@ def _parts(data: Data) -> list[Part | None]:
         out.append(_per_run(data, quantity))
     out.append(_over_episodes(data))
     known = {*PER_RUN, *PER_EPISODE, "failed"}
-    for label_, quantities in list(data.series.items())[:MOST_LINES]:
-        for name, values in quantities.items():
-            if name not in known:
-                out.append(_list(f"{label_}: {name.replace('_', ' ')}", name, values))
+    others = dict.fromkeys(name for q in data.series.values() for name in q if name not in known)
+    out += [_by_series(data, name) for name in others]
     out.append(_table(data))
     return out
 
@@ -102,8 +110,12 @@ def _per_run(data: Data, quantity: str) -> Chart | None:
             rows.append((f"{label(name)} ({len(fine)})", s["iqm"], ends[0], ends[1], colour))
     if not rows:
         return None
-    return intervals(WORDS[quantity].capitalize(), rows, WORDS[quantity],
-                     "Interquartile mean and 95 % interval over runs (their number in brackets); equal values have none.")  # fmt: skip
+    return intervals(
+        WORDS[quantity].capitalize(),
+        rows,
+        WORDS[quantity],
+        "Interquartile mean and 95 % interval over runs (their number in brackets); equal values have none.",
+    )
 
 
 def _over_episodes(data: Data) -> Chart | None:
@@ -126,18 +138,41 @@ def _over_episodes(data: Data) -> Chart | None:
     if not drawn:
         return None
     values = [v for line in drawn for part in (line.y, line.low or [], line.high or []) for v in part]
-    return lines("Learning", drawn, "training episode", "test return on the task",
-                 "Medians and quartiles over agents (their number in brackets); one that has finished keeps its last return.",
-                 limits=robust(values, keep=[v for line in drawn for v in line.y]), height=400)  # fmt: skip
+    return lines(
+        "Learning",
+        drawn,
+        "training episode",
+        "test return on the task",
+        "Medians and quartiles over agents (their number in brackets); one that has finished keeps its last return.",
+        limits=robust(values, keep=[v for line in drawn for v in line.y]),
+        height=400,
+    )
 
 
-def _list(title: str, name: str, values: Sequence[Any]) -> Chart | None:
-    """Any other list of numbers: a dot each."""
-    flat = [finite(v) for v in values]
-    if not any(math.isfinite(v) for v in flat):
+def _by_series(data: Data, name: str) -> Chart | None:
+    """Any other list of numbers: a dot each, the series beside each other."""
+    groups, ticks = [], []
+    for k, (series, quantities) in enumerate(data.series.items()):
+        flat = [v for v in (finite(x) for x in _flat(quantities.get(name, []))) if math.isfinite(v)]
+        if flat:
+            groups.append(Dots("", [k + 0.5 * jitter(i) for i in range(len(flat))], flat, PALETTE[k % len(PALETTE)]))
+            ticks.append((k, label(series)))
+    if not groups:
         return None
-    x = [1 + 0.3 * jitter(k) for k in range(len(flat))] if len(flat) > 30 else list(range(1, len(flat) + 1))
-    return dots(title, [Dots("", x, flat)], "number" if len(flat) <= 30 else "", name.replace("_", " "), height=240)
+    chart = dots(
+        name.replace("_", " ").capitalize(),
+        groups,
+        "",
+        name.replace("_", " "),
+        height=280,
+        limits=robust([v for g in groups for v in g.y]),
+        xaxis={"tickvals": [k for k, _ in ticks], "ticktext": [text for _, text in ticks]},
+    )
+    return Chart(chart.title, chart.data, {**chart.layout, "showlegend": False}, chart.note, chart.about, chart.height)
+
+
+def _flat(values: Any) -> list[Any]:
+    return [x for v in values for x in _flat(v)] if isinstance(values, list) else [values]
 
 
 def _table(data: Data) -> Table:
@@ -164,8 +199,12 @@ def read_worlds(folder: Folder) -> Page:
     runs: list[Mapping[str, Any]] = [r for r in known if isinstance(r, dict)] if isinstance(known, list) else []
     mode = content.get("mode")
     what = "synthetic environments" if mode is None else f"reward networks, {MODES.get(mode, f'mode {mode}')}"
-    page = Page(folder.path, "Worlds evolved with many seeds", one_line(f"{content.get('task', '?')}: {len(runs)} {what}", 200),
-                config={k: v for k, v in content.items() if k != "runs"})  # fmt: skip
+    page = Page(
+        folder.path,
+        "Worlds evolved with many seeds",
+        one_line(f"{content.get('task', '?')}: {len(runs)} {what}", 200),
+        config={k: v for k, v in content.items() if k != "runs"},
+    )
     scores = [finite(r.get("score")) for r in runs]
     fine = [s for s in scores if math.isfinite(s)]
     solved = sum(bool(r.get("solved")) for r in runs)
@@ -173,23 +212,47 @@ def read_worlds(folder: Folder) -> Page:
         s = summary(fine)
         ends = s["iqm_interval"]
         told = "" if ends is None else f" [{precise(ends[0])}, {precise(ends[1])}]"
-        page.verdict = (f"{solved} of {len(runs)} worlds are solved. Score, interquartile mean over worlds: "
-                        f"{precise(s['iqm'])}{told}.")  # fmt: skip
+        page.verdict = (
+            f"{solved} of {len(runs)} worlds are solved. Score, interquartile mean over worlds: "
+            f"{precise(s['iqm'])}{told}."
+        )
     else:
         page.verdict = "No run has finished."
     price = sum(finite(r.get("real_steps")) for r in runs if math.isfinite(finite(r.get("real_steps"))))
     page.facts = [
-        Fact("Worlds", str(len(runs)), f"{solved} solved"), Fact("Best score", number(max(fine, default=math.nan)), str(content.get("objective", ""))),
+        Fact("Worlds", str(len(runs)), f"{solved} solved"),
+        Fact("Best score", number(max(fine, default=math.nan)), str(content.get("objective", ""))),
         Fact("Price", f"{price:,.0f}", "real steps spent on evolving, all worlds"),
         Fact("Failed", str(sum(bool(r.get("error")) for r in runs)), "runs"),
-    ]  # fmt: skip
-    columns = (("seed", "seed"), ("score", "score"), ("mean return", "mean_return"), ("generations", "generations"),
-               ("best generation", "best_generation"), ("real steps", "real_steps"))  # fmt: skip
-    rows = [(*(r.get(key) for _, key in columns), "yes" if r.get("solved") else "no", str(r.get("error") or "")) for r in runs]
-    page.add("Worlds", dots("Score and price", [Dots("", [finite(r.get("real_steps")) for r in runs], scores, size=9)],
-                            "real steps spent on evolving", "score"),
-             dots("Generations", [Dots("", [finite(r.get("generations")) for r in runs], scores, size=9)], "generations", "score"),
-             Table((*(title for title, _ in columns), "solved", "error"), rows))  # fmt: skip
+    ]
+    columns = (
+        ("seed", "seed"),
+        ("score", "score"),
+        ("mean return", "mean_return"),
+        ("generations", "generations"),
+        ("best generation", "best_generation"),
+        ("real steps", "real_steps"),
+    )
+    rows = [
+        (*(r.get(key) for _, key in columns), "yes" if r.get("solved") else "no", str(r.get("error") or ""))
+        for r in runs
+    ]
+    page.add(
+        "Worlds",
+        dots(
+            "Score and price",
+            [Dots("", [finite(r.get("real_steps")) for r in runs], scores, size=9)],
+            "real steps spent on evolving",
+            "score",
+        ),
+        dots(
+            "Generations",
+            [Dots("", [finite(r.get("generations")) for r in runs], scores, size=9)],
+            "generations",
+            "score",
+        ),
+        Table((*(title for title, _ in columns), "solved", "error"), rows),
+    )
     page.add("Evolution", *_curves(folder, runs))
     page.add("Next", Prose("Each folder seed<N> is a run of its own: envolve report opens it."))
     closing(page, folder)
@@ -203,10 +266,21 @@ def _curves(folder: Folder, runs: Sequence[Mapping[str, Any]]) -> list[Part | No
     drawn = []
     for r, colour in zip(runs, [*PALETTE, *[MUTED] * len(runs)]):
         path = folder.path / f"seed{r.get('seed')}" / "scores.csv"
-        points = folder.attempt(f"{path.parent.name}/{path.name}", lambda p=path: read_curve(p)) if path.is_file() else None  # type: ignore[misc]
+        name = f"{path.parent.name}/{path.name}"
+        points = folder.attempt(name, partial(read_curve, path)) if path.is_file() else None
         if points:
-            drawn.append(Line(f"seed {r.get('seed')}", [p.generation for p in points], [p.mean for p in points], colour))
+            drawn.append(
+                Line(f"seed {r.get('seed')}", [p.generation for p in points], [p.mean for p in points], colour)
+            )
     if not drawn:
         return []
-    return [lines("Mean score of the unperturbed world", drawn, "generation", "score",
-                  limits=robust([v for line in drawn for v in line.y]), height=400)]  # fmt: skip
+    return [
+        lines(
+            "Mean score of the unperturbed world",
+            drawn,
+            "generation",
+            "score",
+            limits=robust([v for line in drawn for v in line.y]),
+            height=400,
+        )
+    ]

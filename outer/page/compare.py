@@ -25,8 +25,13 @@ def names_of(pages: Sequence[Page]) -> list[str]:
 def compare(pages: Sequence[Page]) -> Page:
     names = names_of(pages)
     page = Page(Path(), "Comparison", f"{len(pages)} runs side by side")
-    page.add("Runs", Table(("", "kind", "run", "folder", "state"),
-                           [(n, p.kind, p.title, str(p.folder), p.state) for n, p in zip(names, pages)]))  # fmt: skip
+    page.add(
+        "Runs",
+        Table(
+            ("", "kind", "run", "folder", "state"),
+            [(n, p.kind, p.title, str(p.folder), p.state) for n, p in zip(names, pages)],
+        ),
+    )
     page.add("Figures", _facts(pages, names))
     page.add("Curves", *_curves(pages, names))
     page.add("Configurations", *_differences(pages, names))
@@ -56,8 +61,15 @@ def _curves(pages: Sequence[Page], names: Sequence[str]) -> list[Part | None]:
     for (x, y), found in groups.items():
         drawn = [Line(name, c.x, c.y, colour, marks=len(c.x) < 20) for name, c, colour in found]
         values = [v for _, c, _ in found for v in c.y if math.isfinite(v)]
-        chart: Chart = lines(y[:1].upper() + y[1:], drawn, x, y, "One run each: the difference between two runs may be chance.",
-                             limits=robust(values), height=380)  # fmt: skip
+        chart: Chart = lines(
+            y[:1].upper() + y[1:],
+            drawn,
+            x,
+            y,
+            "One run each: the difference between two runs may be chance.",
+            limits=robust(values),
+            height=380,
+        )
         out.append(chart)
     return out
 

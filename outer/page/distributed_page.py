@@ -9,7 +9,7 @@ from typing import Any
 
 from envolve.core.cleaning import one_line
 from envolve.core.statistics import interval
-from envolve.outer.page.charts import MUTED, PALETTE, Line, lines, robust
+from envolve.outer.page.charts import MUTED, PALETTE, Line, Look, lines, robust
 from envolve.outer.page.common import closing, configuration, label
 from envolve.outer.page.parts import Chart, Code, Curve, Fact, Page, Part
 from envolve.outer.page.reading import Folder
@@ -29,8 +29,13 @@ def read(folder: Folder) -> Page:
     settings = settings if isinstance(settings, dict) else {}
     env = config.get("env")
     name = env.get("name") if isinstance(env, dict) else env or config.get("env_name") or folder.path.name
-    page = Page(folder.path, "Distributed training", one_line(f"{name}: one agent, {_collectors(settings)}", 200),
-                config={"settings": settings, **config}, state=folder.state("done"))  # fmt: skip
+    page = Page(
+        folder.path,
+        "Distributed training",
+        one_line(f"{name}: one agent, {_collectors(settings)}", 200),
+        config={"settings": settings, **config},
+        state=folder.state("done"),
+    )
     rows = folder.rows("evaluations.csv")
     members = sorted({row.get("member", "0") for row in rows}, key=lambda m: (len(m), m))
     ends = [row for row in rows if row.get("step") == rows[-1].get("step")] if rows else []
@@ -38,22 +43,39 @@ def read(folder: Folder) -> Page:
     episodes = rows[-1].get("episodes", "?") if rows else "?"
     page.facts = [
         Fact("Return at the end", number(_mean(ends, "mean_return")), f"{episodes} greedy episodes"),
-        Fact("Success at the end", number(_mean(ends, "success")), "share of episodes") if _known(rows, "success") else
-        Fact("Episode length", number(_mean(ends, "mean_length")), "steps"),
+        Fact("Success at the end", number(_mean(ends, "success")), "share of episodes")
+        if _known(rows, "success")
+        else Fact("Episode length", number(_mean(ends, "mean_length")), "steps"),
         Fact("Gradient steps", f"{_number(rows[-1], 'step'):,.0f}" if rows else "-", ""),
         Fact("Collectors", str(settings.get("num_collectors", "?")), str(settings.get("mode", ""))),
-    ]  # fmt: skip
+    ]
     if rows:
         x = [_number(row, "step") for row in rows if row.get("member") == members[0]]
-        page.curve = Curve(x, [_number(row, "mean_return") for row in rows if row.get("member") == members[0]],
-                           "gradient steps", "return of the greedy policy")  # fmt: skip
-    page.add("Evaluations", *(_evaluations(rows, members, key, title) for key, title in (
-        ("mean_return", "return of the greedy policy"), ("success", "success rate"), ("mean_length", "episode length, steps"))))  # fmt: skip
+        page.curve = Curve(
+            x,
+            [_number(row, "mean_return") for row in rows if row.get("member") == members[0]],
+            "gradient steps",
+            "return of the greedy policy",
+        )
+    page.add(
+        "Evaluations",
+        *(
+            _evaluations(rows, members, key, title)
+            for key, title in (
+                ("mean_return", "return of the greedy policy"),
+                ("success", "success rate"),
+                ("mean_length", "episode length, steps"),
+            )
+        ),
+    )
     page.add("Training", *_events(folder))
     page.add("Films", *folder.films())
     params = folder.text("params.py")
-    page.add("Configuration", Code("params.py", params, "python") if params else None,
-             *configuration(folder, "config.json", folder.text("config.json"), {}))  # fmt: skip
+    page.add(
+        "Configuration",
+        Code("params.py", params, "python") if params else None,
+        *configuration(folder, "config.json", folder.text("config.json"), {}),
+    )
     closing(page, folder)
     return page
 
@@ -86,8 +108,13 @@ def verdict(ends: Sequence[Mapping[str, str]]) -> str:
     low, high = interval(values) if len(values) > 1 else (math.nan, math.nan)
     told = "" if math.isnan(low) else f" [{number(low)}, {number(high)}], 95 % interval over {len(values)} members"
     spread = _mean(ends, "std_return")
-    of = f", standard deviation {number(spread)} over {ends[0].get('episodes', '?')} episodes" if math.isfinite(spread) else ""
-    return f"After {_number(ends[0], 'step'):,.0f} gradient steps the greedy policy returns {number(_mean(ends, 'mean_return'))}{told}{of}."
+    of = (
+        f", standard deviation {number(spread)} over {ends[0].get('episodes', '?')} episodes"
+        if math.isfinite(spread)
+        else ""
+    )
+    steps, mean = f"{_number(ends[0], 'step'):,.0f}", number(_mean(ends, "mean_return"))
+    return f"After {steps} gradient steps the greedy policy returns {mean}{told}{of}."
 
 
 def _evaluations(rows: Sequence[Mapping[str, str]], members: Sequence[str], key: str, title: str) -> Chart | None:
@@ -101,10 +128,20 @@ def _evaluations(rows: Sequence[Mapping[str, str]], members: Sequence[str], key:
         if key == "mean_return" and len(members) == 1:
             spread = [_number(r, "std_return") for r in own]
             low, high = [a - s for a, s in zip(y, spread)], [a + s for a, s in zip(y, spread)]
-        drawn.append(Line(f"member {label(member)}" if len(members) > 1 else "greedy policy", x, y, colour, low, high,
-                          "standard deviation over episodes" if low else "", marks=True))  # fmt: skip
-    axes = {"yaxis": {"range": [-0.02, 1.02]}} if key == "success" else {}
-    return lines(title[:1].upper() + title[1:], drawn, "gradient steps", title, **axes)
+        drawn.append(
+            Line(
+                f"member {label(member)}" if len(members) > 1 else "greedy policy",
+                x,
+                y,
+                colour,
+                low,
+                high,
+                "standard deviation over episodes" if low else "",
+                marks=True,
+            )
+        )
+    unit: Look = {"range": [-0.02, 1.02]} if key == "success" else None
+    return lines(title[:1].upper() + title[1:], drawn, "gradient steps", title, yaxis=unit)
 
 
 def _events(folder: Folder) -> list[Part | None]:
@@ -124,7 +161,7 @@ def _events(folder: Folder) -> list[Part | None]:
 
 def read_scalars(folder: Path) -> dict[str, tuple[list[float], list[float]]]:
     """Scalars of TensorBoard's events: name -> steps and values."""
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator  # type: ignore[import-untyped]
 
     found = EventAccumulator(str(folder), size_guidance={"scalars": 2000})
     found.Reload()

@@ -10,7 +10,7 @@ from envolve.core.cleaning import one_line
 from envolve.core.files import TABLE_BYTES, read_text
 from envolve.outer.goals.log import Point, Score, from_csv, points_of
 from envolve.outer.goals.report import interval
-from envolve.outer.page.charts import INK, MUTED, PALETTE, Line, intervals, lines
+from envolve.outer.page.charts import INK, MUTED, PALETTE, Line, Look, intervals, lines
 from envolve.outer.page.common import closing, configuration, label
 from envolve.outer.page.parts import Chart, Curve, Fact, Page, Part, Prose, Table
 from envolve.outer.page.reading import Folder, header
@@ -42,20 +42,29 @@ def read(folder: Folder) -> Page:
     text, config = folder.text("config.yaml"), folder.yaml("config.yaml")
     run, learner = (_dict(config.get(key)) for key in ("run", "learner"))
     task, agent = (one_line(str(run.get(key, "?")), 100) for key in ("env_name", "agent"))
-    page = Page(folder.path, "Goal-conditioned agents", f"{task}: {_agent(agent, learner)}", config=config,
-                state=folder.state("summary.txt"))  # fmt: skip
+    page = Page(
+        folder.path,
+        "Goal-conditioned agents",
+        f"{task}: {_agent(agent, learner)}",
+        config=config,
+        state=folder.state("summary.txt"),
+    )
     metrics, scores = folder.attempt("scores.csv", lambda: _scores(folder)) or ([], [])
     points = points_of(scores) if scores else []
     own = _dict(config.get("per_member"))
     if points:
         page.verdict = verdict(points, scores)
         page.facts = _facts(points, scores, run)
-        page.curve = Curve([p.steps for p in points], [p.success for p in points], "environment steps of a member",
-                           "success rate")  # fmt: skip
+        page.curve = Curve(
+            [p.steps for p in points], [p.success for p in points], "environment steps of a member", "success rate"
+        )
         page.add("Learning", *(_learning(scores, points, own, name) for name in ("success", "near")))
         page.add("Members at the end", *_members(scores, own))
         page.add("What the learner reports", *_metrics(scores, metrics))
-    page.add("Films", *folder.films({"video": "The best member, greedy. The green ball marks the goal, and what counts as near."}))
+    page.add(
+        "Films",
+        *folder.films({"video": "The best member, greedy. The green ball marks the goal, and what counts as near."}),
+    )
     found = folder.text("summary.txt")
     page.add("Summary", Prose(found, mono=True) if found else None)
     page.add("Configuration", *configuration(folder, "config.yaml", text, header(text)))
@@ -78,9 +87,10 @@ def verdict(points: Sequence[Point], scores: Sequence[Score]) -> str:
     lost = f" {last.failed} of {members} diverged and are left out." if last.failed else ""
     first = points[0]
     return (
-        f"After {last.steps:,} steps of each member, {interval(last.success, last.success_interval)} of the episodes come "
-        f"near the goal, and {interval(last.near, last.near_interval)} decisions of an episode are near it; before "
-        f"training it was {interval(first.success, first.success_interval)}. Brackets: 95 % intervals {over}.{lost}"
+        f"After {last.steps:,} steps of each member, {interval(last.success, last.success_interval)} of the episodes "
+        f"come near the goal, and {interval(last.near, last.near_interval)} decisions of an episode are near it; "
+        f"before training it was {interval(first.success, first.success_interval)}. "
+        f"Brackets: 95 % intervals {over}.{lost}"
     )
 
 
@@ -110,9 +120,17 @@ def _learning(scores: Sequence[Score], points: Sequence[Point], own: Mapping[str
         for i, colour in zip(members, PALETTE):
             mine = [s for s in scores if s.member == i]
             values = ", ".join(f"{k} {v[i]:g}" for k, v in own.items() if isinstance(v, list) and i < len(v))
-            drawn.append(Line(label(values or f"member {i}"), [s.steps for s in mine], [getattr(s, name) for s in mine],
-                              colour, [getattr(s, f"{name}_low") for s in mine],
-                              [getattr(s, f"{name}_high") for s in mine], marks=True))  # fmt: skip
+            drawn.append(
+                Line(
+                    label(values or f"member {i}"),
+                    [s.steps for s in mine],
+                    [getattr(s, name) for s in mine],
+                    colour,
+                    [getattr(s, f"{name}_low") for s in mine],
+                    [getattr(s, f"{name}_high") for s in mine],
+                    marks=True,
+                )
+            )
         note = "95 % intervals over the episodes of each member."
     else:
         x = [p.steps for p in points]
@@ -120,13 +138,30 @@ def _learning(scores: Sequence[Score], points: Sequence[Point], own: Mapping[str
         for i in members if len(members) > 1 else ():
             mine = [s for s in scores if s.member == i]
             drawn.append(Line(f"member {i}", [s.steps for s in mine], [getattr(s, name) for s in mine], MUTED, width=1))
-        drawn.append(Line("mean", x, [getattr(p, name) for p in points], PALETTE[0], [e[0] for e in ends],
-                          [e[1] for e in ends], "95 % interval", marks=True, width=2.5))  # fmt: skip
+        drawn.append(
+            Line(
+                "mean",
+                x,
+                [getattr(p, name) for p in points],
+                PALETTE[0],
+                [e[0] for e in ends],
+                [e[1] for e in ends],
+                "95 % interval",
+                marks=True,
+                width=2.5,
+            )
+        )
         over = f"{len(members)} members" if len(members) > 1 else f"{scores[0].episodes} episodes of the only member"
         note = f"95 % intervals over {over}; deterministic actions, the task's own starts and goals."
-    axes = {"yaxis": {"range": [0, 1.02]}} if name == "success" else {"yaxis": {"rangemode": "tozero"}}
-    return lines(MEASURES[name][:1].upper() + MEASURES[name][1:], drawn, "environment steps of a member",
-                 MEASURES[name], note, **axes)  # fmt: skip
+    down: Look = {"range": [0, 1.02]} if name == "success" else {"rangemode": "tozero"}
+    return lines(
+        MEASURES[name][:1].upper() + MEASURES[name][1:],
+        drawn,
+        "environment steps of a member",
+        MEASURES[name],
+        note,
+        yaxis=down,
+    )
 
 
 def _members(scores: Sequence[Score], own: Mapping[str, Any]) -> list[Part | None]:
@@ -135,8 +170,16 @@ def _members(scores: Sequence[Score], own: Mapping[str, Any]) -> list[Part | Non
         return []
     rows = [(f"member {s.member}", s.success, s.success_low, s.success_high, PALETTE[0]) for s in last]
     names = [k for k, v in own.items() if isinstance(v, list)]
-    table = [(s.member, s.success, s.near, s.distance, *(own[k][s.member] if s.member < len(own[k]) else None for k in names))
-             for s in last]  # fmt: skip
+    table = [
+        (
+            s.member,
+            s.success,
+            s.near,
+            s.distance,
+            *(own[k][s.member] if s.member < len(own[k]) else None for k in names),
+        )
+        for s in last
+    ]
     return [
         intervals("Success", rows, "success rate", f"Wilson's 95 % intervals over {last[0].episodes} episodes."),
         Table(("member", "success", "near the goal", "distance, m", *names), table),
@@ -152,7 +195,11 @@ def _metrics(scores: Sequence[Score], metrics: Sequence[str]) -> list[Part | Non
             mine = [s for s in scores if s.member == i and k < len(s.learning)]
             drawn.append(Line(f"member {i}", [s.steps for s in mine], [s.learning[k] for s in mine], colour))
         if any(math.isfinite(y) for line in drawn for y in line.y):
-            out.append(lines(name.replace("_", " "), drawn, "environment steps of a member", name.replace("_", " "), height=230))
+            out.append(
+                lines(
+                    name.replace("_", " "), drawn, "environment steps of a member", name.replace("_", " "), height=230
+                )
+            )
     return out
 
 
@@ -162,9 +209,16 @@ def _metrics(scores: Sequence[Score], metrics: Sequence[str]) -> list[Part | Non
 def read_evolution(folder: Folder) -> Page:
     text, config = folder.text("config.yaml"), folder.yaml("config.yaml")
     inner, evolve = (_dict(config.get(key)) for key in ("inner", "evolve"))
-    families = [f"{what}: {evolve[key]}" for what, key in (("goals", "goal_family"), ("starts", "start_family")) if evolve.get(key)]
-    title = f"{inner.get('env_name', '?')}: {', '.join(families) or 'starts and goals'} evolved for {_agent(str(inner.get('agent', '?')), {})}"
-    page = Page(folder.path, "Evolved starts and goals", one_line(title, 200), config=config, state=folder.state("summary.txt"))
+    families = [
+        f"{what}: {evolve[key]}"
+        for what, key in (("goals", "goal_family"), ("starts", "start_family"))
+        if evolve.get(key)
+    ]
+    agent = _agent(str(inner.get("agent", "?")), {})
+    title = f"{inner.get('env_name', '?')}: {', '.join(families) or 'starts and goals'} evolved for {agent}"
+    page = Page(
+        folder.path, "Evolved starts and goals", one_line(title, 200), config=config, state=folder.state("summary.txt")
+    )
     rows = folder.rows("generations.csv")
     score = str(evolve.get("score", "score"))
     found = folder.text("summary.txt")
@@ -185,16 +239,32 @@ def read_evolution(folder: Folder) -> Page:
             Line("all perturbations", x, [value(r, "perturbed") for r in rows], PALETTE[1], width=1.2),
         ]
         n = evolve.get("num_orig_evals", "?")
-        page.add("Evolution", lines(f"{said[:1].upper()}{said[1:]}, on the task's own starts and goals", drawn, "generation",
-                                    said, f"Means over {n} agents, {n} plain ones and 2 x {evolve.get('num_workers', '?')} "
-                                    "perturbations of a generation."))  # fmt: skip
+        page.add(
+            "Evolution",
+            lines(
+                f"{said[:1].upper()}{said[1:]}, on the task's own starts and goals",
+                drawn,
+                "generation",
+                said,
+                f"Means over {n} agents, {n} plain ones and 2 x {evolve.get('num_workers', '?')} "
+                "perturbations of a generation.",
+            ),
+        )
         names = [key for key in rows[0] if key.startswith("u ")]
-        moved = [Line(label(name[2:]), x, [value(r, name) for r in rows], colour) for name, colour in zip(names, PALETTE * 4)]
-        page.add("What evolved", lines("Parameters", moved, "generation", "u, in units of each parameter") if moved else None)
+        moved = [
+            Line(label(name[2:]), x, [value(r, name) for r in rows], colour) for name, colour in zip(names, PALETTE * 4)
+        ]
+        page.add(
+            "What evolved", lines("Parameters", moved, "generation", "u, in units of each parameter") if moved else None
+        )
         page.curve = Curve(x, [value(r, "score") for r in rows], "generation", said)
         page.facts = [
             Fact("Generations", str(len(rows)), f"of {evolve.get('generations', '?')}"),
-            Fact("Score at the end", number(value(rows[-1], "score")), f"plain, same seeds: {number(value(rows[-1], 'plain'))}"),
+            Fact(
+                "Score at the end",
+                number(value(rows[-1], "score")),
+                f"plain, same seeds: {number(value(rows[-1], 'plain'))}",
+            ),
             Fact("Training", f"{inner.get('num_timesteps', math.nan):,}", "environment steps of each member"),
             Fact("Diverged", precise(sum(value(r, "diverged") for r in rows)), "members in all"),
         ]
@@ -208,5 +278,8 @@ def read_evolution(folder: Folder) -> Page:
 def _evolution_verdict(found: str, rows: Sequence[Mapping[str, str]]) -> str:
     line = next((line.strip() for line in found.splitlines() if "fresh agents each" in line), "")
     if line:
-        return " ".join(line.replace("   ", "; ").split()) + ". Brackets: 95 % intervals over agents with equal random seeds."
+        return (
+            " ".join(line.replace("   ", "; ").split())
+            + ". Brackets: 95 % intervals over agents with equal random seeds."
+        )
     return f"{len(rows)} generations so far." if rows else "Nothing yet."

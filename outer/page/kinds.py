@@ -1,6 +1,7 @@
 """Which kind of run a folder holds, and the reader for it.
 
-Readers of rooms that this one may not import (``llm``, ``experiments``) are added by the command, ``experiments/pages.py``.
+Readers of rooms that this one may not import (``llm``, ``experiments``) are added by
+``experiments/pages.py``.
 """
 
 from __future__ import annotations
@@ -53,7 +54,9 @@ def read_page(path: Path, kinds: Sequence[Kind]) -> Page:
         folder = Folder(path)
         kind = kind_of(folder, kinds)
         if kind is None:
-            raise NoRunError(f"{path}: found {_content(path)}, expected the folder of a run: {_files(kinds)}{_runs_in(path, kinds)}")
+            raise NoRunError(
+                f"{path}: found {_content(path)}, expected the folder of a run: {_files(kinds)}{_runs_in(path, kinds)}"
+            )
         return kind.read(folder)
     except OSError as e:
         raise NoRunError(f"{path}: {e.strerror}") from None
@@ -71,7 +74,11 @@ def _content(path: Path) -> str:
 
 def _runs_in(path: Path, kinds: Sequence[Kind]) -> str:
     """Runs below a folder that holds some, the newest first."""
-    found = [p for p in path.iterdir() if p.is_dir() and os.access(p, os.R_OK | os.X_OK) and kind_of(Folder(p), kinds) is not None]
+    found = [
+        p
+        for p in path.iterdir()
+        if p.is_dir() and os.access(p, os.R_OK | os.X_OK) and kind_of(Folder(p), kinds) is not None
+    ]
     found.sort(key=lambda p: -p.stat().st_mtime)
     more = f" and {len(found) - MOST_LISTED} more" if len(found) > MOST_LISTED else ""
     return f". Runs in it: {', '.join(str(p) for p in found[:MOST_LISTED])}{more}" if found else ""

@@ -55,6 +55,7 @@ class Chart:
     note: str = ""  # n, which interval, what was cut off
     about: str = ""
     height: int = 340
+    wide: bool = False  # the whole width of the page
     template: ClassVar[str] = "chart"
 
 

@@ -78,8 +78,13 @@ class Folder:
         """Content of a YAML file; empty if there is none or it cannot be read."""
         if not self.has(name):
             return {}
-        found = self.attempt(name, lambda: yaml.load(read_plain(self.path / name, TEXT_BYTES), yaml.CSafeLoader
-                                                     if hasattr(yaml, "CSafeLoader") else yaml.SafeLoader))  # fmt: skip
+        found = self.attempt(
+            name,
+            lambda: yaml.load(
+                read_plain(self.path / name, TEXT_BYTES),
+                yaml.CSafeLoader if hasattr(yaml, "CSafeLoader") else yaml.SafeLoader,
+            ),
+        )
         if found is not None and not isinstance(found, dict):
             self.problems.append(f"{name}: found {type(found).__name__}, expected keys and values")
         return found if isinstance(found, dict) else {}

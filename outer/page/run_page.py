@@ -8,26 +8,32 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-
 from envolve.core.cleaning import one_line
 from envolve.core.statistics import AgentRuns, summary
 from envolve.outer.page.charts import PALETTE, Dots, Line, dots, intervals, jitter, lines, robust
-from envolve.outer.page.common import closing, configuration, label, span
+from envolve.outer.page.common import closing, configuration, label
 from envolve.outer.page.parts import Chart, Curve, Fact, Page, Part, Prose, Table
 from envolve.outer.page.reading import Folder, header
+from envolve.outer.page.unseen_parts import unseen
 from envolve.outer.page.world_parts import world_parts
 from envolve.outer.reporting.report import number, precise
-from envolve.outer.reporting.scores import CurvePoint, read_curve
+from envolve.outer.reporting.scores import CurvePoint, curve_of
 
 KINDS = {"se": "Synthetic environment", "rn": "Reward network", "cb": "Contextual bandit", "shaper": "Shaper"}
-ROLES = {"orig": ("unperturbed world", PALETTE[0]), "plus": ("perturbed, +", PALETTE[4]),
-         "minus": ("perturbed, -", PALETTE[5]), "confirm": ("confirming agents", PALETTE[2])}  # fmt: skip
-PLACES = {"world": "in the world", "real": "on the environment, as many steps", "real_10x": "there, ten times the steps"}
+ROLES = {
+    "orig": ("unperturbed world", PALETTE[0]),
+    "plus": ("perturbed, +", PALETTE[4]),
+    "minus": ("perturbed, -", PALETTE[5]),
+    "confirm": ("confirming agents", PALETTE[2]),
+}
+Row = tuple[str, float, float | None, float | None, str]
 
 
 def fits(folder: Folder) -> bool:
-    return folder.has("config.yaml") and (folder.has("scores.csv") or folder.has("report.json")) and (
-        "env_name:" in folder.text("config.yaml") and "gtn:" in folder.text("config.yaml")
+    return (
+        folder.has("config.yaml")
+        and (folder.has("scores.csv") or folder.has("report.json"))
+        and ("env_name:" in folder.text("config.yaml") and "gtn:" in folder.text("config.yaml"))
     )
 
 
@@ -35,17 +41,28 @@ def read(folder: Folder) -> Page:
     text, config = folder.text("config.yaml"), folder.yaml("config.yaml")
     gtn = config.get("agents", {}).get("gtn", {}) if isinstance(config.get("agents"), dict) else {}
     gtn = gtn if isinstance(gtn, dict) else {}
-    kind, task = kind_of(config, gtn), one_line(str(config.get("env_name", "unknown task")), 200)
+    kind, task = (
+        kind_of(config, gtn),
+        one_line(str(config.get("env_name", "unknown task")).removeprefix("gymnasium:"), 200),
+    )
     found = folder.text("summary.txt")
-    page = Page(folder.path, KINDS[kind], f"{task}: {gtn.get('agent_name', 'agents')} in an evolved {_thing(kind)}",
-                config=config, state=folder.state("summary.txt"))  # fmt: skip
-    points = folder.attempt("scores.csv", lambda: read_curve(folder.path / "scores.csv")) or []
+    page = Page(
+        folder.path,
+        KINDS[kind],
+        f"{task}: {gtn.get('agent_name', 'agents')} in an evolved {_thing(kind)}",
+        config=config,
+        state=folder.state("summary.txt"),
+    )
     members = folder.rows("scores.csv")
+    points = folder.attempt("scores.csv", lambda: curve_of(members)) or []
     score_title = _score_title(kind, gtn)
     mark = _mark(found)
     report = folder.json("report.json")
     page.verdict = verdict(found, report, points, gtn, page.state)
     page.facts = _facts(points, members, found, gtn)
+    share = report.get("share") if isinstance(report, dict) else None
+    if isinstance(share, (int, float)):
+        page.facts.insert(0, Fact("Of the way", f"{100 * share:.0f} %", "from random actions to the best real learner"))
     page.curve = Curve([p.generation for p in points], [p.mean for p in points], "generation", score_title)
     if isinstance(report, dict):
         page.add("Agents that never saw the world", *unseen(report))
@@ -99,8 +116,11 @@ def verdict(found: str, report: Any, points: list[CurvePoint], gtn: Mapping[str,
         return f"{len(points)}{of} generations so far; best mean score {number(best)}." if points else "Nothing yet."
     first = found.split("\n", 1)[0].partition(": ")[2]
     said = [f"{first[:1]}{first[1:].lower() if first[:1].isupper() else first[1:]}."]
-    said += [line.strip() for line in found.splitlines()
-             if line.strip().startswith(("An agent needs", "No comparison", "Price with the evolution"))]  # fmt: skip
+    said += [
+        line.strip()
+        for line in found.splitlines()
+        if line.strip().startswith(("An agent needs", "No comparison", "Price with the evolution"))
+    ]
     return " ".join(said)
 
 
@@ -114,7 +134,9 @@ def _facts(points: list[CurvePoint], members: list[dict[str, str]], found: str, 
     for name, pattern in (("In the world", "in the evolved world"), ("On the task", "in the real task")):
         cells = _cells(found, pattern)
         if cells:
-            facts.append(Fact(f"{name}: return", cells[1].split(" ", 1)[0], f"{_rest(cells[1])} after {cells[0]} steps"))
+            facts.append(
+                Fact(f"{name}: return", cells[1].split(" ", 1)[0], f"{_rest(cells[1])} after {cells[0]} steps")
+            )
     spent = re.search(r"evolution: ([\d,]+) real steps", found)
     facts.append(Fact("Price", spent[1] if spent else "-", "real steps spent on evolving"))
     lost = sum(1 for row in members if row.get("reason"))
@@ -156,9 +178,14 @@ def _evolution(
     per = Counter(row.get("role") for row in members if row.get("generation") == str(x[0]))
     n = f"{per['orig']} agents in the unperturbed world, {per['plus'] + per['minus']} perturbed worlds per generation."
     curve = lines(
-        "Learning curve", [Line("unperturbed world, mean", x, mean, low=low, high=high, band="population, 10 to 90 %")],
-        "generation", title, n + cut, limits=limits, levels=levels,
-    )  # fmt: skip
+        "Learning curve",
+        [Line("unperturbed world, mean", x, mean, low=low, high=high, band="population, 10 to 90 %")],
+        "generation",
+        title,
+        n + cut,
+        limits=limits,
+        levels=levels,
+    )
     return [curve, _swarm(members, title, levels), _cost(members, title)]
 
 
@@ -178,13 +205,23 @@ def _swarm(members: list[dict[str, str]], title: str, levels: list[tuple[float, 
         y = [_value(row, "score") for row in own]
         scores += y
         x = [_value(row, "generation") + 0.7 * jitter(i) for i, row in enumerate(own)]
-        texts = [f"generation {row['generation']}, member {row['member']}<br>score {precise(s)}, "
-                 f"{row.get('train_steps', '')} steps" for row, s in zip(own, y)]  # fmt: skip
+        texts = [
+            f"generation {row['generation']}, member {row['member']}<br>score {precise(s)}, "
+            f"{row.get('train_steps', '')} steps"
+            for row, s in zip(own, y)
+        ]
         groups.append(Dots(name, x, y, colour, size=5, opacity=0.55, texts=texts))
     if not groups:
         return None
-    return dots("Every member", groups, "generation", title, levels=levels, limits=robust(scores),
-                about="Score of every member of every generation")  # fmt: skip
+    return dots(
+        "Every member",
+        groups,
+        "generation",
+        title,
+        levels=levels,
+        limits=robust(scores),
+        about="Score of every member of every generation",
+    )
 
 
 def _cost(members: list[dict[str, str]], title: str) -> Chart | None:
@@ -193,8 +230,14 @@ def _cost(members: list[dict[str, str]], title: str) -> Chart | None:
     if len({v for v in x if math.isfinite(v)}) < 3:
         return None
     g = [_value(row, "generation") for row in members]
-    return dots("Price of a training", [Dots("", x, y, shade=g, size=5, opacity=0.6)], "training steps of an agent",
-                title, limits=robust(y), shade="generation")  # fmt: skip
+    return dots(
+        "Price of a training",
+        [Dots("", x, y, shade=g, size=5, opacity=0.6)],
+        "training steps of an agent",
+        title,
+        limits=robust(y),
+        shade="generation",
+    )
 
 
 def _comparison(folder: Folder, found: str, mark: float | None) -> list[Part | None]:
@@ -203,26 +246,38 @@ def _comparison(folder: Folder, found: str, mark: float | None) -> list[Part | N
         return []
 
     def charts() -> list[Part | None]:
-        runs = {name: AgentRuns(*([math.nan if v is None else float(v) for v in side[key]]
-                                  for key in ("returns", "steps"))) for name, side in stored.items()}  # fmt: skip
+        runs = {
+            name: AgentRuns(*([math.nan if v is None else float(v) for v in side[key]] for key in ("returns", "steps")))
+            for name, side in stored.items()
+        }
         levels = [] if mark is None else [(mark, f"solved: {mark:g}")]
-        groups, rows, steps = [], [], []
+        groups: list[Dots] = []
+        rows: list[Row] = []
+        steps: list[Row] = []
         for (name, agents), colour, symbol in zip(runs.items(), PALETTE, ("circle", "square")):
             fine = [(s, r) for s, r in zip(agents.steps, agents.returns) if math.isfinite(r)]
             lost = len(agents.returns) - len(fine)
             tail = f", {lost} failed" if lost else ""
-            groups.append(Dots(f"{label(name)} ({len(agents.returns)} agents{tail})", [s for s, _ in fine],
-                               [r for _, r in fine], colour, symbol, 8))  # fmt: skip
+            groups.append(
+                Dots(
+                    f"{label(name)} ({len(agents.returns)} agents{tail})",
+                    [s for s, _ in fine],
+                    [r for _, r in fine],
+                    colour,
+                    symbol,
+                    8,
+                )
+            )
             if fine:
                 for values, out in (([r for _, r in fine], rows), ([s for s, _ in fine], steps)):
                     s = summary(values)
                     ends = s["iqm_interval"] or [None, None]
                     out.append((label(name), s["iqm"], ends[0], ends[1], colour))
         wide = [s for g in groups for s in g.x]
-        log = {"xaxis": {"type": "log"}} if wide and min(wide) > 0 and max(wide) > 8 * min(wide) else {}
+        log = {"type": "log"} if wide and min(wide) > 0 and max(wide) > 8 * min(wide) else None
         iqm = "Interquartile mean and 95 % interval; equal values have none."
         return [
-            dots("Every agent", groups, "training steps", "test return on the task", levels=levels, **log),
+            dots("Every agent", groups, "training steps", "test return on the task", levels=levels, xaxis=log),
             intervals("Return", rows, "test return on the task", iqm, levels=levels),
             intervals("Price", steps, "training steps of an agent", iqm),
         ]
@@ -236,39 +291,3 @@ def _failures(members: list[dict[str, str]]) -> Table | None:
     if not reasons:
         return None
     return Table(("members", "reason"), [(n, reason) for reason, n in reasons.most_common()])
-
-
-def unseen(report: Mapping[str, Any]) -> list[Part | None]:
-    """The figures of ``envolve evolve``: agents of other kinds, in the world and on the environment."""
-    agents = report.get("unseen")
-    if not isinstance(agents, dict):
-        return []
-    rows, cells, steps = [], [], set()
-    for agent, places in agents.items():
-        for (place, words), colour in zip(PLACES.items(), (PALETTE[0], PALETTE[1], PALETTE[5])):
-            f = places.get(place) if isinstance(places, dict) else None
-            if not isinstance(f, dict) or f.get("mean_return") is None:
-                cells.append((label(agent), words, None, None, f.get("agents") if isinstance(f, dict) else None, None))
-                continue
-            low, high = span(f.get("interval"))
-            rows.append((f"{label(agent)}, {words}", float(f["mean_return"]), low, high, colour))
-            cells.append((agent, words, float(f["mean_return"]), "" if low is None else f"{number(low)} to {number(high)}",
-                          f.get("agents"), f.get("train_steps")))  # fmt: skip
-            steps.add(f.get("agents"))
-    random = report.get("random")
-    chance = random.get("mean_return") if isinstance(random, dict) else None
-    levels = [] if chance is None else [(float(chance), "random actions")]
-    count = ", ".join(str(s) for s in sorted(steps, key=str))
-    table = Table(("agent", "trained", "mean return", "95 % interval", "agents", "training steps"), cells)
-    parts = report.get("real_steps_of")
-    price = None
-    if isinstance(parts, dict):
-        names = {"measuring": "measuring the environment", "evolution": "the evolution", "tests": "tests of these agents",
-                 "baselines": "agents on the environment"}  # fmt: skip
-        price = Table(("real steps for", "steps"), [(names.get(k, k), v) for k, v in parts.items()], "Price")
-    return [
-        intervals("Return on the environment", rows, "mean return",
-                  f"Means over {count} agents of each kind, with 95 % intervals.", levels=levels), table, price,
-    ]  # fmt: skip
-
-

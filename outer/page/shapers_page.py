@@ -31,9 +31,13 @@ def read(folder: Folder) -> Page:
     settings = content.get("settings")
     settings = settings if isinstance(settings, dict) else {}
     learner = str(settings.get("learner", "")).upper()
-    page = Page(folder.path, "Ranking of shapers", f"{task}: {len(found)} candidates, trained with {learner}",
-                config={"settings": settings, "hyperparameters": content.get("hyperparameters", {})},
-                state=COMPLETE if content.get("complete") else STOPPED)  # fmt: skip
+    page = Page(
+        folder.path,
+        "Ranking of shapers",
+        f"{task}: {len(found)} candidates, trained with {learner}",
+        config={"settings": settings, "hyperparameters": content.get("hyperparameters", {})},
+        state=COMPLETE if content.get("complete") else STOPPED,
+    )
     scored = [c for c in found if math.isfinite(finite(c.get("score")))]
     failed = [c for c in found if c.get("failed")]
     page.verdict = verdict(scored, failed, unit)
@@ -44,8 +48,9 @@ def read(folder: Folder) -> Page:
         page.curve = Curve(curve[0], curve[1], "environment steps per agent", f"score in training, {unit}")
     page.add("Ranking", _ranking(scored, settings, unit), _table(found, unit))
     page.add("Training", _curves(found, unit))
-    page.add("Components of the rewards", *_components(found),
-             lead="Mean over all environments and steps of an iteration.")  # fmt: skip
+    page.add(
+        "Components of the rewards", *_components(found), lead="Mean over all environments and steps of an iteration."
+    )
     page.add("Films", *folder.films())
     page.add("Failures", *_failures(failed))
     text = folder.text("ranking.txt")
@@ -88,8 +93,9 @@ def verdict(scored: Sequence[Mapping[str, Any]], failed: Sequence[Mapping[str, A
     return f"{said}, {how} the human's shapers ({score_text(human)}){tail}.{lost}"
 
 
-def _facts(found: Sequence[Any], scored: Sequence[Any], failed: Sequence[Any], settings: Mapping[str, Any], unit: str
-           ) -> list[Fact]:  # fmt: skip
+def _facts(
+    found: Sequence[Any], scored: Sequence[Any], failed: Sequence[Any], settings: Mapping[str, Any], unit: str
+) -> list[Fact]:
     facts = []
     own = [c for c in scored if c.get("name") != HUMAN]
     if own:
@@ -97,12 +103,16 @@ def _facts(found: Sequence[Any], scored: Sequence[Any], failed: Sequence[Any], s
         facts.append(Fact("Best candidate", score_text(best).split(" ")[0], f"{best.get('name')}, {unit}"))
     human = next((c for c in scored if c.get("name") == HUMAN), None)
     if human is not None:
-        facts.append(Fact("Human's shapers", score_text(human).split(" ")[0], score_text(human).partition(" ")[2] or unit))
+        facts.append(
+            Fact("Human's shapers", score_text(human).split(" ")[0], score_text(human).partition(" ")[2] or unit)
+        )
     facts.append(Fact("Candidates", str(len(found)), f"{len(failed)} failed"))
     steps = max((s for c in found for s in _curve(c)[0]), default=math.nan)
     facts.append(Fact("Training", f"{steps:,.0f}" if steps == steps else "-", "environment steps of each agent"))
     n = f"{settings.get('seeds', '?')} agents, {settings.get('num_envs_per_shaper', '?')} episodes each"
-    facts.append(Fact("Test", n.split(" ")[0], f"agents per candidate, {settings.get('num_envs_per_shaper', '?')} episodes each"))
+    facts.append(
+        Fact("Test", n.split(" ")[0], f"agents per candidate, {settings.get('num_envs_per_shaper', '?')} episodes each")
+    )
     return facts
 
 
@@ -127,11 +137,22 @@ def _colours(found: Sequence[Mapping[str, Any]]) -> dict[str, str]:
 def _ranking(scored: Sequence[Mapping[str, Any]], settings: Mapping[str, Any], unit: str) -> Chart | None:
     if not scored:
         return None
-    rows = [(label(c.get("name")), finite(c.get("score")), *span(c.get("interval")),
-             INK if c.get("name") == HUMAN else PALETTE[0]) for c in scored[:MOST_ROWS]]  # fmt: skip
+    rows = [
+        (
+            label(c.get("name")),
+            finite(c.get("score")),
+            *span(c.get("interval")),
+            INK if c.get("name") == HUMAN else PALETTE[0],
+        )
+        for c in scored[:MOST_ROWS]
+    ]
     over = "agents" if settings.get("seeds", 1) != 1 else f"{settings.get('num_envs_per_shaper')} episodes of one agent"
-    return intervals("True score of the final policies", rows, f"score, {unit}",
-                     f"95 % intervals over {over}; equal values have none.")  # fmt: skip
+    return intervals(
+        "True score of the final policies",
+        rows,
+        f"score, {unit}",
+        f"95 % intervals over {over}; equal values have none.",
+    )
 
 
 def _table(found: Sequence[Mapping[str, Any]], unit: str) -> Table:
@@ -140,9 +161,15 @@ def _table(found: Sequence[Mapping[str, Any]], unit: str) -> Table:
         low, high = span(c.get("interval"))
         rank = c.get("rank") if isinstance(c.get("rank"), int) else None
         score = finite(c.get("score"))
-        rows.append((rank, str(c.get("name")), None if math.isnan(score) else score,
-                     "" if low is None or high is None else f"{precise(low)} to {precise(high)}",
-                     ", ".join(map(str, c.get("shapers") or [])) or "none, the task's own"))  # fmt: skip
+        rows.append(
+            (
+                rank,
+                str(c.get("name")),
+                None if math.isnan(score) else score,
+                "" if low is None or high is None else f"{precise(low)} to {precise(high)}",
+                ", ".join(map(str, c.get("shapers") or [])) or "none, the task's own",
+            )
+        )
     return Table(("", "candidate", f"score, {unit}", "95 % interval", "replaces"), rows)
 
 
@@ -152,15 +179,28 @@ def _curves(found: Sequence[Mapping[str, Any]], unit: str) -> Chart | None:
         x, y = _curve(c)
         name = str(c.get("name"))
         values += y
-        drawn.append(Line(label(name) + (", failed" if c.get("failed") else ""), x, y, colours[name],
-                          dash="dash" if name == HUMAN else "solid",
-                          width=1 if colours[name] == MUTED else 2.5 if name == HUMAN else 1.8))  # fmt: skip
+        drawn.append(
+            Line(
+                label(name) + (", failed" if c.get("failed") else ""),
+                x,
+                y,
+                colours[name],
+                dash="dash" if name == HUMAN else "solid",
+                width=1 if colours[name] == MUTED else 2.5 if name == HUMAN else 1.8,
+            )
+        )
     drawn = [line for line in drawn if len(line.x)]
     if not drawn:
         return None
-    return lines("True score during training", drawn, "environment steps per agent", f"score per step, {unit}",
-                 "Per step, by policies that still explore, with the candidate's own starts and ends. The test judges neither.",
-                 limits=robust(values), height=420)  # fmt: skip
+    return lines(
+        "True score during training",
+        drawn,
+        "environment steps per agent",
+        f"score per step, {unit}",
+        "Per step, by policies that still explore, with the candidate's own starts and ends. The test judges neither.",
+        limits=robust(values),
+        height=420,
+    )
 
 
 def _components(found: Sequence[Mapping[str, Any]]) -> list[Part | None]:

@@ -22,15 +22,14 @@ from typing import Any
 from envolve.outer.page import write
 from envolve.outer.page.compare import compare, names_of
 from envolve.outer.page.kinds import Kind, NoRunError, read_page
-from envolve.outer.page.parts import Page
-from envolve.outer.page.write import PageError
+from envolve.outer.page.parts import RUNNING, Page
 
 BODY = "/body"
 OURS = "report.html"  # the page itself is no news
 
 
 class Pages:
-    """The pages of some folders, read again when something has changed. Raises NoRunError, PageError."""
+    """The pages of some folders, read again when something has changed. Raises NoRunError."""
 
     def __init__(self, folders: Sequence[Path], kinds: Sequence[Kind]) -> None:
         self.folders, self.kinds = list(folders), kinds
@@ -55,28 +54,35 @@ class Pages:
         return (compare(self.pages), names_of(self.pages)) if len(self.pages) > 1 else (None, [])
 
     def html(self, live: str = "") -> str:
+        """The whole page."""
         with self.lock:
-            if not self.pages:
-                self._read()
+            self._refresh()
             together, names = self._around()
             return write.html(self.pages, together, names, live)
 
     def body(self) -> tuple[str, str]:
         """What is within <main>, and a tag that changes with it."""
         with self.lock:
-            try:
-                seen = self._files()
-                # a run that has just stopped writing changes its state without changing a file
-                if seen != self.seen or any(page.state == "running" for page in self.pages) or not self.body_:
-                    self._read()
-                    self.seen = seen
-                    together, names = self._around()
-                    self.body_ = write.body(self.pages, together, names)
-                    self.tag = hashlib.sha256(self.body_.encode()).hexdigest()[:24]
-            except (NoRunError, OSError):
-                if not self.body_:
-                    raise
+            self._refresh()
+            if not self.body_:
+                together, names = self._around()
+                self.body_ = write.body(self.pages, together, names)
+                self.tag = hashlib.sha256(self.body_.encode()).hexdigest()[:24]
             return self.body_, self.tag
+
+    def _refresh(self) -> None:
+        """Reads the folders if something has changed. What was read last stays if they have vanished."""
+        try:
+            if not self.pages:
+                self._read()
+            seen = self._files()
+            # a run that has just stopped writing changes its state without changing a file
+            if seen != self.seen or any(page.state == RUNNING for page in self.pages):
+                self._read()
+                self.seen, self.body_ = seen, ""
+        except (NoRunError, OSError):
+            if not self.pages:
+                raise
 
     def _files(self) -> list[tuple[str, int, int]]:
         """Names, sizes and times of the files in the folders and one level below."""
@@ -131,7 +137,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
                 return self._answer(200, "text/html", body, more)
             if address.path == "/":
                 return self._answer(200, "text/html", self.server.pages.html(f"{BODY}?token={self.server.token}"))
-        except (NoRunError, PageError, OSError) as e:
+        except (NoRunError, OSError) as e:
             return self._answer(500, "text/plain", f"{e}\n")
         self._answer(404, "text/plain", "found no such page, expected /\n")
 
@@ -141,9 +147,13 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self.send_response(code)
             self.send_header("Content-Type", f"{kind}; charset=utf-8")
             self.send_header("Content-Length", str(len(data)))
-            for name, value in {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff",
-                                "Referrer-Policy": "no-referrer", "Cross-Origin-Resource-Policy": "same-origin",
-                                **(more or {})}.items():  # fmt: skip
+            for name, value in {
+                "Cache-Control": "no-store",
+                "X-Content-Type-Options": "nosniff",
+                "Referrer-Policy": "no-referrer",
+                "Cross-Origin-Resource-Policy": "same-origin",
+                **(more or {}),
+            }.items():
                 self.send_header(name, value)
             self.end_headers()
             if code != 304:

@@ -1,7 +1,9 @@
 """One HTML file out of pages: Jinja2 escapes every text, styles and scripts are part of the file.
 
-Its Content-Security-Policy lets two scripts run, by their SHA-256: Plotly's and the page's own. No other script can, and
-no request leaves the page, whatever a text contains. Plotly's bundle (``static/plotly-cartesian.min.js``, MIT licence)
+Its Content-Security-Policy lets two scripts run, by their SHA-256: Plotly's and the page's own. No other script can,
+and no request leaves the page, whatever a text contains.
+
+Plotly's bundle (``static/plotly-cartesian.min.js``, MIT licence)
 is that of the npm package plotly.js-cartesian-dist-min 4.1.1; ``docs/report.md`` says why this one.
 """
 
@@ -21,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import envolve
 from envolve.core.cleaning import printable
 from envolve.core.files import read_plain
-from envolve.outer.page.parts import Chart, Film, Lineage, Page, Parallel
+from envolve.outer.page.parts import Chart, Film, Lineage, Page, Parallel, Section
 from envolve.outer.reporting.report import precise
 
 if TYPE_CHECKING:
@@ -32,22 +34,28 @@ PLOTLY = "plotly-cartesian.min.js"
 LONGEST_TEXT, LONGEST_LINE = 200_000, 2_000  # characters of one text, and of a line of it
 FILM_BYTES = 6_000_000  # a larger film stays a file beside the page
 MIME = {".webp": "image/webp", ".gif": "image/gif", ".mp4": "video/mp4", ".png": "image/png"}
+SMALL = 250  # px, height of a chart that takes a third of the width
 LIVE_CONNECT = "'self'"
-
-
-class PageError(Exception):
-    """Raised where a page cannot be made. The message says what to install."""
 
 
 def html(pages: Sequence[Page], compare: Page | None = None, names: Sequence[str] = (), live: str = "") -> str:
     """The whole file. compare: what stands before several runs, which ``names`` tells apart; live: address at which the
-    page asks for news ("": never). Raises PageError."""
+    page asks for news ("": never)."""
     script, plotly = "\n".join(_static(name) for name in SCRIPTS), _static(PLOTLY)
-    return _environment().get_template("page.html").render(
-        **_content(pages, compare, names), style=_safe(_static("style.css")), script=_safe(script), plotly=_safe(plotly),
-        policy=policy(bool(live)), live=live, version=envolve.__version__,
-        title=(compare or pages[0]).title + ", Envolve",
-    )  # fmt: skip
+    return (
+        _environment()
+        .get_template("page.html")
+        .render(
+            **_content(pages, compare, names),
+            style=_safe(_static("style.css")),
+            script=_safe(script),
+            plotly=_safe(plotly),
+            policy=policy(bool(live)),
+            live=live,
+            version=envolve.__version__,
+            title=(compare or pages[0]).title + ", Envolve",
+        )
+    )
 
 
 def body(pages: Sequence[Page], compare: Page | None = None, names: Sequence[str] = ()) -> str:
@@ -67,14 +75,16 @@ def policy(live: bool) -> str:
 def _content(pages: Sequence[Page], compare: Page | None, names: Sequence[str]) -> dict[str, Any]:
     folders = ", ".join(str(page.folder) for page in pages)
     return {
-        "pages": pages, "compare": compare, "names": list(names),
+        "pages": pages,
+        "compare": compare,
+        "names": list(names),
         "footer": printable(f"Made by envolve {envolve.__version__} from {folders}. The page needs no network."),
-    }  # fmt: skip
+    }
 
 
 @functools.cache
 def _static(name: str) -> str:
-    return resources.files("envolve.outer.page").joinpath("static", name).read_text("utf-8")
+    return resources.files("envolve.outer.page").joinpath(f"static/{name}").read_text("utf-8")
 
 
 @functools.cache
@@ -85,18 +95,28 @@ def _digest(name: str) -> str:
 
 @functools.cache
 def _environment() -> Environment:
-    try:
-        from jinja2 import Environment, FunctionLoader, StrictUndefined
-    except ImportError:
-        raise PageError("pages need Jinja2: pip install jinja2 (or pip install envolve[report])") from None
+    from jinja2 import Environment, FunctionLoader, StrictUndefined  # only who makes a page waits for it
 
     def load(name: str) -> str:
-        return resources.files("envolve.outer.page").joinpath("templates", name).read_text("utf-8")
+        return resources.files("envolve.outer.page").joinpath(f"templates/{name}").read_text("utf-8")
 
-    made = Environment(loader=FunctionLoader(load), autoescape=True, undefined=StrictUndefined)
-    made.filters |= {"cut": cut, "figure": _figure, "spec": _spec, "nodes": _nodes, "packed": _packed, "plain": _plain,
-                     "media": _media}  # fmt: skip
+    made = Environment(loader=FunctionLoader(load), autoescape=True, undefined=StrictUndefined, finalize=_shown)
+    made.filters |= {
+        "cut": cut,
+        "figure": _figure,
+        "spec": _spec,
+        "nodes": _nodes,
+        "packed": _packed,
+        "plain": _plain,
+        "media": _media,
+        "small": _small,
+    }
     return made
+
+
+def _shown(value: Any) -> Any:
+    """What a template puts in: printable and of bounded length, unless it is ours (Markup)."""
+    return cut(value) if type(value) is str else value
 
 
 def _safe(text: str) -> Any:
@@ -140,6 +160,11 @@ def cut(text: object) -> str:
     )
 
 
+def _small(section: Section) -> bool:
+    """True for many small charts, which fit three beside each other."""
+    return len(section.parts) > 3 and all(isinstance(p, Chart) and p.height < SMALL for p in section.parts)
+
+
 def _figure(value: float) -> str:
     if isinstance(value, bool):
         return str(value).lower()
@@ -154,10 +179,12 @@ def _nodes(part: Lineage) -> Any:
     return data({"nodes": part.nodes, "unit": part.unit, "best": part.best})
 
 
-def _packed(part: Lineage) -> str:
+def _packed(part: Lineage) -> Any:
     """Base64 of gzip: a thousand candidates' code takes a tenth of its size."""
     text = json.dumps(_finite(part.details), allow_nan=False, separators=(",", ":"))
-    return base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
+    from markupsafe import Markup
+
+    return Markup(base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode())
 
 
 def _plain(part: Parallel) -> Any:
@@ -171,4 +198,10 @@ def _media(film: Film) -> dict[str, Any]:
     except OSError as e:
         return {"uri": "", "video": False, "why": printable(f"{film.path.name}: {e.strerror}")}
     kind = MIME[film.path.suffix]
-    return {"uri": f"data:{kind};base64,{base64.b64encode(content).decode()}", "video": kind.startswith("video"), "why": ""}
+    from markupsafe import Markup
+
+    return {
+        "uri": Markup(f"data:{kind};base64,{base64.b64encode(content).decode()}"),
+        "video": kind.startswith("video"),
+        "why": "",
+    }

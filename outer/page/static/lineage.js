@@ -32,7 +32,7 @@ class Lineage {
     this.byId = new Map(nodes.map((n) => [n.id, n]));
     this.details = null;
     this.form = $("form", root); this.body = $("tbody", root); this.chart = $(".plot", root); this.panel = $(".detail", root);
-    this.sort = { by: "id", down: false }; this.all = false;
+    this.sort = { by: "score", down: true }; this.all = false;
     this.fill("state", "state"); this.fill("operator", "operator"); this.fill("island", "island", true); this.fill("model", "model", true);
     this.selected = kept && this.byId.has(kept.selected) ? kept.selected : best ?? (nodes.length ? nodes[0].id : null);
     if (kept) { for (const [name, value] of Object.entries(kept.form)) if (this.form.elements[name]) this.form.elements[name].value = value; this.sort = kept.sort; this.all = kept.all; }
@@ -110,7 +110,7 @@ class Lineage {
     const tree = this.form.elements.view.value === "tree";
     const shown = new Set(this.shown().map((n) => n.id)), { at, range } = this.places(tree);
     const line = { x: [], y: [] };
-    for (const n of this.nodes) for (const p of n.parents) if (at.has(p) && shown.has(n.id) && (tree || n.score !== null)) {
+    for (const n of this.nodes) for (const p of tree ? n.parents.slice(0, 1) : n.parents) if (at.has(p) && shown.has(n.id) && (tree || n.score !== null)) {
       line.x.push(at.get(p)[0], at.get(n.id)[0], null); line.y.push(at.get(p)[1], at.get(n.id)[1], null);
     }
     const chain = this.ancestors(this.selected), bold = { x: [], y: [] };
@@ -132,7 +132,7 @@ class Lineage {
     ];
     for (const operator of Object.keys(SYMBOLS).filter((o) => this.nodes.some((n) => n.operator === o)))
       data.push(group(operator, (n) => n.operator === operator && n.score !== null, (own) => ({
-        symbol: SYMBOLS[operator], color: own.map((n) => (operator === "human" ? "ink" : `c${islands.indexOf(n.island) % 7}`)), size: operator === "human" ? 13 : 10 })));
+        symbol: SYMBOLS[operator], color: own.map((n) => (operator === "human" ? "ink" : `c${islands.indexOf(n.island) % 7}`)), size: operator === "human" ? 13 : this.nodes.length > 200 ? 7 : 10 })));
     data.push(group("rejected", (n) => n.state === "rejected", () => ({ symbol: "line-ns-open", color: "muted", line: { width: 1.5, color: "muted" } })));
     data.push(group("failed in training", (n) => n.state === "failed", () => ({ symbol: "x-thin-open", color: "c1", line: { width: 1.5, color: "c1" } })));
     const now = at.get(this.selected);
@@ -164,7 +164,7 @@ class Lineage {
       button.addEventListener("click", () => this.choose(n.id));
       const row = make("tr", {}, [make("td", {}, [button]),
         make("td", { textContent: n.score === null ? n.stage || n.state : figure(n.score), className: n.score === null ? "" : "n" }),
-        make("td", { textContent: n.low === null ? "" : `${figure(n.low)} to ${figure(n.high)}` }),
+        make("td", { textContent: n.low === null ? "" : `${figure(n.low)}, ${figure(n.high)}` }),
         make("td", { textContent: n.operator + (n.tuned ? ", tuned" : "") }), make("td", { textContent: String(n.iteration + 1), className: "n" })]);
       row.dataset.id = n.id;
       if (n.id === this.selected) row.setAttribute("aria-current", "true");
@@ -210,7 +210,7 @@ class Lineage {
     for (const note of more.notes || []) out.push(make("p", { className: "note", textContent: note }));
     const curves = Object.entries(more.curves || {});
     if (curves.some(([, v]) => v.length)) {
-      out.push(make("h4", { textContent: "Per step, during training" }));
+      out.push(make("h4", { textContent: "True score; reward and its components, per step of training" }));
       const box = make("div", { className: "plot", role: "img", "aria-label": "True score, reward and its components during training" });
       box.style.height = `${curves.length > 1 ? 320 : 200}px`;
       out.push(box);
@@ -247,8 +247,8 @@ class Lineage {
     })).map((t) => ({ ...t, name: this.safe(t.name) }));
     plot(box, data, {
       xaxis: { title: { text: "iteration of the learner" }, anchor: two ? "y2" : "y" },
-      yaxis: { title: { text: "true score" }, domain: two ? [0.58, 1] : [0, 1] },
-      ...(two ? { yaxis2: { title: { text: "reward, components" }, domain: [0, 0.44], gridcolor: css("grid"), zeroline: false, automargin: true } } : {}),
+      yaxis: { title: { text: "score" }, domain: two ? [0.58, 1] : [0, 1] },
+      ...(two ? { yaxis2: { title: { text: "reward" }, domain: [0, 0.44], gridcolor: css("grid"), zeroline: false, automargin: true } } : {}),
       margin: { t: 40 },
     });
   }

@@ -58,7 +58,10 @@ class Parallel {
     }
     this.axes.forEach((axis, i) => {
       picture.append(svg("line", { class: "axis", x1: x(i), x2: x(i), y1: top, y2: top + height }));
-      const words = axis.name.match(/.{1,15}(?=\.|$)|.{1,15}/g) || [axis.name];
+      const words = [];
+      for (const piece of axis.name.split(/(?<=[._])/)) {
+        if (words.length && words[words.length - 1].length + piece.length <= 16) words[words.length - 1] += piece; else words.push(piece);
+      }
       words.slice(0, 3).forEach((word, k) => picture.append(svg("text", { x: x(i), y: top - 14 - 14 * (Math.min(3, words.length) - 1 - k), "text-anchor": "middle" }, word)));
       for (const [at, text] of axis.ticks) picture.append(svg("text", { class: "tick", x: x(i) + 6, y: y(at) + 4 }, text));
       const range = this.ranges.get(i);
