@@ -41,7 +41,8 @@ configuration), importance.json, and the pictures parallel_coordinates.png, budg
 is results.json and configs.json (hpbandster's format) and study.yaml. Without study.yaml, best.yaml is not written and
 the axes cover only the values tried.
 
-Exit codes: 0 written, 1 no trial of the search has succeeded yet, 2 wrong arguments or files that cannot be read or written, 130 Ctrl-C, 143 SIGTERM."""
+Exit codes: 0 written, 1 no trial of the search has succeeded yet, 2 wrong arguments or files that cannot be
+read or written, 130 Ctrl-C, 143 SIGTERM."""
 
 PAGE = "report.html"
 

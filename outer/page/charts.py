@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -47,7 +48,8 @@ def numbers(values: Sequence[float] | np.ndarray) -> list[float | None]:
 
 
 def axis(title: str, **more: Any) -> dict[str, Any]:
-    return {"title": {"text": title}, **more}
+    """Plotly reads a few tags in titles, so that they are escaped."""
+    return {"title": {"text": html.escape(title, quote=False)}, **more}
 
 
 def robust(values: Sequence[float] | np.ndarray, keep: Sequence[float] = ()) -> list[float] | None:

@@ -154,8 +154,8 @@ def _events(folder: Folder) -> list[Part | None]:
     out: list[Part | None] = []
     for name in order[:MOST_METRICS]:
         x, y = scalars[name]
-        words = label(name.replace("_", " "))
-        out.append(lines(words, [Line(words, x, y)], "gradient steps", words, limits=robust(y), height=230))
+        words = name.replace("_", " ")
+        out.append(lines(words, [Line(label(words), x, y)], "gradient steps", words, limits=robust(y), height=230))
     return out
 
 

@@ -98,11 +98,12 @@ class Lineage:
 @dataclass(frozen=True)
 class Parallel:
     """Parallel coordinates. axes: name, ticks [(place in 0..1, text)]; lines: label, places in 0..1 or None, shade in
-    0..1 (1 is best) or None for a failure, text. groups: name -> indices of lines; one is shown at a time."""
+    0..1 (1 is best) or None for a failure, text. groups: names with indices of lines; one is shown at a time, at first
+    the first."""
 
     axes: Sequence[Mapping[str, Any]]
     lines: Sequence[Mapping[str, Any]]
-    groups: Mapping[str, Sequence[int]]
+    groups: Sequence[tuple[str, Sequence[int]]]
     note: str = ""
     template: ClassVar[str] = "parallel"
 

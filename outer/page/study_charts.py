@@ -37,14 +37,14 @@ def parallel(
     loss: str,
     unit: str,
 ) -> Parallel:
-    shown, groups = list(axes[:MOST_AXES]), {}
+    shown, groups = list(axes[:MOST_AXES]), list[tuple[str, Sequence[int]]]()
     lines_: list[dict[str, Any]] = []
     count = {b: sum(r.trial.budget == b for r in records) for b in budgets}
     first = next((b for b in reversed(budgets) if count[b] >= ENOUGH), max(budgets, key=lambda b: count[b]))
     for budget in [first, *(b for b in reversed(budgets) if b != first)]:
         here = [r for r in records if r.trial.budget == budget][-MOST_LINES:]
         scale = LossScale([r.result.loss for r in here])
-        groups[f"{budget:g} {unit}".strip()] = range(len(lines_), len(lines_) + len(here))
+        groups.append((_name(budget, unit), list(range(len(lines_), len(lines_) + len(here)))))
         for r in here:
             place = min(1.0, max(0.0, scale.place(r.result.loss))) if succeeded(r) else None
             values = [r.trial.values.get(a.name) for a in shown]
@@ -63,7 +63,7 @@ def parallel(
     given = [{"name": names[a.name], "ticks": _ticks(a)} for a in shown] + [{"name": "loss", "ticks": ends}]
     left = f" The {len(shown)} most important of {len(axes)} parameters are shown." if len(axes) > len(shown) else ""
     note = f"Strong lines have low losses; dashed ones failed. The last axis is the {loss} within this budget.{left}"
-    return Parallel(given, lines_, {k: list(v) for k, v in groups.items()}, note)
+    return Parallel(given, lines_, groups, note)
 
 
 def _place(a: Axis, value: Any) -> float:
@@ -75,7 +75,7 @@ def _colour(budgets: Sequence[float], budget: float) -> str:
 
 
 def _name(budget: float, unit: str) -> str:
-    return f"{budget:g} {unit}".strip()
+    return f"{budget:g} {unit}" if unit else f"budget {budget:g}"
 
 
 def time_line(records: Sequence[Record], budgets: Sequence[float], loss: str, unit: str) -> Chart:
@@ -204,7 +204,7 @@ def importance(found: Any, names: dict[str, str]) -> Chart | None:
             "hovertemplate": "%{y}: %{x:.1f} %<extra></extra>",
         }
     ]
-    what = "share of the variance of the loss, %" if found.method == FANOVA else "share of what sets the best apart, %"
+    what = "share of the variance, %" if found.method == FANOVA else "share, %"
     layout = {
         "xaxis": axis(what, rangemode="tozero"),
         "margin": {"l": 10},

@@ -17,18 +17,19 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from importlib import resources
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import envolve
 from envolve.core.cleaning import printable
-from envolve.core.files import read_plain
+from envolve.core.files import TABLE_BYTES, read_plain, read_text
 from envolve.outer.page.parts import Chart, Film, Lineage, Page, Parallel, Section
 from envolve.outer.reporting.report import precise
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
+HERE = Path(__file__).parent
 SCRIPTS = ("page.js", "lineage.js", "parallel.js")
 PLOTLY = "plotly-cartesian.min.js"
 LONGEST_TEXT, LONGEST_LINE = 200_000, 2_000  # characters of one text, and of a line of it
@@ -84,7 +85,7 @@ def _content(pages: Sequence[Page], compare: Page | None, names: Sequence[str]) 
 
 @functools.cache
 def _static(name: str) -> str:
-    return resources.files("envolve.outer.page").joinpath(f"static/{name}").read_text("utf-8")
+    return read_text(HERE / "static" / name, TABLE_BYTES)
 
 
 @functools.cache
@@ -98,7 +99,7 @@ def _environment() -> Environment:
     from jinja2 import Environment, FunctionLoader, StrictUndefined  # only who makes a page waits for it
 
     def load(name: str) -> str:
-        return resources.files("envolve.outer.page").joinpath(f"templates/{name}").read_text("utf-8")
+        return read_text(HERE / "templates" / name)
 
     made = Environment(loader=FunctionLoader(load), autoescape=True, undefined=StrictUndefined, finalize=_shown)
     made.filters |= {

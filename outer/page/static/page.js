@@ -64,7 +64,14 @@ function painted(value, key = "") {
 const touch = matchMedia("(pointer: coarse)").matches;
 const CONFIG = { displaylogo: false, responsive: true, modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"] };
 
-function layoutOf(own) {
+// Titles of axes in two lines where there is little room.
+function folded(title, room) {
+  if (!title || !title.text || room > 480 || title.text.length < 34) return title;
+  const at = title.text.lastIndexOf(" ", 30);
+  return at < 0 ? title : { ...title, text: `${title.text.slice(0, at)}<br>${title.text.slice(at + 1)}` };
+}
+
+function layoutOf(own, room) {
   const axis = { gridcolor: css("grid"), zeroline: false, linecolor: css("muted"), tickcolor: css("muted"), automargin: true, ticks: "outside", ticklen: 4, showline: true, exponentformat: "power", minexponent: 5, separatethousands: true, title: { standoff: 10 } };
   const layout = painted(own);
   const size = { ...(layout.xaxis || {}) };
@@ -75,13 +82,13 @@ function layoutOf(own) {
     hoverlabel: { font: { size: 12 }, align: "left", bgcolor: css("panel"), bordercolor: css("line"), font: { color: css("ink") } },
     dragmode: touch ? false : "zoom", ...layout,
     margin: { l: 58, r: 16, t: 34, b: 46, ...(layout.margin || {}) },
-    xaxis: { ...axis, ...size, showgrid: false, title: { ...axis.title, ...(size.title || {}) } },
-    yaxis: { ...axis, ...(layout.yaxis || {}), showline: false, ticks: "", title: { ...axis.title, ...((layout.yaxis || {}).title || {}) } },
+    xaxis: { ...axis, ...size, showgrid: false, title: { ...axis.title, ...folded(size.title, room) } },
+    yaxis: { ...axis, ...(layout.yaxis || {}), showline: false, ticks: "", title: { ...axis.title, ...folded((layout.yaxis || {}).title, room) } },
   };
 }
 
 function plot(element, data, layout) {
-  return Plotly.react(element, data.map((trace) => painted({ type: "scatter", ...trace })), layoutOf(layout), CONFIG);
+  return Plotly.react(element, data.map((trace) => painted({ type: "scatter", ...trace })), layoutOf(layout, element.clientWidth), CONFIG);
 }
 
 const charts = new Map(); // element -> its data and layout

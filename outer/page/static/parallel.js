@@ -15,7 +15,7 @@ class Parallel {
     Object.assign(this, JSON.parse($("script", root).textContent));
     this.ranges = new Map();
     this.form = $("form", root);
-    for (const name of Object.keys(this.groups)) this.form.elements.group.append(make("option", { value: name, textContent: `${name} (${this.groups[name].length})` }));
+    this.groups.forEach(([name, own], i) => this.form.elements.group.append(make("option", { value: String(i), textContent: `${name} (${own.length})` })));
     this.form.elements.group.addEventListener("input", () => this.draw());
     this.form.addEventListener("reset", () => { this.ranges.clear(); this.draw(); });
     this.form.addEventListener("submit", (e) => e.preventDefault());
@@ -37,7 +37,7 @@ class Parallel {
   }
 
   draw() {
-    const chosen = this.groups[this.form.elements.group.value] || [], n = this.axes.length;
+    const chosen = (this.groups[Number(this.form.elements.group.value)] || ["", []])[1], n = this.axes.length;
     const step = 118, width = Math.max(680, 90 + step * (n - 1) + 90), top = 62, height = 260, x = (i) => 60 + (n > 1 ? i * (width - 130) / (n - 1) : 0);
     const y = (v) => top + (1 - v) * height;
     const picture = svg("svg", { viewBox: `0 0 ${width} ${top + height + 24}`, role: "img", "aria-label": "Parallel coordinates: a line per configuration" });
