@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from benchmarks.settings import SETTINGS
+from benchmarks.common.settings import SETTINGS
 
 
 @dataclass(frozen=True)

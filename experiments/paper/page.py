@@ -13,8 +13,8 @@ import yaml
 
 from envolve.core.cleaning import one_line
 from envolve.core.statistics import summary
-from envolve.experiments.paper.data import PER_EPISODE, PER_RUN, Data, load
-from envolve.experiments.paper.proxies import INDEX, MODES
+from envolve.experiments.paper.common.data import PER_EPISODE, PER_RUN, Data, load
+from envolve.experiments.paper.common.proxies import INDEX, MODES
 from envolve.outer.page.charts import MUTED, PALETTE, Dots, Line, dots, intervals, jitter, lines, robust
 from envolve.outer.page.common import closing, finite, label
 from envolve.outer.page.parts import Chart, Code, Curve, Fact, Film, Page, Part, Prose, Table

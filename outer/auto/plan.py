@@ -69,7 +69,7 @@ class ReportPlan:
 
 
 @dataclass(frozen=True)
-class Plan:
+class EvolvePlan:
     """config: the content of a YAML file that ``envolve run`` takes. reasons: lines that say why."""
 
     config: dict[str, Any]
@@ -87,7 +87,7 @@ class Plan:
         return head + yaml.safe_dump(self.config, sort_keys=False, default_flow_style=None, width=120)
 
 
-def plan(facts: Facts, choice: Choice, learners: list[str], library: bool) -> Plan:
+def plan(facts: Facts, choice: Choice, learners: list[str], library: bool) -> EvolvePlan:
     """The whole plan. learners: the kinds that never see the world, the first ones preferred."""
     world = "bandit" if choice.world == AUTO else choice.world
     learner = _learner(facts, world) if choice.learner == AUTO else choice.learner
@@ -106,7 +106,7 @@ def plan(facts: Facts, choice: Choice, learners: list[str], library: bool) -> Pl
         gtn["horizon_generations"] = max(1, round(0.6 * generations))
     reasons = _reasons(facts, choice, world, config, expected, report, report_seconds, expert_seconds)
     spent = expected + START_SECONDS + expert_seconds
-    return Plan(config, report, world, learner, search, spent, report_seconds, tuple(reasons))
+    return EvolvePlan(config, report, world, learner, search, spent, report_seconds, tuple(reasons))
 
 
 def _learner(facts: Facts, world: str) -> str:
@@ -317,7 +317,7 @@ def _minutes(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.1f} minutes"
 
 
-def stored(of: Plan) -> dict[str, Any]:
+def stored(of: EvolvePlan) -> dict[str, Any]:
     """What a run keeps beside its configuration, as JSON."""
     return {
         "world": of.world, "learner": of.learner, "search": of.search, "report": asdict(of.report),

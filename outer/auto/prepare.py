@@ -11,7 +11,7 @@ from typing import Any
 
 from envolve.envs.outside.build import PREFIX, OutsideError, is_outside
 from envolve.outer.auto.facts import Facts, facts_of, probed
-from envolve.outer.auto.plan import AUTO, INITS, WORLDS, Choice, Plan, plan
+from envolve.outer.auto.plan import AUTO, INITS, WORLDS, Choice, EvolvePlan, plan
 from envolve.outer.auto.unseen import installed, unseen_learners
 from envolve.outer.config.distilled import DISTILLED
 from envolve.outer.config.load import Config, ConfigError, config_of
@@ -28,7 +28,7 @@ BOUNDS = (0.05, 100_000.0)  # minutes
 class Prepared:
     """A plan, and what was spent to make it."""
 
-    plan: Plan
+    plan: EvolvePlan
     config: Config  # the plan's, checked and resolved
     facts: Facts
     real_steps: int  # that measuring and timing took
@@ -72,7 +72,7 @@ def prepare(
     return Prepared(made, config, facts, facts.measured_steps + steps, choice.workers)
 
 
-def _unseen(made: Plan, fitting: list[str], asked: Sequence[str]) -> list[str]:
+def _unseen(made: EvolvePlan, fitting: list[str], asked: Sequence[str]) -> list[str]:
     inner = split_agent_name(made.learner).learner
     return list(asked) or [k for k in fitting if k != inner]
 
@@ -108,7 +108,7 @@ def _measured(name: str, section: dict[str, Any], seed: int) -> dict[str, Any]:
     return {k: found[k] for k in ("env_kwargs", "wrappers", "measured", "sha256") if k in found}
 
 
-def _checked(made: Plan, measured: dict[str, Any], overrides: Sequence[str]) -> tuple[Config, dict[str, Any]]:
+def _checked(made: EvolvePlan, measured: dict[str, Any], overrides: Sequence[str]) -> tuple[Config, dict[str, Any]]:
     """The plan's configuration, resolved, and as short as a person writes it. Raises ConfigError."""
     raw, name = copy.deepcopy(made.config), made.config["env_name"]
     own = {k: v for k, v in measured.items() if k in ("env_kwargs", "wrappers") and v}

@@ -23,7 +23,7 @@ from envolve.outer.config.schema import nearest
 from envolve.outer.config.yaml_lines import ConfigError, parse_yaml
 from envolve.outer.evaluate.device import check_device
 from envolve.outer.shapers.report import HUMAN
-from envolve.outer.shapers.run import Plan
+from envolve.outer.shapers.run import RankingPlan
 
 if TYPE_CHECKING:
     from envolve.outer.shapers.arguments import Args
@@ -169,7 +169,7 @@ def hardware(engine: str, device: Optional[str], threads: int) -> Tuple[str, int
     return device or gpu, threads or len(os.sched_getaffinity(0))
 
 
-def make_plan(args: Args) -> Plan:
+def make_plan(args: Args) -> RankingPlan:
     """Checks everything possible before the simulator is made -> the plan. Raises ConfigError."""
     check_args(args)
     try:
@@ -183,7 +183,7 @@ def make_plan(args: Args) -> Plan:
     loaded, skipped = load(files, args)
     settings = {k: plain(v) for k, v in vars(args).items()}
     device, threads = hardware(args.engine, args.device, args.threads)
-    return Plan(
+    return RankingPlan(
         task, human + loaded, skipped, args.seeds,
         args.num_envs_per_shaper, args.iterations, args.seed, args.learner, section, schedules, args.engine,
         device, threads, args.backend, settings,

@@ -12,7 +12,7 @@ from envolve.agents.common.sections import LEARNERS, VarySection
 from envolve.core.option import option  # noqa: F401  sections are declared with it
 from envolve.envs.section import EnvSection
 from envolve.outer.auto.facts import Facts
-from envolve.outer.auto.plan import EVOLUTION_SHARE, Choice, Plan, plan
+from envolve.outer.auto.plan import EVOLUTION_SHARE, Choice, EvolvePlan, plan
 from envolve.outer.auto.unseen import CONTINUOUS, DISCRETE
 from envolve.outer.config.section import ExpertSection, GTNSection
 
@@ -27,7 +27,7 @@ def facts(**values: Any) -> Facts:
     return Facts(**{**usual, **values})
 
 
-def made(of: Facts, learners: list[str] | None = None, **choice: Any) -> Plan:
+def made(of: Facts, learners: list[str] | None = None, **choice: Any) -> EvolvePlan:
     fitting = list(CONTINUOUS if of.continuous else DISCRETE)
     return plan(of, Choice(**{"seconds": 1800.0, "workers": 2, **choice}), learners or fitting, True)
 
