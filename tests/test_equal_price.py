@@ -1,4 +1,4 @@
-"""benchmarks/equal_price.py: every arm has a configuration within its budget, and the table says what it is made of."""
+"""benchmarks/worlds/equal_price.py: every arm has a configuration within its budget, and the table says what it is made of."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from benchmarks import equal_price
-from benchmarks.equal_price import ARMS, EXPERTS, TASKS, configuration, results, table, work
+from benchmarks.worlds import equal_price
+from benchmarks.worlds.equal_price import ARMS, EXPERTS, TASKS, configuration, results, table, work
 from envolve.outer.checkpoint import RunError
 from envolve.outer.config import problem
 

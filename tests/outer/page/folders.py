@@ -151,7 +151,7 @@ def distributed(folder: Path) -> Path:
 
 
 def paper(folder: Path) -> Path:
-    from envolve.experiments.paper.data import Data, data_path, save
+    from envolve.experiments.paper.common.data import Data, data_path, save
 
     series: dict[str, Any] = {
         "mode 2": {"return": [1.0, 2.0, 3.0], "train_steps": [10, 20, 30], "failed": ["", "", "NaN"],

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """What a world is worth: evolved, distilled, or no world at all, at equal real steps.
 
-    python3 benchmarks/equal_price.py [--out DIR] [--seeds 5] [--budgets 100000] [--only-tasks NAME ...]
-    python3 benchmarks/equal_price.py --out DIR --table         the table of what is there
+    python3 benchmarks/worlds/equal_price.py [--out DIR] [--seeds 5] [--budgets 100000] [--only-tasks NAME ...]
+    python3 benchmarks/worlds/equal_price.py --out DIR --table         the table of what is there
 
 Every arm may spend as many steps on the task. A search ends with the generation that exceeds the budget.
 
@@ -38,7 +38,7 @@ import torch
 from rich.console import Console
 from torch import Tensor
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from benchmarks.searches import InProcess  # noqa: E402
@@ -99,7 +99,7 @@ def configuration(name: str, arm: str, seed: int, budget: int) -> Config:
             made["agents"][key] = dict(data["agents"][problem.learner_key(data["agents"], expert["learner"])])
         each = budget // EXPERTS // (2 if arm == "both" else 1)
         made["agents"][key].update(train_steps=each, train_episodes=each, test_episodes=EPISODES)
-    return config_of(made, (), "benchmarks/equal_price.py")
+    return config_of(made, (), "benchmarks/worlds/equal_price.py")
 
 
 def evolve(run_dir: Path, config: Config, budget: int) -> tuple[Tensor, int]:
@@ -109,7 +109,7 @@ def evolve(run_dir: Path, config: Config, budget: int) -> tuple[Tensor, int]:
     if resume:
         config = load_config(run_dir / CONFIG_FILE)
     else:
-        store_config(run_dir, config, {"command": "benchmarks/equal_price.py"})
+        store_config(run_dir, config, {"command": "benchmarks/worlds/equal_price.py"})
     with locked(run_dir), LiveTable(ENDLESS, run_dir.name, Console(quiet=True)) as table:
         run = Run(config, run_dir, InProcess(), resume=resume)  # type: ignore[arg-type]
         run.search(table, lambda run: run.progress.real_steps >= budget)

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Steps per second of a world of the zoo: NumPy's batch, torch's batch, single environments side by side.
 
-  python3 benchmarks/zoo.py                      64 environments, every world of the shelf that is a first one
-  python3 benchmarks/zoo.py --envs 256 --seconds 2
+  python3 benchmarks/worlds/zoo.py                      64 environments, every world of the shelf that is a first one
+  python3 benchmarks/worlds/zoo.py --envs 256 --seconds 2
 
 A step is one that pays. CPU time of one core; the peers take turns in one run. ``SAME_STEP`` pays at every call,
 ``NEXT_STEP`` at every second one.
@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import numpy as np
 import torch
