@@ -33,7 +33,7 @@ import tempfile
 from typing import Any
 
 from benchmarks import floors
-from benchmarks.catalogue import BENCHMARKS, Run
+from benchmarks.common.catalogue import BENCHMARKS, Run
 from benchmarks.peers import environment
 from envolve.core.child import ends_with_parent
 

@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.catalogue import BENCHMARKS
+from benchmarks.common.catalogue import BENCHMARKS
 
 
 def number(value: float) -> str:
