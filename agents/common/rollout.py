@@ -104,6 +104,13 @@ def test_episodes(
     noise = (lambda t: reward_noise(task, noise_key, first_step + t)) if task.reward_noise else None
     while not over.all():
         action = policy(world.observe(state), first_step + t)
+        if task.costly and noise is None:  # only the episodes that go on, as those of one member
+            live = ~over
+            s, a, now = (x[live].unsqueeze(0) for x in (state, action, t))
+            moved, reward, _, _, later, ended = repeat(world, s, a, now, skip, task.test_steps)
+            state[live], t[live], over[live] = moved[0], later[0], ended[0]
+            total[live] += reward[0]
+            continue
         next_state, reward, _, _, next_t, next_over = repeat(world, state, action, t, skip, task.test_steps, noise)
         state = torch.where(over.unsqueeze(-1), state, next_state)
         total = torch.where(over, total, total + reward)
