@@ -219,7 +219,7 @@ def train_population(
         params = torch.cat((own[:, :S], stack(own[:, S:], part, widest(part))), 1)
         run = PPO(
             task, kind, section, torch.as_tensor(worlds, dtype=torch.float32)[rows].to(device), hyper.take(rows),
-            own_keys, test_each, Nets(S, *widest(part)), params, None if icm is None else ICM(task, icm, own_keys),
+            own_keys, test_each, Nets(S, *widest(part), s.squash), params, None if icm is None else ICM(task, icm, own_keys),
             cuda_graph and params.is_cuda,
         )  # fmt: skip
         run.train()
@@ -237,7 +237,7 @@ def test_trained(task: Task, hyper: Hyper, weights: np.ndarray, keys: np.ndarray
     for layers in np.unique(depth):
         rows = np.flatnonzero(depth == layers)
         part, own = [agents[i] for i in rows], torch.as_tensor(weights[rows])
-        nets = Nets(S, *widest(part))
+        nets = Nets(S, *widest(part), s.squash)
         params = torch.cat((own[:, :S], stack(own[:, S:], part, widest(part))), 1)
         key = rng.fold(torch.as_tensor(keys[rows]), rng.FINAL_TEST)
 
