@@ -1,18 +1,18 @@
 #!/usr/bin/env python3
-"""Bandits of continuous control: what agents learn in evolved worlds, in worlds that were only distilled, and on the task.
+"""Bandits of continuous control: what agents learn in evolved worlds, in distilled ones, and on the task.
 
-    python3 benchmarks/continuous_control.py CONFIG --out DIR [--seeds 5] [--generations N]      evolve, one run per seed
-    python3 benchmarks/continuous_control.py CONFIG --out DIR --test evolved distilled task      train agents, a file per cell
-    python3 benchmarks/continuous_control.py CONFIG --out DIR --table                            the table of what is there
+    python3 benchmarks/continuous_control.py CONFIG --out DIR [--seeds 5] [--generations N]     evolve, a run per seed
+    python3 benchmarks/continuous_control.py CONFIG --out DIR --test evolved distilled task     train agents
+    python3 benchmarks/continuous_control.py CONFIG --out DIR --table                           the table so far
 
-Every run counts: no world is chosen. Agents have Stable-Baselines3's default hyperparameters (``SETTINGS``) and are this
-project's, which tests/agents/learning/test_like_sb3.py holds to be Stable-Baselines3's equals; sb3_* are its own. They
-train for --steps steps, or for as many whole rollouts as fit into them, and are tested greedily in --tests episodes of
-full length on the task. Ctrl-C loses at most one cell or generation: the same command goes on.
+Every run counts: no world is chosen. "distilled" is the world that a run began with. Agents have Stable-Baselines3's
+default hyperparameters (SETTINGS) and are this project's; sb3_* are its own. They train for --steps steps, or for as
+many whole rollouts as fit into them, and are tested greedily in --tests episodes of full length on the task. Ctrl-C
+loses one generation or one cell at most: the same command goes on.
 
 DDPG is TD3 with one critic, without delay and target noise. The nets of TD3 and DDPG have two layers of 256, those of
-Stable-Baselines3 400 and 300; SAC's and PPO's sizes are the same. ppo_fast is PPO with a learning rate of 1e-3, which is
-RL Zoo's for Pendulum.
+Stable-Baselines3 400 and 300; SAC's and PPO's sizes are the same. ppo_fast is PPO with a learning rate of 1e-3, which
+is RL Zoo's for Pendulum.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def evolve(config: Path, out: Path, seed: int, words: Sequence[str], generations
 
 
 def distilled(out: Path, seed: int) -> torch.Tensor:
-    """The world that the run of this seed began with, float32 [D], made again: it is a function of the configuration."""
+    """The world that the run of this seed began with, float32 [D], made again."""
     path = out / f"distilled-{seed}.json"
     if not path.exists():
         data = load_config(out / f"run-{seed}" / CONFIG_FILE).data
@@ -146,7 +146,7 @@ def cell(out: Path, place: str, learner: str, seed: int, agents: int, steps: int
 def of_sb3(
     out: Path, place: str, name: str, data: dict[str, Any], seed: int, key: int, steps: int, tests: int
 ) -> float:
-    """Mean test return of one agent of Stable-Baselines3 with its defaults. A distilled world is not one of its places."""
+    """Mean test return of one agent of Stable-Baselines3 with its defaults, in an evolved world or on the task."""
     import stable_baselines3
 
     from envolve.envs.worlds.export import WorldEnv, load_world
