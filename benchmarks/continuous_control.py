@@ -169,7 +169,7 @@ def test(args: argparse.Namespace) -> None:
         for place in args.test:
             if learner in SB3 and place == "distilled":
                 continue
-            for seed in range(args.seeds):
+            for seed in range(args.first, args.seeds):
                 path = args.out / f"cell-{place}-{learner}-{args.steps}-{seed}.json"
                 if path.exists() or not (args.out / f"run-{seed}" / "model.pt").exists():
                     continue
@@ -209,7 +209,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("config", type=Path)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--seeds", type=int, default=5, help="they are --first .. this - 1")
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--generations", type=int)
     parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE")
     parser.add_argument("--test", nargs="+", choices=PLACES, default=[])
@@ -227,7 +228,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         elif args.test:
             test(args)
         else:
-            for seed in range(args.seeds):
+            for seed in range(args.first, args.seeds):
                 evolve(args.config, args.out, seed, args.set, args.generations)
     except (ConfigError, RunError) as e:
         print(f"continuous_control.py: {e}", file=sys.stderr)

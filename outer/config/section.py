@@ -140,6 +140,6 @@ class ExpertSection:
     ``agents.<learner>_expert``."""
 
     learner: str = option(
-        "", "its learner, or ars, a random search for a linear policy; empty: ddqn for discrete actions, else td3"
+        "", "its learner, or ars, a random search for a linear policy; empty: ddqn for discrete actions, else sac"
     )
     agents: int = option(3, "experts that are trained; the best of them teaches", ge=1, le=1000)
