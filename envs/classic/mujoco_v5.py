@@ -80,7 +80,7 @@ def within(x: Tensor, low: float, high: float) -> Tensor:
 class Swimmer(Runner):
     """Three links swim in a plane. Positions: x, y (m), the first link's angle, two joints (rad). 2 motors."""
 
-    name = "Swimmer-v5"
+    name = gymnasium = "Swimmer-v5"
     model = "swimmer.xml"
     substeps, dt = 4, 0.04
     nq = nv = 5
@@ -94,7 +94,7 @@ class Hopper(Runner):
     """One leg hops. Positions: x, z (m), the torso's pitch, thigh, leg, foot (rad). 3 motors. Healthy: z above 0.7,
     pitch within +-0.2, all but x and z within +-100."""
 
-    name = "Hopper-v5"
+    name = gymnasium = "Hopper-v5"
     model = "hopper.xml"
     substeps, dt = 4, 0.008
     nq = nv = 6
@@ -112,7 +112,7 @@ class Walker2d(Runner):
     """Two legs walk. Positions: x, z (m), the torso's pitch, thigh, leg, foot of both legs (rad). 6 motors. Healthy: z
     between 0.8 and 2, pitch within +-1. Gymnasium names no return that counts as solved; here it is 4,000."""
 
-    name = "Walker2d-v5"
+    name = gymnasium = "Walker2d-v5"
     model = "walker2d.xml"
     substeps, dt = 4, 0.008
     nq = nv = 9
@@ -128,7 +128,7 @@ class Walker2d(Runner):
 class HalfCheetahV5(HalfCheetah):
     """HalfCheetah-v3, which is the same, by the name of today."""
 
-    name = "HalfCheetah-v5"
+    name = gymnasium = "HalfCheetah-v5"
     info_names = ()
     default_solved_reward = 4800.0
 
@@ -144,7 +144,7 @@ class Reacher(Robot):
     a disc of 0.2 m (Gymnasium draws in a square until the point is in the disc).
     """
 
-    name = "Reacher-v5"
+    name = gymnasium = "Reacher-v5"
     model = "reacher.xml"
     outputs = ("xpos",)
     substeps, dt = 2, 0.02

@@ -7,7 +7,7 @@ and every default filled in, so nothing is validated again here.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Any, Dict, Mapping, NamedTuple, Optional, Tuple, Union
+from typing import Any, Dict, Mapping, NamedTuple, Optional, Tuple
 
 from envolve.agents.common.sections import CURIOUS, LEARNERS, ICMSection, LearnerSection, VarySection
 from envolve.core.option import option
@@ -99,8 +99,8 @@ def expert_section(data: Mapping[str, Any]) -> ExpertSection:
     return ExpertSection(**data["agents"][EXPERT])
 
 
-def expert(data: Mapping[str, Any]) -> Tuple[str, Union[LearnerSection, ARSSection]]:
-    """The expert's learner, and its hyperparameters on the task."""
+def expert(data: Mapping[str, Any]) -> Tuple[str, Any]:
+    """The expert's learner, and its hyperparameters on the task: a ``LearnerSection``, or an ``ARSSection``."""
     name = expert_section(data).learner
     if name == ARS:
         return name, ARSSection(**data["agents"][name + EXPERT_SUFFIX])

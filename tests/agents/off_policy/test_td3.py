@@ -234,7 +234,10 @@ def in_a_batch(case):
     return setup, setup.torch()
 
 
-@pytest.mark.parametrize("case", some_slow(CASES, ("real, mixed", "rn 2", "real, replay wraps", "one critic", "bandit")))
+FAST = ("real, mixed", "rn 2", "real, replay wraps", "one critic", "bandit")
+
+
+@pytest.mark.parametrize("case", some_slow(CASES, FAST))
 def test_equals_the_compiled_twin(case):
     setup, together = in_a_batch(case)
     same_run(together, setup.compiled(), tolerance=5e-5)

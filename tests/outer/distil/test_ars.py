@@ -12,7 +12,7 @@ from envolve.envs.section import EnvSection
 from envolve.envs.task import Task, make_task
 from envolve.outer.config.load import ConfigError, config_of
 from envolve.outer.config.section import ARSSection
-from envolve.outer.distil.ars import DIRECTIONS, ARS
+from envolve.outer.distil.ars import ARS, DIRECTIONS
 from envolve.outer.distil.expert import train_experts
 
 CAR = ARSSection(train_steps=40_000, directions=8, top=4, step_size=0.5, noise_std=1.0, test_episodes=5)
