@@ -7,7 +7,7 @@ import dataclasses
 import logging
 import math
 from importlib import import_module
-from typing import Any, NamedTuple, Optional, Set
+from typing import Any, Dict, NamedTuple, Optional, Set
 
 import numpy as np
 import torch
@@ -113,12 +113,13 @@ def train(
 
 
 def of_one_step_episodes(learner: LearnerSection, vary: Optional[VarySection]) -> LearnerSection:
-    """Training limits of a bandit: only the budget of steps ends training, since returns of single steps settle before
-    anything is learned. So there is no early out, and there are as many episodes as steps. Without a budget, training
-    ends after train_episodes."""
+    """Learner in a bandit. Only the budget of steps ends training, since returns of single steps settle before anything
+    is learned. So there is no early out, and there are as many episodes as steps. Without a budget, training ends after
+    train_episodes. TD3's second critic serves targets alone, of which a bandit has none: it is left out."""
     most = math.ceil(learner.train_steps * (vary.train_steps_factor if vary else 1.0))
     episodes = max(learner.train_episodes, most)
-    return dataclasses.replace(learner, train_episodes=episodes, early_out_min_steps=episodes)
+    own: Dict[str, Any] = {"twin": False} if hasattr(learner, "twin") else {}
+    return dataclasses.replace(learner, train_episodes=episodes, early_out_min_steps=episodes, **own)
 
 
 def algorithm(name: str) -> Any:

@@ -25,6 +25,8 @@ class Task:
     reward_noise: ClassVar[float] = 0.0  # standard deviation of the true reward; ``step`` returns its mean
     info_names: ClassVar[Tuple[str, ...]] = ()  # the entries of ``info``, of tasks that have an info vector
     on_host: ClassVar[bool] = False  # true: ``step`` leaves the state's device, so no CUDA graph can hold it
+    gymnasium: ClassVar[str] = ""  # Gymnasium's environment of which every step is the same; "": there is none
+    costly: ClassVar[bool] = False  # true: a step costs so much that tests leave out the episodes that are over
     stops_itself: ClassVar[bool] = False  # true: ``stopped`` says which episodes were cut or have failed
     reward_scale: ClassVar[float] = 1.0  # what learners on the task see is the reward times this
     default_max_steps: ClassVar[int] = 0

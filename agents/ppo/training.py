@@ -14,7 +14,7 @@ Axes: T decisions, L members still in training, N environments, K episodes, D pa
 
 from __future__ import annotations
 
-from typing import Dict, Optional, Tuple, Union
+from typing import Dict, Optional, Sequence, Tuple, Union
 
 import numpy as np
 import torch
@@ -32,6 +32,7 @@ from envolve.agents.ppo.policy import Nets
 from envolve.agents.ppo.rollout import PPOMembers, Rollout
 from envolve.agents.ppo.update import Epochs
 from envolve.core import rng
+from envolve.envs.nets.networks import MLPShape
 from envolve.envs.section import EnvSection
 from envolve.envs.task import Task
 
@@ -221,7 +222,7 @@ def train_population(
         params = torch.cat((own[:, :S], stack(own[:, S:], part, widest(part))), 1)
         run = PPO(
             task, kind, section, torch.as_tensor(worlds, dtype=torch.float32)[rows].to(device), hyper.take(rows),
-            own_keys, test_each, Nets(S, *widest(part)), params, None if icm is None else ICM(task, icm, own_keys),
+            own_keys, test_each, nets_for(task, part, s), params, None if icm is None else ICM(task, icm, own_keys),
             cuda_graph and params.is_cuda,
         )  # fmt: skip
         run.train()
@@ -230,16 +231,23 @@ def train_population(
     return result
 
 
+def nets_for(task: Task, agents: Sequence[Tuple[MLPShape, MLPShape]], s: PPOSection) -> Nets:
+    """What agents of one depth are padded to."""
+    actor, critic = widest(agents)
+    return Nets(task.action_size, actor, critic, s.squash)
+
+
 def test_trained(task: Task, hyper: Hyper, weights: np.ndarray, keys: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
     """The final test of agents that were trained elsewhere, on the CPU. weights: float32 [P, D], as ``TrainResult`` has
     them; keys: int64 [P] -> returns float64 [P, T], steps on the task int64 [P]."""
-    agents, s, S = ppo_policy.networks(task, hyper), hyper.section, task.action_size
+    agents, S = ppo_policy.networks(task, hyper), task.action_size
+    s: PPOSection = hyper.section  # type: ignore[assignment]
     returns, steps = np.full((len(keys), s.test_episodes), np.nan), np.zeros(len(keys), np.int64)
     depth = np.maximum(1, hyper["hidden_layer"])
     for layers in np.unique(depth):
         rows = np.flatnonzero(depth == layers)
         part, own = [agents[i] for i in rows], torch.as_tensor(weights[rows])
-        nets = Nets(S, *widest(part))
+        nets = nets_for(task, part, s)
         params = torch.cat((own[:, :S], stack(own[:, S:], part, widest(part))), 1)
         key = rng.fold(torch.as_tensor(keys[rows]), rng.FINAL_TEST)
 

@@ -109,6 +109,17 @@ def test_runs_that_began_before_there_was_a_choice_go_on() -> None:
     assert config_digest(config_of(CARTPOLE, (), "test")) != before
 
 
+@pytest.mark.parametrize("name, key", [("td3", "twin"), ("ppo", "squash")])
+def test_runs_that_began_before_learners_had_these_keys_go_on(name: str, key: str) -> None:
+    raw = {"env_name": "Pendulum-v0", "agents": {"gtn": {"agent_name": name}, name: {}}, "envs": {"Pendulum-v0": {}}}
+    config = config_of(raw, (), "test")
+    before = config_digest(config)
+    assert config.data["agents"][name].pop(key) is True
+    assert config_digest(config) == before
+    config.data["agents"][name][key] = False
+    assert config_digest(config) != before
+
+
 def test_a_run_begins_with_the_best_experts_world_and_counts_its_steps(
     tmp_path: Path, short: Callable[[int], None]
 ) -> None:
