@@ -1,4 +1,4 @@
-"""benchmarks/worlds/equal_price.py: every arm has a configuration within its budget, and the table says what it is made of."""
+"""The benchmark of equal prices: every arm has a configuration within its budget, the table says what it is made of."""
 
 from __future__ import annotations
 

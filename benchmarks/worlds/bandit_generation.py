@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What a generation of bandit worlds costs on a MuJoCo task, beside what it must cost: CPU seconds of one core.
 
-    python3 benchmarks/worlds/bandit_generation.py [--members 64] [--task HalfCheetah-v5] [--episodes 1] [--horizon 1000]
+    python3 benchmarks/worlds/bandit_generation.py [--members 64] [--task Hopper-v5] [--episodes 1] [--horizon 1000]
 
 Every learner trains one agent in each of --members bandits, 2 layers of 64, batches of 64, one update per step; PPO 10
 epochs over 2,048 steps. Then all agents are tested side by side. The floor of training is its multiply-adds (each pass

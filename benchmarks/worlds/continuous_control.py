@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Bandits of continuous control: what agents learn in evolved worlds, in distilled ones, and on the task.
 
-    python3 benchmarks/worlds/continuous_control.py CONFIG --out DIR [--seeds 5] [--generations N]     evolve, a run per seed
+    python3 benchmarks/worlds/continuous_control.py CONFIG --out DIR [--seeds 5] [--generations N]    evolve, per seed
     python3 benchmarks/worlds/continuous_control.py CONFIG --out DIR --test evolved distilled task     train agents
     python3 benchmarks/worlds/continuous_control.py CONFIG --out DIR --table                           the table so far
 
