@@ -88,7 +88,7 @@ class Args:
     """Learning algorithm of the agents."""
     set: Annotated[List[str], tyro.conf.arg(metavar="KEY=VALUE ...")] = field(default_factory=list)
     """Hyperparameters of the learner, e.g. lr=1e-3 hidden_size=64."""
-    engine: Literal["mujoco", "mujoco_warp", "isaacgym"] = "mujoco"
+    engine: Literal["mujoco", "mujoco_warp", "isaacgym", "mjlab"] = "mujoco"
     """The simulator: MuJoCo on CPU threads, mujoco_warp or Isaac Gym on a GPU."""
     device: Optional[str] = None
     """Torch device of simulator and agents, e.g. cuda:0. Default: cpu with mujoco, else the GPU if there is one."""

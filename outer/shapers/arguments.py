@@ -17,7 +17,7 @@ class Args:
     """Arguments of eval_shapers.py."""
 
     task: str = "Anymal"
-    """The task, e.g. Anymal, Ant, Cartpole, HalfCheetah."""
+    """The task, e.g. Anymal, Ant, Cartpole, HalfCheetah, or one of mjlab's: mjlab:Mjlab-Velocity-Flat-Unitree-Go1."""
     shaper_types: List[str] = field(default_factory=lambda: list(SHAPER_TYPES))
     """Functions that are taken from the files; the task's own versions serve for the others. Default: all."""
     shapers: Annotated[Optional[Path], tyro.conf.arg(metavar="DIR")] = None
@@ -41,8 +41,8 @@ class Args:
     schedule: Annotated[Optional[Path], tyro.conf.arg(metavar="FILE")] = None
     """Curriculum and domain randomisation, a YAML or JSON file: parameter of the task -> {iters: [0, 100],
     values: [1, [0.5, 2]], mode: linear}. Test episodes use the unchanged task."""
-    engine: Literal["mujoco", "mujoco_warp", "isaacgym"] = "mujoco"
-    """The simulator: MuJoCo on CPU threads, mujoco_warp or Isaac Gym on a GPU."""
+    engine: Literal["mujoco", "mujoco_warp", "isaacgym", "mjlab"] = "mujoco"
+    """The simulator: MuJoCo on CPU threads, mujoco_warp or Isaac Gym on a GPU; mjlab with its own tasks."""
     device: Optional[str] = None
     """Torch device of simulator and agents, e.g. cuda:0. Default: cpu with mujoco, else the GPU if there is one."""
     threads: int = 0

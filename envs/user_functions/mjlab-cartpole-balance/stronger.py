@@ -1,0 +1,3 @@
+"""The task's own reward, and twice the effort for an action."""
+
+TERMS = {"actions.effort.scale": 2.0}
