@@ -62,9 +62,7 @@ class Draws(TorchFunctionMode):
         with self:
             yield
         if not torch.equal(before, self._global()):
-            raise SimulatorError(
-                f"{task} draws random numbers in compiled code, where candidates cannot be kept apart"
-            )
+            raise SimulatorError(f"{task} draws random numbers in compiled code, where candidates cannot be kept apart")
 
     def _global(self) -> Tensor:
         return torch.cuda.get_rng_state(self.device) if self.device.type == "cuda" else torch.get_rng_state()

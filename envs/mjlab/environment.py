@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import logging
 from typing import Any, Callable, Dict, List, Optional, Sequence
 
 import torch
@@ -19,6 +20,9 @@ from envolve.envs.mjlab.draws import Draws
 from envolve.envs.mjlab.package import configuration, find_task
 from envolve.envs.mjlab.terms import TermNumbers
 from envolve.envs.sim.simulator import SimulatorError
+
+log = logging.getLogger("envolve")
+KEPT_BY_FORWARD = ("qacc_warmstart", "qacc", "sensordata")  # what a call with the same state may change
 
 
 class EventShim:
@@ -65,6 +69,8 @@ class CandidateEnv:
         with quiet(), self.draws:
             self.env = (make or _make)(self.cfg, device)
         self.numbers = TermNumbers(self.env, self.cfg, numbers, N)
+        self._full = False
+        self._forwarded, self._moved = False, torch.zeros(self.R, dtype=torch.bool, device=self.device)
         self.measure: Callable[[Tensor], None] = lambda reward: None
         self.place: Callable[[Tensor], None] = lambda ids: None
         self.command: Callable[[], None] = lambda: None
@@ -72,6 +78,26 @@ class CandidateEnv:
         self._hook()
 
     # ------------------------------------------------------------------------------------------------------- set up
+
+    def _hook_forward(self) -> None:
+        """``sim.forward`` computes all environments, and begins its solver where it ended last. A second call within a
+        step, which one environment's reset or new command asks for, would move all others in the last digits. They keep
+        what they had."""
+        sim = self.env.sim
+        original, kept = sim.forward, [getattr(sim.data, name) for name in KEPT_BY_FORWARD]
+
+        def forward() -> None:
+            first, self._forwarded = not self._forwarded, True
+            if first:
+                original()
+                return
+            before = [part[:].clone() for part in kept]
+            original()
+            others = ~self._moved
+            for part, old in zip(kept, before):
+                part[:] = torch.where(others.view(-1, *[1] * (old.dim() - 1)), old, part[:])
+
+        sim.forward = forward
 
     def _same_places(self) -> None:
         """Places every candidate's environments as those of a simulation of N."""
@@ -94,6 +120,7 @@ class CandidateEnv:
 
     def _hook(self) -> None:
         env = self.env
+        self._hook_forward()
         for mode, names in env.event_manager.active_terms.items():
             for name in names if mode != "startup" else []:
                 cfg = env.event_manager.get_term_cfg(name)
@@ -120,7 +147,12 @@ class CandidateEnv:
 
     def _hook_command(self, name: str, term: Any) -> None:
         original = term._resample
-        term._resample = lambda env_ids: self.numbers.resample(name, term, original, env_ids, self.draws.of)
+
+        def resample(env_ids: Tensor) -> None:
+            self._moved[env_ids] = True
+            self.numbers.resample(name, term, original, env_ids, self.draws.of)
+
+        term._resample = resample
 
     def _events(self, mode: str, env_ids: Any = None, dt: Optional[float] = None, **more: Any) -> None:
         if mode != "interval":
@@ -143,12 +175,29 @@ class CandidateEnv:
 
     def step(self, action: Tensor) -> None:
         """Makes one control step. action: [R, A]. No environment is reset."""
+        self._forwarded = False
+        self._moved.zero_()
         with self.draws.watched(self.task):
             self.env.step(action)
+        self._check_pool()
         self.env._manual_reset_pending[:] = False  # the candidates say which environments begin anew
+
+    def _check_pool(self) -> None:
+        """Warns once if contacts were dropped: then one candidate's contacts are another one's."""
+        data = self.env.sim.data
+        found, room = getattr(data, "nacon", None), getattr(data, "naconmax", None)
+        if not self._full and found is not None and room is not None and bool((found[:] > room).any()):
+            self._full = True
+            log.warning(
+                "%s: more contacts than its pool of %d holds, some were dropped: candidates may no longer be independent"
+                " (sim.nconmax of the task's configuration)", self.task, room,
+            )  # fmt: skip
 
     def reset(self, ids: Tensor) -> None:
         """Begins episodes in environments ids, int64."""
+        self._forwarded = True
+        self._moved.zero_()
+        self._moved[ids] = True
         with self.draws.watched(self.task), self.draws.of(ids):
             self.env.reset(env_ids=ids)
 

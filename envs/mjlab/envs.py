@@ -199,7 +199,9 @@ class MjlabEnvs(ShapedEnvs):
             if not isinstance(out, tuple) or len(out) != 3:
                 raise WrongOutput(f"compute_initial_state returned {type(out).__name__}, expected a Pose")
             for new, rest in zip(out, self.task.rest):
-                _all_finite("compute_initial_state", check_tensor("compute_initial_state", new, (len(rows), *rest.shape[1:])))
+                _all_finite(
+                    "compute_initial_state", check_tensor("compute_initial_state", new, (len(rows), *rest.shape[1:]))
+                )
             self._poses.append((ids[rows], Pose(*out)))
 
         self.calls.each("compute_goal", lambda g: arguments("compute_goal", g), take_goal)

@@ -37,7 +37,9 @@ class Dump(NamedTuple):
 
     @classmethod
     def of(cls, task: str, candidate: str, environment: int, past: List[Moment], evaluation: bool) -> Dump:
-        parts = [np.stack([getattr(m, name)[environment].cpu().numpy() for m in past]) for name in ("qpos", "qvel", "action")]
+        parts = [
+            np.stack([getattr(m, name)[environment].cpu().numpy() for m in past]) for name in ("qpos", "qvel", "action")
+        ]
         return cls(task, candidate, environment, evaluation, np.array([m.step for m in past]), *parts)
 
     def content(self) -> bytes:

@@ -125,7 +125,11 @@ def _sensor(name: str, sensor: Any) -> Dict[str, Reader]:
     own = plain(name)
     if hasattr(sensor.data, "shape"):
         read = _getter(lambda: sensor.data)
-        return {f"sensor_{own}": Reader(_quantity(read, "", f"sensor {name!r}"), read)} if read().is_floating_point() else {}
+        return (
+            {f"sensor_{own}": Reader(_quantity(read, "", f"sensor {name!r}"), read)}
+            if read().is_floating_point()
+            else {}
+        )
     found = {}
     for attribute, (unit, meaning) in CONTACT.items():
         if getattr(sensor.data, attribute, None) is not None:

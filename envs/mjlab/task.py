@@ -32,6 +32,17 @@ class MjlabTask(PhysicsTask):
     score_unit = "per second"
     score_meaning = "return under the task's own reward terms, per second of the time limit"
     mjlab_name: ClassVar[str] = ""
+    # filled in by ``facts.measured``
+    step_seconds: ClassVar[float] = 0.0
+    features: ClassVar[int] = 0  # of the task's own observation
+    bodies: ClassVar[int] = 0  # A, that float
+    joints: ClassVar[int] = 0  # D
+    columns: ClassVar[Dict[str, Quantity]] = {}
+    reward_text: ClassVar[str] = ""  # the task's reward, as a function of its terms
+    conventions: ClassVar[str] = (
+        "SI units; the world's z axis points up; names that end with _w are in world coordinates, those with _b in the"
+        " body's own frame; quaternions are (w, x, y, z) and turn body into world coordinates."
+    )
 
     def __init__(self, world: CandidateEnv) -> None:
         self.world, env = world, world.env
@@ -61,6 +72,13 @@ class MjlabTask(PhysicsTask):
         self.own_reward = self.reward = torch.zeros(self.num_envs, device=world.device)
         self.own_terminal = torch.zeros(self.num_envs, dtype=torch.bool, device=world.device)
         world.measure = self.settle
+
+    @classmethod
+    def described(cls, actuators: int) -> Dict[str, Quantity]:
+        """All of ``state``. Raises SimulatorError where mjlab is missing."""
+        from envolve.envs.mjlab.facts import measured  # which makes an environment
+
+        return dict(measured(cls.name).columns)
 
     # ------------------------------------------------------------------------------------------------------ measured
 
@@ -145,7 +163,9 @@ class MjlabTask(PhysicsTask):
         """Numbers of each command that is a plain tensor."""
         manager = self.world.env.command_manager
         found = {name: manager.get_command(name) for name in manager.active_terms}
-        return {n: c.shape[1] for n, c in found.items() if isinstance(c, Tensor) and c.dim() == 2 and c.is_floating_point()}
+        return {
+            n: c.shape[1] for n, c in found.items() if isinstance(c, Tensor) and c.dim() == 2 and c.is_floating_point()
+        }
 
     def set_commands(self, rows: Tensor, goal: Tensor) -> None:
         """Commands of environments rows [n]: [n, G], in the order of the task's command terms."""
@@ -194,7 +214,12 @@ def own_columns(terms: List[str], ends: List[str], features: int, actions: int) 
     }
 
 
+_classes: Dict[str, Type[MjlabTask]] = {}
+
+
 def mjlab_task(name: str) -> Type[MjlabTask]:
     """The class of a task by its name, with or without the prefix. The name is checked where mjlab is installed."""
     own = name_of(name)
-    return type("Mjlab" + plain(own), (MjlabTask,), {"name": PREFIX + own, "mjlab_name": own})
+    if own not in _classes:
+        _classes[own] = type("Mjlab" + plain(own), (MjlabTask,), {"name": PREFIX + own, "mjlab_name": own})
+    return _classes[own]

@@ -206,7 +206,9 @@ class TermNumbers:
     def terminated(self, own: Tensor) -> Tensor:
         """Terminations with each candidate's numbers, bool [R]; own: the task's."""
         out, manager = own.clone(), self.env.termination_manager
-        members = sorted({i for name in self.terminations for v in self.variants("terminations", name) for i in v.members})
+        members = sorted(
+            {i for name in self.terminations for v in self.variants("terminations", name) for i in v.members}
+        )
         if not members:
             return out
         rows = self.rows(members)

@@ -78,6 +78,11 @@ class PhysicsTask:
     goal_meaning: ClassVar[str] = ""  # of its columns, with units
     quantities: ClassVar[Dict[str, Quantity]] = {}
     parameters: ClassVar[Dict[str, Parameter]] = {}
+    reward_text: ClassVar[str] = ""  # what a language model is shown instead of the source of compute_reward
+    conventions: ClassVar[str] = (
+        "SI units; the world's z axis points up; quaternions are (x, y, z, w) and turn body into world coordinates;"
+        " velocities are in world coordinates unless a description says otherwise."
+    )
 
     def __init__(self, sim: Simulator) -> None:
         self.sim, self.num_envs, self.dt = sim, sim.num_envs, self.substeps * sim.timestep

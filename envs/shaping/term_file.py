@@ -16,7 +16,7 @@ from typing import Any, Dict
 import torch
 
 from envolve.core.files import UnfitFileError, read_text
-from envolve.envs.shaping.candidate import TERM_FILE, Candidate, WrongOutput, candidate_name
+from envolve.envs.shaping.candidate import Candidate, WrongOutput, candidate_name
 
 VERSION = 1
 KEYS = {"envolve_terms", "task", "numbers"}
@@ -51,7 +51,9 @@ def term_text(task: str, numbers: Dict[str, float]) -> str:
 def check_numbers(numbers: Any, where: str) -> Dict[str, float]:
     """Numbers by path. Raises WrongOutput."""
     if not isinstance(numbers, dict) or not 1 <= len(numbers) <= MOST_NUMBERS:
-        raise WrongOutput(f"{where}: found {str(numbers)[:60]}, expected {{path: number}} with 1 to {MOST_NUMBERS} of them")
+        raise WrongOutput(
+            f"{where}: found {str(numbers)[:60]}, expected {{path: number}} with 1 to {MOST_NUMBERS} of them"
+        )
     for path, value in numbers.items():
         good = isinstance(path, str) and isinstance(value, (int, float)) and not isinstance(value, bool)
         if not good or not math.isfinite(value) or abs(value) > 1e30:

@@ -9,8 +9,8 @@ from envolve.agents.common.hyper import HYPER_FACTOR
 from envolve.agents.common.population import size
 from envolve.agents.common.sections import ICMSection, LearnerSection, TabularSection, VarySection
 from envolve.agents.train import OFF_POLICY, algorithm
-from envolve.envs.nets.networks import MLPShape
 from envolve.envs.mjlab.package import is_mjlab
+from envolve.envs.nets.networks import MLPShape
 from envolve.envs.physics.task import physics_task
 from envolve.envs.section import EnvSection
 from envolve.envs.shaping.section import candidates_of

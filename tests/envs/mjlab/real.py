@@ -31,6 +31,7 @@ class PlainEnvironment:
 
         cfg = load_env_cfg(task)
         cfg.scene.num_envs, cfg.seed, cfg.auto_reset = 1, 0, False
+        cfg.sim.nconmax = 8 * (cfg.sim.nconmax or 64)  # worlds share a pool of contacts; one alone would fill its own
         self.n = n
         self.draws = Draws(torch.zeros(1, dtype=torch.int64), 1, torch.device("cpu"))
         self.set_key(rng.fold(torch.tensor([key]), rng.RESET))

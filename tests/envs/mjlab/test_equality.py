@@ -53,8 +53,10 @@ def compare(task: str, steps: int, size: float) -> int:
         (i, n): PlainEnvironment(task, KEYS[i], n, origins[i * N + n])
         for i, n in ((0, 0), (2, 1))  # each costs as much as all candidates together
     }
-    obs = envs.begin()
+    obs = envs.begin(staggered=True)
     expected = {at: env.begin(KEYS[at[0]]) for at, env in plain.items()}
+    for (_, n), env in plain.items():
+        env.env.episode_length_buf[:] = n * envs.task.max_steps // N
     ended = 0
     for k in range(steps):
         for (i, n), groups in expected.items():
@@ -68,7 +70,8 @@ def compare(task: str, steps: int, size: float) -> int:
             assert bool(step.truncated[i, n]) == (timed_out and not terminated), where
             torch.testing.assert_close(step.reward[i, n : n + 1], reward, rtol=0, atol=1e-6, msg=where)
             torch.testing.assert_close(step.last_obs[i, n], groups["actor"][0], rtol=0, atol=1e-6)
-            if "critic" in groups and not (terminated or timed_out):  # not used by the learners, but mjlab's all the same
+            # not read by learners, but mjlab's; a reset anywhere makes mjlab compute it anew for all
+            if "critic" in groups and not bool((step.terminated | step.truncated).any()):
                 torch.testing.assert_close(
                     envs.world.env.obs_buf["critic"][i * N + n], groups["critic"][0], rtol=0, atol=1e-6
                 )
@@ -79,18 +82,26 @@ def compare(task: str, steps: int, size: float) -> int:
     return ended
 
 
+@pytest.fixture
+def one_order_of_sums(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With fewer than seven worlds on a CPU, mujoco_warp's solver sums in an order that depends on their number."""
+    from mujoco_warp._src import solver
+
+    monkeypatch.setattr(solver, "_jtdaj_groups_per_world", lambda nworld, njmax: 1)
+
+
 @needs_mjlab
-def test_candidates_have_the_environments_of_mjlab() -> None:
+def test_candidates_have_the_environments_of_mjlab(one_order_of_sums: None) -> None:
     compare(CARTPOLE, 40, 1.0)
 
 
 @needs_mjlab
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "task, size, least", [(CARTPOLE, 1.0, 0), (GO1, 2.0, 2), (G1, 2.0, 2), (LIFT, 0.5, 2)]
-)
-def test_candidates_have_the_environments_of_mjlab_for_500_steps(task: str, size: float, least: int) -> None:
-    assert compare(task, 500, size) >= least, "no episode ended, so no reset was compared"
+@pytest.mark.parametrize("task, size, least", [(CARTPOLE, 1.0, 1), (GO1, 2.0, 2), (G1, 2.0, 2), (LIFT, 1.0, 1)])
+def test_candidates_have_the_environments_of_mjlab_for_520_steps(
+    task: str, size: float, least: int, one_order_of_sums: None
+) -> None:
+    assert compare(task, 520, size) >= least, "no episode ended, so no reset was compared"
 
 
 @needs_mjlab
@@ -103,7 +114,11 @@ def test_a_bad_candidate_changes_no_bit_of_the_others(kind: str) -> None:
         found = [obs.clone()]
         for k in range(20):
             step = envs.step(actions(envs, k, 1.0))
-            found += [step.obs.clone(), step.reward.clone()[..., None].expand_as(obs), step.score.clone()[..., None].expand_as(obs)]
+            found += [
+                step.obs.clone(),
+                step.reward.clone()[..., None].expand_as(obs),
+                step.score.clone()[..., None].expand_as(obs),
+            ]
         runs.append(torch.stack([f.double() for f in found]))
         failed = set(envs.failures)
     assert failed == {1}
