@@ -117,6 +117,9 @@ GROUPS: Dict[str, Tuple[Command, ...]] = {
             "evaluate-world", "experiments.evaluate_proxy", "evaluate_proxy.py",
             "train fresh agents in a model.pt, and on the task beside them", {"--num-agents": "--agents"},
         ),
+        Command(
+            "replay", "experiments.replay_dump", "replay_dump.py", "show the last states of a simulation that diverged"
+        ),
         Command("report", "experiments.study_report", "study_report.py", "write the report of a search again"),
     ),
     "Clusters": (

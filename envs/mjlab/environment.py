@@ -189,8 +189,8 @@ class CandidateEnv:
         if not self._full and found is not None and room is not None and bool((found[:] > room).any()):
             self._full = True
             log.warning(
-                "%s: more contacts than its pool of %d holds, some were dropped: candidates may no longer be independent"
-                " (sim.nconmax of the task's configuration)", self.task, room,
+                "%s: more contacts than its pool of %d holds, some were dropped: candidates may no longer be"
+                " independent (sim.nconmax of the task's configuration)", self.task, room,
             )  # fmt: skip
 
     def reset(self, ids: Tensor) -> None:

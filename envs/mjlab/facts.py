@@ -58,7 +58,8 @@ def described(name: str) -> List[str]:
     lines = [
         f"### {cls.name}", "",
         f"Score ({cls.score_unit}): {cls.score_meaning}. A control step is {cls.step_seconds:g} s, an episode at most "
-        f"{cls.max_steps} of them. The task's own policy sees {cls.features} numbers and has {cls.action_size} actions; "
+        f"{cls.max_steps} of them. The task's own policy sees {cls.features} numbers and has {cls.action_size} "
+        f"actions; "
         f"`compute_torque` returns what the action terms take, {cls.action_size} numbers."
         + (f" `compute_goal` sets {cls.goal_size} numbers: {cls.goal_meaning}." if cls.goal_size else ""), "",
         "| name | shape | unit | meaning |", "| --- | --- | --- | --- |",

@@ -1,4 +1,5 @@
-"""States before a simulation diverged: kept in memory, stored as a file of plain arrays, shown by ``envolve replay``."""
+"""States before a simulation diverged: kept in memory, stored as a file of plain arrays, shown by ``envolve
+replay``."""
 
 from __future__ import annotations
 
@@ -37,9 +38,8 @@ class Dump(NamedTuple):
 
     @classmethod
     def of(cls, task: str, candidate: str, environment: int, past: List[Moment], evaluation: bool) -> Dump:
-        parts = [
-            np.stack([getattr(m, name)[environment].cpu().numpy() for m in past]) for name in ("qpos", "qvel", "action")
-        ]
+        fields = ("qpos", "qvel", "action")
+        parts = [np.stack([getattr(m, name)[environment].cpu().numpy() for m in past]) for name in fields]
         return cls(task, candidate, environment, evaluation, np.array([m.step for m in past]), *parts)
 
     def content(self) -> bytes:

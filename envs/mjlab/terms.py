@@ -144,12 +144,19 @@ class TermNumbers:
                 if torch.tensor(value, dtype=torch.float32) != torch.tensor(place.value, dtype=torch.float32):
                     term = self._own.setdefault((place.section, place.term), {})
                     term.setdefault(place.keys, {})[i] = value
+        self._rows: Dict[Tuple[int, ...], Tensor] = {}
+        self._variants: Dict[Tuple[str, str], List[Variant]] = {}
         self._batched: Dict[Tuple[str, str], bool] = {}
         self._functions: Dict[Any, Any] = {}
         self.rewards = {name: self._record(env.reward_manager, name) for name in env.reward_manager.active_terms}
         self.terminations = {
             name: self._record(env.termination_manager, name) for name in env.termination_manager.active_terms
         }
+        weights = torch.full((self.P, len(self.rewards)), torch.nan)  # NaN: the task's
+        for k, name in enumerate(self.rewards):
+            for i, value in self._own.get(("rewards", name), {}).get((WEIGHT,), {}).items():
+                weights[i, k] = value
+        self._weights = weights.to(self.device)
         self._scale_actions()
 
     def _record(self, manager: Any, name: str) -> Recorder:
@@ -161,11 +168,16 @@ class TermNumbers:
 
     def rows(self, members: Sequence[int]) -> Tensor:
         """Environments of these candidates, int64."""
-        first = torch.tensor(list(members), device=self.device)[:, None] * self.N
-        return (first + torch.arange(self.N, device=self.device)).view(-1)
+        at = tuple(members)
+        if at not in self._rows:
+            first = torch.tensor(at, device=self.device)[:, None] * self.N
+            self._rows[at] = (first + torch.arange(self.N, device=self.device)).view(-1)
+        return self._rows[at]
 
     def variants(self, section: str, term: str, skip: Keys = ()) -> List[Variant]:
         """Candidates whose numbers in this term are not the task's, those with equal numbers together."""
+        if (section, term) in self._variants:
+            return self._variants[section, term]
         mine: Dict[int, List[Tuple[Keys, float]]] = {}
         for keys, by_candidate in self._own.get((section, term), {}).items():
             if keys != skip:
@@ -174,7 +186,9 @@ class TermNumbers:
         together: Dict[Tuple[Tuple[Keys, float], ...], List[int]] = {}
         for i, found in mine.items():
             together.setdefault(tuple(found), []).append(i)
-        return [Variant(tuple(members), found) for found, members in together.items()]
+        out = [Variant(tuple(members), found) for found, members in together.items()]
+        self._variants[section, term] = out
+        return out
 
     # --------------------------------------------------------------------------------------- rewards, terminations
 
@@ -193,11 +207,8 @@ class TermNumbers:
         """Weights of the reward terms, float32 [P, K]; the task's are read anew, because its curriculum may move
         them."""
         manager = self.env.reward_manager
-        out = torch.tensor([[manager.get_term_cfg(name).weight for name in self.rewards]] * self.P, dtype=torch.float32)
-        for k, name in enumerate(self.rewards):
-            for i, value in self._own.get(("rewards", name), {}).get((WEIGHT,), {}).items():
-                out[i, k] = value
-        return out.to(self.device)
+        own = torch.tensor([manager.get_term_cfg(name).weight for name in self.rewards], device=self.device)
+        return torch.where(torch.isnan(self._weights), own, self._weights)
 
     def has(self, section: str) -> bool:
         """True if a candidate changes a number of this section."""
@@ -206,12 +217,10 @@ class TermNumbers:
     def terminated(self, own: Tensor) -> Tensor:
         """Terminations with each candidate's numbers, bool [R]; own: the task's."""
         out, manager = own.clone(), self.env.termination_manager
-        members = sorted(
-            {i for name in self.terminations for v in self.variants("terminations", name) for i in v.members}
-        )
-        if not members:
+        changed_by = [v.members for name in self.terminations for v in self.variants("terminations", name)]
+        if not changed_by:
             return out
-        rows = self.rows(members)
+        rows = self.rows(sorted({i for members in changed_by for i in members}))
         out[rows] = False
         for name, recorder in self.terminations.items():
             cfg = manager.get_term_cfg(name)

@@ -108,9 +108,7 @@ def load_candidate(path: Path, types: Sequence[str] = tuple(SHAPER_TYPES)) -> Ca
             own = tuple(range(len(params)))
             shapers = {kind: shaper._replace(columns=own) for kind, shaper in shapers.items()}
         numbers = torch.tensor([float(v) for v in [*params.values(), *terms.values()]]) if params or terms else None
-        return Candidate(
-            name, shapers, _action_size(module, path), numbers, (*params, *terms), term_names=tuple(terms)
-        )
+        return Candidate(name, shapers, _action_size(module, path), numbers, (*params, *terms), term_names=tuple(terms))
     except (WrongOutput, GraphError) as e:
         return Candidate(name, failure=Failure("CannotLoad", str(e), "", -1))
     except (Exception, SystemExit) as e:  # whatever a user's module raises while it is imported
