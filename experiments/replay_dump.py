@@ -32,10 +32,10 @@ from envolve.outer.shapers.video import HEIGHT, WIDTH, FilmWriter, VideoError, w
 
 HELP = """\
 Show what a simulation of mjlab did before it diverged: per control step the largest action, the fastest joint and its
-speed. The files diverged_<candidate>.npz are written by `envolve shape --engine mjlab` (docs/mjlab.md).
+speed. The files diverged_<candidate>.pt are written by `envolve shape --engine mjlab` (docs/mjlab.md).
 
-  envolve replay results/shapers_.../diverged_my_reward.npz
-  envolve replay results/shapers_.../diverged_my_reward.npz --video blown_up.gif
+  envolve replay results/shapers_.../diverged_my_reward.pt
+  envolve replay results/shapers_.../diverged_my_reward.pt --video blown_up.gif
 
 Names of joints and films need mjlab and a renderer. Exit codes: 0 shown, 1 no film could be made, 2 wrong arguments or
 a file that is no dump, 130 Ctrl-C, 143 SIGTERM."""
@@ -46,7 +46,7 @@ class Args:
     """Arguments of replay_dump.py."""
 
     file: Annotated[Path, tyro.conf.Positional]
-    """File diverged_<candidate>.npz."""
+    """File diverged_<candidate>.pt."""
     last: int = 20
     """Control steps to print, the last ones."""
     video: Annotated[Optional[Path], tyro.conf.arg(metavar="FILE")] = None

@@ -1,18 +1,22 @@
-"""States before a simulation diverged: kept in memory, stored as a file of plain arrays, shown by ``envolve
+"""States before a simulation diverged: kept in memory, stored as a file of tensors, shown by ``envolve
 replay``."""
 
 from __future__ import annotations
 
 import io
-import json
 from pathlib import Path
 from typing import List, NamedTuple
 
 import numpy as np
+import torch
 from torch import Tensor
 
+from envolve.core.files import TORCH_BYTES, read_plain
+from envolve.core.torch_file import read_torch
+
 KEPT = 50  # control steps before a divergence
-NAME = "diverged_{}.npz"
+NAME = "diverged_{}.pt"
+ARRAYS = ("steps", "qpos", "qvel", "action")
 
 
 class Moment(NamedTuple):
@@ -43,16 +47,11 @@ class Dump(NamedTuple):
         return cls(task, candidate, environment, evaluation, np.array([m.step for m in past]), *parts)
 
     def content(self) -> bytes:
-        """The file: arrays without objects, and the facts as JSON."""
-        facts = json.dumps({
-            "envolve_diverged": 1, "task": self.task, "candidate": self.candidate, "environment": self.environment,
-            "evaluation": self.evaluation,
-        })  # fmt: skip
+        """The file: tensors and facts, as torch stores them."""
+        parts = {name: torch.from_numpy(np.asarray(getattr(self, name))) for name in ARRAYS}
+        facts = {name: getattr(self, name) for name in ("task", "candidate", "environment", "evaluation")}
         file = io.BytesIO()
-        np.savez_compressed(
-            file, facts=np.frombuffer(facts.encode(), np.uint8), steps=self.steps, qpos=self.qpos, qvel=self.qvel,
-            action=self.action,
-        )  # fmt: skip
+        torch.save({"envolve_diverged": 1, **facts, **parts}, file)
         return file.getvalue()
 
     def file_name(self) -> str:
@@ -62,20 +61,19 @@ class Dump(NamedTuple):
 
 def read_dump(path: Path) -> Dump:
     """Raises OSError, and ValueError for a file that is none."""
-    from envolve.core.files import read_plain
-
-    content = read_plain(path, 2**28)
     try:
-        with np.load(io.BytesIO(content), allow_pickle=False) as file:
-            parts = {name: file[name] for name in ("facts", "steps", "qpos", "qvel", "action")}
-        facts = json.loads(parts.pop("facts").tobytes().decode())
-        if facts.pop("envolve_diverged") != 1:
+        data = read_torch(read_plain(path, TORCH_BYTES))
+        if data["envolve_diverged"] != 1:
             raise ValueError("another version")
+        arrays = {name: data[name].numpy() for name in ARRAYS}
         dump = Dump(
-            str(facts["task"]), str(facts["candidate"]), int(facts["environment"]), bool(facts["evaluation"]), **parts
+            str(data["task"]), str(data["candidate"]), int(data["environment"]), bool(data["evaluation"]), **arrays
         )
-    except Exception as e:  # a zip file, numpy's headers and JSON have many ways to be wrong
-        raise ValueError(f"{path}: not a dump of a diverged simulation ({type(e).__name__}: {e})") from None
+    except OSError:
+        raise
+    except Exception as e:  # the file may hold anything
+        first = (str(e).splitlines() or [""])[0]
+        raise ValueError(f"{path}: not a dump of a diverged simulation ({type(e).__name__}: {first})") from None
     T = len(dump.steps)
     if not T or any(x.ndim != 2 or len(x) != T or x.dtype.kind != "f" for x in (dump.qpos, dump.qvel, dump.action)):
         raise ValueError(f"{path}: not a dump of a diverged simulation (shapes of its arrays)")

@@ -1,5 +1,7 @@
 """The pole stands and the cart is in the middle; the task's own reward also asks for little effort."""
 
+from __future__ import annotations
+
 import torch
 
 

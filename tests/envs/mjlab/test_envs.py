@@ -171,8 +171,8 @@ def test_a_simulation_that_blows_up_is_worth_nothing_and_is_kept(evaluation: boo
     assert (steps[0].score[1] == 0).all() and (steps[0].score[0] != 0).all()
     (dump,) = envs.dumps
     assert dump.candidate == "wild" and dump.evaluation == evaluation
-    (tmp_path / "d.npz").write_bytes(dump.content())
-    again = read_dump(tmp_path / "d.npz")
+    (tmp_path / "d.pt").write_bytes(dump.content())
+    again = read_dump(tmp_path / "d.pt")
     assert again.task == "mjlab:" + fake.TASK and abs(again.qvel[-1]).max() > 1e6 and len(again.steps) == 1
 
 
@@ -192,9 +192,9 @@ def test_an_episode_that_diverges_loses_what_it_had_earned() -> None:
 
 @pytest.mark.parametrize("content", [b"", b"PK\x03\x04", b"no zip"])
 def test_a_file_that_is_no_dump_is_refused_in_one_line(content: bytes, tmp_path: Path) -> None:
-    (tmp_path / "d.npz").write_bytes(content)
+    (tmp_path / "d.pt").write_bytes(content)
     with pytest.raises(ValueError, match="not a dump") as e:
-        read_dump(tmp_path / "d.npz")
+        read_dump(tmp_path / "d.pt")
     assert "\n" not in str(e.value)
 
 
