@@ -28,6 +28,8 @@ class MjlabEnvs(ShapedEnvs):
     """Same interface and same promises as ``ShapedEnvs``. What differs: candidates see mjlab's state, the task's own
     shapers are mjlab's terms, and a candidate's ``terms`` change their numbers."""
 
+    task: MjlabTask
+
     def __init__(self, world: CandidateEnv, task: MjlabTask, candidates: Sequence[Candidate], key: Tensor,
                  failures: Dict[int, Failure]) -> None:  # fmt: skip
         """key: int64 [P]; failures: of candidates that cannot run on this task."""

@@ -46,8 +46,8 @@ class MjlabTask(PhysicsTask):
 
     def __init__(self, world: CandidateEnv) -> None:
         self.world, env = world, world.env
-        self.num_envs, self.dt, self.max_steps = world.R, float(env.step_dt), int(env.max_episode_length)
-        self.action_size = action_width(env)
+        self.num_envs, self.dt, made = world.R, float(env.step_dt), type(self)
+        made.max_steps, made.action_size = int(env.max_episode_length), action_width(env)
         self.scaled = bool(env.cfg.scale_rewards_by_dt)
         actuators = tuple(f"action {k}" for k in range(self.action_size))
         self.sim: Any = SimpleNamespace(
@@ -59,7 +59,7 @@ class MjlabTask(PhysicsTask):
         self.ends = list(env.termination_manager.active_terms)
         features = world.observation().shape[1]
         columns = {name: reader.quantity for name, reader in self._readers.items()}
-        self.goal_size = sum(self.command_widths().values())
+        made.goal_size = sum(self.command_widths().values())
         columns.update(own_columns(self.terms, self.ends, features, self.action_size))
         self._columns = columns
         self._widths, total = layout(columns)

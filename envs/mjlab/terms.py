@@ -337,11 +337,11 @@ class TermNumbers:
             scale = torch.as_tensor(term._scale, dtype=torch.float32, device=self.device)
             scale = scale.expand(self.P * self.N, term.action_dim).clone()
             for keys, by_candidate in by_keys.items():
-                columns = range(term.action_dim)
+                columns = list(range(term.action_dim))
                 if len(keys) > 1:  # by a pattern of the joints' names
                     columns = [k for k, joint in enumerate(term.target_names) if re.fullmatch(keys[1], joint)]
                 for i, value in by_candidate.items():
-                    scale[self.rows([i])[:, None], torch.tensor(list(columns), device=self.device)] = value
+                    scale[self.rows([i])[:, None], torch.tensor(columns, device=self.device)] = value
             term._scale = scale
 
 

@@ -39,7 +39,7 @@ def rewarding(function: Any) -> Candidate:
     return Candidate("rewarding", {"compute_reward": Shaper(function, False)})
 
 
-def play(envs: MjlabEnvs, steps: int = 60, size: float = 2.0) -> dict[str, Tensor]:
+def play(envs: MjlabEnvs, steps: int = 40, size: float = 2.0) -> dict[str, Tensor]:
     """Everything that candidates saw, [steps, P, ...]."""
     envs.begin(staggered=True)
     found: dict[str, list[Tensor]] = {}
