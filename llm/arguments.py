@@ -9,13 +9,13 @@ from typing import List, Optional, Tuple
 import tyro
 from typing_extensions import Annotated, Literal
 
+from envolve.outer.shapers.arguments import TrainingArgs
+
 
 @dataclass
-class Args:
-    """Arguments of auto_shape.py."""
+class Args(TrainingArgs):
+    """Arguments of auto_shape.py, with those of training."""
 
-    task: str = "Anymal"
-    """The task, e.g. Anymal, Ant, Cartpole, HalfCheetah."""
     task_description: str = ""
     """Description of the robot's goal for the models, in your words. Default: the meaning of the score."""
     shaper_types: List[str] = field(default_factory=lambda: ["compute_reward"])
@@ -44,12 +44,6 @@ class Args:
     """Most tokens in one reply."""
     show_human_reward: bool = False
     """Show the task's own reward to the models."""
-    num_envs_per_shaper: int = 256
-    """Environments of each agent, and episodes that judge it."""
-    iterations: int = 500
-    """Of collecting and learning."""
-    seeds: int = 1
-    """Agents trained per candidate; the candidate's score is the mean of their scores."""
     halving: int = 1
     """Successive halving: each round keeps 1/HALVING of the candidates and gives them the environments of the rest.
     1 keeps all candidates."""
@@ -84,6 +78,7 @@ class Args:
     """Most concurrent calls of the models."""
     timeout: float = 300.0
     """Time limit of one call, in seconds."""
+<<<<<<< HEAD
     learner: Literal["ppo", "sac", "td3"] = "ppo"
     """Learning algorithm of the agents."""
     set: Annotated[List[str], tyro.conf.arg(metavar="KEY=VALUE ...")] = field(default_factory=list)
@@ -96,6 +91,8 @@ class Args:
     """CPU threads; 0 uses all that this process may use. Scores do not depend on the number."""
     backend: Literal["auto", "compiled", "torch"] = "auto"
     """Back end of learning: compiled kernels, PyTorch, or auto (compiled on a CPU, else PyTorch)."""
+=======
+>>>>>>> 14be50000522a2b004da9a75a3312ae9302a4e51
     processes: int = 0
     """Concurrent trainings with --config; 0: one per core."""
     memory: float = 4.0

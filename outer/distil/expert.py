@@ -12,7 +12,7 @@ from torch import Tensor
 from envolve.agents.common.hyper import draw
 from envolve.agents.common.population import nets_of, stack, widest
 from envolve.agents.common.sections import LearnerSection
-from envolve.agents.train import OFF_POLICY, algorithm, train
+from envolve.agents.train import OFF_POLICY, Hardware, algorithm, train
 from envolve.envs.section import EnvSection
 from envolve.envs.task import Task
 from envolve.outer.distil.policy import of_observation, play
@@ -38,8 +38,9 @@ def train_experts(
     if name not in OFF_POLICY:
         raise ValueError(f"an expert of {name}: expected one of {', '.join(OFF_POLICY)}")
     result = train(
-        name, learner, None, task, "real", section, torch.zeros(len(keys), 1), keys, test_each, backend, "cpu", threads
-    )
+        name, learner, None, task, "real", section, torch.zeros(len(keys), 1), keys, test_each, backend,
+        Hardware(threads=threads),
+    )  # fmt: skip
     returns = result.test_return.mean(1)
     fine = (result.status == 0) & np.isfinite(returns)
     return [_expert(name, learner, task, result.weights[i], keys[i : i + 1], int(result.real_steps[i]),

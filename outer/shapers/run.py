@@ -40,7 +40,7 @@ FOOTNOTE = {
 }
 
 
-class Plan(NamedTuple):
+class RankingPlan(NamedTuple):
     """Settings of an evaluation. K agents per candidate: agent k of candidate c is number c K + k."""
 
     task: Type[PhysicsTask]
@@ -64,7 +64,7 @@ class Plan(NamedTuple):
 class ShaperRun:
     """Evaluation: ``execute`` trains and tests; ``write`` stores the results so far, also of an interrupted run."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: RankingPlan) -> None:
         self.plan = plan
         self.curve: List[Progress] = []
         self.envs: Optional[ShapedEnvs] = None
