@@ -101,6 +101,9 @@ def evaluate_shapers(args: Args) -> int:
     except ConfigError as e:
         complain(e)
         return 2
+    except SimulatorError as e:
+        complain(e)
+        return 1
     torch.set_num_threads(plan.threads)
     run, console, interrupted = ShaperRun(plan), wide_console(), False
     try:

@@ -12,6 +12,8 @@ from typing import Any
 
 import torch
 
+from envolve.envs.mjlab.facts import measured
+from envolve.envs.mjlab.task import MjlabTask
 from envolve.envs.physics.task import PhysicsTask
 from envolve.envs.sim.simulator import make_simulator
 
@@ -41,6 +43,10 @@ def task_facts(cls: type[PhysicsTask]) -> TaskFacts:
 
 
 def _measured(cls: type[PhysicsTask]) -> TaskFacts:
+    if issubclass(cls, MjlabTask):
+        made = measured(cls.name)
+        limits = (math.inf,) * made.action_size
+        return TaskFacts(made.step_seconds, made.action_size, limits, made.features, made.bodies, made.joints)
     sim = make_simulator("mujoco", cls.model, 1, cls.outputs)
     task = cls(sim)
     action = torch.zeros(1, cls.action_size)

@@ -17,7 +17,7 @@ from envolve.agents.shaped.training import LEARNERS as SHAPED_LEARNERS
 from envolve.agents.train import OFF_POLICY, algorithm
 from envolve.core.plugins import PluginError, said
 from envolve.envs.outside.build import is_outside
-from envolve.envs.physics.task import PHYSICS_TASKS, SHAPER_TYPES
+from envolve.envs.physics.task import PHYSICS_TASKS, SHAPER_TYPES, is_shaped
 from envolve.envs.section import INFO_TYPES, RN_TYPES, EnvSection
 from envolve.envs.shaping.section import ShapedSection, candidates_of, shaper_files, shapers_digest
 from envolve.envs.task import ARGUMENTS_KEY, TASKS, Task, make_task
@@ -136,7 +136,7 @@ class Checker:
         out: dict[str, Any] = {}
         for key in raw:
             path = ("envs", key)
-            if key in PHYSICS_TASKS:
+            if is_shaped(key):
                 out[key] = self.section(self.mapping(raw, path), path, ShapedSection, "env")
             elif is_outside(key):
                 if key == self.env_name:  # others are not measured: nothing reads their sections
@@ -206,6 +206,9 @@ class Checker:
         tasks = env_sections()
         if is_outside(name):
             pass  # outside_section has said what is wrong with it
+        elif is_shaped(name):
+            if isinstance(raw.get("envs"), dict) and name not in data["envs"]:
+                self.problem(("envs", name), "nothing", f"the section of the task env_name, {name}")
         elif name not in tasks:
             late = " (this task of the original does not exist here yet)" if name in LEGACY_TASKS else ""
             near = None if late else nearest(name, tasks)
@@ -243,7 +246,7 @@ class Checker:
     def check_together(self, data: dict[str, Any]) -> None:
         """Checks for values that are valid alone but impossible together."""
         gtn = problem.gtn_section(data)
-        shaped = data["env_name"] in PHYSICS_TASKS
+        shaped = is_shaped(data["env_name"])
         if shaped != (gtn.synthetic_env_type == SHAPER):
             words = (
                 "2: candidates shape a task in a physics engine"

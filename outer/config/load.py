@@ -18,9 +18,14 @@ import yaml
 from envolve.core import plugins
 from envolve.core.files import read_plain
 from envolve.core.places import shipped
+from envolve.envs.mjlab.package import is_mjlab
 from envolve.envs.outside.build import DESCRIPTION_FILE, canonical, file_and_class, is_outside
 from envolve.envs.section import EnvSection
+<<<<<<< HEAD
+from envolve.envs.shaping.section import ShapedSection
+=======
 from envolve.envs.task import ARGUMENTS_KEY
+>>>>>>> 14be50000522a2b004da9a75a3312ae9302a4e51
 from envolve.envs.worlds.file import write_atomic
 from envolve.outer.config.check import Checker
 from envolve.outer.config.describe import describe
@@ -75,6 +80,8 @@ def _override(data: dict[str, Any], text: str, problems: list[str]) -> tuple[Pat
     keys, path = valid_keys(), override_path(key)
     if is_outside(path[1] if len(path) == 3 else None) and path[2] in (*OUTSIDE_KEYS, *defaults(EnvSection)):
         keys.append(key)
+    if len(path) == 3 and is_mjlab(path[1]):
+        keys += [f"envs.{path[1]}.{name}" for name in defaults(ShapedSection)]
     if key not in keys:
         last = key.split(".")[-1]
         legacy = [reasons[last] for reasons in LEGACY_KEYS.values() if last in reasons]
