@@ -117,14 +117,10 @@ GROUPS: Dict[str, Tuple[Command, ...]] = {
             "evaluate-world", "experiments.evaluate_proxy", "evaluate_proxy.py",
             "train fresh agents in a model.pt, and on the task beside them", {"--num-agents": "--agents"},
         ),
-<<<<<<< HEAD
         Command(
             "replay", "experiments.replay_dump", "replay_dump.py", "show the last states of a simulation that diverged"
         ),
-        Command("report", "experiments.study_report", "study_report.py", "write the report of a search again"),
-=======
-        Command("report", "experiments.study_report", "study_report.py", "look at a run, or at several"),
->>>>>>> 14be50000522a2b004da9a75a3312ae9302a4e51
+                Command("report", "experiments.study_report", "study_report.py", "look at a run, or at several"),
     ),
     "Clusters": (
         Command(

@@ -78,21 +78,6 @@ class Args(TrainingArgs):
     """Most concurrent calls of the models."""
     timeout: float = 300.0
     """Time limit of one call, in seconds."""
-<<<<<<< HEAD
-    learner: Literal["ppo", "sac", "td3"] = "ppo"
-    """Learning algorithm of the agents."""
-    set: Annotated[List[str], tyro.conf.arg(metavar="KEY=VALUE ...")] = field(default_factory=list)
-    """Hyperparameters of the learner, e.g. lr=1e-3 hidden_size=64."""
-    engine: Literal["mujoco", "mujoco_warp", "isaacgym", "mjlab"] = "mujoco"
-    """The simulator: MuJoCo on CPU threads, mujoco_warp or Isaac Gym on a GPU."""
-    device: Optional[str] = None
-    """Torch device of simulator and agents, e.g. cuda:0. Default: cpu with mujoco, else the GPU if there is one."""
-    threads: int = 0
-    """CPU threads; 0 uses all that this process may use. Scores do not depend on the number."""
-    backend: Literal["auto", "compiled", "torch"] = "auto"
-    """Back end of learning: compiled kernels, PyTorch, or auto (compiled on a CPU, else PyTorch)."""
-=======
->>>>>>> 14be50000522a2b004da9a75a3312ae9302a4e51
     processes: int = 0
     """Concurrent trainings with --config; 0: one per core."""
     memory: float = 4.0

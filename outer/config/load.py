@@ -21,11 +21,8 @@ from envolve.core.places import shipped
 from envolve.envs.mjlab.package import is_mjlab
 from envolve.envs.outside.build import DESCRIPTION_FILE, canonical, file_and_class, is_outside
 from envolve.envs.section import EnvSection
-<<<<<<< HEAD
 from envolve.envs.shaping.section import ShapedSection
-=======
 from envolve.envs.task import ARGUMENTS_KEY
->>>>>>> 14be50000522a2b004da9a75a3312ae9302a4e51
 from envolve.envs.worlds.file import write_atomic
 from envolve.outer.config.check import Checker
 from envolve.outer.config.describe import describe

@@ -17,19 +17,7 @@ class TrainingArgs:
     """Flags of every command that trains agents of shaped tasks, once."""
 
     task: str = "Anymal"
-<<<<<<< HEAD
     """The task, e.g. Anymal, Ant, Cartpole, HalfCheetah, or one of mjlab's: mjlab:Mjlab-Velocity-Flat-Unitree-Go1."""
-    shaper_types: List[str] = field(default_factory=lambda: list(SHAPER_TYPES))
-    """Functions that are taken from the files; the task's own versions serve for the others. Default: all."""
-    shapers: Annotated[Optional[Path], tyro.conf.arg(metavar="DIR")] = None
-    """Folder of the shaper files, or one file. Default: envs/user_functions/<task in lower case>."""
-    candidates: Annotated[List[str], tyro.conf.arg(metavar="NAME ...")] = field(default_factory=list)
-    """Names of the files to evaluate, with or without .py. Default: all files of the folder."""
-    human: bool = True
-    """Evaluate the task's own shapers as well (--no-human leaves them out)."""
-=======
-    """The task, e.g. Anymal, Ant, Cartpole, HalfCheetah."""
->>>>>>> 14be50000522a2b004da9a75a3312ae9302a4e51
     num_envs_per_shaper: int = 256
     """Environments of each agent, and episodes that judge it."""
     iterations: int = 500
@@ -40,16 +28,8 @@ class TrainingArgs:
     """Learning algorithm of the agents."""
     set: Annotated[List[str], tyro.conf.arg(metavar="KEY=VALUE ...")] = field(default_factory=list)
     """Hyperparameters of the learner, e.g. lr=1e-3 hidden_size=64."""
-<<<<<<< HEAD
-    schedule: Annotated[Optional[Path], tyro.conf.arg(metavar="FILE")] = None
-    """Curriculum and domain randomisation, a YAML or JSON file: parameter of the task -> {iters: [0, 100],
-    values: [1, [0.5, 2]], mode: linear}. Test episodes use the unchanged task."""
     engine: Literal["mujoco", "mujoco_warp", "isaacgym", "mjlab"] = "mujoco"
     """The simulator: MuJoCo on CPU threads, mujoco_warp or Isaac Gym on a GPU; mjlab with its own tasks."""
-=======
-    engine: Literal["mujoco", "mujoco_warp", "isaacgym"] = "mujoco"
-    """The simulator: MuJoCo on CPU threads, mujoco_warp or Isaac Gym on a GPU."""
->>>>>>> 14be50000522a2b004da9a75a3312ae9302a4e51
     device: Optional[str] = None
     """Torch device of simulator and agents, e.g. cuda:0. Default: cpu with mujoco, else the GPU if there is one."""
     threads: int = 0

@@ -174,7 +174,6 @@ def hardware(engine: str, device: Optional[str], threads: int) -> Tuple[str, int
     return device or gpu, threads or len(os.sched_getaffinity(0))
 
 
-<<<<<<< HEAD
 def task_and_engine(name: str, engine: str) -> Tuple[Type[PhysicsTask], str]:
     """The task and its engine, from --task and --engine. Raises ConfigError, and SimulatorError if mjlab is wanted and
     missing."""
@@ -186,18 +185,13 @@ def task_and_engine(name: str, engine: str) -> Tuple[Type[PhysicsTask], str]:
             return mjlab_task(find_task(name)), "mjlab"
         except SimulatorError as e:
             raise ConfigError([f"--task: {e}"]) from None
-=======
-def make_plan(args: Args) -> RankingPlan:
-    """Checks everything possible before the simulator is made -> the plan. Raises ConfigError."""
-    check_args(args)
->>>>>>> 14be50000522a2b004da9a75a3312ae9302a4e51
     try:
         return physics_task(name), engine
     except KeyError as e:
         raise ConfigError([f"--task: {e.args[0]}"]) from None
 
 
-def make_plan(args: Args) -> Plan:
+def make_plan(args: Args) -> RankingPlan:
     """Checks everything possible before the simulator is made -> the plan. Raises ConfigError, SimulatorError."""
     check_args(args)
     task, engine = task_and_engine(args.task, args.engine)
@@ -210,13 +204,8 @@ def make_plan(args: Args) -> Plan:
     human: List[Tuple[Candidate, Optional[str]]] = [(Candidate(HUMAN), None)] if args.human else []
     loaded, skipped = load(files, args)
     settings = {k: plain(v) for k, v in vars(args).items()}
-<<<<<<< HEAD
     device, threads = hardware(engine, args.device, args.threads)
-    return Plan(
-=======
-    device, threads = hardware(args.engine, args.device, args.threads)
     return RankingPlan(
->>>>>>> 14be50000522a2b004da9a75a3312ae9302a4e51
         task, human + loaded, skipped, args.seeds,
         args.num_envs_per_shaper, args.iterations, args.seed, args.learner, section, schedules, engine,
         device, threads, args.backend, settings,
