@@ -1,5 +1,5 @@
 """``envolve report``: what it writes where, and what it refuses. Pages: tests/outer/page; in a browser:
-test_report_browser.py; of a study's text: tests/outer/hpo/test_study_report.py."""
+tests/outer/page/test_browser.py; of a study's text: tests/outer/hpo/test_study_report.py."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Pages of runs in a real browser: Debian's Chromium, driven by Playwright.
 
-    apt-get install chromium; pip install playwright; python -m pytest tests/experiments/test_report_browser.py
+    apt-get install chromium; pip install playwright; python -m pytest tests/outer/page/test_browser.py
 
 ENVOLVE_CHROMIUM names another browser, ENVOLVE_SHOTS a folder for screenshots to look at.
 """
