@@ -28,7 +28,7 @@ NEEDS38 := requirements-worker-py38.txt
 STAMP38 := $(VENV38)/installed-requirements.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-long test-38 lint bench slurm-test clean
+.PHONY: help setup run test test-long test-38 lint docs bench slurm-test clean
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F '\t' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -78,6 +78,10 @@ test-38: setup ## workers in Python 3.8 train every learner (PYTHON38=/path/to/p
 lint: setup ## ruff and mypy
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+docs: setup ## the documentation as a site, in results/site; ends with an error for a broken link (installs mkdocs-material once)
+	@$(BIN)/python -c "import material, mkdocstrings_handlers.python" 2>/dev/null || $(PIP_INSTALL) "mkdocs-material>=9.6" "mkdocstrings[python]>=0.27"
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build
 
 bench: setup ## speed and memory beside the peers, in one table (installs them into .venv-peers; ARGS=--no-peers: without)
 	$(BIN)/python benchmarks/run.py $(ARGS)
