@@ -362,3 +362,19 @@ def test_arguments_of_a_task_reach_the_worker_the_folder_and_the_world(tmp_path:
 def test_arguments_that_a_task_refuses(tmp_path: Path, arguments: dict, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         load_config(tmp_path / "x" / "my_own.yaml", TINY, with_arguments(tmp_path / "x", **arguments))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.ipynb")), ids=lambda path: path.stem)
+def test_notebooks_run(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    nbformat = pytest.importorskip("nbformat", reason="needs nbclient and ipykernel: pip install nbclient ipykernel")
+    nbclient = pytest.importorskip("nbclient", reason="needs nbclient and ipykernel: pip install nbclient ipykernel")
+    pytest.importorskip("ipykernel", reason="needs ipykernel: pip install ipykernel")
+    notebook = nbformat.read(path, as_version=4)
+    assert all(not cell.get("outputs") for cell in notebook.cells), f"{path}: found outputs, expected none"
+    for file in ROOT.glob("default_config_*.yaml"):
+        (tmp_path / file.name).symlink_to(file)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    nbclient.NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    said = "".join(out.get("text", "") for cell in notebook.cells for out in cell.get("outputs", []))
+    assert said.startswith("True 3 ") and "An agent needs" in said and "WorldEnv" in said
