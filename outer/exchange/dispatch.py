@@ -26,7 +26,7 @@ from dataclasses import dataclass, replace
 
 from envolve.core.cleaning import one_line
 from envolve.outer.exchange.backlog import Backlog, Patience
-from envolve.outer.exchange.engine import Unfit, check_chunk, evaluate_all
+from envolve.outer.exchange.engine import ChunkCheck, Unfit, evaluate_all
 from envolve.outer.exchange.heartbeat import Heartbeat, name_of
 from envolve.outer.exchange.lanes import Lanes, raise_first
 from envolve.outer.exchange.machine import ExchangeError, Files, Host, NotReady, Rejected
@@ -89,6 +89,7 @@ class Dispatcher:
         self._interval = interval
         self.on_wait, self._advice = on_wait, advice or self._command
         self._unfit: Unfit | None = None
+        self._check = ChunkCheck()
         self._lanes = Lanes(16 if threads is None and files is None else threads or 0)
         self._mailbox = Mailbox(self._files, bohb_id, self._lanes)
         self._roster = Roster(self._files, self._host, bohb_id, worker_timeout, self._lanes)
@@ -137,7 +138,7 @@ class Dispatcher:
     def submit(self, chunk: Chunk) -> int:
         """Puts a chunk behind the others and returns its ticket. It goes out during the next :meth:`result`. Raises
         :class:`ValueError` for a chunk that workers would reject."""
-        check_chunk(chunk)
+        self._check(chunk)
         return self._backlog.add(chunk)
 
     def result(self, ticket: int) -> ChunkResult:
