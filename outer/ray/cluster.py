@@ -129,7 +129,9 @@ class RayCluster:
             if e is None:
                 self.events.put(Event(kind, worker, token, future.result()))
             else:
-                self.events.put(Event(self._kind(e), worker, token, text=_words(e)))
+                failed = self._kind(e)
+                kept = UNFIT if failed == FAILED and kind == READY else failed  # it would fail there again
+                self.events.put(Event(kept, worker, token, text=_words(e)))
 
         ref.future().add_done_callback(done)
 

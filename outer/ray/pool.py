@@ -17,81 +17,29 @@ import hashlib
 import logging
 import queue
 import time
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from dataclasses import replace
+from typing import Any
 
 from typing_extensions import Self
 
 from envolve.outer.exchange.backlog import Backlog, Patience
 from envolve.outer.exchange.engine import ChunkCheck, Unfit, evaluate_all
-from envolve.outer.exchange.machine import ExchangeError, Rejected
+from envolve.outer.exchange.machine import Rejected
 from envolve.outer.exchange.messages import Chunk, ChunkResult
 from envolve.outer.exchange.pairs import pack
-from envolve.outer.ray.cluster import ANSWER, FAILED, LOST, READY, UNFIT, Event, Node
+from envolve.outer.ray.cluster import ANSWER, DIED, FAILED, LOST, READY, UNFIT, Event
 from envolve.outer.ray.codec import answer_of, work
-from envolve.outer.ray.evaluator import CONFIGS, Versions, differences
+from envolve.outer.ray.evaluator import CONFIGS, Versions
+from envolve.outer.ray.staff import Cluster, Member, Sent, Staff
 
 log = logging.getLogger("envolve")
 
 TICK = 0.25  # seconds between looks at late chunks, and calls of on_wait
-LOOK_SECONDS = 1.0  # between looks at the nodes
 LOST_SECONDS = 1.0  # before a chunk for which there was no room is sent again
 LONELY_SECONDS, HINT_SECONDS = 15.0, 60.0
-MAX_QUICK_DEATHS = 10  # of a node's workers in a row, before any has answered
-FIRST_DELAY, MAX_DELAY = 0.1, 10.0  # seconds before a worker is started in the place of a dead one
 SHORT, SHORT_DEPTH = 0.02, 4  # chunks shorter than this are sent ahead, so that a worker need not wait for the next
-
-
-class Cluster(Protocol):
-    """What the pool needs of ``outer/ray/cluster.py``; tests have another."""
-
-    events: queue.SimpleQueue[Event]
-
-    def nodes(self) -> list[Node]: ...
-
-    def request(self, workers: int) -> None: ...
-
-    def begin(self, worker: int, node: str) -> None: ...
-
-    def learn(self, worker: int, key: str, config: bytes) -> None: ...
-
-    def send(self, worker: int, token: int, data: bytes) -> None: ...
-
-    def end(self, worker: int) -> None: ...
-
-    def close(self) -> None: ...
-
-
-@dataclass
-class Sent:
-    """A chunk at a worker."""
-
-    index: int
-    attempt: int
-    at: float
-
-
-@dataclass
-class Member:
-    """A worker. ``out``: its chunks by token, the one in work first."""
-
-    node: str
-    ready: bool = False
-    out: OrderedDict[int, Sent] = field(default_factory=OrderedDict)
-    answered_at: float = 0.0
-    knows: OrderedDict[str, None] = field(default_factory=OrderedDict)  # configurations, as the worker counts them
-
-
-@dataclass
-class Place:
-    """A node that was seen. ``barred``: why it gets no worker."""
-
-    name: str
-    failures: int = 0
-    not_before: float = 0.0
-    barred: str = ""
 
 
 class RayPool:
@@ -103,17 +51,17 @@ class RayPool:
         patience: Patience | None = None, clock: Callable[[], float] = time.monotonic,
     ) -> None:  # fmt: skip
         self.run_id, self.on_wait = run_id, None  # type: str, Callable[[], None] | None
-        self._cluster, self._mine, self._count, self._clock = cluster, mine, count, clock
+        self._cluster, self._clock = cluster, clock
+        self._staff = Staff(cluster, mine, count, clock)
+        self._members = self._staff.members
         self._backlog = Backlog(patience or Patience())
-        self._members: dict[int, Member] = {}
-        self._places: dict[str, Place] = {}
         self._free: deque[int] = deque()  # workers that may get a chunk; some of them may have died since
         self._check = ChunkCheck()
         self._configs: dict[int, tuple[dict[str, Any], str, bytes]] = {}  # by id of the configuration
         self._later: list[tuple[float, int]] = []  # chunks that wait until then
         self._unfit: Unfit | None = None
-        self._workers = self._tokens = 0  # how many there were
-        self._ticked = self._looked = float("-inf")
+        self._tokens = 0  # how many there were
+        self._ticked = float("-inf")
         self._hint_at = clock()
         self._said: set[str] = set()
 
@@ -150,7 +98,7 @@ class RayPool:
     def workers(self) -> list[int]:
         """Workers that can take a chunk; others may be starting."""
         self._handle_events(0.0)
-        self._look()
+        self._lose(self._staff.look())
         return sorted(w for w, m in self._members.items() if m.ready)
 
     def withdraw(self) -> None:
@@ -176,8 +124,8 @@ class RayPool:
 
     def _tick(self, now: float) -> None:
         self._ticked = now
-        if now - self._looked >= LOOK_SECONDS:
-            self._look()
+        if now >= self._staff.look_at:
+            self._lose(self._staff.look())
         for at, index in self._later:
             if at <= now:
                 self._again(index)
@@ -202,7 +150,8 @@ class RayPool:
 
     def _handle(self, event: Event, member: Member) -> None:
         if event.kind == READY:
-            self._welcome(event.worker, member, event.value)
+            if self._staff.welcome(event.worker, event.value):
+                self._idle(event.worker, member)
         elif event.kind == ANSWER:
             self._answered(event, member)
         elif event.kind in (FAILED, LOST) and event.token in member.out:
@@ -213,77 +162,17 @@ class RayPool:
             elif self._backlog.open(index):
                 self._say(f"chunks are sent again: {event.text}")
                 self._later.append((self._clock() + LOST_SECONDS, index))
-        else:
-            self._bury(event, member)
+        elif event.kind in (DIED, UNFIT):
+            self._lose(*self._staff.bury(event))
 
-    # ------------------------------------------------------------------------------------------------ nodes and workers
-
-    def _look(self) -> None:
-        """Starts workers where there is room. Raises ExchangeError if there can be none."""
-        self._looked = now = self._clock()
-        nodes, mine = self._cluster.nodes(), list(self._members.values())
-        room = self._count if self._count is not None else sum(n.slots for n in nodes)
-        if self._count is not None and self._count > sum(n.slots for n in nodes):
-            self._cluster.request(self._count)
-        for node in nodes:
-            place = self._places.setdefault(node.id, Place(node.name))
-            missing = min(node.slots - sum(m.node == node.id for m in mine), room - len(self._members))
-            if missing <= 0 or place.barred or now < place.not_before:
-                continue
-            for _ in range(missing if not place.failures else 1):  # one after the other where the last one died
-                self._workers += 1
-                self._members[self._workers] = Member(node.id)
-                self._cluster.begin(self._workers, node.id)
-        live = {node.id for node in nodes}
-        for worker, member in list(self._members.items()):
-            if member.node not in live and not member.ready:  # a node that is gone starts no worker any more
-                self._drop(worker)
-        barred = [self._places[node.id].barred for node in nodes]
-        if barred and all(barred) and not self._members:
-            raise ExchangeError(f"no worker can be started on Ray: {barred[0]}")
-
-    def _welcome(self, worker: int, member: Member, said: dict[str, str]) -> None:
-        place = self._places[member.node]
-        other = differences(self._mine, said)
-        if other:
-            self._bar(place, f"node {place.name} has {', '.join(other)}; install the same on all nodes")
-            self._drop(worker)
-            return
-        if int(said.get("nice", "0")) > 0:
-            self._say(f"workers of node {place.name} run at niceness {said['nice']}; start Ray with "
-                      "RAY_worker_niceness=0 there for the full speed")  # fmt: skip
-        member.ready, member.answered_at = True, self._clock()
-        log.info("worker %d is there: pid %s on %s", worker, said.get("pid"), place.name)
-        self._idle(worker, member)
-
-    def _bury(self, event: Event, member: Member) -> None:
-        """A worker has died; those of its chunks that it had not begun are not blamed."""
-        place = self._places[member.node]
-        reason = f"worker {event.worker} on {place.name} died: {event.text}"
-        log.warning("%s", reason)
-        self._drop(event.worker, reason)
-        if event.kind == UNFIT:
-            self._bar(place, f"node {place.name}: {event.text}")
-            return
-        place.failures += 1
-        place.not_before = self._clock() + min(FIRST_DELAY * 2**place.failures, MAX_DELAY)
-        if place.failures >= MAX_QUICK_DEATHS and not any(m.node == member.node for m in self._members.values()):
-            self._bar(place, f"node {place.name}: {place.failures} workers in a row died, the last: {event.text}")
-        self._looked = min(self._looked, place.not_before - LOOK_SECONDS)
-
-    def _drop(self, worker: int, reason: str = "") -> None:
-        """Forgets a worker; ``reason``: what the chunk that it had begun died of."""
-        member = self._members.pop(worker)
-        self._cluster.end(worker)
-        for place, sent in enumerate(member.out.values()):
-            if place == 0 and reason:
-                self._backlog.died(sent.index, reason)
-            self._again(sent.index)
-
-    def _bar(self, place: Place, why: str) -> None:
-        if not place.barred:
-            log.error("%s", why)
-        place.barred = why
+    def _lose(self, members: Member | Sequence[Member], reason: str = "") -> None:
+        """Sends the chunks of workers that are gone to others. ``reason``: what the one that was in work died of; those
+        that were not begun are not blamed."""
+        for member in [members] if isinstance(members, Member) else members:
+            for place, sent in enumerate(member.out.values()):
+                if place == 0 and reason:
+                    self._backlog.died(sent.index, reason)
+                self._again(sent.index)
 
     # ------------------------------------------------------------------------------------------------------- chunks
 
@@ -338,7 +227,7 @@ class RayPool:
         if sent is None:
             return
         seconds, member.answered_at = now - max(sent.at, member.answered_at), now
-        self._places[member.node].failures = 0
+        self._staff.places[member.node].failures = 0
         if len(member.out) < SHORT_DEPTH:
             self._idle(event.worker, member)
         if not self._backlog.open(sent.index):
