@@ -203,7 +203,7 @@ class Dispatcher:
             )
         names = set(self._files.names())
         moved = False
-        for some in batches(self._mailbox.answered(list(self._roster.slots), names)):
+        for some in batches(self._mailbox.answered(self._roster.slots.keys(), names)):
             slots = [self._roster.slots[i] for i in some]
             moved |= any([self._collect(slot, found) for slot, found in zip(slots, self._mailbox.fetch(some))])
         if self._host.monotonic() - self._scanned_at >= self._interval / 4:

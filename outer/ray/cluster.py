@@ -13,17 +13,16 @@ import os
 import queue
 import secrets
 import shutil
-import signal
 import socket
 import sys
 import tempfile
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import envolve
+from envolve.core import interrupt
 from envolve.core.cleaning import one_line
 from envolve.outer.exchange.machine import ExchangeError
 from envolve.outer.exchange.pairs import clip
@@ -171,7 +170,7 @@ def connected(address: str | None, cpus: int | None = None) -> Iterator[None]:
         else:
             _check_reachable(address)
             options = {"address": address}
-        with _signals_kept():
+        with interrupt.handlers_kept():  # of SIGTERM
             _init(options, "Ray cannot be started here" if address is None else f"no Ray cluster at {address}")
         import ray
 
@@ -259,15 +258,3 @@ def _loopback() -> Iterator[None]:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
-
-
-@contextlib.contextmanager
-def _signals_kept() -> Iterator[None]:
-    """Ray puts its own handler of SIGTERM in the place of ours."""
-    main = threading.current_thread() is threading.main_thread()
-    before = signal.getsignal(signal.SIGTERM) if main else None
-    try:
-        yield
-    finally:
-        if main and before is not None:
-            signal.signal(signal.SIGTERM, before)
