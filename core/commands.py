@@ -117,7 +117,7 @@ GROUPS: Dict[str, Tuple[Command, ...]] = {
             "evaluate-world", "experiments.evaluate_proxy", "evaluate_proxy.py",
             "train fresh agents in a model.pt, and on the task beside them", {"--num-agents": "--agents"},
         ),
-        Command("report", "experiments.study_report", "study_report.py", "write the report of a search again"),
+        Command("report", "experiments.study_report", "study_report.py", "look at a run, or at several"),
     ),
     "Clusters": (
         Command(

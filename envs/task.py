@@ -7,7 +7,7 @@ thread. Axes: P members, N environments per member.
 from __future__ import annotations
 
 import math
-from typing import Callable, ClassVar, Dict, List, Optional, Tuple
+from typing import Any, Callable, ClassVar, Dict, List, Optional, Tuple
 
 from torch import Tensor
 
@@ -91,6 +91,8 @@ class Task:
 
 
 TASKS: Dict[str, Callable[..., Task]] = {}
+ARGUMENTS_KEY = "env_kwargs"  # of the section of a task of the user's own
+ARGUMENTS: Dict[str, Dict[str, Any]] = {}  # of their classes, by the name of the task, as the latest section says
 
 
 def register(cls: Callable[..., Task]) -> Callable[..., Task]:
@@ -100,10 +102,10 @@ def register(cls: Callable[..., Task]) -> Callable[..., Task]:
 
 
 def make_task(name: str, max_steps: Optional[int] = None, solved_reward: Optional[float] = None) -> Task:
-    """Task called ``name``. Raises KeyError with the nearest known name."""
+    """Task called ``name``, with its ``ARGUMENTS``. Raises KeyError with the nearest known name."""
     import difflib
 
     if name not in TASKS:
         near = difflib.get_close_matches(name, TASKS, n=1, cutoff=0.0)
         raise KeyError(f"no task named {name!r}; nearest: {near[0]!r}; known: {', '.join(sorted(TASKS))}")
-    return TASKS[name](max_steps=max_steps, solved_reward=solved_reward)
+    return TASKS[name](max_steps=max_steps, solved_reward=solved_reward, **ARGUMENTS.get(name, {}))

@@ -130,8 +130,10 @@ def evaluate_shapers(args: Args) -> int:
     best = run.best(ranking)
     if args.video is not None and best is not None and run.envs is not None:
         console.print(f"Filming {best[0].name} ...", markup=False)
+        unit = plan.task.score_unit
+        caption = f"{plan.task.name}, {best[0].name}: {precise(best[0].score)} {unit}, seed {args.seed}"
         try:
-            made = film((args.video or (None,))[0], plan.out, run.envs, run.learner, best[1], args.seed)
+            made = film((args.video or (None,))[0], plan.out, run.envs, run.learner, best[1], args.seed, caption)
             text = f"{best[0].name}, one episode: {precise(made.score)} {plan.task.score_unit}"
             console.print(f"Film: {made.path} ({text})", highlight=False, markup=False, soft_wrap=True)
         except VideoError as e:

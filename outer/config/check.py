@@ -20,7 +20,7 @@ from envolve.envs.outside.build import is_outside
 from envolve.envs.physics.task import PHYSICS_TASKS, SHAPER_TYPES
 from envolve.envs.section import INFO_TYPES, RN_TYPES, EnvSection
 from envolve.envs.shaping.section import ShapedSection, candidates_of, shaper_files, shapers_digest
-from envolve.envs.task import TASKS, Task, make_task
+from envolve.envs.task import ARGUMENTS_KEY, TASKS, Task, make_task
 from envolve.envs.worlds.world import info_mismatch, world_size
 from envolve.outer.config import problem
 from envolve.outer.config.distilled import check_distilled
@@ -39,7 +39,7 @@ from envolve.outer.config.schema import (
 from envolve.outer.config.searching import check_search, check_search_size
 from envolve.outer.config.section import RN, SHAPER
 from envolve.outer.config.yaml_lines import Path, show, show_key
-from envolve.outer.plugins import own, try_learner
+from envolve.outer.plugins import own, set_arguments, try_learner
 from envolve.outer.search.turns import inner_agents
 
 MAX_PARAMETERS = 100_000_000  # of one member's world or agent: 400 MB
@@ -144,10 +144,16 @@ class Checker:
                     out.update({} if section is None else {key: section})
             elif key in TASKS:
                 section = self.ranges(self.mapping(raw, path), path)
-                out[key] = self.section(section, path, EnvSection, "env")
+                mine = own("task", key) is not None
+                arguments = {ARGUMENTS_KEY: section.pop(ARGUMENTS_KEY)} if mine and ARGUMENTS_KEY in section else {}
+                try:
+                    set_arguments(key, arguments) if mine else None
+                except PluginError as e:
+                    self.problem((*path, ARGUMENTS_KEY), show(arguments.get(ARGUMENTS_KEY)), f"its arguments: {e}")
+                out[key] = self.section(section, path, EnvSection, "env") | arguments
                 task = make_task(key)
-                for name, own in (("max_steps", task.max_steps), ("solved_reward", task.solved_reward)):
-                    out[key][name] = own if out[key][name] is None else out[key][name]
+                for name, usual in (("max_steps", task.max_steps), ("solved_reward", task.solved_reward)):
+                    out[key][name] = usual if out[key][name] is None else out[key][name]
             elif key in LEGACY_TASKS:
                 missing.append(key)
             else:

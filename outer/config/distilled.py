@@ -28,7 +28,7 @@ def check_distilled(checker: Checker, data: dict[str, Any], task: Task) -> None:
         checker.problem(("agents", "gtn", "init"), gtn.init, words)
         return
     section = agents.setdefault(problem.EXPERT, defaults(ExpertSection))
-    section["learner"] = section["learner"].lower() or ("ddqn" if task.num_actions else "td3")
+    section["learner"] = section["learner"].lower() or ("ddqn" if task.num_actions else "sac")
     name, path = section["learner"], ("agents", problem.EXPERT, "learner")
     fitting = [learner for learner in learners_for(task) if learner in OFF_POLICY]
     if name not in fitting:

@@ -126,5 +126,5 @@ class ExpertSection:
     """The agents on the task from which ``init: distilled`` makes the first world. The learner's own section is
     ``agents.<learner>_expert``."""
 
-    learner: str = option("", "its learner; empty: ddqn for discrete actions, td3 for continuous ones")
+    learner: str = option("", "its learner; empty: ddqn for discrete actions, sac for continuous ones")
     agents: int = option(3, "experts that are trained; the best of them teaches", ge=1, le=1000)
