@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from envolve.core.files import TEXT_BYTES, read_plain
-from envolve.envs.outside.build import DESCRIPTION_FILE
+from envolve.envs.outside.build import DESCRIPTION_FILE, file_and_class, is_outside
 from envolve.outer.exchange.evaluation import threads_of
 from envolve.outer.exchange.machine import ExchangeError
 from envolve.outer.ray.address import address_of
@@ -46,5 +46,7 @@ def device_share(device: str) -> float:
 
 def own_files(data: Mapping[str, Any], run_dir: Path) -> dict[str, bytes]:
     """Files of the user's own that the run keeps in its folder, for its workers."""
-    names = [*data.get("plugins", {}), DESCRIPTION_FILE]
+    env_name = data.get("env_name", "")
+    reference = file_and_class(env_name) if is_outside(env_name) else None
+    names = [*data.get("plugins", {}), DESCRIPTION_FILE, *([os.path.basename(reference[0])] if reference else [])]
     return {name: read_plain(run_dir / name, TEXT_BYTES) for name in names if (run_dir / name).is_file()}

@@ -22,10 +22,12 @@ from envolve.outer.ray.address import installed
 from envolve.outer.ray.cluster import RayCluster, connected
 from envolve.outer.ray.evaluator import Evaluator, setup, versions
 from envolve.outer.ray.pool import RayPool
+from tests.envs.outside.test_outside import OWN
 from tests.outer.ray import local
 from tests.outer.small import CLIFF, ROOT, cliff, default_sigint
 from tests.outer.test_run import _no_picture, files, go, undisturbed  # noqa: F401
 from tests.outer.virtual import chunks_of, fake
+from tests.test_examples import TINY
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not installed(), reason="no ray: pip install 'envolve[ray]'")]
 
@@ -185,6 +187,35 @@ def command(*words, **options):
 def ray_processes():
     done = subprocess.run(["ps", "-eo", "pid,args"], capture_output=True, text=True, check=True)
     return [line for line in done.stdout.splitlines() if "/ray/core/src/ray/" in line or " ray::" in line]
+
+
+ENV = """
+env_name: gymnasium:my_env.py:Corridor
+agents:
+  gtn: {agent_name: DDQN, backend: torch, max_iterations: 2, num_workers: 2, num_orig_evals: 2, comparison_agents: 2}
+  ddqn: {train_steps: 60, train_episodes: 60, init_episodes: 0, batch_size: 8, hidden_size: 8, test_episodes: 2}
+envs:
+  gymnasium:my_env.py:Corridor: {hidden_size: 8, max_steps: 12, contextual_bandit: true, env_kwargs: {length: 4}}
+"""
+
+
+@pytest.mark.parametrize("kind", ["task, learner and search", "environment"])
+def test_files_of_the_users_own_reach_the_workers(ray_cluster, tmp_path, kind):
+    """The bytes are those of the file exchange; no worker sees the files' folder."""
+    if kind == "environment":
+        (tmp_path / "my_env.py").write_text(OWN)
+        (tmp_path / "mine.yaml").write_text(ENV)
+        words = [tmp_path / "mine.yaml"]
+    else:
+        words = [ROOT / "examples" / "my_own.yaml", "--set", *TINY]
+    found = []
+    for engine in (["--workers-on", f"ray:{ray_cluster.address}"], ["--workers", 1]):
+        results = tmp_path / f"results{len(found)}"
+        run = command(*words, *engine, "--results-dir", results, env=local.ENVIRON)
+        out, _ = run.communicate(timeout=300)
+        assert run.returncode == 0, out
+        found.append(files(next(results.iterdir())))
+    assert found[0] == found[1]
 
 
 def test_a_cluster_of_its_own(tmp_path, reference):

@@ -70,6 +70,8 @@ def test_files_come_from_the_runs_folder_alone(tmp_path):
     data = {"plugins": {"mine.py": {}, "gone.py": {}}}
     assert own_files(data, tmp_path) == {"mine.py": b"x = 1\n", "environment.json": b"{}"}
     assert own_files({}, tmp_path / "nowhere") == {}
+    outside = own_files({"env_name": "gymnasium:folder/other.py:Env"}, tmp_path)
+    assert outside == {"other.py": b"x = 2\n", "environment.json": b"{}"}
 
 
 @pytest.mark.parametrize("device, share", [("cpu", 0), ("cuda", 1), ("cuda:0", 1)])
