@@ -12,6 +12,7 @@ figures.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import heapq
 import json
 import math
@@ -25,6 +26,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -193,6 +195,23 @@ def _crowd(folder: str, count: int, seconds: float, interval: float, latency: fl
     crowd.run(stop)
     lasted = time.monotonic() - began
     used[:] = (time.process_time() - busy) / lasted, crowd.beats / lasted
+
+
+@contextlib.contextmanager
+def crowd(folder: str, workers: int, seconds: float, interval: float = 1.0) -> Iterator[Dispatcher]:
+    """A master of simulated workers in a folder."""
+    context = multiprocessing.get_context("spawn")
+    stop, used = context.Event(), context.Array("d", 2)
+    process = context.Process(target=_crowd, args=(folder, workers, seconds, interval, 0.0, stop, used))
+    process.start()
+    try:
+        with Dispatcher(folder, 0, "benchmark") as dispatcher:
+            while len(dispatcher.workers()) < workers:
+                time.sleep(0.1)
+            yield dispatcher
+    finally:
+        stop.set()
+        process.join()
 
 
 def measure(

@@ -299,6 +299,21 @@ def deaf_children() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
 
 
+@contextlib.contextmanager
+def handlers_kept() -> Iterator[None]:
+    """Within this context a library may put its own handlers in the place of ours; afterwards ours are back."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # where nobody can set any
+        return
+    before = [(signum, signal.getsignal(signum)) for signum in _SIGNALS]
+    try:
+        yield
+    finally:
+        for signum, handler in before:
+            if handler is not None:
+                signal.signal(signum, handler)
+
+
 # ---------------------------------------------------------------------------------------------------- of the process
 
 

@@ -7,6 +7,8 @@ This is the one place where Python is loaded by path. What may be executed, and 
 - A worker executes a file only if it lies in a folder that the worker was started with (``--plugins DIR``, or one level
   below, which is where runs are) and has the SHA-256 that the chunk names. Local workers get the run's folder from
   their master, jobs of SLURM that of their run. Without the flag a worker executes no file at all.
+- A worker of Ray, to which no folder is common, gets the bytes of these files with its start, from the run's folder
+  (``outer/ray/``). It executes them by the same rule: if a chunk names their SHA-256.
 - Nothing else: no code travels in the exchange, a chunk carries a bare file name and a checksum. The sync folder is
   never searched. A world file (``model.pt``) executes nothing either: whoever opens one that was evolved on a task of
   the user's own allows its folder first.
@@ -211,6 +213,13 @@ def remember(path: Union[str, Path]) -> str:
     found = hashlib.sha256(data).hexdigest()
     _sources[found] = data
     return found
+
+
+def receive(content: bytes) -> None:
+    """Bytes of a file of the run's folder, from the driver that started this process: ``find`` and ``holds`` know them
+    from now on. Executed is what a configuration names with its SHA-256."""
+    _sources[hashlib.sha256(content).hexdigest()] = content
+    _contents.add(content)
 
 
 def content_of(sha256: str) -> bytes:

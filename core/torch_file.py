@@ -5,7 +5,8 @@ executed.
 without memory, with a sign bit pending, keys nested a million deep at which Python itself crashes, containers that
 contain themselves. So the instructions in the file are read first, as data: the few that ``torch.save`` needs for a
 tree of values pass, with the sizes that the file really holds. What has passed is packed anew, so that ``torch.load``
-sees no byte that was not looked at. Python 3.8.
+sees no byte that was not looked at. Files that ``core/torch_quick.py`` wrote are read there, in a tenth of the time.
+Python 3.8.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ import zipfile
 from typing import Any, Dict, List, Tuple
 
 import torch
+
+from envolve.core import torch_quick
 
 MAX_ENTRIES = 2048  # of an archive: one per tensor and a few more
 MAX_STEPS = 500_000  # instructions: at most about 200 bytes of memory each
@@ -37,6 +40,9 @@ def read_torch(data: bytes, legacy: bool = False) -> Any:
 
     Tensors are on the CPU, own no more memory than the file has bytes, and may still have any shape and strides.
     """
+    quick = torch_quick.read(data)
+    if quick is not None:
+        return quick[0]
     try:
         if data[:2] == b"PK" or not legacy:
             file = _repacked(data)

@@ -41,6 +41,7 @@ from envolve.outer.config.load import (
     store_config,
 )
 from envolve.outer.exchange.machine import ExchangeError
+from envolve.outer.ray.address import FILES, problem
 
 HELP = """\
 Evolves a synthetic environment or a reward network, as the configuration says.
@@ -48,6 +49,7 @@ Evolves a synthetic environment or a reward network, as the configuration says.
   envolve run default_config_cartpole_syn_env.yaml --single      all on this machine
   envolve run default_config_cartpole_syn_env.yaml --check       show what would run
   envolve run --resume results/<run_id>                          go on after Ctrl-C
+  envolve run CONFIG --workers-on ray:HOST:PORT                  on the machines of a Ray cluster
 
 Without --single, workers are started by hand or by SLURM, before or after: envolve worker 0 0 &"""
 
@@ -103,6 +105,11 @@ def build_parser() -> argparse.ArgumentParser:
         "--sync-dir", metavar="DIR",
         help="folder of the exchange (default: <results-dir>/GTN_sync, with --single the run's own sync/)",
     )  # fmt: skip
+    parser.add_argument(
+        "--workers-on", default=FILES, metavar="WHAT",
+        help="files: workers see the folder of the exchange (default); ray: a Ray cluster on this machine; "
+        "ray:HOST:PORT or ray:auto: a Ray cluster that runs",
+    )  # fmt: skip
     parser.add_argument("--quit-workers", action="store_true", help="tell the workers to end when the run is complete")
     parser.add_argument(
         "--check", action="store_true", help="validate the configuration, print what would run, and stop"
@@ -116,6 +123,8 @@ def read_config(args: argparse.Namespace) -> Config:
     for name, value, least, most in limits:
         if value is not None and not least <= value <= most:
             raise ConfigError([f"{name}: found {value}, expected at least {least} and at most {most}"])
+    if args.workers_on != FILES:
+        check_on_ray(args)
     if not args.config and args.overrides and "=" not in args.overrides[-1]:
         args.config = args.overrides.pop()  # --set takes every word that follows it, also a CONFIG at the end
     if args.resume is not None:
@@ -148,6 +157,16 @@ def read_config(args: argparse.Namespace) -> Config:
     return load_config(args.config, args.overrides + seed, task)
 
 
+def check_on_ray(args: argparse.Namespace) -> None:
+    """Raises ConfigError for a flag that Ray has no use for, and without the package."""
+    if wrong := problem(args.workers_on):
+        raise ConfigError([f"--workers-on: {wrong}"])
+    of_files = {"--sync-dir": args.sync_dir, "--bohb-id": args.bohb_id, "--quit-workers": args.quit_workers}
+    for name, used in of_files.items():
+        if used:
+            raise ConfigError([f"{name} is of the file exchange: found it with --workers-on {args.workers_on}"])
+
+
 def prepare(args: argparse.Namespace, config: Config) -> Path:
     """The run's folder, with config.yaml in it."""
     if args.resume:
@@ -175,10 +194,11 @@ def execute(args: argparse.Namespace, config: Config, run_dir: Path) -> int:
     single = args.single or args.num_workers is not None or gtn_mode == "single"
     single |= bool(args.resume) and own_sync.is_dir() and not args.sync_dir  # as it was begun
     count = args.num_workers or len(os.sched_getaffinity(0))
+    workers = args.num_workers if args.workers_on != FILES else count if single else None
     summary = conduct(
-        config, run_dir, resume=bool(args.resume), workers=count if single else None, bohb_id=args.bohb_id,
+        config, run_dir, resume=bool(args.resume), workers=workers, bohb_id=args.bohb_id,
         sync_dir=args.sync_dir or str(own_sync if single else run_dir.parent / "GTN_sync"),
-        quit_workers=args.quit_workers,
+        quit_workers=args.quit_workers, workers_on=args.workers_on,
     )  # fmt: skip
     text = summary if isinstance(summary, str) else summary_text(summary)
     Console(soft_wrap=True).print("\n" + text, markup=False, highlight=False)
@@ -187,7 +207,9 @@ def execute(args: argparse.Namespace, config: Config, run_dir: Path) -> int:
 
 def resume_command(args: argparse.Namespace, run_dir: Path) -> str:
     """What a user types to go on with this run."""
-    options = [("--workers", args.num_workers), ("--sync-dir", args.sync_dir), ("--bohb-id", args.bohb_id or None)]
+    on = args.workers_on if args.workers_on != FILES else None
+    options = [("--workers-on", on), ("--workers", args.num_workers), ("--sync-dir", args.sync_dir)]
+    options.append(("--bohb-id", args.bohb_id or None))
     words = [*commands.typed(PROG), "--resume", str(run_dir)]
     for name, value in options:
         words += [name, str(value)] if value is not None else []

@@ -21,8 +21,9 @@ import os
 from typing import List, Optional
 
 from envolve.core import commands, plugins
+from envolve.outer.exchange.evaluation import Evaluate
 from envolve.outer.exchange.machine import ExchangeError, Files, Host
-from envolve.outer.exchange.worker import Evaluate, SecondWorkerError, Worker
+from envolve.outer.exchange.worker import SecondWorkerError, Worker
 
 HELP = """\
 A worker takes members of the population from a master, trains an agent in each member's world, and hands back the

@@ -23,7 +23,9 @@ from envolve.outer.checkpoint import locked
 from envolve.outer.config.load import CONFIG_FILE, Config
 from envolve.outer.evaluate.compiled import compiled_beside
 from envolve.outer.exchange.dispatch import Dispatcher
+from envolve.outer.exchange.engine import Engine
 from envolve.outer.exchange.local_workers import LocalWorkers
+from envolve.outer.ray.address import FILES, RAY
 from envolve.outer.reporting.folders import new_folder
 from envolve.outer.reporting.report import LiveTable
 from envolve.outer.reporting.summary import RunSummary
@@ -72,37 +74,59 @@ def log_above(table: LiveTable) -> Iterator[None]:
 
 def conduct(
     config: Config, run_dir: Path, *, resume: bool, workers: int | None, sync_dir: str, bohb_id: int = 0,
-    quit_workers: bool = False, console: Console | None = None,
+    quit_workers: bool = False, console: Console | None = None, workers_on: str = FILES,
 ) -> RunSummary | str:  # fmt: skip
     """Run to the end -> the summary; the text of a ranking. workers: processes that are started here and end with the
-    run; None: others start them. Raises RunError, ExchangeError, OSError, KeyboardInterrupt."""
-    local = workers is not None
+    run; None: others start them, or Ray as many as it has room for. workers_on: ``files``, ``ray`` or ``ray:ADDRESS``.
+    Raises RunError, ExchangeError, OSError, KeyboardInterrupt."""
+    on_ray = workers_on != FILES
+    local = workers is not None or workers_on == RAY
     kernels = compiled_beside(config.data) if local else contextlib.nullcontext()
-    with locked(run_dir), kernels, Dispatcher(sync_dir, bohb_id, run_dir.resolve().name) as dispatcher:
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(locked(run_dir))
+        stack.enter_context(kernels)
+        if on_ray:
+            dispatcher, own = stack.enter_context(ray_engine(config, run_dir, workers_on, workers)), None
+            who, note = f"{workers or 'all'} workers on Ray", "Ray is starting workers"
+        else:
+            dispatcher, own, who, note = _on_files(stack, config, run_dir, workers, sync_dir, bohb_id)
         kind = Ranking if ranks(config.data) else Run
         run = kind(config, run_dir, dispatcher, resume=resume)
-        plugins = run_dir if config.data.get("plugins") or is_outside(config.data["env_name"]) else None
-        own = LocalWorkers(workers or 0, sync_dir, bohb_id, run_dir, plugins=plugins) if local else None
-        try:
-            if own:
-                own.start()
-                dispatcher.on_wait = own.poll
-            who = f"{workers} local worker{'s' * (workers != 1)}" if own else f"sync {sync_dir}"
-            title = f"{config.data['env_name']}  {run_dir}  {who}"
-            solvable = isinstance(run, Run) and run.target.kind != "rn" and run.gtn.quit_when_solved
-            with LiveTable(run.gtn.max_iterations, title, console, solvable) as table, log_above(table):
-                if own:
-                    table.note("workers are starting; the first run on a machine compiles their kernels")
-                elif not dispatcher.workers():
-                    line = worker_line(bohb_id, sync_dir, plugins)
-                    table.note(f"waiting for workers; start some, one per core: {line}")
-                summary = run.execute(table)
-            if quit_workers:
-                dispatcher.close(quit_workers=True)
-        finally:
-            if own:
-                own.close()
+        if own is not None:
+            stack.enter_context(own)
+        title = f"{config.data['env_name']}  {run_dir}  {who}"
+        solvable = isinstance(run, Run) and run.target.kind != "rn" and run.gtn.quit_when_solved
+        with LiveTable(run.gtn.max_iterations, title, console, solvable) as table, log_above(table):
+            if note and (local or not dispatcher.workers()):
+                table.note(note)
+            summary = run.execute(table)
+        if quit_workers:
+            dispatcher.close(quit_workers=True)
     return summary
+
+
+def ray_engine(
+    config: Config, run_dir: Path, workers_on: str, workers: int | None
+) -> contextlib.AbstractContextManager[Engine]:
+    """Late: Ray is an extra, and takes a second to import."""
+    from envolve.outer.ray.start import ray_pool
+
+    return ray_pool(config.data, run_dir, workers_on, workers)
+
+
+def _on_files(
+    stack: contextlib.ExitStack, config: Config, run_dir: Path, workers: int | None, sync_dir: str, bohb_id: int
+) -> tuple[Engine, LocalWorkers | None, str, str]:
+    """The file exchange -> its master, workers to start here, and what is said of them in the title and in a note."""
+    dispatcher = stack.enter_context(Dispatcher(sync_dir, bohb_id, run_dir.resolve().name))
+    plugins = run_dir if config.data.get("plugins") or is_outside(config.data["env_name"]) else None
+    if workers is None:
+        line = worker_line(bohb_id, sync_dir, plugins)
+        return dispatcher, None, f"sync {sync_dir}", f"waiting for workers; start some, one per core: {line}"
+    own = LocalWorkers(workers, sync_dir, bohb_id, run_dir, plugins=plugins)
+    dispatcher.on_wait = own.poll
+    who = f"{workers} local worker{'s' * (workers != 1)}"
+    return dispatcher, own, who, "workers are starting; the first run on a machine compiles their kernels"
 
 
 def worker_line(bohb_id: int, sync_dir: str, plugins: Path | None) -> str:

@@ -36,7 +36,7 @@ from envolve.outer.evaluate.members import (
     worst_for_failed,
 )
 from envolve.outer.evaluate.networks import BUDGET, DISTIL, PROXY, REAL, UNSOLVABLE
-from envolve.outer.exchange.dispatch import Dispatcher
+from envolve.outer.exchange.engine import Engine
 from envolve.outer.reporting.plots import learning_curve
 from envolve.outer.reporting.report import GenerationRow, LiveTable, TensorBoard
 from envolve.outer.reporting.scores import ScoreRow, ScoresCSV, read_curve
@@ -72,7 +72,7 @@ class Run:
     """``execute()`` does it all; what it leaves in ``run_dir``: config.yaml (written by the caller), checkpoint.pt,
     model.pt (of shapers: params.yaml), scores.csv, TensorBoard events, learning_curve.png, summary.txt."""
 
-    def __init__(self, config: Config, run_dir: Path, dispatcher: Dispatcher, resume: bool = False) -> None:
+    def __init__(self, config: Config, run_dir: Path, dispatcher: Engine, resume: bool = False) -> None:
         data = config.data
         self.config, self.run_dir, self.dispatcher = config, run_dir, dispatcher
         self.gtn = problem.gtn_section(data)

@@ -50,6 +50,7 @@ from envolve.outer.config.load import Config, ConfigError, describe, dump_config
 from envolve.outer.evaluate.members import evaluate_members, mean_of, score_rows
 from envolve.outer.evaluate.networks import REAL_BUDGET
 from envolve.outer.exchange.dispatch import Dispatcher
+from envolve.outer.exchange.engine import Engine
 from envolve.outer.exchange.local_workers import LocalWorkers
 from envolve.outer.reporting.report import LiveTable, number
 from envolve.outer.reporting.scores import ScoresCSV
@@ -152,7 +153,7 @@ def open_run(kind: Proxy, seed: int) -> tuple[Config, Path]:
     return config, run_dir
 
 
-def evolve(config: Config, run_dir: Path, dispatcher: Dispatcher, title: str) -> ProxyRun:
+def evolve(config: Config, run_dir: Path, dispatcher: Engine, title: str) -> ProxyRun:
     """One run of the outer loop, to its end. Raises RunError, ExchangeError, OSError."""
     run = Run(config, run_dir, dispatcher, resume=(run_dir / "scores.csv").exists())
     error, solved = "", False

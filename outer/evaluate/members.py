@@ -13,7 +13,7 @@ from torch import Tensor
 from envolve.outer.checkpoint import RunError
 from envolve.outer.config import problem
 from envolve.outer.config.load import Config
-from envolve.outer.exchange.dispatch import Dispatcher
+from envolve.outer.exchange.engine import Engine
 from envolve.outer.exchange.messages import PLUGINS, Chunk, ChunkResult
 from envolve.outer.reporting.scores import ScoreRow
 
@@ -26,7 +26,7 @@ NEEDED = {  # of what a worker returns: the rest is for others
 
 
 def evaluate_members(
-    dispatcher: Dispatcher, config: Config, generation: int, worlds: Tensor, seeds: Tensor, mode: str,
+    dispatcher: Engine, config: Config, generation: int, worlds: Tensor, seeds: Tensor, mode: str,
     configs: Sequence[dict[str, Any]] = (), which: np.ndarray | None = None,
 ) -> tuple[Values, list[str]]:  # fmt: skip
     """Divides members into chunks of ``chunk_size``, sends and collects them -> values [P, ...] and reasons, in the

@@ -73,6 +73,14 @@ class Backlog:
         self.work.clear()
         self._queue.clear()
 
+    def waiting(self) -> bool:
+        """True if chunks wait to be handed out."""
+        return bool(self._queue)
+
+    def usual(self, mode: str) -> float | None:
+        """Median seconds of the latest chunks of this mode; None while too few are known."""
+        return self._usual[mode] if len(self._seconds.get(mode, ())) >= KNOWN else None
+
     def open(self, index: int) -> bool:
         """True if the result is still needed."""
         return index in self.work and self.work[index].result is None
@@ -107,10 +115,8 @@ class Backlog:
 
     def _late_after(self, index: int) -> float | None:
         """Seconds after which the first holder is late; None while too few similar chunks are known."""
-        mode = self.work[index].chunk.mode
-        if len(self._seconds.get(mode, ())) < KNOWN:
-            return None
-        return max(self.patience.least, self.patience.factor * self._usual[mode])
+        usual = self.usual(self.work[index].chunk.mode)
+        return None if usual is None else max(self.patience.least, self.patience.factor * usual)
 
     def straggler(self, held: Held) -> int | None:
         """Chunk to send to one more worker, because its latest holder has had it for too long."""

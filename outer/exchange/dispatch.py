@@ -25,12 +25,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from envolve.core.cleaning import one_line
-from envolve.outer.exchange.backlog import Backlog, Patience, completed
+from envolve.outer.exchange.backlog import Backlog, Patience
+from envolve.outer.exchange.engine import ChunkCheck, Unfit, evaluate_all
 from envolve.outer.exchange.heartbeat import Heartbeat, name_of
 from envolve.outer.exchange.lanes import Lanes, raise_first
 from envolve.outer.exchange.machine import ExchangeError, Files, Host, NotReady, Rejected
 from envolve.outer.exchange.mailbox import Found, Mailbox, batches
-from envolve.outer.exchange.messages import Chunk, ChunkResult, chunk_content, chunk_from, quit_chunk
+from envolve.outer.exchange.messages import Chunk, ChunkResult, quit_chunk
 from envolve.outer.exchange.roster import Issue, Roster, Slot
 from envolve.outer.exchange.worker import GRACE, pause
 
@@ -39,9 +40,6 @@ log = logging.getLogger("envolve")
 LONG_LOOK = 0.01  # seconds of a look around; a busy machine takes as long now and then
 LONELY_SECONDS = 15.0  # without a worker, until the first hint in the log
 HINT_SECONDS = 60.0  # between hints
-
-
-Unfit = Callable[[ChunkResult], str]
 
 
 @dataclass(frozen=True)
@@ -91,6 +89,7 @@ class Dispatcher:
         self._interval = interval
         self.on_wait, self._advice = on_wait, advice or self._command
         self._unfit: Unfit | None = None
+        self._check = ChunkCheck()
         self._lanes = Lanes(16 if threads is None and files is None else threads or 0)
         self._mailbox = Mailbox(self._files, bohb_id, self._lanes)
         self._roster = Roster(self._files, self._host, bohb_id, worker_timeout, self._lanes)
@@ -130,22 +129,16 @@ class Dispatcher:
         A chunk that could not be evaluated has ``error`` set, NaN scores, and NaN or 0 in the other values of the
         rest. Raises as :meth:`submit` and :meth:`result`.
         """
-        self.withdraw()
         self._unfit = unfit
         try:
-            tickets = [self.submit(chunk) for chunk in chunks]
-            return completed([self.result(ticket) for ticket in tickets])
+            return evaluate_all(self, chunks)
         finally:
             self._unfit = None
-            self.withdraw()
 
     def submit(self, chunk: Chunk) -> int:
         """Puts a chunk behind the others and returns its ticket. It goes out during the next :meth:`result`. Raises
         :class:`ValueError` for a chunk that workers would reject."""
-        try:
-            chunk_from(chunk_content(chunk, ""))
-        except Rejected as e:
-            raise ValueError(f"{chunk.label} cannot be sent to a worker: {e}") from e
+        self._check(chunk)
         return self._backlog.add(chunk)
 
     def result(self, ticket: int) -> ChunkResult:
@@ -210,7 +203,7 @@ class Dispatcher:
             )
         names = set(self._files.names())
         moved = False
-        for some in batches(self._mailbox.answered(list(self._roster.slots), names)):
+        for some in batches(self._mailbox.answered(self._roster.slots.keys(), names)):
             slots = [self._roster.slots[i] for i in some]
             moved |= any([self._collect(slot, found) for slot, found in zip(slots, self._mailbox.fetch(some))])
         if self._host.monotonic() - self._scanned_at >= self._interval / 4:

@@ -14,7 +14,7 @@ import logging
 import threading
 import uuid
 from dataclasses import asdict, dataclass, fields
-from typing import Callable, Optional
+from typing import Callable, Dict, Optional, Tuple
 
 from envolve.core.cleaning import one_line
 from envolve.outer.exchange.machine import ExchangeError, Files, Host, NotReady, Rejected
@@ -50,6 +50,18 @@ class Beat:
         return f"pid {self.pid} on {self.host}"
 
 
+_KINDS: Dict[str, Tuple[type, ...]] = {"str": (str,), "int": (int,), "float": (int, float)}
+_FIELDS = {f.name: _KINDS[str(f.type)] for f in fields(Beat)}
+
+
+def _encodable(text: str) -> bool:
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def name_of(bohb_id: int, who: str) -> str:
     return f"{bohb_id}_{who}_heartbeat"
 
@@ -59,15 +71,15 @@ def read_beat(files: Files, name: str) -> Optional[Beat]:
     try:
         data = files.read(name, MAX_BEAT_BYTES)
         content = json.loads(data.decode("utf-8")) if data is not None else None
-        json.dumps(content, ensure_ascii=False).encode("utf-8")  # JSON can hold texts that cannot be printed
     except (NotReady, Rejected, ValueError, RecursionError):
         return None
-    if type(content) is not dict or set(content) != {f.name for f in fields(Beat)}:
+    if type(content) is not dict or content.keys() != _FIELDS.keys():
         return None
-    for f in fields(Beat):
-        value = content[f.name]
-        kinds = {"str": (str,), "int": (int,), "float": (int, float)}[str(f.type)]
+    for key, kinds in _FIELDS.items():
+        value = content[key]
         if type(value) not in kinds or (type(value) is not str and not -(2**53) < value < 2**53):
+            return None
+        if type(value) is str and not (value.isascii() or _encodable(value)):  # JSON can hold texts that UTF-8 cannot
             return None
     if content["interval"] <= 0:
         return None

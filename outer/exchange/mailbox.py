@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import re
-import uuid
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
+from envolve.core.torch_quick import Encoded
 from envolve.outer.exchange.lanes import Lanes, raise_first
 from envolve.outer.exchange.machine import Files
-from envolve.outer.exchange.messages import Chunk, ChunkResult, chunk_content, result_from
+from envolve.outer.exchange.messages import Chunk, ChunkResult, chunk_sent, encoded_config, result_from
 from envolve.outer.exchange.pairs import (
     MAX_RESULT_BYTES,
     fetch_pair,
@@ -35,6 +36,8 @@ class Mailbox:
 
     def __init__(self, files: Files, bohb_id: int, lanes: Lanes) -> None:
         self._files, self._bohb_id, self._lanes = files, bohb_id, lanes
+        self._config: tuple[dict[str, Any], Encoded | None] | None = None  # the latest, and its bytes
+        self._result = re.compile(rf"{bohb_id}_(0|[1-9]\d*)_result_check\.pt")
 
     def clear(self) -> None:
         """Removes the files of an earlier master. Raises ExchangeError."""
@@ -43,9 +46,10 @@ class Mailbox:
             if leftover.match(name):
                 self._files.remove(name)
 
-    def answered(self, ids: Sequence[int], names: Collection[str]) -> list[int]:
-        """Those of ``ids`` with a result in ``names``, a list of the folder."""
-        return [i for i in ids if self._name(i, "result") + "_check.pt" in names]
+    def answered(self, ids: Collection[int], names: Collection[str]) -> list[int]:
+        """Those of ``ids`` with a result in ``names``, a list of the folder, by id."""
+        found = [self._result.fullmatch(name) for name in names if name.endswith("_result_check.pt")]
+        return sorted(i for i in (int(match[1]) for match in found if match) if i in ids)
 
     def fetch(self, ids: Sequence[int]) -> list[Found]:
         """Results of these workers, or why there is none (NotReady: not yet; Rejected: invalid); removes the valid
@@ -69,7 +73,9 @@ class Mailbox:
         could not be written."""
         jobs = []
         for i, chunk in chunks:
-            data, check, sha256 = pack_pair(chunk_content(chunk, uuid.uuid4().hex))
+            if self._config is None or self._config[0] is not chunk.config:
+                self._config = chunk.config, encoded_config(chunk.config)
+            data, check, sha256 = pack_pair(chunk_sent(chunk, os.urandom(16).hex(), self._config[1]))
             jobs.append((sha256, (self._name(i, "input"), data, check)))
         errors = self._lanes.map(lambda job: put_pair(self._files, *job[1]), jobs)
         return [error or sha256 for (sha256, _), error in zip(jobs, errors, strict=True)]

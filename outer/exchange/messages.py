@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from envolve.core.cleaning import one_line
+from envolve.core.torch_quick import Encoded, Unfit, encode
 from envolve.outer.exchange.machine import Rejected
 from envolve.outer.exchange.pairs import IDENTITY, MAX_TEXT, SCHEMA, clip, short
 
@@ -83,6 +84,24 @@ def chunk_content(chunk: Chunk, issue: str) -> Dict[str, Any]:
     content.update(schema=SCHEMA, kind="input", issue=issue, mode=chunk.mode, config=_tree(chunk.config))
     # clone: a view would save the whole tensor it looks into
     content.update(worlds=chunk.worlds.detach().clone().contiguous(), seeds=chunk.seeds.detach().clone().contiguous())
+    return content
+
+
+def encoded_config(config: Dict[str, Any]) -> Optional[Encoded]:
+    """A configuration for :func:`chunk_sent`, of thousands of chunks; None if each must encode its own."""
+    try:
+        return encode(config)
+    except Unfit:
+        return None
+
+
+def chunk_sent(chunk: Chunk, issue: str, config: Optional[Encoded]) -> Dict[str, Any]:
+    """:func:`chunk_content` for a chunk that is packed at once, with its configuration encoded before."""
+    if config is None:
+        return chunk_content(chunk, issue)
+    content = {key: getattr(chunk, key) for key in IDENTITY}
+    content.update(schema=SCHEMA, kind="input", issue=issue, mode=chunk.mode, config=config)
+    content.update(worlds=chunk.worlds.detach(), seeds=chunk.seeds.detach())
     return content
 
 

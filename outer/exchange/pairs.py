@@ -18,6 +18,7 @@ from typing import Any, Dict, Optional, Tuple, Union
 
 import torch
 
+from envolve.core import torch_quick
 from envolve.core.cleaning import one_line
 from envolve.core.torch_file import TorchFileError, read_torch
 from envolve.outer.exchange.machine import Files, NotReady, Rejected
@@ -54,9 +55,12 @@ def stem(bohb_id: int, worker_id: int, kind: str) -> str:
 
 
 def pack(content: Dict[str, Any]) -> bytes:
-    buffer = io.BytesIO()
-    torch.save(content, buffer)
-    return buffer.getvalue()
+    try:
+        return torch_quick.write(content)
+    except torch_quick.Unfit:  # of another type, or with integers or texts that it does not know
+        buffer = io.BytesIO()
+        torch.save(content, buffer)
+        return buffer.getvalue()
 
 
 def unpack(data: bytes, name: str) -> Dict[str, Any]:

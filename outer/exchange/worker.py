@@ -9,24 +9,15 @@ from __future__ import annotations
 
 import logging
 import re
-import time
-import traceback
-from typing import Any, Callable, Dict, Optional
+from typing import Any, Callable, Optional
 
-import torch
-from torch import Tensor
-
-from envolve.core.cleaning import printable_traceback
-from envolve.core.memory import shortage
-from envolve.core.plugins import PluginError
+from envolve.outer.exchange.evaluation import Evaluate, Evaluation
 from envolve.outer.exchange.heartbeat import ALIVE, STARTING, Heartbeat, Watch, name_of, read_beat
 from envolve.outer.exchange.machine import ExchangeError, Files, Host, NotReady, Rejected
-from envolve.outer.exchange.messages import PLUGINS, QUIT, Chunk, ChunkResult, chunk_from, result_content, result_of
+from envolve.outer.exchange.messages import QUIT, chunk_from, result_content
 from envolve.outer.exchange.pairs import read_pair, reject_pair, remove_pair, stem, write_pair
 
 log = logging.getLogger("envolve")
-
-Evaluate = Callable[[Dict[str, Any], Tensor, Tensor, str, int], Dict[str, Any]]
 
 GRACE = 2.0  # seconds that check file and data may disagree before they are put aside
 MASTER_TIMEOUT = 10.0  # seconds without a beat until a master is said to be gone
@@ -63,11 +54,10 @@ class Worker:
         self._heartbeat = Heartbeat(files, host, name_of(bohb_id, str(worker_id)), interval, on_beat=on_beat)
         self._input, self._result = stem(bohb_id, worker_id, "input"), stem(bohb_id, worker_id, "result")
         self._longest = interval / 4  # between looks: a thousand idle workers must not keep a file server busy
-        self._evaluate: Optional[Evaluate] = None
+        self.evaluation: Optional[Evaluation] = None
         self._last_input = ""
         self._odd_since: Optional[float] = None
         self._rejections = 0
-        self._threads = 0
         self._master = Watch(host, MASTER_TIMEOUT)
         self._master_state: Optional[str] = None
         self.quit = False
@@ -102,7 +92,7 @@ class Worker:
         self._heartbeat.start()
         try:
             self._remove_temporaries()
-            self._evaluate = self._load()
+            self.evaluation = Evaluation(self._load(), f"worker {self.worker_id}")
         except BaseException:
             self.close()
             raise
@@ -145,36 +135,11 @@ class Worker:
             log.info("worker %d: told to quit by the master of run %s", self.worker_id, chunk.run_id)
             self.quit = True
         else:
-            result = result_content(self._work(chunk, sha256))
+            assert self.evaluation is not None, "start() comes before step()"
+            result = result_content(self.evaluation(chunk, sha256))
             self._insist(lambda: write_pair(self._files, self._result, result))
         self._heartbeat.doing = ""
         return True
-
-    def _work(self, chunk: Chunk, sha256: str) -> ChunkResult:
-        """Evaluates a chunk; an exception becomes the result."""
-        assert self._evaluate is not None, "start() comes before step()"
-        begin = time.perf_counter()
-        try:
-            threads = threads_of(chunk.config)
-            if threads != self._threads:
-                torch.set_num_threads(threads)
-                self._threads = threads
-            returned = self._evaluate(chunk.config, chunk.worlds, chunk.seeds, chunk.mode, threads)
-            result = result_of(chunk, sha256, returned)
-        except PluginError as e:  # this worker may not execute the user's own code, or has another version of it
-            log.error("worker %d: %s: %s", self.worker_id, chunk.label, e)
-            return ChunkResult.failed(chunk, sha256, f"{PLUGINS}{e}")
-        except Exception as e:  # whatever a member does must not end the worker
-            short = shortage(e)
-            if short:
-                log.error("worker %d: %s: %s", self.worker_id, chunk.label, short)
-                return ChunkResult.failed(chunk, sha256, short)
-            log.error("worker %d: %s failed\n%s", self.worker_id, chunk.label, printable_traceback())
-            frame = traceback.extract_tb(e.__traceback__)[-1]
-            text = f"{type(e).__name__}: {e} ({frame.filename}:{frame.lineno})"
-            return ChunkResult.failed(chunk, sha256, text)
-        log.debug("worker %d: %s took %.3f s", self.worker_id, chunk.label, time.perf_counter() - begin)
-        return result
 
     def _reject(self, reason: str) -> None:
         self._odd_since = None
@@ -241,11 +206,3 @@ class Worker:
                 there,
             )
 
-
-def threads_of(config: Dict[str, Any]) -> int:
-    """Value of ``agents.gtn.num_threads_per_worker``, 1 if the configuration does not have it."""
-    gtn = config.get("agents", {}).get("gtn", {})
-    threads = gtn.get("num_threads_per_worker", 1)
-    if type(threads) is not int or not 1 <= threads <= 1024:
-        raise ValueError(f"agents.gtn.num_threads_per_worker is {threads!r}, expected a number from 1 to 1024")
-    return threads

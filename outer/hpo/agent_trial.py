@@ -19,7 +19,7 @@ from envolve.outer.config.problem import env_section, learner_key, split_agent_n
 from envolve.outer.config.section import RN, SE
 from envolve.outer.evaluate.members import evaluate_members
 from envolve.outer.evaluate.networks import BUDGET, REAL_BUDGET
-from envolve.outer.exchange.dispatch import Dispatcher
+from envolve.outer.exchange.engine import Engine
 from envolve.outer.hpo.nes_trial import shortfall
 from envolve.outer.hpo.study import Study
 from envolve.outer.hpo.trial import Trial, TrialResult
@@ -37,7 +37,7 @@ class AgentTrials:
     ``<folder>/<bracket>_<number>/agents.json``; with a budget of steps or episodes they are trained anew, because a
     training is one call that cannot be continued."""
 
-    def __init__(self, study: Study, folder: Path, dispatcher: Dispatcher) -> None:
+    def __init__(self, study: Study, folder: Path, dispatcher: Engine) -> None:
         """Raises WorldFileError."""
         self.study, self.folder, self.dispatcher = study, folder, dispatcher
         self.worlds = [read_world(path) for path in study.worlds]

@@ -16,7 +16,7 @@ from envolve.core.files import TEXT_BYTES, read_plain
 from envolve.envs.worlds.file import write_atomic
 from envolve.outer.checkpoint import CheckpointError, RunError, load_checkpoint, locked
 from envolve.outer.config.load import Config, ConfigError, load_config, store_config
-from envolve.outer.exchange.dispatch import Dispatcher
+from envolve.outer.exchange.engine import Engine
 from envolve.outer.hpo.study import Study
 from envolve.outer.hpo.trial import Trial, TrialResult
 from envolve.outer.reporting.report import LiveTable
@@ -37,7 +37,7 @@ class NESTrials:
     ``<folder>/<bracket>_<number>/run_<r>``, r from 0 to ``repeats`` - 1; run r has the base's seed + r, the same for
     every configuration."""
 
-    def __init__(self, study: Study, folder: Path, dispatcher: Dispatcher) -> None:
+    def __init__(self, study: Study, folder: Path, dispatcher: Engine) -> None:
         self.study, self.folder, self.dispatcher = study, folder, dispatcher
 
     def __call__(self, trial: Trial) -> TrialResult:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Protocol
 
 from envolve.outer.checkpoint import RunError
-from envolve.outer.exchange.dispatch import Dispatcher
+from envolve.outer.exchange.engine import Engine
 from envolve.outer.hpo.axes import shown
 from envolve.outer.hpo.nes_master import result_of, trial_chunk
 from envolve.outer.hpo.report import last_line
@@ -51,7 +51,7 @@ class _Out:
 class Optimiser:
     """One study, from its log to its end."""
 
-    def __init__(self, study: Study, run_dir: Path, dispatcher: Dispatcher) -> None:
+    def __init__(self, study: Study, run_dir: Path, dispatcher: Engine) -> None:
         """Raises ConfigError for a damaged log."""
         self.study, self.dispatcher = study, dispatcher
         self.log = TrialLog(run_dir)

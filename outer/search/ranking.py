@@ -26,7 +26,7 @@ from envolve.outer.config import problem
 from envolve.outer.config.load import Config
 from envolve.outer.evaluate.members import evaluate_members, mean_of, score_rows
 from envolve.outer.evaluate.networks import PROXY
-from envolve.outer.exchange.dispatch import Dispatcher
+from envolve.outer.exchange.engine import Engine
 from envolve.outer.reporting.report import GenerationRow, LiveTable, duration, number
 from envolve.outer.reporting.scores import ScoresCSV
 from envolve.outer.search.nes import MEMBERS, member_seeds
@@ -48,7 +48,7 @@ class Ranked:
 class Ranking:
     """Ranking; ``execute()`` does everything and leaves scores.csv and summary.txt in ``run_dir``."""
 
-    def __init__(self, config: Config, run_dir: Path, dispatcher: Dispatcher, resume: bool = False) -> None:
+    def __init__(self, config: Config, run_dir: Path, dispatcher: Engine, resume: bool = False) -> None:
         self.config, self.run_dir, self.dispatcher, self.resume = config, run_dir, dispatcher, resume
         self.gtn = problem.gtn_section(config.data)
         files = shaper_files(problem.shaped_section(config.data), config.data["env_name"])

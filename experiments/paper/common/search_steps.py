@@ -27,7 +27,7 @@ from envolve.outer.config import problem
 from envolve.outer.config.load import Config, ConfigError
 from envolve.outer.evaluate.members import Values
 from envolve.outer.evaluate.networks import judge, train_members
-from envolve.outer.exchange.dispatch import Dispatcher
+from envolve.outer.exchange.engine import Engine
 from envolve.outer.reporting.report import LiveTable
 from envolve.outer.run import Run
 from envolve.outer.search.nes import RETEST, generator
@@ -71,7 +71,7 @@ class RecordedRun(Run):
     """A run that trains its members itself, all of a generation at once, and shows their tests to a sample."""
 
     def __init__(self, config: Config, run_dir: Path, sample: Sample, threads: int) -> None:
-        super().__init__(config, run_dir, cast(Dispatcher, None))  # no worker is asked
+        super().__init__(config, run_dir, cast(Engine, None))  # no worker is asked
         if self.gtn.other_agents or self.gtn.horizon_generations:
             words = "found other_agents or horizon_generations, expected neither: it records one learner's full tests"
             raise ConfigError([f"{config.path}: agents.gtn: {words}"])

@@ -153,7 +153,7 @@ def test_a_stopped_worker_of_this_machine_is_no_death_of_the_chunk():
         cluster.hosts[0].stopped = True  # SIGSTOP
         raise Hang
 
-    stopped._evaluate = stop
+    stopped.evaluation.function = stop
     begin = cluster.machine.now
     master.on_wait = lambda: (
         cluster.worker(1) if cluster.machine.now > begin + 40 and 1 not in cluster.workers else None
@@ -181,7 +181,7 @@ def test_straggler_is_given_to_a_second_worker_and_the_late_answer_is_dropped():
     cluster.worker(1)
     master = cluster.master()
     check(master.evaluate(chunks_of(8)), chunks_of(8))
-    slow._evaluate = failing(1, Hang())  # it lives and beats, and does not come back
+    slow.evaluation.function = failing(1, Hang())  # it lives and beats, and does not come back
     chunks = chunks_of(4, generation=1)
     begin = cluster.machine.now
     check(master.evaluate(chunks), chunks)
@@ -206,7 +206,7 @@ def test_a_chunk_that_is_late_at_two_workers_goes_to_a_third():
     master = cluster.master()
     check(master.evaluate(chunks_of(9)), chunks_of(9))
     for worker in slow:
-        worker._evaluate = failing(1, Hang())
+        worker.evaluation.function = failing(1, Hang())
     chunks = chunks_of(3, generation=1)
     begin = cluster.machine.now
     check(master.evaluate(chunks), chunks)
@@ -221,7 +221,7 @@ def test_a_chunk_that_hangs_everywhere_is_given_up_and_the_rest_goes_on(workers,
     master = cluster.master(patience=Patience(hopeless=3600.0))
     check(master.evaluate(chunks_of(9)), chunks_of(9))
     for worker in cluster.workers.values():
-        worker._evaluate = deaf(1)
+        worker.evaluation.function = deaf(1)
     begin = cluster.machine.now
     results = master.evaluate(chunks_of(4, generation=1))
     assert 3600 < cluster.machine.now - begin < 3700
@@ -361,7 +361,7 @@ def test_torn_and_foreign_results_are_never_accepted(caplog):
 def test_answer_to_this_question_with_another_name_or_size_is_not_accepted():
     cluster = Cluster()
     worker = cluster.worker(0)
-    good, wrong = worker._work, []
+    good, wrong = worker.evaluation, []
 
     def lying(chunk, sha256):
         result = good(chunk, sha256)
@@ -373,7 +373,7 @@ def test_answer_to_this_question_with_another_name_or_size_is_not_accepted():
                 result.values, result.reasons = {"score": torch.ones(2, dtype=torch.float64)}, ["", ""]
         return result
 
-    worker._work = lying
+    worker.evaluation = lying
     chunks = chunks_of(2)
     check(cluster.master().evaluate(chunks), chunks)
     assert len(wrong) == 2

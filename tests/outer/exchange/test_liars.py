@@ -26,7 +26,8 @@ def smaller(result):
 def liar(cluster, worker_id, lie=another):
     """A worker that spoils every result of its own; how often it did so is its ``lies``."""
     worker = cluster.worker(worker_id)
-    worker.lies, good = 0, worker._work
+    worker.lies, good = 0, worker.evaluation
+    worker.sound = good
 
     def work(chunk, sha256):
         worker.lies += 1
@@ -34,7 +35,7 @@ def liar(cluster, worker_id, lie=another):
         lie(result)
         return result
 
-    worker._work = work
+    worker.evaluation = work
     return worker
 
 
@@ -103,7 +104,7 @@ def test_nobody_can_answer_what_another_was_asked():
         if name == "0_0_input_check.pt" and not spied:
             content, sha256 = read_pair(cluster.files, "0_0_input", "input")
             spied.append(sha256)
-            false = cluster.workers[0]._work(chunks_of(1)[0], sha256)
+            false = cluster.workers[0].evaluation(chunks_of(1)[0], sha256)
             false.values["score"] += 666.0
             write_pair(cluster.files, "0_7_result", result_content(false))
 
@@ -145,7 +146,7 @@ def test_values_that_a_generation_cannot_use_are_a_lie(spoil, caplog):
     cluster = Cluster()
     worker = liar(cluster, 0, lambda result: spoil(result.values))
     cluster.worker(1, full)
-    worker._evaluate = full
+    worker.sound.function = full
     config = Config({"agents": {"gtn": {"chunk_size": 3}}}, [], "")
     worlds = torch.arange(30.0).view(6, 5)
     values, reasons = evaluate_members(cluster.master(), config, 1, worlds, torch.arange(6), "proxy")
@@ -173,11 +174,11 @@ def test_nothing_that_a_worker_says_reaches_a_log_raw(caplog):
     (result,) = cluster.master().evaluate(chunks_of(1))
     assert "boom" in result.reasons[0] and "boom" in caplog.text
     assert result.error.isprintable() and all(reason.isprintable() for reason in result.reasons)
-    own = [record.getMessage() for record in caplog.records if record.module == "worker"]
+    own = [record.getMessage() for record in caplog.records if record.module in ("worker", "evaluation")]
     assert own and not any(c in text for text in own for c in "\x1b\x07\u202e\ud800"), (
         "a worker's traceback may have lines"
     )
-    said = [record.getMessage() for record in caplog.records if record.module != "worker"]
+    said = [record.getMessage() for record in caplog.records if record.module not in ("worker", "evaluation")]
     assert all(text.isprintable() and len(text) < 4000 for text in said)
 
 
@@ -185,12 +186,12 @@ def test_any_number_of_results_that_nobody_asked_for_are_a_few_lines(caplog):
     caplog.set_level(logging.INFO, "envolve")
     cluster, sent = Cluster(), []
     worker = cluster.worker(0)
-    good = worker._work
+    good = worker.evaluation
 
     def work(chunk, sha256):
         return good(chunk, "0" * 64 if len(sent) < 300 else sha256)
 
-    worker._work = work
+    worker.evaluation = work
     write = cluster.files.write
 
     def repeating(name, data):

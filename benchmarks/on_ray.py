@@ -1,0 +1,173 @@
+#!/usr/bin/env python3
+"""What an engine costs: Ray beside files, in one run on one machine.
+
+    python3 benchmarks/on_ray.py [--generations 50] [--slots 1000] [--no-files] [--json FILE]
+
+instant   a generation of 16 chunks of 8 x 2,247 numbers, two workers, an evaluation that takes no time
+busy      as many chunks of 1 s as there are simulated slots: a few processes that wait in place of the evaluation
+
+``driver`` is CPU time of the process that hands out, per chunk. Slots on Ray are asynchronous calls in two
+actors; those of files are the crowd of benchmarks/scaling.py.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from benchmarks import exchange_overhead, scaling  # noqa: E402
+from envolve.outer.config.load import load_config  # noqa: E402
+from envolve.outer.exchange.dispatch import Dispatcher  # noqa: E402
+from envolve.outer.exchange.local_workers import LocalWorkers  # noqa: E402
+from envolve.outer.exchange.messages import Chunk, result_of  # noqa: E402
+from envolve.outer.ray.cluster import READY, Node, RayCluster, connected  # noqa: E402
+from envolve.outer.ray.codec import answer, work_of  # noqa: E402
+from envolve.outer.ray.evaluator import Evaluator, setup  # noqa: E402
+from envolve.outer.ray.pool import RayPool  # noqa: E402
+
+MINE = {"benchmark": "1"}
+HOSTS = 2  # processes that play the slots
+
+
+class Instant(Evaluator):
+    def __init__(self, start: bytes) -> None:
+        super().__init__(start, lambda: exchange_overhead.instant)
+
+    def hello(self) -> dict[str, str]:
+        super().hello()
+        return {**MINE, "nice": "0"}
+
+
+class Slots:
+    """Many workers in one process; ``seconds`` of waiting per chunk."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds, self.configs = seconds, {}
+
+    def hello(self) -> dict[str, str]:
+        return {**MINE, "nice": "0"}
+
+    def learn(self, key: str, config: bytes) -> None:
+        self.configs[key] = {}
+
+    async def evaluate(self, data: bytes) -> bytes:
+        chunk = work_of(data, self.configs)
+        await asyncio.sleep(self.seconds)
+        return answer(result_of(chunk, "", scaling.answer(chunk)))
+
+
+class Crowd(RayCluster):
+    """``slots`` slots in HOSTS actors, on a node of their own."""
+
+    def __init__(self, slots: int, seconds: float) -> None:
+        super().__init__(Slots, b"", 0)
+        each = -(-slots // HOSTS) + 10
+        self.slots = slots
+        actor = self._actor.options(num_cpus=0, max_concurrency=each)
+        self.hosts = [actor.remote(seconds) for _ in range(HOSTS)]
+
+    def nodes(self) -> list[Node]:
+        return [Node("crowd", "crowd", self.slots)]
+
+    def begin(self, worker: int, node: str) -> None:
+        self._handles[worker] = self.hosts[worker % HOSTS]
+        self._follow(self._handles[worker].hello.remote(), READY, worker)
+
+    def close(self) -> None:
+        for host in self.hosts:
+            self._ray.kill(host)
+
+
+def chunks_of(count: int, generation: int, config: dict[str, Any]) -> list[Chunk]:
+    worlds = torch.randn(count, 8, 2247)
+    return [Chunk("benchmark", generation, i, 0, "proxy", config, worlds[i], torch.arange(8)) for i in range(count)]
+
+
+def measure(engine: Any, count: int, generations: int, config: dict[str, Any], warm: int = 2) -> dict[str, float]:
+    """Medians over generations: milliseconds of a generation, and of the driver's CPU per chunk."""
+    walls, cpus = [], []
+    for generation in range(generations + warm):
+        chunks = chunks_of(count, generation, config)
+        wall, cpu = time.perf_counter(), time.process_time()
+        results = engine.evaluate(chunks)
+        cpus.append((time.process_time() - cpu) * 1e3 / count)
+        walls.append((time.perf_counter() - wall) * 1e3)
+        for result, chunk in zip(results, chunks, strict=True):
+            assert torch.equal(result.values["score"], chunk.worlds[:, 0].double()), "it answers another chunk"
+    walls, cpus = walls[warm:], cpus[warm:]
+    return {"wall_ms": statistics.median(walls), "best_ms": min(walls), "driver_ms": statistics.median(cpus)}
+
+
+@contextlib.contextmanager
+def on_files(slots: int, seconds: float) -> Iterator[Any]:
+    """slots 0: two real workers."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as folder:
+        if slots:
+            with scaling.crowd(folder, slots, seconds) as dispatcher:
+                yield dispatcher
+            return
+        script, extra = exchange_overhead.__file__, ("--worker",)
+        with Dispatcher(folder, 0, "benchmark") as dispatcher, LocalWorkers(2, folder, 0, folder, script=script,
+                                                                           extra_args=extra):  # fmt: skip
+            while len(dispatcher.workers()) < 2:
+                time.sleep(0.1)
+            time.sleep(1.0)  # until both have loaded
+            yield dispatcher
+
+
+@contextlib.contextmanager
+def on_ray(slots: int, seconds: float) -> Iterator[Any]:
+    cluster = Crowd(slots, seconds) if slots else RayCluster(Instant, setup("benchmark", {}))
+    with RayPool(cluster, "benchmark", MINE) as pool:
+        while len(pool.workers()) < (slots or 2):
+            time.sleep(0.1)
+        yield pool
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--generations", type=int, default=50, help="of instant chunks")
+    parser.add_argument("--slots", type=int, nargs="+", default=[1000])
+    parser.add_argument("--no-files", action="store_true")
+    parser.add_argument("--json", type=Path)
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    config = load_config(str(ROOT / scaling.CONFIG)).data
+    rows = []
+    with connected(None, 2):
+        for name, engine in (("ray", on_ray), ("files", on_files)):
+            if name == "files" and args.no_files:
+                continue
+            for slots in (0, *args.slots):
+                with engine(slots, 1.0) as e:
+                    row = measure(e, slots or 16, 3 if slots else args.generations, config)
+                row |= {"engine": name, "slots": slots, "load": os.getloadavg()[0]}
+                rows.append(row)
+                what = f"{slots} chunks of 1 s" if slots else "16 instant chunks"
+                top = f" ({row['wall_ms'] / 10 - 100:.0f} % on top)" if slots else ""
+                print(
+                    f"{name:5} {what:20} {row['wall_ms']:8.1f} ms{top}, driver {row['driver_ms']:.2f} ms per chunk; "
+                    f"load {row['load']:.1f}", flush=True,
+                )  # fmt: skip
+    if args.json:
+        args.json.write_text(json.dumps(rows, indent=1) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,260 @@
+"""Ray as the engine sees it: nodes with slots, workers on them, and events. The only module that imports Ray.
+
+Whatever happens to a worker becomes an :class:`Event` in one queue, so the engine (``outer/ray/pool.py``) has no
+callback and no thread of its own. Ray executes what it is sent, therefore a cluster started here binds to the loopback
+and has a token of its own; a cluster elsewhere must have one (docs/security.md).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import queue
+import secrets
+import shutil
+import socket
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import envolve
+from envolve.core import interrupt
+from envolve.core.cleaning import one_line
+from envolve.outer.exchange.machine import ExchangeError
+from envolve.outer.exchange.pairs import clip
+from envolve.outer.ray.address import INSTALL, installed
+
+log = logging.getLogger("envolve")
+
+CONNECT_SECONDS = 3.0
+STORE_BYTES = 100 * 2**20  # of a cluster started here: chunks and results are small
+READY, ANSWER, FAILED, LOST, DIED, UNFIT = "ready", "answer", "failed", "lost", "died", "unfit"
+
+
+@dataclass(frozen=True)
+class Event:
+    """``kind``: READY ``value`` is what the worker said of itself; ANSWER ``value`` answers ``token``; FAILED the
+    evaluation of ``token`` raised; LOST ``token`` or its answer was lost; DIED the worker's process ended; UNFIT it
+    cannot start, and another of its node could not either. ``text``: why."""
+
+    kind: str
+    worker: int
+    token: int = -1
+    value: Any = None
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class Node:
+    """A machine of the cluster. ``slots``: workers for which it has cores and GPUs."""
+
+    id: str
+    name: str
+    slots: int
+
+
+class RayCluster:
+    """A connection to Ray. ``cpus`` and ``gpus``: what one worker needs; ``cls``: of the workers' objects, made with
+    ``start``."""
+
+    def __init__(self, cls: type, start: bytes, cpus: float = 1, gpus: float = 0) -> None:
+        import ray
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        self._ray, self._affinity = ray, NodeAffinitySchedulingStrategy
+        self._actor = ray.remote(cls)
+        self._start, self._cpus, self._gpus = start, cpus, gpus
+        self.events: queue.SimpleQueue[Event] = queue.SimpleQueue()
+        self._handles: dict[int, Any] = {}
+
+    def nodes(self) -> list[Node]:
+        """Live nodes that have a slot."""
+        found = []
+        for node in self._ray.nodes():
+            has = node.get("Resources", {})
+            slots = int(has.get("CPU", 0) / self._cpus) if self._cpus else 0
+            if self._gpus:
+                slots = min(slots, int(has.get("GPU", 0) / self._gpus))
+            if node.get("Alive") and slots > 0:
+                found.append(Node(node["NodeID"], node.get("NodeManagerHostname", node["NodeID"]), slots))
+        return sorted(found, key=lambda n: n.id)
+
+    def request(self, workers: int) -> None:
+        """Asks an autoscaling cluster for room for so many workers; others ignore it."""
+        from ray.autoscaler.sdk import request_resources
+
+        bundle = {"CPU": self._cpus, **({"GPU": self._gpus} if self._gpus else {})}
+        request_resources(bundles=[bundle] * workers)
+
+    def begin(self, worker: int, node: str) -> None:
+        """Starts a worker; READY follows, or DIED or UNFIT."""
+        handle = self._actor.options(
+            num_cpus=self._cpus, num_gpus=self._gpus, max_restarts=0, max_task_retries=0,
+            scheduling_strategy=self._affinity(node, soft=False),
+        ).remote(self._start)  # fmt: skip
+        self._handles[worker] = handle
+        self._follow(handle.hello.remote(), READY, worker)
+
+    def learn(self, worker: int, key: str, config: bytes) -> None:
+        """Comes before the next chunk at this worker."""
+        self._handles[worker].learn.remote(key, config)
+
+    def send(self, worker: int, token: int, data: bytes) -> None:
+        """Hands a chunk to a worker; ANSWER follows, or FAILED, LOST or DIED."""
+        try:
+            ref = self._handles[worker].evaluate.remote(data)
+        except self._ray.exceptions.RayError as e:  # no room for a large one in the object store
+            self.events.put(Event(LOST, worker, token, text=_words(e)))
+            return
+        self._follow(ref, ANSWER, worker, token)
+
+    def end(self, worker: int) -> None:
+        handle = self._handles.pop(worker, None)
+        if handle is not None:
+            with contextlib.suppress(Exception):  # it is dead already, or the cluster is
+                self._ray.kill(handle)
+
+    def close(self) -> None:
+        for worker in list(self._handles):
+            self.end(worker)
+
+    def _follow(self, ref: Any, kind: str, worker: int, token: int = -1) -> None:
+        def done(future: Any) -> None:
+            e = future.exception()
+            if e is None:
+                self.events.put(Event(kind, worker, token, future.result()))
+            else:
+                failed = self._kind(e)
+                kept = UNFIT if failed == FAILED and kind == READY else failed  # it would fail there again
+                self.events.put(Event(kept, worker, token, text=_words(e)))
+
+        ref.future().add_done_callback(done)
+
+    def _kind(self, e: BaseException) -> str:
+        errors = self._ray.exceptions
+        if isinstance(e, errors.RayActorError):
+            return UNFIT if e.actor_init_failed else DIED
+        if isinstance(e, (errors.ObjectStoreFullError, errors.OutOfDiskError, errors.ObjectLostError)):
+            return LOST
+        return FAILED if isinstance(e, errors.RayTaskError) else DIED
+
+
+def _words(e: BaseException) -> str:
+    """The last line of an exception that names a cause: Ray puts the remote traceback before it."""
+    lines = [line.strip() for line in str(e).splitlines() if line.strip()]
+    return one_line(clip(lines[-1] if lines else type(e).__name__))
+
+
+# ------------------------------------------------------------------------------------------------------- connections
+
+
+@contextlib.contextmanager
+def connected(address: str | None, cpus: int | None = None) -> Iterator[None]:
+    """Within this context the process is connected to Ray. address: ``host:port`` or "auto", a cluster that runs;
+    None: one of ``cpus`` CPUs is started here, and ends. A connection that exists is used. Raises ExchangeError."""
+    if not installed():
+        raise ExchangeError(f"found no package ray; {INSTALL}")
+    if "ray" in sys.modules and sys.modules["ray"].is_initialized():
+        yield
+        return
+    with contextlib.ExitStack() as stack:
+        if address is None:
+            folder = tempfile.mkdtemp(prefix="envolve_ray_", dir="/tmp")  # short: sockets' names have 107 characters
+            stack.callback(shutil.rmtree, folder, ignore_errors=True)
+            stack.enter_context(_loopback())
+            options = {"address": "local", "num_cpus": cpus, "object_store_memory": STORE_BYTES, "_temp_dir": folder}
+        else:
+            _check_reachable(address)
+            options = {"address": address}
+        with interrupt.handlers_kept():  # of SIGTERM
+            _init(options, "Ray cannot be started here" if address is None else f"no Ray cluster at {address}")
+        import ray
+
+        stack.callback(ray.shutdown)
+        if address is not None:
+            _check_token(ray.get_runtime_context().gcs_address)
+        yield
+
+
+def _init(options: dict[str, Any], what: str) -> None:
+    """``ray.init``, its many exceptions in one line."""
+    import ray
+    from ray.job_config import JobConfig
+
+    where = str(Path(envolve.__file__).absolute().parents[1])  # a checkout is not installed; elsewhere it is no folder
+    try:
+        ray.init(
+            include_dashboard=False if options["address"] == "local" else None, log_to_driver=False,
+            configure_logging=False, logging_level=logging.ERROR,
+            job_config=JobConfig(_py_driver_sys_path=[where]), **options,
+        )  # fmt: skip
+    except (ConnectionError, RuntimeError, OSError, ValueError, TimeoutError, ray.exceptions.RayError) as e:
+        if ray.is_initialized():
+            ray.shutdown()
+        raise ExchangeError(f"{what}: {_cause(e)}") from e
+
+
+def _cause(e: Exception) -> str:
+    """What Ray says in many lines, in one, and what helps."""
+    text = " ".join(str(e).split())
+    if "Version mismatch" in text:
+        text = text.partition("This process")[0].strip() + "; install the same versions on all nodes"
+    elif "Could not find any running Ray instance" in text:
+        text = "found no running one on this machine; start one with ray start --head, or name its host:port"
+    elif "Ray expects this IP address" in text:
+        text = "this machine is no node of it; join it first: ray start --address=HOST:PORT"
+    elif isinstance(e, getattr(sys.modules["ray"].exceptions, "AuthenticationError", ())):
+        text = "its token is not the one here; copy ~/.ray/auth_token from its head, or set RAY_AUTH_TOKEN"
+    return one_line(clip(text))
+
+
+def _check_reachable(address: str) -> None:
+    """Finds a wrong address at once, where Ray would try for long. Raises ExchangeError."""
+    if address == "auto":
+        return
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS).close()
+    except OSError as e:
+        words = "start one with ray start --head, and take the address that it prints"
+        raise ExchangeError(f"no Ray cluster at {address}: {e.strerror or e}; {words}") from e
+
+
+def _check_token(address: str) -> None:
+    """Raises ExchangeError for a cluster that anybody in the network may send code to, unless the user has said so."""
+    host = address.rpartition(":")[0].strip("[]")
+    if host.startswith("127.") or host in ("localhost", "::1") or os.environ.get("RAY_AUTH_MODE", "") == "token":
+        return
+    if os.environ.get("RAY_AUTH_MODE", "") == "disabled":
+        log.warning("the Ray cluster at %s has no token: whoever reaches it may execute code there", address)
+        return
+    raise ExchangeError(
+        f"the Ray cluster at {address} has no token, so whoever reaches it may execute code there; start it with one: "
+        "ray get-auth-token --generate, the file ~/.ray/auth_token on every node (RAY_AUTH_MODE=disabled: as it is)"
+    )
+
+
+@contextlib.contextmanager
+def _loopback() -> Iterator[None]:
+    """Environment of a cluster on this machine alone. Ray reads it when it is imported, and its processes inherit
+    it."""
+    own = {
+        "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # no address but 127.0.0.1, as on those systems
+        "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32),
+        "RAY_worker_niceness": "0",  # the default of 15 halves the speed beside any other process
+        "RAY_USAGE_STATS_ENABLED": "0",  # nothing is reported to anybody
+    }  # fmt: skip
+    before = {name: os.environ.get(name) for name in own}
+    os.environ.update(own)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value

@@ -1,0 +1,83 @@
+"""What travels between a driver and its Ray workers: bytes made here, which Ray passes on without pickling them.
+
+A message is a header in JSON and the bytes of some arrays. ``work`` is a chunk whose configuration the worker has
+learnt before; ``answer`` is its result, checked as a result from a file is.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from envolve.outer.exchange.machine import Rejected
+from envolve.outer.exchange.messages import DTYPES, Chunk, ChunkResult, result_from
+from envolve.outer.exchange.pairs import IDENTITY, SCHEMA
+
+NAMES = {dtype: str(dtype)[len("torch.") :] for dtype in DTYPES}
+KINDS = {name: dtype for dtype, name in NAMES.items()}
+_LENGTH = struct.Struct("<I")
+
+
+def join(header: dict[str, Any], arrays: Sequence[Tensor]) -> bytes:
+    """header: plain values. arrays: contiguous, of ``DTYPES``."""
+    shapes = [(NAMES[a.dtype], list(a.shape)) for a in arrays]
+    head = json.dumps({**header, "arrays": shapes}, separators=(",", ":")).encode()
+    return b"".join([_LENGTH.pack(len(head)), head, *(a.contiguous().numpy().tobytes() for a in arrays)])
+
+
+def part(data: bytes) -> tuple[dict[str, Any], list[Tensor]]:
+    """Inverse of :func:`join`; the tensors own their memory. Raises Rejected."""
+    try:
+        (length,) = _LENGTH.unpack_from(data)
+        header = json.loads(data[4 : 4 + length])
+        at, arrays = 4 + length, []
+        for name, shape in header.pop("arrays"):
+            array = torch.empty(shape, dtype=KINDS[name])
+            size = array.numel() * array.element_size()
+            if size:
+                raw = torch.frombuffer(bytearray(data[at : at + size]), dtype=KINDS[name])
+                array.copy_(raw.reshape(shape))
+            arrays.append(array)
+            at += size
+    except (ValueError, KeyError, TypeError, AttributeError, RuntimeError, struct.error) as e:
+        raise Rejected(f"{len(data)} bytes are no message: {type(e).__name__}: {e}") from e
+    if at != len(data):
+        raise Rejected(f"a message of {len(data)} bytes says that it has {at}")
+    return header, arrays
+
+
+def work(chunk: Chunk, key: str) -> bytes:
+    """Encodes a chunk. key: of its configuration."""
+    header = {name: getattr(chunk, name) for name in IDENTITY}
+    return join({**header, "mode": chunk.mode, "config": key}, [chunk.worlds, chunk.seeds])
+
+
+def work_of(data: bytes, configs: dict[str, dict[str, Any]]) -> Chunk:
+    """Decodes a chunk. Raises Rejected, also for a configuration that is not in ``configs``."""
+    header, (worlds, seeds) = part(data)
+    key = header.pop("config")
+    if key not in configs:
+        raise Rejected(f"configuration {key} is unknown here")
+    return Chunk(config=configs[key], worlds=worlds, seeds=seeds, **header)
+
+
+def answer(result: ChunkResult) -> bytes:
+    header = {name: getattr(result, name) for name in IDENTITY}
+    names = list(result.values)
+    header.update(names=names, reasons=result.reasons, error=result.error)
+    return join(header, [result.values[name] for name in names])
+
+
+def answer_of(data: bytes) -> ChunkResult:
+    """Raises Rejected."""
+    header, arrays = part(data)
+    names = header.pop("names", None)
+    if not isinstance(names, list) or len(names) != len(arrays):
+        raise Rejected("an answer without the names of its values")
+    values = dict(zip(names, arrays, strict=True))
+    return result_from({**header, "schema": SCHEMA, "kind": "result", "input_sha256": "", "values": values})

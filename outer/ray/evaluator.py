@@ -1,0 +1,100 @@
+"""What a Ray worker does, without Ray: it says what it is, learns configurations, and evaluates chunks.
+
+One object lives as long as its process, so torch and compiled kernels are loaded once. What the user's own files may do
+here is said in ``core/plugins.py``: their bytes come with the worker's start, from the run's folder alone, and are
+executed only if the configuration names their SHA-256.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import socket
+from collections import OrderedDict
+from collections.abc import Callable
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import envolve
+from envolve.core import plugins
+from envolve.core.files import TEXT_BYTES, read_plain
+from envolve.outer.exchange.evaluation import Evaluate, Evaluation
+from envolve.outer.exchange.pairs import pack, unpack
+from envolve.outer.ray.codec import answer, work_of
+
+CONFIGS = 64  # that a worker remembers, the latest; its driver counts along
+ROOMS = ("core", "worlds", "envs", "agents", "outer")  # whose code a result depends on
+Versions = dict[str, str]
+
+
+def setup(run_id: str, files: dict[str, bytes]) -> bytes:
+    """What a worker is started with. files: of the user's own, and descriptions of environments, by their name."""
+    import torch
+
+    held = {name: torch.frombuffer(bytearray(data), dtype=torch.uint8) for name, data in files.items() if data}
+    return pack({"run_id": run_id, "files": held})
+
+
+class Evaluator:
+    """Evaluates chunks in a process of Ray. ``load``: returns the evaluation; the default imports the learners."""
+
+    def __init__(self, start: bytes, load: Callable[[], Evaluate] | None = None) -> None:
+        content = unpack(start, "the start of a worker")
+        self._name = f"{content['run_id']} at {socket.gethostname()}, pid {os.getpid()}"
+        self._configs: OrderedDict[str, dict[str, Any]] = OrderedDict()
+        self._load = load or _networks
+        self._evaluation: Evaluation | None = None
+        for data in content["files"].values():
+            plugins.receive(data.numpy().tobytes())
+
+    def hello(self) -> dict[str, str]:
+        """Loads the evaluation -> versions, and where this is: "pid", "host", "nice"."""
+        self._evaluation = Evaluation(self._load(), self._name)
+        return {**versions(), "pid": str(os.getpid()), "host": socket.gethostname(), "nice": str(os.nice(0))}
+
+    def learn(self, key: str, config: bytes) -> None:
+        """Remembers a configuration, in the encoding of ``pack``."""
+        self._configs[key] = unpack(config, "a configuration")["config"]
+        while len(self._configs) > CONFIGS:
+            self._configs.popitem(last=False)
+
+    def evaluate(self, data: bytes) -> bytes:
+        assert self._evaluation is not None, "hello() comes first"
+        return answer(self._evaluation(work_of(data, self._configs), ""))
+
+
+def _networks() -> Evaluate:
+    from envolve.outer.evaluate.networks import evaluate  # late: it imports the learners and their compiled kernels
+
+    return evaluate
+
+
+def versions() -> Versions:
+    """Versions on which the bytes of a result depend."""
+    import numba
+    import torch
+
+    return {
+        "Python": ".".join(platform.python_version_tuple()[:2]), "envolve": f"{envolve.__version__} ({sources()})",
+        "torch": torch.__version__.partition("+")[0], "numba": numba.__version__,
+    }  # fmt: skip
+
+
+@lru_cache(maxsize=1)
+def sources() -> str:
+    """Hash of the code that this process evaluates members with: two checkouts may call themselves the same version."""
+    digest, root = hashlib.sha256(), Path(envolve.__file__).parent
+    for room in ROOMS:
+        for path in sorted((root / room).rglob("*.py"), key=str):
+            if "env_code" in path.parts or "user_functions" in path.parts or path.name == "step.py":
+                continue  # of users
+            digest.update(f"{path.relative_to(root)}\n".encode())
+            digest.update(hashlib.sha256(read_plain(path, TEXT_BYTES)).digest())
+    return digest.hexdigest()[:12]
+
+
+def differences(mine: Versions, theirs: dict[str, str]) -> list[str]:
+    """What another node has otherwise, in words."""
+    return [f"{name} {theirs.get(name)} there and {mine[name]} here" for name in mine if theirs.get(name) != mine[name]]

@@ -1,0 +1,49 @@
+"""Ray clusters of several nodes on this machine, on the loopback and with a token of their own."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+from typing import Any, Iterator
+
+STORE = 100 * 2**20  # bytes
+ENVIRON = {
+    "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "a" * 64, "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+    "RAY_worker_niceness": "0", "RAY_USAGE_STATS_ENABLED": "0",
+}  # fmt: skip
+
+
+@contextlib.contextmanager
+def environment() -> Iterator[None]:
+    """Ray reads it when it is imported, so that is to happen within."""
+    Path("/tmp/ray").mkdir(exist_ok=True)  # where cluster_utils writes an address, whatever its folder
+    before = dict(os.environ)
+    os.environ.update(ENVIRON)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+@contextlib.contextmanager
+def cluster(*cpus: int) -> Iterator[Any]:
+    """A head without CPUs, and nodes with so many."""
+    with environment():
+        from ray.cluster_utils import Cluster
+
+        made = Cluster(
+            initialize_head=True, shutdown_at_exit=False,
+            head_node_args={"num_cpus": 0, "object_store_memory": STORE, "include_dashboard": False},
+        )  # fmt: skip
+        try:
+            for n in cpus:
+                add(made, n)
+            yield made
+        finally:
+            made.shutdown()
+
+
+def add(made: Any, cpus: int) -> Any:
+    return made.add_node(num_cpus=cpus, object_store_memory=STORE)
