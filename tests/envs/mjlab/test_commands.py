@@ -1,4 +1,4 @@
-"""envolve replay: the table, and what it says of wrong files."""
+"""Commands about tasks of mjlab: envolve replay, envolve tasks; and what they say of wrong files."""
 
 from __future__ import annotations
 
