@@ -17,7 +17,7 @@ from envolve.envs.physics.task import SHAPER_TYPES, PhysicsTask
 from envolve.llm.search.individual import CALL, NOVELTY, Individual, Messages
 from envolve.llm.search.reflection import REFLECTION_LIMIT, notes_text, reflect, shortened
 from envolve.llm.search.signatures import example, signature
-from envolve.llm.search.task_facts import human_source, limits_text, state_table, task_facts
+from envolve.llm.search.task_facts import human_source, limits_text, other_names, state_table, task_facts
 
 CODE_LIMIT, MESSAGE_LIMIT, DESCRIPTION_LIMIT = 12_000, 4_000, 8_000  # characters
 
@@ -155,6 +155,7 @@ class Brief:
             f"The robot has {facts.efforts} actuator{'s' * (facts.efforts != 1)}"
             + (f", limited to {limit} (N m at hinges, N at slides)." if limit else "."),
             "The state, measured after every control step:\n" + state_table(cls, self._action_width()),
+            other_names(cls),
         ]
         if others:
             parts.append(f"You do not write {', '.join(others)}: those are the task's own.")

@@ -12,8 +12,10 @@ from typing import Any
 
 import torch
 
+from envolve.envs.physics.aliases import aliases
 from envolve.envs.physics.task import PhysicsTask
 from envolve.envs.sim.simulator import make_simulator
+from envolve.llm.vetting.normal.helpers import SOURCES
 
 _NOISE = re.compile(r"^@.*\n|  # type: ignore.*$", re.MULTILINE)  # decorators, and what is for mypy
 
@@ -78,6 +80,15 @@ def state_table(cls: type[PhysicsTask], action_sized: str = "A") -> str:
             f'- state["{name}"] [n, {action_sized}], no unit: the policy\'s {which} action, 0 at the beginning'
         )
     return "\n".join(lines)
+
+
+def other_names(cls: type[PhysicsTask]) -> str:
+    """Names of IsaacGymEnvs that code may use beside the state's own, and the helper functions that it may call."""
+    names = [name for name in aliases(cls) if name not in ("device", "num_envs")]
+    return (
+        f"Names of IsaacGymEnvs are understood as well: {', '.join(names)}; and its functions "
+        f"{', '.join(SOURCES)} (quaternions are x, y, z, w)."
+    )
 
 
 def human_source(function: Callable[..., Any]) -> str:
