@@ -38,6 +38,9 @@ class Args:
     novelty: Optional[float] = None
     """Similarity, above 0 and at most 1, from which a candidate counts as a duplicate of an earlier one and is not
     trained. Default: 1 (equal structure) with islands, no limit with greedy."""
+    repairs: int = 1
+    """How often a reply that was refused, or whose code failed in training, is asked for again within its iteration,
+    with its own code and the reason."""
     temperature: float = 1.0
     """Sampling temperature of the models."""
     max_tokens: int = 4096

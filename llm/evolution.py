@@ -23,6 +23,7 @@ from envolve.agents.shaped.training import Progress
 from envolve.envs.graph.file import with_values
 from envolve.llm.fitness import FINAL, Worth, candidate_of, evaluate, judge
 from envolve.llm.models.chat import Call, Chat, ChatFailure, Request, settled
+from envolve.llm.repairs import MOST, ask_again, broken
 from envolve.llm.search.archive import Archive
 from envolve.llm.search.individual import CALL, HUMAN, NOVELTY, Individual, Proposal, Search, ranking
 from envolve.llm.search.novelty import most_similar
@@ -48,6 +49,7 @@ class Settings:
     tune_top: int = 1  # number of best candidates to tune
     finalists: int = 3  # best candidates in the final test, beside tuned ones: the best of many was also lucky
     retest: int = 5  # fresh agents per finalist
+    repairs: int = 0  # how often what was refused or failed is asked for again within its iteration
 
 
 class Watcher(Protocol):
@@ -153,9 +155,30 @@ class Evolution:
         if not any(i.rejection is None for i in self.individuals):
             self.human = _human()  # is trained beside the first that are, also if they are trained again
         self._vet(iteration, [i for i in new if i.rejection is None])
+        self._repair(iteration, [i for i in new if i.rejection is not None])
         self._reject_copies(new)
-        self.archive.put([*self._train(iteration, new), *new])
+        reference = self._train(iteration, new)
+        while again := self._repair(iteration, [i for i in new if i.failure is not None], 1):
+            self._reject_copies([i for i in again if i.rejection is None])
+            self._train(iteration, again)
+        self.archive.put([*reference, *new])
         return new
+
+    def _repair(self, iteration: int, wrong: list[Individual], times: int = MOST) -> list[Individual]:
+        """Asks again for these and vets the answers, at most so many times -> those that were asked for again."""
+        asked: list[Individual] = []
+        for _ in range(times):
+            todo = broken([i for i in wrong if i.rejection is not None or i.failure is not None], self.s.repairs)
+            if not todo or self.stopped:
+                break
+            s = self.s
+            new, ends = ask_again(self.chat, self.search.prompts, todo, s.temperature, s.max_tokens, s.seed)
+            self.stopped = self.stopped or ends
+            self._vet(iteration, new)
+            asked += [i for i in new if i not in asked]
+            if not new:
+                break
+        return asked
 
     def _ask(self, iteration: int, proposals: list[Proposal]) -> list[Individual]:
         s, first = self.s, len(self.individuals)  # ids and calls have the same numbers
@@ -175,6 +198,8 @@ class Evolution:
         return new
 
     def _vet(self, iteration: int, replied: Sequence[Individual]) -> None:
+        if not replied:
+            return
         self.watcher.vetting(iteration, len(replied))
         for individual, verdict in zip(replied, self.vetter.vet_all([(i.reply, f"i{i.id:03d}") for i in replied])):
             individual.code, individual.notes = verdict.code, verdict.notes

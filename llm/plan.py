@@ -83,7 +83,7 @@ def make_plan(args: Args) -> Plan:
     novelty = args.novelty if args.novelty is not None else 1.0 if args.mode == "islands" else 2.0
     settings = Settings(
         args.num_iters, training, seed, args.temperature, args.max_tokens, novelty, tune, args.tune_top,
-        args.finalists, args.retest,
+        args.finalists, args.retest, args.repairs,
     )  # fmt: skip
     return Plan(
         task, args.task_description or f"Make the score as high as possible: {task.score_meaning}.",
