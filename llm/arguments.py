@@ -25,8 +25,9 @@ class Args:
     Default: gpt-4o."""
     base_url: Optional[str] = None
     """URL of an OpenAI-compatible server, e.g. http://localhost:8000/v1."""
-    mode: Literal["greedy", "islands"] = "greedy"
-    """Search: greedy (Eureka: improve the best candidate so far) or islands (populations, crossover, migration)."""
+    mode: Literal["greedy", "islands", "gp"] = "greedy"
+    """Search: greedy (Eureka: improve the best candidate so far), islands (populations, crossover, migration) or gp
+    (genetic programming over graphs of rewards: no model, no key)."""
     num_iters: int = 5
     """Iterations of the search; each asks for candidates, then trains them."""
     shapers_per_iter: int = 10

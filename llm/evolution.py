@@ -24,6 +24,7 @@ from envolve.envs.graph.file import with_values
 from envolve.llm.fitness import FINAL, Worth, candidate_of, evaluate, judge
 from envolve.llm.models.chat import Call, Chat, ChatFailure, Request, settled
 from envolve.llm.repairs import MOST, ask_again, broken
+from envolve.llm.reporting.best_code import code_of_graph
 from envolve.llm.search.archive import Archive
 from envolve.llm.search.individual import CALL, HUMAN, NOVELTY, Individual, Proposal, Search, ranking
 from envolve.llm.search.novelty import most_similar
@@ -102,7 +103,7 @@ class Evolution:
     """Evolution; ``run()`` resumes from the content of ``folder``."""
 
     def __init__(
-        self, settings: Settings, folder: Path, search: Search, chat: Chat, vetter: Vetter, watcher: Watcher
+        self, settings: Settings, folder: Path, search: Search, chat: Chat, vetter: Vetter | None, watcher: Watcher
     ) -> None:
         """Raises ArchiveError if the folder's archive cannot be read."""
         self.s, self.folder, self.search, self.chat, self.vetter, self.watcher = (
@@ -154,7 +155,7 @@ class Evolution:
             return old  # what failed then fails now
         if not any(i.rejection is None for i in self.individuals):
             self.human = _human()  # is trained beside the first that are, also if they are trained again
-        self._vet(iteration, [i for i in new if i.rejection is None])
+        self._vet(iteration, [i for i in new if i.rejection is None and i.graph_file is None])
         self._repair(iteration, [i for i in new if i.rejection is not None])
         self._reject_copies(new)
         reference = self._train(iteration, new)
@@ -182,6 +183,8 @@ class Evolution:
 
     def _ask(self, iteration: int, proposals: list[Proposal]) -> list[Individual]:
         s, first = self.s, len(self.individuals)  # ids and calls have the same numbers
+        if proposals and proposals[0].graph_file is not None:
+            return [self._ready(first + k, iteration, p) for k, p in enumerate(proposals)]
         calls = [
             Call(first + k, Request(p.model, p.messages, s.temperature, s.max_tokens, s.seed + first + k))
             for k, p in enumerate(proposals)
@@ -197,9 +200,18 @@ class Evolution:
             new.append(individual)
         return new
 
+    @staticmethod
+    def _ready(number: int, iteration: int, p: Proposal) -> Individual:
+        """Individual of a search that makes graphs itself: nothing is asked and nothing vetted."""
+        assert p.graph_file is not None
+        individual = Individual(number, iteration, p.island, p.operator, p.parents, p.model, -1)
+        individual.code, individual.graph_file = code_of_graph(p.graph_file), p.graph_file
+        return individual
+
     def _vet(self, iteration: int, replied: Sequence[Individual]) -> None:
         if not replied:
             return
+        assert self.vetter is not None
         self.watcher.vetting(iteration, len(replied))
         for individual, verdict in zip(replied, self.vetter.vet_all([(i.reply, f"i{i.id:03d}") for i in replied])):
             individual.code, individual.notes = verdict.code, verdict.notes

@@ -59,6 +59,10 @@ def make_plan(args: Args) -> Plan:
         problems.append(
             f"--halving: {args.learner} cannot continue with more environments, expected --learner ppo or 1"
         )
+    if args.mode == "gp" and args.llm:
+        problems.append(f"--llm: found {args.llm[0]}, expected none with --mode gp, which asks no model")
+    if args.mode == "gp" and args.shaper_types != ["compute_reward"]:
+        problems.append(f"--shaper-types: found {' '.join(args.shaper_types)}, expected compute_reward with --mode gp")
     if problems:
         raise ConfigError(problems)
     check_video(args.video)

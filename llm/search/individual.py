@@ -99,7 +99,8 @@ class Proposal:
     parents: tuple[int, ...]
     island: int
     model: str
-    messages: Messages
+    messages: Messages  # none, if the search itself has made what it proposes
+    graph_file: dict[str, Any] | None = None
 
 
 class Prompts(Protocol):
