@@ -141,7 +141,7 @@ def _finite(x: float) -> Optional[float]:
 def _report(plan: Plan, chat: Chat, vetter: Optional[Vetter], result: Result, seconds: float) -> int:
     best, console = result.best, wide_console()
     title = f"{plan.task.name}: {len(result.individuals)} candidates, {result.steps:,} environment steps"
-    text = write_report(plan.folder, result, plan.task, title, vetter and recheck_with(vetter))
+    text = write_report(plan.folder, result, plan.task, title, None if vetter is None else recheck_with(vetter))
     rows = [" ".join(row.cells()) for row in chat.ledger.rows()]
     lines: List[str] = [text, "", "Models (calls, tokens in, tokens out, USD):", *(f"  {row}" for row in rows)]
     lines.append(f"Wall time {duration(seconds)}.")

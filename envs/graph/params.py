@@ -44,9 +44,10 @@ def lift(
 ) -> Tuple[Dict[str, Any], List[Dict[str, Any]]]:
     """Graphs by kind -> the same with {"param": k}, and params [{"name", "value", "scale"}].
 
-    names: of literals, by (kind, node, path); those without one are called after their operation. Places with the same
-    name and value share a param; a name that occurs with another value gets a number. example: every input of the
-    graphs by its name, [n, ...] for any n. only_named: leave numbers without a name as they are. scale is |value|, what one step of an outer loop's noise is a multiple of.
+    names: of literals, by (kind, node, path); those without one are called after their operation, or stay as they are
+    if only_named. Places with the same name and value share a param; a name that occurs with another value gets a
+    number. example: every input of the graphs by its name, [n, ...] for any n. scale is |value|, what one step of an
+    outer loop's noise is a multiple of.
     Raises GraphError for what is no graph.
     """
     lifted: Dict[str, Any] = {}

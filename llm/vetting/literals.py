@@ -1,5 +1,7 @@
-"""Numbers in a candidate's code that may be tuned: those with a name (``speed_weight = 1.5``, a constant of the module, a
-default, an entry of a dict or list with a name), under that name. Numbers inside formulas stay what they are.
+"""Numbers in a candidate's code that may be tuned: those with a name, under that name.
+
+``speed_weight = 1.5``, a constant of the module, a default, an entry of a dict or list with a name. Numbers inside
+formulas stay what they are.
 
 Which number of the source is it that an operation was given? The function is traced once more with every float of the
 source changed by its own small factor; an argument that changed to exactly such a number is that literal. (An integer
@@ -88,11 +90,8 @@ def name_arguments(
     """[kind, node, path, name] of the numbers with a name that operations were given.
 
     functions: by kind, the nodes of the trace, those of the trace with changed numbers (of the same structure, or
-    empty), and the nodes' lines in the code; values: what the literals were, by id."""[kind, node, path, name] of the numbers with a name that operations were given. functions: by kind, the nodes of the
-    trace, those of
-    the trace with changed numbers (of the same structure, or empty), and the nodes' lines in the code; values: what the
-    literals were, by id."""
-    names = _Names(source)
+    empty), and the nodes' lines in the code; values: what the literals were, by id."""
+    near = _Places(source)
     places: list[tuple[str, int, Path, Literal]] = []
     for kind, (nodes, others, lines) in functions.items():
         for k, node in enumerate(nodes):
@@ -100,7 +99,7 @@ def name_arguments(
                 continue
             for path, value in _numbers(node):
                 other = dict(_numbers(others[k])).get(path, value) if others else value
-                literal = found.get(abs(other)) if other != value else names.by_line(kind, lines[k], value, values)
+                literal = found.get(abs(other)) if other != value else near.by_line(kind, lines[k], value, values)
                 if literal is not None and values[id(literal)] != abs(value):
                     literal = None  # computed from it
                 if literal is not None and literal.name and literal.own:
@@ -123,25 +122,12 @@ def literal_names(listed: Any) -> dict[tuple[str, int, Path], str]:
     return found
 
 
-class _Names:
+class _Places:
     """Finds literals where the trace with changed numbers does not tell which one it is."""
 
     def __init__(self, source: Source) -> None:
         self.source = source
         self._turns: dict[tuple[str, int, float], int] = {}
-
-    def of(self, literal: Literal) -> str:
-        if id(literal) not in self._given:
-            self._given[id(literal)] = literal.name or self.numbered(literal.target)
-        return self._given[id(literal)]
-
-    def numbered(self, target: str) -> str:
-        target = target or "value"
-        while True:
-            self._count[target] = self._count.get(target, 0) + 1
-            name = f"{target}_{self._count[target]}"
-            if name not in self._taken:
-                return name
 
     def by_line(self, kind: str, line: int, value: float, values: Mapping[int, float]) -> Literal | None:
         """The literal of this value in the statement at the line (of several, each in its turn), or of a variable that
