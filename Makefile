@@ -27,8 +27,14 @@ VENV38 := .venv38
 NEEDS38 := requirements-worker-py38.txt
 STAMP38 := $(VENV38)/installed-requirements.txt
 
+# for `make setup-mjlab`: Python 3.11 to 3.13
+PYTHON_MJLAB ?= python3
+VENV_MJLAB := .venv-mjlab
+NEEDS_MJLAB := requirements-mjlab.txt
+STAMP_MJLAB := $(VENV_MJLAB)/installed-requirements.txt
+
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-long test-38 lint bench slurm-test clean
+.PHONY: help setup run test test-long test-38 setup-mjlab test-mjlab lint bench slurm-test clean
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F '\t' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -75,6 +81,21 @@ test-38: setup ## workers in Python 3.8 train every learner (PYTHON38=/path/to/p
 	}
 	ENVOLVE_PYTHON38=$(CURDIR)/$(VENV38)/bin/python $(BIN)/python -m pytest tests/test_python38.py $(ARGS)
 
+setup-mjlab: ## create .venv-mjlab for tasks of mjlab (PYTHON_MJLAB=/path/to/python3.11)
+	@cmp -s $(NEEDS_MJLAB) $(STAMP_MJLAB) || { \
+	  set -e; \
+	  command -v $(PYTHON_MJLAB) >/dev/null || { echo "make: $(PYTHON_MJLAB) is not installed; Python 3.11 to 3.13 is needed: make setup-mjlab PYTHON_MJLAB=/path/to/python3.11" >&2; exit 1; }; \
+	  $(PYTHON_MJLAB) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "make: $$($(PYTHON_MJLAB) -V 2>&1) is too old for mjlab; Python 3.11 to 3.13 is needed: make setup-mjlab PYTHON_MJLAB=python3.11" >&2; exit 1; }; \
+	  echo "Installing $(NEEDS_MJLAB) into $(VENV_MJLAB) (once; some minutes, 2.5 GB)"; \
+	  $(VENV_MJLAB)/bin/python -m pip --version >/dev/null 2>&1 || $(PYTHON_MJLAB) -m venv --clear $(VENV_MJLAB); \
+	  $(call SMALL_TORCH,$(VENV_MJLAB)/bin/python,$(NEEDS_MJLAB)); \
+	  $(VENV_MJLAB)/bin/python $(INSTALL) -r $(NEEDS_MJLAB); \
+	  cp $(NEEDS_MJLAB) $(STAMP_MJLAB); \
+	}
+
+test-mjlab: setup-mjlab ## tasks of mjlab, with mjlab itself (ARGS="-m slow": 520 steps beside its own managers)
+	$(VENV_MJLAB)/bin/python -m pytest -m "not slow" tests/envs/mjlab $(ARGS)
+
 lint: setup ## ruff and mypy
 	$(BIN)/ruff check .
 	$(BIN)/mypy
@@ -85,6 +106,6 @@ bench: setup ## speed and memory beside the peers, in one table (installs them i
 slurm-test: setup ## masters and workers under a real SLURM on this machine, killed while they run (root may install it)
 	$(BIN)/python slurm/test/run.py $(ARGS)
 
-clean: ## remove .venv, .venv38, .venv-peers and caches (results/ stays)
-	rm -rf $(VENV) $(VENV38) .venv-peers .pytest_cache .mypy_cache .ruff_cache .hypothesis
+clean: ## remove .venv, .venv38, .venv-mjlab, .venv-peers and caches (results/ stays)
+	rm -rf $(VENV) $(VENV38) $(VENV_MJLAB) .venv-peers .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -not -path './results/*' -exec rm -rf {} +

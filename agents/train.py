@@ -7,7 +7,7 @@ import dataclasses
 import logging
 import math
 from importlib import import_module
-from typing import Any, Optional, Set
+from typing import Any, Dict, NamedTuple, Optional, Set
 
 import numpy as np
 import torch
@@ -26,7 +26,7 @@ from envolve.agents.common.sections import (
 )
 from envolve.agents.off_policy import training as off_policy
 from envolve.agents.ppo import training as ppo
-from envolve.agents.tabular.training import train_tabular
+from envolve.agents.tabular.training import RewardNoise, train_tabular
 from envolve.envs.section import EnvSection
 from envolve.envs.task import Task
 from envolve.envs.worlds.world import tables
@@ -41,6 +41,14 @@ OFF_POLICY = {
     "td3": ("envolve.agents.off_policy.td3", "TD3"),
     "td3_discrete": ("envolve.agents.off_policy.td3_discrete", "TD3Discrete"),
 }
+class Hardware(NamedTuple):
+    """Where a population trains."""
+
+    device: str = "cpu"  # torch's name of it
+    threads: int = 1  # CPU threads of compiled kernels; results do not depend on them
+
+
+ONE_THREAD = Hardware()
 _said: Set[str] = set()  # what was logged already: once per process is enough
 
 
@@ -55,8 +63,7 @@ def train(
     keys: np.ndarray,
     test_each: bool = False,
     backend: str = "auto",
-    device: str = "cpu",
-    threads: int = 1,
+    hardware: Hardware = ONE_THREAD,
     icm: Optional[ICMSection] = None,
 ) -> TrainResult:
     """Train one agent per member in its world, then test it on the real task.
@@ -67,6 +74,7 @@ def train(
     PyTorch path; "torch_compile" is that path with the updates of off-policy learners compiled, and raises for other
     learners. icm: with curiosity, for a learner in ``CURIOUS``.
     """
+    device, threads = hardware
     if backend not in BACKENDS:
         raise ValueError(f"backend {backend!r}: expected one of {', '.join(BACKENDS)}")
     check_learner(task, name)
@@ -105,12 +113,13 @@ def train(
 
 
 def of_one_step_episodes(learner: LearnerSection, vary: Optional[VarySection]) -> LearnerSection:
-    """Training limits of a bandit: only the budget of steps ends training, since returns of single steps settle before
-    anything is learned. So there is no early out, and there are as many episodes as steps. Without a budget, training
-    ends after train_episodes."""
+    """Learner in a bandit. Only the budget of steps ends training, since returns of single steps settle before anything
+    is learned. So there is no early out, and there are as many episodes as steps. Without a budget, training ends after
+    train_episodes. TD3's second critic serves targets alone, of which a bandit has none: it is left out."""
     most = math.ceil(learner.train_steps * (vary.train_steps_factor if vary else 1.0))
     episodes = max(learner.train_episodes, most)
-    return dataclasses.replace(learner, train_episodes=episodes, early_out_min_steps=episodes)
+    own: Dict[str, Any] = {"twin": False} if hasattr(learner, "twin") else {}
+    return dataclasses.replace(learner, train_episodes=episodes, early_out_min_steps=episodes, **own)
 
 
 def algorithm(name: str) -> Any:
@@ -182,6 +191,5 @@ def _train_tabular(
         keys,
         backend=backend,
         threads=threads,
-        world_noise=world.reward_noise,
-        task_noise=task.reward_noise,
+        noise=RewardNoise(world.reward_noise, task.reward_noise),
     )

@@ -17,8 +17,8 @@ import time
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, Optional, Sequence
 
-from benchmarks.harness import main
-from benchmarks.settings import SE_HIDDEN, SETTINGS, Setting
+from benchmarks.common.harness import main
+from benchmarks.common.settings import SE_HIDDEN, SETTINGS, Setting
 
 
 @dataclass(frozen=True)

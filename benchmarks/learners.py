@@ -17,10 +17,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from benchmarks.harness import main, measure
-from benchmarks.settings import SE_HIDDEN, SETTINGS, Setting
+from benchmarks.common.harness import main, measure
+from benchmarks.common.settings import SE_HIDDEN, SETTINGS, Setting
 from envolve.agents.common.sections import LEARNERS
-from envolve.agents.train import train
+from envolve.agents.train import Hardware, train
 from envolve.envs.classic.cartpole import CartPole
 from envolve.envs.section import EnvSection
 from envolve.envs.task import Task, make_task
@@ -81,7 +81,8 @@ def population(case: str, members: Optional[int], quick: bool, implementation: s
     def run(steps: int) -> Tuple[int, float]:
         section = section_of(s, steps)
         began = clock()
-        result = train(s.agent, section, None, task, s.kind, env, worlds, keys, backend=backend, device=device)
+        hardware = Hardware(device)
+        result = train(s.agent, section, None, task, s.kind, env, worlds, keys, backend=backend, hardware=hardware)
         seconds = clock() - began
         if result.status.any():
             raise RuntimeError(f"members failed: {result.status}")

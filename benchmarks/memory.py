@@ -19,9 +19,9 @@ from typing import Any, Dict, Optional
 import numpy as np
 import torch
 
-from benchmarks.harness import main
+from benchmarks.common.harness import main
+from benchmarks.common.settings import SE_HIDDEN, SETTINGS
 from benchmarks.learners import TestedAtOnce
-from benchmarks.settings import SE_HIDDEN, SETTINGS
 from envolve.agents.common.sections import DDQNSection
 from envolve.agents.train import train
 from envolve.envs.section import EnvSection

@@ -23,7 +23,7 @@ import numpy as np
 import torch
 
 import envolve.envs.physics  # noqa: F401  # registers the tasks
-from benchmarks.harness import Timed, cpu_time, main, measure
+from benchmarks.common.harness import Timed, cpu_time, main, measure
 from envolve.envs.physics.task import PhysicsTask, physics_task
 from envolve.envs.shaping.candidate import Candidate
 from envolve.envs.shaping.envs import ShapedEnvs

@@ -33,7 +33,7 @@ import tempfile
 from typing import Any
 
 from benchmarks import floors
-from benchmarks.catalogue import BENCHMARKS, Run
+from benchmarks.common.catalogue import BENCHMARKS, Run
 from benchmarks.peers import environment
 from envolve.core.child import ends_with_parent
 
@@ -180,7 +180,7 @@ def main(argv: list[str] | None = None) -> int:
     if args.json is not None:
         interrupt.advise(f"the figures that are finished are in {args.json}; the same command begins anew")
 
-    from benchmarks.table import print_table  # late: what --help does not need
+    from benchmarks.common.table import print_table  # late: what --help does not need
     from envolve.outer.config.load import environment_info
 
     names = list(dict.fromkeys(args.only)) if args.only else [n for n, b in BENCHMARKS.items() if not b.on_request]

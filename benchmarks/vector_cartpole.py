@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from numba import njit
 
-from benchmarks.harness import cpu_time, main, measure
+from benchmarks.common.harness import cpu_time, main, measure
 from envolve.agents.kernels import JIT
 from envolve.agents.kernels.common import rng as kernel_rng
 from envolve.agents.kernels.common import tasks

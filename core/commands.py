@@ -36,8 +36,8 @@ class Command(NamedTuple):
     @property
     def words(self) -> List[str]:
         """How the old door is typed."""
-        folder = "" if self.script.startswith("GTN_") else self.module.split(".")[0] + "/"
-        return ["python3", folder + self.script]
+        folder = [] if self.script.startswith("GTN_") else self.module.split(".")[:-1]
+        return ["python3", "/".join([*folder, self.script])]
 
 
 _WORKERS = {"--num-workers": "--workers"}
@@ -47,7 +47,7 @@ _NAME = {"--exp-name": "--run-dir, the whole path"}
 
 def _paper(name: str, about: str, old: Optional[Dict[str, str]] = None) -> Command:
     module = name.replace("-", "_")
-    return Command(f"paper {name}", f"experiments.{module}", f"{module}.py", about, _DATA if old is None else old)
+    return Command(f"paper {name}", f"experiments.paper.{module}", f"{module}.py", about, _DATA if old is None else old)
 
 
 GROUPS: Dict[str, Tuple[Command, ...]] = {
@@ -121,7 +121,10 @@ GROUPS: Dict[str, Tuple[Command, ...]] = {
             "evaluate-world", "experiments.evaluate_proxy", "evaluate_proxy.py",
             "train fresh agents in a model.pt, and on the task beside them", {"--num-agents": "--agents"},
         ),
-        Command("report", "experiments.study_report", "study_report.py", "write the report of a search again"),
+        Command(
+            "replay", "experiments.replay_dump", "replay_dump.py", "show the last states of a simulation that diverged"
+        ),
+                Command("report", "experiments.study_report", "study_report.py", "look at a run, or at several"),
     ),
     "Clusters": (
         Command(

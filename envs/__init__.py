@@ -8,9 +8,11 @@ from envolve.envs.classic import (
     half_cheetah,
     mountain_car,
     mountain_car_continuous,
+    mujoco_v5,
     pendulum,
 )
 
 __all__ = [
-    "acrobot", "bandit", "cartpole", "gridworld", "half_cheetah", "mountain_car", "mountain_car_continuous", "pendulum",
+    "acrobot", "bandit", "cartpole", "gridworld", "half_cheetah", "mountain_car", "mountain_car_continuous",
+    "mujoco_v5", "pendulum",
 ]  # fmt: skip

@@ -7,7 +7,7 @@ thread. Axes: P members, N environments per member.
 from __future__ import annotations
 
 import math
-from typing import Callable, ClassVar, Dict, List, Optional, Tuple
+from typing import Any, Callable, ClassVar, Dict, List, Optional, Tuple
 
 from torch import Tensor
 
@@ -25,6 +25,8 @@ class Task:
     reward_noise: ClassVar[float] = 0.0  # standard deviation of the true reward; ``step`` returns its mean
     info_names: ClassVar[Tuple[str, ...]] = ()  # the entries of ``info``, of tasks that have an info vector
     on_host: ClassVar[bool] = False  # true: ``step`` leaves the state's device, so no CUDA graph can hold it
+    gymnasium: ClassVar[str] = ""  # Gymnasium's environment of which every step is the same; "": there is none
+    costly: ClassVar[bool] = False  # true: a step costs so much that tests leave out the episodes that are over
     stops_itself: ClassVar[bool] = False  # true: ``stopped`` says which episodes were cut or have failed
     reward_scale: ClassVar[float] = 1.0  # what learners on the task see is the reward times this
     default_max_steps: ClassVar[int] = 0
@@ -91,6 +93,8 @@ class Task:
 
 
 TASKS: Dict[str, Callable[..., Task]] = {}
+ARGUMENTS_KEY = "env_kwargs"  # of the section of a task of the user's own
+ARGUMENTS: Dict[str, Dict[str, Any]] = {}  # of their classes, by the name of the task, as the latest section says
 
 
 def register(cls: Callable[..., Task]) -> Callable[..., Task]:
@@ -100,10 +104,10 @@ def register(cls: Callable[..., Task]) -> Callable[..., Task]:
 
 
 def make_task(name: str, max_steps: Optional[int] = None, solved_reward: Optional[float] = None) -> Task:
-    """Task called ``name``. Raises KeyError with the nearest known name."""
+    """Task called ``name``, with its ``ARGUMENTS``. Raises KeyError with the nearest known name."""
     import difflib
 
     if name not in TASKS:
         near = difflib.get_close_matches(name, TASKS, n=1, cutoff=0.0)
         raise KeyError(f"no task named {name!r}; nearest: {near[0]!r}; known: {', '.join(sorted(TASKS))}")
-    return TASKS[name](max_steps=max_steps, solved_reward=solved_reward)
+    return TASKS[name](max_steps=max_steps, solved_reward=solved_reward, **ARGUMENTS.get(name, {}))

@@ -72,6 +72,9 @@ def auto_shape(args: Args) -> int:
     except ConfigError as e:
         complain(e)
         return 2
+    except SimulatorError as e:
+        complain(e)
+        return 1
     torch.set_num_threads(plan.settings.training.threads)
     go_on = f"continue with: {resume_command(plan.folder)}"
     interrupt.advise(go_on)

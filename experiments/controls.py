@@ -21,7 +21,7 @@ import tyro
 
 from envolve.core import commands
 from envolve.experiments.command_line import check_count, parse
-from envolve.experiments.paper.command import run_command
+from envolve.experiments.paper.common.command import run_command
 from envolve.outer.config.load import ConfigError
 from envolve.outer.config.schema import nearest
 from envolve.outer.controls.rows import CONTROLS, Bench, Row

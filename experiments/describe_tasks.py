@@ -20,20 +20,31 @@ from dataclasses import dataclass
 from typing import List, Optional, Type
 
 import tyro
+from typing_extensions import Annotated
 
 import envolve.envs.physics  # noqa: F401  registers the tasks
+from envolve.core import commands
 from envolve.envs.physics.task import PHYSICS_TASKS, PhysicsTask
+from envolve.envs.shaping.candidate import TERM_FILE
+from envolve.envs.shaping.term_file import term_text
+from envolve.envs.sim.simulator import SimulatorError
+from envolve.envs.worlds.file import write_atomic
 from envolve.experiments.command_line import parse
 from envolve.llm.search.task_facts import limits_text, task_facts
+from envolve.outer.config.yaml_lines import ConfigError
+from envolve.outer.shapers.plan import task_and_engine
 
 DOCS = Path(__file__).resolve().parents[1] / "docs" / "shapers.md"
 HELP = """\
-Print what shapers can read, of every task in a physics engine, as Markdown.
+Print what shapers can read, of every task in a physics engine, as Markdown. With a task of mjlab, in an environment
+with mjlab, print its state and the numbers of its terms (docs/mjlab.md).
 
   envolve tasks
   envolve tasks --write
+  envolve tasks --task mjlab:Mjlab-Cartpole-Balance
+  envolve tasks --task mjlab:Mjlab-Velocity-Flat-Unitree-Go1 --terms go1.terms.json
 
-Exit codes: 0 printed or written, 2 wrong arguments, 130 Ctrl-C, 143 SIGTERM."""
+Exit codes: 0 printed or written, 1 mjlab is missing, 2 wrong arguments, 130 Ctrl-C, 143 SIGTERM."""
 MARK = "<!-- What follows is written by experiments/describe_tasks.py -->\n"
 
 
@@ -79,10 +90,55 @@ def signatures() -> List[str]:
 class Args:
     write: tyro.conf.FlagCreatePairsOff[bool] = False
     """Bring docs/shapers.md up to date, instead of printing."""
+    task: Optional[str] = None
+    """Print this task only."""
+    terms: Annotated[Optional[Path], tyro.conf.arg(metavar="FILE")] = None
+    """Write the weights and parameters of a task of mjlab in FILE, *.terms.json: a candidate to begin from."""
+
+
+def complain(text: object) -> None:
+    print(f"{commands.called('describe_tasks.py')}: {text}", file=sys.stderr)
+
+
+def one_task(args: Args) -> int:
+    """Prints one task, or writes its terms."""
+    from envolve.envs.mjlab import facts
+
+    try:
+        cls, engine = task_and_engine(args.task or "", "mujoco")
+        if engine != "mjlab":
+            if args.terms is not None:
+                complain(f"--terms: found {cls.name}, expected a task of mjlab")
+                return 2
+            print(describe(cls))
+        elif args.terms is None:
+            print("\n".join(facts.described(cls.name)))
+        else:
+            if not args.terms.name.endswith(TERM_FILE):
+                complain(f"--terms {args.terms}: expected a name that ends with {TERM_FILE}")
+                return 2
+            write_atomic(str(args.terms), term_text(cls.name, facts.numbers(cls.name)).encode())
+            print(f"written: {args.terms}")
+    except ConfigError as e:
+        complain(e)
+        return 2
+    except SimulatorError as e:
+        complain(e)
+        return 1
+    except OSError as e:
+        complain(f"cannot write {e.filename}: {e.strerror}")
+        return 2
+    return 0
 
 
 def main(argv: Optional[List[str]] = None) -> int:
-    if parse("describe_tasks.py", Args, argv, HELP).write:
+    args = parse("describe_tasks.py", Args, argv, HELP)
+    if args.task is not None:
+        return one_task(args)
+    if args.terms is not None:
+        complain("--terms: found no --task, expected --task mjlab:NAME")
+        return 2
+    if args.write:
         before, mark, _ = DOCS.read_text(encoding="utf-8").partition(MARK)
         DOCS.write_text(f"{before}{mark}\n{sections()}", encoding="utf-8")
     else:

@@ -101,6 +101,9 @@ def evaluate_shapers(args: Args) -> int:
     except ConfigError as e:
         complain(e)
         return 2
+    except SimulatorError as e:
+        complain(e)
+        return 1
     torch.set_num_threads(plan.threads)
     run, console, interrupted = ShaperRun(plan), wide_console(), False
     try:
@@ -130,8 +133,10 @@ def evaluate_shapers(args: Args) -> int:
     best = run.best(ranking)
     if args.video is not None and best is not None and run.envs is not None:
         console.print(f"Filming {best[0].name} ...", markup=False)
+        unit = plan.task.score_unit
+        caption = f"{plan.task.name}, {best[0].name}: {precise(best[0].score)} {unit}, seed {args.seed}"
         try:
-            made = film((args.video or (None,))[0], plan.out, run.envs, run.learner, best[1], args.seed)
+            made = film((args.video or (None,))[0], plan.out, run.envs, run.learner, best[1], args.seed, caption)
             text = f"{best[0].name}, one episode: {precise(made.score)} {plan.task.score_unit}"
             console.print(f"Film: {made.path} ({text})", highlight=False, markup=False, soft_wrap=True)
         except VideoError as e:

@@ -29,10 +29,10 @@ from envolve.envs.outside.build import OutsideError
 from envolve.envs.worlds.file import WorldFileError
 from envolve.experiments.command_line import check_count, exit_code, parse
 from envolve.outer.auto.plan import AUTO, Choice
-from envolve.outer.auto.prepare import BOUNDS, Prepared, prepare, read_kwargs
+from envolve.outer.auto.prepare import BOUNDS, Prepared, prepare
 from envolve.outer.auto.session import Session, begin, read_session
 from envolve.outer.checkpoint import RunError
-from envolve.outer.config.load import ConfigError
+from envolve.outer.config.load import ConfigError, read_kwargs
 from envolve.outer.exchange.machine import ExchangeError
 
 PROG = "evolve.py"
@@ -69,6 +69,8 @@ class Args:
     """Learner of the inner loop, e.g. DDQN_vary, TD3_vary or PPO; or auto."""
     search: Annotated[str, tyro.conf.arg(metavar="NAME")] = AUTO
     """Search over worlds, as agents.gtn.search; or auto."""
+    init: Annotated[str, tyro.conf.arg(metavar="KIND")] = AUTO
+    """First world: distilled (it teaches what an expert learned on the environment), random, or auto."""
     learners: Annotated[list[str], tyro.conf.arg(metavar="NAME ...")] = field(default_factory=list)
     """Agents of the report: ppo, dqn, a2c, sac, td3. Default: all that fit and that there is time for."""
     agents: int | None = None
@@ -126,7 +128,7 @@ def planned(args: Args) -> Prepared:
     quick = QUICK if args.quick else {"minutes": 30.0, "agents": None, "steps": None}
     choice = Choice(
         seconds=60.0 * (args.minutes or float(quick["minutes"] or 0.0)), world=args.world, learner=args.learner,
-        search=args.search, seed=args.seed, workers=args.workers or len(os.sched_getaffinity(0)),
+        search=args.search, init=args.init, seed=args.seed, workers=args.workers or len(os.sched_getaffinity(0)),
         agents=args.agents or quick["agents"], steps=args.steps or quick["steps"],  # type: ignore[arg-type]
     )  # fmt: skip
     print(f"measuring {args.env} ...", file=sys.stderr)

@@ -30,7 +30,16 @@ import threading
 from envolve.core import commands
 from envolve.core.memory import shortage
 from envolve.outer.checkpoint import CheckpointError, RunError
-from envolve.outer.config.load import CONFIG_FILE, Config, ConfigError, describe, load_config, store_config
+from envolve.outer.config.load import (
+    CONFIG_FILE,
+    Config,
+    ConfigError,
+    TaskChoice,
+    describe,
+    load_config,
+    read_kwargs,
+    store_config,
+)
 from envolve.outer.exchange.machine import ExchangeError
 
 HELP = """\
@@ -69,6 +78,18 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--seed", type=int, metavar="S", help="overrides the configuration's seed")
     parser.add_argument(
+        "--task", metavar="NAME",
+        help="another task than the configuration's, with the same world and agents: gymnasium:ID, my_task.py:Class "
+        "beside the configuration, or a built-in one",
+    )  # fmt: skip
+    parser.add_argument(
+        "--wrappers", nargs="+", default=[], metavar="MODULE:CLASS",
+        help="with --task gymnasium:ID: wrappers around the environment",
+    )  # fmt: skip
+    parser.add_argument(
+        "--env-kwargs", nargs="+", default=[], metavar="KEY=VALUE", help="with --task: arguments of the environment"
+    )
+    parser.add_argument(
         "--set", dest="overrides", nargs="+", action="extend", default=[], metavar="KEY=VALUE",
         help="override a value, e.g. --set agents.gtn.max_iterations=3 agents.ddqn.lr=1e-4",
     )  # fmt: skip
@@ -100,7 +121,10 @@ def read_config(args: argparse.Namespace) -> Config:
     if args.resume is not None:
         given = [
             name
-            for name, used in (("CONFIG", args.config), ("--set", args.overrides), ("--seed", args.seed is not None))
+            for name, used in (
+                ("CONFIG", args.config), ("--set", args.overrides), ("--seed", args.seed is not None),
+                ("--task", args.task), ("--wrappers", args.wrappers), ("--env-kwargs", args.env_kwargs),
+            )  # fmt: skip
             if used
         ]
         if given:
@@ -117,7 +141,11 @@ def read_config(args: argparse.Namespace) -> Config:
             ["found no CONFIG, expected a file such as default_config_cartpole_syn_env.yaml (or --resume DIR)"]
         )
     seed = [] if args.seed is None else [f"seed={args.seed}"]
-    return load_config(args.config, args.overrides + seed)
+    if args.task is None and (args.wrappers or args.env_kwargs):
+        found = "--wrappers" if args.wrappers else "--env-kwargs"
+        raise ConfigError([f"found {found} without --task, expected both, or envs.<task> in the configuration"])
+    task = None if args.task is None else TaskChoice(args.task, args.wrappers, read_kwargs(args.env_kwargs))
+    return load_config(args.config, args.overrides + seed, task)
 
 
 def prepare(args: argparse.Namespace, config: Config) -> Path:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the report of a study again, out of its folder: while it runs, after it was stopped, or of hpbandster's."""
+"""Shows a run, of whatever kind, as one HTML file; of a study also as text, pictures and its best configuration."""
 
 from __future__ import annotations
 
@@ -16,38 +16,54 @@ if __name__ == "__main__":
 
 import logging
 from dataclasses import dataclass
-from typing import List, Optional
+from typing import Annotated, List, Optional, Tuple
 
 import tyro
-from typing_extensions import Annotated
 
 from envolve.core import commands
-from envolve.experiments.command_line import parse
+from envolve.experiments.command_line import in_words, parse
 from envolve.outer.config.yaml_lines import ConfigError
-from envolve.outer.hpo.report import write_report
-from envolve.outer.hpo.trial_log import TrialLog
 
 HELP = """\
-Rewrite the report of a hyperparameter search: summary.txt (also printed), best.yaml (the complete best configuration),
-importance.json, and the pictures parallel_coordinates.png, budget_loss.png, importance.png.
+Show a run as one HTML file, report.html: verdict with intervals and prices, learning curves, population, what the
+world contains, the lineage of written code, configuration and commands. The file needs no network and no server.
 
-  envolve report results/cartpole_nes            also while the search runs; it is not disturbed
-  envolve report results/cartpole_nes --out /tmp/look
-  envolve report ~/old_bohb_run                  a folder that hpbandster wrote
+  envolve report results/RUN --open              make the page and open it in the browser
+  envolve report results/RUN_A results/RUN_B     side by side, with the differences of their configurations
+  envolve report results/RUN --watch             a live page on this machine while the run goes on
+  envolve report results/STUDY --text            of a search over hyperparameters, without the page
 
-Input: results.json and configs.json (hpbandster's format) and study.yaml. Without study.yaml, best.yaml is not written
-and the axes of the pictures cover only the values tried. Exit codes: 0 written, 1 no trial has succeeded yet, 2 wrong
-arguments or files that cannot be read or written, 130 Ctrl-C, 143 SIGTERM."""
+Runs of every command: run, evolve, shape, write, tune, goal, evolve-goals, distributed and paper; also while they run,
+and after they were stopped. What is damaged is left out, and the page says so.
+
+Of a search over hyperparameters, the command also rewrites summary.txt (also printed), best.yaml (the complete best
+configuration), importance.json, and the pictures parallel_coordinates.png, budget_loss.png, importance.png. Its input
+is results.json and configs.json (hpbandster's format) and study.yaml. Without study.yaml, best.yaml is not written and
+the axes cover only the values tried.
+
+Exit codes: 0 written, 1 no trial of the search has succeeded yet, 2 wrong arguments or files that cannot be
+read or written, 130 Ctrl-C, 143 SIGTERM."""
+
+PAGE = "report.html"
 
 
 @dataclass
 class Args:
     """Arguments of study_report.py."""
 
-    folder: Annotated[Path, tyro.conf.Positional]
-    """Folder of the study: the --run-dir of optimize_params.py."""
+    folder: Annotated[Tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="FOLDER ...")]
+    """Folders of runs."""
     out: Annotated[Optional[Path], tyro.conf.arg(metavar="DIR")] = None
-    """Folder for the report, created if it does not exist. Default: the study's own folder."""
+    """Folder for the report, created if it does not exist. Default: the run's own folder; of several runs, the current
+    one."""
+    open: tyro.conf.FlagCreatePairsOff[bool] = False
+    """Open the page in the browser."""
+    watch: tyro.conf.FlagCreatePairsOff[bool] = False
+    """Serve the page on 127.0.0.1, and refresh it while the run goes on; Ctrl-C ends it."""
+    port: int = 0
+    """Port of --watch; 0: a free one."""
+    text: tyro.conf.FlagCreatePairsOff[bool] = False
+    """No page: only the text report of a search over hyperparameters."""
 
 
 def complain(text: object) -> None:
@@ -55,36 +71,82 @@ def complain(text: object) -> None:
 
 
 def report(args: Args) -> int:
-    """-> exit code. Raises ConfigError, OSError."""
-    if not (args.folder / "results.json").exists():
-        near = "" if args.folder.exists() else commands.near_file(str(args.folder))
-        complain(f"{args.folder / 'results.json'}: found no such file, expected the folder of a study{near}")
-        return 2
+    """-> exit code. Raises ConfigError, OSError, NoRunError."""
+    if not args.folder:
+        raise ConfigError(["FOLDER: found nothing, expected the folder of a run"])
+    if args.watch and args.text:
+        raise ConfigError(["--watch: found with --text, expected one of the two"])
+    if not 0 <= args.port < 65536:
+        raise ConfigError([f"--port: found {args.port}, expected 0 to 65535"])
+    if args.text:
+        return max(study_text(folder, args.out) for folder in args.folder)
+    from envolve.experiments.pages import KINDS
+    from envolve.outer.page.watch import Pages, serve
+
+    pages = Pages(args.folder, KINDS)
+    content = pages.html()  # first: a wrong folder is found before anything is written
+    if args.watch:
+        return serve(pages, args.port, open_browser=args.open)
+    folder = args.out if args.out is not None else args.folder[0] if len(args.folder) == 1 else Path()
+    path = write_page(folder, content)
+    codes = [study_text(folder, args.out) for folder in args.folder if is_study(folder)]
+    for problem in pages.problems:
+        print(f"note: {problem}", file=sys.stderr)
+    print(f"Page: {path} ({len(content.encode()) / 1e6:.1f} MB)")
+    if args.open:
+        import webbrowser
+
+        if not webbrowser.open(path.resolve().as_uri()):
+            print(f"No browser was found; open {path.resolve().as_uri()}")
+    return max(codes, default=0)
+
+
+def write_page(folder: Path, content: str) -> Path:
+    """Raises OSError."""
+    from envolve.envs.worlds.file import write_atomic
+
+    folder.mkdir(parents=True, exist_ok=True)
+    write_atomic(str(folder / PAGE), content.encode())
+    return folder / PAGE
+
+
+def is_study(folder: Path) -> bool:
+    return (folder / "results.json").is_file() and any((folder / n).is_file() for n in ("configs.json", "study.yaml"))
+
+
+def study_text(folder: Path, to: Optional[Path]) -> int:
+    """Rewrites and prints the text report of a study -> exit code. Raises ConfigError, OSError."""
+    from envolve.outer.hpo.report import write_report
+    from envolve.outer.hpo.trial_log import TrialLog
+
+    if not (folder / "results.json").exists():
+        near = "" if folder.exists() else commands.near_file(str(folder))
+        raise ConfigError([f"{folder / 'results.json'}: found no such file, expected the folder of a study{near}"])
     study = None
-    if (args.folder / "study.yaml").exists():
+    if (folder / "study.yaml").exists():
         from envolve.outer.hpo.study import read_study  # needs ConfigSpace, which hpbandster's folders can do without
 
-        study = read_study(args.folder / "study.yaml")
-    records = TrialLog(args.folder).read(repair=False)  # a torn line may be one that is just being written
-    out = args.out if args.out is not None else args.folder
+        study = read_study(folder / "study.yaml")
+    records = TrialLog(folder).read(repair=False)  # a torn line may be one that is just being written
+    out = to if to is not None else folder
     out.mkdir(parents=True, exist_ok=True)
-    print(write_report(out, study, records, run_dir=args.folder))
+    print(write_report(out, study, records, run_dir=folder))
     return 0 if any(r.result.loss < float("inf") for r in records) else 1
 
 
 def main(argv: Optional[List[str]] = None) -> int:
     args = parse("study_report.py", Args, argv, HELP)
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
+    from envolve.outer.page.kinds import NoRunError
+
     try:
         return report(args)
     except KeyboardInterrupt:
         return interrupt.stopped(commands.called("study_report.py"))
-    except ConfigError as e:
-        complain(e)
-    except ImportError as e:
+    except (ConfigError, NoRunError, ImportError) as e:
         complain(e)
     except OSError as e:
-        complain(f"{e.filename}: {e.strerror}")
+        complain(in_words(e))
     return 2
 
 

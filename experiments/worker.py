@@ -77,8 +77,10 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def _load() -> Evaluate:
+    from envolve.envs.outside import watch
     from envolve.outer.evaluate.networks import evaluate  # late: it imports the learners and their compiled kernels
 
+    watch.end_process = True  # an environment that hangs in compiled code costs this process, and the chunk goes on
     return evaluate
 
 

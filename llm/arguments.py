@@ -9,13 +9,13 @@ from typing import List, Optional, Tuple
 import tyro
 from typing_extensions import Annotated, Literal
 
+from envolve.outer.shapers.arguments import TrainingArgs
+
 
 @dataclass
-class Args:
-    """Arguments of auto_shape.py."""
+class Args(TrainingArgs):
+    """Arguments of auto_shape.py, with those of training."""
 
-    task: str = "Anymal"
-    """The task, e.g. Anymal, Ant, Cartpole, HalfCheetah."""
     task_description: str = ""
     """Description of the robot's goal for the models, in your words. Default: the meaning of the score."""
     shaper_types: List[str] = field(default_factory=lambda: ["compute_reward"])
@@ -48,12 +48,6 @@ class Args:
     """Most tokens in one reply."""
     show_human_reward: bool = False
     """Show the task's own reward to the models."""
-    num_envs_per_shaper: int = 256
-    """Environments of each agent, and episodes that judge it."""
-    iterations: int = 500
-    """Of collecting and learning."""
-    seeds: int = 1
-    """Agents trained per candidate; the candidate's score is the mean of their scores."""
     halving: int = 1
     """Successive halving: each round keeps 1/HALVING of the candidates and gives them the environments of the rest.
     1 keeps all candidates."""
@@ -88,18 +82,6 @@ class Args:
     """Most concurrent calls of the models."""
     timeout: float = 300.0
     """Time limit of one call, in seconds."""
-    learner: Literal["ppo", "sac", "td3"] = "ppo"
-    """Learning algorithm of the agents."""
-    set: Annotated[List[str], tyro.conf.arg(metavar="KEY=VALUE ...")] = field(default_factory=list)
-    """Hyperparameters of the learner, e.g. lr=1e-3 hidden_size=64."""
-    engine: Literal["mujoco", "mujoco_warp", "isaacgym"] = "mujoco"
-    """The simulator: MuJoCo on CPU threads, mujoco_warp or Isaac Gym on a GPU."""
-    device: Optional[str] = None
-    """Torch device of simulator and agents, e.g. cuda:0. Default: cpu with mujoco, else the GPU if there is one."""
-    threads: int = 0
-    """CPU threads; 0 uses all that this process may use. Scores do not depend on the number."""
-    backend: Literal["auto", "compiled", "torch"] = "auto"
-    """Back end of learning: compiled kernels, PyTorch, or auto (compiled on a CPU, else PyTorch)."""
     processes: int = 0
     """Concurrent trainings with --config; 0: one per core."""
     memory: float = 4.0

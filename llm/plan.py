@@ -11,7 +11,8 @@ import envolve.envs.physics  # noqa: F401  registers the tasks
 from envolve.agents.shaped.halving import Training
 from envolve.core import commands
 from envolve.core.files import TEXT_BYTES, read_plain
-from envolve.envs.physics.task import PhysicsTask, physics_task
+from envolve.envs.mjlab.facts import measured
+from envolve.envs.physics.task import PhysicsTask
 from envolve.llm.evolution import Settings
 from envolve.llm.gym.setup import GymOptions
 from envolve.llm.models.chat import Budget
@@ -26,6 +27,7 @@ from envolve.outer.shapers.plan import (
     learner_section,
     new_folder,
     plain,
+    task_and_engine,
     unwritable,
     wrong_types,
 )
@@ -66,18 +68,19 @@ def make_plan(args: Args) -> Plan:
     if problems:
         raise ConfigError(problems)
     check_video(args.video)
-    try:
-        task = physics_task(args.task)
-    except KeyError as e:
-        raise ConfigError([f"--task: {e.args[0]}"]) from None
+    task, engine = task_and_engine(args.task, args.engine)
+    if engine == "mjlab":
+        measured(task.name)
+        if args.video is not None:
+            raise ConfigError(["--video: found a task of mjlab, expected one of this project's: see docs/mjlab.md"])
     if "compute_goal" in args.shaper_types and not task.goal_size:
         raise ConfigError([f"--shaper-types: {task.name} has no goals, so nothing for compute_goal to say"])
     prices = read_prices(args.price)
     seed = args.seed or 0
-    device, threads = hardware(args.engine, args.device, args.threads)
+    device, threads = hardware(engine, args.device, args.threads)
     training = Training(
         task.name, args.learner, learner_section(args.learner, args.set), args.num_envs_per_shaper, args.iterations,
-        args.seeds, args.halving, args.shapers_per_iter, args.engine, device, threads, args.backend,
+        args.seeds, args.halving, args.shapers_per_iter, engine, device, threads, args.backend,
     )  # fmt: skip
     tune = None
     if args.tune != "none":

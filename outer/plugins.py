@@ -23,7 +23,7 @@ from envolve.agents.train import OFF_POLICY
 from envolve.core import plugins
 from envolve.core.plugins import PluginError, Source, check_methods, class_of
 from envolve.envs.physics.task import PHYSICS_TASKS
-from envolve.envs.task import TASKS, Task
+from envolve.envs.task import ARGUMENTS, ARGUMENTS_KEY, TASKS, Task, make_task
 from envolve.outer.search.search import NES_NAME, Search
 from envolve.outer.search.searches import SEARCHES, search_sections, section_key
 
@@ -244,6 +244,23 @@ def named(kind: str, source: Source, cls_name: str) -> Own:
     return REGISTER[kind](class_of(source, cls_name, BASES[kind]), source)
 
 
+def set_arguments(name: str, section: Any) -> None:
+    """Remembers the arguments of a task of the user's own from its section ``envs.<name>``, and tries them. Raises
+    PluginError."""
+    given = section.get(ARGUMENTS_KEY, {}) if isinstance(section, Mapping) else {}
+    if not isinstance(given, dict) or not all(isinstance(key, str) for key in given):
+        raise PluginError(f"found {given!r:.80}, expected a mapping, the arguments of the task's class")
+    reserved = sorted({"max_steps", "solved_reward"} & set(given))
+    if reserved:
+        raise PluginError(f"found {reserved[0]}, expected that key in envs.{name} itself")
+    ARGUMENTS[name] = dict(given)
+    try:
+        make_task(name)
+    except Exception as e:
+        del ARGUMENTS[name]
+        raise PluginError(f"the class of {name} refuses them: {plugins.said(e)}") from e
+
+
 def use(config: Mapping[str, Any], kinds: Tuple[str, ...] = ("task", "learner")) -> None:
     """Registers what a resolved configuration uses, from folders that are allowed here. Raises PluginError."""
     section = config.get("plugins")
@@ -257,6 +274,9 @@ def use(config: Mapping[str, Any], kinds: Tuple[str, ...] = ("task", "learner"))
             for cls_name in entry.get(kind, "").split():
                 if not _known(kind, file, entry[plugins.SHA256], cls_name):
                     named(kind, plugins.find(file, entry[plugins.SHA256]), cls_name)
+    name = config.get("env_name")
+    if "task" in kinds and isinstance(name, str) and own("task", name) is not None:
+        set_arguments(name, config.get("envs", {}).get(name))
 
 
 def _known(kind: str, file: str, sha256: str, cls_name: str) -> bool:

@@ -55,15 +55,16 @@ log = logging.getLogger("envolve")
 COLLAPSED_LENGTH, SIGNAL = 3.0, 0.1
 COUNTED = 2  # counter of COMPARISON: agents that tell whether an RN is solved where none are compared
 EXPERTS = 3  # counter of COMPARISON: experts whose knowledge is distilled
-UNSAID = (("search", NES_NAME), ("init", "random"))  # what every run meant before there was a choice
+# keys of sections under ``agents``, and what every run meant before there was a choice
+UNSAID = (("search", NES_NAME), ("init", "random"), ("twin", True), ("squash", True))
 
 
 def config_digest(config: Config) -> str:
     """What ties a checkpoint to its configuration. ``UNSAID`` is left out, so that runs go on which began before there
     was another value."""
     data = config.data
-    gtn = {k: v for k, v in data["agents"]["gtn"].items() if (k, v) not in UNSAID}
-    data = {**data, "agents": {**data["agents"], "gtn": gtn}}
+    agents = {name: {k: v for k, v in own.items() if (k, v) not in UNSAID} for name, own in data["agents"].items()}
+    data = {**data, "agents": agents}
     return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
 
 

@@ -15,10 +15,11 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from benchmarks import distributed, floors, harness, run, table
-from benchmarks.catalogue import BENCHMARKS
+from benchmarks import distributed, floors, run
+from benchmarks.common import harness, table
+from benchmarks.common.catalogue import BENCHMARKS
+from benchmarks.common.settings import SETTINGS
 from benchmarks.peers import environment
-from benchmarks.settings import SETTINGS
 
 ROOT = Path(__file__).parents[1]
 
@@ -40,8 +41,9 @@ def test_every_file_that_measures_belongs_to_a_benchmark():
     # started by hand: they take many minutes, or print what they are to be compared with
     own_tables = {"capacity", "ranking", "shaped_learning", "peers.sb3_shaped", "shaped_ppo", "vetting", "graph_speed"}
     own_tables |= {"scaling", "bohb", "distributed", "distributed_learning", "contrastive", "peers.jax_contrastive"}
-    own_tables |= {"peers.torchrl_sac", "searches", "any_env"}
-    assert scripts - {"run", "floors", "harness"} - own_tables == modules
+    own_tables |= {"peers.torchrl_sac", "searches", "any_env", "worlds.zoo", "worlds.equal_price"}
+    own_tables |= {"worlds.continuous_control", "worlds.bandit_generation"}
+    assert scripts - {"run", "floors", "common.harness"} - own_tables == modules
 
 
 def test_every_setting_is_measured_by_this_project_and_by_a_plain_script():

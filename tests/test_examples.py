@@ -12,13 +12,17 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 import yaml
 
 import envolve
 import envolve.outer.run
 from envolve.core import plugins
 from envolve.core.plugins import PluginError
-from envolve.outer.config.load import ConfigError, config_of, load_config, store_config
+from envolve.envs.task import make_task
+from envolve.envs.worlds.file import WorldFileError, read_world
+from envolve.outer.config.load import ConfigError, TaskChoice, config_of, load_config, store_config
+from envolve.outer.evaluate.networks import REAL_BUDGET, evaluate
 from envolve.outer.exchange.messages import Chunk, ChunkResult
 from envolve.outer.run import Run
 from tests.outer.small import CLIFF, GRIDWORLD_FILE, default_sigint
@@ -313,3 +317,48 @@ def test_a_worker_that_refuses_ends_the_run_not_its_members(tmp_path: Path) -> N
     config = load_config(GRIDWORLD_FILE, CLIFF)
     with pytest.raises(envolve.RunError, match="a worker cannot evaluate generation 1 chunk 1"):
         go(config, tmp_path / "run", dispatcher=Direct(change=refuse))
+
+
+# ------------------------------------------------------------------------------------- arguments of a task of one's own
+
+PUSHED = """
+    def __init__(self, max_steps=None, solved_reward=None, push=2.0):
+        super().__init__(max_steps, solved_reward)
+        self.PUSH = push
+
+    STEP, PUSH"""
+
+
+def with_arguments(folder: Path, **arguments: object) -> TaskChoice:
+    """The example with a task whose class takes an argument."""
+    shutil.copytree(EXAMPLES, folder)
+    text = (EXAMPLES / "my_task.py").read_text()
+    (folder / "my_task.py").write_text(text.replace("\n    STEP, PUSH", PUSHED))
+    return TaskChoice("my_task.py:PointMass", env_kwargs=arguments)
+
+
+def test_arguments_of_a_task_reach_the_worker_the_folder_and_the_world(tmp_path: Path) -> None:
+    folder = tmp_path / "files"
+    config = load_config(folder / "my_own.yaml", TINY, with_arguments(folder, push=5.0))
+    assert config.data["envs"]["PointMass"]["env_kwargs"] == {"push": 5.0} and make_task("PointMass").PUSH == 5.0
+    evaluate(own().data, torch.zeros(1, 1), torch.tensor([1]), REAL_BUDGET)  # a chunk of another run comes between
+    assert make_task("PointMass").PUSH == 2.0
+    evaluate(config.data, torch.zeros(1, 1), torch.tensor([1]), REAL_BUDGET)
+    assert make_task("PointMass").PUSH == 5.0
+    run = tmp_path / "run"
+    run.mkdir()
+    store_config(run, config)
+    go(config, run)
+    assert read_world(str(run / "model.pt")).task().PUSH == 5.0
+    assert load_config(run / "config.yaml").data == config.data
+    own()  # another class of this name, without the argument
+    with pytest.raises(WorldFileError, match="key 'env_name'.*unexpected keyword argument 'push'"):
+        read_world(str(run / "model.pt"))
+
+
+@pytest.mark.parametrize(
+    "arguments, words", [({"pusch": 1.0}, "unexpected keyword argument 'pusch'"), ({"max_steps": 3}, "found max_steps")]
+)
+def test_arguments_that_a_task_refuses(tmp_path: Path, arguments: dict, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        load_config(tmp_path / "x" / "my_own.yaml", TINY, with_arguments(tmp_path / "x", **arguments))

@@ -6,6 +6,7 @@ import ast
 import re
 import shutil
 import subprocess
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -232,3 +233,35 @@ def test_pyproject_and_requirements_agree() -> None:
     named = {name for part in (core, *extras) if part for name in re.findall(r'"([^"]+)"', part[1])}
     pinned = {name for name in requirements if name.startswith("torch==")}  # a run promises the same bytes under one
     assert len(pinned) == 1 and requirements - pinned == {name for name in named if not name.startswith("torch>=")}
+
+
+# ------------------------------------------------------------------------------------------------------------- density
+
+MOST_FILES = 25  # Python files side by side
+MOST_PARAMETERS = 12  # of a function; a kernel's are arrays
+
+
+def test_folders_are_small() -> None:
+    rooms = (*PACKAGES, "benchmarks", "slurm", "tests", "envolve")
+    files = [p for room in rooms for p in (ROOT / room).rglob("*.py")]
+    sides = Counter(name(p.parent) for p in files)
+    assert sides["experiments"] > 10 and sides["tests/outer/hpo"] > 5, "found fewer files than there are"
+    assert not {folder: n for folder, n in sides.items() if n > MOST_FILES}
+
+
+def parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """How many a caller can give, self not among them."""
+    a = function.args
+    named = [p.arg for p in (*a.posonlyargs, *a.args, *a.kwonlyargs)]
+    return len(named) - (named[:1] in (["self"], ["cls"]))
+
+
+def test_functions_have_few_parameters() -> None:
+    several = ast.parse("class A:\n    def f(self, a, /, b, *, c): ...\n").body[0].body[0]  # type: ignore[attr-defined]
+    assert parameters(several) == 3
+    for path in SOURCES:
+        if not name(path).startswith("agents/kernels/"):
+            for node in ast.walk(parse(path)):
+                if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                    n = parameters(node)
+                    assert n <= MOST_PARAMETERS, f"{name(path)}:{node.lineno}: {node.name} has {n} parameters"

@@ -43,7 +43,7 @@ class Case:
 
     @property
     def name(self) -> str:
-        return self.prog or self.words[0].removeprefix("experiments/").removeprefix("slurm/")
+        return self.prog or self.words[0].removeprefix("experiments/").removeprefix("paper/").removeprefix("slurm/")
 
     def start(self, folder: Path, **environ: str) -> Command:
         return Command([script(self.words[0]), *self.words[1:]], folder, environ)
@@ -74,7 +74,7 @@ CASES = {
     "worker": Case(["GTN_worker.py", "0", "0"], ("waits for a master", 0.5), goes_on=False, ends=False),
     "train_proxy": Case(
         [
-            "experiments/train_proxy.py",
+            "experiments/paper/train_proxy.py",
             str(GRIDWORLD_FILE),
             "--runs",
             "2",
@@ -86,7 +86,7 @@ CASES = {
         (0.6, 0.8),
     ),  # fmt: skip
     "compare_proxies": Case(
-        ["experiments/compare_proxies.py", str(GRIDWORLD_FILE), "--quick", "--set", *CLIFF], (0.6, 0.8)
+        ["experiments/paper/compare_proxies.py", str(GRIDWORLD_FILE), "--quick", "--set", *CLIFF], (0.6, 0.8)
     ),
     "train_goal": Case(["experiments/train_goal.py", *TRAIN_GOAL, "--exp_name", "run"]),
     "evolve_goals": Case(["experiments/evolve_goals.py", *EVOLVE_GOALS, "--exp_name", "run"]),
@@ -131,11 +131,11 @@ CASES = {
         ("iteration 0/", "evaluation at 0"),  # its own CPU time is nearly all imports
         prepare=distributed,
     ),
-    "figures": Case(["experiments/figures.py", "score_transforms"]),
+    "figures": Case(["experiments/paper/figures.py", "score_transforms"]),
     "figures --quick": Case(
-        ["experiments/figures.py", "inference_time", "--quick"], ("inference_time.py", 0.99), prog="figures.py"
+        ["experiments/paper/figures.py", "inference_time", "--quick"], ("inference_time.py", 0.99), prog="figures.py"
     ),
-    "inference_time": Case(["experiments/inference_time.py", str(CARTPOLE_FILE)]),
+    "inference_time": Case(["experiments/paper/inference_time.py", str(CARTPOLE_FILE)]),
     "benchmarks": Case(
         ["benchmarks/run.py", "--only", "tabular_q", "--json", "out.json"], ("--- ",), goes_on=False, ends=False
     ),

@@ -78,6 +78,26 @@ def repeat(
     return state, reward, done, failed, t, over
 
 
+def advance(
+    world: World, state: Tensor, action: Tensor, total: Tensor, t: Tensor, over: Tensor, skip: int,
+    noise: Optional[Callable[[Tensor], Tensor]] = None,
+) -> Tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
+    """One decision of test episodes on a task: state, return, steps and end of those that are not ``over``, [P, N]
+    each. The others stay as they are, and where steps are ``costly`` take none. noise: as of ``repeat``."""
+    task = world.task
+    if task.costly and noise is None:
+        live = ~over
+        s, a, now = (x[live].unsqueeze(0) for x in (state, action, t))
+        moved, reward, _, _, later, ended = repeat(world, s, a, now, skip, task.test_steps)
+        state, t, over, total = state.clone(), t.clone(), over.clone(), total.clone()
+        state[live], t[live], over[live] = moved[0], later[0], ended[0]
+        total[live] += reward[0]
+        return state, total, t, over
+    next_state, reward, _, _, next_t, next_over = repeat(world, state, action, t, skip, task.test_steps, noise)
+    state = torch.where(over.unsqueeze(-1), state, next_state)
+    return state, torch.where(over, total, total + reward), torch.where(over, t, next_t), over | next_over
+
+
 def test_episodes(
     task: Task, policy: Callable[[Tensor, Tensor], Tensor], key: Tensor, first: Tensor, episodes: int, skip: int
 ) -> Tuple[Tensor, Tensor]:
@@ -104,10 +124,6 @@ def test_episodes(
     noise = (lambda t: reward_noise(task, noise_key, first_step + t)) if task.reward_noise else None
     while not over.all():
         action = policy(world.observe(state), first_step + t)
-        next_state, reward, _, _, next_t, next_over = repeat(world, state, action, t, skip, task.test_steps, noise)
-        state = torch.where(over.unsqueeze(-1), state, next_state)
-        total = torch.where(over, total, total + reward)
-        t = torch.where(over, t, next_t)
-        over = over | next_over
+        state, total, t, over = advance(world, state, action, total, t, over, skip, noise)
     task.release(state)
     return total, t.sum(1)

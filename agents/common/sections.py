@@ -101,6 +101,7 @@ class TD3Section(LearnerSection):
     policy_std: float = option(0.2, "noise on the target's action", ge=0)
     policy_std_clip: float = option(0.5, "clip of the noise on the target's action", ge=0)
     # here
+    twin: bool = option(True, "two critics, of which the smaller value counts; false: one, as in DDPG")
     test_noise: bool = option(False, "explore in tests too, as the original did")
     updates_per_decision: int = option(1, "shaped tasks: updates after a decision in all environments", ge=1, le=10**4)
 
@@ -150,7 +151,8 @@ class PPOSection(LearnerSection):
 
     The loss of one update is clip + vf_coef MSE(value) - ent_coef entropy. (CleanRL halves the MSE: its vf_coef of 0.5
     is 0.25 here.) Discrete actions have a categorical policy; continuous ones a Gaussian with the mean
-    max_action tanh(net) and a standard deviation per action that is a parameter (at least 1e-3).
+    max_action tanh(net), or with ``squash: false`` net itself, and a standard deviation per action that is a parameter
+    (at least 1e-3).
     """
 
     train_episodes: int = option(10_000, "most training episodes", ge=1, le=10**8)
@@ -189,6 +191,7 @@ class PPOSection(LearnerSection):
     adam_eps: float = option(1e-8, "Adam's epsilon", gt=0)
     orthogonal_init: bool = option(False, "orthogonal weights: gains sqrt 2, actor's output 0.01, critic's 1; biases 0")
     test_noise: bool = option(False, "tests sample actions, as published; else they take the most likely one")
+    squash: bool = option(True, "continuous actions: a tanh bounds the mean; false: only the world clips actions")
     # here, read by the learner of shaped tasks only (agents/shaped/ppo.py)
     normalise_obs: bool = option(False, "shaped tasks: normalise observations by running mean and deviation")
     normalise_reward: bool = option(

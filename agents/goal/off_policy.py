@@ -19,8 +19,7 @@ Axes: P members, N environments, B batch, S features of a state, G of a goal, A 
 
 from __future__ import annotations
 
-from dataclasses import fields
-from typing import Any, Dict, Mapping, Optional, Sequence, Tuple, Union
+from typing import Dict, Mapping, Optional, Sequence, Tuple, Union
 
 import numpy as np
 import torch
@@ -28,15 +27,12 @@ from torch import Tensor
 
 from envolve.agents.common.hyper import draw
 from envolve.agents.common.normaliser import Moments
-from envolve.agents.common.population import initial_weights, nets_of
 from envolve.agents.goal.crl_replay import TrajectoryReplay
 from envolve.agents.goal.crl_section import check_own
 from envolve.agents.goal.off_policy_section import GoalSACSection, GoalTD3Section
-from envolve.agents.kernels.off_policy.update import update_of
-from envolve.agents.off_policy.algorithm import Algorithm
+from envolve.agents.off_policy.population import AgentPopulation, Widths
 from envolve.agents.off_policy.sac import SAC
 from envolve.agents.off_policy.td3 import TD3
-from envolve.agents.shaped.batch import Widths
 from envolve.core import rng
 from envolve.envs.goal.task import GoalTask
 
@@ -60,8 +56,7 @@ class GoalOffPolicy:
         self.section, self.task, self.P, self.device = section, task, len(keys), keys.device
         self.S, self.G, self.A = task.state_size, task.goal_size, task.action_size
         algorithm = SAC if isinstance(section, GoalSACSection) else TD3
-        seeds = keys.cpu().numpy()
-        hyper = draw(section.learner(), seeds)
+        hyper = draw(section.learner(), keys.cpu().numpy())
         self.her_share = torch.full((self.P,), section.her_share, device=self.device)
         own = own or {}
         check_own(own, section.per_member, self.P)
@@ -70,21 +65,14 @@ class GoalOffPolicy:
                 self.her_share = torch.tensor(list(values), dtype=torch.float32, device=self.device)
             else:
                 hyper.values[NAMES[name]] = np.asarray(values, np.float64)
-        widths: Any = Widths(self.S + self.G, self.A)
-        agents = nets_of(algorithm, widths, hyper)
-        params = torch.as_tensor(initial_weights(agents, seeds), device=self.device)
-        width = torch.full_like(keys, section.h_dim)
-        self.algorithm: Algorithm = algorithm(widths, hyper, agents[0], params, width)
-        self._update = update_of(self.algorithm)
-        self.sizes = [net.size for net in agents[0]]
+        self.agents = AgentPopulation(algorithm, Widths(self.S + self.G, self.A), hyper, keys)
+        self.agents.compile()
+        self.sizes = [net.size for net in self.agents.algorithm.nets]
         self.policy_delay: int = getattr(section, "policy_delay", 1)
         self.metrics: Tuple[str, ...] = ("reward", "value", "alpha") if algorithm is SAC else ("reward", "value")
-        self.weight = torch.full((self.P, section.batch_size), 1 / section.batch_size, device=self.device)
-        self.learns = torch.ones(self.P, dtype=torch.bool, device=self.device)
-        self.updates = torch.zeros(self.P, dtype=torch.int64, device=self.device)
         self.decisions = torch.zeros((), dtype=torch.int64, device=self.device)
         self.explore_key, self.replay_key = rng.fold(keys, rng.EXPLORE), rng.fold(keys, rng.REPLAY)
-        self.relabel_key, self.update_key = rng.fold(self.replay_key, RELABEL), rng.fold(keys, rng.UPDATE)
+        self.relabel_key = rng.fold(self.replay_key, RELABEL)
         self.moments = Moments(self.P, self.S + self.G, self.device) if section.normalize_observations else None
         self.fields: Dict[str, int] = {
             "state": self.S, "action": self.A, "goal": self.G, "next": self.S, "terminated": 1,
@@ -93,7 +81,12 @@ class GoalOffPolicy:
     @property
     def params(self) -> Tensor:
         """Parameters of actor and critics, [P, D]."""
-        return self.algorithm.rows.params
+        return self.agents.params
+
+    @property
+    def updates(self) -> Tensor:
+        """Updates so far, int64 [P]."""
+        return self.agents.updates
 
     # ------------------------------------------------------------------------------------------------------ acting
 
@@ -108,15 +101,15 @@ class GoalOffPolicy:
         P, N, _ = features.shape
         if self.moments is not None:
             self.moments.add(torch.cat((features, goal), 2))
-        draws = self.algorithm.draws(rng.advance(self.explore_key, self.decisions * (2 * N * self.A)), 0, N)
-        own = tuple(part.transpose(0, 1).flatten(1) for part in draws)  # [P, N A]
+        first = rng.advance(self.explore_key, self.decisions * (2 * N * self.A))
+        draw = self.agents.side_by_side(first, 0, N)
         learned = (self.decisions >= self.section.min_replay_size).long().expand(P)
         self.decisions += 1
-        return self.algorithm.explore(self._input(features, goal), learned, own)[0]
+        return self.agents.explore(self._input(features, goal), learned, draw)
 
     @torch.no_grad()
     def greedy(self, features: Tensor, goal: Tensor) -> Tensor:
-        return self.algorithm.greedy(self._input(features, goal))
+        return self.agents.greedy(self._input(features, goal))
 
     def merge_moments(self) -> None:
         """Merges the observations of a phase into the normaliser."""
@@ -133,7 +126,7 @@ class GoalOffPolicy:
         if self.section.her_goals == "final":
             reached = self.task.achieved(replay.gather("next", replay.final(now)))
         else:
-            later = replay.future(now, self.algorithm.rows.gamma[:, 0], self.replay_key, self.updates)
+            later = replay.future(now, self.agents.algorithm.rows.gamma[:, 0], self.replay_key, self.updates)
             led = self.task.achieved(replay.gather("next", now))
             reached = self.task.achieved(replay.gather("state", later))
             reached = torch.where((later == now)[..., None], led, reached)
@@ -156,11 +149,10 @@ class GoalOffPolicy:
         """One update of every member; actor: whether to update the actor, too (policy_delay). Returns the metrics named
         in ``metrics``, [P, M], if asked to."""
         batch = self.sample(replay)
-        self.updates += 1
-        a = self.algorithm
-        self._update(batch, self.weight, self.learns, self.updates, self.update_key, actor)
+        self.agents.learn(batch, actor)
         if not measure:
             return None
+        a = self.agents.algorithm
         with torch.no_grad():
             s, _, action, reward, _ = a.split(batch)
             values = [reward.mean(1)]
@@ -171,23 +163,17 @@ class GoalOffPolicy:
             return torch.stack([*values, a.value(s, action).mean(1)], 1)
 
     def diverged(self) -> Tensor:
-        rows = self.algorithm.rows
-        out = ~torch.isfinite(rows.params).all(1)
-        return out | ~torch.isfinite(rows.log_alpha[:, 0]) if isinstance(self.algorithm, SAC) else out
+        a, out = self.agents.algorithm, ~self.agents.finite()
+        return out | ~torch.isfinite(a.rows.log_alpha[:, 0]) if isinstance(a, SAC) else out
 
     # ------------------------------------------------------------------------------------------------ keeping a run
 
     def state_dict(self) -> Dict[str, Tensor]:
-        rows = self.algorithm.rows
-        state = {f.name: getattr(rows, f.name).clone() for f in fields(rows)}
-        state.update(updates=self.updates.clone(), decisions=self.decisions.clone())
+        state = {**self.agents.state_dict(), "decisions": self.decisions.clone()}
         return state if self.moments is None else {**state, **self.moments.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        rows = self.algorithm.rows
-        for f in fields(rows):
-            getattr(rows, f.name).copy_(state[f.name])
-        self.updates.copy_(state["updates"])
+        self.agents.load_state_dict(state)
         self.decisions.copy_(state["decisions"])
         if self.moments is not None:
             self.moments.load_state_dict(state)

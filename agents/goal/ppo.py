@@ -31,7 +31,7 @@ from envolve.agents.ppo.policy import forward_few
 from envolve.agents.shaped.ppo_torch import Group
 from envolve.envs.goal.task import GoalTask
 
-NAMES = {  # here -> in ``ppo_rollout.Members``
+NAMES = {  # here -> in ``agents/ppo/rollout.py``: PPOMembers
     "discounting": "gamma", "gae_lambda": "lam", "clipping_epsilon": "eps_clip", "entropy_cost": "ent_coef",
 }  # fmt: skip
 

@@ -1,4 +1,8 @@
-"""Twin delayed DDPG (TD3, Fujimoto et al. 2018, https://arxiv.org/abs/1802.09477) for a population."""
+"""Twin delayed DDPG (TD3, Fujimoto et al. 2018, https://arxiv.org/abs/1802.09477) for a population.
+
+DDPG (Lillicrap et al. 2015, https://arxiv.org/abs/1509.02971) is the same with one critic, no noise on the target's
+action and no delay: ``twin: false``, ``policy_std: 0``, ``policy_delay: 1``.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +30,8 @@ class TD3Rows(AgentRows):
 
 
 class TD3(Algorithm):
-    """Three nets, actor | critic 1 | critic 2; a critic reads [observation, action].
+    """Three nets, actor | critic 1 | critic 2; a critic reads [observation, action]. Without ``twin``, critic 2 is not
+    there: the actor follows critic 1 alone, so where no target is needed (in bandits) nothing else changes.
 
     The actor's action is max_action tanh(MLP(s)). The actor and all targets are updated at the decisions whose number
     is divisible by policy_delay.
@@ -56,7 +61,8 @@ class TD3(Algorithm):
         F, A = task.observation_size, task.num_actions or task.action_size
         norm = isinstance(section, TD3DiscreteSection) and section.use_layer_norm
         critic = MLPShape(F + A, 1, hidden, layers, section.activation_fn, norm)
-        return MLPShape(F, A, hidden, layers, section.activation_fn, norm), critic, critic
+        actor = MLPShape(F, A, hidden, layers, section.activation_fn, norm)
+        return (actor, critic, critic) if getattr(section, "twin", True) else (actor, critic)
 
     def initial_rows(self, hyper: Hyper, params: Tensor) -> Any:
         return TD3Rows(*self.td3_fields(hyper, params))
@@ -70,10 +76,9 @@ class TD3(Algorithm):
         counts = torch.zeros(len(params), dtype=torch.int64, device=params.device)
         return (*self.common(hyper, params), counts, *stds)
 
-    def parts(self, flat: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
-        """Splits flat [L, D] into views of actor, critic 1 and critic 2."""
-        actor, critic1, critic2 = flat.split([net.size for net in self.nets], dim=1)
-        return actor, critic1, critic2
+    def parts(self, flat: Tensor) -> Tuple[Tensor, ...]:
+        """Splits flat [L, D] into views of actor, critic 1 and, with ``twin``, critic 2."""
+        return tuple(flat.split([net.size for net in self.nets], dim=1))
 
     # ------------------------------------------------------------------------------------------------------- acting
 
@@ -159,17 +164,18 @@ class TD3(Algorithm):
 
     @torch.no_grad()
     def value(self, s: Tensor, action: Tensor) -> Tensor:
-        """Smaller value of the two critics, [L, B]."""
-        _, critic1, critic2 = self.parts(self.rows.params)
-        x = torch.cat((s, action), dim=1)
-        return torch.minimum(*(forward(self.nets[1], critic, x, self.width) for critic in (critic1, critic2)))[:, 0]
+        """Smaller value of the critics, [L, B]."""
+        return self.smallest(self.rows.params, torch.cat((s, action), dim=1))
+
+    def smallest(self, flat: Tensor, x: Tensor) -> Tensor:
+        """Smallest of the critics' values, [L, B]. flat: [L, D]; x: what critics read, [L, F + A, B]."""
+        values = [forward(self.nets[1], critic, x, self.width)[:, 0] for critic in self.parts(flat)[1:]]
+        return values[0] if len(values) == 1 else torch.minimum(*values)
 
     @torch.no_grad()
     def target_value(self, s_next: Tensor, next_action: Tensor) -> Tensor:
-        """Smaller value of the two target critics, [L, B]."""
-        _, critic1, critic2 = self.parts(self.rows.target)
-        x = torch.cat((s_next, next_action), dim=1)
-        return torch.minimum(*(forward(self.nets[1], critic, x, self.width) for critic in (critic1, critic2)))[:, 0]
+        """Smaller value of the target critics, [L, B]."""
+        return self.smallest(self.rows.target, torch.cat((s_next, next_action), dim=1))
 
     def critics_gradient(self, s: Tensor, action: Tensor, y: Tensor, weight: Tensor) -> Tensor:
         """Critics' gradient [L, D] of each member's sum over its batch of weight ((Q1 - y)^2 + (Q2 - y)^2)."""
@@ -184,7 +190,7 @@ class TD3(Algorithm):
 
     def actor_gradient(self, s: Tensor, weight: Tensor, noise_key: Tensor, updates: Tensor) -> Tensor:
         """Actor's gradient [L, D] of each member's sum over its batch of -weight Q1(s, action(s))."""
-        actor, critic, _ = self.parts(self.rows.params)
+        actor, critic = self.parts(self.rows.params)[:2]
         leaf = actor.detach().requires_grad_()
         action, taken = self.differentiable_action(leaf, s, noise_key, updates)
         # dQ/da with the critic held fixed, then that through the actor: no gradient by the critic's weights

@@ -37,7 +37,7 @@ NO_BUDGET = 2**62
 
 
 @dataclass
-class Members(Rows):
+class OffPolicyMembers(Rows):
     """Members still in training: fields [L], int64 unless noted."""
 
     row: Tensor  # index in the group
@@ -74,7 +74,7 @@ class OffPolicy:
         self.batch_size = batch_size = column(hyper, "batch_size", device, torch.int64)[:, None]
         budget = column(hyper, "train_steps", device, torch.int64)
         used = torch.arange(int(batch_size.max()), device=device) < batch_size
-        self.m = Members(
+        self.m = OffPolicyMembers(
             row=torch.arange(P, device=device), world=worlds, explore=rng.fold(keys, rng.EXPLORE),
             replay=rng.fold(keys, rng.REPLAY), reset=rng.fold(keys, rng.RESET), test=rng.fold(keys, rng.TEST),
             noise=rng.fold(keys, rng.UPDATE), reward=rng.fold(keys, rng.REWARD),

@@ -31,6 +31,11 @@ class Nets(NamedTuple):
     std: int  # parameters that are standard deviations: one per action dimension, 0 if actions are discrete
     actor: MLPShape  # observation -> a logit per action, or what tanh makes the mean of
     critic: MLPShape  # observation -> value
+    squash: bool = True  # false: the mean is the actor's output itself
+
+    def mean(self, out: Tensor, max_action: float) -> Tensor:
+        """Mean of a continuous action by the actor's output, of any shape."""
+        return max_action * torch.tanh(out) if self.squash else out
 
     def split(self, params: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
         """Views of params [L, D] -> std [L, std], actor, critic."""
@@ -121,7 +126,7 @@ def act(nets: Nets, params: Tensor, obs: Tensor, noise: Tensor, max_action: floa
     if nets.std == 0:
         action = (out + noise).max(2).indices  # Gumbel-max: a sample of the softmax of out
         return action, action.unsqueeze(-1).to(out.dtype), out
-    drawn = max_action * torch.tanh(out) + std.clamp(min=STD_MIN)[:, None] * noise
+    drawn = nets.mean(out, max_action) + std.clamp(min=STD_MIN)[:, None] * noise
     return drawn.clamp(-max_action, max_action), drawn, out
 
 
@@ -131,7 +136,7 @@ def log_prob(nets: Nets, params: Tensor, out: Tensor, action: Tensor, max_action
     if nets.std == 0:
         return torch.log_softmax(out, 1).gather(1, action.long())[:, 0]
     std = params[:, : nets.std].clamp(min=STD_MIN)[:, :, None]
-    z = (action - max_action * torch.tanh(out)) / std
+    z = (action - nets.mean(out, max_action)) / std
     return -(0.5 * z * z + std.log() + 0.5 * _LOG_2PI).sum(1)
 
 
@@ -180,9 +185,10 @@ def gradient(
         else:
             # dlogp/dmean = z / std,  dlogp/dstd = (z^2 - 1) / std,  H = sum log std + ...
             std = std_parameter.clamp(min=STD_MIN)
-            squashed = torch.tanh(out)
-            z = (action - max_action * squashed) / std[:, :, None]
-            dout = dlogp[:, None] * z * (max_action * (1 - squashed.square()) / std[:, :, None])
+            mean = nets.mean(out, max_action)
+            slope = max_action - mean.square() / max_action if nets.squash else torch.ones_like(mean)  # dmean/dout
+            z = (action - mean) / std[:, :, None]
+            dout = dlogp[:, None] * z * (slope / std[:, :, None])
             dstd = ((z * z - 1) * dlogp[:, None]).sum(2) / std - c.ent_coef / std
             dstd = torch.where(std_parameter < STD_MIN, torch.zeros_like(dstd), dstd)
         gradients = torch.autograd.grad((out, v), (actor, critic), (dout, dv[:, None]))

@@ -17,6 +17,7 @@ from envolve.agents.common.hyper import Hyper
 from envolve.agents.common.rollout import make_world, repeat, reset_uniforms, reward_noise
 from envolve.agents.common.sections import PPOSection
 from envolve.agents.ppo import policy as ppo_policy
+from envolve.agents.ppo.memory import RolloutMemory
 from envolve.agents.ppo.policy import Nets
 from envolve.core import rng
 from envolve.envs.section import EnvSection
@@ -26,7 +27,7 @@ NO_BUDGET = 2**62
 
 
 @dataclass
-class Members:
+class PPOMembers:
     """Members still in training: fields [L], int64 unless noted."""
 
     row: Tensor  # index in the group
@@ -58,11 +59,11 @@ class Members:
     updates: Tensor
     live: Tensor  # bool; false: finished, not yet dropped
 
-    def keep(self, index: Tensor) -> Members:
-        return Members(*(getattr(self, f.name)[index] for f in fields(self)))
+    def keep(self, index: Tensor) -> PPOMembers:
+        return PPOMembers(*(getattr(self, f.name)[index] for f in fields(self)))
 
     @classmethod
-    def create(cls, hyper: Hyper, worlds: Tensor, keys: Tensor, params: Tensor) -> Members:
+    def create(cls, hyper: Hyper, worlds: Tensor, keys: Tensor, params: Tensor) -> PPOMembers:
         """Members before their first episodes, which ``Rollout.begin`` starts: ``state`` is not set yet. keys: int64
         [P]; worlds: float32 [P, W]; params: float32 [P, D], trained in place."""
         s: PPOSection = hyper.section  # type: ignore[assignment]
@@ -100,16 +101,14 @@ class Rollout:
         self.decision = 0  # decisions of each environment since training began
         self.decide = Graphs(self._decide, cuda_graph)
 
-    def allocate(self, m: Members) -> None:
+    def allocate(self, m: PPOMembers) -> None:
         """Rebuilds the world and the rollout buffer for members ``m``."""
         self.m, L, N = m, len(m.row), self.s.num_envs
         self.complaints: Dict[int, str] = {}  # what the task says of members that failed on it, by their place in m
         F, A, std = self.task.observation_size, self.nets.actor.outputs, self.nets.std
         self.world = make_world(self.kind, self.task, self.section, m.world, m.gamma[:, 0])
         self.decide.forget()
-        # a transition: s, s', the actor's output, action, reward, terminated, over, failed, return and steps so far
-        self.widths = [F, F, A, std or 1, 1, 1, 1, 1, 1, 1]
-        self.data = torch.zeros(self.T, L, N, sum(self.widths), device=m.row.device)
+        self.memory = RolloutMemory(self.T, L, N, F, A, std or 1, m.row.device, counted=True)
         self.step = torch.zeros(1, dtype=torch.int64, device=m.row.device)  # decisions of this rollout
 
     def begin(self) -> None:
@@ -123,10 +122,6 @@ class Rollout:
         for draw in zip(*self._draws()):
             self.decide(None, *draw)
         self.decision += self.T
-
-    def columns(self) -> Tuple[Tensor, ...]:
-        """Stored parts of a transition, in the order of ``allocate``: float32 [T, L, N, _] each."""
-        return self.data.split(self.widths, dim=3)
 
     def _resets(self, decision: int, count: int) -> Tensor:
         """Start states [count, L, N, S] of episodes that begin after decisions d = ``decision`` ..: environment n draws
@@ -156,7 +151,7 @@ class Rollout:
         state, reward, done, failed, t, over = repeat(self.world, m.state, action, m.t, skip, task.max_steps, pays)
         m.total += reward if self.world.reward_scale == 1.0 else reward / self.world.reward_scale
         now = torch.stack([x.float() for x in (reward, done > 0.5, over, failed, m.total, t)], 2)
-        self.data.index_copy_(0, step, torch.cat((obs, self.world.observe(state), out, remembered, now), 2)[None])
+        self.memory.write(step, torch.cat((obs, self.world.observe(state), out, remembered, now), 2))
         if self.kind != "se" and task.stops_itself:
             for i in failed.any(1).nonzero()[:, 0].tolist():
                 self.complaints.setdefault(i, task.complaint(state[i]))

@@ -1,8 +1,8 @@
 """Proximal policy optimisation (Schulman et al. 2017, https://arxiv.org/abs/1707.06347), for a whole population.
 
 ``train_population`` trains one agent per member in its world and tests it on the real task. Members act together in N
-environments each (``ppo_rollout.py``); after T decisions (``rollout_steps``) every member learns from its T N
-transitions (``ppo_update.py``). The compiled twin is ``agents/kernels/ppo/training.py``.
+environments each (``agents/ppo/rollout.py``); after T decisions (``rollout_steps``) every member learns from its T N
+transitions (``agents/ppo/update.py``). The compiled twin is ``agents/kernels/ppo/training.py``.
 
 Episodes are numbered in the order in which they end, those of one decision by environment. Early out and the limit of
 episodes are looked at after each, at the end of the rollout: a member that stops at an episode is the agent that played
@@ -14,7 +14,7 @@ Axes: T decisions, L members still in training, N environments, K episodes, D pa
 
 from __future__ import annotations
 
-from typing import Dict, Optional, Tuple, Union
+from typing import Dict, Optional, Sequence, Tuple, Union
 
 import numpy as np
 import torch
@@ -29,9 +29,10 @@ from envolve.agents.common.rollout import capturable, test_episodes
 from envolve.agents.common.sections import ICMSection, PPOSection
 from envolve.agents.ppo import policy as ppo_policy
 from envolve.agents.ppo.policy import Nets
-from envolve.agents.ppo.rollout import Members, Rollout
+from envolve.agents.ppo.rollout import PPOMembers, Rollout
 from envolve.agents.ppo.update import Epochs
 from envolve.core import rng
+from envolve.envs.nets.networks import MLPShape
 from envolve.envs.section import EnvSection
 from envolve.envs.task import Task
 
@@ -68,7 +69,7 @@ class PPO:
         T = rollout_length(self.s, task.max_steps)
         self.rollout = Rollout(task, kind, section, self.s, nets, T, cuda_graph and capturable(task, kind))
         self.epochs = Epochs(task, self.s, nets, T, icm, cuda_graph)
-        self._allocate(Members.create(hyper, worlds, keys, params))
+        self._allocate(PPOMembers.create(hyper, worlds, keys, params))
         self.rollout.begin()
         # what is returned, by row
         shape, device = (len(keys), self.s.train_episodes), keys.device
@@ -79,7 +80,7 @@ class PPO:
             torch.zeros(len(keys), dtype=torch.int64, device=device) for _ in range(5)
         )
 
-    def _allocate(self, m: Members) -> None:
+    def _allocate(self, m: PPOMembers) -> None:
         """Sets members ``m`` as those still in training."""
         self.m = m
         self.rollout.allocate(m)
@@ -105,7 +106,9 @@ class PPO:
     def _end_episodes(self) -> None:
         """Logs the episodes that ended in this rollout and finishes the members that stop at one of them."""
         m, s, (t0, n0) = self.m, self.s, self.rollout.started
-        over, failed, total, t = (x[..., 0].transpose(0, 1) for x in self.rollout.columns()[-4:])  # [L, T, N]
+        parts = self.rollout.memory.parts
+        counted = (parts.over, parts.failed, parts.total, parts.t)
+        over, failed, total, t = (x[..., 0].transpose(0, 1) for x in counted if x is not None)  # [L, T, N]
         over, failed, t = over > 0, failed > 0, t.long()
         before = torch.cat((t0[:, None], torch.where(over, 0, t)[:, :-1]), 1)
         n = n0[:, None] + (t - before).sum(2).cumsum(1)  # [L, T], steps after each decision
@@ -219,7 +222,7 @@ def train_population(
         params = torch.cat((own[:, :S], stack(own[:, S:], part, widest(part))), 1)
         run = PPO(
             task, kind, section, torch.as_tensor(worlds, dtype=torch.float32)[rows].to(device), hyper.take(rows),
-            own_keys, test_each, Nets(S, *widest(part)), params, None if icm is None else ICM(task, icm, own_keys),
+            own_keys, test_each, nets_for(task, part, s), params, None if icm is None else ICM(task, icm, own_keys),
             cuda_graph and params.is_cuda,
         )  # fmt: skip
         run.train()
@@ -228,16 +231,23 @@ def train_population(
     return result
 
 
+def nets_for(task: Task, agents: Sequence[Tuple[MLPShape, MLPShape]], s: PPOSection) -> Nets:
+    """What agents of one depth are padded to."""
+    actor, critic = widest(agents)
+    return Nets(task.action_size, actor, critic, s.squash)
+
+
 def test_trained(task: Task, hyper: Hyper, weights: np.ndarray, keys: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
     """The final test of agents that were trained elsewhere, on the CPU. weights: float32 [P, D], as ``TrainResult`` has
     them; keys: int64 [P] -> returns float64 [P, T], steps on the task int64 [P]."""
-    agents, s, S = ppo_policy.networks(task, hyper), hyper.section, task.action_size
+    agents, S = ppo_policy.networks(task, hyper), task.action_size
+    s: PPOSection = hyper.section  # type: ignore[assignment]
     returns, steps = np.full((len(keys), s.test_episodes), np.nan), np.zeros(len(keys), np.int64)
     depth = np.maximum(1, hyper["hidden_layer"])
     for layers in np.unique(depth):
         rows = np.flatnonzero(depth == layers)
         part, own = [agents[i] for i in rows], torch.as_tensor(weights[rows])
-        nets = Nets(S, *widest(part))
+        nets = nets_for(task, part, s)
         params = torch.cat((own[:, :S], stack(own[:, S:], part, widest(part))), 1)
         key = rng.fold(torch.as_tensor(keys[rows]), rng.FINAL_TEST)
 

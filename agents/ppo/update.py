@@ -15,9 +15,10 @@ from envolve.agents.common.icm import ICM
 from envolve.agents.common.population import adam
 from envolve.agents.common.sections import PPOSection
 from envolve.agents.ppo import policy as ppo_policy
+from envolve.agents.ppo.memory import RolloutMemory, samples
 from envolve.agents.ppo.policy import Coefficients, Nets
 from envolve.agents.ppo.returns import lambda_returns, normalise
-from envolve.agents.ppo.rollout import Members
+from envolve.agents.ppo.rollout import PPOMembers
 from envolve.core import rng
 from envolve.envs.nets.networks import forward
 from envolve.envs.task import Task
@@ -28,11 +29,8 @@ RETURN_EPSILON = 1e-5  # of the normalisation of Monte Carlo returns
 class Played(Protocol):
     """Samples of a rollout of ``agents/ppo/rollout.py`` or ``agents/shaped/ppo_torch.py``."""
 
-    data: Tensor  # float32 [T, L, N, _]
+    memory: RolloutMemory
     started: Tuple[Tensor, Tensor]  # [1]: int64 [L], environment steps before
-
-    def columns(self) -> Tuple[Tensor, ...]:
-        """Parts of ``data``, [T, L, N, _]: s, s', the actor's output, action, reward, terminated, over, ..."""
 
 
 class Epochs:
@@ -43,7 +41,7 @@ class Epochs:
         self.epoch = 0  # since training began
         self.update = Graphs(self._update, cuda_graph)
 
-    def allocate(self, m: Members) -> None:
+    def allocate(self, m: PPOMembers) -> None:
         """Allocates the samples of members ``m``, which learn from now on."""
         self.m, L, N, F = m, len(m.row), self.s.num_envs, self.task.observation_size
         self.update.forget()
@@ -61,13 +59,12 @@ class Epochs:
 
     def _prepare(self, rollout: Played) -> None:
         """Computes returns, values and log-probabilities of the rollout into ``samples``."""
-        m, s, nets, shape = self.m, self.s, self.nets, rollout.data.shape[:3]
-        obs, next_obs, out, action, reward, terminated, over = (
-            column.permute(1, 3, 0, 2).flatten(2) for column in rollout.columns()[:7]  # [L, _, T N]
-        )  # fmt: skip
+        m, s, nets, parts = self.m, self.s, self.nets, rollout.memory.parts
+        obs, next_obs, out, action = (samples(x) for x in (parts.obs, parts.next_obs, parts.out, parts.action))
+        reward, terminated, over = (samples(x) for x in (parts.reward, parts.terminated, parts.over))
 
         def by_time(x: Tensor) -> Tensor:
-            return x.view(shape[1], shape[0], shape[2]).transpose(0, 1)
+            return x.view(len(x), self.T, -1).transpose(0, 1)
 
         _, _, critic = nets.split(m.params)
         value, next_value = forward(nets.critic, critic, obs)[:, 0], forward(nets.critic, critic, next_obs)[:, 0]
@@ -98,16 +95,16 @@ class Epochs:
         The order is that of hashes: (bits of counter epoch T N + i) with its lowest bits replaced by i; sorted as
         positive integers. epoch: how many there were before, since training began.
         """
-        L, samples = self.samples.shape[:2]
-        base = torch.arange(L, device=self.m.row.device)[:, None] * samples
+        L, count = self.samples.shape[:2]
+        base = torch.arange(L, device=self.m.row.device)[:, None] * count
         if self.s.minibatches == 1:
             return (torch.empty(0, device=self.m.row.device),)
-        first = epoch * samples
-        i = torch.arange(samples, device=self.m.row.device)
-        low = (1 << (samples - 1).bit_length()) - 1
+        first = epoch * count
+        i = torch.arange(count, device=self.m.row.device)
+        low = (1 << (count - 1).bit_length()) - 1
         hashed = rng.bits(self.m.shuffle[:, None], first + i).bitwise_and_(~low & (2**63 - 1)).bitwise_or_(i)
         order = hashed.sort(dim=1).values.bitwise_and_(low).add_(base)
-        B = samples // self.s.minibatches
+        B = count // self.s.minibatches
         return tuple(order[:, b * B : (b + 1) * B].flatten() for b in range(self.s.minibatches))
 
     def _update(self, _: None, index: Tensor) -> Tuple[Tensor, ...]:
@@ -133,6 +130,7 @@ class Epochs:
     def _learn_curiosity(self, rollout: Played) -> None:
         """One update of the curiosity module on the rollout, after the policy's, as in the original."""
         if self.icm is not None:
-            obs, next_obs, _, action = (x.permute(1, 3, 0, 2).flatten(2) for x in rollout.columns()[:4])
-            samples = obs.shape[2]
-            self.icm.update(obs, next_obs, action, obs.new_full((obs.shape[0], samples), 1 / samples))
+            parts = rollout.memory.parts
+            obs, next_obs, action = (samples(x) for x in (parts.obs, parts.next_obs, parts.action))
+            L, _, count = obs.shape
+            self.icm.update(obs, next_obs, action, obs.new_full((L, count), 1 / count))

@@ -21,35 +21,21 @@ from torch import Tensor
 from envolve.agents.common.cuda_graph import Graphs
 from envolve.agents.common.hyper import draw
 from envolve.agents.common.normaliser import CLIP, Moments
-from envolve.agents.common.population import initial_weights, nets_of
 from envolve.agents.common.replay import Replay
 from envolve.agents.off_policy.algorithm import Algorithm, Rows
+from envolve.agents.off_policy.population import AgentPopulation, Widths
 from envolve.core import rng
 
 BLOCK = 32  # updates sampled at once
 
 
-@dataclass(frozen=True)
-class Widths:
-    """Task attributes that an ``Algorithm`` reads."""
-
-    observation_size: int
-    action_size: int
-    num_actions: int = 0  # discrete ones
-    max_action: float = 1.0
-
-
 @dataclass
-class Members(Rows):
+class InTraining(Rows):
     """Candidates still in training: fields [L], int64 unless noted."""
 
     row: Tensor  # number of the candidate
     explore: Tensor  # keys of the random streams
     replay: Tensor
-    noise: Tensor
-    weight: Tensor  # float32 [L, B], 1 / B
-    learns: Tensor  # bool, all true
-    updates: Tensor
     transition: Tensor  # float32 [L, N, W], of this step
     discounted: Tensor  # float64 [L, N], discounted sum of the rewards of this episode so far
     shift: Tensor  # float32 [L, W, 1]: a transition is learned from as (it - shift) factor
@@ -65,41 +51,23 @@ class Batch:
     ) -> None:  # fmt: skip
         """widths: (F, A); members: int64 [L], numbers of the candidates; keys: int64 [L]. compiled_update: make
         gradient steps by a kernel where there is one."""
-        task: Any = Widths(*widths)
-        self.section, self.F, self.A, self.N = section, task.observation_size, task.action_size, N
-        device, L, W, B = members.device, len(members), 2 * self.F + self.A + 2, section.batch_size
-        hyper = draw(section, keys)
-        agents = nets_of(algorithm, task, hyper)
-        params = torch.as_tensor(initial_weights(agents, keys), device=device)
-        self.algorithm = algorithm(task, hyper, agents[0], params, torch.full_like(members, section.hidden_size))
+        (F, A), device, L = widths, members.device, len(members)
+        self.section, self.F, self.A, self.N = section, F, A, N
+        W, key = 2 * F + A + 2, torch.as_tensor(keys, device=device)
+        self.agents = AgentPopulation(algorithm, Widths(F, A), draw(section, keys), key)
+        if compiled_update:
+            self.agents.compile()
         self.memory = Replay(torch.full((L,), section.rb_size, device=device), W)
         self.observed, self.paid = Moments(L, self.F, device), Moments(L, 1, device)
-        key = torch.as_tensor(keys, device=device)
-        self.m = Members(
+        self.m = InTraining(
             row=members, explore=rng.fold(key, rng.EXPLORE), replay=rng.fold(key, rng.REPLAY),
-            noise=rng.fold(key, rng.UPDATE), weight=torch.full((L, B), 1 / B, device=device),
-            learns=torch.ones(L, dtype=torch.bool, device=device), updates=torch.zeros_like(members),
             transition=torch.zeros(L, N, W, device=device),
             discounted=torch.zeros(L, N, dtype=torch.float64, device=device),
             shift=torch.zeros(L, W, 1, device=device), factor=torch.ones(L, W, 1, device=device),
         )  # fmt: skip
-        self.compiled_update = False
-        if compiled_update:  # numba is imported where it is used
-            from envolve.agents.kernels.off_policy.update import why_not
-
-            self.compiled_update = why_not(self.algorithm) is None
-        self._of_members()
         self.updates = 0
         self.samples: List[Tensor] = []  # draws of the coming updates, the next one last
         self.graphs = Graphs(self._update, device.type == "cuda")
-
-    def _of_members(self) -> None:
-        """Rebuilds everything that depends on which candidates are still in training."""
-        self.update: Any = self.algorithm.update
-        if self.compiled_update:
-            from envolve.agents.kernels.off_policy.update import update_of
-
-            self.update = update_of(self.algorithm)
 
     @property
     def members(self) -> Tensor:
@@ -110,9 +78,8 @@ class Batch:
         """Keeps only these candidates."""
         rows = torch.tensor(index, dtype=torch.int64, device=self.m.row.device)
         self.m = self.m.keep(rows)
-        for part in (self.algorithm, self.memory, self.observed, self.paid):
+        for part in (self.agents, self.memory, self.observed, self.paid):
             part.keep(rows)
-        self._of_members()
         self.samples.clear()
         self.graphs.forget()
 
@@ -131,9 +98,8 @@ class Batch:
         """Exploring actions for the batch's rows of obs [P, N, F_max]; writes them to action [P, N, A_max] and
         remembers both."""
         own, F, m = obs[self.m.row, :, : self.F], self.F, self.m
-        draws = self.algorithm.draws(m.explore, decision * self.N, self.N)  # [N, L, A]
-        per_member = tuple(part.transpose(0, 1).flatten(1) for part in draws)
-        chosen, _ = self.algorithm.explore(self.normalised(own), torch.full_like(m.row, episode), per_member)
+        draw = self.agents.side_by_side(m.explore, decision * self.N, self.N)
+        chosen = self.agents.explore(self.normalised(own), torch.full_like(m.row, episode), draw)
         # Until the iteration's end finds that it diverged, an agent would blame the candidate's own functions.
         chosen = torch.nan_to_num(chosen)
         self.observed.add(own)
@@ -143,7 +109,7 @@ class Batch:
 
     def act(self, obs: Tensor, action: Tensor) -> None:
         """Deterministic actions; nothing is remembered."""
-        chosen = self.algorithm.greedy(self.normalised(obs[self.m.row, :, : self.F]))
+        chosen = self.agents.greedy(self.normalised(obs[self.m.row, :, : self.F]))
         action[self.m.row, :, : self.A] = torch.nan_to_num(chosen)
 
     # ----------------------------------------------------------------------------------------------------- learning
@@ -162,19 +128,18 @@ class Batch:
         m.discounted.masked_fill_(over[m.row], 0)
 
     def learn(self, count: int) -> None:
-        m = self.m
         for _ in range(count):
             if not self.samples:
-                self.samples = list(self.memory.draws(m.replay, m.updates, BLOCK, m.weight.shape[1]).flip(0))
+                numbers, B = self.agents.updates, self.section.batch_size
+                self.samples = list(self.memory.draws(self.m.replay, numbers, BLOCK, B).flip(0))
             self.updates += 1
-            self.graphs(self.updates % self.algorithm.policy_delay == 0, self.samples.pop())
+            self.graphs(self.agents.actors_turn(self.updates), self.samples.pop())
 
     def _update(self, actor: bool, sample: Tensor) -> Tuple[Tensor, ...]:
         m = self.m
         # Actions lie in [-1, 1] and ends are 0 or 1: clipping is for observations and rewards.
         batch = self.memory.sample(sample).sub_(m.shift).mul_(m.factor).clamp_(-CLIP, CLIP)
-        m.updates += 1
-        self.update(batch, m.weight, m.learns, m.updates, m.noise, actor)
+        self.agents.learn(batch, actor)
         return ()
 
     def merge(self) -> None:
@@ -189,13 +154,13 @@ class Batch:
 
     def finite(self) -> Tensor:
         """Finite weights, bool [L]."""
-        return torch.isfinite(self.algorithm.rows.params).all(1)
+        return self.agents.finite()
 
     def policy(self, k: int) -> Dict[str, Tensor]:
         """Weights and normaliser of row k of the batch; see ``ShapedOffPolicy.policy``."""
         s, m = self.section, self.m
         return {
-            "weights": self.algorithm.rows.params[k].clone(),
+            "weights": self.agents.params[k].clone(),
             "observation_mean": m.shift[k, : self.F, 0].clone(),
             "observation_scale": m.factor[k, : self.F, 0].clone(),
             "sizes": torch.tensor([self.F, self.A, s.hidden_size, max(1, s.hidden_layer)]),

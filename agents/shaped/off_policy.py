@@ -98,7 +98,7 @@ class ShapedOffPolicy:
         ]  # fmt: skip
         if backend == "auto" and self.name not in _said:
             _said.append(self.name)
-            compiled = self.batches[0].compiled_update
+            compiled = self.batches[0].agents.compiled
             log.warning("%s trains on the PyTorch path%s: %s", self.name, ", updates compiled" if compiled else "", WHY)
         self.action = torch.zeros(envs.P, envs.N, max(envs.action_sizes), device=device)
         self.diverged = torch.zeros(envs.P, dtype=torch.bool, device=device)

@@ -30,7 +30,7 @@ from envolve.agents.common.sections import PPOSection
 from envolve.agents.kernels.building import ahead
 from envolve.agents.kernels.shaped import ppo_population as compiled
 from envolve.agents.ppo import training as ppo
-from envolve.agents.shaped.ppo_torch import Torch
+from envolve.agents.shaped.ppo_torch import PyTorchBackend
 from envolve.envs.shaping.envs import ShapedEnvs, Step
 
 log = logging.getLogger("envolve")
@@ -85,7 +85,7 @@ class Backend(Protocol):
         """Weights float32 [D], and the mean and 1 / deviation of observations, [F]."""
 
 
-BACKENDS: Dict[str, Any] = {"compiled": compiled.Compiled, "torch": Torch}
+BACKENDS: Dict[str, Any] = {"compiled": compiled.Compiled, "torch": PyTorchBackend}
 
 
 class ShapedPPO:

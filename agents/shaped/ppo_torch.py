@@ -17,8 +17,9 @@ from envolve.agents.common.hyper import draw
 from envolve.agents.common.normaliser import CLIP, Moments
 from envolve.agents.common.sections import PPOSection
 from envolve.agents.ppo import policy as ppo_policy
+from envolve.agents.ppo.memory import RolloutMemory
 from envolve.agents.ppo.policy import Nets
-from envolve.agents.ppo.rollout import Members
+from envolve.agents.ppo.rollout import PPOMembers
 from envolve.agents.ppo.update import Epochs
 from envolve.agents.shaped.ppo_policy import STD_FLOOR, adapted, create, spaces
 from envolve.envs.shaping.envs import Step
@@ -35,11 +36,10 @@ class Group:
         self.nets = Nets(A, *agents[0][0])
         params = torch.as_tensor(np.stack([weights for _, weights in agents]), device=device)
         keys = keys.to(device)
-        self.m = Members.create(draw(section, keys.cpu().numpy()), torch.zeros(L, 1, device=device), keys, params)
+        self.m = PPOMembers.create(draw(section, keys.cpu().numpy()), torch.zeros(L, 1, device=device), keys, params)
         self.epochs = Epochs(spaces(F, A), section, self.nets, T, None, device.type == "cuda")
         self.epochs.allocate(self.m)
-        self.widths = [F, F, A, A, 1, 1, 1]  # s, s', the actor's output, action, reward, terminated, over
-        self.data = torch.zeros(T, L, N, sum(self.widths), device=device)
+        self.memory = RolloutMemory(T, L, N, F, A, A, device)
         self.seen, self.paid = Moments(L, F, device), Moments(L, 1, device)
         self.discount = torch.full((L, 1), section.gamma, dtype=torch.float64, device=device)
         self.discounted = torch.zeros(L, N, dtype=torch.float64, device=device)  # returns, of ``paid``
@@ -47,7 +47,8 @@ class Group:
 
     def keep(self, index: Tensor) -> None:
         """Keeps only these members."""
-        self.rows, self.data = self.rows[index], self.data[:, index].contiguous()
+        self.rows = self.rows[index]
+        self.memory.keep(index)
         self.discount, self.discounted = self.discount[index], self.discounted[index]
         self.seen.keep(index)
         self.paid.keep(index)
@@ -61,9 +62,6 @@ class Group:
         for own, theirs in ((self.seen, other.seen), (self.paid, other.paid)):
             own.count, own.mean, own.squares = theirs.count, theirs.mean[index], theirs.squares[index]
         self.epochs.epoch = other.epochs.epoch
-
-    def columns(self) -> Tuple[Tensor, ...]:
-        return self.data.split(self.widths, dim=3)
 
     def normalised(self, obs: Tensor) -> Tensor:
         """Own observations: [P, N, F_max] -> [L, N, F]."""
@@ -79,9 +77,8 @@ class Group:
         if self.s.normalise_obs:
             self.seen.add(obs[self.rows, :, : self.F])
         action, drawn, out = ppo_policy.act(self.nets, self.m.params, x, noise, 1.0)
-        for column, value in zip(self.columns(), (x, None, out, drawn)):
-            if value is not None:
-                column[t] = value
+        parts = self.memory.parts
+        parts.obs[t], parts.out[t], parts.action[t] = x, out, drawn
         return action
 
     def record(self, step: Step, t: int) -> None:
@@ -95,10 +92,9 @@ class Group:
             self.discounted.mul_(self.discount).add_(reward)
             self.paid.add(self.discounted[:, :, None])
             self.discounted.masked_fill_(over, 0)
-        _, ahead, _, _, *rest = self.columns()
-        ahead[t] = self.normalised(led)
-        for column, value in zip(rest, (reward, terminated, over)):
-            column[t, :, :, 0] = value
+        parts = self.memory.parts
+        parts.next_obs[t] = self.normalised(led)
+        parts.reward[t, :, :, 0], parts.terminated[t, :, :, 0], parts.over[t, :, :, 0] = reward, terminated, over
 
     def learn(self, before: int) -> None:
         """Learns from the rollout. With normalised observations, the first rollout only fills the normaliser."""
@@ -107,7 +103,7 @@ class Group:
         learns = not s.normalise_obs or self.seen.count > 0
         if s.normalise_reward:
             self.paid.merge()
-            reward = self.columns()[4]
+            reward = self.memory.parts.reward
             reward.mul_(self.paid.scale[:, :, None]).clamp_(-CLIP, CLIP)
         if learns:
             self.epochs.learn(self)
@@ -132,7 +128,7 @@ class Group:
         return (log_rho.expm1() - log_rho).mean(1)
 
 
-class Torch:
+class PyTorchBackend:
     """All batches. See ``envolve.agents.shaped.ppo.Backend``."""
 
     def __init__(self, section: PPOSection, widths: Sequence[Tuple[int, int]], keys: Tensor, device: torch.device,
@@ -184,7 +180,7 @@ class Torch:
                 return group.m.params[j].cpu().clone(), seen.mean[j].float().cpu(), seen.scale[j].cpu().clone()
         raise IndexError(f"no candidate {i}: there are {len(self.diverged)}")
 
-    def inherit(self, other: Torch, rows: Sequence[int]) -> None:
+    def inherit(self, other: PyTorchBackend, rows: Sequence[int]) -> None:
         for group in self.groups:
             wanted = [rows[i] for i in group.rows.tolist()]
             for old in other.groups:

@@ -17,6 +17,8 @@ from torch import Tensor
 import envolve.envs.physics  # noqa: F401  registers the tasks
 from envolve.agents.common.population import keep_pages
 from envolve.agents.common.sections import LearnerSection
+from envolve.envs.mjlab.envs import make_mjlab_envs
+from envolve.envs.mjlab.package import is_mjlab
 from envolve.envs.physics.task import physics_task
 from envolve.envs.shaping.candidate import Candidate, Failure
 from envolve.envs.shaping.envs import ShapedEnvs
@@ -78,6 +80,8 @@ def make_envs(
 ) -> ShapedEnvs:  # fmt: skip
     """Environments of a task. num_envs: per candidate; key: see ``ShapedEnvs``. Raises KeyError (task), SimulatorError,
     ValueError."""
+    if is_mjlab(task) or engine == "mjlab":
+        return make_mjlab_envs(task, candidates, num_envs, key, device)
     cls = physics_task(task)
     sim = make_simulator(engine, cls.model, num_envs * len(candidates), cls.outputs, threads, device)
     return ShapedEnvs(cls(sim), candidates, key, schedules)

@@ -63,7 +63,7 @@ class Setting:
 
 
 @dataclass
-class Members:
+class TabularMembers:
     """Members still in training: fields [L], int64 unless noted."""
 
     row: Tensor  # index in the population
@@ -89,9 +89,9 @@ class Members:
     episode: Tensor
     total: Tensor  # float64, this episode's return
 
-    def keep(self, mask: Tensor) -> Members:
+    def keep(self, mask: Tensor) -> TabularMembers:
         """Selects the members where mask [L] is true."""
-        return Members(*(getattr(self, f.name)[mask] for f in fields(self)))
+        return TabularMembers(*(getattr(self, f.name)[mask] for f in fields(self)))
 
 
 def train(setting: Setting, keys: Tensor, result: TrainResult) -> None:
@@ -156,13 +156,13 @@ def train(setting: Setting, keys: Tensor, result: TrainResult) -> None:
     result.real_steps[trained] += steps.numpy()
 
 
-def _begin(setting: Setting, keys: Tensor, status: np.ndarray) -> Members:
+def _begin(setting: Setting, keys: Tensor, status: np.ndarray) -> TabularMembers:
     row = torch.from_numpy(np.flatnonzero(status == OK))
     zero = torch.zeros_like(row)
     shared = len(setting.world.reward) == 1
     columns = {n: torch.from_numpy(setting.hyper[n])[row] for n in PER_MEMBER}
     shape = (len(row), setting.task.reward.shape[1] // setting.actions, setting.actions)
-    return Members(
+    return TabularMembers(
         row=row, world=zero if shared else row * setting.world.reward.shape[1],
         key=rng.fold(keys[row], rng.EXPLORE), noise_key=rng.fold(keys[row], rng.REWARD),
         alpha=columns["alpha"].float(), gamma=columns["gamma"].float(), beta=columns["beta"].double(),
@@ -173,7 +173,7 @@ def _begin(setting: Setting, keys: Tensor, status: np.ndarray) -> Members:
     )  # fmt: skip
 
 
-def _start_episode(m: Members, new: Tensor, start: int) -> None:
+def _start_episode(m: TabularMembers, new: Tensor, start: int) -> None:
     """Reset the members where new [L] is true and draw their first action."""
     decayed = torch.maximum(m.eps * m.eps_decay, m.eps_min)
     m.eps = torch.where(new & (m.episode > 0), decayed, m.eps)
@@ -184,7 +184,7 @@ def _start_episode(m: Members, new: Tensor, start: int) -> None:
     m.decisions = m.decisions + new.long()
 
 
-def _decide(m: Members, state: Tensor, counter: Tensor) -> Tensor:
+def _decide(m: TabularMembers, state: Tensor, counter: Tensor) -> Tensor:
     """Epsilon-greedy actions [L]; ties go to the first action."""
     q = _rows(m.q, state)
     draw = rng.bits(m.key, counter)
@@ -228,7 +228,7 @@ def _repeat(
 
 
 def _learn(
-    m: Members,
+    m: TabularMembers,
     setting: Setting,
     learns: Tensor,
     state: Tensor,
@@ -282,7 +282,7 @@ def _test(q: Tensor, setting: Setting, key: Tensor, first: Tensor) -> Tuple[Tens
     return total.view(L, T), t.view(L, T).sum(1)
 
 
-def _finish(m: Members, setting: Setting, finite: Tensor, result: TrainResult) -> None:
+def _finish(m: TabularMembers, setting: Setting, finite: Tensor, result: TrainResult) -> None:
     """Stores the results of members whose training has ended."""
     row = m.row.numpy()
     result.train_steps[row] = m.n.numpy()

@@ -10,7 +10,7 @@ Axes: P members, S states, A actions.
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Tuple
+from typing import Any, NamedTuple, Tuple
 
 import numpy as np
 import torch
@@ -25,6 +25,16 @@ ALGORITHMS = ("ql", "ql_cb", "sarsa", "sarsa_cb")  # _cb: count-based exploratio
 KINDS = ("real", "se", "rn")
 
 
+class RewardNoise(NamedTuple):
+    """Standard deviations of the Gaussian noise on a reward: ``reward_noise`` of world and task."""
+
+    world: float = 0.0
+    task: float = 0.0
+
+
+NO_NOISE = RewardNoise()
+
+
 def train_tabular(
     algorithm: str,
     hyper: Hyper,
@@ -37,8 +47,7 @@ def train_tabular(
     keys: np.ndarray,
     backend: str = "compiled",
     threads: int = 1,
-    world_noise: float = 0.0,
-    task_noise: float = 0.0,
+    noise: RewardNoise = NO_NOISE,
 ) -> TrainResult:
     """Train one agent per member, then test it greedily on the real task.
 
@@ -48,7 +57,6 @@ def train_tabular(
     and the start state. A world with a NaN or infinite entry is not trained in: WORLD_DIVERGED.
     keys: int64 [P]. test_each: test after every training episode and stop when solved.
     threads: members are shared among this many ("compiled" only; the result does not depend on it).
-    world_noise, task_noise: standard deviations of the Gaussian noise on a reward (``reward_noise`` of world and task).
 
     Returns a TrainResult whose weights are Q [P, S * A]; updates counts changes of one table entry.
     Raises ValueError for an unknown algorithm, kind or back end, shapes that do not fit and states out of range.
@@ -69,7 +77,7 @@ def train_tabular(
     if reached.min() < 0 or reached.max() >= states:  # the kernel does not check its indices
         raise ValueError(f"states {reached.min()} to {reached.max()}: expected 0 to {states - 1}")
     setting = Setting(
-        algorithm, hyper, world, task, float(world_noise), float(task_noise), start, actions,
+        algorithm, hyper, world, task, float(noise.world), float(noise.task), start, actions,
         kind == "se", int(max_steps), float(solved_reward), bool(test_each),
     )  # fmt: skip
     weights = np.zeros((members, states * actions), np.float32)

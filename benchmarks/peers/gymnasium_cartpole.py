@@ -12,7 +12,7 @@ from typing import Any, Dict
 import gymnasium
 import numpy as np
 
-from benchmarks.harness import cpu_time, main, measure
+from benchmarks.common.harness import cpu_time, main, measure
 
 MODES = {"sync": "sync", "vectorized": "vector_entry_point"}
 

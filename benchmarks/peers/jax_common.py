@@ -18,7 +18,7 @@ from typing import Any, Callable, Dict, List, Tuple
 import jax
 import jax.numpy as jnp
 
-from benchmarks.harness import cpu_time, measure
+from benchmarks.common.harness import cpu_time, measure
 
 ACTIVATIONS: Dict[str, Callable[..., Any]] = {"tanh": jnp.tanh, "relu": jax.nn.relu, "leakyrelu": jax.nn.leaky_relu}
 Params = List[Tuple[Any, Any]]

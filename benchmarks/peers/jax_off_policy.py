@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import Any, Callable, Dict, Tuple
 
-from benchmarks.harness import main
+from benchmarks.common.harness import main
+from benchmarks.common.settings import SE_HIDDEN, SETTINGS, Setting
 from benchmarks.peers.jax_common import (
     ACTIVATIONS,
     adam,
@@ -19,7 +20,6 @@ from benchmarks.peers.jax_common import (
     mlp,
     zeros_like,
 )
-from benchmarks.settings import SE_HIDDEN, SETTINGS, Setting
 
 CAPACITY = 20_000  # rows of a member's replay buffer
 

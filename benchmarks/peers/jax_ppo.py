@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Any, Dict
 
-from benchmarks.harness import main
+from benchmarks.common.harness import main
+from benchmarks.common.settings import SETTINGS
 from benchmarks.peers.jax_common import adam, init_mlp, jax, jnp, measure_population, mlp, zeros_like
-from benchmarks.settings import SETTINGS
 
 
 def cartpole(state: Any, action: Any) -> Any:

@@ -16,9 +16,9 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.noise import NormalActionNoise
 
-from benchmarks.harness import cpu_time, main, measure
+from benchmarks.common.harness import cpu_time, main, measure
+from benchmarks.common.settings import GYM, SETTINGS, Setting
 from benchmarks.plain.common import ACTIVATIONS, GymWorld, SyntheticWorld
-from benchmarks.settings import GYM, SETTINGS, Setting
 
 FOREVER = 10**9
 

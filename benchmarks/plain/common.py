@@ -7,8 +7,8 @@ from typing import Any, Callable, Dict, List, Tuple
 import torch
 from torch import Tensor, nn
 
-from benchmarks.harness import cpu_time, measure
-from benchmarks.settings import GYM, SE_HIDDEN, SETTINGS, Setting
+from benchmarks.common.harness import cpu_time, measure
+from benchmarks.common.settings import GYM, SE_HIDDEN, SETTINGS, Setting
 
 ACTIVATIONS = {"tanh": nn.Tanh, "relu": nn.ReLU, "leakyrelu": nn.LeakyReLU}
 

@@ -17,8 +17,8 @@ import torch
 from torch import Tensor, nn
 from torch.distributions import Categorical
 
-from benchmarks.harness import cpu_time, main, measure
-from benchmarks.settings import GYM, SETTINGS, Setting
+from benchmarks.common.harness import cpu_time, main, measure
+from benchmarks.common.settings import GYM, SETTINGS, Setting
 
 
 def linear(inputs: int, outputs: int, gain: float = 2**0.5) -> nn.Linear:

@@ -14,10 +14,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import mse_loss, softplus
 
-from benchmarks.harness import main
+from benchmarks.common.harness import main
+from benchmarks.common.settings import Setting
 from benchmarks.plain.common import Replay, agent_mlp, make_world, measure_plain, soft_update
 from benchmarks.plain.td3 import Critics
-from benchmarks.settings import Setting
 
 
 class Actor(nn.Module):

@@ -13,9 +13,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import gumbel_softmax, mse_loss, one_hot
 
-from benchmarks.harness import main
+from benchmarks.common.harness import main
+from benchmarks.common.settings import Setting
 from benchmarks.plain.common import Replay, agent_mlp, make_world, measure_plain, soft_update
-from benchmarks.settings import Setting
 
 
 class Actor(nn.Module):

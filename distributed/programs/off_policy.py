@@ -7,20 +7,16 @@ rates of their own, and targets move at every ``target_update_period``-th gradie
 from __future__ import annotations
 
 import math
-from dataclasses import fields
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from envolve.agents.common.hyper import draw
-from envolve.agents.common.population import initial_weights, nets_of
 from envolve.agents.common.sections import SACSection, TD3Section
-from envolve.agents.kernels.off_policy.update import Update, update_of
-from envolve.agents.off_policy.algorithm import Algorithm
+from envolve.agents.off_policy.population import AgentPopulation
 from envolve.agents.off_policy.sac import SAC
 from envolve.agents.off_policy.td3 import TD3
-from envolve.core import rng
 from envolve.distributed.files.params import TrainParamsBase
 from envolve.distributed.memory.rows import Widths
 
@@ -58,20 +54,15 @@ def section_of(params: TrainParamsBase) -> Any:
     return TD3Section(policy_delay=2, **shared)  # as published
 
 
-def make_algorithm(params: TrainParamsBase, widths: Widths, keys: Tensor) -> Algorithm:
+def make_population(params: TrainParamsBase, widths: Widths, keys: Tensor) -> AgentPopulation:
     """Fresh agents, one per key. keys: int64 [P]. Raises ParamsError."""
-    section, task = section_of(params), widths
-    seeds = keys.numpy()
-    hyper = draw(section, seeds)
     kind = OwnRatesSAC if params.algorithm == "SAC" else OwnRatesTD3
-    nets = nets_of(kind, task, hyper)  # type: ignore[arg-type]  # of a task it reads what Widths has
-    weights = torch.as_tensor(initial_weights(nets, seeds))
-    width = torch.full_like(keys, section.hidden_size)
-    algorithm = kind(task, hyper, nets[0], weights, width)  # type: ignore[arg-type]
+    agents = AgentPopulation(kind, widths, draw(section_of(params), keys.numpy()), keys)
+    algorithm: Any = agents.algorithm
     algorithm.actor_share = params.actor_lr / params.critic_lr
-    if isinstance(algorithm, OwnRatesSAC):
+    if params.algorithm == "SAC":
         algorithm.alpha_share = params.alpha_lr / params.critic_lr
-    return algorithm
+    return agents
 
 
 class OffPolicy:
@@ -79,17 +70,12 @@ class OffPolicy:
 
     def __init__(self, params: TrainParamsBase, widths: Widths, keys: Tensor) -> None:
         """Raises ParamsError."""
-        self.params, self.algorithm = params, make_algorithm(params, widths, keys)
-        self.update: Update = self.algorithm.update
-        self.update_key = rng.fold(keys, rng.UPDATE)
-        P, B = len(keys), params.batch_size
-        self.weight = torch.full((P, B), 1 / B)
-        self.learns = torch.ones(P, dtype=torch.bool)
+        self.params, self.agents = params, make_population(params, widths, keys)
+        self.algorithm, P = self.agents.algorithm, len(keys)
         self.episodes = {True: torch.full((P,), RANDOM_EPISODE), False: torch.full((P,), LEARNED_EPISODE)}
 
     def weights(self) -> Tensor:
-        params: Tensor = self.algorithm.rows.params
-        return params
+        return self.agents.params
 
     def actor(self) -> Tensor:
         return self.weights()[:, : self.algorithm.nets[0].size]  # the first net of the flat buffer
@@ -100,23 +86,22 @@ class OffPolicy:
                 "layers": len(p.hidden)}  # fmt: skip
 
     def parts(self) -> dict[str, Tensor]:
-        rows = self.algorithm.rows
-        return {f.name: getattr(rows, f.name) for f in fields(rows)}
+        return self.agents.tensors()
 
     def draws(self, key: Tensor, first: int, count: int) -> tuple[Tensor, ...]:
-        return self.algorithm.draws(key, first, count)
+        return self.agents.draws(key, first, count)
 
     def explore(self, obs: Tensor, random: bool, draw: tuple[Tensor, ...]) -> Tensor:
         return self.algorithm.explore(obs, self.episodes[random], draw)[1]
 
     def prepare(self) -> None:
-        self.update = update_of(self.algorithm)  # compiled
+        self.agents.compile()
 
     def learn(self, batch: Tensor, number: int) -> None:
         due = number % self.params.target_update_period == 0
         self.algorithm.rows.tau.fill_(self.params.tau if due else 0.0)
-        numbers, actor = torch.full_like(self.update_key, number), number % self.algorithm.policy_delay == 0
-        self.update(batch, self.weight, self.learns, numbers, self.update_key, actor)
+        self.agents.updates.fill_(number - 1)  # the learner counts: it may have begun from a checkpoint
+        self.agents.learn(batch, self.agents.actors_turn(number))
 
     def metrics(self) -> dict[str, float]:
         rows: Any = self.algorithm.rows

@@ -3,7 +3,7 @@ model, the reward and the noise of v3 (https://gymnasium.farama.org/environments
 
 from __future__ import annotations
 
-from typing import List, Tuple
+from typing import ClassVar, List, Tuple
 
 import numpy as np
 import torch
@@ -35,7 +35,7 @@ class HalfCheetah(MuJoCoTask):
     observation_size = POSITIONS - 1 + VELOCITIES
     action_size = 6
     reset_uniforms = POSITIONS + VELOCITIES + 1
-    info_names = ("x_position", "x_velocity", "reward_run", "reward_ctrl")
+    info_names: ClassVar[Tuple[str, ...]] = ("x_position", "x_velocity", "reward_run", "reward_ctrl")
     default_max_steps = 1000
     default_solved_reward = 3000.0
 

@@ -26,7 +26,7 @@ class MountainCarContinuous(Task):
     A step pays -0.1 force^2, the one that reaches the goal 100 more.
     """
 
-    name = "MountainCarContinuous-v0"
+    name = gymnasium = "MountainCarContinuous-v0"
     observation_size = 2
     action_size = 1
     reset_uniforms = 1

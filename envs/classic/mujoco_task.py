@@ -1,8 +1,9 @@
 """Tasks that MuJoCo steps (``mujoco.batch``, https://mujoco.readthedocs.io), with an explicit state as all tasks have.
 
-State: float64 [P, N, nq + 2 nv]: positions, velocities, and the accelerations from which MuJoCo's constraint solver
+State: float64 [P, N, nq + 2 nv + K]: positions, velocities, and the accelerations from which MuJoCo's constraint solver
 starts (``qacc_warmstart``); without these a trajectory that goes on from a stored state would differ in the last bits.
-The simulations only calculate: every step writes the state into them and reads the next one back. So a result does not
+K more numbers, of tasks that name ``outputs``, are what MuJoCo derived in the last step; no step reads them. The
+simulations only calculate: every step writes the state into them and reads the next one back. So a result does not
 depend on which simulation made it, nor on how many there are.
 
 MuJoCo is imported by the first reset, so a worker without it serves all other tasks.
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from typing import Any, ClassVar, Dict, List, Tuple
+from typing import Any, ClassVar, Dict, List, Tuple, Type
 
 import numpy as np
 import torch
@@ -24,26 +25,28 @@ from envolve.envs.task import Task
 log = logging.getLogger("envolve")
 _said = threading.Event()  # a diverged simulation was logged
 _loading = threading.Lock()
-_local = threading.local()  # .pools: a thread's own simulations, by model; a Batch serves one thread
+_local = threading.local()  # .pools: a thread's own simulations, by task; a Batch serves one thread
 
 
 class Simulations:
-    """Pool of simulations of one model, as many as were ever needed at once."""
+    """Pool of simulations of one task's model, as many as were ever needed at once."""
 
-    def __init__(self, model: str, count: int) -> None:
+    def __init__(self, task: Type[MuJoCoTask], count: int) -> None:
         from envolve.envs.sim.mujoco_batch import Batch
         from envolve.envs.sim.mujoco_cpu import DIVERGED
         from envolve.envs.sim.mujoco_model import load_model
 
         with _loading:  # it changes settings of the process for a while
-            self.model = load_model(MODELS / model, contact_forces=False)
+            self.model = load_model(MODELS / task.model, contact_forces=False)
         self.count, self.diverged = count, DIVERGED
         self.batch = Batch(self.model, count, 1)
         self.parts: List[np.ndarray] = [self.batch.bind(name) for name in ("qpos", "qvel", "qacc_warmstart")]
+        self.outputs: List[np.ndarray] = [self.batch.bind(name) for name in task.outputs]
         self.ctrl: np.ndarray = self.batch.bind("ctrl")
 
     def _call(self, method: Any, rows: np.ndarray, **options: int) -> Tuple[np.ndarray, np.ndarray]:
-        """Steps simulations. rows: float64 [n, S], start states -> states after the call, diverged bool [n]."""
+        """Steps simulations. rows: float64 [n, nq + 2 nv or more], start states -> states [n, S] after the call,
+        diverged bool [n]."""
         from envolve.envs.sim.mujoco_batch import SimulationError
 
         n, at = len(rows), 0
@@ -58,7 +61,8 @@ class Simulations:
             log.warning("%s", e)
             bad[np.asarray(e.ids)] = True
         bad |= self.batch.warning[:n, self.diverged, 1].any(1)
-        return np.concatenate([part[:n] for part in self.parts], axis=1), bad
+        derived = [part[:n].reshape(n, part[0].size) for part in self.outputs]
+        return np.concatenate([part[:n] for part in self.parts] + derived, axis=1), bad
 
     def begin(self, position: np.ndarray, velocity: np.ndarray) -> np.ndarray:
         """States [n, S] from positions [n, nq] and velocities [n, nv] relative to the model's own pose."""
@@ -74,13 +78,13 @@ class Simulations:
         return after, bad
 
 
-def simulations(model: str, count: int) -> Simulations:
-    """Simulations of the file ``model`` in envs/models, at least ``count``, for this thread."""
+def simulations(task: Type[MuJoCoTask], count: int) -> Simulations:
+    """Simulations of the task's model, at least ``count``, for this thread."""
     pools: Dict[str, Simulations] = _local.__dict__.setdefault("pools", {})
-    if model not in pools or pools[model].count < count:
+    if task.name not in pools or pools[task.name].count < count:
         # members finish one by one and tests come in other sizes: growing in powers of two settles at once
-        pools[model] = Simulations(model, 1 << (count - 1).bit_length())
-    return pools[model]
+        pools[task.name] = Simulations(task, 1 << (count - 1).bit_length())
+    return pools[task.name]
 
 
 def _rows(x: Tensor) -> np.ndarray:
@@ -95,18 +99,19 @@ class MuJoCoTask(Task):
     model: ClassVar[str] = ""  # a file in envs/models
     substeps: ClassVar[int] = 1
     dt: ClassVar[float] = 0.0  # s, of a step: the model's timestep times substeps
-    on_host = True
+    outputs: ClassVar[Tuple[str, ...]] = ()  # what MuJoCo derives and the task reads, by its names in MjData
+    on_host = costly = True
 
     def begin(self, position: Tensor, velocity: Tensor) -> Tensor:
         """State [P, N, S] from position [P, N, nq] and velocity [P, N, nv] relative to the model's own pose at rest."""
         P, N = position.shape[:2]
-        rows = simulations(self.model, P * N).begin(_rows(position), _rows(velocity))
+        rows = simulations(type(self), P * N).begin(_rows(position), _rows(velocity))
         return torch.from_numpy(rows).view(P, N, rows.shape[1]).to(position.device)
 
     def advance(self, state: Tensor, control: Tensor) -> Tuple[Tensor, Tensor]:
         """Next state [P, N, S] and diverged bool [P, N]. state [P, N, S], control [P, N, A]."""
         P, N = state.shape[:2]
-        rows, bad = simulations(self.model, P * N).step(_rows(state), _rows(control), self.substeps)
+        rows, bad = simulations(type(self), P * N).step(_rows(state), _rows(control), self.substeps)
         if bad.any() and not _said.is_set():
             _said.set()
             log.warning("%s: a simulation diverged, which ends its episode (logged once)", self.name)

@@ -27,6 +27,7 @@ class Pendulum(Task):
     """
 
     name = "Pendulum-v0"
+    gymnasium = "Pendulum-v1"
     observation_size = 3
     action_size = 1
     max_action = MAX_TORQUE

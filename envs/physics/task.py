@@ -78,6 +78,11 @@ class PhysicsTask:
     goal_meaning: ClassVar[str] = ""  # of its columns, with units
     quantities: ClassVar[Dict[str, Quantity]] = {}
     parameters: ClassVar[Dict[str, Parameter]] = {}
+    reward_text: ClassVar[str] = ""  # what a language model is shown instead of the source of compute_reward
+    conventions: ClassVar[str] = (
+        "SI units; the world's z axis points up; quaternions are (x, y, z, w) and turn body into world coordinates;"
+        " velocities are in world coordinates unless a description says otherwise."
+    )
 
     def __init__(self, sim: Simulator) -> None:
         self.sim, self.num_envs, self.dt = sim, sim.num_envs, self.substeps * sim.timestep
@@ -183,10 +188,20 @@ def register(cls: Type[PhysicsTask]) -> Type[PhysicsTask]:
     return cls
 
 
+def is_shaped(name: str) -> bool:
+    """True for a task that candidates shape: one of these, or of mjlab (``mjlab:<name>``)."""
+    return name in PHYSICS_TASKS or name.lower().startswith("mjlab:")
+
+
 def physics_task(name: str) -> Type[PhysicsTask]:
-    """The task called ``name``, in any case of letters. Raises KeyError with the nearest known name."""
+    """The task called ``name``, in any case of letters; ``mjlab:<name>`` is one of mjlab's, whose name is checked where
+    mjlab is. Raises KeyError with the nearest known name."""
     import difflib
 
+    if name.lower().startswith("mjlab:"):
+        from envolve.envs.mjlab.task import mjlab_task
+
+        return mjlab_task(name)
     by_lower: Dict[str, Type[PhysicsTask]] = {known.lower(): cls for known, cls in PHYSICS_TASKS.items()}
     if name.lower() not in by_lower:
         near = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.0)

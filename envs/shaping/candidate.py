@@ -6,6 +6,7 @@ defines any subset of ``SHAPER_TYPES`` with the signatures that ``envs/physics/t
 
     ACTION_SIZE = 12                        # A, width of the actions its compute_torque takes; default: found by trying
     PARAMS = {"speed": 1.0, "energy": 0.1}  # for an outer loop: functions may take params [n, D] as last argument
+    TERMS = {"rewards.upright.weight": 2.0}  # numbers of a task of mjlab (envs/shaping/term_file.py)
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ from envolve.envs.graph.check import GraphError
 from envolve.envs.physics.task import SHAPER_TYPES, PhysicsTask
 
 GRAPH = ".graph.json"  # a candidate that is no code (envs/graph/file.py)
+TERM_FILE = ".terms.json"  # numbers of a task of mjlab alone (envs/shaping/term_file.py)
+ENDS = (".py", GRAPH, TERM_FILE)
 
 
 class Failure(NamedTuple):
@@ -59,10 +62,18 @@ class Candidate:
     param_names: Tuple[str, ...] = ()
     failure: Optional[Failure] = None  # it cannot even be loaded
     scales: Optional[Tensor] = None  # float32 [D], an outer loop's units; None: |params|, or 1 for 0
+    term_names: Tuple[str, ...] = ()  # numbers of the task's own terms (envs/mjlab/terms.py), the last of ``params``
 
     def with_params(self, params: Tensor) -> Candidate:
         """Same functions with other parameter values; candidates that share functions are evaluated in one call."""
         return replace(self, params=params)
+
+    def term_numbers(self) -> Dict[str, float]:
+        """Numbers of the task's own terms, by path."""
+        if not self.term_names:
+            return {}
+        assert self.params is not None
+        return dict(zip(self.term_names, self.params[-len(self.term_names) :].tolist()))
 
 
 class WrongOutput(Exception):
@@ -81,15 +92,23 @@ def load_candidate(path: Path, types: Sequence[str] = tuple(SHAPER_TYPES)) -> Ca
             from envolve.envs.graph.file import load_graph_file  # which makes candidates
 
             return load_graph_file(path, types)
+        from envolve.envs.shaping import term_file  # which makes candidates
+
+        if path.name.endswith(TERM_FILE):
+            return term_file.load_term_file(path)
         module = _import(path)
         shapers = {t: _shaper(module, t, path) for t in types if hasattr(module, t)}
-        if not shapers:
+        terms = term_file.check_numbers(module.TERMS, f"{path}: TERMS") if hasattr(module, "TERMS") else {}
+        if not shapers and not terms:
             found = [t for t in SHAPER_TYPES if hasattr(module, t)]
             instead = f" (it defines {', '.join(found)})" if found else ""
             raise WrongOutput(f"{path} defines none of {', '.join(types)}{instead}")
         params = _params(module, path)
-        numbers = torch.tensor([float(v) for v in params.values()]) if params else None
-        return Candidate(name, shapers, _action_size(module, path), numbers, tuple(params))
+        if terms:  # functions see their own numbers only
+            own = tuple(range(len(params)))
+            shapers = {kind: shaper._replace(columns=own) for kind, shaper in shapers.items()}
+        numbers = torch.tensor([float(v) for v in [*params.values(), *terms.values()]]) if params or terms else None
+        return Candidate(name, shapers, _action_size(module, path), numbers, (*params, *terms), term_names=tuple(terms))
     except (WrongOutput, GraphError) as e:
         return Candidate(name, failure=Failure("CannotLoad", str(e), "", -1))
     except (Exception, SystemExit) as e:  # whatever a user's module raises while it is imported
@@ -99,22 +118,24 @@ def load_candidate(path: Path, types: Sequence[str] = tuple(SHAPER_TYPES)) -> Ca
 def candidate_files(path: Path) -> List[Path]:
     """The file itself, or all candidates' files of a folder, by name; names that begin with an underscore are helpers.
     Raises FileNotFoundError, and ValueError for two files of the same name."""
-    found = [path] if path.is_file() else [*path.glob("*.py"), *path.glob("*" + GRAPH)]
+    found = [path] if path.is_file() else [p for end in ENDS for p in path.glob("*" + end)]
     files = sorted((p for p in found if p == path or not p.name.startswith("_")), key=lambda p: p.name)
     if not files:
         raise FileNotFoundError(
-            f"{path}: found no *.py and no *{GRAPH}, expected a file or a folder with one file per candidate"
+            f"{path}: found no *.py, *{GRAPH} or *{TERM_FILE}, expected a file or a folder with one file per candidate"
         )
     names = [candidate_name(p) for p in files]
     for name in names:
         if names.count(name) > 1:
-            raise ValueError(f"{path}: {name}.py and {name}{GRAPH} are two candidates of one name")
+            twins = [p.name for p in files if candidate_name(p) == name]
+            raise ValueError(f"{path}: {' and '.join(twins)} are two candidates of one name")
     return files
 
 
 def candidate_name(path: Path) -> str:
     """Name of a candidate, from its file."""
-    return path.name[: -len(GRAPH)] if path.name.endswith(GRAPH) else path.stem
+    end = next((end for end in (GRAPH, TERM_FILE) if path.name.endswith(end)), path.suffix)
+    return path.name[: len(path.name) - len(end)]
 
 
 def _import(path: Path) -> ModuleType:

@@ -18,7 +18,7 @@ from torch import Tensor
 from envolve.core import rng
 from envolve.envs.physics.task import PhysicsTask, State
 from envolve.envs.shaping.calls import Group, ShaperCalls
-from envolve.envs.shaping.candidate import Candidate, check_reward, check_tensor, check_terminal
+from envolve.envs.shaping.candidate import Candidate, Failure, check_reward, check_tensor, check_terminal
 from envolve.envs.shaping.resets import Resets
 from envolve.envs.shaping.schedule import Schedule
 from envolve.envs.shaping.tally import Tally
@@ -67,6 +67,10 @@ class ShapedEnvs:
         keys = [key] * self.P if isinstance(key, int) else list(key)
         self.key = torch.tensor(keys, dtype=torch.int64, device=self.device)  # [P]
         self.calls = calls = ShaperCalls(task, self.candidates, self.N)
+        for i, candidate in enumerate(self.candidates):
+            if candidate.term_names:
+                reason = f"{task.name} has no terms to change ({candidate.term_names[0]}): tasks of mjlab have"
+                calls.fail(i, Failure("CannotLoad", reason, "", -1))
         self.live, self.failures = calls.live, calls.failures
         self.steps = 0  # control steps since creation
         self.evaluation = False

@@ -26,7 +26,7 @@ class ShapedSection:
     shaper_types: str = option("", f"functions to use, separated by spaces: {' '.join(SHAPER_TYPES)}; default: all")
     num_envs_per_shaper: int = option(64, "environments of each candidate", ge=1, le=10**5)
     iterations: int = option(100, "iterations of the learner: rollouts that it learns from", ge=1, le=10**8)
-    engine: str = option("mujoco", "physics engine", choices=tuple(ENGINES))
+    engine: str = option("mujoco", "physics engine", choices=(*ENGINES, "mjlab"))
     shapers_sha256: str = option(
         "", "digest of the candidates' files; set by the master, so that workers refuse other files"
     )
@@ -37,7 +37,12 @@ class ShapedSection:
 
 def shaper_files(section: ShapedSection, task: str) -> List[Path]:
     """Candidates' files, by name. Raises FileNotFoundError."""
-    return candidate_files(CODE / (section.shapers or f"envs/user_functions/{task.lower()}"))
+    return candidate_files(CODE / (section.shapers or f"envs/user_functions/{folder_name(task)}"))
+
+
+def folder_name(task: str) -> str:
+    """Name of a task's folder of candidates: in lower case, for a task of mjlab without ``mjlab:``."""
+    return task.lower().rpartition(":")[2]
 
 
 def shapers_digest(files: Sequence[Path]) -> str:

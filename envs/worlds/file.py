@@ -25,7 +25,7 @@ from envolve.core.torch_file import TorchFileError, read_torch
 from envolve.envs.outside.build import is_outside
 from envolve.envs.outside.task import OUTSIDE_KEYS, register_outside
 from envolve.envs.section import EnvSection
-from envolve.envs.task import Task, make_task
+from envolve.envs.task import ARGUMENTS, ARGUMENTS_KEY, Task, make_task
 from envolve.envs.worlds.format import flat_from_state_dict, world_state_dict
 from envolve.envs.worlds.reward_network import POTENTIAL, RewardNetwork
 from envolve.envs.worlds.synthetic import synthetic_world
@@ -233,7 +233,7 @@ def _original(path: str, content: Dict[str, Any]) -> WorldFile:
 def _task(path: str, env_name: str, section: EnvSection) -> Task:
     try:
         return make_task(env_name, max_steps=section.max_steps, solved_reward=section.solved_reward)
-    except KeyError as error:
+    except (KeyError, TypeError) as error:  # TypeError: arguments of a class that is not the one of the file
         raise WorldFileError(f"{path}: key 'env_name': {error.args[0]}") from None
 
 
@@ -258,7 +258,7 @@ def _section(path: str, config: Dict[str, Any], env_name: str, strict: bool) -> 
         raise WorldFileError(f"{path}: key {where!r}: found {type(values).__name__}, expected a dictionary")
     known = {field.name: field for field in dataclasses.fields(EnvSection)}
     outside = OUTSIDE_KEYS if is_outside(env_name) else ()
-    unknown = [key for key in values if key not in known and key not in outside]
+    unknown = [key for key in values if key not in known and key not in (*outside, ARGUMENTS_KEY)]
     if unknown and strict:
         raise WorldFileError(f"{path}: key {where!r}: {unknown[0]!r} is not expected; known: {', '.join(known)}")
     if unknown:
@@ -273,6 +273,8 @@ def _section(path: str, config: Dict[str, Any], env_name: str, strict: bool) -> 
             register_outside(env_name, values)
         except ValueError as error:
             raise WorldFileError(f"{path}: key 'config': {error}") from None
+    elif isinstance(values.get(ARGUMENTS_KEY), dict):
+        ARGUMENTS[env_name] = dict(values[ARGUMENTS_KEY])
     return EnvSection(**{key: value for key, value in values.items() if key in known})
 
 

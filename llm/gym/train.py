@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from envolve.core.descendants import session_cpu_time
 from envolve.core.places import IMPORTS
 from envolve.envs.worlds.file import write_atomic
 from envolve.llm.gym.sections import GymConfig, algo_params
@@ -29,6 +30,10 @@ from envolve.llm.vetting.jail import locks as jail
 
 MAX_JSON, MAX_MODEL, MAX_LOG = 16_000_000, 1_000_000_000, 64_000
 POLL = 0.1  # s
+LOOK = 5.0  # s between looks at a training's CPU time
+AWAKE = 0.1  # CPU seconds; a training that uses fewer in a whole IDLE does nothing, however busy the machine is
+IDLE = 600.0  # s
+FAR = 4  # times the limit of one process, for all of them together
 LINGER = 10.0  # s in which what an earlier session left behind must have ended
 
 
@@ -39,8 +44,9 @@ class RunStopped(Exception):
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of one training. seconds: wall clock, and CPU time of each of its processes. memory: bytes beyond what
-    Python and PyTorch themselves need. file_bytes: the largest file it may write."""
+    """Limits of one training. seconds: CPU time of each of its processes, and ``FAR`` times as many of all of them; a
+    training that does nothing for as long, or for ``IDLE``, is over too. No clock decides for one that works. memory:
+    bytes beyond what Python and PyTorch themselves need. file_bytes: the largest file it may write."""
 
     seconds: float = 6 * 3600.0
     memory: int = 4 * 2**30
@@ -167,6 +173,23 @@ class _Running:
     job: Job
     process: subprocess.Popen[bytes]
     started: float
+    looked: float = 0.0  # when its CPU time was last read
+    used: float = 0.0  # CPU seconds then
+    woke: float = 0.0  # when it was last seen working
+
+    def too_long(self, limits: Limits) -> str:
+        """Why it has to end; "": it may go on."""
+        now = time.monotonic()
+        if now - self.looked < min(LOOK, limits.seconds / 4):
+            return ""
+        used = session_cpu_time(self.process.pid)
+        if used - self.used >= AWAKE or used < self.used:  # less: a process that nobody waited for has ended
+            self.used, self.woke = used, now
+        self.looked = now
+        if used > FAR * limits.seconds:
+            return f"it used more than {FAR * limits.seconds:g} s of CPU time: it takes too long"
+        idle = min(limits.seconds, IDLE)
+        return f"it did nothing for {idle:g} s: it takes too long" if now - self.woke > idle else ""
 
 
 def _lock(folder: Path) -> int:
@@ -194,7 +217,8 @@ def _start(job: Job, limits: Limits) -> _Running:
     lock = _lock(job.folder)
     try:
         job.prepare(limits)
-        return _Running(job, _process(job, lock), time.monotonic())
+        now = time.monotonic()
+        return _Running(job, _process(job, lock), now, now, 0.0, now)
     finally:
         os.close(lock)
 
@@ -251,11 +275,11 @@ def run_jobs(
                 if started:
                     started(running[-1].job)
             ended = [r for r in running if r.process.poll() is not None]
-            late = [r for r in running if r not in ended and time.monotonic() - r.started > limits.seconds]
-            for one in ended + late:
+            late = {r.job.folder: why for r in running if r not in ended and (why := r.too_long(limits))}
+            for one in ended + [r for r in running if r.job.folder in late]:
                 _stop(one.process)
                 running.remove(one)
-                yield one.job, _outcome(one, limits, one in late)
+                yield one.job, _outcome(one, limits, late.get(one.job.folder, ""))
             if not ended and not late:
                 time.sleep(POLL)
     finally:
@@ -263,14 +287,15 @@ def run_jobs(
             _stop(one.process)
 
 
-def _outcome(one: _Running, limits: Limits, late: bool) -> Outcome:
+def _outcome(one: _Running, limits: Limits, late: str) -> Outcome:
+    """late: why it had to be stopped; "": it ended."""
     out = one.job.folder / "out"
     result = _json(out / "result.json")
     outcome = Outcome(curves=_curves(_json(out / "evals.json")), notes=_texts(result.get("notes")))
     outcome.seconds = time.monotonic() - one.started
     code = one.process.returncode
     if late:
-        outcome.error, outcome.kind = f"it was stopped after {limits.seconds:g} s: it takes too long", "killed"
+        outcome.error, outcome.kind = late, "killed"
     elif isinstance(result.get("error"), str):
         outcome.error, outcome.kind = _text(result["error"], 8000), _text(result.get("kind"), 20)
     elif code != 0 or not result:

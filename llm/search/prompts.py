@@ -135,8 +135,7 @@ class Brief:
             _ADVICE
             + _REWARD_ADVICE * ("compute_reward" in self.types)
             + _OBSERVATION_ADVICE * ("compute_observation" in self.types)
-            + "\nConventions: SI units; the world's z axis points up; quaternions are (x, y, z, w) and turn body into "
-            "world coordinates; velocities are in world coordinates unless a description says otherwise.",
+            + f"\nConventions: {self.task.conventions}",
             "An example of the form, for another task, a blimp that is to hover at a height (its state has "
             '"height" [n] m, "target_height" [n] m, "climb_rate" [n] m/s, "fan_effort" [n, 2] N m):\n'
             + _fenced(example(self.types)),
@@ -166,7 +165,7 @@ class Brief:
         if self.show_human_reward:
             parts.append(
                 "The reward that a human wrote for this task, as a reference to beat (its style of types and constants "
-                "is not yours to follow):\n" + _fenced(human_source(cls.compute_reward))
+                "is not yours to follow):\n" + _fenced(cls.reward_text or human_source(cls.compute_reward))
             )
         return "\n\n".join(parts)
 

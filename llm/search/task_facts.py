@@ -12,8 +12,10 @@ from typing import Any
 
 import torch
 
+from envolve.envs.mjlab.facts import measured
+from envolve.envs.mjlab.task import MjlabTask
 from envolve.envs.physics.aliases import aliases
-from envolve.envs.physics.task import PhysicsTask
+from envolve.envs.physics.task import PHYSICS_TASKS, PhysicsTask
 from envolve.envs.sim.simulator import make_simulator
 from envolve.llm.vetting.normal.helpers import SOURCES
 
@@ -43,6 +45,10 @@ def task_facts(cls: type[PhysicsTask]) -> TaskFacts:
 
 
 def _measured(cls: type[PhysicsTask]) -> TaskFacts:
+    if issubclass(cls, MjlabTask):
+        made = measured(cls.name)
+        limits = (math.inf,) * made.action_size
+        return TaskFacts(made.step_seconds, made.action_size, limits, made.features, made.bodies, made.joints)
     sim = make_simulator("mujoco", cls.model, 1, cls.outputs)
     task = cls(sim)
     action = torch.zeros(1, cls.action_size)
@@ -84,11 +90,11 @@ def state_table(cls: type[PhysicsTask], action_sized: str = "A") -> str:
 
 def other_names(cls: type[PhysicsTask]) -> str:
     """Names of IsaacGymEnvs that code may use beside the state's own, and the helper functions that it may call."""
+    functions = f"its functions {', '.join(SOURCES)} (quaternions are x, y, z, w)."
+    if cls.name not in PHYSICS_TASKS:  # of a task that comes from elsewhere no names are known
+        return f"Of IsaacGymEnvs {functions.removesuffix('.')} may be called."
     names = [name for name in aliases(cls) if name not in ("device", "num_envs")]
-    return (
-        f"Names of IsaacGymEnvs are understood as well: {', '.join(names)}; and its functions "
-        f"{', '.join(SOURCES)} (quaternions are x, y, z, w)."
-    )
+    return f"Names of IsaacGymEnvs are understood as well: {', '.join(names)}; and {functions}"
 
 
 def human_source(function: Callable[..., Any]) -> str:

@@ -10,6 +10,8 @@ import torch
 import envolve.envs.physics  # noqa: F401  registers the tasks
 from envolve.core import rng
 from envolve.core.torch_file import read_torch
+from envolve.envs.mjlab.envs import make_mjlab_envs
+from envolve.envs.mjlab.package import is_mjlab
 from envolve.envs.physics.task import Pose, Random, State, physics_task
 from envolve.envs.shaping.candidate import Candidate
 from envolve.envs.shaping.envs import ShapedEnvs
@@ -17,6 +19,7 @@ from envolve.envs.shaping.widths import MOST_ACTIONS
 from envolve.envs.sim.simulator import make_simulator
 
 ROLLOUT_STEPS = 64  # control steps
+MJLAB_ROWS = 16  # and environments; one step of 64 of mjlab's robots takes a second on a CPU
 SEED = 0  # a probe is the same every time
 
 
@@ -61,15 +64,20 @@ def make_probe(task_name: str, n: int = 64, engine: str = "mujoco") -> Probe:
     at step i ROLLOUT_STEPS / n, and episodes begin spread over their length, so that starts, ends, contacts and goals
     are among the rows. Raises KeyError for an unknown task."""
     cls = physics_task(task_name)
-    sim = make_simulator(engine, cls.model, n, cls.outputs)
+    if is_mjlab(task_name):
+        n = MJLAB_ROWS
+        world: ShapedEnvs = make_mjlab_envs(cls.name, [Candidate("probe")], n, SEED)
+        close = lambda: None  # noqa: E731  the environment goes with its last user
+    else:
+        sim = make_simulator(engine, cls.model, n, cls.outputs)
+        world, close = ShapedEnvs(cls(sim), [Candidate("probe")], SEED), sim.close
+    task = world.task
     try:
-        task = cls(sim)
-        world = ShapedEnvs(task, [Candidate("probe")], SEED)
         world.begin(staggered=True)
         state = {**task.state, "action": world.action, "previous_action": world.previous_action}
         rows = {name: torch.empty_like(part) for name, part in state.items()}
         taken = torch.arange(n) * ROLLOUT_STEPS // n
-        A, key = cls.action_size, rng.fold(torch.tensor([SEED]), rng.EXPLORE)
+        A, key = task.action_size, rng.fold(torch.tensor([SEED]), rng.EXPLORE)
         for step in range(ROLLOUT_STEPS):
             numbers = torch.arange(n * A) + step * n * A
             world.step(2 * rng.uniform(key, numbers).view(1, n, A) - 1)
@@ -77,8 +85,9 @@ def make_probe(task_name: str, n: int = 64, engine: str = "mujoco") -> Probe:
                 rows[name][taken == step] = part[taken == step]
         drawn = torch.arange(n * cls.random_numbers).view(n, -1)
         random = Random(rng.uniform(key, drawn), rng.normal(rng.fold(key, rng.RESET), drawn))
-        rest = Pose(*(part.expand(n, *part.shape).clone() for part in task.rest))
+        rest = Pose(*(part.expand(n, *part.shape[-ends:]).clone() for part, ends in zip(task.rest, (2, 1, 1))))
     finally:
-        sim.close()
-    widths = dict.fromkeys((A, len(sim.actuators), *range(1, MOST_ACTIONS + 1)))  # in this order, each once
-    return Probe(cls.name, rows, random, rest, len(sim.actuators), cls.goal_size, tuple(widths))
+        close()
+    efforts = len(task.sim.actuators)
+    widths = dict.fromkeys((A, efforts, *range(1, MOST_ACTIONS + 1)))  # in this order, each once
+    return Probe(cls.name, rows, random, rest, efforts, task.goal_size, tuple(widths))

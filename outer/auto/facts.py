@@ -36,6 +36,7 @@ class Facts:
     cores: int
     step_seconds: float = 5e-5  # of one step of the environment, of many side by side
     member_seconds: float = 0.05  # of one training of 1,000 steps in a world of the usual size
+    expert_seconds: float = 8e-4  # of one training step of an expert on the environment, of several side by side
     early_signal: bool = True  # episodes cut at a fifth of max_steps have returns that differ
     agent_seconds: Mapping[str, float] | None = None  # of one step of each unseen learner; None: as usual
 

@@ -12,10 +12,17 @@ import yaml
 
 from envolve.outer.auto.facts import USUAL_SECONDS, Facts
 from envolve.outer.auto.unseen import REAL, REAL_10X, WORLD
+from envolve.outer.config.distilled import DISTILLED
+from envolve.outer.config.problem import EXPERT_SUFFIX
 from envolve.outer.search.searches import BUILT_IN, NES_KEYS, SEARCHES
 
 WORLDS, AUTO = ("bandit", "se", "rn"), "auto"
+INITS = ("random", DISTILLED)  # how the first world is made
 EVOLUTION_SHARE = 0.6  # of the time that is left after measuring; the report has the rest
+EXPERT_SHARE = 0.5  # of the evolution's time, for the experts of a distilled world
+LEAST_EXPERT, MOST_EXPERT = 3_000, 150_000  # their training steps
+EXPERTS_PER_WORKER = 2  # the best of them teaches
+EXPERT_EPS, EXPERT_EXPLORES = 0.05, 0.3  # lowest exploration rate, and after which share of the episodes it is reached
 START_SECONDS = 12.0  # of the workers
 TEN = 10  # REAL_10X: times the steps
 CHUNK = 18
@@ -39,6 +46,7 @@ class Choice:
     world: str = AUTO
     learner: str = AUTO
     search: str = AUTO
+    init: str = AUTO
     seed: int = 0
     workers: int = 1
     agents: int | None = None  # of each kind at each place; None: as many as there is time for
@@ -61,7 +69,7 @@ class ReportPlan:
 
 
 @dataclass(frozen=True)
-class Plan:
+class EvolvePlan:
     """config: the content of a YAML file that ``envolve run`` takes. reasons: lines that say why."""
 
     config: dict[str, Any]
@@ -79,7 +87,7 @@ class Plan:
         return head + yaml.safe_dump(self.config, sort_keys=False, default_flow_style=None, width=120)
 
 
-def plan(facts: Facts, choice: Choice, learners: list[str], library: bool) -> Plan:
+def plan(facts: Facts, choice: Choice, learners: list[str], library: bool) -> EvolvePlan:
     """The whole plan. learners: the kinds that never see the world, the first ones preferred."""
     world = "bandit" if choice.world == AUTO else choice.world
     learner = _learner(facts, world) if choice.learner == AUTO else choice.learner
@@ -89,12 +97,16 @@ def plan(facts: Facts, choice: Choice, learners: list[str], library: bool) -> Pl
     seconds = (free or EVOLUTION_SHARE * choice.seconds) - START_SECONDS
     config = _config(facts, choice, world, learner, search)
     gtn = config["agents"]["gtn"]
+    distilled = world == "bandit" if choice.init == AUTO else choice.init == DISTILLED
+    expert_seconds = _add_expert(config, facts, choice, EXPERT_SHARE * seconds) if distilled else 0.0
+    seconds -= expert_seconds
     generations, expected = _generations(facts, choice, gtn, seconds, world)
     gtn["max_iterations"] = generations
     if gtn.get("horizon_start"):
         gtn["horizon_generations"] = max(1, round(0.6 * generations))
-    reasons = _reasons(facts, choice, world, learner, search, generations, expected, report, report_seconds)
-    return Plan(config, report, world, learner, search, expected + START_SECONDS, report_seconds, tuple(reasons))
+    reasons = _reasons(facts, choice, world, config, expected, report, report_seconds, expert_seconds)
+    spent = expected + START_SECONDS + expert_seconds
+    return EvolvePlan(config, report, world, learner, search, spent, report_seconds, tuple(reasons))
 
 
 def _learner(facts: Facts, world: str) -> str:
@@ -137,6 +149,30 @@ def _config(facts: Facts, choice: Choice, world: str, learner: str, search: str)
     else:
         section["reward_env_type"] = 2
     return {"env_name": facts.env, "seed": choice.seed, "agents": agents, "envs": {facts.env: section}}
+
+
+def _add_expert(config: dict[str, Any], facts: Facts, choice: Choice, seconds: float) -> float:
+    """Adds the experts that a distilled world begins with, for as many steps as fit into ``seconds`` -> the seconds
+    that they are expected to take."""
+    name = "sac" if facts.continuous else "ddqn"
+    one = facts.expert_seconds * EXPERTS_PER_WORKER + facts.step_seconds
+    steps = int(min(MOST_EXPERT, max(LEAST_EXPERT, seconds / one)))
+    episodes = steps / ((facts.random_length + facts.max_steps) / 2)
+    section: dict[str, Any] = {
+        "train_steps": steps, "train_episodes": steps, "test_episodes": TESTS, "batch_size": 64, "gamma": 0.99,
+        "tau": 0.01, "hidden_layer": 1, "rb_size": 100_000,
+    }  # fmt: skip
+    if name == "sac":
+        section.update(lr=1e-3, hidden_size=64, init_episodes=max(1, min(20, round(1000 / facts.random_length))))
+    else:
+        decay = EXPERT_EPS ** (1 / max(1.0, EXPERT_EXPLORES * episodes))
+        section.update(lr=5e-4, hidden_size=128, hidden_layer=2, init_episodes=1,
+                       eps_init=1.0, eps_min=EXPERT_EPS, eps_decay=round(decay, 4))  # fmt: skip
+    agents = config["agents"]
+    agents["gtn"]["init"] = DISTILLED
+    agents["expert"] = {"learner": name, "agents": EXPERTS_PER_WORKER * max(1, min(choice.workers, facts.cores))}
+    agents[name + EXPERT_SUFFIX] = section
+    return steps * one
 
 
 def _learner_section(facts: Facts, name: str, world: str) -> dict[str, Any]:
@@ -241,9 +277,11 @@ def _seconds(facts: Facts, choice: Choice, kinds: list[str], agents: int, steps:
 
 
 def _reasons(
-    facts: Facts, choice: Choice, world: str, learner: str, search: str, generations: int, expected: float,
-    report: ReportPlan, report_seconds: float,
+    facts: Facts, choice: Choice, world: str, config: dict[str, Any], expected: float, report: ReportPlan,
+    report_seconds: float, expert_seconds: float,
 ) -> list[str]:  # fmt: skip
+    gtn = config["agents"]["gtn"]
+    learner, search, generations = gtn["agent_name"], gtn["search"], gtn["max_iterations"]
     actions = f"actions of {facts.action_size} numbers" if facts.continuous else f"{facts.num_actions} actions"
     why = {
         "bandit": "a contextual bandit: no dynamics, so that agents of any kind learn it (arXiv:2406.12589)",
@@ -263,6 +301,11 @@ def _reasons(
         f"report: {', '.join(report.learners)} ({kind}); {report.agents} of each in the world and on the environment "
         f"for {report.steps:,} steps, and there for {report.steps * TEN:,}; about {_minutes(report_seconds)}",
     ]
+    if gtn.get("init") == DISTILLED:
+        count, name = config["agents"]["expert"]["agents"], config["agents"]["expert"]["learner"]
+        steps = config["agents"][name + EXPERT_SUFFIX]["train_steps"]
+        lines.insert(5, f"first world: distilled from the best of {count} {name} agents, each trained on the "
+                        f"environment for {steps:,} steps; about {_minutes(expert_seconds)}")  # fmt: skip
     if not facts.deterministic:
         lines.append("the environment is not deterministic: two runs of this plan may differ")
     if facts.random_return is not None and math.isfinite(facts.random_return):
@@ -274,7 +317,7 @@ def _minutes(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.1f} minutes"
 
 
-def stored(of: Plan) -> dict[str, Any]:
+def stored(of: EvolvePlan) -> dict[str, Any]:
     """What a run keeps beside its configuration, as JSON."""
     return {
         "world": of.world, "learner": of.learner, "search": of.search, "report": asdict(of.report),

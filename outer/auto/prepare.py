@@ -9,12 +9,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import yaml
-
 from envolve.envs.outside.build import PREFIX, OutsideError, is_outside
 from envolve.outer.auto.facts import Facts, facts_of, probed
-from envolve.outer.auto.plan import AUTO, WORLDS, Choice, Plan, plan
+from envolve.outer.auto.plan import AUTO, INITS, WORLDS, Choice, EvolvePlan, plan
 from envolve.outer.auto.unseen import installed, unseen_learners
+from envolve.outer.config.distilled import DISTILLED
 from envolve.outer.config.load import Config, ConfigError, config_of
 from envolve.outer.config.outside import override_path
 from envolve.outer.config.problem import gtn_section, split_agent_name
@@ -29,7 +28,7 @@ BOUNDS = (0.05, 100_000.0)  # minutes
 class Prepared:
     """A plan, and what was spent to make it."""
 
-    plan: Plan
+    plan: EvolvePlan
     config: Config  # the plan's, checked and resolved
     facts: Facts
     real_steps: int  # that measuring and timing took
@@ -52,10 +51,12 @@ def prepare(
         if learner not in fitting:
             words = f"expected some of {', '.join(fitting)}; nearest: {nearest(learner, fitting, cutoff=0.0)}"
             raise ConfigError([f"--learners: found {learner!r}, {words}"])
-    if choice.world not in (AUTO, *WORLDS):
-        near = nearest(choice.world, [AUTO, *WORLDS], cutoff=0.0)
-        words = f"expected {', '.join((AUTO, *WORLDS))}; nearest: {near}"
-        raise ConfigError([f"--world: found {choice.world!r}, {words}"])
+    for option, value, known in (("--world", choice.world, (AUTO, *WORLDS)), ("--init", choice.init, (AUTO, *INITS))):
+        if value not in known:
+            words = f"expected {', '.join(known)}; nearest: {nearest(value, list(known), cutoff=0.0)}"
+            raise ConfigError([f"{option}: found {value!r}, {words}"])
+    if choice.init == DISTILLED and choice.world not in (AUTO, "bandit"):
+        raise ConfigError([f"--init: found {DISTILLED}, expected random: an {choice.world} cannot hold a policy"])
     first = _unseen(plan(facts, choice, fitting, library), fitting, learners)
     data = _checked(plan(facts, choice, first, library), measured, overrides)[0].data
     kinds = _unseen_of(data, first, fitting)
@@ -71,7 +72,7 @@ def prepare(
     return Prepared(made, config, facts, facts.measured_steps + steps, choice.workers)
 
 
-def _unseen(made: Plan, fitting: list[str], asked: Sequence[str]) -> list[str]:
+def _unseen(made: EvolvePlan, fitting: list[str], asked: Sequence[str]) -> list[str]:
     inner = split_agent_name(made.learner).learner
     return list(asked) or [k for k in fitting if k != inner]
 
@@ -107,7 +108,7 @@ def _measured(name: str, section: dict[str, Any], seed: int) -> dict[str, Any]:
     return {k: found[k] for k in ("env_kwargs", "wrappers", "measured", "sha256") if k in found}
 
 
-def _checked(made: Plan, measured: dict[str, Any], overrides: Sequence[str]) -> tuple[Config, dict[str, Any]]:
+def _checked(made: EvolvePlan, measured: dict[str, Any], overrides: Sequence[str]) -> tuple[Config, dict[str, Any]]:
     """The plan's configuration, resolved, and as short as a person writes it. Raises ConfigError."""
     raw, name = copy.deepcopy(made.config), made.config["env_name"]
     own = {k: v for k, v in measured.items() if k in ("env_kwargs", "wrappers") and v}
@@ -123,17 +124,3 @@ def _checked(made: Plan, measured: dict[str, Any], overrides: Sequence[str]) -> 
             at = at.setdefault(part, {})
         at[path[-1]] = override_value(key, value)
     return config, raw
-
-
-def read_kwargs(texts: Sequence[str]) -> dict[str, Any]:
-    """``["size=5"]`` -> ``{"size": 5}``. Raises ConfigError."""
-    out = {}
-    for text in texts:
-        key, equals, value = text.partition("=")
-        try:
-            out[key] = yaml.safe_load(value)
-        except yaml.YAMLError:
-            equals = ""
-        if not equals or not key.isidentifier():
-            raise ConfigError([f"--env-kwargs: found {text!r:.80}, expected KEY=VALUE, an argument of the environment"])
-    return out

@@ -6,6 +6,7 @@ last line of the standard output. Its figures decide the size of the plan, and n
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import sys
@@ -22,11 +23,13 @@ from envolve.envs.outside.build import canonical
 from envolve.envs.outside.task import register_of
 from envolve.envs.task import Task, make_task
 from envolve.envs.worlds.world import init_world
-from envolve.outer.config.problem import env_section, gtn_section, learner
+from envolve.outer.config.distilled import DISTILLED
+from envolve.outer.config.problem import env_section, expert, gtn_section, learner
 
 WIDTH = 32  # environments side by side
 STEP_SECONDS, MOST_STEPS, QUICK_STEPS = 1.5, 20_000, 1500  # of the environments
 MEMBERS = 4
+EXPERTS, EXPERT_STEPS = 2, 600  # side by side, and the steps of each
 LEARNER_STEPS = {"ppo": 2048, "a2c": 400, "dqn": 400, "sac": 100, "td3": 150}
 WARM_UP = 120  # steps of an off-policy learner before it learns at full speed
 
@@ -73,6 +76,22 @@ def trainings(data: dict[str, Any], task: Task) -> float:
     return seconds * 1000 / max(1, int(result.train_steps.sum()))
 
 
+def experts(data: dict[str, Any], task: Task) -> tuple[float, int]:
+    """Seconds of one training step of an expert on the environment, of EXPERTS side by side, kernels compiled; and the
+    steps that this took."""
+    name, hyper = expert(data)
+    section, spent = env_section(data), 0
+    short = dataclasses.replace(hyper, train_steps=EXPERT_STEPS, init_episodes=0, test_episodes=1)
+    task.test_steps = 1
+    seconds = 0.0
+    for _ in range(2):  # the first one compiles
+        began = time.monotonic()
+        result = train(name, short, None, task, "real", section, torch.zeros(EXPERTS, 1), np.arange(EXPERTS))
+        seconds = time.monotonic() - began
+        spent += int(result.real_steps.sum())
+    return seconds / max(1, int(result.train_steps.sum())), spent
+
+
 def agents(data: dict[str, Any], names: list[str]) -> tuple[dict[str, float], int]:
     """Seconds per step of Stable-Baselines3's learners on the environment, and the steps that this took."""
     from envolve.outer.auto.unseen import algorithm, real_env
@@ -101,6 +120,9 @@ def probe(request: dict[str, Any]) -> dict[str, Any]:
     answer = rollouts(task, request["quick"])
     if env_section(data).contextual_bandit:
         answer["member_seconds"] = trainings(data, task)
+    if gtn_section(data).init == DISTILLED and not request["quick"]:
+        answer["expert_seconds"], steps = experts(data, task)
+        answer["steps"] += steps
     if request["learners"] and not request["quick"]:
         answer["agent_seconds"], steps = agents(data, request["learners"])
         answer["steps"] += steps

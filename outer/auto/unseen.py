@@ -22,9 +22,10 @@ import torch
 
 from envolve.agents.common.sections import LEARNERS
 from envolve.core import plugins
-from envolve.envs.outside.build import class_in_file, file_and_class, maker
+from envolve.envs.outside.build import class_in_file, file_and_class, is_outside, maker
 from envolve.envs.outside.spaces import Action, read_action
 from envolve.envs.outside.watch import TooSlow, again, watched
+from envolve.envs.task import make_task
 from envolve.envs.worlds.file import read_world
 from envolve.outer.config.load import CONFIG_FILE, load_config
 from envolve.outer.evaluate.networks import BUDGET, REAL_BUDGET, UNSOLVABLE, evaluate
@@ -70,13 +71,17 @@ class Job:
 
 
 def real_env(data: Mapping[str, Any]) -> Any:
-    """The environment itself, with a flat observation and, where actions are discrete, one index as its action.
-    data: a resolved configuration; this process may make its environment. Raises OutsideError, PluginError."""
+    """The environment itself, with a flat observation and, where actions are discrete, one index as its action. Of a
+    task of this project: Gymnasium's, which is the same. data: a resolved configuration; this process may make its
+    environment. Raises OutsideError, PluginError."""
+    import gymnasium
     from gymnasium.spaces import Box
     from gymnasium.wrappers import FlattenObservation
 
     name = data["env_name"]
     section = data["envs"][name]
+    if not is_outside(name):
+        return gymnasium.make(make_task(name).gymnasium, max_episode_steps=section["max_steps"])
     cls = class_in_file(name, str(section.get("sha256"))) if file_and_class(name) is not None else None
     env = maker(name, section, cls)()
     if not isinstance(env.observation_space, Box) or len(env.observation_space.shape) != 1:
@@ -142,7 +147,8 @@ def world_env(run_dir: str, data: Mapping[str, Any]) -> Any:
     from envolve.envs.worlds.export import WorldEnv
 
     env = WorldEnv(read_world(str(Path(run_dir) / "model.pt")).world())
-    return indexed(FlattenObservation(env), data["envs"][data["env_name"]])
+    name = data["env_name"]
+    return indexed(FlattenObservation(env), data["envs"][name]) if is_outside(name) else env
 
 
 # --------------------------------------------------------------------------------------------------------- the agents

@@ -17,10 +17,10 @@ from envolve.agents.shaped.training import LEARNERS as SHAPED_LEARNERS
 from envolve.agents.train import OFF_POLICY, algorithm
 from envolve.core.plugins import PluginError, said
 from envolve.envs.outside.build import is_outside
-from envolve.envs.physics.task import PHYSICS_TASKS, SHAPER_TYPES
+from envolve.envs.physics.task import PHYSICS_TASKS, SHAPER_TYPES, is_shaped
 from envolve.envs.section import INFO_TYPES, RN_TYPES, EnvSection
 from envolve.envs.shaping.section import ShapedSection, candidates_of, shaper_files, shapers_digest
-from envolve.envs.task import TASKS, Task, make_task
+from envolve.envs.task import ARGUMENTS_KEY, TASKS, Task, make_task
 from envolve.envs.worlds.world import info_mismatch, world_size
 from envolve.outer.config import problem
 from envolve.outer.config.distilled import check_distilled
@@ -39,7 +39,7 @@ from envolve.outer.config.schema import (
 from envolve.outer.config.searching import check_search, check_search_size
 from envolve.outer.config.section import RN, SHAPER
 from envolve.outer.config.yaml_lines import Path, show, show_key
-from envolve.outer.plugins import own, try_learner
+from envolve.outer.plugins import own, set_arguments, try_learner
 from envolve.outer.search.turns import inner_agents
 
 MAX_PARAMETERS = 100_000_000  # of one member's world or agent: 400 MB
@@ -136,7 +136,7 @@ class Checker:
         out: dict[str, Any] = {}
         for key in raw:
             path = ("envs", key)
-            if key in PHYSICS_TASKS:
+            if is_shaped(key):
                 out[key] = self.section(self.mapping(raw, path), path, ShapedSection, "env")
             elif is_outside(key):
                 if key == self.env_name:  # others are not measured: nothing reads their sections
@@ -144,10 +144,16 @@ class Checker:
                     out.update({} if section is None else {key: section})
             elif key in TASKS:
                 section = self.ranges(self.mapping(raw, path), path)
-                out[key] = self.section(section, path, EnvSection, "env")
+                mine = own("task", key) is not None
+                arguments = {ARGUMENTS_KEY: section.pop(ARGUMENTS_KEY)} if mine and ARGUMENTS_KEY in section else {}
+                try:
+                    set_arguments(key, arguments) if mine else None
+                except PluginError as e:
+                    self.problem((*path, ARGUMENTS_KEY), show(arguments.get(ARGUMENTS_KEY)), f"its arguments: {e}")
+                out[key] = self.section(section, path, EnvSection, "env") | arguments
                 task = make_task(key)
-                for name, own in (("max_steps", task.max_steps), ("solved_reward", task.solved_reward)):
-                    out[key][name] = own if out[key][name] is None else out[key][name]
+                for name, usual in (("max_steps", task.max_steps), ("solved_reward", task.solved_reward)):
+                    out[key][name] = usual if out[key][name] is None else out[key][name]
             elif key in LEGACY_TASKS:
                 missing.append(key)
             else:
@@ -200,6 +206,9 @@ class Checker:
         tasks = env_sections()
         if is_outside(name):
             pass  # outside_section has said what is wrong with it
+        elif is_shaped(name):
+            if isinstance(raw.get("envs"), dict) and name not in data["envs"]:
+                self.problem(("envs", name), "nothing", f"the section of the task env_name, {name}")
         elif name not in tasks:
             late = " (this task of the original does not exist here yet)" if name in LEGACY_TASKS else ""
             near = None if late else nearest(name, tasks)
@@ -237,7 +246,7 @@ class Checker:
     def check_together(self, data: dict[str, Any]) -> None:
         """Checks for values that are valid alone but impossible together."""
         gtn = problem.gtn_section(data)
-        shaped = data["env_name"] in PHYSICS_TASKS
+        shaped = is_shaped(data["env_name"])
         if shaped != (gtn.synthetic_env_type == SHAPER):
             words = (
                 "2: candidates shape a task in a physics engine"

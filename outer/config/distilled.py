@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from envolve.agents.common.sections import LEARNERS, kind_of, learners_for
+from envolve.agents.common.sections import kind_of, learners_for
 from envolve.agents.train import OFF_POLICY
 from envolve.envs.task import Task
 from envolve.outer.config import problem
@@ -28,9 +28,10 @@ def check_distilled(checker: Checker, data: dict[str, Any], task: Task) -> None:
         checker.problem(("agents", "gtn", "init"), gtn.init, words)
         return
     section = agents.setdefault(problem.EXPERT, defaults(ExpertSection))
-    section["learner"] = section["learner"].lower() or ("ddqn" if task.num_actions else "td3")
+    section["learner"] = section["learner"].lower() or ("ddqn" if task.num_actions else "sac")
     name, path = section["learner"], ("agents", problem.EXPERT, "learner")
     fitting = [learner for learner in learners_for(task) if learner in OFF_POLICY]
+    fitting += [problem.ARS] if task.action_size else []
     if name not in fitting:
         words = f"an off-policy learner for {task.name}, which has {kind_of(task)}: {', '.join(fitting)}"
         checker.problem(path, show(name), words, nearest(name, fitting))
@@ -39,5 +40,5 @@ def check_distilled(checker: Checker, data: dict[str, Any], task: Task) -> None:
     if key not in agents:
         checker.problem(path, f"no section agents.{key}", "one with the expert's train_steps on the task")
         return
-    if not LEARNERS[name](**agents[key]).train_steps:
+    if not problem.expert(data)[1].train_steps:
         checker.problem(("agents", key, "train_steps"), "0 (no limit)", "the expert's budget of steps on the task")

@@ -18,8 +18,11 @@ import yaml
 from envolve.core import plugins
 from envolve.core.files import read_plain
 from envolve.core.places import shipped
+from envolve.envs.mjlab.package import is_mjlab
 from envolve.envs.outside.build import DESCRIPTION_FILE, canonical, file_and_class, is_outside
 from envolve.envs.section import EnvSection
+from envolve.envs.shaping.section import ShapedSection
+from envolve.envs.task import ARGUMENTS_KEY
 from envolve.envs.worlds.file import write_atomic
 from envolve.outer.config.check import Checker
 from envolve.outer.config.describe import describe
@@ -34,6 +37,7 @@ __all__ = ["Config", "ConfigError", "describe", "dump_config", "environment_info
 
 CONFIG_FILE = "config.yaml"
 MAX_BYTES = 1_000_000
+OF_ONE_TASK = ("max_steps", "solved_reward", "test_steps", "info_dim", *OUTSIDE_KEYS)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,6 +77,8 @@ def _override(data: dict[str, Any], text: str, problems: list[str]) -> tuple[Pat
     keys, path = valid_keys(), override_path(key)
     if is_outside(path[1] if len(path) == 3 else None) and path[2] in (*OUTSIDE_KEYS, *defaults(EnvSection)):
         keys.append(key)
+    if len(path) == 3 and is_mjlab(path[1]):
+        keys += [f"envs.{path[1]}.{name}" for name in defaults(ShapedSection)]
     if key not in keys:
         last = key.split(".")[-1]
         legacy = [reasons[last] for reasons in LEGACY_KEYS.values() if last in reasons]
@@ -94,8 +100,46 @@ def _override(data: dict[str, Any], text: str, problems: list[str]) -> tuple[Pat
     return path, "--set"
 
 
-def load_config(path: str | FilePath, overrides: Sequence[str] = ()) -> Config:
+@dataclasses.dataclass(frozen=True)
+class TaskChoice:
+    """Another task than the file's: its name, and how an environment from outside is made."""
+
+    name: str
+    wrappers: Sequence[str] = ()
+    env_kwargs: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    def apply(self, raw: dict[str, Any]) -> None:
+        """Sets the task in a raw configuration. Its section is its own or, if there is none, that of the file's task
+        without what is a fact of that task alone."""
+        before, raw["env_name"] = raw.get("env_name"), self.name
+        if not isinstance(raw.setdefault("envs", {}), dict):
+            return  # reported as such
+        section = raw["envs"].get(self.name, raw["envs"].get(before))
+        if not isinstance(section, dict):
+            section = {}
+        if self.name not in raw["envs"]:
+            section = {key: value for key, value in section.items() if key not in OF_ONE_TASK}
+        own = {"wrappers": list(self.wrappers), ARGUMENTS_KEY: dict(self.env_kwargs)}
+        raw["envs"][self.name] = {**section, **{key: value for key, value in own.items() if value}}
+
+
+def read_kwargs(texts: Sequence[str]) -> dict[str, Any]:
+    """``["size=5"]`` -> ``{"size": 5}``. Raises ConfigError."""
+    out = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        try:
+            out[key] = yaml.safe_load(value)
+        except yaml.YAMLError:
+            equals = ""
+        if not equals or not key.isidentifier():
+            raise ConfigError([f"--env-kwargs: found {text!r:.80}, expected KEY=VALUE, an argument of the environment"])
+    return out
+
+
+def load_config(path: str | FilePath, overrides: Sequence[str] = (), task: TaskChoice | None = None) -> Config:
     """Reads a YAML file, applies overrides such as ``agents.gtn.max_iterations=3`` (values are YAML) and checks it all.
+    task: another one than the file's.
 
     Raises ConfigError with every problem found, and nothing else.
     """
@@ -104,7 +148,11 @@ def load_config(path: str | FilePath, overrides: Sequence[str] = ()) -> Config:
     if not isinstance(raw, dict):
         found = "an empty file" if raw is None else show(raw)
         raise ConfigError([f"{name}:1: found {found}, expected a mapping with env_name, agents and envs"])
-    return _checked(raw, overrides, name, lines, {}, FilePath(name).parent)
+    chosen: dict[Path, str] = {}
+    if task is not None:
+        task.apply(raw)
+        chosen = {("env_name",): "--task", ("envs", task.name): f"--task: {name}"}
+    return _checked(raw, overrides, name, lines, chosen, FilePath(name).parent)
 
 
 def config_of(values: Mapping[str, Any], overrides: Sequence[str] = (), name: str = "configuration") -> Config:

@@ -13,10 +13,11 @@ from envolve.agents.common.sections import CURIOUS, LEARNERS, ICMSection, Learne
 from envolve.core.option import option
 from envolve.envs.section import EnvSection
 from envolve.envs.shaping.section import ShapedSection
-from envolve.outer.config.section import ExpertSection, GTNSection
+from envolve.outer.config.section import ARSSection, ExpertSection, GTNSection
 
 VARY_SUFFIX, COUNT_BASED_SUFFIX, CURIOUS_SUFFIX = "_vary", "_cb", "_icm"
 EXPERT, EXPERT_SUFFIX = "expert", "_expert"
+ARS = "ars"  # an expert that is no learner of worlds
 
 
 @dataclass(frozen=True)
@@ -98,7 +99,9 @@ def expert_section(data: Mapping[str, Any]) -> ExpertSection:
     return ExpertSection(**data["agents"][EXPERT])
 
 
-def expert(data: Mapping[str, Any]) -> Tuple[str, LearnerSection]:
-    """The expert's learner, and its hyperparameters on the task."""
+def expert(data: Mapping[str, Any]) -> Tuple[str, Any]:
+    """The expert's learner, and its hyperparameters on the task: a ``LearnerSection``, or an ``ARSSection``."""
     name = expert_section(data).learner
+    if name == ARS:
+        return name, ARSSection(**data["agents"][name + EXPERT_SUFFIX])
     return name, LEARNERS[name](**data["agents"][name + EXPERT_SUFFIX])

@@ -24,7 +24,7 @@ from envolve.envs.section import EnvSection
 from envolve.envs.shaping.section import ShapedSection
 from envolve.envs.task import TASKS
 from envolve.outer.config import problem
-from envolve.outer.config.section import ExpertSection, GTNSection
+from envolve.outer.config.section import ARSSection, ExpertSection, GTNSection
 from envolve.outer.search.searches import search_sections
 
 _INT64 = 2**63 - 1
@@ -116,6 +116,7 @@ def agent_sections() -> dict[str, tuple[type, str]]:
         if name in OFF_POLICY:
             out[name + problem.EXPERT_SUFFIX] = (section, "learner")
     out[problem.EXPERT] = (ExpertSection, "expert")
+    out[problem.ARS + problem.EXPERT_SUFFIX] = (ARSSection, "expert")
     out.update({key: (section, "search") for key, section in search_sections().items()})
     return out
 

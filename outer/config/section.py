@@ -122,9 +122,24 @@ class GTNSection:
 
 
 @dataclass(frozen=True)
+class ARSSection:
+    """``agents.ars_expert``: augmented random search for a linear policy (outer/distil/ars.py)."""
+
+    train_steps: int = option(0, "budget of steps on the task; the iteration that reaches it is finished", ge=0)
+    directions: int = option(16, "directions per iteration; both ways along each are played once", ge=1, le=4096)
+    top: int = option(16, "best directions that the step uses", ge=1, le=4096)
+    step_size: float = option(0.02, "length of the step along a direction", gt=0)
+    noise_std: float = option(0.03, "how far along a direction a policy is tried", gt=0)
+    alive_bonus: float = option(0.0, "subtracted from every reward of the search, of tasks that pay for being alive")
+    test_episodes: int = option(10, "episodes of the test that chooses the best expert", ge=1, le=10**6)
+
+
+@dataclass(frozen=True)
 class ExpertSection:
     """The agents on the task from which ``init: distilled`` makes the first world. The learner's own section is
     ``agents.<learner>_expert``."""
 
-    learner: str = option("", "its learner; empty: ddqn for discrete actions, td3 for continuous ones")
+    learner: str = option(
+        "", "its learner, or ars, a random search for a linear policy; empty: ddqn for discrete actions, else sac"
+    )
     agents: int = option(3, "experts that are trained; the best of them teaches", ge=1, le=1000)

@@ -2,7 +2,7 @@
 
 A baseline is a pair of files: ``<name>.yaml``, a complete configuration whose learner was tuned by a study of
 ``configs/spaces/real_*.yaml``, and ``<name>.json``, what the tuning cost and what fresh agents reach. Both are written
-by ``experiments/tuned_baseline.py``.
+by ``experiments/paper/tuned_baseline.py``.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Callable, List, Optional
+from typing import Any, Callable, List, Optional, Union
 
 import numpy as np
 import torch
@@ -12,13 +12,15 @@ from torch import Tensor
 from envolve.agents.common.hyper import draw
 from envolve.agents.common.population import nets_of, stack, widest
 from envolve.agents.common.sections import LearnerSection
-from envolve.agents.train import OFF_POLICY, algorithm, train
+from envolve.agents.train import OFF_POLICY, Hardware, algorithm, train
 from envolve.envs.section import EnvSection
 from envolve.envs.task import Task
+from envolve.outer.config.section import ARSSection
+from envolve.outer.distil.ars import ARS
 from envolve.outer.distil.policy import of_observation, play
 
 EPISODES = 20  # of the expert, whose states become contexts
-NOISE = 0.2  # share of random actions among them, so that the contexts also tell how to recover
+NOISE = 0.2  # share of random actions among discrete ones, so that the contexts also tell how to recover
 
 
 @dataclass
@@ -30,20 +32,31 @@ class Expert:
 
 
 def train_experts(
-    name: str, learner: LearnerSection, task: Task, section: EnvSection, keys: np.ndarray, test_each: bool,
-    backend: str, threads: int,
+    name: str, learner: Union[LearnerSection, ARSSection], task: Task, section: EnvSection, keys: np.ndarray,
+    test_each: bool, backend: str, threads: int,
 ) -> List[Optional[Expert]]:  # fmt: skip
-    """Trains one expert per key, int64 [E], without selection; None: it diverged. name: an off-policy learner. Raises
-    ValueError for another learner."""
+    """Trains one expert per key, int64 [E], without selection; None: it diverged. name: an off-policy learner, or
+    "ars". Raises ValueError for another learner."""
+    if isinstance(learner, ARSSection):
+        return [_linear(task, learner, keys[i : i + 1]) for i in range(len(keys))]
     if name not in OFF_POLICY:
         raise ValueError(f"an expert of {name}: expected one of {', '.join(OFF_POLICY)}")
     result = train(
-        name, learner, None, task, "real", section, torch.zeros(len(keys), 1), keys, test_each, backend, "cpu", threads
-    )
+        name, learner, None, task, "real", section, torch.zeros(len(keys), 1), keys, test_each, backend,
+        Hardware(threads=threads),
+    )  # fmt: skip
     returns = result.test_return.mean(1)
     fine = (result.status == 0) & np.isfinite(returns)
     return [_expert(name, learner, task, result.weights[i], keys[i : i + 1], int(result.real_steps[i]),
                     float(returns[i])) if fine[i] else None for i in range(len(keys))]  # fmt: skip
+
+
+def _linear(task: Task, section: ARSSection, key: np.ndarray) -> Optional[Expert]:
+    """An expert by random search."""
+    search = ARS(task, section, int(key[0]))
+    search.train()
+    score = search.score()
+    return _walked(task, search.policy(), key, search.steps, score, 1) if np.isfinite(score) else None
 
 
 def _expert(
@@ -62,16 +75,26 @@ def _expert(
         x = observation.unsqueeze(0)
         return agent.test_action(x, silent, torch.zeros(x.shape[:2], dtype=torch.int64))[0]
 
+    return _walked(task, act, key, steps, score, learner.same_action_num)
+
+
+def _walked(
+    task: Task, act: Callable[[Tensor], Tensor], key: np.ndarray, steps: int, score: float, skip: int
+) -> Expert:
+    """The expert with the states of its episodes. steps: so far; skip: steps with one action."""
     random = np.random.default_rng(abs(int(key[0])))
+    # A bandit must tell of all states that a learner may see on its way. So the share of random actions, where these
+    # are continuous, grows from none in the first episode to all in the last.
+    share = np.linspace(0.0, 1.0, EPISODES) if task.action_size else np.full(EPISODES, NOISE)
 
     def noisy(observation: Tensor) -> Tensor:
         action = act(observation[0])
-        other = torch.from_numpy(random.random(len(action)) < NOISE)
+        other = torch.from_numpy(random.random(len(action)) < share)
         if task.num_actions:
             drawn = torch.from_numpy(random.integers(task.num_actions, size=len(action)))
             return torch.where(other, drawn, action).unsqueeze(0)
         drawn = torch.from_numpy(random.uniform(-task.max_action, task.max_action, action.shape)).float()
         return torch.where(other[:, None], drawn, action).unsqueeze(0)
 
-    walked = play(task, of_observation(task, noisy), key, EPISODES, keep=True, skip=learner.same_action_num)
+    walked = play(task, of_observation(task, noisy), key, EPISODES, keep=True, skip=skip)
     return Expert(act, walked.observations, steps + int(walked.steps.sum()), score)

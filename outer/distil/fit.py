@@ -2,10 +2,8 @@
 
 ``fit_classifier``  a policy fitted to labelled states
 ``fit_bandit``      a contextual bandit that teaches a given policy: its contexts are like given states (by energy
-                    distance, Szekely and Rizzo 2013, https://doi.org/10.1016/j.jspi.2013.03.018), and it pays most for
-                    the policy's own action. It has the networks of an evolved bandit: the same agents train in it.
-                    For continuous actions the reward is fitted where it is read: at contexts that the bandit itself
-                    draws too, and half of the time near the policy's action.
+                    distance), and it pays most for the policy's own action. It has the networks of an evolved bandit:
+                    the same agents train in it. ``continuous.py`` has what is different for continuous actions.
 ``fit_potential``   a reward network whose potential is a given value function
 """
 
@@ -22,11 +20,11 @@ from envolve.envs.section import EnvSection
 from envolve.envs.task import Task
 from envolve.envs.worlds.contextual_bandit import LATENT_SCALE
 from envolve.envs.worlds.world import init_world, world_nets
+from envolve.outer.distil.continuous import fit_bump
+from envolve.outer.distil.energy import energy_distance
 from envolve.outer.distil.policy import Policy, of_observation
 
 STEPS, BATCH, LR = 2000, 256, 3e-3  # of every fit; the learning rate falls to a tenth
-FINE_STEPS = 10_000  # of a reward of continuous actions, which is a bump on every state instead of a choice
-NEAR = 0.2  # standard deviation, in largest actions, of those drawn near the policy's
 CLASSIFIER_UNITS = 64
 LABELS, CONTEXTS = 31, 32  # random streams beside those of core/rng.py
 
@@ -84,9 +82,11 @@ def fit_bandit(task: Task, section: EnvSection, contexts: Tensor, act: Callable[
     """The parameters of a contextual bandit that teaches a policy, float32 [D].
 
     contexts: float32 [n, F], observations that its own shall be like; act: observations [n, F] -> the policy's actions,
-    int64 [n] or float32 [n, A]. It pays 1 for the policy's action and -1 for another one, or minus the mean squared
-    distance to it in units of the largest action.
+    int64 [n] or float32 [n, A]. It pays 1 for the policy's action and -1 for another one, or minus the distance to it
+    in units of the largest action.
     """
+    if task.action_size:
+        return fit_bump(task, section, contexts, act, key)
     seed, (init, reward) = torch.tensor([key]), (shape for _, shape in world_nets("se", task, section))
     flat, stream = init_world("se", task, section, seed), rng.fold(seed, CONTEXTS)
     F, A = task.observation_size, task.action_inputs
@@ -103,33 +103,12 @@ def fit_bandit(task: Task, section: EnvSection, contexts: Tensor, act: Callable[
         action = (u[:, 0] * task.num_actions).long()
         return error(flat, torch.eye(task.num_actions)[action], state, 2.0 * (action == best) - 1)
 
-    def bump(flat: Tensor, step: int) -> Tensor:
-        u = draws(rng.fold(stream, 2), step, BATCH * F).float().view(1, F, BATCH)
-        drawn = forward(init, drawing, LATENT_SCALE * (u - 0.5))[0].T
-        state = torch.cat((drawn, batch_of(contexts, rng.fold(stream, 4), step)))
-        best = act(state)
-        u = draws(rng.fold(stream, 3), step, 2 * best.numel()).float().view(2, *best.shape)
-        anywhere, near = 2 * u[0] - 1, best / task.max_action + NEAR * LATENT_SCALE * (u[1] - 0.5)
-        code = torch.where(torch.arange(len(state))[:, None] % 2 == 0, anywhere, near.clamp(-1, 1)) * task.max_action
-        return error(flat, code, state, -((code - best) / task.max_action).square().mean(1))
-
     def error(flat: Tensor, code: Tensor, state: Tensor, target: Tensor) -> Tensor:
         out = forward(reward, flat, torch.cat((code, state), 1).T.unsqueeze(0))[0, 0]
         return (out - target).square().mean()
 
     drawing = minimise(flat[:, : init.size], contexts_like)
-    paying = flat[:, init.size :]
-    paying = minimise(paying, choice) if task.num_actions else minimise(paying, bump, FINE_STEPS)
-    return torch.cat((drawing, paying), 1)[0]
-
-
-def energy_distance(x: Tensor, y: Tensor) -> Tensor:
-    """Energy distance 2 E|x - y| - E|x - x'| - E|y - y'| of two samples [n, F]; 0 only for equal distributions."""
-
-    def mean_distance(a: Tensor, b: Tensor) -> Tensor:
-        return ((a[:, None] - b[None]).square().sum(-1) + 1e-12).sqrt().mean()
-
-    return 2 * mean_distance(x, y) - mean_distance(x, x) - mean_distance(y, y)
+    return torch.cat((drawing, minimise(flat[:, init.size :], choice)), 1)[0]
 
 
 def fit_potential(task: Task, section: EnvSection, values: Tensor, key: int) -> Tensor:

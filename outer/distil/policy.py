@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from envolve.agents.common.rollout import repeat, reset_uniforms, reward_noise
+from envolve.agents.common.rollout import advance, reset_uniforms, reward_noise
 from envolve.core import rng
 from envolve.envs.task import Task
 from envolve.envs.worlds.world import RealTask
@@ -23,6 +23,7 @@ class Episodes:
     """Axes: P policies, N episodes of each."""
 
     returns: np.ndarray  # float64 [P, N]
+    lengths: np.ndarray  # int64 [P, N], steps of each episode
     steps: np.ndarray  # int64 [P]: steps on the task
     observations: Tensor  # float32 [n, F], every state that was visited, if asked for; else empty
 
@@ -44,16 +45,10 @@ def play(task: Task, policy: Policy, keys: np.ndarray, episodes: int, keep: bool
     while not over.all():
         if keep:
             visited.append(world.observe(state)[~over])
-        next_state, reward, _, _, next_t, next_over = repeat(
-            world, state, policy(state), t, skip, task.test_steps, noise
-        )
-        state = torch.where(over.unsqueeze(-1), state, next_state)
-        total = torch.where(over, total, total + reward)
-        t = torch.where(over, t, next_t)
-        over = over | next_over
+        state, total, t, over = advance(world, state, policy(state), total, t, over, skip, noise)
     task.release(state)  # episodes that the time limit has cut
     empty = torch.zeros(0, task.observation_size)
-    return Episodes(total.numpy(), t.sum(1).numpy(), torch.cat(visited) if visited else empty)
+    return Episodes(total.numpy(), t.numpy(), t.sum(1).numpy(), torch.cat(visited) if visited else empty)
 
 
 def of_observation(task: Task, act: Callable[[Tensor], Tensor]) -> Policy:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from envolve.agents.common.result import OK, REASONS, TrainResult
 from envolve.agents.common.sections import LearnerSection
-from envolve.agents.train import train
+from envolve.agents.train import Hardware, train
 from envolve.envs.outside.task import OutsideTask, register_of
 from envolve.envs.task import Task, make_task
 from envolve.outer.config.problem import curiosity, env_section, gtn_section, learner
@@ -33,7 +33,7 @@ MODES = {
     REAL_BUDGET: "train on the real task until it is solved, for train_steps at most",
 }
 # A bandit's episodes have one step: what is said per episode is another schedule on the task. There agents explore as
-# the published ones do (experiments/paper/learners.py).
+# the published ones do (experiments/paper/common/learners.py).
 GREEDY = {"eps_init": 1.0, "eps_min": 0.01, "eps_decay": 0.9, "init_episodes": 10}
 PUBLISHED_EXPLORATION: Dict[str, Dict[str, Any]] = {"ddqn": GREEDY, "duelingddqn": GREEDY}
 
@@ -103,8 +103,8 @@ def train_members(config: Mapping[str, Any], worlds: Tensor, seeds: Tensor, mode
     if mode != PROXY and vary is not None:
         vary = dataclasses.replace(vary, train_steps_factor=1.0)
     result = train(
-        name, hyper, vary, task, kind, section, worlds, seeds.numpy(), test_each, gtn.backend, config["device"],
-        threads, curiosity(config),
+        name, hyper, vary, task, kind, section, worlds, seeds.numpy(), test_each, gtn.backend,
+        Hardware(config["device"], threads), curiosity(config),
     )  # fmt: skip
     if isinstance(task, OutsideTask):
         said = next(iter(task.complaints.values()), "")

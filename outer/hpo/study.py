@@ -18,10 +18,10 @@ from envolve.core.places import shipped
 from envolve.outer.config.check import Checker
 from envolve.outer.config.load import Config
 from envolve.outer.config.yaml_lines import ConfigError
-from envolve.outer.hpo.goal_study_reader import GoalStudyReader, goal_agent
+from envolve.outer.hpo.reading.goal_study import GoalStudyReader, goal_agent
+from envolve.outer.hpo.reading.sections import Budget, applied
+from envolve.outer.hpo.reading.study import StudyReader
 from envolve.outer.hpo.space import Space
-from envolve.outer.hpo.study_reader import StudyReader
-from envolve.outer.hpo.study_sections import Budget, applied
 from envolve.outer.hpo.trial import Plain
 
 

@@ -6,15 +6,18 @@ marks differ in shape besides.
 
 from __future__ import annotations
 
+import json
 import math
 import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from envolve.core.statistics import AgentRuns, summary
+from envolve.envs.worlds.file import write_atomic
 from envolve.outer.reporting.scores import CurvePoint
 
 if TYPE_CHECKING:
@@ -22,6 +25,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#666666"
+COMPARISON = "comparison.json"  # beside the picture
+SIDES = (("in the evolved world", "in the real task"), ("with the evolved shaper", "with the human's shapers"))
 COLOURS = (BLUE, ORANGE, GREEN, "#CC79A7", "#56B4E9", "#E69F00", "#F0E442")  # of things that have no order
 
 
@@ -57,20 +62,27 @@ def learning_curve(
 
     solved_reward: in the units of ylabel; leave it out where the score is no return. restarts: generations at which the
     run began anew from another world. shaper: a shaper is evolved, and beside it the human's are drawn. What failed is
-    not drawn, but counted in the legend.
+    not drawn, but counted in the legend. The agents' figures are kept beside the picture in COMPARISON.
     """
+    if comparison is not None:
+        _keep(Path(path).with_name(COMPARISON), comparison, shaper)
     panels = 1 if comparison is None else 2
     figure, axes = new_figure(5.6 * panels, 3.9, panels)
     figure.suptitle(title, fontsize=12)
     _evolution(axes[0], rows, solved_reward, ylabel, restarts, "shaper" if shaper else "world")
     if comparison is not None:
-        names = (
-            ("with the evolved shaper", "with the human's shapers")
-            if shaper
-            else ("in the evolved world", "in the real task")
-        )
-        _comparison(axes[1], comparison, solved_reward, names, ylabel if shaper else "test return on the real task")
+        ylabel = ylabel if shaper else "test return on the real task"
+        _comparison(axes[1], comparison, solved_reward, SIDES[shaper], ylabel)
     figure.savefig(path, format="png")
+
+
+def _keep(path: Path, comparison: tuple[AgentRuns, AgentRuns], shaper: bool) -> None:
+    """Writes the figures of every agent: trained where -> returns, steps; null where an agent failed."""
+    content = {
+        name: {key: [x if math.isfinite(x) else None for x in getattr(runs, key)] for key in ("returns", "steps")}
+        for name, runs in zip(SIDES[shaper], comparison)
+    }
+    write_atomic(str(path), (json.dumps(content, allow_nan=False) + "\n").encode())
 
 
 def _solved_line(ax: Axes, solved_reward: float | None) -> None:

@@ -8,7 +8,7 @@ import io
 import logging
 import math
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -131,8 +131,13 @@ class CurvePoint:
 
 def read_curve(path: str | os.PathLike[str], column: str = "score") -> list[CurvePoint]:
     """Learning curve of a finished or running run. column: score or mean_return."""
+    return curve_of(csv.DictReader(io.StringIO(read_text(path, TABLE_BYTES), newline="")), column)
+
+
+def curve_of(rows: Iterable[Mapping[str, str]], column: str = "score") -> list[CurvePoint]:
+    """Learning curve from the rows of scores.csv. Raises ValueError for a row of something else."""
     generations: dict[int, dict[str, list[float]]] = {}
-    for row in csv.DictReader(io.StringIO(read_text(path, TABLE_BYTES), newline="")):
+    for row in rows:
         roles = generations.setdefault(int(row["generation"]), {})
         roles.setdefault(row["role"], []).append(float(row[column]))
     points = []

@@ -20,6 +20,7 @@ FILES = (  # what a run leaves in its folder, in the order the summary names it
     ("config.yaml", "the configuration, with versions, git hash and seed"),
     ("scores.csv", "every member of every generation"),
     ("learning_curve.png", "the picture of it"),
+    ("comparison.json", "the agents of the closing comparison"),
 )
 FIGURES = "  Figures: interquartile mean [95 % interval]; of equal values, how many there are."
 

@@ -1,4 +1,4 @@
-"""Arguments of eval_shapers.py."""
+"""Arguments of eval_shapers.py, and those that auto_shape.py shares with it."""
 
 from __future__ import annotations
 
@@ -13,11 +13,35 @@ from envolve.envs.physics.task import SHAPER_TYPES
 
 
 @dataclass
-class Args:
-    """Arguments of eval_shapers.py."""
+class TrainingArgs:
+    """Flags of every command that trains agents of shaped tasks, once."""
 
     task: str = "Anymal"
-    """The task, e.g. Anymal, Ant, Cartpole, HalfCheetah."""
+    """The task, e.g. Anymal, Ant, Cartpole, HalfCheetah, or one of mjlab's: mjlab:Mjlab-Velocity-Flat-Unitree-Go1."""
+    num_envs_per_shaper: int = 256
+    """Environments of each agent, and episodes that judge it."""
+    iterations: int = 500
+    """Of collecting and learning."""
+    seeds: int = 1
+    """Agents trained per candidate; the candidate's score is the mean of their scores."""
+    learner: Literal["ppo", "sac", "td3"] = "ppo"
+    """Learning algorithm of the agents."""
+    set: Annotated[List[str], tyro.conf.arg(metavar="KEY=VALUE ...")] = field(default_factory=list)
+    """Hyperparameters of the learner, e.g. lr=1e-3 hidden_size=64."""
+    engine: Literal["mujoco", "mujoco_warp", "isaacgym", "mjlab"] = "mujoco"
+    """The simulator: MuJoCo on CPU threads, mujoco_warp or Isaac Gym on a GPU; mjlab with its own tasks."""
+    device: Optional[str] = None
+    """Torch device of simulator and agents, e.g. cuda:0. Default: cpu with mujoco, else the GPU if there is one."""
+    threads: int = 0
+    """CPU threads; 0 uses all that this process may use. Scores do not depend on the number."""
+    backend: Literal["auto", "compiled", "torch"] = "auto"
+    """auto: compiled kernels on a CPU, else PyTorch."""
+
+
+@dataclass
+class Args(TrainingArgs):
+    """Arguments of eval_shapers.py."""
+
     shaper_types: List[str] = field(default_factory=lambda: list(SHAPER_TYPES))
     """Functions that are taken from the files; the task's own versions serve for the others. Default: all."""
     shapers: Annotated[Optional[Path], tyro.conf.arg(metavar="DIR")] = None
@@ -26,29 +50,11 @@ class Args:
     """Names of the files to evaluate, with or without .py. Default: all files of the folder."""
     human: bool = True
     """Evaluate the task's own shapers as well (--no-human leaves them out)."""
-    num_envs_per_shaper: int = 256
-    """Environments of each agent, and episodes that judge it."""
-    iterations: int = 500
-    """Of collecting and learning."""
-    seeds: int = 1
-    """Agents trained per candidate; the candidate's score is the mean of their scores."""
     seed: int = 0
     """Random seed of environments and agents; equal seeds give equal scores."""
-    learner: Literal["ppo", "sac", "td3"] = "ppo"
-    """Learning algorithm of the agents."""
-    set: Annotated[List[str], tyro.conf.arg(metavar="KEY=VALUE ...")] = field(default_factory=list)
-    """Hyperparameters of the learner, e.g. lr=1e-3 hidden_size=64."""
     schedule: Annotated[Optional[Path], tyro.conf.arg(metavar="FILE")] = None
     """Curriculum and domain randomisation, a YAML or JSON file: parameter of the task -> {iters: [0, 100],
     values: [1, [0.5, 2]], mode: linear}. Test episodes use the unchanged task."""
-    engine: Literal["mujoco", "mujoco_warp", "isaacgym"] = "mujoco"
-    """The simulator: MuJoCo on CPU threads, mujoco_warp or Isaac Gym on a GPU."""
-    device: Optional[str] = None
-    """Torch device of simulator and agents, e.g. cuda:0. Default: cpu with mujoco, else the GPU if there is one."""
-    threads: int = 0
-    """CPU threads; 0 uses all that this process may use. Scores do not depend on the number."""
-    backend: Literal["auto", "compiled", "torch"] = "auto"
-    """auto: compiled kernels on a CPU, else PyTorch."""
     out: Annotated[Optional[Path], tyro.conf.arg(name="run-dir", metavar="DIR")] = None
     """Folder for ranking.txt, candidates.json, curves.png, config.yaml and best.pt; default: results/<run id>."""
     json: Annotated[Optional[Path], tyro.conf.arg(metavar="FILE")] = None

@@ -15,15 +15,20 @@ from envolve.agents.common.sections import LearnerSection
 from envolve.agents.shaped.training import default_section
 from envolve.core.files import TEXT_BYTES, read_plain
 from envolve.core.places import CODE
+from envolve.envs.mjlab.package import find_task, is_mjlab
+from envolve.envs.mjlab.package import load as load_mjlab
+from envolve.envs.mjlab.task import mjlab_task
 from envolve.envs.physics.task import SHAPER_TYPES, PhysicsTask, physics_task
 from envolve.envs.shaping.candidate import Candidate, candidate_files, candidate_name, load_candidate
 from envolve.envs.shaping.schedule import Schedule, schedule_from
+from envolve.envs.shaping.section import folder_name
+from envolve.envs.sim.simulator import SimulatorError
 from envolve.outer.config.check import Checker
 from envolve.outer.config.schema import nearest
 from envolve.outer.config.yaml_lines import ConfigError, parse_yaml
 from envolve.outer.evaluate.device import check_device
 from envolve.outer.shapers.report import HUMAN
-from envolve.outer.shapers.run import Plan
+from envolve.outer.shapers.run import RankingPlan
 
 if TYPE_CHECKING:
     from envolve.outer.shapers.arguments import Args
@@ -74,7 +79,7 @@ def check_video(video: Optional[Tuple[Path, ...]]) -> None:
 
 def files_of(args: Args, task: Type[PhysicsTask]) -> List[Path]:
     """Candidates' files, by name. Raises ConfigError."""
-    folder = args.shapers or CODE / "envs" / "user_functions" / task.name.lower()
+    folder = args.shapers or CODE / "envs" / "user_functions" / folder_name(task.name)
     if folder.is_file():
         return [folder]
     if not folder.is_dir():
@@ -157,7 +162,7 @@ def learner_section(name: str, overrides: List[str]) -> LearnerSection:
 
 def new_folder(results: Path, kind: str, task: Type[PhysicsTask], seed: int) -> Path:
     """New folder <results>/<kind>_<task>_<date>-<time>_seed<S>; a number is added if it exists."""
-    stem = results / f"{kind}_{task.name.lower()}_{time.strftime('%Y-%m-%d-%H%M%S')}_seed{seed}"
+    stem = results / f"{kind}_{task.name.lower().replace(':', '_')}_{time.strftime('%Y-%m-%d-%H%M%S')}_seed{seed}"
     numbered = (stem.with_name(f"{stem.name}_{i}") for i in itertools.count(2))
     return next(path for path in itertools.chain([stem], numbered) if not path.exists())
 
@@ -169,23 +174,40 @@ def hardware(engine: str, device: Optional[str], threads: int) -> Tuple[str, int
     return device or gpu, threads or len(os.sched_getaffinity(0))
 
 
-def make_plan(args: Args) -> Plan:
-    """Checks everything possible before the simulator is made -> the plan. Raises ConfigError."""
-    check_args(args)
+def task_and_engine(name: str, engine: str) -> Tuple[Type[PhysicsTask], str]:
+    """The task and its engine, from --task and --engine. Raises ConfigError, and SimulatorError if mjlab is wanted and
+    missing."""
+    if engine == "mjlab" or is_mjlab(name):
+        if engine not in ("mujoco", "mjlab"):
+            raise ConfigError([f"--engine: found {engine}, expected mjlab for the task {name}"])
+        load_mjlab()
+        try:
+            return mjlab_task(find_task(name)), "mjlab"
+        except SimulatorError as e:
+            raise ConfigError([f"--task: {e}"]) from None
     try:
-        task = physics_task(args.task)
+        return physics_task(name), engine
     except KeyError as e:
         raise ConfigError([f"--task: {e.args[0]}"]) from None
+
+
+def make_plan(args: Args) -> RankingPlan:
+    """Checks everything possible before the simulator is made -> the plan. Raises ConfigError, SimulatorError."""
+    check_args(args)
+    task, engine = task_and_engine(args.task, args.engine)
+    if engine == "mjlab" and (args.schedule is not None or args.video is not None):
+        option = "--schedule" if args.schedule is not None else "--video"
+        raise ConfigError([f"{option}: found a task of mjlab, expected one of this project's: see docs/mjlab.md"])
     files = files_of(args, task)
     schedules = {} if args.schedule is None else read_schedules(args.schedule, task)
     section = learner_section(args.learner, args.set)
     human: List[Tuple[Candidate, Optional[str]]] = [(Candidate(HUMAN), None)] if args.human else []
     loaded, skipped = load(files, args)
     settings = {k: plain(v) for k, v in vars(args).items()}
-    device, threads = hardware(args.engine, args.device, args.threads)
-    return Plan(
+    device, threads = hardware(engine, args.device, args.threads)
+    return RankingPlan(
         task, human + loaded, skipped, args.seeds,
-        args.num_envs_per_shaper, args.iterations, args.seed, args.learner, section, schedules, args.engine,
+        args.num_envs_per_shaper, args.iterations, args.seed, args.learner, section, schedules, engine,
         device, threads, args.backend, settings,
         args.out or new_folder(Path("results"), "shapers", task, args.seed),
     )  # fmt: skip

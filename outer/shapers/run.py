@@ -40,7 +40,7 @@ FOOTNOTE = {
 }
 
 
-class Plan(NamedTuple):
+class RankingPlan(NamedTuple):
     """Settings of an evaluation. K agents per candidate: agent k of candidate c is number c K + k."""
 
     task: Type[PhysicsTask]
@@ -64,7 +64,7 @@ class Plan(NamedTuple):
 class ShaperRun:
     """Evaluation: ``execute`` trains and tests; ``write`` stores the results so far, also of an interrupted run."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: RankingPlan) -> None:
         self.plan = plan
         self.curve: List[Progress] = []
         self.envs: Optional[ShapedEnvs] = None
@@ -148,6 +148,8 @@ class ShaperRun:
         header = "# What was run, and what it depends on.\n"
         write_atomic(str(out / "config.yaml"), (header + yaml.safe_dump(facts, sort_keys=False, width=120)).encode())
         write_atomic(str(out / "ranking.txt"), self._text(ranking).encode())
+        for dump in getattr(self.envs, "dumps", []):
+            write_atomic(str(out / dump.file_name()), dump.content())
         if any(o.score_curve for o in ranking):
             curves(out / "curves.png", ranking, self.title, p.task.score_unit)
         best = self.best(ranking)
@@ -204,6 +206,8 @@ class ShaperRun:
 
     def files(self) -> str:
         rows = [f"  {name:<17}{what}" for name, what in FILES.items() if (self.plan.out / name).is_file()]
+        for dump in getattr(self.envs, "dumps", []):
+            rows.append(f"  {dump.file_name()}: the last states before {dump.candidate} diverged (envolve replay FILE)")
         return "\n".join([f"Written to {self.plan.out}:", *rows])
 
 

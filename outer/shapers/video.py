@@ -1,4 +1,4 @@
-"""Video of one policy over one evaluation episode, rendered off screen."""
+"""Video of one policy over one evaluation episode, rendered off screen on a stage with sky, floor and shadows."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ import torch
 from torch import Tensor
 
 from envolve.agents.shaped.training import Learner, evaluate, make_envs
+from envolve.core.cleaning import printable
 from envolve.envs.shaping.envs import ShapedEnvs
-from envolve.envs.sim.simulator import SimulatorError
+from envolve.envs.sim.simulator import MODELS, SimulatorError
 
+CAPTION = 13  # px, height of the letters
 WIDTH, HEIGHT, MOST_FPS = 480, 352, 25  # OpenGL in software, which most servers have, takes 0.1 s for a picture
 
 
@@ -88,9 +90,29 @@ class One:
         return self.learner.act(self.obs)[self.i : self.i + 1, :, : self.A].to(obs.device)
 
 
-def film(path: Optional[Path], folder: Path, envs: ShapedEnvs, learner: Learner, i: int, key: int) -> Film:
+def captioned(picture: Any, text: str) -> Any:
+    """The picture, uint8 [H, W, 3], with a line of text on a dark strip at its lower end."""
+    import numpy as np
+    from PIL import Image, ImageDraw, ImageFont
+
+    image = Image.fromarray(picture)
+    font = ImageFont.load_default(CAPTION)
+    while len(text) > 4 and font.getlength(text) > image.width - 16:
+        text = f"{text[:-4]}..."
+    strip = Image.new("RGB", (image.width, CAPTION + 10), (24, 28, 34))
+    ImageDraw.Draw(strip).text((8, 3), text, fill=(235, 238, 242), font=font)
+    image.paste(strip, (0, image.height - strip.height))
+    return np.asarray(image)
+
+
+def film(
+    path: Optional[Path], folder: Path, envs: ShapedEnvs, learner: Learner, i: int, key: int, caption: str = ""
+) -> Film:  # fmt: skip
     """Agent i of the learner plays one episode, in a simulator of its own. path: None for best.mp4 (or .gif) in
-    ``folder``. Raises VideoError."""
+    ``folder``. caption: what stands below the picture, before the time; default: task, candidate and random seed.
+    Raises VideoError."""
+    from envolve.envs.sim.stage import Stage  # needs MuJoCo, which a worker for another engine may not have
+
     suffix = writable_format(path)
     path = path or folder / f"best{suffix}"
     try:  # MuJoCo has every model, and what it renders does not depend on the engine of the training
@@ -98,16 +120,21 @@ def film(path: Optional[Path], folder: Path, envs: ShapedEnvs, learner: Learner,
     except (SimulatorError, ImportError) as e:
         raise VideoError(f"no simulator can render: {e}") from e
 
-    def picture() -> Any:
-        return alone.task.sim.render(0, WIDTH, HEIGHT)
+    stage = Stage(MODELS / alone.task.model)
+    said = printable(caption or f"{alone.task.name}, {envs.candidates[i].name}, seed {key}")
+
+    def picture(t: int) -> Any:
+        sim: Any = alone.task.sim
+        return captioned(stage.picture(sim.qpos[0].numpy(), WIDTH, HEIGHT), f"{said}, {t * alone.task.dt:.1f} s")
 
     try:
-        picture()  # so that no empty file is left where there is no OpenGL
+        picture(0)  # so that no empty file is left where there is no OpenGL
         with FilmWriter(path, alone.task.dt) as writer:
             policy: Any = One(learner, envs, i)
-            score = evaluate(alone, policy, lambda t: writer.add(t, picture))
+            score = evaluate(alone, policy, lambda t: writer.add(t, lambda: picture(t)))
     except (SimulatorError, OSError) as e:
         raise VideoError(str(e)) from e
     finally:
+        stage.close()
         alone.task.sim.close()
     return Film(path, writer.frames, writer.fps, float(score[0, 0]))

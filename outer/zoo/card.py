@@ -15,6 +15,7 @@ from rich.console import Console
 import envolve
 from envolve.core.files import TEXT_BYTES, read_plain, read_text
 from envolve.envs.outside.build import is_outside
+from envolve.envs.task import make_task
 from envolve.envs.worlds.file import WorldFile, WorldFileError
 from envolve.outer.auto import report
 from envolve.outer.auto.plan import ReportPlan
@@ -33,11 +34,12 @@ def measured(run_dir: Path, data: Mapping[str, Any], agents: int, steps: int, wo
     """Trains unseen agents in the run's world, and on the task for as many steps -> their figures. Finished agents are
     in the run's folder: an interrupted call goes on. Raises RunError, ConfigError."""
     name = data["env_name"]
-    if not is_outside(name):
-        raise RunError(f"{run_dir}: found the task {name}, expected one of Gymnasium's (env_name: gymnasium:ID), on "
-                       "which agents of other libraries can be tested")  # fmt: skip
+    own = None if is_outside(name) else make_task(name)
+    if own is not None and not own.gymnasium:
+        words = "one of Gymnasium's (env_name: gymnasium:ID), on which agents of other libraries can be tested"
+        raise RunError(f"{run_dir}: found the task {name}, expected {words}")
     inner = [problem.split_agent_name(a).learner for a in inner_agents(problem.gtn_section(data))]
-    continuous = not data["envs"][name]["measured"]["action"].get("nvec")
+    continuous = bool(own.action_size) if own is not None else not data["envs"][name]["measured"]["action"].get("nvec")
     library = installed()
     learners = tuple(unseen_learners(continuous, inner, library))
     plan = ReportPlan(learners, agents, steps, TESTS, library)

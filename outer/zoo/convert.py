@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from envolve.envs.outside.build import is_outside
 from envolve.envs.outside.task import OutsideTask
-from envolve.envs.task import Task
+from envolve.envs.task import Task, make_task
 from envolve.envs.worlds.file import WorldFile, WorldFileError
 from envolve.envs.worlds.format import world_state_dict
 from envolve.worlds.file import metadata_of
@@ -37,7 +38,9 @@ def zoo_bytes(world: WorldFile) -> bytes:
 
 
 def task_id(env_name: str) -> str:
-    """``gymnasium:package:Env-v0`` -> ``Env-v0``; a task of this project keeps its name."""
+    """``gymnasium:package:Env-v0`` -> ``Env-v0``; of a task of this project Gymnasium's name, if it has one."""
+    if not is_outside(env_name):
+        return make_task(env_name).gymnasium or env_name
     return env_name.removeprefix(PREFIX).rpartition(":")[2]
 
 

@@ -12,7 +12,7 @@ from envolve.agents.common.cuda_graph import EAGER_CALLS, Graphs
 from envolve.agents.common.result import OK
 from envolve.agents.common.sections import LEARNERS
 from envolve.agents.shaped.training import default_section, make_envs, make_learner, train_shaped
-from envolve.agents.train import train
+from envolve.agents.train import Hardware, train
 from envolve.envs.section import EnvSection
 from envolve.envs.shaping.candidate import Candidate, Shaper
 from envolve.envs.task import make_task
@@ -33,7 +33,7 @@ def test_a_training_is_the_cpus(name, kind):
     task, env, keys = make_task(TASK.get(name, "CartPole-v0"), max_steps=9), EnvSection(hidden_size=5), np.arange(3)
     worlds = torch.zeros(3, 1) if kind == "real" else init_world(kind, task, env, torch.as_tensor(keys))
     cpu, gpu = (
-        train(name, section, None, task, kind, env, worlds, keys, backend="torch", device=device)
+        train(name, section, None, task, kind, env, worlds, keys, backend="torch", hardware=Hardware(device))
         for device in ("cpu", DEVICE)
     )
     assert (gpu.status == OK).all()

@@ -14,7 +14,7 @@ import torch
 from envolve.agents import train as entry
 from envolve.agents.common.result import OK
 from envolve.agents.common.sections import LEARNERS, DDQNSection, DuelingDDQNSection, TabularSection, learners_for
-from envolve.agents.train import train
+from envolve.agents.train import Hardware, train
 from envolve.envs.section import EnvSection
 from envolve.envs.task import make_task
 from envolve.envs.worlds.world import init_world
@@ -84,7 +84,7 @@ def test_what_has_no_kernel_is_refused_where_one_is_asked_for():
     with pytest.raises(ValueError, match="'compiled': the task EmptyRoom22 has no compiled twin"):
         run(task="EmptyRoom22", backend="compiled")
     with pytest.raises(ValueError, match="'compiled': kernels run on the CPU, and the device is cuda"):
-        run(device="cuda", backend="compiled")
+        run(hardware=Hardware("cuda"), backend="compiled")
     with pytest.raises(ValueError, match="'compiled': .*over the batch"):
         run("duelingddqn", DuelingDDQNSection(published_dueling_mean=True), backend="compiled")
 

@@ -18,6 +18,7 @@ from envolve.core import commands
 from envolve.envs.outside.measure import measure
 from envolve.experiments import evolve
 from envolve.outer.auto import report
+from envolve.outer.auto.unseen import REAL, WORLD, Job, train_one, whole
 from envolve.outer.config.load import load_config
 from tests.experiments.command import exit_code
 from tests.outer.small import ROOT
@@ -26,7 +27,8 @@ ID = "gymnasium:CartPole-v1"
 TINY = [
     ID, "--quick", "--agents", "2", "--steps", "40", "--workers", "1", "--seed", "3", "--set",
     "agents.gtn.max_iterations=2", "agents.gtn.num_workers=2", "agents.gtn.num_orig_evals=2",
-    "agents.ddqn.train_steps=60",
+    "agents.ddqn.train_steps=60", "agents.expert.agents=1", "agents.ddqn_expert.train_steps=60",
+    "agents.ddqn_expert.test_episodes=2",
 ]  # fmt: skip
 
 
@@ -161,6 +163,20 @@ def test_stopped_in_the_evolution_it_goes_on_to_the_same_world(tmp_path: Path) -
     assert (run_dir / "model.pt").read_bytes() == (other / "model.pt").read_bytes()
     found = [json.loads((d / "report.json").read_text())["unseen"] for d in (run_dir, other)]
     assert found[0] == found[1]
+
+
+@pytest.mark.slow
+def test_stable_baselines3s_agents_train_in_the_world_and_on_the_environment(tmp_path: Path) -> None:
+    pytest.importorskip("stable_baselines3")
+    assert exit_code(evolve.main, [*TINY, "--results-dir", str(tmp_path), "--learners", "ppo"]) == 0
+    (run_dir,) = [p for p in tmp_path.iterdir() if p.is_dir()]
+    for learner, steps in (("ppo", 2048), ("a2c", 100), ("dqn", 200)):
+        for where in (WORLD, REAL):
+            job = Job(str(run_dir), learner, where, whole(learner, steps, True), 5, 2, True)
+            first, again = train_one(job), train_one(job)
+            assert first["failed"] == "" and first["test_returns"] == again["test_returns"]
+            assert first["train_steps"] == steps and first["real_steps"] == (0 if where == WORLD else steps)
+            assert all(8 <= x <= 500 for x in first["test_returns"])
 
 
 @pytest.mark.slow

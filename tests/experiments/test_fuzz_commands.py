@@ -37,7 +37,7 @@ def test_every_command_is_fuzzed() -> None:
     }  # fmt: skip
     found = {
         "envolve." * (folder != ".") + ".".join(path.relative_to(ROOT).with_suffix("").parts)
-        for folder in ("experiments", "slurm", ".")
+        for folder in ("experiments", "experiments/paper", "slurm", ".")
         for path in Path(ROOT / folder).glob("*.py")
         if '__name__ == "__main__"' in path.read_text()
     }

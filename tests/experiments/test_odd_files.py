@@ -20,8 +20,8 @@ from envolve.envs.graph.file import load_graph_file
 from envolve.envs.shaping.candidate import load_candidate
 from envolve.envs.shaping.section import shapers_digest
 from envolve.envs.worlds.file import read_world
-from envolve.experiments.paper import data as paper_data
-from envolve.experiments.paper.proxies import read_result
+from envolve.experiments.paper.common import data as paper_data
+from envolve.experiments.paper.common.proxies import read_result
 from envolve.experiments.policies.episodes import read_policy_file
 from envolve.llm import json_lines
 from envolve.llm.gym.config import load_gym_config
@@ -88,9 +88,9 @@ COMMANDS: list[tuple[str, list[str], str, list[str]]] = [
     ),
     ("envolve.experiments.train_goal", ["--resume"], "run/config.yaml", []),
     ("envolve.experiments.evolve_goals", ["--resume"], "run/config.yaml", []),
-    ("envolve.experiments.train_proxy", [], "c.yaml", ["--mode", "2"]),
-    ("envolve.experiments.unseen_agents", [CONFIG, "--world"], "model.pt", []),
-    ("envolve.experiments.inference_time", [], "c.yaml", []),
+    ("envolve.experiments.paper.train_proxy", [], "c.yaml", ["--mode", "2"]),
+    ("envolve.experiments.paper.unseen_agents", [CONFIG, "--world"], "model.pt", []),
+    ("envolve.experiments.paper.inference_time", [], "c.yaml", []),
     ("envolve.slurm.submit", ["--run-dir", "there", "--"], "c.yaml", []),
     ("envolve.slurm.submit", ["--run-dir", "there", "--setup"], "setup.sh", ["--", CONFIG]),
 ]

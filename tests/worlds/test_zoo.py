@@ -45,6 +45,22 @@ def pair(tmp_path: Path, task: str = "CartPole-v0", **section: object) -> tuple[
 @pytest.mark.parametrize("layers", [1, 2])
 def test_numpy_and_torch_agree(tmp_path: Path, task: str, activation: str, layers: int) -> None:
     model, path = pair(tmp_path, task, activation_fn=activation, hidden_layer=layers)
+    same_world(model, path)
+
+
+@pytest.mark.parametrize("task", ["Swimmer-v5", "Hopper-v5", "Walker2d-v5", "HalfCheetah-v5"])
+def test_bandits_of_robots_agree(tmp_path: Path, task: str) -> None:
+    model, path = pair(tmp_path, task)
+    same_world(model, path)
+    assert read_zoo(path).task == task and path.stat().st_size < 20_000
+
+
+def test_a_task_with_another_name_in_gymnasium_has_that(tmp_path: Path) -> None:
+    assert read_zoo(pair(tmp_path, "Pendulum-v0")[1]).task == "Pendulum-v1"
+
+
+def same_world(model: str, path: Path) -> None:
+    """Contexts, spaces and rewards of the two, over 20 episodes."""
     theirs, ours = load_world(model), ZooEnv(read_zoo(path))
     assert ours.observation_space == theirs.observation_space and ours.action_space == theirs.action_space
     actions = random_actions(ours.action_space, np.random.default_rng(0), 20)

@@ -32,7 +32,7 @@ from envolve.agents.kernels.dense.mlp import (
     workspace,
 )
 from envolve.agents.kernels.off_policy.dispatch import implement
-from envolve.agents.kernels.off_policy.training import Weights, padded
+from envolve.agents.kernels.off_policy.training import Weights, looks_ahead, padded
 from envolve.envs.nets.networks import ACTIVATIONS
 from envolve.envs.task import Task
 
@@ -185,9 +185,13 @@ def critic_gradient(agent, batch, alpha):
     w, B, L, q, y, reward, discount = (
         agent.weights, agent.batch_size, agent.y.shape[0], agent.q, agent.y, batch.reward, batch.discount
     )  # fmt: skip
-    critics(agent, w.target, batch.next_sa)
-    for i in range(B):
-        y[i] = reward[i] + discount[i] * (min(q[0, 0, i], q[1, 0, i]) - alpha * agent.log_prob[i])
+    if looks_ahead(batch):
+        critics(agent, w.target, batch.next_sa)
+        for i in range(B):
+            y[i] = reward[i] + discount[i] * (min(q[0, 0, i], q[1, 0, i]) - alpha * agent.log_prob[i])
+    else:
+        for i in range(B):
+            y[i] = reward[i]
     critics(agent, w.p, batch.sa)
     scale = TWO / F4(B)
     for k in range(2):
@@ -249,7 +253,8 @@ def train_on(agent, batch, key, update):
     unbiased, scale = 1.0 / (1.0 - 0.9**update), F4(1.0 / math.sqrt(1.0 - 0.999**update))
     alpha = F4(math.exp(temperature.p[0]))
     first = update * 65536 * 2 * A
-    sample_actions(agent, batch.next_sa, key, first, batch.next_sa[F:])
+    if looks_ahead(batch):
+        sample_actions(agent, batch.next_sa, key, first, batch.next_sa[F:])
     critic_gradient(agent, batch, alpha)
     adam_soft_update(w.p, w.target, w.m, w.v, w.g, actor_end, end, F4(agent.lr * unbiased), scale, F4(agent.tau))
     sample_actions(agent, batch.sa, key, first + A, batch.sa[F:])

@@ -34,7 +34,7 @@ from envolve.agents.kernels.dense.mlp import (
     workspace,
 )  # fmt: skip
 from envolve.agents.kernels.off_policy.dispatch import by_type, implement
-from envolve.agents.kernels.off_policy.training import Weights, padded
+from envolve.agents.kernels.off_policy.training import Weights, looks_ahead, padded
 from envolve.envs.nets.networks import ACTIVATIONS
 from envolve.envs.task import Task
 
@@ -64,7 +64,7 @@ class TwinCritics(NamedTuple):
     act: int
     norm: bool  # with layer norm
     critic1: int  # where the critics begin
-    critic2: int
+    critic2: int  # the end, if there is one critic
     actor_updates: np.ndarray  # int64 [1]
     q: np.ndarray  # [1, L], values of a critic, then the gradient of the loss by them
     y: np.ndarray  # [1, L], the target
@@ -162,19 +162,34 @@ def adam_on(agent, lo, hi, update, lr):
 
 @njit(**JIT_INNER)
 def update_critics(agent, batch, key, update):
-    """Both critics towards y = r + gamma (1 - d) min_k Q_target,k(s', a'), a' the target actor's action with noise."""
+    """The critics towards y = r + gamma (1 - d) min_k Q_target,k(s', a'), a' the target actor's action with noise."""
+    w, c = agent.weights, agent.common
+    twin = c.critic2 < w.p.shape[0]
+    if looks_ahead(batch):
+        targets(agent, batch, key, update, twin)
+    else:
+        y = c.y[0]
+        for i in range(y.shape[0]):
+            y[i] = batch.reward[i]
+    critic_gradient(agent, c.critic1, batch.sa)
+    if twin:
+        critic_gradient(agent, c.critic2, batch.sa)
+    adam_on(agent, c.critic1, w.p.shape[0], update, c.lr)
+
+
+@njit(**JIT_INNER)
+def targets(agent, batch, key, update, twin):
+    """y of ``update_critics``."""
     w, c = agent.weights, agent.common
     L = c.y.shape[1]
     forward(w.target, ACTOR, c.observations, c.hidden, c.layers, c.actions, batch.next_sa, c.h, c.out, L, c.act, c.norm)
     target_actions(agent, c.out, key, update, batch.next_sa)
     critic(agent, w.target, c.critic1, batch.next_sa, c.y)
-    critic(agent, w.target, c.critic2, batch.next_sa, c.q)
     y, q = c.y[0], c.q[0]
+    if twin:
+        critic(agent, w.target, c.critic2, batch.next_sa, c.q)
     for i in range(L):
-        y[i] = batch.reward[i] + batch.discount[i] * min(y[i], q[i])
-    critic_gradient(agent, c.critic1, batch.sa)
-    critic_gradient(agent, c.critic2, batch.sa)
-    adam_on(agent, c.critic1, w.p.shape[0], update, c.lr)
+        y[i] = batch.reward[i] + batch.discount[i] * (min(y[i], q[i]) if twin else y[i])
 
 
 @njit(**JIT_INNER)

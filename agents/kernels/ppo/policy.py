@@ -32,6 +32,7 @@ class Policy(NamedTuple):
     outputs: int  # A
     max_action: float
     test_noise: bool
+    squash: bool  # a tanh bounds the mean of a continuous action
     p: np.ndarray  # float32 [D]: standard deviations, actor, critic
     noise: np.ndarray  # float32 [A]
     out: np.ndarray  # float32 [N A], the actor's outputs
@@ -41,12 +42,14 @@ class Policy(NamedTuple):
     h2: np.ndarray
 
     @classmethod
-    def create(cls, task: Task, actor: MLPShape, num_envs: int, test_noise: bool, p: np.ndarray) -> Policy:
+    def create(
+        cls, task: Task, actor: MLPShape, num_envs: int, test_noise: bool, squash: bool, p: np.ndarray
+    ) -> Policy:
         A, H, layers, act = actor.outputs, actor.hidden, max(1, actor.layers), ACTIVATIONS.index(actor.activation)
         noise, out, drawn, sent = (aligned((n,)) for n in (A, num_envs * A, A, A))
         h, h2 = aligned((num_envs * H,)), aligned((num_envs * H,))
         top = float(task.max_action)
-        return cls(H, layers, act, task.action_size, A, top, test_noise, p, noise, out, drawn, sent, h, h2)
+        return cls(H, layers, act, task.action_size, A, top, test_noise, squash, p, noise, out, drawn, sent, h, h2)
 
 
 @njit(**JIT_UNCOUNTED)
@@ -91,6 +94,12 @@ def draw_noise(policy, key, number):
 
 
 @njit(**JIT_UNCOUNTED)
+def mean(policy, z):
+    """Mean of a continuous action by the actor's output."""
+    return F4(policy.max_action) * tanh(z) if policy.squash else z
+
+
+@njit(**JIT_UNCOUNTED)
 def choose(policy, n):
     """Row n of the actor's outputs, and noise -> index of a discrete action; else 0, and ``drawn`` holds the action,
     ``sent`` what is left of it within the task's limits."""
@@ -103,7 +112,7 @@ def choose(policy, n):
     else:
         top = F4(policy.max_action)
         for a in range(A):
-            policy.drawn[a] = top * tanh(out[a]) + max(policy.p[a], STD_MIN) * policy.noise[a]
+            policy.drawn[a] = mean(policy, out[a]) + max(policy.p[a], STD_MIN) * policy.noise[a]
             policy.sent[a] = min(max(policy.drawn[a], -top), top)
     return index
 
@@ -139,6 +148,6 @@ def log_prob(policy, n, index):
     total = ZERO
     for a in range(A):
         std = max(policy.p[a], STD_MIN)
-        z = (policy.drawn[a] - F4(policy.max_action) * tanh(out[a])) / std
+        z = (policy.drawn[a] - mean(policy, out[a])) / std
         total -= F4(0.5) * z * z + math.log(std) + HALF_LOG_2PI
     return total

@@ -48,7 +48,7 @@ def train_population(
             monte_carlo=own.advantage == "monte_carlo", **without_tests(task),
         )  # fmt: skip
         own_weights = weights[i, : task.action_size + actor.size + critic.size]
-        agent = ppo.PPO.create(task, actor, c, own.test_noise, own_weights)
+        agent = ppo.PPO.create(task, actor, c, own.test_noise, own_weights, own.squash)
         ppo.train(
             agent, create_world(task, kind, section, own.gamma, worlds[i]),
             create_world(task, "real", section, own.gamma, worlds[i]), c, ukeys[i],

@@ -89,12 +89,14 @@ class PPO(NamedTuple):
     scale: np.ndarray  # float64 [2], mean and std of the Monte Carlo returns learned last
 
     @classmethod
-    def create(cls, task: Task, actor: MLPShape, c: Settings, test_noise: bool, p: np.ndarray) -> PPO:
+    def create(
+        cls, task: Task, actor: MLPShape, c: Settings, test_noise: bool, p: np.ndarray, squash: bool = True
+    ) -> PPO:
         """p: float32 [D], trained in place."""
         F, A, N, R = task.observation_size, actor.outputs, c.num_envs, c.num_envs * c.rollout_steps
         B = R // c.minibatches
         W = padded(-(-B // -(-B // BLOCK)))  # the fewest blocks, of equal width
-        policy = Policy.create(task, actor, N, test_noise, p)
+        policy = Policy.create(task, actor, N, test_noise, squash, p)
         m, v, g, part = (aligned((len(p),)) for _ in range(4))
         return cls(
             policy, Environments.create(N, F), Rollout.create(R, F, max(1, task.action_size)),

@@ -170,7 +170,7 @@ def derivatives(policy, rollout, block, advantage, g, c, first, count, B):
         else:
             for a in range(A):
                 std = max(p[a], STD_MIN)
-                q[a, i] = tanh(q[a, i])  # needed once more below
+                q[a, i] = tanh(q[a, i]) if policy.squash else q[a, i] / top  # needed once more below
                 z = (rollout.action[a, j] - top * q[a, i]) / std
                 dq[a, i] = z
                 logp -= F4(0.5) * z * z + math.log(std) + HALF_LOG_2PI
@@ -189,7 +189,8 @@ def derivatives(policy, rollout, block, advantage, g, c, first, count, B):
         else:
             for a in range(A):
                 std, z, squashed = max(p[a], STD_MIN), dq[a, i], q[a, i]
-                dq[a, i] = dlogp * z * top * (ONE - squashed * squashed) / std
+                slope = top * (ONE - squashed * squashed) if policy.squash else ONE
+                dq[a, i] = dlogp * z * slope / std
                 if p[a] >= STD_MIN:
                     g[a] += (z * z - ONE) * dlogp / std
     for i in range(count, block.x.shape[1]):

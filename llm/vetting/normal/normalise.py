@@ -44,7 +44,8 @@ def normalise(code: str, types: Sequence[str], task: str = "", torch: bool = Tru
         size = sum(1 for _ in ast.walk(tree))
         if size > MOST_NODES:
             return Normalised(code)
-        return _normalised(code, tree, types, aliases(PHYSICS_TASKS[task]) if task else {}, torch)
+        known = aliases(PHYSICS_TASKS[task]) if task in PHYSICS_TASKS else {}
+        return _normalised(code, tree, types, known, torch)
     except (VetError, RecursionError):  # the allow-list says it
         return Normalised(code)
 

@@ -65,3 +65,26 @@ def test_test_episodes_with_a_random_reward(skip):
             wanted = 8 * task.reward[0, arm[p]] + draws.sum().item()
             assert returns[p, j].item() == pytest.approx(wanted, rel=1e-5)
     np.testing.assert_array_equal(rollout.test_episodes(task, policy, key, first + 1, 2, skip)[0], returns[:, 1:])
+
+
+@pytest.mark.parametrize("skip", [1, 3])
+def test_episodes_that_are_over_cost_no_simulation(skip, monkeypatch):
+    task, key = make_task("Hopper-v5", max_steps=120), torch.tensor([5, 6, 7])
+    gain = torch.tensor([0.0, 0.3, -1.0]).view(3, 1, 1)
+    policy = lambda obs, step: (gain * obs[..., 5:8]).clamp(-1, 1)  # noqa: E731
+    calls, advance = [], type(task).advance
+
+    def counted(self, state, control):
+        calls.append(state[..., 0].numel())
+        return advance(self, state, control)
+
+    monkeypatch.setattr(type(task), "advance", counted)
+    returns, steps = rollout.test_episodes(task, policy, key, torch.zeros_like(key), 4, skip)
+    spent, all_of_them = sum(calls), len(calls) * 12
+    monkeypatch.setattr(type(task), "costly", False)
+    wanted, wanted_steps = rollout.test_episodes(task, policy, key, torch.zeros_like(key), 4, skip)
+    assert torch.equal(returns, wanted) and torch.equal(steps, wanted_steps)
+    assert steps.min() < 0.8 * steps.max(), "then there is nothing to leave out"
+    assert spent < 0.8 * all_of_them
+    if skip == 1:
+        assert spent == steps.sum()

@@ -51,7 +51,7 @@ def test_goals_and_rewards_of_a_batch(goals: str, dense: bool) -> None:
     f = replay.fields
     batch = learner.sample(replay)
     now = replay.uniform_rows(learner.replay_key, learner.updates, 512)
-    s, after, action, reward, done = learner.algorithm.split(batch)
+    s, after, action, reward, done = learner.agents.algorithm.split(batch)
     assert (done == 0).all()  # a point maze never terminates
     kept = ahead = 0
     for p in range(2):
@@ -182,7 +182,7 @@ def test_terminated_episodes_do_not_go_on() -> None:
     for _ in range(8):
         t.iteration()
     learner = t.learner
-    assert isinstance(learner, GoalOffPolicy) and isinstance(learner.algorithm, SAC)
+    assert isinstance(learner, GoalOffPolicy) and isinstance(learner.agents.algorithm, SAC)
     t.replay.fields["terminated"].fill_(1.0)
     for _ in range(150):
         learner.learn(t.replay)

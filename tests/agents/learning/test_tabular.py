@@ -20,7 +20,7 @@ import pytest
 from envolve.agents.common.hyper import draw
 from envolve.agents.common.result import TrainResult
 from envolve.agents.common.sections import TabularSection
-from envolve.agents.tabular.training import ALGORITHMS, train_tabular
+from envolve.agents.tabular.training import ALGORITHMS, RewardNoise, train_tabular
 from envolve.envs.classic.bandit import Bandit
 from envolve.envs.classic.gridworld import Cliff
 
@@ -177,7 +177,7 @@ def test_q_learning_finds_the_good_arms_of_the_bandit():
     keys, tables = np.arange(500), (task.next_state, task.reward, task.done)
     result = train_tabular(
         "ql", draw(section, keys), tuple(t[None] for t in tables), (*tables, task.start_state), "real",
-        task.max_steps, 1e9, False, keys, world_noise=task.reward_noise, task_noise=task.reward_noise,
+        task.max_steps, 1e9, False, keys, noise=RewardNoise(task.reward_noise, task.reward_noise),
     )  # fmt: skip
     means = task.reward[0].astype(float)
     best, tested = task.max_steps * means[result.weights.argmax(1)], result.test_return.mean(1)

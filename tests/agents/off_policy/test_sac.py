@@ -70,6 +70,7 @@ MIXED = dict(hidden_size=[3, 8, 16, 31, 5], hidden_layer=[0, 1, 2, 1, 2], batch_
 
 # -------------------------------------------------------------------------------------------------- the compiled twin
 
+BANDIT = dict(kind="se", env={"contextual_bandit": True}, train_episodes=400, early_out_min_steps=400)
 TWINS = {
     "real": dict(),
     "real, mixed, leakyrelu": dict(values=MIXED, activation_fn="leakyrelu"),
@@ -79,6 +80,7 @@ TWINS = {
     "real, temperature fixed": dict(automatic_entropy_tuning=False, log_std_max=-0.1, log_std_min=-0.2),
     "real, time limit": dict(bootstrap_time_limit=False),
     "se": dict(kind="se"),
+    "bandit": BANDIT,
     "rn, tested": dict(kind="rn", env={"reward_env_type": 2}, test_each=True),
     "mountain car": dict(name="MountainCarContinuous-v0"),
 }

@@ -78,7 +78,7 @@ class Reference:
         self.nets = [module(s, part) for s, part in zip(nets, flat.split(sizes))]
         self.targets = [module(s, part) for s, part in zip(nets, target.split(sizes))]
         self.actor_adam = torch.optim.Adam(self.nets[0].parameters(), lr)
-        self.critic_adam = torch.optim.Adam([*self.nets[1].parameters(), *self.nets[2].parameters()], lr)
+        self.critic_adam = torch.optim.Adam([p for net in self.nets[1:] for p in net.parameters()], lr)
         self.gamma, self.tau, self.max_action = gamma, tau, max_action
 
     def action(self, net, s, noise):
@@ -93,7 +93,7 @@ class Reference:
         s, s_next, a, r, d = batch.double().T.tensor_split([F, 2 * F, len(batch) - 2, len(batch) - 1], dim=1)
         with torch.no_grad():
             x = torch.cat((s_next, self.target_action(s_next, noise)), 1)
-            y = r + self.gamma * (1 - d) * torch.min(self.targets[1](x), self.targets[2](x))
+            y = r + self.gamma * (1 - d) * torch.stack([critic(x) for critic in self.targets[1:]]).amin(0)
         x = torch.cat((s, a), 1)
         self.critic_adam.zero_grad()
         sum(nn.functional.mse_loss(critic(x), y) for critic in self.nets[1:]).backward()
@@ -141,12 +141,12 @@ def test_gradients_against_float64(activation, layers):
         assert relative_error(actor[i], reference.actor_grad) < 2e-6
 
 
-@pytest.mark.parametrize("delay", [1, 2, 3])
-def test_updates_equal_a_plain_agents(delay):
+@pytest.mark.parametrize(("delay", "twin"), [(1, True), (2, True), (3, True), (1, False)])
+def test_updates_equal_a_plain_agents(delay, twin):
     """Both Adams, their counts, the delay and the targets, over ten updates; the second member begins at the fourth."""
     tau = [0.02, 0.1]
     values = {"lr": [1e-3, 3e-3], "tau": tau, "gamma": [0.9, 0.99], "policy_std_clip": [0.5, 0.1]}
-    setup = Setup(P=2, values=values, policy_delay=delay)
+    setup = Setup(P=2, values=values, policy_delay=delay, twin=twin)
     generator, B = torch.Generator().manual_seed(0), 32
     run, _, nets = setup.learner()
     ours, keys = run.algorithm, torch.arange(2) + 7
@@ -210,6 +210,7 @@ MIXED = dict(hidden_size=[3, 8, 16, 31, 5], hidden_layer=[0, 1, 2, 1, 2], batch_
              train_steps=[100, 200, 50, 150, 120], gamma=[0.9, 0.99, 0.8, 0.98, 1.0], tau=[0.01, 0.1, 1.0, 0.0, 0.02],
              lr=[1e-3, 1e-4, 3e-3, 1e-3, 3e-3], policy_std=[0.1, 0.2, 0.0, 1.0, 0.2],
              action_std=[0.0, 0.1, 1.0, 0.3, 0.1])  # fmt: skip
+BANDIT = dict(kind="se", env={"contextual_bandit": True}, train_episodes=400, early_out_min_steps=400)
 CASES = {
     "real": dict(),
     "real, mixed": dict(values=MIXED, activation_fn="tanh"),
@@ -220,6 +221,9 @@ CASES = {
     "real, time limit": dict(max_steps=20, bootstrap_time_limit=False, policy_delay=1),
     "real, replay wraps": dict(rb_size=50),
     "prelu": dict(activation_fn="prelu"),
+    "one critic": dict(twin=False, policy_std=0.0, policy_delay=1),
+    "bandit": dict(twin=False, **BANDIT),
+    "bandit, two critics": BANDIT,
 }
 
 
@@ -230,7 +234,10 @@ def in_a_batch(case):
     return setup, setup.torch()
 
 
-@pytest.mark.parametrize("case", some_slow(CASES, ("real, mixed", "real, tested, noise", "rn 2", "real, replay wraps")))
+FAST = ("real, mixed", "rn 2", "real, replay wraps", "one critic", "bandit")
+
+
+@pytest.mark.parametrize("case", some_slow(CASES, FAST))
 def test_equals_the_compiled_twin(case):
     setup, together = in_a_batch(case)
     same_run(together, setup.compiled(), tolerance=5e-5)
@@ -241,6 +248,15 @@ def test_alone_and_in_a_batch(case):
     setup, together = in_a_batch(case)
     assert (together.status == OK).all() and (together.updates > 0).all()
     same_alone(setup, together, tolerance=2e-4)
+
+
+def test_in_a_bandit_the_actor_needs_no_second_critic():
+    with_it, without = Setup(**BANDIT), Setup(twin=False, **BANDIT)
+    results = with_it.compiled(), without.compiled()
+    actor = with_it.learner()[1][0][0].size
+    np.testing.assert_array_equal(results[0].weights[:, :actor], results[1].weights[:, :actor])
+    assert results[1].weights.shape[1] < results[0].weights.shape[1]
+    np.testing.assert_array_equal(results[0].test_return, results[1].test_return)
 
 
 def test_padding_units_stay_exactly_zero():

@@ -62,6 +62,9 @@ CASES = {
     "pendulum": dict(name="Pendulum-v0", max_steps=25, solved_reward=1.0, ent_coef=0.02),
     "pendulum, monte carlo": dict(name="Pendulum-v0", max_steps=25, solved_reward=1.0, same_action_num=2,
                                   test_noise=True, **MONTE_CARLO),
+    "pendulum, unbounded mean": dict(name="Pendulum-v0", max_steps=25, solved_reward=1.0, squash=False, action_std=1.0),
+    "bandit, unbounded mean": dict(kind="se", env={"contextual_bandit": True}, name="Pendulum-v0", squash=False,
+                                   train_episodes=400, early_out_min_steps=400),
     "se, continuous car": dict(kind="se", name="MountainCarContinuous-v0", max_steps=25),
     "sampled tests": dict(test_noise=True),
     "se": dict(kind="se", max_steps=31),
@@ -77,7 +80,7 @@ CASES = {
 
 
 FAST = ("published", "cleanrl", "time limit", "solved", "left over", "prelu", "acrobot", "pendulum, monte carlo",
-        "rn 5", "se, continuous car", "se, tested", "rn 2, tested", "mixed")  # fmt: skip
+        "rn 5", "se, continuous car", "bandit, unbounded mean", "se, tested", "rn 2, tested", "mixed")  # fmt: skip
 
 
 @pytest.mark.parametrize("case", some_slow(CASES, FAST))
@@ -133,7 +136,8 @@ def reference_gradient(nets, params, obs, action, logp, returns, value, eps, vf,
     obs, action, logp, returns, value = (x.double() for x in (obs.T, action.T, logp, returns, value))
     out, v = net(nets.actor, actor, obs), net(nets.critic, critic, obs)[:, 0]
     if nets.std:
-        normal = torch.distributions.Normal(torch.tanh(out) * scale, std.clamp(min=1e-3).expand_as(out))
+        mean = torch.tanh(out) * scale if nets.squash else out
+        normal = torch.distributions.Normal(mean, std.clamp(min=1e-3).expand_as(out))
         now, entropy = normal.log_prob(action).sum(1), normal.entropy().sum(1)
     else:
         categorical = torch.distributions.Categorical(logits=out)
@@ -151,10 +155,10 @@ def reference_gradient(nets, params, obs, action, logp, returns, value, eps, vf,
 
 @pytest.mark.parametrize("settings", [dict(), MONTE_CARLO, dict(norm_advantage=False, clip_value_loss=True)])
 @pytest.mark.parametrize("activation", ACTIVATIONS)
-@pytest.mark.parametrize("A, std", [(2, 0), (3, 0), (1, 1), (2, 2)])
-def test_gradient_against_float64(A, std, activation, settings):
+@pytest.mark.parametrize("A, std, squash", [(2, 0, True), (3, 0, True), (1, 1, True), (2, 2, True), (2, 2, False)])
+def test_gradient_against_float64(A, std, squash, activation, settings):
     L, B, F, generator = 3, 200, 4, torch.Generator().manual_seed(A)
-    nets = Nets(std, MLPShape(F, A, 30, 2, activation), MLPShape(F, 1, 20, 1, activation))
+    nets = Nets(std, MLPShape(F, A, 30, 2, activation), MLPShape(F, 1, 20, 1, activation), squash)
     keys = torch.arange(L) + 5
     params = torch.cat((torch.rand(L, std, generator=generator) + 0.2, init_flat(nets.actor, keys),
                         init_flat(nets.critic, keys + 50)), 1)  # fmt: skip
@@ -166,7 +170,7 @@ def test_gradient_against_float64(A, std, activation, settings):
         action = torch.randn(L, std, B, generator=generator)
     out = ppo_policy.forward(nets.actor, params[:, std : std + nets.actor.size], obs)
     if std:
-        action[0] = 1.9 * torch.tanh(out[0]) + 1e-3 * action[0]
+        action[0] = nets.mean(out[0], 1.9) + 1e-3 * action[0]
     # ratios on both sides of the clip, none so close to it that rounding decides
     change = torch.tensor([-0.5, 0.02, 0.5])[torch.randint(3, (L, B), generator=generator)]
     logp = ppo_policy.log_prob(nets, params, out, action, 1.9) + change

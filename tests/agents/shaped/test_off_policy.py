@@ -73,7 +73,7 @@ def spy(learner):
 def test_compiled_updates_equal_pytorchs(name):
     """Of batches that lose a member, and one of them all its members."""
     twins = [run(name, fails=[1, 3], backend=backend) for backend in ("auto", "torch")]
-    assert [[batch.compiled_update for batch in t.batches] for t in twins] == [[True] * 3, [False] * 3]
+    assert [[batch.agents.compiled for batch in t.batches] for t in twins] == [[True] * 3, [False] * 3]
     for i in range(5):
         torch.testing.assert_close(*(t.policy(i) for t in twins), **CLOSE)
 
@@ -208,15 +208,17 @@ def test_samples_are_normalised_by_all_that_was_seen_until_the_last_iterations_e
     for _ in range(2):
         learner.iteration()
     for batch in learner.batches:
-        got, update = [], batch.update
-        batch.update = lambda sample, *rest, got=got, update=update: got.append((sample, rest)) or update(sample, *rest)
+        got, update = [], batch.agents._update
+        batch.agents._update = lambda sample, *rest, got=got, update=update: (
+            got.append((sample, rest)) or update(sample, *rest)
+        )
         raw, memory_sample = [], batch.memory.sample
         batch.memory.sample = lambda draw, raw=raw, sample=memory_sample: (
             raw.append(sample(draw).clone()) or sample(draw)
         )
         batch.learn(3)
-        assert [rest[4] for _, rest in got] == [batch.updates % batch.algorithm.policy_delay == u % 2 or name == "sac"
-                                               for u in (0, 1, 0)]  # fmt: skip
+        turns, delay = [rest[4] for _, rest in got], batch.agents.algorithm.policy_delay
+        assert turns == [batch.updates % delay == u % 2 or name == "sac" for u in (0, 1, 0)]
         for k, i in enumerate(batch.members.tolist()):
             F, A = WIDTHS[i]
             x = torch.stack([obs[i, :, :F] for obs, _, _ in seen]).view(-1, F).double()
@@ -244,10 +246,10 @@ def test_exploring_in_many_environments_is_exploring_in_each(name):
     obs, (u, normal) = torch.randn(L, N, batch.F), torch.rand(2, L, N, A)
     for episode in (0, 7):
         e = torch.full((L,), episode)
-        action, stored = batch.algorithm.explore(obs, e, (u.flatten(1), normal.flatten(1)))
+        action, stored = batch.agents.algorithm.explore(obs, e, (u.flatten(1), normal.flatten(1)))
         assert action.shape == (L, N, A) and torch.equal(action.flatten(1), stored)
         for n in range(N):
-            alone, _ = batch.algorithm.explore(obs[:, n : n + 1], e, (u[:, n], normal[:, n]))
+            alone, _ = batch.agents.algorithm.explore(obs[:, n : n + 1], e, (u[:, n], normal[:, n]))
             torch.testing.assert_close(alone[:, 0], action[:, n])
 
 

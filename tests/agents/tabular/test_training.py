@@ -16,7 +16,7 @@ from envolve.agents.common.result import AGENT_DIVERGED, OK, WORLD_DIVERGED, Tra
 from envolve.agents.common.sections import TabularSection
 from envolve.agents.kernels.building.ahead import compiled_ahead
 from envolve.agents.tabular.loop import PER_MEMBER
-from envolve.agents.tabular.training import ALGORITHMS, KINDS, train_tabular
+from envolve.agents.tabular.training import ALGORITHMS, KINDS, NO_NOISE, RewardNoise, train_tabular
 from envolve.core import rng
 from envolve.envs.classic.bandit import Bandit
 from envolve.envs.classic.gridworld import Cliff
@@ -47,10 +47,10 @@ def assert_same(a: TrainResult, b: TrainResult) -> None:
         np.testing.assert_array_equal(getattr(a, field.name), getattr(b, field.name), err_msg=field.name)
 
 
-def both(algorithm, h, world, task, kind, max_steps, solved, test_each, keys, **noise) -> TrainResult:
+def both(algorithm, h, world, task, kind, max_steps, solved, test_each, keys, noise=NO_NOISE) -> TrainResult:
     arguments = (algorithm, h, world, task, kind, max_steps, solved, test_each, keys)
-    compiled = train_tabular(*arguments, backend="compiled", **noise)
-    assert_same(compiled, train_tabular(*arguments, backend="torch", **noise))
+    compiled = train_tabular(*arguments, backend="compiled", noise=noise)
+    assert_same(compiled, train_tabular(*arguments, backend="torch", noise=noise))
     return compiled
 
 
@@ -77,7 +77,7 @@ def random_tables(draws: np.random.Generator, members: int, states: int, actions
         early_out_virtual_diff=st.sampled_from([0.0, 0.02, 0.5]), bootstrap_time_limit=st.booleans(),
         published_sarsa=st.booleans(),
     )),
-    st.fixed_dictionaries(dict(world_noise=st.sampled_from([0.0, 0.3]), task_noise=st.sampled_from([0.0, 2.0]))),
+    st.builds(RewardNoise, st.sampled_from([0.0, 0.3]), st.sampled_from([0.0, 2.0])),
 )  # fmt: skip
 def test_back_ends_are_equal_bit_for_bit(
     algorithm, kind, seed, members, states, actions, max_steps, each, shared, options, noise
@@ -91,7 +91,7 @@ def test_back_ends_are_equal_bit_for_bit(
     h.values["batch_size"] = draws.integers(1, 4, members)
     h.values["train_steps"] = draws.choice([0, 1, 10, 30], members)
     keys = draws.integers(-(2**63), 2**63 - 1, members)
-    both(algorithm, h, world, task, kind, max_steps, draws.choice([-1.0, 0.5, 1e9]), each, keys, **noise)
+    both(algorithm, h, world, task, kind, max_steps, draws.choice([-1.0, 0.5, 1e9]), each, keys, noise)
 
 
 ON_CLIFF = [f"{kind}-{algorithm}" for kind in KINDS for algorithm in ALGORITHMS]
@@ -196,7 +196,7 @@ def test_updates_follow_the_rules(algorithm, kind, options, noise):
     world = (world[0], draws.normal(size=(1, 5, 3)).astype(F), world[2] if kind == "se" else world[2] * 0)
     task = tuple(table[0] for table in world) + (2,)
     h = hyper(1, alpha=0.5, eps_init=1.0, eps_min=1.0, train_episodes=6, early_out_virtual_diff=0.0, **options)
-    result = train_tabular(algorithm, h, world, task, kind, 7, 1e9, False, np.array([-5]), world_noise=noise)
+    result = train_tabular(algorithm, h, world, task, kind, 7, 1e9, False, np.array([-5]), noise=RewardNoise(noise))
     q, updates = by_hand(algorithm, h, world, 2, kind, 7, -5, 6, noise)
     np.testing.assert_array_equal(result.weights[0].reshape(5, 3), q)
     assert result.updates[0] == updates and updates > 0
@@ -270,7 +270,7 @@ def test_noisy_tests_are_those_of_every_learner():
     tables = task.next_state, task.reward, task.done
     h = hyper(2, train_episodes=3, test_episodes=4, alpha=0.5)
     world = tuple(t[None] for t in tables)
-    result = both("ql", h, world, (*tables, 0), "real", 7, 1e9, True, keys, world_noise=1.0, task_noise=1.0)
+    result = both("ql", h, world, (*tables, 0), "real", 7, 1e9, True, keys, RewardNoise(1.0, 1.0))
     arm = torch.from_numpy(result.weights).argmax(1)
 
     def returns(stream, first):

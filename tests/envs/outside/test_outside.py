@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
 import gymnasium
 import numpy as np
 import pytest
@@ -24,6 +29,8 @@ from envolve.envs.worlds.synthetic import synthetic_world
 from envolve.envs.worlds.world import RealTask, init_world
 from envolve.outer.config.load import config_of
 from envolve.outer.config.yaml_lines import ConfigError
+
+ROOT = Path(__file__).parents[3]
 
 PLAIN = {"env_kwargs": {}, "wrappers": []}
 # twelve environments of six packages; Box2D's, minigrid's and gymnasium-robotics' where they are installed
@@ -176,6 +183,30 @@ def test_a_call_that_hangs_is_ended(measured, monkeypatch):
     state = task.reset(torch.full((1, 1, 2), 0.25, dtype=torch.float64))
     state, _, _ = task.step(state, torch.zeros(1, 1, dtype=torch.int64))
     assert task.stopped(state)[1].item() and "hang" in task.complaint(state)
+
+
+def test_a_hang_in_compiled_code_ends_a_process_that_allows_it():
+    """Python's own handlers never run there, so the first limit does nothing."""
+    code = (
+        "import itertools; from envolve.envs.outside import watch\n"
+        "watch.STEP_SECONDS, watch.CPU_SECONDS, watch.end_process = 0.1, 0.3, True\n"
+        "with watch.watched(): sum(itertools.repeat(0))\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], cwd=ROOT, timeout=60)
+    assert ended.returncode == -signal.SIGPROF
+
+
+def test_calls_that_are_long_together_end_no_process():
+    code = (
+        "import time; from envolve.envs.outside import watch\n"
+        "watch.STEP_SECONDS, watch.CPU_SECONDS, watch.end_process = 0.1, 0.25, True\n"
+        "def burn(seconds):\n"
+        "    end = time.process_time() + seconds\n"
+        "    while time.process_time() < end: watch.again()\n"
+        "with watch.watched(): burn(0.6)\n"  # a look now and then sets the limit back
+        "burn(0.6)\n"  # outside there is none
+    )
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, timeout=60).returncode == 0
 
 
 @pytest.mark.parametrize("name", ["CartPole-v1", "Pendulum-v1"])

@@ -1,4 +1,4 @@
-"""experiments/paper/data.py: what is written is read again, and what is no data is refused with its place."""
+"""common/data.py: what is written is read again, and what is no data is refused with its place."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from envolve.experiments.paper.data import Data, DataError, data_path, is_full, load, save
+from envolve.experiments.paper.common.data import Data, DataError, data_path, is_full, load, save
 
 
 def some(**changes):

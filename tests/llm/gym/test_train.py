@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import time
 from pathlib import Path
 
@@ -191,6 +192,28 @@ def test_no_more_than_asked_for_run_at_once_and_none_is_left(tmp_path, monkeypat
         os.kill(int((tmp_path / "pid").read_text()), 0)
 
 
+def test_a_training_that_works_slowly_is_not_ended_by_the_clock(tmp_path, monkeypatch) -> None:
+    """It gets little of a busy machine: a tenth of a CPU second now and then, for longer than the limit."""
+    monkeypatch.setattr("envolve.llm.gym.train.AWAKE", 0.01)
+    script = tmp_path / "python"
+    burn = "import time\nend = time.process_time() + 0.05\nwhile time.process_time() < end: pass"
+    script.write_text(f"#!/bin/sh\nfor i in 1 2 3 4 5 6; do sleep 0.2; {sys.executable} -c '{burn}'; done\nexit 7\n")
+    script.chmod(0o755)
+    monkeypatch.setattr("envolve.llm.gym.train.sys.executable", str(script))
+    ((_, outcome),) = run_jobs([job(tmp_path, "", name="slow")], 1, Limits(seconds=0.8))
+    assert "ended with code 7" in str(outcome.error)
+
+
+def test_a_training_of_many_processes_is_ended_by_their_cpu_time(tmp_path, monkeypatch) -> None:
+    script = tmp_path / "python"
+    script.write_text("#!/bin/sh\nwhile true; do for i in 1 2 3 4 5 6 7 8 9; do /bin/true; done; done\n")
+    script.chmod(0o755)
+    monkeypatch.setattr("envolve.llm.gym.train.sys.executable", str(script))
+    monkeypatch.setattr("envolve.llm.gym.train.AWAKE", 0.01)
+    ((_, outcome),) = run_jobs([job(tmp_path, "", name="many")], 1, Limits(seconds=0.5))
+    assert "used more than 2 s of CPU time" in str(outcome.error)
+
+
 def test_what_a_process_wrote_is_not_believed(tmp_path) -> None:
     class Ended:
         returncode = 0
@@ -202,7 +225,7 @@ def test_what_a_process_wrote_is_not_believed(tmp_path) -> None:
     def outcome(result: object, evals: object = None) -> Outcome:
         (out / "result.json").write_text(result if isinstance(result, str) else json.dumps(result))
         (out / "evals.json").write_text(json.dumps(evals))
-        return _outcome(_Running(made, Ended(), 0.0), FAST, late=False)  # type: ignore[arg-type]
+        return _outcome(_Running(made, Ended(), 0.0), FAST, late="")  # type: ignore[arg-type]
 
     assert outcome({"final": {"fitness_score": 1.0}}, {"a": [1, None], "b": "x"}).curves == {"a": [1.0, None]}
     for result in (

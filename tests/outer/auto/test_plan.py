@@ -12,9 +12,9 @@ from envolve.agents.common.sections import LEARNERS, VarySection
 from envolve.core.option import option  # noqa: F401  sections are declared with it
 from envolve.envs.section import EnvSection
 from envolve.outer.auto.facts import Facts
-from envolve.outer.auto.plan import EVOLUTION_SHARE, Choice, Plan, plan
+from envolve.outer.auto.plan import EVOLUTION_SHARE, Choice, EvolvePlan, plan
 from envolve.outer.auto.unseen import CONTINUOUS, DISCRETE
-from envolve.outer.config.section import GTNSection
+from envolve.outer.config.section import ExpertSection, GTNSection
 
 SLOW = {"ppo": 1e-3, "a2c": 1e-3, "dqn": 1e-3, "sac": 1e-2, "td3": 8e-3}
 
@@ -27,7 +27,7 @@ def facts(**values: Any) -> Facts:
     return Facts(**{**usual, **values})
 
 
-def made(of: Facts, learners: list[str] | None = None, **choice: Any) -> Plan:
+def made(of: Facts, learners: list[str] | None = None, **choice: Any) -> EvolvePlan:
     fitting = list(CONTINUOUS if of.continuous else DISCRETE)
     return plan(of, Choice(**{"seconds": 1800.0, "workers": 2, **choice}), learners or fitting, True)
 
@@ -49,7 +49,8 @@ def test_every_key_of_a_plan_exists_and_is_within_its_limits(of: Facts, world: s
     data = yaml.safe_load(made(of, world=world).text())
     assert data == made(of, world=world).config
     for name, values in data["agents"].items():
-        cls = GTNSection if name == "gtn" else VarySection if name.endswith("_vary") else LEARNERS[name]
+        cls = {"gtn": GTNSection, "expert": ExpertSection}.get(name)
+        cls = cls or (VarySection if name.endswith("_vary") else LEARNERS[name.removesuffix("_expert")])
         fields = {f.name: f for f in dataclasses.fields(cls)}
         assert set(values) <= set(fields), (name, set(values) - set(fields))
     assert set(data["envs"][of.env]) <= {f.name for f in dataclasses.fields(EnvSection)}
@@ -68,6 +69,20 @@ def test_a_plan_fits_into_its_time(of: Facts, minutes: int) -> None:
     more = made(of, seconds=120.0 * minutes)
     assert more.config["agents"]["gtn"]["max_iterations"] >= p.config["agents"]["gtn"]["max_iterations"]
     assert p.report.agents >= 3 and p.report.steps >= 2048
+
+
+def test_a_bandit_begins_with_what_experts_know_unless_it_is_told_not_to() -> None:
+    agents = made(facts()).config["agents"]
+    assert agents["gtn"]["init"] == "distilled" and agents["expert"] == {"learner": "ddqn", "agents": 4}
+    assert 3_000 <= agents["ddqn_expert"]["train_steps"] <= 150_000
+    exploring = agents["ddqn_expert"]
+    episodes = exploring["train_steps"] / ((22.0 + 500) / 2)
+    assert abs(exploring["eps_decay"] ** (0.3 * episodes) - exploring["eps_min"]) < 5e-3
+    assert made(facts(num_actions=0, action_size=2)).config["agents"]["expert"]["learner"] == "sac"
+    for choice in ({"init": "random"}, {"world": "se"}, {"world": "rn"}):
+        assert "expert" not in made(facts(), **choice).config["agents"]
+    dear = made(facts(expert_seconds=1e-2)).config["agents"]["ddqn_expert"]["train_steps"]
+    assert dear < made(facts(expert_seconds=2e-3)).config["agents"]["ddqn_expert"]["train_steps"]
 
 
 def test_actions_choose_the_learner_and_what_never_saw_the_world() -> None:

@@ -19,7 +19,16 @@ from envolve.agents.common.sections import LEARNERS, DDQNSection, ICMSection, Ta
 from envolve.envs.section import EnvSection
 from envolve.envs.task import TASKS
 from envolve.outer.config import legacy, problem, schema, yaml_lines
-from envolve.outer.config.load import Config, ConfigError, describe, dump_config, environment_info, load_config
+from envolve.outer.config.load import (
+    Config,
+    ConfigError,
+    TaskChoice,
+    describe,
+    dump_config,
+    environment_info,
+    load_config,
+    read_kwargs,
+)
 from envolve.outer.config.section import GTNSection
 from tests.examples import examples
 
@@ -624,3 +633,41 @@ def test_show_is_short_and_printable() -> None:
     assert yaml_lines.show("x" * 100).endswith("...") and len(yaml_lines.show("x" * 100)) == 60
     assert yaml_lines.show(10**5000) == "a very long integer"
     assert yaml_lines.show(False) == "false"
+
+
+# ------------------------------------------------------------------------------------------------------- another task
+
+BANDIT = "default_config_cartpole_contextual_bandit.yaml"
+
+
+def test_another_task_keeps_the_world_and_the_agents_and_drops_what_was_the_old_tasks_own() -> None:
+    ours, theirs = load_config(BANDIT).data, load_config(BANDIT, (), TaskChoice("Acrobot-v1")).data
+    assert theirs["env_name"] == "Acrobot-v1" and theirs["agents"] == ours["agents"]
+    old, new = ours["envs"]["CartPole-v0"], theirs["envs"]["Acrobot-v1"]
+    assert new["contextual_bandit"] and new["hidden_size"] == old["hidden_size"]
+    assert (new["max_steps"], new["solved_reward"]) == (500, -100.0)
+
+
+def test_another_task_has_its_own_section_if_the_file_has_one() -> None:
+    data = load_config("default_config_gridworld_reward_env.yaml", (), TaskChoice("Cliff")).data
+    assert data == load_config("default_config_gridworld_reward_env.yaml", ["env_name=Cliff"]).data
+
+
+@pytest.mark.parametrize(
+    "task, words",
+    [
+        (TaskChoice("CartPol-v0"), "--task env_name: found 'CartPol-v0', .* did you mean CartPole-v0"),
+        (TaskChoice("gymnasium:CartPole-v7"), "--task env_name: .*found no environment of this id"),
+        (TaskChoice("Acrobot-v1", ["TimeLimit"]), "--task.*envs.Acrobot-v1.wrappers: found an unknown key"),
+    ],
+)
+def test_a_task_that_does_not_exist_is_refused_by_the_flag_that_named_it(task: TaskChoice, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        load_config(BANDIT, (), task)
+
+
+def test_arguments_of_an_environment_are_values_of_yaml() -> None:
+    assert read_kwargs(["size=5", "name=x", "deep={a: [1, 2]}"]) == {"size": 5, "name": "x", "deep": {"a": [1, 2]}}
+    for text in ("size", "=5", "a b=5", "x=[1"):
+        with pytest.raises(ConfigError, match="--env-kwargs: found"):
+            read_kwargs([text])

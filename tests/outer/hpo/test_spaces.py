@@ -143,7 +143,7 @@ PUBLISHED: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-OURS = {  # learners tuned on the task itself (experiments/tuned_baseline.py)
+OURS = {  # learners tuned on the task itself (experiments/paper/tuned_baseline.py)
     "real_cartpole_ddqn", "real_acrobot_ddqn", "real_cliff_ql", "real_pendulum_td3", "real_mountain_car_continuous_td3",
     "real_halfcheetah_td3",
 }  # fmt: skip

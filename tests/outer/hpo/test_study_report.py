@@ -104,7 +104,7 @@ def test_the_command_writes_the_same_report_again(
     before = (run / "results.json").read_bytes()
     assert study_report.main([str(run)]) == 0
     out = capsys.readouterr().out
-    assert out == (run / "summary.txt").read_text()
+    assert out == (run / "summary.txt").read_text() + f"Page: {run / 'report.html'} (1.6 MB)\n"
     assert "9 trials of 9 configurations" in out and out.startswith("run: 3 parameters")
     assert (run / "results.json").read_bytes() == before
     assert load_config(run / "best.yaml").data["agents"]["gtn"]["step_size"]
@@ -127,6 +127,8 @@ def test_the_command_reads_a_folder_of_hpbandster(
 
 def test_what_the_command_refuses(tmp_path: Path, study: Study, capsys: pytest.CaptureFixture[str]) -> None:
     assert study_report.main([str(tmp_path / "nowhere")]) == 2
+    assert f"{tmp_path / 'nowhere'}: found no such folder, expected the folder of a run" in capsys.readouterr().err
+    assert study_report.main([str(tmp_path / "nowhere"), "--text"]) == 2
     assert "results.json: found no such file" in capsys.readouterr().err
     run = folder(tmp_path, study, trials(study, 2))
     (run / "configs.json").write_text("[]\n")

@@ -1,0 +1,242 @@
+#!/usr/bin/env python3
+"""Bandits of continuous control: what agents learn in evolved worlds, in distilled ones, and on the task.
+
+    python3 benchmarks/worlds/continuous_control.py CONFIG --out DIR [--seeds 5] [--generations N]    evolve, per seed
+    python3 benchmarks/worlds/continuous_control.py CONFIG --out DIR --test evolved distilled task     train agents
+    python3 benchmarks/worlds/continuous_control.py CONFIG --out DIR --table                           the table so far
+
+Every run counts: no world is chosen. "distilled" is the world that a run began with. Agents have Stable-Baselines3's
+default hyperparameters (SETTINGS) and are this project's; sb3_* are its own. They train for --steps steps, or for as
+many whole rollouts as fit into them, and are tested greedily in --tests episodes of full length on the task. Ctrl-C
+loses one generation or one cell at most: the same command goes on.
+
+DDPG is TD3 with one critic, without delay and target noise. The nets of TD3 and DDPG have two layers of 256, those of
+Stable-Baselines3 400 and 300; SAC's and PPO's sizes are the same. ppo_fast is PPO with a learning rate of 1e-3, which
+is RL Zoo's for Pendulum.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from rich.console import Console
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from envolve.agents.common.sections import LEARNERS, PPOSection  # noqa: E402
+from envolve.agents.train import train  # noqa: E402
+from envolve.core.files import read_text  # noqa: E402
+from envolve.core.statistics import interval  # noqa: E402
+from envolve.envs.task import make_task  # noqa: E402
+from envolve.envs.worlds.file import read_world, write_atomic  # noqa: E402
+from envolve.outer.checkpoint import RunError, locked  # noqa: E402
+from envolve.outer.config import problem  # noqa: E402
+from envolve.outer.config.load import CONFIG_FILE, ConfigError, load_config, store_config  # noqa: E402
+from envolve.outer.evaluate.networks import DISTIL, UNSOLVABLE, evaluate  # noqa: E402
+from envolve.outer.exchange.messages import result_of  # noqa: E402
+from envolve.outer.reporting.report import LiveTable  # noqa: E402
+from envolve.outer.run import EXPERTS, Run  # noqa: E402
+from envolve.outer.search.nes import COMPARISON, member_seeds  # noqa: E402
+
+PPO: dict[str, Any] = dict(
+    rollout_steps=2048, minibatches=32, ppo_epochs=10, lr=3e-4, vf_coef=0.5, ent_coef=0.0, advantage="gae",
+    norm_advantage=True, max_grad_norm=0.5, adam_eps=1e-5, orthogonal_init=True, squash=False, action_std=1.0,
+    activation_fn="tanh", hidden_size=64, hidden_layer=2,
+)  # fmt: skip
+OFF: dict[str, Any] = dict(batch_size=256, tau=0.005, hidden_size=256, hidden_layer=2)
+TD3: dict[str, Any] = dict(**OFF, lr=1e-3, policy_delay=2, action_std=0.0)
+SETTINGS: dict[str, tuple[str, dict[str, Any]]] = {  # Stable-Baselines3's defaults -> our learner and its settings
+    "td3": ("td3", TD3),
+    "ddpg": ("td3", {**TD3, "policy_delay": 1, "twin": False, "policy_std": 0.0}),
+    "sac": ("sac", {**OFF, "lr": 3e-4, "alpha": 1.0}),
+    "ppo": ("ppo", PPO),
+    "ppo_fast": ("ppo", {**PPO, "lr": 1e-3}),
+}
+SB3 = {"sb3_td3": "TD3", "sb3_ddpg": "DDPG", "sb3_sac": "SAC", "sb3_ppo": "PPO", "sb3_a2c": "A2C"}
+FIRST = 100  # learning_starts of Stable-Baselines3: steps of random actions
+PLACES = ("evolved", "distilled", "task")
+AGENT_SEEDS = 20_000
+
+
+class InProcess:
+    """A dispatcher that evaluates here: one core, no files."""
+
+    run_id = "continuous_control"
+
+    def evaluate(self, chunks: Sequence[Any], unfit: Any = None) -> list[Any]:
+        return [result_of(c, "", evaluate(c.config, c.worlds, c.seeds, c.mode)) for c in chunks]
+
+
+def evolve(config: Path, out: Path, seed: int, words: Sequence[str], generations: int | None) -> None:
+    """Runs the search of one seed to its end, or goes on with it. generations: stop there for now."""
+    run_dir = out / f"run-{seed}"
+    run_dir.mkdir(parents=True, exist_ok=True)
+    if (run_dir / CONFIG_FILE).exists():
+        loaded, resume = load_config(run_dir / CONFIG_FILE), (run_dir / "checkpoint.pt").exists()
+    else:
+        loaded, resume = load_config(config, [*words, f"seed={seed}"]), False
+        store_config(run_dir, loaded, {"command": f"benchmarks/worlds/continuous_control.py {config.name}"})
+
+    def enough(run: Run) -> bool:
+        return generations is not None and run.strategy.state.generation >= generations
+
+    with locked(run_dir), LiveTable(10**6, run_dir.name, Console(quiet=True)) as table:
+        Run(loaded, run_dir, InProcess(), resume=resume).search(table, enough)  # type: ignore[arg-type]
+
+
+def distilled(out: Path, seed: int) -> torch.Tensor:
+    """The world that the run of this seed began with, float32 [D], made again."""
+    path = out / f"distilled-{seed}.json"
+    if not path.exists():
+        data = load_config(out / f"run-{seed}" / CONFIG_FILE).data
+        count = problem.expert_section(data).agents
+        seeds = torch.from_numpy(member_seeds(data["seed"], COMPARISON, EXPERTS, count))
+        values = evaluate(data, torch.zeros(count, 1), seeds, DISTIL)
+        best = int(np.nanargmax(values["score"].numpy()))
+        content = {
+            "world": values["world"][best].tolist(), "expert": float(values["score"][best]),
+            "real_steps": int(values["real_steps"].sum()),
+        }  # fmt: skip
+        write_atomic(str(path), json.dumps(content).encode())
+    return torch.tensor(json.loads(read_text(path))["world"], dtype=torch.float32)
+
+
+def cell(out: Path, place: str, learner: str, seed: int, agents: int, steps: int, tests: int) -> dict[str, Any]:
+    """Trains ``agents`` agents of one kind in one place -> its row. seed: of the world, on the task of the agents."""
+    began = time.process_time()
+    data = load_config(out / f"run-{seed}" / CONFIG_FILE).data
+    section = problem.env_section(data)
+    task = make_task(data["env_name"], section.max_steps, UNSOLVABLE)
+    flat = torch.zeros(1)
+    if place == "evolved":
+        flat = read_world(str(out / f"run-{seed}" / "model.pt")).flat
+    elif place == "distilled":
+        flat = distilled(out, seed)
+    keys = np.arange(agents, dtype=np.int64) + AGENT_SEEDS + 100 * seed
+    if learner in SB3:
+        returns = [of_sb3(out, place, SB3[learner], data, seed, int(key), steps, tests) for key in keys]
+    else:
+        name, values = SETTINGS[learner]
+        own = {"train_steps": steps, "train_episodes": steps, "test_episodes": tests, "early_out_min_steps": steps + 1}
+        if name == "ppo":
+            own["train_steps"] = steps // 2048 * 2048 - 2047
+        else:  # FIRST random actions, in episodes
+            own["init_episodes"] = FIRST if place != "task" else max(1, FIRST // task.max_steps)
+        hyper = LEARNERS[name](**{**values, **own})
+        assert isinstance(hyper, PPOSection) == (name == "ppo")
+        kind = "real" if place == "task" else "se"
+        result = train(name, hyper, None, task, kind, section, flat.repeat(agents, 1), keys)
+        returns = result.test_return.mean(1).tolist()
+    return {
+        "place": place, "learner": learner, "seed": seed, "steps": steps, "tests": tests, "returns": returns,
+        "cpu_seconds": time.process_time() - began,
+    }  # fmt: skip
+
+
+def of_sb3(
+    out: Path, place: str, name: str, data: dict[str, Any], seed: int, key: int, steps: int, tests: int
+) -> float:
+    """Mean test return of one agent of Stable-Baselines3 with its defaults, in an evolved world or on the task."""
+    import stable_baselines3
+
+    from envolve.envs.worlds.export import WorldEnv, load_world
+    from envolve.envs.worlds.world import RealTask
+    from envolve.experiments.paper.baselines3 import tested
+
+    torch.set_num_threads(1)
+    section = problem.env_section(data)
+    task = make_task(data["env_name"], section.max_steps)
+    env = WorldEnv(RealTask(task, 1)) if place == "task" else load_world(str(out / f"run-{seed}" / "model.pt"))
+    model = getattr(stable_baselines3, name)("MlpPolicy", env, seed=key, device="cpu")
+    rollout = getattr(model, "n_steps", 1)
+    model.learn(steps // rollout * rollout)
+    return float(np.mean(tested(model, task, key, tests)))
+
+
+def test(args: argparse.Namespace) -> None:
+    names = args.learners or [*SETTINGS]
+    for learner in names:
+        for place in args.test:
+            if learner in SB3 and place == "distilled":
+                continue
+            for seed in range(args.first, args.seeds):
+                path = args.out / f"cell-{place}-{learner}-{args.steps}-{seed}.json"
+                if path.exists() or not (args.out / f"run-{seed}" / "model.pt").exists():
+                    continue
+                agents = 1 if learner in SB3 else args.agents
+                row = cell(args.out, place, learner, seed, agents, args.steps, args.tests)
+                write_atomic(str(path), json.dumps(row).encode())
+                print(f"{path.name}: {np.round(row['returns'], 1)} ({row['cpu_seconds']:.0f} CPU-s)", flush=True)
+
+
+def table(out: Path) -> str:
+    """Markdown: a row per learner and number of steps, a column per place."""
+    rows = [json.loads(read_text(path)) for path in sorted(out.glob("cell-*.json"))]
+    kinds = sorted({(r["learner"], r["steps"]) for r in rows}, key=lambda k: ([*SETTINGS, *SB3].index(k[0]), k[1]))
+    lines = ["| agents | steps | evolved worlds | distilled worlds | on the task |", "|---|---|---|---|---|"]
+    for learner, steps in kinds:
+        cells = []
+        for place in PLACES:
+            own = [r for r in rows if (r["place"], r["learner"], r["steps"]) == (place, learner, steps)]
+            cells.append(summary([r["returns"] for r in own]) if own else "-")
+        lines.append(f"| {learner} | {steps:,} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def summary(worlds: Sequence[Sequence[float]]) -> str:
+    """Mean over worlds of the agents' mean, its 95 % interval over worlds, and the worst world. worlds: returns
+    [W][n]."""
+    failed = sum(not np.isfinite(x) for own in worlds for x in own)
+    fine = [np.mean([x for x in own if np.isfinite(x)]) for own in worlds if np.isfinite(own).any()]
+    words = f"{np.mean(fine):,.1f}"
+    if len(fine) > 1:
+        low, high = interval(fine)
+        words += f" [{low:,.1f}, {high:,.1f}], worst {min(fine):,.1f}"
+    return words + (f", {failed} failed" if failed else "") + f" ({len(worlds)} x {len(worlds[0])})"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("config", type=Path)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--seeds", type=int, default=5, help="they are --first .. this - 1")
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
+    parser.add_argument("--generations", type=int)
+    parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE")
+    parser.add_argument("--test", nargs="+", choices=PLACES, default=[])
+    parser.add_argument("--learners", nargs="+", choices=[*SETTINGS, *SB3])
+    parser.add_argument("--agents", type=int, default=2, help="of each of this project's learners in each world")
+    parser.add_argument("--steps", type=int, default=10_000)
+    parser.add_argument("--tests", type=int, default=10)
+    parser.add_argument("--table", action="store_true")
+    args = parser.parse_args(argv)
+    logging.basicConfig(level=logging.WARNING)
+    torch.set_num_threads(1)
+    try:
+        if args.table:
+            print(table(args.out))
+        elif args.test:
+            test(args)
+        else:
+            for seed in range(args.first, args.seeds):
+                evolve(args.config, args.out, seed, args.set, args.generations)
+    except (ConfigError, RunError) as e:
+        print(f"continuous_control.py: {e}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,225 @@
+"""A task of mjlab as shapers see it: named state, the task's own shapers, and the score.
+
+The score is the task's return: the sum of mjlab's reward over an episode, divided by the time limit in seconds. That is
+the sum of what mjlab logs as ``Episode_Reward/*``. mjlab's reward manager computes it with the weights and parameters
+of the task, whatever candidates change.
+
+Axes: R environments of all candidates, P candidates, K reward terms, A numbers of an action.
+"""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, ClassVar, Dict, List, Optional, Tuple, Type
+
+import torch
+from torch import Tensor
+
+from envolve.envs.mjlab.environment import CandidateEnv
+from envolve.envs.mjlab.package import PREFIX, name_of
+from envolve.envs.mjlab.quantities import layout, plain, readers
+from envolve.envs.mjlab.terms import action_width
+from envolve.envs.physics.task import PhysicsTask, Pose, Quantity, Random, State
+
+OWN = ("own_reward", "own_terminal", "own_observation")
+DIVERGED_SPEED, DIVERGED_POSITION = 1e4, 1e6  # |qvel|, |qpos| of a simulation that has blown up
+
+
+class MjlabTask(PhysicsTask):
+    """Base of the classes that ``mjlab_task`` makes. ``state`` is measured twice per step: when mjlab computes rewards,
+    for rewards and ends, and at the step's end, for observations."""
+
+    score_unit = "per second"
+    score_meaning = "return under the task's own reward terms, per second of the time limit"
+    mjlab_name: ClassVar[str] = ""
+    # filled in by ``facts.measured``
+    step_seconds: ClassVar[float] = 0.0
+    features: ClassVar[int] = 0  # of the task's own observation
+    bodies: ClassVar[int] = 0  # A, that float
+    joints: ClassVar[int] = 0  # D
+    columns: ClassVar[Dict[str, Quantity]] = {}
+    reward_text: ClassVar[str] = ""  # the task's reward, as a function of its terms
+    conventions: ClassVar[str] = (
+        "SI units; the world's z axis points up; names that end with _w are in world coordinates, those with _b in the"
+        " body's own frame; quaternions are (w, x, y, z) and turn body into world coordinates."
+    )
+
+    def __init__(self, world: CandidateEnv) -> None:
+        self.world, env = world, world.env
+        self.num_envs, self.dt, made = world.R, float(env.step_dt), type(self)
+        made.max_steps, made.action_size = int(env.max_episode_length), action_width(env)
+        self.scaled = bool(env.cfg.scale_rewards_by_dt)
+        actuators = tuple(f"action {k}" for k in range(self.action_size))
+        self.sim: Any = SimpleNamespace(
+            device=world.device, num_envs=world.R, timestep=float(env.physics_dt), actuators=actuators, engine="mjlab",
+            effort_limit=torch.full((self.action_size,), torch.inf, device=world.device),
+        )  # fmt: skip
+        self._readers = readers(env)
+        self.terms = list(env.reward_manager.active_terms)
+        self.ends = list(env.termination_manager.active_terms)
+        features = world.observation().shape[1]
+        columns = {name: reader.quantity for name, reader in self._readers.items()}
+        made.goal_size = sum(self.command_widths().values())
+        columns.update(own_columns(self.terms, self.ends, features, self.action_size))
+        self._columns = columns
+        self._widths, total = layout(columns)
+        self.buffer = torch.zeros(self.num_envs, total, device=world.device)
+        self.state = self.views(self.buffer)
+        self.ranges = {}
+        self.rest = Pose(*self.rest_poses())
+        self.effort = torch.zeros(self.num_envs, self.action_size, device=world.device)
+        self._values = torch.zeros(self.num_envs, len(self.terms), device=world.device)
+        self.own_reward = self.reward = torch.zeros(self.num_envs, device=world.device)
+        self.own_terminal = torch.zeros(self.num_envs, dtype=torch.bool, device=world.device)
+        world.measure = self.settle
+
+    @classmethod
+    def described(cls, actuators: int) -> Dict[str, Quantity]:
+        """All of ``state``. Raises SimulatorError where mjlab is missing."""
+        from envolve.envs.mjlab.facts import measured  # which makes an environment
+
+        return dict(measured(cls.name).columns)
+
+    # ------------------------------------------------------------------------------------------------------ measured
+
+    def settle(self, reward: Tensor) -> None:
+        """When mjlab has computed its reward [R]: the score, the candidates' own terms, and the state."""
+        numbers = self.world.numbers
+        self.reward = reward.clone()
+        self._values = numbers.reward_values()
+        self.own_reward = self.reward
+        if numbers.has("rewards"):
+            self.own_reward = self._weighted(numbers.weights())
+        self.own_terminal = numbers.terminated(self.world.terminated)
+        self.measure()
+
+    def _weighted(self, weights: Tensor) -> Tensor:
+        """Reward with each candidate's weights [P, K], [R]; the same operations as mjlab's."""
+        total = torch.zeros_like(self.reward)
+        per_row = weights.repeat_interleave(self.world.N, 0)
+        for k in range(len(self.terms)):
+            value = self._values[:, k] * per_row[:, k] * (self.dt if self.scaled else 1.0)
+            total += torch.nan_to_num(value, nan=0.0, posinf=0.0, neginf=0.0)
+        return total
+
+    def measure(self, ids: Optional[Tensor] = None) -> None:
+        """Refreshes the state; ids: of these environments only."""
+        parts = [reader.read().reshape(self.num_envs, -1) for reader in self._readers.values()]
+        ends = [self.world.env.termination_manager.get_term(name)[:, None] for name in self.ends]
+        parts += [self.own_reward[:, None], self.own_terminal[:, None], self.world.observation()]
+        parts += [self._values, *ends, self.world.env.episode_length_buf[:, None], self.effort]
+        new = torch.cat([part.to(torch.float32) for part in parts], 1)
+        if ids is None:
+            self.buffer.copy_(new)
+        else:
+            self.buffer[ids] = new[ids]
+
+    def score(self) -> Tensor:
+        return self.reward.double() / (self.dt if self.scaled else 1.0)
+
+    def diverged(self) -> Tensor:
+        """Environments whose physics has blown up, bool [R]. Comparisons with NaN are false."""
+        data = self.world.env.sim.data
+        speed, position = data.qvel[:], data.qpos[:]
+        return ~((speed.abs() < DIVERGED_SPEED).all(1) & (position.abs() < DIVERGED_POSITION).all(1))
+
+    # ------------------------------------------------------------------------------------------- poses and commands
+
+    def _bodies(self) -> List[Any]:
+        """Entities that float."""
+        entities = self.world.env.scene.entities.values()
+        return [e for e in entities if hasattr(e, "is_fixed_base") and not e.is_fixed_base]
+
+    def _jointed(self) -> List[Any]:
+        return [e for e in self.world.env.scene.entities.values() if getattr(e, "joint_names", ())]
+
+    def rest_poses(self) -> Tuple[Tensor, Tensor, Tensor]:
+        """mjlab's default state of every environment: [R, A, 13], [R, D], [R, D], float64."""
+        origin = self.world.env.scene.env_origins
+        roots = [e.data.default_root_state.clone() for e in self._bodies()]
+        for root in roots:
+            root[:, :3] += origin
+        joints, R = self._jointed(), self.num_envs
+        none, empty = torch.zeros(R, 0, device=self.sim.device), torch.zeros(R, 0, 13, device=self.sim.device)
+        return (
+            (torch.stack(roots, 1) if roots else empty).double(),
+            torch.cat([none, *[e.data.default_joint_pos for e in joints]], 1).double(),
+            torch.cat([none, *[e.data.default_joint_vel for e in joints]], 1).double(),
+        )
+
+    def put(self, ids: Tensor, pose: Pose) -> None:
+        """Puts environments ids [n] into a pose; kinematics follow with mjlab's own call."""
+        for k, entity in enumerate(self._bodies()):
+            entity.write_root_state_to_sim(pose.root_state[:, k].float(), env_ids=ids)
+        first = 0
+        for entity in self._jointed():
+            last = first + len(entity.joint_names)
+            entity.write_joint_state_to_sim(
+                pose.joint_position[:, first:last].float(), pose.joint_velocity[:, first:last].float(), env_ids=ids
+            )
+            first = last
+
+    def command_widths(self) -> Dict[str, int]:
+        """Numbers of each command that is a plain tensor."""
+        manager = self.world.env.command_manager
+        found = {name: manager.get_command(name) for name in manager.active_terms}
+        return {
+            n: c.shape[1] for n, c in found.items() if isinstance(c, Tensor) and c.dim() == 2 and c.is_floating_point()
+        }
+
+    def set_commands(self, rows: Tensor, goal: Tensor) -> None:
+        """Commands of environments rows [n]: [n, G], in the order of the task's command terms."""
+        first = 0
+        for name, width in self.command_widths().items():
+            self.world.env.command_manager.get_command(name)[rows] = goal[:, first : first + width]
+            first += width
+
+    # ------------------------------------------------------------------------------------------------ its own shapers
+
+    @staticmethod
+    def compute_reward(state: State) -> Tensor:
+        return state["own_reward"]
+
+    @staticmethod
+    def compute_observation(state: State) -> Tensor:
+        return state["own_observation"]
+
+    @staticmethod
+    def compute_torque(action: Tensor, state: State) -> Tensor:
+        return action
+
+    @staticmethod
+    def compute_terminal(state: State) -> Tensor:
+        return state["own_terminal"] != 0
+
+    @staticmethod
+    def compute_initial_state(state: State, random: Random, rest: Pose) -> Pose:
+        return rest
+
+    @staticmethod
+    def compute_goal(state: State, random: Random) -> Optional[Tensor]:
+        return None
+
+
+def own_columns(terms: List[str], ends: List[str], features: int, actions: int) -> Dict[str, Quantity]:
+    """What every task's state has besides mjlab's data, in the order of ``MjlabTask.measure``."""
+    return {
+        "own_reward": Quantity((), "", "the task's own reward of this step, with this candidate's numbers"),
+        "own_terminal": Quantity((), "", "1 where the task's own terms end the episode, with this candidate's numbers"),
+        "own_observation": Quantity((features,), "", "what the task's own policy sees, as it was last computed"),
+        **{f"term_{plain(n)}": Quantity((), "", f"reward term {n!r} before its weight") for n in terms},
+        **{f"end_{plain(n)}": Quantity((), "", f"1 where termination term {n!r} holds") for n in ends},
+        "progress": Quantity((), "steps", "control steps since the episode began"),
+        "torque": Quantity((actions,), "", "what the task's action terms were last given"),
+    }
+
+
+_classes: Dict[str, Type[MjlabTask]] = {}
+
+
+def mjlab_task(name: str) -> Type[MjlabTask]:
+    """The class of a task by its name, with or without the prefix. The name is checked where mjlab is installed."""
+    own = name_of(name)
+    if own not in _classes:
+        _classes[own] = type("Mjlab" + plain(own), (MjlabTask,), {"name": PREFIX + own, "mjlab_name": own})
+    return _classes[own]

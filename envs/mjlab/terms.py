@@ -1,0 +1,383 @@
+"""Numbers of a task's own configuration that candidates change: weights and parameters of its terms.
+
+A number is named by its path, e.g. ``rewards.upright.weight``, ``rewards.upright.std``, ``terminations.fell_over.
+limit_angle``, ``events.reset_base.pose_range.yaw.0``, ``commands.twist.ranges.lin_vel_x.1``, ``actions.effort.scale``.
+``TermNumbers`` makes each candidate's environments live with its own numbers, while mjlab's managers keep the task's.
+
+Axes: P candidates, N environments each, R = P N, K reward terms.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import inspect
+import re
+from copy import copy
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+
+import torch
+from torch import Tensor
+
+from envolve.envs.sim.simulator import SimulatorError
+
+Keys = Tuple[Any, ...]  # from a term's parameters to a number
+WEIGHT = "weight"
+
+
+class Place(NamedTuple):
+    """Where a number is."""
+
+    section: str
+    term: str
+    keys: Keys
+    value: float  # the task's
+
+
+def places(cfg: Any) -> Dict[str, Place]:
+    """All numbers of a configuration that a candidate may change, by path. Events at startup are left out: they happen
+    before there are candidates."""
+    found: Dict[str, Place] = {}
+
+    def add(section: str, term: str, keys: Keys, value: float) -> None:
+        path = ".".join([section, term, *map(str, keys)])
+        found[path] = Place(section, term, keys, float(value))
+
+    for name, term in cfg.rewards.items():
+        if term is not None:
+            add("rewards", name, (WEIGHT,), term.weight)
+            for keys, value in _leaves(term.params):
+                add("rewards", name, keys, value)
+    for name, term in cfg.terminations.items():
+        if term is not None and not term.time_out:
+            for keys, value in _leaves(term.params):
+                add("terminations", name, keys, value)
+    for name, term in cfg.events.items():
+        if term is not None and term.mode in ("reset", "interval"):
+            for keys, value in _leaves(term.params):
+                add("events", name, keys, value)
+    for name, term in cfg.commands.items():
+        if term is not None:
+            for keys, value in _leaves(term):
+                if keys[0] not in ("viz", "debug_vis"):
+                    add("commands", name, keys, value)
+    for name, term in cfg.actions.items():
+        if term is not None and hasattr(term, "scale"):
+            for keys, value in _leaves({"scale": term.scale}):
+                add("actions", name, keys, value)
+    return found
+
+
+def _leaves(part: Any) -> Iterator[Tuple[Keys, float]]:
+    """Numbers within dictionaries, tuples, lists and records, with their keys."""
+    if isinstance(part, dict):
+        items: Sequence[Tuple[Any, Any]] = list(part.items())
+    elif isinstance(part, (tuple, list)):
+        items = list(enumerate(part))
+    elif dataclasses.is_dataclass(part) and type(part).__name__ != "SceneEntityCfg":
+        items = [(f.name, getattr(part, f.name)) for f in dataclasses.fields(part)]
+    else:
+        return
+    for key, value in items:
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            yield (key,), float(value)
+        else:
+            for rest, number in _leaves(value):
+                yield (key, *rest), number
+
+
+def changed(part: Any, keys: Keys, value: Any) -> Any:
+    """A copy of ``part`` with another number; what is not on the way is shared."""
+    if not keys:
+        return value
+    first, rest = keys[0], keys[1:]
+    if isinstance(part, dict):
+        return {**part, first: changed(part[first], rest, value)}
+    if isinstance(part, (tuple, list)):
+        return type(part)(changed(x, rest, value) if i == first else x for i, x in enumerate(part))
+    out = copy(part)
+    setattr(out, first, changed(getattr(part, first), rest, value))
+    return out
+
+
+class Recorder:
+    """A term's function that remembers what it returned, and has other numbers for some environments."""
+
+    def __init__(self, function: Any) -> None:
+        self.function = function
+        self.value: Optional[Tensor] = None
+        self.others: List[Any] = []  # functions of variants that keep state
+
+    def __call__(self, env: Any, **params: Any) -> Any:
+        self.value = self.function(env, **params)
+        return self.value
+
+    def reset(self, env_ids: Any = None) -> Any:
+        for other in self.others:
+            other.reset(env_ids=env_ids)
+        return self.function.reset(env_ids=env_ids)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.function, name)
+
+
+class Variant(NamedTuple):
+    """Candidates with the same numbers in a term."""
+
+    members: Tuple[int, ...]
+    numbers: Tuple[Tuple[Keys, float], ...]
+
+
+class TermNumbers:
+    """Each candidate's numbers. numbers: by path, one dictionary per candidate."""
+
+    def __init__(self, env: Any, cfg: Any, numbers: Sequence[Dict[str, float]], N: int) -> None:
+        """Raises KeyError for an unknown path; ``unknown`` tells before."""
+        self.env, self.N, self.P = env, N, len(numbers)
+        self.device = torch.device(env.device)
+        self.shaped = True  # False: resets and commands as the task has them
+        where = places(cfg)
+        self._own: Dict[Tuple[str, str], Dict[Keys, Dict[int, float]]] = {}  # term -> keys -> candidate -> number
+        for i, own in enumerate(numbers):
+            for path, value in own.items():
+                place = where[path]
+                if torch.tensor(value, dtype=torch.float32) != torch.tensor(place.value, dtype=torch.float32):
+                    term = self._own.setdefault((place.section, place.term), {})
+                    term.setdefault(place.keys, {})[i] = value
+        self._rows: Dict[Tuple[int, ...], Tensor] = {}
+        self._variants: Dict[Tuple[str, str], List[Variant]] = {}
+        self._batched: Dict[Tuple[str, str], bool] = {}
+        self._functions: Dict[Any, Any] = {}
+        self.rewards = {name: self._record(env.reward_manager, name) for name in env.reward_manager.active_terms}
+        self.terminations = {
+            name: self._record(env.termination_manager, name) for name in env.termination_manager.active_terms
+        }
+        weights = torch.full((self.P, len(self.rewards)), torch.nan)  # NaN: the task's
+        for k, name in enumerate(self.rewards):
+            for i, value in self._own.get(("rewards", name), {}).get((WEIGHT,), {}).items():
+                weights[i, k] = value
+        self._weights = weights.to(self.device)
+        self._scale_actions()
+
+    def _record(self, manager: Any, name: str) -> Recorder:
+        cfg = manager.get_term_cfg(name)
+        if not isinstance(cfg.func, Recorder):
+            cfg.func = Recorder(cfg.func)
+        found: Recorder = cfg.func
+        return found
+
+    def rows(self, members: Sequence[int]) -> Tensor:
+        """Environments of these candidates, int64."""
+        at = tuple(members)
+        if at not in self._rows:
+            first = torch.tensor(at, device=self.device)[:, None] * self.N
+            self._rows[at] = (first + torch.arange(self.N, device=self.device)).view(-1)
+        return self._rows[at]
+
+    def variants(self, section: str, term: str, skip: Keys = ()) -> List[Variant]:
+        """Candidates whose numbers in this term are not the task's, those with equal numbers together."""
+        if (section, term) in self._variants:
+            return self._variants[section, term]
+        mine: Dict[int, List[Tuple[Keys, float]]] = {}
+        for keys, by_candidate in self._own.get((section, term), {}).items():
+            if keys != skip:
+                for i, value in by_candidate.items():
+                    mine.setdefault(i, []).append((keys, value))
+        together: Dict[Tuple[Tuple[Keys, float], ...], List[int]] = {}
+        for i, found in mine.items():
+            together.setdefault(tuple(found), []).append(i)
+        out = [Variant(tuple(members), found) for found, members in together.items()]
+        self._variants[section, term] = out
+        return out
+
+    # --------------------------------------------------------------------------------------- rewards, terminations
+
+    def reward_values(self) -> Tensor:
+        """Every reward term's value before its weight, float32 [R, K], with each candidate's parameters."""
+        manager, out = self.env.reward_manager, []
+        for name, recorder in self.rewards.items():
+            cfg = manager.get_term_cfg(name)
+            if recorder.value is None or cfg.weight == 0.0:  # mjlab does not compute these
+                recorder(self.env, **cfg.params)
+            out.append(self._value("rewards", name, cfg, recorder, (WEIGHT,)))
+        empty = torch.zeros(self.P * self.N, 0, device=self.device)
+        return torch.stack(out, 1) if out else empty
+
+    def weights(self) -> Tensor:
+        """Weights of the reward terms, float32 [P, K]; the task's are read anew, because its curriculum may move
+        them."""
+        manager = self.env.reward_manager
+        own = torch.tensor([manager.get_term_cfg(name).weight for name in self.rewards], device=self.device)
+        return torch.where(torch.isnan(self._weights), own, self._weights)
+
+    def has(self, section: str) -> bool:
+        """True if a candidate changes a number of this section."""
+        return any(s == section for s, _ in self._own)
+
+    def terminated(self, own: Tensor) -> Tensor:
+        """Terminations with each candidate's numbers, bool [R]; own: the task's."""
+        out, manager = own.clone(), self.env.termination_manager
+        changed_by = [v.members for name in self.terminations for v in self.variants("terminations", name)]
+        if not changed_by:
+            return out
+        rows = self.rows(sorted({i for members in changed_by for i in members}))
+        out[rows] = False
+        for name, recorder in self.terminations.items():
+            cfg = manager.get_term_cfg(name)
+            if not cfg.time_out:
+                out[rows] |= self._value("terminations", name, cfg, recorder)[rows]
+        return out
+
+    def _value(self, section: str, name: str, cfg: Any, recorder: Recorder, skip: Keys = ()) -> Tensor:
+        """A term's value with each candidate's parameters, [R]."""
+        assert recorder.value is not None
+        variants = self.variants(section, name, skip)
+        if not variants:
+            return recorder.value
+        value = recorder.value.clone()
+        key = (section, name)
+        if self._batched.get(key, True) and self._can_batch(cfg, recorder, variants):
+            together = self._together(cfg, recorder, variants)
+            if key not in self._batched:  # tried once, against one call for each
+                one_by_one = self._one_by_one(section, name, cfg, recorder, variants, value.clone())
+                self._batched[key] = together is not None and torch.allclose(
+                    together.float(), one_by_one.float(), 1e-4, 1e-6, equal_nan=True
+                )
+            if self._batched[key] and together is not None:
+                rows = self.rows([i for v in variants for i in v.members])
+                value[rows] = together[rows]
+                return value
+        return self._one_by_one(section, name, cfg, recorder, variants, value)
+
+    @staticmethod
+    def _can_batch(cfg: Any, recorder: Recorder, variants: List[Variant]) -> bool:
+        plain = inspect.isfunction(recorder.function)
+        return plain and all(len(keys) == 1 for v in variants for keys, _ in v.numbers)
+
+    def _together(self, cfg: Any, recorder: Recorder, variants: List[Variant]) -> Optional[Tensor]:
+        """One call with a number per environment; None: the function does not take that."""
+        params = dict(cfg.params)
+        for name in {keys[0] for v in variants for keys, _ in v.numbers}:
+            params[name] = torch.full((self.P * self.N,), float(cfg.params[name]), device=self.device)
+        for v in variants:
+            for keys, number in v.numbers:
+                params[keys[0]][self.rows(v.members)] = number
+        try:
+            out = recorder.function(self.env, **params)
+        except (RuntimeError, TypeError, ValueError):
+            return None
+        return out if isinstance(out, Tensor) and out.shape == (self.P * self.N,) else None
+
+    def _one_by_one(
+        self, section: str, name: str, cfg: Any, recorder: Recorder, variants: List[Variant], into: Tensor
+    ) -> Tensor:
+        for v in variants:
+            params = cfg.params
+            for keys, number in v.numbers:
+                params = changed(params, keys, number)
+            rows = self.rows(v.members)
+            into[rows] = self._function(section, name, cfg, recorder, v, params)(self.env, **params)[rows]
+        return into
+
+    def _function(self, section: str, name: str, cfg: Any, keeper: Any, v: Variant, params: Any) -> Any:
+        """The term's function for a variant: the same, or an instance of its own of the same class."""
+        function = keeper.function
+        if inspect.isfunction(function) or not inspect.isclass(type(function)) or not _from_cfg(type(function)):
+            return function
+        at = (section, name, v.numbers)
+        if at not in self._functions:
+            own = copy(cfg)
+            own.func, own.params = type(function), params
+            self._functions[at] = type(function)(cfg=own, env=self.env)
+            if hasattr(function, "reset"):
+                keeper.others.append(self._functions[at])
+        return self._functions[at]
+
+    # -------------------------------------------------------------------------------------- events, commands, actions
+
+    def fire(self, name: str, cfg: Any, shim: Any, env_ids: Tensor, params: Dict[str, Any],
+             within: Callable[[Tensor], Any]) -> None:  # fmt: skip
+        """An event for environments env_ids, with each candidate's numbers. within: the context of the calls."""
+        left = env_ids
+        for v in self.variants("events", name) if self.shaped else []:
+            mine = torch.isin(left, self.rows(v.members))
+            if bool(mine.any()):
+                own = params
+                for keys, number in v.numbers:
+                    own = changed(own, keys, number)
+                with within(left[mine]):
+                    self._function("events", name, cfg, shim, v, own)(self.env, left[mine], **own)
+                left = left[~mine]
+        if len(left):
+            with within(left):
+                shim.function(self.env, left, **params)
+
+    def resample(self, name: str, term: Any, original: Callable[[Tensor], None], env_ids: Tensor,
+                 within: Callable[[Tensor], Any]) -> None:  # fmt: skip
+        """New commands for environments env_ids, with each candidate's numbers."""
+        left = env_ids
+        for v in self.variants("commands", name) if self.shaped else []:
+            mine = torch.isin(left, self.rows(v.members))
+            if bool(mine.any()):
+                own = term.cfg
+                for keys, number in v.numbers:
+                    own = changed(own, keys, number)
+                with within(left[mine]), _attribute(term, "cfg", own):
+                    original(left[mine])
+                left = left[~mine]
+        if len(left):
+            with within(left):
+                original(left)
+
+    def _scale_actions(self) -> None:
+        for (section, name), by_keys in self._own.items():
+            if section != "actions":
+                continue
+            term = self.env.action_manager.get_term(name)
+            scale = torch.as_tensor(term._scale, dtype=torch.float32, device=self.device)
+            scale = scale.expand(self.P * self.N, term.action_dim).clone()
+            for keys, by_candidate in by_keys.items():
+                columns = list(range(term.action_dim))
+                if len(keys) > 1:  # by a pattern of the joints' names
+                    columns = [k for k, joint in enumerate(term.target_names) if re.fullmatch(keys[1], joint)]
+                for i, value in by_candidate.items():
+                    scale[self.rows([i])[:, None], torch.tensor(columns, device=self.device)] = value
+            term._scale = scale
+
+
+def _from_cfg(cls: type) -> bool:
+    """True if instances are made from a term's configuration."""
+    try:
+        return {"cfg", "env"} <= set(inspect.signature(cls).parameters)
+    except (TypeError, ValueError):
+        return False
+
+
+@contextlib.contextmanager
+def _attribute(owner: Any, name: str, value: Any) -> Iterator[None]:
+    before = getattr(owner, name)
+    setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        setattr(owner, name, before)
+
+
+def unknown(paths: Sequence[str], cfg: Any, task: str) -> Optional[str]:
+    """What is wrong with a candidate's paths, in one line; None: nothing."""
+    import difflib
+
+    known = places(cfg)
+    for path in paths:
+        if path not in known:
+            near = difflib.get_close_matches(path, known, n=1, cutoff=0.0)
+            return f"{task} has no number {path!r}" + (f", did you mean {near[0]!r}" if near else "")
+    return None
+
+
+def action_width(env: Any) -> int:
+    """Numbers that the task's action terms take together."""
+    width = int(env.action_manager.total_action_dim)
+    if not width:
+        raise SimulatorError("the task has no action terms")
+    return width

@@ -1,0 +1,1 @@
+"""Shared code of the commands that reproduce the paper's experiments."""

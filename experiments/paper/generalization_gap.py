@@ -1,0 +1,48 @@
+#!/usr/bin/env python3
+"""Agents with the hyperparameters that worlds were evolved for: what varied ones cost. The work is in
+experiments/paper/common/comparison.py."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+if not __package__:  # run as a file
+    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from envolve.core import interrupt
+
+if __name__ == "__main__":
+    interrupt.listen("generalization_gap.py")  # before all that takes time to import
+
+
+from envolve.experiments.command_line import parse
+from envolve.experiments.paper.common.command import EXIT_CODES, run_command
+from envolve.experiments.paper.common.comparison import CompareArgs, compare_ses, evolves_rns
+from envolve.experiments.paper.common.proxies import proxy
+from envolve.outer.config import problem
+from envolve.outer.config.load import ConfigError
+
+HELP = """\
+Trains agents in synthetic environments (SEs) as compare_proxies.py does, but all with the hyperparameters of CONFIG.
+The difference to compare_proxies.py is the generalisation gap over hyperparameters, for SEs evolved with fixed
+hyperparameters and for SEs evolved with varied ones.
+
+  envolve paper generalization-gap default_config_cartpole_syn_env.yaml [--quick]
+"""
+
+
+def work(args: CompareArgs) -> int:
+    if evolves_rns(args):
+        raise ConfigError([f"{args.config}: found reward networks, expected a configuration of SEs"])
+    data = proxy(args.config, args.results_dir, overrides=args.set).config.data
+    return compare_ses(args, "generalization_gap", "", (problem.learner(data)[0],), vary=False)
+
+
+def main(argv: list[str] | None = None) -> int:
+    args = parse("generalization_gap.py", CompareArgs, argv, HELP + EXIT_CODES)
+    return run_command("generalization_gap.py", lambda: work(args))
+
+
+if __name__ == "__main__":
+    interrupt.run(main)

@@ -1,0 +1,1 @@
+"""Reads the YAML files of studies: sections, values, checks, the search space."""

@@ -1,0 +1,62 @@
+"""What pages of all kinds have: the configuration, the files of the folder, texts for charts."""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from envolve.core.cleaning import one_line
+from envolve.outer.page.parts import Code, Page, Part, Table
+from envolve.outer.page.reading import Folder, shell
+
+LONGEST_LABEL = 48
+VERSIONS = ("python", "torch", "numpy", "numba", "gymnasium", "mujoco", "git")
+MOST_FILES = 60
+
+
+def label(text: object) -> str:
+    """A foreign text for a chart. Plotly reads a few tags in texts, so that these are escaped."""
+    return html.escape(one_line(str(text), LONGEST_LABEL), quote=False)
+
+
+def span(ends: Any) -> tuple[float | None, float | None]:
+    """[low, high] of JSON, or nothing."""
+    if isinstance(ends, (list, tuple)) and len(ends) == 2 and all(isinstance(e, (int, float)) for e in ends):
+        return float(ends[0]), float(ends[1])
+    return None, None
+
+
+def finite(value: Any) -> float:
+    """A number of JSON; NaN for null and whatever else."""
+    good = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return float(value) if good else math.nan
+
+
+def configuration(folder: Folder, name: str, text: str, said: Mapping[str, str]) -> list[Part | None]:
+    """The command, the versions and the whole file. said: what the head of the file says."""
+    versions = [(key, said[key]) for key in VERSIONS if said.get(key)]
+    return [
+        shell(said["command"], "Command") if said.get("command") else None,
+        Code(f"{name}, complete", text, "yaml") if text else None,
+        Table(("made with", "version"), versions) if versions else None,
+    ]
+
+
+def closing(page: Page, folder: Folder) -> None:
+    """The last section: what is in the folder. Problems of reading go onto the page."""
+    files = sorted(p for p in folder.path.iterdir() if p.is_file())
+    rows = [(p.name, size(p.stat().st_size)) for p in files[:MOST_FILES]]
+    if len(files) > MOST_FILES:
+        rows.append((f"and {len(files) - MOST_FILES:,} more", ""))
+    page.add("Files", Table(("file", "size"), rows))
+    page.problems = list(dict.fromkeys(folder.problems))
+
+
+def size(count: float) -> str:
+    for unit in ("bytes", "kB", "MB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}" if unit == "bytes" else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:.1f} GB"

@@ -1,0 +1,59 @@
+"""``envolve report``: what it writes where, and what it refuses. Pages: tests/outer/page; in a browser:
+test_report_browser.py; of a study's text: tests/outer/hpo/test_study_report.py."""
+
+from __future__ import annotations
+
+import webbrowser
+from pathlib import Path
+
+import pytest
+
+from envolve.experiments import study_report
+from tests.experiments.command import exit_code
+from tests.outer.page.folders import ALL
+from tests.outer.page.html import check_safe
+
+
+def test_a_page_in_the_folder_of_the_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = ALL["shapers"](tmp_path / "run")
+    opened: list[str] = []
+    monkeypatch.setattr(webbrowser, "open", lambda address: opened.append(address) or True)
+    assert exit_code(study_report.main, [run, "--open"]) == 0
+    page = run / "report.html"
+    assert capsys.readouterr().out == f"Page: {page} (1.6 MB)\n" and opened == [page.as_uri()]
+    check_safe(page.read_text())
+    before = sorted(p.name for p in run.iterdir())
+    (run / "candidates.json").write_text('{"task": "Cart')
+    assert exit_code(study_report.main, [run]) == 0
+    assert f"note: {run}: candidates.json: Unterminated string" in capsys.readouterr().err
+    assert sorted(p.name for p in run.iterdir()) == before
+
+
+def test_several_runs_go_to_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = [ALL["goal"](tmp_path / "a"), ALL["goal"](tmp_path / "b")]
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    assert exit_code(study_report.main, runs) == 0
+    assert "2 runs side by side" in check_safe(Path("report.html").read_text()).shown
+    assert not (runs[0] / "report.html").exists()
+
+
+@pytest.mark.parametrize(
+    "words,said",
+    [
+        ([], "FOLDER: found nothing, expected the folder of a run"),
+        (["RUN", "--watch", "--text"], "--watch: found with --text, expected one of the two"),
+        (["RUN", "--port", "99999"], "--port: found 99999, expected 0 to 65535"),
+        (["RUN", "--text"], "results.json: found no such file, expected the folder of a study"),
+        (["RUN", "nowhere"], "nowhere: found no such folder, expected the folder of a run"),
+        (["RUN", "--out", "RUN/candidates.json"], "candidates.json: File exists"),
+    ],
+)
+def test_what_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], said: str) -> None:
+    run = ALL["shapers"](tmp_path / "run")
+    assert exit_code(study_report.main, [word.replace("RUN", str(run)) for word in words]) == 2
+    err = capsys.readouterr().err
+    assert said in err and err.count("\n") == 1
+    assert not (run / "report.html").exists()

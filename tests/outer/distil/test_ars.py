@@ -1,0 +1,89 @@
+"""Augmented random search: it solves, by itself and as an expert; what it may not be asked."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from envolve.core import rng
+from envolve.envs.section import EnvSection
+from envolve.envs.task import Task, make_task
+from envolve.outer.config.load import ConfigError, config_of
+from envolve.outer.config.section import ARSSection
+from envolve.outer.distil.ars import ARS, DIRECTIONS
+from envolve.outer.distil.expert import train_experts
+
+CAR = ARSSection(train_steps=40_000, directions=8, top=4, step_size=0.5, noise_std=1.0, test_episodes=5)
+
+
+class Plane(Task):
+    """One step per episode: pays minus the squared distance of the action from 0.5 x."""
+
+    name, observation_size, action_size, reset_uniforms, default_max_steps = "Plane", 2, 1, 2, 1
+
+    def reset(self, u: Tensor) -> Tensor:
+        return 4 * u.float() - 1
+
+    def observe(self, state: Tensor) -> Tensor:
+        return state.clone()
+
+    def step(self, state: Tensor, action: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        reward = -(action[..., 0] - 0.3 * state[..., 0]).square()
+        return state, reward, torch.ones(reward.shape, dtype=torch.bool)
+
+
+def test_an_iteration_is_the_published_one() -> None:
+    """Mean and deviation of the first iteration are 0 and 1; the step, written out."""
+    section = ARSSection(train_steps=1, directions=5, top=3, step_size=0.1, noise_std=0.2, alive_bonus=0.5)
+    search = ARS(Plane(), section, 3)
+    search.train()
+    assert search.steps == 10, "one iteration, two episodes of one step per direction"
+    key = torch.tensor([3])
+    D = rng.normal(rng.fold(key, DIRECTIONS)[:, None], torch.arange(10))[0].view(5, 2).double()
+    state = search.mean.float()  # all episodes began there
+    x = state.double()
+    reward = [[-float((0.2 * s * d @ x).clamp(-1, 1) - 0.3 * x[0]) ** 2 - 0.5 for s in (1, -1)] for d in D]
+    best = sorted(range(5), key=lambda i: -max(reward[i]))[:3]
+    spread = np.std([reward[i] for i in best], ddof=1)
+    step = sum((reward[i][0] - reward[i][1]) * D[i] for i in best) / 3 / spread
+    torch.testing.assert_close(search.weights[0].double(), 0.1 * step, rtol=1e-4, atol=1e-6)
+
+
+def test_it_climbs_the_mountain_with_a_linear_policy() -> None:
+    search = ARS(make_task("MountainCarContinuous-v0"), CAR, 1)
+    search.train()
+    assert search.score() > 85 and search.steps < 60_000
+
+
+def test_as_an_expert_it_repeats_itself_and_counts_its_steps() -> None:
+    task, keys = make_task("MountainCarContinuous-v0"), np.array([4, 5])
+    short = ARSSection(train_steps=10_000, directions=3, top=3, step_size=0.5, noise_std=1.0, test_episodes=2)
+    made = train_experts("ars", short, task, EnvSection(), keys, False, "auto", 1)
+    again = train_experts("ars", short, task, EnvSection(), keys[1:], False, "auto", 1)[0]
+    assert made[1] is not None and again is not None
+    assert (made[1].mean_return, made[1].steps) == (again.mean_return, again.steps)
+    assert torch.equal(made[1].states, again.states)
+    assert made[1].steps >= 10_000 + len(made[1].states)
+    x = torch.randn(50, 2)
+    assert torch.equal(made[1].act(x), again.act(x)) and made[1].act(100 * x).abs().max() == 1
+
+
+def test_discrete_actions_and_no_budget_are_refused() -> None:
+    with pytest.raises(ValueError, match="discrete actions"):
+        ARS(make_task("CartPole-v0"), CAR, 1)
+    raw = {
+        "env_name": "CartPole-v0", "envs": {"CartPole-v0": {"contextual_bandit": True}},
+        "agents": {"gtn": {"agent_name": "DDQN", "init": "distilled"}, "ddqn": {}, "expert": {"learner": "ars"},
+                   "ars_expert": {"train_steps": 10}},
+    }  # fmt: skip
+    with pytest.raises(ConfigError, match="an off-policy learner for CartPole-v0"):
+        config_of(raw, (), "test")
+    raw = {
+        "env_name": "Swimmer-v5", "envs": {"Swimmer-v5": {"contextual_bandit": True}},
+        "agents": {"gtn": {"agent_name": "TD3", "init": "distilled"}, "td3": {}, "expert": {"learner": "ars"},
+                   "ars_expert": {}},
+    }  # fmt: skip
+    with pytest.raises(ConfigError, match="the expert's budget of steps"):
+        config_of(raw, (), "test")

@@ -1,0 +1,137 @@
+"""Every kind of run is known by its folder, shown, and shown in part where it is damaged."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from envolve.experiments.pages import KINDS
+from envolve.outer.page import write
+from envolve.outer.page.compare import compare, differences, names_of
+from envolve.outer.page.kinds import NoRunError, read_page
+from envolve.outer.page.parts import Chart, Page, Table
+from tests.outer.page.folders import ALL
+from tests.outer.page.html import check_safe
+
+VERDICTS = {
+    "run": "Solved (mean return of at least -20.0). An agent needs 1.2 times fewer training steps in the evolved "
+    "world. Price with the evolution: 2,967,241 real steps were spent on evolving; this has paid after 11,719 agents.",
+    "evolve": "The world helped: ppo returns 78.5.",
+    "shapers": "mine scores 0.9 [0.7, 0.95] share of the time limit, more than the human's shapers (0.8 [0.6, 0.9]); "
+    "their intervals overlap. 1 failed.",
+    "study": "The lowest loss at 15",
+    "goal": "After 200 steps of each member, 0.2",
+    "goals": "16 fresh agents each; evolved 0.01 [0.00, 0.06]; plain 0.00; difference +0.01. Brackets: 95 % intervals",
+    "distributed": "After 40 gradient steps the greedy policy returns 27.0, standard deviation 3.0 over 5 episodes.",
+    "paper": "1 data files with 2 series. 1 of them are quick looks, which are too small to conclude from.",
+    "worlds": "3 of 3 worlds are solved. Score, interquartile mean over worlds: -1252",
+    "write": "Best so far i0",
+}
+
+
+@pytest.fixture(params=list(ALL))
+def made(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, Path]:
+    return request.param, ALL[request.param](tmp_path / f"folder_{request.param}")
+
+
+def charts(page: Page) -> list[Chart]:
+    return [part for section in page.sections for part in section.parts if isinstance(part, Chart)]
+
+
+def test_each_kind_is_shown(made: tuple[str, Path]) -> None:
+    name, folder = made
+    page = read_page(folder, KINDS)
+    assert page.problems == []
+    assert page.verdict.startswith(VERDICTS[name])
+    assert folder.name not in page.title  # no name of a folder is a title
+    assert page.facts and len(page.sections) >= 3 and charts(page)
+    for chart in charts(page):
+        axes = [chart.layout.get(key, {}) for key in ("xaxis", "yaxis")]
+        named = [a.get("title", {}).get("text") or a.get("ticktext") or a.get("type") == "category" for a in axes]
+        bar_or_violin = any(trace.get("type") in ("violin", "bar") for trace in chart.data)
+        assert all(named) or bar_or_violin, chart.title
+        assert any(len(trace.get("x", trace.get("y", []))) for trace in chart.data), chart.title
+    check_safe(write.html([page]))
+
+
+def test_damaged_files_are_said_and_the_rest_is_shown(made: tuple[str, Path]) -> None:
+    """Each file cut in half, full of zeros, of random bytes, and empty: a page is made, or the folder is none."""
+    name, folder = made
+    rng = np.random.default_rng(0)
+    for path in sorted(p for p in folder.rglob("*") if p.is_file()):
+        whole = path.read_bytes()
+        for bad in (whole[: len(whole) // 2], b"\0" * 100, rng.bytes(200), b"", b"[]", b'{"a": {"b": [1, {}]}}\n'):
+            path.write_bytes(bad)
+            try:
+                page = read_page(folder, KINDS)
+            except NoRunError as e:
+                assert str(folder) in str(e)
+                continue
+            check_safe(write.html([page]))
+        path.write_bytes(whole)
+
+
+def test_several_runs_side_by_side(tmp_path: Path) -> None:
+    folders = [ALL["run"](tmp_path / "a"), ALL["run"](tmp_path / "b"), ALL["study"](tmp_path / "c")]
+    text = (folders[1] / "config.yaml").read_text().replace("max_iterations: 6", "max_iterations: 9")
+    (folders[1] / "config.yaml").write_text(text)
+    pages = [read_page(folder, KINDS) for folder in folders]
+    together = compare(pages[:2])
+    table = next(p for s in together.sections for p in s.parts if isinstance(p, Table) and s.title == "Configurations")
+    assert table.rows == [("agents.gtn.max_iterations", "6", "9")]
+    assert len(charts(together)) == 1 and len(charts(together)[0].data) == 2
+    parsed = check_safe(write.html(pages, compare(pages), names_of(pages)))
+    assert "A: Cliff" in parsed.shown and "3 runs side by side" in parsed.shown
+    assert len({attrs["id"] for _, attrs in parsed.tags if attrs.get("id")}) == sum(
+        "id" in attrs for _, attrs in parsed.tags
+    )
+
+
+def test_differences_of_nested_keys() -> None:
+    a = {"x": {"y": 1, "same": [1, 2]}, "only": True}
+    b = {"x": {"y": 2, "same": [1, 2]}, "z": {}}
+    assert differences([a, b]) == [("x.y", "1", "2"), ("only", "True", "(absent)"), ("z", "(absent)", "{}")]
+
+
+def test_what_is_no_run(tmp_path: Path) -> None:
+    run = ALL["run"](tmp_path / "results_cliff")
+    with pytest.raises(
+        NoRunError, match=r"found no such folder, expected the folder of a run; nearest: .*results_cliff"
+    ):
+        read_page(tmp_path / "results_clif", KINDS)
+    with pytest.raises(
+        NoRunError, match=r"found results_cliff, expected the folder of a run: .* Runs in it: .*results_cliff$"
+    ):
+        read_page(tmp_path, KINDS)
+    with pytest.raises(NoRunError, match="found a file"):
+        read_page(run / "config.yaml", KINDS)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(NoRunError, match="found an empty folder"):
+        read_page(tmp_path / "empty", KINDS)
+
+
+def test_a_run_that_goes_on_and_one_that_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from envolve.outer.page import reading
+
+    folder = ALL["run"](tmp_path / "run")
+    (folder / "summary.txt").unlink()
+    with (folder / "scores.csv").open("a") as file:
+        file.write("7,0,orig,-14")
+    page = read_page(folder, KINDS)
+    assert page.state == "running" and page.verdict == "6 of 6 generations so far; best mean score -1,446."
+    monkeypatch.setattr(reading, "STILL", -1.0)
+    assert read_page(folder, KINDS).state == "not complete"
+
+
+def test_a_link_or_a_pipe_in_a_folder_is_no_trap(tmp_path: Path) -> None:
+    import os
+
+    folder = ALL["shapers"](tmp_path / "run")
+    os.mkfifo(folder / "best.gif")
+    (folder / "ranking.txt").unlink()
+    os.mkfifo(folder / "ranking.txt")
+    assert read_page(folder, KINDS).problems == []
+    shutil.rmtree(folder)

@@ -1,0 +1,90 @@
+"""The zoo where NumPy and Gymnasium alone are installed, and agents that learn in it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import gymnasium
+import pytest
+
+import envolve.worlds
+from envolve.worlds.shelf import names
+from examples import zoo_ppo
+from tests.test_wheel import run, wheel  # noqa: F401  a fixture
+
+NEEDED = ("numpy", "numpy.libs", "gymnasium", "cloudpickle", "farama_notifications", "typing_extensions.py")
+USE = """
+import sys
+import gymnasium, envolve.worlds
+for name in envolve.worlds.names():
+    env = gymnasium.make("envolve/" + name)
+    env.reset(seed=0)
+    env.step(env.action_space.sample())
+    envs = gymnasium.make_vec("envolve/" + name, num_envs=4)
+    envs.reset(seed=0)
+    envs.step(envs.action_space.sample())
+    print(name, envolve.worlds.card(name)["task"])
+missing = [m for m in ("torch", "yaml", "pydantic", "rich", "mujoco") if m in sys.modules]
+assert not missing, missing
+"""
+
+
+@pytest.mark.slow
+def test_numpy_and_gymnasium_are_enough(wheel: Path, tmp_path: Path) -> None:  # noqa: F811
+    venv = tmp_path / "venv"
+    run(sys.executable, "-m", "venv", venv, cwd=tmp_path)
+    (site,) = venv.glob("lib/python*/site-packages")
+    here = Path(sysconfig.get_paths()["purelib"])
+    for name in NEEDED:
+        if (here / name).exists():
+            (site / name).symlink_to(here / name)
+    python = venv / "bin/python"
+    run(python, "-m", "pip", "install", "-q", "--no-deps", wheel, cwd=tmp_path)
+    lines = run(python, "-c", USE, cwd=tmp_path).splitlines()
+    assert [line.split()[0] for line in lines] == names()
+    broken = subprocess.run([python, "-c", "import torch"], cwd=tmp_path, capture_output=True)
+    assert broken.returncode, "torch was there after all"
+
+
+def best_of(card: dict, agent: str) -> float:
+    return float(card["unseen"][agent]["mean_return"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [n for n in names() if "ppo" in envolve.worlds.card(n)["unseen"]])
+def test_the_example_learns_what_the_card_promises(name: str) -> None:
+    """Three agents; their mean is at least 95 % of the way from random actions to the card's PPO."""
+    card = envolve.worlds.card(name)
+    if card["task"] not in gymnasium.registry:
+        pytest.skip(f"{card['task']} is not installed")
+    chance, promised = card["random"]["mean_return"], best_of(card, "ppo")
+    found = [zoo_ppo.test(zoo_ppo.train(f"envolve/{name}", 20_000, seed), card["task"], 10) for seed in range(3)]
+    assert sum(found) / 3 >= chance + 0.95 * (promised - chance), (found, chance, promised)
+
+
+def test_the_example_runs() -> None:
+    agent = zoo_ppo.train("envolve/CartPole-v1-bandit", 1024, 0)
+    assert zoo_ppo.test(agent, "CartPole-v1", 1) > 0
+
+
+@pytest.mark.slow
+def test_stable_baselines3_learns_what_the_card_promises() -> None:
+    sb3 = pytest.importorskip("stable_baselines3")
+    for name in names()[:3]:
+        card = envolve.worlds.card(name)
+        model = sb3.PPO("MlpPolicy", gymnasium.make(f"envolve/{name}"), seed=0, device="cpu")
+        model.learn(card["unseen"]["ppo"]["train_steps"])
+        env, returns = gymnasium.make(card["task"]), []
+        for episode in range(10):
+            observation, _ = env.reset(seed=episode)
+            total, over = 0.0, False
+            while not over:
+                action = model.predict(observation, deterministic=True)[0]
+                observation, reward, terminated, truncated, _ = env.step(action)
+                total, over = total + float(reward), terminated or truncated
+            returns.append(total)
+        chance, promised = card["random"]["mean_return"], best_of(card, "ppo")
+        assert sum(returns) / 10 >= chance + 0.8 * (promised - chance), (name, returns, promised)  # one agent
