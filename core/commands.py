@@ -80,7 +80,11 @@ GROUPS: Dict[str, Tuple[Command, ...]] = {
         ),
         Command("vet", "experiments.vet_shaper", "vet_shaper.py", "would this file of a model be accepted?"),
         Command(
-            "serve", "experiments.serve_small_model", "serve_small_model.py",
+            "serve", "experiments.serve_evaluator", "serve_evaluator.py",
+            "score shapers that other programs send over HTTP",
+        ),
+        Command(
+            "small-model", "experiments.serve_small_model", "serve_small_model.py",
             "serve a small language model on the CPU, to try `write` with",
         ),
         Command("tasks", "experiments.describe_tasks", "describe_tasks.py", "what shapers can read, of every task"),

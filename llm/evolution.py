@@ -23,6 +23,8 @@ from envolve.agents.shaped.training import Progress
 from envolve.envs.graph.file import with_values
 from envolve.llm.fitness import FINAL, Worth, candidate_of, evaluate, judge
 from envolve.llm.models.chat import Call, Chat, ChatFailure, Request, settled
+from envolve.llm.repairs import MOST, ask_again, broken
+from envolve.llm.reporting.best_code import code_of_graph
 from envolve.llm.search.archive import Archive
 from envolve.llm.search.individual import CALL, HUMAN, NOVELTY, Individual, Proposal, Search, ranking
 from envolve.llm.search.novelty import most_similar
@@ -48,6 +50,7 @@ class Settings:
     tune_top: int = 1  # number of best candidates to tune
     finalists: int = 3  # best candidates in the final test, beside tuned ones: the best of many was also lucky
     retest: int = 5  # fresh agents per finalist
+    repairs: int = 0  # how often what was refused or failed is asked for again within its iteration
 
 
 class Watcher(Protocol):
@@ -100,7 +103,7 @@ class Evolution:
     """Evolution; ``run()`` resumes from the content of ``folder``."""
 
     def __init__(
-        self, settings: Settings, folder: Path, search: Search, chat: Chat, vetter: Vetter, watcher: Watcher
+        self, settings: Settings, folder: Path, search: Search, chat: Chat, vetter: Vetter | None, watcher: Watcher
     ) -> None:
         """Raises ArchiveError if the folder's archive cannot be read."""
         self.s, self.folder, self.search, self.chat, self.vetter, self.watcher = (
@@ -152,13 +155,36 @@ class Evolution:
             return old  # what failed then fails now
         if not any(i.rejection is None for i in self.individuals):
             self.human = _human()  # is trained beside the first that are, also if they are trained again
-        self._vet(iteration, [i for i in new if i.rejection is None])
+        self._vet(iteration, [i for i in new if i.rejection is None and i.graph_file is None])
+        self._repair(iteration, [i for i in new if i.rejection is not None])
         self._reject_copies(new)
-        self.archive.put([*self._train(iteration, new), *new])
+        reference = self._train(iteration, new)
+        while again := self._repair(iteration, [i for i in new if i.failure is not None], 1):
+            self._reject_copies([i for i in again if i.rejection is None])
+            self._train(iteration, again)
+        self.archive.put([*reference, *new])
         return new
+
+    def _repair(self, iteration: int, wrong: list[Individual], times: int = MOST) -> list[Individual]:
+        """Asks again for these and vets the answers, at most so many times -> those that were asked for again."""
+        asked: list[Individual] = []
+        for _ in range(times):
+            todo = broken([i for i in wrong if i.rejection is not None or i.failure is not None], self.s.repairs)
+            if not todo or self.stopped:
+                break
+            s = self.s
+            new, ends = ask_again(self.chat, self.search.prompts, todo, s.temperature, s.max_tokens, s.seed)
+            self.stopped = self.stopped or ends
+            self._vet(iteration, new)
+            asked += [i for i in new if i not in asked]
+            if not new:
+                break
+        return asked
 
     def _ask(self, iteration: int, proposals: list[Proposal]) -> list[Individual]:
         s, first = self.s, len(self.individuals)  # ids and calls have the same numbers
+        if proposals and proposals[0].graph_file is not None:
+            return [self._ready(first + k, iteration, p) for k, p in enumerate(proposals)]
         calls = [
             Call(first + k, Request(p.model, p.messages, s.temperature, s.max_tokens, s.seed + first + k))
             for k, p in enumerate(proposals)
@@ -174,7 +200,18 @@ class Evolution:
             new.append(individual)
         return new
 
+    @staticmethod
+    def _ready(number: int, iteration: int, p: Proposal) -> Individual:
+        """Individual of a search that makes graphs itself: nothing is asked and nothing vetted."""
+        assert p.graph_file is not None
+        individual = Individual(number, iteration, p.island, p.operator, p.parents, p.model, -1)
+        individual.code, individual.graph_file = code_of_graph(p.graph_file), p.graph_file
+        return individual
+
     def _vet(self, iteration: int, replied: Sequence[Individual]) -> None:
+        if not replied:
+            return
+        assert self.vetter is not None
         self.watcher.vetting(iteration, len(replied))
         for individual, verdict in zip(replied, self.vetter.vet_all([(i.reply, f"i{i.id:03d}") for i in replied])):
             individual.code, individual.notes = verdict.code, verdict.notes

@@ -61,6 +61,10 @@ def make_plan(args: Args) -> Plan:
         problems.append(
             f"--halving: {args.learner} cannot continue with more environments, expected --learner ppo or 1"
         )
+    if args.mode == "gp" and args.llm:
+        problems.append(f"--llm: found {args.llm[0]}, expected none with --mode gp, which asks no model")
+    if args.mode == "gp" and args.shaper_types != ["compute_reward"]:
+        problems.append(f"--shaper-types: found {' '.join(args.shaper_types)}, expected compute_reward with --mode gp")
     if problems:
         raise ConfigError(problems)
     check_video(args.video)
@@ -86,7 +90,7 @@ def make_plan(args: Args) -> Plan:
     novelty = args.novelty if args.novelty is not None else 1.0 if args.mode == "islands" else 2.0
     settings = Settings(
         args.num_iters, training, seed, args.temperature, args.max_tokens, novelty, tune, args.tune_top,
-        args.finalists, args.retest,
+        args.finalists, args.retest, args.repairs,
     )  # fmt: skip
     return Plan(
         task, args.task_description or f"Make the score as high as possible: {task.score_meaning}.",

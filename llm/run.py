@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import time
@@ -18,11 +19,12 @@ from envolve.llm.plan import CONFIG_FILE, Plan, arguments, resume_command
 from envolve.llm.reporting.best_code import recheck_with
 from envolve.llm.reporting.live import LiveEvolution
 from envolve.llm.reporting.report import write_report
+from envolve.llm.search.genetic import Genetic
 from envolve.llm.search.greedy import Greedy
 from envolve.llm.search.individual import HUMAN, Individual, Search
 from envolve.llm.search.islands import Islands
 from envolve.llm.search.prompts import Brief
-from envolve.llm.vetting.probe import make_probe
+from envolve.llm.vetting.probe import Probe, make_probe
 from envolve.llm.vetting.vet import Vetter
 from envolve.outer.checkpoint import locked
 from envolve.outer.config.load import environment_info
@@ -46,25 +48,32 @@ def run_plan(plan: Plan) -> int:
         raise ConfigError([str(e)]) from None
     with _chat(plan, plan.folder / "calls.jsonl") as chat:
         _store_config(plan)
-        with locked(plan.folder), Vetter(make_probe(plan.task.name), plan.types, plan.args.allow_unprotected) as vetter:
-            result = _evolve(plan, chat, vetter)
+        with locked(plan.folder), contextlib.ExitStack() as stack:
+            probe, vetter = make_probe(plan.task.name), None
+            if plan.args.mode != "gp":  # it makes graphs: there is no code of others
+                vetter = stack.enter_context(Vetter(probe, plan.types, plan.args.allow_unprotected))
+            result = _evolve(plan, chat, vetter, probe)
             return _report(plan, chat, vetter, result, time.monotonic() - began)
 
 
 def _chat(plan: Plan, record: Optional[Path]) -> Chat:
     """Makes the chat. Raises ChatError."""
     args = plan.args
+    if args.mode == "gp":
+        return Chat({}, record)
     return make_chat(
         args.llm or [DEFAULT_MODEL], args.base_url, record, budget=plan.budget, prices=plan.prices,
         parallel=args.parallel, timeout=args.timeout, seed=plan.settings.seed,
     )  # fmt: skip
 
 
-def _evolve(plan: Plan, chat: Chat, vetter: Vetter) -> Result:
+def _evolve(plan: Plan, chat: Chat, vetter: Optional[Vetter], probe: Probe) -> Result:
     args, s = plan.args, plan.settings
     brief = Brief(plan.task, plan.description, tuple(plan.types), training_text(s.training), args.show_human_reward)
     search: Search
-    if args.mode == "greedy":
+    if args.mode == "gp":
+        search = Genetic(plan.task, probe.state, args.shapers_per_iter, s.seed)
+    elif args.mode == "greedy":
         search = Greedy(brief, args.shapers_per_iter, chat.models)
     else:
         search = Islands(
@@ -129,10 +138,10 @@ def _finite(x: float) -> Optional[float]:
     return x if math.isfinite(x) else None
 
 
-def _report(plan: Plan, chat: Chat, vetter: Vetter, result: Result, seconds: float) -> int:
+def _report(plan: Plan, chat: Chat, vetter: Optional[Vetter], result: Result, seconds: float) -> int:
     best, console = result.best, wide_console()
     title = f"{plan.task.name}: {len(result.individuals)} candidates, {result.steps:,} environment steps"
-    text = write_report(plan.folder, result, plan.task, title, recheck_with(vetter))
+    text = write_report(plan.folder, result, plan.task, title, None if vetter is None else recheck_with(vetter))
     rows = [" ".join(row.cells()) for row in chat.ledger.rows()]
     lines: List[str] = [text, "", "Models (calls, tokens in, tokens out, USD):", *(f"  {row}" for row in rows)]
     lines.append(f"Wall time {duration(seconds)}.")

@@ -40,12 +40,14 @@ def lift(
     names: Optional[Mapping[Tuple[str, int, Path], str]] = None,
     *,
     example: Mapping[str, Tensor],
+    only_named: bool = False,
 ) -> Tuple[Dict[str, Any], List[Dict[str, Any]]]:
     """Graphs by kind -> the same with {"param": k}, and params [{"name", "value", "scale"}].
 
-    names: of literals, by (kind, node, path); those without one are called after their operation. Places with the same
-    name and value share a param; a name that occurs with another value gets a number. example: every input of the
-    graphs by its name, [n, ...] for any n. scale is |value|, what one step of an outer loop's noise is a multiple of.
+    names: of literals, by (kind, node, path); those without one are called after their operation, or stay as they are
+    if only_named. Places with the same name and value share a param; a name that occurs with another value gets a
+    number. example: every input of the graphs by its name, [n, ...] for any n. scale is |value|, what one step of an
+    outer loop's noise is a multiple of.
     Raises GraphError for what is no graph.
     """
     lifted: Dict[str, Any] = {}
@@ -59,11 +61,13 @@ def lift(
         inputs = [example[name][:1] for name in parsed.inputs]
         plans = [make_plan(parsed, kind, inputs, rows, True) for rows in (LEAST_ROWS, 2 * LEAST_ROWS)]
         for literal in _literals(parsed, graph):
+            given = (names or {}).get((kind, *literal.source), "")
+            if only_named and not given:
+                continue
             if len(params) == MOST_PARAMS or not _may_vary(parsed.nodes[literal.node], literal, plans):
                 continue
             op = parsed.nodes[literal.node].op
             assert op is not None
-            given = (names or {}).get((kind, *literal.source), "")
             index = named.get((given, literal.value), len(params))
             if index == len(params):
                 name = _unique(given or op.name.split(".")[1].strip("_"), taken, counts)

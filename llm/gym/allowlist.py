@@ -91,7 +91,7 @@ class _Check:
     def __init__(self, tree: ast.Module) -> None:
         self.tree = tree
         self.functions = {n.name: n for n in tree.body if isinstance(n, ast.FunctionDef)}
-        self.top = {id(n) for n in tree.body}
+        self.callable = {n.name for n in ast.walk(tree) if isinstance(n, ast.FunctionDef)}
         firsts = [f.body[0] for f in self.functions.values()]
         self.documentation = {id(first.value) for first in firsts if isinstance(first, ast.Expr)}
         self.problems = Problems()
@@ -136,13 +136,13 @@ class _Check:
     def on_FunctionDef(self, node: ast.FunctionDef) -> None:
         if node.decorator_list:
             self.problem(node, "decorators are not allowed; leave it away")
-        if id(node) not in self.top:
-            self.problem(node, f"a function inside a function is not allowed; put {short(node.name)} beside {METHOD}")
+        if node.name.startswith("_"):
+            self.problem(node, f"the name {short(node.name)} begins with an underscore; use another")
         if node.name in BUILTINS or node.name in ("np", "math"):
             self.problem(node, f"a function must not be called {node.name}")
 
     def on_Name(self, node: ast.Name) -> None:
-        if node.id.startswith("_"):
+        if node.id.startswith("_") and node.id != "_":
             self.problem(node, f"the name {short(node.id)} begins with an underscore; use another")
         elif node.id == "np" or node.id == "math" or node.id in BUILTINS:
             if not isinstance(node.ctx, ast.Load):
@@ -151,7 +151,7 @@ class _Check:
             self.problem(node, f"{node.id} is not allowed; there are np, math and {', '.join(BUILTINS)}")
 
     def on_arg(self, node: ast.arg) -> None:
-        if node.arg.startswith("_"):
+        if node.arg.startswith("_") and node.arg != "_":
             self.problem(node, f"the name {short(node.arg)} begins with an underscore; use another")
 
     def on_Attribute(self, node: ast.Attribute) -> None:
@@ -180,9 +180,9 @@ class _Check:
                 self.problem(node, f"the argument {keyword.arg or '**'} is not allowed; leave it out")
         function = node.func
         if isinstance(function, ast.Name):
-            if function.id not in BUILTINS and function.id not in self.functions and not hasattr(builtins, function.id):
+            if function.id not in BUILTINS and function.id not in self.callable and not hasattr(builtins, function.id):
                 text = f"{short(function.id)}() is not defined beside {METHOD}; only such functions may be called"
-                self.problem(node, text, near(function.id, self.functions, 0.6, "write it", "; did you mean {}"))
+                self.problem(node, text, near(function.id, self.callable, 0.6, "write it", "; did you mean {}"))
         elif isinstance(function, ast.Attribute):
             owner, name = function.value, function.attr
             if _dotted(owner) in ("np", "numpy", "math", "np.linalg", "numpy.linalg"):
@@ -256,10 +256,14 @@ def _fresh_names(tree: ast.Module) -> set[str]:
             targets = [node.target]
         elif isinstance(node, ast.arg):
             assigned.setdefault(node.arg, []).append(None)
-        for target in targets:
+        pairs = [(target, value) for target in targets]
+        for target, given in pairs:
+            if isinstance(target, ast.Tuple) and isinstance(given, ast.Tuple) and len(target.elts) == len(given.elts):
+                pairs += zip(target.elts, given.elts)  # r, parts = 0.0, {}
+                continue
             for name in ast.walk(target):
                 if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store):
-                    assigned.setdefault(name.id, []).append(value if name is target else None)
+                    assigned.setdefault(name.id, []).append(given if name is target else None)
     return {name for name, values in assigned.items() if all(v is not None and _is_fresh(v) for v in values)}
 
 

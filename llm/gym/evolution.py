@@ -24,12 +24,13 @@ from envolve.llm.gym import report
 from envolve.llm.gym.allowlist import check_method
 from envolve.llm.gym.config import load_gym_config
 from envolve.llm.gym.prompts import GymBrief
-from envolve.llm.gym.reward import extract_method, step_call
+from envolve.llm.gym.reward import METHOD, extract_method, step_call
 from envolve.llm.gym.sample import Sample
 from envolve.llm.gym.setup import MAX_USER_TEXT, GymOptions, checked_benchmark, find_env, run_folder
 from envolve.llm.gym.train import MAX_MODEL, Job, Limits, Outcome, RunStopped, read_plain, run_jobs
 from envolve.llm.models.chat import Call, Chat, ChatError, RecordingEnds, Reply, Request, Unanswered, make_chat, settled
 from envolve.llm.vetting.jail import locks as jail
+from envolve.llm.vetting.normal.normalise import normalise
 from envolve.llm.vetting.text.extract import VetError
 from envolve.outer.checkpoint import RunError, locked
 from envolve.outer.config.yaml_lines import ConfigError
@@ -226,7 +227,9 @@ class GymRun:
     def _read(self, sample: Sample, reply: Reply) -> None:
         sample.reply = reply.text
         try:
-            sample.code = extract_method(reply.text)
+            found = normalise(extract_method(reply.text), [METHOD], torch=False)
+            sample.code = found.code
+            sample.notes += found.notes
             check_method(sample.code, self.call)
         except VetError as e:
             cut = " (the reply was cut at max_tokens)" if reply.finish == "length" else ""

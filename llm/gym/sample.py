@@ -56,7 +56,8 @@ class Sample:
 
     def take(self, outcome: Outcome, episodes: int) -> None:
         """Stores the outcome of its training; copies model.zip to a folder that the training cannot write."""
-        self.curves, self.notes, self.final = outcome.curves, outcome.notes, outcome.final
+        self.curves, self.final = outcome.curves, outcome.final
+        self.notes = [*self.notes, *outcome.notes]
         self.timesteps, self.seconds, self.fitness = outcome.timesteps, outcome.seconds, outcome.fitness
         self.episodes = episodes
         if outcome.error is not None:

@@ -94,6 +94,10 @@ def page(
     else:
         out += ["Not trained.\n"]
     out += [f"- {one_line(note, 300)}" for note in i.notes] + [""] * bool(i.notes)
+    for k, before in enumerate(i.repairs, 1):
+        stage, why = before["rejection"] or ("in training", before["failure"] or "")
+        out += [f"## Before repair {k} (call {before['call']})", "", f"{one_line(stage)}:", "", fenced(why)]
+        out += [fenced(before["code"] or before["reply"], "python")]
     if i.code:
         out += ["## Code", "", fenced(i.code, "python")]
     if i.tuned:

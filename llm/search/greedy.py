@@ -58,7 +58,7 @@ class Greedy(Memory):
         rest = models[len(out) :]
         if best is None:
             return out + [Proposal(INITIAL, (), 0, model, self.prompts.initial()) for model in rest]
-        messages = self.prompts.improve(best, self.human(iteration))
+        messages = self.prompts.improve(best, self.human(iteration), [i for i in last if not i.ok])
         return out + [Proposal(IMPROVE, (best.id,), 0, model, messages) for model in rest]
 
 

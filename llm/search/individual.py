@@ -53,7 +53,10 @@ class Individual:
     curves: dict[str, list[float]] = field(default_factory=dict)
     steps: int = 0  # environment steps spent on it, tuning included
     tuned: dict[str, float] | None = None  # name -> value, where evolution has moved the numbers
-    notes: tuple[str, ...] = ()  # what was asked for and is missing in the reply, and what was left out of it
+    notes: tuple[str, ...] = ()  # what is missing in the reply, what was left out of it, what was rewritten
+    # what was refused or failed and then asked for again, oldest first: {"call": of the repair, "reply", "code",
+    # "rejection", "failure"} before it
+    repairs: list[dict[str, Any]] = field(default_factory=list)
 
     @property
     def ok(self) -> bool:
@@ -65,9 +68,10 @@ class Individual:
         return {name: curve for name, curve in self.curves.items() if name not in (SCORE, REWARD)}
 
     def to_json(self) -> dict[str, Any]:
-        """All fields as JSON: numbers that are not finite are null, tuples are lists. Notes only if there are any."""
+        """All fields as JSON: numbers that are not finite are null, tuples are lists. Notes and repairs only if there
+        are any."""
         content = {f.name: _plain(getattr(self, f.name)) for f in fields(self)}
-        return content if self.notes else {k: v for k, v in content.items() if k != "notes"}
+        return {k: v for k, v in content.items() if v or k not in ("notes", "repairs")}
 
     @classmethod
     def from_json(cls, content: Any) -> Individual:
@@ -80,7 +84,7 @@ class Individual:
             if name not in names:
                 near = nearest(str(name), names)
                 raise IndividualError(f"unknown key {name!r}" + (f", nearest: {near!r}" if near else ""))
-        content = {"notes": [], **content}
+        content = {"notes": [], "repairs": [], **content}
         missing = [name for name in names if name not in content]
         if missing:
             raise IndividualError(f"key {missing[0]!r} is missing")
@@ -95,7 +99,8 @@ class Proposal:
     parents: tuple[int, ...]
     island: int
     model: str
-    messages: Messages
+    messages: Messages  # none, if the search itself has made what it proposes
+    graph_file: dict[str, Any] | None = None
 
 
 class Prompts(Protocol):
@@ -104,7 +109,7 @@ class Prompts(Protocol):
 
     def initial(self) -> Messages: ...
 
-    def improve(self, parent: Individual, human: Individual | None) -> Messages: ...
+    def improve(self, parent: Individual, human: Individual | None, refused: Sequence[Individual] = ()) -> Messages: ...
 
     def crossover(self, parents: Sequence[Individual], human: Individual | None) -> Messages: ...
 
@@ -121,6 +126,9 @@ class Search(Protocol):
     def tell(self, individuals: Sequence[Individual]) -> None: ...
 
     def best(self) -> Individual | None: ...
+
+    @property
+    def prompts(self) -> Prompts: ...
 
 
 def best_of(individuals: Iterable[Individual]) -> Individual | None:
@@ -213,6 +221,17 @@ def _rejection(value: Any, name: str) -> tuple[str, str] | None:
     return _text(value[0], name), _text(value[1], name)
 
 
+def _repair(value: Any, name: str) -> dict[str, Any]:
+    content = _object(value, name)
+    if set(content) != {"call", "reply", "code", "rejection", "failure"}:
+        raise _wrong(name, value, "objects with call, reply, code, rejection, failure")
+    return {
+        "call": _integer(content["call"], name), "reply": _text(content["reply"], name),
+        "code": _text(content["code"], name), "rejection": _rejection(content["rejection"], name),
+        "failure": None if content["failure"] is None else _text(content["failure"], name),
+    }  # fmt: skip
+
+
 def _interval(value: Any, name: str) -> tuple[float, float] | None:
     if value is None:
         return None
@@ -239,6 +258,7 @@ _READERS: dict[str, Any] = {
     "agent_scores": _numbers,
     "curves": lambda v, name: {k: _numbers(x, name) for k, x in _object(v, name).items()},
     "steps": _integer,
+    "repairs": lambda v, name: [_repair(x, name) for x in _list(v, name)],
     "notes": lambda v, name: tuple(_text(x, name) for x in _list(v, name)),
     "tuned": lambda v, name: None if v is None else {k: _number(x, name) for k, x in _object(v, name).items()},
 }

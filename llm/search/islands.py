@@ -92,7 +92,8 @@ class Islands(Memory):
             if not populations[island]:  # nothing has run here yet: as in the greedy search, half are repairs
                 operator = (REPAIR, INITIAL)[turn % 2]
             operator, parents = self._parents(operator, rngs[island], island, populations, broken[island])
-            messages = self._messages(operator, parents, human)
+            failed = [i for i in known if i.iteration == iteration - 1 and i.island == island and not i.ok]
+            messages = self._messages(operator, parents, human, failed)
             out.append(Proposal(operator, tuple(p.id for p in parents), island, model, messages))
         return out
 
@@ -147,14 +148,16 @@ class Islands(Memory):
                 return CROSSOVER, [first, mates[_by_rank(rng, len(mates))]]
         return IMPROVE, [first]
 
-    def _messages(self, operator: str, parents: Sequence[Individual], human: Individual | None) -> Messages:
+    def _messages(
+        self, operator: str, parents: Sequence[Individual], human: Individual | None, failed: Sequence[Individual]
+    ) -> Messages:
         if operator == INITIAL:
             return self.prompts.initial()
         if operator == REPAIR:
             return self.prompts.repair(parents[0])
         if operator == CROSSOVER:
             return self.prompts.crossover(parents, human)
-        return self.prompts.improve(parents[0], human)
+        return self.prompts.improve(parents[0], human, failed)
 
 
 def _by_rank(rng: np.random.Generator, count: int) -> int:

@@ -17,9 +17,10 @@ from envolve.envs.physics.task import SHAPER_TYPES, PhysicsTask
 from envolve.llm.search.individual import CALL, NOVELTY, Individual, Messages
 from envolve.llm.search.reflection import REFLECTION_LIMIT, notes_text, reflect, shortened
 from envolve.llm.search.signatures import example, signature
-from envolve.llm.search.task_facts import human_source, limits_text, state_table, task_facts
+from envolve.llm.search.task_facts import human_source, limits_text, other_names, state_table, task_facts
 
 CODE_LIMIT, MESSAGE_LIMIT, DESCRIPTION_LIMIT = 12_000, 4_000, 8_000  # characters
+MISTAKES, MISTAKE_LIMIT = 3, 400  # of other attempts: how many, characters
 
 _ALLOWED = """\
 Rules for the code. What breaks one is refused, and you are told why:
@@ -80,10 +81,11 @@ class Brief:
     def initial(self) -> Messages:
         return ("system", self.system()), ("user", self.user() + "\n\n" + self._ask())
 
-    def improve(self, parent: Individual, human: Individual | None) -> Messages:
-        """The parent's code as the model's own answer, then what became of it."""
+    def improve(self, parent: Individual, human: Individual | None, refused: Sequence[Individual] = ()) -> Messages:
+        """The parent's code as the model's own answer, then what became of it. refused: of the last attempts, to learn
+        from."""
         text = (
-            f"{reflect(parent, human, self.task.score_unit)}\n\n"
+            f"{reflect(parent, human, self.task.score_unit)}\n\n{_mistakes(refused)}"
             "First analyse in a few sentences what each part did and what held the score back. Then write a better "
             "version: keep what works, change, rescale, replace or drop what does not, and add what is missing. If the "
             f"score hardly rose at all, start from another idea. {self._answer()}"
@@ -154,6 +156,7 @@ class Brief:
             f"The robot has {facts.efforts} actuator{'s' * (facts.efforts != 1)}"
             + (f", limited to {limit} (N m at hinges, N at slides)." if limit else "."),
             "The state, measured after every control step:\n" + state_table(cls, self._action_width()),
+            other_names(cls),
         ]
         if others:
             parts.append(f"You do not write {', '.join(others)}: those are the task's own.")
@@ -178,6 +181,21 @@ class Brief:
     def _answer(self) -> str:
         functions = "the function" if len(self.types) == 1 else f"all {len(self.types)} functions"
         return f"Answer with one ```python block that holds {functions} in full, without placeholders."
+
+
+def _mistakes(refused: Sequence[Individual]) -> str:
+    """Reasons of the last refusals and failures, each once."""
+    reasons: dict[str, None] = {}
+    for i in refused:
+        text = i.rejection[1] if i.rejection is not None else i.failure or ""
+        if text and (i.rejection is None or i.rejection[0] not in (CALL, NOVELTY)):
+            reasons[shortened(" ".join(text.split()), MISTAKE_LIMIT)] = None
+    told = [f"- {reason}" for reason in list(reasons)[:MISTAKES]]
+    return (
+        "Other attempts did not get that far. Do not repeat their mistakes:\n" + "\n".join(told) + "\n\n"
+        if told
+        else ""
+    )
 
 
 _FIX = "Find the cause, say it in a sentence, and write the whole code again with it repaired and the idea kept."

@@ -30,11 +30,19 @@ def reflect(individual: Individual, human: Individual | None, unit: str = "", ad
         return f"It was refused before training, at the stage {stage}:\n{shortened(message, MESSAGE_LIMIT)}{notes}"
     if individual.failure is not None:
         return f"It failed in training:\n{shortened(individual.failure, MESSAGE_LIMIT)}{notes}"
-    parts = [_verdict(individual, human, unit) + notes]
+    parts = [_verdict(individual, human, unit) + _numbers(individual) + notes]
     if individual.curves:
         parts.append(_curves(individual, human))
     parts += _advice(individual) if advice else []
     return shortened("\n\n".join(parts), REFLECTION_LIMIT)
+
+
+def _numbers(individual: Individual) -> str:
+    """Numbers that evolution tunes, as they are now."""
+    params = (individual.graph_file or {}).get("params", [])[:MAX_COMPONENTS]
+    shown = ", ".join(f"{shortened(str(p['name']), NAME_LIMIT)} = {_figure(float(p['value']))}" for p in params)
+    how = "as evolution has tuned them" if individual.tuned else "that evolution can tune, by their names"
+    return f"\nNumbers {how}: {shown}." if shown else ""
 
 
 def notes_text(individual: Individual) -> str:

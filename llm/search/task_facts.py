@@ -14,8 +14,10 @@ import torch
 
 from envolve.envs.mjlab.facts import measured
 from envolve.envs.mjlab.task import MjlabTask
-from envolve.envs.physics.task import PhysicsTask
+from envolve.envs.physics.aliases import aliases
+from envolve.envs.physics.task import PHYSICS_TASKS, PhysicsTask
 from envolve.envs.sim.simulator import make_simulator
+from envolve.llm.vetting.normal.helpers import SOURCES
 
 _NOISE = re.compile(r"^@.*\n|  # type: ignore.*$", re.MULTILINE)  # decorators, and what is for mypy
 
@@ -84,6 +86,15 @@ def state_table(cls: type[PhysicsTask], action_sized: str = "A") -> str:
             f'- state["{name}"] [n, {action_sized}], no unit: the policy\'s {which} action, 0 at the beginning'
         )
     return "\n".join(lines)
+
+
+def other_names(cls: type[PhysicsTask]) -> str:
+    """Names of IsaacGymEnvs that code may use beside the state's own, and the helper functions that it may call."""
+    functions = f"its functions {', '.join(SOURCES)} (quaternions are x, y, z, w)."
+    if cls.name not in PHYSICS_TASKS:  # of a task that comes from elsewhere no names are known
+        return f"Of IsaacGymEnvs {functions.removesuffix('.')} may be called."
+    names = [name for name in aliases(cls) if name not in ("device", "num_envs")]
+    return f"Names of IsaacGymEnvs are understood as well: {', '.join(names)}; and {functions}"
 
 
 def human_source(function: Callable[..., Any]) -> str:

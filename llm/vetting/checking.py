@@ -38,7 +38,7 @@ def check(traced: bytes, code: str, types: Sequence[str], probe: Probe) -> dict[
         example = make_inputs(probe, size or probe.action_size)
         for kind, graph in functions.items():
             check_graph(graph, kind, 0)
-        lifted, params = lift(functions, names, example=example)
+        lifted, params = lift(functions, names, example=example, only_named=True)
         for kind, graph in lifted.items():
             parsed = parse(graph, kind, len(params))
             for rows in META_ROWS:

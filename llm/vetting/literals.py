@@ -1,4 +1,7 @@
-"""Names for the numbers in a candidate's code, so that tuned parameters read ``velocity_weight`` and not ``param_7``.
+"""Numbers in a candidate's code that may be tuned: those with a name, under that name.
+
+``speed_weight = 1.5``, a constant of the module, a default, an entry of a dict or list with a name. Numbers inside
+formulas stay what they are.
 
 Which number of the source is it that an operation was given? The function is traced once more with every float of the
 source changed by its own small factor; an argument that changed to exactly such a number is that literal. (An integer
@@ -33,6 +36,7 @@ class Literal:
     node: ast.Constant
     name: str  # what it is called where it stands; "" if it is not
     target: str  # of the statement that it belongs to: the variable that is assigned, or the function
+    own: bool = True  # the name is its own, not one made from what it stands beside
 
     @property
     def line(self) -> int:
@@ -83,30 +87,24 @@ def name_arguments(
     values: Mapping[int, float],
     found: Mapping[float, Literal],
 ) -> list[list[Any]]:
-    """[kind, node, path, name] of the numbers that operations were given. functions: by kind, the nodes of the
-    trace, those of
-    the trace with changed numbers (of the same structure, or empty), and the nodes' lines in the code; values: what the
-    literals were, by id."""
-    names = _Names(source)
-    places: list[tuple[str, int, Path, Literal | None, int]] = []
+    """[kind, node, path, name] of the numbers with a name that operations were given.
+
+    functions: by kind, the nodes of the trace, those of the trace with changed numbers (of the same structure, or
+    empty), and the nodes' lines in the code; values: what the literals were, by id."""
+    near = _Places(source)
+    places: list[tuple[str, int, Path, Literal]] = []
     for kind, (nodes, others, lines) in functions.items():
         for k, node in enumerate(nodes):
             if "constant" not in node and node["op"].split(".")[1] not in TUNABLE:
                 continue
             for path, value in _numbers(node):
                 other = dict(_numbers(others[k])).get(path, value) if others else value
-                literal = found.get(abs(other)) if other != value else names.by_line(kind, lines[k], value, values)
+                literal = found.get(abs(other)) if other != value else near.by_line(kind, lines[k], value, values)
                 if literal is not None and values[id(literal)] != abs(value):
                     literal = None  # computed from it
-                if literal is not None or value:
-                    places.append((kind, k, path, literal, lines[k]))
-    used = {id(literal): literal for _, _, _, literal, _ in places if literal is not None}
-    for literal in sorted(used.values(), key=lambda x: (x.node.lineno, x.node.col_offset)):
-        names.of(literal)  # numbered as they stand in the code
-    return [
-        [kind, k, path, names.of(literal) if literal is not None else names.numbered(source.targets.get(line, ""))]
-        for kind, k, path, literal, line in places
-    ]
+                if literal is not None and literal.name and literal.own:
+                    places.append((kind, k, path, literal))
+    return [[kind, k, path, literal.name] for kind, k, path, literal in places]
 
 
 def literal_names(listed: Any) -> dict[tuple[str, int, Path], str]:
@@ -124,28 +122,12 @@ def literal_names(listed: Any) -> dict[tuple[str, int, Path], str]:
     return found
 
 
-class _Names:
-    """Gives each literal one name; literals without a name of their own are numbered by what they belong to."""
+class _Places:
+    """Finds literals where the trace with changed numbers does not tell which one it is."""
 
     def __init__(self, source: Source) -> None:
         self.source = source
-        self._given: dict[int, str] = {}
-        self._count: dict[str, int] = {}
         self._turns: dict[tuple[str, int, float], int] = {}
-        self._taken = {literal.name for literal in source.literals if literal.name}
-
-    def of(self, literal: Literal) -> str:
-        if id(literal) not in self._given:
-            self._given[id(literal)] = literal.name or self.numbered(literal.target)
-        return self._given[id(literal)]
-
-    def numbered(self, target: str) -> str:
-        target = target or "value"
-        while True:
-            self._count[target] = self._count.get(target, 0) + 1
-            name = f"{target}_{self._count[target]}"
-            if name not in self._taken:
-                return name
 
     def by_line(self, kind: str, line: int, value: float, values: Mapping[int, float]) -> Literal | None:
         """The literal of this value in the statement at the line (of several, each in its turn), or of a variable that
@@ -213,38 +195,46 @@ def _values(statement: ast.stmt, name: str) -> Iterator[tuple[ast.expr, str]]:
             yield child, name
 
 
-def _expression(source: Source, node: ast.AST, name: str, target: str) -> None:
-    """Note the literals below node, but for indices, dimensions and exponents. name: what the node's value is called;
-    target: of the statement."""
+def _expression(source: Source, node: ast.AST, name: str, target: str, own: bool = True) -> None:
+    """Note the literals below node, but for indices, dimensions and exponents. name: what the node's value is called,
+    by a name of its own or not; target: of the statement."""
     if isinstance(node, ast.Constant):
         if isinstance(node.value, (int, float)) and not isinstance(node.value, bool):
-            source.literals.append(Literal(node, _clean(name), _clean(target)))
+            source.literals.append(Literal(node, _clean(name), _clean(target), own))
     elif isinstance(node, ast.UnaryOp) or _is_tensor_of(node):
         inner = node.operand if isinstance(node, ast.UnaryOp) else node.args[0]  # type: ignore[attr-defined]
-        _expression(source, inner, name, target)
+        _expression(source, inner, name, target, own)
     elif isinstance(node, ast.Dict):
         for key, value in zip(node.keys, node.values):
-            own = key.value if isinstance(key, ast.Constant) and isinstance(key.value, str) else ""
-            _expression(source, value, own, own or target)
+            called = key.value if isinstance(key, ast.Constant) and isinstance(key.value, str) else ""
+            _expression(source, value, called, called or target)
+    elif isinstance(node, (ast.List, ast.Tuple)) and name and all(map(_is_number, node.elts)):
+        for k, element in enumerate(node.elts, 1):  # weights = [1.0, 0.5]: weights_1, weights_2
+            _expression(source, element, f"{name}_{k}", target, own)
     elif isinstance(node, ast.Call):
         for argument in node.args:
             _expression(source, argument, "", target)
         if isinstance(node.func, ast.Attribute):  # x.clamp(min=0.0)
             _expression(source, node.func.value, "", target)
         for keyword in [k for k in node.keywords if k.arg not in SIZES]:
-            of_torch = isinstance(node.func, ast.Attribute)
-            own = keyword.arg or ""
-            _expression(source, keyword.value, f"{target}_{own}" if of_torch and own else own, target)
+            of_torch, called = isinstance(node.func, ast.Attribute), keyword.arg or ""
+            name = f"{target}_{called}" if of_torch and called else called
+            _expression(source, keyword.value, name, target, not of_torch)
     elif isinstance(node, ast.Subscript):
         _expression(source, node.value, "", target)
     elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow):
         _expression(source, node.left, "", target)
     elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult) and isinstance(node.right, ast.Name):
-        own = f"{node.right.id}_weight" if target in SUMS else ""  # total = speed - 0.5 * energy: energy_weight
-        _expression(source, node.left, own, target)
+        name = f"{node.right.id}_weight" if target in SUMS else ""  # total = speed - 0.5 * energy: energy_weight
+        _expression(source, node.left, name, target, False)
     else:
         for child in ast.iter_child_nodes(node):
             _expression(source, child, "", target)
+
+
+def _is_number(node: ast.AST) -> bool:
+    inner = node.operand if isinstance(node, ast.UnaryOp) else node
+    return isinstance(inner, ast.Constant) and type(inner.value) in (int, float)
 
 
 def _is_tensor_of(node: ast.AST) -> bool:

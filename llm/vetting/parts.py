@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import builtins
+import copy
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -77,6 +79,17 @@ class Part:
         kept = [f"@{d}" for d in written if d.replace(" ", "") not in HARMLESS]
         comments, body = self.lines[self.above - 1 : self.first - 1], self.lines[self.node.lineno - 1 : self.last]
         return "\n".join([*comments, *kept, *body])
+
+
+def renamed(part: Part, name: str) -> Part:
+    """The same function under another name."""
+    assert isinstance(part.node, ast.FunctionDef)
+    node = copy.copy(part.node)
+    node.name = name
+    lines = list(part.lines)
+    line = lines[node.lineno - 1]
+    lines[node.lineno - 1] = re.sub(rf"\bdef(\s+){re.escape(part.name)}\b", rf"def\g<1>{name}", line, count=1)
+    return Part(node, part.block, lines, part.above, part.first, part.last, part.shared)
 
 
 def parts_of(tree: ast.Module, text: str, block: int) -> Iterator[Part]:
@@ -167,10 +180,11 @@ class Module:
             )
 
     def text(self) -> str:
-        """Imports, constants, then the rest, in their order."""
+        """Imports, constants and classes, then the rest, in their order."""
+        first = (ast.Assign, ast.AnnAssign, ast.ClassDef)
         imports = [p.text for p in self.parts if p.is_import]
-        constants = [p.text for p in self.parts if isinstance(p.node, (ast.Assign, ast.AnnAssign))]
-        rest = [p.text for p in self.parts if not p.is_import and not isinstance(p.node, (ast.Assign, ast.AnnAssign))]
+        constants = [p.text for p in self.parts if isinstance(p.node, first)]
+        rest = [p.text for p in self.parts if not p.is_import and not isinstance(p.node, first)]
         sections = ["\n".join(dict.fromkeys(imports)), "\n".join(constants), *rest]
         return "\n\n\n".join(s.strip("\n") for s in sections if s) + "\n"
 

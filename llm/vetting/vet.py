@@ -1,7 +1,8 @@
 """From the text of a model to a graph that a worker may run, or to a reason that the model is told.
 
-    reply ─ extract ─► code ─ allow-list ─► code ─► child in a jail: runs, traces, tries ─► untrusted bytes
-          ─► another child: JSON with limits, check_graph, meta check, lift ─► bytes ─ JSON, check_graph ─► graph file
+    reply ─ extract ─► code ─ normalise ─► code ─ allow-list ─► code ─► child in a jail: runs, traces, tries
+          ─► untrusted bytes ─► another child: JSON with limits, check_graph, meta check, lift
+          ─► bytes ─ JSON, check_graph ─► graph file
 
 The code runs in the child (``jailed.py``) and nowhere else. The trust boundary is what comes back from it: hostile
 code may have written it, so it is parsed with limits and may consist of allow-listed operations only, whatever the
@@ -25,6 +26,7 @@ from envolve.llm.vetting.allow.allowlist import check_source
 from envolve.llm.vetting.checking import accept
 from envolve.llm.vetting.jail.jailer import Jailer
 from envolve.llm.vetting.jail.locks import opted_out
+from envolve.llm.vetting.normal.normalise import normalise
 from envolve.llm.vetting.probe import Probe
 from envolve.llm.vetting.text.extract import MOST_CHARACTERS, VetError, extract
 
@@ -38,10 +40,10 @@ MOST_AT_ONCE = 8
 class Vetted:
     """Accepted candidate."""
 
-    code: str
+    code: str  # normalised: what is run, shown and saved
     graph_file: dict[str, Any]
     seconds: float
-    notes: tuple[str, ...] = ()  # what was asked for and is missing, and what was left out
+    notes: tuple[str, ...] = ()  # what was asked for and is missing, what was left out, what was rewritten
 
 
 @dataclass(frozen=True)
@@ -87,7 +89,7 @@ class Vetter:
         except VetError as e:
             return _rejection("", e, name, began)
         verdict = self._vet_code(found.code, name, began)
-        return replace(verdict, notes=tuple(map(clean, found.notes)))
+        return replace(verdict, notes=(*map(clean, found.notes), *verdict.notes))
 
     def vet_code(self, code: str, name: str) -> Vetted | Rejection:
         """Same as ``vet``, for code."""
@@ -99,17 +101,20 @@ class Vetter:
             return list(pool.map(lambda pair: self.vet(*pair), replies))
 
     def _vet_code(self, code: str, name: str, began: float) -> Vetted | Rejection:
+        notes: tuple[str, ...] = ()
         try:
             if len(code) > CODE_CHARACTERS:
                 raise VetError("limits", f"the code has {len(code)} characters, at most {CODE_CHARACTERS} are allowed")
+            code, notes = _read("allowlist", partial(normalise, task=self.probe.task), code, self.types)
+            notes = tuple(map(clean, notes))
             _read("allowlist", check_source, code, self.types)
             with self._turn:
                 traced = self._jailer.trace(code)
                 checked = self._jailer.check(code, traced)
             graph_file = _read("graph", partial(accept, code, self.probe.task), checked, self.types)
-            vetted = Vetted(code, graph_file, time.perf_counter() - began)
+            vetted = Vetted(code, graph_file, time.perf_counter() - began, notes)
         except VetError as e:
-            return _rejection(code, e, name, began)
+            return replace(_rejection(code, e, name, began), notes=notes)
         log.debug("%s: accepted after %.2f s", name, vetted.seconds)
         return vetted
 

@@ -49,6 +49,7 @@ BASES: dict[str, list[str]] = {  # module -> words; {dir}: a folder of this line
     "envolve.experiments.paper.noise_threshold": [CARTPOLE],
     "envolve.experiments.optimize_params": [str(ROOT / "configs/spaces/cartpole_syn_env.yaml"), "--check"],
     "envolve.experiments.replay_dump": ["garbage.pt"],
+    "envolve.experiments.serve_evaluator": ["--task", "Cartpole", "--port", "0"],
     "envolve.experiments.serve_small_model": [],
     "envolve.experiments.paper.step_size": [],
     "envolve.experiments.study_report": ["folder"],
@@ -68,7 +69,10 @@ BASES: dict[str, list[str]] = {  # module -> words; {dir}: a folder of this line
     "benchmarks.searches": ["--table", "--out", "{dir}/out"],
 }
 CHEAP = ("GTN_master", "GTN_worker", "envolve.experiments.train_goal", "envolve.slurm.submit")  # to import
-RISKY = ("envolve.experiments.serve_small_model", "benchmarks.scaling", "benchmarks.distributed")
+RISKY = (
+    "envolve.experiments.serve_small_model", "envolve.experiments.serve_evaluator", "benchmarks.scaling",
+    "benchmarks.distributed",
+)  # fmt: skip
 TOGETHER: dict[str, list[list[str]]] = {  # what contradicts itself
     "GTN_master": [["--resume", "folder"], ["--workers", "0"], ["--resume", "folder", "--seed", "3"]],
     "envolve.experiments.train_goal": [

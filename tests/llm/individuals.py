@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from hypothesis import strategies as st
@@ -30,7 +31,7 @@ class PlainPrompts:
     def initial(self) -> Messages:
         return (("user", "initial"),)
 
-    def improve(self, parent: Individual, human: Individual | None) -> Messages:
+    def improve(self, parent: Individual, human: Individual | None, refused: Sequence[Individual] = ()) -> Messages:
         return (("user", f"improve {parent.id} beside {human and human.id}"),)
 
     def crossover(self, parents: Any, human: Individual | None) -> Messages:

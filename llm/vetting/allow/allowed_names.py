@@ -42,6 +42,12 @@ bool contiguous detach dim double expand expand_as float int long ndimension new
 numel repeat size to type_as view view_as where is_floating_point heaviside append copy extend get insert items keys
 update values
 """.split())  # fmt: skip
+# methods that change a tensor, as x += 1 and x[:] = 1 do: of the function's own tensors, which the tracer sees to
+IN_PLACE = frozenset("""
+abs_ add_ addcdiv_ addcmul_ ceil_ clamp_ clamp_max_ clamp_min_ clip_ copy_ cos_ div_ divide_ exp_ fill_ floor_ log_
+masked_fill_ mul_ multiply_ neg_ pow_ reciprocal_ round_ rsqrt_ sigmoid_ sin_ sqrt_ square_ sub_ subtract_ tanh_
+zero_
+""".split())  # fmt: skip
 PROPERTIES = frozenset("device dtype ndim shape T mT uniform normal values indices".split()) | {
     "root_state", "joint_position", "joint_velocity",
 }  # fmt: skip

@@ -10,6 +10,7 @@ from functools import cached_property
 from envolve.llm.vetting.allow.allowed_names import (
     BUILTINS,
     CONSTANTS,
+    IN_PLACE,
     INSTEAD,
     INSTEAD_OF_ATTRIBUTES,
     KEYWORDS_REFUSED,
@@ -114,7 +115,7 @@ class NodeChecks:
                 self._unknown(function, function.id)
             if function.id == "range":
                 self._range(node)
-        elif function.attr in CHANGING:
+        elif function.attr in CHANGING or function.attr in IN_PLACE:
             self._changed(function.value)
         last = function.id if isinstance(function, ast.Name) else getattr(function, "attr", "")
         for keyword in node.keywords:
@@ -182,16 +183,17 @@ class NodeChecks:
         name, module = node.attr, self._module_of(node.value)
         if not isinstance(node.ctx, ast.Load):
             return self.say(node, f"'.{short(name)} = ...' is not allowed; use variables")
-        if name.startswith("_") or name.endswith("_"):
+        if name.startswith("_") or (name.endswith("_") and name not in IN_PLACE):
             plain = name.strip("_")
             instead = f"write x = x.{plain}(...)" if not name.startswith("_") and plain in METHODS else "leave it out"
             return self.say(node, f"'.{short(name)}' is not allowed; {INSTEAD_OF_ATTRIBUTES.get(name, instead)}")
         called = id(node) in self.called
         if module is None:
-            if name in (METHODS if called else PROPERTIES):
+            if name in (METHODS | IN_PLACE if called else PROPERTIES):
                 return None
             if name in METHODS | PROPERTIES:
-                why = "cannot be called" if called else f"must be called: .{name}(...)"
+                instead = INSTEAD_OF_ATTRIBUTES.get(name, f"write .{name}")
+                why = f"cannot be called; {instead}" if called else f"must be called: .{name}(...)"
                 return self.say(node, f"'.{name}' {why}")
             return self._unknown_attribute(node, f".{short(name)}", name, _OF_TENSORS)
         functions, constants, submodules = MODULE_NAMES[module]

@@ -16,9 +16,11 @@ import textwrap
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from envolve.llm.vetting.parts import Module, Part, parts_of
+from envolve.llm.vetting.parts import Module, Part, parts_of, renamed
+from envolve.llm.vetting.text.classes import functions_of
 from envolve.llm.vetting.text.fences import Block, fences, unfenced
 from envolve.llm.vetting.text.missing import left_out, misnamed, nothing_found
+from envolve.llm.vetting.text.naming import meant, synonym
 from envolve.llm.vetting.text.parsing import MOST_CHARACTERS, MOST_PARTS, PARSER, VetError, parse
 from envolve.llm.vetting.text.scan import measure
 
@@ -36,13 +38,14 @@ class Extracted(NamedTuple):
 
 
 def extract_code(reply: str, types: Sequence[str]) -> str:
-    """Code found by ``extract``. Raises VetError."""
-    return extract(reply, types).code
+    """Code found by ``extract``, methods left in their classes. Raises VetError."""
+    return extract(reply, types, classes=False).code
 
 
-def extract(reply: str, types: Sequence[str]) -> Extracted:
+def extract(reply: str, types: Sequence[str], classes: bool = True) -> Extracted:
     """The functions among ``types`` (names of shapers) in ``reply``, with helpers, constants and imports that they use.
-    Raises VetError("extract", ...) which says what is wrong with the reply."""
+    classes: take methods out of classes, too. Raises VetError("extract", ...) which says what is wrong with the
+    reply."""
     if len(reply) > MOST_REPLY:
         raise VetError(
             "extract",
@@ -52,12 +55,58 @@ def extract(reply: str, types: Sequence[str]) -> Extracted:
     blocks = _blocks(reply)
     parts, broken = _read(blocks)
     asked = set(types)
+    notes: tuple[str, ...] = ()
+    if classes and not any(part.is_function and (part.name in asked or synonym(part.name) in asked) for part in parts):
+        parts, notes = _out_of_classes(parts, types)
     chosen = {part.name: part for part in parts if part.is_function and part.name in asked}
+    parts, called = _by_another_name(parts, chosen, types)
     if not chosen:
         raise nothing_found(reply, blocks, parts, broken, types)
     module = Module(parts, chosen)
     misnamed(parts, module.parts, chosen, types)
-    return Extracted(module.text(), left_out(parts, module.parts, chosen, types))
+    return Extracted(module.text(), (*notes, *called, *left_out(parts, module.parts, chosen, types)))
+
+
+def _out_of_classes(parts: list[Part], types: Sequence[str]) -> tuple[list[Part], tuple[str, ...]]:
+    """Parts with the functions of the last class that has one which was asked for, and a note."""
+    for part in reversed(parts):
+        if not isinstance(part.node, ast.ClassDef) or part.size > MOST_PARTS:
+            continue
+        names = {n.name for n in part.node.body if isinstance(n, ast.FunctionDef)}
+        if any(name in types or synonym(name) in types for name in names):
+            text = functions_of(part.node)
+            if text is None:
+                continue
+            inside = list(parts_of(parse(text), text, part.block))
+            at = parts.index(part)
+            return [*parts[:at], *inside, *parts[at + 1 :]], (f"class {part.name[:64]} is taken apart into functions",)
+    return parts, ()
+
+
+def _by_another_name(
+    parts: list[Part], chosen: dict[str, Part], types: Sequence[str]
+) -> tuple[list[Part], tuple[str, ...]]:
+    """Parts with functions under the names that were asked for, where no function has such a name and exactly one, that
+    no other uses, is a synonym of it (compute_done, get_reward); and a note on each. Adds them to ``chosen``."""
+    missing = [kind for kind in types if kind not in chosen]
+    if not missing:
+        return parts, ()
+    last = {part.name: part for part in parts if isinstance(part.node, ast.FunctionDef) and part.arguments}
+    says = {name: synonym(name) for name in last}
+    if not chosen and not any(kind in missing for kind in says.values()):  # else nothing would be found
+        says = {name: meant(name, part.arguments, missing) for name, part in list(last.items())[-MOST_BLOCKS:]}
+    notes = []
+    for kind in missing:
+        names = [name for name, other in says.items() if other == kind]
+        if len(names) > 1:  # parts of a sum beside the sum
+            names = [name for name in names if not any(name in p.uses for p in last.values() if p is not last[name])]
+        if len(names) != 1 or any(names[0] in p.uses for p in parts if p.name != names[0]):
+            continue
+        old = last[names[0]]
+        chosen[kind] = renamed(old, kind)
+        parts = [chosen[kind] if part is old else part for part in parts]
+        notes.append(f"{names[0]} is taken as {kind}")
+    return parts, tuple(notes)
 
 
 def _blocks(reply: str) -> list[Block]:
@@ -87,7 +136,7 @@ def _read(blocks: Sequence[Block]) -> tuple[list[Part], list[tuple[Block, VetErr
 def _is_code(reply: str) -> bool:
     """Whole reply as a module."""
     try:
-        functions = (ast.FunctionDef, ast.AsyncFunctionDef)
+        functions = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
         return any(isinstance(node, functions) for node in parse(textwrap.dedent(reply)).body)
     except VetError:
         return False

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
-from envolve.envs.physics.task import SHAPER_TYPES
+from envolve.envs.physics.task import PHYSICS_TASKS, SHAPER_TYPES
 
 LONGEST = 64  # letters of a name that is compared: longer names are not compared
 COMPARED = 24  # names that are compared in full, of those that share most letters
@@ -65,3 +65,40 @@ def meant(name: str, arguments: int, asked: Sequence[str]) -> str | None:
     stems = {kind.removeprefix("compute_"): kind for kind in asked}
     near = nearest("_".join(w for w in words if w != "compute"), stems, ALIKE)
     return stems[near] if near else None
+
+
+_BEFORE = re.compile(
+    r"^(?:(?:compute|get|calculate|calc|compute_and_get|evaluate|eval|make|build|is|check|my|custom|generate|"
+    r"determine|process|apply|convert|should)_)+"
+)
+_AFTER = re.compile(
+    r"(?:_(?:fn|func|function|batch|torch|vectorized|jit|buf|buffer|v?\d+|condition|conditions|mask|flags?|signal|vector|"
+    r"state|values?))+$"
+)
+_ADJECTIVES = "total dense shaped task overall final combined eureka new improved step episode env environment robot"
+SYNONYMS = {
+    "compute_reward": "reward rewards rew",
+    "compute_observation": "observation observations obs",
+    "compute_torque": "torque torques effort efforts action actions control actions_to_torques action_to_torque",
+    "compute_terminal": "terminal terminals terminate terminated termination terminations done dones reset resets "
+    "episode_done episode_over episode_end",
+    "compute_initial_state": "initial_state initial_states init_state initial_pose start_state",
+    "compute_goal": "goal goals target targets command commands",
+}
+_KINDS = {word: kind for kind, words in SYNONYMS.items() for word in words.split()}
+
+
+def synonym(name: str) -> str | None:
+    """The function that a name says beyond doubt, by a closed list: get_reward, compute_anymal_reward, is_done."""
+    if len(name) > LONGEST:
+        return None
+    plain = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower().strip("_")
+    plain = _AFTER.sub("", _BEFORE.sub("", plain))
+    known = {*_ADJECTIVES.split(), *(n.lower() for n in PHYSICS_TASKS), *ROBOTS}
+    words = plain.split("_")
+    while len(words) > 1 and words[0] in known:
+        words = words[1:]
+    return _KINDS.get("_".join(words))
+
+
+ROBOTS = "cartpole quadruped cheetah half ball balance quadrotor quad drone arm walker".split()

@@ -80,6 +80,10 @@ ALLOWED = [
     "a = action.copy()\na[0] = 1.0",
     "x: float = 3.0\nname = f'leg_{1}'",
     "import numpy as np",
+    "r, parts = 0.0, {}\nparts['h'] = state[0]",
+    "a = b = {}\nb['h'] = 1.0",
+    "_, x = state[0], state[1]\nfor _ in range(3):\n    x = x + 1",
+    "def g(v, k=2.0):\n    return k * v\nr = g(state[0])",
 ]
 REFUSED = [
     ("import os", "import is not allowed"),
@@ -107,7 +111,10 @@ REFUSED = [
     ("while True: pass", "while is not allowed; use a for loop"),
     ("try:\n    x = 1\nexcept Exception:\n    x = 2", "try is not allowed"),
     ("f = lambda: 1", "lambda is not allowed"),
-    ("def g(): return 1", "put g beside compute_reward"),
+    ("a, b = {}, self.hull.position\nb[0] = 3", "b[...] = ... may change"),
+    ("a = b = self.items\nb['x'] = 3", "b[...] = ... may change"),
+    ("def g(q):\n    q[0] = 3\ng(state)", "q[...] = ... may change"),
+    ("def __g__(): return 1", "begins with an underscore"),
     ("x = 1e300", "a number above"),
     ("print(1)", "print is not allowed"),
     ("x = self.env.unwrapped", "unwrapped is not allowed"),

@@ -19,6 +19,7 @@ import pytest
 from envolve.llm.vetting import vet
 from envolve.llm.vetting.jail import jailer
 from envolve.llm.vetting.jail import locks as jail
+from envolve.llm.vetting.normal.normalise import Normalised
 from envolve.llm.vetting.probe import make_probe
 from envolve.llm.vetting.vet import Rejection, Vetted, Vetter
 from tests.llm.attacks import ATTACKS, FAMILIES, REWARD
@@ -89,6 +90,7 @@ class World:
         self.field, self.said = field, b""
         if layers != "whole":
             monkeypatch.setattr(vet, "check_source", lambda code, types: None)
+            monkeypatch.setattr(vet, "normalise", lambda code, types, task: Normalised(code))
             monkeypatch.setattr(vet, "CODE_CHARACTERS", 10**9)
         if layers.startswith("naked"):
             monkeypatch.setattr(jailer, "MODULE", "tests.llm.naked")

@@ -14,6 +14,7 @@ import pytest
 from envolve.llm.gym.allowlist import check_method
 from envolve.llm.gym.reward import extract_method
 from envolve.llm.vetting.allow.allowlist import check_source
+from envolve.llm.vetting.normal.normalise import normalise
 from envolve.llm.vetting.text.extract import MOST_REPLY, VetError, extract
 from envolve.llm.vetting.text.fences import fences, unfenced
 from envolve.llm.vetting.text.naming import nearest
@@ -28,7 +29,7 @@ LENGTHS = (2_000, 4_000, 6_000, 9_000, 13_000, 20_000, 30_000, 39_000, 120_000, 
 
 def physics(reply: str) -> str:
     """What the master does with a reply before the jail has it."""
-    code = extract(reply, TYPES).code
+    code = normalise(extract(reply, TYPES).code, TYPES, "Anymal").code
     check_source(code, TYPES)
     return code
 
@@ -36,7 +37,7 @@ def physics(reply: str) -> str:
 def gym(reply: str) -> str:
     """The same for a user's Gymnasium environment."""
     code = extract_method(reply.replace("def compute_reward(", "def compute_reward(self, "))
-    check_method(code)
+    check_method(normalise(code, ["compute_reward"], torch=False).code)
     return code
 
 

@@ -56,7 +56,8 @@ def test_what_good_models_write_is_allowed(name: str) -> None:
         ("from torch import exp as range", "'range' stands for something else"),
         ("x = x.__class__", "'.__class__' is not allowed"),
         ("x = x._values()", "'._values' is not allowed"),
-        ("x.add_(1)", "'.add_' is not allowed; write x = x.add(...)"),
+        ("x.div_trunc_(1)", "'.div_trunc_' is not allowed; leave it out"),
+        ("x.unsqueeze_(1)", "'.unsqueeze_' is not allowed; write x = x.unsqueeze(...)"),
         ("x = x.shape_", "'.shape_' is not allowed"),
         ("x = __import__('os')", "'__import__' is not allowed"),
         ("x = __builtins__", "'__builtins__' is not allowed"),
@@ -189,6 +190,7 @@ def test_names_that_are_allowed_exist_and_none_reaches_out() -> None:
     x = torch.zeros(2, 2)
     containers = {"append", "copy", "extend", "get", "insert", "items", "keys", "update", "values"}
     assert [n for n in allowed_names.METHODS - containers if not hasattr(x, n)] == []
+    assert [n for n in allowed_names.IN_PLACE if not hasattr(x, n)] == []
     for name in allowed_names.TORCH | allowed_names.METHODS | allowed_names.FUNCTIONAL | allowed_names.LINALG:
         assert not name.startswith("_") and not name.endswith("_")
     reaching = (

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from envolve.llm.vetting.text.extract import VetError, extract_code, parse
+from envolve.llm.vetting.text.extract import VetError, extract, extract_code, parse
 from tests.examples import examples
 
 REWARD = ("compute_reward",)
@@ -113,12 +113,15 @@ def test_an_import_that_is_used_stays_for_the_allow_list_to_judge() -> None:
         ("I cannot help with that.", "no code was found: write compute_reward"),
         ("Define compute_reward as the velocity.", "no function compute_reward was found"),
         ("```python\nx = 1\n```", "no function compute_reward was found"),
-        ("```python\ndef reward(state):\n    return state['x']\n```", "rename reward to compute_reward"),
-        ("```python\ndef compute_rewards(s):\n    return s['x']\n```", "rename compute_rewards to compute_reward"),
+        ("```python\ndef fast(state):\n    return state['x']\n```", "the code defines fast, expected compute_reward"),
+        (
+            "```python\ndef reward(s):\n    return s['x']\n\ndef get_reward(s):\n    return s['x']\n```",
+            "rename reward to compute_reward",
+        ),
         ("```python\ndef compute_reward(state):\n    return state['x\n```", "line 2 (return state['x): SyntaxError"),
         ("```python\ndef compute_reward(s):\n    return (s['x'] +\n", "ends in the middle of the code, at \"return (s"),
         ("```python\ndef compute_reward(state):\n    x = state['x']\n", "ends in the middle of the code, at"),
-        ("```python\nclass Pay:\n    def compute_reward(self, state):\n        return 1\n```", "method of class Pay"),
+        ("```python\nclass P:\n    def compute_reward(self, state):\n        return self.x\n```", "method of class P"),
         ("def compute_reward(s):\n    return s[\u201cx\u201d]\n", "): found '\u201c' (U+201C); write"),
         ("def compute_reward(state):\n    return state['x'] \u2212 1\n", "(U+2212); write -"),
         ("def compute_reward(state):\n\tx = 1\n        return x\n", "tabs and spaces"),
@@ -135,9 +138,43 @@ def test_what_is_wrong_is_said(reply: str, said: str) -> None:
 
 
 def test_a_function_that_is_almost_another_is_not_dropped_in_silence() -> None:
-    code = "def compute_reward(s):\n    return s['x']\n\ndef compute_observations(s):\n    return s['y']\n"
+    code = "def compute_reward(s):\n    return s['x']\n\ndef compute_observatons(s):\n    return s['y']\n"
     assert "rename it to compute_observation" in refusal(code, ("compute_reward", "compute_observation"))
-    assert "compute_observations" not in extract_code(code, REWARD)
+    assert "compute_observatons" not in extract_code(code, REWARD)
+
+
+@pytest.mark.parametrize(
+    "name",
+    "reward get_reward compute_rewards calculate_reward reward_fn compute_anymal_reward computeReward total_reward "
+    "compute_dense_reward compute_bbot_reward".split(),
+)
+def test_a_synonym_is_taken_for_what_was_asked_for(name: str) -> None:
+    code, notes = extract(f"# a comment\ndef {name}(state):\n    return state['x']  # speed\n", REWARD)
+    assert code == "# a comment\ndef compute_reward(state):\n    return state['x']  # speed\n"
+    assert notes == (f"{name} is taken as compute_reward",)
+
+
+def test_of_several_synonyms_the_one_that_sums_the_others_up() -> None:
+    parts = "def speed_reward(s):\n    return s['x']\n\ndef get_reward(s):\n    return 2 * s['x']\n\n"
+    code = parts + "def reward(s):\n    return speed_reward(s) + get_reward(s)\n"
+    found = extract(code, REWARD)
+    assert "def compute_reward(s):\n    return speed_reward(s)" in found.code and "def get_reward" in found.code
+    used = "def compute_done(s):\n    return s['x'] > 1\n\ndef compute_reward(s):\n    return 1.0 * compute_done(s)\n"
+    assert extract(used, ("compute_reward", "compute_terminal")).code.count("def compute_done") == 1
+
+
+def test_a_class_that_holds_constants_is_taken_apart() -> None:
+    code, notes = extract(
+        "class Pay:\n    K = 2.0\n    def __init__(self, w: float = 1.5):\n        self.w = w\n"
+        "    def half(self, x):\n        return x / self.K\n"
+        "    def compute_reward(self, state):\n        return self.w * self.half(state['x'])\n",
+        REWARD,
+    )
+    assert notes == ("class Pay is taken apart into functions",)
+    assert same(
+        code,
+        "K = 2.0\nw = 1.5\ndef half(x):\n    return x / K\ndef compute_reward(state):\n    return w * half(state['x'])",
+    )
 
 
 NAMES = st.sampled_from(["alpha", "beta", "gamma", "delta"])

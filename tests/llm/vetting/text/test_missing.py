@@ -59,13 +59,14 @@ def test_a_name_of_the_kind_itself_is_always_meant() -> None:
 
 def test_what_is_missing_is_noted_and_what_stands_in_for_it() -> None:
     asked = ("compute_reward", "compute_terminal", "compute_torque")
-    code, notes = extract(REWARD + function("compute_done") + function("plot") + function("main", ""), asked)
+    twice = function("compute_done") + function("is_done")  # which of them is meant is not clear
+    code, notes = extract(REWARD + twice + function("plot") + function("main", ""), asked)
     assert "compute_done" not in code
     assert notes == (
         "compute_terminal was asked for and is missing, so the task's own is used; did you mean it by compute_done? "
         "Under that name it is left out: call it compute_terminal",
         "compute_torque was asked for and is missing, so the task's own is used",
-        "left out, as nothing that was asked for uses it: plot, main",
+        "left out, as nothing that was asked for uses it: is_done, plot, main",
     )
 
 
@@ -86,11 +87,12 @@ def test_helpers_are_not_left_out_and_many_are_counted() -> None:
     [
         (function("compute_done"), ("compute_torque",), "defines compute_done, expected compute_torque; write def "
          "compute_torque(action, state)"),
-        (function("compute_done"), ("compute_reward", "compute_terminal"), "rename compute_done to compute_terminal"),
-        (function("helper") + function("get_obs"), ("compute_reward", "compute_observation"),
-         "defines helper, get_obs, expected compute_reward and compute_observation; rename get_obs to compute_obs"),
-        (REWARD + function("compute_terminals"), ("compute_reward", "compute_terminal"),
-         "line 4: the code defines compute_terminals; rename it to compute_terminal"),
+        (function("compute_done") + function("is_done"), ("compute_reward", "compute_terminal"),
+         "rename compute_done to compute_terminal"),
+        (function("get_observation") + function("get_obs"), ("compute_reward", "compute_observation"),
+         "expected compute_reward and compute_observation; rename get_observation to compute_observation"),
+        (REWARD + function("compute_termnals"), ("compute_reward", "compute_terminal"),
+         "line 4: the code defines compute_termnals; rename it to compute_terminal"),
         (function("quat_rotate", "q, v"), ("compute_goal",), "write def compute_goal(state, random)"),
     ],
 )  # fmt: skip

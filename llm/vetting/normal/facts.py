@@ -1,0 +1,234 @@
+"""What a module is known to be before it is rewritten: its names, functions, numbers, configurations, loop variables.
+
+Everything is read off the syntax tree in a fixed number of passes.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import keyword
+import re
+from collections.abc import Mapping, Sequence
+
+from envolve.llm.vetting.allow.allowed_names import GIVEN
+
+MOST_VALUES = 32  # of a loop variable that stands in a text
+NUMBERS = (int, float)
+STATE_NAMES = ("state", "state_dict", "states", "obs_dict", "sim_state", "state_tensors")
+_HIDDEN = re.compile(r"_+[A-Za-z0-9]\w*|[A-Za-z]\w*_")  # begins or ends with an underscore
+Text = str | int
+
+
+class Facts:
+    """Facts of one module. types: the functions that are asked for; aliases: of the state (envs/physics/aliases.py)."""
+
+    def __init__(self, tree: ast.Module, types: Sequence[str], aliases: Mapping[str, str]) -> None:
+        self.tree, self.types, self.aliases = tree, tuple(types), aliases
+        self.functions: dict[str, ast.FunctionDef] = {}
+        self.calls: list[ast.Call] = []
+        self.classes: dict[str, ast.ClassDef] = {}
+        self.bound: dict[str, int] = {}  # name: how often it is bound
+        self.values: dict[str, ast.expr] = {}  # of names that are bound by an assignment
+        self.loaded: set[str] = set()
+        self.imported: dict[str, str] = {}  # name: module, or module.name
+        self.shared: set[str] = set()  # names of what has, or may have, another name: arguments, parts, aliases
+        self._loops: dict[str, list[ast.expr | None]] = {}  # loop variable: what it runs over; None: not known
+        for node in ast.walk(tree):
+            self._see(node)
+        self.renames = self._renames()
+        self.state = self._passed_on({self._first(f) for k, f in self.functions.items() if k in self.types})
+        self.state |= {n for n in STATE_NAMES if n not in self.values}
+        self.state -= {n for n, value in self.values.items() if isinstance(value, (ast.Dict, ast.DictComp))}
+
+    def _see(self, node: ast.AST) -> None:
+        if isinstance(node, ast.Name):
+            if isinstance(node.ctx, ast.Load):
+                self.loaded.add(node.id)
+            else:
+                self._bind(node.id)
+        elif isinstance(node, ast.arg):
+            self._bind(node.arg)
+            self.shared.add(node.arg)
+        elif isinstance(node, ast.FunctionDef):
+            self._bind(node.name)
+            self.functions[node.name] = node
+        elif isinstance(node, ast.ClassDef):
+            self._bind(node.name)
+            self.classes[node.name] = node
+        elif isinstance(node, ast.Call):
+            self.calls.append(node)
+        elif isinstance(node, (ast.Import, ast.ImportFrom)):
+            source = f"{node.module}." if isinstance(node, ast.ImportFrom) and node.module else ""
+            for alias in node.names:
+                name = alias.asname or alias.name.split(".")[0]
+                self.imported[name] = source + (alias.name if alias.asname or source else name)
+        elif isinstance(node, (ast.For, ast.comprehension)):
+            self._loop(node.target, node.iter)
+        if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
+            self.values[node.targets[0].id] = node.value
+            if isinstance(node.value, (ast.Name, ast.Subscript, ast.Attribute)):
+                self.shared.add(node.targets[0].id)
+        if isinstance(node, (ast.Assign, ast.Tuple, ast.List, ast.Dict, ast.keyword)):
+            inner = getattr(node, "elts", None) or getattr(node, "values", None) or [getattr(node, "value", None)]
+            loads = [n for n in inner if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)]
+            self.shared |= {n.id for n in loads} if not isinstance(node, ast.keyword) else set()
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value is not None:
+            self.values[node.target.id] = node.value
+
+    def _bind(self, name: str) -> None:
+        self.bound[name] = self.bound.get(name, 0) + 1
+
+    # ---------------------------------------------------------------------------------------------------------- names
+
+    def free(self, name: str) -> str:
+        """``name``, or one like it, that means nothing in this module and in Python; it is taken from now on."""
+        wanted, k = name, 1
+        while (
+            wanted in self.bound or wanted in self.loaded or wanted in GIVEN or wanted in self.imported
+            or hasattr(builtins, wanted) or keyword.iskeyword(wanted)
+        ):  # fmt: skip
+            wanted, k = (f"{name}_value" if k == 1 else f"{name}_{k}"), k + 1
+        self._bind(wanted)
+        return wanted
+
+    def _renames(self) -> dict[str, str]:
+        """Names bound here with an underscore at either end: names without."""
+        hidden = [n for n in self.bound if _HIDDEN.fullmatch(n) and not (n.startswith("__") and n.endswith("__"))]
+        hidden += ["__"] * ("__" in self.bound)
+        plain = {n: n.strip("_") or "unused" for n in hidden}
+        return {n: self.free(f"n{name}" if name[0].isdigit() else name) for n, name in plain.items()}
+
+    @staticmethod
+    def _first(function: ast.FunctionDef) -> str:
+        names = [a.arg for a in (*function.args.posonlyargs, *function.args.args)]
+        return next((n for n in names if n in STATE_NAMES), names[0] if len(names) == 1 else "")
+
+    def _passed_on(self, names: set[str]) -> set[str]:
+        """Names that these are known by in other functions, too: of arguments and of assignments."""
+        found = set(names) - {""}
+        for _ in range(4):  # helpers of helpers
+            size = len(found)
+            for call in self.calls:
+                function = self.functions.get(call.func.id) if isinstance(call.func, ast.Name) else None
+                if function is None:
+                    continue
+                own = [a.arg for a in (*function.args.posonlyargs, *function.args.args)]
+                found |= {o for o, given in zip(own, call.args) if isinstance(given, ast.Name) and given.id in found}
+            found |= {n for n, value in self.values.items() if isinstance(value, ast.Name) and value.id in found}
+            if len(found) == size:
+                break
+        return found
+
+    # ------------------------------------------------------------------------------------------------ numbers and texts
+
+    def number(self, node: ast.AST, depth: int = 0) -> bool:
+        """True for an expression of numbers: of literals, of names bound once to such an expression, of math."""
+        if isinstance(node, ast.Constant):
+            return isinstance(node.value, NUMBERS) and not isinstance(node.value, bool)
+        if depth > 8:
+            return False
+        if isinstance(node, ast.UnaryOp):
+            return self.number(node.operand, depth + 1)
+        if isinstance(node, ast.BinOp):
+            return self.number(node.left, depth + 1) and self.number(node.right, depth + 1)
+        if isinstance(node, ast.Name):
+            value = self.values.get(node.id) if self.bound.get(node.id) == 1 else None
+            return value is not None and self.number(value, depth + 1)
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            return node.value.id in ("math", "np", "numpy") and node.attr in ("pi", "e", "inf", "nan", "tau")
+        if isinstance(node, ast.Call):
+            function = node.func
+            of_math = isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name)
+            known = of_math and function.value.id in ("math", "np", "numpy")  # type: ignore[attr-defined]
+            return bool(known and node.args) and all(self.number(a, depth + 1) for a in node.args)
+        return False
+
+    def constant_tensor(self, node: ast.AST, depth: int = 0) -> ast.expr | None:
+        """The number in ``torch.tensor(number)``, or in a name that is bound once to it; None: it is not known."""
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "tensor":
+            first = node.args[0] if node.args else None
+            while isinstance(first, ast.List) and len(first.elts) == 1:
+                first = first.elts[0]
+            return first if first is not None and self.number(first) else None
+        if isinstance(node, ast.Name) and self.bound.get(node.id) == 1 and depth < 4:
+            value = self.values.get(node.id)
+            return None if value is None else self.constant_tensor(value, depth + 1)
+        alias = self.alias(node)
+        return None if alias is None else self.constant_tensor(alias, depth + 1)
+
+    def alias(self, node: ast.AST) -> ast.expr | None:
+        """What state["progress_buf"] stands for, a name of another simulator; None: it is none."""
+        if not (isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and node.value.id in self.state):
+            return None
+        key = node.slice
+        if not (isinstance(key, ast.Constant) and isinstance(key.value, str) and key.value in self.aliases):
+            return None
+        return ast.parse(self.aliases[key.value].replace("{s}", node.value.id), mode="eval").body
+
+    def _loop(self, target: ast.expr, over: ast.expr | None) -> None:
+        """Notes what the variables of a loop run over: through enumerate, zip and .items()."""
+        if isinstance(target, ast.Name):
+            self._loops.setdefault(target.id, []).append(over)
+        elif isinstance(target, ast.Tuple):
+            parts: list[ast.expr | None] = [None] * len(target.elts)
+            if isinstance(over, ast.Call) and isinstance(over.func, ast.Name):
+                if over.func.id == "enumerate" and len(over.args) == 1 and len(parts) == 2:
+                    parts = [ast.Call(ast.Name("len", ast.Load()), [over.args[0]], []), over.args[0]]
+                elif over.func.id == "zip" and len(over.args) == len(parts):
+                    parts = list(over.args)
+            elif isinstance(over, ast.Call) and isinstance(over.func, ast.Attribute) and over.func.attr == "items":
+                parts = [over.func.value, None]
+            for element, part in zip(target.elts, parts):
+                self._loop(element, part)
+
+    def texts_of(self, name: str) -> list[Text] | None:
+        """Every value that a loop variable over constants, or a constant, can have; None: they are not known."""
+        if name in self._loops:
+            if self.bound.get(name) != len(self._loops[name]):
+                return None
+            every: dict[Text, None] = {}
+            for over in self._loops[name]:
+                values = None if over is None else self._elements(over)
+                if values is None:
+                    return None
+                every.update(dict.fromkeys(values))
+            return list(every) if 0 < len(every) <= MOST_VALUES else None
+        value = self.values.get(name) if self.bound.get(name) == 1 else None
+        return [value.value] if isinstance(value, ast.Constant) and _is_text(value) else None  # type: ignore[list-item]
+
+    def _elements(self, node: ast.expr) -> list[Text] | None:
+        """Values of range(number), of a list of constants, of the keys of a dict of constants."""
+        if isinstance(node, ast.Name) and self.bound.get(node.id) == 1 and node.id in self.values:
+            node = self.values[node.id]
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and len(node.args) == 1:
+            if node.func.id == "len":
+                length = self._length(node.args[0])
+                return None if length is None else list(range(length))
+            argument = node.args[0]
+            if node.func.id == "range" and isinstance(argument, ast.Constant) and type(argument.value) is int:
+                return list(range(argument.value)) if argument.value <= MOST_VALUES else None
+        parts: Sequence[ast.expr | None] = node.elts if isinstance(node, (ast.List, ast.Tuple)) else ()
+        parts = parts or (node.keys if isinstance(node, ast.Dict) else ())
+        if not parts or len(parts) > MOST_VALUES or not all(_is_text(p) for p in parts):
+            return None
+        return [p.value for p in parts]  # type: ignore[union-attr]
+
+    def _length(self, node: ast.expr) -> int | None:
+        """Most turns of a loop over this: a list, a name of one, zip of several; None: it is not known."""
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "zip":
+            known = [n for a in node.args if (n := self._length(a)) is not None]
+            return min(known) if known else None
+        if isinstance(node, ast.Name) and self.bound.get(node.id) == 1 and node.id in self.values:
+            node = self.values[node.id]
+        if isinstance(node, (ast.List, ast.Tuple)) and len(node.elts) <= MOST_VALUES:
+            return len(node.elts)
+        known_values = self._elements(node) if isinstance(node, (ast.Call, ast.Dict)) else None
+        return None if known_values is None else len(known_values)
+
+
+def _is_text(node: ast.AST | None) -> bool:
+    return (
+        isinstance(node, ast.Constant) and isinstance(node.value, (str, int)) and not isinstance(node.value, bool)
+        and (not isinstance(node.value, str) or len(node.value) <= 64)
+    )  # fmt: skip

@@ -1,0 +1,148 @@
+"""The evaluator: tokens, limits, batches, nothing twice, over real HTTP; training is counted, not done."""
+
+from __future__ import annotations
+
+import json
+import threading
+import urllib.error
+import urllib.request
+
+import pytest
+
+from envolve.agents.shaped.halving import Training
+from envolve.agents.shaped.training import default_section
+from envolve.llm.evaluator.client import EvaluatorError, score
+from envolve.llm.evaluator.store import Store, StoreError
+from envolve.llm.evaluator.web import MOST_BYTES, Server
+from envolve.llm.evaluator.work import Evaluator
+from envolve.llm.vetting.vet import Rejection, Vetted
+from tests.llm.test_evolution import graph_file
+
+TRAINING = Training("Cartpole", "ppo", default_section("ppo"), 8, 2)
+SETTINGS = {"task": "Cartpole", "types": ["compute_reward"]}
+
+
+class FakeVetter:
+    def vet_all(self, replies):
+        return [
+            Rejection("code", "allowlist", "line 1: bad is not allowed", 0.0) if text.startswith("bad")
+            else Vetted(f"# {text}", graph_file("cos", 1.0), 0.0, ("rewritten",))
+            for text, _ in replies
+        ]  # fmt: skip
+
+
+def make(folder, **options) -> Evaluator:
+    def run(training, individuals, seed):
+        calls.append(len(individuals))
+        for i in individuals:
+            i.score = float(len(i.code)) if "boom" not in i.code else float("nan")
+            i.failure = "NotFinite: compute_reward" if "boom" in i.code else None
+            i.interval, i.curves, i.steps = (0.0, 1.0), {"score": [0.5, float("nan")]}, 7
+
+    calls: list[int] = []
+    evaluator = Evaluator(Store(folder, SETTINGS), FakeVetter(), TRAINING, 0, run=run, **options)  # type: ignore[arg-type]
+    evaluator.calls = calls  # type: ignore[attr-defined]
+    return evaluator
+
+
+@pytest.fixture
+def server(tmp_path):
+    evaluator = make(tmp_path / "store", batch=4, queue=6)
+    with Server(evaluator, "secret") as found:
+        found.begin()
+        yield found
+        evaluator.stop()
+        found.shutdown()
+
+
+def ask(server, path, body=None, token="secret", kind="application/json"):
+    headers = {"Authorization": f"Bearer {token}", "Content-Type": kind}
+    request = urllib.request.Request(server.url + path, body, headers)
+    try:
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            return answer.status, json.loads(answer.read())
+    except urllib.error.HTTPError as e:
+        return e.code, json.loads(e.read())
+
+
+def code(text: str) -> bytes:
+    return json.dumps({"code": text}).encode()
+
+
+def test_what_waits_is_trained_at_once(server) -> None:
+    ids = [ask(server, "/evaluate", code(f"good {k}"))[1]["id"] for k in range(5)]
+    assert [ask(server, f"/result/{n}") for n in ids] == [(202, {"id": n, "status": "waiting"}) for n in ids]
+    assert server.evaluator.work(once=True) == 5
+    assert server.evaluator.calls == [5, 1]  # four and the human's, then the rest
+    found = [ask(server, f"/result/{n}")[1] for n in ids]
+    assert [r["status"] for r in found] == ["scored"] * 5 and found[0]["score"] == 8.0
+    assert found[0]["curves"] == {"score": [0.5, None]} and found[0]["notes"] == ["rewritten"]
+    status = ask(server, "/status")[1]
+    assert status["waiting"] == 0 and status["task"] == "Cartpole" and status["human"] == 0.0
+
+
+def test_refusals_and_failures_say_why(server) -> None:
+    ids = [ask(server, "/evaluate", text.encode(), kind="text/plain")[1]["id"] for text in ("bad", "boom")]
+    server.evaluator.work(once=True)
+    refused, failed = (ask(server, f"/result/{n}")[1] for n in ids)
+    assert (refused["status"], refused["stage"]) == ("refused", "allowlist") and "not allowed" in refused["reason"]
+    assert (failed["status"], failed["stage"], failed["score"]) == ("failed", "training", None)
+    assert "NotFinite" in failed["reason"] and "NotFinite" in failed["feedback"]
+
+
+def test_nothing_without_the_token(server) -> None:
+    for path, body in (("/evaluate", code("good")), ("/status", None), ("/result/x", None)):
+        for token in ("", "secre", "secret2"):
+            assert ask(server, path, body, token)[0] == 401
+    assert not server.evaluator.store.waiting
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status"),
+    [
+        ("/evaluate", b"[1]", 400), ("/evaluate", b'{"code": 7}', 400), ("/evaluate", b"\xff", 400),
+        ("/evaluate", b"[" * 9999, 400), ("/evaluate", b"", 400), ("/elsewhere", code("x"), 404),
+        ("/evaluate?wait=-1", code("x"), 400), ("/evaluate?wait=nan", code("x"), 400),
+        ("/evaluate?wait=x", code("x"), 400), ("/evaluate", b"x" * (MOST_BYTES + 1), 413), ("/nothing", None, 404),
+        ("/result/none", None, 404),
+    ],
+)  # fmt: skip
+def test_odd_requests_are_answered(server, path, body, status) -> None:
+    found, content = ask(server, path, body)
+    assert found == status and content["error"]
+
+
+def test_the_queue_is_limited_and_the_same_code_needs_no_room(server) -> None:
+    for k in range(6):
+        assert ask(server, "/evaluate", code(f"good {k}"))[0] == 202
+    assert ask(server, "/evaluate", code("one more"))[0] == 429
+    assert ask(server, "/evaluate", code("good 3"))[0] == 202
+
+
+def test_a_sender_may_wait_for_its_result(server, monkeypatch) -> None:
+    threading.Thread(target=server.evaluator.work, daemon=True).start()
+    found = score("good", server.url, "secret", wait=30)
+    assert found["status"] == "scored"
+    monkeypatch.setenv("ENVOLVE_EVALUATOR", server.url)
+    monkeypatch.setenv("ENVOLVE_EVALUATOR_TOKEN", "wrong")
+    with pytest.raises(EvaluatorError, match="401"):
+        score("good")
+
+
+def test_killed_and_started_again_it_evaluates_nothing_twice(tmp_path) -> None:
+    first = make(tmp_path / "s", batch=2)
+    ids = [first.submit(f"good {k}")[0] for k in range(3)]
+    first._batch(first.store.next(2))
+    (tmp_path / "s" / "results.jsonl").open("ab").write(b'{"id": "torn')  # killed while it wrote
+    again = make(tmp_path / "s", batch=2)
+    assert list(again.store.waiting) == ids[2:] and again.human is not None
+    assert again.submit("good 0")[0] == ids[0] and again.work(once=True) == 1
+    assert again.calls == [1]  # the human's is known, too
+    assert all(again.store.known(n)["status"] == "scored" for n in ids)
+    assert make(tmp_path / "s").work(once=True) == 0
+
+
+def test_another_evaluators_folder_is_refused(tmp_path) -> None:
+    Store(tmp_path, SETTINGS)
+    with pytest.raises(StoreError, match="'task': found 'Cartpole', expected 'Ant'"):
+        Store(tmp_path, {**SETTINGS, "task": "Ant"})

@@ -1,0 +1,121 @@
+"""Genetic programming over graphs: valid children, typed changes, the same for the same seed, no copies."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from envolve.envs.graph.file import check_graph_file
+from envolve.envs.graph.values import GraphError
+from envolve.envs.physics.task import PHYSICS_TASKS
+from envolve.llm.evolution import Evolution, Settings
+from envolve.llm.models.chat import Chat
+from envolve.llm.search.genetic import SCALAR, Genetic
+from envolve.llm.search.graphs import MOST_NODES, Input, Op, Param, decode, encode, is_reward, params_of, types, walk
+from envolve.llm.search.individual import CROSSOVER, IMPROVE, INITIAL, Individual
+from tests.llm.test_evolution import TRAINING, Watched
+from tests.llm.traced import probe, traced
+
+
+def search(task: str = "Cartpole", samples: int = 6, seed: int = 0) -> Genetic:
+    return Genetic(PHYSICS_TASKS[task], probe(task).state, samples, seed)
+
+
+def told(s: Genetic, iterations: int) -> list[Individual]:
+    """A run in which scores are drawn."""
+    found: list[Individual] = []
+    for iteration in range(iterations):
+        new = []
+        for k, p in enumerate(s.ask(iteration)):
+            i = Individual(len(found) + k, iteration, 0, p.operator, p.parents, p.model, -1, graph_file=p.graph_file)
+            i.score = float(np.random.default_rng([iteration, k]).normal())
+            new.append(i)
+        s.tell(new)
+        found += new
+    return found
+
+
+@pytest.mark.parametrize("task", ["Cartpole", "Ant"])
+def test_children_are_checked_rewards_and_no_copies(task: str) -> None:
+    found = told(search(task), 5)
+    for i in found:
+        assert i.graph_file is not None
+        check_graph_file(json.loads(json.dumps(i.graph_file)))
+        assert is_reward(i.graph_file, probe(task).state)
+        assert len(i.graph_file["functions"]["compute_reward"]["nodes"]) <= MOST_NODES
+        parents = {INITIAL: (0,), IMPROVE: (1,), CROSSOVER: (1, 2)}[i.operator]
+        assert len(i.parents) in parents and all(p < i.id for p in i.parents)
+    assert {i.operator for i in found} == {INITIAL, IMPROVE, CROSSOVER}
+    assert len({json.dumps(i.graph_file) for i in found}) == len(found)
+
+
+def test_the_same_seed_asks_the_same_whatever_was_asked_before() -> None:
+    first, second = search(), search()
+    found = told(first, 3)
+    second.tell(found)
+    assert [p.graph_file for p in second.ask(3)] == [p.graph_file for p in first.ask(3)]
+    assert [p.graph_file for p in second.ask(2)] == [i.graph_file for i in found if i.iteration == 2]
+    assert [p.graph_file for p in search(seed=1).ask(0)] != [p.graph_file for p in search().ask(0)]
+
+
+@pytest.mark.parametrize("name", ["envcoderbench_reward", "eureka_named_arguments"])
+def test_a_traced_reward_comes_back_as_it_was(name: str) -> None:
+    """decode and encode against the graph's own evaluation."""
+    from envolve.envs.graph.ir import GraphFunction
+    from envolve.envs.graph.params import lift
+    from envolve.llm.vetting.trace.calling import make_inputs
+
+    graph_file = traced(name)
+    example = make_inputs(probe(graph_file["task"]))
+    functions, params = lift(graph_file["functions"], {}, example=example)
+    whole = {"task": graph_file["task"], "functions": functions, "params": params}
+    again = encode(decode(whole), graph_file["task"])
+    outs = []
+    for f in (whole, again):
+        function = GraphFunction(f["functions"]["compute_reward"], "compute_reward")
+        out = function.bind([p["value"] for p in f["params"]])(dict(probe(graph_file["task"]).state))
+        outs.append(out[0] if isinstance(out, tuple) else out)
+    assert torch.equal(*outs)
+
+
+def test_only_expressions_of_one_type_stand_in_for_each_other() -> None:
+    s = search("Ant")
+    example = probe("Ant").state
+    rng = np.random.default_rng(0)
+    for _ in range(60):
+        total = s.mutated(rng, s.terms(rng))
+        total = s.crossed(rng, total, s.terms(rng))
+        found = types(total, example)
+        assert found[id(total)] == SCALAR
+    x = Op("aten.add.Tensor", [Input("torso_position"), Input("joint_position")])  # [n, 3] + [n, 8]
+    with pytest.raises(GraphError):
+        types(x, example)
+
+
+def test_numbers_with_one_name_are_told_apart() -> None:
+    a, b = Param("w", 1.0), Param("w", 2.0)
+    total = Op("aten.add.Tensor", [Op("aten.mul.Tensor", [Input("pole_angle"), a]),
+                                   Op("aten.mul.Tensor", [Input("cart_velocity"), b])])  # fmt: skip
+    assert [p["name"] for p in encode(total, "Cartpole")["params"]] == ["w", "w_2"]
+    assert len(list(walk(total))) == 5 and params_of(total) == [a, b]
+
+
+def test_a_run_without_a_model_is_resumed_to_the_same_bytes(tmp_path) -> None:
+    def run(folder, iterations):
+        folder.mkdir(exist_ok=True)
+        with Chat({}, folder / "calls.jsonl") as chat:
+            s = Settings(iterations, TRAINING, 0, novelty=2.0, finalists=1, retest=2)
+            return Evolution(s, folder, search(samples=3), chat, None, Watched()).run()
+
+    whole = run(tmp_path / "whole", 2)
+    run(tmp_path / "cut", 1)
+    again = run(tmp_path / "cut", 2)
+    assert (tmp_path / "cut" / "individuals.jsonl").read_bytes() == (
+        tmp_path / "whole" / "individuals.jsonl"
+    ).read_bytes()
+    assert whole.best is not None and again.best is not None
+    assert whole.best.individual.to_json() == again.best.individual.to_json()
+    assert all(i.call == -1 and i.code.startswith("import math") for i in whole.individuals)
