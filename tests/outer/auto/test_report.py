@@ -13,7 +13,7 @@ from rich.console import Console
 
 from envolve.outer.auto import report
 from envolve.outer.auto.plan import ReportPlan
-from envolve.outer.auto.unseen import RANDOM, REAL, REAL_10X, WORLD, Job, impatient, unseen_learners, whole
+from envolve.outer.auto.unseen import RANDOM, REAL, REAL_10X, WORLD, Job, impatient, real_env, unseen_learners, whole
 from envolve.outer.checkpoint import RunError
 
 
@@ -120,3 +120,12 @@ def test_an_environment_that_hangs_ends_its_agent(monkeypatch: pytest.MonkeyPatc
     assert env.reset(seed=0) == (0, {})
     with pytest.raises(RuntimeError, match="longer than 0.2 s: does it hang"):
         env.step(0)
+
+
+def test_a_task_of_this_project_is_tested_on_gymnasiums_own() -> None:
+    env = real_env({"env_name": "Pendulum-v0", "envs": {"Pendulum-v0": {"max_steps": 3}}})
+    assert env.spec is not None and env.spec.id == "Pendulum-v1"
+    env.reset(seed=0)
+    ends = [env.step(env.action_space.sample())[3] for _ in range(3)]
+    assert ends == [False, False, True]
+    env.close()
