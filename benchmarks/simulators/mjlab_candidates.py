@@ -1,6 +1,6 @@
 """Memory and speed of many candidates in one process of mjlab, beside one process of mjlab for each candidate.
 
-    .venv-mjlab/bin/python benchmarks/mjlab_candidates.py --task Mjlab-Cartpole-Balance --candidates 16 64
+    .venv-mjlab/bin/python benchmarks/simulators/mjlab_candidates.py --task Mjlab-Cartpole-Balance --candidates 16 64
 
 Every case is a process of its own: mjlab's own environment with the environments of one candidate, or all candidates
 in one. Actions are random, nothing learns. Speed is counted in environment steps per second of CPU time, so that what
@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 WARM = 10  # steps before the clock starts
 
 
