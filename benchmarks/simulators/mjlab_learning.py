@@ -1,6 +1,6 @@
 """This project's PPO over candidates beside rsl_rl's runner on one task of mjlab: same networks, settings and steps.
 
-    .venv-mjlab/bin/python benchmarks/simulators/mjlab_learning.py --task Mjlab-Cartpole-Balance --seeds 5 --iterations 60
+    .venv-mjlab/bin/python benchmarks/simulators/mjlab_learning.py --seeds 5 --iterations 60
 
 The project trains all seeds as candidates of one process; rsl_rl trains one after the other. Both curves are the task's
 own reward per second of the steps that training makes. The final policies are judged alike: their mean action, one
