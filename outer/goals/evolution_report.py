@@ -31,6 +31,8 @@ def difference(evolved: Sequence[float], plain: Sequence[float]) -> tuple[float,
 
 def picture(path: Path, space: ShapeSpace, evolution: GoalEvolution, title: str) -> None:
     """Writes a PNG: scores against generations, and starts and goals of the task and of the last generation."""
+    from matplotlib.ticker import MaxNLocator
+
     history: list[Generation] = evolution.history
     figure, (left, right) = new_figure(11.2, 4.4, 2)
     figure.suptitle(title, fontsize=12)
@@ -40,6 +42,7 @@ def picture(path: Path, space: ShapeSpace, evolution: GoalEvolution, title: str)
     for name, label, colour in lines:
         left.plot(numbers, [getattr(g, name) for g in history], color=colour, linewidth=1.5, marker=".", label=label)
     left.set_xlabel("generation")
+    left.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
     left.set_ylabel(f"{evolution.evolve.score}, evaluated on the task's own")
     left.legend(fontsize=8, loc="best", framealpha=0.8, edgecolor="none")
     members, n = torch.zeros(DRAWN, dtype=torch.int64), space.n
@@ -67,6 +70,11 @@ def picture(path: Path, space: ShapeSpace, evolution: GoalEvolution, title: str)
             ),
         )
     right.set_aspect("equal" if n == 2 else "auto")
+    right.set_xlabel("x, m")
+    if n == 2:
+        right.set_ylabel("y, m")
+    else:
+        right.set_yticks([0.25, 0.75], ["the task's", "evolved"])
     right.legend(fontsize=8, loc="best", framealpha=0.8, edgecolor="none")
     figure.savefig(path, format="png")
 

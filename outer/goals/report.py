@@ -157,6 +157,8 @@ class Loggers:
 def learning_curve(path: Path, scores: list[Score], title: str, lines: Sequence[str] = ()) -> None:
     """Writes a PNG: success and time near the goal against steps, with 95 % intervals. lines: names of the members if
     they differ in more than their random seeds; then each has its own line."""
+    from matplotlib.ticker import FuncFormatter
+
     figure, axes = new_figure(11.2, 3.9, 2)
     figure.suptitle(title, fontsize=12)
     for ax, name, label in zip(axes, ("success", "near"), ("success rate", "decisions near the goal, per episode")):
@@ -179,6 +181,7 @@ def learning_curve(path: Path, scores: list[Score], title: str, lines: Sequence[
             mean = "mean of members" if len(members) > 1 else "mean"
             ax.plot(x, [getattr(p, name) for p in points], color=BLUE, linewidth=1.6, marker=".", label=mean)
         ax.set_xlabel("environment steps of a member")
+        ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
         ax.set_ylabel(label)
         ax.set_ylim(0, 1.02 if name == "success" else None)
         ax.legend(fontsize=8, loc="best", framealpha=0.8, edgecolor="none")

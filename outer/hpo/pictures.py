@@ -6,6 +6,7 @@ Colours as in outer/reporting/plots.py; what is of a model and what was drawn at
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,7 @@ from envolve.outer.reporting.report import precise
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+CHARACTERS = 12  # of a title, in an inch
 TICKS = 16  # choices that are named beside an axis
 ROW = 12  # parameters beside each other
 OFF, FAILED = -0.12, 1.12  # heights beside an axis: a parameter that is not active, a loss that is none
@@ -146,7 +148,8 @@ def parallel_coordinates(
         what += f"; losses at budget {top:.4g}, which {len(judged)} reached; grey: the others"
     if best is not None:
         what += f"; the best is orange, with its values: loss {precise(best.result.loss)}"
-    figure.suptitle(f"{_text(title)}\n{what}", fontsize=10)
+    wide = int(CHARACTERS * figure.get_figwidth())
+    figure.suptitle(f"{_text(title)}\n{textwrap.fill(what, wide)}", fontsize=10)
     figure.savefig(path, format="png")
 
 
