@@ -4,7 +4,8 @@
 
 The project trains all seeds as candidates of one process; rsl_rl trains one after the other. Both curves are the task's
 own reward per second of the steps that training makes. The final policies are judged alike: their mean action, one
-episode in every environment. Intervals are 95 % over seeds (t). Differences that remain: the project bounds the mean
+episode in every environment. Intervals are 95 % over seeds
+(``core/statistics.py``). Differences that remain: the project bounds the mean
 action by tanh, and adapts the learning rate once per iteration, rsl_rl after every minibatch.
 """
 
