@@ -23,7 +23,7 @@ LONGEST = [
     "test_master.py", "agents/ppo/test_training.py", "experiments/test_auto_shape.py", "agents/shaped/test_halving.py",
     "agents/off_policy/test_ddqn.py", "experiments/test_optimize_params.py", "agents/kernels/dense/test_kernels.py",
     "agents/off_policy/test_td3.py", "llm/vetting/test_vet.py", "test_worker.py", "agents/tabular/test_training.py",
-    "agents/goal/test_off_policy.py", "outer/test_run.py", "test_examples.py", "experiments/test_eval_shapers.py",
+    "agents/goal/test_off_policy.py", "outer/distil/test_begin.py", "outer/test_run.py", "test_examples.py", "experiments/test_eval_shapers.py",
     "distributed/programs/test_turns.py", "distributed/programs/test_supervisor.py", "llm/vetting/test_attacks.py",
     "experiments/test_evaluate_policy.py", "outer/hpo/test_search.py", "outer/exchange/test_faults.py",
     "envs/graph/test_fuzz.py", "llm/gym/test_train.py",
