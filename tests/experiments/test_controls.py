@@ -15,8 +15,8 @@ from envolve.envs.worlds.world import init_world
 from envolve.experiments import controls
 from envolve.outer.config.load import load_config
 from envolve.outer.config.problem import env_section
-from envolve.outer.controls import fit
 from envolve.outer.controls.baseline import FOLDER, baseline_of, read_baseline
+from envolve.outer.distil import fit
 from tests.experiments.command import exit_code
 
 ROOT = Path(__file__).parents[2]

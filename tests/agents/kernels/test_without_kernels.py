@@ -19,7 +19,7 @@ from envolve.agents.kernels.building import ahead
 from envolve.agents.kernels.off_policy import update
 from envolve.agents.off_policy.td3 import TD3
 from envolve.agents.shaped.ppo import ShapedPPO
-from envolve.agents.shaped.ppo_torch import Torch
+from envolve.agents.shaped.ppo_torch import PyTorchBackend
 from envolve.agents.train import train
 from envolve.envs.section import EnvSection
 from envolve.envs.task import make_task
@@ -69,7 +69,7 @@ def test_contrastive_rl(caplog):
 def test_ppo_on_shaped_tasks(caplog):
     section = PPOSection(rollout_steps=2, ppo_epochs=1, hidden_size=2)
     envs = PointMasses([(2, 1)])
-    assert isinstance(ShapedPPO(envs, section, np.zeros(1, np.int64)).backend, Torch)
+    assert isinstance(ShapedPPO(envs, section, np.zeros(1, np.int64)).backend, PyTorchBackend)
     assert REASON in caplog.text
     with pytest.raises(ValueError, match="backend 'compiled': shaped_ppo: the process"):
         ShapedPPO(envs, section, np.zeros(1, np.int64), backend="compiled")
