@@ -27,6 +27,7 @@ from envolve.llm.vetting.text.scan import measure
 __all__ = ["MOST_CHARACTERS", "MOST_REPLY", "PARSER", "Extracted", "VetError", "extract", "extract_code", "parse"]
 
 MOST_REPLY = 200_000  # characters of a reply; a long one of a large model is a tenth of that
+MOST_GUESSED = 8  # functions of a reply, none with a name that was asked for, whose purpose is guessed
 MOST_BLOCKS = 64  # that are read, the last of a reply
 
 
@@ -56,7 +57,7 @@ def extract(reply: str, types: Sequence[str], classes: bool = True) -> Extracted
     parts, broken = _read(blocks)
     asked = set(types)
     notes: tuple[str, ...] = ()
-    if classes and not any(part.is_function and (part.name in asked or synonym(part.name) in asked) for part in parts):
+    if classes and any(isinstance(part.node, ast.ClassDef) for part in parts) and not _found(parts, asked):
         parts, notes = _out_of_classes(parts, types)
     chosen = {part.name: part for part in parts if part.is_function and part.name in asked}
     parts, called = _by_another_name(parts, chosen, types)
@@ -65,6 +66,11 @@ def extract(reply: str, types: Sequence[str], classes: bool = True) -> Extracted
     module = Module(parts, chosen)
     misnamed(parts, module.parts, chosen, types)
     return Extracted(module.text(), (*notes, *called, *left_out(parts, module.parts, chosen, types)))
+
+
+def _found(parts: Sequence[Part], asked: set[str]) -> bool:
+    """True if a function at the top has a name that was asked for, or a synonym of one."""
+    return any(part.is_function and (part.name in asked or synonym(part.name) in asked) for part in parts)
 
 
 def _out_of_classes(parts: list[Part], types: Sequence[str]) -> tuple[list[Part], tuple[str, ...]]:
@@ -93,8 +99,9 @@ def _by_another_name(
         return parts, ()
     last = {part.name: part for part in parts if isinstance(part.node, ast.FunctionDef) and part.arguments}
     says = {name: synonym(name) for name in last}
-    if not chosen and not any(kind in missing for kind in says.values()):  # else nothing would be found
-        says = {name: meant(name, part.arguments, missing) for name, part in list(last.items())[-MOST_BLOCKS:]}
+    few = len(last) <= MOST_GUESSED
+    if few and not chosen and not any(kind in missing for kind in says.values()):  # else nothing would be found
+        says = {name: meant(name, part.arguments, missing) for name, part in last.items()}
     notes = []
     for kind in missing:
         names = [name for name, other in says.items() if other == kind]

@@ -88,13 +88,20 @@ SYNONYMS = {
 _KINDS = {word: kind for kind, words in SYNONYMS.items() for word in words.split()}
 
 
+@lru_cache(maxsize=1)
+def _before_a_noun() -> frozenset[str]:
+    """Words that say nothing of a function's purpose."""
+    return frozenset([*_ADJECTIVES.split(), *(n.lower() for n in PHYSICS_TASKS), *ROBOTS])
+
+
+@lru_cache(maxsize=4096)
 def synonym(name: str) -> str | None:
     """The function that a name says beyond doubt, by a closed list: get_reward, compute_anymal_reward, is_done."""
     if len(name) > LONGEST:
         return None
     plain = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower().strip("_")
     plain = _AFTER.sub("", _BEFORE.sub("", plain))
-    known = {*_ADJECTIVES.split(), *(n.lower() for n in PHYSICS_TASKS), *ROBOTS}
+    known = _before_a_noun()
     words = plain.split("_")
     while len(words) > 1 and words[0] in known:
         words = words[1:]
