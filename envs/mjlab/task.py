@@ -52,6 +52,7 @@ class MjlabTask(PhysicsTask):
         actuators = tuple(f"action {k}" for k in range(self.action_size))
         self.sim: Any = SimpleNamespace(
             device=world.device, num_envs=world.R, timestep=float(env.physics_dt), actuators=actuators, engine="mjlab",
+            close=world.close,
             effort_limit=torch.full((self.action_size,), torch.inf, device=world.device),
         )  # fmt: skip
         self._readers = readers(env)

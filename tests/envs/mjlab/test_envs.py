@@ -57,7 +57,9 @@ def same(a: dict[str, Tensor], b: dict[str, Tensor], i: int, j: int) -> bool:
 
 def test_a_candidate_has_the_same_bits_alone_and_among_others() -> None:
     together = play(make([Candidate("a"), Candidate("b"), Candidate("c")], [7, 8, 7]))
-    alone = play(make([Candidate("b")], [8]))
+    envs = make([Candidate("b")], [8])
+    alone = play(envs)
+    envs.task.sim.close()  # as of every simulator
     assert (together["terminated"] | together["truncated"]).any(0).all(), "every environment began anew"
     assert same(together, together, 0, 2)
     assert same(together, alone, 1, 0)
