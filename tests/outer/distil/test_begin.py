@@ -123,7 +123,7 @@ def test_runs_that_began_before_learners_had_these_keys_go_on(name: str, key: st
 def test_a_run_begins_with_the_best_experts_world_and_counts_its_steps(
     tmp_path: Path, short: Callable[[int], None]
 ) -> None:
-    short(10)
+    short(4)
     config = config_of(CARTPOLE, (), "test")
     said, _ = go(config, tmp_path / "first")
     assert "training 2 ddqn experts on CartPole-v0, 4,000 steps each" in said
