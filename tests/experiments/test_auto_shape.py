@@ -136,7 +136,7 @@ def test_a_server_that_misbehaves_costs_its_answers_only(tmp_path, capsys, monke
         scripted.good(GOOD.replace("cos", "sin")),
     ]  # fmt: skip
     with scripted.ScriptedServer(answers) as server:
-        words = [*SMALL, "--num_iters", 1, "--shapers_per_iter", 5, "--parallel", 1, "--timeout", 1]
+        words = [*SMALL, "--num_iters", 1, "--shapers_per_iter", 5, "--parallel", 1, "--timeout", 1, "--repairs", 0]
         code, _, err, result = shape(capsys, tmp_path, *words, "--llm", "scripted", "--base_url", server.url)
     assert code == 0 and result["candidates"] == 5 and result["best"]["score"] > 0
     assert result["verdicts"] == {"trained": 2, "extract": 2, "allowlist": 1}

@@ -12,6 +12,7 @@ from envolve.llm.vetting.allow.allowed_names import TYPING
 from envolve.llm.vetting.normal.configs import Configs
 from envolve.llm.vetting.normal.expressions import Expressions
 from envolve.llm.vetting.normal.facts import Facts
+from envolve.llm.vetting.normal.unchanged import only_read
 from envolve.llm.vetting.parts import HARMLESS
 
 GRADIENTS = {"torch.no_grad", "torch.inference_mode", "torch.enable_grad", "torch.autograd.no_grad", "no_grad"}
@@ -161,7 +162,7 @@ class Statements:
         return [f]
 
     def _defaults(self, f: ast.FunctionDef) -> list[ast.stmt]:
-        """Defaults that are no constants, of arguments that nobody passes: assignments at the beginning."""
+        """Defaults that are no constants, of arguments that nobody passes or changes: assignments at the beginning."""
         arguments = [*f.args.posonlyargs, *f.args.args]
         made: list[ast.stmt] = []
         for k in range(len(f.args.defaults)):
@@ -169,6 +170,8 @@ class Statements:
             argument, default = arguments[place], f.args.defaults[k]
             passed = self._passed.get(f.name, 0) > place or argument.arg in self._named.get(f.name, ())
             if passed or _simple(default) or (place == 0 and f.name in self.facts.types):
+                continue
+            if _nested(default) or not only_read(f, argument.arg):  # what one call leaves in it, the next one finds
                 continue
             made.append(ast.Assign([ast.Name(argument.arg, ast.Store())], default))
         names = {s.targets[0].id for s in made if isinstance(s, ast.Assign) and isinstance(s.targets[0], ast.Name)}
@@ -282,6 +285,11 @@ def _gradients(item: ast.withitem) -> bool:
 def _harmless(decorator: ast.expr) -> bool:
     text = ast.unparse(decorator).replace(" ", "")
     return text in HARMLESS or text in PLAIN or text.startswith(HARMLESS_PREFIXES)
+
+
+def _nested(node: ast.expr) -> bool:
+    """Whether objects that can be changed lie within another."""
+    return any(isinstance(n, (ast.List, ast.Dict, ast.Set)) and n is not node for n in ast.walk(node))
 
 
 def _simple(node: ast.expr) -> bool:

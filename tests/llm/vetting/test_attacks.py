@@ -26,8 +26,8 @@ from tests.llm.attacks import ATTACKS, FAMILIES, REWARD
 
 pytestmark = pytest.mark.skipif(bool(jail.missing()), reason=f"no jail here: {', '.join(jail.missing())}")
 GOOD = REWARD
-# What is foolish, but harms nobody and is a function: it may as well be accepted.
-HARMLESS: set[tuple[str, str]] = set()
+# What is left out before anything runs (llm/vetting/normal/): a function remains, which may as well be accepted.
+HARMLESS = {("evaluated when defined", "assert"), ("forged verdicts", "stdout"), ("hostile objects", "cuda")}
 
 
 class Field:

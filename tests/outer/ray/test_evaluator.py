@@ -42,6 +42,7 @@ def test_a_file_of_the_users_own_needs_to_have_been_sent(monkeypatch):
 
     monkeypatch.setattr(plugins, "_sources", {})
     monkeypatch.setattr(plugins, "_contents", set())
+    monkeypatch.setattr(plugins, "_folders", [])
     code = b"x = 1\n"
     sha256 = hashlib.sha256(code).hexdigest()
 
