@@ -10,7 +10,8 @@ from envolve.llm.vetting.normal.unchanged import only_read
 
 READ = (
     "return s['x'] * w['a'] + w.b", "return s['x'] * w", "return torch.norm(w)",
-    "for k in w:\n        pass\n    return s", "return sum(v for v in w.values())", "return s['x'] * len(w)", "return s['x'] * w.get('a', 1.0)",
+    "for k in w:\n        pass\n    return s", "return sum(v for v in w.values())", "return s['x'] * len(w)",
+    "return s['x'] * w.get('a', 1.0)",
 )  # fmt: skip
 CHANGED = (
     "w.append(1)\n    return s", "w['a'] = 2.0\n    return s", "w['a'] += 1.0\n    return s", "w += 1\n    return s",
