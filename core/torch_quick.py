@@ -152,7 +152,7 @@ def _tensor(tensor: Tensor, index: int) -> bytes:
 
 
 def _strides(shape: Tuple[int, ...]) -> Tuple[int, ...]:
-    """Of a contiguous tensor."""
+    """Strides of a contiguous tensor, in numbers."""
     out: List[int] = []
     step = 1
     for size in reversed(shape):

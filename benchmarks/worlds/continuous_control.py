@@ -33,6 +33,7 @@ from rich.console import Console
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
+from benchmarks.searches import InProcess  # noqa: E402
 from envolve.agents.common.sections import LEARNERS, PPOSection  # noqa: E402
 from envolve.agents.train import train  # noqa: E402
 from envolve.core.files import read_text  # noqa: E402
@@ -43,7 +44,6 @@ from envolve.outer.checkpoint import RunError, locked  # noqa: E402
 from envolve.outer.config import problem  # noqa: E402
 from envolve.outer.config.load import CONFIG_FILE, ConfigError, load_config, store_config  # noqa: E402
 from envolve.outer.evaluate.networks import DISTIL, UNSOLVABLE, evaluate  # noqa: E402
-from envolve.outer.exchange.messages import result_of  # noqa: E402
 from envolve.outer.reporting.report import LiveTable  # noqa: E402
 from envolve.outer.run import EXPERTS, Run  # noqa: E402
 from envolve.outer.search.nes import COMPARISON, member_seeds  # noqa: E402
@@ -66,15 +66,6 @@ SB3 = {"sb3_td3": "TD3", "sb3_ddpg": "DDPG", "sb3_sac": "SAC", "sb3_ppo": "PPO",
 FIRST = 100  # learning_starts of Stable-Baselines3: steps of random actions
 PLACES = ("evolved", "distilled", "task")
 AGENT_SEEDS = 20_000
-
-
-class InProcess:
-    """A dispatcher that evaluates here: one core, no files."""
-
-    run_id = "continuous_control"
-
-    def evaluate(self, chunks: Sequence[Any], unfit: Any = None) -> list[Any]:
-        return [result_of(c, "", evaluate(c.config, c.worlds, c.seeds, c.mode)) for c in chunks]
 
 
 def evolve(config: Path, out: Path, seed: int, words: Sequence[str], generations: int | None) -> None:

@@ -64,7 +64,7 @@ class ARS:
 
     @property
     def std(self) -> Tensor:
-        """Of the states seen, float32 [F]; 1 before the first."""
+        """Standard deviation of the states seen, float32 [F]; 1 before the first."""
         if not self.count:
             return torch.ones(len(self.mean))
         return (self.square - self.mean.square()).clamp(min=1e-8).sqrt().float()

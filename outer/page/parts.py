@@ -47,7 +47,7 @@ class Table:
 @dataclass(frozen=True)
 class Chart:
     """A figure of Plotly. data, layout: as Plotly takes them; colours may be the names of ``charts.PALETTE``, which
-    follow the page into dark mode. about: what it shows, for those who do not see it."""
+    follow the page into dark mode. about: what it shows, in words, for screen readers."""
 
     title: str
     data: Sequence[Mapping[str, Any]]

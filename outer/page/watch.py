@@ -44,7 +44,7 @@ class Pages:
 
     @property
     def state(self) -> str:
-        """Of all runs together."""
+        """The states of all runs, each once."""
         return ", ".join(dict.fromkeys(page.state for page in self.pages))
 
     def _read(self) -> None:

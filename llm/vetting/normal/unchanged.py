@@ -13,7 +13,7 @@ OPERATORS = (ast.BinOp, ast.UnaryOp, ast.Compare, ast.BoolOp)
 def only_read(f: ast.FunctionDef, name: str) -> bool:
     """True if every use of the name is one that changes nothing and makes no second name for the object: a subscript
     that is read, an operator, a loop over it, a method of ``READING``, an argument of torch or of ``BUILT_IN``."""
-    parents = {id(child): parent for node in ast.walk(f) for child in ast.iter_child_nodes(node) for parent in (node,)}
+    parents = {id(child): node for node in ast.walk(f) for child in ast.iter_child_nodes(node)}
     body = [node for statement in f.body for node in ast.walk(statement)]
     uses = [node for node in body if isinstance(node, ast.Name) and node.id == name]
     return all(isinstance(use.ctx, ast.Load) and _reads(use, parents) for use in uses)

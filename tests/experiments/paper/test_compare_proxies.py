@@ -1,4 +1,4 @@
-"""compare_proxies.py and transfer.py: who is trained where, and what is written of it."""
+"""compare_proxies.py and transfer.py: which agents train where, and what is written of it."""
 
 from __future__ import annotations
 

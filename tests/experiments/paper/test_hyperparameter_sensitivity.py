@@ -1,4 +1,4 @@
-"""hyperparameter_sensitivity.py: the grids, who is trained where, and the picture."""
+"""hyperparameter_sensitivity.py: the grids, which agents train where, and the picture."""
 
 from __future__ import annotations
 
