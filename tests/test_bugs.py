@@ -47,7 +47,7 @@ def test_a_bug_of_the_loss_changes_its_gradient(bug: str) -> None:
     action, old, a, target = torch.randint(2, (16,)), torch.log(torch.rand(16)), torch.randn(16), torch.randn(16)
     found = []
     for name in (bug, bugs.CLEAN):
-        bugs.loss_of(actor, critic, x, action, old, a, target, name).backward()
+        bugs.loss_of(actor, critic, name, x, action, old, a, target).backward()
         found.append(torch.cat([p.grad.flatten() for net in (actor, critic) for p in net.parameters()]))
         actor.zero_grad()
         critic.zero_grad()

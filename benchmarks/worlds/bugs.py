@@ -23,6 +23,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 import torch
+from gymnasium.spaces.utils import flatdim
 from torch import Tensor, nn
 from torch.distributions import Categorical
 
@@ -64,8 +65,8 @@ def train(env_id: str, steps: int, seed: int, bug: str) -> nn.Sequential:
         envs = gymnasium.make_vec(env_id, num_envs=NUM_ENVS, autoreset_mode=same)
     else:
         envs = gymnasium.make_vec(env_id, NUM_ENVS, "sync", vector_kwargs={"autoreset_mode": same})
-    actor = mlp(envs.single_observation_space.shape[0], int(envs.single_action_space.n))
-    critic = mlp(envs.single_observation_space.shape[0], 1)
+    features = flatdim(envs.single_observation_space)
+    actor, critic = mlp(features, flatdim(envs.single_action_space)), mlp(features, 1)
     learned = list(actor.parameters()) if bug == "value never learned" else [*actor.parameters(), *critic.parameters()]
     optimizer = torch.optim.Adam(learned, LR * 100 if bug == "learning rate times 100" else LR, eps=1e-5)
     x = torch.as_tensor(envs.reset(seed=seed)[0], dtype=torch.float32)
@@ -91,7 +92,7 @@ def train(env_id: str, steps: int, seed: int, bug: str) -> nn.Sequential:
         flat = [t.flatten(0, 1) for t in (observations, actions, old, advantages, advantages + values)]
         for _ in range(EPOCHS):
             for batch in torch.randperm(NUM_ENVS * ROLLOUT).chunk(MINIBATCHES):
-                loss = loss_of(actor, critic, *(t[batch] for t in flat), bug)
+                loss = loss_of(actor, critic, bug, *(t[batch] for t in flat))
                 if bug != "gradients pile up":
                     optimizer.zero_grad()
                 loss.backward()
@@ -115,8 +116,8 @@ def advantages_of(rewards: Tensor, values: Tensor, last: Tensor, ends: Tensor, b
 
 
 def loss_of(
-    actor: nn.Sequential, critic: nn.Sequential, x: Tensor, action: Tensor, old: Tensor, a: Tensor, target: Tensor,
-    bug: str,
+    actor: nn.Sequential, critic: nn.Sequential, bug: str, x: Tensor, action: Tensor, old: Tensor, a: Tensor,
+    target: Tensor,
 ) -> Tensor:  # fmt: skip
     """The clipped loss of a minibatch."""
     policy = Categorical(logits=actor(x))
