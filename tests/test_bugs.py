@@ -48,7 +48,8 @@ def test_a_bug_of_the_loss_changes_its_gradient(bug: str) -> None:
     found = []
     for name in (bug, bugs.CLEAN):
         bugs.loss_of(actor, critic, name, x, action, old, a, target).backward()
-        found.append(torch.cat([p.grad.flatten() for net in (actor, critic) for p in net.parameters() if p.grad is not None]))
+        gradients = [p.grad for net in (actor, critic) for p in net.parameters()]
+        found.append(torch.cat([g.flatten() for g in gradients if g is not None]))
         actor.zero_grad()
         critic.zero_grad()
     assert not torch.allclose(found[0], found[1])
