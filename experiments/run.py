@@ -131,8 +131,12 @@ def read_config(args: argparse.Namespace) -> Config:
         given = [
             name
             for name, used in (
-                ("CONFIG", args.config), ("--set", args.overrides), ("--seed", args.seed is not None),
-                ("--task", args.task), ("--wrappers", args.wrappers), ("--env-kwargs", args.env_kwargs),
+                ("CONFIG", args.config),
+                ("--set", args.overrides),
+                ("--seed", args.seed is not None),
+                ("--task", args.task),
+                ("--wrappers", args.wrappers),
+                ("--env-kwargs", args.env_kwargs),
             )  # fmt: skip
             if used
         ]
