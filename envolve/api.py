@@ -214,7 +214,7 @@ def read(path: str | os.PathLike[str], code_from: str | os.PathLike[str] | None)
     try:
         return read_world(os.fspath(path))
     except WorldFileError as e:
-        if "no task named" in str(e):
+        if "task: found" in str(e):
             hint = "a task of your own is loaded with code_from=<folder of the run>, or by register_task"
             raise WorldFileError(f"{e}; {hint}") from None
         raise

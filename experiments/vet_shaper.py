@@ -25,6 +25,7 @@ from typing_extensions import Annotated
 
 from envolve.core import commands
 from envolve.core.files import read_text
+from envolve.core.registry import nearest
 from envolve.envs.physics.task import SHAPER_TYPES, physics_task
 from envolve.envs.worlds.file import write_atomic
 from envolve.experiments.command_line import parse
@@ -32,7 +33,6 @@ from envolve.llm.vetting.jail.locks import JailError
 from envolve.llm.vetting.probe import make_probe
 from envolve.llm.vetting.text.missing import OWN
 from envolve.llm.vetting.vet import Vetted, Vetter
-from envolve.outer.config.schema import nearest
 from envolve.outer.reporting.report import precise
 
 HELP = """\

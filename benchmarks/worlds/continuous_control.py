@@ -34,7 +34,8 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from benchmarks.searches import InProcess  # noqa: E402
-from envolve.agents.common.sections import LEARNERS, PPOSection  # noqa: E402
+from envolve.agents.common.learners import LEARNERS  # noqa: E402
+from envolve.agents.common.sections import PPOSection  # noqa: E402
 from envolve.agents.train import train  # noqa: E402
 from envolve.core.files import read_text  # noqa: E402
 from envolve.core.statistics import interval  # noqa: E402
@@ -123,7 +124,7 @@ def cell(out: Path, place: str, learner: str, seed: int, agents: int, steps: int
             own["train_steps"] = steps // 2048 * 2048 - 2047
         else:  # FIRST random actions, in episodes
             own["init_episodes"] = FIRST if place != "task" else max(1, FIRST // task.max_steps)
-        hyper = LEARNERS[name](**{**values, **own})
+        hyper = LEARNERS[name].section(**{**values, **own})
         assert isinstance(hyper, PPOSection) == (name == "ppo")
         kind = "real" if place == "task" else "se"
         result = train(name, hyper, None, task, kind, section, flat.repeat(agents, 1), keys)

@@ -42,7 +42,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from benchmarks.searches import InProcess  # noqa: E402
-from envolve.agents.common.sections import LEARNERS  # noqa: E402
+from envolve.agents.common.learners import LEARNERS  # noqa: E402
 from envolve.core.files import read_text  # noqa: E402
 from envolve.core.statistics import interval  # noqa: E402
 from envolve.envs.task import make_task  # noqa: E402
@@ -136,7 +136,7 @@ def taught(config: Config, world: Tensor, steps: int, seed: int) -> dict[str, An
         limits = {"train_steps": steps, "train_episodes": steps, "test_episodes": EPISODES,
                   "early_out_min_steps": 10**9}  # fmt: skip
         data["agents"]["gtn"].update(agent_name=kind, other_agents="")
-        data["agents"][kind] = {**dataclasses.asdict(LEARNERS[kind]()), **limits}
+        data["agents"][kind] = {**dataclasses.asdict(LEARNERS[kind].section()), **limits}
         data["envs"][data["env_name"]]["solved_reward"] = UNSOLVABLE
         values = evaluate(data, world.expand(AGENTS, -1), seeds, BUDGET)
         out[kind] = float(np.nanmean(values["mean_return"].numpy()))

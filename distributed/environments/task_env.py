@@ -14,9 +14,9 @@ import torch
 from gymnasium import spaces
 
 from envolve.agents.shaped.training import make_envs
+from envolve.core.registry import nearest
 from envolve.envs.physics.task import physics_task
 from envolve.envs.shaping.candidate import Candidate, load_candidate
-from envolve.outer.config.schema import nearest
 from envolve.outer.config.yaml_lines import ConfigError, show
 
 WIDTH, HEIGHT = 480, 352  # of pictures

@@ -28,8 +28,9 @@ from gymnasium import spaces
 from envolve.agents.goal.crl_energy import ENERGY_NAMES, takes_future_action
 from envolve.agents.goal.crl_section import CRLSection
 from envolve.core.option import option
+from envolve.core.registry import nearest
 from envolve.distributed.files.curriculum import Curriculum, check, curriculum_from
-from envolve.outer.config.schema import expected, nearest
+from envolve.outer.config.schema import expected
 from envolve.outer.config.yaml_lines import ConfigError, show
 
 ALGORITHMS = ("SAC", "TD3", "CRL")

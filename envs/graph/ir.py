@@ -9,7 +9,6 @@ one). A graph always ends, for it has no loops, and what it may compute and allo
 from __future__ import annotations
 
 import copy
-import difflib
 import hashlib
 import json
 import weakref
@@ -18,6 +17,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 from torch import Tensor
 
+from envolve.core.registry import nearest
 from envolve.envs.graph.check import GraphError, parse
 from envolve.envs.graph.plan import Plan, make_plan, rows_to_try
 from envolve.envs.graph.program import Program
@@ -145,8 +145,8 @@ def _inputs(kind: str, names: Sequence[str]) -> Callable[[Sequence[Any]], Tuple[
         try:
             return get(args[at]) if plain else tuple(one(name, args) for name in names)
         except KeyError as e:
-            near = difflib.get_close_matches(str(e.args[0]), args[at], n=1, cutoff=0.0)
-            hint = f"; nearest: {near[0]!r}" if near else ""
+            near = nearest(str(e.args[0]), args[at], cutoff=0.0)
+            hint = f"; nearest: {near!r}" if near else ""
             raise GraphError(f"{kind}: the state has no {e.args[0]!r}{hint}") from None
 
     return inputs

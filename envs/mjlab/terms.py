@@ -19,6 +19,7 @@ from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Se
 import torch
 from torch import Tensor
 
+from envolve.core.registry import nearest
 from envolve.envs.sim.simulator import SimulatorError
 
 Keys = Tuple[Any, ...]  # from a term's parameters to a number
@@ -365,13 +366,11 @@ def _attribute(owner: Any, name: str, value: Any) -> Iterator[None]:
 
 def unknown(paths: Sequence[str], cfg: Any, task: str) -> Optional[str]:
     """What is wrong with a candidate's paths, in one line; None: nothing."""
-    import difflib
-
     known = places(cfg)
     for path in paths:
         if path not in known:
-            near = difflib.get_close_matches(path, known, n=1, cutoff=0.0)
-            return f"{task} has no number {path!r}" + (f", did you mean {near[0]!r}" if near else "")
+            near = nearest(path, known, cutoff=0.0)
+            return f"{task} has no number {path!r}" + (f", did you mean {near!r}" if near else "")
     return None
 
 

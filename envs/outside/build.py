@@ -15,6 +15,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 from envolve.core import plugins
 from envolve.core.plugins import class_of
+from envolve.core.registry import nearest
 
 PREFIX = "gymnasium:"
 DESCRIPTION_FILE = "environment.json"  # in the folder of a run: what its workers may make
@@ -130,8 +131,8 @@ def _wrapper(text: str) -> type:
         raise OutsideError(f"wrapper {text}: {_missing(e.name or module)}") from e
     known = [k for k, v in vars(found).items() if isinstance(v, type) and issubclass(v, gymnasium.Wrapper)]
     if name not in known:
-        near = difflib.get_close_matches(name, known, n=1, cutoff=0.0)
-        mean = f", did you mean {module}:{near[0]}" if near else ""
+        near = nearest(name, known, cutoff=0.0)
+        mean = f", did you mean {module}:{near}" if near else ""
         raise OutsideError(f"wrapper {text}: found no such subclass of gymnasium.Wrapper{mean}")
     wrapper: type = getattr(found, name)
     return wrapper

@@ -306,7 +306,7 @@ def register_outside(name: str, section: Mapping[str, Any]) -> None:
     known = TASKS.get(name)
     if known is not None and all(known.section.get(k) == section.get(k) for k in OUTSIDE_KEYS):  # type: ignore[attr-defined]
         return
-    TASKS[name] = define(name, section)
+    TASKS.register(name, define(name, section))
 
 
 def register_of(config: Mapping[str, Any]) -> None:

@@ -27,6 +27,7 @@ from rich.console import Console
 from rich.table import Table
 
 from envolve.agents.common.sections import LearnerSection
+from envolve.core.registry import nearest
 from envolve.envs.task import Task
 from envolve.experiments.command_line import parse
 from envolve.experiments.paper.common.command import EXIT_CODES, run_command
@@ -45,7 +46,6 @@ from envolve.experiments.paper.common.proxies import proxy, task_of
 from envolve.experiments.paper.common.training import each, each_path, no_world, train_agents
 from envolve.outer.config import problem
 from envolve.outer.config.load import ConfigError
-from envolve.outer.config.schema import nearest
 from envolve.outer.search.nes import RETEST, member_seeds
 
 HELP = """\

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Protocol, TypeAlias
 
 from envolve.core.cleaning import printable
-from envolve.outer.config.schema import nearest
+from envolve.core.registry import nearest
 from envolve.outer.config.yaml_lines import show
 
 Messages: TypeAlias = tuple[tuple[str, str], ...]  # (role, content): "system", "user", "assistant"

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from envolve.core.registry import Registry
 from envolve.envs.section import EnvSection
 from envolve.envs.task import Task
 from envolve.envs.worlds.file import WorldFile, read_world
@@ -234,7 +235,7 @@ def direct(bench: Bench) -> list[Row]:
     return [row]
 
 
-CONTROLS: dict[str, Control] = {
+CONTROLS: Registry[Control] = Registry("control", {
     "world": world, "tuned": tuned, "greedy": greedy_row, "classifier": classifier, "hand_made": hand_made,
     "distilled": distilled, "potential": potential, "direct": direct,
-}  # fmt: skip
+})  # fmt: skip

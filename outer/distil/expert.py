@@ -10,9 +10,11 @@ import torch
 from torch import Tensor
 
 from envolve.agents.common.hyper import draw
+from envolve.agents.common.learners import is_off_policy, off_policy_learners
 from envolve.agents.common.population import nets_of, stack, widest
 from envolve.agents.common.sections import LearnerSection
-from envolve.agents.train import OFF_POLICY, Hardware, algorithm, train
+from envolve.agents.train import Hardware, algorithm, train
+from envolve.core.registry import unknown
 from envolve.envs.section import EnvSection
 from envolve.envs.task import Task
 from envolve.outer.config.section import ARSSection
@@ -39,8 +41,8 @@ def train_experts(
     "ars". Raises ValueError for another learner."""
     if isinstance(learner, ARSSection):
         return [_linear(task, learner, keys[i : i + 1]) for i in range(len(keys))]
-    if name not in OFF_POLICY:
-        raise ValueError(f"an expert of {name}: expected one of {', '.join(OFF_POLICY)}")
+    if not is_off_policy(name):
+        raise ValueError(unknown("expert", name, off_policy_learners()))
     result = train(
         name, learner, None, task, "real", section, torch.zeros(len(keys), 1), keys, test_each, backend,
         Hardware(threads=threads),

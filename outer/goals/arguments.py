@@ -18,9 +18,10 @@ import yaml
 from envolve.agents.goal.crl_train import GoalSection
 from envolve.core import commands
 from envolve.core.files import TEXT_BYTES, read_plain
+from envolve.core.registry import nearest
 from envolve.envs.goal.task import make_goal_task
 from envolve.outer.config.load import environment_info
-from envolve.outer.config.schema import expected, nearest, section_model
+from envolve.outer.config.schema import expected, section_model
 from envolve.outer.config.yaml_lines import ConfigError, parse_yaml, show
 from envolve.outer.evaluate.device import unusable
 from envolve.outer.goals.sections import AGENTS, RunSection

@@ -7,7 +7,6 @@ around a ``Search``, which only knows worlds and scores, and checks all that com
 from __future__ import annotations
 
 import copy
-import difflib
 import sys
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -17,6 +16,7 @@ import torch
 from torch import Tensor
 
 from envolve.core import plugins
+from envolve.core.registry import unknown
 from envolve.outer.checkpoint import RunError
 from envolve.outer.config.section import GTNSection
 from envolve.outer.search.nes import CONFIRM, MEMBERS, NES, ORIG, PLUS, RESTART, NESState, Population, member_seeds
@@ -212,8 +212,7 @@ def make_strategy(
         assert not isinstance(state, OwnState)
         return NES(section, seed, init_world, mask, state)
     if name not in SEARCHES:
-        mean = difflib.get_close_matches(name, [NES_NAME, *SEARCHES], n=1, cutoff=0.0)[0]
         late = "a search that a script registers must be registered before its run goes on"
-        raise SearchError(f"agents.gtn.search: found no search {name} here, did you mean {mean}; {late}")
+        raise SearchError(f"{unknown('agents.gtn.search', name, [NES_NAME, *SEARCHES])}; {late}")
     assert not isinstance(state, NESState)
     return OwnSearch(name, section, seed, init_world, mask, state, settings)

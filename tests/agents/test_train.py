@@ -12,8 +12,9 @@ import pytest
 import torch
 
 from envolve.agents import train as entry
+from envolve.agents.common.learners import LEARNERS, learners_for
 from envolve.agents.common.result import OK
-from envolve.agents.common.sections import LEARNERS, DDQNSection, DuelingDDQNSection, TabularSection, learners_for
+from envolve.agents.common.sections import DDQNSection, DuelingDDQNSection, TabularSection
 from envolve.agents.train import Hardware, train
 from envolve.envs.section import EnvSection
 from envolve.envs.task import make_task
@@ -94,7 +95,7 @@ def test_an_unknown_back_end_is_refused():
         run(backend="numba")
 
 
-@pytest.mark.parametrize("name", [name for name, section in LEARNERS.items() if section is TabularSection])
+@pytest.mark.parametrize("name", [name for name, entry in LEARNERS.items() if entry.section is TabularSection])
 def test_a_tabular_learner_on_a_continuous_task_is_refused(name):
     with pytest.raises(ValueError, match=f"{name} cannot learn CartPole-v0, which has discrete actions and no finite"):
         run(name, TabularSection())

@@ -32,10 +32,10 @@ from envolve.agents.common.rollout import test_episodes
 from envolve.core import rng
 from envolve.core.child import ends_with_parent
 from envolve.core.interrupt import deaf_children
+from envolve.core.registry import nearest
 from envolve.envs.task import Task, make_task
 from envolve.envs.worlds.world import RealTask
 from envolve.outer.config.load import ConfigError
-from envolve.outer.config.schema import nearest
 
 PACKAGE, REQUIREMENT = "stable_baselines3", "stable-baselines3>=2.4"
 # name -> algorithm, what differs from its defaults. DQN copies its net into the target net every 10,000 steps: within

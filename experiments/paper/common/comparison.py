@@ -165,7 +165,7 @@ def train_command(args: CompareArgs, kind: dict[str, Any]) -> list[str]:
 
 
 def compare_rns(args: CompareArgs, experiment: str, what: str, agent: str, vary: bool) -> int:
-    """Learning curves in RNs of each mode. agent: a key of agents.sections.LEARNERS. Raises ConfigError."""
+    """Learning curves in RNs of each mode. agent: a key of agents.common.learners.LEARNERS. Raises ConfigError."""
     threads = check(args)
     base = proxy(args.config, args.results_dir, overrides=args.set, objective=args.objective).config.data
     task = task_of(base, solved_reward=UNSOLVABLE)

@@ -12,18 +12,13 @@ from typing import Any
 import pydantic
 import yaml
 
-from envolve.agents.common.sections import (
-    LEARNERS,
-    ICMSection,
-    LearnerSection,
-    TabularSection,
-    VarySection,
-    learners_for,
-)
+from envolve.agents.common.learners import LEARNERS, learners_for
+from envolve.agents.common.sections import ICMSection, LearnerSection, TabularSection, VarySection
+from envolve.core.registry import nearest
 from envolve.envs.task import Task
 from envolve.outer.config import problem
 from envolve.outer.config.load import ConfigError
-from envolve.outer.config.schema import defaults, expected, nearest, section_model
+from envolve.outer.config.schema import defaults, expected, section_model
 
 TABLE = dict(
     train_episodes=500, test_episodes=1, init_episodes=0, batch_size=1, alpha=1.0, gamma=0.8, eps_init=0.1, eps_min=0.1,
@@ -90,7 +85,7 @@ QUICK_NUMBERS, QUICK_SE_NUMBERS = (2, 2), (2, 4)
 class Learner:
     """Learner settings for ``envolve.agents.train.train``."""
 
-    name: str  # a key of agents.sections.LEARNERS
+    name: str  # a key of agents.common.learners.LEARNERS
     section: LearnerSection
     vary: VarySection | None = None
     icm: ICMSection | None = None
@@ -135,7 +130,8 @@ def se_learner(data: dict[str, Any], task: Task, name: str, *, published: bool, 
         own, section, _ = problem.learner(data)
         key = problem.learner_key(data["agents"], name)
         check_name(task, name)
-        shared = {f.name: getattr(section, f.name) for f in fields(section) if f.name in defaults(LEARNERS[name])}
+        known = defaults(LEARNERS[name].section)
+        shared = {f.name: getattr(section, f.name) for f in fields(section) if f.name in known}
         values = dict(data["agents"].get(key, shared if name != own else {}))
     values["train_steps"] = budget
     if quick:
@@ -158,11 +154,11 @@ def learner(
     """Checked. Raises ConfigError."""
     check_name(task, name)
     icm = None
-    if curious and issubclass(LEARNERS[name], TabularSection):
+    if curious and issubclass(LEARNERS[name].section, TabularSection):
         name += problem.COUNT_BASED_SUFFIX
     elif curious:
         icm = ICMSection(**data["agents"].get("icm", {"feature_dim": 64} if task.action_size else {}))
-    cls: type = LEARNERS[name]
+    cls: type = LEARNERS[name].section
     own = dict(read_setting(cls, name, text) for text in settings)
     try:
         checked = section_model(cls)(**{**values, **own}).model_dump()
@@ -197,7 +193,7 @@ def read_value(text: str) -> Any:
 
 def quick_values(task: Task, name: str, values: dict[str, Any]) -> dict[str, Any]:
     """Settings for a quick look."""
-    if issubclass(LEARNERS[name], TabularSection):
+    if issubclass(LEARNERS[name].section, TabularSection):
         return {"train_episodes": 150}
     continuous = name in ("td3", "sac", "ppo")
     return {

@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from envolve.agents.common.sections import CURIOUS, TabularSection
+from envolve.agents.common.learners import curious_learners
+from envolve.agents.common.sections import TabularSection
 from envolve.core.files import TEXT_BYTES, read_plain
 from envolve.envs.section import INFO_TYPES, RN_TYPES
 from envolve.envs.task import Task, make_task
@@ -161,11 +162,12 @@ def curious(agent: str) -> str:
     name, is_curious, vary = problem.split_agent_name(agent)
     if is_curious or name.endswith(problem.COUNT_BASED_SUFFIX):
         return agent
-    if name in CURIOUS:
+    if name in curious_learners():
         return name + problem.CURIOUS_SUFFIX + problem.VARY_SUFFIX * vary
     if name in ("ql", "sarsa"):
         return name + problem.COUNT_BASED_SUFFIX + problem.VARY_SUFFIX * vary
-    raise ConfigError([f"--mode: found -1 with the agent {agent}, expected one of {', '.join(CURIOUS)}, ql, sarsa"])
+    expected = ", ".join([*curious_learners(), "ql", "sarsa"])
+    raise ConfigError([f"--mode: found -1 with the agent {agent}, expected one of {expected}"])
 
 
 def quick_values(data: dict[str, Any]) -> list[str]:

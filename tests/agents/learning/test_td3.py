@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 import torch
 
+from envolve.agents.common.learners import LEARNERS
 from envolve.agents.common.result import OK
-from envolve.agents.common.sections import LEARNERS, TD3DiscreteSection, TD3Section
+from envolve.agents.common.sections import TD3DiscreteSection, TD3Section
 from envolve.agents.train import train
 from envolve.envs.section import EnvSection
 from envolve.envs.task import make_task
@@ -34,7 +35,7 @@ pytestmark = pytest.mark.slow
 
 
 def train_on(name, task_name, section, members=5, solved_reward=None):
-    assert isinstance(section, LEARNERS[name])
+    assert isinstance(section, LEARNERS[name].section)
     task = make_task(task_name, solved_reward=solved_reward)
     worlds, keys = torch.zeros(members, 1), np.arange(members)
     result = train(name, section, None, task, "real", EnvSection(), worlds, keys, backend="compiled")

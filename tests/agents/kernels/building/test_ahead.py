@@ -19,7 +19,7 @@ import pytest
 import torch
 
 from envolve.agents.common import compiling
-from envolve.agents.common.sections import LEARNERS
+from envolve.agents.common.learners import LEARNERS
 from envolve.agents.kernels.building import ahead
 from envolve.agents.kernels.off_policy import update
 from envolve.agents.train import train
@@ -338,7 +338,7 @@ def test_a_compiler_without_memory_leaves_the_training_to_the_readable_path(fore
     """The real one, and a real training after it."""
     monkeypatch.setattr(ahead, "_command", lambda name: [sys.executable, "-c", STARVED])
     task, world = make_task("Cliff", max_steps=8), torch.zeros(1, 1)
-    section = LEARNERS["sarsa"](train_episodes=2, test_episodes=1)
+    section = LEARNERS["sarsa"].section(train_episodes=2, test_episodes=1)
     arguments = ("sarsa", section, None, task, "real", EnvSection(), world, np.zeros(1, np.int64))
     result = train(*arguments)
     assert "sarsa trains on the PyTorch path" in caplog.text
