@@ -14,7 +14,6 @@ from envolve.core import interrupt
 if __name__ == "__main__":
     interrupt.listen("vet_shaper.py")  # before all that takes time to import
 
-import json
 import logging
 from dataclasses import dataclass, field
 from typing import List, Optional
@@ -94,7 +93,7 @@ def vet(args: Args) -> int:
     for p in graph_file["params"]:
         print(f"  {p['name']:<{width}}  {precise(p['value'])}")
     if args.out is not None:
-        write_atomic(str(args.out), (json.dumps(graph_file) + "\n").encode())
+        write_atomic(str(args.out), graph_file.text().encode())
         print(f"written: {args.out}")
     return 0
 

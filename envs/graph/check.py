@@ -71,13 +71,8 @@ class Parsed(NamedTuple):
     names: Tuple[str, ...]
 
 
-def check_graph(graph: Any, kind: str, params: int) -> None:
-    """Raises GraphError unless ``graph`` can be a shaper of this kind with this number of params."""
-    parse(graph, kind, params)
-
-
 def parse(graph: Any, kind: str, params: int) -> Parsed:
-    """Checks a graph. Raises GraphError."""
+    """Checks that ``graph`` can be a shaper of this kind with this number of params. Raises GraphError."""
     if kind not in SHAPER_TYPES:
         raise GraphError(f"{shown(kind)}: expected one of {', '.join(SHAPER_TYPES)}")
     check_keys(graph, ("inputs", "nodes", "outputs", "names"), (), kind)

@@ -18,7 +18,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 from torch import Tensor
 
 from envolve.core.registry import nearest
-from envolve.envs.graph.check import GraphError, parse
+from envolve.envs.graph.check import GraphError, Parsed, parse
 from envolve.envs.graph.plan import Plan, make_plan, rows_to_try
 from envolve.envs.graph.program import Program
 from envolve.envs.graph.values import MOST_PARAMS
@@ -36,10 +36,10 @@ class GraphFunction:
     wrong shape or too many, for outputs of the wrong shape or type, and for whatever torch raises.
     """
 
-    def __init__(self, graph: Any, kind: str) -> None:
-        """Raises GraphError."""
+    def __init__(self, graph: Any, kind: str, parsed: Optional[Parsed] = None) -> None:
+        """parsed: of a graph that was checked; others are checked here. Raises GraphError."""
         self.kind = kind
-        self._parsed = parse(graph, kind, MOST_PARAMS)
+        self._parsed = parse(graph, kind, MOST_PARAMS) if parsed is None else parsed
         text = json.dumps([kind, graph], sort_keys=True, separators=(",", ":"))
         self.digest = hashlib.sha256(text.encode()).hexdigest()  # equal graphs, equal digests
         self.params = 1 + max(_params_in([node.args for node in self._parsed.nodes]), default=-1)
@@ -117,9 +117,10 @@ class GraphFunction:
         self._program, self._now, self._held = program, now, params  # held, so that its id stays unique
 
 
-def graph_function(graph: Any, kind: str) -> GraphFunction:
-    """Graph as a function; equal graphs are the same object while it is in use. Raises GraphError."""
-    function = GraphFunction(graph, kind)
+def graph_function(graph: Any, kind: str, parsed: Optional[Parsed] = None) -> GraphFunction:
+    """Graph as a function; equal graphs are the same object while it is in use. parsed: as of ``GraphFunction``. Raises
+    GraphError."""
+    function = GraphFunction(graph, kind, parsed)
     return _interned.setdefault(function.digest, function)
 
 

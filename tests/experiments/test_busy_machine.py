@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from envolve.envs.graph.file import dump
+from envolve.envs.graph.file import GraphFile
 from envolve.llm.vetting.jail import locks as jail
 from tests.envs.graphs import Graph
 from tests.outer.small import ROOT, default_sigint
@@ -64,9 +64,8 @@ def shapers(folder: Path) -> Path:
     for name, op in (("cosine", "cos.default"), ("negative", "neg.default")):
         g = Graph()
         graph = g.done("compute_reward", g("mul.Tensor", g(op, g.input("pole_angle")), {"param": 0}))
-        (folder / f"{name}.graph.json").write_text(
-            dump("Cartpole", {"compute_reward": graph}, [{"name": "weight", "value": 2.0, "scale": 1.0}])
-        )
+        params = [{"name": "weight", "value": 2.0, "scale": 1.0}]
+        (folder / f"{name}.graph.json").write_text(GraphFile.of("Cartpole", {"compute_reward": graph}, params).text())
     return folder
 
 

@@ -16,7 +16,7 @@ import torch
 import yaml
 
 from envolve.agents.shaped.training import train_shaped
-from envolve.envs.graph.file import dump
+from envolve.envs.graph.file import GraphFile
 from envolve.experiments import eval_shapers
 from envolve.outer.shapers import run as shaper_run
 from envolve.outer.shapers.video import VideoError
@@ -291,7 +291,7 @@ def test_a_folder_of_graph_files_is_ranked_as_files_of_code_are(evaluate, folder
         g = Graph()
         x = g("mul.Tensor", g("abs.default", g.input("pole_angle")), {"param": 0})
         params = [{"name": "weight", "value": weight, "scale": 1.0}]
-        text = dump("Cartpole", {"compute_reward": g.done("compute_reward", x)}, params)
+        text = GraphFile.of("Cartpole", {"compute_reward": g.done("compute_reward", x)}, params).text()
         (folder / f"{name}.graph.json").write_text(text)
     code, out, _, content = evaluate()
     assert code == 0 and "tilted" in out and "upright" in out

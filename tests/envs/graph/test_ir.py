@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from envolve.envs.graph import program as graph_program
-from envolve.envs.graph.check import GraphError, check_graph
+from envolve.envs.graph.check import GraphError, parse
 from envolve.envs.graph.ir import GraphFunction, graph_function
 from envolve.envs.graph.ops import OPS
 from envolve.envs.graph.plan import BYTES_PER_ROW, make_plan
@@ -308,5 +308,5 @@ def test_a_plan_holds_for_fewer_environments_and_is_made_again_for_more(monkeypa
 
 def test_the_checker_agrees_with_the_schemas() -> None:
     g = Graph()
-    check_graph(g.done("compute_reward", g("clamp.default", g.input("speed"), max=1.0)), "compute_reward", 0)
-    assert list(inspect.signature(check_graph).parameters) == ["graph", "kind", "params"]
+    parse(g.done("compute_reward", g("clamp.default", g.input("speed"), max=1.0)), "compute_reward", 0)
+    assert list(inspect.signature(parse).parameters) == ["graph", "kind", "params"]
