@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.table import Table
 
 from envolve.core.child import ends_with_parent
@@ -32,7 +32,7 @@ from envolve.outer.auto.plan import ReportPlan
 from envolve.outer.auto.sentence import Figure, Findings
 from envolve.outer.auto.unseen import RANDOM, REAL, REAL_10X, WORLD, Job, train_one, whole
 from envolve.outer.checkpoint import RunError
-from envolve.outer.reporting.display import NotedDisplay
+from envolve.outer.reporting.display import LiveDisplay, bar, columns
 from envolve.outer.reporting.report import duration, number
 from envolve.outer.search.nes import COMPARISON, member_seeds
 
@@ -147,7 +147,7 @@ def _trained(pool: ProcessPoolExecutor, jobs: Iterable[Job]) -> Iterator[dict[st
                 raise RunError("the process of an unseen agent ended (does the environment crash?)") from None
 
 
-class AgentTable(NotedDisplay):
+class AgentTable(LiveDisplay):
     """Means so far, by learner and place."""
 
     def __init__(self, jobs: list[Job], console: Console) -> None:
@@ -159,19 +159,15 @@ class AgentTable(NotedDisplay):
         """An agent is finished."""
         with self.lock:
             self.rows.append(row)
-        if self.live:
-            self.live.refresh()
-        elif row["learner"] in self.learners:
-            value = row["failed"] or f"return {number(_number(row['return']))}"
-            done = f"{len(self.rows)}/{self.total}"
-            self._line(f"agent {done}  {row['learner']} {row['where']}  {value}  {row['train_steps']:,} steps  "
-                       f"{row['seconds']:.0f} s")  # fmt: skip
+        value = row["failed"] or f"return {number(_number(row['return']))}"
+        line = f"agent {len(self.rows)}/{self.total}  {row['learner']} {row['where']}  {value}"
+        line += f"  {row['train_steps']:,} steps  {row['seconds']:.0f} s"
+        self._show(line if row["learner"] in self.learners else None)
 
-    def _draw(self) -> Table:
-        table = Table(title=f"{self.title}  {len(self.rows)} of {self.total}  "
-                            f"{duration(time.monotonic() - self.began)}", title_justify="left")  # fmt: skip
-        for title in ("agent", *(title_of(p) for p in PLACES)):
-            table.add_column(title, justify="left" if title == "agent" else "right")
+    def _parts(self) -> list[RenderableType]:
+        done = f"agent {len(self.rows)}/{self.total}"
+        top = bar(len(self.rows), self.total, done, f"elapsed {duration(time.monotonic() - self.began)}")
+        table = columns(("agent", *(title_of(p) for p in PLACES)))
         for learner in self.learners:
             cells = []
             for place in PLACES:
@@ -179,7 +175,7 @@ class AgentTable(NotedDisplay):
                 known = [x for x in found if math.isfinite(x)]
                 cells.append(f"{number(float(np.mean(known)))} ({len(found)})" if known else "-")
             table.add_row(learner, *cells)
-        return table
+        return [top, table]
 
 
 def title_of(place: str) -> str:

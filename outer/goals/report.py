@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import math
-import sys
 import time
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console, Group, RenderableType
-from rich.progress_bar import ProgressBar
-from rich.table import Table
-from rich.text import Text
+from rich.console import Console, RenderableType
 
 from envolve.agents.goal.crl import METRICS
 from envolve.outer.goals.log import Point, Score, points_of
-from envolve.outer.reporting.display import NotedDisplay
+from envolve.outer.reporting.display import LiveDisplay, bar, columns
 from envolve.outer.reporting.plots import BLUE, COLOURS, GREY, new_figure
 from envolve.outer.reporting.report import duration, number
 
@@ -46,7 +42,7 @@ def interval(middle: float, ends: tuple[float, float]) -> str:
     return f"{middle:.{digits}f} [{ends[0]:.{digits}f}, {ends[1]:.{digits}f}]"
 
 
-class GoalTable(NotedDisplay):
+class GoalTable(LiveDisplay):
     """Live table of a run: a row per evaluation. ETA is the time until the last one."""
 
     ROWS = 12
@@ -55,7 +51,7 @@ class GoalTable(NotedDisplay):
         self, total: int, title: str, console: Console | None = None, metrics: Sequence[str] = METRICS
     ) -> None:
         """metrics: names of the learner's metrics, one of which is shown."""
-        super().__init__(title, console or Console(), redirect_stderr=sys.stderr.isatty())
+        super().__init__(title, console)
         self.total, self.steps, self.first = total, 0, -1
         self.metrics = metrics
         self.shown = next(name for name in SHOWN if name in metrics)
@@ -73,13 +69,11 @@ class GoalTable(NotedDisplay):
         with self.lock:
             self.rows.append((point, mean, speed))
             self.steps = point.steps
-        if self.live:
-            self.live.refresh()
-        else:
-            failed = f"  {point.failed} diverged" if point.failed else ""
-            self._line(f"steps {point.steps:>10,}  updates {point.updates:>7,}  success {self._success(point)}  "
-                       f"near {interval(point.near, point.near_interval)}  {SHOWN[self.shown]} {number(mean)}  "
-                       f"{number(speed)} steps/s  ETA {self._eta()}{failed}")  # fmt: skip
+        self._show(
+            f"steps {point.steps:>10,}  updates {point.updates:>7,}  success {self._success(point)}  "
+            f"near {interval(point.near, point.near_interval)}  {SHOWN[self.shown]} {number(mean)}  "
+            f"{number(speed)} steps/s  ETA {self._eta()}" + (f"  {point.failed} diverged" if point.failed else "")
+        )
 
     def progress(self, steps: int) -> None:
         with self.lock:
@@ -97,19 +91,15 @@ class GoalTable(NotedDisplay):
             return "-"
         return duration(max(0, self.total - self.steps) * (time.monotonic() - self.began) / done)
 
-    def _draw(self) -> RenderableType:
-        top = Table.grid(padding=(0, 2))
-        bar = ProgressBar(total=self.total, completed=min(self.steps, self.total), width=30)
-        top.add_row(bar, f"{self.steps:,} of {self.total:,} steps", f"ETA {self._eta()}")
-        table = Table(show_edge=False, pad_edge=False)
-        for column in ("steps", "updates", "success", "time near the goal", SHOWN[self.shown], "steps/s", "diverged"):
-            table.add_column(column, justify="right")
+    def _parts(self) -> list[RenderableType]:
+        top = bar(self.steps, self.total, f"{self.steps:,} of {self.total:,} steps", f"ETA {self._eta()}")
+        shown = SHOWN[self.shown]
+        table = columns(("steps", "updates", "success", "time near the goal", shown, "steps/s", "diverged"), left=0)
         for point, accuracy, speed in self.rows[-self.ROWS :]:
             table.add_row(f"{point.steps:,}", f"{point.updates:,}", self._success(point),
                           interval(point.near, point.near_interval), number(accuracy), number(speed),
                           str(point.failed or ""))  # fmt: skip
-        notes = (Text(f"note: {n}", style="yellow") for n in self.notes)
-        return Group(Text(self.title, style="bold"), top, table, *notes)
+        return [top, table]
 
 
 class Loggers:
