@@ -43,7 +43,7 @@ from envolve.envs.worlds.file import write_atomic  # noqa: E402
 from envolve.outer.checkpoint import RunError, locked  # noqa: E402
 from envolve.outer.config.load import CONFIG_FILE, ConfigError, load_config, store_config  # noqa: E402
 from envolve.outer.evaluate.networks import evaluate  # noqa: E402
-from envolve.outer.exchange.messages import result_of  # noqa: E402
+from envolve.outer.exchange.in_process import InProcess  # noqa: E402
 from envolve.outer.reporting.report import LiveTable  # noqa: E402
 from envolve.outer.run import Run  # noqa: E402
 from envolve.outer.search.searches import worlds_of  # noqa: E402
@@ -68,15 +68,6 @@ SEARCHES = ("nes", "snes", "sep_cma", "cma", "openai_es", "random")
 CMA_WORLDS = 32  # of cma: its memory grows with their number
 ENDLESS = 10**6  # generations: the budget ends a run
 RESAMPLES, CONFIDENCE = 10_000, 0.95
-
-
-class InProcess:
-    """A dispatcher that evaluates here: one core, no files."""
-
-    run_id = "searches"
-
-    def evaluate(self, chunks: Sequence[Any], unfit: Any = None) -> list[Any]:
-        return [result_of(c, "", evaluate(c.config, c.worlds, c.seeds, c.mode)) for c in chunks]
 
 
 class Spent:
@@ -138,7 +129,7 @@ def cell(out: Path, task: str, search: str, seed: int, budget: int) -> dict[str,
         return spent.look().first is not None or spent.count >= budget
 
     with locked(run_dir), LiveTable(ENDLESS, run_dir.name, Console(quiet=True)) as table:
-        run = Run(config, run_dir, InProcess(), resume=resume)  # type: ignore[arg-type]
+        run = Run(config, run_dir, InProcess(evaluate), resume=resume)
         run.search(table, enough)
     spent.look()
     solved = spent.first is not None if mark is not None else run.progress.solved

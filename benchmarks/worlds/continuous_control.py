@@ -33,7 +33,6 @@ from rich.console import Console
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from benchmarks.searches import InProcess  # noqa: E402
 from envolve.agents.common.learners import LEARNERS  # noqa: E402
 from envolve.agents.common.sections import PPOSection  # noqa: E402
 from envolve.agents.train import train  # noqa: E402
@@ -45,6 +44,7 @@ from envolve.outer.checkpoint import RunError, locked  # noqa: E402
 from envolve.outer.config import problem  # noqa: E402
 from envolve.outer.config.load import CONFIG_FILE, ConfigError, load_config, store_config  # noqa: E402
 from envolve.outer.evaluate.networks import DISTIL, UNSOLVABLE, evaluate  # noqa: E402
+from envolve.outer.exchange.in_process import InProcess  # noqa: E402
 from envolve.outer.reporting.report import LiveTable  # noqa: E402
 from envolve.outer.run import EXPERTS, Run  # noqa: E402
 from envolve.outer.search.nes import COMPARISON, member_seeds  # noqa: E402
@@ -83,7 +83,7 @@ def evolve(config: Path, out: Path, seed: int, words: Sequence[str], generations
         return generations is not None and run.strategy.state.generation >= generations
 
     with locked(run_dir), LiveTable(10**6, run_dir.name, Console(quiet=True)) as table:
-        Run(loaded, run_dir, InProcess(), resume=resume).search(table, enough)  # type: ignore[arg-type]
+        Run(loaded, run_dir, InProcess(evaluate), resume=resume).search(table, enough)
 
 
 def distilled(out: Path, seed: int) -> torch.Tensor:

@@ -41,7 +41,6 @@ from torch import Tensor
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from benchmarks.searches import InProcess  # noqa: E402
 from envolve.agents.common.learners import LEARNERS  # noqa: E402
 from envolve.core.files import read_text  # noqa: E402
 from envolve.core.statistics import interval  # noqa: E402
@@ -58,6 +57,7 @@ from envolve.outer.controls.direct import evolve_policy  # noqa: E402
 from envolve.outer.controls.greedy import greedy  # noqa: E402
 from envolve.outer.distil.policy import play  # noqa: E402
 from envolve.outer.evaluate.networks import BUDGET, DISTIL, UNSOLVABLE, evaluate  # noqa: E402
+from envolve.outer.exchange.in_process import InProcess  # noqa: E402
 from envolve.outer.reporting.report import LiveTable  # noqa: E402
 from envolve.outer.run import Run  # noqa: E402
 from envolve.outer.search.nes import RETEST, member_seeds  # noqa: E402
@@ -111,7 +111,7 @@ def evolve(run_dir: Path, config: Config, budget: int) -> tuple[Tensor, int]:
     else:
         store_config(run_dir, config, {"command": "benchmarks/worlds/equal_price.py"})
     with locked(run_dir), LiveTable(ENDLESS, run_dir.name, Console(quiet=True)) as table:
-        run = Run(config, run_dir, InProcess(), resume=resume)  # type: ignore[arg-type]
+        run = Run(config, run_dir, InProcess(evaluate), resume=resume)
         run.search(table, lambda run: run.progress.real_steps >= budget)
     return read_world(str(run_dir / "model.pt")).flat, run.progress.real_steps
 

@@ -59,6 +59,10 @@ def evaluate(config: Mapping[str, Any], worlds: Tensor, seeds: Tensor, mode: str
         return distil(config, seeds, threads)
     if mode not in MODES:
         raise ValueError(f"mode {mode!r}: expected one of {', '.join(MODES)}")
+    if "goal" in config:
+        from envolve.outer.evaluate.goals import evaluate_goals
+
+        return evaluate_goals(config, worlds, seeds, threads)
     if gtn_section(config).synthetic_env_type == SHAPER:
         from envolve.outer.evaluate.shapers import evaluate_shapers  # only if needed: it loads a physics engine
 

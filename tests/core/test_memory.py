@@ -21,7 +21,7 @@ from envolve.envs.section import EnvSection
 from envolve.envs.shaping.section import ShapedSection
 from envolve.experiments.command_line import exit_code
 from envolve.outer.config.section import GTNSection
-from envolve.outer.goals.evolution import EvolveSection, Inner
+from envolve.outer.goals.evolve_sections import EvolveSection, Inner
 from envolve.outer.goals.sections import RunSection
 
 SECTIONS = {

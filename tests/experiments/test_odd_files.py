@@ -29,7 +29,8 @@ from envolve.llm.models.record import read_recording
 from envolve.outer.checkpoint import load_checkpoint
 from envolve.outer.config.load import load_config
 from envolve.outer.goals.arguments import stored_plan as goal_plan
-from envolve.outer.goals.evolution import EvolveSection, GoalEvolution
+from envolve.outer.goals.evolution import GoalEvolution
+from envolve.outer.goals.evolve_sections import EvolveSection
 from envolve.outer.goals.run import GoalRun
 from envolve.outer.hpo.nes_trial import measured
 from envolve.outer.hpo.trial_log import TrialLog
