@@ -49,7 +49,7 @@ def jobs_of(run_dir: Path, plan: ReportPlan, seed: int) -> list[Job]:
     order = sorted(plan.learners, key=("sac", "td3", "ppo", "a2c", "dqn").index) if plan.library else plan.learners
     for where in PLACES:
         for learner in order:
-            steps = whole(learner, plan.steps_at(where), plan.library)
+            steps = whole(learner, plan.steps_at(learner, where), plan.library)
             jobs += [Job(str(run_dir), learner, where, steps, int(s) % 2**31, plan.tests, plan.library) for s in seeds]
     return jobs
 

@@ -42,7 +42,7 @@ def measured(run_dir: Path, data: Mapping[str, Any], agents: int, steps: int, wo
     continuous = bool(own.action_size) if own is not None else not data["envs"][name]["measured"]["action"].get("nvec")
     library = installed()
     learners = tuple(unseen_learners(continuous, inner, library))
-    plan = ReportPlan(learners, agents, steps, TESTS, library)
+    plan = ReportPlan(learners, agents, (steps,) * len(learners), TESTS, library)
     jobs = [job for job in report.jobs_of(run_dir, plan, data["seed"]) if job.where in (WORLD, REAL)]
     with locked(run_dir):
         rows = report.train_all(jobs, run_dir / report.FILE, workers, Console())
