@@ -51,9 +51,13 @@ def section_of(s: Setting, steps: int) -> Any:
         values.update(ppo_values(s.ppo))
     skip = values.get("same_action_num", 1)
     return LEARNERS[s.agent].section(
-        train_steps=steps * skip, train_episodes=max(1000, steps // 8), init_episodes=0, test_episodes=1,
-        early_out_min_steps=10**9, **values,
-    )  # fmt: skip
+        train_steps=steps * skip,
+        train_episodes=max(1000, steps // 8),
+        init_episodes=0,
+        test_episodes=1,
+        early_out_min_steps=10**9,
+        **values,
+    )
 
 
 def ppo_values(p: Dict[str, Any]) -> Dict[str, Any]:

@@ -62,8 +62,12 @@ def adapt(name: str, run: Run, raw: dict[str, Any]) -> dict[str, dict[str, Any]]
     if name == "evolve":
         seconds = [r["seconds"] for r in raw["runs"]]
         solved = sum(r["solved"] for r in raw["runs"])
-        figures = {"runs": len(seconds), "solved": solved, "median_seconds": statistics.median(seconds),
-                   "most_seconds": max(seconds)}  # fmt: skip
+        figures = {
+            "runs": len(seconds),
+            "solved": solved,
+            "median_seconds": statistics.median(seconds),
+            "most_seconds": max(seconds),
+        }
         return {"envolve": {"figures": figures, **raw}}
     if name == "exchange_overhead":
         figures = {"milliseconds_per_generation": raw["milliseconds_per_generation"]}

@@ -241,7 +241,7 @@ def overview(only: str = "") -> str:
             "  envolve paper train-proxy default_config_cartpole_syn_env.yaml --quick",
             "  envolve paper transfer default_config_gridworld_reward_env.yaml --agent sarsa",
             "  envolve paper figures all",
-        ]  # fmt: skip
+        ]
     for title, commands in GROUPS.items():
         paper = commands[0].name.startswith(PAPER)
         if paper != (only == PAPER):

@@ -72,14 +72,18 @@ def to_yaml(plan: GoalProblem) -> str:
 
 
 def build_parser() -> Parser:
-    parser = Parser("evolve_goals.py", description=HELP, formatter_class=argparse.RawDescriptionHelpFormatter,
-                    allow_abbrev=False)  # fmt: skip
+    parser = Parser(
+        "evolve_goals.py", description=HELP, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
+    )
     parser.add_argument("--resume", metavar="DIR", help="go on with the run in this folder, as it was begun")
     parser.add_argument("--run-dir", metavar="DIR", help="the folder of this run; default: a new one in --results-dir")
     parser.add_argument("--results-dir", default="results", metavar="DIR", help="where runs are kept")
-    parser.add_argument("--workers", type=int, metavar="W",
-                        help="local worker processes that train the members, --chunk-size at a time; "
-                        "default: this process trains them")  # fmt: skip
+    parser.add_argument(
+        "--workers",
+        type=int,
+        metavar="W",
+        help="local worker processes that train the members, --chunk-size at a time; default: this process trains them",
+    )
     add_section(parser, "search", EvolveSection)
     add_section(parser, "training", Inner)
     sections = {agent: section for agent, (section, _, _) in AGENTS.items()}
@@ -161,9 +165,17 @@ def run(plan: GoalProblem, folder: Path, workers: int | None = None) -> int:
             picture(folder / PICTURE, space, evolution, title)
             seconds = time.monotonic() - began
             left = seconds * (evolve.generations - len(evolution.history))
-            log.info("generation %3d  score %.3f  plain %.3f  perturbed %.3f  best %.3f  %.0f s, %.0f s left%s",
-                     g.generation, g.score, g.plain, g.perturbed, g.best, seconds, left,
-                     f"  {g.diverged} diverged" if g.diverged else "")  # fmt: skip
+            log.info(
+                "generation %3d  score %.3f  plain %.3f  perturbed %.3f  best %.3f  %.0f s, %.0f s left%s",
+                g.generation,
+                g.score,
+                g.plain,
+                g.perturbed,
+                g.best,
+                seconds,
+                left,
+                f"  {g.diverged} diverged" if g.diverged else "",
+            )
         if stop():
             return interrupt.stopped(commands.called(PROG))
         if not evolution.comparison[0]:

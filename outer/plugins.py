@@ -147,9 +147,12 @@ def expect(what: str, value: Any, dtypes: Tuple[torch.dtype, ...], shape: Tuple[
 
 
 def register_learner(
-    name: str, cls: Type[Algorithm], section: Optional[Type[LearnerSection]] = None, actions: Optional[str] = None,
+    name: str,
+    cls: Type[Algorithm],
+    section: Optional[Type[LearnerSection]] = None,
+    actions: Optional[str] = None,
     source: Optional[Source] = None,
-) -> Own:  # fmt: skip
+) -> Own:
     """Makes an off-policy algorithm (``envolve.agents.off_policy.algorithm.Algorithm``) available as
     ``agent_name: <name>``, trained by the readable PyTorch loop.
 
@@ -287,10 +290,13 @@ def use(config: Mapping[str, Any], kinds: Tuple[str, ...] = ("task", "learner"))
 def _known(kind: str, file: str, sha256: str, cls_name: str) -> bool:
     """Whether this very class is registered. Another run's class of the same name may have taken its place."""
     return any(
-        o.kind == kind and o.cls.__name__ == cls_name and o.source is not None and o.source.sha256 == sha256
+        o.kind == kind
+        and o.cls.__name__ == cls_name
+        and o.source is not None
+        and o.source.sha256 == sha256
         and _registered(o) is o.cls
         for o in _own.values()
-    )  # fmt: skip
+    )
 
 
 def _registered(own: Own) -> Any:

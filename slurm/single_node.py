@@ -140,9 +140,11 @@ class Node:
 
 def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="single_node.py", description=__doc__, epilog=EXIT_CODES,
+        prog="single_node.py",
+        description=__doc__,
+        epilog=EXIT_CODES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-    )  # fmt: skip
+    )
     parser.add_argument("--run-dir", type=Path, required=True, metavar="DIR", help="folder of the run")
     parser.add_argument("--masters", type=int, default=1, metavar="M", help="number of masters (default: 1)")
     parser.add_argument(
@@ -169,8 +171,18 @@ def roles_of(args: argparse.Namespace, words: Sequence[str], cpus: Collection[in
 
     def role(kind: str, bohb_id: int, label: str, log: str, command: Callable[[], list[str]], pinned: set[int]) -> Role:
         environ = {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", str(len(pinned)))}
-        child = Child(label, command, logs / log, environ=environ, cpus=pinned, with_parent=True, prepare=free_signals,
-                      quick_seconds=QUICK_SECONDS, first_delay=FIRST_DELAY, max_delay=MAX_DELAY)  # fmt: skip
+        child = Child(
+            label,
+            command,
+            logs / log,
+            environ=environ,
+            cpus=pinned,
+            with_parent=True,
+            prepare=free_signals,
+            quick_seconds=QUICK_SECONDS,
+            first_delay=FIRST_DELAY,
+            max_delay=MAX_DELAY,
+        )
         return Role(kind, bohb_id, child)
 
     roles = []

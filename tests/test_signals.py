@@ -162,9 +162,11 @@ def test_importing(path: Path, how: str, tmp_path: Path) -> None:
     """As soon as it hears, and somewhat later; the slowest import of a command takes seconds."""
     words = ["-m", "envolve.distributed.programs.role"] if path.parent.name == "distributed" else [str(path)]
     prog = {
-        "distributed/programs/role.py": "envolve.distributed.programs.role", "benchmarks/run.py": "benchmarks/run.py",
-        "experiments/run.py": "GTN_master.py", "experiments/worker.py": "GTN_worker.py",
-    }.get(name(path), path.name)  # fmt: skip
+        "distributed/programs/role.py": "envolve.distributed.programs.role",
+        "benchmarks/run.py": "benchmarks/run.py",
+        "experiments/run.py": "GTN_master.py",
+        "experiments/worker.py": "GTN_worker.py",
+    }.get(name(path), path.name)
     for seconds in (0.0, 0.3):
         command = Command([*words, "no_such_file"], tmp_path, {"PYTHONPATH": str(ROOT)})  # refused, but not at once
         try:

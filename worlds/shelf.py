@@ -85,6 +85,8 @@ def register_all() -> None:
     """Registers every world as ``envolve/<name>``."""
     for name in names():
         register(
-            f"{NAMESPACE}/{name}", entry_point="envolve.worlds.shelf:make",
-            vector_entry_point="envolve.worlds.shelf:make_vec", kwargs={"name": name},
-        )  # fmt: skip
+            f"{NAMESPACE}/{name}",
+            entry_point="envolve.worlds.shelf:make",
+            vector_entry_point="envolve.worlds.shelf:make_vec",
+            kwargs={"name": name},
+        )

@@ -150,9 +150,13 @@ def _start(name: str, task: str) -> subprocess.Popen:
     """Ends when this process does, or its standard input."""
     command = [sys.executable, "-m", "envolve.agents.kernels.building.ahead", name, task]
     return subprocess.Popen(
-        command, cwd=IMPORTS, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        command,
+        cwd=IMPORTS,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
         start_new_session=True,
-    )  # fmt: skip
+    )
 
 
 def _end(process: subprocess.Popen) -> None:

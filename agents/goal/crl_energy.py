@@ -37,8 +37,10 @@ def canonical(name: str) -> str:
     found = _NAMES.find(name)
     if name == "l2" and name not in _said:
         _said.add(name)
-        log.info("energy_fn l2 is the distance, with the square root, as in JaxGCRL's first version (newer "
-                 "versions call it norm, and call the squared distance l2: that is l2_no_sqrt here)")  # fmt: skip
+        log.info(
+            "energy_fn l2 is the distance, with the square root, as in JaxGCRL's first version (newer "
+            "versions call it norm, and call the squared distance l2: that is l2_no_sqrt here)"
+        )
     return found
 
 

@@ -79,9 +79,15 @@ class ShapedResult:
 
 
 def make_envs(
-    task: str, candidates: Sequence[Candidate], num_envs: int, key: Union[int, Sequence[int]], engine: str = "mujoco",
-    threads: int = 1, device: str = "cpu", schedules: Optional[Dict[str, Schedule]] = None,
-) -> ShapedEnvs:  # fmt: skip
+    task: str,
+    candidates: Sequence[Candidate],
+    num_envs: int,
+    key: Union[int, Sequence[int]],
+    engine: str = "mujoco",
+    threads: int = 1,
+    device: str = "cpu",
+    schedules: Optional[Dict[str, Schedule]] = None,
+) -> ShapedEnvs:
     """Environments of a task. num_envs: per candidate; key: see ``ShapedEnvs``. Raises KeyError (task), SimulatorError,
     ValueError."""
     if is_mjlab(task) or engine == "mjlab":
@@ -106,9 +112,12 @@ def default_section(learner: str) -> Any:
 
 
 def train_shaped(
-    envs: ShapedEnvs, learner: Learner, iterations: int, report: Optional[Callable[[Progress], None]] = None,
+    envs: ShapedEnvs,
+    learner: Learner,
+    iterations: int,
+    report: Optional[Callable[[Progress], None]] = None,
     judge: bool = True,
-) -> ShapedResult:  # fmt: skip
+) -> ShapedResult:
     """Trains for this many iterations, then evaluates (without ``judge`` scores are NaN). report: called after every
     iteration."""
     keep_pages()

@@ -106,8 +106,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             control = int(result.real_steps.sum())
         training, tests = spent[0], spent[1] - spent[0]
         floors = args.members * work(name, task.observation_size, task.action_size) / flops, control / steps
-        print(f"| {name} | {training:.2f} s | {floors[0]:.2f} s | {tests:.2f} s | {floors[1]:.2f} s | {control:,} | "
-              f"{100 * sum(floors) / spent[1]:.0f} % |")  # fmt: skip
+        print(
+            f"| {name} | {training:.2f} s | {floors[0]:.2f} s | {tests:.2f} s | {floors[1]:.2f} s | {control:,} | "
+            f"{100 * sum(floors) / spent[1]:.0f} % |"
+        )
     return 0
 
 

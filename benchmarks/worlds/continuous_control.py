@@ -50,10 +50,23 @@ from envolve.outer.run import EXPERTS, Run  # noqa: E402
 from envolve.outer.search.nes import COMPARISON, member_seeds  # noqa: E402
 
 PPO: dict[str, Any] = dict(
-    rollout_steps=2048, minibatches=32, ppo_epochs=10, lr=3e-4, vf_coef=0.5, ent_coef=0.0, advantage="gae",
-    norm_advantage=True, max_grad_norm=0.5, adam_eps=1e-5, orthogonal_init=True, squash=False, action_std=1.0,
-    activation_fn="tanh", hidden_size=64, hidden_layer=2,
-)  # fmt: skip
+    rollout_steps=2048,
+    minibatches=32,
+    ppo_epochs=10,
+    lr=3e-4,
+    vf_coef=0.5,
+    ent_coef=0.0,
+    advantage="gae",
+    norm_advantage=True,
+    max_grad_norm=0.5,
+    adam_eps=1e-5,
+    orthogonal_init=True,
+    squash=False,
+    action_std=1.0,
+    activation_fn="tanh",
+    hidden_size=64,
+    hidden_layer=2,
+)
 OFF: dict[str, Any] = dict(batch_size=256, tau=0.005, hidden_size=256, hidden_layer=2)
 TD3: dict[str, Any] = dict(**OFF, lr=1e-3, policy_delay=2, action_std=0.0)
 SETTINGS: dict[str, tuple[str, dict[str, Any]]] = {  # Stable-Baselines3's defaults -> our learner and its settings
@@ -96,9 +109,10 @@ def distilled(out: Path, seed: int) -> torch.Tensor:
         values = evaluate(data, torch.zeros(count, 1), seeds, DISTIL)
         best = int(np.nanargmax(values["score"].numpy()))
         content = {
-            "world": values["world"][best].tolist(), "expert": float(values["score"][best]),
+            "world": values["world"][best].tolist(),
+            "expert": float(values["score"][best]),
             "real_steps": int(values["real_steps"].sum()),
-        }  # fmt: skip
+        }
         write_atomic(str(path), json.dumps(content).encode())
     return torch.tensor(json.loads(read_text(path))["world"], dtype=torch.float32)
 

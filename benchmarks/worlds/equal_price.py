@@ -64,9 +64,12 @@ from envolve.outer.search.nes import RETEST, member_seeds  # noqa: E402
 
 # mean length of an episode with random actions, and whether episodes cut at a fifth have returns that differ
 TASKS = {
-    "CartPole-v0": (22.0, True), "Acrobot-v1": (500.0, False), "MountainCar-v0": (200.0, False),
-    "Pendulum-v0": (200.0, True), "MountainCarContinuous-v0": (999.0, True),
-}  # fmt: skip
+    "CartPole-v0": (22.0, True),
+    "Acrobot-v1": (500.0, False),
+    "MountainCar-v0": (200.0, False),
+    "Pendulum-v0": (200.0, True),
+    "MountainCarContinuous-v0": (999.0, True),
+}
 ARMS = ("evolved", "distilled", "both", "learner", "direct")
 UNSEEN = {True: ("sac", "ppo"), False: ("duelingddqn", "ppo")}  # by whether actions are continuous
 AGENTS, EPISODES, EXPERTS = 3, 20, 2
@@ -78,10 +81,19 @@ def configuration(name: str, arm: str, seed: int, budget: int) -> Config:
     """The recipe of ``envolve evolve`` for the arm's world."""
     task, (length, early) = make_task(name), TASKS[name]
     facts = Facts(
-        env=name, features=task.observation_size, num_actions=task.num_actions, action_size=task.action_size,
-        max_steps=task.max_steps, solved_reward=task.solved_reward, random_return=None, random_length=length,
-        measured_steps=0, deterministic=True, cores=1, early_signal=early,
-    )  # fmt: skip
+        env=name,
+        features=task.observation_size,
+        num_actions=task.num_actions,
+        action_size=task.action_size,
+        max_steps=task.max_steps,
+        solved_reward=task.solved_reward,
+        random_return=None,
+        random_length=length,
+        measured_steps=0,
+        deterministic=True,
+        cores=1,
+        early_signal=early,
+    )
     init = "random" if arm == "evolved" else "distilled"
     made = plan(facts, Choice(1800.0, init=init, seed=seed), ["ppo"], True).config
     gtn = made["agents"]["gtn"]
@@ -133,8 +145,12 @@ def taught(config: Config, world: Tensor, steps: int, seed: int) -> dict[str, An
     seeds = torch.from_numpy(member_seeds(seed, RETEST, 201, AGENTS))
     for kind in UNSEEN[not task.num_actions]:
         data = copy.deepcopy(config.data)
-        limits = {"train_steps": steps, "train_episodes": steps, "test_episodes": EPISODES,
-                  "early_out_min_steps": 10**9}  # fmt: skip
+        limits = {
+            "train_steps": steps,
+            "train_episodes": steps,
+            "test_episodes": EPISODES,
+            "early_out_min_steps": 10**9,
+        }
         data["agents"]["gtn"].update(agent_name=kind, other_agents="")
         data["agents"][kind] = {**dataclasses.asdict(LEARNERS[kind].section()), **limits}
         data["envs"][data["env_name"]]["solved_reward"] = UNSOLVABLE
@@ -208,8 +224,10 @@ def work(args: argparse.Namespace, run: Callable[..., dict[str, Any]] = cell) ->
         row = {**run(args.out, name, arm, budget, seed, args.steps), "cpu_seconds": time.process_time() - began}
         write_atomic(str(path), (json.dumps(row, indent=1) + "\n").encode())
         shown = ", ".join(f"{k} {v:.1f}" for k, v in row["returns"].items())
-        print(f"{name} {arm} {budget} {seed}: {shown}; {row['real_steps']:,} real steps, "
-              f"{row['cpu_seconds']:.0f} CPU-s", flush=True)  # fmt: skip
+        print(
+            f"{name} {arm} {budget} {seed}: {shown}; {row['real_steps']:,} real steps, {row['cpu_seconds']:.0f} CPU-s",
+            flush=True,
+        )
 
 
 def build_parser() -> argparse.ArgumentParser:

@@ -28,9 +28,12 @@ class TaskEnv(gymnasium.Env[np.ndarray, np.ndarray]):
     score."""
 
     def __init__(
-        self, name: str, config: Mapping[str, Any] | None = None, shaper: str | Path | None = None,
+        self,
+        name: str,
+        config: Mapping[str, Any] | None = None,
+        shaper: str | Path | None = None,
         render_mode: str | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """config: values of the task's parameters (docs/shapers.md), or ranges [low, high] to draw from per episode;
         ``self.config`` may be changed at any time and takes effect at the next reset. shaper: a candidate's file, which
         is executed. Raises ConfigError, SimulatorError."""

@@ -57,11 +57,18 @@ class Supervisor:
             raise ValueError(f"found the roles {', '.join(names)}, expected names of their own, and one that decides")
         self._decide = {role.name for role in roles if role.decides}
         self._children = [
-            Child(role.name, lambda role=role: role.command, Path(log_dir) / f"{role.name}.log",  # type: ignore[misc]
-                  environ=role.environ, cpus=role.cpus, with_parent=True, quick_seconds=quick_seconds,
-                  first_delay=first_delay)
+            Child(
+                role.name,
+                lambda role=role: role.command,
+                Path(log_dir) / f"{role.name}.log",  # type: ignore[misc]
+                environ=role.environ,
+                cpus=role.cpus,
+                with_parent=True,
+                quick_seconds=quick_seconds,
+                first_delay=first_delay,
+            )
             for role in roles
-        ]  # fmt: skip
+        ]
         self._supervisor = supervisor.Supervisor(dict.fromkeys(self._children, POLICY), stop_seconds)
 
     def pids(self) -> dict[str, int]:

@@ -125,9 +125,16 @@ def point(task: GoalTask, places: Tensor, origin: Tensor) -> Family:
     return Family(("x", "y")[:n], middle, unit, lambda theta, random, origin: theta)
 
 
-FAMILIES: Registry[Callable[[GoalTask, Tensor, Tensor], Family]] = Registry("family", {
-    "circle": circle, "offset": offset, "box": box, "cells": cells, "point": point,
-})  # fmt: skip
+FAMILIES: Registry[Callable[[GoalTask, Tensor, Tensor], Family]] = Registry(
+    "family",
+    {
+        "circle": circle,
+        "offset": offset,
+        "box": box,
+        "cells": cells,
+        "point": point,
+    },
+)
 
 
 def maze_of(task: GoalTask) -> Optional[Maze]:

@@ -40,7 +40,7 @@ from envolve.envs.graph.values import (
     read_dtype,
     short_list,
     shown,
-)  # fmt: skip
+)
 from envolve.envs.physics.task import SHAPER_TYPES
 
 OUTPUTS: Dict[str, Tuple[str, ...]] = {

@@ -42,9 +42,13 @@ class GraphFile(Mapping[str, Any]):
 
     @classmethod
     def of(
-        cls, task: str, functions: Mapping[str, Any], params: Sequence[Mapping[str, Any]] = (),
-        action_size: Optional[int] = None, source: str = "",
-    ) -> GraphFile:  # fmt: skip
+        cls,
+        task: str,
+        functions: Mapping[str, Any],
+        params: Sequence[Mapping[str, Any]] = (),
+        action_size: Optional[int] = None,
+        source: str = "",
+    ) -> GraphFile:
         """Raises GraphError."""
         return cls({
             "envolve_graph": VERSION, "task": task, "action_size": action_size, "params": list(params),
@@ -121,12 +125,13 @@ class GraphFile(Mapping[str, Any]):
             raise GraphError(f"it defines {', '.join(self['functions'])}, expected some of {', '.join(types)}")
         params = self["params"]
         return Candidate(
-            name, {kind: _shaper(self["functions"][kind], kind, self.parsed[kind]) for kind in kinds},
+            name,
+            {kind: _shaper(self["functions"][kind], kind, self.parsed[kind]) for kind in kinds},
             self["action_size"],
             torch.tensor([float(p["value"]) for p in params]) if params else None,
             tuple(p["name"] for p in params),
             scales=torch.tensor([float(p["scale"]) for p in params]) if params else None,
-        )  # fmt: skip
+        )
 
 
 def load_graph_file(

@@ -296,8 +296,9 @@ class TermNumbers:
 
     # -------------------------------------------------------------------------------------- events, commands, actions
 
-    def fire(self, name: str, cfg: Any, shim: Any, env_ids: Tensor, params: Dict[str, Any],
-             within: Callable[[Tensor], Any]) -> None:  # fmt: skip
+    def fire(
+        self, name: str, cfg: Any, shim: Any, env_ids: Tensor, params: Dict[str, Any], within: Callable[[Tensor], Any]
+    ) -> None:
         """An event for environments env_ids, with each candidate's numbers. within: the context of the calls."""
         left = env_ids
         for v in self.variants("events", name) if self.shaped else []:
@@ -313,8 +314,9 @@ class TermNumbers:
             with within(left):
                 shim.function(self.env, left, **params)
 
-    def resample(self, name: str, term: Any, original: Callable[[Tensor], None], env_ids: Tensor,
-                 within: Callable[[Tensor], Any]) -> None:  # fmt: skip
+    def resample(
+        self, name: str, term: Any, original: Callable[[Tensor], None], env_ids: Tensor, within: Callable[[Tensor], Any]
+    ) -> None:
         """New commands for environments env_ids, with each candidate's numbers."""
         left = env_ids
         for v in self.variants("commands", name) if self.shaped else []:

@@ -47,7 +47,7 @@ def read_wrappers(value: Any) -> List[Tuple[str, Dict[str, Any]]]:
             item = {item: {}}
         if not isinstance(item, dict) or len(item) != 1 or not isinstance(next(iter(item.values())) or {}, dict):
             raise ValueError(f"found {str(item):.80}, expected package.module:Wrapper, or that with its arguments")
-        (text, arguments), = item.items()  # fmt: skip
+        ((text, arguments),) = item.items()
         module, _, cls = str(text).rpartition(":")
         if not cls.isidentifier() or not all(part.isidentifier() for part in (module or OWN).split(".")):
             raise ValueError(f"found {text!r:.80}, expected package.module:Wrapper")

@@ -124,9 +124,14 @@ ENGINES = Registry(
 
 
 def make_simulator(
-    engine: str, model: str, num_envs: int, outputs: Sequence[str] = (), threads: int = 1, device: str = "cpu",
+    engine: str,
+    model: str,
+    num_envs: int,
+    outputs: Sequence[str] = (),
+    threads: int = 1,
+    device: str = "cpu",
     scene: Optional[Scene] = None,
-) -> Simulator:  # fmt: skip
+) -> Simulator:
     """engine: a key of ENGINES; model: a file in envs/models; outputs: what ``Simulator.output`` will be asked for;
     threads: of a CPU engine, which change no result; scene: what else is in the world. Raises SimulatorError."""
     place = ENGINES.find(engine)

@@ -165,9 +165,13 @@ def config_of(values: Mapping[str, Any], overrides: Sequence[str] = (), name: st
 
 
 def _checked(
-    raw: dict[str, Any], overrides: Sequence[str], name: str, lines: dict[Path, int], known: dict[Path, str],
+    raw: dict[str, Any],
+    overrides: Sequence[str],
+    name: str,
+    lines: dict[Path, int],
+    known: dict[Path, str],
     folder: FilePath,
-) -> Config:  # fmt: skip
+) -> Config:
     """folder: where files of the user's own lie that the configuration names."""
     if overrides:  # keys of such files must be known; what is wrong with them is said below
         References(Checker(name, dict(lines), dict(known), folder), raw).resolved()

@@ -76,10 +76,18 @@ class Bench:
             raise ConfigError([f"{path}: config: found no section agents, expected the configuration of a run"])
         spent = world.evolution_steps
         return cls(
-            world, world.config, world.task(), world.section, agents, repeats, episodes, spent,
-            spent if real_steps is None else real_steps, seed,
+            world,
+            world.config,
+            world.task(),
+            world.section,
+            agents,
+            repeats,
+            episodes,
+            spent,
+            spent if real_steps is None else real_steps,
+            seed,
             threads or len(os.sched_getaffinity(0)),
-        )  # fmt: skip
+        )
 
     @property
     def bandit(self) -> bool:

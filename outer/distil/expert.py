@@ -34,9 +34,15 @@ class Expert:
 
 
 def train_experts(
-    name: str, learner: Union[LearnerSection, ARSSection], task: Task, section: EnvSection, keys: np.ndarray,
-    test_each: bool, backend: str, threads: int,
-) -> List[Optional[Expert]]:  # fmt: skip
+    name: str,
+    learner: Union[LearnerSection, ARSSection],
+    task: Task,
+    section: EnvSection,
+    keys: np.ndarray,
+    test_each: bool,
+    backend: str,
+    threads: int,
+) -> List[Optional[Expert]]:
     """Trains one expert per key, int64 [E], without selection; None: it diverged. name: an off-policy learner, or
     "ars". Raises ValueError for another learner."""
     if isinstance(learner, ARSSection):
@@ -44,13 +50,26 @@ def train_experts(
     if not is_off_policy(name):
         raise ValueError(unknown("expert", name, off_policy_learners()))
     result = train(
-        name, learner, None, task, "real", section, torch.zeros(len(keys), 1), keys, test_each, backend,
+        name,
+        learner,
+        None,
+        task,
+        "real",
+        section,
+        torch.zeros(len(keys), 1),
+        keys,
+        test_each,
+        backend,
         Hardware(threads=threads),
-    )  # fmt: skip
+    )
     returns = result.test_return.mean(1)
     fine = (result.status == 0) & np.isfinite(returns)
-    return [_expert(name, learner, task, result.weights[i], keys[i : i + 1], int(result.real_steps[i]),
-                    float(returns[i])) if fine[i] else None for i in range(len(keys))]  # fmt: skip
+    return [
+        _expert(name, learner, task, result.weights[i], keys[i : i + 1], int(result.real_steps[i]), float(returns[i]))
+        if fine[i]
+        else None
+        for i in range(len(keys))
+    ]
 
 
 def _linear(task: Task, section: ARSSection, key: np.ndarray) -> Optional[Expert]:
@@ -68,9 +87,12 @@ def _expert(
     hyper = draw(learner, key)
     own = nets_of(cls, task, hyper)
     agent = cls(
-        task, hyper, widest(own), stack(torch.as_tensor(weights[None]), own, widest(own)),
+        task,
+        hyper,
+        widest(own),
+        stack(torch.as_tensor(weights[None]), own, widest(own)),
         torch.as_tensor(hyper["hidden_size"], dtype=torch.int64),
-    )  # fmt: skip
+    )
     silent = torch.zeros(1, dtype=torch.int64)
 
     def act(observation: Tensor) -> Tensor:

@@ -79,10 +79,17 @@ def train(problem: GoalProblem, u: Tensor, keys: Tensor, plain: Tensor) -> tuple
     inner, evolve, learner = problem
     space, device = problem.space(), torch.device(inner.device)
     training = GoalTraining(
-        space.task, make_goal_task(inner.env_name), learner, keys.to(device), episode_length=inner.episode_length,
-        action_repeat=inner.action_repeat, num_eval_envs=inner.num_eval_envs, engine=inner.engine,
-        threads=inner.threads, beginnings=Shaped(space, space.theta(u.to(device)), plain),
-    )  # fmt: skip
+        space.task,
+        make_goal_task(inner.env_name),
+        learner,
+        keys.to(device),
+        episode_length=inner.episode_length,
+        action_repeat=inner.action_repeat,
+        num_eval_envs=inner.num_eval_envs,
+        engine=inner.engine,
+        threads=inner.threads,
+        beginnings=Shaped(space, space.theta(u.to(device)), plain),
+    )
     found = []
     for number in range(1, evolve.score_evals + 1):
         while training.steps < inner.num_timesteps * number / evolve.score_evals:

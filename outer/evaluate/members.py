@@ -26,9 +26,15 @@ NEEDED = {  # of what a worker returns: the rest is for others
 
 
 def evaluate_members(
-    dispatcher: Engine, config: Config, generation: int, worlds: Tensor, seeds: Tensor, mode: str,
-    configs: Sequence[dict[str, Any]] = (), which: np.ndarray | None = None,
-) -> tuple[Values, list[str]]:  # fmt: skip
+    dispatcher: Engine,
+    config: Config,
+    generation: int,
+    worlds: Tensor,
+    seeds: Tensor,
+    mode: str,
+    configs: Sequence[dict[str, Any]] = (),
+    which: np.ndarray | None = None,
+) -> tuple[Values, list[str]]:
     """Divides members into chunks of ``chunk_size``, sends and collects them -> values [P, ...] and reasons, in the
     members' order. which: int64 [P], index of each member's configuration in ``configs``, which replaces ``config``;
     all members of a chunk have the same.

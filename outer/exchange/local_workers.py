@@ -113,6 +113,8 @@ class LocalWorkers(LocalProcesses):
         options = ("--sync-dir", os.fspath(sync_dir), "--parent-pid", str(os.getpid()), *extra_args)
         options += () if plugins is None else ("--plugins", os.path.abspath(plugins))
         super().__init__(
-            count, lambda i: [sys.executable, os.fspath(script), str(bohb_id), str(i), *options], log_dir,
+            count,
+            lambda i: [sys.executable, os.fspath(script), str(bohb_id), str(i), *options],
+            log_dir,
             first_id=first_id,
-        )  # fmt: skip
+        )

@@ -46,15 +46,23 @@ class GoalEvolution:
     """The search and its files. ``evaluate(u, keys, plain)`` -> scores float64 [P], as ``GoalMembers``."""
 
     def __init__(
-        self, folder: Path, evolve: EvolveSection, seed: int, names: list[str],
+        self,
+        folder: Path,
+        evolve: EvolveSection,
+        seed: int,
+        names: list[str],
         evaluate: Callable[[Tensor, Tensor, Tensor], np.ndarray],
-    ) -> None:  # fmt: skip
+    ) -> None:
         """names: of the parameters, [D]. Resumes from the folder, if it has a checkpoint. Raises RunError."""
         self.folder, self.evolve, self.seed, self.names, self.evaluate = folder, evolve, seed, names, evaluate
         self.section = GTNSection(
-            num_workers=evolve.num_workers, noise_std=evolve.noise_std, step_size=evolve.step_size,
-            num_orig_evals=evolve.num_orig_evals, estimator="antithetic", common_random_numbers=True,
-        )  # fmt: skip
+            num_workers=evolve.num_workers,
+            noise_std=evolve.noise_std,
+            step_size=evolve.step_size,
+            num_orig_evals=evolve.num_orig_evals,
+            estimator="antithetic",
+            common_random_numbers=True,
+        )
         self.history: list[Generation] = []
         self.comparison: tuple[list[float], list[float]] = ([], [])  # scores with the evolved ones, and plain
         state = self._load()
@@ -112,9 +120,10 @@ class GoalEvolution:
             lines.append(",".join(numbers))
         write_atomic(str(self.folder / GENERATIONS), ("\n".join(lines) + "\n").encode())
         content = {
-            "nes": self.nes.state.to_dict(), "history": [asdict(g) for g in self.history],
+            "nes": self.nes.state.to_dict(),
+            "history": [asdict(g) for g in self.history],
             "comparison": list(self.comparison),
-        }  # fmt: skip
+        }
         buffer = io.BytesIO()
         torch.save(content, buffer)
         write_atomic(str(self.folder / CHECKPOINT), buffer.getvalue())

@@ -23,9 +23,10 @@ class EvolveSection:
     noise_std: float = option(0.5, "standard deviation of a perturbation, in units of each parameter", gt=0)
     step_size: float = option(0.3, "Adam's learning rate, in the same units", gt=0)
     score: str = option(
-        "success", "share of episodes near the goal once, share of decisions near it, or minus the last distance (m)",
+        "success",
+        "share of episodes near the goal once, share of decisions near it, or minus the last distance (m)",
         choices=SCORES,
-    )  # fmt: skip
+    )
     score_evals: int = option(
         1, "evaluations, evenly spaced over a training, the last at its end; the score is their mean", ge=1, le=10**6
     )

@@ -96,9 +96,15 @@ class GoalTable(LiveDisplay):
         shown = SHOWN[self.shown]
         table = columns(("steps", "updates", "success", "time near the goal", shown, "steps/s", "diverged"), left=0)
         for point, accuracy, speed in self.rows[-self.ROWS :]:
-            table.add_row(f"{point.steps:,}", f"{point.updates:,}", self._success(point),
-                          interval(point.near, point.near_interval), number(accuracy), number(speed),
-                          str(point.failed or ""))  # fmt: skip
+            table.add_row(
+                f"{point.steps:,}",
+                f"{point.updates:,}",
+                self._success(point),
+                interval(point.near, point.near_interval),
+                number(accuracy),
+                number(speed),
+                str(point.failed or ""),
+            )
         return [top, table]
 
 
@@ -113,9 +119,13 @@ class Loggers:
             except ImportError:
                 raise ImportError("--log-wandb needs Weights & Biases: pip install wandb") from None
             self.wandb = wandb.init(
-                project=plan.run.project_name, group=plan.run.group_name or None, name=folder.name, dir=str(folder),
-                mode=plan.run.wandb_mode, config={**vars(plan.run), **vars(plan.learner), "per_member": plan.own},
-            )  # fmt: skip
+                project=plan.run.project_name,
+                group=plan.run.group_name or None,
+                name=folder.name,
+                dir=str(folder),
+                mode=plan.run.wandb_mode,
+                config={**vars(plan.run), **vars(plan.learner), "per_member": plan.own},
+            )
         from torch.utils.tensorboard import SummaryWriter
 
         self.writer: SummaryWriter = SummaryWriter(str(folder), purge_step=purge)
@@ -163,8 +173,15 @@ def learning_curve(path: Path, scores: list[Score], title: str, lines: Sequence[
             points, members = points_of(scores), sorted({s.member for s in scores})
             x = [p.steps for p in points]
             ends = [getattr(p, f"{name}_interval") for p in points]
-            ax.fill_between(x, [e[0] for e in ends], [e[1] for e in ends], color=BLUE, alpha=0.25, linewidth=0,
-                            label="95 % interval")  # fmt: skip
+            ax.fill_between(
+                x,
+                [e[0] for e in ends],
+                [e[1] for e in ends],
+                color=BLUE,
+                alpha=0.25,
+                linewidth=0,
+                label="95 % interval",
+            )
             for i in members if len(members) > 1 else ():
                 own_scores = [getattr(s, name) for s in scores if s.member == i]
                 ax.plot(x, own_scores, color=GREY, linewidth=0.6, alpha=0.6, label=None if i else "members")
@@ -198,7 +215,9 @@ def summary(plan: GoalPlan, folder: Path, scores: list[Score], seconds: float) -
         out.append("")
         for s in scores[-run.population :]:
             own = "".join(f"  {name} {values[s.member]:g}" for name, values in plan.own.items())
-            out.append(f"member {s.member:<3} success {interval(s.success, (s.success_low, s.success_high))}  "
-                       f"near {interval(s.near, (s.near_low, s.near_high))}{own}")  # fmt: skip
+            out.append(
+                f"member {s.member:<3} success {interval(s.success, (s.success_low, s.success_high))}  "
+                f"near {interval(s.near, (s.near_low, s.near_high))}{own}"
+            )
     out += ["", *(f"{folder / name}  {what}" for name, what in FILES if (folder / name).exists())]
     return "\n".join(out) + "\n"

@@ -16,9 +16,9 @@ from envolve.outer.search.search import NES_NAME, Search
 from envolve.outer.search.sep_cma import SepCMA
 from envolve.outer.search.snes import SNES
 
-SEARCHES: Registry[Type[Search]] = Registry("search", {
-    "snes": SNES, "sep_cma": SepCMA, "cma": CMA, "openai_es": OpenAIES, "random": RandomSearch
-})  # fmt: skip
+SEARCHES: Registry[Type[Search]] = Registry(
+    "search", {"snes": SNES, "sep_cma": SepCMA, "cma": CMA, "openai_es": OpenAIES, "random": RandomSearch}
+)
 # keys of agents.gtn that nes alone reads; of the others only a user's own search may read them
 NES_KEYS = (
     "step_size", "nes_step_size", "mirrored_sampling", "estimator", "score_transform_type", "weight_decay",

@@ -59,9 +59,15 @@ class OwnSearch:
     agents in each of the worlds that were asked for."""
 
     def __init__(
-        self, name: str, section: GTNSection, seed: int, init_world: Callable[[int], Tensor], mask: Tensor,
-        state: OwnState | None = None, settings: Any = None,
-    ) -> None:  # fmt: skip
+        self,
+        name: str,
+        section: GTNSection,
+        seed: int,
+        init_world: Callable[[int], Tensor],
+        mask: Tensor,
+        state: OwnState | None = None,
+        settings: Any = None,
+    ) -> None:
         """settings: of the search's own section; None: its defaults. Raises SearchError."""
         self.settings = settings
         self.name, self.section, self.seed, self.init_world, self.mask = name, section, seed, init_world, mask
@@ -82,9 +88,7 @@ class OwnSearch:
         cls: type[Search] = SEARCHES[self.name]
         world_seed = int(member_seeds(self.seed, RESTART, self._state.restarts, 1)[0])
         self.init = self.init_world(world_seed)
-        arguments: tuple[Any, ...] = (
-            self.init.numel(), self.mask.clone(), self.init.clone(), self.seed, self.section
-        )  # fmt: skip
+        arguments: tuple[Any, ...] = (self.init.numel(), self.mask.clone(), self.init.clone(), self.seed, self.section)
         if cls.section_class is not None:
             arguments += (cls.section_class() if self.settings is None else self.settings,)
         self.search: Any = self._guarded("__init__", lambda: cls(*arguments))
@@ -201,9 +205,13 @@ class OwnSearch:
 
 
 def make_strategy(
-    section: GTNSection, seed: int, init_world: Callable[[int], Tensor], mask: Tensor,
-    state: NESState | OwnState | None = None, settings: Any = None,
-) -> Strategy:  # fmt: skip
+    section: GTNSection,
+    seed: int,
+    init_world: Callable[[int], Tensor],
+    mask: Tensor,
+    state: NESState | OwnState | None = None,
+    settings: Any = None,
+) -> Strategy:
     """The search that ``agents.gtn.search`` names. settings: of its own section. Raises SearchError."""
     name = section.search
     if isinstance(state, OwnState if name == NES_NAME else NESState):

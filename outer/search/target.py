@@ -64,10 +64,16 @@ class NetworkTarget:
         """real_steps: steps of the task spent on the evolution; None: unknown."""
         _, hyper, _ = problem.learner(self.data)
         save_world(
-            str(run_dir / "model.pt"), self.kind, self.name, psi, self.data,
+            str(run_dir / "model.pt"),
+            self.kind,
+            self.name,
+            psi,
+            self.data,
             budget=hyper.train_steps,  # training much longer can undo what the world taught
-            score=score, solved=solved, evolution_steps=real_steps,
-        )  # fmt: skip
+            score=score,
+            solved=solved,
+            evolution_steps=real_steps,
+        )
 
 
 class ShaperTarget:

@@ -206,11 +206,23 @@ def make_plan(args: Args) -> RankingPlan:
     settings = {k: plain(v) for k, v in vars(args).items()}
     device, threads = hardware(engine, args.device, args.threads)
     return RankingPlan(
-        task, human + loaded, skipped, args.seeds,
-        args.num_envs_per_shaper, args.iterations, args.seed, args.learner, section, schedules, engine,
-        device, threads, args.backend, settings,
+        task,
+        human + loaded,
+        skipped,
+        args.seeds,
+        args.num_envs_per_shaper,
+        args.iterations,
+        args.seed,
+        args.learner,
+        section,
+        schedules,
+        engine,
+        device,
+        threads,
+        args.backend,
+        settings,
         args.out or new_folder(Path("results"), "shapers", task, args.seed),
-    )  # fmt: skip
+    )
 
 
 def plain(value: Any) -> Any:

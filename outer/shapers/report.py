@@ -117,21 +117,25 @@ def outcomes(
         failed = [failures[i] for i in agents if i in failures]
         names = list(dict.fromkeys(name for p in curve for i in agents for name in p.components[i]))
         own = None if episode_score is None else episode_score[agents.start : agents.stop]
-        out.append(Outcome(
-            candidate, file,
-            agent_scores=[] if own is None else own.mean(1).tolist(),
-            episode_scores=[] if own is None else own.ravel().tolist(),
-            failure=failed[0] if failed else None, failed_agents=len(failed),
-            steps=[p.steps for p in curve],
-            score_curve=[float(p.score[agents.start : agents.stop].mean()) for p in curve],
-            reward_curve=[float(p.reward[agents.start : agents.stop].mean()) for p in curve],
-            components={
-                name: [float(np.mean([p.components[i].get(name, math.nan) for i in agents])) for p in curve]
-                for name in names
-            },
-            observation_size=None if sizes is None else sizes[0][agents.start],
-            action_size=None if sizes is None else sizes[1][agents.start],
-        ))  # fmt: skip
+        out.append(
+            Outcome(
+                candidate,
+                file,
+                agent_scores=[] if own is None else own.mean(1).tolist(),
+                episode_scores=[] if own is None else own.ravel().tolist(),
+                failure=failed[0] if failed else None,
+                failed_agents=len(failed),
+                steps=[p.steps for p in curve],
+                score_curve=[float(p.score[agents.start : agents.stop].mean()) for p in curve],
+                reward_curve=[float(p.reward[agents.start : agents.stop].mean()) for p in curve],
+                components={
+                    name: [float(np.mean([p.components[i].get(name, math.nan) for i in agents])) for p in curve]
+                    for name in names
+                },
+                observation_size=None if sizes is None else sizes[0][agents.start],
+                action_size=None if sizes is None else sizes[1][agents.start],
+            )
+        )
 
     def order(o: Outcome) -> Tuple[bool, float, str]:
         best = o.score if not math.isnan(o.score) else _last(o.score_curve)

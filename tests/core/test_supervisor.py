@@ -46,8 +46,12 @@ def test_each_child_by_its_own_policy(tmp_path: Path) -> None:
         look_until(s, lambda: len(s.codes) == 5)
         names = {c.name: c for c in of}
         assert {c.name: code for c, code in s.codes.items()} == {
-            "done": 0, "wrong": 2, "broken": GIVEN_UP, "killed": GIVEN_UP, "often": GIVEN_UP,
-        }  # fmt: skip
+            "done": 0,
+            "wrong": 2,
+            "broken": GIVEN_UP,
+            "killed": GIVEN_UP,
+            "often": GIVEN_UP,
+        }
         starts = {name: c.starts for name, c in names.items()}
         assert starts == {"done": 1, "wrong": 1, "broken": 3, "killed": 2, "often": 4, "runs": 1}
         assert list(s.pids()) == ["runs"]

@@ -73,9 +73,14 @@ def go(words: list[str], stop_when: Callable[[], bool] | None = None) -> int:
     """Run it, and interrupt it when ``stop_when`` says so -> its exit code."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     process = subprocess.Popen(
-        [sys.executable, *words], cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-        text=True, preexec_fn=default_sigint,
-    )  # fmt: skip
+        [sys.executable, *words],
+        cwd=ROOT,
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=default_sigint,
+    )
     while stop_when is not None and process.poll() is None:
         if stop_when():
             process.send_signal(signal.SIGINT)

@@ -93,8 +93,13 @@ def test_members_that_diverge(tmp_path: Path) -> None:
 def test_scores_are_of_the_member_and_its_numbers() -> None:
     """A member's score is the same with others beside it; plain members do not see u; evaluation is the task's own."""
     words = [*TINY, "--policy_lr", "1e-2", "--critic_lr", "1e-2", "--num_timesteps", "200"]
-    plan = make_plan({k: v for k, v in vars(build_parser().parse(words)).items() if v is not None
-                      and k not in ("resume", "results_dir")})  # fmt: skip
+    plan = make_plan(
+        {
+            k: v
+            for k, v in vars(build_parser().parse(words)).items()
+            if v is not None and k not in ("resume", "results_dir")
+        }
+    )
     space = ShapeSpace(make_goal_task("simple_u_maze"), "cells", "point")
     u = torch.randn(4, len(space.names), generator=torch.Generator().manual_seed(0)) * 3
     keys, plain = torch.tensor([7, 7, 8, 7]), torch.tensor([False, True, False, True])
@@ -112,8 +117,13 @@ def outcome(folder: Path) -> tuple[str, bytes]:
 def test_members_in_chunks(tmp_path: Path) -> None:
     """The chunks decide the bits, and a configuration says all that a worker needs; a chunk that fails is said."""
     words = [*TINY, "--chunk_size", "3", "--generations", "1"]
-    plan = make_plan({k: v for k, v in vars(build_parser().parse(words)).items() if v is not None
-                      and k not in ("resume", "results_dir")})  # fmt: skip
+    plan = make_plan(
+        {
+            k: v
+            for k, v in vars(build_parser().parse(words)).items()
+            if v is not None and k not in ("resume", "results_dir")
+        }
+    )
     space, seen = plan.space(), []
 
     def counted(config: dict, worlds: Tensor, seeds: Tensor, mode: str) -> dict:
@@ -173,7 +183,12 @@ def test_a_run_and_its_files(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     text, folder = capsys.readouterr().out, tmp_path / "mine"
     assert "simple_u_maze, goals cells, starts point, 3 generations" in text and "2 fresh agents each" in text
     assert {p.name for p in folder.iterdir()} == {
-        "config.yaml", CHECKPOINT, GENERATIONS, "evolution.png", "summary.txt"}  # fmt: skip
+        "config.yaml",
+        CHECKPOINT,
+        GENERATIONS,
+        "evolution.png",
+        "summary.txt",
+    }
     lines = (folder / GENERATIONS).read_text().splitlines()
     assert len(lines) == 4 and lines[0].startswith("generation,score,plain,perturbed,best,diverged,u goal cell 1,1")
     assert evolve_goals.main(["--resume", str(folder)]) == 0 and capsys.readouterr().out == text

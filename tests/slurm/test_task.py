@@ -177,8 +177,13 @@ def test_ids_from_the_array_index(script: str, tmp_path: Path) -> None:
     root = tmp_path / "repository"
     (root / "slurm").mkdir(parents=True)
     (root / "slurm" / "task.py").write_text("import json, sys; print(json.dumps(sys.argv[1:]))")
-    environ = {"PATH": os.environ["PATH"], "SLURM_SUBMIT_DIR": str(root), "ENVOLVE_PYTHON": sys.executable,
-               "ENVOLVE_RUN_DIR": "r", "SLURM_ARRAY_TASK_ID": "5"}  # fmt: skip
+    environ = {
+        "PATH": os.environ["PATH"],
+        "SLURM_SUBMIT_DIR": str(root),
+        "ENVOLVE_PYTHON": sys.executable,
+        "ENVOLVE_RUN_DIR": "r",
+        "SLURM_ARRAY_TASK_ID": "5",
+    }
     command = ["bash", str(ROOT / "slurm" / f"{script}.sh"), "c d.yaml", "--seed", "{BOHB_ID}"]
     done = subprocess.run(command, capture_output=True, text=True, env=environ, check=True)
     options, words = split_words(json.loads(done.stdout))

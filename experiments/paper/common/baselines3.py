@@ -84,8 +84,11 @@ def algorithm(name: str) -> Any:
 def default_settings(name: str) -> dict[str, Any]:
     """The numbers and switches among the algorithm's arguments."""
     parameters = inspect.signature(algorithm(name).__init__).parameters.values()
-    return {p.name: p.default for p in parameters
-            if isinstance(p.default, (int, float)) and p.name not in ("verbose", "_init_setup_model")}  # fmt: skip
+    return {
+        p.name: p.default
+        for p in parameters
+        if isinstance(p.default, (int, float)) and p.name not in ("verbose", "_init_setup_model")
+    }
 
 
 def baseline(name: str, steps: int, own: dict[str, Any]) -> Baseline:
@@ -193,9 +196,12 @@ def train_one(job: Job) -> dict[str, Any]:
         status = AGENT_DIVERGED
     returns = tested(model, task, job.seed, job.tests) if status == OK else []
     return {
-        "return": float(np.mean(returns)) if returns else float("nan"), "train_steps": model.num_timesteps,
-        "episodes": len(env.get_episode_rewards()), "failed": REASONS[status], "test_returns": returns,
-    }  # fmt: skip
+        "return": float(np.mean(returns)) if returns else float("nan"),
+        "train_steps": model.num_timesteps,
+        "episodes": len(env.get_episode_rewards()),
+        "failed": REASONS[status],
+        "test_returns": returns,
+    }
 
 
 def finite(model: Any) -> bool:

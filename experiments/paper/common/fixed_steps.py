@@ -21,9 +21,18 @@ from envolve.outer.search.turns import inner_agents
 # PPO, where the configuration has none. Published hyperparameters (learners.PPO), but an update after 200 steps
 # instead of 2,000 to 4,000, of which 5,000 hold one or two
 PPO_IN_SE = dict(
-    ppo_epochs=80, gamma=0.99, lr=3e-4, vf_coef=1.0, ent_coef=0.01, eps_clip=0.2, activation_fn="relu", hidden_size=64,
-    hidden_layer=2, rollout_steps=200, bootstrap_time_limit=False,
-)  # fmt: skip
+    ppo_epochs=80,
+    gamma=0.99,
+    lr=3e-4,
+    vf_coef=1.0,
+    ent_coef=0.01,
+    eps_clip=0.2,
+    activation_fn="relu",
+    hidden_size=64,
+    hidden_layer=2,
+    rollout_steps=200,
+    bootstrap_time_limit=False,
+)
 OURS = ("ddqn", "duelingddqn", "td3_discrete", "td3", "sac", "ppo", "ql", "sarsa")
 ASKED = ("train_steps", "train_episodes", "test_episodes", "early_out_min_steps")  # by the command's own options
 

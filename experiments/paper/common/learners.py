@@ -21,33 +21,93 @@ from envolve.outer.config.load import ConfigError
 from envolve.outer.config.schema import defaults, expected, section_model
 
 TABLE = dict(
-    train_episodes=500, test_episodes=1, init_episodes=0, batch_size=1, alpha=1.0, gamma=0.8, eps_init=0.1, eps_min=0.1,
-    eps_decay=0.0, rb_size=1, beta=0.005, bootstrap_time_limit=False,
-)  # fmt: skip
-CARTPOLE = dict(
-    train_episodes=1000, test_episodes=1, init_episodes=1, batch_size=32, gamma=0.99, lr=2.5e-4, tau=0.01, eps_init=1.0,
-    eps_min=0.1, eps_decay=0.9, rb_size=1_000_000, activation_fn="relu", hidden_size=64, hidden_layer=1,
+    train_episodes=500,
+    test_episodes=1,
+    init_episodes=0,
+    batch_size=1,
+    alpha=1.0,
+    gamma=0.8,
+    eps_init=0.1,
+    eps_min=0.1,
+    eps_decay=0.0,
+    rb_size=1,
+    beta=0.005,
     bootstrap_time_limit=False,
-)  # fmt: skip
+)
+CARTPOLE = dict(
+    train_episodes=1000,
+    test_episodes=1,
+    init_episodes=1,
+    batch_size=32,
+    gamma=0.99,
+    lr=2.5e-4,
+    tau=0.01,
+    eps_init=1.0,
+    eps_min=0.1,
+    eps_decay=0.9,
+    rb_size=1_000_000,
+    activation_fn="relu",
+    hidden_size=64,
+    hidden_layer=1,
+    bootstrap_time_limit=False,
+)
 MOUNTAIN_CAR = dict(
-    train_episodes=3000, test_episodes=1, init_episodes=50, batch_size=256, gamma=0.99, lr=3e-4, tau=0.005,
-    policy_delay=2, rb_size=1_000_000, same_action_num=2, activation_fn="relu", hidden_size=128, hidden_layer=2,
-    action_std=0.1, policy_std=0.2, policy_std_clip=0.5, bootstrap_time_limit=False,
-)  # fmt: skip
+    train_episodes=3000,
+    test_episodes=1,
+    init_episodes=50,
+    batch_size=256,
+    gamma=0.99,
+    lr=3e-4,
+    tau=0.005,
+    policy_delay=2,
+    rb_size=1_000_000,
+    same_action_num=2,
+    activation_fn="relu",
+    hidden_size=128,
+    hidden_layer=2,
+    action_std=0.1,
+    policy_std=0.2,
+    policy_std_clip=0.5,
+    bootstrap_time_limit=False,
+)
 CHEETAH = {**MOUNTAIN_CAR, "train_episodes": 1000, "init_episodes": 20, "same_action_num": 1}
 PENDULUM = {
     **MOUNTAIN_CAR, "train_episodes": 50, "init_episodes": 20, "lr": 1e-3, "tau": 0.02, "same_action_num": 1,
 }  # fmt: skip
 PPO = dict(
-    train_episodes=3000, test_episodes=1, update_episodes=10.0, ppo_epochs=80, gamma=0.99, lr=3e-4, vf_coef=1.0,
-    ent_coef=0.01, eps_clip=0.2, same_action_num=5, activation_fn="relu", hidden_size=64, hidden_layer=2,
-    action_std=0.5, test_noise=True, bootstrap_time_limit=False,
-)  # fmt: skip
+    train_episodes=3000,
+    test_episodes=1,
+    update_episodes=10.0,
+    ppo_epochs=80,
+    gamma=0.99,
+    lr=3e-4,
+    vf_coef=1.0,
+    ent_coef=0.01,
+    eps_clip=0.2,
+    same_action_num=5,
+    activation_fn="relu",
+    hidden_size=64,
+    hidden_layer=2,
+    action_std=0.5,
+    test_noise=True,
+    bootstrap_time_limit=False,
+)
 IN_SE = dict(  # agents in SEs
-    train_episodes=1000, test_episodes=10, init_episodes=10, batch_size=128, gamma=0.99, lr=1e-3, tau=0.01,
-    rb_size=100_000, activation_fn="relu", hidden_size=128, hidden_layer=2, early_out_num=10,
-    early_out_virtual_diff=0.01, bootstrap_time_limit=False,
-)  # fmt: skip
+    train_episodes=1000,
+    test_episodes=10,
+    init_episodes=10,
+    batch_size=128,
+    gamma=0.99,
+    lr=1e-3,
+    tau=0.01,
+    rb_size=100_000,
+    activation_fn="relu",
+    hidden_size=128,
+    hidden_layer=2,
+    early_out_num=10,
+    early_out_virtual_diff=0.01,
+    bootstrap_time_limit=False,
+)
 GREEDY = dict(eps_init=1.0, eps_min=0.01, eps_decay=0.9)
 
 # (task, learner) -> hyperparameters; the first learner of a task is the one that RNs are compared with
@@ -118,8 +178,17 @@ def rn_learner(
     return learner(data, task, name, values, curious, vary, settings)
 
 
-def se_learner(data: dict[str, Any], task: Task, name: str, *, published: bool, vary: bool, settings: list[str],
-               budget: int, quick: bool) -> Learner:  # fmt: skip
+def se_learner(
+    data: dict[str, Any],
+    task: Task,
+    name: str,
+    *,
+    published: bool,
+    vary: bool,
+    settings: list[str],
+    budget: int,
+    quick: bool,
+) -> Learner:
     """Learner in SEs and, for comparison, on the task. Raises ConfigError."""
     if published:
         if name not in PUBLISHED_IN_SE:
@@ -197,10 +266,11 @@ def quick_values(task: Task, name: str, values: dict[str, Any]) -> dict[str, Any
         return {"train_episodes": 150}
     continuous = name in ("td3", "sac", "ppo")
     return {
-        "train_episodes": 4 if continuous else 100, "train_steps": 1500 if task.on_host else 0,
+        "train_episodes": 4 if continuous else 100,
+        "train_steps": 1500 if task.on_host else 0,
         "init_episodes": min(1, values.get("init_episodes", 1)),
         **({"update_episodes": 1.0, "ppo_epochs": 10} if name == "ppo" else {}),
-    }  # fmt: skip
+    }
 
 
 def without_budget(learner: Learner) -> Learner:

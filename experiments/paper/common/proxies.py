@@ -137,9 +137,14 @@ def proxy(
 
 def task_of(data: dict[str, Any], **changes: Any) -> Task:
     section = problem.env_section(data)
-    return make_task(data["env_name"], **{
-        "max_steps": section.max_steps, "solved_reward": section.solved_reward, **changes,
-    })  # fmt: skip
+    return make_task(
+        data["env_name"],
+        **{
+            "max_steps": section.max_steps,
+            "solved_reward": section.solved_reward,
+            **changes,
+        },
+    )
 
 
 def check_mode(mode: int, task: Task, option: str = "--mode") -> None:
@@ -238,12 +243,13 @@ def read_runs(folder: Path) -> list[ProxyRun]:
 def write_index(proxy: Proxy) -> None:
     """``index.json`` from what all processes have finished by now."""
     content = {
-        "task": proxy.config.data["env_name"], "mode": proxy.mode,
+        "task": proxy.config.data["env_name"],
+        "mode": proxy.mode,
         "objective": proxy.config.data["agents"]["gtn"]["rn_objective"] if proxy.mode is not None else None,
         "runs": [
             json.loads(read_plain(proxy.folder / f"seed{r.seed}" / RESULT, TEXT_BYTES)) for r in read_runs(proxy.folder)
         ],
-    }  # fmt: skip
+    }
     write_atomic(str(proxy.folder / INDEX), (json.dumps(content, indent=1) + "\n").encode())
 
 

@@ -89,9 +89,18 @@ def train_watched(
     params = stack(torch.as_tensor(weights, device=device), agents, nets)
     width = torch.as_tensor(hyper["hidden_size"], dtype=torch.int64, device=device)
     run = Watched(
-        wrap, task, "se", section, worlds.to(device), hyper, torch.as_tensor(keys, device=device), False,
-        cls(task, hyper, nets, params, width), None, False,
-    )  # fmt: skip
+        wrap,
+        task,
+        "se",
+        section,
+        worlds.to(device),
+        hyper,
+        torch.as_tensor(keys, device=device),
+        False,
+        cls(task, hyper, nets, params, width),
+        None,
+        False,
+    )
     run.train()
     result.put(np.arange(len(keys)), run, unstack(run.final.rows.params, agents, nets, weights.shape[1]))
     return Trained(result, run)

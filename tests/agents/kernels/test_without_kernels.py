@@ -43,9 +43,16 @@ def run(name, backend):
         small.update({"rollout_steps": 8, "ppo_epochs": 1} if name == "ppo" else {"init_episodes": 1, "batch_size": 4})
     task = make_task("Cliff" if name == "ql" else "Pendulum-v0" if name == "td3" else "CartPole-v0", max_steps=8)
     return train(
-        name, LEARNERS[name].section(**small), None, task, "real", EnvSection(), torch.zeros(2, 1), np.arange(2),
+        name,
+        LEARNERS[name].section(**small),
+        None,
+        task,
+        "real",
+        EnvSection(),
+        torch.zeros(2, 1),
+        np.arange(2),
         backend=backend,
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize("name", ["ql", "ddqn", "td3", "ppo"])

@@ -97,9 +97,14 @@ def test_nothing_given_is_changed_and_nothing_returned_is_shared() -> None:
     constant = g.constant([[0.0, 1.0, 2.0]])
     total = g("select.int", x, 1, 0)
     graph = g.done(
-        "compute_reward", total, total, g("select.int", g("expand.default", constant, [{"batch": 1}, 3]), 1, 1),
-        g("zeros.default", [{"batch": 1}]), g.input("speed"), names=("same", "constant", "zeros", "input"),
-    )  # fmt: skip
+        "compute_reward",
+        total,
+        total,
+        g("select.int", g("expand.default", constant, [{"batch": 1}, 3]), 1, 1),
+        g("zeros.default", [{"batch": 1}]),
+        g.input("speed"),
+        names=("same", "constant", "zeros", "input"),
+    )
     function, state = GraphFunction(graph, "compute_reward"), state_of(6)
     version = state["velocity"]._version
     first = [t.clone() for t in flat(function(state))]
@@ -210,9 +215,10 @@ def test_equal_graphs_are_one_object_and_bound_ones_differ_by_their_numbers() ->
 def test_the_other_kinds_are_called_as_the_tasks_functions_are() -> None:
     n, state = 8, state_of(8)
     state["action"] = state["torque"] * 0
-    random, rest = Random(torch.rand(n, 32), torch.randn(n, 32)), Pose(
-        torch.rand(n, 1, 13).double(), torch.rand(n, 2).double(), torch.rand(n, 2).double()
-    )  # fmt: skip
+    random, rest = (
+        Random(torch.rand(n, 32), torch.randn(n, 32)),
+        Pose(torch.rand(n, 1, 13).double(), torch.rand(n, 2).double(), torch.rand(n, 2).double()),
+    )
     g = Graph()
     graph = g.done("compute_torque", g("mul.Tensor", g.input("action"), g.input("torque")))
     action = torch.rand(n, 6)

@@ -151,10 +151,12 @@ def test_truncated_files_are_refused(good, tmp_path_factory, data):
 
 
 @settings(max_examples=examples(60), deadline=None)
-@given(content=st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
-))  # fmt: skip
+@given(
+    content=st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    )
+)
 def test_any_value_in_place_of_any_key_is_refused(good, tmp_path_factory, content):
     path = tmp_path_factory.mktemp("any") / "model.pt"
     base = torch.load(good, weights_only=True)

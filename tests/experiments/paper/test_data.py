@@ -20,11 +20,19 @@ def some(**changes):
             "episode_length": [[50, 12], [3, 0]], "worlds": ["a", "b"],
         }
     }  # fmt: skip
-    return Data(**{
-        **dict(experiment="compare_proxies", task="Cliff", settings={"seed": 3, "out": Path("x")}, quick=True,
-               series=series, seconds=1.5),
-        **changes,
-    })  # fmt: skip
+    return Data(
+        **{
+            **dict(
+                experiment="compare_proxies",
+                task="Cliff",
+                settings={"seed": 3, "out": Path("x")},
+                quick=True,
+                series=series,
+                seconds=1.5,
+            ),
+            **changes,
+        }
+    )
 
 
 def test_read_as_written(tmp_path):

@@ -18,8 +18,9 @@ from envolve.outer.shapers.report import LiveRanking, outcomes
 
 def progress(iteration, score):
     score = np.array(score)
-    return Progress(iteration, 64 * iteration, score, 2 * score, np.zeros(len(score), np.int64),
-                    [{"a": float(x)} for x in score])  # fmt: skip
+    return Progress(
+        iteration, 64 * iteration, score, 2 * score, np.zeros(len(score), np.int64), [{"a": float(x)} for x in score]
+    )
 
 
 def test_a_candidate_one_of_whose_agents_failed_has_no_score():

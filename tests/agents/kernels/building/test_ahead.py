@@ -198,9 +198,14 @@ foreman._side_by_side({"a": sleeps}, print)
 
 def test_the_foreman_outlives_what_it_starts_and_not_who_started_it():
     process = subprocess.Popen(
-        [sys.executable, "-c", FOREMAN], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE, text=True, start_new_session=True,
-    )  # fmt: skip
+        [sys.executable, "-c", FOREMAN],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
     lines = [process.stdout.readline().strip() for _ in range(7)]
     assert lines[:6] == [
         "abort the process that compiled crashed (SIGABRT)",
