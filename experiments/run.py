@@ -149,7 +149,7 @@ def read_config(args: argparse.Namespace) -> Config:
                 ("--task", args.task),
                 ("--wrappers", args.wrappers),
                 ("--env-kwargs", args.env_kwargs),
-            )  # fmt: skip
+            )
             if used
         ]
         if given:

@@ -59,7 +59,7 @@ MAZES: Dict[str, Tuple[str, ...]] = {
         "#.gg#gg#",
         "########",
     ),
-}  # fmt: skip
+}
 
 
 class Maze:

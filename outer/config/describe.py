@@ -73,7 +73,7 @@ def _describe_shaped(data: dict[str, Any]) -> list[tuple[str, str]]:
         ("task", f"{task.name}{limit}; score: {task.score_meaning}, {task.score_unit}"),
         ("candidates", shown + lost),
         ("learner", f"{name}: {section.num_envs_per_shaper} environments, {section.iterations} iterations each"),
-    ]  # fmt: skip
+    ]
     if ranks(data):
         lines.append(("run", f"ranking: {gtn.max_iterations} rounds of all candidates in chunks of {gtn.chunk_size}"))
     else:

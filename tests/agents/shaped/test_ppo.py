@@ -51,7 +51,7 @@ CASES = {
     "annealed": dict(desired_kl=0.0, anneal_lr=True, train_steps=16 * 8 * 10),
     "deep relu": dict(hidden_layer=3, activation_fn="relu", orthogonal_init=False, clip_value_loss=True),
     "left over": dict(rollout_steps=7, minibatches=5),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", CASES)

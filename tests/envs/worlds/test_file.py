@@ -219,7 +219,7 @@ BIAS = "env.done_net.2.bias"
         (lambda c: c["model"][BIAS].fill_(math.inf), f"{BIAS!r}: found values that are not finite"),
         (lambda c: c["model"].update({BIAS: torch.zeros(1).to_sparse()}), "it asks for .*_rebuild_sparse_tensor"),
     ],
-)  # fmt: skip
+)
 def test_errors_name_file_key_found_and_expected(good, tmp_path, change, message):
     content = torch.load(good, weights_only=True)
     change(content)

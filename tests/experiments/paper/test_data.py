@@ -78,7 +78,7 @@ def test_full_data_is_known(tmp_path):
         ({"a": [1]}, "series.a': found list"),
         ({"a": {"x": [object()]}}, "a value of type object"),
     ],
-)  # fmt: skip
+)
 def test_what_is_no_data_is_not_written(tmp_path, series, words):
     with pytest.raises(DataError) as e:
         save(tmp_path / "x.json", some(series=series))

@@ -319,7 +319,7 @@ def test_impossible_values(tmp_path: Path, path: str, value: object, words: str)
         ("  ddqn:", "    tau: !!float x", 11, "agents.ddqn.tau: found 'x', expected what its tag '!!float' says"),
         ("  ddqn:", "    tau: !!python/object:os.system x", 11, "agents.ddqn.tau: found 'x', expected what its tag"),
     ],
-)  # fmt: skip
+)
 def test_unknown_and_repeated_keys_name_line_and_nearest(
     tmp_path: Path, line: str, extra: str, number: int, words: str
 ) -> None:
