@@ -324,7 +324,7 @@ def _answer_help(command: Command, argv: Sequence[str]) -> None:
 
 
 def _own(argv: Sequence[str]) -> List[str]:
-    """What stands before --."""
+    """The words before --."""
     words = list(argv)
     return words[: words.index("--")] if "--" in words else words
 

@@ -170,7 +170,7 @@ def work(args: Args) -> int:
 
 
 def finish(session: Session, workers: int, path: Path | None) -> int:
-    """What is left of it."""
+    """Does what is left of a session, and returns the exit code."""
     plugins.allow(session.run_dir)
     with session.clock():
         session.evolve(workers)

@@ -69,7 +69,7 @@ class Args:
     num_envs_per_shaper: int = 64
     """Environments of each agent, and episodes that judge it."""
     iterations: int = 30
-    """Of collecting and learning."""
+    """Training iterations, each of which collects and learns."""
     seeds: int = 1
     """Agents trained per candidate; its score is the mean of their scores."""
     batch: int = 16

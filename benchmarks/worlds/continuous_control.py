@@ -28,11 +28,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from rich.console import Console
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
+from benchmarks.common import cells  # noqa: E402
 from envolve.agents.common.learners import LEARNERS  # noqa: E402
 from envolve.agents.common.sections import PPOSection  # noqa: E402
 from envolve.agents.train import train  # noqa: E402
@@ -40,12 +40,10 @@ from envolve.core.files import read_text  # noqa: E402
 from envolve.core.statistics import interval  # noqa: E402
 from envolve.envs.task import make_task  # noqa: E402
 from envolve.envs.worlds.file import read_world, write_atomic  # noqa: E402
-from envolve.outer.checkpoint import RunError, locked  # noqa: E402
+from envolve.outer.checkpoint import RunError  # noqa: E402
 from envolve.outer.config import problem  # noqa: E402
-from envolve.outer.config.load import CONFIG_FILE, ConfigError, load_config, store_config  # noqa: E402
+from envolve.outer.config.load import CONFIG_FILE, ConfigError, load_config  # noqa: E402
 from envolve.outer.evaluate.networks import DISTIL, UNSOLVABLE, evaluate  # noqa: E402
-from envolve.outer.exchange.in_process import InProcess  # noqa: E402
-from envolve.outer.reporting.report import LiveTable  # noqa: E402
 from envolve.outer.run import EXPERTS, Run  # noqa: E402
 from envolve.outer.search.nes import COMPARISON, member_seeds  # noqa: E402
 
@@ -84,19 +82,12 @@ AGENT_SEEDS = 20_000
 
 def evolve(config: Path, out: Path, seed: int, words: Sequence[str], generations: int | None) -> None:
     """Runs the search of one seed to its end, or goes on with it. generations: stop there for now."""
-    run_dir = out / f"run-{seed}"
-    run_dir.mkdir(parents=True, exist_ok=True)
-    if (run_dir / CONFIG_FILE).exists():
-        loaded, resume = load_config(run_dir / CONFIG_FILE), (run_dir / "checkpoint.pt").exists()
-    else:
-        loaded, resume = load_config(config, [*words, f"seed={seed}"]), False
-        store_config(run_dir, loaded, {"command": f"benchmarks/worlds/continuous_control.py {config.name}"})
 
     def enough(run: Run) -> bool:
         return generations is not None and run.strategy.state.generation >= generations
 
-    with locked(run_dir), LiveTable(10**6, run_dir.name, Console(quiet=True)) as table:
-        Run(loaded, run_dir, InProcess(evaluate), resume=resume).search(table, enough)
+    command = f"benchmarks/worlds/continuous_control.py {config.name}"
+    cells.search(out / f"run-{seed}", lambda: load_config(config, [*words, f"seed={seed}"]), enough, command)
 
 
 def distilled(out: Path, seed: int) -> torch.Tensor:

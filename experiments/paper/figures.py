@@ -83,7 +83,7 @@ def complain(text: object) -> None:
 
 
 def command_of(need: Need, args: Args) -> list[str]:
-    """As it is typed, in the repository's folder or anywhere."""
+    """The command for this need as a user types it, in the repository's folder or anywhere."""
     where = [] if args.results_dir == Path("results") else ["--results-dir", str(args.results_dir)]
     return [*typed(need), *where]
 

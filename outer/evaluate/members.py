@@ -53,7 +53,7 @@ def evaluate_members(
     ]
     back = np.argsort(np.concatenate([rows for _, rows in parts]))
     results = dispatcher.evaluate(chunks, unfit)
-    for result in results:  # else members would fail where others have scores, by who happened to evaluate them
+    for result in results:  # else a member's score would depend on the worker that evaluated it
         if result.error.startswith(PLUGINS):
             raise RunError(f"a worker cannot evaluate {chunks[result.chunk_id].label}: {result.error}")
     if all(r.error for r in results):  # no member's fault: the program, the memory, the disk

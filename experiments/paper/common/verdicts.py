@@ -21,8 +21,8 @@ from envolve.outer.reporting.report import number
 
 
 def prices(series: dict[str, list[WorldFile]]) -> dict[str, Any]:
-    """Of the settings of a data file: series -> the real steps spent on the evolution of each of its worlds, None where
-    that was not recorded."""
+    """Settings for a data file: series -> the real steps that the evolution of each of its worlds took, None where that
+    was not recorded."""
     return {label: {w.path: w.evolution_steps for w in worlds} for label, worlds in series.items()}
 
 
