@@ -134,7 +134,7 @@ def planned(args: Args) -> Prepared:
         init=args.init,
         seed=args.seed,
         workers=args.workers or len(os.sched_getaffinity(0)),
-        agents=args.agents or quick["agents"],
+        agents=args.agents or quick["agents"],  # type: ignore[arg-type]
         steps=args.steps or quick["steps"],  # type: ignore[arg-type]
     )
     print(f"measuring {args.env} ...", file=sys.stderr)

@@ -12,6 +12,7 @@ import os
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from envolve.core import supervisor
@@ -37,6 +38,10 @@ class Role:
     decides: bool = False  # the run is done when it is
 
 
+def _command(role: Role) -> Sequence[str]:
+    return role.command
+
+
 class Supervisor:
     """Supervisor. Output of a role goes to ``<log_dir>/<name>.log``. Ctrl-C and SIGTERM (as KeyboardInterrupt) end all
     roles."""
@@ -59,8 +64,8 @@ class Supervisor:
         self._children = [
             Child(
                 role.name,
-                lambda role=role: role.command,
-                Path(log_dir) / f"{role.name}.log",  # type: ignore[misc]
+                partial(_command, role),
+                Path(log_dir) / f"{role.name}.log",
                 environ=role.environ,
                 cpus=role.cpus,
                 with_parent=True,

@@ -8,24 +8,20 @@ from __future__ import annotations
 
 import json
 import math
-import multiprocessing
-import os
 import time
 from collections.abc import Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from rich.console import Console, RenderableType
 from rich.table import Table
 
-from envolve.core.child import ends_with_parent
 from envolve.core.files import TABLE_BYTES, read_plain
 from envolve.core.interrupt import deaf_children
+from envolve.core.pool import pool
 from envolve.core.statistics import interval
 from envolve.envs.worlds.file import write_atomic
 from envolve.outer.auto.plan import ReportPlan
@@ -88,24 +84,6 @@ def append(path: Path, row: dict[str, Any]) -> None:
 # ---------------------------------------------------------------------------------------------------------- training
 
 
-def _begin(parent: int) -> None:
-    ends_with_parent(parent=parent)()
-    torch.set_num_threads(1)
-
-
-@contextmanager
-def _processes(count: int) -> Iterator[ProcessPoolExecutor]:
-    pool = ProcessPoolExecutor(count, multiprocessing.get_context("spawn"), _begin, (os.getpid(),))
-    try:
-        yield pool
-    except BaseException:
-        for process in multiprocessing.active_children():
-            process.kill()  # nothing of an agent under way is kept
-        raise
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
-
-
 def guarded(job: Job) -> dict[str, Any]:
     """``train_one``; what the environment raises is the reason why this agent failed."""
     began = time.monotonic()
@@ -127,17 +105,17 @@ def train_all(jobs: list[Job], path: Path, workers: int, console: Console) -> li
             if job.key in rows:
                 table.add(rows[job.key])
         if left:
-            with _processes(min(workers, len(left))) as pool:
-                for row in _trained(pool, left):
+            with pool(min(workers, len(left))) as processes:
+                for row in _trained(processes, left):
                     append(path, row)
                     rows[row["key"]] = row
                     table.add(row)
     return [rows[job.key] for job in jobs]
 
 
-def _trained(pool: ProcessPoolExecutor, jobs: Iterable[Job]) -> Iterator[dict[str, Any]]:
+def _trained(processes: ProcessPoolExecutor, jobs: Iterable[Job]) -> Iterator[dict[str, Any]]:
     with deaf_children():  # the first ones start the processes
-        waiting: set[Future[dict[str, Any]]] = {pool.submit(guarded, job) for job in jobs}
+        waiting: set[Future[dict[str, Any]]] = {processes.submit(guarded, job) for job in jobs}
     while waiting:
         done, waiting = wait(waiting, timeout=0.5, return_when=FIRST_COMPLETED)
         for future in done:

@@ -13,12 +13,9 @@ from __future__ import annotations
 import importlib.metadata
 import importlib.util
 import inspect
-import multiprocessing
-import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -30,8 +27,8 @@ from torch import Tensor
 from envolve.agents.common.result import AGENT_DIVERGED, OK, REASONS, WORLD_DIVERGED
 from envolve.agents.common.rollout import test_episodes
 from envolve.core import rng
-from envolve.core.child import ends_with_parent
 from envolve.core.interrupt import deaf_children
+from envolve.core.pool import pool
 from envolve.core.registry import nearest
 from envolve.envs.task import Task, make_task
 from envolve.envs.worlds.world import RealTask
@@ -147,31 +144,18 @@ def train_baselines(
 
 @contextmanager
 def processes(count: int) -> Iterator[Run]:
-    """What trains jobs side by side and gives their results in the order of the jobs, which do not depend on how many
-    processes there are; one alone is this process."""
+    """Function that trains jobs side by side and gives their results in the order of the jobs, which do not depend on
+    the number of processes; one alone is this process."""
     if count == 1:
         yield map
         return
-    pool = ProcessPoolExecutor(count, multiprocessing.get_context("spawn"), _begin, (os.getpid(),))
+    with pool(count) as executor:
 
-    def run(work: Callable[[Any], Any], jobs: Iterable[Any]) -> Iterable[Any]:
-        with deaf_children():  # map() starts the processes
-            return pool.map(work, jobs)
+        def run(work: Callable[[Any], Any], jobs: Iterable[Any]) -> Iterable[Any]:
+            with deaf_children():  # map() starts the processes
+                return executor.map(work, jobs)
 
-    try:
         yield run
-    except KeyboardInterrupt:
-        for process in multiprocessing.active_children():
-            process.kill()  # nothing of an agent under way is kept
-        raise
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
-
-
-def _begin(parent: int) -> None:
-    """Setup of a process of the pool."""
-    ends_with_parent(parent=parent)()
-    torch.set_num_threads(1)
 
 
 def train_one(job: Job) -> dict[str, Any]:
