@@ -44,9 +44,11 @@ BUGS = {
 }  # fmt: skip
 # where it trains, for how many steps, and the task that its agent is tested on
 PLACES = {
-    "envolve/CartPole-v1-bandit": (20_480, "CartPole-v1"), "envolve/Acrobot-v1-bandit": (20_480, "Acrobot-v1"),
-    "CartPole-v1": (20_480, "CartPole-v1"), "CartPole-v1 longer": (102_400, "CartPole-v1"),
-}  # fmt: skip
+    "envolve/CartPole-v1-bandit": (20_480, "CartPole-v1"),
+    "envolve/Acrobot-v1-bandit": (20_480, "Acrobot-v1"),
+    "CartPole-v1": (20_480, "CartPole-v1"),
+    "CartPole-v1 longer": (102_400, "CartPole-v1"),
+}
 CALIBRATION = 10  # runs without a bug that set the mark
 NUM_ENVS, ROLLOUT, EPOCHS, MINIBATCHES = 32, 32, 10, 4
 GAMMA, LAMBDA, CLIP, ENTROPY, VALUE, MAX_GRAD, LR = 0.99, 0.95, 0.2, 0.005, 0.5, 0.5, 1e-3
@@ -116,9 +118,15 @@ def advantages_of(rewards: Tensor, values: Tensor, last: Tensor, ends: Tensor, b
 
 
 def loss_of(
-    actor: nn.Sequential, critic: nn.Sequential, bug: str, x: Tensor, action: Tensor, old: Tensor, a: Tensor,
+    actor: nn.Sequential,
+    critic: nn.Sequential,
+    bug: str,
+    x: Tensor,
+    action: Tensor,
+    old: Tensor,
+    a: Tensor,
     target: Tensor,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """The clipped loss of a minibatch."""
     policy = Categorical(logits=actor(x))
     if bug == "advantages of other rows":
@@ -209,8 +217,13 @@ def work(out: Path, seeds: int, clean: int, run: Callable[[str, str, int], dict[
     path = out / "bugs.jsonl"
     rows = finished(path)
     known = {(r["place"], r["bug"], r["seed"]) for r in rows}
-    todo = [(p, b, s) for s in range(max(seeds, clean)) for b in (CLEAN, *BUGS) for p in PLACES
-            if s < (clean if b == CLEAN else seeds)]  # fmt: skip
+    todo = [
+        (p, b, s)
+        for s in range(max(seeds, clean))
+        for b in (CLEAN, *BUGS)
+        for p in PLACES
+        if s < (clean if b == CLEAN else seeds)
+    ]
     path.write_text("".join(json.dumps(r) + "\n" for r in rows))  # without a torn line
     for place, bug, seed in todo:
         if (place, bug, seed) in known:

@@ -16,7 +16,7 @@ from envolve.outer.auto.facts import USUAL_SECONDS, Facts
 from envolve.outer.auto.unseen import REAL, REAL_10X, WORLD
 from envolve.outer.config.distilled import DISTILLED
 from envolve.outer.config.problem import EXPERT_SUFFIX
-from envolve.outer.search.searches import BUILT_IN, NES_KEYS, SEARCHES
+from envolve.outer.search.searches import NES_KEYS, SEARCHES
 
 WORLDS, AUTO = ("bandit", "se", "rn"), "auto"
 INITS = ("random", DISTILLED)  # how the first world is made
@@ -132,7 +132,7 @@ def _config(facts: Facts, choice: Choice, world: str, learner: str, search: str)
         "confirm_agents": 20, "chunk_size": CHUNK, "comparison_agents": 0, "search": search,
         "quit_when_solved": True,
     }  # fmt: skip
-    if search in BUILT_IN:  # none of them reads what is nes's own
+    if search in SEARCHES.built_in:  # none of them reads what is nes's own
         gtn = {key: value for key, value in gtn.items() if key not in NES_KEYS}
     if world != "rn" and facts.max_steps >= HORIZON_FROM and facts.early_signal:
         gtn["horizon_start"] = facts.max_steps // 5
@@ -221,7 +221,7 @@ def _tests(facts: Facts) -> int:
 
 def _generations(facts: Facts, choice: Choice, gtn: dict[str, Any], seconds: float, world: str) -> tuple[int, float]:
     """Most generations that are expected to fit into ``seconds``, and the seconds that they are expected to take."""
-    mirrored = gtn["search"] not in BUILT_IN or SEARCHES[gtn["search"]].mirrored
+    mirrored = gtn["search"] not in SEARCHES.built_in or SEARCHES[gtn["search"]].mirrored
     perturbed, plain = (1 + mirrored) * gtn["num_workers"], gtn["num_orig_evals"]
     width = max(1, min(choice.workers, facts.cores))
     tests = _tests(facts)

@@ -57,7 +57,7 @@ class Session:
             report.append(self.run_dir / report.FILE, {"key": SESSION, "seconds": time.monotonic() - self.began})
 
     def seconds(self) -> float:
-        """Of all sessions."""
+        """Time that all sessions took, s."""
         before = sum(r["seconds"] for r in report.finished(self.run_dir / report.FILE) if r["key"] == SESSION)
         return float(before + time.monotonic() - self.began)
 

@@ -49,9 +49,10 @@ def measured(run_dir: Path, data: Mapping[str, Any], agents: int, steps: int, wo
     wanted = {job.key for job in jobs}
     found = report.findings([row for row in rows if row["key"] in wanted], learners, None)
     return {
-        "random": report.plain_figure(found.random), "unseen": report.as_json(found),
+        "random": report.plain_figure(found.random),
+        "unseen": report.as_json(found),
         "library": "stable-baselines3" if library else "envolve",
-    }  # fmt: skip
+    }
 
 
 def reported(run_dir: Path) -> dict[str, Any] | None:
@@ -109,8 +110,9 @@ def text_of(card: Mapping[str, Any]) -> str:
     lines += [f"  {'random':<8}{'':>8}   {'':<30}{_cell(card['random'])}", ""]
     lines += [
         "  import gymnasium, envolve.worlds",
-        f'  env = gymnasium.make("envolve/{card["name"]}")', "",
-    ]  # fmt: skip
+        f'  env = gymnasium.make("envolve/{card["name"]}")',
+        "",
+    ]
     return "\n".join(lines + ([f"Made by: {card['command']}"] if card["command"] else []))
 
 

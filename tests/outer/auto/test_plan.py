@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
-from envolve.agents.common.sections import LEARNERS, VarySection
+from envolve.agents.common.learners import LEARNERS
+from envolve.agents.common.sections import VarySection
 from envolve.core.option import option  # noqa: F401  sections are declared with it
 from envolve.envs.section import EnvSection
 from envolve.outer.auto.facts import Facts
@@ -50,7 +51,7 @@ def test_every_key_of_a_plan_exists_and_is_within_its_limits(of: Facts, world: s
     assert data == made(of, world=world).config
     for name, values in data["agents"].items():
         cls = {"gtn": GTNSection, "expert": ExpertSection}.get(name)
-        cls = cls or (VarySection if name.endswith("_vary") else LEARNERS[name.removesuffix("_expert")])
+        cls = cls or (VarySection if name.endswith("_vary") else LEARNERS[name.removesuffix("_expert")].section)
         fields = {f.name: f for f in dataclasses.fields(cls)}
         assert set(values) <= set(fields), (name, set(values) - set(fields))
     assert set(data["envs"][of.env]) <= {f.name for f in dataclasses.fields(EnvSection)}
