@@ -7,7 +7,6 @@ digest of every data file, so that a figure drawn later can be traced to what ma
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import json
 import os
@@ -24,6 +23,7 @@ from envolve.core import interrupt
 from envolve.core.child import end_process, ends_with_parent
 from envolve.core.commands import COMMANDS, flags_of
 from envolve.core.files import TABLE_BYTES, TEXT_BYTES, read_plain
+from envolve.core.registry import nearest
 from envolve.envs.worlds.file import write_atomic
 from envolve.outer.checkpoint import RunError
 from envolve.outer.config.load import ConfigError, environment_info
@@ -120,8 +120,8 @@ def _problems(entry: Any, names: Mapping[str, Any], name: str) -> list[str]:
 
 
 def _nearest(word: str, known: Any) -> str:
-    near = difflib.get_close_matches(str(word), [str(k) for k in known], 1, 0.5)
-    return f"; nearest: {near[0]}" if near else f"; expected one of {', '.join(sorted(map(str, known)))}"
+    near = nearest(str(word), map(str, known))
+    return f"; nearest: {near}" if near else f"; expected one of {', '.join(sorted(map(str, known)))}"
 
 
 def _ordered(queue: dict[str, Experiment], path: Path) -> list[Experiment]:
