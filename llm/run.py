@@ -23,7 +23,7 @@ from envolve.llm.reporting.report import write_report
 from envolve.llm.search.elites import Elites
 from envolve.llm.search.genetic import Genetic
 from envolve.llm.search.greedy import Extras, Greedy
-from envolve.llm.search.individual import HUMAN, Individual
+from envolve.llm.search.individual import HUMAN, Individual, Search
 from envolve.llm.search.islands import Islands
 from envolve.llm.search.prompts import Brief
 from envolve.llm.search.task_facts import human_source
@@ -76,7 +76,8 @@ def _evolve(plan: Plan, chat: Chat, vetter: Optional[Vetter], probe: Probe) -> R
     brief = Brief(plan.task, plan.description, tuple(plan.types), training_text(s.training), args.show_human_reward)
     code = plan.task.reward_text or human_source(plan.task.compute_reward) if args.human_parent else ""
     extras = Extras(args.edits, args.notes, code)
-    samples, search = args.shapers_per_iter, None  # type: int, Optional[Search]
+    samples = args.shapers_per_iter
+    search: Search
     with LiveEvolution(plan.task, s, wide_console(), str(plan.folder)) as live:
         if args.mode in ("elites", "steady"):
             elites = Elites(brief, samples, chat.models, s.seed, extras)

@@ -59,9 +59,13 @@ def read_events(path: Path) -> list[Event]:
     out = []
     try:
         for number, content in json_lines.read(path):
-            do, ids = content.get("do"), content.get("ids")
-            fine = do in (ASK, TRAIN, TELL) and isinstance(ids, list) and ids and all(type(i) is int for i in ids)
-            if not fine:
+            do, ids = str(content.get("do")), content.get("ids")
+            if (
+                do not in (ASK, TRAIN, TELL)
+                or not isinstance(ids, list)
+                or not ids
+                or not all(type(i) is int for i in ids)
+            ):
                 raise EventError(
                     f'{path}, line {number}: expected {{"do": "ask", "train" or "tell", "ids": [numbers]}}'
                 )
@@ -93,7 +97,7 @@ class Steady(Evolution):
         self._total = s.iterations * self.search.samples
         self._asked = 0
         self._under_way: dict[int, Individual] = {}  # asked for and not told
-        self._ready: set[int] = set()  # vetted
+        self._vetted: set[int] = set()  # vetted
         self._training: tuple[int, ...] = ()
         self._over: set[int] = set()  # may be told
         self._seen: list[Individual] = []  # that the search has been told, and those in training
@@ -171,15 +175,15 @@ class Steady(Evolution):
             return True
         if event.do == TRAIN:  # what an earlier session has trained and repaired is over already
             done = {i for i in self._over if self._known.get(i) is self._under_way[i]}
-            return not self._training and set(event.ids) <= self._ready | done
+            return not self._training and set(event.ids) <= self._vetted | done
         return set(event.ids) <= self._over
 
     def _decided(self) -> Event | None:
         """What to do now, from what has ended."""
         if self._over:
             return Event(TELL, tuple(sorted(self._over)))
-        if self._ready and not self._training:
-            return Event(TRAIN, tuple(sorted(self._ready)))
+        if self._vetted and not self._training:
+            return Event(TRAIN, tuple(sorted(self._vetted)))
         more = self._asked < self._total and len(self._under_way) < self.search.samples and not self.stopped
         return Event(ASK, (self._asked,)) if more else None
 
@@ -205,7 +209,7 @@ class Steady(Evolution):
         elif what == OVER or self._under_way[number].rejection is not None:
             self._over.add(number)
         else:
-            self._ready.add(number)
+            self._vetted.add(number)
 
     # --------------------------------------------------------------------------------------------------- the decisions
 
@@ -256,7 +260,7 @@ class Steady(Evolution):
             individual.code = base_of(p)
 
     def _train_now(self, ids: tuple[int, ...]) -> None:
-        self._ready -= set(ids)
+        self._vetted -= set(ids)
         members = [self._under_way[i] for i in ids]
         if all(self._known.get(i.id) is i for i in members):  # trained in an earlier session
             self._first_batch = self._first_batch or set(ids)
