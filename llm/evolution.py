@@ -21,7 +21,6 @@ from typing import NamedTuple, Protocol
 from envolve.agents.shaped.halving import Halved, Training
 from envolve.agents.shaped.training import Progress
 from envolve.core.cleaning import clean
-from envolve.envs.graph.file import with_values
 from envolve.llm.cascade import evaluate_in_two
 from envolve.llm.fitness import FINAL, Worth, candidate_of, evaluate, judge
 from envolve.llm.models.chat import Call, Chat, ChatFailure, Request, settled
@@ -328,7 +327,7 @@ class Evolution:
         self.tunings[individual.id] = tuned
         individual.steps += tuned.steps
         values = tuned.params.tolist()
-        graph_file = with_values(individual.graph_file, values)
+        graph_file = individual.graph_file.with_values(values)
         return replace(individual, graph_file=graph_file, tuned=dict(zip(candidate.param_names, values)))
 
     def _test(self, entries: list[Individual]) -> tuple[list[Final], Halved, list[int]]:

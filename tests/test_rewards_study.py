@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from benchmarks.rewards import study
 from benchmarks.rewards.pool import Entry, Pool, PoolVetter, reward_alone, texts, written
 from benchmarks.rewards.study import ARMS, TASKS, Size, constant, joint, main, table
-from envolve.envs.graph.file import load_graph_file
+from envolve.envs.graph.file import GraphFile
 from envolve.llm.models.request import Call, Request
 from envolve.llm.vetting.vet import Vetted
 from tests.llm.test_evolution import graph_file
@@ -25,8 +26,8 @@ def entries() -> list[Entry]:
     for e in made[:2]:
         done = {"inputs": ["pole_angle"], "outputs": [{"node": 0}], "names": ["terminal"],
                 "nodes": [{"op": "aten.gt.Scalar", "args": [{"in": 0}, 0.2]}]}  # fmt: skip
-        e.graph_file["functions"]["compute_terminal"] = done
-    return made
+        e.graph_file.data["functions"]["compute_terminal"] = done
+    return [replace(e, graph_file=GraphFile(e.graph_file.data)) for e in made]
 
 
 @pytest.fixture
@@ -97,7 +98,7 @@ def test_a_request_with_code_is_answered_by_what_is_most_like_it() -> None:
 
 def test_files_of_controls_and_of_joint_candidates_can_be_loaded() -> None:
     for f in [constant("Cartpole"), *joint("Cartpole", entries(), 0, 8), reward_alone(entries()[0])]:
-        assert load_graph_file(json.dumps(f), name="x").shapers
+        assert GraphFile.from_text(f.text()).candidate().shapers
     kinds = [tuple(f["functions"]) for f in joint("Cartpole", entries(), 0, 8)]
     assert ("compute_reward", "compute_terminal") in kinds and ("compute_reward",) in kinds
     assert written([{"param": 0}, {"in": 0}], [0.5]) == [0.5, {"in": 0}]

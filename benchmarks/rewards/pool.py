@@ -18,6 +18,7 @@ import numpy as np
 
 from envolve.core.cleaning import printable
 from envolve.core.places import CODE
+from envolve.envs.graph.file import GraphFile
 from envolve.envs.worlds.file import write_atomic
 from envolve.llm.models.request import Body, Call, ChatFailure, Reply, Request
 from envolve.llm.search.novelty import similarity
@@ -37,7 +38,7 @@ class Entry:
     name: str
     text: str
     code: str
-    graph_file: dict[str, Any]
+    graph_file: GraphFile
 
     def of(self, kind: str) -> dict[str, Any] | None:
         """The graph of one function with its numbers written in; None: it has none."""
@@ -73,17 +74,18 @@ def load_pool(task: str, folder: Path) -> list[Entry]:
             for name, text in texts(task).items():
                 verdict = vetter.vet(text, name)
                 if isinstance(verdict, Vetted) and "compute_reward" in verdict.graph_file["functions"]:
-                    graph_file = {k: v for k, v in verdict.graph_file.items() if k != "source"}
+                    graph_file = dict(verdict.graph_file.without_source())
                     text = printable(text)
                     entries.append({"name": name, "text": text, "code": verdict.code, "graph_file": graph_file})
         write_atomic(str(path), (json.dumps(entries) + "\n").encode())
-    return [Entry(**e) for e in json.loads(path.read_text(encoding="utf-8"))]
+    found = json.loads(path.read_text(encoding="utf-8"))
+    return [Entry(e["name"], e["text"], e["code"], GraphFile(e["graph_file"])) for e in found]
 
 
-def reward_alone(entry: Entry) -> dict[str, Any]:
+def reward_alone(entry: Entry) -> GraphFile:
     """Graph file of the entry's reward, with its numbers as parameters."""
     functions = {"compute_reward": entry.graph_file["functions"]["compute_reward"]}
-    return {**entry.graph_file, "functions": functions, "action_size": None}
+    return GraphFile.of(entry.graph_file["task"], functions, entry.graph_file["params"])
 
 
 class Pool:

@@ -46,7 +46,7 @@ from benchmarks.rewards.pool import KINDS, NAME, Entry, Pool, PoolVetter, load_p
 from envolve.agents.shaped.halving import Training  # noqa: E402
 from envolve.agents.shaped.training import default_section  # noqa: E402
 from envolve.core.statistics import interval  # noqa: E402
-from envolve.envs.graph.file import load_graph_file, with_values  # noqa: E402
+from envolve.envs.graph.file import GraphFile  # noqa: E402
 from envolve.envs.physics.task import PHYSICS_TASKS  # noqa: E402
 from envolve.envs.shaping.candidate import Candidate  # noqa: E402
 from envolve.envs.worlds.file import write_atomic  # noqa: E402
@@ -121,7 +121,7 @@ def _searched(task: str, arm: str, seed: int, size: Size, out: Path, folder: Pat
     if arm in ("human", "longer"):
         return Candidate("human"), 0
     if arm == "constant":
-        return _loaded(constant(task)), 0
+        return constant(task).candidate(), 0
     if arm in ("gp", "greedy", "islands", "elites"):
         return _evolved(task, arm, seed, size, load_pool(task, out) if arm != "gp" else [], folder)
     entries = load_pool(task, out)
@@ -132,10 +132,10 @@ def _searched(task: str, arm: str, seed: int, size: Size, out: Path, folder: Pat
         if base is None:
             raise ValueError(f"{task}: no reply of the pool has numbers to tune")
         graph_file = reward_alone(base)
-        tuned = _tuned(training, _loaded(graph_file), arm, seed, size, folder / "tune.jsonl")
-        return _loaded(with_values(graph_file, tuned.params.tolist())), tuned.steps
+        tuned = _tuned(training, graph_file.candidate(), arm, seed, size, folder / "tune.jsonl")
+        return graph_file.with_values(tuned.params.tolist()).candidate(), tuned.steps
     files = [reward_alone(e) for e in order] if arm == "samples" else joint(task, entries, seed, size.budget)
-    candidates = [_loaded(f, f"c{k}") for k, f in enumerate(files)]
+    candidates = [f.candidate(f"c{k}") for k, f in enumerate(files)]
     worths, _ = judge(training, candidates, seed, (FINAL[0] + 1, 0))
     best = max(range(len(worths)), key=lambda k: worths[k].score if math.isfinite(worths[k].score) else -math.inf)
     return candidates[best], sum(w.steps for w in worths)
@@ -175,7 +175,7 @@ def _evolved(task: str, arm: str, seed: int, size: Size, entries: list[Entry], f
     best = search.best()
     if best is None or best.graph_file is None:
         raise ValueError(f"{task}, {arm}, seed {seed}: nothing that the search tried has a score")
-    return _loaded(best.graph_file), result.steps
+    return best.graph_file.candidate(), result.steps
 
 
 def reward_params(entry: Entry) -> list[Any]:
@@ -184,14 +184,14 @@ def reward_params(entry: Entry) -> list[Any]:
     return [p for k, p in enumerate(entry.graph_file["params"]) if f'{{"param": {k}}}' in text]
 
 
-def constant(task: str) -> dict[str, Any]:
+def constant(task: str) -> GraphFile:
     """A reward of 1 in every step."""
     nodes = [{"op": "aten.mul.Tensor", "args": [{"in": 0}, 0.0]}, {"op": "aten.add.Tensor", "args": [{"node": 0}, 1.0]}]
     graph = {"inputs": ["progress"], "nodes": nodes, "outputs": [{"node": 1}], "names": ["total"]}
-    return _file(task, {"compute_reward": graph})
+    return GraphFile.of(task, {"compute_reward": graph})
 
 
-def joint(task: str, entries: list[Entry], seed: int, count: int) -> list[dict[str, Any]]:
+def joint(task: str, entries: list[Entry], seed: int, count: int) -> list[GraphFile]:
     """Reward, observation and end of random replies together, the task's own where a reply has none."""
     rng = np.random.default_rng([seed, 1])
     out = []
@@ -201,16 +201,8 @@ def joint(task: str, entries: list[Entry], seed: int, count: int) -> list[dict[s
             having = [g for e in entries if (g := e.of(kind)) is not None]
             if having and (kind == "compute_reward" or rng.random() < 0.7):
                 functions[kind] = having[int(rng.integers(len(having)))]
-        out.append(_file(task, functions))
+        out.append(GraphFile.of(task, functions))
     return out
-
-
-def _file(task: str, functions: dict[str, Any]) -> dict[str, Any]:
-    return {"envolve_graph": 1, "task": task, "action_size": None, "params": [], "functions": functions}
-
-
-def _loaded(graph_file: dict[str, Any], name: str = "found") -> Candidate:
-    return load_graph_file(json.dumps(graph_file), name=name)
 
 
 # ---------------------------------------------------------------------------------------------------------- the figures

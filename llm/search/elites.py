@@ -44,7 +44,7 @@ def cell(individual: Individual) -> Cell:
 
 
 def _size(i: Individual) -> int:
-    graphs = (i.graph_file or {}).get("functions", {})
+    graphs = {} if i.graph_file is None else i.graph_file["functions"]
     operations = sum(len(graph["nodes"]) for graph in graphs.values()) if graphs else len(i.code.split())
     return max(0, min(SIZES - 1, math.ceil(math.log2(max(operations, 1) / SMALLEST))))
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -38,7 +38,7 @@ _ARITHMETIC = {
 Features = tuple[Counter[str], ...]  # DEPTHS + 1 multisets
 
 
-def similarity(a: dict[str, Any], b: dict[str, Any], numbers: bool = False) -> float:
+def similarity(a: Mapping[str, Any], b: Mapping[str, Any], numbers: bool = False) -> float:
     """Similarity of two graph files, in [0, 1]; symmetric; 1 if and only if their normal forms are equal. numbers:
     candidates that differ only in a number are not equal."""
     return _alike(features(a, numbers), features(b, numbers))
@@ -74,7 +74,7 @@ def _jaccard(a: Counter[str], b: Counter[str]) -> float:
 # -------------------------------------------------------------------------------------------------------- normal form
 
 
-def features(graph_file: dict[str, Any], numbers: bool = False) -> Features:
+def features(graph_file: Mapping[str, Any], numbers: bool = False) -> Features:
     """All expressions of a graph file at every depth. Expressions of different functions are different."""
     values = [p["value"] for p in graph_file.get("params", [])] if numbers else None
     return _features(json.dumps([graph_file["functions"], values, graph_file.get("action_size")]))
