@@ -41,6 +41,7 @@ from envolve.outer.exchange.machine import ExchangeError, Host
 from envolve.outer.exchange.worker import SecondWorkerError
 from envolve.outer.hpo.nes_master import DONE, LOGS, TRIALS, Broken, NESMaster
 from envolve.outer.hpo.optimise import Optimiser
+from envolve.outer.hpo.optuna_storage import OptunaStorage, storage_file
 from envolve.outer.hpo.report import write_report
 from envolve.outer.hpo.study import Study, dump_study, read_study
 from envolve.outer.hpo.study_table import StudyTable
@@ -97,6 +98,8 @@ class Args:
     """Values that override the study, e.g. search.seed=3 stop.trials=40 budget.most=27."""
     results_dir: Annotated[Path, tyro.conf.arg(metavar="DIR")] = Path("results")
     """Parent folder of new runs."""
+    storage: Annotated[str | None, tyro.conf.arg(metavar="FILE")] = None
+    """Copy every trial into this SQLite file as it ends, for optuna-dashboard; several studies may share a file."""
     check: tyro.conf.FlagCreatePairsOff[bool] = False
     """Validate the study, print what would be searched, then exit."""
     nes_master: tyro.conf.FlagCreatePairsOff[bool] = False
@@ -118,6 +121,10 @@ def read_args(args: Args) -> Study:
         check_count(name, value, least)
     if args.bohb_workers is not None and args.bohb_id is not None and args.bohb_id >= args.bohb_workers:
         raise ConfigError([f"BOHB_ID: found {args.bohb_id}, expected less than BOHB_WORKERS, {args.bohb_workers}"])
+    if args.storage is not None:
+        storage_file(args.storage)
+        if args.bohb_id:
+            raise ConfigError([f"--storage: found BOHB_ID {args.bohb_id}, expected 0: only the search copies trials"])
     if args.resume is not None:
         if args.study is not None or args.run_dir is not None:
             raise ConfigError(["--resume: found STUDY or --run-dir too, expected neither: the folder has its study"])
@@ -202,7 +209,8 @@ def search(args: Args, study: Study, run_dir: Path) -> int:
         (run_dir / DONE).unlink(missing_ok=True)
         name = run_dir.resolve().name
         dispatcher = stack.enter_context(Dispatcher(str(run_dir / TRIALS), 0, name, patience=never_late, advice=advice))
-        optimiser = Optimiser(study, run_dir, dispatcher)
+        copies = [OptunaStorage(args.storage, study, name)] if args.storage is not None else []
+        optimiser = Optimiser(study, run_dir, dispatcher, copies)
         children = LocalProcesses(masters, command, run_dir / LOGS, what="NES master", stop_seconds=STOP_SECONDS)
         stack.enter_context(children)
         dispatcher.on_wait = children.poll
@@ -253,7 +261,8 @@ def main(argv: list[str] | None = None) -> int:
         complain(in_words(e))
         return 1
     is_master = args.nes_master or bool(args.bohb_id)
-    go_on = f"continue with: {shlex.join([*commands.typed('optimize_params.py'), '--resume', str(run_dir)])}"
+    again = ["--resume", str(run_dir), *(["--storage", args.storage] if args.storage is not None else [])]
+    go_on = f"continue with: {shlex.join([*commands.typed('optimize_params.py'), *again])}"
     stopped = interrupt.GO_ON if is_master else go_on
     interrupt.advise(stopped)
     try:

@@ -8,16 +8,17 @@ differs from that among all, which is another question; the report names the met
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import math
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from envolve.outer.hpo.axes import Axis, shown
 from envolve.outer.hpo.standings import succeeded
-from envolve.outer.hpo.trial import Record
+from envolve.outer.hpo.trial import Plain, Record
 
 LEAST, MOST = 10, 300  # trials: with fewer no importance is given; of more, evenly many are left out, to save minutes
 FEW = 5  # trials per parameter, below which a forest finds shares in noise
@@ -126,29 +127,23 @@ def _measure(records: Sequence[Record], axes: Sequence[Axis], method: str) -> Ma
     shares = dict.fromkeys(values, 0.0)
     if not varying or len({r.result.loss for r in records}) == 1:
         return shares
-    distributions = {a.name: _distribution(a) for a in varying}
+    distributions = {a.name: distribution(a, range(len(a.choices))) for a in varying}
     trials = [
         optuna.trial.create_trial(params={a.name: values[a.name][k] for a in varying}, distributions=distributions,
                                   value=r.result.loss)
         for k, r in enumerate(records)
     ]  # fmt: skip
-    verbosity = optuna.logging.get_verbosity()
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            study = optuna.create_study(direction="minimize")
-            study.add_trials(trials)
-            if method == FANOVA:
-                evaluator: Any = FanovaImportanceEvaluator(n_trees=TREES, seed=SEED)
-            else:
-                quantile = max(0.1, min(0.5, GOOD / len(records)))
-                evaluator = PedAnovaImportanceEvaluator(target_quantile=quantile)
-            found = optuna.importance.get_param_importances(
-                study, evaluator=evaluator, params=list(distributions), normalize=method != FANOVA
-            )
-    finally:
-        optuna.logging.set_verbosity(verbosity)
+    with silent():
+        study = optuna.create_study(direction="minimize")
+        study.add_trials(trials)
+        if method == FANOVA:
+            evaluator: Any = FanovaImportanceEvaluator(n_trees=TREES, seed=SEED)
+        else:
+            quantile = max(0.1, min(0.5, GOOD / len(records)))
+            evaluator = PedAnovaImportanceEvaluator(target_quantile=quantile)
+        found = optuna.importance.get_param_importances(
+            study, evaluator=evaluator, params=list(distributions), normalize=method != FANOVA
+        )
     return shares | {name: float(x) for name, x in found.items()}
 
 
@@ -158,11 +153,27 @@ def _internal(axis: Axis, record: Record) -> Any:
     return axis.position(value) if axis.choices else value
 
 
-def _distribution(axis: Axis) -> Any:
+def distribution(axis: Axis, choices: Sequence[Plain]) -> Any:
+    """Optuna's distribution of an axis. choices: what stands for the axis's own, which Optuna may hold for equal."""
     from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
     if axis.choices:
-        return CategoricalDistribution(tuple(range(len(axis.choices))))
+        return CategoricalDistribution(tuple(choices))
     if axis.whole:
         return IntDistribution(int(axis.low), int(axis.high), log=axis.log)
     return FloatDistribution(axis.low, axis.high, log=axis.log)
+
+
+@contextlib.contextmanager
+def silent() -> Iterator[None]:
+    """Keeps Optuna's log and its warnings about experimental parts from the terminal."""
+    import optuna
+
+    verbosity = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.CRITICAL)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        optuna.logging.set_verbosity(verbosity)
