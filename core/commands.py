@@ -19,6 +19,7 @@ HELP_FOLDER = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__fil
 ASK = ("-h", "--help")
 ASK_ALL = "--help-all"
 WRONG = 2  # the exit code of wrong arguments
+WANDB_HELP = "also log to this project of Weights & Biases, with models and films (docs/tracking.md)"
 
 
 class Command(NamedTuple):

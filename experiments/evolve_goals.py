@@ -47,7 +47,9 @@ from envolve.outer.goals.arguments import CONFIG_FILE, Parser, add_section, flag
 from envolve.outer.goals.evolution import EvolveSection, GoalEvolution, Inner, scores_of
 from envolve.outer.goals.evolution_report import PICTURE, picture, summary
 from envolve.outer.goals.sections import AGENTS
+from envolve.outer.reporting.board import Board
 from envolve.outer.reporting.folders import new_folder
+from envolve.outer.reporting.wandb_run import check_wandb, followed
 
 HELP = """\
 Evolve the distribution of goals, starts or both for training, so that agents do better on the task's own goals and
@@ -83,6 +85,7 @@ def build_parser() -> Parser:
     parser.add_argument("--resume", metavar="DIR", help="go on with the run in this folder, as it was begun")
     parser.add_argument("--run-dir", metavar="DIR", help="the folder of this run; default: a new one in --results-dir")
     parser.add_argument("--results-dir", default="results", metavar="DIR", help="where runs are kept")
+    parser.add_argument("--wandb", metavar="PROJECT", help=commands.WANDB_HELP)
     add_section(parser, "search", EvolveSection)
     add_section(parser, "training", Inner)
     sections = {agent: section for agent, (section, _, _) in AGENTS.items()}
@@ -136,7 +139,7 @@ def folder_of(plan: EvolvePlan, results: Path, run_dir: Path | None = None) -> P
     return folder
 
 
-def run(plan: EvolvePlan, folder: Path) -> int:
+def run(plan: EvolvePlan, folder: Path, wandb: str | None = None) -> int:
     """All generations that are left, then the comparison."""
     evolve, inner = plan.evolve, plan.inner
     torch.set_num_threads(inner.threads)
@@ -145,14 +148,17 @@ def run(plan: EvolvePlan, folder: Path) -> int:
     evaluate = functools.partial(scores_of, inner, plan.learner, evolve, space)
     families = f"goals {evolve.goal_family or 'plain'}, starts {evolve.start_family or 'plain'}"
     title = f"{inner.env_name}, {families}"
-    with locked(folder), interrupt.gently() as stop:
+    with locked(folder), followed(wandb, folder), interrupt.gently() as stop:
         evolution = GoalEvolution(folder, evolve, inner.seed, space.names, evaluate)
+        board = Board(folder)
         while not evolution.done:
             if stop():
                 return interrupt.stopped(commands.called(PROG))
             began = time.monotonic()
             g = evolution.generation()
             picture(folder / PICTURE, space, evolution, title)
+            figures = {"score": g.score, "plain": g.plain, "perturbed": g.perturbed, "best": g.best}
+            board.write(g.generation, {**figures, "diverged": g.diverged})
             seconds = time.monotonic() - began
             left = seconds * (evolve.generations - len(evolution.history))
             log.info("generation %3d  score %.3f  plain %.3f  perturbed %.3f  best %.3f  %.0f s, %.0f s left%s",
@@ -172,15 +178,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     logging.basicConfig(format="%(message)s", stream=sys.stderr)
     log.setLevel(logging.INFO)
     args = build_parser().parse(argv)
-    given = {n: v for n, v in vars(args).items() if v is not None and n not in ("resume", "results_dir", "run_dir")}
+    own = ("resume", "results_dir", "run_dir", "wandb")
+    given = {n: v for n, v in vars(args).items() if v is not None and n not in own}
 
     def work() -> int:
+        check_wandb(args.wandb)
         if args.resume is None:
             plan = make_plan(given)
-            return run(plan, folder_of(plan, Path(args.results_dir), args.run_dir and Path(args.run_dir)))
+            folder = folder_of(plan, Path(args.results_dir), args.run_dir and Path(args.run_dir))
+            return run(plan, folder, args.wandb)
         if given:
             raise ConfigError([f"--resume goes on with the values it was begun with: found {flag(next(iter(given)))}"])
-        return run(stored_plan(Path(args.resume)), Path(args.resume))
+        return run(stored_plan(Path(args.resume)), Path(args.resume), args.wandb)
 
     return exit_code(PROG, work, (RunError, SimulatorError, ValueError))
 

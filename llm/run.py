@@ -17,6 +17,7 @@ from envolve.llm.evolution import Evolution, Result, verdicts
 from envolve.llm.models.chat import Chat, ChatError, make_chat
 from envolve.llm.plan import CONFIG_FILE, Plan, arguments, resume_command
 from envolve.llm.reporting.best_code import recheck_with
+from envolve.llm.reporting.board import BoardWatcher
 from envolve.llm.reporting.live import LiveEvolution
 from envolve.llm.reporting.report import write_report
 from envolve.llm.search.genetic import Genetic
@@ -31,6 +32,7 @@ from envolve.outer.config.load import environment_info
 from envolve.outer.config.yaml_lines import ConfigError
 from envolve.outer.reporting.display import wide_console
 from envolve.outer.reporting.report import duration
+from envolve.outer.reporting.wandb_run import followed
 from envolve.outer.shapers.report import precise
 from envolve.outer.shapers.run import engine_version
 from envolve.outer.shapers.video import VideoError, film
@@ -49,11 +51,12 @@ def run_plan(plan: Plan) -> int:
     with _chat(plan, plan.folder / "calls.jsonl") as chat:
         _store_config(plan)
         with locked(plan.folder), contextlib.ExitStack() as stack:
+            films = stack.enter_context(followed(plan.args.wandb, plan.folder))
             probe, vetter = make_probe(plan.task.name), None
             if plan.args.mode != "gp":  # it makes graphs: there is no code of others
                 vetter = stack.enter_context(Vetter(probe, plan.types, plan.args.allow_unprotected))
             result = _evolve(plan, chat, vetter, probe)
-            return _report(plan, chat, vetter, result, time.monotonic() - began)
+            return _report(plan, chat, vetter, result, time.monotonic() - began, films)
 
 
 def _chat(plan: Plan, record: Optional[Path]) -> Chat:
@@ -81,7 +84,9 @@ def _evolve(plan: Plan, chat: Chat, vetter: Optional[Vetter], probe: Probe) -> R
             migration_every=args.migration_every,
         )  # fmt: skip
     with LiveEvolution(plan.task, s, wide_console(), str(plan.folder)) as live:
-        return Evolution(s, plan.folder, search, chat, vetter, live).run()
+        watcher = BoardWatcher(live, plan.folder)
+        with contextlib.closing(watcher):
+            return Evolution(s, plan.folder, search, chat, vetter, watcher).run()
 
 
 def training_text(t: Training) -> str:
@@ -138,7 +143,7 @@ def _finite(x: float) -> Optional[float]:
     return x if math.isfinite(x) else None
 
 
-def _report(plan: Plan, chat: Chat, vetter: Optional[Vetter], result: Result, seconds: float) -> int:
+def _report(plan: Plan, chat: Chat, vetter: Optional[Vetter], result: Result, seconds: float, films: List[Path]) -> int:
     best, console = result.best, wide_console()
     title = f"{plan.task.name}: {len(result.individuals)} candidates, {result.steps:,} environment steps"
     text = write_report(plan.folder, result, plan.task, title, None if vetter is None else recheck_with(vetter))
@@ -154,12 +159,12 @@ def _report(plan: Plan, chat: Chat, vetter: Optional[Vetter], result: Result, se
         write_atomic(str(path), content)
     console.print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)
     if plan.args.video is not None and best is not None and result.halved is not None:
-        _film(plan, result, console)
+        films += _film(plan, result, console)
     return 0 if best is not None else 1
 
 
-def _film(plan: Plan, result: Result, console: Any) -> None:
-    """Best agent of the best individual in the final test."""
+def _film(plan: Plan, result: Result, console: Any) -> List[Path]:
+    """Best agent of the best individual in the final test -> the film, if there is one."""
     best, halved, K = result.best, result.halved, plan.settings.retest
     assert best is not None and halved is not None
     scores = best.individual.agent_scores
@@ -169,5 +174,7 @@ def _film(plan: Plan, result: Result, console: Any) -> None:
         made = film(path, plan.folder, halved.envs, halved.learner, agent, plan.settings.seed)
         text = f"Film: {made.path} (one episode: {precise(made.score)} {plan.task.score_unit})"
         console.print(text, markup=False, highlight=False, soft_wrap=True)
+        return [made.path]
     except VideoError as e:
         console.print(f"no film: {e}", markup=False, highlight=False, soft_wrap=True)
+        return []

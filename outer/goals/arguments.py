@@ -91,6 +91,7 @@ def build_parser() -> Parser:
         help="record a video of the best member's final policy; default: video.mp4 (or .gif) in the run's folder",
     )  # fmt: skip
     parser.add_argument("--results-dir", default="results", metavar="DIR", help="where runs are kept")
+    parser.add_argument("--wandb", metavar="PROJECT", help=commands.WANDB_HELP)
     parser.add_argument(
         "--per-member", nargs="+", action="extend", default=[], metavar="NAME=V,V,...",
         help="values of the members, one each; of "

@@ -1,4 +1,4 @@
-"""Reports of a goal-conditioned run: live table, TensorBoard and Weights & Biases, picture, summary."""
+"""Reports of a goal-conditioned run: live table, TensorBoard, picture, summary."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ import math
 import sys
 import time
 from collections.abc import Sequence
-from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.console import Console, Group, RenderableType
 from rich.progress_bar import ProgressBar
@@ -17,13 +16,12 @@ from rich.text import Text
 
 from envolve.agents.goal.crl import METRICS
 from envolve.outer.goals.log import Point, Score, points_of
+from envolve.outer.reporting.board import Board
 from envolve.outer.reporting.display import NotedDisplay
 from envolve.outer.reporting.plots import BLUE, COLOURS, GREY, new_figure
 from envolve.outer.reporting.report import duration, number
 
 if TYPE_CHECKING:
-    from torch.utils.tensorboard import SummaryWriter
-
     from envolve.outer.goals.arguments import GoalPlan
 
 SHOWN = {"categorical_accuracy": "accuracy", "reward": "reward"}  # metric that the table shows -> its column
@@ -112,46 +110,21 @@ class GoalTable(NotedDisplay):
         return Group(Text(self.title, style="bold"), top, table, *notes)
 
 
-class Loggers:
-    """Writer to TensorBoard, and to Weights & Biases on request. Raises ImportError before the run begins."""
+class GoalBoard(Board):
+    """TensorBoard events of a run."""
 
-    def __init__(self, plan: GoalPlan, folder: Path, purge: int | None) -> None:
-        self.wandb: Any = None
-        if plan.run.log_wandb:
-            try:
-                wandb = import_module("wandb")
-            except ImportError:
-                raise ImportError("--log-wandb needs Weights & Biases: pip install wandb") from None
-            self.wandb = wandb.init(
-                project=plan.run.project_name, group=plan.run.group_name or None, name=folder.name, dir=str(folder),
-                mode=plan.run.wandb_mode, config={**vars(plan.run), **vars(plan.learner), "per_member": plan.own},
-            )  # fmt: skip
-        from torch.utils.tensorboard import SummaryWriter
-
-        self.writer: SummaryWriter = SummaryWriter(str(folder), purge_step=purge)
-
-    def write(self, scores: Sequence[Score], speed: float, metrics: Sequence[str]) -> None:
+    def evaluated(self, scores: Sequence[Score], speed: float, metrics: Sequence[str]) -> None:
         """metrics: names of the learner's metrics."""
-        scalars: dict[str, float] = {} if math.isnan(speed) else {"steps_per_second": speed}
+        scalars = {"steps_per_second": speed}
         for s in scores:
             prefix = "" if len(scores) == 1 else f"member_{s.member}/"
             values = {"eval/success": s.success, "eval/time_near_goal": s.near, "eval/distance": s.distance}
             values.update({f"training/{name}": value for name, value in zip(metrics, s.learning)})
-            scalars.update({prefix + name: value for name, value in values.items() if math.isfinite(value)})
+            scalars.update({prefix + name: value for name, value in values.items()})
         if len(scores) > 1:
             point = points_of(list(scores))[0]
-            if math.isfinite(point.success):
-                scalars.update({"eval/success": point.success, "eval/time_near_goal": point.near})
-        for name, value in scalars.items():
-            self.writer.add_scalar(name, value, scores[0].steps)
-        self.writer.flush()
-        if self.wandb is not None:
-            self.wandb.log(scalars, step=scores[0].steps)
-
-    def close(self) -> None:
-        self.writer.close()
-        if self.wandb is not None:
-            self.wandb.finish()
+            scalars.update({"eval/success": point.success, "eval/time_near_goal": point.near})
+        self.write(scores[0].steps, scalars)
 
 
 def learning_curve(path: Path, scores: list[Score], title: str, lines: Sequence[str] = ()) -> None:
