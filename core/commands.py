@@ -122,6 +122,7 @@ GROUPS: Dict[str, Tuple[Command, ...]] = {
             "evaluate-world", "experiments.evaluate_proxy", "evaluate_proxy.py",
             "train fresh agents in a model.pt, and on the task beside them", {"--num-agents": "--agents"},
         ),
+        Command("film", "experiments.film_world", "film_world.py", "film agents in a model.pt, and on the task beside"),
         Command(
             "replay", "experiments.replay_dump", "replay_dump.py", "show the last states of a simulation that diverged"
         ),

@@ -171,7 +171,9 @@ def _film(plan: Plan, result: Result, console: Any) -> List[Path]:
     agent = result.numbers[result.finals.index(best)] * K + max(range(K), key=scores.__getitem__)
     try:
         path = (plan.args.video or (None,))[0]
-        made = film(path, plan.folder, halved.envs, halved.learner, agent, plan.settings.seed)
+        name, score = f"i{best.individual.id:03d}", f"{precise(best.individual.score)} {plan.task.score_unit}"
+        caption = f"{plan.task.name}, {name}: {score}, seed {plan.settings.seed}"
+        made = film(path, plan.folder, halved.envs, halved.learner, agent, plan.settings.seed, caption)
         text = f"Film: {made.path} (one episode: {precise(made.score)} {plan.task.score_unit})"
         console.print(text, markup=False, highlight=False, soft_wrap=True)
         return [made.path]
