@@ -323,11 +323,17 @@ def importance_bars(path: Path, importance: Importance, title: str) -> None:
         ax.barh(k, 100 * s.share, color=BLUE, alpha=0.45 if some else 0.9, hatch="///" if some else None,
                 edgecolor="white")  # fmt: skip
         among = f", among {s.trials} of {importance.trials} trials" if some else ""
-        ax.text(100 * s.share, k, f" {100 * s.share:.1f} %{among}", va="center", fontsize=8)
+        low, high = s.interval or (s.share, s.share)
+        if s.interval is not None:
+            sides = [[100 * (s.share - low)], [100 * (high - s.share)]]
+            ax.errorbar(100 * s.share, k, xerr=sides, color="black", linewidth=1, capsize=2.5)
+        ax.text(100 * max(s.share, high), k, f" {100 * s.share:.1f} %{among}", va="center", fontsize=8)
     ax.set_yticks(range(len(shares)), [_text(names[n]) for n in shares], fontsize=9)
     ax.invert_yaxis()
-    ax.set_xlim(0, 118 * max(0.05, max(s.share for s in shares.values())))
+    widest = max(s.interval[1] if s.interval else s.share for s in shares.values())
+    ax.set_xlim(0, 118 * max(0.05, widest))
     what = "variance of the loss explained" if importance.method == FANOVA else "what sets the best trials apart"
-    ax.set_xlabel(f"{what}, % ({importance.method}, {importance.trials} trials at budget {importance.budget:.4g})",
+    ax.set_xlabel(f"{what}, % ({importance.method}, {importance.trials} trials at budget {importance.budget:.4g})"
+                  + ("\nwhiskers: 95 % interval over trials" if any(s.interval for s in shares.values()) else ""),
                   fontsize=9)  # fmt: skip
     figure.savefig(path, format="png")
