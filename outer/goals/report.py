@@ -18,8 +18,8 @@ from envolve.agents.goal.crl import METRICS
 from envolve.outer.goals.log import Point, Score, points_of
 from envolve.outer.reporting.board import Board
 from envolve.outer.reporting.display import NotedDisplay
-from envolve.outer.reporting.plots import BLUE, COLOURS, GREY, new_figure
 from envolve.outer.reporting.report import duration, number
+from envolve.outer.reporting.style import BLUE, COLOURS, GREY, clear_legend, new_figure, thousands
 
 if TYPE_CHECKING:
     from envolve.outer.goals.arguments import GoalPlan
@@ -130,8 +130,6 @@ class GoalBoard(Board):
 def learning_curve(path: Path, scores: list[Score], title: str, lines: Sequence[str] = ()) -> None:
     """Writes a PNG: success and time near the goal against steps, with 95 % intervals. lines: names of the members if
     they differ in more than their random seeds; then each has its own line."""
-    from matplotlib.ticker import FuncFormatter
-
     figure, axes = new_figure(11.2, 3.9, 2)
     figure.suptitle(title, fontsize=12)
     for ax, name, label in zip(axes, ("success", "near"), ("success rate", "decisions near the goal, per episode")):
@@ -145,19 +143,20 @@ def learning_curve(path: Path, scores: list[Score], title: str, lines: Sequence[
         else:
             points, members = points_of(scores), sorted({s.member for s in scores})
             x = [p.steps for p in points]
+            over = f"{len(members)} members" if len(members) > 1 else f"{scores[0].episodes} episodes"
             ends = [getattr(p, f"{name}_interval") for p in points]
             ax.fill_between(x, [e[0] for e in ends], [e[1] for e in ends], color=BLUE, alpha=0.25, linewidth=0,
-                            label="95 % interval")  # fmt: skip
+                            label=f"95 % interval over {over}")  # fmt: skip
             for i in members if len(members) > 1 else ():
                 own_scores = [getattr(s, name) for s in scores if s.member == i]
                 ax.plot(x, own_scores, color=GREY, linewidth=0.6, alpha=0.6, label=None if i else "members")
             mean = "mean of members" if len(members) > 1 else "mean"
             ax.plot(x, [getattr(p, name) for p in points], color=BLUE, linewidth=1.6, marker=".", label=mean)
         ax.set_xlabel("environment steps of a member")
-        ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+        thousands(ax.xaxis)
         ax.set_ylabel(label)
         ax.set_ylim(0, 1.02 if name == "success" else None)
-        ax.legend(fontsize=8, loc="best", framealpha=0.8, edgecolor="none")
+        clear_legend(ax, 3)
     figure.savefig(path, format="png")
 
 

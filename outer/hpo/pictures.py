@@ -1,6 +1,6 @@
 """Pictures of a study: parallel coordinates, loss against budget, importances.
 
-Colours as in outer/reporting/plots.py; what is of a model and what was drawn at random differ in shape besides.
+Colours as in outer/reporting/style.py; what is of a model and what was drawn at random differ in shape besides.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from envolve.outer.hpo.axes import Axis, short_names, shown, value_text
 from envolve.outer.hpo.importance import FANOVA, Importance
 from envolve.outer.hpo.standings import agreements, last_of_each, ranked, succeeded
 from envolve.outer.hpo.trial import Record
-from envolve.outer.reporting.plots import BLUE, GREEN, GREY, ORANGE, new_figure
 from envolve.outer.reporting.report import precise
+from envolve.outer.reporting.style import BLUE, GREEN, GREY, ORANGE, budget_colours, new_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -283,12 +283,9 @@ def _y(scale: LossScale, record: Record) -> float:
 
 
 def _over_time(ax: Axes, records: Sequence[Record], scale: LossScale, budgets: Sequence[float]) -> None:
-    from matplotlib import colormaps
-
     top = next((r.trial.budget for r in ranked(records)), math.nan)
     spent = np.cumsum([r.trial.budget for r in records]) / budgets[-1]
-    shades = colormaps["cividis"](np.linspace(0.85, 0.1, len(budgets)))
-    for shade, b in zip(shades, budgets):
+    for shade, b in zip(budget_colours(len(budgets)), budgets):
         here = [(s, _y(scale, r)) for s, r in zip(spent, records) if r.trial.budget == b]
         ax.plot(*zip(*here), "o", color=shade, markersize=5, markeredgecolor="white", markeredgewidth=0.5,
                 label=f"budget {b:.4g} ({len(here)})")  # fmt: skip

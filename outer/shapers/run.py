@@ -105,7 +105,8 @@ class ShaperRun:
     def title(self) -> str:
         p = self.plan
         steps = f"{self.curve[-1].steps:,} steps each" if self.curve else "not trained"
-        return f"{p.task.name}: {len(p.candidates)} candidates, {steps}, seed {p.seed}"
+        agents = f", {p.K} agents each" if p.K > 1 else ""
+        return f"{p.task.name}: {len(p.candidates)} candidates{agents}, {steps}, seed {p.seed}"
 
     def ranking(self) -> List[Outcome]:
         p = self.plan

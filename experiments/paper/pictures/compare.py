@@ -19,9 +19,9 @@ from envolve.experiments.paper.common.drawing import (
     in_words,
     panels,
     steps_curve,
-    thousands,
 )
 from envolve.experiments.paper.common.series import style
+from envolve.outer.reporting.style import thousands
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -18,10 +18,10 @@ from envolve.experiments.paper.common.drawing import (
     in_words,
     panels,
     spread,
-    thousands,
 )
 from envolve.experiments.paper.common.series import style
 from envolve.experiments.paper.pictures.se import CONFIGS
+from envolve.outer.reporting.style import thousands
 
 TITLE = "test returns and training steps over one hyperparameter of the agents at a time"
 COMMAND = "hyperparameter_sensitivity.py"

@@ -26,7 +26,7 @@ from envolve.experiments.paper.common.drawing import (
 )
 from envolve.experiments.paper.common.series import AMBER, PINK, style
 from envolve.experiments.paper.pictures import se
-from envolve.outer.reporting.plots import BLUE, GREY, ORANGE
+from envolve.outer.reporting.style import BLUE, GREY, ORANGE
 
 TITLE = "the control of figures 3 and 7: agents in worlds that were fitted to the task instead of evolved"
 

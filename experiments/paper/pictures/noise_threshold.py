@@ -18,7 +18,7 @@ from envolve.experiments.paper.common.drawing import (
     panels,
     spread,
 )
-from envolve.outer.reporting.plots import COLOURS, GREY
+from envolve.outer.reporting.style import COLOURS, GREY
 
 TITLE = "the test return of agents from an SE with noise on one of its outputs"
 COMMAND = "noise_threshold.py"

@@ -20,9 +20,9 @@ from envolve.experiments.paper.common.drawing import (
     number,
     panels,
     spread,
-    thousands,
 )
 from envolve.experiments.paper.common.series import style
+from envolve.outer.reporting.style import thousands
 
 TITLE = "figures 3 and 7: test returns and training steps of agents from SEs and from the task"
 CONFIGS = {

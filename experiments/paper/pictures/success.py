@@ -14,8 +14,8 @@ import numpy as np
 from envolve.envs.task import make_task
 from envolve.experiments.paper.common.data import DataError
 from envolve.experiments.paper.common.drawing import LABEL_SIZE, Drawing, Need, band, in_words, panels
-from envolve.outer.reporting.plots import BLUE, GREY
 from envolve.outer.reporting.scores import read_curve
+from envolve.outer.reporting.style import BLUE, GREY
 
 TITLE = "figure 2: the score of many evolutions of SEs, generation by generation"
 LINES = 20  # runs that are drawn one by one, as published
