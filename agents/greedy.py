@@ -9,12 +9,13 @@ import torch
 from torch import Tensor
 
 from envolve.agents.common.hyper import draw
+from envolve.agents.common.learners import is_off_policy
 from envolve.agents.common.population import nets_of, stack, widest
 from envolve.agents.common.sections import LearnerSection, TabularSection, VarySection
 from envolve.agents.off_policy.algorithm import column
 from envolve.agents.ppo import policy as ppo_policy
 from envolve.agents.ppo.training import nets_for
-from envolve.agents.train import OFF_POLICY, algorithm
+from envolve.agents.train import algorithm
 from envolve.envs.task import Task
 
 Policy = Callable[[Tensor], Tensor]  # observations [1, N, F] -> actions int64 [1, N] or float32 [1, N, A]
@@ -32,7 +33,7 @@ def policies(
     for i in range(len(keys)):
         rows, own = np.array([i]), torch.from_numpy(weights[i : i + 1])
         one = hyper.take(rows)
-        if name in OFF_POLICY:
+        if is_off_policy(name):
             agents = nets_of(algorithm(name), task, one)
             nets = widest(agents)
             width = column(one, "hidden_size", own.device, torch.int64)

@@ -6,7 +6,6 @@ from __future__ import annotations
 import dataclasses
 import logging
 import math
-from importlib import import_module
 from typing import Any, Dict, NamedTuple, Optional, Set
 
 import numpy as np
@@ -14,16 +13,10 @@ import torch
 
 from envolve.agents.common import torch_compile
 from envolve.agents.common.hyper import Hyper, draw
+from envolve.agents.common.learners import LEARNERS, check_learner, curious_learners, is_off_policy
 from envolve.agents.common.result import TrainResult
 from envolve.agents.common.rollout import make_world
-from envolve.agents.common.sections import (
-    CURIOUS,
-    ICMSection,
-    LearnerSection,
-    TabularSection,
-    VarySection,
-    check_learner,
-)
+from envolve.agents.common.sections import ICMSection, LearnerSection, TabularSection, VarySection
 from envolve.agents.off_policy import training as off_policy
 from envolve.agents.ppo import training as ppo
 from envolve.agents.tabular.training import RewardNoise, train_tabular
@@ -33,14 +26,8 @@ from envolve.envs.worlds.world import tables
 
 log = logging.getLogger("envolve")
 BACKENDS = ("auto", "compiled", "torch", "torch_compile")
-# learners trained by agents/off_policy/training.py: module and class
-OFF_POLICY = {
-    "ddqn": ("envolve.agents.off_policy.ddqn", "DDQN"),
-    "duelingddqn": ("envolve.agents.off_policy.dueling_ddqn", "DuelingDDQN"),
-    "sac": ("envolve.agents.off_policy.sac", "SAC"),
-    "td3": ("envolve.agents.off_policy.td3", "TD3"),
-    "td3_discrete": ("envolve.agents.off_policy.td3_discrete", "TD3Discrete"),
-}
+
+
 class Hardware(NamedTuple):
     """Where a population trains."""
 
@@ -68,19 +55,19 @@ def train(
 ) -> TrainResult:
     """Train one agent per member in its world, then test it on the real task.
 
-    name: a key of ``envolve.agents.common.sections.LEARNERS``; kind: "se", "rn" or "real"; worlds: float32 [P, D] (for
+    name: a key of ``envolve.agents.common.learners.LEARNERS``; kind: "se", "rn" or "real"; worlds: float32 [P, D] (for
     "real" only P is read); keys: int64 [P] member seeds. test_each: test on the real task after every training episode
     and stop when solved. backend: "compiled" raises where there is no kernel, "auto" says in the log that it takes the
     PyTorch path; "torch_compile" is that path with the updates of off-policy learners compiled, and raises for other
-    learners. icm: with curiosity, for a learner in ``CURIOUS``.
+    learners. icm: with curiosity, for a learner that is ``curious``.
     """
     device, threads = hardware
     if backend not in BACKENDS:
         raise ValueError(f"backend {backend!r}: expected one of {', '.join(BACKENDS)}")
     check_learner(task, name)
-    if icm is not None and name not in CURIOUS:
-        raise ValueError(f"{name} has no curiosity; those that have: {', '.join(CURIOUS)}")
-    if backend == "torch_compile" and (reason := torch_compile.why_not(name, name in OFF_POLICY, device)):
+    if icm is not None and not LEARNERS[name].curious:
+        raise ValueError(f"{name} has no curiosity; those that have: {', '.join(curious_learners())}")
+    if backend == "torch_compile" and (reason := torch_compile.why_not(name, is_off_policy(name), device)):
         raise ValueError(f"backend 'torch_compile': {reason}")
     if kind == "se" and section.contextual_bandit:
         learner = of_one_step_episodes(learner, vary)
@@ -124,8 +111,9 @@ def of_one_step_episodes(learner: LearnerSection, vary: Optional[VarySection]) -
 
 def algorithm(name: str) -> Any:
     """Class of an off-policy learner."""
-    module, cls = OFF_POLICY[name]
-    return getattr(import_module(module), cls)
+    place = LEARNERS[name].place
+    assert place is not None, name
+    return place.load()
 
 
 def _say(text: str) -> None:

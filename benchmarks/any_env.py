@@ -134,8 +134,9 @@ def main() -> None:
         f = found[name] = compare(name, args.rounds)
         print(
             f"{name:34}{f['plain']:7.1f}{f['adapter']:9.1f}{f['adapter_overhead']:10.1f}{f['vector']:15.1f}"
-            f"{f['vector_overhead']:10.1f}", flush=True,
-        )  # fmt: skip
+            f"{f['vector_overhead']:10.1f}",
+            flush=True,
+        )
     if args.json:
         args.json.write_text(json.dumps(found, indent=1) + "\n")
 

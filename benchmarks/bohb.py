@@ -184,9 +184,10 @@ def optuna_itself(f: Function, seed: int) -> None:
         return loss
 
     study = optuna.create_study(
-        study_name=f"benchmark {seed}", sampler=optuna.samplers.TPESampler(multivariate=True, seed=seed),
+        study_name=f"benchmark {seed}",
+        sampler=optuna.samplers.TPESampler(multivariate=True, seed=seed),
         pruner=optuna.pruners.HyperbandPruner(1, int(MOST), ETA),
-    )  # fmt: skip
+    )
     study.optimize(objective)
 
 
@@ -224,9 +225,14 @@ def hpbandster_itself(f: Function, seed: int) -> None:
     host, port = names.start()
     Here(run_id=f"{seed}", nameserver=host, nameserver_port=port).run(background=True)
     master = BOHB(
-        configspace=space, run_id=f"{seed}", nameserver=host, nameserver_port=port, min_budget=1, max_budget=MOST,
+        configspace=space,
+        run_id=f"{seed}",
+        nameserver=host,
+        nameserver_port=port,
+        min_budget=1,
+        max_budget=MOST,
         eta=ETA,
-    )  # fmt: skip
+    )
     master.run(n_iterations=18)  # each four of them cost 15 full evaluations
     master.shutdown(shutdown_workers=True)
     names.shutdown()

@@ -169,8 +169,11 @@ def compare(args: argparse.Namespace) -> Dict[str, Any]:
         if args.only_shared:
             shared = start(args, n, args.num_envs)
             out["rows"].append({"candidates": n, "shared": shared})
-            print(f"{n:4d}", *(f"{x:11,.0f}" for x in (shared["memory"], shared["memory"] / n, shared["per_second"])),
-                  flush=True)  # fmt: skip
+            print(
+                f"{n:4d}",
+                *(f"{x:11,.0f}" for x in (shared["memory"], shared["memory"] / n, shared["per_second"])),
+                flush=True,
+            )
             continue
         if n <= args.most_processes:
             with tempfile.TemporaryDirectory() as barrier:

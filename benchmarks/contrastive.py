@@ -83,8 +83,11 @@ def main() -> None:
             steps = [u / STEPS_PER_UPDATE + d / 32 for u, d in ((update, decision), (fast, quick))]
             single = single or steps[1]
             share = f"{steps[1] / single:9.2f}" if P > 1 else ""
-            print(f"{env + kind:14} {P:7}  {update:7.2f}  {fast:8.2f}    {decision:7.3f}  {quick:8.3f}     "
-                  f"{steps[0]:7.3f}  {steps[1]:8.3f} {steps[0] / steps[1]:5.2f} x {share}", flush=True)  # fmt: skip
+            print(
+                f"{env + kind:14} {P:7}  {update:7.2f}  {fast:8.2f}    {decision:7.3f}  {quick:8.3f}     "
+                f"{steps[0]:7.3f}  {steps[1]:8.3f} {steps[0] / steps[1]:5.2f} x {share}",
+                flush=True,
+            )
     if args.jax:
         for env in ("reacher", "ant"):
             subprocess.run([args.jax, str(ROOT / "benchmarks" / "peers" / "jax_contrastive.py"), env], check=True)

@@ -66,8 +66,12 @@ class Meter:
 
     def result(self) -> dict[str, float]:
         steps, updates, seconds, cpu = (b - a for a, b in zip(self.marks[0], self.marks[-1]))
-        return {"env steps/s": steps / seconds, "gradient steps/s": updates / seconds,
-                "CPU ms per gradient step": 1e3 * cpu / updates, "cores": cpu / seconds}  # fmt: skip
+        return {
+            "env steps/s": steps / seconds,
+            "gradient steps/s": updates / seconds,
+            "CPU ms per gradient step": 1e3 * cpu / updates,
+            "cores": cpu / seconds,
+        }
 
 
 def sb3(iterations: int) -> dict[str, float]:
@@ -84,8 +88,14 @@ def sb3(iterations: int) -> dict[str, float]:
             return True
 
     policy = {"net_arch": [256, 256]}
-    model = SAC("MlpPolicy", gymnasium.make("HalfCheetah-v5"), learning_starts=RANDOM_STEPS, policy_kwargs=policy,
-                device="cpu", seed=0)  # fmt: skip
+    model = SAC(
+        "MlpPolicy",
+        gymnasium.make("HalfCheetah-v5"),
+        learning_starts=RANDOM_STEPS,
+        policy_kwargs=policy,
+        device="cpu",
+        seed=0,
+    )
     model.learn(first + iterations * STEPS, callback=Watch())
     return meter.result()
 

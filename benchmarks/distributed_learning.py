@@ -49,9 +49,15 @@ def prepare(task: str, variant: str, steps: int, size: dict[str, Any], folder: P
     config, _ = read_json(PARAMS / f"{task}.json")
     shipped = load_train_params(params_file, PARAMS / f"{task}.json")
     every = max(1, steps // shipped.num_steps_per_iter // EVALUATIONS)
-    changes = dict(num_iter=EVALUATIONS * every, eval_period=every, checkpoint_period=every, n_eval_episodes=EPISODES,
-                   n_buffer_init_episodes=max(1, 1000 // shipped.horizon), log_period=every,
-                   **size)  # fmt: skip
+    changes = dict(
+        num_iter=EVALUATIONS * every,
+        eval_period=every,
+        checkpoint_period=every,
+        n_eval_episodes=EPISODES,
+        n_buffer_init_episodes=max(1, 1000 // shipped.horizon),
+        log_period=every,
+        **size,
+    )
     if variant == "curriculum":
         share = changes["num_iter"] / shipped.num_iter
         for schedule in config["curriculum"].values():
@@ -90,11 +96,21 @@ def sb3(params: TrainParamsBase, seed: int) -> list[tuple[int, float]]:
             return True
 
     model = SAC(
-        "MlpPolicy", params.env_ctor(seed), seed=seed, device="cpu", learning_starts=first, gamma=params.gamma,
-        tau=params.tau, batch_size=params.batch_size, learning_rate=params.actor_lr, train_freq=1, gradient_steps=1,
-        ent_coef=f"auto_{math.exp(params.log_alpha_init)}", policy_kwargs={"net_arch": list(params.hidden)},
+        "MlpPolicy",
+        params.env_ctor(seed),
+        seed=seed,
+        device="cpu",
+        learning_starts=first,
+        gamma=params.gamma,
+        tau=params.tau,
+        batch_size=params.batch_size,
+        learning_rate=params.actor_lr,
+        train_freq=1,
+        gradient_steps=1,
+        ent_coef=f"auto_{math.exp(params.log_alpha_init)}",
+        policy_kwargs={"net_arch": list(params.hidden)},
         buffer_size=params.n_episodes_in_buffer * params.horizon,
-    )  # fmt: skip
+    )
     model.learn(first + params.num_iter * params.num_steps_per_iter, callback=Judge())
     judge.close()
     return found

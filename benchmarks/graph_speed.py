@@ -80,10 +80,11 @@ OBSERVATION = """def compute_observation(state):
     ), dim=-1)
 """
 CASES = {
-    "Anymal reward": ("Anymal", "compute_reward", ANYMAL), "Ant reward": ("Ant", "compute_reward", ANT),
+    "Anymal reward": ("Anymal", "compute_reward", ANYMAL),
+    "Ant reward": ("Ant", "compute_reward", ANT),
     "Cartpole reward": ("Cartpole", "compute_reward", CARTPOLE),
     "Anymal observation": ("Anymal", "compute_observation", OBSERVATION),
-}  # fmt: skip
+}
 
 
 def main() -> None:

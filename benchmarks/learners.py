@@ -19,7 +19,7 @@ from torch import Tensor
 
 from benchmarks.common.harness import main, measure
 from benchmarks.common.settings import SE_HIDDEN, SETTINGS, Setting
-from envolve.agents.common.sections import LEARNERS
+from envolve.agents.common.learners import LEARNERS
 from envolve.agents.train import Hardware, train
 from envolve.envs.classic.cartpole import CartPole
 from envolve.envs.section import EnvSection
@@ -50,10 +50,14 @@ def section_of(s: Setting, steps: int) -> Any:
     if s.ppo:
         values.update(ppo_values(s.ppo))
     skip = values.get("same_action_num", 1)
-    return LEARNERS[s.agent](
-        train_steps=steps * skip, train_episodes=max(1000, steps // 8), init_episodes=0, test_episodes=1,
-        early_out_min_steps=10**9, **values,
-    )  # fmt: skip
+    return LEARNERS[s.agent].section(
+        train_steps=steps * skip,
+        train_episodes=max(1000, steps // 8),
+        init_episodes=0,
+        test_episodes=1,
+        early_out_min_steps=10**9,
+        **values,
+    )
 
 
 def ppo_values(p: Dict[str, Any]) -> Dict[str, Any]:

@@ -44,9 +44,14 @@ def population(case: str, members: Optional[int], quick: bool, backend: str) -> 
 
     def run(rows: int) -> None:
         section = DDQNSection(
-            **SETTINGS["ddqn_in_se"].learner, rb_size=rows, train_steps=rows, train_episodes=1000, test_episodes=1,
-            init_episodes=rows // EPISODE - 1, early_out_min_steps=10**9,
-        )  # fmt: skip
+            **SETTINGS["ddqn_in_se"].learner,
+            rb_size=rows,
+            train_steps=rows,
+            train_episodes=1000,
+            test_episodes=1,
+            init_episodes=rows // EPISODE - 1,
+            early_out_min_steps=10**9,
+        )
         worlds = init_world("se", task, env, torch.as_tensor(keys))
         result = train("ddqn", section, None, task, "se", env, worlds, keys, backend=backend)
         if not (result.train_steps == rows).all() or not result.updates.all():

@@ -131,8 +131,9 @@ def on_files(slots: int, seconds: float) -> Iterator[Any]:
                 yield dispatcher
             return
         script, extra = exchange_overhead.__file__, ("--worker",)
-        with Dispatcher(folder, 0, "benchmark") as dispatcher, LocalWorkers(2, folder, 0, folder, script=script,
-                                                                           extra_args=extra):  # fmt: skip
+        with Dispatcher(folder, 0, "benchmark") as dispatcher, LocalWorkers(
+            2, folder, 0, folder, script=script, extra_args=extra
+        ):
             while len(dispatcher.workers()) < 2:
                 time.sleep(0.1)
             time.sleep(1.0)  # until both have loaded
@@ -171,8 +172,9 @@ def main() -> int:
                 top = f" ({row['wall_ms'] / 10 - 100:.0f} % on top)" if slots else ""
                 print(
                     f"{name:5} {what:20} {row['wall_ms']:8.1f} ms{top}, driver {row['driver_ms']:.2f} ms per chunk; "
-                    f"load {row['load']:.1f}", flush=True,
-                )  # fmt: skip
+                    f"load {row['load']:.1f}",
+                    flush=True,
+                )
     if args.json:
         args.json.write_text(json.dumps(rows, indent=1) + "\n")
     return 0

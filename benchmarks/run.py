@@ -15,6 +15,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from envolve.core.registry import unknown
+
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from envolve.core import interrupt
@@ -23,7 +25,6 @@ if __name__ == "__main__":
     interrupt.listen("benchmarks/run.py")  # before all that takes time to import
 
 import argparse
-import difflib
 import json
 import os
 import signal
@@ -61,8 +62,12 @@ def adapt(name: str, run: Run, raw: dict[str, Any]) -> dict[str, dict[str, Any]]
     if name == "evolve":
         seconds = [r["seconds"] for r in raw["runs"]]
         solved = sum(r["solved"] for r in raw["runs"])
-        figures = {"runs": len(seconds), "solved": solved, "median_seconds": statistics.median(seconds),
-                   "most_seconds": max(seconds)}  # fmt: skip
+        figures = {
+            "runs": len(seconds),
+            "solved": solved,
+            "median_seconds": statistics.median(seconds),
+            "most_seconds": max(seconds),
+        }
         return {"envolve": {"figures": figures, **raw}}
     if name == "exchange_overhead":
         figures = {"milliseconds_per_generation": raw["milliseconds_per_generation"]}
@@ -161,8 +166,7 @@ def cpu_model() -> str:
 def check(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
     for name in args.only or ():
         if name not in BENCHMARKS:
-            near = difflib.get_close_matches(name, BENCHMARKS, n=1, cutoff=0.0)[0]
-            parser.error(f"--only: found {name!r}, expected one of {', '.join(BENCHMARKS)}, did you mean {near}")
+            parser.error(unknown("--only", name, BENCHMARKS))
     if args.json is not None and (args.json.is_dir() or not args.json.absolute().parent.is_dir()):
         parser.error(f"--json: cannot write {args.json}, expected a file in a folder that exists")
     if not 0 < args.time_limit < float("inf"):

@@ -22,29 +22,20 @@ from __future__ import annotations
 
 import argparse
 import csv
-import json
-import logging
 import math
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
-from rich.console import Console
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from envolve.core.files import TABLE_BYTES, read_plain, read_text  # noqa: E402
-from envolve.envs.worlds.file import write_atomic  # noqa: E402
-from envolve.outer.checkpoint import RunError, locked  # noqa: E402
-from envolve.outer.config.load import CONFIG_FILE, ConfigError, load_config, store_config  # noqa: E402
-from envolve.outer.evaluate.networks import evaluate  # noqa: E402
-from envolve.outer.exchange.messages import result_of  # noqa: E402
-from envolve.outer.reporting.report import LiveTable  # noqa: E402
+from benchmarks.common import cells  # noqa: E402
+from envolve.core.files import TABLE_BYTES, read_plain  # noqa: E402
+from envolve.outer.config.load import Config, load_config  # noqa: E402
 from envolve.outer.run import Run  # noqa: E402
 from envolve.outer.search.searches import worlds_of  # noqa: E402
 
@@ -66,17 +57,7 @@ TASKS = {
 }
 SEARCHES = ("nes", "snes", "sep_cma", "cma", "openai_es", "random")
 CMA_WORLDS = 32  # of cma: its memory grows with their number
-ENDLESS = 10**6  # generations: the budget ends a run
 RESAMPLES, CONFIDENCE = 10_000, 0.95
-
-
-class InProcess:
-    """A dispatcher that evaluates here: one core, no files."""
-
-    run_id = "searches"
-
-    def evaluate(self, chunks: Sequence[Any], unfit: Any = None) -> list[Any]:
-        return [result_of(c, "", evaluate(c.config, c.worlds, c.seeds, c.mode)) for c in chunks]
 
 
 class Spent:
@@ -111,7 +92,7 @@ class Spent:
 def overrides_of(task: str, search: str, seed: int) -> list[str]:
     base = load_config(ROOT / TASKS[task].config, TASKS[task].overrides)
     section = base.data["agents"]["gtn"]
-    words = [*TASKS[task].overrides, f"seed={seed}", f"agents.gtn.max_iterations={ENDLESS}"]
+    words = [*TASKS[task].overrides, f"seed={seed}", f"agents.gtn.max_iterations={cells.ENDLESS}"]
     words += ["agents.gtn.comparison_agents=0", f"agents.gtn.search={search}"]
     if search == "cma":
         words.append(f"agents.gtn.num_workers={CMA_WORLDS}")
@@ -125,21 +106,16 @@ def overrides_of(task: str, search: str, seed: int) -> list[str]:
 def cell(out: Path, task: str, search: str, seed: int, budget: int) -> dict[str, Any]:
     """Runs a cell, or goes on with it -> its figures. Raises KeyboardInterrupt: its checkpoint stays."""
     run_dir = out / "runs" / f"{task}-{search}-{seed}"
-    run_dir.mkdir(parents=True, exist_ok=True)
-    if (run_dir / CONFIG_FILE).exists():
-        config, resume = load_config(run_dir / CONFIG_FILE), True
-    else:
-        config, resume = load_config(ROOT / TASKS[task].config, overrides_of(task, search, seed)), False
-        store_config(run_dir, config, {"command": "benchmarks/searches.py"})
     mark = TASKS[task].solved_score
     spent = Spent(run_dir, mark)
+
+    def fresh() -> Config:
+        return load_config(ROOT / TASKS[task].config, overrides_of(task, search, seed))
 
     def enough(run: Run) -> bool:
         return spent.look().first is not None or spent.count >= budget
 
-    with locked(run_dir), LiveTable(ENDLESS, run_dir.name, Console(quiet=True)) as table:
-        run = Run(config, run_dir, InProcess(), resume=resume)  # type: ignore[arg-type]
-        run.search(table, enough)
+    run = cells.search(run_dir, fresh, enough, "benchmarks/searches.py")
     spent.look()
     solved = spent.first is not None if mark is not None else run.progress.solved
     evaluations = spent.count if spent.first is None else spent.first
@@ -166,19 +142,10 @@ def interval(values: Sequence[float]) -> tuple[float, float, float]:
 
 
 def results(out: Path) -> list[dict[str, Any]]:
-    """Finished cells, each checked for what the table reads."""
-    rows = []
-    for path in sorted(out.glob("cell-*.json")):
-        try:
-            row = json.loads(read_text(path))
-            kinds = {"task": str, "search": str, "seed": int, "budget": int, "solved": bool, "evaluations": int}
-            fits = isinstance(row, dict) and all(type(row.get(k)) is kind for k, kind in kinds.items())
-        except ValueError:
-            fits = False
-        if not fits:
-            raise RunError(f"{path}: found another content than a cell of this program; remove the file")
-        rows.append(row)
-    return rows
+    """Finished cells. Raises RunError."""
+    return cells.results(
+        out, {"task": str, "search": str, "seed": int, "budget": int, "solved": bool, "evaluations": int}
+    )
 
 
 def table(rows: Sequence[dict[str, Any]]) -> str:
@@ -209,51 +176,32 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
 
 def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, default=Path("results/searches"), metavar="DIR", help="%(default)s")
-    parser.add_argument("--seeds", type=int, default=10, help="of every cell (default: %(default)s)")
+    cells.add_flags(parser, "searches", 10)
     budgets = ", ".join(f"{name} {task.budget}" for name, task in TASKS.items())
     parser.add_argument("--budget", type=int, help=f"evaluations of a cell (default: {budgets})")
     parser.add_argument("--only-tasks", nargs="+", choices=TASKS, default=list(TASKS))
     parser.add_argument("--only-searches", nargs="+", choices=SEARCHES, default=list(SEARCHES))
-    parser.add_argument("--table", action="store_true", help="print the table of what is there and stop")
     return parser
 
 
 def main(argv: list[str] | None = None) -> int:
     parser = build_parser()
     args = parser.parse_args(argv)
-    for flag, value in (("--seeds", args.seeds), ("--budget", args.budget)):
-        if value is not None and not 1 <= value <= 10**7:
-            parser.error(f"{flag}: found {value}, expected 1 to 10000000")
-    logging.basicConfig(level=logging.WARNING, format="%(message)s")
-    torch.set_num_threads(1)
-    try:
-        if not args.table:
-            args.out.mkdir(parents=True, exist_ok=True)
-            work(args)
-        print(table(results(args.out)))
-    except (RunError, ConfigError, OSError) as e:
-        print(f"searches.py: {e}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print("stopped; the same command goes on", file=sys.stderr)
-        return 130
-    return 0
+    cells.check_counts(parser, {"--seeds": [args.seeds], "--budget": [args.budget]}, 10**7)
+    return cells.finish("searches", args, lambda: work(args), lambda: table(results(args.out)))
 
 
 def work(args: argparse.Namespace) -> None:
-    for seed in range(args.seeds):
-        for task in args.only_tasks:
-            for search in args.only_searches:
-                path = args.out / f"cell-{task}-{search}-{seed}.json"
-                if path.exists():
-                    continue
-                began = time.monotonic()
-                row = cell(args.out, task, search, seed, args.budget or TASKS[task].budget)
-                write_atomic(str(path), (json.dumps(row, indent=1) + "\n").encode())
-                what = "solved" if row["solved"] else "censored"
-                seconds = time.monotonic() - began
-                print(f"{task} {search} {seed}: {what}, {row['evaluations']} evaluations, {seconds:.0f} s", flush=True)
+    """All cells that are missing, seeds first."""
+    names = [(t, search, s) for s in range(args.seeds) for t in args.only_tasks for search in args.only_searches]
+
+    def run(task: str, search: str, seed: int) -> dict[str, Any]:
+        return cell(args.out, task, search, seed, args.budget or TASKS[task].budget)
+
+    def shown(row: dict[str, Any]) -> str:
+        return f"{'solved' if row['solved'] else 'censored'}, {row['evaluations']} evaluations"
+
+    cells.work(args.out, names, run, shown)
 
 
 if __name__ == "__main__":

@@ -42,9 +42,12 @@ def ours(task: str, steps: int, seeds: int, threads: int) -> Dict[str, Any]:
     cpu, began = time.process_time(), time.perf_counter()
     result = train_shaped(envs, learner, -(-steps // (NUM_ENVS * section.rollout_steps)))
     return {
-        "scores": result.score.tolist(), "steps": result.steps, "cpu_seconds": (time.process_time() - cpu) / seeds,
-        "seconds": time.perf_counter() - began, "curve": [p.score.tolist() for p in result.curve],
-    }  # fmt: skip
+        "scores": result.score.tolist(),
+        "steps": result.steps,
+        "cpu_seconds": (time.process_time() - cpu) / seeds,
+        "seconds": time.perf_counter() - began,
+        "curve": [p.score.tolist() for p in result.curve],
+    }
 
 
 def peer(task: str, steps: int, seeds: int) -> Dict[str, Any]:

@@ -85,8 +85,10 @@ def main() -> None:
         if iteration:  # the first is for the normalisers only
             best = [min(a, b) for a, b in zip(best, times)]
     act, record, learn = (1e6 * x / (P * N * T) for x in best)
-    print(f"us per environment step: act {act:.2f}, record {record:.2f}, learn {learn:.2f}, together "
-          f"{act + record + learn:.2f}; floor of the arithmetic {1e6 * floor(s):.2f}")  # fmt: skip
+    print(
+        f"us per environment step: act {act:.2f}, record {record:.2f}, learn {learn:.2f}, together "
+        f"{act + record + learn:.2f}; floor of the arithmetic {1e6 * floor(s):.2f}"
+    )
 
 
 if __name__ == "__main__":

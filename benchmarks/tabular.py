@@ -45,14 +45,28 @@ EPS, GAMMA = 0.1, 0.8  # alpha is 1
 def train(backend: str, algorithm: str, members: int, episodes: int) -> int:
     """-> environment steps trained, all members together."""
     section = TabularSection(
-        alpha=1.0, gamma=GAMMA, eps_init=EPS, eps_min=EPS, eps_decay=0.0, train_episodes=episodes, test_episodes=1,
+        alpha=1.0,
+        gamma=GAMMA,
+        eps_init=EPS,
+        eps_min=EPS,
+        eps_decay=0.0,
+        train_episodes=episodes,
+        test_episodes=1,
         bootstrap_time_limit=False,
-    )  # fmt: skip
+    )
     keys = np.arange(members)
     result = train_tabular(
-        algorithm, draw(section, keys), tuple(t[None] for t in TABLES), (*TABLES, TASK.start_state), "real",
-        TASK.max_steps, 1e9, False, keys, backend,
-    )  # fmt: skip
+        algorithm,
+        draw(section, keys),
+        tuple(t[None] for t in TABLES),
+        (*TABLES, TASK.start_state),
+        "real",
+        TASK.max_steps,
+        1e9,
+        False,
+        keys,
+        backend,
+    )
     return int(result.train_steps.sum())
 
 

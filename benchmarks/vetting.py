@@ -44,9 +44,12 @@ def measure(task: str, repeats: int) -> Dict[str, Any]:
         vetter.vet_all(good)
         together = (time.perf_counter() - began) / len(good)
         return {
-            "probe": times[1] - times[0], "start": times[2] - times[1], "seconds": seconds, "together": together,
+            "probe": times[1] - times[0],
+            "start": times[2] - times[1],
+            "seconds": seconds,
+            "together": together,
             "at_once": vetter.at_once,
-        }  # fmt: skip
+        }
 
 
 def main() -> None:

@@ -77,10 +77,14 @@ class Child:
         with open(self.log_path, "ab") as output:
             # A session of its own: Ctrl-C in the terminal reaches this process alone, which then ends the others.
             self.process = subprocess.Popen(
-                list(self._command()), stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
-                env={**os.environ, **self._environ}, start_new_session=True,
+                list(self._command()),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, **self._environ},
+                start_new_session=True,
                 preexec_fn=prepare if needed else None,
-            )  # fmt: skip
+            )
         self.started_at, self.start_at, self.starts = time.monotonic(), None, self.starts + 1
 
     def ended(self) -> int | None:

@@ -15,6 +15,8 @@ import re
 import sys
 from typing import Any, Callable, Dict, FrozenSet, List, NamedTuple, NoReturn, Optional, Sequence, Tuple
 
+from envolve.core.registry import nearest
+
 HELP_FOLDER = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "experiments", "help")
 ASK = ("-h", "--help")
 ASK_ALL = "--help-all"
@@ -156,6 +158,7 @@ GROUPS: Dict[str, Tuple[Command, ...]] = {
         _paper("step-size", "which step size and score transform are best", old=_WORKERS),
         _paper("inference-time", "milliseconds per step, in the task and in worlds"),
         _paper("figures", "draw the figures", old={}),
+        _paper("queue", "compute a list of these one after the other, and go on after any stop", old={}),
     ),
 }  # fmt: skip
 COMMANDS = {command.name: command for commands in GROUPS.values() for command in commands}
@@ -203,7 +206,7 @@ def choose(argv: Sequence[str]) -> Tuple[Command, List[str]]:
     command = COMMANDS.get(name) or _by_old_name(name)
     if command is None:
         known = [n for n in COMMANDS if n.startswith(PAPER + " ") == (first == 2)]
-        near = nearest(name, known if first == 2 else [*COMMANDS, PAPER])
+        near = nearest(name, sorted(known if first == 2 else [*COMMANDS, PAPER]), cutoff=0.0)
         asked = " ".join(words[:first])
         wrong("envolve", f"found no command {asked!r}, expected one that 'envolve --help' lists; nearest: {near}")
     if command.name == "evaluate" and any(word.endswith(".pt") for word in rest[:1]):
@@ -241,7 +244,7 @@ def overview(only: str = "") -> str:
             "  envolve paper train-proxy default_config_cartpole_syn_env.yaml --quick",
             "  envolve paper transfer default_config_gridworld_reward_env.yaml --agent sarsa",
             "  envolve paper figures all",
-        ]  # fmt: skip
+        ]
     for title, commands in GROUPS.items():
         paper = commands[0].name.startswith(PAPER)
         if paper != (only == PAPER):
@@ -324,7 +327,7 @@ def _answer_help(command: Command, argv: Sequence[str]) -> None:
 
 
 def _own(argv: Sequence[str]) -> List[str]:
-    """What stands before --."""
+    """The words before --."""
     words = list(argv)
     return words[: words.index("--")] if "--" in words else words
 
@@ -348,7 +351,7 @@ def _modern(command: Command, argv: Sequence[str], say: bool) -> List[str]:
             if say:
                 _note(typed_flag, command.kept[flag])
         elif known and flag not in known and flag not in command.hidden and flag not in (*ASK, ASK_ALL):
-            near = nearest(flag, [*known, *command.old])
+            near = nearest(flag, sorted([*known, *command.old]), cutoff=0.0) or ""
             near = command.old.get(near, near)
             wrong(prog, f"found {typed_flag}, expected a flag that --help-all lists; nearest: {near}")
         alone = not equals and (i + 1 == len(own) or own[i + 1].startswith("--"))
@@ -362,25 +365,15 @@ def _note(old: str, new: str) -> None:
     print(f"note: {old} is now {new}", file=sys.stderr)
 
 
-def nearest(name: str, names: Sequence[str]) -> str:
-    import difflib  # slow
-
-    by_lower = {n.lower(): n for n in sorted(names)}
-    found = difflib.get_close_matches(name.lower()[:200], list(by_lower), n=1, cutoff=0.0)
-    return by_lower[found[0]] if found else ""
-
-
 def near_file(path: str) -> str:
     """What an error goes on with, ", did you mean X": the nearest file in the same folder, empty if none is like it."""
-    import difflib
-
     folder, name = os.path.split(path)
     try:
         names = [entry.name for entry in os.scandir(folder or ".")]
     except OSError:
         return ""
-    found = difflib.get_close_matches(name[:200], names, n=1, cutoff=0.5)
-    return f", did you mean {os.path.join(folder, found[0])}" if found else ""
+    near = nearest(name, names)
+    return f", did you mean {os.path.join(folder, near)}" if near else ""
 
 
 def existing(script: str, what: str, path: str) -> None:

@@ -19,7 +19,6 @@ would be known. What was hashed is what is executed: the bytes are read once. Py
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import importlib.util
 import inspect
@@ -33,6 +32,7 @@ from types import CodeType, ModuleType
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Set, Tuple, Union
 
 from envolve.core.files import TEXT_BYTES, read_plain
+from envolve.core.registry import nearest
 
 KINDS = ("task", "learner", "search")
 SHA256 = "sha256"
@@ -135,8 +135,8 @@ def _near(name: str) -> str:
         there = [f for f in os.listdir(folder) if f.endswith(".py")]
     except OSError:
         return ""
-    near = difflib.get_close_matches(os.path.basename(name), there, n=1)
-    return f", did you mean {os.path.join(os.path.dirname(name), near[0])}" if near else ""
+    near = nearest(os.path.basename(name), there, cutoff=0.6)
+    return f", did you mean {os.path.join(os.path.dirname(name), near)}" if near else ""
 
 
 def class_of(source: Source, name: str, base: type) -> type:
@@ -146,8 +146,8 @@ def class_of(source: Source, name: str, base: type) -> type:
     if name in classes and not issubclass(classes[name], base):
         raise PluginError(f"{source.path}: class {name}: found no subclass of {base.__module__}.{base.__name__}")
     if name not in classes:
-        near = difflib.get_close_matches(name, fitting, n=1, cutoff=0.0)
-        mean = f", did you mean {near[0]}" if near else f"; it has no subclass of {base.__module__}.{base.__name__}"
+        near = nearest(name, fitting, cutoff=0.0)
+        mean = f", did you mean {near}" if near else f"; it has no subclass of {base.__module__}.{base.__name__}"
         raise PluginError(f"{source.path}: found no class {name}{mean}")
     return classes[name]
 
@@ -158,8 +158,8 @@ def check_methods(where: str, cls: type, base: type, needed: Tuple[str, ...]) ->
         mine, theirs = getattr(cls, name, None), getattr(base, name, None)
         if getattr(mine, "__func__", mine) is getattr(theirs, "__func__", theirs):  # __func__: of class methods
             own = [k for k in vars(cls) if not k.startswith("_") and not hasattr(base, k)]
-            near = difflib.get_close_matches(name, own, n=1)
-            mean = f", did you mean {near[0]}" if near else ""
+            near = nearest(name, own, cutoff=0.6)
+            mean = f", did you mean {near}" if near else ""
             raise PluginError(
                 f"{where}: class {cls.__name__}: found no {name}, which every {base.__name__} defines{mean}"
             )

@@ -51,9 +51,12 @@ def end_with_the_reader() -> None:
         stream.flush()
         buffer = _Pipe(io.FileIO(stream.fileno(), "wb", closefd=False))
         text = io.TextIOWrapper(
-            buffer, encoding=stream.encoding, errors=stream.errors, line_buffering=stream.line_buffering,
+            buffer,
+            encoding=stream.encoding,
+            errors=stream.errors,
+            line_buffering=stream.line_buffering,
             write_through=stream.write_through,
-        )  # fmt: skip
+        )
         setattr(sys, name, text)
 
 

@@ -114,10 +114,13 @@ def evolve(
 
 
 def _config(
-    config: str | os.PathLike[str] | Mapping[str, Any] | None, seed: int | None,
-    overrides: Mapping[str, Any] | Sequence[str], resume: str | os.PathLike[str] | None, minutes: float,
+    config: str | os.PathLike[str] | Mapping[str, Any] | None,
+    seed: int | None,
+    overrides: Mapping[str, Any] | Sequence[str],
+    resume: str | os.PathLike[str] | None,
+    minutes: float,
     workers: int | None,
-) -> Config:  # fmt: skip
+) -> Config:
     if resume is not None:
         given = [n for n, v in (("config", config), ("seed", seed), ("overrides", overrides or None)) if v is not None]
         if given:
@@ -183,10 +186,17 @@ def _result(run_dir: Path, summary: RunSummary) -> Result:
     else:
         score = read_world(str(world)).score
     return Result(
-        run_dir, world, summary.solved, score, summary.generations, summary.real_steps, [p.mean for p in curve],
-        summary.proxy.returns if summary.proxy else [], summary.real.returns if summary.real else [],
+        run_dir,
+        world,
+        summary.solved,
+        score,
+        summary.generations,
+        summary.real_steps,
+        [p.mean for p in curve],
+        summary.proxy.returns if summary.proxy else [],
+        summary.real.returns if summary.real else [],
         summary_text(summary),
-    )  # fmt: skip
+    )
 
 
 def load_world(
@@ -214,7 +224,7 @@ def read(path: str | os.PathLike[str], code_from: str | os.PathLike[str] | None)
     try:
         return read_world(os.fspath(path))
     except WorldFileError as e:
-        if "no task named" in str(e):
+        if "task: found" in str(e):
             hint = "a task of your own is loaded with code_from=<folder of the run>, or by register_task"
             raise WorldFileError(f"{e}; {hint}") from None
         raise

@@ -91,7 +91,12 @@ def evaluate(
 def _figures(column: dict[str, Any]) -> Figures:
     interval = column.get("mean_return_interval")
     return Figures(
-        [math.nan if r is None else r for r in column["returns"]], column["train_steps"],
-        column.get("mean_return", math.nan), tuple(interval) if interval else None,
-        column.get("mean_train_steps", math.nan), column["failed"], column["reasons"], column,
-    )  # fmt: skip
+        [math.nan if r is None else r for r in column["returns"]],
+        column["train_steps"],
+        column.get("mean_return", math.nan),
+        tuple(interval) if interval else None,
+        column.get("mean_train_steps", math.nan),
+        column["failed"],
+        column["reasons"],
+        column,
+    )

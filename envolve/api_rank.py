@@ -53,10 +53,18 @@ def rank(
     """
     folder, names = _files(shapers)
     args = Args(
-        task=task, shapers=folder, candidates=names, human=human, num_envs_per_shaper=environments,
-        iterations=iterations, seeds=agents, seed=seed, learner=learner,  # type: ignore[arg-type]
-        set=[f"{k}={v}" for k, v in (overrides or {}).items()], threads=threads,
-    )  # fmt: skip
+        task=task,
+        shapers=folder,
+        candidates=names,
+        human=human,
+        num_envs_per_shaper=environments,
+        iterations=iterations,
+        seeds=agents,
+        seed=seed,
+        learner=learner,  # type: ignore[arg-type]
+        set=[f"{k}={v}" for k, v in (overrides or {}).items()],
+        threads=threads,
+    )
     plan = make_plan(args)
     if args.learner not in ("ppo", "sac", "td3"):
         raise ConfigError([f"learner: found {learner!r}, expected one of ppo, sac, td3"])
@@ -65,11 +73,14 @@ def rank(
     run.execute(Console() if progress else Console(quiet=True))
     return [
         Rank(
-            o.name, o.score, Path(o.file) if o.file else None, "" if o.failure is None else str(o.failure.reason),
+            o.name,
+            o.score,
+            Path(o.file) if o.file else None,
+            "" if o.failure is None else str(o.failure.reason),
             o.agent_scores,
         )
         for o in run.write(None)
-    ]  # fmt: skip
+    ]
 
 
 def _files(shapers: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> tuple[Path, list[str]]:

@@ -11,6 +11,8 @@ from typing import Any, Callable, ClassVar, Dict, List, Optional, Tuple
 
 from torch import Tensor
 
+from envolve.core.registry import Registry
+
 
 class Task:
     """Base class. Sub-classes fill in the class attributes and the three methods."""
@@ -92,22 +94,12 @@ class Task:
         return [-math.inf] * self.observation_size, [math.inf] * self.observation_size
 
 
-TASKS: Dict[str, Callable[..., Task]] = {}
+TASKS: Registry[Callable[..., Task]] = Registry("task", error=KeyError)
+register = TASKS.named
 ARGUMENTS_KEY = "env_kwargs"  # of the section of a task of the user's own
 ARGUMENTS: Dict[str, Dict[str, Any]] = {}  # of their classes, by the name of the task, as the latest section says
 
 
-def register(cls: Callable[..., Task]) -> Callable[..., Task]:
-    """Class decorator: registers a task by its name."""
-    TASKS[cls.name] = cls  # type: ignore[attr-defined]
-    return cls
-
-
 def make_task(name: str, max_steps: Optional[int] = None, solved_reward: Optional[float] = None) -> Task:
     """Task called ``name``, with its ``ARGUMENTS``. Raises KeyError with the nearest known name."""
-    import difflib
-
-    if name not in TASKS:
-        near = difflib.get_close_matches(name, TASKS, n=1, cutoff=0.0)
-        raise KeyError(f"no task named {name!r}; nearest: {near[0]!r}; known: {', '.join(sorted(TASKS))}")
-    return TASKS[name](max_steps=max_steps, solved_reward=solved_reward, **ARGUMENTS.get(name, {}))
+    return TASKS.find(name)(max_steps=max_steps, solved_reward=solved_reward, **ARGUMENTS.get(name, {}))

@@ -6,6 +6,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from envolve.core.registry import unknown
+
 if not __package__:  # run as a file
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
@@ -23,7 +25,6 @@ from envolve.core import commands
 from envolve.experiments.command_line import check_count, parse
 from envolve.experiments.paper.common.command import run_command
 from envolve.outer.config.load import ConfigError
-from envolve.outer.config.schema import nearest
 from envolve.outer.controls.rows import CONTROLS, Bench, Row
 from envolve.outer.controls.table import show, write
 
@@ -78,8 +79,7 @@ def check(args: Args) -> list[str]:
         check_count(option, value, least)
     for name in args.only:
         if name not in CONTROLS:
-            near = nearest(name, list(CONTROLS), cutoff=0.0)
-            raise ConfigError([f"--only: found {name!r}, expected some of {', '.join(CONTROLS)}; nearest: {near}"])
+            raise ConfigError([unknown("--only", name, CONTROLS)])
     if args.json is not None and (args.json.is_dir() or not args.json.parent.is_dir()):
         raise ConfigError([f"--json: cannot write {args.json}, expected a file in a folder that exists"])
     return [name for name in CONTROLS if name in args.only] if args.only else list(CONTROLS)

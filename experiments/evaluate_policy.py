@@ -58,7 +58,7 @@ class Args:
     exp_dir: Annotated[Path, tyro.conf.arg(name="run-dir", metavar="DIR")]
     """Folder of the run."""
     num_episodes: Annotated[int, tyro.conf.arg(name="episodes", aliases=["-n"])] = 5
-    """Of each member."""
+    """Episodes of each member."""
     checkpoint: Annotated[str | None, tyro.conf.arg(metavar="NAME")] = None
     """Name of the stored policy. Default: the newest."""
     seed: int = 0

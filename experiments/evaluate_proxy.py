@@ -126,8 +126,14 @@ def check_args(args: Args) -> None:
         raise ConfigError([f"--json: cannot write {args.json}, expected a file in a folder that exists"])
 
 
-def measure(config: dict[str, Any], worlds: torch.Tensor, seeds: np.ndarray, mode: str, threads: int,
-            bounds: tuple[float, float] | None = None) -> dict[str, Any]:  # fmt: skip
+def measure(
+    config: dict[str, Any],
+    worlds: torch.Tensor,
+    seeds: np.ndarray,
+    mode: str,
+    threads: int,
+    bounds: tuple[float, float] | None = None,
+) -> dict[str, Any]:
     """Figures and raw lists of one column. Failed agents are counted and left out of the figures.
 
     bounds: the worst and the best possible return.
@@ -213,8 +219,9 @@ def show(console: Console, world: WorldFile, name: str, columns: dict[str, dict[
         if any(f"iqm_{key}" in c for c in columns.values()):
             row(f"steps until solved, {words}", f"iqm_{key}")
             solvers = (sum(v is not None for v in c[key]) for c in columns.values())
-            table.add_row("  agents that came so far", *(f"{k} of {c['num_agents']}" for k, c in
-                                                         zip(solvers, columns.values())))  # fmt: skip
+            table.add_row(
+                "  agents that came so far", *(f"{k} of {c['num_agents']}" for k, c in zip(solvers, columns.values()))
+            )
     row("test return, mean", "mean_return")
     row("test return, interquartile mean", "iqm_return")
     row("test return, median", "median_return")

@@ -131,15 +131,26 @@ def planned(args: Args) -> Prepared:
     """Raises ConfigError."""
     quick = QUICK if args.quick else {"minutes": 30.0, "agents": None, "steps": None}
     choice = Choice(
-        seconds=60.0 * (args.minutes or float(quick["minutes"] or 0.0)), world=args.world, learner=args.learner,
-        search=args.search, init=args.init, seed=args.seed, workers=args.workers or len(os.sched_getaffinity(0)),
-        agents=args.agents or quick["agents"], steps=args.steps or quick["steps"],  # type: ignore[arg-type]
-    )  # fmt: skip
+        seconds=60.0 * (args.minutes or float(quick["minutes"] or 0.0)),
+        world=args.world,
+        learner=args.learner,
+        search=args.search,
+        init=args.init,
+        seed=args.seed,
+        workers=args.workers or len(os.sched_getaffinity(0)),
+        agents=args.agents or quick["agents"],  # type: ignore[arg-type]
+        steps=args.steps or quick["steps"],  # type: ignore[arg-type]
+    )
     print(f"measuring {args.env} ...", file=sys.stderr)
     return prepare(
-        str(args.env), choice, overrides=args.set, wrappers=args.wrappers, env_kwargs=read_kwargs(args.env_kwargs),
-        learners=args.learners, quick=args.quick,
-    )  # fmt: skip
+        str(args.env),
+        choice,
+        overrides=args.set,
+        wrappers=args.wrappers,
+        env_kwargs=read_kwargs(args.env_kwargs),
+        learners=args.learners,
+        quick=args.quick,
+    )
 
 
 def work(args: Args) -> int:
@@ -164,7 +175,7 @@ def work(args: Args) -> int:
 
 
 def finish(session: Session, workers: int, path: Path | None, wandb: str | None = None) -> int:
-    """What is left of it."""
+    """Does what is left of a session, and returns the exit code."""
     plugins.allow(session.run_dir)
     with followed(wandb, session.run_dir), session.clock():
         session.evolve(workers)

@@ -15,8 +15,8 @@ if __name__ == "__main__":
     interrupt.listen("evolve_goals.py")  # before all that takes time to import
 
 import argparse
+import contextlib
 import dataclasses
-import functools
 import json
 import logging
 import os
@@ -24,18 +24,14 @@ import re
 import shlex
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 import yaml
 from rich.console import Console
 
-from envolve.agents.goal.crl_train import GoalSection
 from envolve.core import commands
 from envolve.core.files import TEXT_BYTES, read_plain
-from envolve.envs.goal.shapers import ShapeSpace
-from envolve.envs.goal.task import make_goal_task
 from envolve.envs.sim.simulator import SimulatorError
 from envolve.envs.worlds.file import write_atomic
 from envolve.experiments.command_line import empty_folder, exit_code
@@ -43,9 +39,13 @@ from envolve.outer.checkpoint import RunError, locked
 from envolve.outer.config.load import environment_info
 from envolve.outer.config.yaml_lines import ConfigError, parse_yaml
 from envolve.outer.evaluate.device import unusable
+from envolve.outer.evaluate.goals import GoalProblem
+from envolve.outer.exchange.machine import ExchangeError
 from envolve.outer.goals.arguments import CONFIG_FILE, Parser, add_section, flag, read_learner, read_section
-from envolve.outer.goals.evolution import EvolveSection, GoalEvolution, Inner, scores_of
+from envolve.outer.goals.evolution import GoalEvolution
 from envolve.outer.goals.evolution_report import PICTURE, picture, summary
+from envolve.outer.goals.evolve_sections import EvolveSection, Inner
+from envolve.outer.goals.members import GoalMembers, engine_of
 from envolve.outer.goals.sections import AGENTS
 from envolve.outer.reporting.board import Board
 from envolve.outer.reporting.folders import new_folder
@@ -65,27 +65,29 @@ repeats the interrupted generation)."""
 
 log = logging.getLogger("envolve")
 PROG = "evolve_goals.py"
+CHUNK, MOST_WORKERS = 8, 10_000
 
 
-@dataclass(frozen=True)
-class EvolvePlan:
-    inner: Inner
-    evolve: EvolveSection
-    learner: GoalSection
-
-    def to_yaml(self) -> str:
-        parts = {f.name: dataclasses.asdict(getattr(self, f.name)) for f in dataclasses.fields(self)}
-        head = "\n".join(f"# {name}: {json.dumps(value)[1:-1]}" for name, value in environment_info().items())
-        return f"# Everything the run used.\n{head}\n\n{yaml.safe_dump(parts, sort_keys=False, width=120)}"
+def to_yaml(plan: GoalProblem) -> str:
+    parts = {name: dataclasses.asdict(part) for name, part in zip(plan._fields, plan)}
+    head = "\n".join(f"# {name}: {json.dumps(value)[1:-1]}" for name, value in environment_info().items())
+    return f"# Everything the run used.\n{head}\n\n{yaml.safe_dump(parts, sort_keys=False, width=120)}"
 
 
 def build_parser() -> Parser:
-    parser = Parser("evolve_goals.py", description=HELP, formatter_class=argparse.RawDescriptionHelpFormatter,
-                    allow_abbrev=False)  # fmt: skip
+    parser = Parser(
+        "evolve_goals.py", description=HELP, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
+    )
     parser.add_argument("--resume", metavar="DIR", help="go on with the run in this folder, as it was begun")
     parser.add_argument("--run-dir", metavar="DIR", help="the folder of this run; default: a new one in --results-dir")
     parser.add_argument("--results-dir", default="results", metavar="DIR", help="where runs are kept")
     parser.add_argument("--wandb", metavar="PROJECT", help=commands.WANDB_HELP)
+    parser.add_argument(
+        "--workers",
+        type=int,
+        metavar="W",
+        help="local worker processes that train the members, --chunk-size at a time; default: this process trains them",
+    )
     add_section(parser, "search", EvolveSection)
     add_section(parser, "training", Inner)
     sections = {agent: section for agent, (section, _, _) in AGENTS.items()}
@@ -94,7 +96,7 @@ def build_parser() -> Parser:
     return parser
 
 
-def make_plan(given: dict[str, Any]) -> EvolvePlan:
+def make_plan(given: dict[str, Any]) -> GoalProblem:
     """given: flags and their values. Raises ConfigError with every problem found."""
     problems: list[str] = []
     own = {cls: {f.name for f in dataclasses.fields(cls)} for cls in (Inner, EvolveSection)}
@@ -105,16 +107,16 @@ def make_plan(given: dict[str, Any]) -> EvolvePlan:
     if not inner.threads:
         inner = dataclasses.replace(inner, threads=len(os.sched_getaffinity(0)))
     try:
-        ShapeSpace(make_goal_task(inner.env_name), evolve.goal_family, evolve.start_family)
+        GoalProblem(inner, evolve, learner).space()
     except ValueError as e:
         problems.append(f"--task, --goal-family, --start-family: {e}")
     problems += unusable(inner.device)
     if problems:
         raise ConfigError(problems)
-    return EvolvePlan(inner, evolve, learner)
+    return GoalProblem(inner, evolve, learner)
 
 
-def stored_plan(folder: Path) -> EvolvePlan:
+def stored_plan(folder: Path) -> GoalProblem:
     """Settings stored in the folder of a run. Raises ConfigError."""
     path = folder / CONFIG_FILE
     try:
@@ -127,7 +129,7 @@ def stored_plan(folder: Path) -> EvolvePlan:
     return make_plan({name: value for part in raw.values() for name, value in (part or {}).items()})
 
 
-def folder_of(plan: EvolvePlan, results: Path, run_dir: Path | None = None) -> Path:
+def folder_of(plan: GoalProblem, results: Path, run_dir: Path | None = None) -> Path:
     """A new one, with config.yaml in it."""
     families = "_".join(filter(None, (plan.evolve.goal_family, plan.evolve.start_family)))
     default = f"{plan.inner.env_name}_{families}_{time.strftime('%Y-%m-%d-%H%M%S')}_seed{plan.inner.seed}"
@@ -135,21 +137,34 @@ def folder_of(plan: EvolvePlan, results: Path, run_dir: Path | None = None) -> P
     if not re.fullmatch(r"[\w.+=-]+", name) or set(name) == {"."}:
         raise ConfigError([f"--exp-name: found {name!r}, expected letters, digits and . _ - + ="])
     folder = empty_folder(run_dir) if run_dir else new_folder(results / name)
-    write_atomic(str(folder / CONFIG_FILE), plan.to_yaml().encode())
+    write_atomic(str(folder / CONFIG_FILE), to_yaml(plan).encode())
     return folder
 
 
-def run(plan: EvolvePlan, folder: Path, wandb: str | None = None) -> int:
+def check_workers(workers: int | None, chunk_size: int) -> None:
+    """Raises ConfigError."""
+    if workers is None:
+        return
+    if not 1 <= workers <= MOST_WORKERS:
+        raise ConfigError([f"--workers: found {workers}, expected 1 to {MOST_WORKERS}"])
+    if chunk_size == 0 and workers > 1:
+        raise ConfigError([f"--workers: found {workers}, expected 1: the run was begun with all members in one chunk"])
+
+
+def run(plan: GoalProblem, folder: Path, workers: int | None = None, wandb: str | None = None) -> int:
     """All generations that are left, then the comparison."""
     evolve, inner = plan.evolve, plan.inner
     torch.set_num_threads(inner.threads)
     interrupt.advise(f"continue with: {shlex.join([*commands.typed(PROG), '--resume', str(folder)])}")
-    space = ShapeSpace(make_goal_task(inner.env_name), evolve.goal_family, evolve.start_family)
-    evaluate = functools.partial(scores_of, inner, plan.learner, evolve, space)
+    space = plan.space()
     families = f"goals {evolve.goal_family or 'plain'}, starts {evolve.start_family or 'plain'}"
     title = f"{inner.env_name}, {families}"
-    with locked(folder), followed(wandb, folder), interrupt.gently() as stop:
-        evolution = GoalEvolution(folder, evolve, inner.seed, space.names, evaluate)
+    with contextlib.ExitStack() as stack:
+        for context in (locked(folder), followed(wandb, folder)):
+            stack.enter_context(context)
+        stop = stack.enter_context(interrupt.gently())
+        engine = stack.enter_context(engine_of(folder, workers, inner.threads))
+        evolution = GoalEvolution(folder, evolve, inner.seed, space.names, GoalMembers(plan, engine))
         board = Board(folder)
         while not evolution.done:
             if stop():
@@ -161,9 +176,17 @@ def run(plan: EvolvePlan, folder: Path, wandb: str | None = None) -> int:
             board.write(g.generation, {**figures, "diverged": g.diverged})
             seconds = time.monotonic() - began
             left = seconds * (evolve.generations - len(evolution.history))
-            log.info("generation %3d  score %.3f  plain %.3f  perturbed %.3f  best %.3f  %.0f s, %.0f s left%s",
-                     g.generation, g.score, g.plain, g.perturbed, g.best, seconds, left,
-                     f"  {g.diverged} diverged" if g.diverged else "")  # fmt: skip
+            log.info(
+                "generation %3d  score %.3f  plain %.3f  perturbed %.3f  best %.3f  %.0f s, %.0f s left%s",
+                g.generation,
+                g.score,
+                g.plain,
+                g.perturbed,
+                g.best,
+                seconds,
+                left,
+                f"  {g.diverged} diverged" if g.diverged else "",
+            )
         if stop():
             return interrupt.stopped(commands.called(PROG))
         if not evolution.comparison[0]:
@@ -178,20 +201,23 @@ def main(argv: Sequence[str] | None = None) -> int:
     logging.basicConfig(format="%(message)s", stream=sys.stderr)
     log.setLevel(logging.INFO)
     args = build_parser().parse(argv)
-    own = ("resume", "results_dir", "run_dir", "wandb")
+    own = ("resume", "results_dir", "run_dir", "workers", "wandb")
     given = {n: v for n, v in vars(args).items() if v is not None and n not in own}
 
     def work() -> int:
         check_wandb(args.wandb)
         if args.resume is None:
-            plan = make_plan(given)
+            plan = make_plan({"chunk_size": CHUNK, **given} if args.workers is not None else given)
+            check_workers(args.workers, plan.evolve.chunk_size)
             folder = folder_of(plan, Path(args.results_dir), args.run_dir and Path(args.run_dir))
-            return run(plan, folder, args.wandb)
+            return run(plan, folder, args.workers, args.wandb)
         if given:
             raise ConfigError([f"--resume goes on with the values it was begun with: found {flag(next(iter(given)))}"])
-        return run(stored_plan(Path(args.resume)), Path(args.resume), args.wandb)
+        plan = stored_plan(Path(args.resume))
+        check_workers(args.workers, plan.evolve.chunk_size)
+        return run(plan, Path(args.resume), args.workers, args.wandb)
 
-    return exit_code(PROG, work, (RunError, SimulatorError, ValueError))
+    return exit_code(PROG, work, (RunError, ExchangeError, SimulatorError, ValueError))
 
 
 if __name__ == "__main__":

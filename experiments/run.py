@@ -80,21 +80,30 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--seed", type=int, metavar="S", help="overrides the configuration's seed")
     parser.add_argument(
-        "--task", metavar="NAME",
+        "--task",
+        metavar="NAME",
         help="another task than the configuration's, with the same world and agents: gymnasium:ID, my_task.py:Class "
         "beside the configuration, or a built-in one",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--wrappers", nargs="+", default=[], metavar="MODULE:CLASS",
+        "--wrappers",
+        nargs="+",
+        default=[],
+        metavar="MODULE:CLASS",
         help="with --task gymnasium:ID: wrappers around the environment",
-    )  # fmt: skip
+    )
     parser.add_argument(
         "--env-kwargs", nargs="+", default=[], metavar="KEY=VALUE", help="with --task: arguments of the environment"
     )
     parser.add_argument(
-        "--set", dest="overrides", nargs="+", action="extend", default=[], metavar="KEY=VALUE",
+        "--set",
+        dest="overrides",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="KEY=VALUE",
         help="override a value, e.g. --set agents.gtn.max_iterations=3 agents.ddqn.lr=1e-4",
-    )  # fmt: skip
+    )
     parser.add_argument(
         "--bohb-id", type=int, default=0, metavar="B", help="which workers are this master's (default: 0)"
     )
@@ -102,14 +111,17 @@ def build_parser() -> argparse.ArgumentParser:
         "--results-dir", default="results", metavar="DIR", help="where runs are kept (default: results)"
     )
     parser.add_argument(
-        "--sync-dir", metavar="DIR",
+        "--sync-dir",
+        metavar="DIR",
         help="folder of the exchange (default: <results-dir>/GTN_sync, with --single the run's own sync/)",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--workers-on", default=FILES, metavar="WHAT",
+        "--workers-on",
+        default=FILES,
+        metavar="WHAT",
         help="files: workers see the folder of the exchange (default); ray: a Ray cluster on this machine; "
         "ray:HOST:PORT or ray:auto: a Ray cluster that runs",
-    )  # fmt: skip
+    )
     parser.add_argument("--wandb", metavar="PROJECT", help=commands.WANDB_HELP)
     parser.add_argument("--quit-workers", action="store_true", help="tell the workers to end when the run is complete")
     parser.add_argument(
@@ -136,9 +148,13 @@ def read_config(args: argparse.Namespace) -> Config:
         given = [
             name
             for name, used in (
-                ("CONFIG", args.config), ("--set", args.overrides), ("--seed", args.seed is not None),
-                ("--task", args.task), ("--wrappers", args.wrappers), ("--env-kwargs", args.env_kwargs),
-            )  # fmt: skip
+                ("CONFIG", args.config),
+                ("--set", args.overrides),
+                ("--seed", args.seed is not None),
+                ("--task", args.task),
+                ("--wrappers", args.wrappers),
+                ("--env-kwargs", args.env_kwargs),
+            )
             if used
         ]
         if given:
@@ -203,10 +219,15 @@ def execute(args: argparse.Namespace, config: Config, run_dir: Path) -> int:
     workers = args.num_workers if args.workers_on != FILES else count if single else None
     with followed(args.wandb, run_dir):
         summary = conduct(
-            config, run_dir, resume=bool(args.resume), workers=workers, bohb_id=args.bohb_id,
+            config,
+            run_dir,
+            resume=bool(args.resume),
+            workers=workers,
+            bohb_id=args.bohb_id,
             sync_dir=args.sync_dir or str(own_sync if single else run_dir.parent / "GTN_sync"),
-            quit_workers=args.quit_workers, workers_on=args.workers_on,
-        )  # fmt: skip
+            quit_workers=args.quit_workers,
+            workers_on=args.workers_on,
+        )
     text = summary if isinstance(summary, str) else summary_text(summary)
     Console(soft_wrap=True).print("\n" + text, markup=False, highlight=False)
     return 0

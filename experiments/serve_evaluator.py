@@ -69,7 +69,7 @@ class Args:
     num_envs_per_shaper: int = 64
     """Environments of each agent, and episodes that judge it."""
     iterations: int = 30
-    """Of collecting and learning."""
+    """Training iterations, each of which collects and learns."""
     seeds: int = 1
     """Agents trained per candidate; its score is the mean of their scores."""
     batch: int = 16
@@ -113,9 +113,19 @@ def serve(args: Args) -> int:
     task = physics_task(args.task)
     device, threads = hardware("mujoco", None, args.threads)
     training = Training(
-        task.name, args.learner, learner_section(args.learner, args.set), args.num_envs_per_shaper, args.iterations,
-        args.seeds, 1, args.batch, "mujoco", device, threads, "auto",
-    )  # fmt: skip
+        task.name,
+        args.learner,
+        learner_section(args.learner, args.set),
+        args.num_envs_per_shaper,
+        args.iterations,
+        args.seeds,
+        1,
+        args.batch,
+        "mujoco",
+        device,
+        threads,
+        "auto",
+    )
     settings = {
         "task": task.name, "score_unit": task.score_unit, "types": args.shaper_types, "learner": args.learner,
         "hyperparameters": {k: v for k, v in vars(training.section).items() if isinstance(v, (int, float, str, bool))},

@@ -140,9 +140,14 @@ def small_model(
     with log_file.open("w") as log:
         child = subprocess.Popen(
             [str(python), str(script), str(model), *numbers],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True, env=_environment(), cwd=folder,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+            env=_environment(),
+            cwd=folder,
             start_new_session=True,  # Ctrl-C is ours to handle
-        )  # fmt: skip
+        )
     assert child.stdin is not None and child.stdout is not None
     try:
         late = threading.Timer(START_SECONDS, child.kill)

@@ -24,6 +24,7 @@ import torch
 import tyro
 
 from envolve.core import commands
+from envolve.core.supervisor import StartError
 from envolve.distributed.files.board import CollectorReport, EvaluatorReport, LearnerReport
 from envolve.distributed.files.params import TrainParamsBase, fields_help
 from envolve.distributed.files.params_file import freeze
@@ -163,7 +164,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     torch.set_num_threads(1)
     args = parse("train_distributed.py", Args, argv, HELP)
     commands.existing("train_distributed.py", "--params", str(args.params))
-    return exit_code("train_distributed.py", lambda: train(args), (RunError, ValueError), interrupt.GO_ON)
+    return exit_code("train_distributed.py", lambda: train(args), (RunError, StartError, ValueError), interrupt.GO_ON)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,6 @@ from envolve.core import interrupt
 if __name__ == "__main__":
     interrupt.listen("vet_shaper.py")  # before all that takes time to import
 
-import json
 import logging
 from dataclasses import dataclass, field
 from typing import List, Optional
@@ -25,6 +24,7 @@ from typing_extensions import Annotated
 
 from envolve.core import commands
 from envolve.core.files import read_text
+from envolve.core.registry import nearest
 from envolve.envs.physics.task import SHAPER_TYPES, physics_task
 from envolve.envs.worlds.file import write_atomic
 from envolve.experiments.command_line import parse
@@ -32,7 +32,6 @@ from envolve.llm.vetting.jail.locks import JailError
 from envolve.llm.vetting.probe import make_probe
 from envolve.llm.vetting.text.missing import OWN
 from envolve.llm.vetting.vet import Vetted, Vetter
-from envolve.outer.config.schema import nearest
 from envolve.outer.reporting.report import precise
 
 HELP = """\
@@ -94,7 +93,7 @@ def vet(args: Args) -> int:
     for p in graph_file["params"]:
         print(f"  {p['name']:<{width}}  {precise(p['value'])}")
     if args.out is not None:
-        write_atomic(str(args.out), (json.dumps(graph_file) + "\n").encode())
+        write_atomic(str(args.out), graph_file.text().encode())
         print(f"written: {args.out}")
     return 0
 

@@ -6,6 +6,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from envolve.core.registry import unknown
+
 if not __package__:  # run as a file
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
@@ -20,7 +22,6 @@ from typing import Annotated
 
 import tyro
 
-from envolve.core import commands
 from envolve.experiments.command_line import check_count, exit_code, parse
 from envolve.outer.checkpoint import RunError
 from envolve.outer.config.load import ConfigError
@@ -64,8 +65,7 @@ class Args:
 
 def work(args: Args) -> int:
     if args.action not in ACTIONS:
-        near = commands.nearest(args.action, list(ACTIONS))
-        raise ConfigError([f"found {args.action!r:.80}, expected {', '.join(ACTIONS)}; nearest: {near}"])
+        raise ConfigError([unknown("ACTION", args.action, ACTIONS)])
     if (args.action == "list") != (args.what is None):
         expected = {"list": "nothing", "add": "the folder of a run"}.get(args.action, "the name of a world")
         raise ConfigError([f"{args.action}: found {args.what or 'nothing'!r:.200}, expected {expected}"])

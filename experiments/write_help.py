@@ -51,9 +51,9 @@ SHOWN = {
     "goal": "resume run-dir results-dir video wandb per-member task agent num-timesteps num-evals num-eval-envs "
     "episode-length seed population engine threads device num-envs batch-size discounting policy-lr critic-lr h-dim "
     "n-hidden use-her normalize-observations max-replay-size",
-    "evolve-goals": "resume run-dir results-dir wandb goal-family start-family generations num-workers noise-std "
-    "step-size task agent num-timesteps num-eval-envs seed engine threads device num-envs batch-size discounting "
-    "policy-lr critic-lr h-dim n-hidden use-her",
+    "evolve-goals": "resume run-dir results-dir wandb workers goal-family start-family generations num-workers "
+    "noise-std step-size task agent num-timesteps num-eval-envs seed engine threads device num-envs batch-size "
+    "discounting policy-lr critic-lr h-dim n-hidden use-her",
 }
 
 

@@ -20,7 +20,6 @@ from typing import NamedTuple, Protocol
 
 from envolve.agents.shaped.halving import Halved, Training
 from envolve.agents.shaped.training import Progress
-from envolve.envs.graph.file import with_values
 from envolve.llm.fitness import FINAL, Worth, candidate_of, evaluate, judge
 from envolve.llm.models.chat import Call, Chat, ChatFailure, Request, settled
 from envolve.llm.repairs import MOST, ask_again, broken
@@ -285,7 +284,7 @@ class Evolution:
         self.tunings[individual.id] = tuned
         individual.steps += tuned.steps
         values = tuned.params.tolist()
-        graph_file = with_values(individual.graph_file, values)
+        graph_file = individual.graph_file.with_values(values)
         return replace(individual, graph_file=graph_file, tuned=dict(zip(candidate.param_names, values)))
 
     def _test(self, entries: list[Individual]) -> tuple[list[Final], Halved, list[int]]:

@@ -6,7 +6,6 @@ the final test use different random numbers, so that selection does not bias the
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -17,7 +16,6 @@ from envolve.agents.shaped.halving import AgentRun, Halved, Training, train_halv
 from envolve.agents.shaped.training import Progress
 from envolve.core.cleaning import printable
 from envolve.core.statistics import agents_interval
-from envolve.envs.graph.file import load_graph_file
 from envolve.envs.shaping.candidate import Candidate
 from envolve.llm.search.individual import HUMAN, Individual, curves_of
 from envolve.outer.search.nes import MEMBERS, RETEST, member_seeds
@@ -104,7 +102,7 @@ def candidate_of(individual: Individual) -> Candidate:
     name = f"i{individual.id:03d}" if individual.operator != HUMAN else HUMAN
     if individual.graph_file is None:
         return Candidate(name)
-    return load_graph_file(json.dumps(individual.graph_file), name=name)
+    return individual.graph_file.candidate(name)
 
 
 def evaluate(training: Training, individuals: Sequence[Individual], seed: int, report: Report | None = None) -> None:

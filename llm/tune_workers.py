@@ -17,7 +17,7 @@ import yaml
 from torch import Tensor
 
 from envolve.agents.shaped.halving import Training
-from envolve.envs.graph.file import dump
+from envolve.envs.graph.file import GraphFile
 from envolve.envs.worlds.file import write_atomic
 from envolve.outer.config.load import load_config
 from envolve.outer.evaluate.members import evaluate_members
@@ -29,12 +29,11 @@ from envolve.outer.exchange.local_workers import LocalWorkers
 class Workers:
     """``score`` evaluates points of one graph file. Opens the exchange and starts ``count`` workers."""
 
-    def __init__(self, training: Training, graph_file: dict[str, Any], number: int, folder: Path, count: int) -> None:
+    def __init__(self, training: Training, graph_file: GraphFile, number: int, folder: Path, count: int) -> None:
         """number: of the tuning. Raises ConfigError, ExchangeError, OSError."""
         self.training, self.generation = training, 0
         graph = folder / f"tune_{number}.graph.json"
-        parts = ("task", "functions", "params", "action_size")
-        write_atomic(str(graph), dump(**{name: graph_file[name] for name in parts}).encode())
+        write_atomic(str(graph), graph_file.without_source().text().encode())
         self.config = folder / f"tune_{number}.yaml"
         write_atomic(str(self.config), yaml.safe_dump(self._content(graph, count), sort_keys=False).encode())
         load_config(self.config)  # finds problems before a worker is needed

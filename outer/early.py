@@ -20,7 +20,7 @@ _WORDS = re.compile(r"^ *(env_name|agent_name|device): *([\w.-]+)", re.MULTILINE
 
 
 def compile_early(argv: Sequence[str]) -> None:
-    """argv: of GTN_master.py. Never raises: a mistake is found by who reads all of it."""
+    """argv: of GTN_master.py. Never raises: the full reader of the configuration reports mistakes."""
     options = {word.split("=")[0].replace("_", "-") for word in argv}
     if options & {"--single", "--workers", "--num-workers"} and "--check" not in options:
         with contextlib.suppress(OSError, ValueError):

@@ -73,9 +73,17 @@ def log_above(table: LiveTable) -> Iterator[None]:
 
 
 def conduct(
-    config: Config, run_dir: Path, *, resume: bool, workers: int | None, sync_dir: str, bohb_id: int = 0,
-    quit_workers: bool = False, console: Console | None = None, workers_on: str = FILES,
-) -> RunSummary | str:  # fmt: skip
+    config: Config,
+    run_dir: Path,
+    *,
+    resume: bool,
+    workers: int | None,
+    sync_dir: str,
+    bohb_id: int = 0,
+    quit_workers: bool = False,
+    console: Console | None = None,
+    workers_on: str = FILES,
+) -> RunSummary | str:
     """Run to the end -> the summary; the text of a ranking. workers: processes that are started here and end with the
     run; None: others start them, or Ray as many as it has room for. workers_on: ``files``, ``ray`` or ``ray:ADDRESS``.
     Raises RunError, ExchangeError, OSError, KeyboardInterrupt."""

@@ -8,28 +8,28 @@ said in ``core/plugins.py``. Python 3.8.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple, Type
+from typing import Any, Callable, Container, Dict, List, Mapping, NamedTuple, Optional, Tuple, Type
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from envolve.agents.common import sections
 from envolve.agents.common.hyper import draw
+from envolve.agents.common.learners import ACTIONS, LEARNERS, LearnerEntry
 from envolve.agents.common.population import size
-from envolve.agents.common.sections import LEARNERS, LearnerSection
+from envolve.agents.common.sections import LearnerSection
 from envolve.agents.off_policy.algorithm import Algorithm
-from envolve.agents.train import OFF_POLICY
 from envolve.core import plugins
 from envolve.core.plugins import PluginError, Source, check_methods, class_of
+from envolve.core.registry import Place, Registry
 from envolve.envs.physics.task import PHYSICS_TASKS
 from envolve.envs.task import ARGUMENTS, ARGUMENTS_KEY, TASKS, Task, make_task
 from envolve.outer.search.search import NES_NAME, Search
 from envolve.outer.search.searches import SEARCHES, search_sections, section_key
 
-ACTIONS = ("discrete", "continuous", "both")
 TABLES = ("next_state", "reward", "done", "start_state")  # of a task with a finite set of states
-BUILT_IN = {"task": {*TASKS, *PHYSICS_TASKS}, "learner": set(LEARNERS), "search": {NES_NAME, *SEARCHES}}
+REGISTRIES: Dict[str, Registry[Any]] = {"task": TASKS, "learner": LEARNERS, "search": SEARCHES}
+TAKEN: Dict[str, Container[str]] = {"task": PHYSICS_TASKS, "search": (NES_NAME,)}  # names of their kind elsewhere
 
 
 class Own(NamedTuple):
@@ -49,11 +49,22 @@ def own(kind: str, name: str) -> Optional[Own]:
     return _own.get((kind, name))
 
 
-def _keep(kind: str, name: str, cls: type, source: Optional[Source], where: str) -> Own:
-    if name in BUILT_IN[kind]:
-        raise PluginError(f"{where}: {name} is the name of a built-in {kind}, expected another name")
-    entry = _own[kind, name] = Own(kind, name, cls, source or plugins.source_of(cls))
-    return entry
+def _keep(kind: str, name: str, cls: type, entry: Any, source: Optional[Source], where: str) -> Own:
+    """entry: what the registry of this kind has under the name."""
+    try:
+        if name in TAKEN.get(kind, ()):
+            raise ValueError(f"{name} is the name of a built-in {kind}, expected another name")
+        REGISTRIES[kind].register(name, entry)
+    except ValueError as e:
+        raise PluginError(f"{where}: {e}") from None
+    own = _own[kind, name] = Own(kind, name, cls, source or plugins.source_of(cls))
+    return own
+
+
+def forget(kind: str, name: str) -> None:
+    """Removes a class that the user registered."""
+    REGISTRIES[kind].unregister(name)
+    del _own[kind, name]
 
 
 def _check_class(where: str, cls: Any, base: type) -> None:
@@ -78,10 +89,9 @@ def register_task(name: str, cls: Type[Task], source: Optional[Source] = None) -
     if cls.name not in ("", name):
         raise PluginError(f"{where}: its attribute name is {cls.name!r}, expected {name!r}")
     try_task(where, cls)
+    own = _keep("task", name, cls, cls, source, where)
     cls.name = name
-    entry = _keep("task", name, cls, source, where)
-    TASKS[name] = cls
-    return entry
+    return own
 
 
 def try_task(where: str, cls: Type[Task]) -> None:
@@ -137,9 +147,12 @@ def expect(what: str, value: Any, dtypes: Tuple[torch.dtype, ...], shape: Tuple[
 
 
 def register_learner(
-    name: str, cls: Type[Algorithm], section: Optional[Type[LearnerSection]] = None, actions: Optional[str] = None,
+    name: str,
+    cls: Type[Algorithm],
+    section: Optional[Type[LearnerSection]] = None,
+    actions: Optional[str] = None,
     source: Optional[Source] = None,
-) -> Own:  # fmt: skip
+) -> Own:
     """Makes an off-policy algorithm (``envolve.agents.off_policy.algorithm.Algorithm``) available as
     ``agent_name: <name>``, trained by the readable PyTorch loop.
 
@@ -160,11 +173,8 @@ def register_learner(
         raise PluginError(f"{where}: actions: found {actions!r}, expected one of {', '.join(ACTIONS)}")
     if name in search_sections():
         raise PluginError(f"{where}: agents.{name} is the section of a search, expected another name")
-    entry = _keep("learner", name, cls, source, where)
-    LEARNERS[name] = section
-    sections.OWN_ACTIONS[name] = actions
-    OFF_POLICY[name] = (cls.__module__, cls.__qualname__)
-    return entry
+    entry = LearnerEntry(section, actions, Place(cls.__module__, cls.__qualname__))
+    return _keep("learner", name, cls, entry, source, where)
 
 
 def _check_learner_section(where: str, section: Any) -> None:
@@ -220,9 +230,7 @@ def register_search(name: str, cls: Type[Search], source: Optional[Source] = Non
         _check_options(where, cls.section_class)
         if key in (*LEARNERS, *(f"{learner}_vary" for learner in LEARNERS), "gtn", "icm"):
             raise PluginError(f"{where}: agents.{key} is another section already, expected another name")
-    entry = _keep("search", name, cls, source, where)
-    SEARCHES[name] = cls
-    return entry
+    return _keep("search", name, cls, cls, source, where)
 
 
 # ------------------------------------------------------------------------------------------------- by configuration
@@ -282,19 +290,21 @@ def use(config: Mapping[str, Any], kinds: Tuple[str, ...] = ("task", "learner"))
 def _known(kind: str, file: str, sha256: str, cls_name: str) -> bool:
     """Whether this very class is registered. Another run's class of the same name may have taken its place."""
     return any(
-        o.kind == kind and o.cls.__name__ == cls_name and o.source is not None and o.source.sha256 == sha256
+        o.kind == kind
+        and o.cls.__name__ == cls_name
+        and o.source is not None
+        and o.source.sha256 == sha256
         and _registered(o) is o.cls
         for o in _own.values()
-    )  # fmt: skip
+    )
 
 
-def _registered(entry: Own) -> Any:
-    if entry.kind == "task":
-        return TASKS.get(entry.name)
-    if entry.kind == "search":
-        return SEARCHES.get(entry.name)
-    module, name = OFF_POLICY.get(entry.name, ("", ""))
-    return entry.cls if (module, name) == (entry.cls.__module__, entry.cls.__qualname__) else None
+def _registered(own: Own) -> Any:
+    found = REGISTRIES[own.kind].get(own.name)
+    if isinstance(found, LearnerEntry):
+        place = Place(own.cls.__module__, own.cls.__qualname__)
+        return own.cls if found.place == place else None
+    return found
 
 
 def used(entries: List[Own]) -> Dict[str, Dict[str, str]]:

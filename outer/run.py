@@ -93,7 +93,7 @@ class Run:
     def _evaluate(
         self, worlds: Tensor, seeds: Tensor, mode: str, groups: Sequence[tuple[int, bool]] = ()
     ) -> tuple[Values, list[str]]:
-        """groups: members who take turns (``outer/search/turns.py``); without, all have the configuration's own
+        """groups: members that take turns (``outer/search/turns.py``); without, all have the configuration's own
         learner."""
         generation = self.strategy.state.generation + 1
         if not groups or self.target.kind == "shaper":

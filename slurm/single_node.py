@@ -24,6 +24,7 @@ if __name__ == "__main__":
     interrupt.listen("single_node.py")  # until main() takes the signals itself
 
 import argparse
+import math
 import os
 import signal
 import time
@@ -32,7 +33,8 @@ from dataclasses import dataclass
 from functools import partial
 
 from envolve.core import commands
-from envolve.core.child import Child, end, how
+from envolve.core.child import Child, end
+from envolve.core.supervisor import Policy, StartError, Supervisor
 from envolve.slurm.commands import (
     EXIT_WRONG,
     MASTER,
@@ -51,6 +53,7 @@ EXIT_CODES = """\
 Exit codes: 0 all masters are complete, else the highest code of a master: 1 it cannot continue, 2 wrong arguments,
 130 and 143 stopped (the same command continues)."""
 QUICK_SECONDS, FIRST_DELAY, MAX_DELAY = 60.0, 0.5, 30.0  # a cluster's file system may need its time
+FINAL = {MASTER: (0, EXIT_WRONG), WORKER: ()}  # exit codes after which a role is not started again
 GRACE = 10.0  # seconds that processes have to end by themselves after their master
 
 
@@ -70,8 +73,10 @@ class Node:
     def __init__(
         self, roles: Sequence[Role], *, study: bool, max_starts: int = 10, kill_after: float = 60, grace: float = GRACE
     ) -> None:
-        self.roles, self.study, self.max_starts = roles, study, max_starts
-        self.kill_after, self.grace = kill_after, grace
+        self.roles, self.study, self.kill_after, self.grace = roles, study, kill_after, grace
+        self.role_of = {role.child: role for role in roles}
+        policies = {role.child: Policy(FINAL[role.kind], math.inf, math.inf, max_starts) for role in roles}
+        self.supervisor = Supervisor(policies, kill_after, needed=self._needed, tell=lambda _, text, *a: say(text % a))
         self.over_at: dict[int, float] = {}  # BOHB-ID -> since when its master has ended
         self.stopping = False
 
@@ -93,12 +98,11 @@ class Node:
 
     def _look(self, now: float) -> bool:
         """Handles ended processes, starts and stops; True when all masters have ended."""
-        for role in self.roles:
-            if (code := role.child.ended()) is not None:
-                self._bury(role, code, now)
-        for role in self.roles:
-            if self._over(role) is None and role.code is None and role.child.due():
-                self._start(role.child)
+        for child in self.supervisor.bury():
+            self._react(self.role_of[child], now)
+        for child in self.supervisor.start_due():
+            cpus = ",".join(map(str, sorted(child.cpus or ())))
+            say(f"started {child.name} on CPU {cpus} (pid {child.pid}, {child.log_path})")
         self._end([r for r in self.roles if (over := self._over(r)) is not None and now - over >= self.grace])
         masters = [role for role in self.roles if role.kind == MASTER]
         return all(role.child.process is None and self._over(role) is not None for role in masters)
@@ -108,23 +112,15 @@ class Node:
         ids = {role.bohb_id, 0} if self.study else {role.bohb_id}
         return min((self.over_at[b] for b in ids if b in self.over_at), default=None)
 
-    def _start(self, child: Child) -> None:
-        child.start()
-        cpus = ",".join(map(str, sorted(child.cpus or ())))
-        say(f"started {child.name} on CPU {cpus} (pid {child.pid}, {child.log_path})")
+    def _needed(self, child: Child) -> bool:
+        role = self.role_of[child]
+        return role.code is None and self._over(role) is None
 
-    def _bury(self, role: Role, code: int, now: float) -> None:
-        child = role.child
-        if role.kind == MASTER and code in (0, EXIT_WRONG):
+    def _react(self, role: Role, now: float) -> None:
+        """After the end of its process."""
+        if (code := self.supervisor.codes.get(role.child)) is not None:
             role.code = code
-        elif self._over(role) is None and child.starts >= self.max_starts:
-            role.code = 1
-            say(f"{child.name} was started {child.starts} times; it is given up, see {child.log_path}")
-        if role.code is not None:
-            say(f"{child.name} has ended with exit code {role.code}")
-        elif self._over(role) is None:
-            child.again()
-            say(f"{child.name} ended {how(code)}; restarting it")
+            say(f"{role.child.name} has ended with exit code {role.code}")
         workers = [r for r in self.roles if r.kind == WORKER and r.bohb_id == role.bohb_id]
         master = next(r for r in self.roles if r.kind == MASTER and r.bohb_id == role.bohb_id)
         if master.code is None and workers and all(r.code is not None for r in workers):
@@ -144,9 +140,11 @@ class Node:
 
 def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="single_node.py", description=__doc__, epilog=EXIT_CODES,
+        prog="single_node.py",
+        description=__doc__,
+        epilog=EXIT_CODES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-    )  # fmt: skip
+    )
     parser.add_argument("--run-dir", type=Path, required=True, metavar="DIR", help="folder of the run")
     parser.add_argument("--masters", type=int, default=1, metavar="M", help="number of masters (default: 1)")
     parser.add_argument(
@@ -173,8 +171,18 @@ def roles_of(args: argparse.Namespace, words: Sequence[str], cpus: Collection[in
 
     def role(kind: str, bohb_id: int, label: str, log: str, command: Callable[[], list[str]], pinned: set[int]) -> Role:
         environ = {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", str(len(pinned)))}
-        child = Child(label, command, logs / log, environ=environ, cpus=pinned, with_parent=True, prepare=free_signals,
-                      quick_seconds=QUICK_SECONDS, first_delay=FIRST_DELAY, max_delay=MAX_DELAY)  # fmt: skip
+        child = Child(
+            label,
+            command,
+            logs / log,
+            environ=environ,
+            cpus=pinned,
+            with_parent=True,
+            prepare=free_signals,
+            quick_seconds=QUICK_SECONDS,
+            first_delay=FIRST_DELAY,
+            max_delay=MAX_DELAY,
+        )
         return Role(kind, bohb_id, child)
 
     roles = []
@@ -197,7 +205,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (SetupError, ValueError) as e:
         print(f"{commands.called('single_node.py')}: {e}", file=sys.stderr)
         return EXIT_WRONG
-    code = Node(roles, study=study, max_starts=args.max_starts, kill_after=args.kill_after).run()
+    try:
+        code = Node(roles, study=study, max_starts=args.max_starts, kill_after=args.kill_after).run()
+    except StartError as e:
+        print(f"{commands.called('single_node.py')}: {e}", file=sys.stderr)
+        return 1
     say(f"exit code {code}")
     return code
 

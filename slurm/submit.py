@@ -102,9 +102,12 @@ def build_parser() -> argparse.ArgumentParser:
     jobs.add_argument("--cpus", type=at_least(1), default=1, metavar="N", help="CPUs per worker (default: 1)")
     jobs.add_argument("--master-cpus", type=at_least(1), default=1, metavar="N", help="CPUs per master (default: 1)")
     jobs.add_argument(
-        "--lead", type=at_least(5), default=120, metavar="S",
+        "--lead",
+        type=at_least(5),
+        default=120,
+        metavar="S",
         help="seconds before the time limit when a task is told to stop and requeue (default: 120)",
-    )  # fmt: skip
+    )
     jobs.add_argument(
         "--sbatch",
         action="append",

@@ -66,7 +66,5 @@ def registered_names_end_with_their_module() -> Iterator[None]:
     yield
     plugins = sys.modules.get("envolve.outer.plugins")
     if plugins is not None:
-        tables = {"task": plugins.TASKS, "learner": plugins.LEARNERS, "search": plugins.SEARCHES}
         for kind, name in list(plugins._own):
-            tables[kind].pop(name, None)
-            del plugins._own[kind, name]
+            plugins.forget(kind, name)

@@ -72,9 +72,15 @@ class Command:
         self.out, self.err = cwd / f"{self.mark}.out", cwd / f"{self.mark}.err"
         with self.out.open("wb") as out, self.err.open("wb") as err:
             self.process = subprocess.Popen(
-                [sys.executable, *words], cwd=cwd, stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=self.environ,
-                start_new_session=True, preexec_fn=ends_with_parent(signal.SIGTERM),
-            )  # fmt: skip
+                [sys.executable, *words],
+                cwd=cwd,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                env=self.environ,
+                start_new_session=True,
+                preexec_fn=ends_with_parent(signal.SIGTERM),
+            )
 
     @property
     def running(self) -> bool:

@@ -102,9 +102,15 @@ def test_class_in_the_running_script_is_for_the_master_only(monkeypatch) -> None
 def test_rank_returns_names_and_scores(tmp_path: Path) -> None:
     (tmp_path / "good.py").write_text("def compute_reward(self):\n    return -(self.pole_pos ** 2), {}\n")
     ranks = envolve.rank(
-        tmp_path, task="Cartpole", iterations=1, environments=4, threads=1, results_dir=tmp_path, progress=False,
+        tmp_path,
+        task="Cartpole",
+        iterations=1,
+        environments=4,
+        threads=1,
+        results_dir=tmp_path,
+        progress=False,
         overrides={"rollout_steps": 4, "hidden_size": 8},
-    )  # fmt: skip
+    )
     assert {r.name for r in ranks} == {"human", "good"}
     assert ranks[0].score >= 0 or ranks[0].failure
 

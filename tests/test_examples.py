@@ -55,8 +55,10 @@ def test_three_files_of_one_configuration_are_known_by_name_and_checksum() -> No
     assert data["env_name"] == "PointMass" and data["agents"]["gtn"]["search"] == "MyES"
     assert data["agents"]["gtn"]["agent_name"] == "expectedsarsa"
     assert {file: set(entry) for file, entry in data["plugins"].items()} == {
-        "my_task.py": {"sha256", "task"}, "my_learner.py": {"sha256", "learner"}, "my_search.py": {"sha256", "search"}
-    }  # fmt: skip
+        "my_task.py": {"sha256", "task"},
+        "my_learner.py": {"sha256", "learner"},
+        "my_search.py": {"sha256", "search"},
+    }
     assert data["envs"]["PointMass"]["max_steps"] == 20 and data["agents"]["expectedsarsa"]["target_eps"] == 0.05
 
 

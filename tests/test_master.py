@@ -366,8 +366,10 @@ def test_resume_of_a_finished_run(single_run, reference):
 def worker(cwd, worker_id, *args):
     process = subprocess.Popen(
         [sys.executable, str(ROOT / "GTN_worker.py"), "0", str(worker_id), *map(str, args)],
-        cwd=cwd, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
+        cwd=cwd,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
     try:
         yield process
     finally:

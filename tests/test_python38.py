@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 import torch
 
+from envolve.agents.common.learners import LEARNERS, curious_learners
 from envolve.envs.shaping.section import candidates_of
 from envolve.envs.task import make_task
 from envolve.envs.worlds.world import init_world
 from envolve.outer.config import problem
 from envolve.outer.config.load import Config, load_config
-from envolve.outer.config.problem import CURIOUS, LEARNERS
 from envolve.outer.config.section import RN
 from envolve.outer.evaluate.networks import PROXY, evaluate
 from envolve.outer.exchange.dispatch import Dispatcher
@@ -246,5 +246,5 @@ def test_learners_of_goals_train(python38: str) -> None:
 
 
 def test_every_learner_is_among_them() -> None:
-    curious = {f"{learner}_icm" for learner in CURIOUS}
+    curious = {f"{learner}_icm" for learner in curious_learners()}
     assert {*TABLES, *CARTPOLE, *CONTINUOUS} == {*LEARNERS} | curious

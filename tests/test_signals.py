@@ -84,7 +84,7 @@ CASES = {
             "agents.gtn.comparison_agents=0",
         ],
         (0.6, 0.8),
-    ),  # fmt: skip
+    ),
     "compare_proxies": Case(
         ["experiments/paper/compare_proxies.py", str(GRIDWORLD_FILE), "--quick", "--set", *CLIFF], (0.6, 0.8)
     ),
@@ -94,7 +94,7 @@ CASES = {
         ["experiments/eval_shapers.py", *SHAPERS, "--iterations", "300", "--shapers", "shapers", "--run-dir", "out"],
         prepare=shapers,
         goes_on=False,
-    ),  # fmt: skip
+    ),
     "auto_shape": Case(
         [
             "experiments/auto_shape.py",
@@ -109,22 +109,22 @@ CASES = {
             f"replay:{RECORDING}",
         ],
         (0.5, 0.7, 0.8),
-    ),  # fmt: skip
+    ),
     "auto_shape --config": Case(
         ["experiments/auto_shape.py", "--config", "walk.yml", "--processes", "2", "--hours", "0.1"],
         ("observation", 0.9),
         prepare=gym,
-    ),  # fmt: skip
+    ),
     "vet_shaper": Case(
         ["experiments/vet_shaper.py", "reply.txt", "--task", "Cartpole", "--shaper_types", "compute_reward"],
         prepare=reply,
         goes_on=False,
-    ),  # fmt: skip
+    ),
     "optimize_params": Case(
         ["experiments/optimize_params.py", "cliff.yaml", "--workers", "1", "--run-dir", "run"],
         ("is there", 0.8),
         prepare=write_study,
-    ),  # fmt: skip
+    ),
     "train_distributed": Case(["experiments/train_distributed.py", *TRAIN_DISTRIBUTED], prepare=distributed),
     "train_distributed --processes": Case(
         ["experiments/train_distributed.py", *TRAIN_DISTRIBUTED, "--processes"],
@@ -162,9 +162,11 @@ def test_importing(path: Path, how: str, tmp_path: Path) -> None:
     """As soon as it hears, and somewhat later; the slowest import of a command takes seconds."""
     words = ["-m", "envolve.distributed.programs.role"] if path.parent.name == "distributed" else [str(path)]
     prog = {
-        "distributed/programs/role.py": "envolve.distributed.programs.role", "benchmarks/run.py": "benchmarks/run.py",
-        "experiments/run.py": "GTN_master.py", "experiments/worker.py": "GTN_worker.py",
-    }.get(name(path), path.name)  # fmt: skip
+        "distributed/programs/role.py": "envolve.distributed.programs.role",
+        "benchmarks/run.py": "benchmarks/run.py",
+        "experiments/run.py": "GTN_master.py",
+        "experiments/worker.py": "GTN_worker.py",
+    }.get(name(path), path.name)
     for seconds in (0.0, 0.3):
         command = Command([*words, "no_such_file"], tmp_path, {"PYTHONPATH": str(ROOT)})  # refused, but not at once
         try:

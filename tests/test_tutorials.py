@@ -80,8 +80,16 @@ def test_the_commands_print_what_the_page_says(page: Path, tmp_path: Path) -> No
                 continue
             if command.startswith("cat "):  # a log of one that was told to end
                 assert all(process.wait(60) == 0 for process in background)
-            done = subprocess.run(line, shell=True, cwd=tmp_path, env=environment, text=True, check=False,
-                                  capture_output=True, timeout=SECONDS)  # fmt: skip
+            done = subprocess.run(
+                line,
+                shell=True,
+                cwd=tmp_path,
+                env=environment,
+                text=True,
+                check=False,
+                capture_output=True,
+                timeout=SECONDS,
+            )
             assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
             assert matches(expected, done.stdout), f"{page.name}: {command}\nprinted\n{done.stdout}"
         for process in background:

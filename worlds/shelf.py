@@ -5,7 +5,6 @@ A world is a pair of files in ``data/``: ``<name>.safetensors`` and its card ``<
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
 from functools import lru_cache
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from gymnasium.envs.registration import register
 
 from envolve.core.files import read_text
+from envolve.core.registry import nearest
 from envolve.worlds.file import World, WorldError, read_world
 
 if TYPE_CHECKING:
@@ -41,8 +41,8 @@ def path_of(name: str) -> Path:
     short = name.removeprefix(f"{NAMESPACE}/")
     known = names()
     if short not in known:
-        near = difflib.get_close_matches(short, known, 1, 0.0)
-        mean = f", did you mean {near[0]}" if near else ""
+        near = nearest(short, known, 0.0)
+        mean = f", did you mean {near}" if near else ""
         raise WorldError(f"world {name!r:.200}: found none of this name{mean}; envolve worlds list shows all")
     return DATA / f"{short}{TENSORS}"
 
@@ -85,6 +85,8 @@ def register_all() -> None:
     """Registers every world as ``envolve/<name>``."""
     for name in names():
         register(
-            f"{NAMESPACE}/{name}", entry_point="envolve.worlds.shelf:make",
-            vector_entry_point="envolve.worlds.shelf:make_vec", kwargs={"name": name},
-        )  # fmt: skip
+            f"{NAMESPACE}/{name}",
+            entry_point="envolve.worlds.shelf:make",
+            vector_entry_point="envolve.worlds.shelf:make_vec",
+            kwargs={"name": name},
+        )

@@ -31,8 +31,10 @@ def tensor_bytes(tensors: Mapping[str, np.ndarray], metadata: Mapping[str, str])
     for name in sorted(tensors):
         data = np.ascontiguousarray(tensors[name], "<f4").tobytes()
         header[name] = {
-            "dtype": "F32", "shape": list(tensors[name].shape), "data_offsets": [len(body), len(body) + len(data)],
-        }  # fmt: skip
+            "dtype": "F32",
+            "shape": list(tensors[name].shape),
+            "data_offsets": [len(body), len(body) + len(data)],
+        }
         body += data
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)  # the numbers begin at a multiple of 8

@@ -91,7 +91,7 @@ class Progress:
         }  # fmt: skip
 
     def _write(self) -> None:
-        """For who looks; that it cannot be written is no reason to stop."""
+        """Writes the state for readers; a failed write is no reason to stop."""
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             aside = self._path.with_suffix(".new")
@@ -119,7 +119,7 @@ def under_way() -> Optional[str]:
                 found.append((bool(state["waits"]), float(state["since"]), _words(state)))
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             continue  # ended between two looks, or left by a process that was killed
-    return min(found)[2] if found else None  # who compiles knows how much is left
+    return min(found)[2] if found else None  # the compiling process knows how much is left
 
 
 def begin(name: str, task: str) -> None:
@@ -150,9 +150,13 @@ def _start(name: str, task: str) -> subprocess.Popen:
     """Ends when this process does, or its standard input."""
     command = [sys.executable, "-m", "envolve.agents.kernels.building.ahead", name, task]
     return subprocess.Popen(
-        command, cwd=IMPORTS, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        command,
+        cwd=IMPORTS,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
         start_new_session=True,
-    )  # fmt: skip
+    )
 
 
 def _end(process: subprocess.Popen) -> None:

@@ -25,9 +25,14 @@ def window_mean(logged: Tensor, end: Tensor, window: int, row: Optional[Tensor] 
 
 
 def early_out(
-    logged: Tensor, episode: Tensor, steps: Tensor, section: LearnerSection, settles: bool, solved_reward: float,
+    logged: Tensor,
+    episode: Tensor,
+    steps: Tensor,
+    section: LearnerSection,
+    settles: bool,
+    solved_reward: float,
     row: Optional[Tensor] = None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """Decides which members end training early after ``episode`` -> bool [K].
 
     logged: float32 [P, E], one reward per episode so far; episode, steps: int64 [K], index of the episode that ended

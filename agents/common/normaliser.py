@@ -69,8 +69,10 @@ class Moments:
         return torch.where(self.counted > 0, scale, 1.0).float()
 
     def state_dict(self) -> Dict[str, Tensor]:
-        return {"moments": torch.stack((self.mean, self.squares, self.first, self.second)),
-                "samples": torch.tensor([self.count, self.new])}  # fmt: skip
+        return {
+            "moments": torch.stack((self.mean, self.squares, self.first, self.second)),
+            "samples": torch.tensor([self.count, self.new]),
+        }
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         for part, value in zip((self.mean, self.squares, self.first, self.second), state["moments"].unbind()):

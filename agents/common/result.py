@@ -30,7 +30,7 @@ class TrainResult:
 
     @classmethod
     def before_training(cls, weights: np.ndarray, train_episodes: int, test_episodes: int) -> TrainResult:
-        """Of members that have done nothing yet, for a learner to fill in. weights: float32 [P, D], not copied."""
+        """Result of members that have done nothing yet, to be filled in. weights: float32 [P, D], not copied."""
         members = len(weights)
         train_steps, updates, episodes, real_steps = (np.zeros(members, np.int64) for _ in range(4))
         return cls(

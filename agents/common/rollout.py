@@ -79,9 +79,15 @@ def repeat(
 
 
 def advance(
-    world: World, state: Tensor, action: Tensor, total: Tensor, t: Tensor, over: Tensor, skip: int,
+    world: World,
+    state: Tensor,
+    action: Tensor,
+    total: Tensor,
+    t: Tensor,
+    over: Tensor,
+    skip: int,
     noise: Optional[Callable[[Tensor], Tensor]] = None,
-) -> Tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
+) -> Tuple[Tensor, Tensor, Tensor, Tensor]:
     """One decision of test episodes on a task: state, return, steps and end of those that are not ``over``, [P, N]
     each. The others stay as they are, and where steps are ``costly`` take none. noise: as of ``repeat``."""
     task = world.task

@@ -6,11 +6,9 @@ Defaults are those of the original's ``default_config.yaml``; keys below a ``# h
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Dict, List, Type
 
 from envolve.core.option import option
 from envolve.envs.nets.networks import ACTIVATIONS
-from envolve.envs.task import Task
 
 
 @dataclass(frozen=True)
@@ -224,49 +222,3 @@ class VarySection:
     lr_factor: float = option(3.0, "draw lr in [lr/f, lr*f] instead", ge=1)
     vary_layers: bool = option(True, "include hidden_layer in the draw")
     train_steps_factor: float = option(1.0, "draw the training budget log-uniformly in [b/f, b*f]", ge=1)
-
-
-LEARNERS: Dict[str, Type[LearnerSection]] = {
-    "ql": TabularSection,
-    "ql_cb": TabularSection,
-    "sarsa": TabularSection,
-    "sarsa_cb": TabularSection,
-    "ddqn": DDQNSection,
-    "duelingddqn": DuelingDDQNSection,
-    "td3": TD3Section,
-    "td3_discrete": TD3DiscreteSection,
-    "sac": SACSection,
-    "ppo": PPOSection,
-}
-
-CURIOUS = ("ddqn", "duelingddqn", "td3", "ppo")  # learners that exist as <learner>_icm too
-CONTINUOUS, CONTINUOUS_ONLY = ("td3", "sac", "ppo"), ("td3", "sac")  # by their actions; all others: discrete only
-
-
-OWN_ACTIONS: Dict[str, str] = {}  # learners of the user's own: discrete, continuous or both
-
-
-def learners_for(task: Task) -> List[str]:
-    """The learners that can learn ``task``: by its kind of actions, and tables for a finite set of states only."""
-    fitting = []
-    for name, section in LEARNERS.items():
-        base = name[: -len("_icm")] if name.endswith("_icm") else name
-        actions = base in CONTINUOUS if task.action_size else base not in CONTINUOUS_ONLY
-        if name in OWN_ACTIONS:
-            actions = OWN_ACTIONS[name] in ("continuous" if task.action_size else "discrete", "both")
-        if actions and (task.num_states is not None or not issubclass(section, TabularSection)):
-            fitting.append(name)
-    return fitting
-
-
-def kind_of(task: Task) -> str:
-    """Describes in words which learners fit the task."""
-    states = "no finite set of states" if task.num_states is None else f"{task.num_states} states"
-    return f"{'continuous' if task.action_size else 'discrete'} actions and {states}"
-
-
-def check_learner(task: Task, name: str) -> None:
-    """Raises ValueError if learner ``name`` cannot learn ``task``."""
-    fitting = learners_for(task)
-    if name not in fitting:
-        raise ValueError(f"{name} cannot learn {task.name}, which has {kind_of(task)}: train {', '.join(fitting)}")

@@ -73,9 +73,15 @@ class CRL:
     capturable = True
 
     def __init__(
-        self, section: CRLSection, state_size: int, action_size: int, goal_indices: Sequence[int], keys: Tensor,
-        own: Optional[Mapping[str, Sequence[float]]] = None, backend: str = "auto",
-    ) -> None:  # fmt: skip
+        self,
+        section: CRLSection,
+        state_size: int,
+        action_size: int,
+        goal_indices: Sequence[int],
+        keys: Tensor,
+        own: Optional[Mapping[str, Sequence[float]]] = None,
+        backend: str = "auto",
+    ) -> None:
         """keys: int64 [P], on the device to use; goal_indices: features of a state that a goal consists of; own: values
         [P] for names in PER_MEMBER; backend: "torch", "compiled", or "auto", which logs when a CPU has to use PyTorch.
         Raises ValueError."""

@@ -10,12 +10,13 @@ Axes: P members, B batch, R features of a representation.
 
 from __future__ import annotations
 
-import difflib
 import logging
-from typing import Dict, Set, Tuple
+from typing import Set, Tuple
 
 import torch
 from torch import Tensor
+
+from envolve.core.registry import Registry
 
 log = logging.getLogger("envolve")
 
@@ -23,24 +24,24 @@ EPSILON = 1e-6  # under a root: its slope at 0 is infinite
 COSINE_SCALE = 1 / 0.07  # at first, of the learned factor that comes with ``cosine``
 
 # accepted name -> energy. Newer versions of JaxGCRL call l2 "norm", and l2_no_sqrt "l2".
-_NAMES: Dict[str, str] = {
+_NAMES: Registry[str] = Registry("energy_fn", {
     "l2": "l2", "norm": "l2", "l2_no_sqrt": "l2_no_sqrt", "l1": "l1", "dot": "dot", "cos": "cos", "cosine": "cosine",
     "mrn": "mrn", "mrn_shuf": "mrn_shuf", "mrn_pot_shuf": "mrn_pot_shuf",
-}  # fmt: skip
+})  # fmt: skip
 ENERGY_NAMES: Tuple[str, ...] = tuple(_NAMES)
 _said: Set[str] = set()
 
 
 def canonical(name: str) -> str:
     """Energy function called ``name``. Raises ValueError with the nearest valid name."""
-    if name not in _NAMES:
-        near = difflib.get_close_matches(name, _NAMES, n=1, cutoff=0.0)[0]
-        raise ValueError(f"energy_fn: found {name!r}, expected one of {', '.join(_NAMES)}; nearest: {near!r}")
+    found = _NAMES.find(name)
     if name == "l2" and name not in _said:
         _said.add(name)
-        log.info("energy_fn l2 is the distance, with the square root, as in JaxGCRL's first version (newer "
-                 "versions call it norm, and call the squared distance l2: that is l2_no_sqrt here)")  # fmt: skip
-    return _NAMES[name]
+        log.info(
+            "energy_fn l2 is the distance, with the square root, as in JaxGCRL's first version (newer "
+            "versions call it norm, and call the squared distance l2: that is l2_no_sqrt here)"
+        )
+    return found
 
 
 def takes_future_action(energy: str) -> bool:

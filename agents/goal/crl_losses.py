@@ -6,12 +6,13 @@ goals j of a state-action, ``columns`` over the state-actions i of a goal.
 
 from __future__ import annotations
 
-import difflib
 from typing import Callable, Dict, Tuple
 
 import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid, softplus
+
+from envolve.core.registry import Registry
 
 RESUBSTITUTION = 100.0  # what no_resubs takes off the diagonal inside a log-sum-exp
 
@@ -92,21 +93,18 @@ def sppo(c: Contrast) -> Tensor:
 
 
 Loss = Callable[[Contrast], Tensor]
-LOSSES: Dict[str, Loss] = {  # JaxGCRL's names, then those of newer versions
+LOSSES: Registry[Loss] = Registry("contrastive_loss_fn", {  # JaxGCRL's names, then those of newer versions
     "infonce": infonce, "infonce_backward": infonce_backward, "symmetric_infonce": symmetric_infonce, "binary": binary,
     "flatnce": flatnce, "flatnce_backward": flatnce_backward, "fb": fb, "dpo": dpo, "ipo": ipo, "sppo": sppo,
     "fwd_infonce": infonce, "bwd_infonce": infonce_backward, "sym_infonce": symmetric_infonce, "binary_nce": binary,
     "dp": dpo,  # its name in an example of JaxGCRL
-}  # fmt: skip
+})  # fmt: skip
 LOSS_NAMES: Tuple[str, ...] = tuple(LOSSES)
 
 
 def loss_named(name: str) -> Loss:
     """Loss function called ``name``. Raises ValueError with the nearest valid name."""
-    if name not in LOSSES:
-        near = difflib.get_close_matches(name, LOSSES, n=1, cutoff=0.0)[0]
-        raise ValueError(f"contrastive_loss_fn: found {name!r}, expected one of {', '.join(LOSSES)}; nearest: {near!r}")
-    return LOSSES[name]
+    return LOSSES.find(name)
 
 
 def logsumexp_penalty(c: Contrast) -> Tensor:

@@ -105,8 +105,13 @@ class TrajectoryReplay:
         """State without the empty rows."""
         stored = min(int(self.written), self.R)
         rows = {"field." + name: field[:, :stored].clone() for name, field in self.fields.items()}
-        return {**rows, "number": self.number[:, :stored].clone(), "last": self.last.clone(),
-                "current": self.current.clone(), "written": self.written.clone()}  # fmt: skip
+        return {
+            **rows,
+            "number": self.number[:, :stored].clone(),
+            "last": self.last.clone(),
+            "current": self.current.clone(),
+            "written": self.written.clone(),
+        }
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         stored = state["number"].shape[1]

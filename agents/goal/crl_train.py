@@ -78,11 +78,20 @@ class GoalTraining:
     """Training loop. ``state_dict`` holds everything needed to resume."""
 
     def __init__(
-        self, task: GoalTask, eval_task: GoalTask, section: GoalSection, keys: Tensor,
-        own: Optional[Mapping[str, Sequence[float]]] = None, resample: str = "reset", episode_length: int = 0,
-        action_repeat: int = 1, num_eval_envs: int = 128, beginnings: Optional[Beginnings] = None,
-        cuda_graph: bool = True, **engine: Any,
-    ) -> None:  # fmt: skip
+        self,
+        task: GoalTask,
+        eval_task: GoalTask,
+        section: GoalSection,
+        keys: Tensor,
+        own: Optional[Mapping[str, Sequence[float]]] = None,
+        resample: str = "reset",
+        episode_length: int = 0,
+        action_repeat: int = 1,
+        num_eval_envs: int = 128,
+        beginnings: Optional[Beginnings] = None,
+        cuda_graph: bool = True,
+        **engine: Any,
+    ) -> None:
         """section: its class selects the learner; keys: int64 [P], on the device to use; own: per-member values of some
         hyperparameters; beginnings: starts and goals of training episodes, None: the task's own; engine: see
         ``make_episodes``. Raises ValueError."""
@@ -92,13 +101,23 @@ class GoalTraining:
         self.section, self.keys, self.action_repeat = section, keys, action_repeat
         self.learner = make_learner(section, task, keys, own)
         self.episodes = make_episodes(
-            task, keys, N, resample=resample, episode_length=episode_length, action_repeat=action_repeat,
-            beginnings=beginnings, **engine,
-        )  # fmt: skip
+            task,
+            keys,
+            N,
+            resample=resample,
+            episode_length=episode_length,
+            action_repeat=action_repeat,
+            beginnings=beginnings,
+            **engine,
+        )
         self.eval_episodes = make_episodes(
-            eval_task, rng.fold(keys, rng.TEST), num_eval_envs, episode_length=episode_length,
-            action_repeat=action_repeat, **engine,
-        )  # fmt: skip
+            eval_task,
+            rng.fold(keys, rng.TEST),
+            num_eval_envs,
+            episode_length=episode_length,
+            action_repeat=action_repeat,
+            **engine,
+        )
         self.replay = TrajectoryReplay(P, N, section.max_replay_size, self.learner.fields, keys.device)
         self.calls_per_phase = learning_calls(section, self.episodes.length)
         self.phases = self.learning_phases = self.calls = self.evaluations = 0
@@ -146,8 +165,13 @@ class GoalTraining:
         state = e.features.clone()  # the next step overwrites it
         action = self.learner.act(state, e.goal)
         outcome = e.advance(action)
-        row = {"state": state, "action": action, "goal": e.goal, "next": outcome.features,
-               "terminated": outcome.terminated.float()[..., None]}  # fmt: skip
+        row = {
+            "state": state,
+            "action": action,
+            "goal": e.goal,
+            "next": outcome.features,
+            "terminated": outcome.terminated.float()[..., None],
+        }
         self.replay.write({name: row[name] for name in self.learner.fields})
         self.replay.end(outcome.over)
         return (outcome.over,)
@@ -175,9 +199,14 @@ class GoalTraining:
             return x.double().masked_fill(out, math.nan).cpu()
 
         return Evaluation(
-            self.steps, self.updates, of_healthy(self.near), of_healthy((self.near > 0).double()),
-            of_healthy(e.task.distance(e.features, e.goal)), of_healthy(self.length), self.learning.cpu().clone(),
-        )  # fmt: skip
+            self.steps,
+            self.updates,
+            of_healthy(self.near),
+            of_healthy((self.near > 0).double()),
+            of_healthy(e.task.distance(e.features, e.goal)),
+            of_healthy(self.length),
+            self.learning.cpu().clone(),
+        )
 
     def _test_step(self, _: None) -> Tuple[Tensor, ...]:
         e = self.eval_episodes

@@ -49,9 +49,12 @@ class GoalOffPolicy:
     capturable = True
 
     def __init__(
-        self, section: Union[GoalSACSection, GoalTD3Section], task: GoalTask, keys: Tensor,
+        self,
+        section: Union[GoalSACSection, GoalTD3Section],
+        task: GoalTask,
+        keys: Tensor,
         own: Optional[Mapping[str, Sequence[float]]] = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """keys: int64 [P], on the device to use; own: values [P] for names in section.per_member. Raises ValueError."""
         self.section, self.task, self.P, self.device = section, task, len(keys), keys.device
         self.S, self.G, self.A = task.state_size, task.goal_size, task.action_size
@@ -75,8 +78,12 @@ class GoalOffPolicy:
         self.relabel_key = rng.fold(self.replay_key, RELABEL)
         self.moments = Moments(self.P, self.S + self.G, self.device) if section.normalize_observations else None
         self.fields: Dict[str, int] = {
-            "state": self.S, "action": self.A, "goal": self.G, "next": self.S, "terminated": 1,
-        }  # fmt: skip
+            "state": self.S,
+            "action": self.A,
+            "goal": self.G,
+            "next": self.S,
+            "terminated": 1,
+        }
 
     @property
     def params(self) -> Tensor:
@@ -139,10 +146,12 @@ class GoalOffPolicy:
         now = replay.uniform_rows(self.replay_key, self.updates, self.section.batch_size)
         goal, after = self.goals(replay, now), replay.gather("next", now)
         parts = (
-            self._input(replay.gather("state", now), goal), self._input(after, goal), replay.gather("action", now),
+            self._input(replay.gather("state", now), goal),
+            self._input(after, goal),
+            replay.gather("action", now),
             self.task.reward(after, goal, self.section.use_dense_reward)[..., None],
             replay.gather("terminated", now),
-        )  # fmt: skip
+        )
         return torch.cat(parts, 2).transpose(1, 2).contiguous()
 
     def learn(self, replay: TrajectoryReplay, measure: bool = False, actor: bool = True) -> Optional[Tensor]:

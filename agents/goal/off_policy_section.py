@@ -42,9 +42,10 @@ class GoalOffPolicySection:
     max_replay_size: int = option(10_000, "replay buffer capacity in decisions per environment", ge=2, le=10**9)
     # here
     her_goals: str = option(
-        "future", "hindsight's goals: some steps later, geometrically by discounting, or the trajectory's last",
+        "future",
+        "hindsight's goals: some steps later, geometrically by discounting, or the trajectory's last",
         choices=RELABEL,
-    )  # fmt: skip
+    )
     her_share: float = option(0.8, "share of samples that hindsight gives another goal; published: 1", ge=0, le=1)
     activation: str = option("relu", "activation of actor and critics", choices=ACTIVATIONS)
 
@@ -60,10 +61,17 @@ class GoalSACSection(GoalOffPolicySection):
     def learner(self) -> SACSection:
         """Equivalent section for ``agents/off_policy/sac.py``."""
         return SACSection(
-            init_episodes=1, batch_size=self.batch_size, gamma=self.discounting, alpha=self.initial_alpha,
-            lr=self.learning_rate, tau=self.tau, log_std_min=-5.0, activation_fn=self.activation,
-            hidden_size=self.h_dim, hidden_layer=self.n_hidden,
-        )  # fmt: skip
+            init_episodes=1,
+            batch_size=self.batch_size,
+            gamma=self.discounting,
+            alpha=self.initial_alpha,
+            lr=self.learning_rate,
+            tau=self.tau,
+            log_std_min=-5.0,
+            activation_fn=self.activation,
+            hidden_size=self.h_dim,
+            hidden_layer=self.n_hidden,
+        )
 
 
 @dataclass(frozen=True)
@@ -80,8 +88,16 @@ class GoalTD3Section(GoalOffPolicySection):
     def learner(self) -> TD3Section:
         """Equivalent section for ``agents/off_policy/td3.py``."""
         return TD3Section(
-            init_episodes=1, batch_size=self.batch_size, gamma=self.discounting, lr=self.learning_rate, tau=self.tau,
-            policy_delay=self.policy_delay, activation_fn=self.activation, hidden_size=self.h_dim,
-            hidden_layer=self.n_hidden, action_std=self.exploration_noise, policy_std=self.smoothing_noise,
+            init_episodes=1,
+            batch_size=self.batch_size,
+            gamma=self.discounting,
+            lr=self.learning_rate,
+            tau=self.tau,
+            policy_delay=self.policy_delay,
+            activation_fn=self.activation,
+            hidden_size=self.h_dim,
+            hidden_layer=self.n_hidden,
+            action_std=self.exploration_noise,
+            policy_std=self.smoothing_noise,
             policy_std_clip=self.noise_clip,
-        )  # fmt: skip
+        )

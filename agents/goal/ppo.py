@@ -32,8 +32,11 @@ from envolve.agents.shaped.ppo_torch import Group
 from envolve.envs.goal.task import GoalTask
 
 NAMES = {  # here -> in ``agents/ppo/rollout.py``: PPOMembers
-    "discounting": "gamma", "gae_lambda": "lam", "clipping_epsilon": "eps_clip", "entropy_cost": "ent_coef",
-}  # fmt: skip
+    "discounting": "gamma",
+    "gae_lambda": "lam",
+    "clipping_epsilon": "eps_clip",
+    "entropy_cost": "ent_coef",
+}
 
 
 class GoalPPO:

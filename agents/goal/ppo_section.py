@@ -17,8 +17,12 @@ class GoalPPOSection:
     """Proximal policy optimisation (Schulman et al. 2017, https://arxiv.org/abs/1707.06347)."""
 
     per_member: ClassVar[Tuple[str, ...]] = (
-        "learning_rate", "discounting", "gae_lambda", "clipping_epsilon", "entropy_cost",
-    )  # fmt: skip
+        "learning_rate",
+        "discounting",
+        "gae_lambda",
+        "clipping_epsilon",
+        "entropy_cost",
+    )
     min_replay_size: ClassVar[int] = 0  # it learns from the first phase on
 
     learning_rate: float = option(3e-4, "initial Adam learning rate of actor and critic", gt=0)
@@ -51,9 +55,19 @@ class GoalPPOSection:
     def learner(self) -> PPOSection:
         """Equivalent section for ``agents/shaped/ppo.py``."""
         return defaults(
-            rollout_steps=self.unroll_length, num_envs=self.num_envs, ppo_epochs=self.num_updates_per_batch,
-            minibatches=self.num_minibatches, gamma=self.discounting, gae_lambda=self.gae_lambda,
-            eps_clip=self.clipping_epsilon, lr=self.learning_rate, desired_kl=self.desired_kl,
-            ent_coef=self.entropy_cost, hidden_size=self.h_dim, hidden_layer=self.n_hidden,
-            activation_fn=self.activation, action_std=self.action_std, normalise_obs=self.normalize_observations,
-        )  # fmt: skip
+            rollout_steps=self.unroll_length,
+            num_envs=self.num_envs,
+            ppo_epochs=self.num_updates_per_batch,
+            minibatches=self.num_minibatches,
+            gamma=self.discounting,
+            gae_lambda=self.gae_lambda,
+            eps_clip=self.clipping_epsilon,
+            lr=self.learning_rate,
+            desired_kl=self.desired_kl,
+            ent_coef=self.entropy_cost,
+            hidden_size=self.h_dim,
+            hidden_layer=self.n_hidden,
+            activation_fn=self.activation,
+            action_std=self.action_std,
+            normalise_obs=self.normalize_observations,
+        )

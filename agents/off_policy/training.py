@@ -63,9 +63,19 @@ class OffPolicy:
     """Training of members with networks of the same depth."""
 
     def __init__(
-        self, task: Task, kind: str, section: EnvSection, worlds: Tensor, hyper: Hyper, keys: Tensor, test_each: bool,
-        algorithm: Algorithm, icm: Optional[ICM] = None, cuda_graph: bool = False, updates: str = "torch",
-    ) -> None:  # fmt: skip
+        self,
+        task: Task,
+        kind: str,
+        section: EnvSection,
+        worlds: Tensor,
+        hyper: Hyper,
+        keys: Tensor,
+        test_each: bool,
+        algorithm: Algorithm,
+        icm: Optional[ICM] = None,
+        cuda_graph: bool = False,
+        updates: str = "torch",
+    ) -> None:
         """updates: see ``train_population``."""
         self.task, self.kind, self.section, self.test_each = task, kind, section, test_each
         self.algorithm, self.icm, self.keys, self.s = algorithm, icm, keys, hyper.section
@@ -75,13 +85,24 @@ class OffPolicy:
         budget = column(hyper, "train_steps", device, torch.int64)
         used = torch.arange(int(batch_size.max()), device=device) < batch_size
         self.m = OffPolicyMembers(
-            row=torch.arange(P, device=device), world=worlds, explore=rng.fold(keys, rng.EXPLORE),
-            replay=rng.fold(keys, rng.REPLAY), reset=rng.fold(keys, rng.RESET), test=rng.fold(keys, rng.TEST),
-            noise=rng.fold(keys, rng.UPDATE), reward=rng.fold(keys, rng.REWARD),
-            sample_weight=used / batch_size, budget=torch.where(budget > 0, budget, NO_BUDGET),
-            state=zero, t=zero.clone(), n=zero.clone(),
-            total=zero.double(), episode=zero.clone(), updates=zero.clone(), live=zero == 0,
-        )  # fmt: skip
+            row=torch.arange(P, device=device),
+            world=worlds,
+            explore=rng.fold(keys, rng.EXPLORE),
+            replay=rng.fold(keys, rng.REPLAY),
+            reset=rng.fold(keys, rng.RESET),
+            test=rng.fold(keys, rng.TEST),
+            noise=rng.fold(keys, rng.UPDATE),
+            reward=rng.fold(keys, rng.REWARD),
+            sample_weight=used / batch_size,
+            budget=torch.where(budget > 0, budget, NO_BUDGET),
+            state=zero,
+            t=zero.clone(),
+            n=zero.clone(),
+            total=zero.double(),
+            episode=zero.clone(),
+            updates=zero.clone(),
+            live=zero == 0,
+        )
         rows = torch.as_tensor(capacity(hyper, task.max_steps), device=device)
         self.memory = Replay(rows, 2 * task.observation_size + algorithm.columns + 2)
         self.graphs = Graphs(self._step, cuda_graph)
@@ -253,10 +274,19 @@ class OffPolicy:
 
 
 def train_population(
-    algorithm: Type[Algorithm], task: Task, kind: str, section: EnvSection, worlds: Union[np.ndarray, Tensor],
-    hyper: Hyper, keys: np.ndarray, test_each: bool, device: str = "cpu", icm: Optional[ICMSection] = None,
-    cuda_graph: bool = True, updates: str = "torch",
-) -> TrainResult:  # fmt: skip
+    algorithm: Type[Algorithm],
+    task: Task,
+    kind: str,
+    section: EnvSection,
+    worlds: Union[np.ndarray, Tensor],
+    hyper: Hyper,
+    keys: np.ndarray,
+    test_each: bool,
+    device: str = "cpu",
+    icm: Optional[ICMSection] = None,
+    cuda_graph: bool = True,
+    updates: str = "torch",
+) -> TrainResult:
     """Train P agents and test them on the real task.
 
     kind: "real", "se" or "rn", what ``worlds`` float32 [P, W] are (any width for "real"); keys: int64 [P];
@@ -278,12 +308,18 @@ def train_population(
         width = column(group, "hidden_size", params.device, torch.int64)
         group_keys = torch.as_tensor(keys[rows], device=device)
         run = OffPolicy(
-            task, kind, section, torch.as_tensor(worlds, dtype=torch.float32)[rows].to(device), group, group_keys,
-            test_each, algorithm(task, group, nets, params, width),
+            task,
+            kind,
+            section,
+            torch.as_tensor(worlds, dtype=torch.float32)[rows].to(device),
+            group,
+            group_keys,
+            test_each,
+            algorithm(task, group, nets, params, width),
             None if icm is None else ICM(task, icm, group_keys),
             cuda_graph and params.is_cuda and capturable(task, kind),
             updates,
-        )  # fmt: skip
+        )
         run.train()
         result.put(rows, run, unstack(run.final.rows.params, part, nets, weights.shape[1]))
     return result

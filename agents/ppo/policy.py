@@ -141,9 +141,17 @@ def log_prob(nets: Nets, params: Tensor, out: Tensor, action: Tensor, max_action
 
 
 def gradient(
-    nets: Nets, params: Tensor, obs: Tensor, action: Tensor, logp: Tensor, returns: Tensor, value: Tensor,
-    c: Coefficients, section: Any, max_action: float,
-) -> Tensor:  # fmt: skip
+    nets: Nets,
+    params: Tensor,
+    obs: Tensor,
+    action: Tensor,
+    logp: Tensor,
+    returns: Tensor,
+    value: Tensor,
+    c: Coefficients,
+    section: Any,
+    max_action: float,
+) -> Tensor:
     """Gradient by params [L, D] of each member's loss, the mean over its batch of
 
         -min(rho A, clip(rho, 1 - eps, 1 + eps) A) + vf_coef (V(s) - G)^2 - ent_coef H(pi(s))

@@ -79,16 +79,35 @@ class PPOMembers:
         none = torch.zeros(P, 1, device=device)
         budget, norm = column("train_steps").long(), row("max_grad_norm")
         return cls(
-            row=torch.arange(P, device=device), world=worlds, explore=rng.fold(keys, rng.EXPLORE),
-            shuffle=rng.fold(keys, rng.REPLAY), reset=rng.fold(keys, rng.RESET), test=rng.fold(keys, rng.TEST),
-            reward=rng.fold(keys, rng.REWARD), lr=column("lr"), rate=column("lr"), gamma=row("gamma"),
+            row=torch.arange(P, device=device),
+            world=worlds,
+            explore=rng.fold(keys, rng.EXPLORE),
+            shuffle=rng.fold(keys, rng.REPLAY),
+            reset=rng.fold(keys, rng.RESET),
+            test=rng.fold(keys, rng.TEST),
+            reward=rng.fold(keys, rng.REWARD),
+            lr=column("lr"),
+            rate=column("lr"),
+            gamma=row("gamma"),
             lam=row("gae_lambda") if s.advantage == "gae" else torch.ones_like(none),
-            eps_clip=row("eps_clip"), vf_coef=row("vf_coef"), ent_coef=row("ent_coef"),
-            max_grad_norm=torch.where(norm > 0, norm, torch.inf), budget=torch.where(budget > 0, budget, NO_BUDGET),
-            params=params, m=torch.zeros_like(params), v=torch.zeros_like(params), mean=none, std=none + 1,
-            state=zero, t=zero[:, None].repeat(1, N), total=none.double().repeat(1, N), n=zero, episode=zero.clone(),
-            updates=zero.clone(), live=zero == 0,
-        )  # fmt: skip
+            eps_clip=row("eps_clip"),
+            vf_coef=row("vf_coef"),
+            ent_coef=row("ent_coef"),
+            max_grad_norm=torch.where(norm > 0, norm, torch.inf),
+            budget=torch.where(budget > 0, budget, NO_BUDGET),
+            params=params,
+            m=torch.zeros_like(params),
+            v=torch.zeros_like(params),
+            mean=none,
+            std=none + 1,
+            state=zero,
+            t=zero[:, None].repeat(1, N),
+            total=none.double().repeat(1, N),
+            n=zero,
+            episode=zero.clone(),
+            updates=zero.clone(),
+            live=zero == 0,
+        )
 
 
 class Rollout:

@@ -61,9 +61,19 @@ class PPO:
     """Training of members with networks of the same depth."""
 
     def __init__(
-        self, task: Task, kind: str, section: EnvSection, worlds: Tensor, hyper: Hyper, keys: Tensor, test_each: bool,
-        nets: Nets, params: Tensor, icm: Optional[ICM] = None, cuda_graph: bool = False,
-    ) -> None:  # fmt: skip
+        self,
+        task: Task,
+        kind: str,
+        section: EnvSection,
+        worlds: Tensor,
+        hyper: Hyper,
+        keys: Tensor,
+        test_each: bool,
+        nets: Nets,
+        params: Tensor,
+        icm: Optional[ICM] = None,
+        cuda_graph: bool = False,
+    ) -> None:
         self.task, self.kind, self.test_each, self.nets, self.icm, self.keys = task, kind, test_each, nets, icm, keys
         self.s: PPOSection = hyper.section  # type: ignore[assignment]
         T = rollout_length(self.s, task.max_steps)
@@ -196,9 +206,17 @@ class PPO:
 
 
 def train_population(
-    task: Task, kind: str, section: EnvSection, worlds: Union[np.ndarray, Tensor], hyper: Hyper, keys: np.ndarray,
-    test_each: bool, device: str = "cpu", icm: Optional[ICMSection] = None, cuda_graph: bool = True,
-) -> TrainResult:  # fmt: skip
+    task: Task,
+    kind: str,
+    section: EnvSection,
+    worlds: Union[np.ndarray, Tensor],
+    hyper: Hyper,
+    keys: np.ndarray,
+    test_each: bool,
+    device: str = "cpu",
+    icm: Optional[ICMSection] = None,
+    cuda_graph: bool = True,
+) -> TrainResult:
     """Train P agents and test them on the real task.
 
     kind: "real", "se" or "rn", what ``worlds`` float32 [P, W] are (any width for "real"); keys: int64 [P];
@@ -221,10 +239,18 @@ def train_population(
         own_keys = torch.as_tensor(keys[rows], device=device)
         params = torch.cat((own[:, :S], stack(own[:, S:], part, widest(part))), 1)
         run = PPO(
-            task, kind, section, torch.as_tensor(worlds, dtype=torch.float32)[rows].to(device), hyper.take(rows),
-            own_keys, test_each, nets_for(task, part, s), params, None if icm is None else ICM(task, icm, own_keys),
+            task,
+            kind,
+            section,
+            torch.as_tensor(worlds, dtype=torch.float32)[rows].to(device),
+            hyper.take(rows),
+            own_keys,
+            test_each,
+            nets_for(task, part, s),
+            params,
+            None if icm is None else ICM(task, icm, own_keys),
             cuda_graph and params.is_cuda,
-        )  # fmt: skip
+        )
         run.train()
         trained = unstack(run.params[:, S:], part, widest(part), weights.shape[1] - S)
         result.put(rows, run, torch.cat((run.params[:, :S], trained), 1))

@@ -117,9 +117,17 @@ class Epochs:
         batch = batch.transpose(1, 2).contiguous()  # three times faster than strided columns
         F = nets.actor.inputs
         gradient = ppo_policy.gradient(
-            nets, m.params, batch[:, :F], batch[:, F:-3], batch[:, -3], batch[:, -2], batch[:, -1],
-            Coefficients(m.eps_clip, m.vf_coef, m.ent_coef), s, self.task.max_action,
-        )  # fmt: skip
+            nets,
+            m.params,
+            batch[:, :F],
+            batch[:, F:-3],
+            batch[:, -3],
+            batch[:, -2],
+            batch[:, -1],
+            Coefficients(m.eps_clip, m.vf_coef, m.ent_coef),
+            s,
+            self.task.max_action,
+        )
         if s.max_grad_norm:
             norm = torch.linalg.vector_norm(gradient, dim=1, keepdim=True)
             gradient *= (m.max_grad_norm / (norm + 1e-6)).clamp(max=1)

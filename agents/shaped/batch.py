@@ -46,9 +46,15 @@ class Batch:
     """L agents; each method acts on all of them."""
 
     def __init__(
-        self, algorithm: Type[Algorithm], section: Any, widths: Tuple[int, int], members: Tensor, keys: np.ndarray,
-        N: int, compiled_update: bool = False,
-    ) -> None:  # fmt: skip
+        self,
+        algorithm: Type[Algorithm],
+        section: Any,
+        widths: Tuple[int, int],
+        members: Tensor,
+        keys: np.ndarray,
+        N: int,
+        compiled_update: bool = False,
+    ) -> None:
         """widths: (F, A); members: int64 [L], numbers of the candidates; keys: int64 [L]. compiled_update: make
         gradient steps by a kernel where there is one."""
         (F, A), device, L = widths, members.device, len(members)
@@ -60,11 +66,14 @@ class Batch:
         self.memory = Replay(torch.full((L,), section.rb_size, device=device), W)
         self.observed, self.paid = Moments(L, self.F, device), Moments(L, 1, device)
         self.m = InTraining(
-            row=members, explore=rng.fold(key, rng.EXPLORE), replay=rng.fold(key, rng.REPLAY),
+            row=members,
+            explore=rng.fold(key, rng.EXPLORE),
+            replay=rng.fold(key, rng.REPLAY),
             transition=torch.zeros(L, N, W, device=device),
             discounted=torch.zeros(L, N, dtype=torch.float64, device=device),
-            shift=torch.zeros(L, W, 1, device=device), factor=torch.ones(L, W, 1, device=device),
-        )  # fmt: skip
+            shift=torch.zeros(L, W, 1, device=device),
+            factor=torch.ones(L, W, 1, device=device),
+        )
         self.updates = 0
         self.samples: List[Tensor] = []  # draws of the coming updates, the next one last
         self.graphs = Graphs(self._update, device.type == "cuda")

@@ -143,10 +143,19 @@ def _agents(c: int, K: int) -> range:
 
 
 def _rung(
-    t: Training, rung: int, iterations: int, inside: List[int], candidates: Sequence[Candidate],
-    agent_keys: np.ndarray, env_keys: np.ndarray, stays: Collection[int], runs: List[AgentRun],
-    before: Optional[Halved], last: bool, report: Optional[Callable[[Progress, List[int]], None]],
-) -> Halved:  # fmt: skip
+    t: Training,
+    rung: int,
+    iterations: int,
+    inside: List[int],
+    candidates: Sequence[Candidate],
+    agent_keys: np.ndarray,
+    env_keys: np.ndarray,
+    stays: Collection[int],
+    runs: List[AgentRun],
+    before: Optional[Halved],
+    last: bool,
+    report: Optional[Callable[[Progress, List[int]], None]],
+) -> Halved:
     """Trains the candidates still in for this many iterations. before: the previous rung."""
     K = t.agents
     rivals = sum(c not in stays for c in inside)

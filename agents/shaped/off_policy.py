@@ -91,11 +91,16 @@ class ShapedOffPolicy:
             members.setdefault(widths, []).append(i)
         self.batches = [
             Batch(
-                self.algorithm, section, widths, torch.tensor(own, device=device), np.asarray(keys)[own], envs.N,
+                self.algorithm,
+                section,
+                widths,
+                torch.tensor(own, device=device),
+                np.asarray(keys)[own],
+                envs.N,
                 compiled_update=backend == "auto",
             )
             for widths, own in members.items()
-        ]  # fmt: skip
+        ]
         if backend == "auto" and self.name not in _said:
             _said.append(self.name)
             compiled = self.batches[0].agents.compiled

@@ -57,8 +57,9 @@ class Backend(Protocol):
 
     diverged: Tensor  # bool [P]: the weights are no longer finite; the candidate learns and acts no more
 
-    def __init__(self, section: PPOSection, widths: Sequence[Tuple[int, int]], keys: Tensor, device: torch.device,
-                 threads: int) -> None:  # fmt: skip
+    def __init__(
+        self, section: PPOSection, widths: Sequence[Tuple[int, int]], keys: Tensor, device: torch.device, threads: int
+    ) -> None:
         """widths: (F, A) of each candidate; keys: int64 [P]."""
 
     def act(self, obs: Tensor, decision: int, t: int) -> Tensor:

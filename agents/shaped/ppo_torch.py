@@ -131,8 +131,9 @@ class Group:
 class PyTorchBackend:
     """All batches. See ``envolve.agents.shaped.ppo.Backend``."""
 
-    def __init__(self, section: PPOSection, widths: Sequence[Tuple[int, int]], keys: Tensor, device: torch.device,
-                 threads: int) -> None:  # fmt: skip
+    def __init__(
+        self, section: PPOSection, widths: Sequence[Tuple[int, int]], keys: Tensor, device: torch.device, threads: int
+    ) -> None:
         """widths: (F, A) of each candidate; keys: int64 [P]. threads: unused; PyTorch has its own setting."""
         self.section, self.action_size, self.device = section, max(A for _, A in widths), device
         alike: Dict[Tuple[int, int], List[int]] = {}
@@ -141,7 +142,7 @@ class PyTorchBackend:
         self.groups = [
             Group(section, torch.tensor(rows, device=device), F, A, keys[rows], device)
             for (F, A), rows in alike.items()
-        ]  # fmt: skip
+        ]
         self.left: Dict[int, Tuple[Tensor, Tensor, Tensor]] = {}  # policies of candidates that are out
         self.diverged = torch.zeros(len(widths), dtype=torch.bool, device=device)
 

@@ -7,8 +7,7 @@ and end where the task itself ends them: only the observation and the meaning of
 from __future__ import annotations
 
 from dataclasses import dataclass
-from importlib import import_module
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Protocol, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Protocol, Sequence, Union
 
 import numpy as np
 import torch
@@ -17,6 +16,7 @@ from torch import Tensor
 import envolve.envs.physics  # noqa: F401  registers the tasks
 from envolve.agents.common.population import keep_pages
 from envolve.agents.common.sections import LearnerSection
+from envolve.core.registry import Place, Registry
 from envolve.envs.mjlab.envs import make_mjlab_envs
 from envolve.envs.mjlab.package import is_mjlab
 from envolve.envs.physics.task import physics_task
@@ -25,11 +25,15 @@ from envolve.envs.shaping.envs import ShapedEnvs
 from envolve.envs.shaping.schedule import Schedule
 from envolve.envs.sim.simulator import make_simulator
 
-LEARNERS: Dict[str, Tuple[str, str, str]] = {  # name -> module, class, function that gives its settings
-    "ppo": ("envolve.agents.shaped.ppo", "ShapedPPO", "defaults"),
-    "sac": ("envolve.agents.shaped.off_policy", "ShapedSAC", "sac_defaults"),
-    "td3": ("envolve.agents.shaped.off_policy", "ShapedTD3", "td3_defaults"),
-}
+_OFF_POLICY = "envolve.agents.shaped.off_policy"
+LEARNERS = Registry(  # class, and the function that gives its settings
+    "learner of shaped tasks",
+    {
+        "ppo": (Place("envolve.agents.shaped.ppo", "ShapedPPO"), Place("envolve.agents.shaped.ppo", "defaults")),
+        "sac": (Place(_OFF_POLICY, "ShapedSAC"), Place(_OFF_POLICY, "sac_defaults")),
+        "td3": (Place(_OFF_POLICY, "ShapedTD3"), Place(_OFF_POLICY, "td3_defaults")),
+    },
+)
 
 
 class Learner(Protocol):
@@ -75,9 +79,15 @@ class ShapedResult:
 
 
 def make_envs(
-    task: str, candidates: Sequence[Candidate], num_envs: int, key: Union[int, Sequence[int]], engine: str = "mujoco",
-    threads: int = 1, device: str = "cpu", schedules: Optional[Dict[str, Schedule]] = None,
-) -> ShapedEnvs:  # fmt: skip
+    task: str,
+    candidates: Sequence[Candidate],
+    num_envs: int,
+    key: Union[int, Sequence[int]],
+    engine: str = "mujoco",
+    threads: int = 1,
+    device: str = "cpu",
+    schedules: Optional[Dict[str, Schedule]] = None,
+) -> ShapedEnvs:
     """Environments of a task. num_envs: per candidate; key: see ``ShapedEnvs``. Raises KeyError (task), SimulatorError,
     ValueError."""
     if is_mjlab(task) or engine == "mjlab":
@@ -91,22 +101,23 @@ def make_learner(
     name: str, envs: ShapedEnvs, section: LearnerSection, keys: np.ndarray, backend: str, threads: int
 ) -> Any:
     """Learner called ``name``. keys: int64 [P], random keys of the agents. Raises ValueError."""
-    if name not in LEARNERS:
-        raise ValueError(f"learner {name!r} does not train on shaped tasks: expected one of {', '.join(LEARNERS)}")
-    module, cls, _ = LEARNERS[name]
-    return getattr(import_module(module), cls)(envs, section, keys, backend, threads)
+    cls, _ = LEARNERS.find(name)
+    return cls.load()(envs, section, keys, backend, threads)
 
 
 def default_section(learner: str) -> Any:
     """Default settings of a learner for an arbitrary shaped task; those of its section are for classic tasks."""
-    module, _, defaults = LEARNERS[learner]
-    return getattr(import_module(module), defaults)()
+    _, defaults = LEARNERS.find(learner)
+    return defaults.load()()
 
 
 def train_shaped(
-    envs: ShapedEnvs, learner: Learner, iterations: int, report: Optional[Callable[[Progress], None]] = None,
+    envs: ShapedEnvs,
+    learner: Learner,
+    iterations: int,
+    report: Optional[Callable[[Progress], None]] = None,
     judge: bool = True,
-) -> ShapedResult:  # fmt: skip
+) -> ShapedResult:
     """Trains for this many iterations, then evaluates (without ``judge`` scores are NaN). report: called after every
     iteration."""
     keep_pages()

@@ -163,14 +163,29 @@ def _begin(setting: Setting, keys: Tensor, status: np.ndarray) -> TabularMembers
     columns = {n: torch.from_numpy(setting.hyper[n])[row] for n in PER_MEMBER}
     shape = (len(row), setting.task.reward.shape[1] // setting.actions, setting.actions)
     return TabularMembers(
-        row=row, world=zero if shared else row * setting.world.reward.shape[1],
-        key=rng.fold(keys[row], rng.EXPLORE), noise_key=rng.fold(keys[row], rng.REWARD),
-        alpha=columns["alpha"].float(), gamma=columns["gamma"].float(), beta=columns["beta"].double(),
-        eps=columns["eps_init"].double(), eps_min=columns["eps_min"].double(), eps_decay=columns["eps_decay"].double(),
-        batch_size=columns["batch_size"], train_steps=columns["train_steps"], q=torch.zeros(shape),
-        visits=torch.zeros(shape, dtype=torch.int64), state=zero, action=zero, t=zero, n=zero, decisions=zero,
-        updates=zero, episode=zero, total=zero.double(),
-    )  # fmt: skip
+        row=row,
+        world=zero if shared else row * setting.world.reward.shape[1],
+        key=rng.fold(keys[row], rng.EXPLORE),
+        noise_key=rng.fold(keys[row], rng.REWARD),
+        alpha=columns["alpha"].float(),
+        gamma=columns["gamma"].float(),
+        beta=columns["beta"].double(),
+        eps=columns["eps_init"].double(),
+        eps_min=columns["eps_min"].double(),
+        eps_decay=columns["eps_decay"].double(),
+        batch_size=columns["batch_size"],
+        train_steps=columns["train_steps"],
+        q=torch.zeros(shape),
+        visits=torch.zeros(shape, dtype=torch.int64),
+        state=zero,
+        action=zero,
+        t=zero,
+        n=zero,
+        decisions=zero,
+        updates=zero,
+        episode=zero,
+        total=zero.double(),
+    )
 
 
 def _start_episode(m: TabularMembers, new: Tensor, start: int) -> None:

@@ -77,9 +77,19 @@ def train_tabular(
     if reached.min() < 0 or reached.max() >= states:  # the kernel does not check its indices
         raise ValueError(f"states {reached.min()} to {reached.max()}: expected 0 to {states - 1}")
     setting = Setting(
-        algorithm, hyper, world, task, float(noise.world), float(noise.task), start, actions,
-        kind == "se", int(max_steps), float(solved_reward), bool(test_each),
-    )  # fmt: skip
+        algorithm,
+        hyper,
+        world,
+        task,
+        float(noise.world),
+        float(noise.task),
+        start,
+        actions,
+        kind == "se",
+        int(max_steps),
+        float(solved_reward),
+        bool(test_each),
+    )
     weights = np.zeros((members, states * actions), np.float32)
     result = TrainResult.before_training(weights, hyper.section.train_episodes, hyper.section.test_episodes)
     sound = np.isfinite(world.reward).all(1) & np.isfinite(world.done).all(1)
@@ -104,16 +114,38 @@ def _train_compiled(setting: Setting, keys: np.ndarray, result: TrainResult, thr
 
     def share(lo: int, hi: int) -> None:
         TRAIN_MEMBERS[setting.algorithm](
-            lo, hi, keys.view(np.uint64), bool(h.published_sarsa),
+            lo,
+            hi,
+            keys.view(np.uint64),
+            bool(h.published_sarsa),
             *(np.ascontiguousarray(setting.hyper[n], np.int64 if n in integers else np.float64) for n in PER_MEMBER),
-            int(h.train_episodes), int(h.init_episodes), int(h.same_action_num),
-            int(h.early_out_num), float(h.early_out_virtual_diff), int(h.early_out_min_steps),
-            bool(h.bootstrap_time_limit), *setting.world, np.float32(setting.world_noise),
-            *(t[0] for t in setting.task), np.float32(setting.task_noise), setting.start, setting.actions,
-            setting.synthetic, setting.max_steps, setting.solved_reward, setting.test_each,
-            result.weights, result.episode_return, result.episode_length, result.test_return, result.train_steps,
-            result.updates, result.episodes, result.real_steps, result.status,
-        )  # fmt: skip
+            int(h.train_episodes),
+            int(h.init_episodes),
+            int(h.same_action_num),
+            int(h.early_out_num),
+            float(h.early_out_virtual_diff),
+            int(h.early_out_min_steps),
+            bool(h.bootstrap_time_limit),
+            *setting.world,
+            np.float32(setting.world_noise),
+            *(t[0] for t in setting.task),
+            np.float32(setting.task_noise),
+            setting.start,
+            setting.actions,
+            setting.synthetic,
+            setting.max_steps,
+            setting.solved_reward,
+            setting.test_each,
+            result.weights,
+            result.episode_return,
+            result.episode_length,
+            result.test_return,
+            result.train_steps,
+            result.updates,
+            result.episodes,
+            result.real_steps,
+            result.status,
+        )
 
     if threads == 1:
         share(0, len(keys))

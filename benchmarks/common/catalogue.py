@@ -28,9 +28,14 @@ class Benchmark:
 
 
 def _learner(
-    case: str, script: str, jax: str = "", sb3: bool = False, suffix: str = "",
-    members: Iterable[int] = (), gpu: Iterable[int] = (),
-) -> list[Run]:  # fmt: skip
+    case: str,
+    script: str,
+    jax: str = "",
+    sb3: bool = False,
+    suffix: str = "",
+    members: Iterable[int] = (),
+    gpu: Iterable[int] = (),
+) -> list[Run]:
     """The implementations of one setting. members, gpu: sizes of the population beside the setting's own, on a GPU."""
     names = ["compiled", "torch"]
     if not SETTINGS[case].ppo:

@@ -18,7 +18,7 @@ class Setting:
     """One training, of which a few thousand steps are timed."""
 
     what: str
-    agent: str  # a key of agents.sections.LEARNERS
+    agent: str  # a key of agents.common.learners.LEARNERS
     learner: Dict[str, Any]  # of its section
     task: str = "CartPole-v0"
     kind: str = "se"  # the world: "se" or "real"

@@ -36,8 +36,10 @@ def net(layers: Any, x: Any) -> Any:
 
 def fresh(key: Any, widths: list[int]) -> Any:
     keys = jax.random.split(key, len(widths))
-    return [(jax.random.uniform(k, (m, n), minval=-1, maxval=1) * m**-0.5, jnp.zeros(n))
-            for k, m, n in zip(keys, widths[:-1], widths[1:])]  # fmt: skip
+    return [
+        (jax.random.uniform(k, (m, n), minval=-1, maxval=1) * m**-0.5, jnp.zeros(n))
+        for k, m, n in zip(keys, widths[:-1], widths[1:])
+    ]
 
 
 def distance(x: Any, y: Any) -> Any:
@@ -125,9 +127,12 @@ def main(env: str) -> None:
     part = tuple(x[:UPDATES] for x in whole)
     step = milliseconds(lambda: run(part, keys[3]), 8) / UPDATES
     relabelling = milliseconds(lambda: batches(keys[3]), 5) / len(whole[0])
-    print(f"JAX {jax.__version__}, {env}: update {step + relabelling:.1f} ms ({step:.1f} of gradients and Adam, "
-          f"{relabelling:.1f} of relabelling), per environment step {(step + relabelling) * 125 / (ENVS * 62):.2f} ms, "
-          f"without decisions and physics", flush=True)  # fmt: skip
+    print(
+        f"JAX {jax.__version__}, {env}: update {step + relabelling:.1f} ms ({step:.1f} of gradients and Adam, "
+        f"{relabelling:.1f} of relabelling), per environment step {(step + relabelling) * 125 / (ENVS * 62):.2f} ms, "
+        f"without decisions and physics",
+        flush=True,
+    )
 
 
 if __name__ == "__main__":

@@ -57,12 +57,22 @@ def model(s: Setting) -> BaseAlgorithm:
             return p["learning_rate"] * progress
 
         return PPO(
-            "MlpPolicy", envs, learning_rate=annealed, n_steps=p["num_steps"], n_epochs=p["update_epochs"],
-            batch_size=p["num_steps"] * p["num_envs"] // p["num_minibatches"], gamma=p["gamma"],
-            gae_lambda=p["gae_lambda"], clip_range=p["clip_coef"], clip_range_vf=p["clip_coef"],
-            ent_coef=p["ent_coef"], vf_coef=p["vf_coef"], max_grad_norm=p["max_grad_norm"], policy_kwargs=net,
+            "MlpPolicy",
+            envs,
+            learning_rate=annealed,
+            n_steps=p["num_steps"],
+            n_epochs=p["update_epochs"],
+            batch_size=p["num_steps"] * p["num_envs"] // p["num_minibatches"],
+            gamma=p["gamma"],
+            gae_lambda=p["gae_lambda"],
+            clip_range=p["clip_coef"],
+            clip_range_vf=p["clip_coef"],
+            ent_coef=p["ent_coef"],
+            vf_coef=p["vf_coef"],
+            max_grad_norm=p["max_grad_norm"],
+            policy_kwargs=net,
             device="cpu",
-        )  # fmt: skip
+        )
     common = {
         "policy": "MlpPolicy", "env": World(s), "learning_rate": h["lr"], "batch_size": h["batch_size"],
         "tau": h["tau"], "gamma": h["gamma"], "train_freq": 1, "gradient_steps": 1, "learning_starts": 0,
@@ -78,10 +88,12 @@ def model(s: Setting) -> BaseAlgorithm:
     if s.agent == "sac":
         return SAC(**common, ent_coef=f"auto_{h['alpha']}")
     return TD3(
-        **common, policy_delay=h["policy_delay"], target_policy_noise=h["policy_std"],
+        **common,
+        policy_delay=h["policy_delay"],
+        target_policy_noise=h["policy_std"],
         target_noise_clip=h["policy_std_clip"],
         action_noise=NormalActionNoise(np.zeros(s.sizes[1]), h["action_std"] * s.max_action * np.ones(s.sizes[1])),
-    )  # fmt: skip
+    )
 
 
 def sb3(case: str, members: int | None, quick: bool) -> Dict[str, Any]:

@@ -79,12 +79,22 @@ def train(task: str, steps: int, seed: int, num_envs: int, s: Dict[str, Any]) ->
     normalised = VecNormalize(Envs(envs), gamma=s["gamma"])
     layers = [s["hidden_size"]] * s["hidden_layer"]
     model = PPO(
-        "MlpPolicy", normalised, learning_rate=s["lr"], n_steps=s["rollout_steps"], n_epochs=s["ppo_epochs"],
-        batch_size=num_envs * s["rollout_steps"] // s["minibatches"], gamma=s["gamma"], gae_lambda=s["gae_lambda"],
-        ent_coef=s["ent_coef"], vf_coef=s["vf_coef"], max_grad_norm=s["max_grad_norm"], clip_range=s["eps_clip"],
-        seed=seed, device="cpu",
+        "MlpPolicy",
+        normalised,
+        learning_rate=s["lr"],
+        n_steps=s["rollout_steps"],
+        n_epochs=s["ppo_epochs"],
+        batch_size=num_envs * s["rollout_steps"] // s["minibatches"],
+        gamma=s["gamma"],
+        gae_lambda=s["gae_lambda"],
+        ent_coef=s["ent_coef"],
+        vf_coef=s["vf_coef"],
+        max_grad_norm=s["max_grad_norm"],
+        clip_range=s["eps_clip"],
+        seed=seed,
+        device="cpu",
         policy_kwargs={"net_arch": {"pi": layers, "vf": layers}, "log_std_init": float(np.log(s["action_std"]))},
-    )  # fmt: skip
+    )
     cpu = time.process_time()
     model.learn(steps)
     cpu = time.process_time() - cpu

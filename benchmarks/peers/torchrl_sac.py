@@ -99,10 +99,16 @@ def train(variant: str, iterations: int, name: str, evaluate: int) -> dict[str, 
     learner = Learner(actor, critic)
     # a synchronous batch is that of all collectors, an asynchronous one that of whichever is ready
     collector = (MultiSyncCollector if sync else MultiAsyncCollector)(
-        [partial(environment, name)] * N, actor, frames_per_batch=STEPS // parts, total_frames=-1,
-        init_random_frames=RANDOM_STEPS, device="cpu", num_threads=1, num_sub_threads=1,
+        [partial(environment, name)] * N,
+        actor,
+        frames_per_batch=STEPS // parts,
+        total_frames=-1,
+        init_random_frames=RANDOM_STEPS,
+        device="cpu",
+        num_threads=1,
+        num_sub_threads=1,
         **({"cat_results": 0} if sync else {}),
-    )  # fmt: skip
+    )
     collector.set_seed(0)
     steps, updates, batches = 0, 0, iter(collector)
     pids = family(os.getpid())  # the collectors are processes

@@ -59,10 +59,18 @@ def theirs(task: str, seed: int, N: int, iterations: int) -> tuple[np.ndarray, f
         agent[net].update(hidden_dims=(s["hidden_size"],) * s["hidden_layer"], activation=s["activation_fn"])
     agent["num_steps_per_env"], agent["seed"], agent["logger"] = s["rollout_steps"], seed, "tensorboard"
     agent["algorithm"].update(
-        num_learning_epochs=s["ppo_epochs"], num_mini_batches=s["minibatches"], gamma=s["gamma"], lam=s["gae_lambda"],
-        clip_param=s["eps_clip"], learning_rate=s["lr"], desired_kl=s["desired_kl"], value_loss_coef=s["vf_coef"],
-        entropy_coef=s["ent_coef"], max_grad_norm=s["max_grad_norm"], use_clipped_value_loss=s["clip_value_loss"],
-    )  # fmt: skip
+        num_learning_epochs=s["ppo_epochs"],
+        num_mini_batches=s["minibatches"],
+        gamma=s["gamma"],
+        lam=s["gae_lambda"],
+        clip_param=s["eps_clip"],
+        learning_rate=s["lr"],
+        desired_kl=s["desired_kl"],
+        value_loss_coef=s["vf_coef"],
+        entropy_coef=s["ent_coef"],
+        max_grad_norm=s["max_grad_norm"],
+        use_clipped_value_loss=s["clip_value_loss"],
+    )
     with quiet():
         env = ManagerBasedRlEnv(cfg=cfg, device="cpu")
         paid: list[float] = []

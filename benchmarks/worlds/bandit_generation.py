@@ -24,7 +24,7 @@ import torch
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from envolve.agents.common.sections import LEARNERS  # noqa: E402
+from envolve.agents.common.learners import LEARNERS  # noqa: E402
 from envolve.agents.train import train  # noqa: E402
 from envolve.envs.classic.mujoco_task import simulations  # noqa: E402
 from envolve.envs.section import EnvSection  # noqa: E402
@@ -106,14 +106,16 @@ def main(argv: Sequence[str] | None = None) -> int:
             control = int(result.real_steps.sum())
         training, tests = spent[0], spent[1] - spent[0]
         floors = args.members * work(name, task.observation_size, task.action_size) / flops, control / steps
-        print(f"| {name} | {training:.2f} s | {floors[0]:.2f} s | {tests:.2f} s | {floors[1]:.2f} s | {control:,} | "
-              f"{100 * sum(floors) / spent[1]:.0f} % |")  # fmt: skip
+        print(
+            f"| {name} | {training:.2f} s | {floors[0]:.2f} s | {tests:.2f} s | {floors[1]:.2f} s | {control:,} | "
+            f"{100 * sum(floors) / spent[1]:.0f} % |"
+        )
     return 0
 
 
 def _section(name: str, episodes: int) -> Any:
     steps = SETTINGS[name]["train_steps"]
-    return LEARNERS[name](**{**SETTINGS[name], "train_episodes": steps, "test_episodes": max(1, episodes)})
+    return LEARNERS[name].section(**{**SETTINGS[name], "train_episodes": steps, "test_episodes": max(1, episodes)})
 
 
 if __name__ == "__main__":

@@ -28,31 +28,43 @@ from typing import Any
 
 import numpy as np
 import torch
-from rich.console import Console
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from benchmarks.searches import InProcess  # noqa: E402
-from envolve.agents.common.sections import LEARNERS, PPOSection  # noqa: E402
+from benchmarks.common import cells  # noqa: E402
+from envolve.agents.common.learners import LEARNERS  # noqa: E402
+from envolve.agents.common.sections import PPOSection  # noqa: E402
 from envolve.agents.train import train  # noqa: E402
 from envolve.core.files import read_text  # noqa: E402
 from envolve.core.statistics import interval  # noqa: E402
 from envolve.envs.task import make_task  # noqa: E402
 from envolve.envs.worlds.file import read_world, write_atomic  # noqa: E402
-from envolve.outer.checkpoint import RunError, locked  # noqa: E402
+from envolve.outer.checkpoint import RunError  # noqa: E402
 from envolve.outer.config import problem  # noqa: E402
-from envolve.outer.config.load import CONFIG_FILE, ConfigError, load_config, store_config  # noqa: E402
+from envolve.outer.config.load import CONFIG_FILE, ConfigError, load_config  # noqa: E402
 from envolve.outer.evaluate.networks import DISTIL, UNSOLVABLE, evaluate  # noqa: E402
-from envolve.outer.reporting.report import LiveTable  # noqa: E402
 from envolve.outer.run import EXPERTS, Run  # noqa: E402
 from envolve.outer.search.nes import COMPARISON, member_seeds  # noqa: E402
 
 PPO: dict[str, Any] = dict(
-    rollout_steps=2048, minibatches=32, ppo_epochs=10, lr=3e-4, vf_coef=0.5, ent_coef=0.0, advantage="gae",
-    norm_advantage=True, max_grad_norm=0.5, adam_eps=1e-5, orthogonal_init=True, squash=False, action_std=1.0,
-    activation_fn="tanh", hidden_size=64, hidden_layer=2,
-)  # fmt: skip
+    rollout_steps=2048,
+    minibatches=32,
+    ppo_epochs=10,
+    lr=3e-4,
+    vf_coef=0.5,
+    ent_coef=0.0,
+    advantage="gae",
+    norm_advantage=True,
+    max_grad_norm=0.5,
+    adam_eps=1e-5,
+    orthogonal_init=True,
+    squash=False,
+    action_std=1.0,
+    activation_fn="tanh",
+    hidden_size=64,
+    hidden_layer=2,
+)
 OFF: dict[str, Any] = dict(batch_size=256, tau=0.005, hidden_size=256, hidden_layer=2)
 TD3: dict[str, Any] = dict(**OFF, lr=1e-3, policy_delay=2, action_std=0.0)
 SETTINGS: dict[str, tuple[str, dict[str, Any]]] = {  # Stable-Baselines3's defaults -> our learner and its settings
@@ -70,19 +82,12 @@ AGENT_SEEDS = 20_000
 
 def evolve(config: Path, out: Path, seed: int, words: Sequence[str], generations: int | None) -> None:
     """Runs the search of one seed to its end, or goes on with it. generations: stop there for now."""
-    run_dir = out / f"run-{seed}"
-    run_dir.mkdir(parents=True, exist_ok=True)
-    if (run_dir / CONFIG_FILE).exists():
-        loaded, resume = load_config(run_dir / CONFIG_FILE), (run_dir / "checkpoint.pt").exists()
-    else:
-        loaded, resume = load_config(config, [*words, f"seed={seed}"]), False
-        store_config(run_dir, loaded, {"command": f"benchmarks/worlds/continuous_control.py {config.name}"})
 
     def enough(run: Run) -> bool:
         return generations is not None and run.strategy.state.generation >= generations
 
-    with locked(run_dir), LiveTable(10**6, run_dir.name, Console(quiet=True)) as table:
-        Run(loaded, run_dir, InProcess(), resume=resume).search(table, enough)  # type: ignore[arg-type]
+    command = f"benchmarks/worlds/continuous_control.py {config.name}"
+    cells.search(out / f"run-{seed}", lambda: load_config(config, [*words, f"seed={seed}"]), enough, command)
 
 
 def distilled(out: Path, seed: int) -> torch.Tensor:
@@ -95,9 +100,10 @@ def distilled(out: Path, seed: int) -> torch.Tensor:
         values = evaluate(data, torch.zeros(count, 1), seeds, DISTIL)
         best = int(np.nanargmax(values["score"].numpy()))
         content = {
-            "world": values["world"][best].tolist(), "expert": float(values["score"][best]),
+            "world": values["world"][best].tolist(),
+            "expert": float(values["score"][best]),
             "real_steps": int(values["real_steps"].sum()),
-        }  # fmt: skip
+        }
         write_atomic(str(path), json.dumps(content).encode())
     return torch.tensor(json.loads(read_text(path))["world"], dtype=torch.float32)
 
@@ -123,7 +129,7 @@ def cell(out: Path, place: str, learner: str, seed: int, agents: int, steps: int
             own["train_steps"] = steps // 2048 * 2048 - 2047
         else:  # FIRST random actions, in episodes
             own["init_episodes"] = FIRST if place != "task" else max(1, FIRST // task.max_steps)
-        hyper = LEARNERS[name](**{**values, **own})
+        hyper = LEARNERS[name].section(**{**values, **own})
         assert isinstance(hyper, PPOSection) == (name == "ppo")
         kind = "real" if place == "task" else "se"
         result = train(name, hyper, None, task, kind, section, flat.repeat(agents, 1), keys)

@@ -24,68 +24,73 @@ from __future__ import annotations
 import argparse
 import copy
 import dataclasses
-import json
-import logging
 import math
 import sys
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from rich.console import Console
 from torch import Tensor
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from benchmarks.searches import InProcess  # noqa: E402
-from envolve.agents.common.sections import LEARNERS  # noqa: E402
-from envolve.core.files import read_text  # noqa: E402
+from benchmarks.common import cells  # noqa: E402
+from envolve.agents.common.learners import LEARNERS  # noqa: E402
 from envolve.core.statistics import interval  # noqa: E402
 from envolve.envs.task import make_task  # noqa: E402
-from envolve.envs.worlds.file import read_world, write_atomic  # noqa: E402
+from envolve.envs.worlds.file import read_world  # noqa: E402
 from envolve.envs.worlds.synthetic import synthetic_world  # noqa: E402
 from envolve.outer.auto.facts import Facts  # noqa: E402
 from envolve.outer.auto.plan import Choice, plan  # noqa: E402
-from envolve.outer.checkpoint import RunError, locked  # noqa: E402
+from envolve.outer.checkpoint import RunError  # noqa: E402
 from envolve.outer.config import problem  # noqa: E402
-from envolve.outer.config.load import CONFIG_FILE, Config, ConfigError, config_of, load_config, store_config  # noqa: E402
+from envolve.outer.config.load import Config, config_of  # noqa: E402
 from envolve.outer.controls.baseline import baseline_of  # noqa: E402
 from envolve.outer.controls.direct import evolve_policy  # noqa: E402
 from envolve.outer.controls.greedy import greedy  # noqa: E402
 from envolve.outer.distil.policy import play  # noqa: E402
 from envolve.outer.evaluate.networks import BUDGET, DISTIL, UNSOLVABLE, evaluate  # noqa: E402
-from envolve.outer.reporting.report import LiveTable  # noqa: E402
-from envolve.outer.run import Run  # noqa: E402
 from envolve.outer.search.nes import RETEST, member_seeds  # noqa: E402
 
 # mean length of an episode with random actions, and whether episodes cut at a fifth have returns that differ
 TASKS = {
-    "CartPole-v0": (22.0, True), "Acrobot-v1": (500.0, False), "MountainCar-v0": (200.0, False),
-    "Pendulum-v0": (200.0, True), "MountainCarContinuous-v0": (999.0, True),
-}  # fmt: skip
+    "CartPole-v0": (22.0, True),
+    "Acrobot-v1": (500.0, False),
+    "MountainCar-v0": (200.0, False),
+    "Pendulum-v0": (200.0, True),
+    "MountainCarContinuous-v0": (999.0, True),
+}
 ARMS = ("evolved", "distilled", "both", "learner", "direct")
 UNSEEN = {True: ("sac", "ppo"), False: ("duelingddqn", "ppo")}  # by whether actions are continuous
 AGENTS, EPISODES, EXPERTS = 3, 20, 2
 SMALL = {"num_workers": 8, "num_orig_evals": 4, "confirm_agents": 0}  # a generation of 20 agents
-ENDLESS = 10**6
+COMMAND = "benchmarks/worlds/equal_price.py"
 
 
 def configuration(name: str, arm: str, seed: int, budget: int) -> Config:
     """The recipe of ``envolve evolve`` for the arm's world."""
     task, (length, early) = make_task(name), TASKS[name]
     facts = Facts(
-        env=name, features=task.observation_size, num_actions=task.num_actions, action_size=task.action_size,
-        max_steps=task.max_steps, solved_reward=task.solved_reward, random_return=None, random_length=length,
-        measured_steps=0, deterministic=True, cores=1, early_signal=early,
-    )  # fmt: skip
+        env=name,
+        features=task.observation_size,
+        num_actions=task.num_actions,
+        action_size=task.action_size,
+        max_steps=task.max_steps,
+        solved_reward=task.solved_reward,
+        random_return=None,
+        random_length=length,
+        measured_steps=0,
+        deterministic=True,
+        cores=1,
+        early_signal=early,
+    )
     init = "random" if arm == "evolved" else "distilled"
     made = plan(facts, Choice(1800.0, init=init, seed=seed), ["ppo"], True).config
     gtn = made["agents"]["gtn"]
-    gtn.update(SMALL, max_iterations=ENDLESS, quit_when_solved=False)
+    gtn.update(SMALL, max_iterations=cells.ENDLESS, quit_when_solved=False)
     made["agents"][problem.split_agent_name(gtn["agent_name"]).learner]["test_episodes"] = 1
     gtn["horizon_generations"] = 10 if gtn.get("horizon_start") else 0
     if init == "distilled":
@@ -99,21 +104,7 @@ def configuration(name: str, arm: str, seed: int, budget: int) -> Config:
             made["agents"][key] = dict(data["agents"][problem.learner_key(data["agents"], expert["learner"])])
         each = budget // EXPERTS // (2 if arm == "both" else 1)
         made["agents"][key].update(train_steps=each, train_episodes=each, test_episodes=EPISODES)
-    return config_of(made, (), "benchmarks/worlds/equal_price.py")
-
-
-def evolve(run_dir: Path, config: Config, budget: int) -> tuple[Tensor, int]:
-    """The world of a search that spends the budget, and the real steps that it took. Goes on where it was stopped."""
-    run_dir.mkdir(parents=True, exist_ok=True)
-    resume = (run_dir / CONFIG_FILE).exists()
-    if resume:
-        config = load_config(run_dir / CONFIG_FILE)
-    else:
-        store_config(run_dir, config, {"command": "benchmarks/worlds/equal_price.py"})
-    with locked(run_dir), LiveTable(ENDLESS, run_dir.name, Console(quiet=True)) as table:
-        run = Run(config, run_dir, InProcess(), resume=resume)  # type: ignore[arg-type]
-        run.search(table, lambda run: run.progress.real_steps >= budget)
-    return read_world(str(run_dir / "model.pt")).flat, run.progress.real_steps
+    return config_of(made, (), COMMAND)
 
 
 def distil(config: Config, seed: int) -> tuple[Tensor, float, int]:
@@ -133,10 +124,14 @@ def taught(config: Config, world: Tensor, steps: int, seed: int) -> dict[str, An
     seeds = torch.from_numpy(member_seeds(seed, RETEST, 201, AGENTS))
     for kind in UNSEEN[not task.num_actions]:
         data = copy.deepcopy(config.data)
-        limits = {"train_steps": steps, "train_episodes": steps, "test_episodes": EPISODES,
-                  "early_out_min_steps": 10**9}  # fmt: skip
+        limits = {
+            "train_steps": steps,
+            "train_episodes": steps,
+            "test_episodes": EPISODES,
+            "early_out_min_steps": 10**9,
+        }
         data["agents"]["gtn"].update(agent_name=kind, other_agents="")
-        data["agents"][kind] = {**dataclasses.asdict(LEARNERS[kind]()), **limits}
+        data["agents"][kind] = {**dataclasses.asdict(LEARNERS[kind].section()), **limits}
         data["envs"][data["env_name"]]["solved_reward"] = UNSOLVABLE
         values = evaluate(data, world.expand(AGENTS, -1), seeds, BUDGET)
         out[kind] = float(np.nanmean(values["mean_return"].numpy()))
@@ -157,21 +152,18 @@ def cell(out: Path, name: str, arm: str, budget: int, seed: int, steps: int) -> 
         world, best, spent = distil(config, seed)
         returns = {"policy": best} if arm == "learner" else taught(config, world, steps, seed)
     else:
-        world, spent = evolve(out / "runs" / f"{name}-{arm}-{budget}-{seed}", config, budget)
+        run_dir = out / "runs" / f"{name}-{arm}-{budget}-{seed}"
+        run = cells.search(run_dir, lambda: config, lambda run: run.progress.real_steps >= budget, COMMAND)
+        world, spent = read_world(str(run_dir / "model.pt")).flat, run.progress.real_steps
         returns = taught(config, world, steps, seed)
     return {**row, "real_steps": spent, "returns": returns}
 
 
 def results(out: Path) -> list[dict[str, Any]]:
-    """Finished cells, each checked for what the table reads."""
-    rows = []
-    for path in sorted(out.glob("cell-*.json")):
-        row = json.loads(read_text(path))
-        kinds = {"task": str, "arm": str, "budget": int, "seed": int, "steps": int, "real_steps": int, "returns": dict}
-        if not isinstance(row, dict) or any(type(row.get(key)) is not kind for key, kind in kinds.items()):
-            raise RunError(f"{path}: found another content than a cell of this program; remove the file")
-        rows.append(row)
-    return rows
+    """Finished cells. Raises RunError."""
+    return cells.results(
+        out, {"task": str, "arm": str, "budget": int, "seed": int, "steps": int, "real_steps": int, "returns": dict}
+    )
 
 
 def table(rows: Sequence[dict[str, Any]]) -> str:
@@ -199,51 +191,28 @@ def figure(values: Sequence[float]) -> str:
 
 def work(args: argparse.Namespace, run: Callable[..., dict[str, Any]] = cell) -> None:
     """All cells that are missing, seeds first."""
-    todo = [(s, b, t, a) for s in range(args.seeds) for b in args.budgets for t in args.only_tasks for a in ARMS]
-    for seed, budget, name, arm in todo:
-        path = args.out / f"cell-{name}-{arm}-{budget}-{seed}.json"
-        if path.exists():
-            continue
-        began = time.process_time()
-        row = {**run(args.out, name, arm, budget, seed, args.steps), "cpu_seconds": time.process_time() - began}
-        write_atomic(str(path), (json.dumps(row, indent=1) + "\n").encode())
-        shown = ", ".join(f"{k} {v:.1f}" for k, v in row["returns"].items())
-        print(f"{name} {arm} {budget} {seed}: {shown}; {row['real_steps']:,} real steps, "
-              f"{row['cpu_seconds']:.0f} CPU-s", flush=True)  # fmt: skip
+    names = [(t, a, b, s) for s in range(args.seeds) for b in args.budgets for t in args.only_tasks for a in ARMS]
+
+    def shown(row: dict[str, Any]) -> str:
+        return ", ".join(f"{k} {v:.1f}" for k, v in row["returns"].items()) + f"; {row['real_steps']:,} real steps"
+
+    cells.work(args.out, names, lambda *parts: run(args.out, *parts, args.steps), shown)
 
 
 def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, default=Path("results/equal_price"), metavar="DIR", help="%(default)s")
-    parser.add_argument("--seeds", type=int, default=5, help="of every cell (default: %(default)s)")
+    cells.add_flags(parser, "equal_price", 5)
     parser.add_argument("--budgets", type=int, nargs="+", default=[100_000], help="real steps (%(default)s)")
     parser.add_argument("--steps", type=int, default=10_000, help="of an agent in a world (default: %(default)s)")
     parser.add_argument("--only-tasks", nargs="+", choices=TASKS, default=list(TASKS))
-    parser.add_argument("--table", action="store_true", help="print the table of what is there and stop")
     return parser
 
 
 def main(argv: list[str] | None = None) -> int:
     parser = build_parser()
     args = parser.parse_args(argv)
-    for flag, values in (("--seeds", [args.seeds]), ("--budgets", args.budgets), ("--steps", [args.steps])):
-        for value in values:
-            if not 1 <= value <= 10**9:
-                parser.error(f"{flag}: found {value}, expected 1 to 1000000000")
-    logging.basicConfig(level=logging.WARNING, format="%(message)s")
-    torch.set_num_threads(1)
-    try:
-        if not args.table:
-            args.out.mkdir(parents=True, exist_ok=True)
-            work(args)
-        print(table(results(args.out)))
-    except (RunError, ConfigError, OSError, ValueError) as e:
-        print(f"equal_price.py: {e}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print("stopped; the same command goes on", file=sys.stderr)
-        return 130
-    return 0
+    cells.check_counts(parser, {"--seeds": [args.seeds], "--budgets": args.budgets, "--steps": [args.steps]}, 10**9)
+    return cells.finish("equal_price", args, lambda: work(args), lambda: table(results(args.out)))
 
 
 if __name__ == "__main__":

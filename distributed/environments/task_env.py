@@ -14,9 +14,9 @@ import torch
 from gymnasium import spaces
 
 from envolve.agents.shaped.training import make_envs
+from envolve.core.registry import nearest
 from envolve.envs.physics.task import physics_task
 from envolve.envs.shaping.candidate import Candidate, load_candidate
-from envolve.outer.config.schema import nearest
 from envolve.outer.config.yaml_lines import ConfigError, show
 
 WIDTH, HEIGHT = 480, 352  # of pictures
@@ -28,9 +28,12 @@ class TaskEnv(gymnasium.Env[np.ndarray, np.ndarray]):
     score."""
 
     def __init__(
-        self, name: str, config: Mapping[str, Any] | None = None, shaper: str | Path | None = None,
+        self,
+        name: str,
+        config: Mapping[str, Any] | None = None,
+        shaper: str | Path | None = None,
         render_mode: str | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """config: values of the task's parameters (docs/shapers.md), or ranges [low, high] to draw from per episode;
         ``self.config`` may be changed at any time and takes effect at the next reset. shaper: a candidate's file, which
         is executed. Raises ConfigError, SimulatorError."""

@@ -25,14 +25,24 @@ class LearnerReport:
         seconds = now - self.clock
         per_second = [(n - b) / seconds for n, b in zip(counts, self.before)] if self.before else [math.nan] * 2
         self.clock, self.before = now, counts
-        values = {"mean_return": p.mean_return, "staleness": p.staleness, "environment_steps": p.steps,
-                  "environment_steps_per_s": per_second[0], "gradient_steps_per_s": per_second[1]}  # fmt: skip
+        values = {
+            "mean_return": p.mean_return,
+            "staleness": p.staleness,
+            "environment_steps": p.steps,
+            "environment_steps_per_s": per_second[0],
+            "gradient_steps_per_s": per_second[1],
+        }
         self.board.write(learner.updates, {**values, **learner.metrics()})
         log.info(
             "iteration %d/%d  steps %s  updates %s  return %.4g  staleness %.2g  %.0f steps/s  %.0f updates/s",
-            learner.version, learner.params.num_iter, f"{p.steps:,}", f"{learner.updates:,}", p.mean_return,
-            p.staleness, *per_second,
-        )  # fmt: skip
+            learner.version,
+            learner.params.num_iter,
+            f"{p.steps:,}",
+            f"{learner.updates:,}",
+            p.mean_return,
+            p.staleness,
+            *per_second,
+        )
 
 
 class CollectorReport:

@@ -14,7 +14,6 @@ all the time, changes take effect when episodes begin.
 
 from __future__ import annotations
 
-import difflib
 import logging
 import math
 from collections.abc import Iterable, Mapping
@@ -24,6 +23,7 @@ from typing import Any
 
 import gymnasium
 
+from envolve.core.registry import nearest
 from envolve.envs.shaping.schedule import MODES, Schedule, from_levels
 from envolve.outer.config.yaml_lines import ConfigError, show
 
@@ -115,7 +115,7 @@ def _course(where: str, spec: Any, problems: list[str]) -> Course | None:
         return None
     for key in spec:
         if key not in KEYS:
-            near = difflib.get_close_matches(key, KEYS, n=1, cutoff=0.0)[0]
+            near = nearest(key, KEYS, cutoff=0.0)
             problems.append(f"{where}.{key}: found an unknown key, expected {', '.join(KEYS)}; nearest: {near}")
     iters, limits, mode = spec.get("iters"), spec.get("range"), spec.get("mode", "step")
     if not isinstance(iters, list) or not iters or not all(type(i) is int and i >= 0 for i in iters):
@@ -160,7 +160,7 @@ def check(env: gymnasium.Env[Any, Any], names: Iterable[str]) -> None:
         elif name not in _config(env):
             known = [n for n in dir(env.unwrapped) if not n.startswith("_")]
             known = [n for n in known if not callable(getattr(env.unwrapped, n, None))]
-            near = difflib.get_close_matches(name, [*known, *map(str, _config(env))], n=1, cutoff=0.0)[0]
+            near = nearest(name, [*known, *map(str, _config(env))], cutoff=0.0)
             expected = "expected an attribute or a key of its dictionary config"
             problems.append(f"{SECTION}.{name}: found none in {env.unwrapped}, {expected}; nearest: {near}")
     if problems:

@@ -28,8 +28,9 @@ from gymnasium import spaces
 from envolve.agents.goal.crl_energy import ENERGY_NAMES, takes_future_action
 from envolve.agents.goal.crl_section import CRLSection
 from envolve.core.option import option
+from envolve.core.registry import nearest
 from envolve.distributed.files.curriculum import Curriculum, check, curriculum_from
-from envolve.outer.config.schema import expected, nearest
+from envolve.outer.config.schema import expected
 from envolve.outer.config.yaml_lines import ConfigError, show
 
 ALGORITHMS = ("SAC", "TD3", "CRL")
@@ -50,8 +51,9 @@ EXPLORING = ("l2", "norm", "dot")  # energies whose actor may be paid for |phi|
 def of_crl(name: str, choices: Sequence[str] | None = None) -> Any:
     """Option of contrastive RL's section as a field of TrainParams."""
     f = {f.name: f for f in dataclasses.fields(CRLSection)}[name]
-    return option(f.default, f"CRL: {f.metadata['help']}", choices=choices or f.metadata["choices"],
-                  **f.metadata["limits"])  # fmt: skip
+    return option(
+        f.default, f"CRL: {f.metadata['help']}", choices=choices or f.metadata["choices"], **f.metadata["limits"]
+    )
 
 
 class ParamsError(ConfigError):
@@ -196,8 +198,10 @@ class TrainParamsBase:
                 return [f"{cls}.batch_size: found {self.batch_size}, expected 2 or more: CRL tells samples apart"]
             if self.exploration_coef and self.energy_fn not in EXPLORING:
                 expected = f"0, or energy_fn one of {', '.join(EXPLORING)}"
-                return [f"{cls}.exploration_coef: found {self.exploration_coef} with energy_fn {self.energy_fn}, "
-                        f"expected {expected}"]  # fmt: skip
+                return [
+                    f"{cls}.exploration_coef: found {self.exploration_coef} with energy_fn {self.energy_fn}, "
+                    f"expected {expected}"
+                ]
         if self.buffer_size < self.batch_size:
             found = f"{self.horizon} x {self.n_episodes_in_buffer} = {self.buffer_size} steps"
             return [f"horizon x n_episodes_in_buffer: found {found}, expected batch_size = {self.batch_size} or more"]

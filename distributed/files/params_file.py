@@ -20,9 +20,9 @@ from types import ModuleType
 from typing import Any
 
 from envolve.core.files import TEXT_BYTES, read_plain
+from envolve.core.registry import nearest
 from envolve.distributed.files.params import HORIZON, ParamsError, TrainParamsBase
 from envolve.envs.worlds.file import write_atomic
-from envolve.outer.config.schema import nearest
 from envolve.outer.config.yaml_lines import ConfigError, parse_yaml, show
 
 log = logging.getLogger("envolve")

@@ -51,8 +51,10 @@ class Agent(Protocol):
 
 
 AGENTS: dict[str, Callable[[TrainParamsBase, Widths, Tensor], Agent]] = {
-    "SAC": OffPolicy, "TD3": OffPolicy, "CRL": Contrastive,
-}  # fmt: skip
+    "SAC": OffPolicy,
+    "TD3": OffPolicy,
+    "CRL": Contrastive,
+}
 
 
 def make_agent(params: TrainParamsBase, widths: Widths, keys: Tensor) -> Agent:

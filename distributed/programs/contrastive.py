@@ -23,10 +23,16 @@ from envolve.distributed.memory.rows import Widths
 def section_of(params: TrainParamsBase) -> CRLSection:
     """Equivalent section of ``train_goal.py``. Raises ParamsError."""
     return CRLSection(
-        policy_lr=params.actor_lr, critic_lr=params.critic_lr, alpha_lr=params.alpha_lr, discounting=params.gamma,
-        batch_size=params.batch_size, h_dim=params.units, n_hidden=len(params.hidden),
-        initial_alpha=math.exp(params.log_alpha_init), **{name: getattr(params, name) for name in CRL_FIELDS},
-    )  # fmt: skip
+        policy_lr=params.actor_lr,
+        critic_lr=params.critic_lr,
+        alpha_lr=params.alpha_lr,
+        discounting=params.gamma,
+        batch_size=params.batch_size,
+        h_dim=params.units,
+        n_hidden=len(params.hidden),
+        initial_alpha=math.exp(params.log_alpha_init),
+        **{name: getattr(params, name) for name in CRL_FIELDS},
+    )
 
 
 class Contrastive:

@@ -32,9 +32,11 @@ def roles_of(folder: Path, collectors: int, shares: Shares) -> list[Role]:
         return Role(f"collector_{worker}", [*one.command, "--worker", str(worker)], environ, share.cpus)
 
     return [
-        role("replay", shares.replay), role("learner", shares.learner, True), role("evaluator", shares.evaluator, True),
+        role("replay", shares.replay),
+        role("learner", shares.learner, True),
+        role("evaluator", shares.evaluator, True),
         *map(collector, range(collectors)),
-    ]  # fmt: skip
+    ]
 
 
 class Told:

@@ -82,8 +82,13 @@ class OffPolicy:
 
     def layout(self) -> dict[str, Any]:
         task, p = self.algorithm.task, self.params
-        return {"activation": "relu", "inputs": task.observation_size, "outputs": task.action_size, "hidden": p.units,
-                "layers": len(p.hidden)}  # fmt: skip
+        return {
+            "activation": "relu",
+            "inputs": task.observation_size,
+            "outputs": task.action_size,
+            "hidden": p.units,
+            "layers": len(p.hidden),
+        }
 
     def parts(self) -> dict[str, Tensor]:
         return self.agents.tensors()

@@ -121,11 +121,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python3 -m envolve.distributed.programs.role", description=__doc__)
     parser.add_argument("role", choices=ROLES)
     parser.add_argument("--exp-dir", type=Path, required=True, metavar="DIR", help="the run's folder")
-    parser.add_argument("--worker", type=int, default=None, metavar="I",
-                        help="of a collector: its number, from 0; default: SLURM_PROCID")  # fmt: skip
-    parser.add_argument("--bind", default="127.0.0.1", metavar="ADDRESS",
-                        help="of the replay: where it listens, for a run on several machines one that the others "
-                        "reach; 0.0.0.0: at all of them, and the others go by the host name")  # fmt: skip
+    parser.add_argument(
+        "--worker",
+        type=int,
+        default=None,
+        metavar="I",
+        help="of a collector: its number, from 0; default: SLURM_PROCID",
+    )
+    parser.add_argument(
+        "--bind",
+        default="127.0.0.1",
+        metavar="ADDRESS",
+        help="of the replay: where it listens, for a run on several machines one that the others "
+        "reach; 0.0.0.0: at all of them, and the others go by the host name",
+    )
     args = parser.parse_args(argv)
     logging.basicConfig(format=f"{args.role}: %(message)s", stream=sys.stderr)
     log.setLevel(logging.INFO)

@@ -1,4 +1,4 @@
-"""Supervises the processes of a run: starts one per role, and restarts those that die, each on its own.
+"""Supervises the programs of a run: starts one per role, and restarts those that die, each on its own.
 
 The exit code of a process tells the supervisor what to do. DONE: its work is done; once this holds for the deciding
 role (the learner), the others are ended. WRONG: a restart would not help. Anything else, and any signal, is a crash.
@@ -12,17 +12,19 @@ import os
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
-from envolve.core.child import FIRST_DELAY, QUICK_SECONDS, Child, end, how
+from envolve.core import supervisor
+from envolve.core.child import FIRST_DELAY, QUICK_SECONDS, Child
+from envolve.core.supervisor import Policy
 
 log = logging.getLogger("envolve")
 
 DONE, FAILED, WRONG, STOPPED = 0, 1, 2, 130  # of roles, and of Supervisor.run
 POLL = 0.05  # s
 STOP_SECONDS = 30.0  # from SIGTERM to SIGKILL: a learner writes a checkpoint in between
-MAX_QUICK_DEATHS = 10  # in a row, by the role's own fault
-MAX_QUICK_KILLS = 50  # in a row, by a signal: of another process, or for lack of memory
+POLICY = Policy(final=(DONE, WRONG), quick_kills=50)
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,10 @@ class Role:
     environ: Mapping[str, str] = field(default_factory=dict)  # beside this process's
     cpus: Collection[int] | None = None  # None: all of this process's
     decides: bool = False  # the run is done when it is
+
+
+def _command(role: Role) -> Sequence[str]:
+    return role.command
 
 
 class Supervisor:
@@ -56,17 +62,23 @@ class Supervisor:
             raise ValueError(f"found the roles {', '.join(names)}, expected names of their own, and one that decides")
         self._decide = {role.name for role in roles if role.decides}
         self._children = [
-            Child(role.name, lambda role=role: role.command, Path(log_dir) / f"{role.name}.log",  # type: ignore[misc]
-                  environ=role.environ, cpus=role.cpus, with_parent=True, quick_seconds=quick_seconds,
-                  first_delay=first_delay)
+            Child(
+                role.name,
+                partial(_command, role),
+                Path(log_dir) / f"{role.name}.log",
+                environ=role.environ,
+                cpus=role.cpus,
+                with_parent=True,
+                quick_seconds=quick_seconds,
+                first_delay=first_delay,
+            )
             for role in roles
-        ]  # fmt: skip
-        self._codes: dict[str, int] = {}  # of roles that ended for good
-        self._stop_seconds = stop_seconds
+        ]
+        self._supervisor = supervisor.Supervisor(dict.fromkeys(self._children, POLICY), stop_seconds)
 
     def pids(self) -> dict[str, int]:
         """Process ids of the running roles."""
-        return {child.name: pid for child in self._children if (pid := child.pid) is not None}
+        return self._supervisor.pids()
 
     def deaths(self) -> dict[str, int]:
         """Number of crashes per role so far."""
@@ -88,34 +100,18 @@ class Supervisor:
 
     def look(self) -> int | None:
         """Handles ended processes and due starts -> the exit code, once the run is over."""
+        self._supervisor.bury()
+        codes = {child.name: code for child, code in self._supervisor.codes.items()}
         for child in self._children:
-            if (code := child.ended()) is not None:
-                self._bury(child, code)
-        for child in self._children:
-            if (code := self._codes.get(child.name, DONE)) != DONE:
+            if (code := codes.get(child.name, DONE)) != DONE:
                 why = "arguments that do not go together" if code == WRONG else "it cannot be kept alive"
                 log.error("%s: %s; the end of %s:\n%s", child.name, why, child.log_path, child.last_words())
                 return code
-        if all(self._codes.get(name) == DONE for name in self._decide):
+        if all(codes.get(name) == DONE for name in self._decide):
             return DONE
-        for child in self._children:
-            if child.due():
-                child.start()
+        self._supervisor.start_due()
         return None
-
-    def _bury(self, child: Child, code: int) -> None:
-        if code in (DONE, WRONG):
-            self._codes[child.name] = code
-            return
-        delay = child.again()
-        if child.quick_deaths >= (MAX_QUICK_KILLS if code < 0 else MAX_QUICK_DEATHS):
-            self._codes[child.name] = FAILED
-            times = child.quick_deaths
-            log.error("%s ended %s, soon after its start, %d times in a row", child.name, how(code), times)
-            return
-        text = "%s ended %s; starting it again in %.1f s. Output: %s"
-        log.warning(text, child.name, how(code), delay, child.log_path)
 
     def close(self) -> None:
         """Ends all roles, and kills those that do not end in time; Ctrl-C shortens the wait."""
-        end(self._children, self._stop_seconds)
+        self._supervisor.close()

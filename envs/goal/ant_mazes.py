@@ -44,4 +44,4 @@ class AntMaze(Ant):
 
 
 for _maze in MAZES:
-    GOAL_TASKS[f"ant_{_maze}"] = type(f"Ant_{_maze}", (AntMaze,), {"name": f"ant_{_maze}", "maze_name": _maze})
+    GOAL_TASKS.named(type(f"Ant_{_maze}", (AntMaze,), {"name": f"ant_{_maze}", "maze_name": _maze}))

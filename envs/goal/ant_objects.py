@@ -29,7 +29,7 @@ ROOM = (
     "#.Mg#",
     "##g##",
     "#####",
-)  # fmt: skip
+)
 ORIGIN = (1, 1)  # R's row and column: there is the world's origin
 HEIGHT = 4.0  # m, of its walls
 BLOCK = (8.0, 8.0)  # m, where the block is at first: in the cell M
@@ -62,8 +62,16 @@ def add_object(spec: Any, position: Tuple[float, float, float], geom: Dict[str, 
     import mujoco
 
     body = spec.worldbody.add_body(name="object", pos=position)
-    body.add_geom(name="object", contype=1, conaffinity=1, condim=3, friction=[1, 0.5, 0.5], margin=0.01,
-                  rgba=[0.9, 0.2, 0.2, 1], **geom)  # fmt: skip
+    body.add_geom(
+        name="object",
+        contype=1,
+        conaffinity=1,
+        condim=3,
+        friction=[1, 0.5, 0.5],
+        margin=0.01,
+        rgba=[0.9, 0.2, 0.2, 1],
+        **geom,
+    )
     for name, axis in (("object_x", [1, 0, 0]), ("object_y", [0, 1, 0])):
         body.add_joint(name=name, type=mujoco.mjtJoint.mjJNT_SLIDE, axis=axis, armature=0, damping=0, **joint)
 

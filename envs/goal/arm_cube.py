@@ -100,13 +100,27 @@ def add_gripper(spec: Any) -> None:
     for name, side in (("left_finger", 1), ("right_finger", -1)):
         finger = hand.add_body(name=name, pos=[side * TIP, 0, 0], gravcomp=1)
         finger.add_geom(
-            name=name, type=mujoco.mjtGeom.mjGEOM_BOX, size=[TIP, 0.015, 0.0325], pos=[0, 0, 0.0175], mass=0.05,
-            contype=PALM, conaffinity=0, condim=4, friction=[1.5, 0.02, 0.0001], priority=1, rgba=[0.2, 0.2, 0.2, 1],
-        )  # fmt: skip
+            name=name,
+            type=mujoco.mjtGeom.mjGEOM_BOX,
+            size=[TIP, 0.015, 0.0325],
+            pos=[0, 0, 0.0175],
+            mass=0.05,
+            contype=PALM,
+            conaffinity=0,
+            condim=4,
+            friction=[1.5, 0.02, 0.0001],
+            priority=1,
+            rgba=[0.2, 0.2, 0.2, 1],
+        )
         finger.add_joint(
-            name=name, type=mujoco.mjtJoint.mjJNT_SLIDE, axis=[side, 0, 0], limited=1, range=[0, OPEN],
-            armature=0.1, damping=1,
-        )  # fmt: skip
+            name=name,
+            type=mujoco.mjtJoint.mjJNT_SLIDE,
+            axis=[side, 0, 0],
+            limited=1,
+            range=[0, OPEN],
+            armature=0.1,
+            damping=1,
+        )
         motor = spec.add_actuator(name=name, target=name, trntype=mujoco.mjtTrn.mjTRN_JOINT)
         motor.set_to_position(kp=GRIP, kv=20)
 
@@ -117,9 +131,16 @@ def add_cube(spec: Any, place: Tuple[float, float]) -> None:
     body = spec.worldbody.add_body(name="cube", pos=[*place, CUBE])
     body.add_freejoint(name="cube")
     body.add_geom(
-        name="cube", type=mujoco.mjtGeom.mjGEOM_BOX, size=3 * [CUBE], density=1000, contype=TABLE | BINS,
-        conaffinity=PALM, condim=3, friction=[1, 0.005, 0.0001], rgba=[0.1, 0.5, 0.1, 1],
-    )  # fmt: skip
+        name="cube",
+        type=mujoco.mjtGeom.mjGEOM_BOX,
+        size=3 * [CUBE],
+        density=1000,
+        contype=TABLE | BINS,
+        conaffinity=PALM,
+        condim=3,
+        friction=[1, 0.005, 0.0001],
+        rgba=[0.1, 0.5, 0.1, 1],
+    )
 
 
 def add_bin(spec: Any, name: str, place: Tuple[float, float], half: float) -> None:
@@ -130,9 +151,14 @@ def add_bin(spec: Any, name: str, place: Tuple[float, float], half: float) -> No
     for number, (x, y) in enumerate(((1, 0), (-1, 0), (0, 1), (0, -1))):
         size = [thick if x else half + thick, thick if y else half - thick, height / 2]
         spec.worldbody.add_geom(
-            name=f"{name}_{number}", type=mujoco.mjtGeom.mjGEOM_BOX, contype=0, conaffinity=BINS, size=size,
-            pos=[place[0] + x * half, place[1] + y * half, height / 2], rgba=[0.2, 0.4, 0.8, 0.6],
-        )  # fmt: skip
+            name=f"{name}_{number}",
+            type=mujoco.mjtGeom.mjGEOM_BOX,
+            contype=0,
+            conaffinity=BINS,
+            size=size,
+            pos=[place[0] + x * half, place[1] + y * half, height / 2],
+            rgba=[0.2, 0.4, 0.8, 0.6],
+        )
 
 
 @register

@@ -37,9 +37,15 @@ class Episodes:
     """Episodes of a task in plain torch. Another engine replaces ``_begin`` (put rows into states) and ``_advance``."""
 
     def __init__(
-        self, task: GoalTask, keys: Tensor, N: int, resample: str = "reset", episode_length: int = 0,
-        action_repeat: int = 1, beginnings: Optional[Beginnings] = None,
-    ) -> None:  # fmt: skip
+        self,
+        task: GoalTask,
+        keys: Tensor,
+        N: int,
+        resample: str = "reset",
+        episode_length: int = 0,
+        action_repeat: int = 1,
+        beginnings: Optional[Beginnings] = None,
+    ) -> None:
         """keys: int64 [P], on the device to use. episode_length: decisions, 0: the task's own. beginnings: None: the
         task's own. Raises ValueError."""
         if resample not in RESAMPLE:

@@ -59,7 +59,7 @@ MAZES: Dict[str, Tuple[str, ...]] = {
         "#.gg#gg#",
         "########",
     ),
-}  # fmt: skip
+}
 
 
 class Maze:
@@ -118,10 +118,14 @@ class Maze:
         for number, (i, j, below, right) in enumerate(self.boxes()):
             x, y = ((a + b - 1) / 2 - o for a, b, o in ((i, below, self.origin[0]), (j, right, self.origin[1])))
             spec.worldbody.add_geom(
-                name=f"wall{number}", type=mujoco.mjtGeom.mjGEOM_BOX, contype=0, conaffinity=1,
-                pos=[x * self.cell, y * self.cell, height / 2], rgba=[0.7, 0.5, 0.3, 1.0],
+                name=f"wall{number}",
+                type=mujoco.mjtGeom.mjGEOM_BOX,
+                contype=0,
+                conaffinity=1,
+                pos=[x * self.cell, y * self.cell, height / 2],
+                rgba=[0.7, 0.5, 0.3, 1.0],
                 size=[(below - i) * self.cell / 2, (right - j) * self.cell / 2, height / 2],
-            )  # fmt: skip
+            )
 
     def in_wall(self, x: Tensor, y: Tensor) -> Tensor:
         """True for positions in m that lie in a wall, bool [..]. Everything outside of the map is wall."""

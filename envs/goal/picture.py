@@ -43,8 +43,12 @@ class Scenery:
         self.data.qpos[:] = coordinates(e)
         goal, robot = (in_space(x) for x in (e.goal[0, 0], task.achieved(e.features)[0, 0]))
         distance = max(LEAST_DISTANCE * task.threshold, 1.6 * float(np.linalg.norm(goal - robot)))
-        view = View((goal + robot) / 2, distance, -60.0 if hasattr(task, "maze") else -35.0,
-                    (Mark(goal, task.threshold, GREEN),))  # fmt: skip
+        view = View(
+            (goal + robot) / 2,
+            distance,
+            -60.0 if hasattr(task, "maze") else -35.0,
+            (Mark(goal, task.threshold, GREEN),),
+        )
         return self.camera.picture(self.model, self.data, width, height, view)
 
     def close(self) -> None:

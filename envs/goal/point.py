@@ -65,7 +65,7 @@ class PointMaze(GoalTask):
 
 def _register(maze: str) -> None:
     cls = type(f"Point_{maze}", (PointMaze,), {"name": f"simple_{maze}", "maze_name": maze})
-    GOAL_TASKS[f"simple_{maze}"] = GOAL_TASKS[f"point_{maze}"] = cls  # JaxGCRL's name, and a descriptive one
+    GOAL_TASKS.add(f"point_{maze}", GOAL_TASKS.named(cls))  # a descriptive name, and JaxGCRL's
 
 
 for _maze in MAZES:

@@ -18,13 +18,13 @@ Axes: P members, K rows that begin, n = 1 or 2 numbers of a place, D parameters.
 
 from __future__ import annotations
 
-import difflib
 import math
-from typing import Callable, Dict, NamedTuple, Optional, Tuple
+from typing import Callable, NamedTuple, Optional, Tuple
 
 import torch
 from torch import Tensor
 
+from envolve.core.registry import Registry
 from envolve.envs.goal.ant_mazes import AntMaze
 from envolve.envs.goal.ant_objects import AntPush
 from envolve.envs.goal.mazes import Maze
@@ -125,9 +125,16 @@ def point(task: GoalTask, places: Tensor, origin: Tensor) -> Family:
     return Family(("x", "y")[:n], middle, unit, lambda theta, random, origin: theta)
 
 
-FAMILIES: Dict[str, Callable[[GoalTask, Tensor, Tensor], Family]] = {
-    "circle": circle, "offset": offset, "box": box, "cells": cells, "point": point,
-}  # fmt: skip
+FAMILIES: Registry[Callable[[GoalTask, Tensor, Tensor], Family]] = Registry(
+    "family",
+    {
+        "circle": circle,
+        "offset": offset,
+        "box": box,
+        "cells": cells,
+        "point": point,
+    },
+)
 
 
 def maze_of(task: GoalTask) -> Optional[Maze]:
@@ -170,12 +177,10 @@ class ShapeSpace:
     def _family(self, role: str, name: str, places: Tensor, origin: Tensor) -> Optional[Family]:
         if not name:
             return None
-        if name not in FAMILIES:
-            near = difflib.get_close_matches(name, FAMILIES, n=1, cutoff=0.0)[0]
-            raise ValueError(f"{role} family: found {name!r}, expected one of {', '.join(FAMILIES)}; nearest: {near!r}")
+        family = FAMILIES.find(name, f"{role} family")
         if self.n == 1 and name not in ("box", "point"):
             raise ValueError(f"{role} family: {name} needs two numbers, {self.task.name} has one; expected box, point")
-        return FAMILIES[name](self.task, places, origin)
+        return family(self.task, places, origin)
 
     def theta(self, u: Tensor) -> Tensor:
         """Parameters [.., D] for u: [.., D]."""

@@ -10,13 +10,13 @@ Axes: P members, N environments each, K rows that begin, X numbers of a state, S
 
 from __future__ import annotations
 
-import difflib
-from typing import Callable, ClassVar, Dict, Tuple, Type, Union
+from typing import Callable, ClassVar, Tuple, Union
 
 import torch
 from torch import Tensor
 
 from envolve.core import rng
+from envolve.core.registry import Registry
 
 START, GOAL = 1, 2  # streams of a member's random numbers
 NUMBERS = 1024  # of one start or goal
@@ -121,23 +121,12 @@ class GoalTask(Beginnings):
         raise NotImplementedError
 
 
-GOAL_TASKS: Dict[str, Callable[[], GoalTask]] = {}
-
-
-def register(cls: Type[GoalTask]) -> Type[GoalTask]:
-    """Class decorator: registers a task by its name."""
-    GOAL_TASKS[cls.name] = cls
-    return cls
+GOAL_TASKS: Registry[Callable[[], GoalTask]] = Registry("goal task")
+register = GOAL_TASKS.named
 
 
 def make_goal_task(name: Union[str, GoalTask]) -> GoalTask:
     """Task called ``name``. Raises ValueError with the nearest known name."""
     import envolve.envs.goal.tasks  # noqa: F401  fills GOAL_TASKS
 
-    if isinstance(name, GoalTask):
-        return name
-    if name not in GOAL_TASKS:
-        near = difflib.get_close_matches(name, GOAL_TASKS, n=1, cutoff=0.0)
-        known = ", ".join(sorted(GOAL_TASKS))
-        raise ValueError(f"found no task {name!r}, expected one of {known}; nearest: {near[0]!r}")
-    return GOAL_TASKS[name]()
+    return name if isinstance(name, GoalTask) else GOAL_TASKS.find(name)()

@@ -40,7 +40,7 @@ from envolve.envs.graph.values import (
     read_dtype,
     short_list,
     shown,
-)  # fmt: skip
+)
 from envolve.envs.physics.task import SHAPER_TYPES
 
 OUTPUTS: Dict[str, Tuple[str, ...]] = {
@@ -71,13 +71,8 @@ class Parsed(NamedTuple):
     names: Tuple[str, ...]
 
 
-def check_graph(graph: Any, kind: str, params: int) -> None:
-    """Raises GraphError unless ``graph`` can be a shaper of this kind with this number of params."""
-    parse(graph, kind, params)
-
-
 def parse(graph: Any, kind: str, params: int) -> Parsed:
-    """Checks a graph. Raises GraphError."""
+    """Checks that ``graph`` can be a shaper of this kind with this number of params. Raises GraphError."""
     if kind not in SHAPER_TYPES:
         raise GraphError(f"{shown(kind)}: expected one of {', '.join(SHAPER_TYPES)}")
     check_keys(graph, ("inputs", "nodes", "outputs", "names"), (), kind)

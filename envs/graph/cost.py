@@ -30,8 +30,10 @@ def _split_with_sizes(x: Tensor, sizes: Sequence[int], dim: int = 0) -> int:
 
 
 COUNTS: Dict[str, Callable[..., int]] = {  # of operations that return as many tensors as their arguments say
-    "aten.unbind.int": _unbound, "aten.split.Tensor": _split, "aten.split_with_sizes.default": _split_with_sizes,
-}  # fmt: skip
+    "aten.unbind.int": _unbound,
+    "aten.split.Tensor": _split,
+    "aten.split_with_sizes.default": _split_with_sizes,
+}
 
 
 def _of_sizes(sizes: Sequence[int], *_: Any) -> int:

@@ -8,17 +8,19 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import math
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
 import torch
 
 from envolve.core.files import UnfitFileError, read_plain
-from envolve.envs.graph.check import check_graph
-from envolve.envs.graph.ir import graph_function
-from envolve.envs.graph.values import MOST_PARAMS, GraphError, check_keys, check_name, shown
+from envolve.envs.graph.check import Parsed, parse
+from envolve.envs.graph.ir import GraphFunction, graph_function
+from envolve.envs.graph.values import MOST_PARAMS, GraphError, Ref, check_keys, check_name, shown
 from envolve.envs.physics.task import SHAPER_TYPES
 from envolve.envs.shaping.candidate import Candidate, Shaper, candidate_name
 
@@ -26,51 +28,136 @@ VERSION = 1
 MOST_BYTES = 2**20
 
 
+class GraphFile(Mapping[str, Any]):
+    """Content of a graph file: a mapping that was parsed and checked once, when it was made. Nobody changes it."""
+
+    __slots__ = ("data", "parsed")
+
+    def __init__(self, data: Any) -> None:
+        """data: JSON of anybody's. Raises GraphError."""
+        self.data: Dict[str, Any] = _head(data)
+        self.parsed: Dict[str, Parsed] = {
+            kind: parse(graph, kind, len(data["params"])) for kind, graph in data["functions"].items()
+        }
+
+    @classmethod
+    def of(
+        cls,
+        task: str,
+        functions: Mapping[str, Any],
+        params: Sequence[Mapping[str, Any]] = (),
+        action_size: Optional[int] = None,
+        source: str = "",
+    ) -> GraphFile:
+        """Raises GraphError."""
+        return cls({
+            "envolve_graph": VERSION, "task": task, "action_size": action_size, "params": list(params),
+            "functions": dict(functions), "source": source,
+        })  # fmt: skip
+
+    @classmethod
+    def from_text(cls, text: str) -> GraphFile:
+        """Raises GraphError."""
+        if len(text.encode(errors="replace")) > MOST_BYTES:
+            raise GraphError(f"more than {MOST_BYTES} bytes")
+        try:
+            data = json.loads(text, parse_constant=_refuse)
+        except GraphError:
+            raise
+        except (ValueError, RecursionError) as e:
+            raise GraphError(f"not JSON: {e}") from None
+        return cls(data)
+
+    @classmethod
+    def read(cls, path: Path) -> GraphFile:
+        """Raises GraphError with the file and the key."""
+        with _in(str(path)):
+            try:
+                return cls.from_text(read_plain(path, MOST_BYTES).decode(errors="replace"))
+            except UnfitFileError as e:
+                raise GraphError(str(e.strerror)) from None
+
+    def __getitem__(self, key: str) -> Any:
+        return self.data[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.data)
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def __repr__(self) -> str:
+        return f"GraphFile({self.data!r})"
+
+    def text(self) -> str:
+        """What a file holds. Raises GraphError for content that could not be read again."""
+        try:
+            text = json.dumps(self.data, allow_nan=False) + "\n"
+        except (TypeError, ValueError, RecursionError) as e:
+            raise GraphError(f"not JSON: {e}") from None
+        if len(text) > MOST_BYTES:
+            raise GraphError(f"more than {MOST_BYTES} bytes")
+        return text
+
+    def with_values(self, values: Sequence[float]) -> GraphFile:
+        """The same graphs with other parameter values, [D]. Raises GraphError."""
+        params = [{**p, "value": value} for p, value in zip(self["params"], values)]
+        _check_params(params)
+        other = copy.copy(self)
+        other.data = {**self.data, "params": params}
+        return other
+
+    def without_source(self) -> GraphFile:
+        """The same for machines: the source is for people."""
+        other = copy.copy(self)
+        other.data = {**self.data, "source": ""}
+        return other
+
+    def function(self, kind: str) -> GraphFunction:
+        """The graph of this kind with the file's numbers in their places."""
+        found = GraphFunction(self["functions"][kind], kind, self.parsed[kind])
+        return found.bind([float(p["value"]) for p in self["params"]])
+
+    def candidate(self, name: str = "graph", types: Sequence[str] = tuple(SHAPER_TYPES)) -> Candidate:
+        """Candidate with the functions among ``types``. Raises GraphError if there is none."""
+        kinds = [kind for kind in self["functions"] if kind in types]
+        if not kinds:
+            raise GraphError(f"it defines {', '.join(self['functions'])}, expected some of {', '.join(types)}")
+        params = self["params"]
+        return Candidate(
+            name,
+            {kind: _shaper(self["functions"][kind], kind, self.parsed[kind]) for kind in kinds},
+            self["action_size"],
+            torch.tensor([float(p["value"]) for p in params]) if params else None,
+            tuple(p["name"] for p in params),
+            scales=torch.tensor([float(p["scale"]) for p in params]) if params else None,
+        )
+
+
 def load_graph_file(
     file: Union[Path, str], types: Sequence[str] = tuple(SHAPER_TYPES), name: str = "graph"
 ) -> Candidate:
     """Candidate in a graph file or in its text, with its functions among ``types``. name: of a candidate without a
     file. Raises GraphError with the file and the key."""
-    where, text = name, file
-    if isinstance(file, Path):
-        where, name = str(file), candidate_name(file)
-        try:
-            text = read_plain(file, MOST_BYTES).decode(errors="replace")
-        except UnfitFileError as e:
-            raise GraphError(f"{where}: {e.strerror}") from None
+    if isinstance(file, str):
+        with _in(name):
+            return GraphFile.from_text(file).candidate(name, types)
+    found = GraphFile.read(file)
+    with _in(str(file)):
+        return found.candidate(candidate_name(file), types)
+
+
+@contextmanager
+def _in(where: str) -> Iterator[None]:
+    """Errors begin with the place."""
     try:
-        data = parse_graph_file(str(text))
-        numbers = [float(p["value"]) for p in data["params"]]
-        graphs = {kind: graph for kind, graph in data["functions"].items() if kind in types}
-        shapers = {kind: _shaper(graph, kind) for kind, graph in graphs.items()}
-        if not shapers:
-            raise GraphError(f"it defines {', '.join(data['functions'])}, expected some of {', '.join(types)}")
+        yield
     except GraphError as e:
         raise GraphError(f"{where}: {e}") from None
-    return Candidate(
-        name, shapers, data["action_size"],
-        torch.tensor(numbers) if numbers else None,
-        tuple(p["name"] for p in data["params"]),
-        scales=torch.tensor([float(p["scale"]) for p in data["params"]]) if numbers else None,
-    )  # fmt: skip
 
 
-def parse_graph_file(text: str) -> Dict[str, Any]:
-    """Checked content of a graph file's text. Raises GraphError."""
-    if len(text.encode(errors="replace")) > MOST_BYTES:
-        raise GraphError(f"more than {MOST_BYTES} bytes")
-    try:
-        data = json.loads(text, parse_constant=_refuse)
-    except GraphError:
-        raise
-    except (ValueError, RecursionError) as e:
-        raise GraphError(f"not JSON: {e}") from None
-    check_graph_file(data)
-    return data
-
-
-def check_graph_file(data: Any) -> None:
-    """Raises GraphError unless data is valid content of a graph file."""
+def _head(data: Any) -> Dict[str, Any]:
+    """Checks everything but the graphs. Raises GraphError."""
     check_keys(data, ("envolve_graph", "task", "action_size", "params", "functions"), ("source",), "graph file")
     if type(data["envolve_graph"]) is not int or data["envolve_graph"] != VERSION:
         raise GraphError(f"envolve_graph: found {shown(data['envolve_graph'])}, expected {VERSION}")
@@ -80,7 +167,15 @@ def check_graph_file(data: Any) -> None:
     size = data["action_size"]
     if size is not None and not (type(size) is int and 1 <= size <= 1024):
         raise GraphError(f"action_size: found {shown(size)}, expected an integer from 1 to 1024, or null")
-    params = data["params"]
+    _check_params(data["params"])
+    functions = data["functions"]
+    if not isinstance(functions, dict) or not functions:
+        raise GraphError(f"functions: found {shown(functions)}, expected an object with at least one")
+    checked: Dict[str, Any] = data
+    return checked
+
+
+def _check_params(params: Any) -> None:
     if not isinstance(params, list) or len(params) > MOST_PARAMS:
         raise GraphError(f"params: found {shown(params)}, expected a list of at most {MOST_PARAMS}")
     for i, param in enumerate(params):
@@ -92,39 +187,9 @@ def check_graph_file(data: Any) -> None:
                 raise GraphError(f"params[{i}]: {key} is {shown(number)}, expected a number from {least:g} to 1e30")
     if len({p["name"] for p in params}) < len(params):
         raise GraphError("params: a name occurs twice")
-    functions = data["functions"]
-    if not isinstance(functions, dict) or not functions:
-        raise GraphError(f"functions: found {shown(functions)}, expected an object with at least one")
-    for kind, graph in functions.items():
-        check_graph(graph, kind, len(params))
 
 
-def dump(
-    task: str,
-    functions: Mapping[str, Any],
-    params: Sequence[Mapping[str, Any]] = (),
-    action_size: Optional[int] = None,
-    source: str = "",
-) -> str:
-    """Text of a graph file. Raises GraphError for content that could not be loaded again."""
-    data = {
-        "envolve_graph": VERSION, "task": task, "action_size": action_size, "params": list(params),
-        "functions": dict(functions), "source": source,
-    }  # fmt: skip
-    try:
-        text = json.dumps(data, allow_nan=False) + "\n"
-    except (TypeError, ValueError, RecursionError) as e:
-        raise GraphError(f"not JSON: {e}") from None
-    parse_graph_file(text)
-    return text
-
-
-def with_values(data: Mapping[str, Any], values: Sequence[float]) -> Dict[str, Any]:
-    """Content of a graph file with other parameter values, [D]."""
-    return {**data, "params": [{**p, "value": value} for p, value in zip(data["params"], values)]}
-
-
-def _shaper(graph: Dict[str, Any], kind: str) -> Shaper:
+def _shaper(graph: Dict[str, Any], kind: str, parsed: Parsed) -> Shaper:
     """Checked graph as a shaper with only the params that it uses: the mapping to the file's params is not part of the
     graph, so files with one function in common share it."""
     used: List[int] = []
@@ -144,8 +209,23 @@ def _shaper(graph: Dict[str, Any], kind: str) -> Shaper:
             kwargs = {name: own(value) for name, value in node.get("kwargs", {}).items()}
             node = {"op": node["op"], "args": own(node["args"]), "kwargs": kwargs}
         nodes.append(node)
-    function = graph_function({**graph, "nodes": nodes}, kind)
+    function = graph_function({**graph, "nodes": nodes}, kind, _renumbered(parsed, used))
     return Shaper(function, function.takes_params, tuple(used))
+
+
+def _renumbered(parsed: Parsed, used: Sequence[int]) -> Parsed:
+    """What a checked graph says if its params are numbered by their places in ``used``."""
+
+    def own(arg: Any) -> Any:
+        if isinstance(arg, Ref):
+            return arg._replace(k=used.index(arg.k)) if arg.kind == "param" else arg
+        return type(arg)(map(own, arg)) if type(arg) in (list, tuple) else arg
+
+    nodes = [
+        node._replace(args=own(node.args), kwargs=tuple((name, own(value)) for name, value in node.kwargs))
+        for node in parsed.nodes
+    ]
+    return parsed._replace(nodes=tuple(nodes))
 
 
 def _refuse(text: str) -> Tuple[()]:

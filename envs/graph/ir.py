@@ -9,7 +9,6 @@ one). A graph always ends, for it has no loops, and what it may compute and allo
 from __future__ import annotations
 
 import copy
-import difflib
 import hashlib
 import json
 import weakref
@@ -18,7 +17,8 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 from torch import Tensor
 
-from envolve.envs.graph.check import GraphError, parse
+from envolve.core.registry import nearest
+from envolve.envs.graph.check import GraphError, Parsed, parse
 from envolve.envs.graph.plan import Plan, make_plan, rows_to_try
 from envolve.envs.graph.program import Program
 from envolve.envs.graph.values import MOST_PARAMS
@@ -36,10 +36,10 @@ class GraphFunction:
     wrong shape or too many, for outputs of the wrong shape or type, and for whatever torch raises.
     """
 
-    def __init__(self, graph: Any, kind: str) -> None:
-        """Raises GraphError."""
+    def __init__(self, graph: Any, kind: str, parsed: Optional[Parsed] = None) -> None:
+        """parsed: of a graph that was checked; others are checked here. Raises GraphError."""
         self.kind = kind
-        self._parsed = parse(graph, kind, MOST_PARAMS)
+        self._parsed = parse(graph, kind, MOST_PARAMS) if parsed is None else parsed
         text = json.dumps([kind, graph], sort_keys=True, separators=(",", ":"))
         self.digest = hashlib.sha256(text.encode()).hexdigest()  # equal graphs, equal digests
         self.params = 1 + max(_params_in([node.args for node in self._parsed.nodes]), default=-1)
@@ -117,9 +117,10 @@ class GraphFunction:
         self._program, self._now, self._held = program, now, params  # held, so that its id stays unique
 
 
-def graph_function(graph: Any, kind: str) -> GraphFunction:
-    """Graph as a function; equal graphs are the same object while it is in use. Raises GraphError."""
-    function = GraphFunction(graph, kind)
+def graph_function(graph: Any, kind: str, parsed: Optional[Parsed] = None) -> GraphFunction:
+    """Graph as a function; equal graphs are the same object while it is in use. parsed: as of ``GraphFunction``. Raises
+    GraphError."""
+    function = GraphFunction(graph, kind, parsed)
     return _interned.setdefault(function.digest, function)
 
 
@@ -145,8 +146,8 @@ def _inputs(kind: str, names: Sequence[str]) -> Callable[[Sequence[Any]], Tuple[
         try:
             return get(args[at]) if plain else tuple(one(name, args) for name in names)
         except KeyError as e:
-            near = difflib.get_close_matches(str(e.args[0]), args[at], n=1, cutoff=0.0)
-            hint = f"; nearest: {near[0]!r}" if near else ""
+            near = nearest(str(e.args[0]), args[at], cutoff=0.0)
+            hint = f"; nearest: {near!r}" if near else ""
             raise GraphError(f"{kind}: the state has no {e.args[0]!r}{hint}") from None
 
     return inputs

@@ -171,18 +171,31 @@ def _op(name: str) -> Op:
     schema = _overload(name)._schema  # type: ignore[attr-defined]
     arguments = tuple(
         Argument(
-            a.name, str(getattr(a, "real_type", a.type)).replace("Sym", ""), not a.has_default_value(), a.default_value,
+            a.name,
+            str(getattr(a, "real_type", a.type)).replace("Sym", ""),
+            not a.has_default_value(),
+            a.default_value,
             a.kwarg_only,
         )
         for a in schema.arguments
-    )  # fmt: skip
+    )
     several = len(schema.returns) != 1
     results = len(schema.returns) if several else 0 if str(schema.returns[0].type) == "List[Tensor]" else 1
     call = _call(name)
     return Op(
-        "aten." + name, call, arguments, results, name in VIEWS, name in IDENTITIES, name in FACTORIES,
-        name in FLOATING, LITERALS.get(name, ()), WITH_PARAMS.get(name, call), name in INDEXED, name in SIZED,
-    )  # fmt: skip
+        "aten." + name,
+        call,
+        arguments,
+        results,
+        name in VIEWS,
+        name in IDENTITIES,
+        name in FACTORIES,
+        name in FLOATING,
+        LITERALS.get(name, ()),
+        WITH_PARAMS.get(name, call),
+        name in INDEXED,
+        name in SIZED,
+    )
 
 
 def _known(names: List[str]) -> Dict[str, Op]:

@@ -147,7 +147,7 @@ class Program:
             self._values[Ref("item", k, j)] = Value(item, fresh, known)
 
     def _column_shape(self, node: Node, result: Result) -> Shape:
-        """Of columns of params beside a node's other arguments, without n: [1, ..], or that of the result, written out,
+        """Shape of columns of params beside a node's other arguments, without n: [1, ..], or the result's, written out,
         where a CPU is faster with it; ``where`` is far slower without."""
         ones = (1,) * (param_dims(node, self._plan.inputs, self._plan.results) - 1)
         if not isinstance(result, Tensor) or self._device.type != "cpu" or not result.is_contiguous():

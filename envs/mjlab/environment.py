@@ -57,9 +57,14 @@ class CandidateEnv:
     """
 
     def __init__(
-        self, task: str, numbers: Sequence[Dict[str, float]], N: int, key: Tensor, device: str,
+        self,
+        task: str,
+        numbers: Sequence[Dict[str, float]],
+        N: int,
+        key: Tensor,
+        device: str,
         make: Optional[Callable[..., Any]] = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """numbers: of the task's terms by path, for each candidate; key: int64 [P]; make: of the environment from its
         configuration and device. Raises SimulatorError."""
         self.task, self.P, self.N, self.R = task, len(numbers), N, len(numbers) * N
@@ -190,8 +195,10 @@ class CandidateEnv:
             self._full = True
             log.warning(
                 "%s: more contacts than its pool of %d holds, some were dropped: candidates may no longer be"
-                " independent (sim.nconmax of the task's configuration)", self.task, room,
-            )  # fmt: skip
+                " independent (sim.nconmax of the task's configuration)",
+                self.task,
+                room,
+            )
 
     def reset(self, ids: Tensor) -> None:
         """Begins episodes in environments ids, int64."""

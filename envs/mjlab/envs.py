@@ -30,8 +30,14 @@ class MjlabEnvs(ShapedEnvs):
 
     task: MjlabTask
 
-    def __init__(self, world: CandidateEnv, task: MjlabTask, candidates: Sequence[Candidate], key: Tensor,
-                 failures: Dict[int, Failure]) -> None:  # fmt: skip
+    def __init__(
+        self,
+        world: CandidateEnv,
+        task: MjlabTask,
+        candidates: Sequence[Candidate],
+        key: Tensor,
+        failures: Dict[int, Failure],
+    ) -> None:
         """key: int64 [P]; failures: of candidates that cannot run on this task."""
         self.world, self.task, self.candidates, self.P, self.N = world, task, list(candidates), world.P, world.N
         self.device, self.schedules, self.key = world.device, {}, key
@@ -232,9 +238,13 @@ def _all_finite(kind: str, out: Tensor) -> None:
 
 
 def make_mjlab_envs(
-    task: str, candidates: Sequence[Candidate], num_envs: int, key: Union[int, Sequence[int]], device: str = "cpu",
+    task: str,
+    candidates: Sequence[Candidate],
+    num_envs: int,
+    key: Union[int, Sequence[int]],
+    device: str = "cpu",
     make: Any = None,
-) -> MjlabEnvs:  # fmt: skip
+) -> MjlabEnvs:
     """Environments of a task of mjlab; arguments as of ``agents.shaped.training.make_envs``. make: see
     ``CandidateEnv``. Raises SimulatorError."""
     cls = mjlab_task(find_task(task))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib.metadata
 from types import ModuleType
 from typing import Any, List
 
+from envolve.core.registry import nearest
 from envolve.envs.sim.simulator import SimulatorError
 
 PREFIX = "mjlab:"  # of a task's name here
@@ -51,8 +51,8 @@ def find_task(task: str) -> str:
     names = {name.lower(): name for name in task_names()}
     wanted = name_of(task).lower()
     if wanted not in names:
-        near = difflib.get_close_matches(wanted, names, n=1, cutoff=0.0)
-        hint = f"; nearest: {names[near[0]]!r}" if near else ""
+        near = nearest(wanted, names.values(), cutoff=0.0)
+        hint = f"; nearest: {near!r}" if near else ""
         raise SimulatorError(f"mjlab has no task {name_of(task)!r}{hint}; it has {', '.join(sorted(names.values()))}")
     return names[wanted]
 

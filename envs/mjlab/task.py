@@ -51,10 +51,14 @@ class MjlabTask(PhysicsTask):
         self.scaled = bool(env.cfg.scale_rewards_by_dt)
         actuators = tuple(f"action {k}" for k in range(self.action_size))
         self.sim: Any = SimpleNamespace(
-            device=world.device, num_envs=world.R, timestep=float(env.physics_dt), actuators=actuators, engine="mjlab",
+            device=world.device,
+            num_envs=world.R,
+            timestep=float(env.physics_dt),
+            actuators=actuators,
+            engine="mjlab",
             close=world.close,
             effort_limit=torch.full((self.action_size,), torch.inf, device=world.device),
-        )  # fmt: skip
+        )
         self._readers = readers(env)
         self.terms = list(env.reward_manager.active_terms)
         self.ends = list(env.termination_manager.active_terms)

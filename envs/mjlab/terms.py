@@ -19,6 +19,7 @@ from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Se
 import torch
 from torch import Tensor
 
+from envolve.core.registry import nearest
 from envolve.envs.sim.simulator import SimulatorError
 
 Keys = Tuple[Any, ...]  # from a term's parameters to a number
@@ -295,8 +296,9 @@ class TermNumbers:
 
     # -------------------------------------------------------------------------------------- events, commands, actions
 
-    def fire(self, name: str, cfg: Any, shim: Any, env_ids: Tensor, params: Dict[str, Any],
-             within: Callable[[Tensor], Any]) -> None:  # fmt: skip
+    def fire(
+        self, name: str, cfg: Any, shim: Any, env_ids: Tensor, params: Dict[str, Any], within: Callable[[Tensor], Any]
+    ) -> None:
         """An event for environments env_ids, with each candidate's numbers. within: the context of the calls."""
         left = env_ids
         for v in self.variants("events", name) if self.shaped else []:
@@ -312,8 +314,9 @@ class TermNumbers:
             with within(left):
                 shim.function(self.env, left, **params)
 
-    def resample(self, name: str, term: Any, original: Callable[[Tensor], None], env_ids: Tensor,
-                 within: Callable[[Tensor], Any]) -> None:  # fmt: skip
+    def resample(
+        self, name: str, term: Any, original: Callable[[Tensor], None], env_ids: Tensor, within: Callable[[Tensor], Any]
+    ) -> None:
         """New commands for environments env_ids, with each candidate's numbers."""
         left = env_ids
         for v in self.variants("commands", name) if self.shaped else []:
@@ -365,13 +368,11 @@ def _attribute(owner: Any, name: str, value: Any) -> Iterator[None]:
 
 def unknown(paths: Sequence[str], cfg: Any, task: str) -> Optional[str]:
     """What is wrong with a candidate's paths, in one line; None: nothing."""
-    import difflib
-
     known = places(cfg)
     for path in paths:
         if path not in known:
-            near = difflib.get_close_matches(path, known, n=1, cutoff=0.0)
-            return f"{task} has no number {path!r}" + (f", did you mean {near[0]!r}" if near else "")
+            near = nearest(path, known, cutoff=0.0)
+            return f"{task} has no number {path!r}" + (f", did you mean {near!r}" if near else "")
     return None
 
 

@@ -15,6 +15,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 from envolve.core import plugins
 from envolve.core.plugins import class_of
+from envolve.core.registry import nearest
 
 PREFIX = "gymnasium:"
 DESCRIPTION_FILE = "environment.json"  # in the folder of a run: what its workers may make
@@ -46,7 +47,7 @@ def read_wrappers(value: Any) -> List[Tuple[str, Dict[str, Any]]]:
             item = {item: {}}
         if not isinstance(item, dict) or len(item) != 1 or not isinstance(next(iter(item.values())) or {}, dict):
             raise ValueError(f"found {str(item):.80}, expected package.module:Wrapper, or that with its arguments")
-        (text, arguments), = item.items()  # fmt: skip
+        ((text, arguments),) = item.items()
         module, _, cls = str(text).rpartition(":")
         if not cls.isidentifier() or not all(part.isidentifier() for part in (module or OWN).split(".")):
             raise ValueError(f"found {text!r:.80}, expected package.module:Wrapper")
@@ -130,8 +131,8 @@ def _wrapper(text: str) -> type:
         raise OutsideError(f"wrapper {text}: {_missing(e.name or module)}") from e
     known = [k for k, v in vars(found).items() if isinstance(v, type) and issubclass(v, gymnasium.Wrapper)]
     if name not in known:
-        near = difflib.get_close_matches(name, known, n=1, cutoff=0.0)
-        mean = f", did you mean {module}:{near[0]}" if near else ""
+        near = nearest(name, known, cutoff=0.0)
+        mean = f", did you mean {module}:{near}" if near else ""
         raise OutsideError(f"wrapper {text}: found no such subclass of gymnasium.Wrapper{mean}")
     wrapper: type = getattr(found, name)
     return wrapper

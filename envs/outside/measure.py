@@ -38,15 +38,23 @@ def measure(name: str, section: Mapping[str, Any], seed: int = 0, path: Optional
     OutsideError.
     """
     request = {
-        "name": name, "seed": seed, "path": path,
-        "env_kwargs": section.get("env_kwargs") or {}, "wrappers": section.get("wrappers") or [],
-    }  # fmt: skip
+        "name": name,
+        "seed": seed,
+        "path": path,
+        "env_kwargs": section.get("env_kwargs") or {},
+        "wrappers": section.get("wrappers") or [],
+    }
     command = [sys.executable, "-m", "envolve.envs.outside.measure"]
     environ = dict(os.environ, PYTHONPATH=os.pathsep.join(p or "." for p in sys.path), OMP_NUM_THREADS="1")
     try:
         done = subprocess.run(
-            command, input=json.dumps(request).encode(), capture_output=True, timeout=SECONDS, env=environ, check=False,
-        )  # fmt: skip
+            command,
+            input=json.dumps(request).encode(),
+            capture_output=True,
+            timeout=SECONDS,
+            env=environ,
+            check=False,
+        )
     except subprocess.TimeoutExpired:
         raise OutsideError(f"{name}: {STEPS} random steps took longer than {SECONDS:.0f} s: does it hang?") from None
     lines = done.stdout.decode(errors="replace").strip().splitlines()  # packages greet their users in the lines before

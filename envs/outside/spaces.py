@@ -123,20 +123,35 @@ def action_of(space: Any) -> Json:
         if not (np.isfinite(low).all() and np.isfinite(high).all() and (high > low).all()):
             words = "wrap the environment in gymnasium.wrappers:ClipAction or RescaleAction, or in one that bounds them"
             raise SpaceError(f"found actions without finite bounds, {_short(space)}, expected bounded ones: {words}")
-        return {"kind": "Box", "shape": list(space.shape), "dtype": str(space.dtype),
-                "low": low.tolist(), "high": high.tolist()}  # fmt: skip
+        return {
+            "kind": "Box",
+            "shape": list(space.shape),
+            "dtype": str(space.dtype),
+            "low": low.tolist(),
+            "high": high.tolist(),
+        }
     made: Json
     if isinstance(space, spaces.Discrete):
         made = {"kind": "Discrete", "nvec": [int(space.n)], "start": [int(space.start)], "shape": [], "dtype": "int64"}
     elif isinstance(space, spaces.MultiDiscrete):
         nvec = np.asarray(space.nvec).reshape(-1)
         start = np.asarray(getattr(space, "start", np.zeros_like(nvec))).reshape(-1)
-        made = {"kind": "MultiDiscrete", "nvec": nvec.tolist(), "start": start.tolist(),
-                "shape": list(space.shape), "dtype": str(space.dtype)}  # fmt: skip
+        made = {
+            "kind": "MultiDiscrete",
+            "nvec": nvec.tolist(),
+            "start": start.tolist(),
+            "shape": list(space.shape),
+            "dtype": str(space.dtype),
+        }
     elif isinstance(space, spaces.MultiBinary):
         count = math.prod(space.shape)
-        made = {"kind": "MultiBinary", "nvec": [2] * count, "start": [0] * count,
-                "shape": list(space.shape), "dtype": str(space.dtype)}  # fmt: skip
+        made = {
+            "kind": "MultiBinary",
+            "nvec": [2] * count,
+            "start": [0] * count,
+            "shape": list(space.shape),
+            "dtype": str(space.dtype),
+        }
     else:
         kinds = "Discrete, MultiDiscrete, MultiBinary or Box"
         raise SpaceError(f"found actions {_short(space)}, expected {kinds}: wrap it in an ActionWrapper that makes one")

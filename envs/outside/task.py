@@ -293,11 +293,22 @@ def define(name: str, section: Mapping[str, Any]) -> Type[OutsideTask]:
     except ValueError as e:
         raise ValueError(f"{where}.measured.{e}") from None
     content = dict(
-        name=name, section=dict(section), observations=observation, actions=action, mean=mean, scale=scale,
-        observation_size=F, num_actions=action.n, action_size=action.size, info_names=tuple(names),
-        default_max_steps=max_steps, default_solved_reward=solved, reward_scale=reward_scale, random_return=random,
+        name=name,
+        section=dict(section),
+        observations=observation,
+        actions=action,
+        mean=mean,
+        scale=scale,
+        observation_size=F,
+        num_actions=action.n,
+        action_size=action.size,
+        info_names=tuple(names),
+        default_max_steps=max_steps,
+        default_solved_reward=solved,
+        reward_scale=reward_scale,
+        random_return=random,
         first=torch.from_numpy((rows - mean) / scale).to(torch.float32),
-    )  # fmt: skip
+    )
     return type("OutsideTask", (OutsideTask,), content)
 
 
@@ -306,7 +317,7 @@ def register_outside(name: str, section: Mapping[str, Any]) -> None:
     known = TASKS.get(name)
     if known is not None and all(known.section.get(k) == section.get(k) for k in OUTSIDE_KEYS):  # type: ignore[attr-defined]
         return
-    TASKS[name] = define(name, section)
+    TASKS.register(name, define(name, section))
 
 
 def register_of(config: Mapping[str, Any]) -> None:

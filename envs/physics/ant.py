@@ -26,9 +26,11 @@ class Ant(Walker):
     lagging = "xpos"  # the torso's
     outputs = ("xpos", "cfrc_ext")
     quantities = walker_quantities(
-        8, "hip and ankle of legs 1 to 4, which point to (+x, +y), (-x, +y), (-x, -y), (+x, -y)",
-        13, "torso, then per leg its root (0: welded to the torso), thigh, shin",
-    )  # fmt: skip
+        8,
+        "hip and ankle of legs 1 to 4, which point to (+x, +y), (-x, +y), (-x, -y), (+x, -y)",
+        13,
+        "torso, then per leg its root (0: welded to the torso), thigh, shin",
+    )
     parameters = parameters(
         0.1, "m, rad", "positions begin within +- this, velocities normal with this deviation (per s)"
     )

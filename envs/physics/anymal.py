@@ -57,7 +57,7 @@ class Anymal(PhysicsTask):
         "base_lin_vel": Quantity((3,), "m/s", "of the base, base frame: x forwards, y to the left, z up"),
         "base_ang_vel": Quantity((3,), "rad/s", "of the base, base frame; the last is the yaw rate"),
         "projected_gravity": Quantity((3,), "", "gravity's direction, base frame: (0, 0, -1) when level"),
-    }  # fmt: skip
+    }
     parameters = {
         "command_x": Parameter(-2.0, 2.0, "m/s", "forward velocity asked for"),
         "command_y": Parameter(-1.0, 1.0, "m/s", "velocity to the left asked for"),

@@ -37,13 +37,14 @@ class Humanoid(Walker):
     quantities = {
         **walker_quantities(17, JOINTS, 13, BODIES),
         "body_inertia": Quantity(
-            (13, 10), "kg m^2, kg m, kg",
+            (13, 10),
+            "kg m^2, kg m, kg",
             "about the robot's centre of mass, world axes: Ixx, Iyy, Izz, Ixy, Ixz, Iyz; mass times offset; mass",
         ),
         "body_velocity": Quantity(
             (13, 6), "rad/s, m/s", "world axes: angular, linear of the body's point at the robot's centre of mass"
         ),
-    }  # fmt: skip
+    }
     parameters = parameters(0.01, "m, rad, m/s, rad/s", "positions and velocities begin within +- this")
 
     def measure(self) -> None:

@@ -21,6 +21,7 @@ from typing import ClassVar, Dict, List, NamedTuple, Optional, Tuple, Type, Unio
 import torch
 from torch import Tensor
 
+from envolve.core.registry import Registry
 from envolve.envs.sim.simulator import Simulator
 
 State = Dict[str, Tensor]
@@ -179,13 +180,8 @@ SHAPER_TYPES: List[str] = [
     "compute_reward", "compute_observation", "compute_torque", "compute_terminal", "compute_initial_state",
     "compute_goal",
 ]  # fmt: skip
-PHYSICS_TASKS: Dict[str, Type[PhysicsTask]] = {}
-
-
-def register(cls: Type[PhysicsTask]) -> Type[PhysicsTask]:
-    """Class decorator: make a task available by its name."""
-    PHYSICS_TASKS[cls.name] = cls
-    return cls
+PHYSICS_TASKS: Registry[Type[PhysicsTask]] = Registry("physics task", error=KeyError)
+register = PHYSICS_TASKS.named
 
 
 def is_shaped(name: str) -> bool:
@@ -196,15 +192,9 @@ def is_shaped(name: str) -> bool:
 def physics_task(name: str) -> Type[PhysicsTask]:
     """The task called ``name``, in any case of letters; ``mjlab:<name>`` is one of mjlab's, whose name is checked where
     mjlab is. Raises KeyError with the nearest known name."""
-    import difflib
-
     if name.lower().startswith("mjlab:"):
         from envolve.envs.mjlab.task import mjlab_task
 
         return mjlab_task(name)
-    by_lower: Dict[str, Type[PhysicsTask]] = {known.lower(): cls for known, cls in PHYSICS_TASKS.items()}
-    if name.lower() not in by_lower:
-        near = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.0)
-        hint = f"; nearest: {by_lower[near[0]].name!r}" if near else ""
-        raise KeyError(f"no physics task named {name!r}{hint}; known: {', '.join(sorted(PHYSICS_TASKS))}")
-    return by_lower[name.lower()]
+    by_lower = {known.lower(): known for known in PHYSICS_TASKS}
+    return PHYSICS_TASKS.find(by_lower.get(name.lower(), name))

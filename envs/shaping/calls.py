@@ -147,7 +147,7 @@ class ShaperCalls:
                     rows=self.rows(members),
                     params=params,
                     state={name: tensor[part] for name, tensor in state.items()},
-                )  # fmt: skip
+                )
             )
         return parts
 

@@ -38,9 +38,12 @@ def load_term_file(path: Path) -> Candidate:
         raise WrongOutput(f"{path}: envolve_terms: found {data['envolve_terms']!r}, expected {VERSION}")
     numbers = check_numbers(data["numbers"], f"{path}: numbers")
     return Candidate(
-        candidate_name(path), {}, params=torch.tensor(list(numbers.values())), param_names=tuple(numbers),
+        candidate_name(path),
+        {},
+        params=torch.tensor(list(numbers.values())),
+        param_names=tuple(numbers),
         term_names=tuple(numbers),
-    )  # fmt: skip
+    )
 
 
 def term_text(task: str, numbers: Dict[str, float]) -> str:

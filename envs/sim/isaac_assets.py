@@ -89,10 +89,18 @@ def _set_inertia(model: mujoco.MjModel, number: int, body: ET.Element) -> None:
     """Sets masses and inertias as compiled: from the geometries, scaled to a total, ..."""
     for old in body.findall("inertial"):
         body.remove(old)
-    body.insert(0, ET.Element("inertial", {
-        "pos": _text(model.body_ipos[number]), "quat": _text(model.body_iquat[number]),
-        "mass": _text([model.body_mass[number]]), "diaginertia": _text(model.body_inertia[number]),
-    }))  # fmt: skip
+    body.insert(
+        0,
+        ET.Element(
+            "inertial",
+            {
+                "pos": _text(model.body_ipos[number]),
+                "quat": _text(model.body_iquat[number]),
+                "mass": _text([model.body_mass[number]]),
+                "diaginertia": _text(model.body_inertia[number]),
+            },
+        ),
+    )
 
 
 def _text(numbers: object) -> str:

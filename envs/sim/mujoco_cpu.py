@@ -41,9 +41,14 @@ class MuJoCoCPU(Simulator):
     storable = True
 
     def __init__(
-        self, path: Path, num_envs: int, outputs: Sequence[str], threads: int, device: torch.device,
+        self,
+        path: Path,
+        num_envs: int,
+        outputs: Sequence[str],
+        threads: int,
+        device: torch.device,
         scene: Optional[Scene] = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         if device.type != "cpu":
             raise SimulatorError(f"engine mujoco runs on the CPU, not on {device}: choose engine mujoco_warp")
         stop_clock()

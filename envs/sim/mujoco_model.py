@@ -47,10 +47,13 @@ def load_model(path: Path, contact_forces: bool, scene: Optional[Scene] = None) 
                 continue
             # intprm: what is measured (bit 1: force), how contacts are reduced (3: net force), how many slots
             spec.add_sensor(
-                name=CONTACT_SENSOR + body.name, type=mujoco.mjtSensor.mjSENS_CONTACT,
-                objtype=mujoco.mjtObj.mjOBJ_UNKNOWN, reftype=mujoco.mjtObj.mjOBJ_BODY, refname=body.name,
+                name=CONTACT_SENSOR + body.name,
+                type=mujoco.mjtSensor.mjSENS_CONTACT,
+                objtype=mujoco.mjtObj.mjOBJ_UNKNOWN,
+                reftype=mujoco.mjtObj.mjOBJ_BODY,
+                refname=body.name,
                 intprm=[2, 3, 1],
-            )  # fmt: skip
+            )
     with warnings.catch_warnings():  # of Gymnasium's HalfCheetah, which has it; the mass in bits depends on it
         warnings.filterwarnings("ignore", message="compiler attribute 'settotalmass' is deprecated")
         return spec.compile()

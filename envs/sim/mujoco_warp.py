@@ -80,9 +80,14 @@ class MuJoCoWarp(Simulator):
     capabilities = frozenset(PROPERTIES) | {"render", "engine_outputs"}
 
     def __init__(
-        self, path: Path, num_envs: int, outputs: Sequence[str], threads: int, device: torch.device,
+        self,
+        path: Path,
+        num_envs: int,
+        outputs: Sequence[str],
+        threads: int,
+        device: torch.device,
         scene: Optional[Scene] = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         if device.type == "cuda" and not torch.cuda.is_available():
             raise SimulatorError(f"device {device} was asked for, but PyTorch sees no GPU: choose device cpu")
         if device.type == "cuda" and device.index is None:

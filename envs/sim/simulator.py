@@ -11,10 +11,12 @@ actuators.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Callable, Dict, FrozenSet, Optional, Sequence, Tuple
+from typing import Any, Callable, FrozenSet, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor
+
+from envolve.core.registry import Place, Registry
 
 MODELS = Path(__file__).parents[1] / "models"
 
@@ -110,26 +112,31 @@ class Simulator:
         """Frees the engine's resources."""
 
 
-ENGINES: Dict[str, Tuple[str, str]] = {  # name -> module, class
-    "mujoco": ("envolve.envs.sim.mujoco_cpu", "MuJoCoCPU"),
-    "mujoco_warp": ("envolve.envs.sim.mujoco_warp", "MuJoCoWarp"),
-    "isaacgym": ("envolve.envs.sim.isaacgym", "IsaacGym"),
-}
+ENGINES = Registry(
+    "engine",
+    {
+        "mujoco": Place("envolve.envs.sim.mujoco_cpu", "MuJoCoCPU"),
+        "mujoco_warp": Place("envolve.envs.sim.mujoco_warp", "MuJoCoWarp"),
+        "isaacgym": Place("envolve.envs.sim.isaacgym", "IsaacGym"),
+    },
+    error=SimulatorError,
+)
 
 
 def make_simulator(
-    engine: str, model: str, num_envs: int, outputs: Sequence[str] = (), threads: int = 1, device: str = "cpu",
+    engine: str,
+    model: str,
+    num_envs: int,
+    outputs: Sequence[str] = (),
+    threads: int = 1,
+    device: str = "cpu",
     scene: Optional[Scene] = None,
-) -> Simulator:  # fmt: skip
+) -> Simulator:
     """engine: a key of ENGINES; model: a file in envs/models; outputs: what ``Simulator.output`` will be asked for;
     threads: of a CPU engine, which change no result; scene: what else is in the world. Raises SimulatorError."""
-    from importlib import import_module
-
-    if engine not in ENGINES:
-        raise SimulatorError(f"no engine named {engine!r}; known: {', '.join(ENGINES)}")
+    place = ENGINES.find(engine)
     if scene is not None and engine == "isaacgym":
         raise SimulatorError("isaacgym cannot add to a model: choose engine mujoco or mujoco_warp")
-    module, cls = ENGINES[engine]
     more = {} if scene is None else {"scene": scene}
-    make: Callable[..., Simulator] = getattr(import_module(module), cls)
+    make: Callable[..., Simulator] = place.load()
     return make(MODELS / model, num_envs, tuple(outputs), threads, torch.device(device), **more)

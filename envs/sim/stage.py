@@ -31,13 +31,23 @@ def dress(spec: Any, below: float) -> None:
         if texture.type == mujoco.mjtTexture.mjTEXTURE_SKYBOX:
             spec.delete(texture) if hasattr(spec, "delete") else texture.delete()
     spec.add_texture(
-        name="envolve_sky", type=mujoco.mjtTexture.mjTEXTURE_SKYBOX, builtin=mujoco.mjtBuiltin.mjBUILTIN_GRADIENT,
-        rgb1=SKY, rgb2=HORIZON, width=256, height=256,
-    )  # fmt: skip
+        name="envolve_sky",
+        type=mujoco.mjtTexture.mjTEXTURE_SKYBOX,
+        builtin=mujoco.mjtBuiltin.mjBUILTIN_GRADIENT,
+        rgb1=SKY,
+        rgb2=HORIZON,
+        width=256,
+        height=256,
+    )
     spec.add_texture(
-        name=FLOOR, type=mujoco.mjtTexture.mjTEXTURE_2D, builtin=mujoco.mjtBuiltin.mjBUILTIN_CHECKER,
-        rgb1=LIGHT, rgb2=DARK, width=256, height=256,
-    )  # fmt: skip
+        name=FLOOR,
+        type=mujoco.mjtTexture.mjTEXTURE_2D,
+        builtin=mujoco.mjtBuiltin.mjBUILTIN_CHECKER,
+        rgb1=LIGHT,
+        rgb2=DARK,
+        width=256,
+        height=256,
+    )
     material = spec.add_material(name=FLOOR, texuniform=True, texrepeat=[0.5, 0.5], specular=0.1)
     material.textures[mujoco.mjtTextureRole.mjTEXROLE_RGB] = FLOOR
     planes = [g for g in spec.geoms if g.type == mujoco.mjtGeom.mjGEOM_PLANE]
@@ -45,15 +55,24 @@ def dress(spec: Any, below: float) -> None:
         plane.material, plane.rgba = FLOOR, [1, 1, 1, 1]
     if not planes:
         spec.worldbody.add_geom(
-            name=FLOOR, type=mujoco.mjtGeom.mjGEOM_PLANE, size=[FAR, FAR, 1], pos=[0, 0, below], material=FLOOR,
-            contype=0, conaffinity=0,
-        )  # fmt: skip
+            name=FLOOR,
+            type=mujoco.mjtGeom.mjGEOM_PLANE,
+            size=[FAR, FAR, 1],
+            pos=[0, 0, below],
+            material=FLOOR,
+            contype=0,
+            conaffinity=0,
+        )
     for light in list(spec.lights):
         light.active = False  # two suns make a floor white
     spec.worldbody.add_light(
-        pos=[-2, -4, 8], dir=[0.25, 0.45, -1], type=mujoco.mjtLightType.mjLIGHT_DIRECTIONAL, castshadow=True,
-        diffuse=[0.5, 0.5, 0.5], specular=[0.15, 0.15, 0.15],
-    )  # fmt: skip
+        pos=[-2, -4, 8],
+        dir=[0.25, 0.45, -1],
+        type=mujoco.mjtLightType.mjLIGHT_DIRECTIONAL,
+        castshadow=True,
+        diffuse=[0.5, 0.5, 0.5],
+        specular=[0.15, 0.15, 0.15],
+    )
     head = spec.visual.headlight
     head.ambient, head.diffuse, head.specular = [0.42] * 3, [0.28] * 3, [0.05] * 3
     spec.visual.quality.shadowsize = 2048

@@ -116,13 +116,30 @@ def work(args: Args) -> int:
             [f"--steps: found nothing, and {world.path} has no budget; expected the number of training steps"]
         )
     agent = problem.learner(data)[0]
-    base = se_learner(world.config, task, agent, published=args.published, vary=False, settings=args.agent_set,
-                      budget=steps, quick=False)  # fmt: skip
+    base = se_learner(
+        world.config,
+        task,
+        agent,
+        published=args.published,
+        vary=False,
+        settings=args.agent_set,
+        budget=steps,
+        quick=False,
+    )
     base = dataclasses.replace(base, section=dataclasses.replace(base.section, early_out_min_steps=steps))
     keys = member_seeds(args.seed, RETEST, 1, n_sets)
     seeds = member_seeds(args.seed, RETEST, 0, n_agents)
-    learners = [Learner(base.name, draw(base.section, keys[i : i + 1], VarySection()).member(0), None, None,
-                        base.backend, base.device) for i in range(n_sets)]  # fmt: skip
+    learners = [
+        Learner(
+            base.name,
+            draw(base.section, keys[i : i + 1], VarySection()).member(0),
+            None,
+            None,
+            base.backend,
+            base.device,
+        )
+        for i in range(n_sets)
+    ]
     series: Series = {}
     for where in ("se", "real"):
         flat = each(world.flat[None], n_agents) if where == "se" else no_world(n_agents)

@@ -28,10 +28,10 @@ import tyro
 from envolve.core import commands
 from envolve.core.child import end_process, ends_with_parent
 from envolve.core.places import CODE, IMPORTS
+from envolve.core.registry import nearest
 from envolve.experiments.command_line import parse
 from envolve.experiments.paper.common.data import DataError
 from envolve.experiments.paper.common.drawing import Drawing, Need, save_drawing
-from envolve.outer.config.schema import nearest
 from envolve.outer.config.yaml_lines import ConfigError
 
 HERE = CODE / "experiments" / "paper"
@@ -83,7 +83,7 @@ def complain(text: object) -> None:
 
 
 def command_of(need: Need, args: Args) -> list[str]:
-    """As it is typed, in the repository's folder or anywhere."""
+    """The command for this need as a user types it, in the repository's folder or anywhere."""
     where = [] if args.results_dir == Path("results") else ["--results-dir", str(args.results_dir)]
     return [*typed(need), *where]
 

@@ -110,10 +110,12 @@ def work(args: Args) -> int:
         counts, returns = visits(result.weights.reshape(len(seeds), *task.reward.shape), task)
         fine = result.status == 0
         series[label(mode)] = {
-            "return": np.where(fine, returns, np.nan).tolist(), "visits": counts.tolist(),
+            "return": np.where(fine, returns, np.nan).tolist(),
+            "visits": counts.tolist(),
             "train_steps": result.train_steps.tolist(),
-            "failed": [REASONS[s] for s in result.status], "world": each_path(worlds, n_agents),
-        }  # fmt: skip
+            "failed": [REASONS[s] for s in result.status],
+            "world": each_path(worlds, n_agents),
+        }
         mean = returns[fine].mean() if fine.any() else float("nan")
         print(f"{label(mode)}, {MODES[mode]}: {len(seeds)} agents, mean return {mean:.4g}")
     own: dict[str, Any] = {"worlds": n_worlds, "agents": n_agents, "modes": asked}

@@ -65,8 +65,12 @@ def answers(world: World, asked: Steps) -> Steps:
 
 def quantities(steps: Steps, most: int) -> dict[str, list[Any]]:
     kept = steps.take(spread_rows(len(steps.reward), most))
-    return {"next_state": list(kept.next_observation), "reward": list(kept.reward), "done": list(kept.done),
-            "steps": [len(steps.reward)]}  # fmt: skip
+    return {
+        "next_state": list(kept.next_observation),
+        "reward": list(kept.reward),
+        "done": list(kept.done),
+        "steps": [len(steps.reward)],
+    }
 
 
 def work(args: Args) -> int:

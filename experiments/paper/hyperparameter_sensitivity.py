@@ -27,6 +27,7 @@ from rich.console import Console
 from rich.table import Table
 
 from envolve.agents.common.sections import LearnerSection
+from envolve.core.registry import nearest
 from envolve.envs.task import Task
 from envolve.experiments.command_line import parse
 from envolve.experiments.paper.common.command import EXIT_CODES, run_command
@@ -45,7 +46,6 @@ from envolve.experiments.paper.common.proxies import proxy, task_of
 from envolve.experiments.paper.common.training import each, each_path, no_world, train_agents
 from envolve.outer.config import problem
 from envolve.outer.config.load import ConfigError
-from envolve.outer.config.schema import nearest
 from envolve.outer.search.nes import RETEST, member_seeds
 
 HELP = """\
@@ -131,8 +131,9 @@ def learners_of(args: Args, data: dict[str, Any], task: Task, budget: int) -> di
         who = rn_learner(data, task, name, curious=False, vary=False, settings=args.agent_set, quick=args.quick)
         return {"rn": who, "real": who}
     name = (args.agent or problem.learner(data)[0]).lower()
-    who = se_learner(data, task, name, published=args.published, vary=False, settings=args.agent_set, budget=budget,
-                     quick=args.quick)  # fmt: skip
+    who = se_learner(
+        data, task, name, published=args.published, vary=False, settings=args.agent_set, budget=budget, quick=args.quick
+    )
     return {"se": who, "real": without_budget(who)}
 
 
@@ -181,9 +182,16 @@ def work(args: Args) -> int:
             if where != "real":
                 series[label]["world"] = each_path(worlds, n_agents) * len(values)
     own = {name: getattr(section, name) for name in grids}
-    m.save(series, agent=found["real"].name, worlds=n_worlds, agents=n_agents, grids=grids, own=own,
-           solved_reward=task.solved_reward,
-           hyperparameters={where: vars(who.section) for where, who in found.items()})  # fmt: skip
+    m.save(
+        series,
+        agent=found["real"].name,
+        worlds=n_worlds,
+        agents=n_agents,
+        grids=grids,
+        own=own,
+        solved_reward=task.solved_reward,
+        hyperparameters={where: vars(who.section) for where, who in found.items()},
+    )
     show(series, grids, own, task.name)
     return 0
 

@@ -190,8 +190,16 @@ def work(args: Args) -> int:
     names = tuple(args.learners or SE_AGENTS)
 
     def learner(name: str, budget: int) -> Learner:
-        return se_learner(data, task, name, published=args.published, vary=True, settings=args.agent_set,
-                          budget=budget, quick=args.quick)  # fmt: skip
+        return se_learner(
+            data,
+            task,
+            name,
+            published=args.published,
+            vary=True,
+            settings=args.agent_set,
+            budget=budget,
+            quick=args.quick,
+        )
 
     for name in names:  # what does not fit is said before the searches
         learner(name, 0)
@@ -226,8 +234,10 @@ def work(args: Args) -> int:
     m.save(series, vary_hp=True, worlds=n_worlds, agents=n_agents, learners=names, hyperparameters=hyperparameters)
     summary({k: q for k, q in series.items() if "return" in q}, task, {})
     errors, changes = (np.array(series["fit"][key]) for key in ("output_error", "output_change"))
-    print("Error of the next observation over its change in a step, root mean squares on held-out steps: "
-          + ", ".join(f"{c:.3g}" for c in np.sqrt(errors[:, :-2].mean(0) / changes.mean(0))))  # fmt: skip
+    print(
+        "Error of the next observation over its change in a step, root mean squares on held-out steps: "
+        + ", ".join(f"{c:.3g}" for c in np.sqrt(errors[:, :-2].mean(0) / changes.mean(0)))
+    )
     return 0
 
 

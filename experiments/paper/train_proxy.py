@@ -117,9 +117,15 @@ class Args:
 def read_args(args: Args) -> tuple[Proxy, list[int]]:
     """Kind of the worlds, and the random seeds of all runs. Raises ConfigError."""
     kind = proxy(
-        args.config, args.results_dir, mode=args.mode, objective=args.objective, vary_hp=args.vary_hp,
-        overrides=args.set, quick=args.quick, name=args.name,
-    )  # fmt: skip
+        args.config,
+        args.results_dir,
+        mode=args.mode,
+        objective=args.objective,
+        vary_hp=args.vary_hp,
+        overrides=args.set,
+        quick=args.quick,
+        name=args.name,
+    )
     if args.runs is None:
         args.runs = QUICK_RUNS if args.quick else FULL_RUNS_SE if kind.mode is None else FULL_RUNS_RN
     for option, value, least in (
@@ -166,11 +172,18 @@ def evolve(config: Config, run_dir: Path, dispatcher: Engine, title: str) -> Pro
             error = str(e)  # no agent ever had a score: a result, too
     state, p = load_checkpoint(run.checkpoint, config_digest(config))
     return ProxyRun(
-        seed=config.data["seed"], score=math.nan if error else p.best_score, solved=solved,
-        mean_return=return_of(run_dir / "scores.csv", p.best_generation), generations=state.generation,
-        best_generation=p.best_generation, steps=p.member_steps, seconds=p.seconds, model="" if error else MODEL,
-        error=error, real_steps=run.real_steps,
-    )  # fmt: skip
+        seed=config.data["seed"],
+        score=math.nan if error else p.best_score,
+        solved=solved,
+        mean_return=return_of(run_dir / "scores.csv", p.best_generation),
+        generations=state.generation,
+        best_generation=p.best_generation,
+        steps=p.member_steps,
+        seconds=p.seconds,
+        model="" if error else MODEL,
+        error=error,
+        real_steps=run.real_steps,
+    )
 
 
 def return_of(path: Path, generation: int) -> float:

@@ -99,9 +99,16 @@ def source(args: Args) -> tuple[dict[str, Any], str, list[WorldFile]]:
 
 
 def train_kind(
-    who: Learner | Baseline, task: Task, worlds: list[WorldFile], data: dict[str, Any], seeds: np.ndarray, tests: int,
-    threads: int, run: Run, title: str,
-) -> dict[str, list[Any]]:  # fmt: skip
+    who: Learner | Baseline,
+    task: Task,
+    worlds: list[WorldFile],
+    data: dict[str, Any],
+    seeds: np.ndarray,
+    tests: int,
+    threads: int,
+    run: Run,
+    title: str,
+) -> dict[str, list[Any]]:
     """An agent per seed, as many in each of the worlds; without worlds on the task."""
     if isinstance(who, Baseline):
         files = [w.path for w in worlds for _ in range(len(seeds) // len(worlds))] or [""] * len(seeds)
@@ -140,11 +147,18 @@ def work(args: Args) -> int:
                 train = partial(train_kind, who, task, places, data, seeds, tests, threads, run, title)
                 series[title] = m.part(title, each_path(places, n_agents), train)
     m.save(
-        series, kinds=kinds, seen=seen_kinds(data), steps=steps, tests=tests, mark=mark, worlds=len(worlds),
-        agents=n_agents, hyperparameters={name: hyperparameters(who) for name, who in agents_of.items()},
+        series,
+        kinds=kinds,
+        seen=seen_kinds(data),
+        steps=steps,
+        tests=tests,
+        mark=mark,
+        worlds=len(worlds),
+        agents=n_agents,
+        hyperparameters={name: hyperparameters(who) for name, who in agents_of.items()},
         evolution_steps={w.path: w.evolution_steps for w in worlds},
         stable_baselines3=baselines3.version() if baselines3.installed() else "not installed",
-    )  # fmt: skip
+    )
     show(series, kinds, seen_kinds(data), task_of(data), steps, mark)
     spent = {w.path: w.evolution_steps for w in worlds}
     print(f"Evolution of the {len(worlds)} SEs, tests included: {evolution_words(spent)} real steps.")

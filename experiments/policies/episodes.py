@@ -10,8 +10,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from envolve.core.files import TORCH_BYTES, read_plain
+from envolve.core.registry import nearest
 from envolve.core.torch_file import TorchFileError, read_torch
-from envolve.outer.config.schema import nearest
 from envolve.outer.config.yaml_lines import ConfigError, show
 
 SECONDS = 20.0  # of a film, in the robot's time

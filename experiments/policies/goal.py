@@ -38,9 +38,14 @@ class GoalPolicies:
         keys = rng.fold(torch.full((learner.P,), seed, device=run.device), rng.FINAL_TEST)
         try:
             e = make_episodes(
-                make_goal_task(self.task), keys, episodes, engine=run.engine, threads=run.threads,
-                episode_length=run.episode_length, action_repeat=run.action_repeat,
-            )  # fmt: skip
+                make_goal_task(self.task),
+                keys,
+                episodes,
+                engine=run.engine,
+                threads=run.threads,
+                episode_length=run.episode_length,
+                action_repeat=run.action_repeat,
+            )
         except SimulatorError as error:
             raise PolicyError(f"{self.folder}: {error}") from None
         near, length = (torch.zeros(learner.P, episodes, dtype=torch.float64, device=run.device) for _ in range(2))

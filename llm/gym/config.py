@@ -16,8 +16,8 @@ from typing import Any, Literal
 import pydantic
 
 from envolve.core.files import read_plain
+from envolve.core.registry import nearest
 from envolve.llm.gym.sections import ALGO_PARAMS, HEADS, GymConfig, Section
-from envolve.outer.config.schema import nearest
 from envolve.outer.config.yaml_lines import ConfigError, override_value, parse_yaml, show, show_key, split_override
 
 MAX_BYTES = 1_000_000

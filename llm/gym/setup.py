@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from envolve.core.registry import nearest
 from envolve.llm.gym.reward import step_call
 from envolve.llm.gym.sections import GymConfig
 from envolve.llm.gym.train import Limits, read_plain
 from envolve.llm.models.ledger import Budget
 from envolve.llm.models.prices import Price
-from envolve.outer.config.schema import nearest
 from envolve.outer.config.yaml_lines import ConfigError
 from envolve.outer.reporting.folders import new_folder
 

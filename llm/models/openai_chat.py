@@ -18,10 +18,10 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from envolve.core.registry import nearest
 from envolve.llm.models.bodies import ErrorInside, read_body
 from envolve.llm.models.request import Body, Call, ChatError, ChatFailure, Reply, Request, Transient, Unread
 from envolve.llm.models.servers import key_name
-from envolve.outer.config.schema import nearest
 
 log = logging.getLogger("envolve")
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from envolve.core.registry import nearest
 from envolve.llm.models.request import ChatError
-from envolve.outer.config.schema import nearest
 
 OPENAI = "https://api.openai.com/v1"
 ANTHROPIC = "https://api.anthropic.com/v1/"

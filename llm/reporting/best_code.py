@@ -25,7 +25,8 @@ from envolve.llm.vetting.trace.calling import WANTED, WHOLE
 if TYPE_CHECKING:
     from envolve.llm.vetting.vet import Vetter
 
-Recheck = Callable[[str], "dict[str, Any] | None"]  # code -> its graph file, None: refused; runs the code in the jail
+# code -> its graph file, None: refused; runs the code in the jail
+Recheck = Callable[[str], "Mapping[str, Any] | None"]
 IMPORTS = (  # what llm/vetting/trace/tracer.py gives to code, beside torch
     ("import math", ("math",)),
     ("from typing import {}", tuple(sorted(TYPING))),
@@ -39,8 +40,8 @@ POSE = ("root_state", "joint_position", "joint_velocity")
 
 def best_code(
     code: str,
-    written: dict[str, Any],
-    tuned: dict[str, Any],
+    written: Mapping[str, Any],
+    tuned: Mapping[str, Any],
     recheck: Recheck | None,
     names: Collection[str],
     about: str,
@@ -64,7 +65,7 @@ def best_code(
 def recheck_with(vetter: Vetter) -> Recheck:
     """Function that traces code with an open vetter."""
 
-    def recheck(code: str) -> dict[str, Any] | None:
+    def recheck(code: str) -> Mapping[str, Any] | None:
         return getattr(vetter.vet_code(code, "best"), "graph_file", None)
 
     return recheck

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-import sys
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-from rich.console import Console, Group, RenderableType
-from rich.progress_bar import ProgressBar
+from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -19,14 +17,14 @@ from envolve.envs.physics.task import PhysicsTask
 from envolve.llm.reporting.lineage import name_of, score_text
 from envolve.llm.reporting.report import verdicts_text
 from envolve.llm.search.individual import HUMAN, Individual, best_of, ranking
-from envolve.outer.reporting.display import NotedDisplay
+from envolve.outer.reporting.display import LiveDisplay, bar, columns
 from envolve.outer.reporting.report import duration, precise
 
 if TYPE_CHECKING:
     from envolve.llm.evolution import Settings
 
 
-class LiveEvolution(NotedDisplay):
+class LiveEvolution(LiveDisplay):
     """The watcher of an evolution.
 
     where: the folder of the run. ETA is the time until the last iteration, or until the end of a tuning that is under
@@ -39,7 +37,7 @@ class LiveEvolution(NotedDisplay):
     ROWS, RUNNING, LINES = 8, 6, 10  # LINES: per training, where the output is no terminal
 
     def __init__(self, task: type[PhysicsTask], s: Settings, console: Console, where: str) -> None:
-        super().__init__(f"{task.name}, {where}", console, redirect_stderr=sys.stderr.isatty())
+        super().__init__(f"{task.name}, {where}", console)
         self.unit = task.score_unit
         self.iterations, self.trainings = s.iterations, s.training.iterations
         self.generations = s.tune.generations if s.tune is not None else 0
@@ -126,10 +124,7 @@ class LiveEvolution(NotedDisplay):
         with self.lock:
             where = "" if iteration is None else f"iteration {iteration + 1}/{self.iterations}  "
             self.doing, self.last = text, time.monotonic()
-        if self.live:
-            self.live.refresh()
-        elif plain:
-            self._line(f"{where}{text}  {self._clock()}")
+        self._show(f"{where}{text}  {self._clock()}" if plain else None)
 
     def _expect(self, left: float | None) -> None:
         self.left, self.at = left, time.monotonic()
@@ -139,23 +134,16 @@ class LiveEvolution(NotedDisplay):
         left = "-" if self.left is None else duration(max(0.0, self.left - (now - self.at)))
         return f"elapsed {duration(now - self.began)}  ETA {left}"
 
-    def _draw(self) -> RenderableType:
-        top = Table.grid(padding=(0, 2))
-        now = min(self.done + 1, self.iterations)
-        bar = ProgressBar(total=self.iterations, completed=self.done + self.share, width=24)
-        top.add_row(bar, f"iteration {now}/{self.iterations}", Text(self.doing), self._clock())
-        table = Table(box=None, padding=(0, 2), header_style="dim")
-        for heading in ("best so far", "how", f"score, {self.unit}"):
-            table.add_column(heading, no_wrap=True, justify="left" if "score" not in heading else "right")
+    def _parts(self) -> list[RenderableType]:
+        now = f"iteration {min(self.done + 1, self.iterations)}/{self.iterations}"
+        top = bar(self.done + self.share, self.iterations, now, Text(self.doing), self._clock())
+        table = columns(("best so far", "how", f"score, {self.unit}"), left=2, padding=2)
         humans = [i for i in self.individuals if i.operator == HUMAN and i.ok]
         for i in sorted([*ranking(self.individuals)[: self.ROWS], *humans[-1:]], key=lambda i: -i.score):
             table.add_row(*map(Text, (name_of(i), i.operator * (i.operator != HUMAN), score_text(i))))
-        running = Table(box=None, padding=(0, 2), header_style="dim")
-        for heading in ("in training", f"score, {self.unit}"):
-            running.add_column(heading, no_wrap=True, justify="left" if "score" not in heading else "right")
+        running = columns(("in training", f"score, {self.unit}"), padding=2)
         for name, score in self.scores[: self.RUNNING]:
             running.add_row(Text(name), precise(score))
         side = Table.grid(padding=(0, 4))
         side.add_row(*[table] * bool(self.individuals), *[running] * bool(self.scores))
-        notes = (Text(f"note: {n}", style="yellow") for n in self.notes)
-        return Group(Text(self.title, style="bold"), top, side, *notes)
+        return [top, side]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -82,7 +81,7 @@ def _write_best(
     written = original.graph_file or best.graph_file
     names = {*task.described(1), "action", "previous_action"}
     write_text(folder / "best.py", best_code(best.code, written, best.graph_file, recheck, names, about))
-    write_text(folder / "best.graph.json", json.dumps(best.graph_file, allow_nan=False) + "\n")
+    write_text(folder / "best.graph.json", best.graph_file.text())
 
 
 # ------------------------------------------------------------------------------------------------------------- tables

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from envolve.envs.graph.file import GraphFile
 from envolve.envs.graph.values import GraphError
 from envolve.envs.physics.task import PhysicsTask
 from envolve.llm.search.graphs import (
@@ -74,8 +75,8 @@ class Genetic(Memory):
 
     def _child(
         self, rng: np.random.Generator, parents: Sequence[Individual], seen: set[str]
-    ) -> tuple[str, list[Individual], dict[str, Any]]:
-        fallback: tuple[str, list[Individual], dict[str, Any]] | None = None
+    ) -> tuple[str, list[Individual], GraphFile]:
+        fallback: tuple[str, list[Individual], GraphFile] | None = None
         for attempt in range(TRIES + 1):
             operator = str(rng.choice(list(SHARES), p=list(SHARES.values()))) if parents else INITIAL
             operator = INITIAL if attempt == TRIES else operator
@@ -252,6 +253,6 @@ def _rounded(x: float) -> float:
 
 def _key(graph_file: Mapping[str, Any]) -> str:
     """Equal for rewards that compute the same with the same numbers."""
-    found = features(dict(graph_file), True)[-1]
+    found = features(graph_file, True)[-1]
     numbers = sorted(float(p["value"]) for p in graph_file["params"])
     return f"{sorted(found.items())} {numbers}"

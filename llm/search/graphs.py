@@ -13,9 +13,7 @@ from typing import Any
 
 import torch
 
-from envolve.envs.graph.check import parse
-from envolve.envs.graph.file import check_graph_file
-from envolve.envs.graph.ir import GraphFunction
+from envolve.envs.graph.file import GraphFile
 from envolve.envs.graph.plan import make_plan
 from envolve.envs.graph.values import GraphError
 
@@ -94,7 +92,7 @@ def decode(graph_file: Mapping[str, Any]) -> Expression:
     return found
 
 
-def encode(total: Expression, task: str) -> dict[str, Any]:
+def encode(total: Expression, task: str) -> GraphFile:
     """Graph file of a reward. Raises GraphError if it is none, or too large."""
     nodes: list[dict[str, Any]] = []
     places: dict[int, int] = {}
@@ -141,11 +139,9 @@ def encode(total: Expression, task: str) -> dict[str, Any]:
     if len(nodes) > MOST_NODES:
         raise GraphError(f"a reward of {len(nodes)} operations, at most {MOST_NODES} are wanted")
     graph = {"inputs": list(inputs), "nodes": nodes, "outputs": [output], "names": ["total"]}
-    graph_file = {
+    return GraphFile({
         "envolve_graph": 1, "task": task, "action_size": None, "params": listed, "functions": {KIND: graph},
-    }  # fmt: skip
-    check_graph_file(graph_file)
-    return graph_file
+    })  # fmt: skip
 
 
 def walk(total: Expression) -> Iterator[Expression]:
@@ -197,8 +193,7 @@ def types(total: Expression, example: Mapping[str, torch.Tensor]) -> dict[int, T
     """Types by the id of the expression; those of several results have none. example: inputs by name, [n, ...]. Raises
     GraphError."""
     graph_file = encode(total, "any")
-    graph, order = graph_file["functions"][KIND], [x for x in walk(total) if isinstance(x, Op)]
-    parsed = parse(graph, KIND, len(graph_file["params"]))
+    parsed, order = graph_file.parsed[KIND], [x for x in walk(total) if isinstance(x, Op)]
     plan = make_plan(parsed, KIND, [example[name] for name in parsed.inputs], ROWS, bound=False)
     found: dict[int, Type] = {}
     for op, result in zip(order, plan.results):
@@ -215,12 +210,11 @@ def _type(result: torch.Tensor) -> Type:
     return (tuple(result.shape[1:]) if rows else (-1, *result.shape)), str(result.dtype)
 
 
-def is_reward(graph_file: Mapping[str, Any], example: Mapping[str, torch.Tensor]) -> bool:
+def is_reward(graph_file: GraphFile, example: Mapping[str, torch.Tensor]) -> bool:
     """True if it gives a finite number for every environment of the example, not the same one for all."""
     n = len(next(iter(example.values())))
     try:
-        function = GraphFunction(graph_file["functions"][KIND], KIND)
-        out = function.bind([float(p["value"]) for p in graph_file["params"]])(dict(example))
+        out = graph_file.function(KIND)(dict(example))
     except GraphError:
         return False
     total = out[0] if isinstance(out, tuple) else out

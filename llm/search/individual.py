@@ -13,7 +13,9 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Protocol, TypeAlias
 
 from envolve.core.cleaning import printable
-from envolve.outer.config.schema import nearest
+from envolve.core.registry import nearest
+from envolve.envs.graph.file import GraphFile
+from envolve.envs.graph.values import GraphError
 from envolve.outer.config.yaml_lines import show
 
 Messages: TypeAlias = tuple[tuple[str, str], ...]  # (role, content): "system", "user", "assistant"
@@ -44,7 +46,7 @@ class Individual:
     call: int  # index of the call in the run; -1: there was none (the human's)
     reply: str = ""
     code: str = ""
-    graph_file: dict[str, Any] | None = None
+    graph_file: GraphFile | None = None
     rejection: tuple[str, str] | None = None  # stage, message
     failure: str | None = None  # in training: kind, reason, traceback
     score: float = math.nan  # the task's true score of the final policies
@@ -100,7 +102,7 @@ class Proposal:
     island: int
     model: str
     messages: Messages  # none, if the search itself has made what it proposes
-    graph_file: dict[str, Any] | None = None
+    graph_file: GraphFile | None = None
 
 
 class Prompts(Protocol):
@@ -162,7 +164,7 @@ def _plain(value: Any) -> Any:
         return value if math.isfinite(value) else None
     if isinstance(value, (list, tuple)):
         return [_plain(v) for v in value]
-    if isinstance(value, dict):
+    if isinstance(value, Mapping):
         return {k: _plain(v) for k, v in value.items()}
     return value
 
@@ -201,6 +203,15 @@ def _object(value: Any, name: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise _wrong(name, value, "an object")
     return value
+
+
+def _graph_file(value: Any, name: str) -> GraphFile | None:
+    if value is None:
+        return None
+    try:
+        return GraphFile(value)
+    except GraphError as e:
+        raise IndividualError(f"key {name!r}: {e}") from None
 
 
 def _numbers(value: Any, name: str) -> list[float]:
@@ -250,7 +261,7 @@ _READERS: dict[str, Any] = {
     "call": _integer,
     "reply": _text,
     "code": _text,
-    "graph_file": lambda v, name: None if v is None else _object(v, name),
+    "graph_file": _graph_file,
     "rejection": _rejection,
     "failure": lambda v, name: None if v is None else _text(v, name),
     "score": _number,

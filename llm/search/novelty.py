@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -74,7 +74,7 @@ def _jaccard(a: Counter[str], b: Counter[str]) -> float:
 # -------------------------------------------------------------------------------------------------------- normal form
 
 
-def features(graph_file: dict[str, Any], numbers: bool = False) -> Features:
+def features(graph_file: Mapping[str, Any], numbers: bool = False) -> Features:
     """All expressions of a graph file at every depth. Expressions of different functions are different."""
     values = [p["value"] for p in graph_file.get("params", [])] if numbers else None
     return _features(json.dumps([graph_file["functions"], values, graph_file.get("action_size")]))

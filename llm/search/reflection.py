@@ -39,7 +39,7 @@ def reflect(individual: Individual, human: Individual | None, unit: str = "", ad
 
 def _numbers(individual: Individual) -> str:
     """Numbers that evolution tunes, as they are now."""
-    params = (individual.graph_file or {}).get("params", [])[:MAX_COMPONENTS]
+    params = [] if individual.graph_file is None else individual.graph_file["params"][:MAX_COMPONENTS]
     shown = ", ".join(f"{shortened(str(p['name']), NAME_LIMIT)} = {_figure(float(p['value']))}" for p in params)
     how = "as evolution has tuned them" if individual.tuned else "that evolution can tune, by their names"
     return f"\nNumbers {how}: {shown}." if shown else ""

@@ -11,8 +11,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from envolve.envs.graph.check import GraphError, check_graph, parse
-from envolve.envs.graph.file import check_graph_file, dump
+from envolve.envs.graph.check import GraphError
+from envolve.envs.graph.file import GraphFile
 from envolve.envs.graph.params import lift
 from envolve.envs.graph.plan import look_up, make_plan
 from envolve.llm.vetting.literals import literal_names
@@ -36,16 +36,15 @@ def check(traced: bytes, code: str, types: Sequence[str], probe: Probe) -> dict[
     try:
         names = literal_names(found.get("literal_names"))
         example = make_inputs(probe, size or probe.action_size)
-        for kind, graph in functions.items():
-            check_graph(graph, kind, 0)
         lifted, params = lift(functions, names, example=example, only_named=True)
-        for kind, graph in lifted.items():
-            parsed = parse(graph, kind, len(params))
+        file = GraphFile.of(probe.task, lifted, params, size, code)
+        for kind, parsed in file.parsed.items():
             for rows in META_ROWS:
                 plan = make_plan(parsed, kind, [example[name] for name in parsed.inputs], rows, bound=False)
                 outputs = [look_up(ref, plan.inputs, plan.results) for ref in parsed.outputs]
                 check_outputs(kind, list(parsed.names), outputs, rows, probe)
-        return json.loads(dump(probe.task, lifted, params, size, code))
+        file.text()  # raises for one that is too large
+        return file.data
     except KeyError as e:
         raise VetError("graph", f"{probe.task} has no {e.args[0]!r}") from None
     except GraphError as e:
@@ -56,11 +55,10 @@ def check(traced: bytes, code: str, types: Sequence[str], probe: Probe) -> dict[
         raise VetError("graph", f"its graph cannot be used ({type(e).__name__})") from None
 
 
-def accept(code: str, task: str, checked: bytes, types: Sequence[str]) -> dict[str, Any]:
+def accept(code: str, task: str, checked: bytes, types: Sequence[str]) -> GraphFile:
     """Graph file written by ``check``, if it is one of this code for this task. Raises VetError."""
-    found = read_result(checked)
     try:
-        check_graph_file(found)
+        found = GraphFile(read_result(checked))
     except GraphError as e:
         raise VetError("graph", str(e)) from None
     if found["task"] != task or found.get("source") != code or not set(found["functions"]) <= set(types):

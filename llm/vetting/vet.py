@@ -19,9 +19,10 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from envolve.core.cleaning import clean, printable_traceback
+from envolve.envs.graph.file import GraphFile
 from envolve.llm.vetting.allow.allowlist import check_source
 from envolve.llm.vetting.checking import accept
 from envolve.llm.vetting.jail.jailer import Jailer
@@ -41,7 +42,7 @@ class Vetted:
     """Accepted candidate."""
 
     code: str  # normalised: what is run, shown and saved
-    graph_file: dict[str, Any]
+    graph_file: GraphFile
     seconds: float
     notes: tuple[str, ...] = ()  # what was asked for and is missing, what was left out, what was rewritten
 

@@ -21,7 +21,7 @@ USUAL_SECONDS = {"ppo": 7e-4, "a2c": 7e-4, "dqn": 5e-4, "sac": 7e-3, "td3": 5e-3
 
 @dataclass(frozen=True)
 class Facts:
-    """Of one environment on one machine. Everything that the clock decides is in here."""
+    """Facts about one environment on one machine. Everything that the clock decides is in here."""
 
     env: str  # gymnasium:ID
     features: int  # F

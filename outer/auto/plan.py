@@ -4,7 +4,9 @@ trains. A pure function. The clock has its say in the facts; the plan alone deci
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -14,11 +16,11 @@ from envolve.outer.auto.facts import USUAL_SECONDS, Facts
 from envolve.outer.auto.unseen import REAL, REAL_10X, WORLD
 from envolve.outer.config.distilled import DISTILLED
 from envolve.outer.config.problem import EXPERT_SUFFIX
-from envolve.outer.search.searches import BUILT_IN, NES_KEYS, SEARCHES
+from envolve.outer.search.searches import NES_KEYS, SEARCHES
 
 WORLDS, AUTO = ("bandit", "se", "rn"), "auto"
 INITS = ("random", DISTILLED)  # how the first world is made
-EVOLUTION_SHARE = 0.6  # of the time that is left after measuring; the report has the rest
+REPORT_SHARES = (0.4, 0.5)  # of the time, for the report: more only where it lets a further kind of agent take part
 EXPERT_SHARE = 0.5  # of the evolution's time, for the experts of a distilled world
 LEAST_EXPERT, MOST_EXPERT = 3_000, 150_000  # their training steps
 EXPERTS_PER_WORKER = 2  # the best of them teaches
@@ -27,13 +29,18 @@ START_SECONDS = 12.0  # of the workers
 TEN = 10  # REAL_10X: times the steps
 CHUNK = 18
 MOST_AGENTS, LEAST_AGENTS = 10, 3  # of one kind at one place
-# training steps of an unseen agent, whole rollouts of PPO, and for how many agents there must be time: the first that
-# fits is taken
-SIZES = [(10_240, 4), (8_192, 4), (6_144, 4), (4_096, 4), (4_096, LEAST_AGENTS), (2_048, LEAST_AGENTS)]
+# Training steps of an unseen agent in the world: of cheap kinds, of those that learn at every step, and for how many
+# agents there must be time. The first that fits is taken. PPO takes 2,048 steps at once, and learns little from one.
+CHEAP_STEPS = 10_240
+SIZES = [(CHEAP_STEPS, 8_192, 4), (CHEAP_STEPS, 6_144, LEAST_AGENTS), (CHEAP_STEPS, 4_096, LEAST_AGENTS)]
+# of one kind, where time is short
+SHORT_SIZES = [(6_144, 4_096, LEAST_AGENTS), (4_096, 4_096, LEAST_AGENTS), (2_048, 2_048, LEAST_AGENTS)]
+EVERY_STEP = ("sac", "td3")  # update at every step, with defaults
 ALWAYS = "ppo"  # in every report: it learns something on most environments
+LAST = "a2c"  # leaves a report first: it is seldom the best
 TESTS = 10  # episodes per agent
 START_OF_AGENT = 4.0  # seconds: a process that imports what it needs
-SPARE = 0.85  # of the report's time is planned
+SPARE = 0.85  # of the report's time is planned; the evolution has what is left
 MOST_GENERATIONS, LEAST_GENERATIONS = 2000, 3
 HORIZON_FROM = 400  # steps of an episode from which tests begin shorter
 
@@ -59,13 +66,13 @@ class ReportPlan:
 
     learners: tuple[str, ...]
     agents: int
-    steps: int
+    steps: tuple[int, ...]  # of each learner, in the world
     tests: int
     library: bool  # Stable-Baselines3's, not this project's
 
-    def steps_at(self, where: str) -> int:
+    def steps_at(self, learner: str, where: str) -> int:
         """Training steps there."""
-        return self.steps * (TEN if where == REAL_10X else 1)
+        return self.steps[self.learners.index(learner)] * (TEN if where == REAL_10X else 1)
 
 
 @dataclass(frozen=True)
@@ -93,8 +100,7 @@ def plan(facts: Facts, choice: Choice, learners: list[str], library: bool) -> Ev
     learner = _learner(facts, world) if choice.learner == AUTO else choice.learner
     search = "nes" if choice.search == AUTO else choice.search
     report, report_seconds = _report(facts, choice, learners, library)
-    free = max(choice.seconds - report_seconds, EVOLUTION_SHARE * choice.seconds) if choice.steps else None
-    seconds = (free or EVOLUTION_SHARE * choice.seconds) - START_SECONDS
+    seconds = max(choice.seconds - report_seconds / SPARE, (1 - REPORT_SHARES[-1]) * choice.seconds) - START_SECONDS
     config = _config(facts, choice, world, learner, search)
     gtn = config["agents"]["gtn"]
     distilled = world == "bandit" if choice.init == AUTO else choice.init == DISTILLED
@@ -126,7 +132,7 @@ def _config(facts: Facts, choice: Choice, world: str, learner: str, search: str)
         "confirm_agents": 20, "chunk_size": CHUNK, "comparison_agents": 0, "search": search,
         "quit_when_solved": True,
     }  # fmt: skip
-    if search in BUILT_IN:  # none of them reads what is nes's own
+    if search in SEARCHES.built_in:  # none of them reads what is nes's own
         gtn = {key: value for key, value in gtn.items() if key not in NES_KEYS}
     if world != "rn" and facts.max_steps >= HORIZON_FROM and facts.early_signal:
         gtn["horizon_start"] = facts.max_steps // 5
@@ -215,7 +221,7 @@ def _tests(facts: Facts) -> int:
 
 def _generations(facts: Facts, choice: Choice, gtn: dict[str, Any], seconds: float, world: str) -> tuple[int, float]:
     """Most generations that are expected to fit into ``seconds``, and the seconds that they are expected to take."""
-    mirrored = gtn["search"] not in BUILT_IN or SEARCHES[gtn["search"]].mirrored
+    mirrored = gtn["search"] not in SEARCHES.built_in or SEARCHES[gtn["search"]].mirrored
     perturbed, plain = (1 + mirrored) * gtn["num_workers"], gtn["num_orig_evals"]
     width = max(1, min(choice.workers, facts.cores))
     tests = _tests(facts)
@@ -239,24 +245,33 @@ def _generations(facts: Facts, choice: Choice, gtn: dict[str, Any], seconds: flo
 
 def _report(facts: Facts, choice: Choice, learners: list[str], library: bool) -> tuple[ReportPlan, float]:
     """Kinds, agents and steps that fit into the report's time, and the seconds that they are expected to take."""
-    budget = SPARE * (1 - EVOLUTION_SHARE) * choice.seconds
-    kinds = list(learners)
-    sizes = [(choice.steps, LEAST_AGENTS)] if choice.steps else SIZES
-    found = None
-    while found is None:
-        for steps, least in sizes:
+    for kinds, sizes in _reports(facts, learners):
+        if choice.steps:
+            sizes = [(choice.steps, choice.steps, LEAST_AGENTS)]
+        for share, (cheap, dear, least) in itertools.product(REPORT_SHARES, sizes):
+            budget, steps = SPARE * share * choice.seconds, tuple(dear if k in EVERY_STEP else cheap for k in kinds)
             most = min(MOST_AGENTS, int(budget / _seconds(facts, choice, kinds, 1, steps)))
             count = choice.agents or most
-            if found is None and count >= (choice.agents or least):
-                found = (steps, count) if _seconds(facts, choice, kinds, count, steps) <= budget else None
-        dear = [k for k in kinds if k != ALWAYS] or kinds
-        if found is None and len(kinds) > 1:
-            kinds.remove(max(dear, key=lambda k: _per_step(facts, k)))
-        elif found is None:
-            found = sizes[-1][0], choice.agents or LEAST_AGENTS
-    steps, count = found
-    report = ReportPlan(tuple(kinds), count, steps, TESTS, library)
-    return report, _seconds(facts, choice, kinds, count, steps)
+            if count >= (choice.agents or least) and _seconds(facts, choice, kinds, count, steps) <= budget:
+                return _sized(facts, choice, kinds, count, steps, library)
+    return _sized(facts, choice, kinds, choice.agents or LEAST_AGENTS, steps, library)
+
+
+def _reports(facts: Facts, learners: list[str]) -> Iterator[tuple[list[str], list[tuple[int, int, int]]]]:
+    """Kinds and sizes, the widest report first, down to the least."""
+    kinds = list(learners)
+    while len(kinds) > 1:
+        yield list(kinds), SIZES
+        if LAST in kinds and len(kinds) > 2:
+            yield [k for k in kinds if k != LAST], SIZES
+        kinds.remove(max([k for k in kinds if k != ALWAYS] or kinds, key=lambda k: _per_step(facts, k)))
+    yield kinds, SIZES + SHORT_SIZES
+
+
+def _sized(
+    facts: Facts, choice: Choice, kinds: list[str], agents: int, steps: tuple[int, ...], library: bool
+) -> tuple[ReportPlan, float]:
+    return ReportPlan(tuple(kinds), agents, steps, TESTS, library), _seconds(facts, choice, kinds, agents, steps)
 
 
 def _per_step(facts: Facts, kind: str) -> float:
@@ -264,11 +279,12 @@ def _per_step(facts: Facts, kind: str) -> float:
     return (facts.agent_seconds or {}).get(kind, USUAL_SECONDS.get(kind, 1e-3))
 
 
-def _seconds(facts: Facts, choice: Choice, kinds: list[str], agents: int, steps: int) -> float:
+def _seconds(facts: Facts, choice: Choice, kinds: list[str], agents: int, steps: tuple[int, ...]) -> float:
     """Expected wall time of a report."""
     long = (facts.random_length + facts.max_steps) / 2
     tests = TESTS * long * (facts.step_seconds + 3e-4)
-    one = sum((2 + TEN) * steps * _per_step(facts, k) + 3 * (tests + START_OF_AGENT * 0.1) for k in kinds)
+    training = sum((2 + TEN) * n * _per_step(facts, k) for k, n in zip(kinds, steps))
+    one = training + len(kinds) * 3 * (tests + START_OF_AGENT * 0.1)
     width = max(1, min(choice.workers, facts.cores))
     return agents * one / width + START_OF_AGENT
 
@@ -299,7 +315,7 @@ def _reasons(
         f"learner: {learner}" + (", every agent with hyperparameters of its own" if "_vary" in learner.lower() else ""),
         f"search: {search}, {generations} generations, about {_minutes(expected)} on {choice.workers} workers",
         f"report: {', '.join(report.learners)} ({kind}); {report.agents} of each in the world and on the environment "
-        f"for {report.steps:,} steps, and there for {report.steps * TEN:,}; about {_minutes(report_seconds)}",
+        f"for {_counts(report)} steps, and there for {TEN} times as many; about {_minutes(report_seconds)}",
     ]
     if gtn.get("init") == DISTILLED:
         count, name = config["agents"]["expert"]["agents"], config["agents"]["expert"]["learner"]
@@ -311,6 +327,12 @@ def _reasons(
     if facts.random_return is not None and math.isfinite(facts.random_return):
         lines.append(f"random actions return {facts.random_return:.4g} in {facts.random_length:.0f} steps")
     return lines
+
+
+def _counts(report: ReportPlan) -> str:
+    """``10,240``, or ``10,240 (ppo) and 4,096 (sac)``."""
+    by = {n: [k for k, m in zip(report.learners, report.steps) if m == n] for n in report.steps}
+    return " and ".join(f"{n:,}" + (f" ({', '.join(kinds)})" if len(by) > 1 else "") for n, kinds in by.items())
 
 
 def _minutes(seconds: float) -> str:

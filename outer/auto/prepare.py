@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from envolve.core.registry import nearest
 from envolve.envs.outside.build import PREFIX, OutsideError, is_outside
 from envolve.outer.auto.facts import Facts, facts_of, probed
 from envolve.outer.auto.plan import AUTO, INITS, WORLDS, Choice, EvolvePlan, plan
@@ -17,7 +18,6 @@ from envolve.outer.config.distilled import DISTILLED
 from envolve.outer.config.load import Config, ConfigError, config_of
 from envolve.outer.config.outside import override_path
 from envolve.outer.config.problem import gtn_section, split_agent_name
-from envolve.outer.config.schema import nearest
 from envolve.outer.config.yaml_lines import override_value, split_override
 from envolve.outer.search.turns import inner_agents
 

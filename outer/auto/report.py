@@ -8,31 +8,27 @@ from __future__ import annotations
 
 import json
 import math
-import multiprocessing
-import os
 import time
 from collections.abc import Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.table import Table
 
-from envolve.core.child import ends_with_parent
 from envolve.core.files import TABLE_BYTES, read_plain
 from envolve.core.interrupt import deaf_children
+from envolve.core.pool import pool
 from envolve.core.statistics import interval
 from envolve.envs.worlds.file import write_atomic
 from envolve.outer.auto.plan import ReportPlan
 from envolve.outer.auto.sentence import Figure, Findings
 from envolve.outer.auto.unseen import RANDOM, REAL, REAL_10X, WORLD, Job, train_one, whole
 from envolve.outer.checkpoint import RunError
-from envolve.outer.reporting.display import NotedDisplay
+from envolve.outer.reporting.display import LiveDisplay, bar, columns
 from envolve.outer.reporting.report import duration, number
 from envolve.outer.search.nes import COMPARISON, member_seeds
 
@@ -49,7 +45,7 @@ def jobs_of(run_dir: Path, plan: ReportPlan, seed: int) -> list[Job]:
     order = sorted(plan.learners, key=("sac", "td3", "ppo", "a2c", "dqn").index) if plan.library else plan.learners
     for where in PLACES:
         for learner in order:
-            steps = whole(learner, plan.steps_at(where), plan.library)
+            steps = whole(learner, plan.steps_at(learner, where), plan.library)
             jobs += [Job(str(run_dir), learner, where, steps, int(s) % 2**31, plan.tests, plan.library) for s in seeds]
     return jobs
 
@@ -88,24 +84,6 @@ def append(path: Path, row: dict[str, Any]) -> None:
 # ---------------------------------------------------------------------------------------------------------- training
 
 
-def _begin(parent: int) -> None:
-    ends_with_parent(parent=parent)()
-    torch.set_num_threads(1)
-
-
-@contextmanager
-def _processes(count: int) -> Iterator[ProcessPoolExecutor]:
-    pool = ProcessPoolExecutor(count, multiprocessing.get_context("spawn"), _begin, (os.getpid(),))
-    try:
-        yield pool
-    except BaseException:
-        for process in multiprocessing.active_children():
-            process.kill()  # nothing of an agent under way is kept
-        raise
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
-
-
 def guarded(job: Job) -> dict[str, Any]:
     """``train_one``; what the environment raises is the reason why this agent failed."""
     began = time.monotonic()
@@ -127,17 +105,17 @@ def train_all(jobs: list[Job], path: Path, workers: int, console: Console) -> li
             if job.key in rows:
                 table.add(rows[job.key])
         if left:
-            with _processes(min(workers, len(left))) as pool:
-                for row in _trained(pool, left):
+            with pool(min(workers, len(left))) as processes:
+                for row in _trained(processes, left):
                     append(path, row)
                     rows[row["key"]] = row
                     table.add(row)
     return [rows[job.key] for job in jobs]
 
 
-def _trained(pool: ProcessPoolExecutor, jobs: Iterable[Job]) -> Iterator[dict[str, Any]]:
+def _trained(processes: ProcessPoolExecutor, jobs: Iterable[Job]) -> Iterator[dict[str, Any]]:
     with deaf_children():  # the first ones start the processes
-        waiting: set[Future[dict[str, Any]]] = {pool.submit(guarded, job) for job in jobs}
+        waiting: set[Future[dict[str, Any]]] = {processes.submit(guarded, job) for job in jobs}
     while waiting:
         done, waiting = wait(waiting, timeout=0.5, return_when=FIRST_COMPLETED)
         for future in done:
@@ -147,7 +125,7 @@ def _trained(pool: ProcessPoolExecutor, jobs: Iterable[Job]) -> Iterator[dict[st
                 raise RunError("the process of an unseen agent ended (does the environment crash?)") from None
 
 
-class AgentTable(NotedDisplay):
+class AgentTable(LiveDisplay):
     """Means so far, by learner and place."""
 
     def __init__(self, jobs: list[Job], console: Console) -> None:
@@ -159,19 +137,15 @@ class AgentTable(NotedDisplay):
         """An agent is finished."""
         with self.lock:
             self.rows.append(row)
-        if self.live:
-            self.live.refresh()
-        elif row["learner"] in self.learners:
-            value = row["failed"] or f"return {number(_number(row['return']))}"
-            done = f"{len(self.rows)}/{self.total}"
-            self._line(f"agent {done}  {row['learner']} {row['where']}  {value}  {row['train_steps']:,} steps  "
-                       f"{row['seconds']:.0f} s")  # fmt: skip
+        value = row["failed"] or f"return {number(_number(row['return']))}"
+        line = f"agent {len(self.rows)}/{self.total}  {row['learner']} {row['where']}  {value}"
+        line += f"  {row['train_steps']:,} steps  {row['seconds']:.0f} s"
+        self._show(line if row["learner"] in self.learners else None)
 
-    def _draw(self) -> Table:
-        table = Table(title=f"{self.title}  {len(self.rows)} of {self.total}  "
-                            f"{duration(time.monotonic() - self.began)}", title_justify="left")  # fmt: skip
-        for title in ("agent", *(title_of(p) for p in PLACES)):
-            table.add_column(title, justify="left" if title == "agent" else "right")
+    def _parts(self) -> list[RenderableType]:
+        done = f"agent {len(self.rows)}/{self.total}"
+        top = bar(len(self.rows), self.total, done, f"elapsed {duration(time.monotonic() - self.began)}")
+        table = columns(("agent", *(title_of(p) for p in PLACES)))
         for learner in self.learners:
             cells = []
             for place in PLACES:
@@ -179,7 +153,7 @@ class AgentTable(NotedDisplay):
                 known = [x for x in found if math.isfinite(x)]
                 cells.append(f"{number(float(np.mean(known)))} ({len(found)})" if known else "-")
             table.add_row(learner, *cells)
-        return table
+        return [top, table]
 
 
 def title_of(place: str) -> str:

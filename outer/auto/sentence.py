@@ -38,7 +38,7 @@ def best(figures: Mapping[str, Figure]) -> tuple[str, Figure] | None:
 
 
 def share(found: Findings) -> float:
-    """Of the way from random to the best real learner that the best agent of the world has gone. NaN: no learner on
+    """Share of the way from random to the best real learner that the world's best agent has gone. NaN: no learner on
     the real environment is better than random."""
     top, real = best(found.world), _best_real(found)
     if top is None or real is None or real[1].mean <= found.random.mean:

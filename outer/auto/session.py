@@ -57,7 +57,7 @@ class Session:
             report.append(self.run_dir / report.FILE, {"key": SESSION, "seconds": time.monotonic() - self.began})
 
     def seconds(self) -> float:
-        """Of all sessions."""
+        """Time that all sessions took, s."""
         before = sum(r["seconds"] for r in report.finished(self.run_dir / report.FILE) if r["key"] == SESSION)
         return float(before + time.monotonic() - self.began)
 
@@ -169,10 +169,15 @@ def read_session(run_dir: Path) -> Session:
         raise ConfigError([f"{path}: found no JSON ({e}), expected what envolve evolve writes"]) from None
     try:
         plan = values["report"]
-        kinds = {"agents": int, "steps": int, "tests": int, "library": bool}
+        kinds = {"agents": int, "steps": list, "tests": int, "library": bool}
+        learners = tuple(map(str, plan["learners"]))
+        if type(plan["steps"]) is int:  # until 0.2 the same for all
+            plan["steps"] = [plan["steps"]] * len(learners)
         if not KEYS <= set(values) or not all(type(plan[k]) is t for k, t in kinds.items()):
             raise KeyError
-        of = ReportPlan(tuple(map(str, plan["learners"])), *(plan[k] for k in kinds))
+        if len(plan["steps"]) != len(learners):
+            raise KeyError
+        of = ReportPlan(learners, plan["agents"], tuple(map(int, plan["steps"])), plan["tests"], plan["library"])
         env, world, learner, search = (str(values[k]) for k in ("env", "world", "learner", "search"))
         steps, workers = int(values["measuring_steps"]), int(values["workers"])
     except (KeyError, TypeError, ValueError):

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from envolve.agents.common.sections import LEARNERS
+from envolve.agents.common.learners import LEARNERS
 from envolve.core import plugins
 from envolve.envs.outside.build import class_in_file, file_and_class, is_outside, maker
 from envolve.envs.outside.spaces import Action, read_action
@@ -251,7 +251,7 @@ def _played(env: Any, act: Any, job: Job) -> tuple[list[float], int]:
 def _own(job: Job, data: Mapping[str, Any]) -> dict[str, Any]:
     """An agent of this project with its default hyperparameters."""
     data = copy.deepcopy(dict(data))
-    defaults = dataclasses.asdict(LEARNERS[job.learner]())
+    defaults = dataclasses.asdict(LEARNERS[job.learner].section())
     limits = {"train_steps": job.steps, "train_episodes": job.steps, "early_out_min_steps": LONG * 10**3}
     if job.learner == "ppo":
         limits["rollout_steps"] = min(2048, job.steps)

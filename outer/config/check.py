@@ -11,11 +11,13 @@ from typing import Any
 import pydantic
 
 from envolve.agents.common import torch_compile
+from envolve.agents.common.learners import LEARNERS, is_off_policy, kind_of, learners_for
 from envolve.agents.common.population import size
-from envolve.agents.common.sections import LEARNERS, ICMSection, VarySection, kind_of, learners_for
+from envolve.agents.common.sections import ICMSection, VarySection
 from envolve.agents.shaped.training import LEARNERS as SHAPED_LEARNERS
-from envolve.agents.train import OFF_POLICY, algorithm
+from envolve.agents.train import algorithm
 from envolve.core.plugins import PluginError, said
+from envolve.core.registry import nearest
 from envolve.envs.outside.build import is_outside
 from envolve.envs.physics.task import PHYSICS_TASKS, SHAPER_TYPES, is_shaped
 from envolve.envs.section import INFO_TYPES, RN_TYPES, EnvSection
@@ -27,15 +29,7 @@ from envolve.outer.config.distilled import check_distilled
 from envolve.outer.config.legacy import LEGACY_AGENTS, LEGACY_KEYS, LEGACY_TASKS
 from envolve.outer.config.outside import outside_section
 from envolve.outer.config.references import References
-from envolve.outer.config.schema import (
-    agent_names,
-    agent_sections,
-    defaults,
-    env_sections,
-    expected,
-    nearest,
-    section_model,
-)
+from envolve.outer.config.schema import agent_names, agent_sections, defaults, env_sections, expected, section_model
 from envolve.outer.config.searching import check_search, check_search_size
 from envolve.outer.config.section import RN, SHAPER
 from envolve.outer.config.yaml_lines import Path, show, show_key
@@ -235,7 +229,7 @@ class Checker:
             words = f"an agent that exists{late}: one of {', '.join(agent_names())}"
             self.problem(("agents", "gtn", key), show(agent), words, near)
             return
-        wanted: list[tuple[str, type]] = [(problem.learner_key(data["agents"], learner), LEARNERS[learner])]
+        wanted: list[tuple[str, type]] = [(problem.learner_key(data["agents"], learner), LEARNERS[learner].section)]
         wanted += [("icm", ICMSection)] if curious else []
         wanted += [(learner + problem.VARY_SUFFIX, VarySection)] if vary else []
         for key, cls in wanted:
@@ -307,7 +301,7 @@ class Checker:
         if name not in fitting:
             words = f"a learner for {task.name}, which has {kind_of(task)}: {', '.join(fitting)}"
             self.problem(("agents", "gtn", key), agent, words)
-        why = torch_compile.why_not(name, name in OFF_POLICY, data["device"])
+        why = torch_compile.why_not(name, is_off_policy(name), data["device"])
         if why and problem.gtn_section(data).backend == "torch_compile":
             self.problem(("agents", "gtn", "backend"), "torch_compile", f"another: {why}")
         if vary and vary.train_steps_factor > 1 and section.train_steps == 0:
@@ -315,7 +309,7 @@ class Checker:
             self.problem((*learner_path, "train_steps"), "0 (no limit)", words)
         if section.init_episodes >= section.train_episodes:
             self.warnings.append(f"{'.'.join(learner_path)}: the agent never learns: init_episodes >= train_episodes")
-        if name in OFF_POLICY and name in fitting:
+        if is_off_policy(name) and name in fitting:
             values = dataclasses.asdict(section)
             try:
                 nets = algorithm(name).nets_of(task, section, values["hidden_size"], values["hidden_layer"])

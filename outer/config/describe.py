@@ -6,9 +6,10 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from envolve.agents.common.hyper import HYPER_FACTOR
+from envolve.agents.common.learners import is_off_policy
 from envolve.agents.common.population import size
 from envolve.agents.common.sections import ICMSection, LearnerSection, TabularSection, VarySection
-from envolve.agents.train import OFF_POLICY, algorithm
+from envolve.agents.train import algorithm
 from envolve.envs.mjlab.package import is_mjlab
 from envolve.envs.nets.networks import MLPShape
 from envolve.envs.physics.task import physics_task
@@ -72,7 +73,7 @@ def _describe_shaped(data: dict[str, Any]) -> list[tuple[str, str]]:
         ("task", f"{task.name}{limit}; score: {task.score_meaning}, {task.score_unit}"),
         ("candidates", shown + lost),
         ("learner", f"{name}: {section.num_envs_per_shaper} environments, {section.iterations} iterations each"),
-    ]  # fmt: skip
+    ]
     if ranks(data):
         lines.append(("run", f"ranking: {gtn.max_iterations} rounds of all candidates in chunks of {gtn.chunk_size}"))
     else:
@@ -114,7 +115,7 @@ def _describe_learner(task: Task, name: str, section: LearnerSection) -> str:
     if "beta" in shown and not name.endswith(problem.COUNT_BASED_SUFFIX):
         shown.remove("beta")
     numbers = ", ".join(f"{k} {values[k]:g}" for k in shown)
-    if name in OFF_POLICY:
+    if is_off_policy(name):
         nets = algorithm(name).nets_of(task, section, values["hidden_size"], values["hidden_layer"])
         chains = ", ".join(map(_chain, nets))
         numbers += f", network {chains} {values['activation_fn']} ({size(nets):,} parameters)"

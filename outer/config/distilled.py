@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from envolve.agents.common.sections import kind_of, learners_for
-from envolve.agents.train import OFF_POLICY
+from envolve.agents.common.learners import is_off_policy, kind_of, learners_for
+from envolve.core.registry import nearest
 from envolve.envs.task import Task
 from envolve.outer.config import problem
-from envolve.outer.config.schema import defaults, nearest
+from envolve.outer.config.schema import defaults
 from envolve.outer.config.section import ExpertSection
 from envolve.outer.config.yaml_lines import show
 
@@ -30,7 +30,7 @@ def check_distilled(checker: Checker, data: dict[str, Any], task: Task) -> None:
     section = agents.setdefault(problem.EXPERT, defaults(ExpertSection))
     section["learner"] = section["learner"].lower() or ("ddqn" if task.num_actions else "sac")
     name, path = section["learner"], ("agents", problem.EXPERT, "learner")
-    fitting = [learner for learner in learners_for(task) if learner in OFF_POLICY]
+    fitting = [learner for learner in learners_for(task) if is_off_policy(learner)]
     fitting += [problem.ARS] if task.action_size else []
     if name not in fitting:
         words = f"an off-policy learner for {task.name}, which has {kind_of(task)}: {', '.join(fitting)}"

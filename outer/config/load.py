@@ -18,6 +18,7 @@ import yaml
 from envolve.core import plugins
 from envolve.core.files import read_plain
 from envolve.core.places import shipped
+from envolve.core.registry import nearest
 from envolve.envs.mjlab.package import is_mjlab
 from envolve.envs.outside.build import DESCRIPTION_FILE, canonical, file_and_class, is_outside
 from envolve.envs.section import EnvSection
@@ -29,7 +30,7 @@ from envolve.outer.config.describe import describe
 from envolve.outer.config.legacy import LEGACY_KEYS
 from envolve.outer.config.outside import OUTSIDE_KEYS, override_path
 from envolve.outer.config.references import References
-from envolve.outer.config.schema import defaults, nearest, valid_keys
+from envolve.outer.config.schema import defaults, valid_keys
 from envolve.outer.config.versions import environment_info
 from envolve.outer.config.yaml_lines import ConfigError, Path, override_value, parse_yaml, show, split_override
 
@@ -164,9 +165,13 @@ def config_of(values: Mapping[str, Any], overrides: Sequence[str] = (), name: st
 
 
 def _checked(
-    raw: dict[str, Any], overrides: Sequence[str], name: str, lines: dict[Path, int], known: dict[Path, str],
+    raw: dict[str, Any],
+    overrides: Sequence[str],
+    name: str,
+    lines: dict[Path, int],
+    known: dict[Path, str],
     folder: FilePath,
-) -> Config:  # fmt: skip
+) -> Config:
     """folder: where files of the user's own lie that the configuration names."""
     if overrides:  # keys of such files must be known; what is wrong with them is said below
         References(Checker(name, dict(lines), dict(known), folder), raw).resolved()

@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any, Dict, Mapping, NamedTuple, Optional, Tuple
 
-from envolve.agents.common.sections import CURIOUS, LEARNERS, ICMSection, LearnerSection, VarySection
+from envolve.agents.common.learners import LEARNERS
+from envolve.agents.common.sections import ICMSection, LearnerSection, VarySection
 from envolve.core.option import option
 from envolve.envs.section import EnvSection
 from envolve.envs.shaping.section import ShapedSection
@@ -45,7 +46,7 @@ def split_agent_name(agent_name: str) -> AgentName:
     vary = name.endswith(VARY_SUFFIX)
     name = name[: -len(VARY_SUFFIX)] if vary else name
     base = name[: -len(CURIOUS_SUFFIX)]
-    curious = name.endswith(CURIOUS_SUFFIX) and base in CURIOUS
+    curious = name.endswith(CURIOUS_SUFFIX) and base in LEARNERS and LEARNERS[base].curious
     return AgentName(base if curious else name, curious, vary)
 
 
@@ -81,10 +82,9 @@ def learner(data: Mapping[str, Any]) -> Tuple[str, LearnerSection, Optional[Vary
 def named_learner(data: Mapping[str, Any], agent_name: str) -> Tuple[str, LearnerSection, Optional[VarySection]]:
     """Same as :func:`learner` for any agent name, e.g. to train another learner in an evolved world."""
     name, _, vary = split_agent_name(agent_name)
-    if name not in LEARNERS:
-        raise KeyError(f"no learner named {name!r}; known: {', '.join(LEARNERS)}")
+    entry = LEARNERS.find(name)
     agents: Dict[str, Any] = data["agents"]
-    section = LEARNERS[name](**agents.get(learner_key(agents, name), {}))
+    section = entry.section(**agents.get(learner_key(agents, name), {}))
     return name, section, VarySection(**agents.get(name + VARY_SUFFIX, {})) if vary else None
 
 
@@ -104,4 +104,4 @@ def expert(data: Mapping[str, Any]) -> Tuple[str, Any]:
     name = expert_section(data).learner
     if name == ARS:
         return name, ARSSection(**data["agents"][name + EXPERT_SUFFIX])
-    return name, LEARNERS[name](**data["agents"][name + EXPERT_SUFFIX])
+    return name, LEARNERS[name].section(**data["agents"][name + EXPERT_SUFFIX])

@@ -7,9 +7,8 @@ here each becomes a pydantic model and a text for error messages.
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import typing
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -17,8 +16,8 @@ import pydantic
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
 from typing_extensions import Annotated  # Python 3.8's typing has none, and Isaac Gym needs 3.8 of eval_shapers.py
 
-from envolve.agents.common.sections import CURIOUS, LEARNERS, ICMSection, VarySection
-from envolve.agents.train import OFF_POLICY
+from envolve.agents.common.learners import LEARNERS, is_off_policy
+from envolve.agents.common.sections import ICMSection, VarySection
 from envolve.envs.physics.task import PHYSICS_TASKS
 from envolve.envs.section import EnvSection
 from envolve.envs.shaping.section import ShapedSection
@@ -97,12 +96,6 @@ def value_type(section: type, name: str) -> tuple[type, Sequence[Any]]:
     return _base_type(typing.get_type_hints(section)[name])[0], field.metadata["choices"] or ()
 
 
-def nearest(name: str, names: Iterable[str], cutoff: float = 0.5) -> str | None:
-    by_lower = {n.lower(): n for n in names}
-    near = difflib.get_close_matches(name.lower()[:200], by_lower, n=1, cutoff=cutoff)
-    return by_lower[near[0]] if near else None
-
-
 def defaults(section: type) -> dict[str, Any]:
     return {f.name: f.default for f in dataclasses.fields(section)}
 
@@ -110,11 +103,11 @@ def defaults(section: type) -> dict[str, Any]:
 def agent_sections() -> dict[str, tuple[type, str]]:
     """Key under ``agents`` -> (its dataclass, its kind in LEGACY_KEYS)."""
     out: dict[str, tuple[type, str]] = {"gtn": (GTNSection, "gtn"), "icm": (ICMSection, "icm")}
-    for name, section in LEARNERS.items():
-        out[name] = (section, "learner")
+    for name, entry in LEARNERS.items():
+        out[name] = (entry.section, "learner")
         out[name + problem.VARY_SUFFIX] = (VarySection, "vary")
-        if name in OFF_POLICY:
-            out[name + problem.EXPERT_SUFFIX] = (section, "learner")
+        if is_off_policy(name):
+            out[name + problem.EXPERT_SUFFIX] = (entry.section, "learner")
     out[problem.EXPERT] = (ExpertSection, "expert")
     out[problem.ARS + problem.EXPERT_SUFFIX] = (ARSSection, "expert")
     out.update({key: (section, "search") for key, section in search_sections().items()})
@@ -128,10 +121,10 @@ def env_sections() -> dict[str, type]:
 
 def agent_names() -> list[str]:
     """Allowed values of ``agents.gtn.agent_name``, in lower case."""
-    names = [
-        name for learner in LEARNERS for name in (learner, learner + problem.CURIOUS_SUFFIX * (learner in CURIOUS))
-    ]
-    return [name + suffix for name in dict.fromkeys(names) for suffix in ("", problem.VARY_SUFFIX)]
+    names = []
+    for learner, entry in LEARNERS.items():
+        names += [learner, learner + problem.CURIOUS_SUFFIX] if entry.curious else [learner]
+    return [name + suffix for name in names for suffix in ("", problem.VARY_SUFFIX)]
 
 
 def valid_keys() -> list[str]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from envolve.core.registry import nearest
 from envolve.outer.config import problem
-from envolve.outer.config.schema import defaults, nearest
+from envolve.outer.config.schema import defaults
 from envolve.outer.config.section import GTNSection
 from envolve.outer.config.yaml_lines import show
 from envolve.outer.search.search import NES_NAME
-from envolve.outer.search.searches import BUILT_IN, NES_KEYS, SEARCHES, not_read, section_key, settings_of
+from envolve.outer.search.searches import NES_KEYS, SEARCHES, not_read, section_key, settings_of
 
 if TYPE_CHECKING:
     from envolve.outer.config.check import Checker
@@ -31,7 +32,7 @@ def check_search(checker: Checker, raw: Any, agents: dict[str, Any]) -> None:
     cls = SEARCHES.get(name)
     if name != NES_NAME and cls is not None and cls.section_class is not None:
         agents.setdefault(section_key(name), defaults(cls.section_class))
-    if name in BUILT_IN and isinstance(raw, dict):
+    if name in SEARCHES.built_in and isinstance(raw, dict):
         _check_keys(checker, raw, gtn)
 
 
@@ -63,7 +64,7 @@ def _check_keys(checker: Checker, raw: Mapping[str, Any], gtn: dict[str, Any]) -
 def check_search_size(checker: Checker, data: Mapping[str, Any], size: int) -> None:
     """Whether the search can evolve worlds of ``size`` numbers."""
     section = problem.gtn_section(data)
-    if section.search in BUILT_IN:
+    if section.search in SEARCHES.built_in:
         settings = settings_of(section.search, data["agents"])
         refusal = SEARCHES[section.search].refusal(size, section, settings)
         if refusal is not None:

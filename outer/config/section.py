@@ -75,9 +75,10 @@ class GTNSection:
         0, "agents that score the unperturbed world, 0: num_workers as published", ge=0, le=10**6
     )
     keep: str = option(
-        "best", "world to store: best by score, or last (for scores too noisy to choose by)",
+        "best",
+        "world to store: best by score, or last (for scores too noisy to choose by)",
         choices=("best", "last"),
-    )  # fmt: skip
+    )
     common_random_numbers: bool = option(False, "the two members of a mirrored pair share seed and hyperparameters")
     confirm_agents: int = option(
         0,

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from envolve.core.registry import Registry
 from envolve.envs.section import EnvSection
 from envolve.envs.task import Task
 from envolve.envs.worlds.file import WorldFile, read_world
@@ -75,10 +76,18 @@ class Bench:
             raise ConfigError([f"{path}: config: found no section agents, expected the configuration of a run"])
         spent = world.evolution_steps
         return cls(
-            world, world.config, world.task(), world.section, agents, repeats, episodes, spent,
-            spent if real_steps is None else real_steps, seed,
+            world,
+            world.config,
+            world.task(),
+            world.section,
+            agents,
+            repeats,
+            episodes,
+            spent,
+            spent if real_steps is None else real_steps,
+            seed,
             threads or len(os.sched_getaffinity(0)),
-        )  # fmt: skip
+        )
 
     @property
     def bandit(self) -> bool:
@@ -234,7 +243,7 @@ def direct(bench: Bench) -> list[Row]:
     return [row]
 
 
-CONTROLS: dict[str, Control] = {
+CONTROLS: Registry[Control] = Registry("control", {
     "world": world, "tuned": tuned, "greedy": greedy_row, "classifier": classifier, "hand_made": hand_made,
     "distilled": distilled, "potential": potential, "direct": direct,
-}  # fmt: skip
+})  # fmt: skip

@@ -50,9 +50,13 @@ def show(bench: Bench, rows: Sequence[Row]) -> None:
         if f.get("n", 0) > 1 and f["mean_return_interval"] is not None:
             mean += " [{}, {}]".format(*map(number, f["mean_return_interval"]))
         table.add_row(
-            row.name, str(len(row.returns)), number(f.get("train_steps", math.nan)), mean, str(f.get("solved", 0)),
+            row.name,
+            str(len(row.returns)),
+            number(f.get("train_steps", math.nan)),
+            mean,
+            str(f.get("solved", 0)),
             "not known" if row.real_steps is None else f"{row.real_steps:,.0f}",
-        )  # fmt: skip
+        )
     console.print(table)
     for row in made:
         lost = sum(not math.isfinite(r) for r in row.returns)
@@ -63,8 +67,10 @@ def show(bench: Bench, rows: Sequence[Row]) -> None:
             console.print(f"no {row.name}: {row.why_not}", highlight=False, soft_wrap=True)
     console.print(
         "Brackets: 95 % intervals, over worlds where a row has several. Real steps: on the task, to make the row; "
-        "tuning and experts are included.", highlight=False, soft_wrap=True,
-    )  # fmt: skip
+        "tuning and experts are included.",
+        highlight=False,
+        soft_wrap=True,
+    )
 
 
 def write(path: Path, bench: Bench, rows: Sequence[Row], args: Any) -> None:

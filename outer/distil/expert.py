@@ -10,9 +10,11 @@ import torch
 from torch import Tensor
 
 from envolve.agents.common.hyper import draw
+from envolve.agents.common.learners import is_off_policy, off_policy_learners
 from envolve.agents.common.population import nets_of, stack, widest
 from envolve.agents.common.sections import LearnerSection
-from envolve.agents.train import OFF_POLICY, Hardware, algorithm, train
+from envolve.agents.train import Hardware, algorithm, train
+from envolve.core.registry import unknown
 from envolve.envs.section import EnvSection
 from envolve.envs.task import Task
 from envolve.outer.config.section import ARSSection
@@ -32,23 +34,42 @@ class Expert:
 
 
 def train_experts(
-    name: str, learner: Union[LearnerSection, ARSSection], task: Task, section: EnvSection, keys: np.ndarray,
-    test_each: bool, backend: str, threads: int,
-) -> List[Optional[Expert]]:  # fmt: skip
+    name: str,
+    learner: Union[LearnerSection, ARSSection],
+    task: Task,
+    section: EnvSection,
+    keys: np.ndarray,
+    test_each: bool,
+    backend: str,
+    threads: int,
+) -> List[Optional[Expert]]:
     """Trains one expert per key, int64 [E], without selection; None: it diverged. name: an off-policy learner, or
     "ars". Raises ValueError for another learner."""
     if isinstance(learner, ARSSection):
         return [_linear(task, learner, keys[i : i + 1]) for i in range(len(keys))]
-    if name not in OFF_POLICY:
-        raise ValueError(f"an expert of {name}: expected one of {', '.join(OFF_POLICY)}")
+    if not is_off_policy(name):
+        raise ValueError(unknown("expert", name, off_policy_learners()))
     result = train(
-        name, learner, None, task, "real", section, torch.zeros(len(keys), 1), keys, test_each, backend,
+        name,
+        learner,
+        None,
+        task,
+        "real",
+        section,
+        torch.zeros(len(keys), 1),
+        keys,
+        test_each,
+        backend,
         Hardware(threads=threads),
-    )  # fmt: skip
+    )
     returns = result.test_return.mean(1)
     fine = (result.status == 0) & np.isfinite(returns)
-    return [_expert(name, learner, task, result.weights[i], keys[i : i + 1], int(result.real_steps[i]),
-                    float(returns[i])) if fine[i] else None for i in range(len(keys))]  # fmt: skip
+    return [
+        _expert(name, learner, task, result.weights[i], keys[i : i + 1], int(result.real_steps[i]), float(returns[i]))
+        if fine[i]
+        else None
+        for i in range(len(keys))
+    ]
 
 
 def _linear(task: Task, section: ARSSection, key: np.ndarray) -> Optional[Expert]:
@@ -66,9 +87,12 @@ def _expert(
     hyper = draw(learner, key)
     own = nets_of(cls, task, hyper)
     agent = cls(
-        task, hyper, widest(own), stack(torch.as_tensor(weights[None]), own, widest(own)),
+        task,
+        hyper,
+        widest(own),
+        stack(torch.as_tensor(weights[None]), own, widest(own)),
         torch.as_tensor(hyper["hidden_size"], dtype=torch.int64),
-    )  # fmt: skip
+    )
     silent = torch.zeros(1, dtype=torch.int64)
 
     def act(observation: Tensor) -> Tensor:

@@ -26,9 +26,15 @@ NEEDED = {  # of what a worker returns: the rest is for others
 
 
 def evaluate_members(
-    dispatcher: Engine, config: Config, generation: int, worlds: Tensor, seeds: Tensor, mode: str,
-    configs: Sequence[dict[str, Any]] = (), which: np.ndarray | None = None,
-) -> tuple[Values, list[str]]:  # fmt: skip
+    dispatcher: Engine,
+    config: Config,
+    generation: int,
+    worlds: Tensor,
+    seeds: Tensor,
+    mode: str,
+    configs: Sequence[dict[str, Any]] = (),
+    which: np.ndarray | None = None,
+) -> tuple[Values, list[str]]:
     """Divides members into chunks of ``chunk_size``, sends and collects them -> values [P, ...] and reasons, in the
     members' order. which: int64 [P], index of each member's configuration in ``configs``, which replaces ``config``;
     all members of a chunk have the same.
@@ -47,7 +53,7 @@ def evaluate_members(
     ]
     back = np.argsort(np.concatenate([rows for _, rows in parts]))
     results = dispatcher.evaluate(chunks, unfit)
-    for result in results:  # else members would fail where others have scores, by who happened to evaluate them
+    for result in results:  # else a member's score would depend on the worker that evaluated it
         if result.error.startswith(PLUGINS):
             raise RunError(f"a worker cannot evaluate {chunks[result.chunk_id].label}: {result.error}")
     if all(r.error for r in results):  # no member's fault: the program, the memory, the disk

@@ -59,6 +59,10 @@ def evaluate(config: Mapping[str, Any], worlds: Tensor, seeds: Tensor, mode: str
         return distil(config, seeds, threads)
     if mode not in MODES:
         raise ValueError(f"mode {mode!r}: expected one of {', '.join(MODES)}")
+    if "goal" in config:
+        from envolve.outer.evaluate.goals import evaluate_goals
+
+        return evaluate_goals(config, worlds, seeds, threads)
     if gtn_section(config).synthetic_env_type == SHAPER:
         from envolve.outer.evaluate.shapers import evaluate_shapers  # only if needed: it loads a physics engine
 
@@ -103,9 +107,19 @@ def train_members(config: Mapping[str, Any], worlds: Tensor, seeds: Tensor, mode
     if mode != PROXY and vary is not None:
         vary = dataclasses.replace(vary, train_steps_factor=1.0)
     result = train(
-        name, hyper, vary, task, kind, section, worlds, seeds.numpy(), test_each, gtn.backend,
-        Hardware(config["device"], threads), curiosity(config),
-    )  # fmt: skip
+        name,
+        hyper,
+        vary,
+        task,
+        kind,
+        section,
+        worlds,
+        seeds.numpy(),
+        test_each,
+        gtn.backend,
+        Hardware(config["device"], threads),
+        curiosity(config),
+    )
     if isinstance(task, OutsideTask):
         said = next(iter(task.complaints.values()), "")
         for member in np.flatnonzero((result.status == OK) & np.isnan(result.test_return).any(1)).tolist():

@@ -4,7 +4,6 @@ and ``--workers``, the NES masters of a search."""
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import subprocess
 import sys
@@ -15,13 +14,12 @@ from pathlib import Path
 
 from typing_extensions import Self
 
-from envolve.core.child import Child, end, how
+from envolve.core.child import Child
+from envolve.core.supervisor import Policy, StartError, Supervisor
 from envolve.outer.exchange.machine import ExchangeError
 
-log = logging.getLogger("envolve")
-
 SCRIPT = Path(__file__).resolve().parents[2] / "experiments" / "worker.py"
-MAX_QUICK_DEATHS = 10  # in a row
+POLICY = Policy()
 STOP_SECONDS = 2.2  # from SIGTERM to SIGKILL; a worker ends by itself within 1.5 s, but a process may be stopped
 
 
@@ -42,11 +40,12 @@ class LocalProcesses:
         first_id: int = 0,
         stop_seconds: float = STOP_SECONDS,
     ) -> None:
-        self._what, self._stop_seconds = what, stop_seconds
+        self._what = what
         self._children = [
             Child(f"{what} {i}", partial(command, i), Path(log_dir) / f"{what.replace(' ', '_')}_{i}.log")
             for i in range(first_id, first_id + count)
         ]
+        self._supervisor = Supervisor(dict.fromkeys(self._children, POLICY), stop_seconds)
 
     def __enter__(self) -> Self:
         self.start()
@@ -57,45 +56,30 @@ class LocalProcesses:
 
     def start(self) -> None:
         try:
-            for child in self._children:
-                self._start(child)
+            self._look()
         except BaseException:
             self.close()
             raise
 
+    def _look(self) -> None:
+        try:
+            self._supervisor.look()
+        except StartError as e:
+            raise ExchangeError(str(e)) from e
+
     def pids(self) -> list[int]:
         """Ids of the running processes."""
-        return [pid for child in self._children if (pid := child.pid) is not None]
-
-    def _start(self, child: Child) -> None:
-        try:
-            child.start()
-        except OSError as e:
-            raise ExchangeError(f"cannot start {child.name} with its output in {child.log_path}: {e.strerror}") from e
+        return list(self._supervisor.pids().values())
 
     def poll(self) -> None:
         """Restarts workers that died, with a growing delay.
 
         Raises :class:`ExchangeError` when none is left that can be started.
         """
-        for child in self._children:
-            if (code := child.ended()) is not None:
-                self._mourn(child, code)
-            if child.due():
-                self._start(child)
-        if self._children and all(c.process is None and c.start_at is None for c in self._children):
+        self._look()
+        if self._children and len(self._supervisor.codes) == len(self._children):
             words = self._children[0].last_words()
             raise ExchangeError(f"no local {self._what} can be started; last output of one of them:\n{words}")
-
-    def _mourn(self, child: Child, code: int) -> None:
-        delay = child.again()
-        if child.quick_deaths >= MAX_QUICK_DEATHS:
-            child.start_at = None
-            text = "%s ended %s, %d times in a row; it is not started again. See %s"
-            log.error(text, child.name, how(code), child.quick_deaths, child.log_path)
-            return
-        text = "%s ended %s; starting it again in %.1f s. Its output is in %s"
-        log.warning(text, child.name, how(code), delay, child.log_path)
 
     def wait(self, seconds: float) -> None:
         """Waits for workers that were told to end by themselves."""
@@ -107,7 +91,7 @@ class LocalProcesses:
 
     def close(self) -> None:
         """Ends all workers, and kills those that have not ended after a few seconds."""
-        end(self._children, self._stop_seconds)
+        self._supervisor.close()
 
 
 class LocalWorkers(LocalProcesses):
@@ -129,6 +113,8 @@ class LocalWorkers(LocalProcesses):
         options = ("--sync-dir", os.fspath(sync_dir), "--parent-pid", str(os.getpid()), *extra_args)
         options += () if plugins is None else ("--plugins", os.path.abspath(plugins))
         super().__init__(
-            count, lambda i: [sys.executable, os.fspath(script), str(bohb_id), str(i), *options], log_dir,
+            count,
+            lambda i: [sys.executable, os.fspath(script), str(bohb_id), str(i), *options],
+            log_dir,
             first_id=first_id,
-        )  # fmt: skip
+        )

@@ -15,6 +15,7 @@ import torch
 
 from envolve.agents.common.result import OK
 from envolve.agents.greedy import Policy, policies
+from envolve.agents.train import of_one_step_episodes
 from envolve.core.cleaning import printable
 from envolve.envs.task import Task
 from envolve.envs.worlds.file import WorldFile
@@ -62,6 +63,8 @@ def trained(
     name, section, vary = learner(config)
     if mode == REAL_BUDGET:
         section = on_task(name, section, file.section.contextual_bandit)
+    elif file.kind == "se" and file.section.contextual_bandit:
+        section = of_one_step_episodes(section, vary)  # without TD3's second critic
     if vary is not None and mode != PROXY:
         vary = dataclasses.replace(vary, train_steps_factor=1.0)
     found = policies(name, section, vary, file.task(), result.weights[fine], seeds[fine])

@@ -18,9 +18,10 @@ import yaml
 from envolve.agents.goal.crl_train import GoalSection
 from envolve.core import commands
 from envolve.core.files import TEXT_BYTES, read_plain
+from envolve.core.registry import nearest
 from envolve.envs.goal.task import make_goal_task
 from envolve.outer.config.load import environment_info
-from envolve.outer.config.schema import expected, nearest, section_model
+from envolve.outer.config.schema import expected, section_model
 from envolve.outer.config.yaml_lines import ConfigError, parse_yaml, show
 from envolve.outer.evaluate.device import unusable
 from envolve.outer.goals.sections import AGENTS, RunSection
@@ -44,8 +45,11 @@ class GoalPlan:
         return AGENTS[self.run.agent][1] + " with hindsight" * getattr(self.learner, "use_her", False)
 
     def to_yaml(self) -> str:
-        parts = {"run": dataclasses.asdict(self.run), "learner": dataclasses.asdict(self.learner),
-                 "per_member": self.own}  # fmt: skip
+        parts = {
+            "run": dataclasses.asdict(self.run),
+            "learner": dataclasses.asdict(self.learner),
+            "per_member": self.own,
+        }
         head = "\n".join(f"# {name}: {json.dumps(value)[1:-1]}" for name, value in environment_info().items())
         return f"# Everything the run used.\n{head}\n\n{yaml.safe_dump(parts, sort_keys=False, width=120)}"
 
@@ -82,21 +86,29 @@ def flag(name: str) -> str:
 
 
 def build_parser() -> Parser:
-    parser = Parser("train_goal.py", description=HELP, formatter_class=argparse.RawDescriptionHelpFormatter,
-                    allow_abbrev=False)  # fmt: skip
+    parser = Parser(
+        "train_goal.py", description=HELP, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
+    )
     parser.add_argument("--resume", metavar="DIR", help="go on with the run in this folder, as it was begun")
     parser.add_argument("--run-dir", metavar="DIR", help="the folder of this run; default: a new one in --results-dir")
     parser.add_argument(
-        "--video", nargs="?", const="", metavar="FILE",
+        "--video",
+        nargs="?",
+        const="",
+        metavar="FILE",
         help="record a video of the best member's final policy; default: video.mp4 (or .gif) in the run's folder",
-    )  # fmt: skip
+    )
     parser.add_argument("--results-dir", default="results", metavar="DIR", help="where runs are kept")
     parser.add_argument("--wandb", metavar="PROJECT", help=commands.WANDB_HELP)
     parser.add_argument(
-        "--per-member", nargs="+", action="extend", default=[], metavar="NAME=V,V,...",
+        "--per-member",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="NAME=V,V,...",
         help="values of the members, one each; of "
         + "; ".join(f"{agent}: {', '.join(names)}" for agent, (_, _, names) in AGENTS.items()),
-    )  # fmt: skip
+    )
     add_section(parser, "run", RunSection)
     sections = {agent: section for agent, (section, _, _) in AGENTS.items()}
     for agent, (section, title, _) in AGENTS.items():
@@ -184,15 +196,18 @@ def _own(texts: Sequence[str], run: RunSection, problems: list[str]) -> dict[str
         name = name.replace("-", "_")
         if name not in names:
             near = nearest(name, names, cutoff=0.0)
-            problems.append(f"--per-member {show(text)}: found {show(name)}, expected one of {', '.join(names)}; "
-                            f"nearest: {near}")  # fmt: skip
+            problems.append(
+                f"--per-member {show(text)}: found {show(name)}, expected one of {', '.join(names)}; nearest: {near}"
+            )
             continue
         before, values = len(problems), []
         for value in listed.split(","):
             values.append(getattr(read_section(section, {name: value}, problems, "--per-member "), name))
         if len(values) != run.population and len(problems) == before:
-            problems.append(f"--per-member {name}: found {len(values)} values, expected one for each of "
-                            f"{run.population} members (--population)")  # fmt: skip
+            problems.append(
+                f"--per-member {name}: found {len(values)} values, expected one for each of "
+                f"{run.population} members (--population)"
+            )
         own[name] = values
     return own
 

@@ -12,7 +12,8 @@ import torch
 
 from envolve.core.statistics import interval as interval_of
 from envolve.envs.goal.shapers import Shaped, ShapeSpace, maze_of, samples
-from envolve.outer.goals.evolution import GENERATIONS, EvolveSection, Generation, GoalEvolution
+from envolve.outer.goals.evolution import GENERATIONS, Generation, GoalEvolution
+from envolve.outer.goals.evolve_sections import EvolveSection
 from envolve.outer.goals.report import interval
 from envolve.outer.reporting.style import BLUE, GREY, ORANGE, clear_legend, new_figure
 

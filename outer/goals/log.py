@@ -80,8 +80,24 @@ def from_csv(text: str) -> list[Score]:
     for line in csv.reader(io.StringIO(text)):
         number, steps, updates, member, episodes = (int(v) for v in line[:5])
         success, low, high, near, near_low, near_high, distance, length, *rest = (float(v) for v in line[5:])
-        out.append(Score(number, steps, updates, member, episodes, success, low, high, near, near_low, near_high,
-                         distance, length, tuple(rest)))  # fmt: skip
+        out.append(
+            Score(
+                number,
+                steps,
+                updates,
+                member,
+                episodes,
+                success,
+                low,
+                high,
+                near,
+                near_low,
+                near_high,
+                distance,
+                length,
+                tuple(rest),
+            )
+        )
     return out
 
 

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import math
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rich.console import Console, Group, RenderableType
-from rich.progress_bar import ProgressBar
-from rich.table import Table
-from rich.text import Text
+from rich.console import Console, RenderableType
 
 from envolve.agents.goal.crl import METRICS
 from envolve.outer.goals.log import Point, Score, points_of
 from envolve.outer.reporting.board import Board
-from envolve.outer.reporting.display import NotedDisplay
+from envolve.outer.reporting.display import LiveDisplay, bar, columns
 from envolve.outer.reporting.report import duration, number
 from envolve.outer.reporting.style import BLUE, COLOURS, GREY, clear_legend, new_figure, thousands
 
@@ -44,7 +40,7 @@ def interval(middle: float, ends: tuple[float, float]) -> str:
     return f"{middle:.{digits}f} [{ends[0]:.{digits}f}, {ends[1]:.{digits}f}]"
 
 
-class GoalTable(NotedDisplay):
+class GoalTable(LiveDisplay):
     """Live table of a run: a row per evaluation. ETA is the time until the last one."""
 
     ROWS = 12
@@ -53,7 +49,7 @@ class GoalTable(NotedDisplay):
         self, total: int, title: str, console: Console | None = None, metrics: Sequence[str] = METRICS
     ) -> None:
         """metrics: names of the learner's metrics, one of which is shown."""
-        super().__init__(title, console or Console(), redirect_stderr=sys.stderr.isatty())
+        super().__init__(title, console)
         self.total, self.steps, self.first = total, 0, -1
         self.metrics = metrics
         self.shown = next(name for name in SHOWN if name in metrics)
@@ -71,13 +67,11 @@ class GoalTable(NotedDisplay):
         with self.lock:
             self.rows.append((point, mean, speed))
             self.steps = point.steps
-        if self.live:
-            self.live.refresh()
-        else:
-            failed = f"  {point.failed} diverged" if point.failed else ""
-            self._line(f"steps {point.steps:>10,}  updates {point.updates:>7,}  success {self._success(point)}  "
-                       f"near {interval(point.near, point.near_interval)}  {SHOWN[self.shown]} {number(mean)}  "
-                       f"{number(speed)} steps/s  ETA {self._eta()}{failed}")  # fmt: skip
+        self._show(
+            f"steps {point.steps:>10,}  updates {point.updates:>7,}  success {self._success(point)}  "
+            f"near {interval(point.near, point.near_interval)}  {SHOWN[self.shown]} {number(mean)}  "
+            f"{number(speed)} steps/s  ETA {self._eta()}" + (f"  {point.failed} diverged" if point.failed else "")
+        )
 
     def progress(self, steps: int) -> None:
         with self.lock:
@@ -95,19 +89,21 @@ class GoalTable(NotedDisplay):
             return "-"
         return duration(max(0, self.total - self.steps) * (time.monotonic() - self.began) / done)
 
-    def _draw(self) -> RenderableType:
-        top = Table.grid(padding=(0, 2))
-        bar = ProgressBar(total=self.total, completed=min(self.steps, self.total), width=30)
-        top.add_row(bar, f"{self.steps:,} of {self.total:,} steps", f"ETA {self._eta()}")
-        table = Table(show_edge=False, pad_edge=False)
-        for column in ("steps", "updates", "success", "time near the goal", SHOWN[self.shown], "steps/s", "diverged"):
-            table.add_column(column, justify="right")
+    def _parts(self) -> list[RenderableType]:
+        top = bar(self.steps, self.total, f"{self.steps:,} of {self.total:,} steps", f"ETA {self._eta()}")
+        shown = SHOWN[self.shown]
+        table = columns(("steps", "updates", "success", "time near the goal", shown, "steps/s", "diverged"), left=0)
         for point, accuracy, speed in self.rows[-self.ROWS :]:
-            table.add_row(f"{point.steps:,}", f"{point.updates:,}", self._success(point),
-                          interval(point.near, point.near_interval), number(accuracy), number(speed),
-                          str(point.failed or ""))  # fmt: skip
-        notes = (Text(f"note: {n}", style="yellow") for n in self.notes)
-        return Group(Text(self.title, style="bold"), top, table, *notes)
+            table.add_row(
+                f"{point.steps:,}",
+                f"{point.updates:,}",
+                self._success(point),
+                interval(point.near, point.near_interval),
+                number(accuracy),
+                number(speed),
+                str(point.failed or ""),
+            )
+        return [top, table]
 
 
 class GoalBoard(Board):
@@ -145,8 +141,15 @@ def learning_curve(path: Path, scores: list[Score], title: str, lines: Sequence[
             x = [p.steps for p in points]
             over = f"{len(members)} members" if len(members) > 1 else f"{scores[0].episodes} episodes"
             ends = [getattr(p, f"{name}_interval") for p in points]
-            ax.fill_between(x, [e[0] for e in ends], [e[1] for e in ends], color=BLUE, alpha=0.25, linewidth=0,
-                            label=f"95 % interval over {over}")  # fmt: skip
+            ax.fill_between(
+                x,
+                [e[0] for e in ends],
+                [e[1] for e in ends],
+                color=BLUE,
+                alpha=0.25,
+                linewidth=0,
+                label=f"95 % interval over {over}",
+            )
             for i in members if len(members) > 1 else ():
                 own_scores = [getattr(s, name) for s in scores if s.member == i]
                 ax.plot(x, own_scores, color=GREY, linewidth=0.6, alpha=0.6, label=None if i else "members")
@@ -180,7 +183,9 @@ def summary(plan: GoalPlan, folder: Path, scores: list[Score], seconds: float) -
         out.append("")
         for s in scores[-run.population :]:
             own = "".join(f"  {name} {values[s.member]:g}" for name, values in plan.own.items())
-            out.append(f"member {s.member:<3} success {interval(s.success, (s.success_low, s.success_high))}  "
-                       f"near {interval(s.near, (s.near_low, s.near_high))}{own}")  # fmt: skip
+            out.append(
+                f"member {s.member:<3} success {interval(s.success, (s.success_low, s.success_high))}  "
+                f"near {interval(s.near, (s.near_low, s.near_high))}{own}"
+            )
     out += ["", *(f"{folder / name}  {what}" for name, what in FILES if (folder / name).exists())]
     return "\n".join(out) + "\n"

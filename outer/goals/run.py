@@ -36,10 +36,18 @@ class GoalRun:
         self.plan, self.folder = plan, folder
         keys = torch.arange(run.population, device=run.device) + run.seed
         self.training = GoalTraining(
-            make_goal_task(run.env_name), make_goal_task(run.eval_env or run.env_name), plan.learner, keys, plan.own,
-            run.resample, run.episode_length, run.action_repeat, run.num_eval_envs,
-            engine=run.engine, threads=run.threads,
-        )  # fmt: skip
+            make_goal_task(run.env_name),
+            make_goal_task(run.eval_env or run.env_name),
+            plan.learner,
+            keys,
+            plan.own,
+            run.resample,
+            run.episode_length,
+            run.action_repeat,
+            run.num_eval_envs,
+            engine=run.engine,
+            threads=run.threads,
+        )
         self.log, self.seconds = "", 0.0  # lines of scores.csv without its header; wall time of all sessions
         if resume:
             self._load()

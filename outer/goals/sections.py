@@ -33,15 +33,17 @@ class RunSection:
     episode_length: int = option(0, "decisions of an episode; 0: the task's own", ge=0, le=10**6)
     action_repeat: int = option(1, "environment steps per decision", ge=1, le=10**4)
     resample: str = option(
-        "reset", "reset: new starts and goals at every reset; fixed, as published: keep the first ones",
+        "reset",
+        "reset: new starts and goals at every reset; fixed, as published: keep the first ones",
         choices=("reset", "fixed"),
-    )  # fmt: skip
+    )
     seed: int = option(0, "random seed of the first member; the others take the seeds that follow", ge=0, le=2**31)
     population: int = option(1, "members, trained side by side", ge=1, le=10**4)
     engine: str = option(
-        "mujoco", "simulator of tasks with a robot: MuJoCo on CPU threads, or mujoco_warp on a GPU",
+        "mujoco",
+        "simulator of tasks with a robot: MuJoCo on CPU threads, or mujoco_warp on a GPU",
         choices=("mujoco", "mujoco_warp"),
-    )  # fmt: skip
+    )
     threads: int = option(0, "CPU threads; 0: all that this process may use", ge=0, le=1024)
     device: str = option("cpu", "cpu, or cuda")
     exp_name: str = option("", "name of the run's folder in results/; default: task, time and seed")

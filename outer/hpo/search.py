@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from envolve.outer.config.schema import nearest
+from envolve.core.registry import nearest
 from envolve.outer.hpo.hyperband import POLICIES, ladder
 from envolve.outer.hpo.trial import Plain, Search
 

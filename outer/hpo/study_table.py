@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rich.console import Console, Group, RenderableType
-from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
@@ -15,14 +14,14 @@ from envolve.outer.hpo.axes import short_names, shown, value_text
 from envolve.outer.hpo.report import last_line, name_of, title_of
 from envolve.outer.hpo.standings import ranked, rungs, succeeded
 from envolve.outer.hpo.trial import Record, Trial
-from envolve.outer.reporting.display import NotedDisplay
+from envolve.outer.reporting.display import LiveDisplay, bar, columns
 from envolve.outer.reporting.report import duration, precise
 
 if TYPE_CHECKING:
     from envolve.outer.hpo.study import Study
 
 
-class StudyTable(NotedDisplay):
+class StudyTable(LiveDisplay):
     """Trials done, those out and with whom, every budget, the best five, and when it will end.
 
     remembered: what was done before, when a study is continued; it counts for all but the ETA. The ETA assumes that a
@@ -38,7 +37,7 @@ class StudyTable(NotedDisplay):
 
     def __init__(self, study: Study, console: Console | None = None, remembered: Sequence[Record] = ()) -> None:
         title = f"{title_of(study)}: {study.backend}, {study.bracket}, {study.budget.unit}"
-        super().__init__(title, console or Console())
+        super().__init__(title, console)
         self.study = study
         self.records = list(remembered)
         self.out: dict[int, tuple[Trial, str, float]] = {}  # trial, its NES master, start time
@@ -53,8 +52,7 @@ class StudyTable(NotedDisplay):
             since = self.out[trial.id][2] if trial.id in self.out else now
             self.first = self.first if self.first is not None else now  # before, NES masters had to start
             self.out[trial.id] = trial, who, since
-        if self.live:
-            self.live.refresh()
+        self._show(None)
 
     def update(self, record: Record) -> None:
         with self.lock:
@@ -63,10 +61,7 @@ class StudyTable(NotedDisplay):
             self.spent += record.trial.budget
             self.last = time.monotonic()
             line = "" if self.live else self._one_line(record)
-        if self.live:
-            self.live.refresh()
-        else:
-            self._line(line)
+        self._show(line)
 
     # ------------------------------------------------------------------------------------------------ what is known
 
@@ -121,10 +116,9 @@ class StudyTable(NotedDisplay):
 
     # ------------------------------------------------------------------------------------------------ how it is shown
 
-    def _draw(self) -> RenderableType:
-        top = Table.grid(padding=(0, 2))
+    def _parts(self) -> list[RenderableType]:
         trials, full = self._count()
-        top.add_row(ProgressBar(total=1.0, completed=self.share(), width=20), trials, self._clock())
+        top = bar(self.share(), 1.0, trials, self._clock())
         first = {r.trial.config_id: r.trial for r in reversed(self.records)}
         model = sum(t.model_based for t in first.values())
         failed = sum(not succeeded(r) for r in self.records)
@@ -136,11 +130,10 @@ class StudyTable(NotedDisplay):
         else:
             side = Table.grid(padding=(0, 4))
             side.add_row(*tables)
-        notes = (Text(f"note: {n}", style="yellow") for n in self.notes)
-        return Group(Text(self.title, style="bold"), top, picks, side, *[self._best()] * bool(self.records), *notes)
+        return [top, picks, side, *[self._best()] * bool(self.records)]
 
     def _rungs(self) -> Table:
-        table = _columns("budget", "done", "out", "failed", "best", "median")
+        table = columns(("budget", "done", "out", "failed", "best", "median"), left=0)
         out = [trial.budget for trial, _, _ in self.out.values()]
         rows = {r.budget: r for r in rungs(self.records)}
         for budget in sorted({*rows, *out}):
@@ -152,7 +145,7 @@ class StudyTable(NotedDisplay):
         return table
 
     def _who(self) -> Table:
-        table = _columns("out now", "budget", "for", "with", left=(0, 3))
+        table = columns(("out now", "budget", "for", "with"))
         now = time.monotonic()
         for trial, who, since in list(self.out.values())[: self.OUT]:
             table.add_row(name_of(trial.config_id), f"{trial.budget:g}", duration(now - since), Text(who))
@@ -161,7 +154,7 @@ class StudyTable(NotedDisplay):
         return table
 
     def _best(self) -> Table:
-        table = _columns("best", "loss", "budget", "by", left=(0, 3))
+        table = columns(("best", "loss", "budget", "by"))
         table.add_column("values")  # not no_wrap: of all columns only this one may be cut off
         names = short_names(sorted({name for r in self.records for name in r.trial.values}))
         for r in ranked(self.records)[: self.BEST]:
@@ -172,10 +165,3 @@ class StudyTable(NotedDisplay):
             text = Text(", ".join(values[: self.PARAMETERS]) + more, no_wrap=True, overflow="ellipsis")
             table.add_row(name_of(t.config_id), precise(r.result.loss), f"{t.budget:g}", by, text)
         return table
-
-
-def _columns(*names: str, left: Sequence[int] = ()) -> Table:
-    table = Table(box=None, padding=(0, 1), header_style="dim")
-    for k, name in enumerate(names):
-        table.add_column(name, justify="left" if k in left else "right", no_wrap=True)
-    return table

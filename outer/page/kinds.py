@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from envolve.outer.config.schema import nearest
+from envolve.core.registry import nearest
 from envolve.outer.page import distributed_page, goal_page, run_page, shapers_page, study_page
 from envolve.outer.page.parts import Page
 from envolve.outer.page.reading import Folder

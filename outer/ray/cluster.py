@@ -93,9 +93,12 @@ class RayCluster:
     def begin(self, worker: int, node: str) -> None:
         """Starts a worker; READY follows, or DIED or UNFIT."""
         handle = self._actor.options(
-            num_cpus=self._cpus, num_gpus=self._gpus, max_restarts=0, max_task_retries=0,
+            num_cpus=self._cpus,
+            num_gpus=self._gpus,
+            max_restarts=0,
+            max_task_retries=0,
             scheduling_strategy=self._affinity(node, soft=False),
-        ).remote(self._start)  # fmt: skip
+        ).remote(self._start)
         self._handles[worker] = handle
         self._follow(handle.hello.remote(), READY, worker)
 
@@ -188,10 +191,13 @@ def _init(options: dict[str, Any], what: str) -> None:
     where = str(Path(envolve.__file__).absolute().parents[1])  # a checkout is not installed; elsewhere it is no folder
     try:
         ray.init(
-            include_dashboard=False if options["address"] == "local" else None, log_to_driver=False,
-            configure_logging=False, logging_level=logging.ERROR,
-            job_config=JobConfig(_py_driver_sys_path=[where]), **options,
-        )  # fmt: skip
+            include_dashboard=False if options["address"] == "local" else None,
+            log_to_driver=False,
+            configure_logging=False,
+            logging_level=logging.ERROR,
+            job_config=JobConfig(_py_driver_sys_path=[where]),
+            **options,
+        )
     except (ConnectionError, RuntimeError, OSError, ValueError, TimeoutError, ray.exceptions.RayError) as e:
         if ray.is_initialized():
             ray.shutdown()
@@ -244,10 +250,11 @@ def _loopback() -> Iterator[None]:
     it."""
     own = {
         "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # no address but 127.0.0.1, as on those systems
-        "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32),
+        "RAY_AUTH_MODE": "token",
+        "RAY_AUTH_TOKEN": secrets.token_hex(32),
         "RAY_worker_niceness": "0",  # the default of 15 halves the speed beside any other process
         "RAY_USAGE_STATS_ENABLED": "0",  # nothing is reported to anybody
-    }  # fmt: skip
+    }
     before = {name: os.environ.get(name) for name in own}
     os.environ.update(own)
     try:

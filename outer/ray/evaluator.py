@@ -77,9 +77,11 @@ def versions() -> Versions:
     import torch
 
     return {
-        "Python": ".".join(platform.python_version_tuple()[:2]), "envolve": f"{envolve.__version__} ({sources()})",
-        "torch": torch.__version__.partition("+")[0], "numba": numba.__version__,
-    }  # fmt: skip
+        "Python": ".".join(platform.python_version_tuple()[:2]),
+        "envolve": f"{envolve.__version__} ({sources()})",
+        "torch": torch.__version__.partition("+")[0],
+        "numba": numba.__version__,
+    }
 
 
 @lru_cache(maxsize=1)

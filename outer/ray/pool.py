@@ -47,9 +47,15 @@ class RayPool:
     ``mine``: versions that workers must have. ``on_wait`` is called four times per second while it waits."""
 
     def __init__(
-        self, cluster: Cluster, run_id: str, mine: Versions, *, count: int | None = None,
-        patience: Patience | None = None, clock: Callable[[], float] = time.monotonic,
-    ) -> None:  # fmt: skip
+        self,
+        cluster: Cluster,
+        run_id: str,
+        mine: Versions,
+        *,
+        count: int | None = None,
+        patience: Patience | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.run_id, self.on_wait = run_id, None  # type: str, Callable[[], None] | None
         self._cluster, self._clock = cluster, clock
         self._staff = Staff(cluster, mine, count, clock)
@@ -309,6 +315,8 @@ class RayPool:
             self._hint_at = now
             out = [
                 f"worker {w} ({self._backlog.work[s.index].chunk.label}, {now - s.at:.0f} s)"
-                for w, m in self._members.items() for s in m.out.values() if s.index in self._backlog.work
-            ]  # fmt: skip
+                for w, m in self._members.items()
+                for s in m.out.values()
+                if s.index in self._backlog.work
+            ]
             log.info("no result for %.0f s; waiting for %s", HINT_SECONDS, ", ".join(out[:20]) or "a worker to be free")

@@ -70,8 +70,12 @@ def side(runs: AgentRuns, floor: float, mark: float | None) -> Side:
     low = interval(returns, IQM)[0]
     iqm = float(interquartile_mean(returns))
     steps = [s for s, r in zip(runs.steps, runs.returns) if math.isfinite(r)]
-    return Side(iqm, iqm if math.isnan(low) and len(returns) > 1 else low,
-                float(interquartile_mean(steps)) if steps else math.nan, failures(runs.returns, mark))  # fmt: skip
+    return Side(
+        iqm,
+        iqm if math.isnan(low) and len(returns) > 1 else low,
+        float(interquartile_mean(steps)) if steps else math.nan,
+        failures(runs.returns, mark),
+    )
 
 
 def failures(returns: list[float], mark: float | None) -> int:
@@ -112,8 +116,14 @@ def break_even(spent: int, real_per_agent: float, on_task: float) -> float:
     return math.ceil(spent / (on_task - real_per_agent)) if on_task > real_per_agent else math.inf
 
 
-def price_lines(kind: str, spent: int | None, world: Side | None, real: Side | None, comparable: bool,
-                number: Callable[[float], str]) -> list[str]:  # fmt: skip
+def price_lines(
+    kind: str,
+    spent: int | None,
+    world: Side | None,
+    real: Side | None,
+    comparable: bool,
+    number: Callable[[float], str],
+) -> list[str]:
     """Description of the two prices. kind: se, rn or shaper; spent: real steps of the evolution, None: unknown."""
     lines = []
     if world is not None:

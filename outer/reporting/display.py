@@ -1,15 +1,19 @@
-"""Basis of live tables: drawn by rich in a terminal, plain lines elsewhere."""
+"""One live table: drawn by rich in a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from rich.console import Console, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
 from typing_extensions import Self
 
 from envolve.agents.common.compiling import EVERY, under_way
@@ -24,15 +28,29 @@ def can_redraw(console: Console) -> bool:
 
 
 class LiveDisplay:
-    """Display of a run: ``live`` is drawn in a terminal; elsewhere it is None and lines are printed."""
+    """Display of what runs: a title, ``_parts`` (a bar, tables) and the last few notes.
 
-    def __init__(self, title: str, console: Console) -> None:
-        self.title, self.console, self.began = title, console, time.monotonic()
+    In a terminal, rich draws it again four times a second in a thread of its own; elsewhere ``live`` is None and lines
+    are printed. Whatever ``_parts`` reads is changed under ``lock``, which is never held while rich is asked to draw.
+    """
+
+    NOTES = 3
+
+    def __init__(self, title: str, console: Console | None = None) -> None:
+        self.title, self.console, self.began = title, console or Console(), time.monotonic()
         self.live: Live | None = None
+        self.notes: deque[str] = deque(maxlen=self.NOTES)
+        self.lock = threading.Lock()
 
     def __enter__(self) -> Self:
         self.began = time.monotonic()
-        if self.live:
+        if can_redraw(self.console):  # not before: rich draws at once, and needs all that _parts reads
+            self.live = Live(
+                get_renderable=self._render,
+                console=self.console,
+                refresh_per_second=4,
+                redirect_stderr=sys.stderr.isatty(),
+            )
             self.live.start()
         else:
             self._line(self.title)
@@ -42,43 +60,45 @@ class LiveDisplay:
         if self.live:
             self.live.stop()
 
-    def _line(self, text: str) -> None:
-        self.console.print(text, markup=False, highlight=False, soft_wrap=True)
-        self.console.file.flush()
-
-
-class NotedDisplay(LiveDisplay):
-    """Live display drawn by rich with ``_draw`` in its own thread, with the last few notes in it."""
-
-    NOTES = 3
-
-    def __init__(self, title: str, console: Console, redirect_stderr: bool = True) -> None:
-        super().__init__(title, console)
-        self.notes: deque[str] = deque(maxlen=self.NOTES)
-        self.lock = threading.Lock()  # of what _draw reads; never held while rich is asked to draw
-        self.redirect_stderr = redirect_stderr
-
-    def __enter__(self) -> Self:
-        if can_redraw(self.console):  # not before: rich draws at once, and needs all that _draw reads
-            self.live = Live(get_renderable=self._render, console=self.console, refresh_per_second=4,
-                             redirect_stderr=self.redirect_stderr)  # fmt: skip
-        return super().__enter__()
-
     def note(self, text: str) -> None:
         """Adds a permanent line: a restart, a lost worker."""
         with self.lock:
             self.notes.append(text)
+        self._show(f"note: {text}")
+
+    def _show(self, line: str | None) -> None:
+        """After a change: draws anew, or prints the line. None: nothing that a line would say."""
         if self.live:
             self.live.refresh()
-        else:
-            self._line(f"note: {text}")
+        elif line is not None:
+            self._line(line)
+
+    def _line(self, text: str) -> None:
+        self.console.print(text, markup=False, highlight=False, soft_wrap=True)
+        self.console.file.flush()
 
     def _render(self) -> RenderableType:
         with self.lock:
-            return self._draw()
+            notes = [Text(f"note: {n}", style="yellow") for n in self.notes]
+            return Group(Text(self.title, style="bold"), *self._parts(), *notes)
 
-    def _draw(self) -> RenderableType:
+    def _parts(self) -> list[RenderableType]:
         raise NotImplementedError
+
+
+def bar(done: float, total: float, *texts: str | Text) -> Table:
+    """A line: how much is done, and texts beside it."""
+    line = Table.grid(padding=(0, 2))
+    line.add_row(ProgressBar(total=max(1, total), completed=min(done, max(1, total)), width=24), *texts)
+    return line
+
+
+def columns(headings: Sequence[str], left: int = 1, padding: int = 1) -> Table:
+    """A table without lines; the first ``left`` columns are aligned to the left, all others to the right."""
+    table = Table(box=None, padding=(0, padding), header_style="dim")
+    for i, heading in enumerate(headings):
+        table.add_column(heading, justify="left" if i < left else "right", no_wrap=True)
+    return table
 
 
 class CompilingWatch:

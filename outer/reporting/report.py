@@ -9,14 +9,11 @@ import time
 from collections import deque
 from dataclasses import asdict, dataclass
 
-from rich.console import Console, Group, RenderableType
-from rich.progress_bar import ProgressBar
-from rich.table import Table
-from rich.text import Text
+from rich.console import Console, RenderableType
 from typing_extensions import Self
 
 from envolve.outer.reporting.board import Board
-from envolve.outer.reporting.display import CompilingWatch, NotedDisplay
+from envolve.outer.reporting.display import CompilingWatch, LiveDisplay, bar, columns
 
 
 @dataclass
@@ -59,7 +56,7 @@ def duration(seconds: float) -> str:
     return f"{hours}:{m:02}:{s:02}" if hours else f"{m}:{s:02}"
 
 
-class LiveTable(NotedDisplay):
+class LiveTable(LiveDisplay):
     """A table that follows the run in a terminal; one plain line per generation where the output is none.
 
     ETA is the time until the last generation at the pace of the last few, "at most" that if the run may end before
@@ -77,7 +74,7 @@ class LiveTable(NotedDisplay):
     def __init__(
         self, total_generations: int, title: str, console: Console | None = None, ends_early: bool = False
     ) -> None:
-        super().__init__(title, console or Console())
+        super().__init__(title, console)
         self.total, self.ends_early = total_generations, ends_early
         self.rows: deque[GenerationRow] = deque(maxlen=self.HISTORY)
         self.pace: deque[float] = deque(maxlen=self.HISTORY)  # seconds of generations that nothing delayed
@@ -99,17 +96,14 @@ class LiveTable(NotedDisplay):
             if not (self.waits.seen() or self.delayed):
                 self.pace.append(row.seconds)
             self.delayed = False
-        if self.live:
-            self.live.refresh()
-        else:
-            self._line(
-                f"generation {row.generation:>{len(str(self.total))}}/{self.total}"
-                f"  score {number(row.score_mean)}  best {number(row.score_best)}"
-                f"  real return {number(row.real_return)}"
-                f"  train steps {number(row.train_steps)}  episode length {number(row.episode_length)}"
-                + (f"  failed {row.failed}" if row.failed else "")
-                + f"  {number(row.steps_per_second)} member-steps/s  {self._clock()}"
-            )
+        self._show(
+            f"generation {row.generation:>{len(str(self.total))}}/{self.total}"
+            f"  score {number(row.score_mean)}  best {number(row.score_best)}"
+            f"  real return {number(row.real_return)}"
+            f"  train steps {number(row.train_steps)}  episode length {number(row.episode_length)}"
+            + (f"  failed {row.failed}" if row.failed else "")
+            + f"  {number(row.steps_per_second)} member-steps/s  {self._clock()}"
+        )
 
     def _clock(self) -> str:
         clock = f"elapsed {duration(time.monotonic() - self.began)}"
@@ -121,19 +115,12 @@ class LiveTable(NotedDisplay):
             clock += f"  ETA {'at most ' if self.ends_early and left else ''}{duration(left * pace)}"
         return clock
 
-    def _draw(self) -> RenderableType:
+    def _parts(self) -> list[RenderableType]:
         done = self.rows[-1].generation if self.rows else 0
-        top = Table.grid(padding=(0, 2))
-        top.add_row(
-            ProgressBar(total=max(1, self.total), completed=done, width=24),
-            f"generation {done}/{self.total}",
-            self._clock(),
-        )
-        table = Table(box=None, padding=(0, 1), header_style="dim")
-        for name in ("gen", "score\nmean", "score\nbest", "real\nreturn", "train\nsteps", "episode\nlength", "failed"):
-            table.add_column(name, justify="right", no_wrap=True)
-        table.add_column("member-\nsteps/s", justify="right", no_wrap=True)
-        table.add_column("\nseconds", justify="right", no_wrap=True)
+        table = columns(
+            ("gen", "score\nmean", "score\nbest", "real\nreturn", "train\nsteps", "episode\nlength", "failed",
+             "member-\nsteps/s", "\nseconds"), left=0,
+        )  # fmt: skip
         for i, r in enumerate(self.rows):
             figures = (r.score_mean, r.score_best, r.real_return, r.train_steps, r.episode_length)
             table.add_row(
@@ -144,8 +131,7 @@ class LiveTable(NotedDisplay):
                 number(r.seconds),
                 style="bold" if i == len(self.rows) - 1 else "",
             )
-        notes = (Text(f"note: {n}", style="yellow") for n in self.notes)
-        return Group(Text(self.title, style="bold"), top, table, *notes)
+        return [bar(done, self.total, f"generation {done}/{self.total}", self._clock()), table]
 
 
 class TensorBoard:

@@ -22,9 +22,10 @@ class RandomSection:
     """Settings of ``search: random``, the section ``agents.random``."""
 
     around: str = option(
-        "start", "start: independent draws around the first world; best: around the best so far, a hill climb",
+        "start",
+        "start: independent draws around the first world; best: around the best so far, a hill climb",
         choices=("start", "best"),
-    )  # fmt: skip
+    )
 
 
 class RandomSearch(Search):

@@ -85,11 +85,17 @@ class Ranking:
         finite = values["score"][np.isfinite(values["score"])]
         table.update(
             GenerationRow(
-                generation, mean_of(values["score"]), float(finite.max()) if finite.size else math.nan,
-                mean_of(values["mean_return"]), float(values["train_steps"].mean()), math.nan,
-                count - finite.size, int(values["train_steps"].sum()), time.monotonic() - began,
+                generation,
+                mean_of(values["score"]),
+                float(finite.max()) if finite.size else math.nan,
+                mean_of(values["mean_return"]),
+                float(values["train_steps"].mean()),
+                math.nan,
+                count - finite.size,
+                int(values["train_steps"].sum()),
+                time.monotonic() - began,
             )
-        )  # fmt: skip
+        )
 
 
 def read_ranking(path: Path) -> list[Ranked]:

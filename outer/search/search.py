@@ -36,7 +36,7 @@ from envolve.outer.search.nes import OWN, generator
 
 
 class Refusal(NamedTuple):
-    """What of a configuration a built-in search cannot work with."""
+    """A value of a configuration that a built-in search cannot work with."""
 
     key: str  # of agents.gtn
     found: str

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, Mapping, Optional, Tuple, Type
 
+from envolve.core.registry import Registry
 from envolve.outer.search.cma import CMA
 from envolve.outer.search.openai_es import OpenAIES
 from envolve.outer.search.random_search import RandomSearch
@@ -15,10 +16,9 @@ from envolve.outer.search.search import NES_NAME, Search
 from envolve.outer.search.sep_cma import SepCMA
 from envolve.outer.search.snes import SNES
 
-SEARCHES: Dict[str, Type[Search]] = {
-    "snes": SNES, "sep_cma": SepCMA, "cma": CMA, "openai_es": OpenAIES, "random": RandomSearch
-}  # fmt: skip
-BUILT_IN = frozenset(SEARCHES)
+SEARCHES: Registry[Type[Search]] = Registry(
+    "search", {"snes": SNES, "sep_cma": SepCMA, "cma": CMA, "openai_es": OpenAIES, "random": RandomSearch}
+)
 # keys of agents.gtn that nes alone reads; of the others only a user's own search may read them
 NES_KEYS = (
     "step_size", "nes_step_size", "mirrored_sampling", "estimator", "score_transform_type", "weight_decay",

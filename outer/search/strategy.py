@@ -7,7 +7,6 @@ around a ``Search``, which only knows worlds and scores, and checks all that com
 from __future__ import annotations
 
 import copy
-import difflib
 import sys
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -17,6 +16,7 @@ import torch
 from torch import Tensor
 
 from envolve.core import plugins
+from envolve.core.registry import unknown
 from envolve.outer.checkpoint import RunError
 from envolve.outer.config.section import GTNSection
 from envolve.outer.search.nes import CONFIRM, MEMBERS, NES, ORIG, PLUS, RESTART, NESState, Population, member_seeds
@@ -59,9 +59,15 @@ class OwnSearch:
     agents in each of the worlds that were asked for."""
 
     def __init__(
-        self, name: str, section: GTNSection, seed: int, init_world: Callable[[int], Tensor], mask: Tensor,
-        state: OwnState | None = None, settings: Any = None,
-    ) -> None:  # fmt: skip
+        self,
+        name: str,
+        section: GTNSection,
+        seed: int,
+        init_world: Callable[[int], Tensor],
+        mask: Tensor,
+        state: OwnState | None = None,
+        settings: Any = None,
+    ) -> None:
         """settings: of the search's own section; None: its defaults. Raises SearchError."""
         self.settings = settings
         self.name, self.section, self.seed, self.init_world, self.mask = name, section, seed, init_world, mask
@@ -82,9 +88,7 @@ class OwnSearch:
         cls: type[Search] = SEARCHES[self.name]
         world_seed = int(member_seeds(self.seed, RESTART, self._state.restarts, 1)[0])
         self.init = self.init_world(world_seed)
-        arguments: tuple[Any, ...] = (
-            self.init.numel(), self.mask.clone(), self.init.clone(), self.seed, self.section
-        )  # fmt: skip
+        arguments: tuple[Any, ...] = (self.init.numel(), self.mask.clone(), self.init.clone(), self.seed, self.section)
         if cls.section_class is not None:
             arguments += (cls.section_class() if self.settings is None else self.settings,)
         self.search: Any = self._guarded("__init__", lambda: cls(*arguments))
@@ -201,9 +205,13 @@ class OwnSearch:
 
 
 def make_strategy(
-    section: GTNSection, seed: int, init_world: Callable[[int], Tensor], mask: Tensor,
-    state: NESState | OwnState | None = None, settings: Any = None,
-) -> Strategy:  # fmt: skip
+    section: GTNSection,
+    seed: int,
+    init_world: Callable[[int], Tensor],
+    mask: Tensor,
+    state: NESState | OwnState | None = None,
+    settings: Any = None,
+) -> Strategy:
     """The search that ``agents.gtn.search`` names. settings: of its own section. Raises SearchError."""
     name = section.search
     if isinstance(state, OwnState if name == NES_NAME else NESState):
@@ -212,8 +220,7 @@ def make_strategy(
         assert not isinstance(state, OwnState)
         return NES(section, seed, init_world, mask, state)
     if name not in SEARCHES:
-        mean = difflib.get_close_matches(name, [NES_NAME, *SEARCHES], n=1, cutoff=0.0)[0]
         late = "a search that a script registers must be registered before its run goes on"
-        raise SearchError(f"agents.gtn.search: found no search {name} here, did you mean {mean}; {late}")
+        raise SearchError(f"{unknown('agents.gtn.search', name, [NES_NAME, *SEARCHES])}; {late}")
     assert not isinstance(state, NESState)
     return OwnSearch(name, section, seed, init_world, mask, state, settings)

@@ -3,7 +3,6 @@ class for worlds made of networks, one for shapers."""
 
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path
 from typing import Any
@@ -12,8 +11,7 @@ import torch
 import yaml
 from torch import Tensor
 
-from envolve.core.files import read_text
-from envolve.envs.graph.file import parse_graph_file, with_values
+from envolve.envs.graph.file import GraphFile
 from envolve.envs.physics.task import physics_task
 from envolve.envs.shaping.candidate import GRAPH
 from envolve.envs.shaping.section import candidates_of, shaper_files
@@ -66,10 +64,16 @@ class NetworkTarget:
         """real_steps: steps of the task spent on the evolution; None: unknown."""
         _, hyper, _ = problem.learner(self.data)
         save_world(
-            str(run_dir / "model.pt"), self.kind, self.name, psi, self.data,
+            str(run_dir / "model.pt"),
+            self.kind,
+            self.name,
+            psi,
+            self.data,
             budget=hyper.train_steps,  # training much longer can undo what the world taught
-            score=score, solved=solved, evolution_steps=real_steps,
-        )  # fmt: skip
+            score=score,
+            solved=solved,
+            evolution_steps=real_steps,
+        )
 
 
 class ShaperTarget:
@@ -84,6 +88,7 @@ class ShaperTarget:
         self.solved_reward = math.inf if section.solved_reward is None else section.solved_reward
         self.candidates = candidates_of(section, data["env_name"])
         self.path = shaper_files(section, data["env_name"])[0]
+        self.graphs: GraphFile | None = None  # content of a graph file, once it is needed
 
     def floor(self) -> float | None:
         return None  # what a random policy scores is not known, nor is it compared
@@ -108,8 +113,8 @@ class ShaperTarget:
         content = {"shaper": self.path.name, "score": score, "params": named}
         write_atomic(str(run_dir / "params.yaml"), yaml.safe_dump(content, sort_keys=False).encode())
         if self.path.name.endswith(GRAPH):
-            data = with_values(parse_graph_file(read_text(self.path)), best.params.tolist())
-            write_atomic(str(run_dir / self.path.name), (json.dumps(data) + "\n").encode())
+            self.graphs = self.graphs or GraphFile.read(self.path)
+            write_atomic(str(run_dir / self.path.name), self.graphs.with_values(best.params.tolist()).text().encode())
 
 
 def ranks(data: dict[str, Any]) -> bool:

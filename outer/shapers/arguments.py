@@ -21,7 +21,7 @@ class TrainingArgs:
     num_envs_per_shaper: int = 256
     """Environments of each agent, and episodes that judge it."""
     iterations: int = 500
-    """Of collecting and learning."""
+    """Training iterations, each of which collects and learns."""
     seeds: int = 1
     """Agents trained per candidate; the candidate's score is the mean of their scores."""
     learner: Literal["ppo", "sac", "td3"] = "ppo"

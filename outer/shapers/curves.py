@@ -27,10 +27,16 @@ def curves(path: Path, ranking: Sequence[Outcome], title: str, unit: str) -> Non
         label = o.name if math.isnan(o.score) else f"{o.name}: {precise(o.score)}"
         label = f"{o.name}: failed" if o.failure else label
         ax.plot(
-            x, y, color=colour, label=label if named else None, linestyle="--" if human else "-",
-            linewidth=1.6 if named and not o.failure else 0.8, marker="o" if 0 < len(x) < 3 else None, markersize=3,
+            x,
+            y,
+            color=colour,
+            label=label if named else None,
+            linestyle="--" if human else "-",
+            linewidth=1.6 if named and not o.failure else 0.8,
+            marker="o" if 0 < len(x) < 3 else None,
+            markersize=3,
             zorder=3 if human else 2 if named else 1,
-        )  # fmt: skip
+        )
         if o.failure and x:
             ax.plot(x[-1:], y[-1:], color=GREY, marker="x", markersize=7, linestyle="none")
     thousands(ax.xaxis)

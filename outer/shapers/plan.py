@@ -15,6 +15,7 @@ from envolve.agents.common.sections import LearnerSection
 from envolve.agents.shaped.training import default_section
 from envolve.core.files import TEXT_BYTES, read_plain
 from envolve.core.places import CODE
+from envolve.core.registry import nearest
 from envolve.envs.mjlab.package import find_task, is_mjlab
 from envolve.envs.mjlab.package import load as load_mjlab
 from envolve.envs.mjlab.task import mjlab_task
@@ -24,7 +25,6 @@ from envolve.envs.shaping.schedule import Schedule, schedule_from
 from envolve.envs.shaping.section import folder_name
 from envolve.envs.sim.simulator import SimulatorError
 from envolve.outer.config.check import Checker
-from envolve.outer.config.schema import nearest
 from envolve.outer.config.yaml_lines import ConfigError, parse_yaml
 from envolve.outer.evaluate.device import check_device
 from envolve.outer.reporting.wandb_run import check_wandb
@@ -208,11 +208,23 @@ def make_plan(args: Args) -> RankingPlan:
     settings = {k: plain(v) for k, v in vars(args).items()}
     device, threads = hardware(engine, args.device, args.threads)
     return RankingPlan(
-        task, human + loaded, skipped, args.seeds,
-        args.num_envs_per_shaper, args.iterations, args.seed, args.learner, section, schedules, engine,
-        device, threads, args.backend, settings,
+        task,
+        human + loaded,
+        skipped,
+        args.seeds,
+        args.num_envs_per_shaper,
+        args.iterations,
+        args.seed,
+        args.learner,
+        section,
+        schedules,
+        engine,
+        device,
+        threads,
+        args.backend,
+        settings,
         args.out or new_folder(Path("results"), "shapers", task, args.seed),
-    )  # fmt: skip
+    )
 
 
 def plain(value: Any) -> Any:

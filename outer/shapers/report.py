@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import json
 import math
-import sys
 import time
 from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
-from rich.console import Console, Group
-from rich.live import Live
-from rich.progress_bar import ProgressBar
+from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
-from typing_extensions import Self
 
 from envolve.agents.shaped.training import Progress
 from envolve.core.statistics import agents_interval
 from envolve.envs.shaping.candidate import Candidate, Failure
-from envolve.outer.reporting.display import LiveDisplay, can_redraw
+from envolve.outer.reporting.display import LiveDisplay, bar, columns
 from envolve.outer.reporting.report import duration, number, precise
 
 HUMAN = "human"  # the candidate that replaces nothing
@@ -121,21 +117,25 @@ def outcomes(
         failed = [failures[i] for i in agents if i in failures]
         names = list(dict.fromkeys(name for p in curve for i in agents for name in p.components[i]))
         own = None if episode_score is None else episode_score[agents.start : agents.stop]
-        out.append(Outcome(
-            candidate, file,
-            agent_scores=[] if own is None else own.mean(1).tolist(),
-            episode_scores=[] if own is None else own.ravel().tolist(),
-            failure=failed[0] if failed else None, failed_agents=len(failed),
-            steps=[p.steps for p in curve],
-            score_curve=[float(p.score[agents.start : agents.stop].mean()) for p in curve],
-            reward_curve=[float(p.reward[agents.start : agents.stop].mean()) for p in curve],
-            components={
-                name: [float(np.mean([p.components[i].get(name, math.nan) for i in agents])) for p in curve]
-                for name in names
-            },
-            observation_size=None if sizes is None else sizes[0][agents.start],
-            action_size=None if sizes is None else sizes[1][agents.start],
-        ))  # fmt: skip
+        out.append(
+            Outcome(
+                candidate,
+                file,
+                agent_scores=[] if own is None else own.mean(1).tolist(),
+                episode_scores=[] if own is None else own.ravel().tolist(),
+                failure=failed[0] if failed else None,
+                failed_agents=len(failed),
+                steps=[p.steps for p in curve],
+                score_curve=[float(p.score[agents.start : agents.stop].mean()) for p in curve],
+                reward_curve=[float(p.reward[agents.start : agents.stop].mean()) for p in curve],
+                components={
+                    name: [float(np.mean([p.components[i].get(name, math.nan) for i in agents])) for p in curve]
+                    for name in names
+                },
+                observation_size=None if sizes is None else sizes[0][agents.start],
+                action_size=None if sizes is None else sizes[1][agents.start],
+            )
+        )
 
     def order(o: Outcome) -> Tuple[bool, float, str]:
         best = o.score if not math.isnan(o.score) else _last(o.score_curve)
@@ -195,16 +195,7 @@ class LiveRanking(LiveDisplay):
         self.names, self.K, self.iterations, self.unit = names, K, iterations, unit
         self.steps_each, self.steps = 0, 0  # environment steps of an agent, and of all that were not out
         self.times: List[Tuple[float, int]] = []  # when each iteration ended, and ``steps`` by then
-        if can_redraw(console):
-            self.live = Live(console=console, auto_refresh=False, redirect_stderr=sys.stderr.isatty())
-
-    def __enter__(self) -> Self:
-        super().__enter__()
-        if self.live:
-            self.live.update(
-                Text(f"{self.title}: first iteration; kernels may have to be compiled, once ..."), refresh=True
-            )
-        return self
+        self.last: Progress | None = None
 
     def _since_first(self) -> Tuple[float, int, int]:
         """Seconds, environment steps of all agents and iterations, without the first, which may compile kernels."""
@@ -226,31 +217,39 @@ class LiveRanking(LiveDisplay):
         return seconds / iterations
 
     def update(self, p: Progress) -> None:
-        self.steps += (p.steps - self.steps_each) * int(np.isfinite(p.score).sum())
-        self.steps_each = p.steps
-        self.times.append((time.monotonic(), self.steps))
-        seconds = self.times[-1][0] - self.began
-        left = (self.iterations - p.iteration) * self.seconds_per_iteration
+        with self.lock:
+            self.steps += (p.steps - self.steps_each) * int(np.isfinite(p.score).sum())
+            self.steps_each, self.last = p.steps, p
+            self.times.append((time.monotonic(), self.steps))
+            done, counts = self._counts(p)
+        line = None
+        if p.iteration == self.iterations or p.iteration % max(1, self.iterations // self.LINES) == 0:
+            score, _, order = self._order(p)
+            best = f"{self.names[order[0]]} {precise(score[order[0]])} {self.unit}" if order else "none"
+            line = f"{done}  {p.steps:,} steps each  best {best}  {counts}"
+        self._show(line)
+
+    def _order(self, p: Progress) -> Tuple[np.ndarray, np.ndarray, List[int]]:
+        """Score and reward of the candidates, means over their agents, and those that are not out, best first."""
         score, reward = (x.reshape(-1, self.K).mean(1) for x in (p.score, p.reward))
-        order = [i for i in np.argsort(-score, kind="stable") if math.isfinite(score[i])]
-        failed = len(score) - len(order)
-        clock = f"elapsed {duration(seconds)}  ETA {duration(left)}"
-        done = f"iteration {p.iteration:>{len(str(self.iterations))}}/{self.iterations}"
-        counts = f"failed {failed}  {number(self.rate)} steps/s  {clock}"
-        last = p.iteration == self.iterations
-        if self.live is None:
-            if last or p.iteration % max(1, self.iterations // self.LINES) == 0:
-                best = f"{self.names[order[0]]} {precise(score[order[0]])} {self.unit}" if order else "none"
-                self._line(f"{done}  {p.steps:,} steps each  best {best}  {counts}")
-            return
-        top = Table.grid(padding=(0, 2))
-        top.add_row(ProgressBar(total=self.iterations, completed=p.iteration, width=24), done, counts)
-        table = Table(title=self.title, title_justify="left")
-        for heading in ("candidate", f"score in training, {self.unit}", "reward per step"):
-            table.add_column(heading, justify="left" if heading == "candidate" else "right")
+        return score, reward, [int(i) for i in np.argsort(-score, kind="stable") if math.isfinite(score[i])]
+
+    def _counts(self, p: Progress) -> Tuple[str, str]:
+        score, _, order = self._order(p)
+        left = (self.iterations - p.iteration) * self.seconds_per_iteration
+        clock = f"elapsed {duration(self.times[-1][0] - self.began)}  ETA {duration(left)}"
+        counts = f"failed {len(score) - len(order)}  {number(self.rate)} steps/s  {clock}"
+        return f"iteration {p.iteration:>{len(str(self.iterations))}}/{self.iterations}", counts
+
+    def _parts(self) -> List[RenderableType]:
+        p = self.last
+        if p is None:
+            return [Text("first iteration; kernels may have to be compiled, once ...")]
+        score, reward, order = self._order(p)
+        table = columns(("candidate", f"score in training, {self.unit}", "reward per step"))
         for i in order[: self.ROWS]:
             table.add_row(Text(self.names[i]), precise(score[i]), precise(reward[i]))
         more = len(order) - self.ROWS
         below = [Text(f"... and {more} more")] if more > 0 else []
-        below += [Text("judging the final policies ...")] if last else []
-        self.live.update(Group(table, *below, top), refresh=True)
+        below += [Text("judging the final policies ...")] if p.iteration == self.iterations else []
+        return [bar(p.iteration, self.iterations, *self._counts(p)), table, *below]

@@ -107,7 +107,7 @@ def captioned(picture: Any, text: str) -> Any:
 
 def film(
     path: Optional[Path], folder: Path, envs: ShapedEnvs, learner: Learner, i: int, key: int, caption: str = ""
-) -> Film:  # fmt: skip
+) -> Film:
     """Agent i of the learner plays one episode, in a simulator of its own. path: None for best.mp4 (or .gif) in
     ``folder``. caption: what stands below the picture, before the time; default: task, candidate and random seed.
     Raises VideoError."""

@@ -28,6 +28,7 @@ from envolve.outer.search.turns import inner_agents
 
 LICENCE = "Apache-2.0"
 TESTS = 10  # episodes of an agent
+OF_ONE_MACHINE = re.compile(r" --(results-dir|results_dir|run-dir|run_dir|json)[ =]\S+")  # flags that name its folders
 
 
 def measured(run_dir: Path, data: Mapping[str, Any], agents: int, steps: int, workers: int) -> dict[str, Any]:
@@ -42,16 +43,17 @@ def measured(run_dir: Path, data: Mapping[str, Any], agents: int, steps: int, wo
     continuous = bool(own.action_size) if own is not None else not data["envs"][name]["measured"]["action"].get("nvec")
     library = installed()
     learners = tuple(unseen_learners(continuous, inner, library))
-    plan = ReportPlan(learners, agents, steps, TESTS, library)
+    plan = ReportPlan(learners, agents, (steps,) * len(learners), TESTS, library)
     jobs = [job for job in report.jobs_of(run_dir, plan, data["seed"]) if job.where in (WORLD, REAL)]
     with locked(run_dir):
         rows = report.train_all(jobs, run_dir / report.FILE, workers, Console())
     wanted = {job.key for job in jobs}
     found = report.findings([row for row in rows if row["key"] in wanted], learners, None)
     return {
-        "random": report.plain_figure(found.random), "unseen": report.as_json(found),
+        "random": report.plain_figure(found.random),
+        "unseen": report.as_json(found),
         "library": "stable-baselines3" if library else "envolve",
-    }  # fmt: skip
+    }
 
 
 def reported(run_dir: Path) -> dict[str, Any] | None:
@@ -88,10 +90,10 @@ def card_of(run_dir: Path, name: str, world: WorldFile, zoo_file: bytes, figures
 
 
 def command_of(run_dir: Path) -> str:
-    """How the run was started; "" where its folder does not say."""
+    """How the run was started, without where its results went; "" where its folder does not say."""
     header = read_text(run_dir / CONFIG_FILE)
     found = re.search(r"^# command: (.*)$", header, re.MULTILINE)
-    return found[1] if found else ""
+    return OF_ONE_MACHINE.sub("", found[1]) if found else ""
 
 
 def text_of(card: Mapping[str, Any]) -> str:
@@ -109,8 +111,9 @@ def text_of(card: Mapping[str, Any]) -> str:
     lines += [f"  {'random':<8}{'':>8}   {'':<30}{_cell(card['random'])}", ""]
     lines += [
         "  import gymnasium, envolve.worlds",
-        f'  env = gymnasium.make("envolve/{card["name"]}")', "",
-    ]  # fmt: skip
+        f'  env = gymnasium.make("envolve/{card["name"]}")',
+        "",
+    ]
     return "\n".join(lines + ([f"Made by: {card['command']}"] if card["command"] else []))
 
 

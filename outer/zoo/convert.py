@@ -31,9 +31,12 @@ def zoo_bytes(world: WorldFile) -> bytes:
     mean, scale = units(task)
     tensors.update(observation_mean=mean.astype(np.float32), observation_scale=scale.astype(np.float32))
     about = {
-        "kind": "bandit", "task": task_id(world.env_name), "activation": world.section.activation_fn,
-        "observation_shape": shape_of(task), "action": action_json(task, world),
-    }  # fmt: skip
+        "kind": "bandit",
+        "task": task_id(world.env_name),
+        "activation": world.section.activation_fn,
+        "observation_shape": shape_of(task),
+        "action": action_json(task, world),
+    }
     return tensor_bytes(tensors, metadata_of(about))
 
 

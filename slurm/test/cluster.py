@@ -165,9 +165,13 @@ def _empty() -> bool:
 
 
 def _wait(
-    condition: Callable[[], bool], problem: str, folder: Path, daemons: list[subprocess.Popen[bytes]],
-    seconds: float = START_SECONDS, must: bool = True,
-) -> None:  # fmt: skip
+    condition: Callable[[], bool],
+    problem: str,
+    folder: Path,
+    daemons: list[subprocess.Popen[bytes]],
+    seconds: float = START_SECONDS,
+    must: bool = True,
+) -> None:
     end = time.monotonic() + seconds
     while not condition():
         dead = [str(d.args[0]) for d in daemons if d.poll() is not None]  # type: ignore[index]

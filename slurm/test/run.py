@@ -73,8 +73,9 @@ class Submitted:
         self.log = run_dir.with_suffix(".submit.log")
         self.expected: list[tuple[str, int, str]] = []  # tasks and the jobs that were cancelled
         self.requeued: list[tuple[str, str]] = []  # jobs that got the signal of the time limit
-        self.process = self._start("--masters", str(MASTERS), "--workers", str(WORKERS), "--time=00:30:00",
-                                   "--lead=60", "--", *self.words)  # fmt: skip
+        self.process = self._start(
+            "--masters", str(MASTERS), "--workers", str(WORKERS), "--time=00:30:00", "--lead=60", "--", *self.words
+        )
 
     def _start(self, *arguments: str) -> subprocess.Popen[bytes]:
         command = [sys.executable, str(ROOT / "slurm" / "submit.py"), "--run-dir", str(self.run_dir), "--poll=1"]
@@ -283,8 +284,12 @@ def node(folder: Path) -> None:
     cores = len(os.sched_getaffinity(0))
     say(f"the same run in one job of {cores} CPUs, a limit of {minutes} min, told {lead} s before")
     options = [f"--time={minutes}", f"--signal=B:USR1@{lead}", f"--cpus-per-task={cores}", f"--output={log}"]
-    environ = os.environ | {"ENVOLVE_ROOT": str(ROOT), "ENVOLVE_RUN_DIR": str(run_dir), "ENVOLVE_KILL_AFTER": "8",
-                            "ENVOLVE_PYTHON": sys.executable}  # fmt: skip
+    environ = os.environ | {
+        "ENVOLVE_ROOT": str(ROOT),
+        "ENVOLVE_RUN_DIR": str(run_dir),
+        "ENVOLVE_KILL_AFTER": "8",
+        "ENVOLVE_PYTHON": sys.executable,
+    }
     job = batch.submit(options, str(ROOT / "slurm" / "single_node.sh"), [*PLAIN, *longer, "--seed", "7"], environ)
 
     def starts() -> int:

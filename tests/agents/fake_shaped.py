@@ -26,8 +26,16 @@ class PointMasses:
     """Candidate i moves on A_i axes by its acceleration; the reward is what the distance to the origin leaves of 4 m.
     It sees A_i positions and velocities, then zeros up to its own F_i; all of that times ``scale``."""
 
-    def __init__(self, widths: Sequence[Tuple[int, int]], N: int = 4, max_steps: int = 50, scale: Sequence[float] = (),
-                 seeds: Sequence[int] = (), fails: Dict[int, int] = {}, nan_reward: Sequence[int] = ()) -> None:  # noqa: B006  # fmt: skip
+    def __init__(
+        self,
+        widths: Sequence[Tuple[int, int]],
+        N: int = 4,
+        max_steps: int = 50,
+        scale: Sequence[float] = (),
+        seeds: Sequence[int] = (),
+        fails: Dict[int, int] = {},  # noqa: B006
+        nan_reward: Sequence[int] = (),
+    ) -> None:
         """widths: (F, A) of each candidate, F at least 2 A; fails: at which step a candidate fails; nan_reward: those
         whose rewards are not finite, which no simulator hands out but which makes weights diverge."""
         self.P, self.N, self.max_steps, self.widths = len(widths), N, max_steps, list(widths)
@@ -85,5 +93,11 @@ class PointMasses:
         last_obs = self._observe()
         if (terminated | truncated).any():
             self._reset(terminated | truncated)
-        return Step(self._observe(), reward.masked_fill(~live, 0), terminated, truncated, last_obs,
-                    (distance < REACHED).double())  # fmt: skip
+        return Step(
+            self._observe(),
+            reward.masked_fill(~live, 0),
+            terminated,
+            truncated,
+            last_obs,
+            (distance < REACHED).double(),
+        )

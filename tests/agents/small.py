@@ -32,8 +32,19 @@ class Setup:
     solved_reward: float | None = None
     loops: tuple[Any, Any] = (off_policy, off_policy_population)  # of PyTorch, compiled
 
-    def __init__(self, kind="", name="", P=5, max_steps=None, env=None, values=None, seed=100, solved_reward=None,
-                 test_each=False, **section):  # fmt: skip
+    def __init__(
+        self,
+        kind="",
+        name="",
+        P=5,
+        max_steps=None,
+        env=None,
+        values=None,
+        seed=100,
+        solved_reward=None,
+        test_each=False,
+        **section,
+    ):
         self.kind, self.test_each = kind or self.default_kind, test_each
         self.task = self.make_task(name, max_steps or self.max_steps, solved_reward or self.solved_reward)
         self.env = EnvSection(**{"hidden_size": 13, **(env or {})})

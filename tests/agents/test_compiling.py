@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from envolve.agents.common import compiling
-from envolve.agents.common.sections import LEARNERS
+from envolve.agents.common.learners import LEARNERS
 from envolve.agents.kernels import tabular
 from envolve.agents.kernels.building import without_torch
 from envolve.agents.kernels.common import tasks

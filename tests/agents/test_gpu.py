@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from envolve.agents.common.cuda_graph import EAGER_CALLS, Graphs
+from envolve.agents.common.learners import LEARNERS
 from envolve.agents.common.result import OK
-from envolve.agents.common.sections import LEARNERS
 from envolve.agents.shaped.training import default_section, make_envs, make_learner, train_shaped
 from envolve.agents.train import Hardware, train
 from envolve.envs.section import EnvSection
@@ -29,7 +29,7 @@ TASK = {"td3": "Pendulum-v0", "sac": "Pendulum-v0"}  # the others: CartPole-v0
 @pytest.mark.parametrize("kind", ["real", "se", "rn"])
 @pytest.mark.parametrize("name", ["ddqn", "duelingddqn", "td3_discrete", "td3", "sac", "ppo"])
 def test_a_training_is_the_cpus(name, kind):
-    section = LEARNERS[name](**SMALL, **(PPO if name == "ppo" else OFF_POLICY))
+    section = LEARNERS[name].section(**SMALL, **(PPO if name == "ppo" else OFF_POLICY))
     task, env, keys = make_task(TASK.get(name, "CartPole-v0"), max_steps=9), EnvSection(hidden_size=5), np.arange(3)
     worlds = torch.zeros(3, 1) if kind == "real" else init_world(kind, task, env, torch.as_tensor(keys))
     cpu, gpu = (

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 import torch
 
+from envolve.agents.common.learners import LEARNERS
 from envolve.agents.common.rollout import test_episodes as episodes_of
-from envolve.agents.common.sections import LEARNERS, VarySection
+from envolve.agents.common.sections import VarySection
 from envolve.agents.greedy import policies
 from envolve.agents.train import train
 from envolve.core import rng
@@ -27,7 +28,7 @@ CASES = [
 @pytest.mark.parametrize("name, task_name, values", CASES, ids=[c[0] for c in CASES])
 def test_the_function_plays_as_the_learner_was_tested(name: str, task_name: str, values: dict[str, int]) -> None:
     task, keys = make_task(task_name, max_steps=60), np.array([5, 6, 7])
-    learner = LEARNERS[name](**values)
+    learner = LEARNERS[name].section(**values)
     vary = None if name == "ql" else VarySection(vary_hp=True, vary_layers=True)
     if name in ("ppo",):
         vary = None

@@ -11,7 +11,7 @@ import torch
 
 from envolve.agents import train as train_module
 from envolve.agents.common.hyper import draw
-from envolve.agents.common.sections import LEARNERS
+from envolve.agents.common.learners import LEARNERS
 from envolve.agents.kernels.off_policy import update
 from envolve.agents.kernels.off_policy.update import CompiledUpdate
 from envolve.agents.off_policy import training as off_policy
@@ -35,7 +35,8 @@ def run(name, kind, rows=(0, 1, 2), backend="auto", poison=(), rn_type=4):
     for row in poison:
         worlds[row] = float("nan")
     rows = list(rows)
-    learner = dataclasses.replace(LEARNERS[name](), train_episodes=3, test_episodes=2, hidden_layer=1, **SMALL[name])
+    default = LEARNERS[name].section()
+    learner = dataclasses.replace(default, train_episodes=3, test_episodes=2, hidden_layer=1, **SMALL[name])
     keys = np.arange(10, 13)[rows]
     return train(name, learner, None, task, kind, section, worlds[rows], keys, kind == "rn", backend)
 
@@ -60,7 +61,7 @@ def test_updates_are_compiled(name, monkeypatch):
     section = EnvSection(hidden_size=8, reward_env_type=4, info_dim=4)
     worlds = init_world("rn", task, section, torch.arange(4))
     worlds[1] = float("nan")
-    hyper = draw(dataclasses.replace(LEARNERS[name](), train_episodes=5, test_episodes=2, **SMALL[name]), keys)
+    hyper = draw(dataclasses.replace(LEARNERS[name].section(), train_episodes=5, test_episodes=2, **SMALL[name]), keys)
     hyper.values.update(
         hidden_size=np.array([8, 8, 3, 5]),
         batch_size=np.array([8, 8, 20, 5]),

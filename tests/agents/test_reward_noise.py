@@ -37,8 +37,16 @@ def is_sum_of_means(x):
 @pytest.mark.parametrize("skip", [1, 3])
 @pytest.mark.parametrize("kind", ["real", "rn"])
 def test_off_policy(kind, skip):
-    learner = DDQNSection(train_episodes=EPISODES, init_episodes=1, hidden_size=4, hidden_layer=1, batch_size=4,
-                          eps_init=1.0, test_episodes=1, same_action_num=skip)  # fmt: skip
+    learner = DDQNSection(
+        train_episodes=EPISODES,
+        init_episodes=1,
+        hidden_size=4,
+        hidden_layer=1,
+        batch_size=4,
+        eps_init=1.0,
+        test_episodes=1,
+        same_action_num=skip,
+    )
     steps = torch.arange(EPISODES * MAX_STEPS).view(EPISODES, MAX_STEPS)  # environment steps before this one
     returns = logged("ddqn", learner, kind)
     assert is_sum_of_means(returns - noise(steps)) and not is_sum_of_means(returns)
@@ -46,8 +54,15 @@ def test_off_policy(kind, skip):
 
 @pytest.mark.parametrize("skip", [1, 7])
 def test_ppo(skip):
-    learner = PPOSection(train_episodes=EPISODES, train_steps=EPISODES * MAX_STEPS, rollout_steps=MAX_STEPS // skip * 2,
-                         ppo_epochs=1, hidden_size=4, test_episodes=1, same_action_num=skip)  # fmt: skip
+    learner = PPOSection(
+        train_episodes=EPISODES,
+        train_steps=EPISODES * MAX_STEPS,
+        rollout_steps=MAX_STEPS // skip * 2,
+        ppo_epochs=1,
+        hidden_size=4,
+        test_episodes=1,
+        same_action_num=skip,
+    )
     steps = torch.arange(EPISODES * MAX_STEPS).view(EPISODES, MAX_STEPS)
     returns = logged("ppo", learner)
     assert is_sum_of_means(returns - noise(steps)) and not is_sum_of_means(returns)

@@ -12,8 +12,9 @@ import pytest
 import torch
 
 from envolve.agents import train as entry
+from envolve.agents.common.learners import LEARNERS, learners_for
 from envolve.agents.common.result import OK
-from envolve.agents.common.sections import LEARNERS, DDQNSection, DuelingDDQNSection, TabularSection, learners_for
+from envolve.agents.common.sections import DDQNSection, DuelingDDQNSection, TabularSection
 from envolve.agents.train import Hardware, train
 from envolve.envs.section import EnvSection
 from envolve.envs.task import make_task
@@ -52,9 +53,16 @@ def test_ddqn_on_a_finite_task_takes_the_torch_path_and_says_so(kind, caplog):
 
 def test_ddqn_learns_a_finite_task():
     learner = DDQNSection(
-        train_episodes=60, init_episodes=5, hidden_size=32, hidden_layer=1, batch_size=32, lr=5e-3, eps_init=1.0,
-        eps_decay=0.9, test_episodes=1,
-    )  # fmt: skip
+        train_episodes=60,
+        init_episodes=5,
+        hidden_size=32,
+        hidden_layer=1,
+        batch_size=32,
+        lr=5e-3,
+        eps_init=1.0,
+        eps_decay=0.9,
+        test_episodes=1,
+    )
     result = run(learner=learner, task="EmptyRoom22")
     np.testing.assert_allclose(result.test_return[:, 0], 0.99, atol=1e-6, err_msg="the shortest way is two steps")
 
@@ -94,7 +102,7 @@ def test_an_unknown_back_end_is_refused():
         run(backend="numba")
 
 
-@pytest.mark.parametrize("name", [name for name, section in LEARNERS.items() if section is TabularSection])
+@pytest.mark.parametrize("name", [name for name, entry in LEARNERS.items() if entry.section is TabularSection])
 def test_a_tabular_learner_on_a_continuous_task_is_refused(name):
     with pytest.raises(ValueError, match=f"{name} cannot learn CartPole-v0, which has discrete actions and no finite"):
         run(name, TabularSection())
@@ -104,9 +112,11 @@ def test_learners_by_kind_of_task():
     """As the spec's section 3.6 has them; ICM changes nothing about it."""
     discrete = {"ddqn", "duelingddqn", "td3_discrete", "ppo"}
     wanted = {
-        "CartPole-v0": discrete, "MountainCar-v0": discrete, "Pendulum-v0": {"td3", "sac", "ppo"},
+        "CartPole-v0": discrete,
+        "MountainCar-v0": discrete,
+        "Pendulum-v0": {"td3", "sac", "ppo"},
         "Cliff": discrete | {"ql", "ql_cb", "sarsa", "sarsa_cb"},
-    }  # fmt: skip
+    }
     for task, names in wanted.items():
         fitting = {name for name in LEARNERS if name.replace("_icm", "") in names}
         assert set(learners_for(make_task(task))) == fitting, task

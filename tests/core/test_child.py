@@ -39,8 +39,15 @@ def code_of(c: Child) -> int:
 
 
 def test_a_life_and_the_next(tmp_path: Path) -> None:
-    c = child(tmp_path, "import os; print(os.environ['A'], sorted(os.sched_getaffinity(0))); os._exit(3)",
-              environ={"A": "x"}, cpus={0}, quick_seconds=60.0, first_delay=0.01, max_delay=0.03)  # fmt: skip
+    c = child(
+        tmp_path,
+        "import os; print(os.environ['A'], sorted(os.sched_getaffinity(0))); os._exit(3)",
+        environ={"A": "x"},
+        cpus={0},
+        quick_seconds=60.0,
+        first_delay=0.01,
+        max_delay=0.03,
+    )
     assert c.due()
     c.start()
     assert not c.due() and code_of(c) == 3 and how(3) == "with exit code 3"
@@ -67,8 +74,10 @@ def test_what_it_started_ends_with_it(tmp_path: Path) -> None:
 
 
 def test_end_waits_for_those_who_hear_and_kills_the_others(tmp_path: Path) -> None:
-    deaf = child(tmp_path / "deaf", "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); "
-                 + SLEEPER.format("signal.pause()"))  # fmt: skip
+    deaf = child(
+        tmp_path / "deaf",
+        "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); " + SLEEPER.format("signal.pause()"),
+    )
     hears, never = child(tmp_path / "hears", SLEEPER.format("p.wait()")), child(tmp_path, "")
     for c in (deaf, hears):
         c.start()

@@ -9,9 +9,11 @@ from envolve.core.files import UnfitFileError, check_plain, read_end, read_plain
 from tests.core.odd_files import make_odd
 
 WORDS = {
-    "pipe": "found a named pipe, expected a plain file", "device": "found a device, expected a plain file",
-    "folder": "found a folder, expected a plain file", "sparse": "found 20,000,000,000 bytes, expected at most 1,000",
-}  # fmt: skip
+    "pipe": "found a named pipe, expected a plain file",
+    "device": "found a device, expected a plain file",
+    "folder": "found a folder, expected a plain file",
+    "sparse": "found 20,000,000,000 bytes, expected at most 1,000",
+}
 
 
 @pytest.mark.parametrize("kind", WORDS)

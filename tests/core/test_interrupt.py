@@ -30,9 +30,14 @@ class Program:
     def __init__(self, code: str, limit: float | None = None) -> None:
         begin = BEGIN.format(limit="" if limit is None else f", {limit}")
         self.process = subprocess.Popen(
-            [sys.executable, "-S", "-c", begin + code], cwd=ROOT, env=ENVIRON, text=True, start_new_session=True,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        )  # fmt: skip
+            [sys.executable, "-S", "-c", begin + code],
+            cwd=ROOT,
+            env=ENVIRON,
+            text=True,
+            start_new_session=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
 
     def ready(self) -> Program:
         assert self.process.stdout is not None
@@ -272,9 +277,14 @@ interrupt.run(main)
 """
     begin = BEGIN.format(limit="")
     with subprocess.Popen(
-        [sys.executable, "-S", "-c", begin + code], cwd=ROOT, env=ENVIRON, text=True,
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-    ) as process:  # fmt: skip
+        [sys.executable, "-S", "-c", begin + code],
+        cwd=ROOT,
+        env=ENVIRON,
+        text=True,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
         assert process.stdin and process.stdout and process.stderr
         assert process.stdout.readline() == "ready\n"
         process.stdout.close()

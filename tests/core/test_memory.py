@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 import torch
 
-from envolve.agents.common.sections import LEARNERS, ICMSection
+from envolve.agents.common.learners import LEARNERS
+from envolve.agents.common.sections import ICMSection
 from envolve.agents.goal.crl_section import CRLSection
 from envolve.agents.goal.off_policy_section import GoalSACSection, GoalTD3Section
 from envolve.agents.goal.ppo_section import GoalPPOSection
@@ -20,11 +21,12 @@ from envolve.envs.section import EnvSection
 from envolve.envs.shaping.section import ShapedSection
 from envolve.experiments.command_line import exit_code
 from envolve.outer.config.section import GTNSection
-from envolve.outer.goals.evolution import EvolveSection, Inner
+from envolve.outer.goals.evolve_sections import EvolveSection, Inner
 from envolve.outer.goals.sections import RunSection
 
 SECTIONS = {
-    *LEARNERS.values(), ICMSection, CRLSection, GoalSACSection, GoalTD3Section, GoalPPOSection, EnvSection, GTNSection,
+    *(entry.section for entry in LEARNERS.values()),
+    ICMSection, CRLSection, GoalSACSection, GoalTD3Section, GoalPPOSection, EnvSection, GTNSection,
     ShapedSection, RunSection, EvolveSection, Inner, TrainParamsBase,
 }  # fmt: skip
 

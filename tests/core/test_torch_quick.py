@@ -18,8 +18,9 @@ from tests.examples import examples
 TEXTS = st.text(st.characters(exclude_categories=("Cs",)), max_size=12)
 TENSORS = st.builds(
     lambda shape, dtype: (torch.rand(shape) * 100).to(dtype),
-    st.lists(st.integers(0, 3), max_size=3), st.sampled_from(list(torch_quick.KINDS)),
-)  # fmt: skip
+    st.lists(st.integers(0, 3), max_size=3),
+    st.sampled_from(list(torch_quick.KINDS)),
+)
 EDGES = [0, 255, 256, 65535, 65536, 2**31, -(2**31), 2**63]
 NUMBERS = st.integers(-(2**70), 2**70) | st.floats() | st.sampled_from(EDGES)
 PLAIN = st.none() | st.booleans() | NUMBERS | TEXTS
@@ -153,8 +154,9 @@ def test_an_encoded_value_is_part_of_many_files():
 def test_views_write_what_they_show():
     whole = torch.arange(1000.0).reshape(100, 10)
     data = write({"row": whole[3], "column": whole[:, 2], "all": whole.T})
-    assert len(data) < 6000 and same(read(data)[0], {"row": whole[3].clone(), "column": whole[:, 2].clone(),
-                                                      "all": whole.T.contiguous()})  # fmt: skip
+    assert len(data) < 6000 and same(
+        read(data)[0], {"row": whole[3].clone(), "column": whole[:, 2].clone(), "all": whole.T.contiguous()}
+    )
 
 
 def test_the_same_content_gives_the_same_bytes():

@@ -134,8 +134,12 @@ def main(argv: list[str]) -> int:
             if wrong:
                 failures += 1
                 command = shlex.join([line.module, *words])
-                print(json.dumps({"seed": seed, "line": command, "fault": line.fault, "wrong": wrong,
-                                  "stderr": err[-1500:]}), flush=True)  # fmt: skip
+                print(
+                    json.dumps(
+                        {"seed": seed, "line": command, "fault": line.fault, "wrong": wrong, "stderr": err[-1500:]}
+                    ),
+                    flush=True,
+                )
         os.chdir(ROOT)
     print(f"{count} lines of {len(modules)} commands, seed {seed}: {failures} failed")
     return 1 if failures else 0

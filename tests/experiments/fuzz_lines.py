@@ -48,6 +48,7 @@ BASES: dict[str, list[str]] = {  # module -> words; {dir}: a folder of this line
     "envolve.experiments.paper.learned_reward": [],
     "envolve.experiments.paper.model_based_baseline": [CARTPOLE],
     "envolve.experiments.paper.noise_threshold": [CARTPOLE],
+    "envolve.experiments.paper.queue": ["--list"],
     "envolve.experiments.optimize_params": [str(ROOT / "configs/spaces/cartpole_syn_env.yaml"), "--check"],
     "envolve.experiments.replay_dump": ["garbage.pt"],
     "envolve.experiments.serve_evaluator": ["--task", "Cartpole", "--port", "0"],
@@ -71,9 +72,11 @@ BASES: dict[str, list[str]] = {  # module -> words; {dir}: a folder of this line
 }
 CHEAP = ("GTN_master", "GTN_worker", "envolve.experiments.train_goal", "envolve.slurm.submit")  # to import
 RISKY = (
-    "envolve.experiments.serve_small_model", "envolve.experiments.serve_evaluator", "benchmarks.scaling",
+    "envolve.experiments.serve_small_model",
+    "envolve.experiments.serve_evaluator",
+    "benchmarks.scaling",
     "benchmarks.distributed",
-)  # fmt: skip
+)
 TOGETHER: dict[str, list[list[str]]] = {  # what contradicts itself
     "GTN_master": [["--resume", "folder"], ["--workers", "0"], ["--resume", "folder", "--seed", "3"]],
     "envolve.experiments.train_goal": [

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from envolve.envs.graph.file import dump
+from envolve.envs.graph.file import GraphFile
 from envolve.llm.vetting.jail import locks as jail
 from tests.envs.graphs import Graph
 from tests.outer.small import ROOT, default_sigint
@@ -64,9 +64,8 @@ def shapers(folder: Path) -> Path:
     for name, op in (("cosine", "cos.default"), ("negative", "neg.default")):
         g = Graph()
         graph = g.done("compute_reward", g("mul.Tensor", g(op, g.input("pole_angle")), {"param": 0}))
-        (folder / f"{name}.graph.json").write_text(
-            dump("Cartpole", {"compute_reward": graph}, [{"name": "weight", "value": 2.0, "scale": 1.0}])
-        )
+        params = [{"name": "weight", "value": 2.0, "scale": 1.0}]
+        (folder / f"{name}.graph.json").write_text(GraphFile.of("Cartpole", {"compute_reward": graph}, params).text())
     return folder
 
 
@@ -74,9 +73,14 @@ def go(words: list[str], stop_when: Callable[[], bool] | None = None) -> int:
     """Run it, and interrupt it when ``stop_when`` says so -> its exit code."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     process = subprocess.Popen(
-        [sys.executable, *words], cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-        text=True, preexec_fn=default_sigint,
-    )  # fmt: skip
+        [sys.executable, *words],
+        cwd=ROOT,
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=default_sigint,
+    )
     while stop_when is not None and process.poll() is None:
         if stop_when():
             process.send_signal(signal.SIGINT)

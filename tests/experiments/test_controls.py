@@ -66,7 +66,7 @@ def test_a_reward_network_beside_its_controls(tmp_path: Path, capsys: pytest.Cap
 @pytest.mark.parametrize(("words", "said"), [
     (["nowhere.pt"], "nowhere.pt"),
     (["{world}", "--agents", "0"], "--agents: found 0, expected at least 1"),
-    (["{world}", "--only", "greddy"], "nearest: greedy"),
+    (["{world}", "--only", "greddy"], "nearest: 'greedy'"),
     (["{world}", "--json", "/no/such/folder/c.json"], "--json"),
 ])  # fmt: skip
 def test_bad_arguments_are_one_line(

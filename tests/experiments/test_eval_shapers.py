@@ -16,7 +16,7 @@ import torch
 import yaml
 
 from envolve.agents.shaped.training import train_shaped
-from envolve.envs.graph.file import dump
+from envolve.envs.graph.file import GraphFile
 from envolve.experiments import eval_shapers
 from envolve.outer.shapers import run as shaper_run
 from envolve.outer.shapers.video import VideoError
@@ -112,8 +112,10 @@ def test_a_folder_is_ranked_and_what_failed_says_why(evaluate, tmp_path):
     assert content["environment_steps_per_second"] > 0 and content["wall_seconds"] > 0
 
     folder = tmp_path / "out"
-    assert {p.name for p in folder.iterdir()} == {*("ranking.txt", "candidates.json", "curves.png"),
-                                                  *("config.yaml", "best.pt")}  # fmt: skip
+    assert {p.name for p in folder.iterdir()} == {
+        *("ranking.txt", "candidates.json", "curves.png"),
+        *("config.yaml", "best.pt"),
+    }
     assert json.loads((folder / "candidates.json").read_text()) == content
     assert yaml.safe_load((folder / "config.yaml").read_text())["hyperparameters"] == content["hyperparameters"]
     assert (folder / "curves.png").read_bytes().startswith(b"\x89PNG")
@@ -172,8 +174,10 @@ def test_a_schedule_changes_the_training(evaluate, tmp_path):
     scheduled, plain = (evaluate("--candidates", "good", *args)[3] for args in (("--schedule", path), ()))
     assert by_name(scheduled)["good"]["curve"] != by_name(plain)["good"]["curve"]
     assert scheduled["schedules"]["initial_range"] == {
-        "iters": [0, 2], "values": [[0.0, 0.2], [0.05, 0.05]], "mode": "linear"
-    }  # fmt: skip
+        "iters": [0, 2],
+        "values": [[0.0, 0.2], [0.05, 0.05]],
+        "mode": "linear",
+    }
 
 
 @pytest.mark.parametrize(
@@ -264,10 +268,14 @@ def test_ctrl_c_writes_what_is_known(tmp_path, folder):
     path = tmp_path / "out.json"
     command = [sys.executable, "eval_shapers.py", *SMALL, "--iterations", "1000000", "--shapers", str(folder)]
     process = subprocess.Popen(
-        [*command, "--run-dir", str(tmp_path / "out"), "--json", str(path)], cwd=ROOT / "experiments", text=True,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, "OMP_NUM_THREADS": "1"},
+        [*command, "--run-dir", str(tmp_path / "out"), "--json", str(path)],
+        cwd=ROOT / "experiments",
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
         preexec_fn=default_sigint,
-    )  # fmt: skip
+    )
     assert process.stdout is not None and process.stderr is not None
     for line in process.stderr:  # the failures, in the first iteration
         if "raises is out" in line:
@@ -291,7 +299,7 @@ def test_a_folder_of_graph_files_is_ranked_as_files_of_code_are(evaluate, folder
         g = Graph()
         x = g("mul.Tensor", g("abs.default", g.input("pole_angle")), {"param": 0})
         params = [{"name": "weight", "value": weight, "scale": 1.0}]
-        text = dump("Cartpole", {"compute_reward": g.done("compute_reward", x)}, params)
+        text = GraphFile.of("Cartpole", {"compute_reward": g.done("compute_reward", x)}, params).text()
         (folder / f"{name}.graph.json").write_text(text)
     code, out, _, content = evaluate()
     assert code == 0 and "tilted" in out and "upright" in out

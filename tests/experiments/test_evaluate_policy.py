@@ -42,8 +42,12 @@ def evaluate(folder: Path, capsys: Any, *words: object, name: str = "policy", se
 
 def goal_run(folder: Path, *words: str) -> Path:
     """TINY, but for the flags that this agent has not."""
-    dropped = {"crl": [], "sac": ["--repr_dim"], "td3": ["--repr_dim"],
-               "ppo": ["--repr_dim", "--batch_size", "--min_replay_size", "--max_replay_size"]}  # fmt: skip
+    dropped = {
+        "crl": [],
+        "sac": ["--repr_dim"],
+        "td3": ["--repr_dim"],
+        "ppo": ["--repr_dim", "--batch_size", "--min_replay_size", "--max_replay_size"],
+    }
     agent = words[words.index("--agent") + 1] if "--agent" in words else "crl"
     pairs = [(flag, value) for flag, value in zip(TINY[::2], TINY[1::2]) if flag not in dropped[agent]]
     own = [word for pair in pairs for word in pair]

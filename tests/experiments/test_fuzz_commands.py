@@ -32,9 +32,12 @@ def test_five_hundred_wrong_lines_of_all_commands() -> None:
 def test_every_command_is_fuzzed() -> None:
     """Each file that a user starts: it has a main() and is no part of another command."""
     internal = {
-        "envolve.slurm.task", "envolve.experiments.small_model_process", "envolve.experiments.write_help",
-        "envolve.experiments.run", "envolve.experiments.worker",  # behind GTN_master, GTN_worker
-    }  # fmt: skip
+        "envolve.slurm.task",
+        "envolve.experiments.small_model_process",
+        "envolve.experiments.write_help",
+        "envolve.experiments.run",
+        "envolve.experiments.worker",  # behind GTN_master, GTN_worker
+    }
     found = {
         "envolve." * (folder != ".") + ".".join(path.relative_to(ROOT).with_suffix("").parts)
         for folder in ("experiments", "experiments/paper", "slurm", ".")

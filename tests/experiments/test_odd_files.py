@@ -29,7 +29,8 @@ from envolve.llm.models.record import read_recording
 from envolve.outer.checkpoint import load_checkpoint
 from envolve.outer.config.load import load_config
 from envolve.outer.goals.arguments import stored_plan as goal_plan
-from envolve.outer.goals.evolution import EvolveSection, GoalEvolution
+from envolve.outer.goals.evolution import GoalEvolution
+from envolve.outer.goals.evolve_sections import EvolveSection
 from envolve.outer.goals.run import GoalRun
 from envolve.outer.hpo.nes_trial import measured
 from envolve.outer.hpo.trial_log import TrialLog
@@ -101,9 +102,12 @@ COMMANDS: list[tuple[str, list[str], str, list[str]]] = [
 )
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda c: f"{c[0].split('.')[-1]} {c[2]}")
 def test_a_command_says_what_is_wrong_with_its_file(
-    command: tuple[str, list[str], str, list[str]], kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+    command: tuple[str, list[str], str, list[str]],
+    kind: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+) -> None:
     name, before, file, after = command
     if file == "setup.sh" and kind == "sparse":
         pytest.skip("bash reads it, on the node, line by line")

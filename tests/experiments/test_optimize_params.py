@@ -33,9 +33,13 @@ class Processes(contextlib.ExitStack):
     def start(self, name, *command):
         out = self.enter_context(open(self.folder / f"{name}.out", "ab"))
         self.running[name] = subprocess.Popen(
-            [sys.executable, *map(str, command)], cwd=self.folder, stdout=out, stderr=out, preexec_fn=default_sigint,
+            [sys.executable, *map(str, command)],
+            cwd=self.folder,
+            stdout=out,
+            stderr=out,
+            preexec_fn=default_sigint,
             env={**os.environ, "OMP_NUM_THREADS": "1"},
-        )  # fmt: skip
+        )
         return self.running[name]
 
     def text(self, name):

@@ -76,9 +76,21 @@ def test_the_seeds_commands_are_understood() -> None:
 
 
 def test_what_is_wrong_is_said_all_at_once() -> None:
-    text = problems("--task", "reachr", "--policy_lr", "-1", "--h_dim", "3.5", "--energy_fn", "l3",
-                    "--per_member", "discountin=0.9", "critic_lr=1e-3,1e-4", "policy_lr=x")  # fmt: skip
-    assert "--task: found no task 'reachr'" in text and "nearest: 'reacher'" in text
+    text = problems(
+        "--task",
+        "reachr",
+        "--policy_lr",
+        "-1",
+        "--h_dim",
+        "3.5",
+        "--energy_fn",
+        "l3",
+        "--per_member",
+        "discountin=0.9",
+        "critic_lr=1e-3,1e-4",
+        "policy_lr=x",
+    )
+    assert "--task: goal task: found 'reachr'" in text and "nearest: 'reacher'" in text
     assert "--policy-lr: found -1.0, expected a number >= 0" in text
     assert "--h-dim: found 3.5, expected an integer" in text
     assert "--energy-fn: found 'l3', expected one of l2, norm" in text and "nearest: discounting" in text
@@ -130,7 +142,12 @@ def test_a_run_and_its_files(tmp_path: Path, where: str, request: pytest.Fixture
     assert done.returncode == 0, done.stderr
     folder = tmp_path / "mine"
     assert {p.name for p in folder.iterdir() if not p.name.startswith("events.")} == {
-        "config.yaml", "scores.csv", "learning_curve.png", "policy.pt", "summary.txt"}  # fmt: skip
+        "config.yaml",
+        "scores.csv",
+        "learning_curve.png",
+        "policy.pt",
+        "summary.txt",
+    }
     assert any(p.name.startswith("events.out.tfevents") for p in folder.iterdir())
     assert "1 of 3 members diverged" in done.stdout and "square root" in done.stderr
     lines = (folder / "scores.csv").read_text().splitlines()

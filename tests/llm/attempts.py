@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from envolve.envs.graph.file import GraphFile
 from envolve.llm.search.individual import HUMAN, Individual
 
 CODE = """\
@@ -13,14 +14,14 @@ def compute_reward(state):
 """
 
 
-def graph_file(*values: float) -> dict:
+def graph_file(*values: float) -> GraphFile:
     """speed_weight * forward_velocity - value, with these two numbers."""
     nodes = [
         {"op": "aten.mul.Tensor", "args": [{"in": 0}, {"param": 0}]},
         {"op": "aten.sub.Tensor", "args": [{"node": 0}, {"param": 1}]},
     ]
     names = ("speed_weight", "reward_1")
-    return {
+    return GraphFile({
         "envolve_graph": 1,
         "task": "Ant",
         "action_size": None,
@@ -31,7 +32,7 @@ def graph_file(*values: float) -> dict:
             }
         },
         "source": CODE,
-    }  # fmt: skip
+    })  # fmt: skip
 
 
 def human() -> Individual:

@@ -9,6 +9,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from envolve.core.cleaning import printable
+from envolve.envs.graph.file import GraphFile
 from envolve.llm.search.individual import HUMAN, OPERATORS, Individual, Messages
 
 
@@ -43,11 +44,16 @@ class PlainPrompts:
 
 numbers = st.floats(allow_infinity=False)
 texts = st.text(max_size=30).map(printable)
-plain_json = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.floats(allow_nan=False, allow_infinity=False) | texts,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
-    max_leaves=6,
-)
+
+
+def weighted_speed(value: float, task: str, source: str) -> GraphFile:
+    nodes = [{"op": "aten.mul.Tensor", "args": [{"in": 0}, {"param": 0}]}]
+    graph = {"inputs": ["speed"], "nodes": nodes, "outputs": [{"node": 0}], "names": ["total"]}
+    params = [{"name": "weight", "value": value, "scale": 1.0}]
+    return GraphFile.of(task, {"compute_reward": graph}, params, source=source)
+
+
+graph_files = st.builds(weighted_speed, st.floats(-1e9, 1e9), st.sampled_from(["Ant", "Cartpole"]), texts)
 individuals = st.builds(
     Individual,
     id=st.integers(0, 10**6),
@@ -59,7 +65,7 @@ individuals = st.builds(
     call=st.integers(-1, 10**6),
     reply=texts,
     code=texts,
-    graph_file=st.none() | st.dictionaries(texts, plain_json, max_size=3),
+    graph_file=st.none() | graph_files,
     rejection=st.none() | st.tuples(texts, texts),
     failure=st.none() | texts,
     score=numbers,

@@ -10,6 +10,7 @@ import pytest
 
 from envolve.agents.shaped.halving import Training
 from envolve.agents.shaped.training import default_section
+from envolve.envs.graph.file import GraphFile
 from envolve.envs.physics.cartpole import CartPole
 from envolve.llm.evolution import Evolution, Settings, verdicts
 from envolve.llm.models.chat import Budget, make_chat
@@ -24,7 +25,7 @@ SECTION = dataclasses.replace(default_section("ppo"), hidden_size=8, rollout_ste
 TRAINING = Training("Cartpole", "ppo", SECTION, 8, 4)
 
 
-def graph_file(op: str, weight: float) -> dict:
+def graph_file(op: str, weight: float) -> GraphFile:
     """weight * op(pole_angle) + cart_velocity, its weight lifted."""
     nodes = [
         {"op": f"aten.{op}.default", "args": [{"in": 0}]},
@@ -35,7 +36,8 @@ def graph_file(op: str, weight: float) -> dict:
     graph = {"inputs": inputs, "nodes": nodes, "outputs": [{"node": 2}], "names": ["total"]}
     params = [{"name": "weight", "value": weight, "scale": abs(weight)}]
     functions = {"compute_reward": graph}
-    return {"envolve_graph": 1, "task": "Cartpole", "action_size": None, "params": params, "functions": functions}
+    content = {"envolve_graph": 1, "task": "Cartpole", "action_size": None, "params": params, "functions": functions}
+    return GraphFile(content)
 
 
 class FakeVetter:

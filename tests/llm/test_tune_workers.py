@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 
 import numpy as np
 import pytest
@@ -11,7 +10,6 @@ import torch
 
 from envolve.agents.shaped.halving import Training
 from envolve.agents.shaped.training import default_section
-from envolve.envs.graph.file import load_graph_file
 from envolve.experiments import run as GTN_master
 from envolve.llm.tune import TuneSettings, tune
 from envolve.llm.tune_workers import Workers
@@ -26,7 +24,7 @@ TRAINING = Training("Cartpole", "ppo", SECTION, 8, 4, agents=2)
 @pytest.mark.slow
 def test_a_generation_on_workers_and_what_it_leaves(tmp_path, capsys):
     graph = graph_file("cos", 2.0)
-    candidate = load_graph_file(json.dumps(graph))
+    candidate = graph.candidate()
     with Workers(TRAINING, graph, 3, tmp_path, 1) as workers:
         points, keys = torch.tensor([[0.0], [0.5]]), [11, 12]
         scores, steps = workers.score(points, 2, keys)

@@ -92,8 +92,9 @@ class FakeCluster:
 
     def jobs(self, role: str) -> dict[int, str]:
         """Index -> job of the tasks in the queue. An array that is not the first has its first index in its name."""
-        named = [(re.search(rf"-{role}s(?:-(\d+))?$", name), index, job)
-                 for job, (name, index, _) in self["tasks"].items()]  # fmt: skip
+        named = [
+            (re.search(rf"-{role}s(?:-(\d+))?$", name), index, job) for job, (name, index, _) in self["tasks"].items()
+        ]
         return {int(found[1] or 0) + index: job for found, index, job in named if found}
 
     def calls(self, name: str) -> list[list[str]]:

@@ -165,16 +165,16 @@ def test_of_doubles_the_one_that_runs_stays() -> None:
 def test_a_held_task_is_told_once() -> None:
     fleet = make(1, 1)
     Cluster(fleet).look()
-    queue = [Entry("3_0", fleet.job_name(MASTER), 0, "RUNNING"),
-             Entry("4_0", fleet.job_name(WORKER), 0, "PENDING", "launch failed requeued held")]  # fmt: skip
+    queue = [
+        Entry("3_0", fleet.job_name(MASTER), 0, "RUNNING"),
+        Entry("4_0", fleet.job_name(WORKER), 0, "PENDING", "launch failed requeued held"),
+    ]
     notes = [fleet.look(2000 + i, queue, {}).notes for i in range(3)]
     assert "scontrol release 4_0" in notes[0][0] and notes[1:] == [[], []]
 
 
 @settings(max_examples=examples(100), deadline=None)
-@given(
-    masters=st.integers(1, 3), workers=st.integers(1, 3), kind=st.sampled_from([CONFIG, STUDY]), data=st.data()
-)  # fmt: skip
+@given(masters=st.integers(1, 3), workers=st.integers(1, 3), kind=st.sampled_from([CONFIG, STUDY]), data=st.data())
 def test_any_run_ends(masters: int, workers: int, kind: str, data: st.DataObject) -> None:
     """Random deaths, lost watchers and ends; then masters are left to finish: all complete, and nothing is left."""
     cluster = Cluster(make(masters, workers, kind, max_sends=1000))

@@ -177,8 +177,13 @@ def test_ids_from_the_array_index(script: str, tmp_path: Path) -> None:
     root = tmp_path / "repository"
     (root / "slurm").mkdir(parents=True)
     (root / "slurm" / "task.py").write_text("import json, sys; print(json.dumps(sys.argv[1:]))")
-    environ = {"PATH": os.environ["PATH"], "SLURM_SUBMIT_DIR": str(root), "ENVOLVE_PYTHON": sys.executable,
-               "ENVOLVE_RUN_DIR": "r", "SLURM_ARRAY_TASK_ID": "5"}  # fmt: skip
+    environ = {
+        "PATH": os.environ["PATH"],
+        "SLURM_SUBMIT_DIR": str(root),
+        "ENVOLVE_PYTHON": sys.executable,
+        "ENVOLVE_RUN_DIR": "r",
+        "SLURM_ARRAY_TASK_ID": "5",
+    }
     command = ["bash", str(ROOT / "slurm" / f"{script}.sh"), "c d.yaml", "--seed", "{BOHB_ID}"]
     done = subprocess.run(command, capture_output=True, text=True, env=environ, check=True)
     options, words = split_words(json.loads(done.stdout))
@@ -292,7 +297,7 @@ def test_one_node_starts_again_what_died(tmp_path: Path) -> None:
     assert int(lines(mark, 2)[1].split()[0]) != master
     process.send_signal(signal.SIGINT)
     out = process.communicate(timeout=30)[0]
-    assert process.returncode == 130 and "worker 0 of master 0 ended by signal 9; restarting it" in out
+    assert process.returncode == 130 and "worker 0 of master 0 ended by signal 9; starting it again in" in out
 
 
 def test_one_node_dies_and_takes_all_along(tmp_path: Path) -> None:
@@ -311,5 +316,5 @@ def test_one_node_dies_and_takes_all_along(tmp_path: Path) -> None:
 def test_one_node_gives_up(tmp_path: Path) -> None:
     process = node(tmp_path, "--max-starts=2", "--workers=1", "--", *program(tmp_path / "mark", 0, 1))
     out = process.communicate(timeout=60)[0]
-    assert process.returncode == 1 and "master 0 was started 2 times; it is given up" in out
+    assert process.returncode == 1 and "master 0 ended with exit code 1, and was started 2 times; it is given up" in out
     assert len(lines(tmp_path / "mark", 2)) == 2

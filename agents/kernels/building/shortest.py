@@ -9,7 +9,8 @@ from typing import Any, Callable, Dict, Sequence
 
 import numpy as np
 
-from envolve.agents.common.sections import CONTINUOUS_ONLY, LEARNERS, TabularSection
+from envolve.agents.common.learners import CONTINUOUS, LEARNERS
+from envolve.agents.common.sections import TabularSection
 from envolve.agents.kernels.building import without_torch
 from envolve.agents.train import train
 from envolve.envs.section import EnvSection
@@ -37,8 +38,8 @@ def parts(name: str) -> Dict[str, Callable[[], None]]:
 def _train(name: str) -> None:
     """A learner of ``envolve.agents.train``."""
     shortest: Dict[str, Any] = {"train_episodes": 2, "init_episodes": 0, "test_episodes": 1}
-    world = "Pendulum-v0" if name in CONTINUOUS_ONLY else "CartPole-v0"
-    if LEARNERS[name] is TabularSection:
+    world = "Pendulum-v0" if LEARNERS[name].actions == CONTINUOUS else "CartPole-v0"
+    if LEARNERS[name].section is TabularSection:
         world = "Cliff"
     else:
         shortest.update(hidden_size=1, hidden_layer=1)
@@ -47,7 +48,7 @@ def _train(name: str) -> None:
         _weights_of_zeros(name)
     params: Any = np.zeros((1, 1), np.float32)
     train(
-        name, LEARNERS[name](**shortest), None, make_task(world, max_steps=2), "real", EnvSection(), params,
+        name, LEARNERS[name].section(**shortest), None, make_task(world, max_steps=2), "real", EnvSection(), params,
         np.zeros(1, np.int64), backend="compiled",
     )  # fmt: skip
 

@@ -13,12 +13,9 @@ from __future__ import annotations
 import importlib.metadata
 import importlib.util
 import inspect
-import multiprocessing
-import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -30,12 +27,12 @@ from torch import Tensor
 from envolve.agents.common.result import AGENT_DIVERGED, OK, REASONS, WORLD_DIVERGED
 from envolve.agents.common.rollout import test_episodes
 from envolve.core import rng
-from envolve.core.child import ends_with_parent
 from envolve.core.interrupt import deaf_children
+from envolve.core.pool import pool
+from envolve.core.registry import nearest
 from envolve.envs.task import Task, make_task
 from envolve.envs.worlds.world import RealTask
 from envolve.outer.config.load import ConfigError
-from envolve.outer.config.schema import nearest
 
 PACKAGE, REQUIREMENT = "stable_baselines3", "stable-baselines3>=2.4"
 # name -> algorithm, what differs from its defaults. DQN copies its net into the target net every 10,000 steps: within
@@ -84,8 +81,11 @@ def algorithm(name: str) -> Any:
 def default_settings(name: str) -> dict[str, Any]:
     """The numbers and switches among the algorithm's arguments."""
     parameters = inspect.signature(algorithm(name).__init__).parameters.values()
-    return {p.name: p.default for p in parameters
-            if isinstance(p.default, (int, float)) and p.name not in ("verbose", "_init_setup_model")}  # fmt: skip
+    return {
+        p.name: p.default
+        for p in parameters
+        if isinstance(p.default, (int, float)) and p.name not in ("verbose", "_init_setup_model")
+    }
 
 
 def baseline(name: str, steps: int, own: dict[str, Any]) -> Baseline:
@@ -144,31 +144,18 @@ def train_baselines(
 
 @contextmanager
 def processes(count: int) -> Iterator[Run]:
-    """What trains jobs side by side and gives their results in the order of the jobs, which do not depend on how many
-    processes there are; one alone is this process."""
+    """Function that trains jobs side by side and gives their results in the order of the jobs, which do not depend on
+    the number of processes; one alone is this process."""
     if count == 1:
         yield map
         return
-    pool = ProcessPoolExecutor(count, multiprocessing.get_context("spawn"), _begin, (os.getpid(),))
+    with pool(count) as executor:
 
-    def run(work: Callable[[Any], Any], jobs: Iterable[Any]) -> Iterable[Any]:
-        with deaf_children():  # map() starts the processes
-            return pool.map(work, jobs)
+        def run(work: Callable[[Any], Any], jobs: Iterable[Any]) -> Iterable[Any]:
+            with deaf_children():  # map() starts the processes
+                return executor.map(work, jobs)
 
-    try:
         yield run
-    except KeyboardInterrupt:
-        for process in multiprocessing.active_children():
-            process.kill()  # nothing of an agent under way is kept
-        raise
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
-
-
-def _begin(parent: int) -> None:
-    """Setup of a process of the pool."""
-    ends_with_parent(parent=parent)()
-    torch.set_num_threads(1)
 
 
 def train_one(job: Job) -> dict[str, Any]:
@@ -193,9 +180,12 @@ def train_one(job: Job) -> dict[str, Any]:
         status = AGENT_DIVERGED
     returns = tested(model, task, job.seed, job.tests) if status == OK else []
     return {
-        "return": float(np.mean(returns)) if returns else float("nan"), "train_steps": model.num_timesteps,
-        "episodes": len(env.get_episode_rewards()), "failed": REASONS[status], "test_returns": returns,
-    }  # fmt: skip
+        "return": float(np.mean(returns)) if returns else float("nan"),
+        "train_steps": model.num_timesteps,
+        "episodes": len(env.get_episode_rewards()),
+        "failed": REASONS[status],
+        "test_returns": returns,
+    }
 
 
 def finite(model: Any) -> bool:

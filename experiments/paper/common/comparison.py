@@ -165,7 +165,7 @@ def train_command(args: CompareArgs, kind: dict[str, Any]) -> list[str]:
 
 
 def compare_rns(args: CompareArgs, experiment: str, what: str, agent: str, vary: bool) -> int:
-    """Learning curves in RNs of each mode. agent: a key of agents.sections.LEARNERS. Raises ConfigError."""
+    """Learning curves in RNs of each mode. agent: a key of agents.common.learners.LEARNERS. Raises ConfigError."""
     threads = check(args)
     base = proxy(args.config, args.results_dir, overrides=args.set, objective=args.objective).config.data
     task = task_of(base, solved_reward=UNSOLVABLE)
@@ -196,8 +196,16 @@ def compare_rns(args: CompareArgs, experiment: str, what: str, agent: str, vary:
         series[label(mode)] |= steps_to_solved(series[label(mode)], task_of(base).solved_reward)
     hyperparameters = {label(mode): vars(who.section) for mode, who in learners.items()}
     spent = prices({label(mode): worlds for mode, worlds in found.items()})
-    m.save(series, agent=agent, vary_hp=vary, worlds=n_worlds, agents=n_agents, modes=modes, evolution_steps=spent,
-           hyperparameters=hyperparameters)  # fmt: skip
+    m.save(
+        series,
+        agent=agent,
+        vary_hp=vary,
+        worlds=n_worlds,
+        agents=n_agents,
+        modes=modes,
+        evolution_steps=spent,
+        hyperparameters=hyperparameters,
+    )
     summary(series, task_of(base), spent)
     if TASK in modes:
         verdicts(series, task_of(base), {label(mode): label(TASK) for mode in found}, "rn", spent)
@@ -217,8 +225,9 @@ def compare_ses(args: CompareArgs, experiment: str, what: str, agents: tuple[str
     m = measurement(experiment, task.name, args, kind, what)
     n_worlds, n_agents = numbers(args, task.name, rns=False)
     for agent in agents:  # what does not fit is said before worlds are evolved
-        se_learner(base, task, agent, published=args.published, vary=vary, settings=args.agent_set, budget=0,
-                   quick=args.quick)  # fmt: skip
+        se_learner(
+            base, task, agent, published=args.published, vary=vary, settings=args.agent_set, budget=0, quick=args.quick
+        )
     found = {name: find_worlds(args, n_worlds, vary_hp=name == "varied") for name in EVOLVED if name in args.evolved}
     series: Series = {}
     hyperparameters: dict[str, Any] = {}
@@ -228,8 +237,16 @@ def compare_ses(args: CompareArgs, experiment: str, what: str, agents: tuple[str
         for where, worlds in (("real", None), *found.items()):
             budget = budget_of(args, worlds) if worlds else 0
             data = worlds[0].config if worlds else base
-            who = se_learner(data, task, agent, published=args.published, vary=vary, settings=args.agent_set,
-                             budget=budget, quick=args.quick)  # fmt: skip
+            who = se_learner(
+                data,
+                task,
+                agent,
+                published=args.published,
+                vary=vary,
+                settings=args.agent_set,
+                budget=budget,
+                quick=args.quick,
+            )
             title = f"{agent} {where}"
             seeds = agent_seeds(args.seed, worlds or [], n_agents, n_worlds * n_agents)
             if worlds:
@@ -247,8 +264,15 @@ def compare_ses(args: CompareArgs, experiment: str, what: str, agents: tuple[str
                 train = partial(train_agents, who, task, "real", section, flat, seeds, False, threads, title)
             series[title] = m.part(title, each_path(worlds, n_agents), train)
             hyperparameters[title] = vars(who.section)
-    m.save(series, vary_hp=vary, worlds=n_worlds, agents=n_agents, learners=agents, hyperparameters=hyperparameters,
-           evolution_steps=spent)  # fmt: skip
+    m.save(
+        series,
+        vary_hp=vary,
+        worlds=n_worlds,
+        agents=n_agents,
+        learners=agents,
+        hyperparameters=hyperparameters,
+        evolution_steps=spent,
+    )
     summary(series, task, spent)
     verdicts(series, task, pairs, "se", spent)
     return 0

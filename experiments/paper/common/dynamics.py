@@ -52,9 +52,15 @@ def rows(task: Task, steps: Steps) -> Tensor:
 
 
 def fit(
-    task: Task, section: EnvSection, train: Tensor, held_out: Tensor, keys: np.ndarray, epochs: int = EPOCHS,
-    batch: int = BATCH, lr: float = LR,
-) -> Fitted:  # fmt: skip
+    task: Task,
+    section: EnvSection,
+    train: Tensor,
+    held_out: Tensor,
+    keys: np.ndarray,
+    epochs: int = EPOCHS,
+    batch: int = BATCH,
+    lr: float = LR,
+) -> Fitted:
     """The three nets of P worlds by mean squared error with Adam, side by side: each world to steps of its own, in an
     order of its own in every epoch.
 

@@ -6,23 +6,33 @@ import sys
 from dataclasses import replace
 from typing import Any
 
-from envolve.agents.common.sections import LEARNERS, PPOSection, TabularSection, learners_for
+from envolve.agents.common.learners import LEARNERS, learners_for
+from envolve.agents.common.sections import PPOSection, TabularSection
 from envolve.agents.ppo.training import rollout_length
+from envolve.core.registry import nearest
 from envolve.envs.task import Task
 from envolve.experiments.paper.common import baselines3
 from envolve.experiments.paper.common.baselines3 import KINDS, Baseline
 from envolve.experiments.paper.common.learners import PUBLISHED, PUBLISHED_IN_SE, Learner, learner, read_value
 from envolve.outer.config import problem
 from envolve.outer.config.load import ConfigError
-from envolve.outer.config.schema import nearest
 from envolve.outer.search.turns import inner_agents
 
 # PPO, where the configuration has none. Published hyperparameters (learners.PPO), but an update after 200 steps
 # instead of 2,000 to 4,000, of which 5,000 hold one or two
 PPO_IN_SE = dict(
-    ppo_epochs=80, gamma=0.99, lr=3e-4, vf_coef=1.0, ent_coef=0.01, eps_clip=0.2, activation_fn="relu", hidden_size=64,
-    hidden_layer=2, rollout_steps=200, bootstrap_time_limit=False,
-)  # fmt: skip
+    ppo_epochs=80,
+    gamma=0.99,
+    lr=3e-4,
+    vf_coef=1.0,
+    ent_coef=0.01,
+    eps_clip=0.2,
+    activation_fn="relu",
+    hidden_size=64,
+    hidden_layer=2,
+    rollout_steps=200,
+    bootstrap_time_limit=False,
+)
 OURS = ("ddqn", "duelingddqn", "td3_discrete", "td3", "sac", "ppo", "ql", "sarsa")
 ASKED = ("train_steps", "train_episodes", "test_episodes", "early_out_min_steps")  # by the command's own options
 
@@ -78,7 +88,7 @@ def at_fixed_steps(
     if values is None:
         published = PPO_IN_SE if name == "ppo" else PUBLISHED_IN_SE.get(name, {})
         values = PUBLISHED.get((task.name, name), published)
-    greedy = {"test_noise": False} if hasattr(LEARNERS[name], "test_noise") else {}
+    greedy = {"test_noise": False} if hasattr(LEARNERS[name].section, "test_noise") else {}
     # episodes of one step must not end it before; nothing ends early
     values = {**values, **greedy, "test_episodes": tests, "train_episodes": steps + 1, "early_out_min_steps": steps + 1}
     who = learner(data, task, name, values, False, False, settings)

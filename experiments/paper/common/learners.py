@@ -12,47 +12,102 @@ from typing import Any
 import pydantic
 import yaml
 
-from envolve.agents.common.sections import (
-    LEARNERS,
-    ICMSection,
-    LearnerSection,
-    TabularSection,
-    VarySection,
-    learners_for,
-)
+from envolve.agents.common.learners import LEARNERS, learners_for
+from envolve.agents.common.sections import ICMSection, LearnerSection, TabularSection, VarySection
+from envolve.core.registry import nearest
 from envolve.envs.task import Task
 from envolve.outer.config import problem
 from envolve.outer.config.load import ConfigError
-from envolve.outer.config.schema import defaults, expected, nearest, section_model
+from envolve.outer.config.schema import defaults, expected, section_model
 
 TABLE = dict(
-    train_episodes=500, test_episodes=1, init_episodes=0, batch_size=1, alpha=1.0, gamma=0.8, eps_init=0.1, eps_min=0.1,
-    eps_decay=0.0, rb_size=1, beta=0.005, bootstrap_time_limit=False,
-)  # fmt: skip
-CARTPOLE = dict(
-    train_episodes=1000, test_episodes=1, init_episodes=1, batch_size=32, gamma=0.99, lr=2.5e-4, tau=0.01, eps_init=1.0,
-    eps_min=0.1, eps_decay=0.9, rb_size=1_000_000, activation_fn="relu", hidden_size=64, hidden_layer=1,
+    train_episodes=500,
+    test_episodes=1,
+    init_episodes=0,
+    batch_size=1,
+    alpha=1.0,
+    gamma=0.8,
+    eps_init=0.1,
+    eps_min=0.1,
+    eps_decay=0.0,
+    rb_size=1,
+    beta=0.005,
     bootstrap_time_limit=False,
-)  # fmt: skip
+)
+CARTPOLE = dict(
+    train_episodes=1000,
+    test_episodes=1,
+    init_episodes=1,
+    batch_size=32,
+    gamma=0.99,
+    lr=2.5e-4,
+    tau=0.01,
+    eps_init=1.0,
+    eps_min=0.1,
+    eps_decay=0.9,
+    rb_size=1_000_000,
+    activation_fn="relu",
+    hidden_size=64,
+    hidden_layer=1,
+    bootstrap_time_limit=False,
+)
 MOUNTAIN_CAR = dict(
-    train_episodes=3000, test_episodes=1, init_episodes=50, batch_size=256, gamma=0.99, lr=3e-4, tau=0.005,
-    policy_delay=2, rb_size=1_000_000, same_action_num=2, activation_fn="relu", hidden_size=128, hidden_layer=2,
-    action_std=0.1, policy_std=0.2, policy_std_clip=0.5, bootstrap_time_limit=False,
-)  # fmt: skip
+    train_episodes=3000,
+    test_episodes=1,
+    init_episodes=50,
+    batch_size=256,
+    gamma=0.99,
+    lr=3e-4,
+    tau=0.005,
+    policy_delay=2,
+    rb_size=1_000_000,
+    same_action_num=2,
+    activation_fn="relu",
+    hidden_size=128,
+    hidden_layer=2,
+    action_std=0.1,
+    policy_std=0.2,
+    policy_std_clip=0.5,
+    bootstrap_time_limit=False,
+)
 CHEETAH = {**MOUNTAIN_CAR, "train_episodes": 1000, "init_episodes": 20, "same_action_num": 1}
 PENDULUM = {
     **MOUNTAIN_CAR, "train_episodes": 50, "init_episodes": 20, "lr": 1e-3, "tau": 0.02, "same_action_num": 1,
 }  # fmt: skip
 PPO = dict(
-    train_episodes=3000, test_episodes=1, update_episodes=10.0, ppo_epochs=80, gamma=0.99, lr=3e-4, vf_coef=1.0,
-    ent_coef=0.01, eps_clip=0.2, same_action_num=5, activation_fn="relu", hidden_size=64, hidden_layer=2,
-    action_std=0.5, test_noise=True, bootstrap_time_limit=False,
-)  # fmt: skip
+    train_episodes=3000,
+    test_episodes=1,
+    update_episodes=10.0,
+    ppo_epochs=80,
+    gamma=0.99,
+    lr=3e-4,
+    vf_coef=1.0,
+    ent_coef=0.01,
+    eps_clip=0.2,
+    same_action_num=5,
+    activation_fn="relu",
+    hidden_size=64,
+    hidden_layer=2,
+    action_std=0.5,
+    test_noise=True,
+    bootstrap_time_limit=False,
+)
 IN_SE = dict(  # agents in SEs
-    train_episodes=1000, test_episodes=10, init_episodes=10, batch_size=128, gamma=0.99, lr=1e-3, tau=0.01,
-    rb_size=100_000, activation_fn="relu", hidden_size=128, hidden_layer=2, early_out_num=10,
-    early_out_virtual_diff=0.01, bootstrap_time_limit=False,
-)  # fmt: skip
+    train_episodes=1000,
+    test_episodes=10,
+    init_episodes=10,
+    batch_size=128,
+    gamma=0.99,
+    lr=1e-3,
+    tau=0.01,
+    rb_size=100_000,
+    activation_fn="relu",
+    hidden_size=128,
+    hidden_layer=2,
+    early_out_num=10,
+    early_out_virtual_diff=0.01,
+    bootstrap_time_limit=False,
+)
 GREEDY = dict(eps_init=1.0, eps_min=0.01, eps_decay=0.9)
 
 # (task, learner) -> hyperparameters; the first learner of a task is the one that RNs are compared with
@@ -90,7 +145,7 @@ QUICK_NUMBERS, QUICK_SE_NUMBERS = (2, 2), (2, 4)
 class Learner:
     """Learner settings for ``envolve.agents.train.train``."""
 
-    name: str  # a key of agents.sections.LEARNERS
+    name: str  # a key of agents.common.learners.LEARNERS
     section: LearnerSection
     vary: VarySection | None = None
     icm: ICMSection | None = None
@@ -123,8 +178,17 @@ def rn_learner(
     return learner(data, task, name, values, curious, vary, settings)
 
 
-def se_learner(data: dict[str, Any], task: Task, name: str, *, published: bool, vary: bool, settings: list[str],
-               budget: int, quick: bool) -> Learner:  # fmt: skip
+def se_learner(
+    data: dict[str, Any],
+    task: Task,
+    name: str,
+    *,
+    published: bool,
+    vary: bool,
+    settings: list[str],
+    budget: int,
+    quick: bool,
+) -> Learner:
     """Learner in SEs and, for comparison, on the task. Raises ConfigError."""
     if published:
         if name not in PUBLISHED_IN_SE:
@@ -135,7 +199,8 @@ def se_learner(data: dict[str, Any], task: Task, name: str, *, published: bool, 
         own, section, _ = problem.learner(data)
         key = problem.learner_key(data["agents"], name)
         check_name(task, name)
-        shared = {f.name: getattr(section, f.name) for f in fields(section) if f.name in defaults(LEARNERS[name])}
+        known = defaults(LEARNERS[name].section)
+        shared = {f.name: getattr(section, f.name) for f in fields(section) if f.name in known}
         values = dict(data["agents"].get(key, shared if name != own else {}))
     values["train_steps"] = budget
     if quick:
@@ -158,11 +223,11 @@ def learner(
     """Checked. Raises ConfigError."""
     check_name(task, name)
     icm = None
-    if curious and issubclass(LEARNERS[name], TabularSection):
+    if curious and issubclass(LEARNERS[name].section, TabularSection):
         name += problem.COUNT_BASED_SUFFIX
     elif curious:
         icm = ICMSection(**data["agents"].get("icm", {"feature_dim": 64} if task.action_size else {}))
-    cls: type = LEARNERS[name]
+    cls: type = LEARNERS[name].section
     own = dict(read_setting(cls, name, text) for text in settings)
     try:
         checked = section_model(cls)(**{**values, **own}).model_dump()
@@ -197,14 +262,15 @@ def read_value(text: str) -> Any:
 
 def quick_values(task: Task, name: str, values: dict[str, Any]) -> dict[str, Any]:
     """Settings for a quick look."""
-    if issubclass(LEARNERS[name], TabularSection):
+    if issubclass(LEARNERS[name].section, TabularSection):
         return {"train_episodes": 150}
     continuous = name in ("td3", "sac", "ppo")
     return {
-        "train_episodes": 4 if continuous else 100, "train_steps": 1500 if task.on_host else 0,
+        "train_episodes": 4 if continuous else 100,
+        "train_steps": 1500 if task.on_host else 0,
         "init_episodes": min(1, values.get("init_episodes", 1)),
         **({"update_episodes": 1.0, "ppo_epochs": 10} if name == "ppo" else {}),
-    }  # fmt: skip
+    }
 
 
 def without_budget(learner: Learner) -> Learner:

@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from envolve.agents.common.sections import CURIOUS, TabularSection
+from envolve.agents.common.learners import curious_learners
+from envolve.agents.common.sections import TabularSection
 from envolve.core.files import TEXT_BYTES, read_plain
 from envolve.envs.section import INFO_TYPES, RN_TYPES
 from envolve.envs.task import Task, make_task
@@ -136,9 +137,14 @@ def proxy(
 
 def task_of(data: dict[str, Any], **changes: Any) -> Task:
     section = problem.env_section(data)
-    return make_task(data["env_name"], **{
-        "max_steps": section.max_steps, "solved_reward": section.solved_reward, **changes,
-    })  # fmt: skip
+    return make_task(
+        data["env_name"],
+        **{
+            "max_steps": section.max_steps,
+            "solved_reward": section.solved_reward,
+            **changes,
+        },
+    )
 
 
 def check_mode(mode: int, task: Task, option: str = "--mode") -> None:
@@ -161,11 +167,12 @@ def curious(agent: str) -> str:
     name, is_curious, vary = problem.split_agent_name(agent)
     if is_curious or name.endswith(problem.COUNT_BASED_SUFFIX):
         return agent
-    if name in CURIOUS:
+    if name in curious_learners():
         return name + problem.CURIOUS_SUFFIX + problem.VARY_SUFFIX * vary
     if name in ("ql", "sarsa"):
         return name + problem.COUNT_BASED_SUFFIX + problem.VARY_SUFFIX * vary
-    raise ConfigError([f"--mode: found -1 with the agent {agent}, expected one of {', '.join(CURIOUS)}, ql, sarsa"])
+    expected = ", ".join([*curious_learners(), "ql", "sarsa"])
+    raise ConfigError([f"--mode: found -1 with the agent {agent}, expected one of {expected}"])
 
 
 def quick_values(data: dict[str, Any]) -> list[str]:
@@ -236,12 +243,13 @@ def read_runs(folder: Path) -> list[ProxyRun]:
 def write_index(proxy: Proxy) -> None:
     """``index.json`` from what all processes have finished by now."""
     content = {
-        "task": proxy.config.data["env_name"], "mode": proxy.mode,
+        "task": proxy.config.data["env_name"],
+        "mode": proxy.mode,
         "objective": proxy.config.data["agents"]["gtn"]["rn_objective"] if proxy.mode is not None else None,
         "runs": [
             json.loads(read_plain(proxy.folder / f"seed{r.seed}" / RESULT, TEXT_BYTES)) for r in read_runs(proxy.folder)
         ],
-    }  # fmt: skip
+    }
     write_atomic(str(proxy.folder / INDEX), (json.dumps(content, indent=1) + "\n").encode())
 
 

@@ -26,9 +26,16 @@ AT_ONCE_TORCH = 100  # where PyTorch trains all at once, more cost little more
 
 
 def train_agents(
-    learner: Learner, task: Task, kind: str, section: EnvSection, worlds: Tensor, seeds: np.ndarray, test_each: bool,
-    threads: int, title: str,
-) -> dict[str, list[Any]]:  # fmt: skip
+    learner: Learner,
+    task: Task,
+    kind: str,
+    section: EnvSection,
+    worlds: Tensor,
+    seeds: np.ndarray,
+    test_each: bool,
+    threads: int,
+    title: str,
+) -> dict[str, list[Any]]:
     """One agent per row of worlds float32 [P, D] (of the task itself any D) -> quantities, each [P].
 
     kind: "real", "se" or "rn"; seeds: int64 [P]; test_each: test on the task after every training episode.
@@ -39,9 +46,19 @@ def train_agents(
     for lo in range(0, len(seeds), batch):
         rows = slice(lo, lo + batch)
         result = train(
-            learner.name, learner.section, learner.vary, task, kind, section, worlds[rows], seeds[rows], test_each,
-            learner.backend, Hardware(learner.device, threads), learner.icm,
-        )  # fmt: skip
+            learner.name,
+            learner.section,
+            learner.vary,
+            task,
+            kind,
+            section,
+            worlds[rows],
+            seeds[rows],
+            test_each,
+            learner.backend,
+            Hardware(learner.device, threads),
+            learner.icm,
+        )
         parts.append({**quantities(result, test_each), **solved_on_task(result, learner, task, kind, test_each)})
         done, seconds = min(lo + batch, len(seeds)), time.monotonic() - began
         print(f"{title}: {done} of {len(seeds)} {learner.title} agents, {seconds:.0f} s", file=sys.stderr)

@@ -68,10 +68,15 @@ def show(series: Series, kinds: Sequence[str], seen: Sequence[str], task: Task, 
             returns = q["return"]
             below = f"{sum(not v >= mark for v in returns)} of {len(returns)}"
             table.add_row(
-                f"{title}, {words}", f"{max(q['train_steps']):,}", decimal(mean(returns)),
+                f"{title}, {words}",
+                f"{max(q['train_steps']):,}",
+                decimal(mean(returns)),
                 in_words(returns, q.get("world", [])),
-                share(returns, mark), below, str(sum(bool(why) for why in q["failed"])), end_section=where == "worlds",
-            )  # fmt: skip
+                share(returns, mark),
+                below,
+                str(sum(bool(why) for why in q["failed"])),
+                end_section=where == "worlds",
+            )
         means = {path: mean(values) for path, values in by_world(series[f"{kind} worlds"]).items()}
         worlds.add_row(title, *(decimal(means[p]) for p in paths))
         lines.append(f"{kind}: a mean of at least {goal} in {share(list(means.values()), mark)} worlds")

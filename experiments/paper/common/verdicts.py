@@ -21,8 +21,8 @@ from envolve.outer.reporting.report import number
 
 
 def prices(series: dict[str, list[WorldFile]]) -> dict[str, Any]:
-    """Of the settings of a data file: series -> the real steps spent on the evolution of each of its worlds, None where
-    that was not recorded."""
+    """Settings for a data file: series -> the real steps that the evolution of each of its worlds took, None where that
+    was not recorded."""
     return {label: {w.path: w.evolution_steps for w in worlds} for label, worlds in series.items()}
 
 
@@ -62,8 +62,10 @@ def summary(series: Series, task: Task, spent: dict[str, dict[str, int | None]])
     print("IQM: interquartile mean with its 95 % interval, of several worlds over their means.")
     print("Evolution: real steps of all the worlds together.")
     if curves:
-        print("Solved: median steps of those that were, by ten test returns in a row with a mean that solves: to the "
-              "first of these tests that solves, and to the last, when the rule fires.")  # fmt: skip
+        print(
+            "Solved: median steps of those that were, by ten test returns in a row with a mean that solves: to the "
+            "first of these tests that solves, and to the last, when the rule fires."
+        )
 
 
 def verdicts(

@@ -15,12 +15,13 @@ import torch
 from torch import Tensor
 
 from envolve.agents.common.hyper import draw
+from envolve.agents.common.learners import is_off_policy, off_policy_learners
 from envolve.agents.common.population import initial_weights, nets_of, stack, unstack, widest
 from envolve.agents.common.result import TrainResult
 from envolve.agents.common.rollout import repeat, reset_uniforms
 from envolve.agents.off_policy.algorithm import Algorithm
 from envolve.agents.off_policy.training import OffPolicy
-from envolve.agents.train import OFF_POLICY, algorithm
+from envolve.agents.train import algorithm
 from envolve.core import rng
 from envolve.envs.section import EnvSection
 from envolve.envs.task import Task
@@ -72,8 +73,8 @@ class Trained:
 
 def check_watchable(learner: Learner) -> None:
     """Raises ConfigError."""
-    if learner.name not in OFF_POLICY:
-        raise ConfigError([f"--agent: found {learner.name}, expected one of {', '.join(OFF_POLICY)}"])
+    if not is_off_policy(learner.name):
+        raise ConfigError([f"--agent: found {learner.name}, expected one of {', '.join(off_policy_learners())}"])
 
 
 def train_watched(
@@ -88,9 +89,18 @@ def train_watched(
     params = stack(torch.as_tensor(weights, device=device), agents, nets)
     width = torch.as_tensor(hyper["hidden_size"], dtype=torch.int64, device=device)
     run = Watched(
-        wrap, task, "se", section, worlds.to(device), hyper, torch.as_tensor(keys, device=device), False,
-        cls(task, hyper, nets, params, width), None, False,
-    )  # fmt: skip
+        wrap,
+        task,
+        "se",
+        section,
+        worlds.to(device),
+        hyper,
+        torch.as_tensor(keys, device=device),
+        False,
+        cls(task, hyper, nets, params, width),
+        None,
+        False,
+    )
     run.train()
     result.put(np.arange(len(keys)), run, unstack(run.final.rows.params, agents, nets, weights.shape[1]))
     return Trained(result, run)

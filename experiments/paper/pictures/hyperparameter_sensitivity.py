@@ -80,7 +80,7 @@ def draw(variant: str, data: Sequence[Any]) -> Drawing:
         "dotted: their own value. Interquartile means; bands and brackets: 95 % intervals, over worlds where "
         f"there are several; per point {counted(*_at(first, 'return', grids[next(iter(grids))][0]))}, as many on the "
         f"task, at most {episodes:,} episodes. Return at the worst and the best value: " + ". ".join(sentences) + "."
-    )  # fmt: skip
+    )
     return Drawing(figure, caption)
 
 

@@ -52,9 +52,11 @@ NEEDS: dict[str, tuple[Need, ...]] = {
     for task, config in se.CONFIGS.items()
 }
 WHERE = {  # series -> name, colour
-    "real": ("real task", style("real", 0).colour), "varied": ("SE, evolved", style("varied", 0).colour),
-    "model-based": ("fitted", GREY), "done fitted": ("fitted, done too", AMBER),
-}  # fmt: skip
+    "real": ("real task", style("real", 0).colour),
+    "varied": ("SE, evolved", style("varied", 0).colour),
+    "model-based": ("fitted", GREY),
+    "done fitted": ("fitted, done too", AMBER),
+}
 NETS = {"state_net": ("next observation", BLUE), "reward_net": ("reward", ORANGE), "done_net": ("done", PINK)}
 
 
@@ -74,13 +76,24 @@ def draw(variant: str, data: Sequence[Any]) -> Drawing:
             worlds, x = q.get("world", []), group + 0.8 * ((place + 0.5) / len(shown) - 0.5)
             middle, low, high = spread(q["return"], worlds)
             error = [[middle - low], [high - middle]]
-            returns.bar(x, middle, 0.72 / len(shown), color=colour, alpha=0.85, yerr=error, capsize=2,
-                        ecolor="#333333", label="" if group else title)  # fmt: skip
+            returns.bar(
+                x,
+                middle,
+                0.72 / len(shown),
+                color=colour,
+                alpha=0.85,
+                yerr=error,
+                capsize=2,
+                ecolor="#333333",
+                label="" if group else title,
+            )
             fine = [r for r in q["return"] if math.isfinite(r)]
             aside = np.random.default_rng(0).uniform(-0.25, 0.25, len(fine)) / len(shown)
             returns.plot(x + aside, fine, ".", color="#222222", markersize=2, alpha=0.35)
-            texts.append(f"{title} {in_words(q['return'], worlds)} (mean {number(float(np.mean(fine or [math.nan])))}, "
-                         f"{counted(q['return'], worlds)})")  # fmt: skip
+            texts.append(
+                f"{title} {in_words(q['return'], worlds)} (mean {number(float(np.mean(fine or [math.nan])))}, "
+                f"{counted(q['return'], worlds)})"
+            )
         sentences.append(f"{se.LEARNERS.get(name, name)}: " + "; ".join(texts) + ".")
     returns.set_xticks(range(len(learners)), [se.LEARNERS.get(name, name) for name in learners], fontsize=LABEL_SIZE)
     returns.set_ylabel("test return on the task", fontsize=LABEL_SIZE)
@@ -112,11 +125,11 @@ def _caption(only: Data, sentences: str) -> str:
         f"Test returns on {only.task} of agents with varied hyperparameters, trained on it, in SEs, and in worlds "
         "whose networks were fitted to steps of the task. Bars: interquartile means; whiskers and brackets: 95 % "
         f"bootstrap intervals, over worlds where there are several; dots: agents. {sentences}"
-        + " The agents in SEs had other hyperparameters (--published on one side only)." * other
+        + " The agents in SEs had other hyperparameters (--published on one side only)."
+        * other
         + f" Fit: {s['worlds']} worlds, each to {fit['fitted_to'][0]:,} of the {total} steps that the tests of "
         f"{agents} agents took in a search ({len(set(fit['search']))} searches), {epochs} epochs; full lines "
         f"{fit['held_out'][0]:,} steps of other agents, dotted ones those fitted to. Squared errors at the end: next "
         f"observation {last['state_net']}, reward {last['reward_net']}, done {last['done_net']}; errors of the next "
-        "observation over its change in a step: "
-        + ", ".join(number(float(x)) for x in share) + "."
-    )  # fmt: skip
+        "observation over its change in a step: " + ", ".join(number(float(x)) for x in share) + "."
+    )

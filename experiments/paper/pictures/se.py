@@ -26,8 +26,9 @@ from envolve.outer.reporting.style import thousands
 
 TITLE = "figures 3 and 7: test returns and training steps of agents from SEs and from the task"
 CONFIGS = {
-    "CartPole-v0": "default_config_cartpole_syn_env.yaml", "Acrobot-v1": "default_config_acrobot_syn_env.yaml",
-}  # fmt: skip
+    "CartPole-v0": "default_config_cartpole_syn_env.yaml",
+    "Acrobot-v1": "default_config_acrobot_syn_env.yaml",
+}
 BANDIT = "default_config_cartpole_contextual_bandit.yaml"
 NEEDS: dict[str, tuple[Need, ...]] = {
     **{
@@ -35,10 +36,14 @@ NEEDS: dict[str, tuple[Need, ...]] = {
         for task, config in CONFIGS.items()
     },
     "CartPole-v0_bandit": (
-        DataFile("compare_proxies", "CartPole-v0",
-                 ("compare_proxies.py", BANDIT, "--evolved", "varied", "--published"), "bandit"),
+        DataFile(
+            "compare_proxies",
+            "CartPole-v0",
+            ("compare_proxies.py", BANDIT, "--evolved", "varied", "--published"),
+            "bandit",
+        ),
     ),
-}  # fmt: skip
+}
 WHERE = ("real", "varied", "fixed")
 LEARNERS = {"ddqn": "DDQN", "duelingddqn": "Dueling DDQN", "td3_discrete": "discrete TD3", "ppo": "PPO"}
 BINS = 25
@@ -97,7 +102,7 @@ def draw(variant: str, data: Sequence[Any]) -> Drawing:
         f"{only.task} itself; tested on {only.task}. "
         "Interquartile means; whiskers and brackets: 95 % intervals, over worlds where there are several. "
         + " ".join(sentences)
-    )  # fmt: skip
+    )
     return Drawing(figure, caption)
 
 

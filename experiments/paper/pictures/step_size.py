@@ -63,10 +63,18 @@ def draw(variant: str, data: Sequence[Any]) -> Drawing:
             # a row per transform; trials of one row lie a little apart, by their number
             where = [(r.trial.values[STEP], _row(r)) for r in fine]
             points = ax.scatter(
-                [x for x, _ in where], [y for _, y in where], c=[r.result.loss for r in fine], cmap="viridis_r",
-                vmin=0, vmax=most, marker=marker, s=26, linewidths=0.3, edgecolors="#333333",
+                [x for x, _ in where],
+                [y for _, y in where],
+                c=[r.result.loss for r in fine],
+                cmap="viridis_r",
+                vmin=0,
+                vmax=most,
+                marker=marker,
+                s=26,
+                linewidths=0.3,
+                edgecolors="#333333",
                 label="step size divided by the population" if divided else "step size as it is",
-            )  # fmt: skip
+            )
             bad = [r for r in part if not math.isfinite(r.result.loss)]
             ax.scatter([r.trial.values[STEP] for r in bad], [_row(r) for r in bad], color=GREY, marker="x", s=18)
         ax.set_xscale("log")

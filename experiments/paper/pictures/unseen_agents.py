@@ -30,10 +30,9 @@ CONFIGS = {  # variant -> task, configuration without default_config_
     "Acrobot-v1": ("Acrobot-v1", "acrobot_syn_env"),
 }
 NEEDS: dict[str, tuple[Need, ...]] = {
-    variant: (DataFile("unseen_agents", task, ("unseen_agents.py", f"default_config_{name}.yaml"),
-                       f"{name}_varied"),)
+    variant: (DataFile("unseen_agents", task, ("unseen_agents.py", f"default_config_{name}.yaml"), f"{name}_varied"),)
     for variant, (task, name) in CONFIGS.items()
-}  # fmt: skip
+}
 NAMES = {
     "ddqn": "DDQN", "duelingddqn": "Dueling\nDDQN", "td3_discrete": "discrete\nTD3", "td3": "TD3", "sac": "SAC",
     "ppo": "PPO", "sb3_dqn": "SB3\nDQN", "sb3_dqn_target": "SB3 DQN,\ntarget 100", "sb3_ppo": "SB3\nPPO",
@@ -62,8 +61,18 @@ def draw(variant: str, data: Sequence[Any]) -> Drawing:
             name = "real task" if where == "real" else "SEs"
             if math.isfinite(middle):
                 error = [[middle - low], [high - middle]]
-                ax.errorbar(x, middle, error, fmt="D", color=look.colour, markersize=6, capsize=4, markeredgecolor="k",
-                            ecolor="#333333", label="" if place else name)  # fmt: skip
+                ax.errorbar(
+                    x,
+                    middle,
+                    error,
+                    fmt="D",
+                    color=look.colour,
+                    markersize=6,
+                    capsize=4,
+                    markeredgecolor="k",
+                    ecolor="#333333",
+                    label="" if place else name,
+                )
             text = f"{name} {in_words(q['return'], worlds)}, mean {number(mean(q['return']))}"
             reached = f", mean reaches it in {share(means, mark)} SEs" * (where == "worlds")
             texts.append(f"{text} ({counted(q['return'], worlds)}{reached})")

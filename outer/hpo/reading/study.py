@@ -13,10 +13,11 @@ from pathlib import Path as FilePath
 from typing import Any
 
 from envolve.core.files import TORCH_BYTES, read_plain
+from envolve.core.registry import nearest
 from envolve.envs.worlds.file import WorldFileError, read_world
 from envolve.outer.config.check import Checker
 from envolve.outer.config.load import Config, read_bytes
-from envolve.outer.config.schema import defaults, nearest
+from envolve.outer.config.schema import defaults
 from envolve.outer.config.yaml_lines import ConfigError, Path, override_value, parse_yaml, show, split_override
 from envolve.outer.hpo.reading.checks import check_fit, check_values, corner_problems
 from envolve.outer.hpo.reading.sections import Budget, BudgetSection, SearchSection, StopSection, StudySection, applied

@@ -13,11 +13,12 @@ import torch
 from envolve.agents.common.cuda_graph import EAGER_CALLS, Graphs
 from envolve.agents.common.hyper import draw
 from envolve.agents.common.icm import ICM
+from envolve.agents.common.learners import LEARNERS, off_policy_learners
 from envolve.agents.common.population import initial_weights, nets_of, stack, widest
-from envolve.agents.common.sections import LEARNERS, ICMSection
+from envolve.agents.common.sections import ICMSection
 from envolve.agents.off_policy.algorithm import Rows
 from envolve.agents.off_policy.training import BLOCK, OffPolicy
-from envolve.agents.train import OFF_POLICY, algorithm
+from envolve.agents.train import algorithm
 from envolve.envs.section import EnvSection
 from envolve.envs.task import make_task
 from envolve.envs.worlds.world import init_world
@@ -29,7 +30,7 @@ SMALL = dict(init_episodes=1, hidden_size=6, hidden_layer=2, batch_size=8, test_
 def trainer(name: str, kind: str, icm: bool = False, device: str = "cpu") -> OffPolicy:
     task, env = make_task(TASK.get(name, "CartPole-v0"), max_steps=9), EnvSection(hidden_size=5, reward_env_type=2)
     keys = np.arange(3)
-    hyper = draw(LEARNERS[name](**SMALL), keys)
+    hyper = draw(LEARNERS[name].section(**SMALL), keys)
     worlds = torch.zeros(3, 1) if kind == "real" else init_world(kind, task, env, torch.as_tensor(keys))
     cls = algorithm(name)
     agents = nets_of(cls, task, hyper)
@@ -66,7 +67,7 @@ def without_values(run: OffPolicy) -> OffPolicy:
 
 
 @pytest.mark.parametrize("kind", ["real", "se", "rn"])
-@pytest.mark.parametrize("name", OFF_POLICY)
+@pytest.mark.parametrize("name", off_policy_learners())
 def test_the_step_reads_nothing_back(name, kind):
     """Without values every look at one (item, nonzero, a branch) raises, and so does a tensor left on the CPU."""
     run = without_values(trainer(name, kind, icm=name == "ddqn"))
@@ -99,7 +100,7 @@ def addresses(run: OffPolicy):
     }
 
 
-@pytest.mark.parametrize("name, icm", [(name, False) for name in OFF_POLICY] + [("ddqn", True)])
+@pytest.mark.parametrize("name, icm", [(name, False) for name in off_policy_learners()] + [("ddqn", True)])
 def test_the_step_writes_its_state_in_place(name, icm):
     """A graph reads and writes the addresses that it saw: none of the state may move."""
     run = trainer(name, "real", icm)
@@ -158,7 +159,7 @@ def test_nothing_is_collected_during_a_capture(monkeypatch):
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-@pytest.mark.parametrize("name", OFF_POLICY)
+@pytest.mark.parametrize("name", off_policy_learners())
 def test_captured_equals_eager(name):
     results = []
     for captured in (False, True):

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from envolve.agents.common import torch_compile
-from envolve.agents.common.sections import LEARNERS
+from envolve.agents.common.learners import LEARNERS
 from envolve.agents.train import train
 from envolve.envs.section import EnvSection
 from envolve.envs.task import make_task
@@ -17,7 +17,7 @@ from tests.examples import some_slow
 def twins(name, kind="se", env_name="CartPole-v0", **values):
     task, section = make_task(env_name, max_steps=60), EnvSection(hidden_size=8, max_steps=60)
     values = {"train_episodes": 6, "test_episodes": 2, "init_episodes": 1, "batch_size": 16, "lr": 1e-3, **values}
-    learner = LEARNERS[name](hidden_size=9, **values)
+    learner = LEARNERS[name].section(hidden_size=9, **values)
     worlds = init_world(kind, task, section, torch.arange(5)) if kind == "se" else torch.zeros(5, 1)
     return [
         train(name, learner, None, task, kind, section, worlds, np.arange(5), backend=backend)
@@ -59,4 +59,5 @@ def test_continuous_actions(name):
 def test_what_it_cannot_do_is_said(name, env_name):
     task, worlds = make_task(env_name), torch.zeros(1, 1)
     with pytest.raises(ValueError, match=f"backend 'torch_compile': it compiles .* and {name} is none"):
-        train(name, LEARNERS[name](), None, task, "real", EnvSection(), worlds, np.arange(1), backend="torch_compile")
+        learner = LEARNERS[name].section()
+        train(name, learner, None, task, "real", EnvSection(), worlds, np.arange(1), backend="torch_compile")

@@ -108,8 +108,10 @@ def test_gradients_against_float64_differences(variant: dict) -> None:
         return [loss.sum() for loss in crl.losses(p, a, batch, noise)[:3]]
 
     border = crl.actor.size
-    rows = {name: torch.autograd.grad(loss, (params, log_alpha), retain_graph=True, allow_unused=True)
-            for name, loss in zip(("critic", "actor", "temperature"), losses(params, log_alpha))}  # fmt: skip
+    rows = {
+        name: torch.autograd.grad(loss, (params, log_alpha), retain_graph=True, allow_unused=True)
+        for name, loss in zip(("critic", "actor", "temperature"), losses(params, log_alpha))
+    }
     assert rows["critic"][0][:, :border].abs().sum() == 0 and rows["critic"][1] is None
     assert rows["actor"][0][:, border:].abs().sum() == 0 and rows["actor"][1] is None
     assert rows["temperature"][0] is None

@@ -42,8 +42,10 @@ def energy_by_hand(name: str, x: np.ndarray, y: np.ndarray) -> float:
 def test_energies(name: str) -> None:
     energy = crl_energy.canonical(name)
     got = crl_energy.logits(energy, X, Y)
-    expected = [[[energy_by_hand(energy, X[p, i].numpy(), Y[p, j].numpy()) for j in range(B)] for i in range(B)]
-                for p in range(P)]  # fmt: skip
+    expected = [
+        [[energy_by_hand(energy, X[p, i].numpy(), Y[p, j].numpy()) for j in range(B)] for i in range(B)]
+        for p in range(P)
+    ]
     np.testing.assert_allclose(got, expected, atol=2e-6)  # 1e-6 under a root and in a norm
     np.testing.assert_allclose(crl_energy.pairs(energy, X, Y), got.diagonal(dim1=1, dim2=2), atol=1e-12)
 

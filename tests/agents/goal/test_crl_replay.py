@@ -20,8 +20,11 @@ def filled(P: int, N: int, rows: int, lengths: list[list[int]], writes: int) -> 
     p, n = torch.meshgrid(torch.arange(P), torch.arange(N), indexing="ij")
     history = []
     for when in range(writes):
-        row = {"when": torch.full((P, N, 1), float(when)), "which": number[..., None].clone(),
-               "env": torch.stack((p, n), 2).float()}  # fmt: skip
+        row = {
+            "when": torch.full((P, N, 1), float(when)),
+            "which": number[..., None].clone(),
+            "env": torch.stack((p, n), 2).float(),
+        }
         replay.write(row)
         history.append(number.clone())
         t += 1

@@ -13,8 +13,14 @@ from envolve.agents.goal.crl_train import GoalTraining
 from envolve.envs.goal.task import make_goal_task
 
 SMALL = CRLSection(
-    h_dim=16, repr_dim=8, batch_size=32, num_envs=4, unroll_length=5, min_replay_size=10, max_replay_size=60,
-)  # fmt: skip
+    h_dim=16,
+    repr_dim=8,
+    batch_size=32,
+    num_envs=4,
+    unroll_length=5,
+    min_replay_size=10,
+    max_replay_size=60,
+)
 
 
 def training(keys: list[int], section: CRLSection = SMALL, name: str = "reacher", **options: object) -> GoalTraining:

@@ -40,9 +40,12 @@ def test_goals_and_rewards_of_a_batch(goals: str, dense: bool) -> None:
     """Every sample, against what lies in the memory: its goal is the commanded one or one that its own trajectory
     reached after it; its reward is that goal's; the ring has wrapped, and the newest trajectories are not over."""
     section = GoalSACSection(
-        **{**SMALL, "batch_size": 512}, use_her=goals != "none", her_goals="final" if goals == "none" else goals,
-        use_dense_reward=dense, her_share=0.6,
-    )  # fmt: skip
+        **{**SMALL, "batch_size": 512},
+        use_her=goals != "none",
+        her_goals="final" if goals == "none" else goals,
+        use_dense_reward=dense,
+        her_share=0.6,
+    )
     t = training(section, (3, 4))
     for _ in range(14):
         t.iteration()
@@ -220,9 +223,16 @@ def learned(cls: Any, steps: int, **own: Any) -> tuple[torch.Tensor, torch.Tenso
     """Of 3 seeds: decisions near the goal and success after so many steps, and near before; 64 episodes each."""
     torch.set_num_threads(1)
     section = cls(
-        num_envs=32, min_replay_size=100, h_dim=128, use_her=True, learning_rate=1e-3, tau=0.02,
-        multiplier_num_sgd_steps=2, normalize_observations=True, **own,
-    )  # fmt: skip
+        num_envs=32,
+        min_replay_size=100,
+        h_dim=128,
+        use_her=True,
+        learning_rate=1e-3,
+        tau=0.02,
+        multiplier_num_sgd_steps=2,
+        normalize_observations=True,
+        **own,
+    )
     t = training(section, (0, 1, 2), "reacher", episode_length=200, num_eval_envs=64)
     before = t.evaluate()
     while t.steps < steps:

@@ -17,8 +17,12 @@ from envolve.envs.goal.task import make_goal_task
 from envolve.envs.nets.networks import forward
 
 SMALL: dict[str, Any] = {
-    "h_dim": 16, "num_envs": 4, "unroll_length": 7, "num_minibatches": 2, "num_updates_per_batch": 3,
-}  # fmt: skip
+    "h_dim": 16,
+    "num_envs": 4,
+    "unroll_length": 7,
+    "num_minibatches": 2,
+    "num_updates_per_batch": 3,
+}
 
 
 def training(section: Any, keys: tuple[int, ...], task: Any = "simple_u_maze", **options: Any) -> GoalTraining:
@@ -125,8 +129,13 @@ def test_how_much_is_done() -> None:
 def test_a_population_is_its_members() -> None:
     """Also where their hyperparameters differ."""
     section = GoalPPOSection(**SMALL, normalize_observations=True, use_dense_reward=True)
-    own = {"learning_rate": [1e-3, 1e-4, 3e-4], "discounting": [0.9, 0.5, 0.95], "gae_lambda": [0.9, 1.0, 0.5],
-           "clipping_epsilon": [0.1, 0.2, 0.3], "entropy_cost": [0.0, 0.1, 0.01]}  # fmt: skip
+    own = {
+        "learning_rate": [1e-3, 1e-4, 3e-4],
+        "discounting": [0.9, 0.5, 0.95],
+        "gae_lambda": [0.9, 1.0, 0.5],
+        "clipping_epsilon": [0.1, 0.2, 0.3],
+        "entropy_cost": [0.0, 0.1, 0.01],
+    }
     together = training(section, (5, 6, 7), own=own, num_eval_envs=6)
     for _ in range(4):
         together.iteration()

@@ -33,9 +33,9 @@ def case(request: pytest.FixtureRequest) -> Iterator[tuple[str, Task, Task, Lear
     """A learner, a task with a twin, the same one without, and the learner's section."""
     name, cls, section = request.param
     other = type("Twinless", (cls,), {"name": "Twinless-v0"})
-    TASKS["Twinless-v0"] = other
+    TASKS.register("Twinless-v0", other)
     yield name, cls(), other(), section
-    del TASKS["Twinless-v0"]
+    TASKS.unregister("Twinless-v0")
 
 
 def trained(name: str, task: Task, section: LearnerSection, backend: str, vary: VarySection | None = None) -> Any:

@@ -11,8 +11,9 @@ import torch
 
 from envolve.agents import train as entry
 from envolve.agents.common.hyper import draw
+from envolve.agents.common.learners import LEARNERS
 from envolve.agents.common.population import initial_weights, nets_of
-from envolve.agents.common.sections import LEARNERS, PPOSection
+from envolve.agents.common.sections import PPOSection
 from envolve.agents.goal.crl import CRL
 from envolve.agents.goal.crl_section import CRLSection
 from envolve.agents.kernels.building import ahead
@@ -42,9 +43,16 @@ def run(name, backend):
         small.update({"rollout_steps": 8, "ppo_epochs": 1} if name == "ppo" else {"init_episodes": 1, "batch_size": 4})
     task = make_task("Cliff" if name == "ql" else "Pendulum-v0" if name == "td3" else "CartPole-v0", max_steps=8)
     return train(
-        name, LEARNERS[name](**small), None, task, "real", EnvSection(), torch.zeros(2, 1), np.arange(2),
+        name,
+        LEARNERS[name].section(**small),
+        None,
+        task,
+        "real",
+        EnvSection(),
+        torch.zeros(2, 1),
+        np.arange(2),
         backend=backend,
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize("name", ["ql", "ddqn", "td3", "ppo"])
@@ -78,7 +86,7 @@ def test_ppo_on_shaped_tasks(caplog):
 def test_single_updates(caplog):
     """Of every loop that asks for them."""
     caplog.set_level(logging.INFO, "envolve")
-    section = LEARNERS["td3"](train_episodes=2, init_episodes=1, batch_size=4, hidden_size=4, test_episodes=1)
+    section = LEARNERS["td3"].section(train_episodes=2, init_episodes=1, batch_size=4, hidden_size=4, test_episodes=1)
     task, keys = make_task("Pendulum-v0"), np.zeros(1, np.int64)
     hyper = draw(section, keys)
     nets = nets_of(TD3, task, hyper)

@@ -24,15 +24,40 @@ NEVER = 1e9  # a solved_reward out of reach: training lasts for its budget
 CURIOSITY = ICMSection(hidden_size=32, feature_dim=16)  # small: it is four fifths of the work otherwise
 # the published settings of DDQN's agents on CartPole (default_config_cartpole_syn_env_paper.yaml)
 CARTPOLE = dict(
-    hidden_size=57, hidden_layer=1, activation_fn="tanh", batch_size=199, gamma=0.988, lr=3.04e-4, tau=0.00848,
-    eps_init=0.809, eps_min=0.0371, eps_decay=0.961, init_episodes=1, rb_size=100_000,
-)  # fmt: skip
+    hidden_size=57,
+    hidden_layer=1,
+    activation_fn="tanh",
+    batch_size=199,
+    gamma=0.988,
+    lr=3.04e-4,
+    tau=0.00848,
+    eps_init=0.809,
+    eps_min=0.0371,
+    eps_decay=0.961,
+    init_episodes=1,
+    rb_size=100_000,
+)
 DUELING = DuelingDDQNSection(feature_dim=60, **{**CARTPOLE, "lr": 1e-3, "tau": 0.02})
 PPO = PPOSection(
-    num_envs=4, rollout_steps=128, minibatches=4, ppo_epochs=4, lr=2.5e-4, anneal_lr=True, train_steps=120_000,
-    advantage="gae", max_grad_norm=0.5, norm_advantage=True, clip_value_loss=True, orthogonal_init=True, vf_coef=0.25,
-    activation_fn="tanh", hidden_size=64, hidden_layer=2, adam_eps=1e-5, test_episodes=20,
-)  # fmt: skip
+    num_envs=4,
+    rollout_steps=128,
+    minibatches=4,
+    ppo_epochs=4,
+    lr=2.5e-4,
+    anneal_lr=True,
+    train_steps=120_000,
+    advantage="gae",
+    max_grad_norm=0.5,
+    norm_advantage=True,
+    clip_value_loss=True,
+    orthogonal_init=True,
+    vf_coef=0.25,
+    activation_fn="tanh",
+    hidden_size=64,
+    hidden_layer=2,
+    adam_eps=1e-5,
+    test_episodes=20,
+)
 TD3 = TD3Section(train_steps=8_000, init_episodes=5, hidden_size=64, batch_size=128, policy_delay=2, test_episodes=20)
 
 pytestmark = pytest.mark.slow

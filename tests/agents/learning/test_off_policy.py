@@ -54,11 +54,24 @@ def test_learns_no_worse_than_stable_baselines3_at_equal_steps():
     for seed in range(3):
         env = gymnasium.make("CartPole-v1", max_episode_steps=ENV.max_steps)  # the dynamics of v0, and its time limit
         model = sb3.DQN(
-            "MlpPolicy", env, learning_rate=h.lr, buffer_size=h.rb_size, learning_starts=30, batch_size=h.batch_size,
-            tau=h.tau, gamma=h.gamma, train_freq=1, gradient_steps=1, target_update_interval=1,
-            exploration_fraction=0.5, exploration_initial_eps=h.eps_init, exploration_final_eps=h.eps_min,
-            policy_kwargs={"net_arch": [h.hidden_size], "activation_fn": torch.nn.Tanh}, seed=seed, device="cpu",
-        )  # fmt: skip
+            "MlpPolicy",
+            env,
+            learning_rate=h.lr,
+            buffer_size=h.rb_size,
+            learning_starts=30,
+            batch_size=h.batch_size,
+            tau=h.tau,
+            gamma=h.gamma,
+            train_freq=1,
+            gradient_steps=1,
+            target_update_interval=1,
+            exploration_fraction=0.5,
+            exploration_initial_eps=h.eps_init,
+            exploration_final_eps=h.eps_min,
+            policy_kwargs={"net_arch": [h.hidden_size], "activation_fn": torch.nn.Tanh},
+            seed=seed,
+            device="cpu",
+        )
         model.learn(steps)
         mean, _ = sb3.common.evaluation.evaluate_policy(model, model.get_env(), n_eval_episodes=10)
         theirs.append(mean)

@@ -20,21 +20,53 @@ from envolve.envs.task import make_task
 
 # CleanRL's ppo.py; its vf_coef of 0.5 weighs half the mean squared error
 CLEANRL = PPOSection(
-    num_envs=4, rollout_steps=128, minibatches=4, ppo_epochs=4, lr=2.5e-4, gamma=0.99, gae_lambda=0.95, advantage="gae",
-    norm_advantage=True, clip_value_loss=True, max_grad_norm=0.5, anneal_lr=True, adam_eps=1e-5, orthogonal_init=True,
-    vf_coef=0.25, ent_coef=0.01, eps_clip=0.2, activation_fn="tanh", hidden_size=64, hidden_layer=2, test_episodes=20,
+    num_envs=4,
+    rollout_steps=128,
+    minibatches=4,
+    ppo_epochs=4,
+    lr=2.5e-4,
+    gamma=0.99,
+    gae_lambda=0.95,
+    advantage="gae",
+    norm_advantage=True,
+    clip_value_loss=True,
+    max_grad_norm=0.5,
+    anneal_lr=True,
+    adam_eps=1e-5,
+    orthogonal_init=True,
+    vf_coef=0.25,
+    ent_coef=0.01,
+    eps_clip=0.2,
+    activation_fn="tanh",
+    hidden_size=64,
+    hidden_layer=2,
+    test_episodes=20,
     train_episodes=20_000,
-)  # fmt: skip
+)
 # RL Baselines3 Zoo's for Pendulum-v1, but for its state-dependent exploration and a learning rate that is annealed
 ZOO = replace(
-    CLEANRL, rollout_steps=1024, minibatches=64, ppo_epochs=10, lr=1e-3, gamma=0.9, clip_value_loss=False, vf_coef=0.5,
-    ent_coef=0.0, action_std=1.5,
-)  # fmt: skip
+    CLEANRL,
+    rollout_steps=1024,
+    minibatches=64,
+    ppo_epochs=10,
+    lr=1e-3,
+    gamma=0.9,
+    clip_value_loss=False,
+    vf_coef=0.5,
+    ent_coef=0.0,
+    action_std=1.5,
+)
 # the original's for MountainCarContinuous (agents.ppo of its default_config_cmc_ppo.yaml), relu for leakyrelu
 CAR = PPOSection(
-    train_episodes=3000, update_episodes=10, ppo_epochs=80, lr=3e-4, vf_coef=1.0, same_action_num=5, hidden_size=64,
+    train_episodes=3000,
+    update_episodes=10,
+    ppo_epochs=80,
+    lr=3e-4,
+    vf_coef=1.0,
+    same_action_num=5,
+    hidden_size=64,
     hidden_layer=2,
-)  # fmt: skip
+)
 NEVER = 1e9  # a solved_reward out of reach: training lasts for its budget
 
 pytestmark = pytest.mark.slow
@@ -88,12 +120,23 @@ def test_learns_no_worse_than_stable_baselines3_at_equal_steps():
     for seed in range(3):
         env = sb3.common.env_util.make_vec_env("CartPole-v1", CLEANRL.num_envs, seed=seed)
         model = sb3.PPO(
-            "MlpPolicy", env, n_steps=CLEANRL.rollout_steps, batch_size=128, n_epochs=CLEANRL.ppo_epochs,
-            learning_rate=lambda left: CLEANRL.lr * left, gamma=CLEANRL.gamma, gae_lambda=CLEANRL.gae_lambda,
-            clip_range=CLEANRL.eps_clip, clip_range_vf=CLEANRL.eps_clip, ent_coef=CLEANRL.ent_coef,
-            vf_coef=CLEANRL.vf_coef, max_grad_norm=CLEANRL.max_grad_norm, seed=seed, device="cpu",
+            "MlpPolicy",
+            env,
+            n_steps=CLEANRL.rollout_steps,
+            batch_size=128,
+            n_epochs=CLEANRL.ppo_epochs,
+            learning_rate=lambda left: CLEANRL.lr * left,
+            gamma=CLEANRL.gamma,
+            gae_lambda=CLEANRL.gae_lambda,
+            clip_range=CLEANRL.eps_clip,
+            clip_range_vf=CLEANRL.eps_clip,
+            ent_coef=CLEANRL.ent_coef,
+            vf_coef=CLEANRL.vf_coef,
+            max_grad_norm=CLEANRL.max_grad_norm,
+            seed=seed,
+            device="cpu",
             policy_kwargs={"net_arch": [64, 64], "activation_fn": torch.nn.Tanh},
-        )  # fmt: skip
+        )
         model.learn(steps)
         mean, _ = sb3.common.evaluation.evaluate_policy(model, model.get_env(), n_eval_episodes=20)
         theirs.append(mean)

@@ -44,10 +44,21 @@ def test_learns_no_worse_than_stable_baselines3_at_equal_steps():
 
     env = gymnasium.make("Pendulum-v1")
     model = sb3.SAC(
-        "MlpPolicy", env, learning_rate=h.lr, buffer_size=h.train_steps, learning_starts=200 * h.init_episodes,
-        batch_size=h.batch_size, tau=h.tau, gamma=h.gamma, train_freq=1, gradient_steps=1, ent_coef="auto_0.2",
-        policy_kwargs={"net_arch": [h.hidden_size] * h.hidden_layer}, seed=0, device="cpu",
-    )  # fmt: skip
+        "MlpPolicy",
+        env,
+        learning_rate=h.lr,
+        buffer_size=h.train_steps,
+        learning_starts=200 * h.init_episodes,
+        batch_size=h.batch_size,
+        tau=h.tau,
+        gamma=h.gamma,
+        train_freq=1,
+        gradient_steps=1,
+        ent_coef="auto_0.2",
+        policy_kwargs={"net_arch": [h.hidden_size] * h.hidden_layer},
+        seed=0,
+        device="cpu",
+    )
     model.learn(h.train_steps)
     theirs, _ = sb3.common.evaluation.evaluate_policy(model, model.get_env(), n_eval_episodes=30)
     assert theirs > -300, "the comparison is with an agent that learns"

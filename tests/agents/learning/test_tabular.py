@@ -34,14 +34,27 @@ def on_cliff(algorithm: str, members: int, first_seed: int = 0) -> TrainResult:
     """Published settings, a test after every episode, no early out."""
     task, eps = Cliff(), EPS[algorithm]
     section = TabularSection(
-        train_episodes=EPISODES, test_episodes=1, alpha=1.0, gamma=0.8, eps_init=eps, eps_min=eps, beta=0.005,
+        train_episodes=EPISODES,
+        test_episodes=1,
+        alpha=1.0,
+        gamma=0.8,
+        eps_init=eps,
+        eps_min=eps,
+        beta=0.005,
         bootstrap_time_limit=False,
-    )  # fmt: skip
+    )
     keys, tables = np.arange(first_seed, first_seed + members), (task.next_state, task.reward, task.done)
     return train_tabular(
-        algorithm, draw(section, keys), tuple(t[None] for t in tables), (*tables, task.start_state), "real",
-        task.max_steps, 1e9, True, keys,
-    )  # fmt: skip
+        algorithm,
+        draw(section, keys),
+        tuple(t[None] for t in tables),
+        (*tables, task.start_state),
+        "real",
+        task.max_steps,
+        1e9,
+        True,
+        keys,
+    )
 
 
 def plain_agent(algorithm: str, seed: int) -> List[Tuple[int, float]]:
@@ -171,14 +184,26 @@ def test_q_learning_finds_the_good_arms_of_the_bandit():
     regret per step 0.126 (textbook 0.127), 0.056 in the last quarter."""
     task = Bandit()
     section = TabularSection(
-        train_episodes=STEPS // task.max_steps, test_episodes=20, alpha=ALPHA, gamma=0.0, eps_init=EPSILON,
+        train_episodes=STEPS // task.max_steps,
+        test_episodes=20,
+        alpha=ALPHA,
+        gamma=0.0,
+        eps_init=EPSILON,
         eps_min=EPSILON,
-    )  # fmt: skip
+    )
     keys, tables = np.arange(500), (task.next_state, task.reward, task.done)
     result = train_tabular(
-        "ql", draw(section, keys), tuple(t[None] for t in tables), (*tables, task.start_state), "real",
-        task.max_steps, 1e9, False, keys, noise=RewardNoise(task.reward_noise, task.reward_noise),
-    )  # fmt: skip
+        "ql",
+        draw(section, keys),
+        tuple(t[None] for t in tables),
+        (*tables, task.start_state),
+        "real",
+        task.max_steps,
+        1e9,
+        False,
+        keys,
+        noise=RewardNoise(task.reward_noise, task.reward_noise),
+    )
     means = task.reward[0].astype(float)
     best, tested = task.max_steps * means[result.weights.argmax(1)], result.test_return.mean(1)
     regret = means.max() - result.episode_return.astype(float) / task.max_steps

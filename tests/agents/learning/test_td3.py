@@ -12,29 +12,54 @@ import numpy as np
 import pytest
 import torch
 
+from envolve.agents.common.learners import LEARNERS
 from envolve.agents.common.result import OK
-from envolve.agents.common.sections import LEARNERS, TD3DiscreteSection, TD3Section
+from envolve.agents.common.sections import TD3DiscreteSection, TD3Section
 from envolve.agents.train import train
 from envolve.envs.section import EnvSection
 from envolve.envs.task import make_task
 
 NEVER = 1e9  # a solved_reward out of reach: training lasts for its budget
 PENDULUM = TD3Section(
-    train_episodes=70, init_episodes=20, batch_size=256, gamma=0.99, lr=1e-3, tau=0.02, policy_delay=2, hidden_size=128,
-    hidden_layer=2, activation_fn="relu", action_std=0.1, policy_std=0.2, policy_std_clip=0.5, test_episodes=50,
-)  # fmt: skip
+    train_episodes=70,
+    init_episodes=20,
+    batch_size=256,
+    gamma=0.99,
+    lr=1e-3,
+    tau=0.02,
+    policy_delay=2,
+    hidden_size=128,
+    hidden_layer=2,
+    activation_fn="relu",
+    action_std=0.1,
+    policy_std=0.2,
+    policy_std_clip=0.5,
+    test_episodes=50,
+)
 CARTPOLE = TD3DiscreteSection(lr=5e-4, train_steps=40_000, use_layer_norm=True)
 CAR = TD3Section(
-    train_episodes=100, init_episodes=50, batch_size=210, gamma=0.985, lr=3.1e-3, tau=0.0478, policy_delay=1,
-    hidden_size=58, hidden_layer=2, activation_fn="prelu", same_action_num=2, action_std=0.0709, policy_std=0.263,
-    policy_std_clip=0.32, early_out_num=5,
-)  # fmt: skip
+    train_episodes=100,
+    init_episodes=50,
+    batch_size=210,
+    gamma=0.985,
+    lr=3.1e-3,
+    tau=0.0478,
+    policy_delay=1,
+    hidden_size=58,
+    hidden_layer=2,
+    activation_fn="prelu",
+    same_action_num=2,
+    action_std=0.0709,
+    policy_std=0.263,
+    policy_std_clip=0.32,
+    early_out_num=5,
+)
 
 pytestmark = pytest.mark.slow
 
 
 def train_on(name, task_name, section, members=5, solved_reward=None):
-    assert isinstance(section, LEARNERS[name])
+    assert isinstance(section, LEARNERS[name].section)
     task = make_task(task_name, solved_reward=solved_reward)
     worlds, keys = torch.zeros(members, 1), np.arange(members)
     result = train(name, section, None, task, "real", EnvSection(), worlds, keys, backend="compiled")
@@ -63,12 +88,24 @@ def test_td3_learns_no_worse_than_stable_baselines3_at_equal_steps():
     for seed in range(2):
         env = gymnasium.make("Pendulum-v1")
         model = sb3.TD3(
-            "MlpPolicy", env, learning_rate=h.lr, buffer_size=h.train_steps, learning_starts=200 * h.init_episodes,
-            batch_size=h.batch_size, tau=h.tau, gamma=h.gamma, train_freq=1, gradient_steps=1,
-            policy_delay=h.policy_delay, target_policy_noise=h.policy_std / 2, target_noise_clip=h.policy_std_clip / 2,
+            "MlpPolicy",
+            env,
+            learning_rate=h.lr,
+            buffer_size=h.train_steps,
+            learning_starts=200 * h.init_episodes,
+            batch_size=h.batch_size,
+            tau=h.tau,
+            gamma=h.gamma,
+            train_freq=1,
+            gradient_steps=1,
+            policy_delay=h.policy_delay,
+            target_policy_noise=h.policy_std / 2,
+            target_noise_clip=h.policy_std_clip / 2,
             action_noise=sb3.common.noise.NormalActionNoise(np.zeros(1), h.action_std * np.ones(1)),
-            policy_kwargs={"net_arch": [h.hidden_size] * h.hidden_layer}, seed=seed, device="cpu",
-        )  # fmt: skip
+            policy_kwargs={"net_arch": [h.hidden_size] * h.hidden_layer},
+            seed=seed,
+            device="cpu",
+        )
         model.learn(h.train_steps)
         mean, _ = sb3.common.evaluation.evaluate_policy(model, model.get_env(), n_eval_episodes=50)
         theirs.append(mean)

@@ -25,17 +25,33 @@ from tests.agents.same import same_alone, same_run
 from tests.agents.small import check_padding, check_third_diverged
 from tests.examples import examples, some_slow
 
-SMALL = dict(train_steps=200, init_episodes=0, hidden_size=16, hidden_layer=1, activation_fn="tanh", batch_size=37,
-             eps_init=0.5, test_episodes=3, lr=1e-3)  # fmt: skip
+SMALL = dict(
+    train_steps=200,
+    init_episodes=0,
+    hidden_size=16,
+    hidden_layer=1,
+    activation_fn="tanh",
+    batch_size=37,
+    eps_init=0.5,
+    test_episodes=3,
+    lr=1e-3,
+)
 
 
 class Setup(small.Setup):
     algorithm, section_class, default_kind, small = DDQN, DDQNSection, "se", SMALL
 
 
-MIXED = dict(hidden_size=[3, 8, 16, 31, 5], hidden_layer=[0, 1, 2, 1, 2], batch_size=[3, 70, 1, 37, 40],
-             train_steps=[100, 200, 50, 150, 250], gamma=[0.9, 0.99, 0.8, 0.98, 1.0], tau=[0.01, 0.1, 1.0, 0.0, 0.02],
-             eps_init=[0.1, 1.0, 0.5, 0.7, 0.9], lr=[1e-3, 1e-4, 3e-3, 1e-3, 1e-2])  # fmt: skip
+MIXED = dict(
+    hidden_size=[3, 8, 16, 31, 5],
+    hidden_layer=[0, 1, 2, 1, 2],
+    batch_size=[3, 70, 1, 37, 40],
+    train_steps=[100, 200, 50, 150, 250],
+    gamma=[0.9, 0.99, 0.8, 0.98, 1.0],
+    tau=[0.01, 0.1, 1.0, 0.0, 0.02],
+    eps_init=[0.1, 1.0, 0.5, 0.7, 0.9],
+    lr=[1e-3, 1e-4, 3e-3, 1e-3, 1e-2],
+)
 CASES = {
     "se": dict(),
     "se, short episodes": dict(max_steps=31, env={"raw_done": False}),
@@ -98,9 +114,13 @@ def reference_gradient(shape, flat, target, batch, gamma, weight):
         for i, (o, k, m) in enumerate(layers):
             x = x @ p[o : o + k * m].view(k, m) + p[o + k * m : o + k * m + m]
             if i < len(layers) - 1:
-                x = {"tanh": torch.tanh, "relu": torch.relu, "identity": lambda z: z,
-                     "leakyrelu": torch.nn.LeakyReLU(), "prelu": lambda z: torch.where(z > 0, z, p[-1] * z)}[
-                         shape.activation](x)  # fmt: skip
+                x = {
+                    "tanh": torch.tanh,
+                    "relu": torch.relu,
+                    "identity": lambda z: z,
+                    "leakyrelu": torch.nn.LeakyReLU(),
+                    "prelu": lambda z: torch.where(z > 0, z, p[-1] * z),
+                }[shape.activation](x)
         return x
 
     flat, target, batch, gamma, weight = (t.double() for t in (flat, target, batch, gamma, weight))
@@ -245,9 +265,13 @@ def test_replay_is_a_ring_that_grows(monkeypatch):
 
 @settings(max_examples=examples(200), deadline=None)
 @given(
-    rewards=st.lists(st.floats(-100, 100, width=32), min_size=1, max_size=12), window=st.integers(1, 5),
-    init=st.integers(0, 4), least=st.integers(0, 50), diff=st.floats(0, 2), settles=st.booleans(),
-)  # fmt: skip
+    rewards=st.lists(st.floats(-100, 100, width=32), min_size=1, max_size=12),
+    window=st.integers(1, 5),
+    init=st.integers(0, 4),
+    least=st.integers(0, 50),
+    diff=st.floats(0, 2),
+    settles=st.booleans(),
+)
 def test_early_out_as_in_the_specification(rewards, window, init, least, diff, settles):
     e, steps, solved = len(rewards) - 1, 10 * len(rewards), 20.0
     last, before = rewards[-window:], rewards[max(0, len(rewards) - 2 * window) : max(0, len(rewards) - window)]
@@ -271,9 +295,25 @@ def test_early_out_as_in_the_specification(rewards, window, init, least, diff, s
 @pytest.mark.slow
 def test_both_back_ends_learn_cartpole_alike():
     """20 agents with the paper's hyperparameters: equal in distribution where they no longer are equal bit by bit."""
-    setup = Setup(kind="real", P=20, train_steps=0, train_episodes=1000, init_episodes=10, batch_size=128, lr=5e-4,
-                  hidden_size=64, hidden_layer=1, activation_fn="tanh", eps_init=0.9, eps_min=0.01, eps_decay=0.9,
-                  tau=0.01, gamma=0.98, early_out_num=10, test_episodes=10)  # fmt: skip
+    setup = Setup(
+        kind="real",
+        P=20,
+        train_steps=0,
+        train_episodes=1000,
+        init_episodes=10,
+        batch_size=128,
+        lr=5e-4,
+        hidden_size=64,
+        hidden_layer=1,
+        activation_fn="tanh",
+        eps_init=0.9,
+        eps_min=0.01,
+        eps_decay=0.9,
+        tau=0.01,
+        gamma=0.98,
+        early_out_num=10,
+        test_episodes=10,
+    )
     ours, twin = setup.torch(), setup.compiled()
     assert 0.6 < np.median(ours.train_steps) / np.median(twin.train_steps) < 1.67
     assert (ours.episodes < 1000).mean() >= 0.9 and (twin.episodes < 1000).mean() >= 0.9

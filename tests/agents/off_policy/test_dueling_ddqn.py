@@ -26,8 +26,12 @@ class Setup(test_ddqn.Setup):
         super().__init__(**{"feature_dim": 11, **kw})
 
 
-MIXED = dict(hidden_size=[3, 8, 16, 31, 5], hidden_layer=[0, 1, 2, 1, 2], batch_size=[3, 70, 1, 37, 40],
-             lr=[1e-3, 1e-4, 3e-3, 1e-3, 1e-2])  # fmt: skip
+MIXED = dict(
+    hidden_size=[3, 8, 16, 31, 5],
+    hidden_layer=[0, 1, 2, 1, 2],
+    batch_size=[3, 70, 1, 37, 40],
+    lr=[1e-3, 1e-4, 3e-3, 1e-3, 1e-2],
+)
 CASES = {
     "se": dict(max_steps=40),
     "se, acrobot": dict(name="Acrobot-v1", activation_fn="leakyrelu", hidden_layer=2, max_steps=60),
@@ -56,9 +60,13 @@ def reference_q(nets, p, x):
     def net(shape, x):
         nonlocal at
         slope, layers = p[at + shape.size - 1], shape.layer_offsets()
-        act = {"tanh": torch.tanh, "relu": torch.relu, "leakyrelu": torch.nn.functional.leaky_relu,
-               "prelu": lambda z: torch.where(z > 0, z, slope * z),
-               "identity": lambda z: z}[shape.activation]  # fmt: skip
+        act = {
+            "tanh": torch.tanh,
+            "relu": torch.relu,
+            "leakyrelu": torch.nn.functional.leaky_relu,
+            "prelu": lambda z: torch.where(z > 0, z, slope * z),
+            "identity": lambda z: z,
+        }[shape.activation]
         for i, (o, k, m) in enumerate(layers):
             o += at
             x = x @ p[o : o + k * m].view(k, m) + p[o + k * m : o + k * m + m]

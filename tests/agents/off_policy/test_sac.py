@@ -27,8 +27,17 @@ from tests.agents.same import assert_same_bytes, same_alone, same_run
 from tests.agents.small import check_padding, check_third_diverged
 from tests.examples import some_slow
 
-SMALL = dict(train_steps=150, init_episodes=1, hidden_size=16, hidden_layer=1, activation_fn="tanh", batch_size=37,
-             test_episodes=3, lr=1e-3, rb_size=10_000)  # fmt: skip
+SMALL = dict(
+    train_steps=150,
+    init_episodes=1,
+    hidden_size=16,
+    hidden_layer=1,
+    activation_fn="tanh",
+    batch_size=37,
+    test_episodes=3,
+    lr=1e-3,
+    rb_size=10_000,
+)
 
 
 class PointMass(Task):
@@ -63,9 +72,16 @@ class Setup(small.Setup):
         return make_task(name, max_steps=40) if name else PointMass()
 
 
-MIXED = dict(hidden_size=[3, 8, 16, 31, 5], hidden_layer=[0, 1, 2, 1, 2], batch_size=[3, 70, 1, 37, 40],
-             train_steps=[60, 120, 50, 100, 150], gamma=[0.9, 0.99, 0.8, 0.98, 1.0], tau=[0.01, 0.1, 1.0, 0.0, 0.02],
-             alpha=[0.1, 1.0, 0.5, 0.2, 0.01], lr=[1e-3, 1e-4, 3e-3, 1e-3, 5e-3])  # fmt: skip
+MIXED = dict(
+    hidden_size=[3, 8, 16, 31, 5],
+    hidden_layer=[0, 1, 2, 1, 2],
+    batch_size=[3, 70, 1, 37, 40],
+    train_steps=[60, 120, 50, 100, 150],
+    gamma=[0.9, 0.99, 0.8, 0.98, 1.0],
+    tau=[0.01, 0.1, 1.0, 0.0, 0.02],
+    alpha=[0.1, 1.0, 0.5, 0.2, 0.01],
+    lr=[1e-3, 1e-4, 3e-3, 1e-3, 5e-3],
+)
 
 
 # -------------------------------------------------------------------------------------------------- the compiled twin
@@ -145,8 +161,9 @@ def test_log_probability_against_torch_distributions():
     mean, log_std = (x.double().transpose(1, 2) for x in agent.gaussian(actor, obs))
     u = mean + log_std.exp() * noise.double().transpose(1, 2)
     squashed = Independent(TransformedDistribution(Normal(mean, log_std.exp()), TanhTransform(cache_size=1)), 1)
-    scaled = Independent(TransformedDistribution(Normal(mean, log_std.exp()), [TanhTransform(cache_size=1),
-                         AffineTransform(0, 1.5)]), 1)  # fmt: skip
+    scaled = Independent(
+        TransformedDistribution(Normal(mean, log_std.exp()), [TanhTransform(cache_size=1), AffineTransform(0, 1.5)]), 1
+    )
     torch.testing.assert_close(log_prob.double(), squashed.log_prob(torch.tanh(u)), rtol=1e-4, atol=1e-4)
     torch.testing.assert_close(
         log_prob.double() - 2 * np.log(1.5), scaled.log_prob(1.5 * torch.tanh(u)), rtol=1e-4, atol=1e-4
@@ -180,8 +197,13 @@ def mlp(shape, p, x):
     for i, (o, k, m) in enumerate(layers):
         x = x @ p[o : o + k * m].view(k, m) + p[o + k * m : o + k * m + m]
         if i < len(layers) - 1:
-            x = {"tanh": torch.tanh, "relu": torch.relu, "identity": lambda z: z, "leakyrelu": torch.nn.LeakyReLU(),
-                 "prelu": lambda z: torch.where(z > 0, z, p[-1] * z)}[shape.activation](x)  # fmt: skip
+            x = {
+                "tanh": torch.tanh,
+                "relu": torch.relu,
+                "identity": lambda z: z,
+                "leakyrelu": torch.nn.LeakyReLU(),
+                "prelu": lambda z: torch.where(z > 0, z, p[-1] * z),
+            }[shape.activation](x)
     return x
 
 
@@ -242,8 +264,13 @@ def batch_of(agent, B=65, seed=0):
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 def test_gradients_against_float64(activation, layers):
     alphas = [0.2, 1.0, 0.01]
-    setup = Setup(P=3, hidden_layer=layers, activation_fn=activation, hidden_size=33,
-                  values={"alpha": alphas, "gamma": [0.9, 0.99, 1.0]})  # fmt: skip
+    setup = Setup(
+        P=3,
+        hidden_layer=layers,
+        activation_fn=activation,
+        hidden_size=33,
+        values={"alpha": alphas, "gamma": [0.9, 0.99, 1.0]},
+    )
     agent = setup.learner()[0].algorithm
     agent.rows.target.copy_(agent.rows.params.flip(0))  # a target that differs
     batch, weight, noise = batch_of(agent)

@@ -206,10 +206,17 @@ def test_tests_are_greedy_unless_asked_otherwise():
 
 # -------------------------------------------------------------------------------------------- one member, other company
 
-MIXED = dict(hidden_size=[3, 8, 16, 31, 5], hidden_layer=[0, 1, 2, 1, 2], batch_size=[3, 70, 1, 37, 40],
-             train_steps=[100, 200, 50, 150, 120], gamma=[0.9, 0.99, 0.8, 0.98, 1.0], tau=[0.01, 0.1, 1.0, 0.0, 0.02],
-             lr=[1e-3, 1e-4, 3e-3, 1e-3, 3e-3], policy_std=[0.1, 0.2, 0.0, 1.0, 0.2],
-             action_std=[0.0, 0.1, 1.0, 0.3, 0.1])  # fmt: skip
+MIXED = dict(
+    hidden_size=[3, 8, 16, 31, 5],
+    hidden_layer=[0, 1, 2, 1, 2],
+    batch_size=[3, 70, 1, 37, 40],
+    train_steps=[100, 200, 50, 150, 120],
+    gamma=[0.9, 0.99, 0.8, 0.98, 1.0],
+    tau=[0.01, 0.1, 1.0, 0.0, 0.02],
+    lr=[1e-3, 1e-4, 3e-3, 1e-3, 3e-3],
+    policy_std=[0.1, 0.2, 0.0, 1.0, 0.2],
+    action_std=[0.0, 0.1, 1.0, 0.3, 0.1],
+)
 BANDIT = dict(kind="se", env={"contextual_bandit": True}, train_episodes=400, early_out_min_steps=400)
 CASES = {
     "real": dict(),

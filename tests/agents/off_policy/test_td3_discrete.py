@@ -71,8 +71,17 @@ def test_gradients_against_float64(task, hard, learned, options):
     critics, actor = ours.critics_gradient(s, action, y, weight), ours.actor_gradient(s, weight, keys, updates)
     for i in range(3):
         gumbel, normal, own = noises(keys[i], updates[i], B, setup.task.num_actions, 0.2, 0.5)
-        reference = Reference(nets, ours.rows.params[i], ours.rows.target[i], 0.0, 0.99, 0, 1.0, hard=hard,
-                              temperature=temperature(learned))  # fmt: skip
+        reference = Reference(
+            nets,
+            ours.rows.params[i],
+            ours.rows.target[i],
+            0.0,
+            0.99,
+            0,
+            1.0,
+            hard=hard,
+            temperature=temperature(learned),
+        )
         reference.update(batch[i], (gumbel, normal), own, True)
         assert relative_error(critics[i], reference.critic_grad) < 2e-6
         assert relative_error(actor[i], reference.actor_grad) < 1e-5

@@ -25,9 +25,21 @@ from tests.agents import small
 from tests.agents.same import assert_same_bytes, same_alone, same_run
 from tests.examples import examples, some_slow
 
-SMALL = dict(train_steps=300, train_episodes=60, hidden_size=16, hidden_layer=1, activation_fn="tanh", num_envs=3,
-             rollout_steps=20, ppo_epochs=3, minibatches=4, test_episodes=3, lr=1e-3, advantage="gae",
-             norm_advantage=True)  # fmt: skip
+SMALL = dict(
+    train_steps=300,
+    train_episodes=60,
+    hidden_size=16,
+    hidden_layer=1,
+    activation_fn="tanh",
+    num_envs=3,
+    rollout_steps=20,
+    ppo_epochs=3,
+    minibatches=4,
+    test_episodes=3,
+    lr=1e-3,
+    advantage="gae",
+    norm_advantage=True,
+)
 MONTE_CARLO = dict(advantage="monte_carlo", norm_advantage=False, minibatches=1)
 
 
@@ -39,10 +51,18 @@ class Setup(small.Setup):
         return super().arguments(rows)[1:]
 
 
-MIXED = dict(hidden_size=[3, 8, 16, 31, 5], hidden_layer=[0, 1, 2, 1, 2], train_steps=[100, 200, 50, 150, 250],
-             gamma=[0.9, 0.99, 0.8, 0.98, 1.0], gae_lambda=[0.9, 0.5, 0.0, 1.0, 0.95],
-             lr=[1e-3, 1e-4, 3e-3, 1e-3, 1e-2], eps_clip=[0.1, 0.2, 0.3, 0.01, 0.2], vf_coef=[0.5, 1.0, 0.0, 0.2, 0.5],
-             ent_coef=[0.0, 0.01, 0.1, 0.02, 0.0], max_grad_norm=[0.5, 0.1, 1.0, 1e9, 0.5])  # fmt: skip
+MIXED = dict(
+    hidden_size=[3, 8, 16, 31, 5],
+    hidden_layer=[0, 1, 2, 1, 2],
+    train_steps=[100, 200, 50, 150, 250],
+    gamma=[0.9, 0.99, 0.8, 0.98, 1.0],
+    gae_lambda=[0.9, 0.5, 0.0, 1.0, 0.95],
+    lr=[1e-3, 1e-4, 3e-3, 1e-3, 1e-2],
+    eps_clip=[0.1, 0.2, 0.3, 0.01, 0.2],
+    vf_coef=[0.5, 1.0, 0.0, 0.2, 0.5],
+    ent_coef=[0.0, 0.01, 0.1, 0.02, 0.0],
+    max_grad_norm=[0.5, 0.1, 1.0, 1e9, 0.5],
+)
 CASES = {
     "real": dict(),
     "one environment, monte carlo": dict(num_envs=1, rollout_steps=60, **MONTE_CARLO),
@@ -128,9 +148,13 @@ def reference_gradient(nets, params, obs, action, logp, returns, value, eps, vf,
         for i, (o, k, m) in enumerate(layers):
             x = x @ flat[o : o + k * m].view(k, m) + flat[o + k * m : o + k * m + m]
             if i < len(layers) - 1:
-                x = {"tanh": torch.tanh, "relu": torch.relu, "identity": lambda z: z,
-                     "leakyrelu": torch.nn.LeakyReLU(), "prelu": lambda z: torch.where(z > 0, z, flat[-1] * z)}[
-                         shape.activation](x)  # fmt: skip
+                x = {
+                    "tanh": torch.tanh,
+                    "relu": torch.relu,
+                    "identity": lambda z: z,
+                    "leakyrelu": torch.nn.LeakyReLU(),
+                    "prelu": lambda z: torch.where(z > 0, z, flat[-1] * z),
+                }[shape.activation](x)
         return x
 
     obs, action, logp, returns, value = (x.double() for x in (obs.T, action.T, logp, returns, value))
@@ -160,8 +184,10 @@ def test_gradient_against_float64(A, std, squash, activation, settings):
     L, B, F, generator = 3, 200, 4, torch.Generator().manual_seed(A)
     nets = Nets(std, MLPShape(F, A, 30, 2, activation), MLPShape(F, 1, 20, 1, activation), squash)
     keys = torch.arange(L) + 5
-    params = torch.cat((torch.rand(L, std, generator=generator) + 0.2, init_flat(nets.actor, keys),
-                        init_flat(nets.critic, keys + 50)), 1)  # fmt: skip
+    params = torch.cat(
+        (torch.rand(L, std, generator=generator) + 0.2, init_flat(nets.actor, keys), init_flat(nets.critic, keys + 50)),
+        1,
+    )
     if std:
         params[0, 0] = 1e-4  # below the least standard deviation: no gradient
     obs = torch.randn(L, F, B, generator=generator)
@@ -179,8 +205,20 @@ def test_gradient_against_float64(A, std, squash, activation, settings):
     section = PPOSection(**{**SMALL, **settings})
     ours = ppo_policy.gradient(nets, params, obs, action, logp, returns, value, c, section, 1.9)
     for i in range(L):
-        wanted = reference_gradient(nets, params[i], obs[i], action[i], logp[i], returns[i], value[i], c.eps_clip[i],
-                                    c.vf_coef[i], c.ent_coef[i], section, 1.9)  # fmt: skip
+        wanted = reference_gradient(
+            nets,
+            params[i],
+            obs[i],
+            action[i],
+            logp[i],
+            returns[i],
+            value[i],
+            c.eps_clip[i],
+            c.vf_coef[i],
+            c.ent_coef[i],
+            section,
+            1.9,
+        )
         # with a standard deviation of 1e-3, float32 leaves four digits of (action - mean) / std
         assert (ours[i] - wanted).norm() / wanted.norm() < (2e-3 if std and i == 0 else 3e-6)
 
@@ -374,10 +412,13 @@ def test_tests_are_greedy_unless_asked(noise):
             assert result.test_return[i, j] == t
 
 
-@pytest.mark.parametrize("settings, message", [
-    (dict(rollout_steps=1, num_envs=2, minibatches=2), "at least 2"),
-    (dict(anneal_lr=True, train_steps=0), "must be set"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "settings, message",
+    [
+        (dict(rollout_steps=1, num_envs=2, minibatches=2), "at least 2"),
+        (dict(anneal_lr=True, train_steps=0), "must be set"),
+    ],
+)
 def test_settings_that_contradict_each_other(settings, message):
     with pytest.raises(ValueError, match=message):
         Setup(**settings).torch()
@@ -399,10 +440,20 @@ def test_padding_units_stay_exactly_zero():
     setup = Setup(values={"hidden_size": [3, 8, 16, 31, 5]}, hidden_layer=2)
     agents = ppo_policy.networks(setup.task, setup.hyper)
     widest = population.widest(agents)
-    params = population.stack(torch.as_tensor(ppo_policy.initial_weights(setup.task, agents, setup.hyper, setup.keys)),
-                              agents, widest)  # fmt: skip
-    run = ppo.PPO(setup.task, "real", setup.env, torch.as_tensor(setup.worlds), setup.hyper,
-                  torch.as_tensor(setup.keys), False, Nets(0, *widest), params)  # fmt: skip
+    params = population.stack(
+        torch.as_tensor(ppo_policy.initial_weights(setup.task, agents, setup.hyper, setup.keys)), agents, widest
+    )
+    run = ppo.PPO(
+        setup.task,
+        "real",
+        setup.env,
+        torch.as_tensor(setup.worlds),
+        setup.hyper,
+        torch.as_tensor(setup.keys),
+        False,
+        Nets(0, *widest),
+        params,
+    )
     before = run.params.clone()
     run.train()
     for i, nets in enumerate(agents):

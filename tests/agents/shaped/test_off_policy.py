@@ -46,8 +46,15 @@ def point_masses(*args, **kwargs):
 def run(name, rows=range(5), iterations=4, fails=(), nan_reward=(), backend="auto", **settings):
     """Learner after training of candidates ``rows``; a candidate's scale, widths and keys are its own."""
     rows = list(rows)
-    envs = point_masses([WIDTHS[i] for i in rows], N, MAX_STEPS, [SCALES[i] for i in rows], [i + 5 for i in rows],
-                        {rows.index(i): 21 for i in fails}, [rows.index(i) for i in nan_reward])  # fmt: skip
+    envs = point_masses(
+        [WIDTHS[i] for i in rows],
+        N,
+        MAX_STEPS,
+        [SCALES[i] for i in rows],
+        [i + 5 for i in rows],
+        {rows.index(i): 21 for i in fails},
+        [rows.index(i) for i in nan_reward],
+    )
     cls, defaults = LEARNERS[name]
     learner = cls(envs, defaults(**{**SMALL, **settings}), np.array(rows) + 3, backend)
     for _ in range(iterations):
@@ -166,11 +173,21 @@ def test_a_time_limit_is_no_end_and_what_follows_it_is_what_was_seen_before_the_
     for batch in learner.batches:
         for k, i in enumerate(batch.members.tolist()):
             F, A = WIDTHS[i]
-            expected = torch.cat([
-                torch.cat((obs[i, :, :F], step.last_obs[i, :, :F], action[i, :, :A], step.reward[i, :, None],
-                           (step.terminated[i] | (step.truncated[i] & (not bootstrap)))[:, None].float()), 1)
-                for obs, action, step in seen
-            ])  # fmt: skip
+            expected = torch.cat(
+                [
+                    torch.cat(
+                        (
+                            obs[i, :, :F],
+                            step.last_obs[i, :, :F],
+                            action[i, :, :A],
+                            step.reward[i, :, None],
+                            (step.terminated[i] | (step.truncated[i] & (not bootstrap)))[:, None].float(),
+                        ),
+                        1,
+                    )
+                    for obs, action, step in seen
+                ]
+            )
             assert torch.equal(batch.memory.rows[k, : len(expected)], expected)
             assert batch.memory.written == len(expected) == learner.steps
     after_reset = torch.stack([(step.obs != step.last_obs).any(2) for _, _, step in seen])

@@ -22,8 +22,15 @@ SMALL = dict(rollout_steps=16, hidden_size=16, ppo_epochs=2)
 def run(rows=range(5), backend="compiled", iterations=5, threads=1, fails=(), nan_reward=(), **settings):
     """Learner after training of candidates ``rows``; a candidate's scale, widths and keys are its own."""
     rows = list(rows)
-    envs = PointMasses([WIDTHS[i] for i in rows], 8, 20, [SCALES[i] for i in rows], [i + 5 for i in rows],
-                       {rows.index(i): 37 for i in fails}, [rows.index(i) for i in nan_reward])  # fmt: skip
+    envs = PointMasses(
+        [WIDTHS[i] for i in rows],
+        8,
+        20,
+        [SCALES[i] for i in rows],
+        [i + 5 for i in rows],
+        {rows.index(i): 37 for i in fails},
+        [rows.index(i) for i in nan_reward],
+    )
     learner = ShapedPPO(envs, defaults(**{**SMALL, **settings}), np.array(rows) + 3, backend, threads)
     for _ in range(iterations):
         learner.iteration()
@@ -44,7 +51,7 @@ CASES = {
     "annealed": dict(desired_kl=0.0, anneal_lr=True, train_steps=16 * 8 * 10),
     "deep relu": dict(hidden_layer=3, activation_fn="relu", orthogonal_init=False, clip_value_loss=True),
     "left over": dict(rollout_steps=7, minibatches=5),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -148,8 +155,9 @@ def test_moments_against_numpy():
     np.testing.assert_allclose(moments.mean, x.mean(1), rtol=1e-12)
     np.testing.assert_allclose(moments.squares / moments.count, x.var(1), rtol=1e-6)
     z = moments.normalise(torch.as_tensor(x, dtype=torch.float32))
-    np.testing.assert_allclose(z, np.clip((x - x.mean(1)[:, None]) / np.sqrt(x.var(1) + 1e-8)[:, None], -10, 10),
-                               atol=0.05)  # float32 at 3e5  # fmt: skip
+    np.testing.assert_allclose(
+        z, np.clip((x - x.mean(1)[:, None]) / np.sqrt(x.var(1) + 1e-8)[:, None], -10, 10), atol=0.05
+    )  # float32 at 3e5
     assert moments.normalise(torch.full((2, 1, 3), 1e9)).max() == 10
 
 

@@ -69,19 +69,33 @@ def random_tables(draws: np.random.Generator, members: int, states: int, actions
 
 @settings(deadline=None, max_examples=examples(50))
 @given(
-    st.sampled_from(SOME), st.sampled_from(KINDS), st.integers(0, 2**32), st.integers(1, 5), st.integers(1, 6),
-    st.integers(1, 4), st.integers(1, 8), st.booleans(), st.booleans(),
-    st.fixed_dictionaries(dict(
-        train_episodes=st.integers(1, 12), test_episodes=st.integers(1, 3), init_episodes=st.integers(0, 3),
-        same_action_num=st.integers(1, 3), early_out_num=st.integers(1, 4), early_out_min_steps=st.integers(0, 40),
-        early_out_virtual_diff=st.sampled_from([0.0, 0.02, 0.5]), bootstrap_time_limit=st.booleans(),
-        published_sarsa=st.booleans(),
-    )),
+    st.sampled_from(SOME),
+    st.sampled_from(KINDS),
+    st.integers(0, 2**32),
+    st.integers(1, 5),
+    st.integers(1, 6),
+    st.integers(1, 4),
+    st.integers(1, 8),
+    st.booleans(),
+    st.booleans(),
+    st.fixed_dictionaries(
+        dict(
+            train_episodes=st.integers(1, 12),
+            test_episodes=st.integers(1, 3),
+            init_episodes=st.integers(0, 3),
+            same_action_num=st.integers(1, 3),
+            early_out_num=st.integers(1, 4),
+            early_out_min_steps=st.integers(0, 40),
+            early_out_virtual_diff=st.sampled_from([0.0, 0.02, 0.5]),
+            bootstrap_time_limit=st.booleans(),
+            published_sarsa=st.booleans(),
+        )
+    ),
     st.builds(RewardNoise, st.sampled_from([0.0, 0.3]), st.sampled_from([0.0, 2.0])),
-)  # fmt: skip
+)
 def test_back_ends_are_equal_bit_for_bit(
     algorithm, kind, seed, members, states, actions, max_steps, each, shared, options, noise
-):  # fmt: skip
+):
     draws = np.random.default_rng(seed)
     world = random_tables(draws, 1 if shared else members, states, actions, kind)
     task = tuple(table[0] for table in random_tables(draws, 1, states, actions, "real")) + (0,)
@@ -186,10 +200,16 @@ def by_hand(algorithm, h, world, start, kind, max_steps, key, episodes, noise):
 @pytest.mark.parametrize("algorithm", some_slow(ALGORITHMS, fast=FEW))
 @pytest.mark.parametrize("kind", ["real", "se"])
 @pytest.mark.parametrize("noise", [0.0, 0.5])
-@pytest.mark.parametrize("options", [
-    {}, dict(same_action_num=3), dict(bootstrap_time_limit=False), dict(init_episodes=2, batch_size=3),
-    dict(published_sarsa=True, batch_size=2),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        dict(same_action_num=3),
+        dict(bootstrap_time_limit=False),
+        dict(init_episodes=2, batch_size=3),
+        dict(published_sarsa=True, batch_size=2),
+    ],
+)
 def test_updates_follow_the_rules(algorithm, kind, options, noise):
     draws = np.random.default_rng(17)
     world = random_tables(draws, 1, 5, 3, kind)
@@ -328,9 +348,16 @@ def test_published_sarsa_draws_for_its_target_and_leaves_the_decisions_alone():
 ])  # fmt: skip
 def test_arguments_that_do_not_fit_are_refused(change):
     arguments = dict(
-        algorithm="ql", hyper=hyper(2), world_tables=CLIFF_WORLD, task_tables=CLIFF, kind="real", max_steps=50,
-        solved_reward=0.0, test_each=False, keys=np.arange(2),
-    )  # fmt: skip
+        algorithm="ql",
+        hyper=hyper(2),
+        world_tables=CLIFF_WORLD,
+        task_tables=CLIFF,
+        kind="real",
+        max_steps=50,
+        solved_reward=0.0,
+        test_each=False,
+        keys=np.arange(2),
+    )
     train_tabular(**arguments)
     with pytest.raises(ValueError):
         train_tabular(**{**arguments, **change})

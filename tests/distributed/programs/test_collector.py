@@ -13,8 +13,14 @@ from tests.distributed.toy import Steps, small
 KEYS = torch.tensor([3])
 
 
-def make(config: dict[str, Any] | None = None, workers: int = 1, lockstep: bool = False, worker: int = 0,
-         keys: torch.Tensor = KEYS, **values: Any) -> Collector:  # fmt: skip
+def make(
+    config: dict[str, Any] | None = None,
+    workers: int = 1,
+    lockstep: bool = False,
+    worker: int = 0,
+    keys: torch.Tensor = KEYS,
+    **values: Any,
+) -> Collector:
     return Collector(small(config, **values), worker, workers, keys, lockstep)
 
 
@@ -26,8 +32,12 @@ def turn(c: Collector, version: int, session: int = 0, policy: torch.Tensor | No
 def columns(chunk: Chunk, member: int = 0) -> dict[str, np.ndarray]:
     rows = chunk.rows[member].numpy()
     names = ("reward", "terminated", "truncated", "version")
-    return {"s": rows[:, :4], "next": rows[:, 4:8], "action": rows[:, 8:10],
-            **{name: rows[:, 10 + i] for i, name in enumerate(names)}}  # fmt: skip
+    return {
+        "s": rows[:, :4],
+        "next": rows[:, 4:8],
+        "action": rows[:, 8:10],
+        **{name: rows[:, 10 + i] for i, name in enumerate(names)},
+    }
 
 
 def test_no_row_crosses_the_end_of_an_episode() -> None:

@@ -46,9 +46,11 @@ def prepare(folder: Path, settings: RunSettings, pause: float = 0.0, **values: o
 def begin(folder: Path, settings: RunSettings, pause: float = 0.0, **values: object) -> Supervisor:
     prepare(folder, settings, pause, **values)
     return Supervisor(
-        roles_of(folder, settings.num_collectors, deal(settings.num_collectors, environ={})), folder / "logs",
-        quick_seconds=0.0, stop_seconds=10.0,
-    )  # fmt: skip
+        roles_of(folder, settings.num_collectors, deal(settings.num_collectors, environ={})),
+        folder / "logs",
+        quick_seconds=0.0,
+        stop_seconds=10.0,
+    )
 
 
 class Rounds:

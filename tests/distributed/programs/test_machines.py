@@ -62,8 +62,13 @@ def run(folder: Path, bind: str, watch: Callable[[Supervisor], None] = lambda _:
     settings = RunSettings(3, 2)
     prepare(folder, settings, num_iter=12)
     replay, learner, evaluator, *collectors = roles_of(folder, 2, deal(2, environ={}))
-    roles = [on(ONE, replay, "--bind", bind), on(ONE, learner), on(TWO, evaluator), on(TWO, collectors[0]),
-             on(ONE, collectors[1])]  # fmt: skip
+    roles = [
+        on(ONE, replay, "--bind", bind),
+        on(ONE, learner),
+        on(TWO, evaluator),
+        on(TWO, collectors[0]),
+        on(ONE, collectors[1]),
+    ]
     supervisor = Supervisor(roles, folder / "logs", quick_seconds=0.0, stop_seconds=10.0)
     assert supervisor.run(lambda: watch(supervisor)) == DONE
 

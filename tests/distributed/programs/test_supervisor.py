@@ -97,9 +97,11 @@ def test_kill_9_of_each_role_again_and_again_restarts_that_role_alone(tmp_path: 
 def test_a_role_that_cannot_start_ends_the_run_with_its_last_words(tmp_path: Path, caplog: Any) -> None:
     broken = python("print('no such thing', flush=True); raise SystemExit(1)")
     s = supervisor(
-        [Role("learner", python(FOREVER), decides=True), Role("replay", broken)], tmp_path, quick_seconds=9.0,
+        [Role("learner", python(FOREVER), decides=True), Role("replay", broken)],
+        tmp_path,
+        quick_seconds=9.0,
         first_delay=1e-4,
-    )  # fmt: skip
+    )
     assert s.run() == FAILED
     assert s.deaths() == {"learner": 0, "replay": 10} and "no such thing" in caplog.text
 

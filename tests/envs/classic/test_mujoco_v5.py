@@ -18,8 +18,13 @@ from envolve.envs.worlds.export import WorldEnv
 from envolve.envs.worlds.world import RealTask, init_world
 from tests.envs.physics.gymnasium_twin import GYMNASIUM_ASSETS, PHYSICS
 
-FILES = {"Swimmer-v5": "swimmer.xml", "Hopper-v5": "hopper.xml", "Walker2d-v5": "walker2d_v5.xml",
-         "HalfCheetah-v5": "half_cheetah.xml", "Reacher-v5": "reacher.xml"}  # fmt: skip
+FILES = {
+    "Swimmer-v5": "swimmer.xml",
+    "Hopper-v5": "hopper.xml",
+    "Walker2d-v5": "walker2d_v5.xml",
+    "HalfCheetah-v5": "half_cheetah.xml",
+    "Reacher-v5": "reacher.xml",
+}
 NAMES = list(FILES)
 
 

@@ -84,7 +84,7 @@ def test_sizes_starts_and_goals(cls: type[ArmAndCube]) -> None:
         ArmGrasp: ((0.0, 0.6), 0.3, None, None, 100),
         ArmBinpickEasy: ((-0.15, 0.6), 0.07, (0.17, 0.6), 0.005, 150),
         ArmBinpickHard: ((-0.3, 0.6), 0.15, (0.3, 0.6), 0.15, 150),
-    }  # fmt: skip
+    }
     task, K = cls(), 4000
     middle, spread, goals, goal_spread, length = where[cls]
     sizes = (24, 5, 7) if cls is ArmGrasp else (18, 5, 3)

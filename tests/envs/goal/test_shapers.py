@@ -167,8 +167,15 @@ def test_evaluation_is_the_tasks_own() -> None:
         theta = space.own.repeat(2, 1)
         theta[0, 6], theta[1, 1] = 50.0, 50.0
         theta[:, 7:] = torch.tensor([[12.0, 4.0], [4.0, 12.0]])
-        return GoalTraining(task, task, section, keys, episode_length=10, num_eval_envs=50,
-                            beginnings=Shaped(space, theta) if shaped else None)  # fmt: skip
+        return GoalTraining(
+            task,
+            task,
+            section,
+            keys,
+            episode_length=10,
+            num_eval_envs=50,
+            beginnings=Shaped(space, theta) if shaped else None,
+        )
 
     a, b = training(True), training(False)
     assert (a.episodes.goal[0] == 12.0).all() and (a.episodes.goal[1] == torch.tensor([4.0, 8.0])).all()

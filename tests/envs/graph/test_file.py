@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 import torch
 
+import envolve.envs.graph.file
+import envolve.envs.graph.ir
 from envolve.envs.graph.check import GraphError
-from envolve.envs.graph.file import dump, load_graph_file, parse_graph_file
+from envolve.envs.graph.file import GraphFile, load_graph_file
 from envolve.envs.graph.ir import GraphFunction
 from envolve.envs.graph.params import lift
 from envolve.envs.physics.cartpole import CartPole
@@ -84,9 +86,10 @@ def cartpole(weight: float = 0.5, flip: bool = False, params: bool = True) -> st
     see = g.done("compute_observation", g("stack.default", columns[::-1] if flip else columns, 1))
     functions = {"compute_reward": reward, "compute_observation": see}
     if not params:
-        return dump("Cartpole", functions)
+        return GraphFile.of("Cartpole", functions).text()
     example = {"pole_angle": torch.zeros(2), "pole_angular_velocity": torch.zeros(2)}
-    return dump("Cartpole", *lift(functions, example=example), source="def compute_reward(state): ...")
+    lifted, params = lift(functions, example=example)
+    return GraphFile.of("Cartpole", lifted, params, source="def compute_reward(state): ...").text()
 
 
 def test_a_file_is_a_candidate_under_its_name(tmp_path: Path) -> None:
@@ -134,11 +137,48 @@ def test_what_a_file_must_not_say(change: dict[str, Any], said: str) -> None:
 
 
 def test_dump_writes_what_can_be_loaded_and_nothing_else() -> None:
-    data = parse_graph_file(cartpole())
-    again = dump(data["task"], data["functions"], data["params"], data["action_size"], data["source"])
-    assert parse_graph_file(again) == data
+    file = GraphFile.from_text(cartpole())
+    again = GraphFile.of(file["task"], file["functions"], file["params"], file["action_size"], file["source"])
+    assert GraphFile.from_text(again.text()) == again == file and file.text() == cartpole()
     with pytest.raises(GraphError):
-        dump("Cartpole", {"compute_reward": {"inputs": [float("nan")]}})
+        GraphFile.of("Cartpole", {"compute_reward": {"inputs": [float("nan")]}})
+    with pytest.raises(GraphError, match="more than"):
+        GraphFile({**file.data, "source": "x" * 2**20}).text()
+
+
+def test_a_file_is_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is made of it relies on the check: other numbers, candidates, functions."""
+    file, parsed = GraphFile.from_text(cartpole()), []
+    monkeypatch.setattr(envolve.envs.graph.file, "parse", lambda *a: parsed.append(a))
+    monkeypatch.setattr(envolve.envs.graph.ir, "parse", lambda *a: parsed.append(a))
+    moved = file.with_values([2.0 * p["value"] for p in file["params"]])
+    assert moved["params"][0]["value"] == 2 * file["params"][0]["value"] and moved["functions"] is file["functions"]
+    candidates = [file.candidate("a"), moved.candidate("b")]
+    assert candidates[0].shapers == candidates[1].shapers, "one function, two columns of numbers"
+    assert not torch.equal(candidates[0].params, candidates[1].params)
+    state = {"pole_angle": torch.randn(5), "pole_angular_velocity": torch.randn(5)}
+    assert moved.function("compute_reward")(state) is not None and not parsed
+    with pytest.raises(GraphError, match=r"params\[0\]: value is inf"):
+        file.with_values([float("inf")] * len(file["params"]))
+
+
+def test_a_function_of_a_file_is_what_parsing_its_own_graph_gives() -> None:
+    """Its params are numbered anew, in the JSON and in what was parsed."""
+    g = Graph()
+    x = g("mul.Tensor", g.input("speed"), {"param": 2})
+    x = g("clamp.default", g("add.Tensor", x, {"param": 0}), min={"param": 2}, max={"param": 1})
+    graph = g.done("compute_reward", x)
+    names = [{"name": n, "value": v, "scale": 1.0} for n, v in (("a", 0.5), ("b", 3.0), ("c", -0.25))]
+    shaper = GraphFile.of("Ant", {"compute_reward": graph}, names).candidate().shapers["compute_reward"]
+    own = json.loads(json.dumps(graph))
+    for node in own["nodes"]:
+        for part in (node["args"], node.setdefault("kwargs", {})):
+            for key, arg in part.items() if isinstance(part, dict) else enumerate(part):
+                if isinstance(arg, dict) and "param" in arg:
+                    part[key] = {"param": shaper.columns.index(arg["param"])}
+    again = GraphFunction(own, "compute_reward")
+    assert set(shaper.columns) == {0, 1, 2} and shaper.columns != (0, 1, 2)
+    assert again == shaper.function and again._parsed == shaper.function._parsed
 
 
 def make(*candidates: Candidate) -> ShapedEnvs:
@@ -196,8 +236,8 @@ def test_work_of_loading_grows_with_the_nodes_and_not_faster() -> None:
         for _ in range(length):
             x = g("add.Tensor", g("mul.Tensor", g("tanh.default", x), 0.5), g("clamp.default", x, -1.0, 1.0))
         functions = {"compute_reward": g.done("compute_reward", g("sum.dim_IntList", x, [1]))}
-        text, state = dump("Ant", *lift(functions, example=state_of(2))), state_of(64)
-        params = [p["value"] for p in parse_graph_file(text)["params"]]
+        file, state = GraphFile.of("Ant", *lift(functions, example=state_of(2))), state_of(64)
+        text, params = file.text(), [p["value"] for p in file["params"]]
         count = 0
 
         def counted(frame: object, event: str, arg: object) -> None:

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from envolve.envs.graph.check import GraphError, check_graph
-from envolve.envs.graph.file import parse_graph_file
+from envolve.envs.graph.check import GraphError, parse
+from envolve.envs.graph.file import GraphFile
 from tests.examples import examples
 
 ROOT = Path(__file__).parents[3]
@@ -59,19 +59,19 @@ json_like = st.recursive(
 def test_anything_else_is_refused(value: Any) -> None:
     for graph in (value, {"inputs": ["x"], "nodes": value, "outputs": value, "names": ["total"]}):
         with pytest.raises(GraphError):
-            check_graph(graph, "compute_reward", 2)
+            parse(graph, "compute_reward", 2)
     with pytest.raises(GraphError):
-        parse_graph_file(json.dumps(value))
+        GraphFile.from_text(json.dumps(value))
 
 
 @given(st.text(max_size=200) | st.binary(max_size=200).map(lambda b: b.decode("latin-1")))
 @settings(max_examples=examples(200), deadline=None)
 def test_any_text_is_refused(text: str) -> None:
     with pytest.raises(GraphError):
-        parse_graph_file(text)
+        GraphFile.from_text(text)
 
 
 @pytest.mark.parametrize("text", ["[" * 10**6, '{"a":' * 10**5, "1" * 10**5, "NaN", '"' + "x" * 2**21 + '"', "[1e999]"])
 def test_text_that_breaks_parsers_is_refused(text: str) -> None:
     with pytest.raises(GraphError):
-        parse_graph_file(text)
+        GraphFile.from_text(text)

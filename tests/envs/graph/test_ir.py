@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from envolve.envs.graph import program as graph_program
-from envolve.envs.graph.check import GraphError, check_graph
+from envolve.envs.graph.check import GraphError, parse
 from envolve.envs.graph.ir import GraphFunction, graph_function
 from envolve.envs.graph.ops import OPS
 from envolve.envs.graph.plan import BYTES_PER_ROW, make_plan
@@ -97,9 +97,14 @@ def test_nothing_given_is_changed_and_nothing_returned_is_shared() -> None:
     constant = g.constant([[0.0, 1.0, 2.0]])
     total = g("select.int", x, 1, 0)
     graph = g.done(
-        "compute_reward", total, total, g("select.int", g("expand.default", constant, [{"batch": 1}, 3]), 1, 1),
-        g("zeros.default", [{"batch": 1}]), g.input("speed"), names=("same", "constant", "zeros", "input"),
-    )  # fmt: skip
+        "compute_reward",
+        total,
+        total,
+        g("select.int", g("expand.default", constant, [{"batch": 1}, 3]), 1, 1),
+        g("zeros.default", [{"batch": 1}]),
+        g.input("speed"),
+        names=("same", "constant", "zeros", "input"),
+    )
     function, state = GraphFunction(graph, "compute_reward"), state_of(6)
     version = state["velocity"]._version
     first = [t.clone() for t in flat(function(state))]
@@ -210,9 +215,10 @@ def test_equal_graphs_are_one_object_and_bound_ones_differ_by_their_numbers() ->
 def test_the_other_kinds_are_called_as_the_tasks_functions_are() -> None:
     n, state = 8, state_of(8)
     state["action"] = state["torque"] * 0
-    random, rest = Random(torch.rand(n, 32), torch.randn(n, 32)), Pose(
-        torch.rand(n, 1, 13).double(), torch.rand(n, 2).double(), torch.rand(n, 2).double()
-    )  # fmt: skip
+    random, rest = (
+        Random(torch.rand(n, 32), torch.randn(n, 32)),
+        Pose(torch.rand(n, 1, 13).double(), torch.rand(n, 2).double(), torch.rand(n, 2).double()),
+    )
     g = Graph()
     graph = g.done("compute_torque", g("mul.Tensor", g.input("action"), g.input("torque")))
     action = torch.rand(n, 6)
@@ -308,5 +314,5 @@ def test_a_plan_holds_for_fewer_environments_and_is_made_again_for_more(monkeypa
 
 def test_the_checker_agrees_with_the_schemas() -> None:
     g = Graph()
-    check_graph(g.done("compute_reward", g("clamp.default", g.input("speed"), max=1.0)), "compute_reward", 0)
-    assert list(inspect.signature(check_graph).parameters) == ["graph", "kind", "params"]
+    parse(g.done("compute_reward", g("clamp.default", g.input("speed"), max=1.0)), "compute_reward", 0)
+    assert list(inspect.signature(parse).parameters) == ["graph", "kind", "params"]

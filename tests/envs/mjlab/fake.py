@@ -87,19 +87,25 @@ def push(env: Any, env_ids: Tensor, speed: float) -> None:
 
 def configuration() -> Any:
     return SimpleNamespace(
-        scene=SimpleNamespace(num_envs=1), sim=SimpleNamespace(nconmax=None), seed=None, auto_reset=True,
+        scene=SimpleNamespace(num_envs=1),
+        sim=SimpleNamespace(nconmax=None),
+        seed=None,
+        auto_reset=True,
         scale_rewards_by_dt=True,
         rewards={
-            "near": Term(near, {"std": 0.5}, 2.0), "slow": Term(slow, {"limit": 1.0}, 0.1),
-            "steady": Term(Steadiness, {"share": 0.2}, 0.3), "unused": Term(near, {"std": 1.0}, 0.0),
+            "near": Term(near, {"std": 0.5}, 2.0),
+            "slow": Term(slow, {"limit": 1.0}, 0.1),
+            "steady": Term(Steadiness, {"share": 0.2}, 0.3),
+            "unused": Term(near, {"std": 1.0}, 0.0),
         },
         terminations={"time_out": Term(time_out, time_out=True), "far": Term(far, {"limit": 1.5})},
         events={
             "put": Term(put, {"position": (-0.5, 0.5)}),
             "push": Term(push, {"speed": 1.0}, mode="interval", interval_range_s=(0.1, 0.2)),
         },
-        commands={"goal": CommandCfg()}, actions={"force": ActionCfg()},
-    )  # fmt: skip
+        commands={"goal": CommandCfg()},
+        actions={"force": ActionCfg()},
+    )
 
 
 class Registry:
@@ -224,9 +230,13 @@ class Entity:
     def data(self) -> Any:
         d, zero = self.env.data, torch.zeros(self.env.num_envs, 1)
         return SimpleNamespace(
-            joint_pos=d.qpos, joint_vel=d.qvel, joint_acc=d.qacc, default_joint_pos=zero, default_joint_vel=zero,
+            joint_pos=d.qpos,
+            joint_vel=d.qvel,
+            joint_acc=d.qacc,
+            default_joint_pos=zero,
+            default_joint_vel=zero,
             qfrc_actuator=self.env.force,
-        )  # fmt: skip
+        )
 
     def write_joint_state_to_sim(self, position: Tensor, velocity: Tensor, env_ids: Tensor) -> None:
         self.env.data.qpos[env_ids], self.env.data.qvel[env_ids] = position, velocity
@@ -244,9 +254,12 @@ class Environment:
                 term.func = term.func(cfg=term, env=self) if isinstance(term.func, type) else term.func
         zeros = torch.zeros(self.num_envs, 1)
         self.data = SimpleNamespace(
-            qpos=zeros.clone(), qvel=zeros.clone(), qacc=zeros.clone(), qacc_warmstart=zeros.clone(),
+            qpos=zeros.clone(),
+            qvel=zeros.clone(),
+            qacc=zeros.clone(),
+            qacc_warmstart=zeros.clone(),
             sensordata=zeros.clone(),
-        )  # fmt: skip
+        )
         self.force = zeros.clone()
         self.sim = SimpleNamespace(data=self.data, forward=self._forward)
         self.episode_length_buf = torch.zeros(self.num_envs, dtype=torch.int64)

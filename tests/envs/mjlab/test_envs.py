@@ -132,9 +132,11 @@ def test_an_unused_term_can_be_used() -> None:
 
 def test_ends_starts_commands_and_actions_can_be_changed_in_training_but_not_in_the_evaluation() -> None:
     changes = {
-        "terminations.far.limit": 0.2, "events.put.position.0": 0.45, "commands.goal.ranges.target.0": 0.9,
+        "terminations.far.limit": 0.2,
+        "events.put.position.0": 0.45,
+        "commands.goal.ranges.target.0": 0.9,
         "actions.force.scale": 3.0,
-    }  # fmt: skip
+    }
     for path, value in changes.items():
         changed = Candidate("n", {}, params=torch.tensor([value]), term_names=(path,))
         envs = make([changed, Candidate("own")])
@@ -151,9 +153,12 @@ def test_a_candidate_places_commands_and_begins() -> None:
         return Pose(rest.root_state, rest.joint_position + 0.25, rest.joint_velocity)
 
     candidate = Candidate(
-        "c", {"compute_initial_state": Shaper(begin, False),
-              "compute_goal": Shaper(lambda state, random: 0 * random.uniform[:, :1] + 0.75, False)},
-    )  # fmt: skip
+        "c",
+        {
+            "compute_initial_state": Shaper(begin, False),
+            "compute_goal": Shaper(lambda state, random: 0 * random.uniform[:, :1] + 0.75, False),
+        },
+    )
     envs = make([candidate, Candidate("own")])
     envs.begin()
     assert (envs.task.state["point_joint_pos"][:N] == 0.25).all()

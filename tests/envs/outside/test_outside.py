@@ -254,9 +254,14 @@ def test_observation_spaces(space):
 
 
 @pytest.mark.parametrize(
-    "space", [spaces.Discrete(4, start=-1), spaces.MultiDiscrete([2, 3]), spaces.MultiBinary(3),
-              spaces.Box(np.array([-2, 0]), np.array([2, 5]), dtype=np.float64)],
-)  # fmt: skip
+    "space",
+    [
+        spaces.Discrete(4, start=-1),
+        spaces.MultiDiscrete([2, 3]),
+        spaces.MultiBinary(3),
+        spaces.Box(np.array([-2, 0]), np.array([2, 5]), dtype=np.float64),
+    ],
+)
 def test_actions_there_and_back(space):
     action = read_action(action_of(space))
     space.seed(1)
@@ -435,15 +440,23 @@ def test_reward_networks_on_the_environment(measured, agent, kind):
 
     name = "gymnasium:FrozenLake-v1"
     section = measured(name)
-    config = config_of({
-        "env_name": name,
-        "agents": {
-            "gtn": {"agent_name": agent, "synthetic_env_type": 1, "backend": "torch"},
-            "ddqn": {"train_episodes": 3, "init_episodes": 0, "batch_size": 8, "hidden_size": 8, "test_episodes": 1},
-            "ppo": {"train_episodes": 3, "rollout_steps": 20, "hidden_size": 8, "test_episodes": 1},
-        },
-        "envs": {name: {**section, "hidden_size": 8, "max_steps": 15, "reward_env_type": kind}},
-    })  # fmt: skip
+    config = config_of(
+        {
+            "env_name": name,
+            "agents": {
+                "gtn": {"agent_name": agent, "synthetic_env_type": 1, "backend": "torch"},
+                "ddqn": {
+                    "train_episodes": 3,
+                    "init_episodes": 0,
+                    "batch_size": 8,
+                    "hidden_size": 8,
+                    "test_episodes": 1,
+                },
+                "ppo": {"train_episodes": 3, "rollout_steps": 20, "hidden_size": 8, "test_episodes": 1},
+            },
+            "envs": {name: {**section, "hidden_size": 8, "max_steps": 15, "reward_env_type": kind}},
+        }
+    )
     task = make_task(name, max_steps=15)
     worlds = init_world("rn", task, problem.env_section(config.data), torch.tensor([1, 2]))
     values = evaluate(config.data, worlds, torch.tensor([3, 4]), PROXY)

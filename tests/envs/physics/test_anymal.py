@@ -169,9 +169,10 @@ def test_the_observation_has_48_numbers_in_isaacgymenvs_order_and_scale() -> Non
 
 def test_torque_is_that_of_a_spring_and_a_damper_towards_the_action_within_the_limit() -> None:
     state = {
-        "dof_pos": torch.tensor([[0.1] * 12]), "dof_vel": torch.tensor([[0.5] * 12]),
+        "dof_pos": torch.tensor([[0.1] * 12]),
+        "dof_vel": torch.tensor([[0.5] * 12]),
         "default_dof_pos": torch.tensor([DEFAULT_POSITION]),
-    }  # fmt: skip
+    }
     torque = Anymal.compute_torque(torch.full((1, 12), 0.2), state)[0]
     assert torch.allclose(torque, 85 * (0.1 + torch.tensor(DEFAULT_POSITION) - 0.1) - 1.0)
     assert Anymal.compute_torque(torch.full((1, 12), 9.0), state).abs().max() == 80

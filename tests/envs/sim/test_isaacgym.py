@@ -30,9 +30,11 @@ from tests.envs.sim.fake_isaacgym import install
 CRAWLER = Path(__file__).parent / "crawler.xml"
 CPU = torch.device("cpu")
 SETTERS = {
-    "set_dof_actuation_force_tensor", "apply_rigid_body_force_tensors", "set_actor_root_state_tensor_indexed",
+    "set_dof_actuation_force_tensor",
+    "apply_rigid_body_force_tensors",
+    "set_actor_root_state_tensor_indexed",
     "set_dof_state_tensor_indexed",
-}  # fmt: skip
+}
 
 
 @pytest.fixture
@@ -111,9 +113,11 @@ def test_every_setter_is_called_once_a_simulated_step_and_states_after_the_step_
     ]  # fmt: skip
     refreshed = [c for c in gym.calls if c.startswith("refresh")]
     assert refreshed == [
-        "refresh_actor_root_state_tensor", "refresh_dof_state_tensor", "refresh_rigid_body_state_tensor",
+        "refresh_actor_root_state_tensor",
+        "refresh_dof_state_tensor",
+        "refresh_rigid_body_state_tensor",
         "refresh_net_contact_force_tensor",
-    ]  # fmt: skip
+    ]
     gym.calls.clear()
     sim.step(1)
     assert "set_dof_state_tensor_indexed" not in gym.calls and "set_actor_root_state_tensor_indexed" not in gym.calls

@@ -74,8 +74,11 @@ def test_every_step_is_mujocos_in_float32(path, cone, device, monkeypatch):
     monkeypatch.setattr(mujoco_warp, "load_model", with_cone)
     twin, sim, loose = MuJoCoCPU(path, 4, OUTPUTS, 1, CPU), simulator(path=path, device=device), CONES[cone]
     assert (sim.free_bodies, sim.joints, sim.bodies, sim.actuators) == (
-        twin.free_bodies, twin.joints, twin.bodies, twin.actuators,
-    )  # fmt: skip
+        twin.free_bodies,
+        twin.joints,
+        twin.bodies,
+        twin.actuators,
+    )
     assert sim.timestep == twin.timestep
     assert_close(sim.effort_limit, twin.effort_limit)
     for u in efforts(4, 40, len(sim.actuators)):

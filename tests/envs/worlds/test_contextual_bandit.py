@@ -11,8 +11,9 @@ import torch
 from gymnasium.utils.env_checker import check_env
 
 from envolve.agents.common.hyper import draw
+from envolve.agents.common.learners import LEARNERS
 from envolve.agents.common.result import WORLD_DIVERGED
-from envolve.agents.common.sections import LEARNERS, VarySection
+from envolve.agents.common.sections import VarySection
 from envolve.agents.train import train
 from envolve.envs.section import EnvSection
 from envolve.envs.task import make_task
@@ -92,7 +93,7 @@ LATE = ("duelingddqn", "sac", "td3_discrete")  # compiled by the slow tests alon
 @pytest.mark.parametrize("name", some_slow(LEARNING, [name for name in LEARNING if name not in LATE]))
 def test_compiled_training_equals_pytorchs(name):
     task = make_task("CartPole-v0")
-    learner = LEARNERS[name](
+    learner = LEARNERS[name].section(
         **{**LEARNING[name], "train_steps": 96, "train_episodes": 200, "hidden_size": 16, "early_out_min_steps": 200,
            "test_episodes": 2}
     )  # fmt: skip
@@ -106,7 +107,7 @@ def test_compiled_training_equals_pytorchs(name):
 
 def test_a_test_of_fewer_steps_is_the_start_of_a_full_one():
     """CartPole pays 1 per step: with test_steps every return is the smaller of the full one and test_steps."""
-    learner = LEARNERS["ddqn"](train_steps=60, train_episodes=200, init_episodes=0, hidden_size=16)
+    learner = LEARNERS["ddqn"].section(train_steps=60, train_episodes=200, init_episodes=0, hidden_size=16)
     flat, keys = worlds_of("CartPole-v0", 4), np.arange(4)
     for backend in ("compiled", "torch"):
         returns = []
@@ -121,7 +122,7 @@ def test_a_test_of_fewer_steps_is_the_start_of_a_full_one():
 
 def test_only_the_budget_ends_training():
     """Neither the early-out rule, which one-step episodes would fire at once, nor a limit of fewer episodes."""
-    learner = LEARNERS["ddqn"](train_steps=300, train_episodes=20, hidden_size=16, early_out_num=2)
+    learner = LEARNERS["ddqn"].section(train_steps=300, train_episodes=20, hidden_size=16, early_out_num=2)
     vary = VarySection(train_steps_factor=2.0, vary_layers=False)
     task, flat, keys = make_task("CartPole-v0"), worlds_of("CartPole-v0", 8), np.arange(8)
     result = train("ddqn", learner, vary, task, "se", SECTION, flat, keys)

@@ -151,10 +151,12 @@ def test_truncated_files_are_refused(good, tmp_path_factory, data):
 
 
 @settings(max_examples=examples(60), deadline=None)
-@given(content=st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
-))  # fmt: skip
+@given(
+    content=st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    )
+)
 def test_any_value_in_place_of_any_key_is_refused(good, tmp_path_factory, content):
     path = tmp_path_factory.mktemp("any") / "model.pt"
     base = torch.load(good, weights_only=True)
@@ -217,7 +219,7 @@ BIAS = "env.done_net.2.bias"
         (lambda c: c["model"][BIAS].fill_(math.inf), f"{BIAS!r}: found values that are not finite"),
         (lambda c: c["model"].update({BIAS: torch.zeros(1).to_sparse()}), "it asks for .*_rebuild_sparse_tensor"),
     ],
-)  # fmt: skip
+)
 def test_errors_name_file_key_found_and_expected(good, tmp_path, change, message):
     content = torch.load(good, weights_only=True)
     change(content)

@@ -212,9 +212,12 @@ def test_quick_evolves_what_is_missing_and_leaves_full_data_alone(call, tmp_path
 def test_published_agents_have_valid_values():
     for (env_name, name), values in PUBLISHED.items():
         file = {
-            "Cliff": "gridworld", "CartPole-v0": "cartpole", "MountainCarContinuous-v0": "mountain_car_continuous",
-            "HalfCheetah-v3": "halfcheetah", "Pendulum-v0": "pendulum",
-        }[env_name]  # fmt: skip
+            "Cliff": "gridworld",
+            "CartPole-v0": "cartpole",
+            "MountainCarContinuous-v0": "mountain_car_continuous",
+            "HalfCheetah-v3": "halfcheetah",
+            "Pendulum-v0": "pendulum",
+        }[env_name]
         data = load_config(GRIDWORLD_FILE.parent / f"default_config_{file}_reward_env_paper.yaml").data
         for quick in (False, True):
             who = rn_learner(data, task_of(data), name, curious=False, vary=True, settings=[], quick=quick)

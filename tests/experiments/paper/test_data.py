@@ -20,11 +20,19 @@ def some(**changes):
             "episode_length": [[50, 12], [3, 0]], "worlds": ["a", "b"],
         }
     }  # fmt: skip
-    return Data(**{
-        **dict(experiment="compare_proxies", task="Cliff", settings={"seed": 3, "out": Path("x")}, quick=True,
-               series=series, seconds=1.5),
-        **changes,
-    })  # fmt: skip
+    return Data(
+        **{
+            **dict(
+                experiment="compare_proxies",
+                task="Cliff",
+                settings={"seed": 3, "out": Path("x")},
+                quick=True,
+                series=series,
+                seconds=1.5,
+            ),
+            **changes,
+        }
+    )
 
 
 def test_read_as_written(tmp_path):
@@ -70,7 +78,7 @@ def test_full_data_is_known(tmp_path):
         ({"a": [1]}, "series.a': found list"),
         ({"a": {"x": [object()]}}, "a value of type object"),
     ],
-)  # fmt: skip
+)
 def test_what_is_no_data_is_not_written(tmp_path, series, words):
     with pytest.raises(DataError) as e:
         save(tmp_path / "x.json", some(series=series))

@@ -17,9 +17,12 @@ from envolve.outer.reporting.scores import ScoreRow, ScoresCSV
 
 def agents(steps, returns, world=()):
     return {
-        "return": returns, "train_steps": steps, "test_returns": [[r] * 2 if r == r else [] for r in returns],
-        "failed": ["" if r == r else "it broke" for r in returns], "world": list(world),
-    }  # fmt: skip
+        "return": returns,
+        "train_steps": steps,
+        "test_returns": [[r] * 2 if r == r else [] for r in returns],
+        "failed": ["" if r == r else "it broke" for r in returns],
+        "world": list(world),
+    }
 
 
 def se_data():
@@ -86,9 +89,11 @@ def test_success_prefers_full_runs_and_names_damaged_files(tmp_path):
 
 def trial(i, mirrored, loss, divided=False, transform=3):
     values = {
-        "agents.gtn.score_transform_type": transform, "agents.gtn.step_size": 0.1 * (i + 1),
-        "agents.gtn.mirrored_sampling": mirrored, "agents.gtn.nes_step_size": divided,
-    }  # fmt: skip
+        "agents.gtn.score_transform_type": transform,
+        "agents.gtn.step_size": 0.1 * (i + 1),
+        "agents.gtn.mirrored_sampling": mirrored,
+        "agents.gtn.nes_step_size": divided,
+    }
     return Record(Trial(i, (i, 0, 0), values, 50.0), TrialResult(loss), 0.0, 0.0, 0.0)
 
 
@@ -97,9 +102,12 @@ def test_step_size_figure(tmp_path):
     folder.mkdir()
     log = TrialLog(folder)
     for record in (
-        trial(0, True, 10.0), trial(1, True, 20.0, transform=0), trial(2, True, 77.0, divided=True),
-        trial(3, False, float("inf")), trial(4, False, 50.0),
-    ):  # fmt: skip
+        trial(0, True, 10.0),
+        trial(1, True, 20.0, transform=0),
+        trial(2, True, 77.0, divided=True),
+        trial(3, False, float("inf")),
+        trial(4, False, 50.0),
+    ):
         log.append(record)
     study = step_size_figure.StudyFolder().read(tmp_path)
     assert len(study.records) == 5 and not study.quick

@@ -237,10 +237,15 @@ def test_with_workers_as_a_user_types_it(tmp_path):
     words = ["--runs", "2", "--workers", "1", "--results-dir", str(tmp_path), "--set", *SMALL]
     script = [sys.executable, str(ROOT / "experiments/paper/train_proxy.py"), str(GRIDWORLD_FILE)]
     masters = [
-        subprocess.Popen([*script, str(i), "2", *words], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                         env={**os.environ, "OMP_NUM_THREADS": "1"})
+        subprocess.Popen(
+            [*script, str(i), "2", *words],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+        )
         for i in range(2)
-    ]  # fmt: skip
+    ]
     texts = [m.communicate(timeout=300)[0].decode() for m in masters]
     assert [m.returncode for m in masters] == [0, 0], texts
     assert [run.seed for run in read_runs(tmp_path / "gridworld_reward_env_paper_mode2")] == [0, 1]

@@ -138,8 +138,12 @@ def test_histograms_command(capsys, results):
     assert data.series["task in tests"]["steps"] == data.series["SE, asked as in tests"]["steps"]
     out = histograms_figure.draw("CartPole-v0", [data])
     assert [ax.get_xlabel() for ax in out.figure.axes][:5] == [
-        "next position", "next velocity", "next pole angle", "next angular velocity", "reward"
-    ]  # fmt: skip
+        "next position",
+        "next velocity",
+        "next pole angle",
+        "next angular velocity",
+        "reward",
+    ]
     assert "2 agents in one SE" in out.caption and "120 (SE in training)" in out.caption
 
 

@@ -26,7 +26,7 @@ STATE = {
 def same_bits(text: str, graph: dict, folder: Path) -> None:
     path = folder / "best.py"
     path.write_text(text)
-    ours, theirs = outputs(load_candidate(path), STATE), outputs(load_graph_file(json.dumps(graph)), STATE)
+    ours, theirs = outputs(load_candidate(path), STATE), outputs(load_graph_file(json.dumps(dict(graph))), STATE)
     assert len(ours) == len(theirs)
     for a, b in zip(ours, theirs):
         assert a.dtype == b.dtype and torch.equal(a.nan_to_num(7.0), b.nan_to_num(7.0))

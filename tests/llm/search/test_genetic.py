@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 import torch
 
-from envolve.envs.graph.file import check_graph_file
+from envolve.envs.graph.file import GraphFile
 from envolve.envs.graph.values import GraphError
 from envolve.envs.physics.task import PHYSICS_TASKS
 from envolve.llm.evolution import Evolution, Settings
@@ -43,13 +41,13 @@ def test_children_are_checked_rewards_and_no_copies(task: str) -> None:
     found = told(search(task), 5)
     for i in found:
         assert i.graph_file is not None
-        check_graph_file(json.loads(json.dumps(i.graph_file)))
+        assert GraphFile.from_text(i.graph_file.text()) == i.graph_file
         assert is_reward(i.graph_file, probe(task).state)
         assert len(i.graph_file["functions"]["compute_reward"]["nodes"]) <= MOST_NODES
         parents = {INITIAL: (0,), IMPROVE: (1,), CROSSOVER: (1, 2)}[i.operator]
         assert len(i.parents) in parents and all(p < i.id for p in i.parents)
     assert {i.operator for i in found} == {INITIAL, IMPROVE, CROSSOVER}
-    assert len({json.dumps(i.graph_file) for i in found}) == len(found)
+    assert len({i.graph_file.text() for i in found}) == len(found)
 
 
 def test_the_same_seed_asks_the_same_whatever_was_asked_before() -> None:

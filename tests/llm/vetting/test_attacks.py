@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import json
 import os
 import secrets
 import socket
@@ -116,7 +115,7 @@ class World:
         lost = isinstance(verdict, Rejection) and jailer.LOST in verdict.message
         assert not lost or not self.vetter._jailer._server.alive(), f"{who} silenced a server that lives"
         said = self.said.decode(errors="replace") + (
-            verdict.message if isinstance(verdict, Rejection) else json.dumps(verdict.graph_file)
+            verdict.message if isinstance(verdict, Rejection) else verdict.graph_file.text()
         )
         self.field.check(said, who)
         return verdict

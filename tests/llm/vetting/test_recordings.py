@@ -86,7 +86,7 @@ def test_verdicts_are_those_of_the_comments_and_the_best_can_be_written_down(tas
         own += "operation per line" not in text
         path = tmp_path / f"best_{k}.py"
         path.write_text(text)
-        graph = load_graph_file(json.dumps(tuned))
+        graph = load_graph_file(json.dumps(tuned.data))
         for a, b in zip(outputs(load_candidate(path), probe.state), outputs(graph, probe.state), strict=True):
             assert a.dtype == b.dtype and torch.equal(a, b), comment
     assert own >= len(accepted) // 2

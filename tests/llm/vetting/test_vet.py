@@ -18,7 +18,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from envolve.core.cleaning import LONGEST
-from envolve.envs.graph.file import load_graph_file
 from envolve.llm.vetting import checking, vet
 from envolve.llm.vetting.jail import jailer
 from envolve.llm.vetting.jail import locks as jail
@@ -63,7 +62,7 @@ def test_a_reply_becomes_a_graph_file_that_computes_the_same(vetter, probe, tmp_
     assert verdict.graph_file["task"] == "Cartpole" and "speed_weight" in verdict.graph_file["source"]
     params = {p["name"]: p["value"] for p in verdict.graph_file["params"]}
     assert params == {"speed_weight": 0.5}, "numbers without a name belong to formulas"
-    candidate = load_graph_file(json.dumps(verdict.graph_file))
+    candidate = verdict.graph_file.candidate()
     function, takes_params = candidate.shapers["compute_reward"][:2]
     assert takes_params and candidate.params is not None
     total, parts = function(probe.state, candidate.params.expand(probe.n, -1))

@@ -63,7 +63,7 @@ def test_a_torn_line_is_trained_again_and_a_wrong_one_refused(tmp_path: Path) ->
 
 
 def test_finished_agents_are_not_trained_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    plan = ReportPlan(("ppo", "dqn"), 2, 2048, 3, False)
+    plan = ReportPlan(("ppo", "dqn"), 2, (2048, 2048), 3, False)
     jobs = report.jobs_of(tmp_path, plan, 5)
     assert len(jobs) == 1 + 2 * 3 * 2 and len({j.key for j in jobs}) == len(jobs)
     assert {j.steps for j in jobs if j.where == REAL_10X} == {20480}

@@ -31,7 +31,7 @@ CASES: list[tuple[str, Findings, list[str]]] = [
     ("failed", found(f(math.nan), f(10, 8, 12), f(100, 90, 110)), ["did not help: every agent that trained in it"]),
     ("no baseline", found(f(90, 80, 99), f(math.nan), f(math.nan)), ["Nothing to compare with"]),
     ("equal values", found(f(200), f(9), f(200), f(20, 15, 25)), ["The world helped: ", "100 %"]),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("name", "of", "words"), CASES, ids=[c[0] for c in CASES])

@@ -15,7 +15,8 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from envolve.agents.common.sections import LEARNERS, DDQNSection, ICMSection, TabularSection, VarySection
+from envolve.agents.common.learners import LEARNERS
+from envolve.agents.common.sections import DDQNSection, ICMSection, TabularSection, VarySection
 from envolve.envs.section import EnvSection
 from envolve.envs.task import TASKS
 from envolve.outer.config import legacy, problem, schema, yaml_lines
@@ -249,7 +250,7 @@ def test_discrete_td3_of_the_original_is_one_section(tmp_path: Path) -> None:
 
 
 def test_named_learner_refuses_what_does_not_exist() -> None:
-    with pytest.raises(KeyError, match="no learner named 'reptile'"):
+    with pytest.raises(KeyError, match="learner: found 'reptile', expected one of ql, "):
         problem.named_learner({"agents": {}}, "REPTILE")
 
 
@@ -318,7 +319,7 @@ def test_impossible_values(tmp_path: Path, path: str, value: object, words: str)
         ("  ddqn:", "    tau: !!float x", 11, "agents.ddqn.tau: found 'x', expected what its tag '!!float' says"),
         ("  ddqn:", "    tau: !!python/object:os.system x", 11, "agents.ddqn.tau: found 'x', expected what its tag"),
     ],
-)  # fmt: skip
+)
 def test_unknown_and_repeated_keys_name_line_and_nearest(
     tmp_path: Path, line: str, extra: str, number: int, words: str
 ) -> None:
@@ -555,7 +556,8 @@ def test_messages_stay_on_one_printable_line(tmp_path: Path) -> None:
 
 
 def test_every_declared_option_has_a_model_field_with_its_default() -> None:
-    for cls in (GTNSection, EnvSection, VarySection, problem.RunSection, *set(LEARNERS.values())):
+    learners = {entry.section for entry in LEARNERS.values()}
+    for cls in (GTNSection, EnvSection, VarySection, problem.RunSection, *learners):
         assert schema.section_model(cls)().model_dump() == {f.name: f.default for f in dataclasses.fields(cls)}
         for field in dataclasses.fields(cls):
             assert field.metadata["help"] in schema.expected(cls, field.name)
@@ -566,7 +568,7 @@ def test_no_ignored_name_is_one_that_works() -> None:
     for kind, cls in sections.items():
         assert not set(legacy.LEGACY_KEYS[kind]) & set(schema.defaults(cls))
     for learner in LEARNERS.values():
-        assert not set(legacy.LEGACY_KEYS["learner"]) & set(schema.defaults(learner))
+        assert not set(legacy.LEGACY_KEYS["learner"]) & set(schema.defaults(learner.section))
     assert not set(legacy.LEGACY_TASKS) & set(TASKS)
     assert not set(legacy.LEGACY_AGENTS) & set(schema.agent_sections())
 

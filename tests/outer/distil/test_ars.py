@@ -44,7 +44,7 @@ def test_an_iteration_is_the_published_one() -> None:
     D = rng.normal(rng.fold(key, DIRECTIONS)[:, None], torch.arange(10))[0].view(5, 2).double()
     state = search.mean.float()  # all episodes began there
     x = state.double()
-    reward = [[-float((0.2 * s * d @ x).clamp(-1, 1) - 0.3 * x[0]) ** 2 - 0.5 for s in (1, -1)] for d in D]
+    reward = [[-(float((0.2 * s * d @ x).clamp(-1, 1) - 0.3 * x[0]) ** 2) - 0.5 for s in (1, -1)] for d in D]
     best = sorted(range(5), key=lambda i: -max(reward[i]))[:3]
     spread = np.std([reward[i] for i in best], ddof=1)
     step = sum((reward[i][0] - reward[i][1]) * D[i] for i in best) / 3 / spread
@@ -74,16 +74,26 @@ def test_discrete_actions_and_no_budget_are_refused() -> None:
     with pytest.raises(ValueError, match="discrete actions"):
         ARS(make_task("CartPole-v0"), CAR, 1)
     raw = {
-        "env_name": "CartPole-v0", "envs": {"CartPole-v0": {"contextual_bandit": True}},
-        "agents": {"gtn": {"agent_name": "DDQN", "init": "distilled"}, "ddqn": {}, "expert": {"learner": "ars"},
-                   "ars_expert": {"train_steps": 10}},
-    }  # fmt: skip
+        "env_name": "CartPole-v0",
+        "envs": {"CartPole-v0": {"contextual_bandit": True}},
+        "agents": {
+            "gtn": {"agent_name": "DDQN", "init": "distilled"},
+            "ddqn": {},
+            "expert": {"learner": "ars"},
+            "ars_expert": {"train_steps": 10},
+        },
+    }
     with pytest.raises(ConfigError, match="an off-policy learner for CartPole-v0"):
         config_of(raw, (), "test")
     raw = {
-        "env_name": "Swimmer-v5", "envs": {"Swimmer-v5": {"contextual_bandit": True}},
-        "agents": {"gtn": {"agent_name": "TD3", "init": "distilled"}, "td3": {}, "expert": {"learner": "ars"},
-                   "ars_expert": {}},
-    }  # fmt: skip
+        "env_name": "Swimmer-v5",
+        "envs": {"Swimmer-v5": {"contextual_bandit": True}},
+        "agents": {
+            "gtn": {"agent_name": "TD3", "init": "distilled"},
+            "td3": {},
+            "expert": {"learner": "ars"},
+            "ars_expert": {},
+        },
+    }
     with pytest.raises(ConfigError, match="the expert's budget of steps"):
         config_of(raw, (), "test")

@@ -150,6 +150,7 @@ def test_a_run_that_is_stopped_before_its_first_checkpoint_begins_again_alike(
 
 def test_a_run_says_why_no_expert_has_a_world(tmp_path: Path, short: Callable[[int], None]) -> None:
     short(50)
+
     def fail(chunk: Any, values: dict[str, Any]) -> dict[str, Any]:
         return {**values, "score": values["score"] * float("nan"), "reason": ["it diverged"]}
 
@@ -159,9 +160,11 @@ def test_a_run_says_why_no_expert_has_a_world(tmp_path: Path, short: Callable[[i
 
 def test_returns_of_an_environment_from_outside_are_its_own() -> None:
     raw = {
-        "env_name": "gymnasium:Pendulum-v1", "seed": 0, "agents": {"gtn": {"agent_name": "TD3"}, "td3": {}},
+        "env_name": "gymnasium:Pendulum-v1",
+        "seed": 0,
+        "agents": {"gtn": {"agent_name": "TD3"}, "td3": {}},
         "envs": {"gymnasium:Pendulum-v1": {}},
-    }  # fmt: skip
+    }
     config_of(raw, (), "test")
     task = make_task("gymnasium:Pendulum-v1")
     assert isinstance(task, OutsideTask) and task.reward_scale != 1

@@ -13,7 +13,7 @@ import yaml
 from rich.console import Console
 
 import envolve.outer.run
-from envolve.envs.graph.file import dump
+from envolve.envs.graph.file import GraphFile
 from envolve.envs.shaping.candidate import load_candidate
 from envolve.outer.config.load import Config, describe, load_config
 from envolve.outer.config.yaml_lines import ConfigError
@@ -199,7 +199,7 @@ def graph_file(weight: float, bonus: float) -> str:
     angle = g("abs.default", g.input("pole_angle"))
     total = g("add.Tensor", g("mul.Tensor", angle, {"param": 0}), {"param": 1})
     params = [{"name": "weight", "value": weight, "scale": 0.5}, {"name": "bonus", "value": bonus, "scale": 3.0}]
-    return dump("Cartpole", {"compute_reward": g.done("compute_reward", total)}, params)
+    return GraphFile.of("Cartpole", {"compute_reward": g.done("compute_reward", total)}, params).text()
 
 
 def graphs(tmp_path: Path, **files: str) -> Path:

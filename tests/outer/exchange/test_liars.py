@@ -137,11 +137,14 @@ def full(*args):
     return {**values, "mean_return": values["score"].double(), "episodes": count, "updates": count, "real_steps": count}
 
 
-@pytest.mark.parametrize("spoil", [
-    lambda values: values.pop("mean_return"),
-    lambda values: values.update(train_steps=values["train_steps"].double()),
-    lambda values: values.update(episodes=torch.ones(3, 2, dtype=torch.int64)),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda values: values.pop("mean_return"),
+        lambda values: values.update(train_steps=values["train_steps"].double()),
+        lambda values: values.update(episodes=torch.ones(3, 2, dtype=torch.int64)),
+    ],
+)
 def test_values_that_a_generation_cannot_use_are_a_lie(spoil, caplog):
     cluster = Cluster()
     worker = liar(cluster, 0, lambda result: spoil(result.values))

@@ -13,11 +13,11 @@ from envolve.envs.task import make_task
 from envolve.envs.worlds.file import read_world
 from envolve.envs.worlds.world import RealTask
 from envolve.experiments import film_world
-from envolve.outer.config.load import Config
+from envolve.outer.config.load import Config, load_config
 from envolve.outer.film.world_film import film_scenes, play, scenes_of
 from envolve.outer.page.reading import Folder
 from envolve.outer.search.target import make_target
-from tests.outer.small import cartpole, cliff
+from tests.outer.small import ROOT, cartpole, cliff
 
 imageio = pytest.importorskip("imageio.v2", reason="imageio is not installed")
 pytest.importorskip("pygame", reason="pygame is not installed")
@@ -65,6 +65,16 @@ def test_a_bandits_contexts_are_shown_one_by_one(tmp_path: Path) -> None:
     assert len(np.unique(contexts, axis=0)) == len(contexts), "each is another one"
     film_scenes(tmp_path / "a.gif", file.task(), [inside, outside], "")
     assert len(imageio.mimread(tmp_path / "a.gif")) > 10
+
+
+def test_a_bandit_that_td3_was_trained_in(tmp_path: Path) -> None:
+    """Its agents have one critic there, and two on the task."""
+    path = ROOT / "default_config_pendulum_contextual_bandit.yaml"
+    small = ["agents.td3.train_steps=60", "agents.td3.hidden_size=8", "agents.td3.test_episodes=1"]
+    config = load_config(path, [*small, "agents.gtn.chunk_size=2"])
+    file = read_world(str(stored(tmp_path / "run", config) / "model.pt"))
+    inside, outside = scenes_of(config.data, file, 0, 1, 16, 1)
+    assert len(inside.episode.rewards) == 2 and len(outside.episode.rewards) == 16
 
 
 def test_of_a_reward_network_agents_without_it_are_beside(tmp_path: Path) -> None:

@@ -9,9 +9,12 @@ from typing import Any, Iterator
 
 STORE = 100 * 2**20  # bytes
 ENVIRON = {
-    "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "a" * 64, "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
-    "RAY_worker_niceness": "0", "RAY_USAGE_STATS_ENABLED": "0",
-}  # fmt: skip
+    "RAY_AUTH_MODE": "token",
+    "RAY_AUTH_TOKEN": "a" * 64,
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+    "RAY_worker_niceness": "0",
+    "RAY_USAGE_STATS_ENABLED": "0",
+}
 
 
 @contextlib.contextmanager
@@ -34,9 +37,10 @@ def cluster(*cpus: int) -> Iterator[Any]:
         from ray.cluster_utils import Cluster
 
         made = Cluster(
-            initialize_head=True, shutdown_at_exit=False,
+            initialize_head=True,
+            shutdown_at_exit=False,
             head_node_args={"num_cpus": 0, "object_store_memory": STORE, "include_dashboard": False},
-        )  # fmt: skip
+        )
         try:
             for n in cpus:
                 add(made, n)

@@ -1,6 +1,6 @@
 """Ray itself: a head and nodes on this machine. The bytes of one process through whatever dies.
 
-    python -m pytest tests/outer/ray -m slow -n 0
+python -m pytest tests/outer/ray -m slow -n 0
 """
 
 from __future__ import annotations
@@ -109,9 +109,11 @@ def test_a_run_through_dead_workers_and_nodes_gives_the_same_bytes(ray_cluster, 
             os.kill(pids[max(w for w in pids if pool._members.get(w))], signal.SIGKILL)
 
         faults = {
-            2: kill_worker, 3: lambda: ray_cluster.remove_node(node, allow_graceful=False),
-            4: lambda: local.add(ray_cluster, 1), 6: kill_worker,
-        }  # fmt: skip
+            2: kill_worker,
+            3: lambda: ray_cluster.remove_node(node, allow_graceful=False),
+            4: lambda: local.add(ray_cluster, 1),
+            6: kill_worker,
+        }
         engine = Faults(pool, faults)
         go(cliff(), tmp_path / "run", dispatcher=engine)
         assert files(tmp_path / "run") == reference
@@ -179,9 +181,14 @@ CONFIG = str(ROOT / "default_config_gridworld_reward_env_paper.yaml")
 def command(*words, **options):
     environ = {k: v for k, v in os.environ.items() if not k.startswith("RAY_")} | options.pop("env", {})
     return subprocess.Popen(
-        [sys.executable, "-m", "envolve", "run", *map(str, words)], cwd=ROOT, text=True, env=environ,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **options,
-    )  # fmt: skip
+        [sys.executable, "-m", "envolve", "run", *map(str, words)],
+        cwd=ROOT,
+        text=True,
+        env=environ,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        **options,
+    )
 
 
 def ray_processes():

@@ -147,8 +147,16 @@ def test_summary_says_what_became_of_failed_agents() -> None:
 
 
 def test_a_shaper_run_speaks_of_shapers() -> None:
-    text = summary_text(run_summary(kind="shaper", env_name="Cartpole", proxy=runs(SOLVES, 500.0), score_unit="steps",
-                                    real=runs(FAILS, 500.0), floor=None))  # fmt: skip
+    text = summary_text(
+        run_summary(
+            kind="shaper",
+            env_name="Cartpole",
+            proxy=runs(SOLVES, 500.0),
+            score_unit="steps",
+            real=runs(FAILS, 500.0),
+            floor=None,
+        )
+    )
     assert "(score of at least 195.0)" in text and "score, steps" in text
     assert "with the evolved shaper" in text and "with the human's shapers" in text
     assert "world" not in text and "real task" not in text

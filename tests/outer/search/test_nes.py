@@ -110,9 +110,14 @@ def test_no_seed_serves_two_purposes():
 def test_published_update_by_hand(mirrored, nes_step_size, decay, evals, how, kind):
     """psi <- (1 - decay) psi + alpha' sum_i F_i eps_i, with eps_i turned where minus is better (spec 2.1 to 2.4)."""
     nes = search(
-        mirrored_sampling=mirrored, nes_step_size=nes_step_size, weight_decay=decay, num_grad_evals=evals,
-        grad_eval_type=how, score_transform_type=kind, num_orig_evals=2,
-    )  # fmt: skip
+        mirrored_sampling=mirrored,
+        nes_step_size=nes_step_size,
+        weight_decay=decay,
+        num_grad_evals=evals,
+        grad_eval_type=how,
+        score_transform_type=kind,
+        num_orig_evals=2,
+    )
     n, psi, eps = 4, nes.state.psi.double(), nes.noise().double()
     scores = np.random.default_rng(1).normal(size=2 + (1 + mirrored) * n * evals)
     orig, rest = scores[:2], scores[2:].reshape(1 + mirrored, n, evals)

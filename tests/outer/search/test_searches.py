@@ -32,7 +32,7 @@ from envolve.outer.search.strategy import SearchError, make_strategy
 from tests.outer.small import CARTPOLE, CARTPOLE_FILE, CLIFF, GRIDWORLD_FILE, ROOT, default_sigint
 from tests.outer.test_run import Direct, files, go
 
-BUILT_IN = sorted(searches.BUILT_IN)
+BUILT_IN = sorted(SEARCHES.built_in)
 D = 12
 PLAIN = "default_config_cartpole_syn_env.yaml"
 

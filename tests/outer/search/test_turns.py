@@ -25,9 +25,12 @@ from envolve.outer.search.turns import horizon, inner_agents, turns, variants
 ROOT = Path(__file__).resolve().parents[3]
 SE = ROOT / "default_config_cartpole_syn_env.yaml"
 SMALL = [
-    "agents.gtn.chunk_size=3", "agents.ddqn.train_steps=40", "agents.ddqn.early_out_min_steps=0",
-    "agents.ddqn_vary.train_steps_factor=1", "agents.ddqn.test_episodes=2",
-]  # fmt: skip
+    "agents.gtn.chunk_size=3",
+    "agents.ddqn.train_steps=40",
+    "agents.ddqn.early_out_min_steps=0",
+    "agents.ddqn_vary.train_steps_factor=1",
+    "agents.ddqn.test_episodes=2",
+]
 DUELING = {"train_steps": 40, "test_episodes": 2, "init_episodes": 0, "hidden_size": 8, "hidden_layer": 1}
 
 

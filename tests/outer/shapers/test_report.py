@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 
@@ -17,8 +18,9 @@ from envolve.outer.shapers.report import LiveRanking, outcomes
 
 def progress(iteration, score):
     score = np.array(score)
-    return Progress(iteration, 64 * iteration, score, 2 * score, np.zeros(len(score), np.int64),
-                    [{"a": float(x)} for x in score])  # fmt: skip
+    return Progress(
+        iteration, 64 * iteration, score, 2 * score, np.zeros(len(score), np.int64), [{"a": float(x)} for x in score]
+    )
 
 
 def test_a_candidate_one_of_whose_agents_failed_has_no_score():
@@ -52,6 +54,20 @@ def test_plain_lines_where_there_is_no_terminal(tmp_path):
     assert lines[0] == "title" and len(lines) == 51 and "\x1b" not in "".join(lines)
     assert "iteration 100/200" in lines[25] and "best b 0.25 m/s" in lines[25] and "ETA" in lines[25]
     assert "best a 0.1 m/s" in lines[-1] and "failed 1" in lines[-1]
+
+
+def test_what_a_terminal_shows():
+    console = wide_console(io.StringIO())
+    with LiveRanking([f"c{i}" for i in range(14)], 1, 2, "title", "m/s", console) as live:
+        console.print(live._render())
+        assert "first iteration; kernels may have to be compiled" in console.file.getvalue()
+        live.update(progress(2, [0.5, *range(1, 13), math.nan]))
+        console.print(live._render())
+    text = console.file.getvalue()
+    assert "iteration 2/2" in text and "failed 1" in text
+    rows = [line.split() for line in text.splitlines()]
+    assert ["c12", "12", "24"] in rows and ["c0", "0.5", "1"] not in rows
+    assert "... and 1 more" in text and "judging the final policies ..." in text
 
 
 def test_curves_of_nobody_and_of_very_many_can_be_drawn(tmp_path):

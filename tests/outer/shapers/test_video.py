@@ -39,9 +39,13 @@ def test_examples_run_from_another_folder_and_are_filmed(tmp_path):
     ]
     environment = {k: v for k, v in os.environ.items() if k not in ("MUJOCO_GL", "PYTHONPATH")}
     done = subprocess.run(
-        [*command, "--run-dir", str(tmp_path / "out")], cwd=ROOT / "experiments", text=True, capture_output=True,
-        env=environment, check=False,
-    )  # fmt: skip
+        [*command, "--run-dir", str(tmp_path / "out")],
+        cwd=ROOT / "experiments",
+        text=True,
+        capture_output=True,
+        env=environment,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     content = json.loads((tmp_path / "out" / "candidates.json").read_text())
     names = {p.stem for p in (ROOT / "envs/user_functions/cartpole").glob("*.py")}

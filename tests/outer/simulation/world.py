@@ -68,9 +68,11 @@ class World:
         self.living: List[SimProcess] = []
         self.incarnations = 0
         self.kinds_of_run: Dict[str, Any] = dict(
-            generations=rng.choice([1, 2, 4]), chunks=rng.choice([1, 2, 3, 5]), members=rng.choice([1, 2]),
+            generations=rng.choice([1, 2, 4]),
+            chunks=rng.choice([1, 2, 3, 5]),
+            members=rng.choice([1, 2]),
             calls=rng.choice([1, 1, 2]),
-        )  # fmt: skip
+        )
         self.run = SmallRun("run", 1.0, **self.kinds_of_run)
         self.expected = self.run.undisturbed(self.deadly)
         self.stream = rng.choice([0, 0, 1, 2, 4])  # chunks that are out at a time; 0: all, by evaluate()

@@ -19,7 +19,7 @@ import pytest
 import torch
 
 from envolve.agents.common import compiling
-from envolve.agents.common.sections import LEARNERS
+from envolve.agents.common.learners import LEARNERS
 from envolve.agents.kernels.building import ahead
 from envolve.agents.kernels.off_policy import update
 from envolve.agents.train import train
@@ -198,9 +198,14 @@ foreman._side_by_side({"a": sleeps}, print)
 
 def test_the_foreman_outlives_what_it_starts_and_not_who_started_it():
     process = subprocess.Popen(
-        [sys.executable, "-c", FOREMAN], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE, text=True, start_new_session=True,
-    )  # fmt: skip
+        [sys.executable, "-c", FOREMAN],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
     lines = [process.stdout.readline().strip() for _ in range(7)]
     assert lines[:6] == [
         "abort the process that compiled crashed (SIGABRT)",
@@ -338,7 +343,7 @@ def test_a_compiler_without_memory_leaves_the_training_to_the_readable_path(fore
     """The real one, and a real training after it."""
     monkeypatch.setattr(ahead, "_command", lambda name: [sys.executable, "-c", STARVED])
     task, world = make_task("Cliff", max_steps=8), torch.zeros(1, 1)
-    section = LEARNERS["sarsa"](train_episodes=2, test_episodes=1)
+    section = LEARNERS["sarsa"].section(train_episodes=2, test_episodes=1)
     arguments = ("sarsa", section, None, task, "real", EnvSection(), world, np.zeros(1, np.int64))
     result = train(*arguments)
     assert "sarsa trains on the PyTorch path" in caplog.text

@@ -25,8 +25,17 @@ from envolve.envs.worlds.world import OUTPUT_BOUND, init_world
 from tests.agents.same import assert_same_bytes
 
 F4 = np.float32
-SECTION = dict(train_steps=150, init_episodes=0, hidden_size=16, hidden_layer=1, activation_fn="tanh", batch_size=37,
-               eps_init=0.5, test_episodes=3, lr=1e-3)  # fmt: skip
+SECTION = dict(
+    train_steps=150,
+    init_episodes=0,
+    hidden_size=16,
+    hidden_layer=1,
+    activation_fn="tanh",
+    batch_size=37,
+    eps_init=0.5,
+    test_episodes=3,
+    lr=1e-3,
+)
 
 
 # ------------------------------------------------------------------------------------------------------- arithmetic
@@ -34,7 +43,12 @@ SECTION = dict(train_steps=150, init_episodes=0, hidden_size=16, hidden_layer=1,
 
 def test_codes_are_those_of_the_torch_side():
     assert [ACTIVATIONS[i] for i in (mlp.TANH, mlp.RELU, mlp.LEAKYRELU, mlp.PRELU, mlp.IDENTITY)] == [
-        "tanh", "relu", "leakyrelu", "prelu", "identity"]  # fmt: skip
+        "tanh",
+        "relu",
+        "leakyrelu",
+        "prelu",
+        "identity",
+    ]
     assert float(worlds.OUTPUT_BOUND) == OUTPUT_BOUND and mlp.LEAKY_SLOPE == F4(LEAKY_SLOPE)
     assert layer_norm.EPSILON == F4(NORM_EPSILON)
     assert int(tabular.DRAWN_IN_UPDATE) == tabular_loop.DRAWN_IN_UPDATE

@@ -34,8 +34,13 @@ MORE: list[dict[str, Any]] = [
     {**ALL, "energy_fn": "dot", "policy_std": "bounded"},
     {**ALL, "exploration_coef": 0.0, "energy_fn": "cosine", "h_dim": 33},
 ]
-OWN = {"policy_lr": [1e-3, 3e-4, 0.0], "discounting": [0.9, 0.5, 0.99], "logsumexp_penalty": [0.0, 0.1, 1.0],
-       "random_goals": [0.0, 1.0, 0.5], "initial_alpha": [1.0, 0.1, 0.5]}  # fmt: skip
+OWN = {
+    "policy_lr": [1e-3, 3e-4, 0.0],
+    "discounting": [0.9, 0.5, 0.99],
+    "logsumexp_penalty": [0.0, 0.1, 1.0],
+    "random_goals": [0.0, 1.0, 0.5],
+    "initial_alpha": [1.0, 0.1, 0.5],
+}
 
 
 def both(section: CRLSection, keys: list[int], **own: list[float]) -> tuple[CRL, CRL, TrajectoryReplay]:

@@ -1,0 +1,262 @@
+#!/usr/bin/env python3
+"""Which worlds see which bugs: a learner with one planted bug, trained in a world of the zoo and on the task.
+
+    python3 benchmarks/worlds/bugs.py [--out DIR] [--seeds 5] [--clean 15]      all runs that are missing, and the table
+    python3 benchmarks/worlds/bugs.py --out DIR --table                         the table of what is there
+
+The learner is PPO (arXiv:1707.06347) with generalised advantages (arXiv:1506.02438), in ``train``. A bug is one
+wrong line, marked by the bug's name. An *alarm* is a run whose agent returns less on the task than every one of the
+first ten runs without a bug. By chance alone, one run of eleven raises it. The other runs without a bug count false
+alarms. Each finished run is a line of ``bugs.jsonl`` in --out; the same command goes on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import torch
+from gymnasium.spaces.utils import flatdim
+from torch import Tensor, nn
+from torch.distributions import Categorical
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+import envolve.worlds  # noqa: E402  registers the worlds
+from envolve.core.files import TABLE_BYTES, read_plain  # noqa: E402
+from envolve.core.statistics import interval  # noqa: E402
+
+CLEAN = "none"
+BUGS = {
+    "next observation stored": "experience", "another action stored": "experience",
+    "end of episode ignored": "advantage", "value added": "advantage", "value never learned": "advantage",
+    "sign of the loss": "policy loss", "ratio upside down": "policy loss", "larger of the two": "policy loss",
+    "advantages of other rows": "policy loss", "sign of the entropy": "policy loss",
+    "broadcast": "value loss", "gradients pile up": "optimiser", "learning rate times 100": "optimiser",
+}  # fmt: skip
+# where it trains, for how many steps, and the task that its agent is tested on
+PLACES = {
+    "envolve/CartPole-v1-bandit": (20_480, "CartPole-v1"),
+    "envolve/Acrobot-v1-bandit": (20_480, "Acrobot-v1"),
+    "CartPole-v1": (20_480, "CartPole-v1"),
+    "CartPole-v1 longer": (102_400, "CartPole-v1"),
+}
+CALIBRATION = 10  # runs without a bug that set the mark
+NUM_ENVS, ROLLOUT, EPOCHS, MINIBATCHES = 32, 32, 10, 4
+GAMMA, LAMBDA, CLIP, ENTROPY, VALUE, MAX_GRAD, LR = 0.99, 0.95, 0.2, 0.005, 0.5, 0.5, 1e-3
+EPISODES = 10
+
+
+def mlp(inputs: int, outputs: int) -> nn.Sequential:
+    return nn.Sequential(nn.Linear(inputs, 64), nn.Tanh(), nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, outputs))
+
+
+def train(env_id: str, steps: int, seed: int, bug: str) -> nn.Sequential:
+    """PPO with at most one bug -> its actor."""
+    torch.manual_seed(seed)
+    same = gymnasium.vector.AutoresetMode.SAME_STEP
+    if env_id.startswith(envolve.worlds.NAMESPACE):
+        envs = gymnasium.make_vec(env_id, num_envs=NUM_ENVS, autoreset_mode=same)
+    else:
+        envs = gymnasium.make_vec(env_id, NUM_ENVS, "sync", vector_kwargs={"autoreset_mode": same})
+    features = flatdim(envs.single_observation_space)
+    actor, critic = mlp(features, flatdim(envs.single_action_space)), mlp(features, 1)
+    learned = list(actor.parameters()) if bug == "value never learned" else [*actor.parameters(), *critic.parameters()]
+    optimizer = torch.optim.Adam(learned, LR * 100 if bug == "learning rate times 100" else LR, eps=1e-5)
+    x = torch.as_tensor(envs.reset(seed=seed)[0], dtype=torch.float32)
+    for _ in range(steps // (NUM_ENVS * ROLLOUT)):
+        rows = []
+        for _ in range(ROLLOUT):
+            with torch.no_grad():
+                policy = Categorical(logits=actor(x))
+                action = policy.sample()
+                observation, reward, terminated, truncated, _ = envs.step(action.numpy())
+                following = torch.as_tensor(observation, dtype=torch.float32)
+                if bug == "another action stored":
+                    action = policy.sample()
+                seen = following if bug == "next observation stored" else x
+                over = torch.as_tensor(terminated | truncated, dtype=torch.float32)
+                rows.append((seen, action, policy.log_prob(action), critic(x)[:, 0],
+                             torch.as_tensor(reward, dtype=torch.float32), over))  # fmt: skip
+                x = following
+        columns = [torch.stack(column) for column in zip(*rows)]  # [T, N, ...]
+        observations, actions, old, values, rewards, ends = columns
+        with torch.no_grad():
+            advantages = advantages_of(rewards, values, critic(x)[:, 0], ends, bug)
+        flat = [t.flatten(0, 1) for t in (observations, actions, old, advantages, advantages + values)]
+        for _ in range(EPOCHS):
+            for batch in torch.randperm(NUM_ENVS * ROLLOUT).chunk(MINIBATCHES):
+                loss = loss_of(actor, critic, bug, *(t[batch] for t in flat))
+                if bug != "gradients pile up":
+                    optimizer.zero_grad()
+                loss.backward()
+                nn.utils.clip_grad_norm_(learned, MAX_GRAD)
+                optimizer.step()
+    envs.close()
+    return actor
+
+
+def advantages_of(rewards: Tensor, values: Tensor, last: Tensor, ends: Tensor, bug: str) -> Tensor:
+    """Generalised advantages [T, N]; last: values after the last step [N]."""
+    out, carried = torch.zeros_like(rewards), torch.zeros_like(last)
+    for t in reversed(range(len(rewards))):
+        following = last if t == len(rewards) - 1 else values[t + 1]
+        goes_on = torch.ones_like(last) if bug == "end of episode ignored" else 1.0 - ends[t]
+        own = -values[t] if bug == "value added" else values[t]
+        delta = rewards[t] + GAMMA * following * goes_on - own
+        carried = delta + GAMMA * LAMBDA * goes_on * carried
+        out[t] = carried
+    return out
+
+
+def loss_of(
+    actor: nn.Sequential,
+    critic: nn.Sequential,
+    bug: str,
+    x: Tensor,
+    action: Tensor,
+    old: Tensor,
+    a: Tensor,
+    target: Tensor,
+) -> Tensor:
+    """The clipped loss of a minibatch."""
+    policy = Categorical(logits=actor(x))
+    if bug == "advantages of other rows":
+        a = a[torch.randperm(len(a))]
+    a = (a - a.mean()) / (a.std() + 1e-8)
+    difference = policy.log_prob(action) - old
+    ratio = (-difference if bug == "ratio upside down" else difference).exp()
+    smaller = torch.max if bug == "larger of the two" else torch.min
+    gain = smaller(ratio * a, ratio.clamp(1 - CLIP, 1 + CLIP) * a).mean()
+    found = critic(x) if bug == "broadcast" else critic(x)[:, 0]  # [B, 1] - [B] is [B, B]
+    value_loss = 0.5 * (found - target).square().mean()
+    bonus = -ENTROPY * 20 if bug == "sign of the entropy" else ENTROPY
+    return (gain if bug == "sign of the loss" else -gain) + VALUE * value_loss - bonus * policy.entropy().mean()
+
+
+def test(actor: nn.Sequential, task: str, episodes: int = EPISODES) -> float:
+    """Mean return of the greedy policy on the task."""
+    env, returns = gymnasium.make(task), []
+    for episode in range(episodes):
+        observation, _ = env.reset(seed=2**30 + episode)
+        total, over = 0.0, False
+        while not over:
+            with torch.no_grad():
+                action = int(actor(torch.as_tensor(observation, dtype=torch.float32)).argmax())
+            observation, reward, terminated, truncated, _ = env.step(action)
+            total, over = total + float(reward), terminated or truncated
+        returns.append(total)
+    return float(np.mean(returns))
+
+
+def one(place: str, bug: str, seed: int) -> dict[str, Any]:
+    """Trains and tests one agent."""
+    steps, task = PLACES[place]
+    began = time.process_time()
+    try:
+        actor = train(place.split()[0], steps, seed, bug)
+        trained = time.process_time() - began
+        value: float | None = test(actor, task)
+    except ValueError:  # a distribution without finite numbers: what the bug did
+        trained, value = time.process_time() - began, None
+    return {"place": place, "bug": bug, "seed": seed, "return": value, "cpu_seconds": trained}
+
+
+def finished(path: Path) -> list[dict[str, Any]]:
+    """Runs that are there; a torn last line is dropped. Raises ValueError."""
+    rows = []
+    for number, line in enumerate(read_plain(path, TABLE_BYTES).decode().split("\n")[:-1] if path.exists() else []):
+        row = json.loads(line)
+        if not isinstance(row, dict) or row.get("place") not in PLACES or row.get("bug") not in (CLEAN, *BUGS):
+            raise ValueError(f"{path}:{number + 1}: found {line[:80]}, expected a run of this program")
+        rows.append(row)
+    return rows
+
+
+def number(row: dict[str, Any]) -> float:
+    """Its return; a run that failed is below every mark."""
+    return -np.inf if row["return"] is None else float(row["return"])
+
+
+def table(rows: Sequence[dict[str, Any]]) -> str:
+    """Markdown: alarms per bug and place, false alarms, and the seconds of a run."""
+    places = [p for p in PLACES if any(r["place"] == p for r in rows)]
+    by = {p: {b: [r for r in rows if (r["place"], r["bug"]) == (p, b)] for b in (CLEAN, *BUGS)} for p in places}
+    marks = {p: min((number(r) for r in by[p][CLEAN] if r["seed"] < CALIBRATION), default=np.nan) for p in places}
+    lines = ["| bug | place in the learner | " + " | ".join(f"{p}, {PLACES[p][0]:,} steps" for p in places) + " |"]
+    lines.append("|" + "---|" * (2 + len(places)))
+    for bug, where in BUGS.items():
+        lines.append(f"| {bug} | {where} | " + " | ".join(alarms(by[p][bug], marks[p]) for p in places) + " |")
+    fresh = {p: [r for r in by[p][CLEAN] if r["seed"] >= CALIBRATION] for p in places}
+    lines.append("| no bug (false alarms) | | " + " | ".join(alarms(fresh[p], marks[p]) for p in places) + " |")
+    cells = []
+    for p in places:
+        known = [number(r) for r in by[p][CLEAN]]
+        low, high = interval(known) if len(known) > 1 else (np.nan, np.nan)
+        cells.append(f"{np.mean(known):.0f} [{low:.0f}, {high:.0f}], mark {marks[p]:.0f}" if known else "-")
+    lines.append("| return without a bug | | " + " | ".join(cells) + " |")
+    spent = (np.median([r["cpu_seconds"] for r in rows if r["place"] == p]) for p in places)
+    lines.append("| CPU seconds of a run, median | | " + " | ".join(f"{s:.1f}" for s in spent) + " |")
+    return "\n".join(lines)
+
+
+def alarms(rows: Sequence[dict[str, Any]], mark: float) -> str:
+    return f"{sum(number(r) < mark for r in rows)} of {len(rows)}"
+
+
+def work(out: Path, seeds: int, clean: int, run: Callable[[str, str, int], dict[str, Any]] = one) -> None:
+    """All runs that are missing, seeds first."""
+    path = out / "bugs.jsonl"
+    rows = finished(path)
+    known = {(r["place"], r["bug"], r["seed"]) for r in rows}
+    todo = [
+        (p, b, s)
+        for s in range(max(seeds, clean))
+        for b in (CLEAN, *BUGS)
+        for p in PLACES
+        if s < (clean if b == CLEAN else seeds)
+    ]
+    path.write_text("".join(json.dumps(r) + "\n" for r in rows))  # without a torn line
+    for place, bug, seed in todo:
+        if (place, bug, seed) in known:
+            continue
+        row = run(place, bug, seed)
+        with open(path, "a", encoding="utf-8") as file:
+            file.write(json.dumps(row) + "\n")
+        print(f"{place}  {bug}  seed {seed}: {number(row):.1f}, {row['cpu_seconds']:.1f} CPU-s", flush=True)
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=Path("results/bugs"), metavar="DIR", help="%(default)s")
+    parser.add_argument("--seeds", type=int, default=5, help="runs of each bug at each place (default: %(default)s)")
+    parser.add_argument("--clean", type=int, default=15, help="runs without a bug (default: %(default)s)")
+    parser.add_argument("--table", action="store_true", help="print the table of what is there and stop")
+    args = parser.parse_args(argv)
+    if args.seeds < 1 or args.clean <= CALIBRATION:
+        parser.error(f"--seeds --clean: found {args.seeds} {args.clean}, expected at least 1 and {CALIBRATION + 1}")
+    torch.set_num_threads(1)
+    try:
+        if not args.table:
+            args.out.mkdir(parents=True, exist_ok=True)
+            work(args.out, args.seeds, args.clean)
+        print(table(finished(args.out / "bugs.jsonl")))
+    except (OSError, ValueError) as e:
+        print(f"bugs.py: {e}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("stopped; the same command goes on", file=sys.stderr)
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,91 @@
+"""``benchmarks/worlds/bugs.py``: what is wrong is wrong, alarms are counted right, and a stopped run goes on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from benchmarks.worlds import bugs
+
+
+def row(place: str, bug: str, seed: int, value: float | None) -> dict[str, Any]:
+    return {"place": place, "bug": bug, "seed": seed, "return": value, "cpu_seconds": 2.0}
+
+
+def test_advantages_are_those_of_a_plain_loop() -> None:
+    torch.manual_seed(0)
+    rewards, values, last = torch.rand(5, 3), torch.rand(5, 3), torch.rand(3)
+    ends = (torch.rand(5, 3) < 0.4).float()
+    found = bugs.advantages_of(rewards, values, last, ends, bugs.CLEAN)
+    after = torch.cat((values[1:], last[None]))
+    for n in range(3):
+        for t in range(5):
+            total, weight = 0.0, 1.0
+            for k in range(t, 5):
+                goes_on = 1.0 - float(ends[k, n])
+                total += weight * float(rewards[k, n] + bugs.GAMMA * after[k, n] * goes_on - values[k, n])
+                weight *= bugs.GAMMA * bugs.LAMBDA * goes_on
+            assert float(found[t, n]) == pytest.approx(total, abs=1e-5)
+
+
+@pytest.mark.parametrize("bug", ["end of episode ignored", "value added"])
+def test_a_bug_of_the_advantages_changes_them(bug: str) -> None:
+    torch.manual_seed(0)
+    parts = torch.rand(5, 3), torch.rand(5, 3), torch.rand(3), torch.ones(5, 3)
+    assert not torch.allclose(bugs.advantages_of(*parts, bug), bugs.advantages_of(*parts, bugs.CLEAN))
+
+
+@pytest.mark.parametrize(
+    "bug", [b for b, where in bugs.BUGS.items() if where.endswith("loss") and b != "advantages of other rows"]
+)
+def test_a_bug_of_the_loss_changes_its_gradient(bug: str) -> None:
+    torch.manual_seed(0)
+    actor, critic, x = bugs.mlp(4, 2), bugs.mlp(4, 1), torch.rand(16, 4)
+    action, old, a, target = torch.randint(2, (16,)), torch.log(torch.rand(16)), torch.randn(16), torch.randn(16)
+    found = []
+    for name in (bug, bugs.CLEAN):
+        bugs.loss_of(actor, critic, name, x, action, old, a, target).backward()
+        gradients = [p.grad for net in (actor, critic) for p in net.parameters()]
+        found.append(torch.cat([g.flatten() for g in gradients if g is not None]))
+        actor.zero_grad()
+        critic.zero_grad()
+    assert not torch.allclose(found[0], found[1])
+
+
+@pytest.mark.parametrize("place", ["envolve/CartPole-v1-bandit", "CartPole-v1"])
+def test_it_trains_in_a_world_and_on_the_task(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(bugs.PLACES, place, (1024, "CartPole-v1"))
+    a, b = bugs.one(place, bugs.CLEAN, 3), bugs.one(place, bugs.CLEAN, 3)
+    assert a["return"] == b["return"] >= 8.0
+
+
+def test_alarms_are_runs_below_every_first_clean_one() -> None:
+    place = "CartPole-v1"
+    rows = [row(place, bugs.CLEAN, s, 100.0 + s) for s in range(12)] + [row(place, bugs.CLEAN, 12, 99.0)]
+    rows += [row(place, "value added", s, v) for s, v in enumerate([99.0, 100.0, None])]
+    text = bugs.table(rows)
+    assert "| value added | advantage | 2 of 3 |" in text and "| no bug (false alarms) | | 1 of 3 |" in text
+    assert "mark 100" in text
+
+
+def test_a_stopped_run_goes_on(tmp_path: Path) -> None:
+    seen: list[tuple[str, str, int]] = []
+
+    def run(place: str, bug: str, seed: int) -> dict[str, Any]:
+        if len(seen) == 7:
+            raise KeyboardInterrupt
+        seen.append((place, bug, seed))
+        return row(place, bug, seed, 1.0)
+
+    with pytest.raises(KeyboardInterrupt):
+        bugs.work(tmp_path, 1, 11, run)
+    with open(tmp_path / "bugs.jsonl", "a") as file:
+        file.write('{"place": "torn')
+    first = list(seen)
+    seen.clear()
+    with pytest.raises(KeyboardInterrupt):
+        bugs.work(tmp_path, 1, 11, run)
+    assert len(bugs.finished(tmp_path / "bugs.jsonl")) == 14 and not set(first) & set(seen)
