@@ -165,7 +165,7 @@ def run(plan: GoalProblem, folder: Path, workers: int | None = None, wandb: str 
         stop = stack.enter_context(interrupt.gently())
         engine = stack.enter_context(engine_of(folder, workers, inner.threads))
         evolution = GoalEvolution(folder, evolve, inner.seed, space.names, GoalMembers(plan, engine))
-        board = Board(folder)
+        board = stack.enter_context(contextlib.closing(Board(folder)))
         while not evolution.done:
             if stop():
                 return interrupt.stopped(commands.called(PROG))
