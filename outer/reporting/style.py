@@ -56,6 +56,13 @@ def clear_legend(ax: Axes, columns: int = 2) -> None:
         ax.legend(fontsize=SMALL, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=columns, frameon=False)
 
 
+def legend_above(ax: Axes, columns: int = 3) -> None:
+    """The panel's legend above its figure, where it covers nothing and the room below is a caption's."""
+    handles, labels = ax.get_legend_handles_labels()
+    figure: Any = ax.get_figure()
+    figure.legend(handles, labels, loc="outside upper left", ncols=columns, fontsize=SMALL, frameon=False)
+
+
 def thousands(axis: Any) -> None:
     """Numbers on an axis as 1,000."""
     from matplotlib.ticker import FuncFormatter
