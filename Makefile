@@ -34,7 +34,7 @@ NEEDS_MJLAB := requirements-mjlab.txt
 STAMP_MJLAB := $(VENV_MJLAB)/installed-requirements.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-long test-38 setup-mjlab test-mjlab lint docs bench slurm-test clean
+.PHONY: help setup run test test-long test-38 setup-mjlab test-mjlab lint docs film bench slurm-test clean
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F '\t' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -103,6 +103,11 @@ lint: setup ## ruff and mypy
 docs: setup ## the documentation as a site, in results/site; ends with an error for a broken link (installs mkdocs-material once)
 	@$(BIN)/python -c "import material, mkdocstrings_handlers.python" 2>/dev/null || $(PIP_INSTALL) "mkdocs-material>=9.6" "mkdocstrings[python]>=0.27"
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build
+
+# the newest run's folder: a run never overwrites another
+film: setup ## evolve the world of `make run` and film its agents beside the task, in docs/world.gif
+	$(BIN)/python -m envolve run default_config_cartpole_syn_env.yaml --single --results-dir results/film
+	$(BIN)/python -m envolve film "$$(ls -dt results/film/*/ | head -1)" --steps 120 --out docs/world.gif
 
 bench: setup ## speed and memory beside the peers, in one table (installs them into .venv-peers; ARGS=--no-peers: without)
 	$(BIN)/python benchmarks/run.py $(ARGS)

@@ -21,6 +21,7 @@ HELP_FOLDER = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__fil
 ASK = ("-h", "--help")
 ASK_ALL = "--help-all"
 WRONG = 2  # the exit code of wrong arguments
+WANDB_HELP = "also log to this project of Weights & Biases, with models and films (docs/tracking.md)"
 
 
 class Command(NamedTuple):
@@ -123,6 +124,7 @@ GROUPS: Dict[str, Tuple[Command, ...]] = {
             "evaluate-world", "experiments.evaluate_proxy", "evaluate_proxy.py",
             "train fresh agents in a model.pt, and on the task beside them", {"--num-agents": "--agents"},
         ),
+        Command("film", "experiments.film_world", "film_world.py", "film agents in a model.pt, and on the task beside"),
         Command(
             "replay", "experiments.replay_dump", "replay_dump.py", "show the last states of a simulation that diverged"
         ),

@@ -33,9 +33,11 @@ from envolve.experiments.command_line import parse
 from envolve.outer.config.yaml_lines import ConfigError
 from envolve.outer.reporting.display import wide_console
 from envolve.outer.reporting.report import precise
+from envolve.outer.reporting.wandb_run import followed
 from envolve.outer.shapers.arguments import Args
+from envolve.outer.shapers.compare_film import columns_of, compare
 from envolve.outer.shapers.plan import make_plan
-from envolve.outer.shapers.run import ShaperRun
+from envolve.outer.shapers.run import RankingPlan, ShaperRun
 from envolve.outer.shapers.video import VideoError, film
 
 log = logging.getLogger("envolve")
@@ -104,6 +106,12 @@ def evaluate_shapers(args: Args) -> int:
     except SimulatorError as e:
         complain(e)
         return 1
+    with followed(args.wandb, plan.out) as films:
+        return rank(args, plan, films)
+
+
+def rank(args: Args, plan: RankingPlan, films: List[Path]) -> int:
+    """films: gets the file of the film."""
     torch.set_num_threads(plan.threads)
     run, console, interrupted = ShaperRun(plan), wide_console(), False
     try:
@@ -137,8 +145,15 @@ def evaluate_shapers(args: Args) -> int:
         caption = f"{plan.task.name}, {best[0].name}: {precise(best[0].score)} {unit}, seed {args.seed}"
         try:
             made = film((args.video or (None,))[0], plan.out, run.envs, run.learner, best[1], args.seed, caption)
+            films.append(made.path)
             text = f"{best[0].name}, one episode: {precise(made.score)} {plan.task.score_unit}"
             console.print(f"Film: {made.path} ({text})", highlight=False, markup=False, soft_wrap=True)
+            columns = columns_of(ranking, [c for c, _ in plan.candidates])
+            if len(columns) > 1:
+                beside = compare(None, plan.out, run.envs, run.learner, columns, plan.K, args.seed)
+                films.append(beside)
+                names = ", ".join(f"{c.role} {c.outcome.name}" if c.role != "human's" else c.role for c in columns)
+                console.print(f"Film: {beside} ({names})", highlight=False, markup=False, soft_wrap=True)
         except VideoError as e:
             complain(f"no film: {e}")
     return 0 if best is not None else 1

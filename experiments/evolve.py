@@ -34,6 +34,7 @@ from envolve.outer.auto.session import Session, begin, read_session
 from envolve.outer.checkpoint import RunError
 from envolve.outer.config.load import ConfigError, read_kwargs
 from envolve.outer.exchange.machine import ExchangeError
+from envolve.outer.reporting.wandb_run import check_wandb, followed
 
 PROG = "evolve.py"
 HELP = """\
@@ -95,17 +96,20 @@ class Args:
     """Print the plan and stop."""
     quick: tyro.conf.FlagCreatePairsOff[bool] = False
     """A quick look of about 1.5 minutes: few generations, two agents of each kind."""
+    wandb: Annotated[str | None, tyro.conf.arg(metavar="PROJECT")] = None
+    """Also log to this project of Weights & Biases, with models and films (docs/tracking.md)."""
     json: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     """Also write the figures of the report to this JSON file."""
 
 
 def check(args: Args) -> None:
     """Raises ConfigError."""
+    check_wandb(args.wandb)
     if (args.env is None) == (args.resume is None):
         found = "neither ENV nor --resume DIR" if args.env is None else "both ENV and --resume DIR"
         raise ConfigError([f"found {found}, expected one of them, e.g. gymnasium:CartPole-v1"])
     if args.resume is not None:
-        fresh = Args(resume=args.resume, workers=args.workers, json=args.json)
+        fresh = Args(resume=args.resume, workers=args.workers, wandb=args.wandb, json=args.json)
         given = [k for k, v in vars(args).items() if v != getattr(fresh, k)]
         if given:
             words = "--resume goes on with the plan of its run"
@@ -165,14 +169,15 @@ def work(args: Args) -> int:
     words = [*commands.typed(PROG), "--resume", str(session.run_dir)]
     words += ["--workers", str(args.workers)] if args.workers else []
     words += ["--json", str(args.json)] if args.json else []
+    words += ["--wandb", args.wandb] if args.wandb else []
     interrupt.advise(f"continue with: {shlex.join(words)}")
-    return finish(session, workers, args.json)
+    return finish(session, workers, args.json, args.wandb)
 
 
-def finish(session: Session, workers: int, path: Path | None) -> int:
+def finish(session: Session, workers: int, path: Path | None, wandb: str | None = None) -> int:
     """Does what is left of a session, and returns the exit code."""
     plugins.allow(session.run_dir)
-    with session.clock():
+    with followed(wandb, session.run_dir), session.clock():
         session.evolve(workers)
         outcome = session.report(workers)
     outcome.show()

@@ -15,6 +15,7 @@ if __name__ == "__main__":
     interrupt.listen("evolve_goals.py")  # before all that takes time to import
 
 import argparse
+import contextlib
 import dataclasses
 import json
 import logging
@@ -46,7 +47,9 @@ from envolve.outer.goals.evolution_report import PICTURE, picture, summary
 from envolve.outer.goals.evolve_sections import EvolveSection, Inner
 from envolve.outer.goals.members import GoalMembers, engine_of
 from envolve.outer.goals.sections import AGENTS
+from envolve.outer.reporting.board import Board
 from envolve.outer.reporting.folders import new_folder
+from envolve.outer.reporting.wandb_run import check_wandb, followed
 
 HELP = """\
 Evolve the distribution of goals, starts or both for training, so that agents do better on the task's own goals and
@@ -78,6 +81,7 @@ def build_parser() -> Parser:
     parser.add_argument("--resume", metavar="DIR", help="go on with the run in this folder, as it was begun")
     parser.add_argument("--run-dir", metavar="DIR", help="the folder of this run; default: a new one in --results-dir")
     parser.add_argument("--results-dir", default="results", metavar="DIR", help="where runs are kept")
+    parser.add_argument("--wandb", metavar="PROJECT", help=commands.WANDB_HELP)
     parser.add_argument(
         "--workers",
         type=int,
@@ -147,7 +151,7 @@ def check_workers(workers: int | None, chunk_size: int) -> None:
         raise ConfigError([f"--workers: found {workers}, expected 1: the run was begun with all members in one chunk"])
 
 
-def run(plan: GoalProblem, folder: Path, workers: int | None = None) -> int:
+def run(plan: GoalProblem, folder: Path, workers: int | None = None, wandb: str | None = None) -> int:
     """All generations that are left, then the comparison."""
     evolve, inner = plan.evolve, plan.inner
     torch.set_num_threads(inner.threads)
@@ -155,14 +159,21 @@ def run(plan: GoalProblem, folder: Path, workers: int | None = None) -> int:
     space = plan.space()
     families = f"goals {evolve.goal_family or 'plain'}, starts {evolve.start_family or 'plain'}"
     title = f"{inner.env_name}, {families}"
-    with locked(folder), interrupt.gently() as stop, engine_of(folder, workers, inner.threads) as engine:
+    with contextlib.ExitStack() as stack:
+        for context in (locked(folder), followed(wandb, folder)):
+            stack.enter_context(context)
+        stop = stack.enter_context(interrupt.gently())
+        engine = stack.enter_context(engine_of(folder, workers, inner.threads))
         evolution = GoalEvolution(folder, evolve, inner.seed, space.names, GoalMembers(plan, engine))
+        board = stack.enter_context(contextlib.closing(Board(folder)))
         while not evolution.done:
             if stop():
                 return interrupt.stopped(commands.called(PROG))
             began = time.monotonic()
             g = evolution.generation()
             picture(folder / PICTURE, space, evolution, title)
+            figures = {"score": g.score, "plain": g.plain, "perturbed": g.perturbed, "best": g.best}
+            board.write(g.generation, {**figures, "diverged": g.diverged})
             seconds = time.monotonic() - began
             left = seconds * (evolve.generations - len(evolution.history))
             log.info(
@@ -190,20 +201,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     logging.basicConfig(format="%(message)s", stream=sys.stderr)
     log.setLevel(logging.INFO)
     args = build_parser().parse(argv)
-    own = ("resume", "results_dir", "run_dir", "workers")
+    own = ("resume", "results_dir", "run_dir", "workers", "wandb")
     given = {n: v for n, v in vars(args).items() if v is not None and n not in own}
 
     def work() -> int:
+        check_wandb(args.wandb)
         if args.resume is None:
             plan = make_plan({"chunk_size": CHUNK, **given} if args.workers is not None else given)
             check_workers(args.workers, plan.evolve.chunk_size)
             folder = folder_of(plan, Path(args.results_dir), args.run_dir and Path(args.run_dir))
-            return run(plan, folder, args.workers)
+            return run(plan, folder, args.workers, args.wandb)
         if given:
             raise ConfigError([f"--resume goes on with the values it was begun with: found {flag(next(iter(given)))}"])
         plan = stored_plan(Path(args.resume))
         check_workers(args.workers, plan.evolve.chunk_size)
-        return run(plan, Path(args.resume), args.workers)
+        return run(plan, Path(args.resume), args.workers, args.wandb)
 
     return exit_code(PROG, work, (RunError, ExchangeError, SimulatorError, ValueError))
 

@@ -40,11 +40,14 @@ from envolve.outer.exchange.local_workers import LocalProcesses
 from envolve.outer.exchange.machine import ExchangeError, Host
 from envolve.outer.exchange.worker import SecondWorkerError
 from envolve.outer.hpo.nes_master import DONE, LOGS, TRIALS, Broken, NESMaster
-from envolve.outer.hpo.optimise import Optimiser
+from envolve.outer.hpo.optimise import Copy, Optimiser
+from envolve.outer.hpo.optuna_storage import OptunaStorage, storage_file
 from envolve.outer.hpo.report import write_report
 from envolve.outer.hpo.study import Study, dump_study, read_study
+from envolve.outer.hpo.study_board import StudyBoard
 from envolve.outer.hpo.study_table import StudyTable
 from envolve.outer.reporting.folders import new_folder
+from envolve.outer.reporting.wandb_run import check_wandb, followed
 
 log = logging.getLogger("envolve")
 
@@ -97,6 +100,10 @@ class Args:
     """Values that override the study, e.g. search.seed=3 stop.trials=40 budget.most=27."""
     results_dir: Annotated[Path, tyro.conf.arg(metavar="DIR")] = Path("results")
     """Parent folder of new runs."""
+    storage: Annotated[str | None, tyro.conf.arg(metavar="FILE")] = None
+    """Copy every trial into this SQLite file as it ends, for optuna-dashboard; several studies may share a file."""
+    wandb: Annotated[str | None, tyro.conf.arg(metavar="PROJECT")] = None
+    """Also log to this project of Weights & Biases, with models and films (docs/tracking.md)."""
     check: tyro.conf.FlagCreatePairsOff[bool] = False
     """Validate the study, print what would be searched, then exit."""
     nes_master: tyro.conf.FlagCreatePairsOff[bool] = False
@@ -118,6 +125,12 @@ def read_args(args: Args) -> Study:
         check_count(name, value, least)
     if args.bohb_workers is not None and args.bohb_id is not None and args.bohb_id >= args.bohb_workers:
         raise ConfigError([f"BOHB_ID: found {args.bohb_id}, expected less than BOHB_WORKERS, {args.bohb_workers}"])
+    check_wandb(args.wandb)
+    if args.storage is not None:
+        storage_file(args.storage)
+    for option, given in (("--storage", args.storage), ("--wandb", args.wandb)):
+        if args.bohb_id and given is not None:
+            raise ConfigError([f"{option}: found BOHB_ID {args.bohb_id}, expected 0: only the search knows its trials"])
     if args.resume is not None:
         if args.study is not None or args.run_dir is not None:
             raise ConfigError(["--resume: found STUDY or --run-dir too, expected neither: the folder has its study"])
@@ -199,10 +212,13 @@ def search(args: Args, study: Study, run_dir: Path) -> int:
     never_late = Patience(factor=math.inf)  # a long trial is no straggler
     with contextlib.ExitStack() as stack:
         stack.enter_context(locked(run_dir))
+        stack.enter_context(followed(args.wandb, run_dir))
         (run_dir / DONE).unlink(missing_ok=True)
         name = run_dir.resolve().name
         dispatcher = stack.enter_context(Dispatcher(str(run_dir / TRIALS), 0, name, patience=never_late, advice=advice))
-        optimiser = Optimiser(study, run_dir, dispatcher)
+        copies: list[Copy] = [] if args.storage is None else [OptunaStorage(args.storage, study, name)]
+        optimiser = Optimiser(study, run_dir, dispatcher, copies)
+        copies.append(StudyBoard(run_dir, len(optimiser.known)))
         children = LocalProcesses(masters, command, run_dir / LOGS, what="NES master", stop_seconds=STOP_SECONDS)
         stack.enter_context(children)
         dispatcher.on_wait = children.poll
@@ -253,7 +269,10 @@ def main(argv: list[str] | None = None) -> int:
         complain(in_words(e))
         return 1
     is_master = args.nes_master or bool(args.bohb_id)
-    go_on = f"continue with: {shlex.join([*commands.typed('optimize_params.py'), '--resume', str(run_dir)])}"
+    again = ["--resume", str(run_dir)]
+    for option, given in (("--storage", args.storage), ("--wandb", args.wandb)):
+        again += [option, given] if given is not None else []
+    go_on = f"continue with: {shlex.join([*commands.typed('optimize_params.py'), *again])}"
     stopped = interrupt.GO_ON if is_master else go_on
     interrupt.advise(stopped)
     try:

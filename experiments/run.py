@@ -122,6 +122,7 @@ def build_parser() -> argparse.ArgumentParser:
         help="files: workers see the folder of the exchange (default); ray: a Ray cluster on this machine; "
         "ray:HOST:PORT or ray:auto: a Ray cluster that runs",
     )
+    parser.add_argument("--wandb", metavar="PROJECT", help=commands.WANDB_HELP)
     parser.add_argument("--quit-workers", action="store_true", help="tell the workers to end when the run is complete")
     parser.add_argument(
         "--check", action="store_true", help="validate the configuration, print what would run, and stop"
@@ -137,6 +138,10 @@ def read_config(args: argparse.Namespace) -> Config:
             raise ConfigError([f"{name}: found {value}, expected at least {least} and at most {most}"])
     if args.workers_on != FILES:
         check_on_ray(args)
+    if args.wandb is not None:
+        from envolve.outer.reporting.wandb_run import check_wandb
+
+        check_wandb(args.wandb)
     if not args.config and args.overrides and "=" not in args.overrides[-1]:
         args.config = args.overrides.pop()  # --set takes every word that follows it, also a CONFIG at the end
     if args.resume is not None:
@@ -204,6 +209,7 @@ def execute(args: argparse.Namespace, config: Config, run_dir: Path) -> int:
 
     from envolve.outer.launch import OWN_SYNC, conduct
     from envolve.outer.reporting.summary import summary_text
+    from envolve.outer.reporting.wandb_run import followed
 
     torch.set_num_threads(1)  # the master adds small vectors: a second thread would only take a core from a worker
     own_sync, gtn_mode = run_dir / OWN_SYNC, config.data["agents"]["gtn"]["mode"]
@@ -211,16 +217,17 @@ def execute(args: argparse.Namespace, config: Config, run_dir: Path) -> int:
     single |= bool(args.resume) and own_sync.is_dir() and not args.sync_dir  # as it was begun
     count = args.num_workers or len(os.sched_getaffinity(0))
     workers = args.num_workers if args.workers_on != FILES else count if single else None
-    summary = conduct(
-        config,
-        run_dir,
-        resume=bool(args.resume),
-        workers=workers,
-        bohb_id=args.bohb_id,
-        sync_dir=args.sync_dir or str(own_sync if single else run_dir.parent / "GTN_sync"),
-        quit_workers=args.quit_workers,
-        workers_on=args.workers_on,
-    )
+    with followed(args.wandb, run_dir):
+        summary = conduct(
+            config,
+            run_dir,
+            resume=bool(args.resume),
+            workers=workers,
+            bohb_id=args.bohb_id,
+            sync_dir=args.sync_dir or str(own_sync if single else run_dir.parent / "GTN_sync"),
+            quit_workers=args.quit_workers,
+            workers_on=args.workers_on,
+        )
     text = summary if isinstance(summary, str) else summary_text(summary)
     Console(soft_wrap=True).print("\n" + text, markup=False, highlight=False)
     return 0
@@ -230,7 +237,7 @@ def resume_command(args: argparse.Namespace, run_dir: Path) -> str:
     """What a user types to go on with this run."""
     on = args.workers_on if args.workers_on != FILES else None
     options = [("--workers-on", on), ("--workers", args.num_workers), ("--sync-dir", args.sync_dir)]
-    options.append(("--bohb-id", args.bohb_id or None))
+    options += [("--bohb-id", args.bohb_id or None), ("--wandb", args.wandb)]
     words = [*commands.typed(PROG), "--resume", str(run_dir)]
     for name, value in options:
         words += [name, str(value)] if value is not None else []

@@ -46,6 +46,7 @@ from envolve.distributed.programs.turns import (
 from envolve.experiments.command_line import exit_code, parse
 from envolve.outer.checkpoint import RunError, locked
 from envolve.outer.config.yaml_lines import ConfigError
+from envolve.outer.reporting.wandb_run import check_wandb, followed
 
 EXIT_CODES = """
 Exit codes: 0 complete, 1 it cannot start or continue, 2 wrong arguments or configuration, 130 and 143 stopped."""
@@ -96,6 +97,8 @@ class Args:
     results do not depend on it. For several machines see docs/distributed.md."""
     seed: int = 0
     """Random seed of the whole run."""
+    wandb: Annotated[str | None, tyro.conf.arg(metavar="PROJECT")] = None
+    """Also log to this project of Weights & Biases, with models and films (docs/tracking.md)."""
     quick: tyro.conf.FlagCreatePairsOff[bool] = False
     """Smoke test: a few iterations of short episodes."""
 
@@ -111,10 +114,11 @@ def train(args: Args) -> int:
         raise ConfigError([f"--seed: found {args.seed}, expected 0 to 2^63 - 1"])
     if not args.params.is_file():
         raise ConfigError([f"--params: found no file {args.params}, expected one with the class TrainParams"])
+    check_wandb(args.wandb)
     folder = args.exp_dir or RESULTS / args.params.stem
     params = freeze(folder, args.params, args.config, QUICK if args.quick else None)
     keep_settings(folder, settings)
-    with locked(folder):
+    with locked(folder), followed(args.wandb, folder):
         if is_done(folder):
             print(f"{folder}: this run is complete")
             return 0

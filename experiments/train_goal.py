@@ -20,6 +20,7 @@ import shlex
 import shutil
 import time
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 
 import torch
 from rich.console import Console
@@ -36,6 +37,7 @@ from envolve.outer.goals.report import GoalTable
 from envolve.outer.goals.run import CHECKPOINT, POLICY, GoalRun, Interrupted
 from envolve.outer.goals.video import check_film, film_of, film_path
 from envolve.outer.reporting.folders import new_folder
+from envolve.outer.reporting.wandb_run import check_wandb, followed
 from envolve.outer.shapers.video import VideoError
 
 log = logging.getLogger("envolve")
@@ -52,31 +54,42 @@ def folder_of(plan: GoalPlan, results: Path, run_dir: Path | None = None) -> Pat
     return folder
 
 
-def read(parser: Parser, argv: Sequence[str] | None) -> tuple[GoalPlan, Path, bool, Path | None]:
-    """The plan, its folder, whether to resume it, and the file of the video, if there is to be one. Raises ConfigError,
-    VideoError, OSError."""
+def read(parser: Parser, argv: Sequence[str] | None) -> tuple[GoalPlan, Path, bool, Path | None, str | None]:
+    """The plan, its folder, whether to resume it, the file of the video, if there is to be one, and the project in W&B.
+    Raises ConfigError, VideoError, OSError."""
     args = parser.parse(argv)
+    check_wandb(args.wandb)
     film = film_path(args.video)
     if args.resume is None:
         plan = make_plan(args)
         check_film(plan, film)
+        check_wandb(plan.run.project_name if plan.run.log_wandb else None)
         folder = folder_of(plan, Path(args.results_dir), args.run_dir and Path(args.run_dir))
-        return plan, folder, False, film and folder / film  # in the run's folder, unless FILE says where
+        return plan, folder, False, film and folder / film, args.wandb  # in the run's folder, unless FILE says where
     given = [name for name, value in vars(args).items() if value not in (None, [])]
-    others = [name for name in given if name not in ("resume", "results_dir", "video")]
+    others = [name for name in given if name not in ("resume", "results_dir", "video", "wandb")]
     if others:
         words = "--resume goes on with the values it was begun with"
         raise ConfigError([f"{words}: found {flag(others[0])}, expected none"])
     plan, folder = stored_plan(Path(args.resume)), Path(args.resume)
     check_film(plan, film)
-    return plan, folder, True, film and folder / film
+    return plan, folder, True, film and folder / film, args.wandb
 
 
-def train(plan: GoalPlan, folder: Path, resume: bool, film: Path | None) -> int:
+def tracked(plan: GoalPlan, folder: Path, wandb: str | None) -> AbstractContextManager[list[Path]]:
+    """W&B, which --wandb PROJECT asks for, or the older --log-wandb."""
+    run = plan.run
+    if wandb is None and not run.log_wandb:
+        return followed(None, folder)
+    mode = None if run.wandb_mode == "online" else run.wandb_mode  # None: WANDB_MODE decides
+    return followed(wandb or run.project_name, folder, mode, run.group_name or None)
+
+
+def train(plan: GoalPlan, folder: Path, resume: bool, film: Path | None, wandb: str | None = None) -> int:
     torch.set_num_threads(plan.run.threads)
     interrupt.advise(f"continue with: {shlex.join([*commands.typed('train_goal.py'), '--resume', str(folder)])}")
     try:
-        with locked(folder), interrupt.gently() as stop:
+        with locked(folder), tracked(plan, folder, wandb) as films, interrupt.gently() as stop:
             run = GoalRun(plan, folder, resume)
             title = f"{plan.run.env_name}  {folder}  {plan.run.population} x {plan.learner.num_envs} environments"
             with GoalTable(plan.run.num_timesteps, title, metrics=run.training.learner.metrics) as table:
@@ -84,6 +97,7 @@ def train(plan: GoalPlan, folder: Path, resume: bool, film: Path | None) -> int:
             interrupt.advise(f"the run is complete: {folder / 'summary.txt'}")
             if film is not None:
                 text += film_of(run, film)
+                films.append(film)
     except Interrupted:
         return interrupt.stopped(commands.called("train_goal.py"))
     except (MemoryError, RuntimeError, ValueError) as e:

@@ -32,7 +32,7 @@ MOST = 30  # flags that --help shows
 GROUPS = {
     "The run": "task task-description shaper-types shapers candidates human config params seed set results-dir run-dir "
     "env name resume check quick minutes wrappers env-kwargs json video sync-dir quit-workers out write list open "
-    "watch text",
+    "watch text storage wandb",
     "Agents and training": "mode objective vary-hp runs iterations learner seeds agents num-envs-per-shaper halving "
     "schedule stop real num-iters shapers-per-iter retest finalists episodes steps worlds modes learners evolved "
     "published agent-set agent world search",
@@ -47,13 +47,13 @@ GROUPS = {
 SHOWN = {
     "write": "task task-description shaper-types llm base-url mode num-iters shapers-per-iter num-envs-per-shaper "
     "iterations seeds halving tune retest seed budget-usd budget-tokens learner set engine device threads results-dir "
-    "resume config json video",
-    "goal": "resume run-dir results-dir video per-member task agent num-timesteps num-evals num-eval-envs "
+    "resume config wandb json video",
+    "goal": "resume run-dir results-dir video wandb per-member task agent num-timesteps num-evals num-eval-envs "
     "episode-length seed population engine threads device num-envs batch-size discounting policy-lr critic-lr h-dim "
     "n-hidden use-her normalize-observations max-replay-size",
-    "evolve-goals": "resume run-dir results-dir workers goal-family start-family generations num-workers noise-std "
-    "step-size task agent num-timesteps num-eval-envs seed engine threads device num-envs batch-size discounting "
-    "policy-lr critic-lr h-dim n-hidden use-her",
+    "evolve-goals": "resume run-dir results-dir wandb workers goal-family start-family generations num-workers "
+    "noise-std step-size task agent num-timesteps num-eval-envs seed engine threads device num-envs batch-size "
+    "discounting policy-lr critic-lr h-dim n-hidden use-her",
 }
 
 

@@ -107,11 +107,11 @@ class Args(TrainingArgs):
     """Folder for the runs. Default: results."""
     resume: Annotated[Optional[Path], tyro.conf.arg(metavar="DIR")] = None
     """Go on with the run in this folder, with the arguments that it was begun with; budgets, --price, --base-url,
-    --parallel, --timeout, --json and --video may be others. Calls that failed are asked again."""
+    --parallel, --timeout, --wandb, --json and --video may be others. Calls that failed are asked again."""
     config: Annotated[Optional[Path], tyro.conf.arg(metavar="FILE")] = None
     """The YAML of a Gymnasium environment of yours (docs/gym_envs.md). It says what is run; of the flags count --llm,
-    --base-url, --seed, --set section.key=value, --results-dir, --json, --resume, --allow-unprotected, and those about
-    calls, budgets and trainings' limits."""
+    --base-url, --seed, --set section.key=value, --results-dir, --wandb, --json, --resume, --allow-unprotected, and
+    those about calls, budgets and trainings' limits."""
     json: Annotated[Optional[Path], tyro.conf.arg(metavar="FILE")] = None
     """Write result.json here, too (best.score, human.score, ...)."""
     video: Annotated[Optional[Tuple[Path, ...]], tyro.conf.arg(metavar="FILE")] = None

@@ -21,6 +21,7 @@ from envolve.llm.models.request import ChatError
 from envolve.llm.ranges import WITH_RESUME, changed, given, out_of_range, without_effect
 from envolve.llm.tune import TuneSettings
 from envolve.outer.config.yaml_lines import ConfigError, parse_yaml
+from envolve.outer.reporting.wandb_run import check_wandb
 from envolve.outer.shapers.plan import (
     check_video,
     hardware,
@@ -69,6 +70,7 @@ def make_plan(args: Args) -> Plan:
     if problems:
         raise ConfigError(problems)
     check_video(args.video)
+    check_wandb(args.wandb)
     task, engine = task_and_engine(args.task, args.engine)
     if engine == "mjlab":
         measured(task.name)
@@ -124,11 +126,12 @@ def gym_options(args: Args) -> GymOptions:
         problems.append(f"--llm: found {len(args.llm)} models, expected one with --config")
     if problems:
         raise ConfigError(problems)
+    check_wandb(args.wandb)
     return GymOptions(
         llm=args.llm[0] if args.llm else None, base_url=args.base_url, results_dir=args.results_dir, seed=args.seed,
-        json=args.json, budget=Budget(args.budget_usd, args.budget_tokens), resume=args.resume, set=tuple(args.set),
-        max_tokens=args.max_tokens, prices=read_prices(args.price), parallel=args.parallel, timeout=args.timeout,
-        processes=args.processes, memory=round(args.memory * 2**30), seconds=3600 * args.hours,
+        json=args.json, wandb=args.wandb, budget=Budget(args.budget_usd, args.budget_tokens), resume=args.resume,
+        set=tuple(args.set), max_tokens=args.max_tokens, prices=read_prices(args.price), parallel=args.parallel,
+        timeout=args.timeout, processes=args.processes, memory=round(args.memory * 2**30), seconds=3600 * args.hours,
         allow_unprotected=args.allow_unprotected,
     )  # fmt: skip
 
@@ -143,7 +146,8 @@ def read_prices(words: List[str]) -> Dict[str, Price]:
 
 def arguments(args: Args) -> Dict[str, Any]:
     """Arguments as stored in config.yaml."""
-    return {name: plain(value) for name, value in vars(args).items() if name not in ("resume", "json", "video")}
+    own = ("resume", "json", "video", "wandb")  # of a session
+    return {name: plain(value) for name, value in vars(args).items() if name not in own}
 
 
 def stored_args(args: Args) -> Args:

@@ -45,10 +45,12 @@ RANGES = {
 # Of the flags these count with --config; the file says the rest.
 WITH_CONFIG = {
     "config", "llm", "base_url", "seed", "set", "results_dir", "json", "resume", "allow_unprotected", "max_tokens",
-    "parallel", "timeout", "budget_usd", "budget_tokens", "price", "processes", "memory", "hours",
+    "wandb", "parallel", "timeout", "budget_usd", "budget_tokens", "price", "processes", "memory", "hours",
 }  # fmt: skip
 # With --resume these are this session's, the rest is the run's.
-WITH_RESUME = {"resume", "json", "video", "budget_usd", "budget_tokens", "price", "base_url", "parallel", "timeout"}
+WITH_RESUME = {
+    "resume", "json", "video", "wandb", "budget_usd", "budget_tokens", "price", "base_url", "parallel", "timeout",
+}  # fmt: skip
 
 
 def _flag(name: str) -> str:

@@ -18,6 +18,7 @@ from envolve.llm.evolution import Evolution, Result, verdicts
 from envolve.llm.models.chat import Chat, ChatError, make_chat
 from envolve.llm.plan import CONFIG_FILE, Plan, arguments, resume_command
 from envolve.llm.reporting.best_code import recheck_with
+from envolve.llm.reporting.board import BoardWatcher
 from envolve.llm.reporting.live import LiveEvolution
 from envolve.llm.reporting.report import write_report
 from envolve.llm.search.elites import Elites
@@ -35,6 +36,7 @@ from envolve.outer.config.load import environment_info
 from envolve.outer.config.yaml_lines import ConfigError
 from envolve.outer.reporting.display import wide_console
 from envolve.outer.reporting.report import duration
+from envolve.outer.reporting.wandb_run import followed
 from envolve.outer.shapers.report import precise
 from envolve.outer.shapers.run import engine_version
 from envolve.outer.shapers.video import VideoError, film
@@ -53,11 +55,12 @@ def run_plan(plan: Plan) -> int:
     with _chat(plan, plan.folder / "calls.jsonl") as chat:
         _store_config(plan)
         with locked(plan.folder), contextlib.ExitStack() as stack:
+            films = stack.enter_context(followed(plan.args.wandb, plan.folder))
             probe, vetter = make_probe(plan.task.name), None
             if plan.args.mode != "gp":  # it makes graphs: there is no code of others
                 vetter = stack.enter_context(Vetter(probe, plan.types, plan.args.allow_unprotected))
             result = _evolve(plan, chat, vetter, probe)
-            return _report(plan, chat, vetter, result, time.monotonic() - began)
+            return _report(plan, chat, vetter, result, time.monotonic() - began, films)
 
 
 def _chat(plan: Plan, record: Optional[Path]) -> Chat:
@@ -78,11 +81,14 @@ def _evolve(plan: Plan, chat: Chat, vetter: Optional[Vetter], probe: Probe) -> R
     extras = Extras(args.edits, args.notes, code)
     samples = args.shapers_per_iter
     search: Search
-    with LiveEvolution(plan.task, s, wide_console(), str(plan.folder)) as live:
+    with (
+        LiveEvolution(plan.task, s, wide_console(), str(plan.folder)) as live,
+        contextlib.closing(BoardWatcher(live, plan.folder)) as watcher,
+    ):
         if args.mode in ("elites", "steady"):
             elites = Elites(brief, samples, chat.models, s.seed, extras)
             if args.mode == "steady":
-                return guided(Steady(s, plan.folder, elites, chat, vetter, live), _recording(args.llm)).run()
+                return guided(Steady(s, plan.folder, elites, chat, vetter, watcher), _recording(args.llm)).run()
             search = elites
         elif args.mode == "gp":
             search = Genetic(plan.task, probe.state, samples, s.seed)
@@ -93,7 +99,7 @@ def _evolve(plan: Plan, chat: Chat, vetter: Optional[Vetter], probe: Probe) -> R
                 brief, samples, chat.models, seed=s.seed, islands=args.islands, migration_every=args.migration_every,
                 extras=extras,
             )  # fmt: skip
-        return Evolution(s, plan.folder, search, chat, vetter, live).run()
+        return Evolution(s, plan.folder, search, chat, vetter, watcher).run()
 
 
 def _recording(models: List[str]) -> Optional[Path]:
@@ -156,7 +162,7 @@ def _finite(x: float) -> Optional[float]:
     return x if math.isfinite(x) else None
 
 
-def _report(plan: Plan, chat: Chat, vetter: Optional[Vetter], result: Result, seconds: float) -> int:
+def _report(plan: Plan, chat: Chat, vetter: Optional[Vetter], result: Result, seconds: float, films: List[Path]) -> int:
     best, console = result.best, wide_console()
     title = f"{plan.task.name}: {len(result.individuals)} candidates, {result.steps:,} environment steps"
     text = write_report(plan.folder, result, plan.task, title, None if vetter is None else recheck_with(vetter))
@@ -172,20 +178,24 @@ def _report(plan: Plan, chat: Chat, vetter: Optional[Vetter], result: Result, se
         write_atomic(str(path), content)
     console.print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)
     if plan.args.video is not None and best is not None and result.halved is not None:
-        _film(plan, result, console)
+        films += _film(plan, result, console)
     return 0 if best is not None else 1
 
 
-def _film(plan: Plan, result: Result, console: Any) -> None:
-    """Best agent of the best individual in the final test."""
+def _film(plan: Plan, result: Result, console: Any) -> List[Path]:
+    """Best agent of the best individual in the final test -> the film, if there is one."""
     best, halved, K = result.best, result.halved, plan.settings.retest
     assert best is not None and halved is not None
     scores = best.individual.agent_scores
     agent = result.numbers[result.finals.index(best)] * K + max(range(K), key=scores.__getitem__)
     try:
         path = (plan.args.video or (None,))[0]
-        made = film(path, plan.folder, halved.envs, halved.learner, agent, plan.settings.seed)
+        name, score = f"i{best.individual.id:03d}", f"{precise(best.individual.score)} {plan.task.score_unit}"
+        caption = f"{plan.task.name}, {name}: {score}, seed {plan.settings.seed}"
+        made = film(path, plan.folder, halved.envs, halved.learner, agent, plan.settings.seed, caption)
         text = f"Film: {made.path} (one episode: {precise(made.score)} {plan.task.score_unit})"
         console.print(text, markup=False, highlight=False, soft_wrap=True)
+        return [made.path]
     except VideoError as e:
         console.print(f"no film: {e}", markup=False, highlight=False, soft_wrap=True)
+        return []

@@ -29,6 +29,13 @@ def name(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
 
+def test_every_page_has_its_place_on_the_site() -> None:
+    """tests/test_site.py builds it, which is slow and needs mkdocs: what it says of new pages comes too late."""
+    listed = re.findall(r"- (?:[^:\n]+: )?([\w/]+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
+    pages = [p.relative_to(ROOT / "docs").as_posix() for p in (ROOT / "docs").rglob("*.md")]
+    assert sorted(set(listed) - {"index.md", "reference.md", "CONTRIBUTING.md", "CHANGELOG.md"}) == sorted(pages)
+
+
 def prose(text: str) -> str:
     """Without fenced code."""
     return re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)

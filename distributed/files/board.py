@@ -1,4 +1,4 @@
-"""Progress output of a run: TensorBoard events and occasional log lines."""
+"""Progress output of a run: TensorBoard events, by gradient step, and occasional log lines."""
 
 from __future__ import annotations
 
@@ -6,34 +6,12 @@ import logging
 import math
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from envolve.distributed.memory.rows import Chunk, Progress
 from envolve.distributed.programs.learner import Learner
-
-if TYPE_CHECKING:
-    from torch.utils.tensorboard import SummaryWriter
+from envolve.outer.reporting.board import Board
 
 log = logging.getLogger("envolve")
-
-
-class Board:
-    """TensorBoard writer of one program. The step is the number of gradient steps."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.writer: SummaryWriter | None = None
-
-    def write(self, step: int, **values: float) -> None:
-        """Hides what an earlier process wrote for later steps."""
-        if self.writer is None:
-            from torch.utils.tensorboard import SummaryWriter  # a second of imports, which a start does not wait for
-
-            self.writer = SummaryWriter(str(self.folder), purge_step=step)
-        for name, value in values.items():
-            if math.isfinite(value):
-                self.writer.add_scalar(name, value, step)
-        self.writer.flush()
 
 
 class LearnerReport:
@@ -54,7 +32,7 @@ class LearnerReport:
             "environment_steps_per_s": per_second[0],
             "gradient_steps_per_s": per_second[1],
         }
-        self.board.write(learner.updates, **values, **learner.metrics())
+        self.board.write(learner.updates, {**values, **learner.metrics()})
         log.info(
             "iteration %d/%d  steps %s  updates %s  return %.4g  staleness %.2g  %.0f steps/s  %.0f updates/s",
             learner.version,
@@ -75,7 +53,7 @@ class CollectorReport:
         if len(chunk.episodes):
             mean_return, length = chunk.episodes.mean(0).tolist()
             step = max(chunk.version, 0) * self.steps_per_iter
-            self.board.write(step, episode_return=mean_return, episode_length=length)
+            self.board.write(step, {"episode_return": mean_return, "episode_length": length})
 
 
 class EvaluatorReport:
@@ -83,6 +61,6 @@ class EvaluatorReport:
         self.board = Board(folder / "eval" / "0")
 
     def __call__(self, step: int, values: dict[str, float]) -> None:
-        self.board.write(step, **values)
+        self.board.write(step, values)
         told = "  ".join(f"{name.removeprefix('mean_')} {value:.5g}" for name, value in values.items())
         log.info("evaluation at %s updates: %s", f"{step:,}", told)

@@ -35,6 +35,7 @@ from envolve.llm.vetting.normal.normalise import normalise
 from envolve.llm.vetting.text.extract import VetError
 from envolve.outer.checkpoint import RunError, locked
 from envolve.outer.config.yaml_lines import ConfigError
+from envolve.outer.reporting.wandb_run import followed
 
 NOTHING = "def compute_reward(self, *args, **kwargs):\n    return 0.0, {}\n"
 log = logging.getLogger("envolve")
@@ -57,7 +58,7 @@ def run_config(path: Path, options: GymOptions = GymOptions(), console: Console 
     go_on = f"continue with: {resume_command(path, options, run.folder)}"
     interrupt.advise(go_on)
     try:
-        with locked(run.folder), run.chat:
+        with locked(run.folder), followed(options.wandb, run.folder), run.chat:
             return run.execute()
     except KeyboardInterrupt:
         return interrupt.stopped("auto_shape.py", go_on)
@@ -72,7 +73,7 @@ def run_config(path: Path, options: GymOptions = GymOptions(), console: Console 
 def resume_command(path: Path, options: GymOptions, folder: Path) -> str:
     """What a user types to go on: the configuration must come out the same, and the models must be asked again."""
     words = [*commands.typed("auto_shape.py"), "--config", str(path), "--resume", str(folder)]
-    for name in ("llm", "base_url", "seed", "json"):
+    for name in ("llm", "base_url", "seed", "json", "wandb"):
         if (value := getattr(options, name)) is not None:
             words += ["--" + name.replace("_", "-"), str(value)]
     words += ["--set", *options.set] * bool(options.set)

@@ -12,8 +12,8 @@ from rich.table import Table
 
 from envolve.envs.worlds.file import write_atomic
 from envolve.llm.gym.sample import Sample
-from envolve.outer.reporting.plots import BLUE, ORANGE, new_figure
 from envolve.outer.reporting.report import duration, number
+from envolve.outer.reporting.style import BLUE, ORANGE, clear_legend, new_figure
 
 
 def best_of(samples: Sequence[Sample]) -> Sample | None:
@@ -55,7 +55,7 @@ def picture(path: Path, samples: Sequence[Sample], benchmark: Sample | None, tit
         axes.axhline(benchmark.fitness, color=ORANGE, linestyle="--", label="benchmark, its own reward")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
     axes.set(xlabel="iteration", ylabel="fitness of the final policy", title=title)
-    axes.legend(fontsize=8)
+    clear_legend(axes, 3)
     figure.savefig(path, format="png")
 
 

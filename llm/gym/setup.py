@@ -36,6 +36,7 @@ class GymOptions:
     results_dir: Path | None = None
     seed: int | None = None
     json: Path | None = None
+    wandb: str | None = None
     budget: Budget = Budget()
     resume: Path | None = None
     set: tuple[str, ...] = ()

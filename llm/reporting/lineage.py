@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from envolve.llm.search.individual import HUMAN, Individual, best_of
-from envolve.outer.reporting.plots import COLOURS, GREY, new_figure
 from envolve.outer.reporting.report import precise
+from envolve.outer.reporting.style import COLOURS, GREY, new_figure
 
 MARKS = {"initial": "o", "improve": "s", "crossover": "D", "repair": "^"}
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from envolve.llm.reporting.lineage import name_of, shown_range
 from envolve.llm.search.individual import HUMAN, Individual
-from envolve.outer.reporting.plots import BLUE, GREEN, GREY, ORANGE, new_figure
 from envolve.outer.reporting.report import precise
+from envolve.outer.reporting.style import BLUE, GREEN, GREY, ORANGE, new_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -99,6 +99,7 @@ def build_parser() -> Parser:
         help="record a video of the best member's final policy; default: video.mp4 (or .gif) in the run's folder",
     )
     parser.add_argument("--results-dir", default="results", metavar="DIR", help="where runs are kept")
+    parser.add_argument("--wandb", metavar="PROJECT", help=commands.WANDB_HELP)
     parser.add_argument(
         "--per-member",
         nargs="+",

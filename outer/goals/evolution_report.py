@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,7 +15,7 @@ from envolve.envs.goal.shapers import Shaped, ShapeSpace, maze_of, samples
 from envolve.outer.goals.evolution import GENERATIONS, Generation, GoalEvolution
 from envolve.outer.goals.evolve_sections import EvolveSection
 from envolve.outer.goals.report import interval
-from envolve.outer.reporting.plots import BLUE, GREY, ORANGE, new_figure
+from envolve.outer.reporting.style import BLUE, GREY, ORANGE, clear_legend, new_figure
 
 PICTURE = "evolution.png"
 DRAWN = 400  # episodes in the picture
@@ -38,14 +39,17 @@ def picture(path: Path, space: ShapeSpace, evolution: GoalEvolution, title: str)
     figure, (left, right) = new_figure(11.2, 4.4, 2)
     figure.suptitle(title, fontsize=12)
     numbers = [g.generation for g in history]
-    lines = (("score", "evolved starts and goals", BLUE), ("plain", "the task's own, same seeds", GREY),
-             ("perturbed", "all perturbations", ORANGE))  # fmt: skip
-    for name, label, colour in lines:
-        left.plot(numbers, [getattr(g, name) for g in history], color=colour, linewidth=1.5, marker=".", label=label)
+    own = f"mean of {evolution.evolve.num_orig_evals}"
+    lines = (("perturbed", "all perturbations, mean", ORANGE, "^", ":"),
+             ("plain", f"the task's own, {own}, same seeds", GREY, "s", "--"),
+             ("score", f"evolved starts and goals, {own}", BLUE, "o", "-"))  # fmt: skip
+    for name, label, colour, mark, dash in lines:
+        left.plot(numbers, [getattr(g, name) for g in history], color=colour, linewidth=1.5, marker=mark, markersize=5,
+                  linestyle=dash, label=label)  # fmt: skip
     left.set_xlabel("generation")
     left.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
     left.set_ylabel(f"{evolution.evolve.score}, evaluated on the task's own")
-    left.legend(fontsize=8, loc="best", framealpha=0.8, edgecolor="none")
+    clear_legend(left, 1)
     members, n = torch.zeros(DRAWN, dtype=torch.int64), space.n
     shaped = Shaped(space, space.theta(evolution.u[None]))
     for beginnings, colour, who in ((space.task, GREY, "the task's"), (shaped, BLUE, "evolved")):
@@ -54,7 +58,12 @@ def picture(path: Path, space: ShapeSpace, evolution: GoalEvolution, title: str)
         for role, places, mark in (("goals", goal[:, :n], "o"), ("starts", begins, "x")):
             y = places[:, 1] if n == 2 else torch.rand(DRAWN) * 0.5 + (0.5 if who == "evolved" else 0)
             x = places[:, 0].numpy()
-            right.scatter(x, y.numpy(), s=12, marker=mark, color=colour, alpha=0.4, label=f"{who} {role}")
+            open_ = who == "the task's" and mark == "o"  # a ring, in which what evolved can be seen
+            look: dict[str, Any] = {"color": colour, "s": 14}
+            if open_:
+                look = {"facecolors": "none", "edgecolors": colour, "s": 46}
+            size: dict[str, Any] = {} if mark == "o" else {"s": 60 if who == "the task's" else 22}
+            right.scatter(x, y.numpy(), marker=mark, alpha=0.7, label=f"{who} {role}", **{**look, **size})
     maze = maze_of(space.task)
     if maze is not None:
         right.imshow(
@@ -70,13 +79,14 @@ def picture(path: Path, space: ShapeSpace, evolution: GoalEvolution, title: str)
                 (maze.wall.shape[1] - 0.5) * maze.cell,
             ),
         )
+    right.grid(visible=False)
     right.set_aspect("equal" if n == 2 else "auto")
     right.set_xlabel("x, m")
     if n == 2:
         right.set_ylabel("y, m")
     else:
         right.set_yticks([0.25, 0.75], ["the task's", "evolved"])
-    right.legend(fontsize=8, loc="best", framealpha=0.8, edgecolor="none")
+    clear_legend(right, 4)
     figure.savefig(path, format="png")
 
 

@@ -1,25 +1,23 @@
-"""Reports of a goal-conditioned run: live table, TensorBoard and Weights & Biases, picture, summary."""
+"""Reports of a goal-conditioned run: live table, TensorBoard, picture, summary."""
 
 from __future__ import annotations
 
 import math
 import time
 from collections.abc import Sequence
-from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.console import Console, RenderableType
 
 from envolve.agents.goal.crl import METRICS
 from envolve.outer.goals.log import Point, Score, points_of
+from envolve.outer.reporting.board import Board
 from envolve.outer.reporting.display import LiveDisplay, bar, columns
-from envolve.outer.reporting.plots import BLUE, COLOURS, GREY, new_figure
 from envolve.outer.reporting.report import duration, number
+from envolve.outer.reporting.style import BLUE, COLOURS, GREY, clear_legend, new_figure, thousands
 
 if TYPE_CHECKING:
-    from torch.utils.tensorboard import SummaryWriter
-
     from envolve.outer.goals.arguments import GoalPlan
 
 SHOWN = {"categorical_accuracy": "accuracy", "reward": "reward"}  # metric that the table shows -> its column
@@ -108,57 +106,26 @@ class GoalTable(LiveDisplay):
         return [top, table]
 
 
-class Loggers:
-    """Writer to TensorBoard, and to Weights & Biases on request. Raises ImportError before the run begins."""
+class GoalBoard(Board):
+    """TensorBoard events of a run."""
 
-    def __init__(self, plan: GoalPlan, folder: Path, purge: int | None) -> None:
-        self.wandb: Any = None
-        if plan.run.log_wandb:
-            try:
-                wandb = import_module("wandb")
-            except ImportError:
-                raise ImportError("--log-wandb needs Weights & Biases: pip install wandb") from None
-            self.wandb = wandb.init(
-                project=plan.run.project_name,
-                group=plan.run.group_name or None,
-                name=folder.name,
-                dir=str(folder),
-                mode=plan.run.wandb_mode,
-                config={**vars(plan.run), **vars(plan.learner), "per_member": plan.own},
-            )
-        from torch.utils.tensorboard import SummaryWriter
-
-        self.writer: SummaryWriter = SummaryWriter(str(folder), purge_step=purge)
-
-    def write(self, scores: Sequence[Score], speed: float, metrics: Sequence[str]) -> None:
+    def evaluated(self, scores: Sequence[Score], speed: float, metrics: Sequence[str]) -> None:
         """metrics: names of the learner's metrics."""
-        scalars: dict[str, float] = {} if math.isnan(speed) else {"steps_per_second": speed}
+        scalars = {"steps_per_second": speed}
         for s in scores:
             prefix = "" if len(scores) == 1 else f"member_{s.member}/"
             values = {"eval/success": s.success, "eval/time_near_goal": s.near, "eval/distance": s.distance}
             values.update({f"training/{name}": value for name, value in zip(metrics, s.learning)})
-            scalars.update({prefix + name: value for name, value in values.items() if math.isfinite(value)})
+            scalars.update({prefix + name: value for name, value in values.items()})
         if len(scores) > 1:
             point = points_of(list(scores))[0]
-            if math.isfinite(point.success):
-                scalars.update({"eval/success": point.success, "eval/time_near_goal": point.near})
-        for name, value in scalars.items():
-            self.writer.add_scalar(name, value, scores[0].steps)
-        self.writer.flush()
-        if self.wandb is not None:
-            self.wandb.log(scalars, step=scores[0].steps)
-
-    def close(self) -> None:
-        self.writer.close()
-        if self.wandb is not None:
-            self.wandb.finish()
+            scalars.update({"eval/success": point.success, "eval/time_near_goal": point.near})
+        self.write(scores[0].steps, scalars)
 
 
 def learning_curve(path: Path, scores: list[Score], title: str, lines: Sequence[str] = ()) -> None:
     """Writes a PNG: success and time near the goal against steps, with 95 % intervals. lines: names of the members if
     they differ in more than their random seeds; then each has its own line."""
-    from matplotlib.ticker import FuncFormatter
-
     figure, axes = new_figure(11.2, 3.9, 2)
     figure.suptitle(title, fontsize=12)
     for ax, name, label in zip(axes, ("success", "near"), ("success rate", "decisions near the goal, per episode")):
@@ -172,6 +139,7 @@ def learning_curve(path: Path, scores: list[Score], title: str, lines: Sequence[
         else:
             points, members = points_of(scores), sorted({s.member for s in scores})
             x = [p.steps for p in points]
+            over = f"{len(members)} members" if len(members) > 1 else f"{scores[0].episodes} episodes"
             ends = [getattr(p, f"{name}_interval") for p in points]
             ax.fill_between(
                 x,
@@ -180,7 +148,7 @@ def learning_curve(path: Path, scores: list[Score], title: str, lines: Sequence[
                 color=BLUE,
                 alpha=0.25,
                 linewidth=0,
-                label="95 % interval",
+                label=f"95 % interval over {over}",
             )
             for i in members if len(members) > 1 else ():
                 own_scores = [getattr(s, name) for s in scores if s.member == i]
@@ -188,10 +156,10 @@ def learning_curve(path: Path, scores: list[Score], title: str, lines: Sequence[
             mean = "mean of members" if len(members) > 1 else "mean"
             ax.plot(x, [getattr(p, name) for p in points], color=BLUE, linewidth=1.6, marker=".", label=mean)
         ax.set_xlabel("environment steps of a member")
-        ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+        thousands(ax.xaxis)
         ax.set_ylabel(label)
         ax.set_ylim(0, 1.02 if name == "success" else None)
-        ax.legend(fontsize=8, loc="best", framealpha=0.8, edgecolor="none")
+        clear_legend(ax, 3)
     figure.savefig(path, format="png")
 
 

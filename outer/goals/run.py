@@ -18,7 +18,7 @@ from envolve.outer.checkpoint import RunError
 from envolve.outer.goals.arguments import GoalPlan
 from envolve.outer.goals.checkpoint import read_training
 from envolve.outer.goals.log import Score, from_csv, header, scores_of, to_csv
-from envolve.outer.goals.report import GoalTable, Loggers, learning_curve, summary
+from envolve.outer.goals.report import GoalBoard, GoalTable, learning_curve, summary
 
 CHECKPOINT, POLICY, SCORES = "checkpoint.pt", "policy.pt", "scores.csv"
 BETWEEN_CHECKPOINTS = 60.0  # s at least
@@ -65,7 +65,7 @@ class GoalRun:
         """Trains to the end -> the summary. Raises Interrupted, after writing everything, once ``stop`` returns
         True."""
         t, run = self.training, self.plan.run
-        loggers = Loggers(self.plan, self.folder, t.steps if self.log else None)
+        board = GoalBoard(self.folder, t.steps if self.log else None)
         storable = t.episodes.storable
         if not storable:
             table.note(f"{run.engine} cannot be stored: this run cannot be resumed")
@@ -78,7 +78,7 @@ class GoalRun:
                     scores = scores_of(number, t.evaluate())
                     speed = (t.steps - steps) * run.population / trained if trained > 0 else math.nan
                     self.log += to_csv(scores)
-                    self._write(loggers, scores, speed)
+                    self._write(board, scores, speed)
                     table.evaluated(scores, trained, (t.steps - steps) * run.population)
                     steps, trained = t.steps, 0.0
                     if all(math.isnan(s.success) for s in scores):
@@ -101,7 +101,7 @@ class GoalRun:
                     torch.cuda.synchronize()
                 trained += time.monotonic() - before
         finally:
-            loggers.close()
+            board.close()
         self.seconds = time.monotonic() - began
         (self.folder / CHECKPOINT).unlink(missing_ok=True)  # a run that is complete does not go on
         text = summary(self.plan, self.folder, self.scores, self.seconds)
@@ -110,11 +110,11 @@ class GoalRun:
 
     # --------------------------------------------------------------------------------------------------------- files
 
-    def _write(self, loggers: Loggers, scores: list[Score], speed: float) -> None:
+    def _write(self, board: GoalBoard, scores: list[Score], speed: float) -> None:
         """Writes the files of an evaluation."""
         metrics = self.training.learner.metrics
         write_atomic(str(self.folder / SCORES), (",".join(header(metrics)) + "\n" + self.log).encode())
-        loggers.write(scores, speed, metrics)
+        board.evaluated(scores, speed, metrics)
         names = []
         for i in range(self.plan.run.population if self.plan.own else 0):
             names.append(", ".join(f"{name} {values[i]:g}" for name, values in self.plan.own.items()))

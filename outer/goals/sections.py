@@ -49,7 +49,7 @@ class RunSection:
     exp_name: str = option("", "name of the run's folder in results/; default: task, time and seed")
     group_name: str = option("", "group in Weights & Biases")
     project_name: str = option("crl", "project in Weights & Biases")
-    log_wandb: bool = option(False, "also log to Weights & Biases (pip install wandb)")
+    log_wandb: bool = option(False, "as --wandb, with --project-name")
     wandb_mode: str = option(
         "online",
         "Weights & Biases: online, or offline (keep the log in the run's folder)",

@@ -10,6 +10,7 @@ import torch
 
 from envolve.agents.goal.crl_train import GoalLearner
 from envolve.core import rng
+from envolve.core.cleaning import printable
 from envolve.envs.goal.engines import make_episodes
 from envolve.envs.goal.episodes import Episodes
 from envolve.envs.goal.picture import Scenery
@@ -20,7 +21,7 @@ from envolve.envs.sim.simulator import SimulatorError
 from envolve.outer.config.yaml_lines import ConfigError
 from envolve.outer.goals.arguments import GoalPlan
 from envolve.outer.goals.run import GoalRun
-from envolve.outer.shapers.video import HEIGHT, WIDTH, FilmWriter, VideoError, writable_format
+from envolve.outer.shapers.video import HEIGHT, WIDTH, FilmWriter, VideoError, captioned, writable_format
 
 SECONDS = 20.0  # of the film, in the robot's time
 
@@ -49,20 +50,25 @@ def check_film(plan: GoalPlan, film: Path | None) -> None:
 def film_of(run: GoalRun, path: Path) -> str:
     """Films the member with the best last evaluation -> a line of the summary. Raises VideoError."""
     scores = [s for s in run.scores[-run.plan.run.population :] if math.isfinite(s.success)]
-    member = max(scores, key=lambda s: (s.success, s.near)).member
-    episodes = film_member(run.plan, run.training.learner, member, path)
+    best = max(scores, key=lambda s: (s.success, s.near))
+    member = best.member
+    episodes = film_member(run.plan, run.training.learner, member, path, f"success {best.success:.2f}")
     return f"{path}  member {member} in {episodes} evaluation episodes\n"
 
 
-def film_member(plan: GoalPlan, learner: GoalLearner, member: int, path: Path) -> int:
-    """Films a member's policy -> number of evaluation episodes shown. Raises VideoError."""
+def film_member(plan: GoalPlan, learner: GoalLearner, member: int, path: Path, score: str = "") -> int:
+    """Films a member's policy -> number of evaluation episodes shown. score: of the member, for the line below the
+    picture, with task, agent and random seed. Raises VideoError."""
     stage = Stage(plan, member)
+    run = plan.run
+    said = [run.eval_env or run.env_name, plan.agent_title, f"seed {run.seed + member}", *([score] if score else [])]
+    caption = printable(", ".join(said))
     e = stage.episodes
     seen, wanted = (torch.zeros(learner.P, 1, x.shape[2], device=e.device) for x in (e.features, e.goal))
     try:
         with FilmWriter(path, stage.dt) as writer:
             for t in range(math.ceil(SECONDS / stage.dt)):
-                writer.add(t, stage.picture)
+                writer.add(t, lambda: captioned(stage.picture(), f"{caption}, episode {int(e.episode.item()) + 1}"))
                 seen[member], wanted[member] = e.features[0], e.goal[0]
                 e.step(learner.greedy(seen, wanted)[member : member + 1])
     except OSError as error:

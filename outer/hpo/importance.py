@@ -8,20 +8,27 @@ differs from that among all, which is another question; the report names the met
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import math
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from envolve.outer.hpo.axes import Axis, shown
 from envolve.outer.hpo.standings import succeeded
-from envolve.outer.hpo.trial import Record
+from envolve.outer.hpo.trial import Plain, Record
 
 LEAST, MOST = 10, 300  # trials: with fewer no importance is given; of more, evenly many are left out, to save minutes
 FEW = 5  # trials per parameter, below which a forest finds shares in noise
 TREES, SEED = 64, 0
+# Intervals by the delete-d jackknife (Shao and Wu 1989, https://doi.org/10.1214/aos/1176347263), which needs no trial
+# twice: a forest fits copies, so a bootstrap would take noise for importance
+SUBSETS, SUBSET, SUBSET_TREES = 12, 60, 8  # their number, most trials in one, and the trees of its forest
+LEAST_INTERVAL = 2 * LEAST  # trials: a subset has half of them
 GOOD = 5  # PED-ANOVA: the best trials are a tenth of all, but at least this many
 
 
@@ -31,6 +38,7 @@ class Share:
 
     share: float
     trials: int
+    interval: tuple[float, float] | None = None  # 95 %; None: too few trials
 
 
 @dataclass(frozen=True)
@@ -45,7 +53,10 @@ class Importance:
     reason: str = ""
 
     def as_json(self) -> dict[str, Any]:
-        shares = {name: {"share": s.share, "trials": s.trials} for name, s in self.shares.items()}
+        shares = {
+            name: {"share": s.share, "interval": s.interval and list(s.interval), "trials": s.trials}
+            for name, s in self.shares.items()
+        }
         budget = None if math.isnan(self.budget) else self.budget
         return {"method": self.method, "budget": budget, "trials": self.trials, "shares": shares,
                 "left_out": list(self.left_out), "reason": self.reason}  # fmt: skip
@@ -59,9 +70,12 @@ class Importance:
         width = max(len(rest), *(len(shown(name, 80)) for name in self.shares))
         for name, s in self.shares.items():
             among = f"  among the {s.trials} trials that have it" if s.trials < self.trials else ""
-            lines.append(f"  {shown(name, 80):<{width}}  {100 * s.share:5.1f} %{among}")
+            ends = "" if s.interval is None else f"  [{100 * s.interval[0]:.0f}, {100 * s.interval[1]:.0f}]"
+            lines.append(f"  {shown(name, 80):<{width}}  {100 * s.share:5.1f} %{ends}{among}")
         if self.method == FANOVA and all(s.trials == self.trials for s in self.shares.values()):
             lines.append(f"  {rest:<{width}}  {100 * (1 - sum(s.share for s in self.shares.values())):5.1f} %")
+        if any(s.interval is not None for s in self.shares.values()):
+            lines.append(f"  {INTERVAL}")
         if self.trials < FEW * len(self.shares):
             few = f"{self.trials} trials are few for {len(self.shares)} parameters"
             lines.append(f"  {few}: small shares may be chance")
@@ -72,6 +86,7 @@ class Importance:
 
 
 FANOVA, PED_ANOVA = "fANOVA", "PED-ANOVA"
+INTERVAL = f"In brackets: 95 % interval over trials (jackknife, {SUBSETS} subsets)."
 
 
 def importance_of(records: Sequence[Record], axes: Sequence[Axis]) -> Importance:
@@ -111,12 +126,32 @@ def importance_of(records: Sequence[Record], axes: Sequence[Axis]) -> Importance
             continue
         common = [by_name[n] for n in by_name if all(n in r.trial.values for r in members)]
         found = _measure(members, common, method)
-        shares |= {n: Share(found[n], len(members)) for n in names}
+        ends = _intervals(members, common, method, found)
+        shares |= {n: Share(found[n], len(members), ends.get(n)) for n in names}
     ordered = dict(sorted(shares.items(), key=lambda pair: (-pair[1].share, pair[0])))
     return Importance(method, budget, len(here), ordered, tuple(left_out))
 
 
-def _measure(records: Sequence[Record], axes: Sequence[Axis], method: str) -> Mapping[str, float]:
+def _intervals(
+    records: Sequence[Record], axes: Sequence[Axis], method: str, shares: Mapping[str, float]
+) -> dict[str, tuple[float, float]]:  # fmt: skip
+    """95 % intervals of the shares by the spread among subsets; empty with too few trials."""
+    n = len(records)
+    if n < LEAST_INTERVAL:
+        return {}
+    rng, m = np.random.default_rng(SEED), min(n // 2, SUBSET)
+    subsets = [[records[i] for i in sorted(rng.choice(n, m, replace=False))] for _ in range(SUBSETS)]
+    found = [_measure(subset, axes, method, SUBSET_TREES) for subset in subsets]
+    out = {}
+    for name, share in shares.items():
+        spread = math.sqrt(m / (n - m)) * float(np.std([f[name] for f in found]))
+        out[name] = max(0.0, share - 1.96 * spread), min(1.0, share + 1.96 * spread)
+    return out
+
+
+def _measure(
+    records: Sequence[Record], axes: Sequence[Axis], method: str, trees: int = TREES
+) -> Mapping[str, float]:  # fmt: skip
     """Shares of axes that are active in all records; parameters that never vary explain nothing."""
     import optuna
     from optuna.importance import FanovaImportanceEvaluator, PedAnovaImportanceEvaluator
@@ -126,29 +161,23 @@ def _measure(records: Sequence[Record], axes: Sequence[Axis], method: str) -> Ma
     shares = dict.fromkeys(values, 0.0)
     if not varying or len({r.result.loss for r in records}) == 1:
         return shares
-    distributions = {a.name: _distribution(a) for a in varying}
+    distributions = {a.name: distribution(a, range(len(a.choices))) for a in varying}
     trials = [
         optuna.trial.create_trial(params={a.name: values[a.name][k] for a in varying}, distributions=distributions,
                                   value=r.result.loss)
         for k, r in enumerate(records)
     ]  # fmt: skip
-    verbosity = optuna.logging.get_verbosity()
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            study = optuna.create_study(direction="minimize")
-            study.add_trials(trials)
-            if method == FANOVA:
-                evaluator: Any = FanovaImportanceEvaluator(n_trees=TREES, seed=SEED)
-            else:
-                quantile = max(0.1, min(0.5, GOOD / len(records)))
-                evaluator = PedAnovaImportanceEvaluator(target_quantile=quantile)
-            found = optuna.importance.get_param_importances(
-                study, evaluator=evaluator, params=list(distributions), normalize=method != FANOVA
-            )
-    finally:
-        optuna.logging.set_verbosity(verbosity)
+    with silent():
+        study = optuna.create_study(direction="minimize")
+        study.add_trials(trials)
+        if method == FANOVA:
+            evaluator: Any = FanovaImportanceEvaluator(n_trees=trees, seed=SEED)
+        else:
+            quantile = max(0.1, min(0.5, GOOD / len(records)))
+            evaluator = PedAnovaImportanceEvaluator(target_quantile=quantile)
+        found = optuna.importance.get_param_importances(
+            study, evaluator=evaluator, params=list(distributions), normalize=method != FANOVA
+        )
     return shares | {name: float(x) for name, x in found.items()}
 
 
@@ -158,11 +187,27 @@ def _internal(axis: Axis, record: Record) -> Any:
     return axis.position(value) if axis.choices else value
 
 
-def _distribution(axis: Axis) -> Any:
+def distribution(axis: Axis, choices: Sequence[Plain]) -> Any:
+    """Optuna's distribution of an axis. choices: what stands for the axis's own, which Optuna may hold for equal."""
     from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
     if axis.choices:
-        return CategoricalDistribution(tuple(range(len(axis.choices))))
+        return CategoricalDistribution(tuple(choices))
     if axis.whole:
         return IntDistribution(int(axis.low), int(axis.high), log=axis.log)
     return FloatDistribution(axis.low, axis.high, log=axis.log)
+
+
+@contextlib.contextmanager
+def silent() -> Iterator[None]:
+    """Keeps Optuna's log and its warnings about experimental parts from the terminal."""
+    import optuna
+
+    verbosity = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.CRITICAL)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        optuna.logging.set_verbosity(verbosity)

@@ -38,6 +38,12 @@ class Table(Protocol):
     def note(self, text: str) -> None: ...
 
 
+class Copy(Protocol):
+    """Whatever is told every trial, in order, those of earlier processes too (``outer/hpo/optuna_storage.py``)."""
+
+    def tell(self, record: Record) -> None: ...
+
+
 @dataclass
 class _Out:
     trial: Trial
@@ -51,9 +57,9 @@ class _Out:
 class Optimiser:
     """One study, from its log to its end."""
 
-    def __init__(self, study: Study, run_dir: Path, dispatcher: Engine) -> None:
+    def __init__(self, study: Study, run_dir: Path, dispatcher: Engine, copies: Sequence[Copy] = ()) -> None:
         """Raises ConfigError for a damaged log."""
-        self.study, self.dispatcher = study, dispatcher
+        self.study, self.dispatcher, self.copies = study, dispatcher, copies
         self.log = TrialLog(run_dir)
         self.known = self.log.read()
         b = study.budget
@@ -127,6 +133,8 @@ class Optimiser:
             self._table.update(record)
             if record.result.error:
                 self._table.note(f"trial {record.trial.id} failed: {shown(last_line(record.result.error), 100)}")
+        for copy in self.copies:
+            copy.tell(record)
         self.search.tell(record.trial.id, record.result.loss)
         self.records.append(record)
 

@@ -1,6 +1,6 @@
 """Pictures of a study: parallel coordinates, loss against budget, importances.
 
-Colours as in outer/reporting/plots.py; what is of a model and what was drawn at random differ in shape besides.
+Colours as in outer/reporting/style.py; what is of a model and what was drawn at random differ in shape besides.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from envolve.outer.hpo.axes import Axis, short_names, shown, value_text
 from envolve.outer.hpo.importance import FANOVA, Importance
 from envolve.outer.hpo.standings import agreements, last_of_each, ranked, succeeded
 from envolve.outer.hpo.trial import Record
-from envolve.outer.reporting.plots import BLUE, GREEN, GREY, ORANGE, new_figure
 from envolve.outer.reporting.report import precise
+from envolve.outer.reporting.style import BLUE, GREEN, GREY, ORANGE, budget_colours, new_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -283,12 +283,9 @@ def _y(scale: LossScale, record: Record) -> float:
 
 
 def _over_time(ax: Axes, records: Sequence[Record], scale: LossScale, budgets: Sequence[float]) -> None:
-    from matplotlib import colormaps
-
     top = next((r.trial.budget for r in ranked(records)), math.nan)
     spent = np.cumsum([r.trial.budget for r in records]) / budgets[-1]
-    shades = colormaps["cividis"](np.linspace(0.85, 0.1, len(budgets)))
-    for shade, b in zip(shades, budgets):
+    for shade, b in zip(budget_colours(len(budgets)), budgets):
         here = [(s, _y(scale, r)) for s, r in zip(spent, records) if r.trial.budget == b]
         ax.plot(*zip(*here), "o", color=shade, markersize=5, markeredgecolor="white", markeredgewidth=0.5,
                 label=f"budget {b:.4g} ({len(here)})")  # fmt: skip
@@ -323,11 +320,17 @@ def importance_bars(path: Path, importance: Importance, title: str) -> None:
         ax.barh(k, 100 * s.share, color=BLUE, alpha=0.45 if some else 0.9, hatch="///" if some else None,
                 edgecolor="white")  # fmt: skip
         among = f", among {s.trials} of {importance.trials} trials" if some else ""
-        ax.text(100 * s.share, k, f" {100 * s.share:.1f} %{among}", va="center", fontsize=8)
+        low, high = s.interval or (s.share, s.share)
+        if s.interval is not None:
+            sides = [[100 * (s.share - low)], [100 * (high - s.share)]]
+            ax.errorbar(100 * s.share, k, xerr=sides, color="black", linewidth=1, capsize=2.5)
+        ax.text(100 * max(s.share, high), k, f" {100 * s.share:.1f} %{among}", va="center", fontsize=8)
     ax.set_yticks(range(len(shares)), [_text(names[n]) for n in shares], fontsize=9)
     ax.invert_yaxis()
-    ax.set_xlim(0, 118 * max(0.05, max(s.share for s in shares.values())))
+    widest = max(s.interval[1] if s.interval else s.share for s in shares.values())
+    ax.set_xlim(0, 118 * max(0.05, widest))
     what = "variance of the loss explained" if importance.method == FANOVA else "what sets the best trials apart"
-    ax.set_xlabel(f"{what}, % ({importance.method}, {importance.trials} trials at budget {importance.budget:.4g})",
+    ax.set_xlabel(f"{what}, % ({importance.method}, {importance.trials} trials at budget {importance.budget:.4g})"
+                  + ("\nwhiskers: 95 % interval over trials" if any(s.interval for s in shares.values()) else ""),
                   fontsize=9)  # fmt: skip
     figure.savefig(path, format="png")

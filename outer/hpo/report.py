@@ -45,10 +45,11 @@ def write_report(folder: Path, study: Study | None, records: Sequence[Record], r
     _write(folder / "importance.json", json.dumps(importance.as_json(), indent=1) + "\n")
     problem = _write_best(folder / "best.yaml", study, records)
     title = title_of(study) if study is not None else run_dir.resolve().name
+    heading = f"{study.env_name}: {study.backend}, seed {study.seed}" if study is not None else "Configurations"
     if records:
-        pictures.parallel_coordinates(folder / "parallel_coordinates.png", records, axes, title, loss_name(study))
-        pictures.budget_loss(folder / "budget_loss.png", records, title, loss_name(study), budget_name(study))
-        pictures.importance_bars(folder / "importance.png", importance, title)
+        pictures.parallel_coordinates(folder / "parallel_coordinates.png", records, axes, heading, loss_name(study))
+        pictures.budget_loss(folder / "budget_loss.png", records, heading, loss_name(study), budget_name(study))
+        pictures.importance_bars(folder / "importance.png", importance, heading)
     lines = [*_searched(title, study, axes), *_trials(study, records), *_failures(records)]
     lines += [*_best(study, records, axes), "", *importance.lines()]
     lines += [*_files(folder, run_dir, problem), *_how_to_go_on(folder, run_dir, study, records, problem)]

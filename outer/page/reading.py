@@ -22,6 +22,13 @@ from envolve.core.files import TABLE_BYTES, TEXT_BYTES, read_plain
 from envolve.outer.page.parts import COMPLETE, RUNNING, STOPPED, Code, Film
 
 T = TypeVar("T")
+CAPTIONS = {  # films that this project makes
+    "world": "Agents in the evolved world, and the same agents on the task. Of a reward network: with its reward and "
+    "with the task's",
+    "best": "The best candidate's best agent",
+    "compare": "The best candidate, the human's, the worst that ran, and what failed: one row for each random seed",
+    "eval": "The best reward's policy in new episodes",
+}
 FILMS = (".webp", ".gif", ".mp4")
 STILL = 120.0  # seconds without a new byte in a folder, after which a run is taken for stopped
 LONGEST_LINE = 300  # characters of a problem
@@ -92,7 +99,8 @@ class Folder:
     def films(self, captions: dict[str, str] | None = None) -> list[Film]:
         """Films in the folder, with what they show."""
         found = sorted(p for p in self.path.iterdir() if p.suffix in FILMS and p.is_file())
-        return [Film(p, (captions or {}).get(p.stem, p.name)) for p in found]
+        known = {**CAPTIONS, **(captions or {})}
+        return [Film(p, f"{known[p.stem]} ({p.name})" if p.stem in known else p.name) for p in found]
 
     def state(self, end: str) -> str:
         """Whether the run is complete (the file ``end`` is there), writes to its folder, or has stopped."""

@@ -7,7 +7,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 from envolve.outer.hpo.axes import Axis, value_text
-from envolve.outer.hpo.importance import FANOVA
+from envolve.outer.hpo.importance import FANOVA, INTERVAL
 from envolve.outer.hpo.pictures import LossScale, number_ticks
 from envolve.outer.hpo.report import last_line, name_of
 from envolve.outer.hpo.standings import agreements, succeeded
@@ -210,5 +210,19 @@ def importance(found: Any, names: dict[str, str]) -> Chart | None:
         "margin": {"l": 10},
         "yaxis": {"autorange": "reversed", "automargin": True, "type": "category", "ticklabelstandoff": 8},
     }
+    ends = [s.interval for _, s in items]
+    if any(e is not None for e in ends):
+        rest_of = [None] * (len(bars) - len(items))
+        sides = [[100 * abs(e[k] - s.share) if e else None for (_, s), e in zip(items, ends)] for k in (1, 0)]
+        data[0]["error_x"] = {
+            "type": "data",
+            "symmetric": False,
+            "array": [*sides[0], *rest_of],
+            "arrayminus": [*sides[1], *rest_of],
+            "color": "muted",
+            "thickness": 1.2,
+            "width": 4,
+        }
     note = f"{found.method}, {found.trials} trials at budget {found.budget:g}."
+    note += f" {INTERVAL.replace('In brackets', 'Whiskers')}" if "error_x" in data[0] else ""
     return Chart("Which parameters matter", data, layout, note, "Importance of parameters", 110 + 30 * len(bars))

@@ -1,8 +1,5 @@
-"""The picture of a run: its learning curve, and what the evolved world is worth to an agent.
-
-Colours are Okabe and Ito's (https://jfly.uni-koeln.de/color/), told apart with any colour vision;
-marks differ in shape besides.
-"""
+"""The picture of a run: its learning curve, and what the evolved world is worth to an agent. Marks differ in colour and
+in shape."""
 
 from __future__ import annotations
 
@@ -14,37 +11,26 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from envolve.core.statistics import AgentRuns, summary
 from envolve.envs.worlds.file import write_atomic
 from envolve.outer.reporting.scores import CurvePoint
+from envolve.outer.reporting.style import (
+    BLUE,
+    GREY,
+    ORANGE,
+    clear_legend,
+    lowest_shown,
+    new_figure,
+    thousands,
+    title_of_panel,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
-BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#666666"
 COMPARISON = "comparison.json"  # beside the picture
 SIDES = (("in the evolved world", "in the real task"), ("with the evolved shaper", "with the human's shapers"))
-COLOURS = (BLUE, ORANGE, GREEN, "#CC79A7", "#56B4E9", "#E69F00", "#F0E442")  # of things that have no order
-
-
-def new_figure(width: float, height: float, panels: int = 1, upright: bool = False) -> tuple[Figure, list[Axes]]:
-    """A figure (inches, 150 dpi) with panels side by side, upright: above each other; to be saved and not shown."""
-    # 0.3 s, and only a run that ends needs it; the Figure itself, not pyplot, leaves the user's matplotlib alone
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-    from matplotlib.layout_engine import ConstrainedLayoutEngine
-
-    figure = Figure(figsize=(width, height), dpi=150, layout=ConstrainedLayoutEngine(w_pad=0.12))
-    FigureCanvasAgg(figure)
-    axes = list(figure.subplots(*((panels, 1) if upright else (1, panels)), squeeze=False).flat)
-    for ax in axes:
-        ax.spines[["top", "right"]].set_visible(False)
-        ax.grid(axis="y", color="#dddddd", linewidth=0.6)
-        ax.set_axisbelow(True)
-    return figure, axes
 
 
 def learning_curve(
@@ -98,7 +84,10 @@ def _evolution(
     x = np.array([r.generation for r in rows])
     mean, low, high = (np.array([getattr(r, name) for r in rows], dtype=float) for name in ("mean", "low", "high"))
     failed = sum(r.failed for r in rows)
-    band = "population, 10 to 90 %" + (f" ({failed} failed)" if failed else "")
+    agents, members = (max((getattr(r, name) for r in rows), default=0) for name in ("agents", "members"))
+    inside = [f"n = {members}"] * (members > 0) + [f"{failed} failed"] * (failed > 0)
+    band = "population, 10 to 90 %" + (f" ({', '.join(inside)})" if inside else "")
+    of = f" of {agents}" if agents else ""
     bottom = lowest_shown(mean, low, high)
     if bottom is not None:
         band += f", cut at {bottom:.4g}"
@@ -108,7 +97,7 @@ def _evolution(
     else:
         ax.fill_between(x, low, high, color=BLUE, alpha=0.2, linewidth=0, label=band)
     marker = "o" if len(rows) < 20 else None
-    ax.plot(x, mean, color=BLUE, linewidth=1.6, marker=marker, markersize=4, label=f"unperturbed {what}, mean")
+    ax.plot(x, mean, color=BLUE, linewidth=1.6, marker=marker, markersize=4, label=f"unperturbed {what}, mean{of}")
     _solved_line(ax, solved_reward)
     for i, generation in enumerate(restarts):
         ax.axvline(generation, color=ORANGE, linestyle=":", linewidth=1.2, label=None if i else "restart")
@@ -118,22 +107,8 @@ def _evolution(
     if len(rows):
         margin = 0.5 if len(rows) == 1 else 0.02 * (x[-1] - x[0])
         ax.set_xlim(x[0] - margin, x[-1] + margin)
-    ax.set_title(f"Evolution of the {what}", fontsize=10)
-    ax.legend(fontsize=8, loc="best", framealpha=0.8, edgecolor="none")
-
-
-def lowest_shown(mean: NDArray[np.float64], low: NDArray[np.float64], high: NDArray[np.float64]) -> float | None:
-    """Lower end of the picture, so that a few bad members do not flatten the curve; None: show all. The limit lies
-    three interquartile ranges below the lower quartile of all drawn values; the mean is always shown."""
-    drawn = np.concatenate([mean, low, high])
-    drawn, mean = drawn[np.isfinite(drawn)], mean[np.isfinite(mean)]
-    if not len(drawn):
-        return None
-    q1, q3 = np.quantile(drawn, [0.25, 0.75])
-    fence = min(float(q1 - 3 * (q3 - q1)), float(mean.min()) if len(mean) else math.inf)
-    if q3 == q1 or drawn.min() >= fence:
-        return None
-    return fence - 0.05 * (float(drawn.max()) - fence)
+    title_of_panel(ax, f"Evolution of the {what}")
+    clear_legend(ax)
 
 
 def _mark(i: int, steps: list[float], returns: list[float], categories: bool) -> tuple[float, float, Any, Any]:
@@ -150,7 +125,7 @@ def _mark(i: int, steps: list[float], returns: list[float], categories: bool) ->
 def _comparison(
     ax: Axes, comparison: tuple[AgentRuns, AgentRuns], solved_reward: float | None, names: tuple[str, str], ylabel: str
 ) -> None:
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+    from matplotlib.ticker import LogLocator, NullFormatter
 
     _solved_line(ax, solved_reward)
     all_steps: list[float] = []
@@ -183,6 +158,14 @@ def _comparison(
             label=label,
             zorder=3,
         )
+    shown = [r for agents in comparison for r in agents.returns if math.isfinite(r)]
+    marks = [summary([r for r in agents.returns if math.isfinite(r)])["iqm"] for agents in comparison if
+             any(map(math.isfinite, agents.returns))]  # fmt: skip
+    bottom = lowest_shown(np.array(marks), np.array(shown), np.array(shown))
+    if bottom is not None:
+        outside = sum(r < bottom for r in shown)
+        ax.set_ylim(bottom=bottom)
+        ax.plot([], [], " ", label=f"{outside} agent{'s' * (outside != 1)} below {bottom:.4g}")
     positive = [s for s in all_steps if s > 0]
     if categories:
         ax.set_xticks([0, 1], names)
@@ -192,8 +175,8 @@ def _comparison(
         ax.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         ax.xaxis.set_minor_formatter(NullFormatter())
     if not categories:
-        ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+        thousands(ax.xaxis)
     ax.set_xlabel(f"all after {all_steps[0]:,.0f} training steps" if categories else "training steps of an agent")
     ax.set_ylabel(ylabel)
-    ax.set_title("Agents, with interquartile mean and 95 % interval", fontsize=10)
-    ax.legend(fontsize=8, loc="best", framealpha=0.8, edgecolor="none")
+    title_of_panel(ax, "Agents, with interquartile mean and 95 % interval")
+    clear_legend(ax)

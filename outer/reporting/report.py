@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import os
 import statistics
 import time
 from collections import deque
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
 
 from rich.console import Console, RenderableType
 from typing_extensions import Self
 
+from envolve.outer.reporting.board import Board
 from envolve.outer.reporting.display import CompilingWatch, LiveDisplay, bar, columns
-
-if TYPE_CHECKING:
-    from torch.utils.tensorboard import SummaryWriter
 
 
 @dataclass
@@ -146,31 +141,11 @@ class TensorBoard:
     """
 
     def __init__(self, log_dir: str | os.PathLike[str], purge_generation: int | None = None) -> None:
-        self.log_dir, self.purge = str(log_dir), purge_generation
-        self._writer: SummaryWriter | None = None
+        self._board = Board(log_dir, purge_generation)
 
     def write(self, row: GenerationRow) -> None:
         scalars = {**asdict(row), "member_steps_per_second": row.steps_per_second}
-        step = scalars.pop("generation")
-        with self._named_errors():
-            if self._writer is None:
-                # the import costs 0.1 s (torch is there already), which a command that only checks need not pay
-                from torch.utils.tensorboard import SummaryWriter
-
-                self._writer = SummaryWriter(self.log_dir, purge_step=self.purge)
-            for name, value in scalars.items():
-                self._writer.add_scalar(name, value, step)
-            self._writer.flush()
+        self._board.write(scalars.pop("generation"), scalars)
 
     def close(self) -> None:
-        if self._writer:
-            with self._named_errors():
-                self._writer.close()
-
-    @contextlib.contextmanager
-    def _named_errors(self) -> Iterator[None]:
-        """Names the file in errors of the writer's own thread, e.g. on a full disk."""
-        try:
-            yield
-        except OSError as e:
-            raise OSError(e.errno, e.strerror, os.path.join(self.log_dir, "events.out.tfevents")) from e
+        self._board.close()

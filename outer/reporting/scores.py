@@ -127,6 +127,8 @@ class CurvePoint:
     low: float  # 10 % of the population (plus, minus) lie below
     high: float  # 10 % above
     failed: int  # members that failed; they have no score and are in none of the figures above
+    agents: int = 0  # that the mean is of
+    members: int = 0  # of the population that low and high are of
 
 
 def read_curve(path: str | os.PathLike[str], column: str = "score") -> list[CurvePoint]:
@@ -148,5 +150,7 @@ def curve_of(rows: Iterable[Mapping[str, str]], column: str = "score") -> list[C
         population, original = population[np.isfinite(population)], original[np.isfinite(original)]
         mean = float(original.mean()) if original.size else math.nan
         low, high = np.quantile(population, [0.1, 0.9]) if population.size else (math.nan, math.nan)
-        points.append(CurvePoint(generation, mean, float(low), float(high), failed))
+        points.append(
+            CurvePoint(generation, mean, float(low), float(high), failed, int(original.size), int(population.size))
+        )
     return points

@@ -36,6 +36,8 @@ class TrainingArgs:
     """CPU threads; 0 uses all that this process may use. Scores do not depend on the number."""
     backend: Literal["auto", "compiled", "torch"] = "auto"
     """auto: compiled kernels on a CPU, else PyTorch."""
+    wandb: Annotated[Optional[str], tyro.conf.arg(metavar="PROJECT")] = None
+    """Also log to this project of Weights & Biases, with models and films (docs/tracking.md)."""
 
 
 @dataclass

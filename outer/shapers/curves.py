@@ -6,8 +6,8 @@ import math
 from pathlib import Path
 from typing import Sequence
 
-from envolve.outer.reporting.plots import COLOURS, GREY, new_figure
 from envolve.outer.reporting.report import precise
+from envolve.outer.reporting.style import COLOURS, GREY, new_figure, thousands
 from envolve.outer.shapers.report import HUMAN, Outcome
 
 MOST_NAMED = 20  # in the legend
@@ -16,8 +16,6 @@ MOST_NAMED = 20  # in the legend
 def curves(path: Path, ranking: Sequence[Outcome], title: str, unit: str) -> None:
     """Writes a PNG (150 dpi): the true score in training against environment steps. The best have colours, the others
     are grey; the human's shapers are dashed; a cross marks a failed candidate."""
-    from matplotlib.ticker import FuncFormatter
-
     figure, (ax,) = new_figure(8, 4.5)
     colours = iter(COLOURS)
     for o in ranking:
@@ -41,7 +39,7 @@ def curves(path: Path, ranking: Sequence[Outcome], title: str, unit: str) -> Non
         )
         if o.failure and x:
             ax.plot(x[-1:], y[-1:], color=GREY, marker="x", markersize=7, linestyle="none")
-    ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+    thousands(ax.xaxis)
     ax.set_xlabel("environment steps per agent")
     ax.set_ylabel(f"score per training step, {unit}")
     ax.set_title(title, fontsize=11)

@@ -27,6 +27,7 @@ from envolve.envs.sim.simulator import SimulatorError
 from envolve.outer.config.check import Checker
 from envolve.outer.config.yaml_lines import ConfigError, parse_yaml
 from envolve.outer.evaluate.device import check_device
+from envolve.outer.reporting.wandb_run import check_wandb
 from envolve.outer.shapers.report import HUMAN
 from envolve.outer.shapers.run import RankingPlan
 
@@ -67,6 +68,7 @@ def check_args(args: Args) -> None:
     if wrong:
         raise ConfigError(wrong[:1])
     check_video(args.video)
+    check_wandb(args.wandb)
     if args.out is not None and args.out.exists() and not args.out.is_dir():
         raise ConfigError([f"--run-dir: {args.out} is a file, expected a folder"])
 

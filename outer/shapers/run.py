@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Type
 
+import numpy as np
 import torch
 import yaml
 from rich.console import Console
@@ -21,6 +22,7 @@ from envolve.envs.shaping.envs import ShapedEnvs
 from envolve.envs.shaping.schedule import Schedule
 from envolve.envs.worlds.file import write_atomic
 from envolve.outer.config.load import environment_info
+from envolve.outer.reporting.board import Board
 from envolve.outer.reporting.report import duration, number
 from envolve.outer.search.nes import RETEST, member_seeds
 from envolve.outer.shapers.curves import curves
@@ -84,23 +86,27 @@ class ShaperRun:
         self.learner = make_learner(p.learner, self.envs, p.section, agent_keys, p.backend, p.threads)
         names = [candidate.name for candidate, _ in p.candidates]
         title = f"{p.task.name}: {len(names)} candidates x {p.K * p.N} environments, {p.learner}, {p.engine}"
+        board = Board(p.out)
         try:
             with LiveRanking(names, p.K, p.iterations, title, p.task.score_unit, console) as table:
 
                 def report(progress: Progress) -> None:
                     self.curve.append(progress)
                     table.update(progress)
+                    board.write(progress.steps, curves_of(names, progress))
                     self.rate, self.steps = table.rate, table.steps
 
                 self.result = train_shaped(self.envs, self.learner, p.iterations, report)
         finally:
+            board.close()
             self.seconds = time.monotonic() - self.began
 
     @property
     def title(self) -> str:
         p = self.plan
         steps = f"{self.curve[-1].steps:,} steps each" if self.curve else "not trained"
-        return f"{p.task.name}: {len(p.candidates)} candidates, {steps}, seed {p.seed}"
+        agents = f", {p.K} agents each" if p.K > 1 else ""
+        return f"{p.task.name}: {len(p.candidates)} candidates{agents}, {steps}, seed {p.seed}"
 
     def ranking(self) -> List[Outcome]:
         p = self.plan
@@ -209,6 +215,15 @@ class ShaperRun:
         for dump in getattr(self.envs, "dumps", []):
             rows.append(f"  {dump.file_name()}: the last states before {dump.candidate} diverged (envolve replay FILE)")
         return "\n".join([f"Written to {self.plan.out}:", *rows])
+
+
+def curves_of(names: Sequence[str], progress: Progress) -> Dict[str, float]:
+    """What TensorBoard shows of an iteration: means over a candidate's agents; no figure of one with a failed agent."""
+    out = {}
+    for what, values in (("score", progress.score), ("reward", progress.reward)):
+        means = np.asarray(values, dtype=float).reshape(len(names), -1).mean(1).tolist()
+        out.update({f"{what}/{name}": mean for name, mean in zip(names, means)})
+    return out
 
 
 def vars_of(schedule: Schedule) -> Dict[str, Any]:

@@ -50,12 +50,12 @@ def writable_format(path: Optional[Path]) -> str:
 
 
 class FilmWriter:
-    """Video writer that takes every n-th step: at most MOST_FPS pictures a second, in the robot's time."""
+    """Video writer that takes every n-th step: at most ``most`` pictures a second, in the robot's time."""
 
-    def __init__(self, path: Path, dt: float) -> None:
+    def __init__(self, path: Path, dt: float, most: int = MOST_FPS) -> None:
         """dt: seconds of a step."""
         self.path, self.frames = path, 0
-        self.every = max(1, math.ceil(1 / (dt * MOST_FPS)))
+        self.every = max(1, math.ceil(1 / (dt * most)))
         self.fps = 1 / (dt * self.every)
 
     def __enter__(self) -> FilmWriter:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from envolve.outer.reporting.style import new_figure
 from envolve.worlds.file import World
 
 CONTEXTS, ACTIONS = 2000, 31
@@ -29,18 +30,13 @@ def best_actions(world: World, contexts: np.ndarray, part: np.ndarray) -> np.nda
 def draw(world: World, name: str, path: Path) -> None:
     """Writes a PNG: the two features that vary most, coloured by the best action; beside it the rewards.
     Raises OSError."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot as plt
-
     u = np.random.default_rng(0).random((CONTEXTS, world.bandit.features))
     contexts, part = world.bandit.contexts(u)
     seen = contexts * world.scale + world.mean
     spread = contexts.std(0)
     x, y = np.argsort(spread)[::-1][:2] if len(spread) > 1 else (0, 0)
     best = best_actions(world, contexts, part)
-    figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.2), layout="constrained")
+    figure, (left, right) = new_figure(10, 4.2, 2)
     dots = left.scatter(seen[:, x], seen[:, y], c=best, s=6, cmap="viridis")
     left.set(xlabel=f"observation {x}", ylabel=f"observation {y}", title="contexts, by the action paid most")
     figure.colorbar(dots, ax=left, label="action" if world.action.n else "first number of the action")
@@ -56,5 +52,4 @@ def draw(world: World, name: str, path: Path) -> None:
             right.plot(values, world.bandit.pay(np.repeat(part[i : i + 1], ACTIONS, 0), others))
         right.set(xlabel="first number of the action, others 0", ylabel="reward", title="rewards in twelve contexts")
     figure.suptitle(name)
-    figure.savefig(path, dpi=110)
-    plt.close(figure)
+    figure.savefig(path, format="png")

@@ -37,6 +37,7 @@ BASES: dict[str, list[str]] = {  # module -> words; {dir}: a folder of this line
     "envolve.experiments.evaluate_proxy": ["garbage.pt"],
     "envolve.experiments.evolve": ["gymnasium:CartPole-v1", "--check", "--results-dir", "{dir}/results"],
     "envolve.experiments.evolve_goals": ["--results_dir", "{dir}/results"],
+    "envolve.experiments.film_world": ["garbage.pt"],
     "envolve.experiments.paper.figures": ["--list"],
     "envolve.experiments.paper.generalization_gap": [CARTPOLE],
     "envolve.experiments.paper.gridworld": [],

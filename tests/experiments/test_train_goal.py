@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -216,32 +216,22 @@ def test_a_checkpoint_of_something_else(tmp_path: Path) -> None:
         GoalRun(plan_of(), tmp_path, resume=True)
 
 
-def test_weights_and_biases_missing(
+def test_weights_and_biases_by_its_older_flag(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """--log-wandb is --wandb with the project that --project-name says; tests/outer/reporting/test_wandb_run.py has
+    what W&B hears."""
+    begun: list[tuple[Any, ...]] = []
+    monkeypatch.setattr(train_goal, "followed", lambda *words: begun.append(words) or contextlib.nullcontext([]))
+    words = ["--log_wandb", "--wandb_mode", "offline", "--project_name", "goals", "--group_name", "these"]
+    folder = tmp_path / "run"
+    monkeypatch.setattr(train_goal, "check_wandb", lambda project: None)
+    assert train_goal.main([*TINY, *words, "--run-dir", str(folder)]) == 0
+    assert begun == [("goals", folder, "offline", "these")]
+    monkeypatch.undo()
     monkeypatch.setitem(sys.modules, "wandb", None)
-    assert train_goal.main([*TINY, "--log_wandb", "--results_dir", str(tmp_path)]) == 1
-    assert "pip install wandb" in capsys.readouterr().err
-
-
-def test_weights_and_biases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It hears at each evaluation what TensorBoard does. A stand-in: wandb itself starts a process of its own."""
-    heard: list[tuple[int, dict[str, float]]] = []
-    calls: dict[str, dict[str, Any]] = {}
-    run = SimpleNamespace(log=lambda values, step: heard.append((step, values)), finish=lambda: calls.update(end={}))
-    stand_in = SimpleNamespace(init=lambda **words: calls.update(init=words) or run)
-    monkeypatch.setitem(sys.modules, "wandb", stand_in)
-    words = ["--log_wandb", "--wandb_mode", "offline", "--project_name", "goals", "--results_dir", str(tmp_path)]
-    assert train_goal.main([*TINY, *words]) == 0
-    (folder,) = tmp_path.iterdir()
-    scores = from_csv((folder / "scores.csv").read_text().partition("\n")[2])
-    assert [step for step, _ in heard] == [s.steps for s in scores] and len(scores) == 3 and "end" in calls
-    for s, (_, values) in zip(scores, heard):
-        assert values["eval/success"] == s.success and values["eval/distance"] == pytest.approx(s.distance)
-    assert set(heard[-1][1]) >= {f"training/{name}" for name in METRICS} | {"steps_per_second"}
-    init = calls["init"]
-    assert (init["mode"], init["project"], init["name"], init["dir"]) == ("offline", "goals", folder.name, str(folder))
-    assert init["config"]["h_dim"] == 8 and init["config"]["env_name"] == "simple_u_maze"
+    assert train_goal.main([*TINY, "--log_wandb", "--results_dir", str(tmp_path / "other")]) == 2
+    assert "pip install wandb" in capsys.readouterr().err and not (tmp_path / "other").exists()
 
 
 def test_intervals() -> None:

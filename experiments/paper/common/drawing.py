@@ -14,6 +14,7 @@ import numpy as np
 from envolve.core.statistics import IQM, finite, interquartile_mean, interval, intervals, of_worlds
 from envolve.envs.worlds.file import write_atomic
 from envolve.experiments.paper.common.data import Data, data_path, load
+from envolve.outer.reporting.style import grid
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -64,18 +65,9 @@ class Drawing:
 
 
 def panels(width: float, height: float, rows: int = 1, columns: int = 1) -> tuple[Figure, list[Axes]]:
-    """A figure (inches) and its panels, row by row, as those of outer/reporting/plots.py look."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-    from matplotlib.layout_engine import ConstrainedLayoutEngine
-
-    figure = Figure(figsize=(width, height), dpi=150, layout=ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.08))
-    FigureCanvasAgg(figure)
-    axes = list(figure.subplots(rows, columns, squeeze=False).flat)
+    """A figure (inches) and its panels, row by row."""
+    figure, axes = grid(width, height, rows, columns)
     for ax in axes:
-        ax.spines[["top", "right"]].set_visible(False)
-        ax.grid(axis="y", color="#dddddd", linewidth=0.6)
-        ax.set_axisbelow(True)
         ax.tick_params(labelsize=8)
     return figure, axes
 
@@ -87,13 +79,6 @@ def bare(ax: Axes) -> None:
     ax.set_yticks([])
     ax.spines[:].set_visible(False)
     ax.set_aspect("equal")
-
-
-def thousands(axis: Any) -> None:
-    """Numbers on an axis as 1,000."""
-    from matplotlib.ticker import FuncFormatter
-
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
 
 
 def save_drawing(drawing: Drawing, path: Path, quick: bool) -> list[Path]:

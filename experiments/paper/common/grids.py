@@ -10,7 +10,7 @@ from envolve.envs.classic.gridworld import MOVES, GridWorld
 from envolve.envs.task import make_task
 from envolve.experiments.paper.common.data import DataError
 from envolve.experiments.paper.common.drawing import bare
-from envolve.outer.reporting.plots import GREY
+from envolve.outer.reporting.style import GREY
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from envolve.outer.reporting.plots import BLUE, COLOURS, GREEN, GREY, ORANGE
+from envolve.outer.reporting.style import BLUE, COLOURS, GREEN, GREY, ORANGE
 
 PINK, SKY, AMBER = COLOURS[3:6]
 

@@ -19,9 +19,9 @@ from envolve.experiments.paper.common.drawing import (
     in_words,
     panels,
     steps_curve,
-    thousands,
 )
 from envolve.experiments.paper.common.series import style
+from envolve.outer.reporting.style import legend_above, thousands
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -78,5 +78,5 @@ def draw_curves(ax: Axes, data: Data, limit: float | None) -> tuple[list[str], f
     ax.set_xlim(0, grid[-1])
     ax.set_xlabel("environment steps of training", fontsize=LABEL_SIZE)
     ax.set_ylabel("test return on the task", fontsize=LABEL_SIZE)
-    ax.legend(fontsize=8, loc="best", framealpha=0.85, edgecolor="none")
+    legend_above(ax)
     return ends, float(grid[-1])

@@ -9,7 +9,7 @@ import numpy as np
 
 from envolve.experiments.paper.common.drawing import LABEL_SIZE, DataFile, Drawing, Need, number, panels, spread
 from envolve.experiments.paper.pictures.se import CONFIGS
-from envolve.outer.reporting.plots import BLUE
+from envolve.outer.reporting.style import BLUE
 
 TITLE = "whether hyperparameters that are good in an SE are good on the task"
 NEEDS: dict[str, tuple[Need, ...]] = {

@@ -9,7 +9,7 @@ import numpy as np
 
 from envolve.experiments.paper.common.drawing import LABEL_SIZE, DataFile, Drawing, Need, counted, in_words, panels
 from envolve.experiments.paper.pictures.noise_threshold import OUTPUTS
-from envolve.outer.reporting.plots import BLUE, GREEN, ORANGE
+from envolve.outer.reporting.style import BLUE, GREEN, ORANGE
 
 TITLE = "figures 4 and 8: next states and rewards in an SE and in the task"
 COMMAND = "histograms.py"

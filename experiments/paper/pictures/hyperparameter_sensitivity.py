@@ -18,10 +18,10 @@ from envolve.experiments.paper.common.drawing import (
     in_words,
     panels,
     spread,
-    thousands,
 )
 from envolve.experiments.paper.common.series import style
 from envolve.experiments.paper.pictures.se import CONFIGS
+from envolve.outer.reporting.style import legend_above, thousands
 
 TITLE = "test returns and training steps over one hyperparameter of the agents at a time"
 COMMAND = "hyperparameter_sensitivity.py"
@@ -72,7 +72,7 @@ def draw(variant: str, data: Sequence[Any]) -> Drawing:
         limits = np.array([ax.get_ylim() for ax in alike])
         for ax in alike:
             ax.set_ylim(limits[:, 0].min(), limits[:, 1].max())
-    axes[0].legend(fontsize=8, framealpha=0.85, edgecolor="none")
+    legend_above(axes[0])
     first = only.series[f"{sides[0]} {next(iter(grids))}"]
     episodes = only.settings["hyperparameters"]["real"]["train_episodes"]
     caption = (

@@ -7,7 +7,7 @@ from typing import Any
 
 from envolve.experiments.paper.common.drawing import LABEL_SIZE, DataFile, Drawing, Need, panels, spread
 from envolve.experiments.paper.pictures.se import CONFIGS
-from envolve.outer.reporting.plots import BLUE, ORANGE
+from envolve.outer.reporting.style import BLUE, ORANGE
 
 TITLE = "the time that a step of the task, an SE and a reward network takes"
 NEEDS: dict[str, tuple[Need, ...]] = {

@@ -26,7 +26,7 @@ from envolve.experiments.paper.common.drawing import (
 )
 from envolve.experiments.paper.common.series import AMBER, PINK, style
 from envolve.experiments.paper.pictures import se
-from envolve.outer.reporting.plots import BLUE, GREY, ORANGE
+from envolve.outer.reporting.style import BLUE, GREY, ORANGE, clear_legend
 
 TITLE = "the control of figures 3 and 7: agents in worlds that were fitted to the task instead of evolved"
 
@@ -110,7 +110,7 @@ def draw(variant: str, data: Sequence[Any]) -> Drawing:
     errors.set_xlabel("epoch", fontsize=LABEL_SIZE)
     errors.set_ylabel("mean squared error of prediction", fontsize=LABEL_SIZE)
     errors.set_title("the fit", fontsize=TITLE_SIZE, loc="left")
-    errors.legend(fontsize=8, framealpha=0.85, edgecolor="none")
+    clear_legend(errors)
     return Drawing(figure, _caption(only, " ".join(sentences)))
 
 

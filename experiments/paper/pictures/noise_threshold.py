@@ -18,7 +18,7 @@ from envolve.experiments.paper.common.drawing import (
     panels,
     spread,
 )
-from envolve.outer.reporting.plots import COLOURS, GREY
+from envolve.outer.reporting.style import COLOURS, GREY, legend_above
 
 TITLE = "the test return of agents from an SE with noise on one of its outputs"
 COMMAND = "noise_threshold.py"
@@ -56,7 +56,7 @@ def draw(variant: str, data: Sequence[Any]) -> Drawing:
     ax.set_xlabel("noise / standard deviation of the output", fontsize=LABEL_SIZE)
     ax.set_ylabel("test return on the task", fontsize=LABEL_SIZE)
     ax.set_title(only.task, fontsize=11, loc="left")
-    ax.legend(fontsize=8, loc="best", framealpha=0.85, edgecolor="none")
+    legend_above(ax)
     caption = (
         f"Agents trained in an SE for {only.task} with Gaussian noise on one of its outputs; {agents} "
         f"{only.settings.get('agent', '')} agents for each noise and output. Interquartile means; bands: 95 % "

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from envolve.experiments.paper.common.drawing import LABEL_SIZE, TITLE_SIZE, Drawing, Need, panels
-from envolve.outer.reporting.plots import BLUE, GREY
+from envolve.outer.reporting.style import BLUE, GREY
 from envolve.outer.search.transforms import score_transform
 
 TITLE = "what the eight score transforms make of the same sixteen scores"

@@ -20,9 +20,9 @@ from envolve.experiments.paper.common.drawing import (
     number,
     panels,
     spread,
-    thousands,
 )
 from envolve.experiments.paper.common.series import style
+from envolve.outer.reporting.style import legend_above, thousands
 
 TITLE = "figures 3 and 7: test returns and training steps of agents from SEs and from the task"
 CONFIGS = {
@@ -95,7 +95,7 @@ def draw(variant: str, data: Sequence[Any]) -> Drawing:
         thousands(bottom.yaxis)
     axes[0].set_ylabel("share of tests", fontsize=LABEL_SIZE)
     axes[len(learners)].set_ylabel("training steps", fontsize=LABEL_SIZE)
-    axes[0].legend(fontsize=7, loc="upper left", framealpha=0.85, edgecolor="none")
+    legend_above(axes[0])
     own = " with varied hyperparameters" * bool(only.settings.get("vary_hp"))
     caption = (
         f"Agents{own} trained in synthetic environments (SEs), evolved with varied or fixed hyperparameters, and on "

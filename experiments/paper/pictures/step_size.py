@@ -14,7 +14,7 @@ from envolve.experiments.paper.pictures.score_transforms import NAMES
 from envolve.outer.config.yaml_lines import ConfigError
 from envolve.outer.hpo.trial import Record
 from envolve.outer.hpo.trial_log import TrialLog
-from envolve.outer.reporting.plots import GREY
+from envolve.outer.reporting.style import GREY
 
 TITLE = "figure 11: step sizes and score transforms, and how many generations a gridworld's SE took"
 LIMITS = (0.008, 125)  # of the study's step sizes

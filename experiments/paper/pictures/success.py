@@ -14,8 +14,8 @@ import numpy as np
 from envolve.envs.task import make_task
 from envolve.experiments.paper.common.data import DataError
 from envolve.experiments.paper.common.drawing import LABEL_SIZE, Drawing, Need, band, in_words, panels
-from envolve.outer.reporting.plots import BLUE, GREY
 from envolve.outer.reporting.scores import read_curve
+from envolve.outer.reporting.style import BLUE, GREY, legend_above
 
 TITLE = "figure 2: the score of many evolutions of SEs, generation by generation"
 LINES = 20  # runs that are drawn one by one, as published
@@ -90,7 +90,7 @@ def draw(variant: str, data: Sequence[Any]) -> Drawing:
     ax.set_xlabel("generation", fontsize=LABEL_SIZE)
     ax.set_ylabel("score of the unperturbed SE", fontsize=LABEL_SIZE)
     ax.set_xlim(1, max(2, generations))
-    ax.legend(fontsize=8, loc="best", framealpha=0.85, edgecolor="none")
+    legend_above(ax)
     reached = sum(any(v >= solved for v in c) for c in runs.curves.values())
     caption = (
         f"Evolution of SEs for {variant}: mean test return of the agents trained in the unperturbed SE of each "

@@ -10,6 +10,7 @@ import pytest
 
 pytest.importorskip("stable_baselines3")
 
+from envolve.experiments.pages import KINDS
 from envolve.llm.gym.config import load_gym_config
 from envolve.llm.gym.evolution import run_config
 from envolve.llm.gym.prompts import GymBrief
@@ -19,6 +20,7 @@ from envolve.llm.gym.setup import GymOptions, checked_benchmark
 from envolve.llm.gym.train import Outcome
 from envolve.llm.vetting.jail import locks as jail
 from envolve.outer.config.yaml_lines import ConfigError
+from envolve.outer.page.kinds import read_page
 from tests.llm import scripted_server as scripted
 from tests.llm.gym.user import GOOD, method, write_config, write_user_env
 
@@ -55,6 +57,8 @@ def test_a_recorded_run_from_reply_to_picture(tmp_path, caplog, capsys) -> None:
     assert set(curves) == {"timesteps", "reward", "episode_length", "forward", "fitness_score"}
     assert curves["reward"] == pytest.approx(curves["forward"]) and curves["episode_length"] == [10.0, 10.0]
     assert (sample / "model.zip").is_file() and list(sample.glob("out/tensorboard_1/events*"))
+    page = read_page(folder, KINDS)  # envolve report
+    assert page.problems == [] and page.state == "complete" and page.verdict.startswith("The best of 3 rewards reaches")
 
 
 def test_wrong_arguments_cost_nothing(tmp_path, caplog) -> None:

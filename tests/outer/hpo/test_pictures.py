@@ -15,8 +15,8 @@ from envolve.outer.hpo.importance import FANOVA, Importance, Share
 from envolve.outer.hpo.pictures import LossScale, budget_loss, importance_bars, number_ticks, parallel_coordinates
 from envolve.outer.hpo.standings import ranked
 from envolve.outer.hpo.trial import Record, TrialResult
-from envolve.outer.reporting.plots import new_figure
 from envolve.outer.reporting.report import precise
+from envolve.outer.reporting.style import new_figure
 from tests.outer.hpo.trials import SPACE, many
 
 

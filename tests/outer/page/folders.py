@@ -181,4 +181,34 @@ def write(folder: Path) -> Path:
     return write_run(folder, evolution(3, 4))
 
 
-ALL = {f.__name__: f for f in (run, evolve, shapers, study, goal, goals, distributed, paper, worlds, write)}
+def gym(folder: Path) -> Path:
+    """Rewards for a user's environment: two iterations, in the first of which one is refused and one fails."""
+    from envolve.llm.gym.sample import Sample
+
+    folder.mkdir()
+    config = {"eureka": {"model": "gpt-4o", "samples": 3, "iterations": 2}, "environment": {"name": "walk"}}
+    (folder / "config.json").write_text(json.dumps(config))
+    curves = {"timesteps": [10, 20], "reward": [0.1, None, 2], "speed": [1, 2, 3], "fitness_score": [0.1, 0.2, 0.3]}
+    for iteration in range(2):
+        for k in range(3):
+            s = Sample(iteration, k, folder / "code" / f"iteration_{iteration}" / f"sample_{k}")
+            s.code = f"def compute_reward(x):\n    return x + {iteration}{k}\n"
+            s.reply = f"```python\n{s.code}```"
+            if (iteration, k) == (0, 1):
+                s.fail("allowlist", "line 2: found import os, expected none")
+            elif (iteration, k) == (0, 2):
+                s.fail("reward", "the total reward is nan")
+            else:
+                s.fitness, s.curves, s.timesteps = 10.0 * iteration + k, curves, 3000
+            s.save()
+    own = Sample(0, 0, folder / "benchmark")
+    own.fitness, own.timesteps = 7.5, 3000
+    own.save()
+    best = {"score": 11.5, "iteration": 1, "number": 2}
+    (folder / "result.json").write_text(json.dumps({"environment": "walk", "best": best}))
+    (folder / "best_reward.py").write_text("def compute_reward(x):\n    return x + 12\n")
+    (folder / "eval.json").write_text(json.dumps({"num_episodes": 5, "reward": 11.5, "episode_length": 10.0}))
+    return folder
+
+
+ALL = {f.__name__: f for f in (run, evolve, shapers, study, goal, goals, distributed, paper, worlds, write, gym)}

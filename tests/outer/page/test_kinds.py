@@ -29,6 +29,7 @@ VERDICTS = {
     "paper": "1 data files with 2 series. 1 of them are quick looks, which are too small to conclude from.",
     "worlds": "3 of 3 worlds are solved. Score, interquartile mean over worlds: -1252",
     "write": "Best so far i0",
+    "gym": "The best of 6 rewards reaches 11.5 (fitness of the final policy); the environment's own reward 7.5. 2 have",
 }
 
 

@@ -1,0 +1,66 @@
+"""What is drawn is what the agent observes: the picture of a state of Gymnasium is Gymnasium's own."""
+
+from __future__ import annotations
+
+import gymnasium
+import numpy as np
+import pytest
+
+from envolve.envs.task import make_task
+from envolve.outer.film.drawing import AGENT, CELL, COLOURS, Drawing
+from envolve.outer.shapers.video import VideoError
+
+pytest.importorskip("pygame", reason="pygame is not installed")
+
+
+@pytest.mark.parametrize(
+    "name, theirs",
+    [
+        ("CartPole-v0", "CartPole-v1"),
+        ("MountainCar-v0", "MountainCar-v0"),
+        ("Acrobot-v1", "Acrobot-v1"),
+        ("Pendulum-v0", "Pendulum-v1"),
+        ("MountainCarContinuous-v0", "MountainCarContinuous-v0"),
+    ],
+)
+def test_pictures_are_gymnasiums(name: str, theirs: str) -> None:
+    env = gymnasium.make(theirs, render_mode="rgb_array")
+    env.action_space.seed(3)
+    observation, _ = env.reset(seed=4)
+    drawing = Drawing(make_task(name))
+    for _ in range(12):
+        action = env.action_space.sample()
+        observation, *_ = env.step(action)
+        theirs_picture = np.asarray(env.render())
+        ours = drawing.picture(observation, action, theirs_picture.shape[1])
+        # the arrow of Pendulum is scaled a little otherwise from step to step, the rest are the same pixels
+        different = (np.abs(ours.astype(int) - theirs_picture.astype(int)) > 8).any(2).mean()
+        assert ours.shape == theirs_picture.shape and different < 0.005, different
+    drawing.close()
+    env.close()
+
+
+def test_what_a_world_makes_up_is_cut_at_the_edge() -> None:
+    drawing = Drawing(make_task("CartPole-v0"))
+    far, edge = (drawing.picture(np.array([x, 0, 0.1, 0]), 0, 300) for x in (50.0, 2.4))
+    assert (far == edge).all() and (drawing.picture(np.full(4, np.nan), 0, 300) < 100).any()
+    drawing.close()
+
+
+def test_a_gridworld_is_its_layout_with_the_agent_in_its_cell() -> None:
+    task = make_task("Cliff")
+    drawing, start = Drawing(task), "".join(task.layout).index("S")  # type: ignore[attr-defined]
+    columns = len(task.layout[0])  # type: ignore[attr-defined]
+    seen = np.zeros(task.num_states or 0)
+    seen[start] = 1
+    picture = drawing.picture(seen, 0, columns * CELL + 1)
+    row, column = divmod(start, columns)
+    assert tuple(picture[row * CELL + CELL // 2, column * CELL + CELL // 2]) == AGENT
+    for i, kind in enumerate("".join(task.layout)):  # type: ignore[attr-defined]
+        y, x = divmod(i, columns)
+        assert tuple(picture[y * CELL + CELL - 4, x * CELL + CELL - 4]) == COLOURS[kind]
+
+
+def test_a_task_that_cannot_be_drawn_is_named() -> None:
+    with pytest.raises(VideoError, match="found HalfCheetah.*expected a task that can be drawn: CartPole, .*gridworld"):
+        Drawing(make_task("HalfCheetah-v5"))
