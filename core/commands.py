@@ -156,6 +156,7 @@ GROUPS: Dict[str, Tuple[Command, ...]] = {
         _paper("step-size", "which step size and score transform are best", old=_WORKERS),
         _paper("inference-time", "milliseconds per step, in the task and in worlds"),
         _paper("figures", "draw the figures", old={}),
+        _paper("queue", "compute a list of these one after the other, and go on after any stop", old={}),
     ),
 }  # fmt: skip
 COMMANDS = {command.name: command for commands in GROUPS.values() for command in commands}

@@ -205,4 +205,3 @@ class Worker:
                 self._files.folder,
                 there,
             )
-

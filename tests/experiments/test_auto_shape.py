@@ -50,9 +50,7 @@ def only_run(tmp_path) -> Path:
 
 def test_a_short_recorded_run_and_what_it_leaves(tmp_path, capsys):
     """The next test does the same with everything that a run can do."""
-    code, out, _, result = shape(
-        capsys, tmp_path, *SMALL, "--num_iters", 1, "--shapers_per_iter", 2, "--llm", CARTPOLE
-    )
+    code, out, _, result = shape(capsys, tmp_path, *SMALL, "--num_iters", 1, "--shapers_per_iter", 2, "--llm", CARTPOLE)
     assert code == 0 and result["best"]["score"] > 0 and result["human"]["operator"] == HUMAN
     assert result["candidates"] == 2 == sum(result["verdicts"].values()) and "iteration 1/1" in out
     folder = only_run(tmp_path)

@@ -104,7 +104,7 @@ def test_the_table(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as e:
         commands.choose([])
     out = capsys.readouterr().out
-    assert e.value.code == 0 and "17 commands: envolve paper --help" in out
+    assert e.value.code == 0 and "18 commands: envolve paper --help" in out
     for command in ONES:
         assert (f"\n  {command.name} " in out) != command.name.startswith("paper ")
     with pytest.raises(SystemExit):

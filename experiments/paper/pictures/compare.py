@@ -38,8 +38,7 @@ STEPS = {"Cliff": 5_000, "CartPole-v0": 50_000, "MountainCarContinuous-v0": 250_
 POINTS = 240  # of a curve
 ABOUT = "Interquartile means; bands and brackets: 95 % intervals, over worlds where there are several."
 NEEDS: dict[str, tuple[Need, ...]] = {
-    task: (DataFile("compare_proxies", task, ("compare_proxies.py", config)),)
-    for task, config in TASKS.items()
+    task: (DataFile("compare_proxies", task, ("compare_proxies.py", config)),) for task, config in TASKS.items()
 }
 
 

@@ -11,8 +11,7 @@ from envolve.outer.reporting.plots import BLUE, ORANGE
 
 TITLE = "the time that a step of the task, an SE and a reward network takes"
 NEEDS: dict[str, tuple[Need, ...]] = {
-    task: (DataFile("inference_time", task, ("inference_time.py", config)),)
-    for task, config in CONFIGS.items()
+    task: (DataFile("inference_time", task, ("inference_time.py", config)),) for task, config in CONFIGS.items()
 }
 KINDS = {"real": "task", "se": "SE", "rn": "reward network"}
 

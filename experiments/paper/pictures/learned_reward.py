@@ -12,9 +12,7 @@ from envolve.experiments.paper.common.grids import gridworld, size, triangles, w
 from envolve.experiments.paper.common.series import style
 
 TITLE = "figure 10: the reward that reward networks have learned, for each state and action"
-NEEDS: dict[str, tuple[Need, ...]] = {
-    "Cliff": (DataFile("learned_reward", "Cliff", ("learned_reward.py",)),)
-}
+NEEDS: dict[str, tuple[Need, ...]] = {"Cliff": (DataFile("learned_reward", "Cliff", ("learned_reward.py",)),)}
 LOW = -50.0  # rewards up to here are left out on the right, as published
 
 
