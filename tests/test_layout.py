@@ -31,7 +31,7 @@ OWN_READERS = {  # what the kernel itself offers, and logs of their own
     "llm/vetting/jail/locks.py",
     "llm/gym/guard.py", "core/descendants.py", "core/interrupt.py", "outer/exchange/machine.py",
 }  # fmt: skip
-MASTER_ONLY = {"core/pool.py", "envs/worlds/export.py"}
+MASTER_ONLY = {"envs/worlds/export.py"}
 WORKER_OUTER = {
     "outer/__init__.py",
     "outer/exchange/messages.py",
