@@ -15,8 +15,6 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from envolve.core.registry import unknown
-
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from envolve.core import interrupt
@@ -37,6 +35,7 @@ from benchmarks import floors
 from benchmarks.common.catalogue import BENCHMARKS, Run
 from benchmarks.peers import environment
 from envolve.core.child import ends_with_parent
+from envolve.core.registry import unknown
 
 ROOT = Path(__file__).resolve().parent.parent
 ONE_THREAD = {name: "1" for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")}

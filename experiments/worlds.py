@@ -6,8 +6,6 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from envolve.core.registry import unknown
-
 if not __package__:  # run as a file
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
@@ -22,6 +20,7 @@ from typing import Annotated
 
 import tyro
 
+from envolve.core.registry import unknown
 from envolve.experiments.command_line import check_count, exit_code, parse
 from envolve.outer.checkpoint import RunError
 from envolve.outer.config.load import ConfigError

@@ -77,8 +77,8 @@ def test_help_teaches(capsys):
 @pytest.mark.parametrize(
     "argv, words",
     [
-        (["--only", "tabullar_q"], "did you mean tabular_q"),
-        (["--only", "tabular_q", "exchange"], "did you mean exchange_overhead"),
+        (["--only", "tabullar_q"], "nearest: 'tabular_q'"),
+        (["--only", "tabular_q", "exchange"], "nearest: 'exchange_overhead'"),
         (["--json", "/nowhere/at/all.json"], "expected a file in a folder that exists"),
         (["--json", str(ROOT)], "expected a file in a folder that exists"),
         (["--time-limit", "0"], "expected seconds above 0"),

@@ -334,21 +334,29 @@ def single_run(tmp_path_factory):
     return cwd, run(cwd, GRIDWORLD, "--set", *LONG)
 
 
-def test_single_run_from_beginning_to_end(single_run, reference):
-    cwd, master = single_run
-    folder = run_dir(cwd)
+def check_all_that_is_left(folder, masters):
+    """masters: the processes that made the run, one after the other, told what they said and what they leave."""
     assert re.fullmatch(r"gridworld_reward_env_paper_\d{4}-\d\d-\d\d-\d{6}_seed0", folder.name)
-    assert files(folder) == reference
-    assert "workers are starting; the first run on a machine compiles their kernels" in master.lines[1]
-    assert sum(line.startswith("generation ") for line in master.lines) == 30, "one plain line per generation"
-    assert not any("\x1b" in line for line in master.lines)
-    text = "\n".join(master.lines)
-    assert "training steps needed" in text and "Written to results/gridworld" in text
+    assert "workers are starting; the first run on a machine compiles their kernels" in masters[0].lines[1]
+    lines = [line for master in masters for line in master.lines]
+    assert sum(line.startswith("generation ") for line in lines) == 30, "one plain line per generation"
+    assert not any("\x1b" in line for line in lines)
+    text = "\n".join(masters[-1].lines)
+    assert "training steps needed" in text and re.search(r"Written to (/.*/)?results/gridworld", text)
     names = {"config.yaml", "model.pt", "scores.csv", "checkpoint.pt", "learning_curve.png", "summary.txt"}
     assert names <= set(os.listdir(folder)) and list(folder.glob("events.out.tfevents.*"))
     assert (folder / "config.yaml").read_text().startswith("# Resolved configuration")
     assert os.listdir(folder / "sync") == [], "the exchange is left clean"
-    assert master.workers() and all(gone(pid) for pid in master.workers())
+    for master in masters:
+        assert master.workers() and all(gone(pid) for pid in master.workers())
+
+
+@pytest.mark.slow
+def test_single_run_from_beginning_to_end(single_run, reference):
+    """Without an interruption; with one: ``test_ctrl_c_and_resume``."""
+    cwd, master = single_run
+    assert files(run_dir(cwd)) == reference
+    check_all_that_is_left(run_dir(cwd), [master])
 
 
 @pytest.mark.slow
@@ -395,11 +403,14 @@ def test_a_master_without_workers_says_what_to_type(tmp_path):
         assert any("continue with: python3 GTN_master.py --resume results/grid" in line for line in master.errors)
 
 
-def interrupt_and_resume(cwd, config, overrides, moments, sig=signal.SIGINT, workers=2):
-    """Stop at each moment (a text in the output), resume in between; -> the folder of the finished run."""
+def interrupt_and_resume(cwd, config, overrides, moments, sig=signal.SIGINT, workers=2, masters=None):
+    """Stop at each moment (a text in the output), resume in between; -> the folder of the finished run. masters: a list
+    that gets all of them."""
+    masters = [] if masters is None else masters
     args = [config, "--set", *overrides, "--workers", workers]
     for moment in moments:
         with started(cwd, *args) as master:
+            masters.append(master)
             master.wait_for(moment)
             code = master.end(sig)
             if sig == signal.SIGINT:
@@ -411,14 +422,16 @@ def interrupt_and_resume(cwd, config, overrides, moments, sig=signal.SIGINT, wor
                 wait_until(lambda master=master: all(gone(pid) for pid in master.workers()))
         folder = run_dir(cwd)
         args = ["--resume", folder, "--workers", workers]
-    run(cwd, *args)
+    masters.append(run(cwd, *args))
     return folder
 
 
 def test_ctrl_c_and_resume(tmp_path, reference):
-    """In the middle."""
-    folder = interrupt_and_resume(tmp_path, GRIDWORLD, LONG, ["generation 11/30"], workers=1)
-    assert files(folder) == reference
+    """In the middle: the bytes of a run without workers, and all that a whole run says and leaves."""
+    masters = []
+    folder = interrupt_and_resume(tmp_path, GRIDWORLD, LONG, ["generation 11/30"], workers=1, masters=masters)
+    assert files(folder) == reference and len(masters) == 2
+    check_all_that_is_left(folder, masters)
 
 
 @pytest.mark.slow

@@ -129,7 +129,8 @@ class Job:
         return VecFrameStack(envs, stack) if stack > 1 else envs
 
     def _locked_env(self) -> Any:
-        """Of a process of its own: why it ends goes to a file, as Stable-Baselines3 passes on no exception."""
+        """Environment in a process of its own. The reason of its end goes to a file: Stable-Baselines3 passes on no
+        exception."""
         ends_with_parent(signal.SIGKILL, self.pid)()  # a fork does not inherit that
         import gymnasium
 

@@ -46,8 +46,8 @@ Go through the components one by one, then write the improved method:
 
 @dataclass(frozen=True)
 class GymBrief:
-    """Of one run. description, step: the user's texts. initial: the reward to begin with, None: none. call: how step
-    calls the reward. pretrained: agents begin with the weights of the best so far."""
+    """Brief of one run. description, step: the user's texts. initial: the reward to begin with, None: none. call: how
+    step calls the reward. pretrained: agents begin with the weights of the best so far."""
 
     description: str
     step: str

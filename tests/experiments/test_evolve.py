@@ -67,7 +67,7 @@ class _Here:
 
 def test_a_plan_a_world_and_a_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "out.json"
-    words = [*TINY, "--results-dir", str(tmp_path)]
+    words = [*TINY, "agents.gtn.init=random", "--results-dir", str(tmp_path)]
     assert exit_code(evolve.main, [*words, "--learners", "ppo", "--json", str(out)]) == 0
     shown = capsys.readouterr().out
     content = json.loads(out.read_text())

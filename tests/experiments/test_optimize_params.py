@@ -95,24 +95,27 @@ FEW = {"stop": {"trials": 4}, "budget": {"unit": "generations", "least": 1, "mos
 
 
 @pytest.fixture(scope="module")
-def few(tmp_path_factory):
-    return search(tmp_path_factory.mktemp("few"), **FEW)
-
-
-@pytest.fixture(scope="module")
 def alone(tmp_path_factory):
     return search(tmp_path_factory.mktemp("alone"))
 
 
-@pytest.mark.parametrize(
-    "which, trials, changes", [("few", 4, FEW), pytest.param("alone", 12, {}, marks=pytest.mark.slow)]
-)
-def test_all_on_this_machine(request, which, trials, changes):
-    folder = request.getfixturevalue(which)
+def test_few_trials_on_this_machine(tmp_path, capsys):
+    """The search in this process; its NES master and worker in processes of their own."""
+    code, out, err = run(capsys, write(tmp_path, **FEW), "--workers", 1, "--run-dir", tmp_path / "run")
+    assert code == 0, err
+    check_all_that_is_left(tmp_path, out, 4, FEW)
+
+
+@pytest.mark.slow
+def test_all_on_this_machine(alone):
+    check_all_that_is_left(alone, (alone / "search.out").read_text(), 12, {})
+
+
+def check_all_that_is_left(folder, said, trials, changes):
     run_dir = folder / "run"
     results, _, _ = outcome(run_dir)
     assert len(results) == trials and {budget for _, budget, _, _ in results} == {1.0, 3.0}
-    assert f"trial {trials}/{trials}" in (folder / "search.out").read_text()
+    assert f"trial {trials}/{trials}" in said
     assert load_config(run_dir / "best.yaml").data["env_name"] == "Cliff"
     files = {"summary.txt", "study.yaml", "config.yaml", "done", "parallel_coordinates.png", "budget_loss.png"}
     assert files <= {p.name for p in run_dir.iterdir()}

@@ -84,7 +84,7 @@ def _sizes(get_abi_sizeof: Callable) -> Callable:
 
 
 def _call_types(get_call_type: Callable) -> Callable:
-    """What ``a + b`` is, was looked for among all that + can mean, wherever it stood. Of arguments that are numbers."""
+    """Remembers types of calls with numbers: numba looked ``a + b`` up among all meanings of +, wherever it stood."""
     numbers = (types.Number, types.Boolean, types.Literal)
     known: Dict[Any, Any] = {}
 

@@ -18,8 +18,8 @@ from envolve.envs.task import make_task
 
 
 def parts(name: str) -> Dict[str, Callable[[], None]]:
-    """Of learner ``name`` (``ahead.compiled_ahead``): what its kernels are for -> what calls those. Parts share no
-    kernel that Python calls, so they can be compiled side by side."""
+    """Parts of learner ``name`` (``ahead.compiled_ahead``): what its kernels are for -> what calls those. They share
+    no kernel that Python calls, so they can be compiled side by side."""
     if name in without_torch.NEED_NONE:
         return {"training": partial(_train, name)}
     from envolve.agents.kernels.goal import crl_population

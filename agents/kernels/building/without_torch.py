@@ -19,7 +19,7 @@ NEED_NONE = ("ddqn", "duelingddqn", "td3", "td3_discrete", "sac", "ppo")
 
 
 class _Kind(type):
-    """Of a class that has every attribute, and as a decorator leaves a function as it is."""
+    """Metaclass of a class that has every attribute, and as a decorator leaves a function as it is."""
 
     def __getattr__(cls, name: str) -> Any:
         if name.startswith("__"):

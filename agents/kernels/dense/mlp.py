@@ -162,7 +162,7 @@ def forward(p, o, K, H, layers, M, x, h, q, L, act, norm=False):
 
 @njit(**JIT)
 def _after_layers(p, o, K, H, layers, M, act, norm):
-    """Of the net at o: where its layer norm lies in p, its slope, and the first plane of x^ in h."""
+    """Finds where the layer norm of the net at o lies in p, the net's slope, and the first plane of x^ in h."""
     end = o + size(K, H, layers, M, act, norm)
     return o + size(K, H, layers, M), p[end - 1] if act == PRELU else ZERO, 2 * layers if act == PRELU else layers
 

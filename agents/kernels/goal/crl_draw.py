@@ -102,7 +102,7 @@ def take(a, state, action, goal):
 
 @njit(**JIT_UNCOUNTED)
 def make_noise(a, m, i):
-    """Of member i's update: ``CRL.noise``."""
+    """Draws the noise of member i's update: ``CRL.noise``."""
     A, update, key = a.policy.A, U(m.updates[i]), m.update_key[i]
     W = U(A + 1)
     for j in range(a.B):

@@ -28,13 +28,13 @@ PENALTY_EPSILON = F4(1e-6)
 
 
 def loss_code(name: str) -> int:
-    """Of any accepted name of a contrastive loss."""
+    """Code of a contrastive loss by any accepted name."""
     return next(code for known, code in CODES.items() if LOSSES[known] is LOSSES[name])
 
 
 @njit(**JIT_UNCOUNTED)
 def _rows(c, weight, penalty):
-    """Of each row the log-sum-exp into row[1]; d <- the gradient of weight lse + penalty (lse + 1e-6)^2, its mean."""
+    """Writes each row's log-sum-exp into row[1]; d <- the gradient of weight lse + penalty (lse + 1e-6)^2, its mean."""
     out_of_line()
     B, z, d, lanes = c.B, c.logits, c.d, c.lanes
     for i in range(B):
@@ -60,7 +60,7 @@ def _rows(c, weight, penalty):
 
 @njit(**JIT_UNCOUNTED)
 def _columns(c, weight):
-    """Of each column the largest logit and the sum of exponentials; d += the gradient of weight lse, its mean."""
+    """Finds each column's largest logit and sum of exponentials; d += the gradient of weight lse, its mean."""
     out_of_line()
     B, z, d, e, largest, total = c.B, c.logits, c.d, c.e, c.column[0], c.column[1]
     for j in range(B):

@@ -152,7 +152,7 @@ def _actor_actions(agent, out, key, update, sa):
 
 
 def _actor_gradient(agent, da, out):
-    """Of the soft sample, also where the critic saw a one-hot one: dz_a = y_a (da_a - sum_b y_b da_b) / T."""
+    """Gradient by the soft sample, also where the critic saw a one-hot one: dz_a = y_a (da_a - sum_b y_b da_b) / T."""
     c, y, inverse = agent.common, agent.soft, inverse_temperature(agent)
     F = c.observations
     for i in range(c.batch_size):

@@ -54,7 +54,7 @@ class Policy(NamedTuple):
 
 @njit(**JIT_UNCOUNTED)
 def tanh(z):
-    """Of few numbers, exactly: not worth the rational approximation."""
+    """Exact tanh, of few numbers: not worth the rational approximation."""
     return F4(math.tanh(z))
 
 
@@ -135,7 +135,7 @@ implement(Policy, test_action=test_action)
 
 @njit(**JIT_UNCOUNTED)
 def log_prob(policy, n, index):
-    """Of the action that ``choose`` returned."""
+    """Log-probability of the action that ``choose`` returned."""
     A = policy.outputs
     out = policy.out[n * A : (n + 1) * A]
     if policy.std == 0:

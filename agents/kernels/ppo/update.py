@@ -136,8 +136,8 @@ def advantages(policy, rollout, block, offset, advantage, c, first, B):
 
 @njit(**JIT_UNCOUNTED)
 def derivatives(policy, rollout, block, advantage, g, c, first, count, B):
-    """Of the loss (agents/ppo_policy.gradient) by the outputs of actor and critic, and, added to g, by the standard
-    deviations; for the samples order[first : first + count] of a minibatch of B, which lie in block.x."""
+    """Derivatives of the loss (agents/ppo_policy.gradient) by the outputs of actor and critic, and, added to g, by the
+    standard deviations; for the samples order[first : first + count] of a minibatch of B, which lie in block.x."""
     q, dq, p = block.q, block.dq, policy.p
     A, eps = policy.outputs, F4(c.eps_clip)
     share, top = ONE / F4(B), F4(policy.max_action)
