@@ -81,10 +81,8 @@ def _evolve(plan: Plan, chat: Chat, vetter: Optional[Vetter], probe: Probe) -> R
     extras = Extras(args.edits, args.notes, code)
     samples = args.shapers_per_iter
     search: Search
-    with (
-        LiveEvolution(plan.task, s, wide_console(), str(plan.folder)) as live,
-        contextlib.closing(BoardWatcher(live, plan.folder)) as watcher,
-    ):
+    live = LiveEvolution(plan.task, s, wide_console(), str(plan.folder))
+    with live, contextlib.closing(BoardWatcher(live, plan.folder)) as watcher:
         if args.mode in ("elites", "steady"):
             elites = Elites(brief, samples, chat.models, s.seed, extras)
             if args.mode == "steady":
