@@ -28,6 +28,7 @@ from envolve.outer.search.turns import inner_agents
 
 LICENCE = "Apache-2.0"
 TESTS = 10  # episodes of an agent
+OF_ONE_MACHINE = re.compile(r" --(results-dir|results_dir|run-dir|run_dir|json)[ =]\S+")  # flags that name its folders
 
 
 def measured(run_dir: Path, data: Mapping[str, Any], agents: int, steps: int, workers: int) -> dict[str, Any]:
@@ -89,10 +90,10 @@ def card_of(run_dir: Path, name: str, world: WorldFile, zoo_file: bytes, figures
 
 
 def command_of(run_dir: Path) -> str:
-    """How the run was started; "" where its folder does not say."""
+    """How the run was started, without where its results went; "" where its folder does not say."""
     header = read_text(run_dir / CONFIG_FILE)
     found = re.search(r"^# command: (.*)$", header, re.MULTILINE)
-    return found[1] if found else ""
+    return OF_ONE_MACHINE.sub("", found[1]) if found else ""
 
 
 def text_of(card: Mapping[str, Any]) -> str:

@@ -53,12 +53,21 @@ def best_of(card: dict, agent: str) -> float:
     return float(card["unseen"][agent]["mean_return"])
 
 
+def is_installed(name: str) -> bool:
+    """Returns whether the task of a world can be made here. Its package may be missing, as Box2D's."""
+    try:
+        gymnasium.make(envolve.worlds.card(name)["task"]).close()
+    except gymnasium.error.Error:
+        return False
+    return True
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [n for n in names() if "ppo" in envolve.worlds.card(n)["unseen"]])
 def test_the_example_learns_what_the_card_promises(name: str) -> None:
     """Three agents; their mean is at least 95 % of the way from random actions to the card's PPO."""
     card = envolve.worlds.card(name)
-    if card["task"] not in gymnasium.registry:
+    if not is_installed(name):
         pytest.skip(f"{card['task']} is not installed")
     chance, promised = card["random"]["mean_return"], best_of(card, "ppo")
     found = [zoo_ppo.test(zoo_ppo.train(f"envolve/{name}", 20_000, seed), card["task"], 10) for seed in range(3)]
@@ -73,7 +82,7 @@ def test_the_example_runs() -> None:
 @pytest.mark.slow
 def test_stable_baselines3_learns_what_the_card_promises() -> None:
     sb3 = pytest.importorskip("stable_baselines3")
-    for name in names()[:3]:
+    for name in [n for n in names() if is_installed(n)][:3]:
         card = envolve.worlds.card(name)
         model = sb3.PPO("MlpPolicy", gymnasium.make(f"envolve/{name}"), seed=0, device="cpu")
         model.learn(card["unseen"]["ppo"]["train_steps"])
