@@ -16,7 +16,7 @@ from envolve.core import commands
 from envolve.core.cleaning import printable
 from envolve.envs.physics.task import PhysicsTask
 from envolve.llm.reporting.best_code import Recheck, best_code
-from envolve.llm.reporting.lineage import lineage_picture, name_of, tree_text
+from envolve.llm.reporting.lineage import lineage_picture, name_of, number_name, tree_text
 from envolve.llm.reporting.pictures import scores_picture
 from envolve.llm.reporting.transcript import write_text, write_transcript
 from envolve.llm.search.individual import HUMAN, Individual, best_of, ranking
@@ -121,7 +121,7 @@ def ranking_table(
     for i in shown:
         interval = "" if i.interval is None else f"{precise(i.interval[0])} to {precise(i.interval[1])}"
         how = "" if i.operator == HUMAN else f"{i.operator}, tuned" if i.tuned else i.operator
-        cells = [ranks.get(id(i), ""), name_of(i), how, " ".join(f"i{p:03d}" for p in i.parents)]
+        cells = [ranks.get(id(i), ""), name_of(i), how, " ".join(map(number_name, i.parents))]
         cells += [str(i.island)] * islands + [i.model] * models
         cells += [precise(i.score), interval, f"{i.steps:,}"]
         table.add_row(*map(Text, cells), style="bold" if i.operator == HUMAN else "")
