@@ -66,7 +66,7 @@ def make_plan(args: Args) -> Plan:
         problems.append(f"--llm: found {args.llm[0]}, expected none with --mode gp, which asks no model")
     if args.mode == "gp" and args.shaper_types != ["compute_reward"]:
         problems.append(f"--shaper-types: found {' '.join(args.shaper_types)}, expected compute_reward with --mode gp")
-    problems += _beside_each_other(args)
+    problems = problems or _beside_each_other(args)
     if problems:
         raise ConfigError(problems)
     check_video(args.video)
@@ -105,9 +105,9 @@ def make_plan(args: Args) -> Plan:
 def _beside_each_other(args: Args) -> List[str]:
     """Problems of flags that exclude one another, a line each."""
     problems = []
-    if args.tune_every and args.tune == "none":
+    if args.tune_every > 0 and args.tune == "none":
         problems.append("--tune-every: found no --tune nes or bohb, expected one that says how")
-    if args.tune_every and args.mode == "steady":
+    if args.tune_every > 0 and args.mode == "steady":
         problems.append("--tune-every: found --mode steady, which has no iterations; expected another mode")
     if args.cascade < 1 and args.halving > 1:
         problems.append("--cascade: found --halving, which drops candidates as well; expected one of the two")

@@ -96,7 +96,7 @@ class Handler(BaseHTTPRequestHandler):
     def _code(self, data: bytes) -> str | None:
         try:
             text = data.decode("utf-8")
-            if "json" not in self.headers.get("Content-Type", "json"):
+            if self.headers.get("Content-Type", "").startswith("text/"):  # curl -d says x-www-form-urlencoded
                 return text or None
             content = json.loads(text)
         except (ValueError, RecursionError):

@@ -27,7 +27,7 @@ from envolve.llm.gym.finals import Finalist, best_first, final_seed, finalists, 
 from envolve.llm.gym.prompts import GymBrief
 from envolve.llm.gym.reward import METHOD, extract_method, step_call
 from envolve.llm.gym.sample import Sample
-from envolve.llm.gym.setup import MAX_USER_TEXT, GymOptions, checked_benchmark, find_env, run_folder
+from envolve.llm.gym.setup import MAX_USER_TEXT, GymOptions, check_agreement, checked_benchmark, find_env, run_folder
 from envolve.llm.gym.train import MAX_MODEL, Job, Limits, Outcome, RunStopped, read_plain, run_jobs
 from envolve.llm.models.chat import Call, Chat, ChatError, RecordingEnds, Reply, Request, Unanswered, make_chat, settled
 from envolve.llm.vetting.jail import locks as jail
@@ -92,6 +92,7 @@ class GymRun:
         self.config = checked_benchmark(load_gym_config(path, overrides))
         self.options, self.console = options, console
         self.env = find_env(self.config.environment.name, self._places(path))
+        check_agreement(self.env, self.config.environment.class_name)
         unprotected = options.allow_unprotected or jail.opted_out()
         self.limits = Limits(options.seconds, options.memory, allow_unprotected=unprotected)
         if not unprotected and jail.missing():

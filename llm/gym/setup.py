@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from envolve.core.registry import nearest
+from envolve.llm.gym.agree import disagreement
 from envolve.llm.gym.reward import step_call
 from envolve.llm.gym.sections import GymConfig
 from envolve.llm.gym.train import Limits, read_plain
@@ -83,6 +84,16 @@ def find_env(name: str, places: Sequence[Path]) -> UserEnv:
     return UserEnv(
         folder, texts["step.py"], texts["task_description.txt"], initial.decode("utf-8", "replace") if initial else None
     )
+
+
+def check_agreement(env: UserEnv, class_name: str) -> None:
+    """Warns where step.py is not the step of env.py. Raises ConfigError where rewards for one fail in the other."""
+    text = read_plain(env.folder / "env_code" / "env.py", MAX_USER_TEXT) or b""
+    error, warning = disagreement(text.decode("utf-8", "replace"), class_name, env.step)
+    if error:
+        raise ConfigError([f"{env.folder / 'step.py'}: {error}"])
+    if warning:
+        log.warning("%s: %s", env.folder, warning)
 
 
 _ASKED = {"step.py": "the text of the environment's step, which the model is shown", "task_description.txt": "the task"}

@@ -21,6 +21,11 @@ def name_of(individual: Individual) -> str:
     return HUMAN if individual.operator == HUMAN else f"i{individual.id:03d}"
 
 
+def number_name(number: int) -> str:
+    """Name of a parent by its id; the human's reward may be one."""
+    return HUMAN if number < 0 else f"i{number:03d}"
+
+
 def score_text(individual: Individual) -> str:
     """Score and its 95 % interval, or the reason why there is none."""
     if individual.rejection is not None:
@@ -68,7 +73,7 @@ def tree_text(individuals: Sequence[Individual]) -> str:
     models = len({i.model for i in written}) > 1
 
     def line(i: Individual) -> str:
-        also = [f"i{p:03d}" for p in i.parents[1:]]
+        also = [number_name(p) for p in i.parents[1:]]
         words = [f"{name_of(i)} {i.operator}"]
         words += ["with " + ", ".join(also)] * bool(also)
         words += [f"island {i.island}"] * several + [i.model] * models + [score_text(i)]

@@ -16,7 +16,7 @@ from envolve.core import commands
 from envolve.core.cleaning import printable
 from envolve.envs.physics.task import PhysicsTask
 from envolve.llm.reporting.best_code import Recheck, best_code
-from envolve.llm.reporting.lineage import lineage_picture, name_of, tree_text
+from envolve.llm.reporting.lineage import lineage_picture, name_of, number_name, tree_text
 from envolve.llm.reporting.pictures import scores_picture
 from envolve.llm.reporting.transcript import write_text, write_transcript
 from envolve.llm.search.individual import HUMAN, Individual, best_of, ranking
@@ -54,16 +54,16 @@ def write_report(
     human, finals = result.human, [f.individual for f in result.finals]
     unit = task.score_unit
     moved = [i for i in finals if i.tuned is not None]
-    best = best_of(finals) or best_of(individuals)
+    best = result.best.individual if result.best is not None else best_of(individuals)  # as in result.json
     write_transcript(folder / "transcript", individuals, human, title, unit, folder / "calls.jsonl")
     write_text(folder / "lineage.txt", tree_text(individuals))
     lineage_picture(folder / "lineage.png", individuals, human, title, unit)
     scores_picture(folder / "scores.png", individuals, human, title, unit, moved, result.tunings)
     if best is not None and best.graph_file is not None:
         _write_best(folder, best, individuals, task, recheck)
-    write_text(folder / "ranking.txt", _text(individuals, human, finals, task, title, len(individuals)))
+    write_text(folder / "ranking.txt", _text(individuals, human, finals, best, task, title, len(individuals)))
     there = [(name, what) for name, what in FILES.items() if (folder / name).exists()]
-    lines = [_text(individuals, human, finals, task, title, MOST_ROWS)]
+    lines = [_text(individuals, human, finals, best, task, title, MOST_ROWS)]
     lines += [f"Written to {folder}:", *(f"  {name:<17}{what}" for name, what in there)]
     if (folder / "best.py").exists():
         again = f"{' '.join(commands.typed('eval_shapers.py'))} --task {task.name} --shapers {folder / 'best.py'}"
@@ -100,10 +100,12 @@ def verdicts_text(individuals: Sequence[Individual]) -> str:
 
 
 def ranking_table(
-    individuals: Sequence[Individual], human: Individual | None, title: str, unit: str, most: int | None = None
-) -> Table:
-    """Table of individuals with a score, best first, the human's in bold."""
-    scored = ranking(individuals)
+    individuals: Sequence[Individual], human: Individual | None, title: str, unit: str, most: int | None = None,
+    in_order: bool = False,
+) -> Table:  # fmt: skip
+    """Table of individuals with a score, best first, the human's in bold. in_order: they are in order already, so that
+    equals stay as they are."""
+    scored = [i for i in individuals if i.ok and i.operator != HUMAN] if in_order else ranking(individuals)
     shown = scored[:most]
     if human is not None and human.ok:
         shown = sorted([*shown, human], key=lambda i: -i.score)
@@ -119,7 +121,7 @@ def ranking_table(
     for i in shown:
         interval = "" if i.interval is None else f"{precise(i.interval[0])} to {precise(i.interval[1])}"
         how = "" if i.operator == HUMAN else f"{i.operator}, tuned" if i.tuned else i.operator
-        cells = [ranks.get(id(i), ""), name_of(i), how, " ".join(f"i{p:03d}" for p in i.parents)]
+        cells = [ranks.get(id(i), ""), name_of(i), how, " ".join(map(number_name, i.parents))]
         cells += [str(i.island)] * islands + [i.model] * models
         cells += [precise(i.score), interval, f"{i.steps:,}"]
         table.add_row(*map(Text, cells), style="bold" if i.operator == HUMAN else "")
@@ -128,11 +130,10 @@ def ranking_table(
 
 def _text(
     individuals: Sequence[Individual], human: Individual | None, finals: Sequence[Individual],
-    task: type[PhysicsTask], title: str, most: int,
+    best: Individual | None, task: type[PhysicsTask], title: str, most: int,
 ) -> str:  # fmt: skip
     file = io.StringIO()
     console = Console(file=file, width=140)
-    best = best_of(finals) or best_of(individuals)
     line = "nothing has a score"
     if best is not None:
         line = f"best {name_of(best)}, {precise(best.score)} {task.score_unit}"
@@ -147,7 +148,7 @@ def _text(
         agents = max(len(i.agent_scores) for i in finals)
         heading = f"Last test: {agents} fresh agent{'s' * (agents != 1)} each"
         console.print("")
-        console.print(ranking_table(finals, reference, heading, task.score_unit))
+        console.print(ranking_table(finals, reference, heading, task.score_unit, in_order=True))
     if any(i.ok for i in individuals):
         console.print("")
         console.print(ranking_table(individuals, human, "Selection", task.score_unit, most))

@@ -10,7 +10,7 @@ from pathlib import Path
 from envolve.core.cleaning import printable
 from envolve.envs.worlds.file import write_atomic
 from envolve.llm.models.record import read_recording
-from envolve.llm.reporting.lineage import name_of, score_text
+from envolve.llm.reporting.lineage import name_of, number_name, score_text
 from envolve.llm.search.individual import HUMAN, SCORE, Individual
 from envolve.outer.reporting.report import precise
 
@@ -73,7 +73,7 @@ def page(
     i: Individual, human: Individual | None, unit: str, prompt: Messages | None, known: set[int] | None = None
 ) -> str:
     """Page of one attempt: prompt, reply, verdict, scores."""
-    parents = ", ".join(_link(p) if known is None or p in known else f"i{p:03d}" for p in i.parents)
+    parents = ", ".join(_link(p) if known is None or p in known else number_name(p) for p in i.parents)
     facts = [f"iteration {i.iteration + 1}", f"island {i.island}", i.operator + (f" of {parents}" if parents else "")]
     out = [f"# {name_of(i)}: {score_text(i)}{f' {unit}' if i.ok else ''}", ""]
     out += [f"{', '.join(facts)}; model {one_line(i.model) or 'unknown'}; call {i.call}. [All attempts](README.md)", ""]
@@ -125,4 +125,4 @@ def _scores(i: Individual, human: Individual | None, unit: str) -> str:
 
 
 def _link(number: int) -> str:
-    return f"[i{number:03d}](i{number:03d}.md)"
+    return HUMAN if number < 0 else f"[i{number:03d}](i{number:03d}.md)"

@@ -20,7 +20,7 @@ from envolve.outer.goals.checkpoint import read_training
 from envolve.outer.goals.log import Score, from_csv, header, scores_of, to_csv
 from envolve.outer.goals.report import GoalBoard, GoalTable, learning_curve, summary
 
-CHECKPOINT, POLICY, SCORES = "checkpoint.pt", "policy.pt", "scores.csv"
+CHECKPOINT, POLICY, POLICIES, SCORES = "checkpoint.pt", "policy.pt", "policies", "scores.csv"
 BETWEEN_CHECKPOINTS = 60.0  # s at least
 
 
@@ -125,6 +125,9 @@ class GoalRun:
         if learner.moments is not None:
             policy.update(mean=learner.moments.mean.float(), scale=learner.moments.scale)
         self._torch_save(POLICY, policy)
+        if self.plan.run.keep_policies:
+            (self.folder / POLICIES).mkdir(exist_ok=True)
+            self._torch_save(f"{POLICIES}/{self.training.steps:012d}.pt", policy)
 
     def _save(self) -> None:
         state = {"training": self.training.state_dict(), "log": self.log, "seconds": self.seconds}

@@ -46,6 +46,7 @@ class RunSection:
     )
     threads: int = option(0, "CPU threads; 0: all that this process may use", ge=0, le=1024)
     device: str = option("cpu", "cpu, or cuda")
+    keep_policies: bool = option(False, "keep the policy of every evaluation, as policies/STEPS.pt")
     exp_name: str = option("", "name of the run's folder in results/; default: task, time and seed")
     group_name: str = option("", "group in Weights & Biases")
     project_name: str = option("crl", "project in Weights & Biases")

@@ -138,6 +138,7 @@ def test_a_run_and_its_files(tmp_path: Path, where: str, request: pytest.Fixture
     """As a command, with a population whose members differ, one of which diverges."""
     call = request.getfixturevalue(where)
     words = [*TINY, "--population", "3", "--per_member", "critic_lr=1e-3,1e30,1e-3", "discounting=.9,.9,.99"]
+    words += ["--keep_policies"]
     done = call([*words, "--exp_name", "mine", "--results_dir", str(tmp_path)])
     assert done.returncode == 0, done.stderr
     folder = tmp_path / "mine"
@@ -145,9 +146,13 @@ def test_a_run_and_its_files(tmp_path: Path, where: str, request: pytest.Fixture
         "config.yaml",
         "scores.csv",
         "learning_curve.png",
+        "policies",
         "policy.pt",
         "summary.txt",
     }
+    kept = sorted(p.name for p in (folder / "policies").iterdir())  # one of each evaluation, the last is policy.pt
+    assert kept == ["000000000000.pt", "000000000100.pt", "000000000200.pt"]
+    assert (folder / "policies" / kept[-1]).read_bytes() == (folder / "policy.pt").read_bytes()
     assert any(p.name.startswith("events.out.tfevents") for p in folder.iterdir())
     assert "1 of 3 members diverged" in done.stdout and "square root" in done.stderr
     lines = (folder / "scores.csv").read_text().splitlines()

@@ -112,6 +112,12 @@ def test_odd_requests_are_answered(server, path, body, status) -> None:
     assert found == status and content["error"]
 
 
+def test_the_documented_curl_sends_json_under_another_name(server) -> None:
+    kind = "application/x-www-form-urlencoded"  # what curl -d says
+    (_, form), (_, plain) = (ask(server, "/evaluate", code("good"), kind=k) for k in (kind, "application/json"))
+    assert form["id"] == plain["id"]
+
+
 def test_the_queue_is_limited_and_the_same_code_needs_no_room(server) -> None:
     for k in range(6):
         assert ask(server, "/evaluate", code(f"good {k}"))[0] == 202

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from envolve.llm.gym.allowlist import check_method
 from envolve.llm.gym.method import (
     BadReward,
     UserError,
+    _numpy_only,
     checked_reward,
     compile_method,
     feedback,
@@ -20,6 +22,7 @@ from envolve.llm.gym.method import (
     with_reward,
 )
 from tests.llm.gym.user import method, write_user_env
+from tests.test_layout import ROOT
 
 
 class Position(list):
@@ -91,6 +94,19 @@ def test_names_of_numpy_and_math_can_be_imported() -> None:
     code = lines + "def compute_reward(self):\n    return clip(q.exp(0.0) + sqrt(4.0) + math.floor(p), 0, 5), {}\n"
     check_method(code)
     assert compile_method(code, {})(None) == (5.0, {})
+
+
+def test_the_first_sum_of_a_process_is_one_of_the_reward() -> None:
+    """numpy loads the Python part of x.sum() when it is first called, with the builtins of whoever calls."""
+    script = (
+        "import numpy as np\nfrom envolve.llm.gym.method import compile_method\n"
+        "f = compile_method('def compute_reward(self):\\n    return np.ones(3).sum() + np.ones(2).mean(), {}\\n', {})\n"
+        "print(f(None))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT, check=False)
+    assert "4.0" in done.stdout, done.stderr
+    with pytest.raises(ImportError, match="os cannot be imported here"):
+        _numpy_only("os")
 
 
 def test_builtins_are_few() -> None:

@@ -12,6 +12,7 @@ import envolve.envs.physics  # noqa: F401  registers the tasks
 from envolve.envs.graph.file import load_graph_file
 from envolve.envs.physics.task import physics_task
 from envolve.envs.shaping.candidate import load_candidate
+from envolve.llm.evolution import Final, Result
 from envolve.llm.models.record import Record, ReplayMismatch
 from envolve.llm.models.request import Call, ChatFailure, Reply, Request
 from envolve.llm.reporting.report import FILES, verdicts_text, write_report
@@ -23,8 +24,8 @@ ANT = physics_task("Ant")
 
 
 def result(individuals, finals=(), tunings=None):
-    finals = [SimpleNamespace(individual=i) for i in finals]
-    return SimpleNamespace(individuals=individuals, human=human(), finals=finals, tunings=tunings or {})
+    finals = [Final(i, None) for i in finals]
+    return Result(individuals, human(), finals, None, [], tunings or {}, "")
 
 
 def tuned(individuals):
@@ -116,3 +117,16 @@ def test_replies_come_in_printable_from_servers_and_from_recordings(tmp_path):
         assert entry is not None and entry.reply is not None and "\ud800" not in entry.reply.text
     with pytest.raises(ReplayMismatch):
         record.recording.find(Call(0, Request("m", (("user", "You wrote a"),))))
+
+
+def test_of_equal_finalists_the_summary_names_the_one_of_result_json(tmp_path):
+    """Scores of the last test may be equal; the better of the selection is the best, in every file."""
+    low, high = [i for i in evolution(3, 8, seed=1) if i.ok][:2]
+    low.score, high.score = 0.1, 0.2  # in the selection; the ids are the other way round
+    assert low.id < high.id
+    finals = [replace(i, score=1.0, agent_scores=[1.0, 1.0]) for i in (high, low)]
+    found = result([low, high], [*finals, human()])
+    text = write_report(tmp_path, found, ANT, "Title")
+    assert found.best is not None and found.best.individual.id == high.id
+    assert f"best i{high.id:03d}" in text and text.index(f"│ 1 │ i{high.id:03d}") < text.index(f"│ 2 │ i{low.id:03d}")
+    assert f"i{high.id:03d} of an evolution" in (tmp_path / "best.py").read_text()
