@@ -23,7 +23,7 @@ def pool(count: int) -> Iterator[ProcessPoolExecutor]:
             process.kill()
         raise
     finally:
-        executor.shutdown(wait=True, cancel_futures=True)
+        executor.shutdown(wait=True)
 
 
 def _begin(parent: int) -> None:

@@ -25,13 +25,14 @@ class Args(TrainingArgs):
     Default: gpt-4o."""
     base_url: Optional[str] = None
     """URL of an OpenAI-compatible server, e.g. http://localhost:8000/v1."""
-    mode: Literal["greedy", "islands", "gp"] = "greedy"
-    """Search: greedy (Eureka: improve the best candidate so far), islands (populations, crossover, migration) or gp
-    (genetic programming over graphs of rewards: no model, no key)."""
+    mode: Literal["greedy", "islands", "elites", "steady", "gp"] = "greedy"
+    """Search: greedy (Eureka: improve the best candidate so far), islands (populations, crossover, migration), elites
+    (the best of every size and pace of learning), steady (the same without iterations: --shapers-per-iter attempts are
+    under way at any time) or gp (genetic programming over graphs of rewards: no model, no key)."""
     num_iters: int = 5
     """Iterations of the search; each asks for candidates, then trains them."""
     shapers_per_iter: int = 10
-    """Candidates requested from the models per iteration."""
+    """Candidates requested from the models per iteration; with --mode steady, attempts under way at any time."""
     islands: int = 4
     """Number of islands (--mode islands)."""
     migration_every: int = 2
@@ -42,6 +43,15 @@ class Args(TrainingArgs):
     repairs: int = 1
     """How often a reply that was refused, or whose code failed in training, is asked for again within its iteration,
     with its own code and the reason."""
+    edits: float = 0.0
+    """Share of improvements that are asked for as changes of single places instead of the whole code."""
+    notes: bool = False
+    """Let the models leave notes to later attempts, and show them."""
+    human_parent: bool = False
+    """Make the human's reward an individual of the population, with its code: attempts may improve it."""
+    cascade: float = 1.0
+    """Share of a training that every candidate gets first; those whose lower bound reaches the median then get the full
+    one. 1: all do at once."""
     temperature: float = 1.0
     """Sampling temperature of the models."""
     max_tokens: int = 4096
@@ -55,6 +65,9 @@ class Args(TrainingArgs):
     """Tune the numeric constants of the best candidates after the search."""
     tune_top: int = 1
     """Candidates to tune, best first."""
+    tune_every: int = 0
+    """Iterations after which the numbers of the best so far are tuned, so that the models are shown them; 0: they are
+    tuned at the end alone."""
     tune_generations: int = 10
     """Tuning generations per candidate."""
     tune_population: int = 16

@@ -20,8 +20,11 @@ from typing import NamedTuple, Protocol
 
 from envolve.agents.shaped.halving import Halved, Training
 from envolve.agents.shaped.training import Progress
+from envolve.core.cleaning import clean
+from envolve.llm.cascade import evaluate_in_two
 from envolve.llm.fitness import FINAL, Worth, candidate_of, evaluate, judge
 from envolve.llm.models.chat import Call, Chat, ChatFailure, Request, settled
+from envolve.llm.programs import base_of, program_of
 from envolve.llm.repairs import MOST, ask_again, broken
 from envolve.llm.reporting.best_code import code_of_graph
 from envolve.llm.search.archive import Archive
@@ -29,6 +32,7 @@ from envolve.llm.search.individual import CALL, HUMAN, NOVELTY, Individual, Prop
 from envolve.llm.search.novelty import most_similar
 from envolve.llm.tune import Tuned, TuneSettings, tune
 from envolve.llm.tune_workers import Workers
+from envolve.llm.vetting.text.parsing import VetError
 from envolve.llm.vetting.vet import Rejection, Vetter
 
 log = logging.getLogger("envolve")
@@ -50,6 +54,8 @@ class Settings:
     finalists: int = 3  # best candidates in the final test, beside tuned ones: the best of many was also lucky
     retest: int = 5  # fresh agents per finalist
     repairs: int = 0  # how often what was refused or failed is asked for again within its iteration
+    cascade: float = 1.0  # share of the training that decides who gets the full one; 1: everybody does
+    tune_every: int = 0  # iterations after which the numbers of the best so far are tuned; 0: at the end alone
 
 
 class Watcher(Protocol):
@@ -129,6 +135,8 @@ class Evolution:
             self.individuals += new
             self.search.tell([*new, self.human] if self.human.ok else new)
             self.watcher.finished(iteration, new)
+            if self.s.tune_every and (iteration + 1) % self.s.tune_every == 0 and not self.stopped:
+                self._tune_best(iteration)
             if self.stopped:
                 self.watcher.note(f"stopped after iteration {iteration + 1}: {self.stopped}")
                 break
@@ -196,6 +204,7 @@ class Evolution:
                 individual.rejection = (CALL, str(reply))
             else:
                 individual.reply, individual.model = reply.text, reply.asked or p.model
+                individual.code = base_of(p)
             new.append(individual)
         return new
 
@@ -212,7 +221,14 @@ class Evolution:
             return
         assert self.vetter is not None
         self.watcher.vetting(iteration, len(replied))
-        for individual, verdict in zip(replied, self.vetter.vet_all([(i.reply, f"i{i.id:03d}") for i in replied])):
+        programs: list[tuple[Individual, str]] = []
+        for individual in replied:
+            try:
+                programs.append((individual, program_of(individual)))
+            except VetError as e:
+                individual.rejection = (e.stage, clean(e.message))
+        verdicts = self.vetter.vet_all([(text, f"i{i.id:03d}") for i, text in programs])
+        for (individual, _), verdict in zip(programs, verdicts):
             individual.code, individual.notes = verdict.code, verdict.notes
             for note in verdict.notes:
                 self.watcher.note(f"i{individual.id:03d}: {note}")
@@ -221,9 +237,9 @@ class Evolution:
             else:
                 individual.graph_file = verdict.graph_file
 
-    def _reject_copies(self, new: Sequence[Individual]) -> None:
+    def _reject_copies(self, new: Sequence[Individual], known: Sequence[Individual] | None = None) -> None:
         """Rejects duplicates of earlier individuals with a message; they are not trained."""
-        earlier = [i for i in self.individuals if i.graph_file is not None]
+        earlier = [i for i in (self.individuals if known is None else known) if i.graph_file is not None]
         for individual in new:
             if individual.graph_file is None:
                 continue
@@ -235,9 +251,11 @@ class Evolution:
             else:
                 earlier.append(individual)
 
-    def _train(self, iteration: int, new: Sequence[Individual]) -> list[Individual]:
+    def _train(
+        self, iteration: int, new: Sequence[Individual], shorts: Sequence[float] | None = None
+    ) -> list[Individual]:
         """Trains the individuals that were not rejected. The human's shapers, the reference, take part in the first
-        simulator and are then returned."""
+        simulator and are then returned. shorts: short scores of a cascade so far; None: of the known individuals."""
         members = [i for i in new if i.rejection is None]
         if not members:
             return []
@@ -248,8 +266,32 @@ class Evolution:
         def report(progress: Progress, inside: list[int]) -> None:
             self.watcher.training(iteration, names, progress, inside)
 
-        evaluate(self.s.training, members, self.s.seed, report)
+        if self.s.cascade < 1:
+            earlier = [i.short for i in self.individuals] if shorts is None else shorts
+            earlier = [x for x in earlier if math.isfinite(x)]
+            evaluate_in_two(self.s.training, members, self.s.seed, self.s.cascade, earlier, report)
+        else:
+            evaluate(self.s.training, members, self.s.seed, report)
         return reference
+
+    def _tune_best(self, iteration: int) -> None:
+        """Tunes the numbers of the best so far; if they train a better agent, they are its numbers from now on, and the
+        next prompts show them."""
+        best = next(iter(ranking(self.individuals)), None)
+        if best is None or best.tuned is not None:  # {}: tuned, and no better for it
+            return
+        tuned = self._tune(best)
+        best.tuned = {}
+        if tuned is not None:
+            trial = replace(tuned, steps=0)
+            self._train(iteration, [trial])
+            best.steps += trial.steps
+            if trial.ok and trial.score > best.score:
+                steps, notes = best.steps, best.notes
+                vars(best).update(vars(replace(trial, steps=steps, notes=notes)))
+            self.watcher.note(f"i{best.id:03d}: tuned numbers score {trial.score:.4g}")
+        self.archive.put([best])
+        self.search.tell([best])
 
     # --------------------------------------------------------------------------------------------------------- the end
 
@@ -257,7 +299,8 @@ class Evolution:
         ranked = ranking(self.individuals)
         entries = ranked[: self.s.finalists]
         if self.s.tune is not None:
-            entries += [tuned for i in ranked[: self.s.tune_top] if (tuned := self._tune(i)) is not None]
+            todo = [i for i in ranked[: self.s.tune_top] if i.tuned is None]
+            entries += [tuned for i in todo if (tuned := self._tune(i)) is not None]
         finals, halved, order = self._test([*entries, self.human]) if entries else ([], None, [])
         return Result(self.individuals, self.human, finals, halved, order, self.tunings, self.stopped)
 

@@ -66,6 +66,7 @@ def make_plan(args: Args) -> Plan:
         problems.append(f"--llm: found {args.llm[0]}, expected none with --mode gp, which asks no model")
     if args.mode == "gp" and args.shaper_types != ["compute_reward"]:
         problems.append(f"--shaper-types: found {' '.join(args.shaper_types)}, expected compute_reward with --mode gp")
+    problems += _beside_each_other(args)
     if problems:
         raise ConfigError(problems)
     check_video(args.video)
@@ -89,16 +90,33 @@ def make_plan(args: Args) -> Plan:
         tune = TuneSettings(
             args.tune, args.tune_generations, args.tune_population, args.tune_sigma, args.tune_step, args.tune_workers
         )
-    novelty = args.novelty if args.novelty is not None else 1.0 if args.mode == "islands" else 2.0
+    novelty = args.novelty if args.novelty is not None else 2.0 if args.mode in ("greedy", "gp") else 1.0
     settings = Settings(
         args.num_iters, training, seed, args.temperature, args.max_tokens, novelty, tune, args.tune_top,
-        args.finalists, args.retest, args.repairs,
+        args.finalists, args.retest, args.repairs, args.cascade, args.tune_every,
     )  # fmt: skip
     return Plan(
         task, args.task_description or f"Make the score as high as possible: {task.score_meaning}.",
         args.shaper_types, settings, args, Budget(args.budget_usd, args.budget_tokens), prices,
         args.resume or new_folder(args.results_dir or Path("results"), "auto", task, seed), args.resume is not None,
     )  # fmt: skip
+
+
+def _beside_each_other(args: Args) -> List[str]:
+    """Problems of flags that exclude one another, a line each."""
+    problems = []
+    if args.tune_every and args.tune == "none":
+        problems.append("--tune-every: found no --tune nes or bohb, expected one that says how")
+    if args.tune_every and args.mode == "steady":
+        problems.append("--tune-every: found --mode steady, which has no iterations; expected another mode")
+    if args.cascade < 1 and args.halving > 1:
+        problems.append("--cascade: found --halving, which drops candidates as well; expected one of the two")
+    if args.human_parent and args.shaper_types != ["compute_reward"]:
+        problems.append(f"--human-parent: found {' '.join(args.shaper_types)}, expected compute_reward alone")
+    if args.mode == "gp":
+        given = [name for name in ("edits", "notes", "human_parent") if getattr(args, name)]
+        problems += [f"--{name.replace('_', '-')}: found --mode gp, which asks no model" for name in given]
+    return problems
 
 
 def gym_options(args: Args) -> GymOptions:

@@ -31,7 +31,7 @@ class Range(NamedTuple):
 RANGES = {
     "num_iters": Range(1, MANY), "shapers_per_iter": Range(1, 10_000), "islands": Range(1, 10_000),
     "migration_every": Range(1, MANY), "novelty": Range(0, 1, above=True), "temperature": Range(0, 100),
-    "repairs": Range(0, 9),
+    "repairs": Range(0, 9), "edits": Range(0, 1), "cascade": Range(0, 1, above=True), "tune_every": Range(0, MANY),
     "max_tokens": Range(1, 10 * MANY), "num_envs_per_shaper": Range(1, 100_000), "iterations": Range(1, 1000 * MANY),
     "seeds": Range(1, 10_000), "halving": Range(1, 10_000), "tune_top": Range(1, 10_000),
     "tune_generations": Range(1, MANY), "tune_population": Range(3, MANY), "tune_sigma": Range(1e-6, 1000),

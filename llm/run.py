@@ -12,6 +12,7 @@ from typing import Any, Dict, List, Optional
 import yaml
 
 from envolve.agents.shaped.halving import Training
+from envolve.core.places import shipped
 from envolve.envs.worlds.file import write_atomic
 from envolve.llm.evolution import Evolution, Result, verdicts
 from envolve.llm.models.chat import Chat, ChatError, make_chat
@@ -20,11 +21,14 @@ from envolve.llm.reporting.best_code import recheck_with
 from envolve.llm.reporting.board import BoardWatcher
 from envolve.llm.reporting.live import LiveEvolution
 from envolve.llm.reporting.report import write_report
+from envolve.llm.search.elites import Elites
 from envolve.llm.search.genetic import Genetic
-from envolve.llm.search.greedy import Greedy
+from envolve.llm.search.greedy import Extras, Greedy
 from envolve.llm.search.individual import HUMAN, Individual, Search
 from envolve.llm.search.islands import Islands
 from envolve.llm.search.prompts import Brief
+from envolve.llm.search.task_facts import human_source
+from envolve.llm.steady import Steady, guided
 from envolve.llm.vetting.probe import Probe, make_probe
 from envolve.llm.vetting.vet import Vetter
 from envolve.outer.checkpoint import locked
@@ -73,20 +77,39 @@ def _chat(plan: Plan, record: Optional[Path]) -> Chat:
 def _evolve(plan: Plan, chat: Chat, vetter: Optional[Vetter], probe: Probe) -> Result:
     args, s = plan.args, plan.settings
     brief = Brief(plan.task, plan.description, tuple(plan.types), training_text(s.training), args.show_human_reward)
+    code = plan.task.reward_text or human_source(plan.task.compute_reward) if args.human_parent else ""
+    extras = Extras(args.edits, args.notes, code)
+    samples = args.shapers_per_iter
     search: Search
-    if args.mode == "gp":
-        search = Genetic(plan.task, probe.state, args.shapers_per_iter, s.seed)
-    elif args.mode == "greedy":
-        search = Greedy(brief, args.shapers_per_iter, chat.models)
-    else:
-        search = Islands(
-            brief, args.shapers_per_iter, chat.models, seed=s.seed, islands=args.islands,
-            migration_every=args.migration_every,
-        )  # fmt: skip
     with LiveEvolution(plan.task, s, wide_console(), str(plan.folder)) as live:
         watcher = BoardWatcher(live, plan.folder)
         with contextlib.closing(watcher):
+            if args.mode in ("elites", "steady"):
+                elites = Elites(brief, samples, chat.models, s.seed, extras)
+                if args.mode == "steady":
+                    return guided(Steady(s, plan.folder, elites, chat, vetter, watcher), _recording(args.llm)).run()
+                search = elites
+            elif args.mode == "gp":
+                search = Genetic(plan.task, probe.state, samples, s.seed)
+            elif args.mode == "greedy":
+                search = Greedy(brief, samples, chat.models, extras)
+            else:
+                search = Islands(
+                    brief,
+                    samples,
+                    chat.models,
+                    seed=s.seed,
+                    islands=args.islands,
+                    migration_every=args.migration_every,
+                    extras=extras,
+                )
             return Evolution(s, plan.folder, search, chat, vetter, watcher).run()
+
+
+def _recording(models: List[str]) -> Optional[Path]:
+    """File of calls that is replayed, if it is one."""
+    replayed = [name.removeprefix("replay:") for name in models if name.startswith("replay:")]
+    return Path(shipped(replayed[0])) if len(replayed) == 1 else None
 
 
 def training_text(t: Training) -> str:

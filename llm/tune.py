@@ -25,6 +25,7 @@ from envolve.outer.config.section import GTNSection
 from envolve.outer.evaluate.shapers import params_of
 from envolve.outer.search.nes import MEMBERS, NES, member_seeds
 
+RANDOM = 0x7264  # stream of random numbers
 FACTOR = 3.0  # BOHB searches u in [-FACTOR, FACTOR]: a number may change its sign and grow fourfold
 
 
@@ -32,7 +33,7 @@ FACTOR = 3.0  # BOHB searches u in [-FACTOR, FACTOR]: a number may change its si
 class TuneSettings:
     """Options of the tuning."""
 
-    method: str = "nes"  # or "bohb"
+    method: str = "nes"  # or "bohb", or "random"
     generations: int = 10
     population: int = 16  # candidates per generation
     sigma: float = 0.3  # NES: standard deviation of u
@@ -124,8 +125,33 @@ class BOHBTuner:
         return torch.tensor(ranked[0][2] if ranked else np.zeros(self.D), dtype=torch.float32)
 
 
+class RandomTuner:
+    """Points drawn evenly from [-FACTOR, FACTOR], the written numbers first: what a search has to beat."""
+
+    def __init__(self, D: int, s: TuneSettings, seed: int) -> None:
+        self.rng, self.D, self.population = np.random.default_rng([seed, RANDOM]), D, s.population
+        self.found: list[tuple[float, np.ndarray]] = []
+        self.asked: list[np.ndarray] = []
+
+    def ask(self) -> tuple[Tensor, list[float]]:
+        self.asked = list(self.rng.uniform(-FACTOR, FACTOR, (self.population, self.D)))
+        if not self.found:
+            self.asked[0] = np.zeros(self.D)
+        return torch.tensor(np.stack(self.asked), dtype=torch.float32), [1.0] * self.population
+
+    def tell(self, scores: np.ndarray) -> None:
+        pairs = zip(scores.tolist(), self.asked)
+        self.found += [(score if math.isfinite(score) else -math.inf, u) for score, u in pairs]
+
+    def best(self) -> Tensor:
+        """The first of the best points."""
+        best = max(self.found, key=lambda f: f[0], default=(0.0, np.zeros(self.D)))
+        return torch.tensor(best[1], dtype=torch.float32)
+
+
 def make_tuner(D: int, s: TuneSettings, seed: int) -> Tuner:
-    return BOHBTuner(D, s, seed) if s.method == "bohb" else NESTuner(D, s, seed)
+    kinds: dict[str, type[BOHBTuner] | type[RandomTuner] | type[NESTuner]] = {"bohb": BOHBTuner, "random": RandomTuner}
+    return kinds.get(s.method, NESTuner)(D, s, seed)
 
 
 def tune(

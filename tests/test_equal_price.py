@@ -55,3 +55,12 @@ def test_cells_are_run_once_and_shown_with_their_intervals(tmp_path: Path) -> No
 def test_a_failed_seed_is_counted() -> None:
     assert equal_price.figure([1.0, float("nan"), 3.0]).startswith("2.0")
     assert equal_price.figure([float("nan"), 1.0]) == "1.0 (1 failed)"
+
+
+def test_a_search_whose_experts_spent_everything_still_has_a_world() -> None:
+    from types import SimpleNamespace
+
+    def run(steps: int, best: int) -> Any:
+        return SimpleNamespace(progress=SimpleNamespace(real_steps=steps, best_generation=best))
+
+    assert [equal_price.exceeded(run(*r), 100) for r in ((150, 0), (150, 1), (50, 1))] == [False, True, False]

@@ -53,6 +53,7 @@ from envolve.outer.controls.direct import evolve_policy  # noqa: E402
 from envolve.outer.controls.greedy import greedy  # noqa: E402
 from envolve.outer.distil.policy import play  # noqa: E402
 from envolve.outer.evaluate.networks import BUDGET, DISTIL, UNSOLVABLE, evaluate  # noqa: E402
+from envolve.outer.run import Run  # noqa: E402
 from envolve.outer.search.nes import RETEST, member_seeds  # noqa: E402
 
 # mean length of an episode with random actions, and whether episodes cut at a fifth have returns that differ
@@ -153,10 +154,15 @@ def cell(out: Path, name: str, arm: str, budget: int, seed: int, steps: int) -> 
         returns = {"policy": best} if arm == "learner" else taught(config, world, steps, seed)
     else:
         run_dir = out / "runs" / f"{name}-{arm}-{budget}-{seed}"
-        run = cells.search(run_dir, lambda: config, lambda run: run.progress.real_steps >= budget, COMMAND)
+        run = cells.search(run_dir, lambda: config, lambda run: exceeded(run, budget), COMMAND)
         world, spent = read_world(str(run_dir / "model.pt")).flat, run.progress.real_steps
         returns = taught(config, world, steps, seed)
     return {**row, "real_steps": spent, "returns": returns}
+
+
+def exceeded(run: Run, budget: int) -> bool:
+    """Returns whether a search has spent its budget, and has a world. Experts alone may cost more than half of it."""
+    return run.progress.real_steps >= budget and run.progress.best_generation > 0
 
 
 def results(out: Path) -> list[dict[str, Any]]:

@@ -28,6 +28,7 @@ SLOW = 60.0  # s of CPU after which fewer steps must do; what was measured is fr
 FIRST_NUMBERS, FIRST_LEAST, FIRST_MOST = 8192, 16, 200  # numbers of all first observations, and how many there are
 MAX_INFO = 64
 DEFAULT_STEPS = 1000  # of an episode, where the environment sets no limit
+ALIKE = 3  # truncated episodes of one length that show a limit
 SECONDS = 600.0  # until the process is ended
 
 
@@ -89,7 +90,8 @@ def _measure(name: str, section: Mapping[str, Any], seed: int, cls: Optional[typ
     flat.close()
     mean, scale = _scales(sample.observations, flat.observation)
     spec = getattr(env, "spec", None)
-    limit, threshold = getattr(spec, "max_episode_steps", None), getattr(spec, "reward_threshold", None)
+    threshold = getattr(spec, "reward_threshold", None)
+    limit = getattr(spec, "max_episode_steps", None) or sample.own_limit()
     return {
         "observation": observation,
         "action": action,
@@ -117,8 +119,9 @@ class _Sample:
         self.observations: List[np.ndarray] = []
         self.rewards: List[float] = []
         self.returns: List[float] = []  # of episodes that ended
+        self.truncated: List[int] = []  # their lengths, of those that a limit ended
         self.numeric: Dict[str, bool] = {}
-        episode, total, over = 0, 0.0, True
+        episode, total, length, over = 0, 0.0, 0, True
         began = time.process_time()
         for step in range(STEPS):
             if step >= LEAST_STEPS and over and time.process_time() - began > SLOW:
@@ -127,13 +130,15 @@ class _Sample:
                 observation, info = flat.reset(seed + episode)
                 self._note(info)
                 self.observations.append(observation)
-                episode, total = episode + 1, 0.0
+                episode, total, length = episode + 1, 0.0, 0
             observation, reward, terminated, truncated, info = flat.step(flat.random_action(random))
             self.observations.append(observation)
             self.rewards.append(reward)
             self._note(info)
-            total += reward
+            total, length = total + reward, length + 1
             over = terminated or truncated
+            if truncated and not terminated:
+                self.truncated.append(length)
             if over:
                 self.returns.append(total)
 
@@ -141,6 +146,11 @@ class _Sample:
         for key, value in info.items():
             if isinstance(key, str):
                 self.numeric[key] = self.numeric.get(key, True) and _is_number(value)
+
+    def own_limit(self) -> Optional[int]:
+        """The time limit of an environment whose registration names none: at least ALIKE episodes were truncated, all
+        after as many steps."""
+        return self.truncated[0] if len(self.truncated) >= ALIKE and len(set(self.truncated)) == 1 else None
 
     def info_names(self) -> List[str]:
         """Entries that were a number whenever they were there, by name."""

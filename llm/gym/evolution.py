@@ -20,9 +20,10 @@ from rich.console import Console
 from envolve.core import commands, interrupt
 from envolve.core.places import CODE
 from envolve.envs.worlds.file import write_atomic
-from envolve.llm.gym import report
+from envolve.llm.gym import report, results
 from envolve.llm.gym.allowlist import check_method
 from envolve.llm.gym.config import load_gym_config
+from envolve.llm.gym.finals import Finalist, best_first, final_seed, finalists, reject_copies
 from envolve.llm.gym.prompts import GymBrief
 from envolve.llm.gym.reward import METHOD, extract_method, step_call
 from envolve.llm.gym.sample import Sample
@@ -107,6 +108,7 @@ class GymRun:
         self.samples: list[Sample] = []
         self.said: set[str] = set()
         self.benchmark: Sample | None = None
+        self.finals: list[Finalist] = []  # best first
 
     def _places(self, path: Path) -> list[Path]:
         beside = [Path("envs"), path.resolve().parent / "envs", path.resolve().parents[1] / "envs", CODE / "envs"]
@@ -157,11 +159,12 @@ class GymRun:
                 time.sleep(60 * eureka.sleep_time_per_iteration)
             if not self._iteration(iteration):
                 break
-        best = report.best_of(self.samples)
+        self._test()
+        best = self.best()
         final = self._judge(best) if best is not None else None
-        self._write(final)
+        results.write(self, final)
         if self.options.json is not None:
-            report.write_json(self.options.json, self._result(final))
+            report.write_json(self.options.json, results.result(self, final))
         name = self.config.environment.name
         console.print(report.table(self.samples, self.benchmark, f"{name}: fitness of the final policies"))
         if best is None:
@@ -170,6 +173,9 @@ class GymRun:
         if final is not None and final.error is None:
             asked = self.config.rl.evaluation
             text = f"fitness {final.fitness:.6g} in {asked.num_episodes} new episodes (seed {asked.seed})"
+            for f in self.finals:
+                shown = ", ".join(f"{x:.6g}" for x in f.scores)
+                console.print(f"  {f.sample.name}, trained anew: {shown}; mean {f.mean:.6g}", markup=False)
             console.print(
                 f"Best: {best.name}, {text}; its code: {self.folder / 'best_reward.py'}", markup=False, soft_wrap=True
             )
@@ -199,9 +205,12 @@ class GymRun:
         last = [s for s in self.samples if s.iteration == iteration - 1]
         best = report.best_of(self.samples)
         messages = self.brief.messages(best, last)
-        request = Request(self.chat.models[0], messages, eureka.temperature, self.options.max_tokens)
-        calls = [Call(iteration * eureka.samples + j, request) for j in range(eureka.samples)]
-        self.console.print(f"Iteration {iteration}: asking {request.model} for {len(calls)} rewards", markup=False)
+        model, seed = self.chat.models[0], self.config.rl.training.seed
+        calls = [
+            Call(n, Request(model, messages, eureka.temperature, self.options.max_tokens, seed + n))
+            for n in range(iteration * eureka.samples, (iteration + 1) * eureka.samples)
+        ]
+        self.console.print(f"Iteration {iteration}: asking {model} for {len(calls)} rewards", markup=False)
         replies = self.chat.ask(calls)
         ends = settled(replies)
         if ends:
@@ -218,11 +227,13 @@ class GymRun:
             samples.append(sample)
         if not samples:
             return False
+        if eureka.skip_copies and not eureka.pretraining_with_best_model:
+            reject_copies(samples, self.samples)
         self._train(samples, iteration, best)
         self.samples += samples
         text = report.markdown(iteration, messages, samples)
         write_atomic(str(self.folder / f"iteration_{iteration}.md"), text.encode("utf-8", "replace"))
-        self._write(None)
+        results.write(self, None)
         return not ends
 
     def _read(self, sample: Sample, reply: Reply) -> None:
@@ -254,16 +265,42 @@ class GymRun:
                 continue
             jobs.append(Job(s.folder, "train", self.config, seed, self.env.folder, s.code, start))
             by_folder[s.folder] = s
+        self._run(jobs, by_folder)
+
+    def _run(self, jobs: list[Job], by_folder: dict[Path, Sample]) -> None:
+        """Trains them and stores what became of them."""
         parallel = self.options.processes or len(os.sched_getaffinity(0))
         for job, outcome in run_jobs(jobs, parallel, self.limits):
             sample = by_folder[job.folder]
             self._take(sample, outcome)
             sample.save()
 
+    def _test(self) -> None:
+        """Trains the finalists anew, with seeds that the search has not used."""
+        eureka, seed = self.config.eureka, self.config.rl.training.seed
+        finals = finalists(self.samples, eureka.finalists, eureka.final_seeds, self.folder)
+        by_folder = {run.folder: run for f in finals for run in f.runs if not run.load()}
+        if by_folder:
+            text = f"Last test: {eureka.final_seeds} trainings for each of {len(finals)}"
+            self.console.print(text, markup=False)
+        jobs = [
+            Job(run.folder, "train", self.config, final_seed(seed, k), self.env.folder, run.code)
+            for f in finals
+            for k, run in enumerate(f.runs)
+            if run.folder in by_folder
+        ]
+        self._run(jobs, by_folder)
+        self.finals = best_first(finals)
+
+    def best(self) -> Sample | None:
+        """Best attempt: of the last test, if there was one."""
+        return self.finals[0].sample if self.finals else report.best_of(self.samples)
+
     def _take(self, sample: Sample, outcome: Outcome) -> None:
         rl = self.config.rl
         sample.take(outcome, max(rl.training.eval.num_episodes, rl.evaluation.num_episodes))
         name = "benchmark" if sample is self.benchmark else sample.name
+        name += f", {sample.folder.name}" * (sample.folder.name.startswith("seed_"))
         self._warn(outcome.notes)
         if outcome.kind == "jail":
             raise RunStopped(outcome.error or "this machine cannot jail")
@@ -289,29 +326,3 @@ class GymRun:
             if data is not None:
                 write_atomic(str(self.folder / name), data)
         return outcome
-
-    def _result(self, final: Outcome | None) -> dict[str, object]:
-        best = report.best_of(self.samples)
-        score = final.fitness if final is not None and final.error is None else best.fitness if best else None
-        entry = report.entry(best)
-        return {
-            "environment": self.config.environment.name,
-            "folder": str(self.folder),
-            "best": None if entry is None else {**entry, "selected_with": entry["score"], "score": score},
-            "benchmark": report.entry(self.benchmark),
-            "samples": [report.entry(s) for s in self.samples],
-        }
-
-    def _write(self, final: Outcome | None) -> None:
-        best = report.best_of(self.samples)
-        report.write_json(self.folder / "result.json", self._result(final))
-        if best is not None:
-            report.write_json(self.folder / "best_reward.json", {**best.values(), "fitness_score": best.fitness})
-            write_atomic(str(self.folder / "best_reward.py"), best.code.encode("utf-8", "replace"))
-        per = [report.best_of([s for s in self.samples if s.iteration == i]) for i in self._iterations()]
-        report.write_json(self.folder / "best_iteration_rewards.json", [s.values() if s else None for s in per])
-        picture_title = self.config.environment.name
-        report.picture(self.folder / "fitness.png", self.samples, self.benchmark, picture_title)
-
-    def _iterations(self) -> list[int]:
-        return sorted({s.iteration for s in self.samples})

@@ -72,10 +72,21 @@ class _Runnable(ast.NodeTransformer):
     def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
         return ast.copy_location(ast.Assign([node.target], node.value), node) if node.value else ast.Pass()
 
-    def visit_Import(self, node: ast.AST) -> ast.AST:
-        return ast.copy_location(ast.Pass(), node)
+    def visit_Import(self, node: ast.Import) -> Any:
+        """numpy and math are there; import math as m is another name for one of them."""
+        names = [(a.asname, a.name) for a in node.names if a.asname]
+        return [_bound(node, name, ast.Name(full.split(".")[0], ast.Load())) for name, full in names] or ast.Pass()
 
-    visit_ImportFrom = visit_Import
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> Any:
+        if node.module not in ("numpy", "math"):  # of types, which nothing looks at
+            return ast.copy_location(ast.Pass(), node)
+        owner = node.module
+        names = [(a.asname or a.name, a.name) for a in node.names]
+        return [_bound(node, name, ast.Attribute(ast.Name(owner, ast.Load()), of, ast.Load())) for name, of in names]
+
+
+def _bound(node: ast.AST, name: str, value: ast.expr) -> ast.AST:
+    return ast.copy_location(ast.Assign([ast.Name(name, ast.Store())], value), node)
 
 
 def compile_method(code: str, names: dict[str, Any]) -> Callable[..., Any]:

@@ -40,6 +40,9 @@ class Eureka(Section):
     sleep_time_per_iteration: NotNegative | None = Field(0.0, description="minutes between iterations, ollama only")
     use_initial_reward_prompt: bool = False
     pretraining_with_best_model: bool = False
+    skip_copies: bool = Field(True, description="do not train a reward that was trained before (not with pretraining)")
+    finalists: Whole = Field(3, description="best attempts that are trained anew at the end")
+    final_seeds: Whole = Field(3, description="trainings of each finalist; 0: no last test")
 
 
 class Environment(Section):

@@ -9,16 +9,47 @@ are repairs of what did not run, each with its own message, and the rest start a
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 from envolve.llm.search.bandit import choose_models
-from envolve.llm.search.individual import CALL, HUMAN, IMPROVE, INITIAL, REPAIR, Individual, Prompts, Proposal, best_of
+from envolve.llm.search.individual import (
+    CALL,
+    EDIT,
+    HUMAN,
+    IMPROVE,
+    INITIAL,
+    REPAIR,
+    Individual,
+    Messages,
+    Prompts,
+    Proposal,
+    best_of,
+)
+from envolve.llm.search.notes import with_notes
+
+
+@dataclass(frozen=True)
+class Extras:
+    """What any search may do beside. edits: share of improvements that are asked for as changes of single places;
+    notes: models leave notes to later attempts; human: code of the human's shapers, which then are an individual of the
+    population, once they have a score."""
+
+    edits: float = 0.0
+    notes: bool = False
+    human: str = ""
 
 
 class Memory:
     """Individuals told to a search, by id."""
 
-    def __init__(self) -> None:
+    prompts: Any
+
+    def __init__(self, extras: Extras = Extras()) -> None:
+        if not 0 <= extras.edits <= 1:
+            raise ValueError(f"edits: found {extras.edits}, expected a share between 0 and 1")
         self._told: dict[int, Individual] = {}
+        self.extras = extras
 
     def tell(self, individuals: Sequence[Individual]) -> None:
         """Adds individuals in any order; a known one is replaced."""
@@ -28,9 +59,31 @@ class Memory:
         return best_of(self._told.values())
 
     def before(self, iteration: int) -> list[Individual]:
-        """Individuals of earlier iterations that a model wrote, in the order of ids."""
+        """Individuals of earlier iterations that a model wrote, and the human's if it is one of the population, in the
+        order of ids."""
         earlier = [i for i in self._told.values() if i.iteration < iteration and i.operator != HUMAN]
-        return sorted(earlier, key=lambda i: i.id)
+        return self._adopted(iteration) + sorted(earlier, key=lambda i: i.id)
+
+    def _adopted(self, iteration: int) -> list[Individual]:
+        human = self.human(iteration)
+        if human is None or not human.ok or not self.extras.human:
+            return []
+        return [replace(human, operator=INITIAL, code=self.extras.human)]
+
+    def improved(
+        self, k: int, parent: Individual, human: Individual | None, failed: Sequence[Individual]
+    ) -> tuple[str, Messages]:
+        """Operator and messages of the k-th improvement: every so many are edits."""
+        share = self.extras.edits
+        if int((k + 1) * share) > int(k * share):
+            return EDIT, self.prompts.edit(parent, human, failed)
+        return IMPROVE, self.prompts.improve(parent, human, failed)
+
+    def noted(self, proposals: list[Proposal], known: Sequence[Individual]) -> list[Proposal]:
+        """The same with the notes of earlier attempts."""
+        if not self.extras.notes:
+            return proposals
+        return [replace(p, messages=with_notes(p.messages, known)) for p in proposals]
 
     def human(self, iteration: int) -> Individual | None:
         """Latest reference of earlier iterations."""
@@ -41,8 +94,14 @@ class Memory:
 class Greedy(Memory):
     """samples: per iteration. A bandit divides them among several models (bandit.py)."""
 
-    def __init__(self, prompts: Prompts, samples: int, models: Sequence[str]) -> None:
-        super().__init__()
+    def __init__(
+        self,
+        prompts: Prompts,
+        samples: int,
+        models: Sequence[str],
+        extras: Extras = Extras(),
+    ) -> None:
+        super().__init__(extras)
         if samples < 1 or not models:
             raise ValueError(f"found {samples} samples of {len(models)} models, expected at least one of each")
         self.prompts, self.samples, self.models = prompts, samples, tuple(models)
@@ -50,16 +109,19 @@ class Greedy(Memory):
     def ask(self, iteration: int) -> list[Proposal]:
         known = self.before(iteration)
         models = choose_models(self.models, known, self.samples)
-        best, last = best_of(known), [i for i in known if i.iteration == iteration - 1]
+        best, last = best_of(known), [i for i in known if i.iteration == iteration - 1 and i.call >= 0]
         broken: list[Individual] = []
         if last and not any(i.ok for i in last):
             broken = repairable(last)[: (self.samples + 1) // 2]
         out = [Proposal(REPAIR, (b.id,), 0, model, self.prompts.repair(b)) for b, model in zip(broken, models)]
         rest = models[len(out) :]
         if best is None:
-            return out + [Proposal(INITIAL, (), 0, model, self.prompts.initial()) for model in rest]
-        messages = self.prompts.improve(best, self.human(iteration), [i for i in last if not i.ok])
-        return out + [Proposal(IMPROVE, (best.id,), 0, model, messages) for model in rest]
+            return self.noted(out + [Proposal(INITIAL, (), 0, m, self.prompts.initial()) for m in rest], known)
+        failed, human = [i for i in last if not i.ok], self.human(iteration)
+        for k, model in enumerate(rest):
+            operator, messages = self.improved(k, best, human, failed)
+            out.append(Proposal(operator, (best.id,), 0, model, messages))
+        return self.noted(out, known)
 
 
 def repairable(individuals: Sequence[Individual]) -> list[Individual]:

@@ -21,7 +21,8 @@ from envolve.outer.config.yaml_lines import show
 Messages: TypeAlias = tuple[tuple[str, str], ...]  # (role, content): "system", "user", "assistant"
 
 INITIAL, IMPROVE, CROSSOVER, REPAIR, HUMAN = "initial", "improve", "crossover", "repair", "human"
-OPERATORS = (INITIAL, IMPROVE, CROSSOVER, REPAIR, HUMAN)  # human: the task's own shapers, the reference
+EDIT = "edit"  # improve, by changes of single places
+OPERATORS = (INITIAL, IMPROVE, CROSSOVER, REPAIR, HUMAN, EDIT)  # human: the task's own shapers, the reference
 SCORE, REWARD = "score", "reward"  # names in ``curves``, beside the components of the reward
 
 # Stages of a rejection beside those of vetting (vetting/text/extract.py): no reply came; it says what another has said.
@@ -59,6 +60,7 @@ class Individual:
     # what was refused or failed and then asked for again, oldest first: {"call": of the repair, "reply", "code",
     # "rejection", "failure"} before it
     repairs: list[dict[str, Any]] = field(default_factory=list)
+    short: float = math.nan  # score after the short training of a cascade
 
     @property
     def ok(self) -> bool:
@@ -70,10 +72,10 @@ class Individual:
         return {name: curve for name, curve in self.curves.items() if name not in (SCORE, REWARD)}
 
     def to_json(self) -> dict[str, Any]:
-        """All fields as JSON: numbers that are not finite are null, tuples are lists. Notes and repairs only if there
-        are any."""
+        """All fields as JSON: numbers that are not finite are null, tuples are lists. Notes, repairs and the short
+        score only if there are any."""
         content = {f.name: _plain(getattr(self, f.name)) for f in fields(self)}
-        return {k: v for k, v in content.items() if v or k not in ("notes", "repairs")}
+        return {k: v for k, v in content.items() if v or k not in _SELDOM or v == 0}
 
     @classmethod
     def from_json(cls, content: Any) -> Individual:
@@ -86,7 +88,7 @@ class Individual:
             if name not in names:
                 near = nearest(str(name), names)
                 raise IndividualError(f"unknown key {name!r}" + (f", nearest: {near!r}" if near else ""))
-        content = {"notes": [], "repairs": [], **content}
+        content = {**_SELDOM, **content}
         missing = [name for name in names if name not in content]
         if missing:
             raise IndividualError(f"key {missing[0]!r} is missing")
@@ -116,6 +118,8 @@ class Prompts(Protocol):
     def crossover(self, parents: Sequence[Individual], human: Individual | None) -> Messages: ...
 
     def repair(self, broken: Individual) -> Messages: ...
+
+    def edit(self, parent: Individual, human: Individual | None, refused: Sequence[Individual] = ()) -> Messages: ...
 
 
 class Search(Protocol):
@@ -251,7 +255,9 @@ def _interval(value: Any, name: str) -> tuple[float, float] | None:
     return _number(value[0], name), _number(value[1], name)
 
 
+_SELDOM: dict[str, Any] = {"notes": [], "repairs": [], "short": None}  # left out of a line if there is nothing
 _READERS: dict[str, Any] = {
+    "short": _number,
     "id": _integer,
     "iteration": _integer,
     "island": _integer,

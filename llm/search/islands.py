@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from envolve.llm.search.bandit import choose_models
-from envolve.llm.search.greedy import Memory, repairable
+from envolve.llm.search.greedy import Extras, Memory, repairable
 from envolve.llm.search.individual import (
     CROSSOVER,
     IMPROVE,
@@ -66,8 +66,9 @@ class Islands(Memory):
         migration_every: int = 2,
         survivors: int = 8,
         mix: Mix = Mix(),
+        extras: Extras = Extras(),  # noqa: B008  frozen
     ) -> None:
-        super().__init__()
+        super().__init__(extras)
         for name, value, least in (
             ("islands", islands, 1), ("samples", samples, 1), ("models", len(models), 1), ("survivors", survivors, 1),
             ("migration_every", migration_every, 0),
@@ -85,7 +86,7 @@ class Islands(Memory):
         rngs = [generator(self.seed, ISLANDS, iteration * self.islands + k) for k in range(self.islands)]
         broken = [repairable([i for i in known if i.island == k and self._asked_last(i, iteration)])
                   for k in range(self.islands)]  # fmt: skip
-        out = []
+        out: list[Proposal] = []
         for k, model in enumerate(models):
             island, turn = (first + k) % self.islands, k // self.islands
             operator = self._drawn(rngs[island])
@@ -93,9 +94,12 @@ class Islands(Memory):
                 operator = (REPAIR, INITIAL)[turn % 2]
             operator, parents = self._parents(operator, rngs[island], island, populations, broken[island])
             failed = [i for i in known if i.iteration == iteration - 1 and i.island == island and not i.ok]
-            messages = self._messages(operator, parents, human, failed)
+            if operator == IMPROVE:
+                operator, messages = self.improved(first + k, parents[0], human, failed)
+            else:
+                messages = self._messages(operator, parents, human)
             out.append(Proposal(operator, tuple(p.id for p in parents), island, model, messages))
-        return out
+        return self.noted(out, known)
 
     def _asked_last(self, i: Individual, iteration: int) -> bool:
         """True if it is of the last iteration in which its island had a turn."""
@@ -148,16 +152,12 @@ class Islands(Memory):
                 return CROSSOVER, [first, mates[_by_rank(rng, len(mates))]]
         return IMPROVE, [first]
 
-    def _messages(
-        self, operator: str, parents: Sequence[Individual], human: Individual | None, failed: Sequence[Individual]
-    ) -> Messages:
+    def _messages(self, operator: str, parents: Sequence[Individual], human: Individual | None) -> Messages:
         if operator == INITIAL:
             return self.prompts.initial()
         if operator == REPAIR:
             return self.prompts.repair(parents[0])
-        if operator == CROSSOVER:
-            return self.prompts.crossover(parents, human)
-        return self.prompts.improve(parents[0], human, failed)
+        return self.prompts.crossover(parents, human)
 
 
 def _by_rank(rng: np.random.Generator, count: int) -> int:

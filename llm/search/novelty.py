@@ -38,7 +38,7 @@ _ARITHMETIC = {
 Features = tuple[Counter[str], ...]  # DEPTHS + 1 multisets
 
 
-def similarity(a: dict[str, Any], b: dict[str, Any], numbers: bool = False) -> float:
+def similarity(a: Mapping[str, Any], b: Mapping[str, Any], numbers: bool = False) -> float:
     """Similarity of two graph files, in [0, 1]; symmetric; 1 if and only if their normal forms are equal. numbers:
     candidates that differ only in a number are not equal."""
     return _alike(features(a, numbers), features(b, numbers))

@@ -92,6 +92,11 @@ class Brief:
         )
         return (*self._opening(), ("assistant", _fenced(parent.code)), ("user", text))
 
+    def edit(self, parent: Individual, human: Individual | None, refused: Sequence[Individual] = ()) -> Messages:
+        """Same as ``improve``, answered by changes of single places."""
+        *opening, (role, text) = self.improve(parent, human, refused)
+        return (*opening, (role, text.removesuffix(self._answer()) + _EDITS))
+
     def crossover(self, parents: Sequence[Individual], human: Individual | None) -> Messages:
         """Several codes with what became of each, and no answer yet."""
         parts = [self.user(), f"{len(parents)} earlier versions, trained in the same way:"]
@@ -198,6 +203,14 @@ def _mistakes(refused: Sequence[Individual]) -> str:
     )
 
 
+_EDITS = """\
+Answer with changes of single places of your code, a block for each, which may delete, replace or add lines:
+<<<<<<< SEARCH
+lines of the code, exactly as they are there
+=======
+the lines that take their place
+>>>>>>> REPLACE
+Lines that are in no block stay as they are. Write few changes, and only those that you have a reason for."""
 _FIX = "Find the cause, say it in a sentence, and write the whole code again with it repaired and the idea kept."
 
 

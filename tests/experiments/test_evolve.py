@@ -36,7 +36,7 @@ TINY = [
 def own_learners(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same with and without Stable-Baselines3, and no process per agent."""
     monkeypatch.setattr("envolve.outer.auto.prepare.installed", lambda: False)
-    monkeypatch.setattr(report, "_processes", lambda count: _Here())
+    monkeypatch.setattr(report, "pool", lambda count: _Here())
     monkeypatch.setattr(report, "_trained", lambda pool, jobs: map(report.guarded, jobs))
 
 

@@ -35,6 +35,9 @@ class PlainPrompts:
     def improve(self, parent: Individual, human: Individual | None, refused: Sequence[Individual] = ()) -> Messages:
         return (("user", f"improve {parent.id} beside {human and human.id}"),)
 
+    def edit(self, parent: Individual, human: Individual | None, refused: Sequence[Individual] = ()) -> Messages:
+        return (("user", f"edit {parent.id} beside {human and human.id}"),)
+
     def crossover(self, parents: Any, human: Individual | None) -> Messages:
         return (("user", f"cross {[p.id for p in parents]} beside {human and human.id}"),)
 

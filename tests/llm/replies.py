@@ -34,6 +34,6 @@ def replies(folder: Path = FOLDER) -> list[Reply]:
         for part in ("\n" + path.read_text(encoding="utf-8")).split("\n@@@ ")[1:]:
             head, text = part.split("\n", 1)
             name, style, types, verdict = (word.strip() for word in head.split("|"))
-            task = TASKS[path.stem.removesuffix("_unseen")]
+            task = TASKS[path.stem.removesuffix("_unseen").removesuffix("_fresh")]
             found.append(Reply(name, task, style, tuple(types.split()), verdict, text))
     return found

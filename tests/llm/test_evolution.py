@@ -165,3 +165,48 @@ def test_losers_of_halving_stay_below_the_winners(tmp_path, eta):
     judged = [i.score for i in result.individuals if i.interval is not None]
     losers = [i.score for i in result.individuals if i.interval is None]
     assert len(judged) == 1 and len(losers) == 4 and max(losers) <= judged[0]
+
+
+def test_tuned_numbers_are_the_next_prompts_and_a_resumed_run_tunes_no_more(tmp_path):
+    llm = recording(tmp_path / "r.jsonl", REPLIES)
+    kinds = dict(tune=TuneSettings(generations=2, population=4), tune_every=1)
+    evolution, result = evolve(tmp_path / "run", llm, **kinds)
+    tried = [i for i in result.individuals if i.tuned is not None]
+    assert tried and all(i.steps > 256 for i in tried)
+    assert (tmp_path / "run" / "individuals.jsonl").read_text().count('"tuned": {') == len(tried)
+    better = [i for i in tried if i.tuned]
+    for i in better:
+        shown = Brief(CartPole, "balance", ("compute_reward",)).improve(i, None)[-1][1]
+        assert f"as evolution has tuned them: weight = {i.tuned['weight']:.3g}" in shown
+        assert i.graph_file["params"][0]["value"] == i.tuned["weight"]
+    evolve(tmp_path / "cut", llm, iterations=1, **kinds)
+    _, again = evolve(tmp_path / "cut", llm, **kinds)
+    assert [i.to_json() for i in again.individuals] == [i.to_json() for i in result.individuals]
+
+
+def test_an_edit_changes_what_was_shown(tmp_path):
+    """The reply is vetted as the parent's code with the change; one that fits nowhere is refused with a reason."""
+    from envolve.llm.search.greedy import Extras
+
+    change = "<<<<<<< SEARCH\n# {}\n=======\n# {}\n>>>>>>> REPLACE"
+    replies = ["cos 2", change.format("cos 2", "sin 3"), change.format("nothing", "sin 3")]
+    path = recording(tmp_path / "r.jsonl", replies)
+    seen = []
+
+    class Codes(FakeVetter):
+        def vet(self, reply):
+            seen.append(reply)
+            return super().vet(reply.removeprefix("```python\n# ").removesuffix("\n```"))
+
+    with make_chat([path], record=tmp_path / "calls.jsonl", budget=Budget()) as chat:
+        brief = Brief(CartPole, "balance", ("compute_reward",))
+        search = Greedy(brief, 1, chat.models, Extras(edits=1.0))
+        s = Settings(iterations=3, training=TRAINING, seed=0, retest=2, novelty=2.0, finalists=1)
+        result = Evolution(s, tmp_path, search, chat, Codes(), Watched()).run()
+    a, b, c = result.individuals
+    assert [i.operator for i in (a, b, c)] == [INITIAL, "edit", "edit"]
+    assert seen == ["cos 2", "```python\n# sin 3\n```"] and b.ok
+    assert c.rejection[0] == "extract" and "the code has no lines '# nothing'" in c.rejection[1]
+    assert "SEARCH" in search.prompts.edit(a, None)[-1][1]
+    repair = search.prompts.repair(c)
+    assert repair[-2] == ("assistant", f"```python\n{a.code if a.score >= b.score else b.code}\n```")

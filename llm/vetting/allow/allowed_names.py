@@ -4,7 +4,7 @@ those that it may not use. A name in no table is refused."""
 from __future__ import annotations
 
 BUILTINS = frozenset(
-    "abs bool dict enumerate float int isinstance len list max min range reversed round sum tuple zip".split()
+    "abs bool dict enumerate float int isinstance len list max min range reversed round slice sum tuple zip".split()
 )
 TYPING = frozenset("Any Callable Dict Iterable List NamedTuple Optional Sequence Tuple Union".split())
 CONSTANTS = frozenset("True False None".split())

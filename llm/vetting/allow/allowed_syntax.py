@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 
 from envolve.llm.vetting.allow.allowed_names import (
     FUNCTIONAL,
@@ -60,25 +60,21 @@ PARTS = set(
 MatchMapping MatchClass MatchStar MatchAs MatchOr TypeVar ParamSpec TypeVarTuple""".split()
 )
 MODULE_NAMES = {  # module: (functions, constants, submodules)
-    "torch": (TORCH, TORCH_CONSTANTS, {"nn", "linalg", "Tensor"}),
-    "torch.nn": (frozenset(), frozenset(), {"functional"}),
-    "torch.nn.functional": (FUNCTIONAL, frozenset(), set()),
-    "torch.linalg": (LINALG, frozenset(), set()),
-    "math": (MATH, MATH_CONSTANTS, set()),
-    "typing": (frozenset(), TYPING, set()),
+    "torch": (TORCH, TORCH_CONSTANTS, frozenset({"nn", "linalg", "Tensor"})),
+    "torch.nn": (frozenset(), frozenset(), frozenset({"functional"})),
+    "torch.nn.functional": (FUNCTIONAL, frozenset(), frozenset()),
+    "torch.linalg": (LINALG, frozenset(), frozenset()),
+    "math": (MATH, MATH_CONSTANTS, frozenset()),
+    "typing": (frozenset(), TYPING, frozenset()),
 }
-
-
-def refusal(node: ast.AST) -> str:
-    """Names for disallowed syntax, in Python's own words."""
-    word, instead = REFUSED.get(type(node).__name__, ("syntax of this kind", "write something simpler"))
-    return f"{word if ' ' in word else repr(word)} is not allowed; {instead}"
 
 
 class Values:
     """Values of expressions, each computed once however they are nested."""
 
-    def __init__(self) -> None:
+    def __init__(self, modules: Container[str]) -> None:
+        """modules: names that stand for some."""
+        self._modules = modules
         self._values: dict[int, float | None] = {}
         self._numbers: dict[int, bool] = {}
         self._constants: dict[int, bool] = {}
@@ -123,13 +119,13 @@ class Values:
         return self._numbers[id(node)]
 
     def is_constant(self, node: ast.AST) -> bool:
-        """True for numbers, texts, tuples of these, and names in torch and math."""
+        """True for numbers, texts, tuples of these, and names in modules."""
         if id(node) not in self._constants:
             inner: list[ast.expr] = list(node.elts) if isinstance(node, ast.Tuple) else []
             inner += [node.operand] if isinstance(node, ast.UnaryOp) else []
             inner += [node.value] if isinstance(node, ast.Attribute) else []
             fine = isinstance(node, (ast.Constant, ast.UnaryOp, ast.Tuple, ast.Attribute))
-            fine |= isinstance(node, ast.Name) and node.id in ("torch", "math")
+            fine |= isinstance(node, ast.Name) and node.id in self._modules
             self._constants[id(node)] = fine and all(self.is_constant(n) for n in inner)
         return self._constants[id(node)]
 

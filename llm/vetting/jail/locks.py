@@ -124,7 +124,9 @@ def limit(space: int | None, cpu_seconds: int | None, file_bytes: int | None) ->
         if value is not None:
             hard = resource.getrlimit(which)[1]
             value = value if hard == resource.RLIM_INFINITY else min(value, hard)
-            resource.setrlimit(which, (value, value))
+            # where both are equal, the kernel sends SIGKILL, which says nothing of the reason; SIGXCPU comes first
+            last = value + 1 if which == resource.RLIMIT_CPU and hard == resource.RLIM_INFINITY else value
+            resource.setrlimit(which, (value, last))
 
 
 def address_space() -> int:

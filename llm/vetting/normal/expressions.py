@@ -12,6 +12,7 @@ from itertools import product
 from envolve.llm.vetting.normal import numpy_twins
 from envolve.llm.vetting.normal.configs import Configs
 from envolve.llm.vetting.normal.facts import Facts, Text
+from envolve.llm.vetting.normal.folds import folded
 
 CONSUMERS = ("sum", "min", "max", "list", "tuple", "dict")  # functions that take every element, in order
 TENSORS = {"Tensor": "float32", "FloatTensor": "float32", "LongTensor": "long", "BoolTensor": "bool"}
@@ -69,6 +70,8 @@ class Expressions(ast.NodeTransformer):
         made = self.configs.made(node)
         if made is not None:
             return self.changed("objects of constants written as dicts", node, self.visit(made))
+        if self.torch and (plain := folded(node, self.facts)) is not None:
+            return self.changed("reduce written out", node, self.visit(plain))
         if self.torch and (twin := numpy_twins.call(node, self.facts)) is not None:
             self.changed(_NUMPY, node, twin)
             self.generic_visit(twin)

@@ -19,7 +19,7 @@ from envolve.agents.common.rollout import test_episodes as episodes_of
 from envolve.core import plugins
 from envolve.envs.outside.build import OutsideError, canonical, check_permission, maker, needs_permission
 from envolve.envs.outside.flat import Flat, FlatError
-from envolve.envs.outside.measure import _measure, measure
+from envolve.envs.outside.measure import DEFAULT_STEPS, _measure, measure
 from envolve.envs.outside.spaces import SpaceError, action_of, observation_of, read_action, read_observation
 from envolve.envs.outside.task import define, register_outside
 from envolve.envs.section import EnvSection
@@ -66,6 +66,26 @@ class Moody(gymnasium.Env):
         if self.t == 3 and self.mood == "exits":
             raise SystemExit(3)
         return np.full(2, value, np.float32), 1.0, False, cut, {"speed": 2.0, "name": "x"}
+
+
+class Limited(Moody):
+    """Ends its episodes itself; nothing registers its limit. An odd one ends them after 7 or 8 steps."""
+
+    def __init__(self, odd=False):
+        super().__init__()
+        self.odd = odd
+
+    def step(self, action):
+        observation, reward, *_, info = super().step(action)
+        return observation, reward, False, self.t >= 7 + (self.odd and int(action)), info
+
+
+def test_a_time_limit_that_nothing_registers_is_seen() -> None:
+    section = {"env_kwargs": {}, "wrappers": []}
+    found = _measure("gymnasium:Limited-v0", section, 0, Limited)
+    assert (found["max_steps"], found["own_limit"]) == (7, True)
+    odd = _measure("gymnasium:Limited-v0", {**section, "env_kwargs": {"odd": True}}, 0, Limited)
+    assert (odd["max_steps"], odd["own_limit"]) == (DEFAULT_STEPS, False)
 
 
 @pytest.fixture(scope="module")

@@ -112,9 +112,10 @@ def test_failed_calls_are_asked_again(tmp_path, caplog, monkeypatch) -> None:
             yield job, Outcome(final={"fitness_score": float(len(job.code))})
 
     monkeypatch.setattr("envolve.llm.gym.evolution.run_jobs", train)
-    failing, answered = {}, []
+    failing, answered, seeds = {}, [], set()
 
     def script(content):
+        seeds.add(content["seed"])
         replies = json.dumps(content["messages"]).count("forward0") * 2  # the second iteration shows the first's best
         number = replies + len([n for n in answered if n >= replies])
         if number in failing:
@@ -135,9 +136,41 @@ def test_failed_calls_are_asked_again(tmp_path, caplog, monkeypatch) -> None:
         assert trained == ["check", "sample_0", "sample_1"]
         failing.clear()
         code, result, _ = finished(tmp_path / "cut", [GOOD] * 4, 2, resume=folder, **options)
-    assert code == 0 and sorted(answered) == [0, 1, 2, 3]
+    assert code == 0 and sorted(answered) == [0, 1, 2, 3] == sorted(seeds)  # every request has a seed of its own
     assert [s["score"] for s in result["samples"]] == [s["score"] for s in whole["samples"]]
     assert trained == ["check", "sample_0", "sample_1", "check", "sample_0", "sample_1"]
+
+
+@jailed
+def test_finalists_are_trained_anew_and_copies_are_not(tmp_path, monkeypatch) -> None:
+    """The winner of the search was lucky; the last test finds the better one. Resumed, it trains nothing again."""
+    trained: list[str] = []
+
+    def train(jobs, parallel, limits):
+        for job in jobs:
+            trained.append(str(job.folder.relative_to(tmp_path / "runs" / "walk")))
+            luck = {"finals": 0.0}.get(trained[-1].split("/")[0], 100.0 * ("lucky" in (job.code or "")))
+            yield job, Outcome(final={"fitness_score": luck + len(job.code or "") + job.seed % 7 / 10})
+
+    monkeypatch.setattr("envolve.llm.gym.evolution.run_jobs", train)
+    lucky = GOOD.replace("forward", "lucky")
+    copy = GOOD.replace("(self, x, action):", '(self, x: float, action) -> tuple:\n    """Forward."""  # again')
+    replies = [lucky, GOOD.replace("forward", "forwards"), GOOD, copy]
+    sets = ("eureka.final_seeds=3", "eureka.finalists=2")
+    code, result, folder = finished(tmp_path, replies, set=sets)
+    assert code == 0
+    assert [s["stage"] for s in result["samples"]] == ["", "", "", "novelty"]
+    assert "it is the reward of iteration 0 sample 2; write one" in result["samples"][3]["failure"]
+    finals = result["finals"]
+    assert [(f["number"], len(f["scores"])) for f in finals] == [(1, 3), (0, 3)]
+    assert finals[0]["score"] > finals[1]["score"] and finals[0]["selected_with"] < finals[1]["selected_with"]
+    assert result["best"]["number"] == 1 and result["best"]["score"] == finals[0]["score"]
+    assert finals[0]["interval"][0] <= finals[0]["score"] <= finals[0]["interval"][1]
+    assert len({name for name in trained if name.startswith("finals")}) == 6
+    assert "forwards" in (folder / "best_reward.py").read_text()
+    trained.clear()
+    code, again, _ = finished(tmp_path, replies, set=sets, resume=folder)
+    assert code == 0 and again["finals"] == finals and trained == ["check"]
 
 
 def brief() -> GymBrief:
@@ -208,7 +241,8 @@ def test_shipped_environments_run_from_their_recordings(tmp_path, name, request)
     from tests.test_layout import ROOT
 
     quick = ("eureka.iterations=1", "eureka.samples=3", "rl.training.total_timesteps=512", "rl.algo_params.n_steps=64",
-             "rl.training.eval.num_evals=2", "rl.evaluation.num_episodes=1", "rl.training.num_envs=2")  # fmt: skip
+             "rl.training.eval.num_evals=2", "rl.evaluation.num_episodes=1", "rl.training.num_envs=2",
+             "eureka.finalists=1", "eureka.final_seeds=2")  # fmt: skip
     out = tmp_path / "out.json"
     options = GymOptions(
         llm=f"replay:{ROOT}/configs/recordings/{name}.jsonl",

@@ -9,7 +9,16 @@ import gymnasium
 import numpy as np
 import pytest
 
-from envolve.llm.gym.method import BadReward, UserError, checked_reward, feedback, load_class, with_reward
+from envolve.llm.gym.allowlist import check_method
+from envolve.llm.gym.method import (
+    BadReward,
+    UserError,
+    checked_reward,
+    compile_method,
+    feedback,
+    load_class,
+    with_reward,
+)
 from tests.llm.gym.user import method, write_user_env
 
 
@@ -75,6 +84,13 @@ def test_it_is_not_run_before_the_first_reset() -> None:
         env.ask()
     with pytest.raises(NameError):
         env.reset()
+
+
+def test_names_of_numpy_and_math_can_be_imported() -> None:
+    lines = "from math import sqrt, pi as p\nfrom numpy import clip\nimport numpy as q\nimport math\n"
+    code = lines + "def compute_reward(self):\n    return clip(q.exp(0.0) + sqrt(4.0) + math.floor(p), 0, 5), {}\n"
+    check_method(code)
+    assert compile_method(code, {})(None) == (5.0, {})
 
 
 def test_builtins_are_few() -> None:

@@ -43,7 +43,7 @@ def step(self, action):
     reward, parts = self.compute_reward(self.x, action)
 """
 CONFIG = """
-eureka: {{backend: replay, model: {recording}, iterations: {iterations}, samples: {samples}}}
+eureka: {{backend: replay, model: {recording}, iterations: {iterations}, samples: {samples}, final_seeds: 0}}
 environment: {{name: walk, max_episode_steps: 10, class_name: Walk, benchmark: null}}
 experiment: {{parent: {parent}, name: walk, use_datetime: false}}
 rl:

@@ -25,6 +25,7 @@ from tests.llm.attacks import ATTACKS, FAMILIES, REWARD
 
 pytestmark = pytest.mark.skipif(bool(jail.missing()), reason=f"no jail here: {', '.join(jail.missing())}")
 GOOD = REWARD
+REAL = {name: getattr(vet, name) for name in ("extract", "normalise", "check_source")}
 # What is left out before anything runs (llm/vetting/normal/): a function remains, which may as well be accepted.
 HARMLESS = {("evaluated when defined", "assert"), ("forged verdicts", "stdout"), ("hostile objects", "cuda")}
 
@@ -229,6 +230,8 @@ def test_without_the_jail_they_would(tmp_path, monkeypatch) -> None:
 @pytest.mark.parametrize("form", ["```python\n@```", "@"])
 def test_as_replies_they_are_refused_too(field, monkeypatch, caplog, form) -> None:
     """Extraction and allow-list alone, with no server to save them."""
+    for name, real in REAL.items():  # the world of the test before may still be without them
+        monkeypatch.setattr(vet, name, real)
     monkeypatch.setattr(vet.Jailer, "__init__", lambda *_: None)
     monkeypatch.setattr(vet.Jailer, "trace", lambda *_: b'{"error": ["trace", "not run"]}')
     monkeypatch.setattr(vet.Jailer, "check", lambda self, code, traced: traced)

@@ -20,10 +20,12 @@ from envolve.llm.vetting.text.parsing import VetError
 from envolve.llm.vetting.vet import Vetted, Vetter
 from tests.llm.replies import FOLDER, TASKS, Reply, replies
 
-SEEN, UNSEEN = replies(), replies(FOLDER / "unseen")
+SEEN, UNSEEN, FRESH = replies(), replies(FOLDER / "unseen"), replies(FOLDER / "fresh")
 # Of the 30 replies that were written after the pass was finished, and counted before anything was mended, 25 were
-# accepted. Two are still refused: functools.reduce with a lambda, and objects with methods.
-STILL_REFUSED = {"u22", "u29"}
+# accepted. One is still refused: objects with methods.
+# Of the 40 that were written after that, over eight tasks, 38 were accepted when they were first counted. f22, which
+# names slices, was mended since; f39 gives torch.dot a matrix, which no torch takes: its refusal is right.
+STILL_REFUSED = {"u29"}
 
 
 def static(reply: Reply) -> str:
@@ -38,7 +40,8 @@ def static(reply: Reply) -> str:
 
 def test_the_corpus_is_as_large_and_as_varied_as_it_says() -> None:
     assert len(SEEN) == 100 and len(UNSEEN) == 30
-    assert len({r.name for r in SEEN + UNSEEN}) == 130
+    assert len(FRESH) == 40 and len({r.name for r in SEEN + UNSEEN + FRESH}) == 170
+    assert len({r.task for r in FRESH}) == 8 and set(Counter(r.style for r in FRESH).values()) == {8}
     assert len({r.task for r in SEEN}) >= 8 and len({r.style for r in SEEN}) == 5
     assert min(Counter(r.style for r in SEEN).values()) >= 12
     assert sum(r.verdict == "accepted" for r in SEEN) >= 95
@@ -49,6 +52,7 @@ def test_what_runs_nothing_lets_them_through() -> None:
     assert wrong == ["pusher_llama_weights"]  # it reads what the state does not have: the tracer says so
     assert {r.name for r in UNSEEN if static(r) != "accepted"} == STILL_REFUSED
     assert len(UNSEEN) - len(STILL_REFUSED) >= 0.9 * len(UNSEEN)
+    assert not [r.name for r in FRESH if static(r) != "accepted"]  # f39 is refused when it is run
 
 
 @pytest.mark.slow
@@ -56,7 +60,7 @@ def test_what_runs_nothing_lets_them_through() -> None:
 @pytest.mark.parametrize("task", sorted(set(TASKS.values())))
 def test_they_are_accepted_as_expected(task: str) -> None:
     with Vetter(make_probe(task), SHAPER_TYPES) as vetter:
-        for reply in [r for r in SEEN + UNSEEN if r.task == task]:
+        for reply in [r for r in SEEN + UNSEEN + FRESH if r.task == task]:
             vetter.types = list(reply.types)  # what this reply was asked for
             verdict = vetter.vet(reply.text, reply.name)
             accepted = reply.verdict == "accepted" and reply.name not in STILL_REFUSED

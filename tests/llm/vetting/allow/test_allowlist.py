@@ -114,7 +114,8 @@ def test_what_good_models_write_is_allowed(name: str) -> None:
         ("x.grad = x", "'.grad = ...' is not allowed"),
         ("x = 'a' * 3 if x else " + repr("b" * 300), "a text of 300 characters"),
         ("x", "a statement without effect"),
-        ("x = [a for a in [1] for b in [1]]", "more than one for in a list"),
+        ("x = Tensor([1.0])", "'Tensor' is not defined"),
+        ("x = Dict(a=1)", "'Dict' is not defined"),
         ("raise ValueError", "'raise' is not allowed"),
         ("x = {1, 2}", "a set is not allowed"),
     ],
@@ -171,6 +172,12 @@ def test_all_problems_are_told_at_once_in_order() -> None:
     assert [line.split(":")[0] for line in lines] == ["line 1", "line 4", "line 5", "line 6", "line 6"]
     many = body(*(f"print({i})" for i in range(40)))
     assert refusal(many).split("\n")[-1] == "and 20 more"
+
+
+def test_a_list_may_have_two_loops_and_its_work_is_counted() -> None:
+    check_source(body("x = torch.stack([x * a * b for a in [1, 2] for b in [1, 2]]).sum(0)"), REWARD)
+    loops = " ".join(f"for a{k} in range(100)" for k in range(4))
+    assert "too much work in loops" in refusal(body(f"x = [x {loops}]"))
 
 
 def test_a_loop_variable_that_nobody_reads_may_be_an_underscore() -> None:

@@ -77,6 +77,10 @@ CASES = {
     "data": reward("return x.data * 2"),
     "or in place": reward("m = x > 1", "m |= x < 0", "m &= x < 1.5", "return x * m"),
     "try": reward("try:", "    y = x * 2", "except KeyError:", "    y = x", "return y"),
+    "reduce": reward("t = {'a': x, 'b': x * 2}", "m = functools.reduce(torch.minimum, [x, x * 2, -x])",
+                     "k = reduce(lambda p, q: p * q, (x, x + 1), 2.0)",
+                     "return reduce(lambda a, b: a + b, t.values()) + m + k",
+                     top="import functools\nfrom functools import reduce\n"),
     "bound by a number": reward("return np.maximum(x, 0.0) + np.minimum(x, 1)", top="import numpy as np\n"),
     "in place": reward("y = x * 2", "y.add_(1).clamp_(min=0.0)", "y[0:2].mul_(3)", "return y"),
     "several at once": reward("_c = {}", "for _k in ('a', 'b'):", "    _c[f'r_{_k}'] = x",
@@ -121,6 +125,7 @@ def test_what_did_not_change_keeps_its_layout_and_comments() -> None:
         "return np.random.rand(3)", "y = x.item()", "return __import__('os')", "return getattr(x, 'a')",
         "c = f'{x:>{10**9}}'", "return x.numpy()", "print = exec; print('1')", "_o = open; _o('f')",
         "return torch.load('f')", "with open('f') as f: pass", "return torch.tensor(1.0).__reduce__()",
+        "y = reduce(exec, ['1', '2'])", "y = reduce(lambda a, b: a * a * b, [x, x])",
         "return (_ for _ in ()).gi_frame", "class A: __slots__ = ()", "return sorted(x, key=lambda v: v)",
     ],
 )  # fmt: skip

@@ -1,0 +1,319 @@
+#!/usr/bin/env python3
+"""Is evolving or tuning a reward worth anything? Searches and controls at equal environment steps.
+
+    python3 benchmarks/rewards/study.py --out DIR [--tasks Cartpole ...] [--arms samples gp ...] [--seeds 5]
+    python3 benchmarks/rewards/study.py --out DIR --estimate    CPU-hours, from one short training per task
+    python3 benchmarks/rewards/study.py --out DIR --table       the table of what is there
+
+A cell is (task, arm, seed). Every arm but two spends --budget trainings on its search; then fresh agents are trained
+with what it found, and their score is the cell's. Each finished cell is a file in --out; the same command goes on.
+
+  human        the human's reward: no search. That of Cartpole is itself a constant
+  constant     a reward of 1: no search. What is learned is no merit of the reward
+  longer       the human's reward, its agents trained for all steps of the budget: no final training beside
+  samples      independent replies of the pool; the best of them
+  greedy, islands, elites    the searches of ``envolve write``, with the pool as the model (pool.py)
+  gp           genetic programming over graphs of rewards: no model
+  nes, bohb, random          the numbers of the pool's first reply, tuned
+  joint        reward, observation and end of random replies put together; its control is ``samples``
+
+The unit of an interval is a seed: another order of the pool, other agents. The pool is no language model, so what is
+compared is searches over rewards that people wrote. It takes one core. After Ctrl-C the same command goes on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import logging
+import math
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+import envolve.envs.physics  # noqa: E402, F401  registers the tasks
+from benchmarks.rewards.pool import KINDS, NAME, Entry, Pool, PoolVetter, load_pool, reward_alone  # noqa: E402
+from envolve.agents.shaped.halving import Training  # noqa: E402
+from envolve.agents.shaped.training import default_section  # noqa: E402
+from envolve.core.statistics import interval  # noqa: E402
+from envolve.envs.graph.file import GraphFile  # noqa: E402
+from envolve.envs.physics.task import PHYSICS_TASKS  # noqa: E402
+from envolve.envs.shaping.candidate import Candidate  # noqa: E402
+from envolve.envs.worlds.file import write_atomic  # noqa: E402
+from envolve.llm.evolution import Evolution, Settings  # noqa: E402
+from envolve.llm.fitness import FINAL, judge  # noqa: E402
+from envolve.llm.models.chat import Chat  # noqa: E402
+from envolve.llm.search.elites import Elites  # noqa: E402
+from envolve.llm.search.genetic import Genetic  # noqa: E402
+from envolve.llm.search.greedy import Greedy  # noqa: E402
+from envolve.llm.search.individual import Search  # noqa: E402
+from envolve.llm.search.islands import Islands  # noqa: E402
+from envolve.llm.search.prompts import Brief  # noqa: E402
+from envolve.llm.tune import Tuned, TuneSettings, tune  # noqa: E402
+from envolve.llm.vetting.probe import make_probe  # noqa: E402
+from envolve.outer.checkpoint import RunError, locked  # noqa: E402
+
+TASKS = ("Cartpole", "HalfCheetah", "Reacher", "BallBalance", "Quadcopter")
+CONTROLS, SEARCHES = ("human", "constant", "longer"), ("samples", "greedy", "islands", "elites", "gp")
+TUNERS = ("nes", "bohb", "random")
+ARMS = (*CONTROLS, *SEARCHES, *TUNERS, "joint")
+SAMPLES = 4  # candidates per iteration or generation
+log = logging.getLogger("study")
+
+
+class Quiet:
+    """Watcher that says nothing."""
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        return lambda *_: None
+
+
+@dataclasses.dataclass(frozen=True)
+class Size:
+    """budget: trainings of a search; iterations, envs: of a training; fresh: agents of the final score."""
+
+    budget: int = 12
+    iterations: int = 100
+    envs: int = 64
+    fresh: int = 5
+
+    def training(self, task: str) -> Training:
+        return Training(task, "ppo", default_section("ppo"), self.envs, self.iterations)
+
+    @property
+    def steps(self) -> int:
+        """Environment steps of one training."""
+        return self.iterations * self.envs * int(default_section("ppo").rollout_steps)
+
+
+def cell(task: str, arm: str, seed: int, size: Size, out: Path) -> dict[str, Any]:
+    """Runs one cell -> its figures. Its folder keeps what an interrupted one has done."""
+    folder = out / task / arm / f"seed_{seed}"
+    folder.mkdir(parents=True, exist_ok=True)
+    training, began = size.training(task), time.process_time()
+    found, steps = _searched(task, arm, seed, size, out, folder)
+    final = replace(training, agents=size.fresh)
+    if arm == "longer":
+        final = replace(final, iterations=size.budget * training.iterations)
+    (worth,), _ = judge(final, [found], seed, FINAL)
+    score = worth.score
+    return {
+        "task": task, "arm": arm, "seed": seed, "score": score if math.isfinite(score) else None,
+        "agent_scores": worth.agent_scores if math.isfinite(score) else [], "failure": worth.failure,
+        "search_steps": steps, "final_steps": worth.steps, "cpu_seconds": time.process_time() - began,
+        **dataclasses.asdict(size),
+    }  # fmt: skip
+
+
+def _searched(task: str, arm: str, seed: int, size: Size, out: Path, folder: Path) -> tuple[Candidate, int]:
+    """What the arm comes to, and the environment steps of its search."""
+    training = size.training(task)
+    if arm in ("human", "longer"):
+        return Candidate("human"), 0
+    if arm == "constant":
+        return constant(task).candidate(), 0
+    if arm in ("gp", "greedy", "islands", "elites"):
+        return _evolved(task, arm, seed, size, load_pool(task, out) if arm != "gp" else [], folder)
+    entries = load_pool(task, out)
+    pool = Pool(entries, seed)
+    order = [entries[pool.order[k % len(entries)]] for k in range(size.budget)]
+    if arm in TUNERS:
+        base = next((e for e in order if reward_params(e)), None)
+        if base is None:
+            raise ValueError(f"{task}: no reply of the pool has numbers to tune")
+        graph_file = reward_alone(base)
+        tuned = _tuned(training, graph_file.candidate(), arm, seed, size, folder / "tune.jsonl")
+        return graph_file.with_values(tuned.params.tolist()).candidate(), tuned.steps
+    files = [reward_alone(e) for e in order] if arm == "samples" else joint(task, entries, seed, size.budget)
+    candidates = [f.candidate(f"c{k}") for k, f in enumerate(files)]
+    worths, _ = judge(training, candidates, seed, (FINAL[0] + 1, 0))
+    best = max(range(len(worths)), key=lambda k: worths[k].score if math.isfinite(worths[k].score) else -math.inf)
+    return candidates[best], sum(w.steps for w in worths)
+
+
+def _tuned(training: Training, candidate: Candidate, arm: str, seed: int, size: Size, log_file: Path) -> Tuned:
+    """Tunes for the steps of the budget, to half a generation. Its log keeps finished generations."""
+    generations = 0
+    while True:
+        generations += 1
+        # NES has pairs around the point itself
+        s = TuneSettings(arm, generations=generations, population=SAMPLES + (arm == "nes"))
+        tuned = tune(training, candidate, s, seed, 0, log_file)
+        if tuned.steps * (1 + 0.5 / generations) >= size.budget * size.steps:
+            return tuned
+
+
+def _evolved(task: str, arm: str, seed: int, size: Size, entries: list[Entry], folder: Path) -> tuple[Candidate, int]:
+    cls = PHYSICS_TASKS[task]
+    brief = Brief(cls, "", ("compute_reward",))
+    search: Search
+    if arm == "gp":
+        search = Genetic(cls, make_probe(task).state, SAMPLES, seed)
+    elif arm == "greedy":
+        search = Greedy(brief, SAMPLES, [NAME])
+    elif arm == "islands":
+        search = Islands(brief, SAMPLES, [NAME], seed, islands=2)
+    else:
+        search = Elites(brief, SAMPLES, [NAME], seed)
+    s = Settings(max(1, size.budget // SAMPLES), size.training(task), seed, novelty=2.0, finalists=1, retest=1)
+    backends = {} if arm == "gp" else {NAME: Pool(entries, seed)}
+    vetter: Any = None if arm == "gp" else PoolVetter(entries)
+    with locked(folder), Chat(backends, folder / "calls.jsonl", parallel=1) as chat:
+        evolution = Evolution(s, folder, search, chat, vetter, Quiet())
+        evolution._test = lambda entries: ([], None, [])  # type: ignore[method-assign]  the cell has its own
+        result = evolution.run()
+    best = search.best()
+    if best is None or best.graph_file is None:
+        raise ValueError(f"{task}, {arm}, seed {seed}: nothing that the search tried has a score")
+    return best.graph_file.candidate(), result.steps
+
+
+def reward_params(entry: Entry) -> list[Any]:
+    """Numbers of the entry's reward that can be tuned."""
+    text = json.dumps(entry.graph_file["functions"]["compute_reward"])
+    return [p for k, p in enumerate(entry.graph_file["params"]) if f'{{"param": {k}}}' in text]
+
+
+def constant(task: str) -> GraphFile:
+    """A reward of 1 in every step."""
+    nodes = [{"op": "aten.mul.Tensor", "args": [{"in": 0}, 0.0]}, {"op": "aten.add.Tensor", "args": [{"node": 0}, 1.0]}]
+    graph = {"inputs": ["progress"], "nodes": nodes, "outputs": [{"node": 1}], "names": ["total"]}
+    return GraphFile.of(task, {"compute_reward": graph})
+
+
+def joint(task: str, entries: list[Entry], seed: int, count: int) -> list[GraphFile]:
+    """Reward, observation and end of random replies together, the task's own where a reply has none."""
+    rng = np.random.default_rng([seed, 1])
+    out = []
+    for _ in range(count):
+        functions: dict[str, Any] = {}
+        for kind in KINDS:
+            having = [g for e in entries if (g := e.of(kind)) is not None]
+            if having and (kind == "compute_reward" or rng.random() < 0.7):
+                functions[kind] = having[int(rng.integers(len(having)))]
+        out.append(GraphFile.of(task, functions))
+    return out
+
+
+# ---------------------------------------------------------------------------------------------------------- the figures
+
+
+def rows_of(out: Path) -> list[dict[str, Any]]:
+    return [json.loads(p.read_text(encoding="utf-8")) for p in sorted(out.glob("*/*/seed_*/cell.json"))]
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """Final scores, and the differences from the human's of the same seed; 95 % intervals over seeds."""
+    human = {(r["task"], r["seed"]): r["score"] for r in rows if r["arm"] == "human"}
+    lines = [
+        "| task | arm | seeds | score | minus the human's | steps of the search | CPU-s |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    tasks = list(dict.fromkeys(r["task"] for r in rows))
+    for task, arm in [(t, a) for t in tasks for a in ARMS]:
+        own = [r for r in rows if (r["task"], r["arm"]) == (task, arm)]
+        if not own:
+            continue
+        scores = [r["score"] for r in own if r["score"] is not None]
+        pairs = [(r["score"], human.get((task, r["seed"]))) for r in own]
+        gaps = [a - b for a, b in pairs if a is not None and b is not None]
+        failed = f" ({len(own) - len(scores)} failed)" if len(scores) < len(own) else ""
+        steps, cpu = np.mean([r["search_steps"] for r in own]), np.mean([r["cpu_seconds"] for r in own])
+        shown = "-" if arm == "human" else _with_interval(gaps)
+        lines.append(
+            f"| {task} | {arm} | {len(own)}{failed} | {_with_interval(scores)} | {shown} | {steps:,.0f} | {cpu:.0f} |"
+        )
+    return "\n".join(lines)
+
+
+def _with_interval(x: list[float]) -> str:
+    if not x:
+        return "-"
+    low, high = interval(x) if len(x) > 1 else (math.nan, math.nan)
+    return f"{np.mean(x):.3g}" + (f" ({low:.3g} to {high:.3g})" if math.isfinite(low) else "")
+
+
+def estimate(tasks: list[str], arms: list[str], seeds: int, size: Size) -> str:
+    """CPU-hours of the study, from the CPU time of one training of two agents per task, the second of two runs."""
+    lines, whole = [], 0.0
+    for task in tasks:
+        small = replace(size.training(task), agents=2, iterations=max(2, size.iterations // 10))
+        seconds = 0.0
+        for _ in range(2):  # the first compiles
+            began = time.process_time()
+            (worth,), _ = judge(small, [Candidate("human")], 0, FINAL)
+            seconds = (time.process_time() - began) / worth.steps
+        trainings = 0
+        for arm in arms:
+            search = 0 if arm in CONTROLS else size.budget
+            trainings += search + size.fresh * (size.budget if arm == "longer" else 1)
+        hours = trainings * size.steps * seconds * seeds / 3600
+        lines.append(f"{task}: {1 / seconds:,.0f} steps per CPU second, {hours:.1f} h")
+        whole += hours
+    return "\n".join([*lines, f"together {whole:.1f} CPU-hours for {len(arms)} arms and {seeds} seeds"])
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
+    parser.add_argument("--out", type=Path, required=True, help="folder of the cells")
+    parser.add_argument("--tasks", nargs="+", default=list(TASKS), choices=sorted(PHYSICS_TASKS))
+    parser.add_argument("--arms", nargs="+", default=list(ARMS), choices=ARMS)
+    parser.add_argument("--seeds", type=int, default=5)
+    for field in dataclasses.fields(Size):
+        parser.add_argument(f"--{field.name}", type=int, default=field.default)
+    parser.add_argument("--estimate", action="store_true", help="say what the study will cost, and end")
+    parser.add_argument("--table", action="store_true", help="print the table of what is there, and end")
+    args = parser.parse_args(argv)
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    torch.set_num_threads(1)
+    size = Size(args.budget, args.iterations, args.envs, args.fresh)
+    if min(dataclasses.astuple(size)) < 1 or args.seeds < 1 or size.budget % SAMPLES:
+        parser.error(f"expected numbers of at least 1, and a --budget that {SAMPLES} divides")
+    if args.table:
+        print(table(rows_of(args.out)))
+        return 0
+    try:
+        if args.estimate:
+            print(estimate(args.tasks, args.arms, args.seeds, size))
+            return 0
+        args.out.mkdir(parents=True, exist_ok=True)
+        for seed in range(args.seeds):  # all arms of a seed first: a part of the study is a smaller study
+            for task in args.tasks:
+                for arm in args.arms:
+                    _run(task, arm, seed, size, args.out)
+    except (RunError, OSError, ValueError) as e:
+        print(f"study.py: {e}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("stopped; the same command goes on", file=sys.stderr)
+        return 130
+    print(table(rows_of(args.out)))
+    return 0
+
+
+def _run(task: str, arm: str, seed: int, size: Size, out: Path) -> None:
+    """Runs a cell that is not there. Raises ValueError if it is there with other settings."""
+    path = out / task / arm / f"seed_{seed}" / "cell.json"
+    if path.exists():
+        known = json.loads(path.read_text(encoding="utf-8"))
+        if any(known[name] != value for name, value in dataclasses.asdict(size).items()):
+            raise ValueError(f"{path}: found a cell of another size, expected {size}; choose another --out")
+        return
+    result = cell(task, arm, seed, size, out)
+    write_atomic(str(path), (json.dumps(result, indent=1) + "\n").encode())
+    shown = "failed" if result["score"] is None else f"{result['score']:.4g}"
+    log.info("%s, %s, seed %d: %s, %.0f CPU-s", task, arm, seed, shown, result["cpu_seconds"])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

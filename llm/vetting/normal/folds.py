@@ -1,0 +1,83 @@
+"""``functools.reduce`` as the sums and nested calls that it stands for."""
+
+from __future__ import annotations
+
+import ast
+import copy
+
+from envolve.llm.vetting.normal.facts import Facts
+
+ADDS = ("add", "operator.add", "torch.add")
+TWO = {"operator.mul": ast.Mult, "mul": ast.Mult, "operator.and_": ast.BitAnd, "operator.or_": ast.BitOr}
+MOST_NESTED = 32  # elements of a list that is written out
+
+
+def folded(node: ast.Call, facts: Facts) -> ast.expr | None:
+    """reduce(add, terms) -> sum(terms); reduce(torch.minimum, [a, b, c]) -> torch.minimum(torch.minimum(a, b), c);
+    None: it is another call, or one that a for loop has to say."""
+    name = ast.unparse(node.func) if isinstance(node.func, (ast.Name, ast.Attribute)) else ""
+    source = facts.imported.get(name.split(".")[0], "")
+    known = source in ("functools.reduce", "functools") and name.split(".")[-1] == "reduce" or name == "reduce"
+    if not known or "reduce" in facts.functions or node.keywords or not 2 <= len(node.args) <= 3:
+        return None
+    function, values, start = node.args[0], node.args[1], node.args[2:]
+    if _adds(function):
+        return ast.Call(ast.Name("sum", ast.Load()), [values, *start], [])
+    if not isinstance(values, (ast.List, ast.Tuple)) or not 0 < len(values.elts) <= MOST_NESTED:
+        return None
+    elements = [*start, *values.elts]
+    if any(isinstance(e, ast.Starred) for e in elements):
+        return None
+    total = elements[0]
+    for element in elements[1:]:
+        made = _applied(function, total, element)
+        if made is None:
+            return None
+        total = made
+    return total
+
+
+def _adds(function: ast.expr) -> bool:
+    if isinstance(function, (ast.Name, ast.Attribute)):
+        return ast.unparse(function) in ADDS
+    names = _arguments(function)
+    body = getattr(function, "body", None)
+    return (
+        names is not None
+        and isinstance(body, ast.BinOp)
+        and isinstance(body.op, ast.Add)
+        and ([getattr(side, "id", "") for side in (body.left, body.right)] == names)
+    )
+
+
+def _arguments(function: ast.expr) -> list[str] | None:
+    """Names of the two arguments of a lambda that has no others."""
+    if not isinstance(function, ast.Lambda):
+        return None
+    a = function.args
+    plain = not (a.posonlyargs or a.kwonlyargs or a.vararg or a.kwarg or a.defaults)
+    return [x.arg for x in a.args] if plain and len(a.args) == 2 else None
+
+
+def _applied(function: ast.expr, left: ast.expr, right: ast.expr) -> ast.expr | None:
+    """The function of these two."""
+    names = _arguments(function)
+    if names is not None and isinstance(function, ast.Lambda):
+        uses = [n.id for n in ast.walk(function.body) if isinstance(n, ast.Name)]
+        if any(uses.count(name) > 1 for name in names):  # written out, an element would be computed again
+            return None
+        return _Put(dict(zip(names, (left, right)))).visit(copy.deepcopy(function.body))
+    text = ast.unparse(function) if isinstance(function, (ast.Name, ast.Attribute)) else ""
+    if text in TWO:
+        return ast.BinOp(left, TWO[text](), right)
+    return ast.Call(copy.deepcopy(function), [left, right], []) if text else None
+
+
+class _Put(ast.NodeTransformer):
+    """Expressions in the place of names."""
+
+    def __init__(self, values: dict[str, ast.expr]) -> None:
+        self.values = values
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        return self.values.get(node.id, node)
