@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from envolve.outer.reporting.style import new_figure
+from envolve.outer.reporting.style import COLOURS, GREY, clear_legend, new_figure, title_of_panel
 from envolve.worlds.file import World
 
 CONTEXTS, ACTIONS = 2000, 31
@@ -37,19 +38,34 @@ def draw(world: World, name: str, path: Path) -> None:
     x, y = np.argsort(spread)[::-1][:2] if len(spread) > 1 else (0, 0)
     best = best_actions(world, contexts, part)
     figure, (left, right) = new_figure(10, 4.2, 2)
-    dots = left.scatter(seen[:, x], seen[:, y], c=best, s=6, cmap="viridis")
-    left.set(xlabel=f"observation {x}", ylabel=f"observation {y}", title="contexts, by the action paid most")
-    figure.colorbar(dots, ax=left, label="action" if world.action.n else "first number of the action")
+    left.set(xlabel=f"observation {x}", ylabel=f"observation {y}")
+    title_of_panel(left, f"{CONTEXTS:,} contexts, by the action paid most")
+    if world.action.n:
+        for a in range(world.action.n):
+            here, colour = best == a, COLOURS[a % len(COLOURS)]
+            label = f"action {a} ({here.mean():.0%})"
+            left.scatter(seen[here, x], seen[here, y], color=colour, s=6, alpha=0.6, label=label)
+        clear_legend(left, 4)
+    else:
+        dots = left.scatter(seen[:, x], seen[:, y], c=best, s=6, cmap="cividis")
+        figure.colorbar(dots, ax=left, label="first number of the action")
     if world.action.n:
         paid = [world.bandit.pay(part, np.full(CONTEXTS, a)) for a in range(world.action.n)]
-        right.violinplot(paid, range(world.action.n), showmeans=True)
-        right.set(xlabel="action", ylabel="reward", title="rewards of each action")
+        shapes: Any = right.violinplot(paid, range(world.action.n), showmeans=True)
+        for a, body in enumerate(shapes["bodies"]):
+            body.set_color(COLOURS[a % len(COLOURS)])
+        for line in ("cmeans", "cbars", "cmins", "cmaxes"):
+            shapes[line].set_color(GREY)
+        right.set_xticks(range(world.action.n))
+        right.set(xlabel="action", ylabel="reward of one step")
+        title_of_panel(right, "rewards of each action; lines: mean and extremes")
     else:
         values = np.linspace(-1, 1, ACTIONS, dtype=np.float32)
         others = np.zeros((ACTIONS, world.action.inputs), np.float32)
         others[:, 0] = values
         for i in range(12):
             right.plot(values, world.bandit.pay(np.repeat(part[i : i + 1], ACTIONS, 0), others))
-        right.set(xlabel="first number of the action, others 0", ylabel="reward", title="rewards in twelve contexts")
+        right.set(xlabel="first number of the action, others 0", ylabel="reward of one step")
+        title_of_panel(right, "rewards in twelve contexts")
     figure.suptitle(name)
     figure.savefig(path, format="png")
