@@ -104,6 +104,10 @@ def test_few_trials_on_this_machine(tmp_path, capsys):
     code, out, err = run(capsys, write(tmp_path, **FEW), "--workers", 1, "--run-dir", tmp_path / "run")
     assert code == 0, err
     check_all_that_is_left(tmp_path, out, 4, FEW)
+    other = ("--set", "search.seed=7", "--run-dir", tmp_path / "run")
+    code, _, err = run(capsys, write(tmp_path, **FEW), *other)
+    assert code == 2 and "found another study there" in err
+    assert len(outcome(tmp_path / "run")[0]) == 4, "the study that was there has lost nothing"
 
 
 @pytest.mark.slow
@@ -202,12 +206,6 @@ def test_wrong_arguments(tmp_path, capsys, monkeypatch, args, expected):
     path = write(tmp_path)
     code, _, err = run(capsys, *(path if a == "STUDY" else a for a in args))
     assert code == 2 and expected in err
-
-
-def test_the_folder_of_another_study_is_refused(few, tmp_path, capsys):
-    code, _, err = run(capsys, write(tmp_path, **FEW), "--set", "search.seed=7", "--run-dir", few / "run")
-    assert code == 2 and "found another study there" in err
-    assert len(outcome(few / "run")[0]) == 4
 
 
 def test_while_no_nes_master_is_there_it_says_what_starts_and_how_to_start_more(tmp_path, monkeypatch):

@@ -371,7 +371,7 @@ def test_an_engines_own_field_can_be_read():
 
 
 def test_unknown_names_are_errors():
-    with pytest.raises(SimulatorError, match="known: mujoco, mujoco_warp, isaacgym"):
+    with pytest.raises(SimulatorError, match="expected one of mujoco, mujoco_warp, isaacgym"):
         make_simulator("bullet", "cartpole.xml", 1)
     with pytest.raises(SimulatorError, match="mass_scale, friction_scale, gravity"):
         simulator().set_property("colour", torch.tensor([0]), torch.tensor([1.0]))

@@ -26,7 +26,7 @@ print("imported", len(sys.argv) - 1)
 def test_python_3_8_imports_the_adapter_of_isaac_gym_and_the_tasks():
     files = [f"envs/sim/{name}.py" for name in ("simulator", "rotations", "mujoco_model", "isaacgym", "isaac_assets")]
     files += [p.relative_to(ROOT).as_posix() for p in sorted((ROOT / "envs/physics").glob("[!_]*.py"))]
-    modules = [f[:-3].replace("/", ".") for f in files]
+    modules = ["envolve." + f[:-3].replace("/", ".") for f in files]
     command = [str(python_3_8()), "-c", CODE, *modules]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
