@@ -226,9 +226,9 @@ def test_evaluations_of_an_earlier_version_go_on(tmp_path: Path) -> None:
     assert lines[:2] == [",".join(HEADER), "0,0,2,1,0,4,"] and len(lines) == 5
 
 
-def test_what_cannot_be_built_is_said() -> None:
+def test_what_cannot_be_built_is_said(tmp_path: Path) -> None:
     with pytest.raises(ParamsError, match=r"hidden: found \(8, 9\), expected layers of one width"):
-        Run(small(hidden=(8, 9)), Path("unused"))
+        Run(small(hidden=(8, 9)), tmp_path)
 
 
 def test_a_resume_says_what_the_run_was_begun_with(tmp_path: Path) -> None:
