@@ -186,8 +186,8 @@ def find(file: str, sha256: str) -> Source:
         return _execute(file, _sources[sha256], sha256)
     if not _folders:
         raise PluginError(
-            f"plugins: {file} is the user's own code, and no folder is allowed here; start the worker with "
-            "--plugins DIR, DIR being the folder of the run or that of the runs"
+            f"plugins: {file} is the user's own code, and no folder is allowed here; add "
+            "--plugins DIR to the command, DIR being the folder of the run or that of the runs"
         )
     other = ""
     for path in _candidates(file):

@@ -41,6 +41,12 @@ def check_count(option: str, value: int | None, least: int) -> None:
         raise ConfigError([f"{option}: found {value}, expected at least {least} and at most {most}"])
 
 
+def check_folder(option: str, value: Path | None) -> None:
+    """Raises ConfigError for what is no folder."""
+    if value is not None and not value.is_dir():
+        raise ConfigError([f"{option}: found {str(value)!r}, expected a folder"])
+
+
 def in_words(e: BaseException) -> str:
     """Text of a system error: the file and the reason."""
     return f"{e.filename}: {e.strerror}" if isinstance(e, OSError) and e.filename else str(e)

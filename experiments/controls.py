@@ -19,9 +19,9 @@ from typing import Annotated
 
 import tyro
 
-from envolve.core import commands
+from envolve.core import commands, plugins
 from envolve.core.registry import unknown
-from envolve.experiments.command_line import check_count, parse
+from envolve.experiments.command_line import check_count, check_folder, parse
 from envolve.experiments.paper.common.command import run_command
 from envolve.outer.config.load import ConfigError
 from envolve.outer.controls.rows import CONTROLS, Bench, Row
@@ -65,6 +65,9 @@ class Args:
     """Random seed of agents and fits. The evolution never uses the seeds made from it."""
     threads: int = 0
     """CPU threads; 0: all."""
+    plugins: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None
+    """The run's folder, if its environment, task or learner is a file of your own or of another package: allows to
+    execute the files that the world names with their SHA-256."""
     json: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     """Also write the summary and the raw lists to this JSON file."""
 
@@ -76,6 +79,7 @@ def check(args: Args) -> list[str]:
         ("--seed", args.seed, 0), ("--threads", args.threads, 0), ("--real-steps", args.real_steps, 1),
     ):  # fmt: skip
         check_count(option, value, least)
+    check_folder("--plugins", args.plugins)
     for name in args.only:
         if name not in CONTROLS:
             raise ConfigError([unknown("--only", name, CONTROLS)])
@@ -86,6 +90,8 @@ def check(args: Args) -> list[str]:
 
 def work(args: Args) -> int:
     names = check(args)
+    if args.plugins is not None:
+        plugins.allow(args.plugins)
     bench = Bench.of(args.model, args.agents, args.repeats, args.episodes, args.real_steps, args.seed, args.threads)
     rows: list[Row] = []
     for name in names:

@@ -28,11 +28,12 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
-from envolve.core import commands
+from envolve.core import commands, plugins
 from envolve.core.memory import shortage
 from envolve.core.statistics import AgentRuns, summary
+from envolve.envs.outside.build import OutsideError, check_configured
 from envolve.envs.worlds.file import WorldFile, WorldFileError, read_world
-from envolve.experiments.command_line import check_count, parse
+from envolve.experiments.command_line import check_count, check_folder, parse
 from envolve.outer.config import problem
 from envolve.outer.config.check import Checker
 from envolve.outer.config.load import ConfigError, environment_info
@@ -53,6 +54,7 @@ from envolve.outer.reporting.report import number
 from envolve.outer.search.nes import RETEST, member_seeds
 
 PROG = "evaluate_proxy.py"
+TITLES = {"proxy": "in the evolved world", "real": "on the real task"}
 HELP = """\
 Train fresh agents in an evolved world and, beside them, on the real task; test all of them on the real task.
 
@@ -81,6 +83,9 @@ class Args:
     """Random seed of the agents. The evolution never uses the seeds made from it."""
     threads: int = 0
     """CPU threads; 0: all."""
+    plugins: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None
+    """The run's folder, if its environment, task or learner is a file of your own or of another package: allows to
+    execute the files that the world names with their SHA-256."""
     json: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     """Also write the summary and the raw lists to this JSON file."""
 
@@ -122,6 +127,7 @@ def check_args(args: Args) -> None:
         ("--agents", args.num_agents, 1), ("--seed", args.seed, 0), ("--threads", args.threads, 0),
     ):  # fmt: skip
         check_count(option, value, least)
+    check_folder("--plugins", args.plugins)
     if args.json is not None and (args.json.is_dir() or not args.json.parent.is_dir()):
         raise ConfigError([f"--json: cannot write {args.json}, expected a file in a folder that exists"])
 
@@ -172,6 +178,10 @@ def runs_of(column: dict[str, Any]) -> AgentRuns:
 
 def said(world: WorldFile, columns: dict[str, dict[str, Any]]) -> tuple[dict[str, Any], list[str]]:
     """The comparison and the prices, for JSON and in words."""
+    for name, c in columns.items():
+        if c["failed"] == c["num_agents"]:
+            reason = next((r for r in c["reasons"] if r), "their weights are not finite")
+            return {}, [f"No comparison: every agent {TITLES[name]} failed: {reason}."]
     task = world.task()
     mark = task.solved_reward if task.solved_reward < UNSOLVABLE else None
     floor = random_return(task)
@@ -242,24 +252,26 @@ def main(argv: list[str] | None = None) -> int:
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     try:
         check_args(args)
+        if args.plugins is not None:
+            plugins.allow(args.plugins)
         world = read_world(str(args.model))
         config, name = prepared(world, args)
+        check_configured(config)
         check_device(config["device"], f"{args.model}: device")
         if args.stop == "budget" and world.budget == 0:
             raise ConfigError([f"--stop budget: {args.model} was evolved without a training budget"])
-    except (WorldFileError, ConfigError) as e:
+    except (WorldFileError, OutsideError, ConfigError) as e:
         print(f"{commands.called(PROG)}: {e}", file=sys.stderr)
-        return 1 if isinstance(e, WorldFileError) else 2
+        return 2 if isinstance(e, ConfigError) else 1
     mode = EARLY_OUT if args.stop == "early-out" or world.budget == 0 else BUDGET
     threads = args.threads or len(os.sched_getaffinity(0))
     worlds = world.flat.expand(args.num_agents, -1).contiguous()
     # each world's own: else agents would draw the same hyperparameters in all worlds
     seeds = member_seeds(args.seed, RETEST, 1 + world.digest(), 2 * args.num_agents)
 
-    titles = {"proxy": "in the evolved world", "real": "on the real task"}
     columns, bounds = {}, return_bounds(world.task())
-    for i, column in enumerate(titles if args.real else ["proxy"]):
-        print(f"training {args.num_agents} {name} agents {titles[column]} ...", file=sys.stderr)
+    for i, column in enumerate(TITLES if args.real else ["proxy"]):
+        print(f"training {args.num_agents} {name} agents {TITLES[column]} ...", file=sys.stderr)
         part = seeds[i * args.num_agents : (i + 1) * args.num_agents]
         try:
             columns[column] = measure(config, worlds, part, REAL if column == "real" else mode, threads, bounds)
@@ -271,7 +283,7 @@ def main(argv: list[str] | None = None) -> int:
             print(f"{commands.called(PROG)}: {short}", file=sys.stderr)
             return 1
     console = wide_console()
-    show(console, world, name, {titles[k]: c for k, c in columns.items()})
+    show(console, world, name, {TITLES[k]: c for k, c in columns.items()})
     other, words = exploration_of(config) if args.real else "", []
     if other:
         words.append(f"Agents on the real task: {other}.")

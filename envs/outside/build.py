@@ -76,9 +76,16 @@ def check_permission(name: str, section: Mapping[str, Any]) -> None:
         DESCRIPTION_FILE, canonical(name, section)
     ):
         raise OutsideError(
-            f"{name}: its package is imported only where its run is allowed; start the worker with --plugins DIR, DIR "
+            f"{name}: its package is imported only where its run is allowed; add --plugins DIR to the command, DIR "
             "being the folder of the run or that of the runs (in a script: code_from=DIR)"
         )
+
+
+def check_configured(config: Mapping[str, Any]) -> None:
+    """``check_permission`` of the task of a checked configuration, where it is an environment from outside."""
+    name = config["env_name"]
+    if is_outside(name):
+        check_permission(name, config["envs"][name])
 
 
 # --------------------------------------------------------------------------------------------------------------- making

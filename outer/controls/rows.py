@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from envolve.core.registry import Registry
+from envolve.envs.outside.build import check_configured
 from envolve.envs.section import EnvSection
 from envolve.envs.task import Task
 from envolve.envs.worlds.file import WorldFile, read_world
@@ -74,6 +75,7 @@ class Bench:
         world = read_world(str(path))
         if not isinstance(world.config.get("agents"), dict):
             raise ConfigError([f"{path}: config: found no section agents, expected the configuration of a run"])
+        check_configured(world.config)
         spent = world.evolution_steps
         return cls(
             world,

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from envolve.core import commands
 from envolve.core.statistics import AgentRuns, summary
+from envolve.envs.outside.build import DESCRIPTION_FILE
 from envolve.outer.reporting.comparison import failures, price_lines, ratio_sentence, side, why_not
 from envolve.outer.reporting.report import number
 
@@ -86,8 +87,14 @@ def summary_text(run: RunSummary) -> str:
     python = "python3" if python.startswith("..") else python
     words = commands.typed("evaluate_proxy.py")
     words = [python, *words[1:]] if words[0] == "python3" else words
-    lines += [f"  {' '.join(words)} {folder / 'model.pt'} --agent {run.agent} --agents 20"]
+    own = f" --plugins {folder}" if _executes_own_files(folder) else ""
+    lines += [f"  {' '.join(words)} {folder / 'model.pt'} --agent {run.agent} --agents 20{own}"]
     return "\n".join(lines)
+
+
+def _executes_own_files(folder: Path) -> bool:
+    """Returns whether the run has files or an environment of the user's own, which only an allowed folder makes."""
+    return (folder / DESCRIPTION_FILE).is_file() or any(folder.glob("*.py"))
 
 
 def _minutes(seconds: float) -> str:

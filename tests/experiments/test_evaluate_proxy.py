@@ -291,3 +291,23 @@ def test_as_a_command_from_elsewhere(rn, tmp_path):
     command[2:] = ["--help"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0 and "--agents" in done.stdout and "Examples:" in done.stdout
+
+
+def test_if_every_agent_fails_it_says_why(measure, rn, monkeypatch):
+    """Without a traceback of the statistics, which have nothing to count."""
+    real = evaluate_proxy.evaluate
+
+    def failing(config, worlds, keys, *rest):
+        values = real(config, worlds, keys, *rest)
+        values["mean_return"].fill_(math.nan)
+        return {**values, "reason": ["the paint is out"] * len(keys)}
+
+    monkeypatch.setattr(evaluate_proxy, "evaluate", failing)
+    code, out, _, content = measure(rn, "--agents", 2)
+    assert code == 0 and "No comparison: every agent in the evolved world failed: the paint is out." in out
+    assert content["proxy"]["returns"] == [None, None] and "comparable" not in content
+
+
+def test_a_folder_that_is_none(measure, rn, tmp_path):
+    code, _, err, _ = measure(rn, "--plugins", tmp_path / "nowhere")
+    assert code == 2 and "--plugins: found" in err and "expected a folder" in err

@@ -16,6 +16,7 @@ import torch
 import tyro
 
 from envolve.core import interrupt
+from envolve.envs.outside.build import OutsideError
 from envolve.envs.worlds.file import WorldFileError
 from envolve.experiments.command_line import exit_code
 from envolve.experiments.paper.common.data import Data, DataError, Series, data_path, is_full, load, plain, save
@@ -51,7 +52,7 @@ def run_command(prog: str, work: Callable[[], int]) -> int:
     """work() -> the exit code; what it raises is said in one line."""
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     torch.set_num_threads(1)  # members are shared among threads; torch's own would compete with them
-    errors = (RunError, ExchangeError, WorldFileError, DataError, ValueError)
+    errors = (RunError, ExchangeError, WorldFileError, DataError, OutsideError, ValueError)
     return exit_code(prog, work, errors, interrupt.GO_ON)
 
 

@@ -17,7 +17,21 @@ from gymnasium.utils.env_checker import check_env
 from envolve.agents.common.rollout import reset_uniforms
 from envolve.agents.common.rollout import test_episodes as episodes_of
 from envolve.core import plugins
-from envolve.envs.outside.build import OutsideError, canonical, check_permission, maker, needs_permission
+from envolve.envs.outside.build import (
+    OutsideError,
+    canonical,
+    check_configured,
+    check_permission,
+    maker,
+    needs_permission,
+)
+    OutsideError,
+    canonical,
+    check_configured,
+    check_permission,
+    maker,
+    needs_permission,
+)
 from envolve.envs.outside.flat import Flat, FlatError
 from envolve.envs.outside.measure import DEFAULT_STEPS, _measure, measure
 from envolve.envs.outside.spaces import SpaceError, action_of, observation_of, read_action, read_observation
@@ -352,6 +366,9 @@ def test_a_strangers_description_imports_no_package(tmp_path):
     plugins.trust(b"something else")
     with pytest.raises(OutsideError, match="--plugins DIR"):
         check_permission(name, PLAIN)
+    with pytest.raises(OutsideError, match="--plugins DIR"):
+        check_configured({"env_name": name, "envs": {name: PLAIN}})
+    check_configured({"env_name": "Cliff", "envs": {"Cliff": {}}})
 
 
 def test_a_damaged_description_is_refused_by_its_key(measured):
