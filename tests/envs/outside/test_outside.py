@@ -25,13 +25,6 @@ from envolve.envs.outside.build import (
     maker,
     needs_permission,
 )
-    OutsideError,
-    canonical,
-    check_configured,
-    check_permission,
-    maker,
-    needs_permission,
-)
 from envolve.envs.outside.flat import Flat, FlatError
 from envolve.envs.outside.measure import DEFAULT_STEPS, _measure, measure
 from envolve.envs.outside.spaces import SpaceError, action_of, observation_of, read_action, read_observation
