@@ -81,11 +81,11 @@ def test_a_stopped_run_goes_on(tmp_path: Path) -> None:
         return row(place, bug, seed, 1.0)
 
     with pytest.raises(KeyboardInterrupt):
-        bugs.work(tmp_path, 1, 11, run)
+        bugs.work(tmp_path, 1, 11, list(bugs.PLACES), run)
     with open(tmp_path / "bugs.jsonl", "a") as file:
         file.write('{"place": "torn')
     first = list(seen)
     seen.clear()
     with pytest.raises(KeyboardInterrupt):
-        bugs.work(tmp_path, 1, 11, run)
+        bugs.work(tmp_path, 1, 11, list(bugs.PLACES), run)
     assert len(bugs.finished(tmp_path / "bugs.jsonl")) == 14 and not set(first) & set(seen)
