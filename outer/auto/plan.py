@@ -38,7 +38,8 @@ SHORT_SIZES = [(6_144, 4_096, LEAST_AGENTS), (4_096, 4_096, LEAST_AGENTS), (2_04
 EVERY_STEP = ("sac", "td3")  # update at every step, with defaults
 ALWAYS = "ppo"  # in every report: it learns something on most environments
 LAST = "a2c"  # leaves a report first: it is seldom the best
-TESTS = 10  # episodes per agent
+TESTS, MOST_TESTS = 10, 100  # episodes per agent: more where they are short, since a return may be 0 or 1 ...
+TEST_STEPS = 10_000  # ... as many as fit into these steps
 START_OF_AGENT = 4.0  # seconds: a process that imports what it needs
 SPARE = 0.85  # of the report's time is planned; the evolution has what is left
 MOST_GENERATIONS, LEAST_GENERATIONS = 2000, 3
@@ -271,7 +272,14 @@ def _reports(facts: Facts, learners: list[str]) -> Iterator[tuple[list[str], lis
 def _sized(
     facts: Facts, choice: Choice, kinds: list[str], agents: int, steps: tuple[int, ...], library: bool
 ) -> tuple[ReportPlan, float]:
-    return ReportPlan(tuple(kinds), agents, steps, TESTS, library), _seconds(facts, choice, kinds, agents, steps)
+    return ReportPlan(tuple(kinds), agents, steps, _report_tests(facts), library), _seconds(
+        facts, choice, kinds, agents, steps
+    )
+
+
+def _report_tests(facts: Facts) -> int:
+    """Test episodes of an unseen agent."""
+    return max(TESTS, min(MOST_TESTS, TEST_STEPS // facts.max_steps))
 
 
 def _per_step(facts: Facts, kind: str) -> float:
@@ -282,7 +290,7 @@ def _per_step(facts: Facts, kind: str) -> float:
 def _seconds(facts: Facts, choice: Choice, kinds: list[str], agents: int, steps: tuple[int, ...]) -> float:
     """Expected wall time of a report."""
     long = (facts.random_length + facts.max_steps) / 2
-    tests = TESTS * long * (facts.step_seconds + 3e-4)
+    tests = _report_tests(facts) * long * (facts.step_seconds + 3e-4)
     training = sum((2 + TEN) * n * _per_step(facts, k) for k, n in zip(kinds, steps))
     one = training + len(kinds) * 3 * (tests + START_OF_AGENT * 0.1)
     width = max(1, min(choice.workers, facts.cores))

@@ -34,14 +34,14 @@ from envolve.outer.search.nes import COMPARISON, member_seeds
 
 FILE = "unseen.jsonl"
 PLACES = (WORLD, REAL, REAL_10X)
-RANDOM_TESTS = 20  # episodes with random actions
+RANDOM_TESTS = 20  # episodes with random actions, at least
 UNSEEN = 16  # counter of COMPARISON: the seeds of these agents
 
 
 def jobs_of(run_dir: Path, plan: ReportPlan, seed: int) -> list[Job]:
     """All agents, the longest of the last ones first."""
     seeds = member_seeds(seed, COMPARISON, UNSEEN, plan.agents).tolist()
-    jobs = [Job(str(run_dir), RANDOM, REAL, 0, seed % 2**31, RANDOM_TESTS, plan.library)]
+    jobs = [Job(str(run_dir), RANDOM, REAL, 0, seed % 2**31, max(RANDOM_TESTS, plan.tests), plan.library)]
     order = sorted(plan.learners, key=("sac", "td3", "ppo", "a2c", "dqn").index) if plan.library else plan.learners
     for where in PLACES:
         for learner in order:

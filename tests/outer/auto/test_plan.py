@@ -117,6 +117,11 @@ def test_cheap_learners_train_for_whole_rollouts_and_dear_ones_for_fewer_steps()
     assert min(short.steps) >= 6_144, "one rollout of 2,048 steps teaches PPO nothing"
 
 
+def test_short_episodes_are_tested_more_often() -> None:
+    tests = {n: made(facts(max_steps=n)).report.tests for n in (1, 100, 200, 500, 1000, 10**6)}
+    assert tests == {1: 100, 100: 100, 200: 50, 500: 20, 1000: 10, 10**6: 10}
+
+
 def test_what_is_asked_for_is_planned_even_if_it_takes_longer() -> None:
     p = made(facts(), agents=7, steps=5000, seconds=120.0)
     assert (p.report.agents, set(p.report.steps), p.report.steps_at("ppo", "real_10x")) == (7, {5000}, 50_000)
