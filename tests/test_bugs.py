@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,12 @@ def test_alarms_are_runs_below_every_first_clean_one() -> None:
     text = bugs.table(rows)
     assert "| value added | advantage | 2 of 3 |" in text and "| no bug (false alarms) | | 1 of 3 |" in text
     assert "mark 100" in text
+
+
+def test_an_agent_counts_once(tmp_path: Path) -> None:
+    text = json.dumps(row("CartPole-v1", bugs.CLEAN, 0, 1.0)) + "\n"
+    (tmp_path / "bugs.jsonl").write_text(text * 3)
+    assert len(bugs.finished(tmp_path / "bugs.jsonl")) == 1
 
 
 def test_a_stopped_run_goes_on(tmp_path: Path) -> None:

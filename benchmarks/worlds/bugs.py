@@ -33,6 +33,7 @@ sys.path.insert(0, str(ROOT))
 import envolve.worlds  # noqa: E402  registers the worlds
 from envolve.core.files import TABLE_BYTES, read_plain  # noqa: E402
 from envolve.core.statistics import interval  # noqa: E402
+from envolve.outer.checkpoint import RunError, locked  # noqa: E402
 
 CLEAN = "none"
 BUGS = {
@@ -178,7 +179,7 @@ def finished(path: Path) -> list[dict[str, Any]]:
         if not isinstance(row, dict) or row.get("place") not in PLACES or row.get("bug") not in (CLEAN, *BUGS):
             raise ValueError(f"{path}:{number + 1}: found {line[:80]}, expected a run of this program")
         rows.append(row)
-    return rows
+    return list({(r["place"], r["bug"], r["seed"]): r for r in rows}.values())  # an agent counts once
 
 
 def number(row: dict[str, Any]) -> float:
@@ -251,9 +252,10 @@ def main(argv: list[str] | None = None) -> int:
     try:
         if not args.table:
             args.out.mkdir(parents=True, exist_ok=True)
-            work(args.out, args.seeds, args.clean, args.only_places)
+            with locked(args.out):
+                work(args.out, args.seeds, args.clean, args.only_places)
         print(table(finished(args.out / "bugs.jsonl")))
-    except (OSError, ValueError) as e:
+    except (OSError, ValueError, RunError) as e:
         print(f"bugs.py: {e}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
