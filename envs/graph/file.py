@@ -11,6 +11,7 @@ from __future__ import annotations
 import copy
 import json
 import math
+import re
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
@@ -26,6 +27,18 @@ from envolve.envs.shaping.candidate import Candidate, Shaper, candidate_name
 
 VERSION = 1
 MOST_BYTES = 2**20
+MOST_NESTED = 50  # brackets within brackets
+_STRING, _BRACKET = re.compile(r'"(?:[^"\\]|\\.)*"?', re.DOTALL), re.compile(r"[\[\]{}]")
+
+
+def _nested(text: str) -> bool:
+    """Returns whether brackets outside of strings are nested deeper than MOST_NESTED. Linear in the text."""
+    depth = 0
+    for bracket in _BRACKET.finditer(_STRING.sub("", text)):
+        depth += 1 if bracket[0] in "[{" else -1
+        if depth > MOST_NESTED:
+            return True
+    return False
 
 
 class GraphFile(Mapping[str, Any]):
@@ -60,6 +73,8 @@ class GraphFile(Mapping[str, Any]):
         """Raises GraphError."""
         if len(text.encode(errors="replace")) > MOST_BYTES:
             raise GraphError(f"more than {MOST_BYTES} bytes")
+        if _nested(text):  # the parser would end at Python's limit, where a finalizer may fail, too
+            raise GraphError(f"not JSON: more than {MOST_NESTED} brackets within each other")
         try:
             data = json.loads(text, parse_constant=_refuse)
         except GraphError:

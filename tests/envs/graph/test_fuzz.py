@@ -75,3 +75,15 @@ def test_any_text_is_refused(text: str) -> None:
 def test_text_that_breaks_parsers_is_refused(text: str) -> None:
     with pytest.raises(GraphError):
         GraphFile.from_text(text)
+
+
+@pytest.mark.parametrize("opening", ["[", '{"a":', '{"a\\"]":'])
+def test_brackets_are_counted_before_anything_is_parsed(opening: str) -> None:
+    """A parser at Python's limit of recursion lets finalizers fail that happen to run there."""
+    with pytest.raises(GraphError, match="more than 50 brackets"):
+        GraphFile.from_text(opening * 51)
+    with pytest.raises(GraphError, match="not JSON: (?!more)"):
+        GraphFile.from_text(opening * 50)
+    with pytest.raises(GraphError, match="expected") as caught:
+        GraphFile.from_text('["' + "[" * 1000 + '"]')  # within a string
+    assert "brackets" not in str(caught.value)
