@@ -10,6 +10,8 @@ from collections.abc import Sequence
 
 from envolve.llm.search.individual import Individual, Messages
 from envolve.llm.search.reflection import shortened
+from envolve.llm.vetting.text.extract import MOST_REPLY
+from envolve.llm.vetting.text.thoughts import without_thoughts
 
 MOST, LIMIT = 5, 500  # notes in a prompt, characters of each
 _ASK = (
@@ -21,8 +23,9 @@ _MARK = re.compile(r"^[#*_ \t]*NOTES[*_ \t]*:[*_ \t]*(.*)", re.IGNORECASE | re.M
 
 def notes_of(reply: str) -> str:
     """The last notes of a reply, outside of its code; "" without any."""
-    text = re.sub(r"<think>.*?</think>", "", reply, flags=re.DOTALL)
-    after = text.rsplit("```", 1)[-1]
+    if len(reply) > MOST_REPLY:
+        return ""
+    after = without_thoughts(reply).rsplit("```", 1)[-1]
     found = list(_MARK.finditer(after))
     if not found:
         return ""

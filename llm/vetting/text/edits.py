@@ -12,17 +12,34 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from envolve.llm.vetting.text.extract import MOST_REPLY
 from envolve.llm.vetting.text.parsing import VetError
+from envolve.llm.vetting.text.thoughts import without_thoughts
 
 MOST_EDITS = 40
-_BLOCK = re.compile(
-    r"^[ \t]*<{5,}[ \t]*SEARCH[^\n]*\n(.*?)^[ \t]*={5,}[ \t]*\n(.*?)^[ \t]*>{5,}[ \t]*REPLACE", re.DOTALL | re.MULTILINE
-)
+_SEARCH, _DIVIDER = re.compile(r"[ \t]*<{5,}[ \t]*SEARCH"), re.compile(r"[ \t]*={5,}[ \t]*")
+_REPLACE = re.compile(r"[ \t]*>{5,}[ \t]*REPLACE")
 
 
 def edits_of(reply: str) -> list[tuple[str, str]]:
-    """(what is there, what takes its place), in order, outside of what a model thought. Raises VetError."""
-    found = _BLOCK.findall(re.sub(r"<think>.*?</think>", "", reply, flags=re.DOTALL))
+    """(what is there, what takes its place), in order, outside of what a model thought. Raises VetError. One pass over
+    the lines: a pattern over several of them would go back again and again."""
+    found: list[tuple[str, str]] = []
+    old: list[str] | None = None  # lines of SEARCH so far; None: outside of a block
+    new: list[str] | None = None  # those behind the divider
+    for line in without_thoughts(reply).split("\n"):
+        if old is None:
+            old = [] if _SEARCH.match(line) else None
+        elif new is None:
+            if _DIVIDER.fullmatch(line):
+                new = []
+            else:
+                old.append(line + "\n")
+        elif _REPLACE.match(line):
+            found.append(("".join(old), "".join(new)))
+            old = new = None
+        else:
+            new.append(line + "\n")
     if len(found) > MOST_EDITS:
         raise VetError("extract", f"{len(found)} changes; at most {MOST_EDITS} are allowed: write the whole code")
     return found
@@ -31,7 +48,7 @@ def edits_of(reply: str) -> list[tuple[str, str]]:
 def edited(code: str, reply: str) -> str | None:
     """``code`` with the changes of a reply; None: it has none, so it is a whole program. A place is found by its lines,
     whatever blanks are at their ends; if none fits, by its lines without indentation. Raises VetError."""
-    edits = edits_of(reply)
+    edits = edits_of(reply) if len(reply) <= MOST_REPLY else []  # ``extract`` refuses a longer one
     if not edits:
         return None
     lines = code.split("\n")

@@ -237,6 +237,12 @@ def _of_replies() -> Iterator[tuple[str, Family]]:
     yield "defs in prose", lambda n: full("def f (\n", n)
     yield "ats in prose", lambda n: full("@a\n", n)
     yield "tags", lambda n: full("<code><![CDATA[ <a b='c'> ]]></code>\n", n) + "<python>" + good + "</python>"
+    yield "thoughts without an end", lambda n: full("<think>", n)
+    yield "thoughts", lambda n: full("<think>x</think>", n)
+    yield "changes without a divider", lambda n: full("<<<<<SEARCH\n", n)
+    yield "changes without an end", lambda n: full("<<<<<SEARCH\n=====\n", n)
+    yield "changes", lambda n: full("<<<<< SEARCH\na\n=====\nb\n>>>>> REPLACE\n", n)
+    yield "notes", lambda n: full("## NOTES: **a\n", n)
     yield "entities", lambda n: full("&lt;&amp;&quot;", n)
     yield "tables", lambda n: full("| a | b |\n| - | - |\n", n)
     yield "JSON", lambda n: "```json\n" + '{"a":' * (n // 5) + "```"

@@ -13,8 +13,10 @@ import pytest
 
 from envolve.llm.gym.allowlist import check_method
 from envolve.llm.gym.reward import extract_method
+from envolve.llm.search.notes import notes_of
 from envolve.llm.vetting.allow.allowlist import check_source
 from envolve.llm.vetting.normal.normalise import normalise
+from envolve.llm.vetting.text.edits import edited, edits_of
 from envolve.llm.vetting.text.extract import MOST_REPLY, VetError, extract
 from envolve.llm.vetting.text.fences import fences, unfenced
 from envolve.llm.vetting.text.naming import nearest
@@ -41,7 +43,12 @@ def gym(reply: str) -> str:
     return code
 
 
-READERS: dict[str, Callable[[str], str]] = {"physics": physics, "gym": gym}
+def extras(reply: str) -> str:
+    """The same with --edits and --notes."""
+    return notes_of(reply) + (edited("x = 1\n", reply) or "")
+
+
+READERS: dict[str, Callable[[str], str]] = {"physics": physics, "gym": gym, "extras": extras}
 
 
 def read(reader: Callable[[str], str], reply: str) -> str:
@@ -101,7 +108,8 @@ def test_and_so_it_is_at_other_lengths(which: str, length: int) -> None:
 @pytest.mark.parametrize("name", ["tildes", "tildes on many lines", "backticks", "quotes", "triple quotes without end",
                                   "marks of lists before fences", "blanks before a fence", "letters", "bare brackets",
                                   "constants that are none above bare code", "imports that are prose", "backslashes",
-                                  "bare code, lines that almost assign", "one long comment"])  # fmt: skip
+                                  "bare code, lines that almost assign", "one long comment", "thoughts without an end",
+                                  "changes without a divider", "changes without an end", "notes"])  # fmt: skip
 def test_no_pattern_goes_back_over_what_it_has_seen(name: str) -> None:
     """Regular expressions count no calls, so their time at two lengths, with much room for a busy machine."""
     taken = []
@@ -110,7 +118,7 @@ def test_no_pattern_goes_back_over_what_it_has_seen(name: str) -> None:
         took = []
         for _ in range(3):
             began = time.process_time()
-            fences(reply), unfenced(reply), measure(reply, 10**9)
+            fences(reply), unfenced(reply), measure(reply, 10**9), edits_of(reply), notes_of(reply)
             took.append(time.process_time() - began)
         taken.append(min(took))
     assert taken[1] < 8 * 4 * taken[0] + 0.1
@@ -149,7 +157,8 @@ def test_every_family_at_every_length_takes_less_than_half_a_second(capsys: pyte
 
 def test_a_reply_is_measured_before_anything_else() -> None:
     reply = "```python\n" * 10**6
-    for reader in READERS.values():
+    assert calls(lambda: read(extras, reply)) < 60 and extras(reply) == ""  # what ``extract`` refuses has no changes
+    for reader in (physics, gym):
         steps = calls(lambda reader=reader: read(reader, reply))  # type: ignore[misc]
         assert steps < 60
         with pytest.raises(VetError, match="the reply has 10000000 characters, at most 200000 are read: write less"):

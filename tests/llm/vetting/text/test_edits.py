@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envolve.llm.vetting.text.edits import MOST_EDITS, edited
+from envolve.llm.vetting.text.edits import MOST_EDITS, edited, edits_of
 from envolve.llm.vetting.text.parsing import VetError
+from envolve.llm.vetting.text.thoughts import without_thoughts
 
 CODE = "import torch\n\n\ndef f(x):\n    a = 1\n    if x:\n        a = 2\n    return a\n"
 
@@ -61,6 +64,19 @@ def test_a_place_that_is_there_twice() -> None:
 def test_a_whole_program_is_none_and_thoughts_do_not_count() -> None:
     assert edited(CODE, "```python\ndef f(x): return 1\n```") is None
     assert edited(CODE, f"<think>{block('zz', 'y')}</think>```python\nx\n```") is None
+
+
+PATTERN = re.compile(
+    r"^[ \t]*<{5,}[ \t]*SEARCH[^\n]*\n(.*?)^[ \t]*={5,}[ \t]*\n(.*?)^[ \t]*>{5,}[ \t]*REPLACE", re.DOTALL | re.MULTILINE
+)
+LINES = ["<<<<<<< SEARCH", " <<<<<SEARCH x", "=======", "===== ", "== =", ">>>>>>> REPLACE", ">>>>>REPLACE y", "a", ""]
+
+
+@given(st.lists(st.sampled_from([*LINES, "<think>", "</think>"]), max_size=14))
+def test_a_pass_over_the_lines_finds_what_a_slow_pattern_does(lines: list[str]) -> None:
+    reply = "\n".join(lines)
+    spoken = re.sub(r"<think>.*?</think>", "", reply, flags=re.DOTALL)
+    assert without_thoughts(reply) == spoken and edits_of(reply) == PATTERN.findall(spoken)
 
 
 @given(st.text(alphabet="<=>SEARCHRPL \nax1", max_size=300))
