@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from envolve.outer.reporting.style import COLOURS, GREY, clear_legend, new_figure, title_of_panel
+from envolve.outer.reporting import names
+from envolve.outer.reporting.style import BLUE, COLOURS, GREY, clear_legend, new_figure, title_of_panel
 from envolve.worlds.file import World
 
-CONTEXTS, ACTIONS = 2000, 31
+CONTEXTS, ACTIONS, DRAWN = 2000, 31, 12
 
 
 def best_actions(world: World, contexts: np.ndarray, part: np.ndarray) -> np.ndarray:
@@ -38,12 +39,12 @@ def draw(world: World, name: str, path: Path) -> None:
     x, y = np.argsort(spread)[::-1][:2] if len(spread) > 1 else (0, 0)
     best = best_actions(world, contexts, part)
     figure, (left, right) = new_figure(10, 4.2, 2)
-    left.set(xlabel=f"observation {x}", ylabel=f"observation {y}")
+    left.set(xlabel=names.feature(world.task, x), ylabel=names.feature(world.task, y))
     title_of_panel(left, f"{CONTEXTS:,} contexts, by the action paid most")
     if world.action.n:
         for a in range(world.action.n):
             here, colour = best == a, COLOURS[a % len(COLOURS)]
-            label = f"action {a} ({here.mean():.0%})"
+            label = f"{names.action(world.task, a)} ({100 * here.mean():.0f} %)"
             left.scatter(seen[here, x], seen[here, y], color=colour, s=6, alpha=0.6, label=label)
         clear_legend(left, 4)
     else:
@@ -56,16 +57,16 @@ def draw(world: World, name: str, path: Path) -> None:
             body.set_color(COLOURS[a % len(COLOURS)])
         for line in ("cmeans", "cbars", "cmins", "cmaxes"):
             shapes[line].set_color(GREY)
-        right.set_xticks(range(world.action.n))
+        right.set_xticks(range(world.action.n), [names.action(world.task, a) for a in range(world.action.n)])
         right.set(xlabel="action", ylabel="reward of one step")
         title_of_panel(right, "rewards of each action; lines: mean and extremes")
     else:
         values = np.linspace(-1, 1, ACTIONS, dtype=np.float32)
         others = np.zeros((ACTIONS, world.action.inputs), np.float32)
         others[:, 0] = values
-        for i in range(12):
-            right.plot(values, world.bandit.pay(np.repeat(part[i : i + 1], ACTIONS, 0), others))
+        for i in range(DRAWN):
+            right.plot(values, world.bandit.pay(np.repeat(part[i : i + 1], ACTIONS, 0), others), color=BLUE, alpha=0.6)
         right.set(xlabel="first number of the action, others 0", ylabel="reward of one step")
-        title_of_panel(right, "rewards in twelve contexts")
+        title_of_panel(right, f"rewards in {DRAWN} contexts")
     figure.suptitle(name)
     figure.savefig(path, format="png")
