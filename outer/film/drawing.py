@@ -13,6 +13,7 @@ from typing import Any, Callable
 import numpy as np
 
 from envolve.envs.classic.gridworld import GridWorld
+from envolve.envs.outside.task import OutsideTask
 from envolve.envs.task import Task
 from envolve.outer.reporting.names import plain_name
 from envolve.outer.shapers.video import VideoError
@@ -37,7 +38,7 @@ class Drawing:
         self.env: Any = None
         if isinstance(task, GridWorld):
             return
-        if plain_name(task.name) not in STATES:
+        if plain_name(task.name) not in STATES or (isinstance(task, OutsideTask) and task.section["wrappers"]):
             known = ", ".join(STATES)
             raise VideoError(f"found {task.name}, expected a task that can be drawn: {known}, or a gridworld")
         name, self.state = STATES[plain_name(task.name)]
@@ -64,6 +65,8 @@ class Drawing:
 
     def _rendered(self, observation: np.ndarray, action: np.ndarray | int) -> np.ndarray:
         env = self.env.unwrapped
+        if isinstance(self.task, OutsideTask):  # agents see such observations centred and scaled
+            observation = observation * self.task.scale + self.task.mean
         state = np.asarray(self.state(np.nan_to_num(observation.astype(float))), dtype=float)
         env.state = state
         if plain_name(self.task.name) == "Pendulum":  # draws the torque as an arrow
