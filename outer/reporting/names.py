@@ -35,6 +35,18 @@ ACTIONS = {
 }
 
 
+OBJECTIVES = {  # of a reward network -> what its score is (outer/evaluate/networks.py)
+    "reward_threshold": "score by training steps and return",
+    "auc": "score, area under the learning curve",
+    "mean_return": "test return on the real task",
+}
+
+
+def objective(name: str) -> str:
+    """Title of an axis of scores of reward networks."""
+    return OBJECTIVES.get(name, f"score ({name})")
+
+
 def plain_name(task: str) -> str:
     """CartPole of CartPole-v0 and of gymnasium:CartPole-v1."""
     return task.removeprefix("gymnasium:").partition("-v")[0]

@@ -50,6 +50,14 @@ def learner(name: Any) -> str:
     return LEARNERS.get(plain.removesuffix("_icm"), own) + ", curious" * curious
 
 
+def series_name(label: str) -> str:
+    """Name of a series in a text: additive potential RN for mode 2, DDQN, real task for ddqn real."""
+    first, _, last = label.rpartition(" ")
+    if label in STYLES:
+        return STYLES[label].name
+    return f"{learner(first)}, {STYLES[last].name}" if first and last in STYLES else label
+
+
 def style(label: str, place: int) -> Style:
     """Style of an unknown series: its own label; ``place`` in its file gives the colour."""
     return STYLES.get(label) or Style(label, COLOURS[place % len(COLOURS)], ("-", "--", ":")[place // len(COLOURS) % 3])
