@@ -74,7 +74,7 @@ def _keep(path: Path, comparison: tuple[AgentRuns, AgentRuns], shaper: bool) -> 
 
 def _solved_line(ax: Axes, solved_reward: float | None) -> None:
     if solved_reward is not None:
-        ax.axhline(solved_reward, color=GREY, linestyle="--", linewidth=1, label=f"solved: {solved_reward:g}")
+        ax.axhline(solved_reward, color=GREY, linestyle="--", linewidth=1, label=f"solved: {solved_reward:,g}")
 
 
 def _highest(values: Sequence[float], solved_reward: float | None) -> float:

@@ -140,6 +140,7 @@ def zoo_card(path: Path, name: str) -> None:
 PICTURES: dict[str, Callable[[Path], None]] = {
     "run": run_of_cartpole,
     "run_cliff": run_of_cliff,
+    "run_outliers": lambda path: learning_curve(path, points(-300, 3200, 40, -90_000.0), "HalfCheetah, seed 0", 3000.0),
     "goal": lambda path: goal(path, 1, False),
     "goal_members": lambda path: goal(path, 3, False),
     "goal_hyperparameters": lambda path: goal(path, 3, True),

@@ -21,7 +21,7 @@ FAST = (
     "compare_Cliff",
     "histograms_Acrobot-v1",
     "transfer_CartPole-v0_se_ppo",
-    "run_cliff",
+    "run_outliers",
     "shapers",
     "written_scores",
 )
