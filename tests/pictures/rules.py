@@ -16,7 +16,7 @@ SMALLEST = 6.5  # points, of letters
 ROOM = 3.0  # points that a text may lie beyond the canvas, or in another text: boxes of letters are generous
 MEASURED = re.compile(r"\b(distance|height|speed|time|duration|angle|position|(?<!angular )velocity)\b", re.IGNORECASE)
 UNITS = re.compile(r", (s|ms|µs|m|m/s|rad|rad/s|steps|min|h)\b")
-NO_UNIT = re.compile(r"cos |sin |budgets spent|/ standard")
+NO_UNIT = re.compile(r"cos |sin |time limit|budgets spent|/ standard")
 
 
 @contextmanager

@@ -118,6 +118,16 @@ def test_colours_are_told_apart_with_any_colour_vision() -> None:
     assert max(lab(c, np.eye(3))[0] for c in style.COLOURS) < 75, "a line as light as this is lost on paper"
 
 
+def test_pages_have_the_same_colours() -> None:
+    """In the light; on a dark page they are others, told apart as well."""
+    css = (CODE / "outer" / "page" / "static" / "style.css").read_text()
+    light, dark = (re.findall(r"--c\d: (#[0-9a-f]{6})", line) for line in css.splitlines() if "--c0" in line)
+    assert tuple(c.upper() for c in light) == tuple(c.upper() for c in style.COLOURS)
+    for name, vision in VISION.items():
+        for a, b in combinations(dark, 2):
+            assert np.linalg.norm(lab(a, vision) - lab(b, vision)) > 10, (name, a, b)
+
+
 def test_a_legend_takes_as_many_columns_as_there_is_room_for() -> None:
     columns = []
     for width in (12, 3):
