@@ -31,6 +31,7 @@ ACTIONS = {
     "CartPole": ("push left", "push right"),
     "Acrobot": ("-1 N m", "no torque", "+1 N m"),
     "MountainCar": ("push left", "nothing", "push right"),
+    "FrozenLake": ("left", "down", "right", "up"),
     "LunarLander": ("nothing", "left engine", "main engine", "right engine"),
 }
 

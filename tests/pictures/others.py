@@ -159,6 +159,7 @@ PICTURES: dict[str, Callable[[Path], None]] = {
     "gym_attempts": gym_attempts,
     "goal_evolution_reacher": lambda path: goal_evolution(path, "reacher"),
     "goal_evolution_maze": lambda path: goal_evolution(path, "ant_u_maze"),
+    "zoo_FrozenLake": lambda path: zoo_card(path, "FrozenLake-v1-bandit"),
     "zoo_CartPole": lambda path: zoo_card(path, "CartPole-v1-bandit"),
     "zoo_InvertedPendulum": lambda path: zoo_card(path, "InvertedPendulum-v5-bandit"),
 }
