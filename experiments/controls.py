@@ -26,6 +26,7 @@ from envolve.experiments.paper.common.command import run_command
 from envolve.outer.config.load import ConfigError
 from envolve.outer.controls.rows import CONTROLS, Bench, Row
 from envolve.outer.controls.table import show, write
+from envolve.outer.reporting.board import check_events, write_series
 
 HELP = """\
 Compare an evolved world with simple controls that could explain its effect. Every row is tested on the real task; its
@@ -70,6 +71,8 @@ class Args:
     execute the files that the world names with their SHA-256."""
     json: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     """Also write the summary and the raw lists to this JSON file."""
+    tensorboard: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None
+    """Write TensorBoard events of every row into this folder, as soon as it is there."""
 
 
 def check(args: Args) -> list[str]:
@@ -85,6 +88,7 @@ def check(args: Args) -> list[str]:
             raise ConfigError([unknown("--only", name, CONTROLS)])
     if args.json is not None and (args.json.is_dir() or not args.json.parent.is_dir()):
         raise ConfigError([f"--json: cannot write {args.json}, expected a file in a folder that exists"])
+    check_events(args.tensorboard)
     return [name for name in CONTROLS if name in args.only] if args.only else list(CONTROLS)
 
 
@@ -96,7 +100,11 @@ def work(args: Args) -> int:
     rows: list[Row] = []
     for name in names:
         print(f"{name} ...", file=sys.stderr)
-        rows += CONTROLS[name](bench)
+        found = CONTROLS[name](bench)
+        rows += found
+        for row in found:
+            if args.tensorboard is not None and not row.why_not:
+                write_series(args.tensorboard, row.name, {"return": row.returns, "train_steps": row.train_steps})
     show(bench, rows)
     if args.json is not None:
         write(args.json, bench, rows, args)

@@ -35,7 +35,7 @@ from envolve.outer.reporting.display import wide_console
 from envolve.outer.reporting.report import precise
 from envolve.outer.reporting.wandb_run import followed
 from envolve.outer.shapers.arguments import Args
-from envolve.outer.shapers.compare_film import columns_of, compare
+from envolve.outer.shapers.compare_film import columns_of, compare, named
 from envolve.outer.shapers.plan import make_plan
 from envolve.outer.shapers.run import RankingPlan, ShaperRun
 from envolve.outer.shapers.video import VideoError, film
@@ -152,8 +152,7 @@ def rank(args: Args, plan: RankingPlan, films: List[Path]) -> int:
             if len(columns) > 1:
                 beside = compare(None, plan.out, run.envs, run.learner, columns, plan.K, args.seed)
                 films.append(beside)
-                names = ", ".join(f"{c.role} {c.outcome.name}" if c.role != "human's" else c.role for c in columns)
-                console.print(f"Film: {beside} ({names})", highlight=False, markup=False, soft_wrap=True)
+                console.print(f"Film: {beside} ({named(columns)})", highlight=False, markup=False, soft_wrap=True)
         except VideoError as e:
             complain(f"no film: {e}")
     return 0 if best is not None else 1

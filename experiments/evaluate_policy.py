@@ -162,7 +162,7 @@ def evaluate(args: Args) -> int:
     write_atomic(str(path), (json.dumps(content, indent=2) + "\n").encode())
     console.print(str(path), highlight=False, markup=False, soft_wrap=True)
     if args.video is not None:
-        policies.film(name, played.best, args.seed, args.video)
+        policies.film(name, played.best, args.seed, args.video, played.score_of(played.best))
         console.print(f"{args.video}", highlight=False, markup=False, soft_wrap=True)
     if np.isnan(played.returns).all():
         raise PolicyError(f"{args.exp_dir}: {name}: the weights of every member are not finite")

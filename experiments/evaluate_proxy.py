@@ -14,7 +14,6 @@ from envolve.core import interrupt
 if __name__ == "__main__":
     interrupt.listen("evaluate_proxy.py")  # before all that takes time to import
 
-import copy
 import json
 import logging
 import math
@@ -35,11 +34,12 @@ from envolve.envs.outside.build import OutsideError, check_configured
 from envolve.envs.worlds.file import WorldFile, WorldFileError, read_world
 from envolve.experiments.command_line import check_count, check_folder, parse
 from envolve.outer.config import problem
-from envolve.outer.config.check import Checker
 from envolve.outer.config.load import ConfigError, environment_info
 from envolve.outer.config.problem import VARY_SUFFIX, learner_key, split_agent_name
+from envolve.outer.config.stored import stored_config, stored_gtn
 from envolve.outer.evaluate.device import check_device
 from envolve.outer.evaluate.networks import BUDGET, EARLY_OUT, REAL, UNSOLVABLE, evaluate, exploration
+from envolve.outer.reporting.board import check_events, write_series
 from envolve.outer.reporting.comparison import (
     break_even,
     price_lines,
@@ -54,6 +54,7 @@ from envolve.outer.reporting.report import number
 from envolve.outer.search.nes import RETEST, member_seeds
 
 PROG = "evaluate_proxy.py"
+EVENTS = {"return": "returns", "train_steps": "train_steps", "first_solved_steps": "first_solved_steps"}
 TITLES = {"proxy": "in the evolved world", "real": "on the real task"}
 HELP = """\
 Train fresh agents in an evolved world and, beside them, on the real task; test all of them on the real task.
@@ -88,6 +89,8 @@ class Args:
     execute the files that the world names with their SHA-256."""
     json: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     """Also write the summary and the raw lists to this JSON file."""
+    tensorboard: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None
+    """Write TensorBoard events of every agent into this folder."""
 
 
 def prepared(world: WorldFile, args: Args) -> tuple[dict[str, Any], str]:
@@ -95,25 +98,18 @@ def prepared(world: WorldFile, args: Args) -> tuple[dict[str, Any], str]:
 
     Raises ConfigError, e.g. for an agent that does not exist or cannot learn this task.
     """
-    raw = copy.deepcopy(world.config)
-    agents = raw.get("agents")
-    if not isinstance(agents, dict) or not isinstance(agents.get("gtn"), dict):
-        raise ConfigError([f"{world.path}: config: found no section agents.gtn, expected the configuration of a run"])
-    stored = str(agents["gtn"].get("agent_name", "")).lower().removesuffix(VARY_SUFFIX)
+    stored = str(stored_gtn(world).get("agent_name", "")).lower().removesuffix(VARY_SUFFIX)
     name = (args.agent or stored).lower().removesuffix(VARY_SUFFIX)
     learner = split_agent_name(name).learner
-    agents["gtn"]["agent_name"] = name + VARY_SUFFIX * args.vary_hp
-    if args.vary_hp:
-        agents[learner + VARY_SUFFIX] = {"vary_hp": True, "vary_layers": True}
-    named = ("agents", "gtn", "agent_name")
-    checker = Checker(world.path, {(): 0}, {named: "--agent"} if args.agent else {})
-    config = checker.check(raw)
-    if checker.problems:
-        shorter = {f"{world.path}:0 ": f"{world.path}: config: ", "--agent agents.gtn.agent_name:": "--agent:"}
-        for long, short in shorter.items():
-            checker.problems = [p.replace(long, short) for p in checker.problems]
-        raise ConfigError(checker.problems)
-    for warning in checker.warnings:
+
+    def change(raw: dict[str, Any]) -> None:
+        raw["agents"]["gtn"]["agent_name"] = name + VARY_SUFFIX * args.vary_hp
+        if args.vary_hp:
+            raw["agents"][learner + VARY_SUFFIX] = {"vary_hp": True, "vary_layers": True}
+
+    named: dict[tuple[str, ...], str] = {("agents", "gtn", "agent_name"): "--agent"} if args.agent else {}
+    config, warnings = stored_config(world, change, named)
+    for warning in warnings:
         print(f"note: {world.path}: {warning}", file=sys.stderr)
     if args.stop != "early-out" and world.budget:
         # also for another learner than the one it was evolved with: much longer training can undo what a world taught
@@ -130,6 +126,7 @@ def check_args(args: Args) -> None:
     check_folder("--plugins", args.plugins)
     if args.json is not None and (args.json.is_dir() or not args.json.parent.is_dir()):
         raise ConfigError([f"--json: cannot write {args.json}, expected a file in a folder that exists"])
+    check_events(args.tensorboard)
 
 
 def measure(
@@ -282,6 +279,8 @@ def main(argv: list[str] | None = None) -> int:
                 raise
             print(f"{commands.called(PROG)}: {short}", file=sys.stderr)
             return 1
+        if args.tensorboard is not None:
+            write_series(args.tensorboard, column, {k: columns[column][v] for k, v in EVENTS.items()})
     console = wide_console()
     show(console, world, name, {TITLES[k]: c for k, c in columns.items()})
     other, words = exploration_of(config) if args.real else "", []

@@ -14,19 +14,18 @@ from envolve.core import interrupt
 if __name__ == "__main__":
     interrupt.listen("film_world.py")  # before all that takes time to import
 
-import copy
 import logging
 import os
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 import torch
 import tyro
 
-from envolve.envs.worlds.file import WorldFile, WorldFileError, read_world
+from envolve.envs.worlds.file import WorldFileError, read_world
 from envolve.experiments.command_line import check_count, exit_code, parse
-from envolve.outer.config.check import Checker
 from envolve.outer.config.problem import learner
+from envolve.outer.config.stored import stored_config
 from envolve.outer.config.yaml_lines import ConfigError
 from envolve.outer.film.world_film import film_scenes, scenes_of
 from envolve.outer.shapers.video import VideoError, writable_format
@@ -63,16 +62,6 @@ class Args:
     """CPU threads; 0: all."""
 
 
-def config_of(world: WorldFile) -> dict[str, Any]:
-    """The stored configuration, checked; agents train as long as the world was evolved for. Raises ConfigError."""
-    checker = Checker(world.path, {(): 0}, {})
-    config = checker.check(copy.deepcopy(world.config))
-    if checker.problems:
-        raise ConfigError([p.replace(f"{world.path}:0 ", f"{world.path}: config: ") for p in checker.problems])
-    config["device"] = "cpu"
-    return config
-
-
 def film(args: Args) -> int:
     for option, value, least in (("--agents", args.agents, 1), ("--steps", args.steps, 1), ("--seed", args.seed, 0),
                                  ("--threads", args.threads, 0)):  # fmt: skip
@@ -87,7 +76,8 @@ def film(args: Args) -> int:
         raise ConfigError([f"--out: found {out}, expected a file in a folder that exists"])
     writable_format(out)
     world = read_world(str(path))
-    config = config_of(world)
+    config, _ = stored_config(world)  # agents train as long as the world was evolved for
+    config["device"] = "cpu"
     task = world.task()
     scenes = scenes_of(config, world, args.seed, args.agents, args.steps, args.threads or len(os.sched_getaffinity(0)))
     kind = "reward" if world.kind == "rn" else "bandit" if world.section.contextual_bandit else "world"
@@ -95,7 +85,7 @@ def film(args: Args) -> int:
     pictures = film_scenes(out, task, scenes, heading)
     for scene in scenes:
         steps = len(scene.episode.rewards)
-        print(f"{scene.title}: {steps} steps, reward {scene.episode.rewards.sum():.4g}")
+        print(f"{scene.title}: {steps} steps, return {scene.episode.rewards.sum():.4g}")
     print(f"{out}: {pictures} pictures, {out.stat().st_size / 1e6:.2f} MB")
     return 0
 

@@ -19,6 +19,7 @@ from envolve.llm.models.chat import Chat, ChatError, make_chat
 from envolve.llm.plan import CONFIG_FILE, Plan, arguments, resume_command
 from envolve.llm.reporting.best_code import recheck_with
 from envolve.llm.reporting.board import BoardWatcher
+from envolve.llm.reporting.films import films_of
 from envolve.llm.reporting.live import LiveEvolution
 from envolve.llm.reporting.report import write_report
 from envolve.llm.search.elites import Elites
@@ -37,9 +38,8 @@ from envolve.outer.config.yaml_lines import ConfigError
 from envolve.outer.reporting.display import wide_console
 from envolve.outer.reporting.report import duration
 from envolve.outer.reporting.wandb_run import followed
-from envolve.outer.shapers.report import precise
 from envolve.outer.shapers.run import engine_version
-from envolve.outer.shapers.video import VideoError, film
+from envolve.outer.shapers.video import VideoError
 
 DEFAULT_MODEL = "gpt-4o"
 
@@ -181,19 +181,11 @@ def _report(plan: Plan, chat: Chat, vetter: Optional[Vetter], result: Result, se
 
 
 def _film(plan: Plan, result: Result, console: Any) -> List[Path]:
-    """Best agent of the best individual in the final test -> the film, if there is one."""
-    best, halved, K = result.best, result.halved, plan.settings.retest
-    assert best is not None and halved is not None
-    scores = best.individual.agent_scores
-    agent = result.numbers[result.finals.index(best)] * K + max(range(K), key=scores.__getitem__)
+    """Films of the last test -> those for a tracker, if there are any."""
     try:
-        path = (plan.args.video or (None,))[0]
-        name, score = f"i{best.individual.id:03d}", f"{precise(best.individual.score)} {plan.task.score_unit}"
-        caption = f"{plan.task.name}, {name}: {score}, seed {plan.settings.seed}"
-        made = film(path, plan.folder, halved.envs, halved.learner, agent, plan.settings.seed, caption)
-        text = f"Film: {made.path} (one episode: {precise(made.score)} {plan.task.score_unit})"
-        console.print(text, markup=False, highlight=False, soft_wrap=True)
-        return [made.path]
+        files, lines = films_of(plan, result, (plan.args.video or (None,))[0])
     except VideoError as e:
-        console.print(f"no film: {e}", markup=False, highlight=False, soft_wrap=True)
-        return []
+        files, lines = [], [f"no film: {e}"]
+    for line in lines:
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+    return files

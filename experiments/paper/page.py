@@ -15,6 +15,7 @@ from envolve.core.cleaning import one_line
 from envolve.core.statistics import summary
 from envolve.experiments.paper.common.data import PER_EPISODE, PER_RUN, Data, load
 from envolve.experiments.paper.common.proxies import INDEX, MODES
+from envolve.experiments.paper.common.series import series_name
 from envolve.outer.page.charts import MUTED, PALETTE, Dots, Line, dots, intervals, jitter, lines, robust
 from envolve.outer.page.common import closing, finite, label
 from envolve.outer.page.parts import Chart, Code, Curve, Fact, Film, Page, Part, Prose, Table
@@ -107,7 +108,7 @@ def _per_run(data: Data, quantity: str) -> Chart | None:
         if fine:
             s = summary(fine)
             ends = s["iqm_interval"] or [None, None]
-            rows.append((f"{label(name)} ({len(fine)})", s["iqm"], ends[0], ends[1], colour))
+            rows.append((f"{label(series_name(name))} ({len(fine)})", s["iqm"], ends[0], ends[1], colour))
     if not rows:
         return None
     return intervals(
@@ -134,7 +135,7 @@ def _over_episodes(data: Data) -> Chart | None:
             low.append(float(q[0]))
             middle.append(float(q[1]))
             high.append(float(q[2]))
-        drawn.append(Line(f"{label(name)} ({len(runs)})", [k + 1 for k in x], middle, colour, low, high))
+        drawn.append(Line(f"{label(series_name(name))} ({len(runs)})", [k + 1 for k in x], middle, colour, low, high))
     if not drawn:
         return None
     values = [v for line in drawn for part in (line.y, line.low or [], line.high or []) for v in part]
@@ -156,7 +157,7 @@ def _by_series(data: Data, name: str) -> Chart | None:
         flat = [v for v in (finite(x) for x in _flat(quantities.get(name, []))) if math.isfinite(v)]
         if flat:
             groups.append(Dots("", [k + 0.5 * jitter(i) for i in range(len(flat))], flat, PALETTE[k % len(PALETTE)]))
-            ticks.append((k, label(series)))
+            ticks.append((k, label(series_name(series))))
     if not groups:
         return None
     chart = dots(

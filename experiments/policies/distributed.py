@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from envolve.distributed.programs.learner import POLICIES
 from envolve.envs.sim.opengl import choose_opengl
 from envolve.experiments.policies.episodes import SECONDS, Episodes, PolicyError
 from envolve.outer.checkpoint import CheckpointError
+from envolve.outer.film.tiles import below
 from envolve.outer.search.nes import RETEST, member_seeds
 from envolve.outer.shapers.video import FilmWriter, VideoError
 
@@ -48,24 +50,30 @@ class DistributedPolicies:
         more = {} if np.isnan(success).all() else {"success": np.nan_to_num(success)}
         return Episodes(returns, "sum of rewards", lengths, more)
 
-    def film(self, name: str, member: int, seed: int, path: Path) -> None:
+    def film(self, name: str, member: int, seed: int, path: Path, score: str) -> None:
         """The same episodes from the first on, as long as a film lasts."""
         env = film_env(self.params, seed)
         policy = greedy_policy(self._content(name), member)
         fps = float(env.metadata.get("render_fps") or 30.0)  # a step each, as Gymnasium has it
         wanted = int(SECONDS * fps)
         seeds = iter(member_seeds(seed, RETEST, 0, wanted).tolist())
-        length, over = 0, True
+        length, over, total, episode = 0, True, 0.0, 0
+
+        def with_words(now: str) -> Callable[[], np.ndarray]:
+            return lambda: below(picture(env), f"{self.task}, seed {seed}, {score}", now)
+
         try:
             env.reset(seed=0)
             picture(env)  # so that no empty file is left where there are none
             with FilmWriter(path, 1 / fps) as writer:
                 for t in range(wanted):
                     if over:
-                        length, (obs, _) = 0, env.reset(seed=next(seeds))
-                    writer.add(t, lambda: picture(env))
-                    obs, _, terminated, truncated, _ = env.step(policy(flat(obs)[None])[0])
-                    length += 1
+                        length, total, episode = 0, 0.0, episode + 1
+                        obs, _ = env.reset(seed=next(seeds))
+                    now = f"episode {episode}, step {length}, return so far {total:.4g}"
+                    writer.add(t, with_words(now))
+                    obs, reward, terminated, truncated, _ = env.step(policy(flat(obs)[None])[0])
+                    length, total = length + 1, total + float(reward)
                     over = terminated or truncated or length == self.params.horizon
         except OSError as e:
             raise VideoError(f"{path}: {e.strerror or e}") from e

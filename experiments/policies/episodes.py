@@ -36,6 +36,11 @@ class Episodes:
         means = self.returns.mean(1)
         return int(np.argmax(np.where(np.isnan(means), -np.inf, means)))
 
+    def score_of(self, member: int) -> str:
+        """In words: score 1.05, mean of 20 episodes."""
+        n, what = self.returns.shape[1], self.meaning.partition(":")[0].partition(",")[0]
+        return f"{what} {self.returns[member].mean():.4g}, mean of {n} episode{'s' * (n != 1)}"
+
 
 class Policies(Protocol):
     """The policies that a run has kept."""
@@ -50,8 +55,9 @@ class Policies(Protocol):
     def play(self, name: str, episodes: int, seed: int) -> Episodes:
         """Greedy episodes with the policy of this name. Raises PolicyError, ConfigError."""
 
-    def film(self, name: str, member: int, seed: int, path: Path) -> None:
-        """One member's, from the same seed. Raises VideoError, PolicyError."""
+    def film(self, name: str, member: int, seed: int, path: Path, score: str) -> None:
+        """One member's, from the same seed. score: of its episodes, for the line below the picture. Raises VideoError,
+        PolicyError."""
 
 
 def chosen(name: str | None, names: Sequence[str], where: Path) -> str:

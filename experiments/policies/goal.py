@@ -65,9 +65,9 @@ class GoalPolicies:
         more = {"success": healthy(near > 0), "distance at the end, m": healthy(distance)}
         return Episodes(healthy(near), "decisions near the goal", healthy(length), more)
 
-    def film(self, name: str, member: int, seed: int, path: Path) -> None:
+    def film(self, name: str, member: int, seed: int, path: Path, score: str) -> None:
         run = dataclasses.replace(self.plan.run, seed=seed - member)  # the stage adds the member
-        film_member(dataclasses.replace(self.plan, run=run), self._learner(), member, path)
+        film_member(dataclasses.replace(self.plan, run=run), self._learner(), member, path, score)
 
     def _learner(self) -> GoalLearner:
         return load_learner(self.plan, self.folder / POLICY)

@@ -130,10 +130,12 @@ class ShaperPolicies:
             envs.task.sim.close()
         return Episodes(score, f"score, {unit}: {meaning}", lengths.numpy())
 
-    def film(self, name: str, member: int, seed: int, path: Path) -> None:
+    def film(self, name: str, member: int, seed: int, path: Path, score: str) -> None:
         envs, policy = self._stage(1, seed)
         learner: Any = policy
         try:
-            film(path, path.parent, envs, learner, 0, int(member_seeds(seed, RETEST, 0, 1)[0]))
+            key = int(member_seeds(seed, RETEST, 0, 1)[0])
+            caption = f"{self.task}, {self.candidate.name}, seed {seed}, {score}"
+            film(path, path.parent, envs, learner, 0, key, caption)
         finally:
             envs.task.sim.close()

@@ -61,6 +61,11 @@ class Job:
             gymnasium.make(self.values["env_id"]).close()  # imports its module
         self.device = self._device()
 
+    @property
+    def title(self) -> str:
+        """Name of the environment."""
+        return str(self.values["env_id"] if self.base is None else self.base.__name__)
+
     def _device(self) -> str:
         """Chooses the CPU in the jail: CUDA starts threads outside of the lock and needs files that the lock hides."""
         import torch

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from envolve.llm.gym.method import UserError
+from envolve.outer.film.tiles import below
 
 if TYPE_CHECKING:
     from envolve.llm.gym.jailed import Job
@@ -135,7 +136,11 @@ def film(job: Job) -> dict[str, Any]:
     if asked["save_gif"]:
         try:
             shown = job.vector(1, render_mode="rgb_array")
-            frames = _frames(model, shown, asked["seed"])
+            said = (
+                f"{job.title}, seed {asked['seed']}",
+                f"fitness {means['fitness_score']:.4g}, mean of " + (f"{asked['num_episodes']} episodes"),
+            )
+            frames = _frames(model, shown, asked["seed"], said)
             import imageio.v2 as imageio
 
             imageio.mimsave(job.out / "eval.gif", frames, duration=1000 / 30, loop=0)
@@ -144,8 +149,8 @@ def film(job: Job) -> dict[str, Any]:
     return {"final": means, "episodes": asked["num_episodes"]}
 
 
-def _frames(model: Any, envs: Any, seed: int, most: int = 600) -> list[np.ndarray]:
-    """Every other frame of one episode, at most ``most``, at half its size."""
+def _frames(model: Any, envs: Any, seed: int, said: tuple[str, str], most: int = 600) -> list[np.ndarray]:
+    """Every other frame of one episode, at most ``most``, at half its size, with two lines below it and the step."""
     envs.seed(seed)
     frames: list[np.ndarray] = []
     observation, done, step = envs.reset(), False, 0
@@ -154,7 +159,7 @@ def _frames(model: Any, envs: Any, seed: int, most: int = 600) -> list[np.ndarra
             picture = envs.get_images()[0]
             if picture is None:
                 raise RuntimeError("render() returned no picture")
-            frames.append(np.asarray(picture)[::2, ::2])
+            frames.append(below(np.ascontiguousarray(picture[::2, ::2]), said[0], f"step {step}, {said[1]}"))
         action, _ = model.predict(observation, deterministic=True)
         observation, _, dones, _ = envs.step(action)
         done, step = bool(dones[0]), step + 1

@@ -66,10 +66,10 @@ def read(folder: Folder) -> Page:
     if everyone:
         page.add(
             "Candidates",
-            lineage(everyone, calls, unit, _tested(result)),
+            lineage(everyone, calls, unit, _tested(result), folder),
             lead=(
                 "Choose a candidate in the picture or in the list to see its code, what changed against its parents, "
-                "the components of its reward during training, why it was refused, and what it cost."
+                "the components of its reward during training, why it was refused, what it cost, and its film."
             ),
         )
     page.add("Progress", progress(written, human, unit), verdicts(written))

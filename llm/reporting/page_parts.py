@@ -9,12 +9,13 @@ from collections.abc import Mapping, Sequence
 
 from envolve.core.cleaning import one_line
 from envolve.llm import json_lines
+from envolve.llm.reporting.films import FOLDER
 from envolve.llm.reporting.lineage import families, name_of
 from envolve.llm.search.archive import Archive
 from envolve.llm.search.individual import HUMAN, SCORE, Individual, best_of, ranking
 from envolve.outer.page.charts import PALETTE, Line, lines, number, numbers, robust
 from envolve.outer.page.common import finite, label
-from envolve.outer.page.parts import Chart, Lineage, Part
+from envolve.outer.page.parts import Chart, Film, Lineage, Part
 from envolve.outer.page.reading import Folder
 
 POINTS = 60  # of a curve; longer ones are thinned out
@@ -95,9 +96,11 @@ def rows_of(everyone: Sequence[Individual]) -> dict[int, float]:
 
 
 def lineage(
-    everyone: Sequence[Individual], calls: Mapping[int, tuple[int, float | None]], unit: str, tested: int | None = None
-) -> Lineage:
-    """tested: the best of the last test, which is chosen at first; else the best of the selection."""
+    everyone: Sequence[Individual], calls: Mapping[int, tuple[int, float | None]], unit: str, tested: int | None = None,
+    folder: Folder | None = None,
+) -> Lineage:  # fmt: skip
+    """tested: the best of the last test, which is chosen at first; else the best of the selection. folder: the run's,
+    for films."""
     top = best_of(everyone)
     best = tested if tested is not None else None if top is None else top.id
     rows = rows_of(everyone)
@@ -135,7 +138,19 @@ def lineage(
             "tuned": i.tuned,
             "curves": {name: numbers(thinned(values)) for name, values in _ordered(i.curves)},
         }
-    return Lineage(nodes, details, unit, best)
+    return Lineage(nodes, details, unit, best, {} if folder is None else node_films(folder, everyone))
+
+
+def node_films(folder: Folder, everyone: Sequence[Individual]) -> dict[str, Film]:
+    """Films of candidates, by id: with tuned numbers, if there is such a one, else as written."""
+    found = {film.path.stem: film for film in folder.films(below=FOLDER)}
+    out = {}
+    for i in everyone:
+        own, tuned = found.get(name_of(i)), found.get(f"{name_of(i)}_tuned")
+        if (film := tuned or own) is not None:
+            words = f"{name_of(i)}{', with tuned numbers' * (tuned is not None)}: a fresh agent of the last test"
+            out[str(i.id)] = Film(film.path, words)
+    return out
 
 
 def _ordered(curves: Mapping[str, Sequence[float]]) -> list[tuple[str, Sequence[float]]]:

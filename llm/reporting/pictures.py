@@ -71,7 +71,7 @@ def scores_picture(
             ax.plot([x_star], [y_star], marker="*", markersize=13, color=GREEN, markeredgecolor="black", zorder=5,
                     markeredgewidth=0.6, linestyle="none", label=label if k < 4 else None, clip_on=False)  # fmt: skip
         if reference is not None:
-            label = f"human: {precise(reference.score)}"
+            label = f"human: {precise(reference.score)}" + ", 95 % interval" * (reference.interval is not None)
             ax.axhline(reference.score, color="black", linestyle="--", linewidth=1.2, label=label)
             if reference.interval is not None:
                 ax.axhspan(*reference.interval, color="black", alpha=0.08, linewidth=0)
@@ -104,8 +104,9 @@ def _attempts(ax: Axes, points: list[Point], good: list[Point], by_steps: bool, 
         if members:
             heights = y if y is not None else [low] * len(members)
             edge = "white" if mark in "ov" else colour
+            label = f"{label} ({len(members)})" + ", 95 % intervals" * (mark == "o" and bool(bars))
             ax.plot([x(p) for p in members], heights, linestyle="none", marker=mark, color=colour, markersize=6,
-                    label=f"{label} ({len(members)})", clip_on=False, zorder=3, markeredgecolor=edge)  # fmt: skip
+                    label=label, clip_on=False, zorder=3, markeredgecolor=edge)  # fmt: skip
     if good:
         best: list[float] = []
         for p in good:

@@ -13,7 +13,9 @@ from typing import Any, Callable
 import numpy as np
 
 from envolve.envs.classic.gridworld import GridWorld
+from envolve.envs.outside.task import OutsideTask
 from envolve.envs.task import Task
+from envolve.outer.reporting.names import plain_name
 from envolve.outer.shapers.video import VideoError
 
 CELL = 56  # px
@@ -28,11 +30,6 @@ STATES: dict[str, tuple[str, Callable[[np.ndarray], list[float]]]] = {  # task -
 }
 
 
-def plain(task: Task) -> str:
-    """CartPole of CartPole-v0."""
-    return task.name.partition("-v")[0]
-
-
 class Drawing:
     """Pictures of one task, of any size. Raises VideoError for a task that it cannot draw."""
 
@@ -41,10 +38,10 @@ class Drawing:
         self.env: Any = None
         if isinstance(task, GridWorld):
             return
-        if plain(task) not in STATES:
+        if plain_name(task.name) not in STATES or (isinstance(task, OutsideTask) and task.section["wrappers"]):
             known = ", ".join(STATES)
             raise VideoError(f"found {task.name}, expected a task that can be drawn: {known}, or a gridworld")
-        name, self.state = STATES[plain(task)]
+        name, self.state = STATES[plain_name(task.name)]
         os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
         os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
         import gymnasium
@@ -68,9 +65,11 @@ class Drawing:
 
     def _rendered(self, observation: np.ndarray, action: np.ndarray | int) -> np.ndarray:
         env = self.env.unwrapped
+        if isinstance(self.task, OutsideTask):  # agents see such observations centred and scaled
+            observation = observation * self.task.scale + self.task.mean
         state = np.asarray(self.state(np.nan_to_num(observation.astype(float))), dtype=float)
         env.state = state
-        if plain(self.task) == "Pendulum":  # draws the torque as an arrow
+        if plain_name(self.task.name) == "Pendulum":  # draws the torque as an arrow
             env.last_u = float(np.clip(np.ravel(action)[0], -2, 2))
         return np.asarray(env.render())
 

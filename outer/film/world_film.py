@@ -24,6 +24,7 @@ from envolve.outer.config.problem import learner
 from envolve.outer.evaluate.networks import BUDGET, PROXY, REAL_BUDGET, on_task, train_members
 from envolve.outer.film.drawing import Drawing
 from envolve.outer.film.tiles import tiled
+from envolve.outer.reporting.names import plain_name
 from envolve.outer.search.nes import RETEST, member_seeds
 from envolve.outer.shapers.video import VideoError, captioned
 
@@ -124,7 +125,7 @@ def film_scenes(path: Path, task: Task, scenes: Sequence[Scene], heading: str) -
     """Writes a film that loops, in which each scene has its tile -> the number of pictures. Raises VideoError."""
     import imageio.v2 as imageio
 
-    dt = SECONDS.get(task.name.partition("-v")[0], CONTEXT)
+    dt = SECONDS.get(plain_name(task.name), CONTEXT)
     every = max(1, round(1 / (MOST_FPS * dt)))
     fps = 1 / (dt * every)
     drawing = Drawing(task)
@@ -141,7 +142,7 @@ def film_scenes(path: Path, task: Task, scenes: Sequence[Scene], heading: str) -
             for old in [key for key in tiles if key[0] == i]:
                 del tiles[old]
             action = e.actions[min(k, len(e.actions) - 1)]
-            paid = f"step {k}, reward {e.rewards[:k].sum():.4g}"
+            paid = f"step {k}, return so far {e.rewards[:k].sum():.4g}"
             if scenes[i].alone:
                 paid = f"context {k + 1}, reward {e.rewards[min(k, len(e.rewards) - 1)]:.3g}"
             picture = drawing.picture(e.observations[k], action, WIDTH)

@@ -136,6 +136,8 @@ def learning_curve(path: Path, scores: list[Score], title: str, lines: Sequence[
                 low, high = ([getattr(s, f"{name}_{end}") for s in mine] for end in ("low", "high"))
                 ax.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)
                 ax.plot(x, [getattr(s, name) for s in mine], color=colour, linewidth=1.4, marker=".", label=own)
+            over = f"95 % intervals over {scores[0].episodes} episodes"
+            ax.fill_between([], [], [], color=GREY, alpha=0.25, linewidth=0, label=over)
         else:
             points, members = points_of(scores), sorted({s.member for s in scores})
             x = [p.steps for p in points]

@@ -10,7 +10,6 @@ import torch
 
 from envolve.agents.goal.crl_train import GoalLearner
 from envolve.core import rng
-from envolve.core.cleaning import printable
 from envolve.envs.goal.engines import make_episodes
 from envolve.envs.goal.episodes import Episodes
 from envolve.envs.goal.picture import Scenery
@@ -19,9 +18,10 @@ from envolve.envs.goal.task import make_goal_task
 from envolve.envs.sim.opengl import choose_opengl
 from envolve.envs.sim.simulator import SimulatorError
 from envolve.outer.config.yaml_lines import ConfigError
+from envolve.outer.film.tiles import below
 from envolve.outer.goals.arguments import GoalPlan
 from envolve.outer.goals.run import GoalRun
-from envolve.outer.shapers.video import HEIGHT, WIDTH, FilmWriter, VideoError, captioned, writable_format
+from envolve.outer.shapers.video import HEIGHT, WIDTH, FilmWriter, VideoError, writable_format
 
 SECONDS = 20.0  # of the film, in the robot's time
 
@@ -61,14 +61,14 @@ def film_member(plan: GoalPlan, learner: GoalLearner, member: int, path: Path, s
     picture, with task, agent and random seed. Raises VideoError."""
     stage = Stage(plan, member)
     run = plan.run
-    said = [run.eval_env or run.env_name, plan.agent_title, f"seed {run.seed + member}", *([score] if score else [])]
-    caption = printable(", ".join(said))
+    caption = f"{run.eval_env or run.env_name}, {plan.agent_title}, seed {run.seed + member}"
+    more = f"{score}, " * bool(score)
     e = stage.episodes
     seen, wanted = (torch.zeros(learner.P, 1, x.shape[2], device=e.device) for x in (e.features, e.goal))
     try:
         with FilmWriter(path, stage.dt) as writer:
             for t in range(math.ceil(SECONDS / stage.dt)):
-                writer.add(t, lambda: captioned(stage.picture(), f"{caption}, episode {int(e.episode.item()) + 1}"))
+                writer.add(t, lambda: below(stage.picture(), caption, f"{more}episode {int(e.episode.item()) + 1}"))
                 seen[member], wanted[member] = e.features[0], e.goal[0]
                 e.step(learner.greedy(seen, wanted)[member : member + 1])
     except OSError as error:

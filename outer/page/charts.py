@@ -16,6 +16,7 @@ from envolve.outer.page.parts import Chart
 PALETTE = ("c0", "c1", "c2", "c3", "c4", "c5", "c6")
 INK, MUTED, FAINT = "ink", "muted", "faint"
 MOST_POINTS = 6_000  # of one swarm; more make a page slow, and nobody can see them
+MOST_WHOLE = 8  # of an axis of whole numbers, each of which has its tick
 DIGITS = 6
 Look = dict[str, Any] | None  # keys of an axis, as Plotly has them
 
@@ -118,6 +119,8 @@ def lines(
     }
     if limits is not None:
         layout["yaxis"]["range"] = limits
+    if _few_whole([v for line in given for v in line.x]):
+        layout["xaxis"].setdefault("dtick", 1)
     for value, name in levels:
         layout["shapes"].append(_rule(y=value))
         layout["annotations"].append(
@@ -133,6 +136,12 @@ def lines(
             }
         )
     return Chart(title, data, layout, note, about or f"{y} against {x}", height)
+
+
+def _few_whole(x: Sequence[float]) -> bool:
+    """True if ticks between them, such as generation 0.2, would mean nothing."""
+    known = [float(v) for v in x if math.isfinite(v)]
+    return bool(known) and max(known) - min(known) <= MOST_WHOLE and all(v == int(v) for v in known)
 
 
 def _rule(x: float | None = None, y: float | None = None) -> dict[str, Any]:

@@ -85,13 +85,14 @@ class Lineage:
 
     nodes: one each, in the order of ids: id, name, iteration, parents, operator, island, model, state (trained,
     rejected, failed, human), stage, why, score, low, high, steps, tokens, usd. details: by id, code, reply, curves,
-    tuned, notes; packed, as there may be a thousand.
+    tuned, notes; packed, as there may be a thousand. films: by id, of those that have one.
     """
 
     nodes: Sequence[Mapping[str, Any]]
     details: Mapping[str, Mapping[str, Any]]
     unit: str
     best: int | None
+    films: Mapping[str, Film] = field(default_factory=dict)
     template: ClassVar[str] = "lineage"
 
 

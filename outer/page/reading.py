@@ -96,9 +96,11 @@ class Folder:
             self.problems.append(f"{name}: found {type(found).__name__}, expected keys and values")
         return found if isinstance(found, dict) else {}
 
-    def films(self, captions: dict[str, str] | None = None) -> list[Film]:
-        """Films in the folder, with what they show."""
-        found = sorted(p for p in self.path.iterdir() if p.suffix in FILMS and p.is_file())
+    def films(self, captions: dict[str, str] | None = None, below: str = "") -> list[Film]:
+        """Films in the folder, with what they show. below: of this folder in it, if it is there."""
+        if below and not (self.path / below).is_dir():
+            return []
+        found = sorted(p for p in (self.path / below).iterdir() if p.suffix in FILMS and p.is_file())
         known = {**CAPTIONS, **(captions or {})}
         return [Film(p, f"{known[p.stem]} ({p.name})" if p.stem in known else p.name) for p in found]
 

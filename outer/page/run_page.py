@@ -16,6 +16,7 @@ from envolve.outer.page.parts import Chart, Curve, Fact, Page, Part, Prose, Tabl
 from envolve.outer.page.reading import Folder, header
 from envolve.outer.page.unseen_parts import unseen
 from envolve.outer.page.world_parts import world_parts
+from envolve.outer.reporting.names import objective
 from envolve.outer.reporting.report import number, precise
 from envolve.outer.reporting.scores import CurvePoint, curve_of
 
@@ -96,7 +97,7 @@ def _thing(kind: str) -> str:
 
 def _score_title(kind: str, gtn: Mapping[str, Any]) -> str:
     if kind == "rn" and gtn.get("rn_objective") != "mean_return":
-        return f"score ({gtn.get('rn_objective', 'objective')})"
+        return objective(str(gtn.get("rn_objective", "objective")))
     return "score" if kind == "shaper" else "test return on the task"
 
 

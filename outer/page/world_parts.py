@@ -13,38 +13,9 @@ from envolve.envs.worlds.file import WorldFile, read_world
 from envolve.envs.worlds.world import RealTask, World, tables
 from envolve.outer.page.charts import PALETTE, Dots, dots, heat, numbers
 from envolve.outer.page.parts import Chart, Part, Prose
+from envolve.outer.reporting import names
 
 STATES, ROLLOUT = 1500, 30  # states to look at; steps of a random walk from which they are taken
-FEATURES = {  # names and units of observations
-    "CartPole": ("cart position, m", "cart velocity, m/s", "pole angle, rad", "pole velocity, rad/s"),
-    "LunarLander": (
-        "x",
-        "height",
-        "velocity along x",
-        "velocity upwards",
-        "angle, rad",
-        "angular velocity",
-        "left leg on the ground",
-        "right leg on the ground",
-    ),
-    "Acrobot": (
-        "cos of joint 1",
-        "sin of joint 1",
-        "cos of joint 2",
-        "sin of joint 2",
-        "velocity of joint 1, rad/s",
-        "velocity of joint 2, rad/s",
-    ),
-    "Pendulum": ("cos of the angle", "sin of the angle", "angular velocity, rad/s"),
-    "MountainCar": ("position", "velocity"),
-    "MountainCarContinuous": ("position", "velocity"),
-}
-ACTIONS = {
-    "CartPole": ("push left", "push right"),
-    "Acrobot": ("-1 N m", "no torque", "+1 N m"),
-    "MountainCar": ("push left", "nothing", "push right"),
-    "LunarLander": ("nothing", "left engine", "main engine", "right engine"),
-}
 MOVES = ("right", "left", "down", "up")
 MOST_ACTIONS = 12
 
@@ -60,19 +31,8 @@ def world_parts(path: Path) -> list[Part]:
     return continuous_parts(file, task, world)
 
 
-def plain_name(task: Task) -> str:
-    """CartPole of CartPole-v0 and of gymnasium:CartPole-v1."""
-    return task.name.removeprefix("gymnasium:").partition("-v")[0]
-
-
-def feature(task: Task, i: int) -> str:
-    names = FEATURES.get(plain_name(task), ())
-    return names[i] if i < len(names) else f"observation {i}"
-
-
 def action(task: Task, i: int) -> str:
-    names = MOVES if isinstance(task, GridWorld) else ACTIONS.get(plain_name(task), ())
-    return names[i] if i < len(names) else f"action {i}"
+    return MOVES[i] if isinstance(task, GridWorld) and i < len(MOVES) else names.action(task.name, i)
 
 
 # ------------------------------------------------------------------------------------------------------ finite worlds
@@ -168,7 +128,7 @@ def _two(task: Task, seen: np.ndarray) -> tuple[int, int]:
     """The two features with most spread for their size: they say most in a flat picture."""
     low, high = np.quantile(seen, [0.05, 0.95], axis=0)
     spread = (high - low) / np.maximum(1e-9, np.abs(seen).mean(0))
-    if plain_name(task) == "CartPole":
+    if names.plain_name(task.name) == "CartPole":
         return 2, 3
     x, y = np.argsort(spread)[::-1][:2] if seen.shape[1] > 1 else (0, 0)
     return int(x), int(y)
@@ -215,8 +175,8 @@ def discrete_parts(file: WorldFile, task: Task, world: World) -> list[Part]:
         dots(
             "Which action pays most, and where",
             places,
-            feature(task, x),
-            feature(task, y),
+            names.feature(task.name, x),
+            names.feature(task.name, y),
             note,
             "States of the world, coloured by the action with the highest reward",
         ),
@@ -251,8 +211,8 @@ def continuous_parts(file: WorldFile, task: Task, world: World) -> list[Part]:
         dots(
             "What the world pays, and where",
             [Dots("", seen[:, x], seen[:, y], shade=reward, size=6)],
-            feature(task, x),
-            feature(task, y),
+            names.feature(task.name, x),
+            names.feature(task.name, y),
             note,
             shade="reward of one step",
         ),

@@ -20,6 +20,7 @@ from envolve.outer.reporting.style import (
     GREY,
     ORANGE,
     clear_legend,
+    end_at,
     lowest_shown,
     new_figure,
     thousands,
@@ -73,7 +74,12 @@ def _keep(path: Path, comparison: tuple[AgentRuns, AgentRuns], shaper: bool) -> 
 
 def _solved_line(ax: Axes, solved_reward: float | None) -> None:
     if solved_reward is not None:
-        ax.axhline(solved_reward, color=GREY, linestyle="--", linewidth=1, label=f"solved: {solved_reward:g}")
+        ax.axhline(solved_reward, color=GREY, linestyle="--", linewidth=1, label=f"solved: {solved_reward:,g}")
+
+
+def _highest(values: Sequence[float], solved_reward: float | None) -> float:
+    """Of what is drawn; at least one value is finite."""
+    return max(float(v) for v in (*values, math.nan if solved_reward is None else solved_reward) if math.isfinite(v))
 
 
 def _evolution(
@@ -90,8 +96,7 @@ def _evolution(
     of = f" of {agents}" if agents else ""
     bottom = lowest_shown(mean, low, high)
     if bottom is not None:
-        band += f", cut at {bottom:.4g}"
-        ax.set_ylim(bottom=bottom)
+        band += f", cut at {bottom:,.4g}" if abs(bottom) < 1000 else f", cut at {bottom:,.0f}"
     if len(rows) == 1:  # a band and a line would show nothing
         ax.vlines(x, low, high, color=BLUE, alpha=0.3, linewidth=6, label=band)
     else:
@@ -99,6 +104,8 @@ def _evolution(
     marker = "o" if len(rows) < 20 else None
     ax.plot(x, mean, color=BLUE, linewidth=1.6, marker=marker, markersize=4, label=f"unperturbed {what}, mean{of}")
     _solved_line(ax, solved_reward)
+    if bottom is not None:
+        end_at(ax, bottom, _highest([*mean, *high], solved_reward))
     for i, generation in enumerate(restarts):
         ax.axvline(generation, color=ORANGE, linestyle=":", linewidth=1.2, label=None if i else "restart")
     ax.set_xlabel("generation")
@@ -163,8 +170,8 @@ def _comparison(
              any(map(math.isfinite, agents.returns))]  # fmt: skip
     bottom = lowest_shown(np.array(marks), np.array(shown), np.array(shown))
     if bottom is not None:
-        outside = sum(r < bottom for r in shown)
-        ax.set_ylim(bottom=bottom)
+        outside = sum(bool(r < bottom) for r in shown)
+        end_at(ax, bottom, _highest(shown, solved_reward))
         ax.plot([], [], " ", label=f"{outside} agent{'s' * (outside != 1)} below {bottom:.4g}")
     positive = [s for s in all_steps if s > 0]
     if categories:

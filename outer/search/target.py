@@ -23,6 +23,7 @@ from envolve.outer.config.section import RN, SHAPER, GTNSection
 from envolve.outer.evaluate.networks import exploration
 from envolve.outer.evaluate.shapers import candidate_of, world_length
 from envolve.outer.reporting.comparison import random_return
+from envolve.outer.reporting.names import objective
 
 
 class NetworkTarget:
@@ -34,7 +35,7 @@ class NetworkTarget:
         self.kind = "rn" if gtn.synthetic_env_type == RN else "se"
         self.name, self.solved_reward = self.task.name, self.task.solved_reward
         self.is_return = self.kind == "se" or gtn.rn_objective == "mean_return"
-        self.score_label = "test return on the real task" if self.is_return else f"score ({gtn.rn_objective})"
+        self.score_label = objective("mean_return" if self.is_return else gtn.rn_objective)
         self.unit = ""
 
     def floor(self) -> float | None:

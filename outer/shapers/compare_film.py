@@ -26,7 +26,7 @@ WIDTH, HEIGHT = 288, 208
 
 
 class Column(NamedTuple):
-    """One candidate of the film. role: why it is there; number: of the candidate among those trained."""
+    """One candidate of the film. role: why it is there, or ""; number: of the candidate among those trained."""
 
     role: str
     outcome: Outcome
@@ -43,6 +43,11 @@ def columns_of(ranking: Sequence[Outcome], candidates: Sequence[Any]) -> List[Co
         chosen.append(("worst", others[-1]))
     chosen += [("failed", o) for o in ranking if o.failure is not None][:1]
     return [Column(role, o, list(candidates).index(o.candidate)) for role, o in chosen]
+
+
+def named(columns: Sequence[Column]) -> str:
+    """best upright, human's, failed broken."""
+    return ", ".join(f"{c.role} {c.outcome.name}" if c.role != "human's" else c.role for c in columns)
 
 
 def compare(
@@ -74,12 +79,38 @@ def compare(
     return path
 
 
+def each(
+    folder: Path, envs: ShapedEnvs, learner: Learner, columns: Sequence[Column], K: int, seed: int
+) -> List[Path]:  # fmt: skip
+    """A film of the first agent of every column that has not failed -> ``folder``/<name>.mp4 (or .gif), for a page on
+    which one candidate is looked at. Raises VideoError."""
+    from envolve.envs.sim.stage import Stage  # needs MuJoCo
+
+    suffix, task, out = writable_format(None), envs.task, []
+    stage = Stage(MODELS / task.model)
+    try:
+        folder.mkdir(exist_ok=True)
+        for column in columns:
+            if column.outcome.failure is None:
+                pictures = _tile(stage, envs, learner, column, K, 0, seed)
+                path = folder / f"{column.outcome.name}{suffix}"
+                with FilmWriter(path, task.dt, MOST_FPS) as writer:
+                    for k, picture in enumerate(pictures):
+                        writer.add(k * writer.every, lambda p=picture: p)  # type: ignore[misc]
+                out.append(path)
+    except (SimulatorError, ImportError, OSError) as e:
+        raise VideoError(str(e)) from e
+    finally:
+        stage.close()
+    return out
+
+
 def _tile(
     stage: Any, envs: ShapedEnvs, learner: Learner, column: Column, K: int, row: int, key: int
 ) -> List[np.ndarray]:  # fmt: skip
     """Pictures of one episode; of a candidate that failed one, with the reason."""
     o, task = column.outcome, envs.task
-    name = f"{column.role}: {o.name}" if column.role != "human's" else "human's"
+    name = "human's" if column.role == "human's" else ": ".join(filter(None, (column.role, o.name)))
     if o.failure is not None:
         return [_words(f"{name}\n\n{one_line(o.reason, 300)}")]
     i = column.number * K + min(row, K - 1)

@@ -18,6 +18,7 @@ from envolve.outer.config.problem import env_section
 from envolve.outer.controls.baseline import FOLDER, baseline_of, read_baseline
 from envolve.outer.distil import fit
 from tests.experiments.command import exit_code
+from tests.outer.reporting.events import scalars
 
 ROOT = Path(__file__).parents[2]
 
@@ -57,8 +58,12 @@ def test_a_bandit_beside_its_controls(tmp_path: Path, capsys: pytest.CaptureFixt
 def test_a_reward_network_beside_its_controls(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model = world_of("default_config_gridworld_reward_env.yaml", tmp_path / "model.pt", None)
     words = [str(model), "--agents", "2", "--repeats", "1", "--episodes", "1", "--threads", "1"]
+    words += ["--tensorboard", str(tmp_path / "events")]
     assert controls.main([*words, "--only", "tuned", "greedy", "distilled", "potential", "direct"]) == 0
     shown = capsys.readouterr().out
+    rows = {p.name: scalars(p) for p in (tmp_path / "events").iterdir()}
+    assert {"tuned", "greedy"} <= set(rows) and "distilled" not in rows, "the rows that were made"
+    assert [step for step, _ in rows["tuned"]["return"]] == [0, 1]
     assert "V* by value iteration" in shown and "no distilled: it stands beside SEs" in shown
     assert "give --real-steps" in shown  # its file does not say what evolution took
 

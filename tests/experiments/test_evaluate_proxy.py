@@ -20,6 +20,7 @@ from envolve.outer.config import problem
 from envolve.outer.evaluate.networks import BUDGET, EARLY_OUT, REAL
 from envolve.outer.search.nes import member_seeds
 from tests.experiments import command
+from tests.outer.reporting.events import scalars
 from tests.outer.small import ROOT, cartpole, cliff
 
 
@@ -57,8 +58,8 @@ def measure(capsys, tmp_path):
     return call
 
 
-def test_both_columns(measure, rn):
-    code, out, err, content = measure(rn, "--agents", 6)
+def test_both_columns(measure, rn, tmp_path):
+    code, out, err, content = measure(rn, "--agents", 6, "--tensorboard", tmp_path / "events")
     assert code == 0
     assert "in the evolved world" in out and "on the real task" in out and "6 ql agents" in err
     assert content["settings"]["num_agents"] == 6 and content["agent"] == "ql" and "torch" in content["versions"]
@@ -74,6 +75,10 @@ def test_both_columns(measure, rn):
             assert c[f"iqm_{name}"] == pytest.approx(interquartile_mean(raw))
         assert [sum(t) / len(t) for t in c["test_returns"]] == pytest.approx(c["returns"])
     assert content["proxy"]["train_steps"] != content["real"]["train_steps"]
+    for column in ("proxy", "real"):
+        found, c = scalars(tmp_path / "events" / column), content[column]
+        assert found["return"] == [(i, pytest.approx(r, abs=1e-3)) for i, r in enumerate(c["returns"])]
+        assert [step for step, _ in found["train_steps"]] == list(range(6))
 
 
 def test_deterministic_for_a_seed(measure, rn):
@@ -223,6 +228,7 @@ def test_all_agents_fail(measure, rn, monkeypatch):
         (["--threads", -1], "--threads: found -1, expected at least 0"),
         (["--stop", "budget"], "--stop budget: .*model.pt was evolved without a training budget"),
         (["--json", "/nonexistent/figures.json"], "--json: cannot write /nonexistent/figures.json, expected a file in"),
+        (["--tensorboard", "/dev/null/events"], "--tensorboard: cannot write /dev/null/events, expected a folder"),
         (["--json", "/tmp"], "--json: cannot write /tmp, expected a file in a folder that exists"),
     ],
 )

@@ -23,7 +23,9 @@ from envolve.experiments.paper.common.data import Data, DataError, Series, data_
 from envolve.outer.checkpoint import RunError
 from envolve.outer.config.load import ConfigError
 from envolve.outer.exchange.machine import ExchangeError
+from envolve.outer.reporting.board import check_events, write_series
 
+EVENTS = ("return", "train_steps", "episode_return", "episode_length", "ms_per_step")
 EXIT_CODES = """
 Exit codes: 0 complete, 1 it cannot start or go on, 2 wrong arguments or configuration, 130 and 143 stopped."""
 
@@ -46,6 +48,8 @@ class DataArgs:
     """Where the worlds are, and the data go."""
     out: Annotated[Path | None, tyro.conf.arg(name="json", metavar="FILE")] = None
     """The data file; default: <results-dir>/paper/<experiment>/<task>[_<what>].json."""
+    tensorboard: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None
+    """Write TensorBoard events of every series into this folder, as soon as it is there."""
 
 
 def run_command(prog: str, work: Callable[[], int]) -> int:
@@ -63,7 +67,11 @@ class Measurement:
         self, experiment: str, task: str, what: str, args: Any, out: Path | None, results_dir: Path, quick: bool
     ) -> None:
         """Raises ConfigError."""
-        self.experiment, self.task, self.args, self.quick = experiment, task, args, quick
+        self.experiment, self.task, self.quick = experiment, task, quick
+        self.args = {k: v for k, v in vars(args).items() if k != "tensorboard"}  # what the data depend on
+        self.events: Path | None = getattr(args, "tensorboard", None)
+        self.told: set[str] = set()  # series whose events are written
+        check_events(self.events)
         self.path = out or data_path(results_dir, experiment, task, what)
         self.began = time.monotonic()
         if quick and is_full(self.path):
@@ -87,7 +95,7 @@ class Measurement:
         except DataError as e:
             print(f"{e}; what it held is measured again", file=sys.stderr)
             return {}
-        wanted = Data(self.experiment, self.task, plain(vars(self.args), "arguments"), self.quick, {}, 0.0)
+        wanted = Data(self.experiment, self.task, plain(self.args, "arguments"), self.quick, {}, 0.0)
         same = all(getattr(found, k) == getattr(wanted, k) for k in ("experiment", "settings", "quick", "versions"))
         return found.series if same else {}
 
@@ -97,10 +105,19 @@ class Measurement:
         known = self.parts.get(title)
         if known is not None and known.get("world") == list(worlds):
             print(f"{title}: finished by an earlier call", file=sys.stderr)
+            self._tell({title: known})
             return known
         self.parts[title] = {**make(), "world": list(worlds)}
-        save(self.parts_path, Data(self.experiment, self.task, vars(self.args), self.quick, self.parts, 0.0))
+        save(self.parts_path, Data(self.experiment, self.task, self.args, self.quick, self.parts, 0.0))
+        self._tell({title: self.parts[title]})
         return self.parts[title]
+
+    def _tell(self, series: Series) -> None:
+        """Events of series that have none yet."""
+        for title, quantities in series.items():
+            if self.events is not None and title not in self.told:
+                self.told.add(title)
+                write_series(self.events, title, {k: v for k, v in quantities.items() if k in EVENTS})
 
     def save(self, series: Series, **settings: Any) -> None:
         self.save_part(self.path, series, **settings)
@@ -108,7 +125,8 @@ class Measurement:
 
     def save_part(self, path: Path, series: Series, **settings: Any) -> None:
         """Writes the data so far to another file."""
-        arguments = {**vars(self.args), **settings}
+        arguments = {**self.args, **settings}
         seconds = time.monotonic() - self.began
         save(path, Data(self.experiment, self.task, arguments, self.quick, series, seconds))
+        self._tell(series)
         print(f"{path} ({seconds:.0f} s{', quick' * self.quick})")

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 INTERVAL = "interquartile means with 95 % intervals"
+POWERS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 TITLE_SIZE, LABEL_SIZE, CAPTION_SIZE = 10, 9, 7.5
 
 
@@ -110,9 +111,12 @@ def save_drawing(drawing: Drawing, path: Path, quick: bool) -> list[Path]:
 
 
 def number(x: float) -> str:
-    """16,888 and 190.7 and 12.35 and 0.012."""
+    """16,888 and 190.7 and 12.35 and 0.012 and 6.2 · 10⁻⁷."""
     if not math.isfinite(x):
         return "-"
+    if 0 < abs(x) < 5e-4:  # three decimals would say 0.000
+        digits, _, power = f"{x:.1e}".partition("e")
+        return f"{digits} · 10{str(int(power)).translate(POWERS)}"
     decimals = 0 if abs(x) >= 1000 or x == 0 else 1 if abs(x) >= 100 else 2 if abs(x) >= 1 else 3
     return f"{x:,.{decimals}f}"
 

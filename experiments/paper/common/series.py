@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from envolve.outer.reporting.style import BLUE, COLOURS, GREEN, GREY, ORANGE
 
@@ -33,6 +34,28 @@ STYLES = {
     "varied": Style("SE, hyperparameters varied", BLUE),
     "fixed": Style("SE, hyperparameters fixed", GREEN),
 }
+
+
+LEARNERS = {  # as a configuration names them -> as a text does
+    "ddqn": "DDQN", "duelingddqn": "Dueling DDQN", "td3_discrete": "discrete TD3", "td3": "TD3", "sac": "SAC",
+    "ppo": "PPO", "ql": "Q-learning", "sarsa": "SARSA", "sb3_dqn": "SB3 DQN", "sb3_dqn_target": "SB3 DQN, target 100",
+    "sb3_ppo": "SB3 PPO", "sb3_a2c": "SB3 A2C",
+}  # fmt: skip
+
+
+def learner(name: Any) -> str:
+    """Name of a learner in a text: Dueling DDQN; with _vary and _icm said in words."""
+    own, plain = str(name or ""), str(name or "").lower()
+    plain, curious = plain.removesuffix("_vary"), plain.removesuffix("_vary").endswith("_icm")
+    return LEARNERS.get(plain.removesuffix("_icm"), own) + ", curious" * curious
+
+
+def series_name(label: str) -> str:
+    """Name of a series in a text: additive potential RN for mode 2, DDQN, real task for ddqn real."""
+    first, _, last = label.rpartition(" ")
+    if label in STYLES:
+        return STYLES[label].name
+    return f"{learner(first)}, {STYLES[last].name}" if first and last in STYLES else label
 
 
 def style(label: str, place: int) -> Style:

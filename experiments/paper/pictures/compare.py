@@ -20,8 +20,8 @@ from envolve.experiments.paper.common.drawing import (
     panels,
     steps_curve,
 )
-from envolve.experiments.paper.common.series import style
-from envolve.outer.reporting.style import legend_above, thousands
+from envolve.experiments.paper.common.series import learner, style
+from envolve.outer.reporting.style import cut_low, legend_above, thousands
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -45,23 +45,24 @@ NEEDS: dict[str, tuple[Need, ...]] = {
 def draw(variant: str, data: Sequence[Any]) -> Drawing:
     figure, (ax,) = panels(6.4, 4.4)
     [only] = data
-    ends, steps = draw_curves(ax, only, STEPS.get(only.task))
+    ends, steps, cut = draw_curves(ax, only, STEPS.get(only.task))
     ax.set_title(only.task, fontsize=11, loc="left")
+    agent = learner(only.settings.get("agent"))
     caption = (
         f"Test return on {only.task} after each training episode, over the environment steps of training; "
-        f"{only.settings.get('agent', '')} agents. {ABOUT} After {steps:,.0f} steps: " + "; ".join(ends) + "."
+        f"{agent} agents. {ABOUT} After {steps:,.0f} steps: " + "; ".join(ends) + f".{cut}"
     )
     return Drawing(figure, caption)
 
 
-def draw_curves(ax: Axes, data: Data, limit: float | None) -> tuple[list[str], float]:
-    """A curve per series -> the values at the end in words, and at how many steps the curves end."""
+def draw_curves(ax: Axes, data: Data, limit: float | None) -> tuple[list[str], float, str]:
+    """A curve per series -> the values at the end in words, at how many steps the curves end, what is cut off."""
     lengths = [sum(n) for q in data.series.values() for n in q["episode_length"]]
     longest = max(lengths, default=0)
     if not longest:
         raise DataError(f"{data.experiment}, {data.task}: found no episodes in any series, expected some")
     grid = np.linspace(0, min(longest, limit or longest), POINTS)
-    ends = []
+    ends, means, bands = [], [], []
     for place, (label, q) in enumerate(data.series.items()):
         look, worlds = style(label, place), q.get("world", [])
         runs = list(zip(q["episode_return"], q["episode_length"]))
@@ -73,10 +74,13 @@ def draw_curves(ax: Axes, data: Data, limit: float | None) -> tuple[list[str], f
             ax.fill_between(grid, low, high, color=look.colour, alpha=0.18, linewidth=0)
             ax.plot(grid, middle, color=look.colour, linestyle=look.line, linewidth=1.5, label=look.name)
             last[fine] = curves[:, -1]
+            means.append(middle)
+            bands += [low, high]
         ends.append(f"{look.name} {in_words(last.tolist(), worlds)} ({counted(last.tolist(), worlds)})")
     thousands(ax.xaxis)
     ax.set_xlim(0, grid[-1])
     ax.set_xlabel("environment steps of training", fontsize=LABEL_SIZE)
     ax.set_ylabel("test return on the task", fontsize=LABEL_SIZE)
     legend_above(ax)
-    return ends, float(grid[-1])
+    cut = cut_low(ax, means, bands) if means else ""
+    return ends, float(grid[-1]), f" {cut}" * bool(cut)

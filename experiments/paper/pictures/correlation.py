@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from envolve.experiments.paper.common.drawing import LABEL_SIZE, DataFile, Drawing, Need, number, panels, spread
+from envolve.experiments.paper.common.series import learner
 from envolve.experiments.paper.pictures.se import CONFIGS
-from envolve.outer.reporting.style import BLUE
+from envolve.outer.reporting.style import BLUE, GREY, legend_above
 
 TITLE = "whether hyperparameters that are good in an SE are good on the task"
 NEEDS: dict[str, tuple[Need, ...]] = {
@@ -25,17 +26,22 @@ def draw(variant: str, data: Sequence[Any]) -> Drawing:
     x, y = (np.array([points[where][s] for s in sets]).reshape(-1, 3) for where in ("se", "real"))
     errors = [np.maximum(0, [v[:, 0] - v[:, 1], v[:, 2] - v[:, 0]]) for v in (x, y)]
     ax.errorbar(x[:, 0], y[:, 0], xerr=errors[0], yerr=errors[1], fmt="o", color=BLUE, markersize=5, linewidth=0.8)
+    if len(sets):
+        ends = [min(x[:, 0].min(), y[:, 0].min()), max(x[:, 0].max(), y[:, 0].max())]
+        ax.plot(ends, ends, color=GREY, linestyle="--", linewidth=1, zorder=1, label="as good in both")
+        legend_above(ax)
     ax.grid(axis="x", color="#dddddd", linewidth=0.6)
-    ax.set_xlabel("test return of agents from the SE", fontsize=LABEL_SIZE)
-    ax.set_ylabel("test return of agents from the task", fontsize=LABEL_SIZE)
+    ax.set_xlabel("test return on the task, agents from the SE", fontsize=LABEL_SIZE)
+    ax.set_ylabel("test return on the task, agents from the task", fontsize=LABEL_SIZE)
     ax.set_title(only.task, fontsize=11, loc="left")
     words = ", ".join(
         f"{name.capitalize()} {number(middle)} [{number(low)}, {number(high)}]"
         for name, (middle, low, high) in only.series["correlation"].items()
     )
     failed = sum(bool(why) for where in ("se", "real") for why in only.series[where]["failed"])
+    agent = learner(only.settings.get("agent"))
     caption = (
-        f"{len(sets)} drawn sets of hyperparameters, {only.settings.get('agents')} {only.settings.get('agent')} agents "
+        f"{len(sets)} drawn sets of hyperparameters, {only.settings.get('agents')} {agent} agents "
         f"each in the SE and on {only.task}, trained for equally long{f'; {failed} agents failed' * bool(failed)}. "
         f"Points: interquartile means with 95 % intervals. Correlation of the sets' means: {words}."
     )

@@ -9,6 +9,7 @@ import numpy as np
 
 from envolve.experiments.paper.common.drawing import TITLE_SIZE, DataFile, Drawing, Need, counted, in_words, panels
 from envolve.experiments.paper.common.grids import arrow, empty_map, gridworld, size, triangles, walkable
+from envolve.experiments.paper.common.series import learner
 
 TITLE = "where the steps of a gridworld's SE lead and what they pay, and the values that agents learn"
 TASKS = ("EmptyRoom22", "EmptyRoom23", "EmptyRoom33")
@@ -20,7 +21,7 @@ NEEDS: dict[str, tuple[Need, ...]] = {
 def draw(variant: str, data: Sequence[Any]) -> Drawing:
     import matplotlib
     from matplotlib.cm import ScalarMappable
-    from matplotlib.colors import Normalize
+    from matplotlib.colors import ListedColormap, Normalize
 
     [only] = data
     task = gridworld(only.task)
@@ -34,7 +35,7 @@ def draw(variant: str, data: Sequence[Any]) -> Drawing:
         reward, next_state = np.array(world["reward"], dtype=np.float64), np.array(world["next_state"])
         shown = reward[start]
         norm = Normalize(shown.min(), max(shown.max(), shown.min() + 1e-6))
-        colours = matplotlib.colormaps["viridis"]
+        colours = ListedColormap(matplotlib.colormaps["viridis"](np.linspace(0, 0.88, 256)))  # its yellow is faint
         empty_map(ax, task)
         for state in np.flatnonzero(start):
             for action in range(reward.shape[1]):
@@ -56,10 +57,11 @@ def draw(variant: str, data: Sequence[Any]) -> Drawing:
             f"from {words} {in_words(agents['return'])} after {in_words(agents['train_steps'])} steps "
             f"({counted(agents['return'])})"
         )
+    agent = learner(only.settings.get("agent"))
     caption = (
         f"{only.task} and the SE that was evolved for it. Left: an arrow leads from a state and action to the next "
         "state (a ring: it stays), its colour is the reward. Right: mean values of "
-        f"{only.settings.get('agent')} agents, the triangle points where the action goes. Test return on the task and "
+        f"{agent} agents, the triangle points where the action goes. Test return on the task and "
         "training steps, interquartile means and 95 % intervals: " + "; ".join(sentences) + "."
     )
     return Drawing(figure, caption)

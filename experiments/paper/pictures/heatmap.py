@@ -9,7 +9,7 @@ import numpy as np
 
 from envolve.experiments.paper.common.drawing import TITLE_SIZE, DataFile, Drawing, Need, counted, in_words, panels
 from envolve.experiments.paper.common.grids import cells, gridworld, size
-from envolve.experiments.paper.common.series import style
+from envolve.experiments.paper.common.series import learner, style
 
 TITLE = "visits of each state by SARSA agents that were trained in reward networks, and on the task"
 NEEDS: dict[str, tuple[Need, ...]] = {"Cliff": (DataFile("heatmap", "Cliff", ("heatmap.py",)),)}
@@ -39,9 +39,10 @@ def draw(variant: str, data: Sequence[Any]) -> Drawing:
         bar = figure.colorbar(mesh, ax=axes, pad=0.01, aspect=35)
         bar.set_label("visits per test episode", fontsize=8)
         bar.ax.tick_params(labelsize=8)
+    agent = learner(only.settings.get("agent"))
     caption = (
         f"Mean visits of each state of {only.task} in a greedy test episode, after "
-        f"{only.settings.get('episodes')} episodes of training; {only.settings.get('agent')} agents. Test return, "
+        f"{only.settings.get('episodes')} episodes of training; {agent} agents. Test return, "
         "interquartile mean and 95 % interval: " + "; ".join(sentences) + "."
     )
     return Drawing(figure, caption)

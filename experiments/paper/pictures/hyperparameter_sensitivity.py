@@ -19,7 +19,7 @@ from envolve.experiments.paper.common.drawing import (
     panels,
     spread,
 )
-from envolve.experiments.paper.common.series import style
+from envolve.experiments.paper.common.series import learner, style
 from envolve.experiments.paper.pictures.se import CONFIGS
 from envolve.outer.reporting.style import legend_above, thousands
 
@@ -43,7 +43,7 @@ def draw(variant: str, data: Sequence[Any]) -> Drawing:
     [only] = data
     grids, own = only.settings["grids"], only.settings["own"]
     sides = [side for side in WORLD if f"{side} {next(iter(grids))}" in only.series]
-    figure, axes = panels(2.6 * len(grids) + 0.8, 5.4, 2, len(grids))
+    figure, axes = panels(2.9 * len(grids) + 0.8, 5.4, 2, len(grids))
     sentences = []
     for column, (name, values) in enumerate(grids.items()):
         places, numeric = _places(values)
@@ -59,7 +59,7 @@ def draw(variant: str, data: Sequence[Any]) -> Drawing:
             if numeric:
                 ax.set_xscale("log")
                 ax.minorticks_off()
-            ax.set_xticks(places, [f"{v:.2g}" if isinstance(v, float) else str(v) for v in values], fontsize=7)
+            ax.set_xticks(places, [shown(v) for v in values], fontsize=7)
             if row:
                 thousands(ax.yaxis)
             if not column:
@@ -75,13 +75,21 @@ def draw(variant: str, data: Sequence[Any]) -> Drawing:
     legend_above(axes[0])
     first = only.series[f"{sides[0]} {next(iter(grids))}"]
     episodes = only.settings["hyperparameters"]["real"]["train_episodes"]
+    agent = learner(only.settings.get("agent"))
     caption = (
-        f"{only.settings['agent']} agents on {only.task} and in evolved worlds, one hyperparameter changed at a time; "
+        f"{agent} agents on {only.task} and in evolved worlds, one hyperparameter changed at a time; "
         "dotted: their own value. Interquartile means; bands and brackets: 95 % intervals, over worlds where "
         f"there are several; per point {counted(*_at(first, 'return', grids[next(iter(grids))][0]))}, as many on the "
         f"task, at most {episodes:,} episodes. Return at the worst and the best value: " + ". ".join(sentences) + "."
     )
     return Drawing(figure, caption)
+
+
+def shown(value: Any) -> str:
+    """128 and 0.00033, never 1.3e+02."""
+    if not isinstance(value, float):
+        return str(value)
+    return f"{value:.0f}" if abs(value) >= 100 else f"{value:.2g}"
 
 
 def _places(values: Sequence[Any]) -> tuple[list[float], bool]:
@@ -105,5 +113,5 @@ def _between(series: dict[str, Any], side: str, name: str, values: Sequence[Any]
     if not known:
         return f"{WORLD[side]} -"
     worst, best = min(known, key=middles.__getitem__), max(known, key=middles.__getitem__)
-    text = [f"{in_words(*_at(q, 'return', v))} at {f'{v:.2g}' if isinstance(v, float) else v}" for v in (worst, best)]
+    text = [f"{in_words(*_at(q, 'return', v))} at {shown(v)}" for v in (worst, best)]
     return f"{WORLD[side]} {text[0]} and {text[1]}"

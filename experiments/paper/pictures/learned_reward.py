@@ -36,6 +36,7 @@ def draw(variant: str, data: Sequence[Any]) -> Drawing:
             low, high = (shown.min(), shown.max()) if shown.size else (0.0, 1.0)
             norm = Normalize(low, high if high > low else low + 1)
             bar = figure.colorbar(triangles(ax, task, values, cmap="viridis", norm=norm), ax=ax, pad=0.01, aspect=14)
+            bar.set_label("reward", fontsize=8)
             bar.ax.tick_params(labelsize=7)
             ax.set_title(title, fontsize=TITLE_SIZE, loc="left")
         if label != "task":

@@ -24,9 +24,9 @@ from envolve.experiments.paper.common.drawing import (
     panels,
     spread,
 )
-from envolve.experiments.paper.common.series import AMBER, PINK, style
+from envolve.experiments.paper.common.series import AMBER, PINK, learner, style
 from envolve.experiments.paper.pictures import se
-from envolve.outer.reporting.style import BLUE, GREY, ORANGE, clear_legend
+from envolve.outer.reporting.style import BLUE, GREY, ORANGE, clear_legend, legend_above
 
 TITLE = "the control of figures 3 and 7: agents in worlds that were fitted to the task instead of evolved"
 
@@ -94,11 +94,11 @@ def draw(variant: str, data: Sequence[Any]) -> Drawing:
                 f"{title} {in_words(q['return'], worlds)} (mean {number(float(np.mean(fine or [math.nan])))}, "
                 f"{counted(q['return'], worlds)})"
             )
-        sentences.append(f"{se.LEARNERS.get(name, name)}: " + "; ".join(texts) + ".")
-    returns.set_xticks(range(len(learners)), [se.LEARNERS.get(name, name) for name in learners], fontsize=LABEL_SIZE)
+        sentences.append(f"{learner(name)}: " + "; ".join(texts) + ".")
+    returns.set_xticks(range(len(learners)), [learner(name) for name in learners], fontsize=LABEL_SIZE)
     returns.set_ylabel("test return on the task", fontsize=LABEL_SIZE)
     returns.set_title(only.task, fontsize=TITLE_SIZE, loc="left")
-    figure.legend(loc="outside upper left", ncols=len(shown), fontsize=8, frameon=False)
+    legend_above(returns, len(shown))
     fit = only.series["fit"]
     for net, (title, colour) in NETS.items():
         for part, line in (("held out", "-"), ("train", ":")):
@@ -108,9 +108,9 @@ def draw(variant: str, data: Sequence[Any]) -> Drawing:
     errors.set_yscale("log")
     errors.locator_params(axis="x", integer=True)
     errors.set_xlabel("epoch", fontsize=LABEL_SIZE)
-    errors.set_ylabel("mean squared error of prediction", fontsize=LABEL_SIZE)
-    errors.set_title("the fit", fontsize=TITLE_SIZE, loc="left")
-    clear_legend(errors)
+    errors.set_ylabel("mean squared error", fontsize=LABEL_SIZE)
+    errors.set_title("prediction by the fitted networks", fontsize=TITLE_SIZE, loc="left")
+    clear_legend(errors, 3)
     return Drawing(figure, _caption(only, " ".join(sentences)))
 
 
@@ -124,7 +124,7 @@ def _caption(only: Data, sentences: str) -> str:
     return (
         f"Test returns on {only.task} of agents with varied hyperparameters, trained on it, in SEs, and in worlds "
         "whose networks were fitted to steps of the task. Bars: interquartile means; whiskers and brackets: 95 % "
-        f"bootstrap intervals, over worlds where there are several; dots: agents. {sentences}"
+        f"intervals, over worlds where there are several; dots: agents. {sentences}"
         + " The agents in SEs had other hyperparameters (--published on one side only)."
         * other
         + f" Fit: {s['worlds']} worlds, each to {fit['fitted_to'][0]:,} of the {total} steps that the tests of "

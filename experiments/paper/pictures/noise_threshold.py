@@ -18,6 +18,7 @@ from envolve.experiments.paper.common.drawing import (
     panels,
     spread,
 )
+from envolve.experiments.paper.common.series import learner
 from envolve.outer.reporting.style import COLOURS, GREY, legend_above
 
 TITLE = "the test return of agents from an SE with noise on one of its outputs"
@@ -53,15 +54,16 @@ def draw(variant: str, data: Sequence[Any]) -> Drawing:
         failed = sum(not math.isfinite(r) for r in q["return"])
         sentences.append(f"{name} {_bears(levels, middle, base[0])}{f' ({failed} agents failed)' * bool(failed)}")
     ax.set_xscale("log")
-    ax.set_xlabel("noise / standard deviation of the output", fontsize=LABEL_SIZE)
+    ax.set_xlabel("standard deviation of the noise / of the output", fontsize=LABEL_SIZE)
     ax.set_ylabel("test return on the task", fontsize=LABEL_SIZE)
     ax.set_title(only.task, fontsize=11, loc="left")
     legend_above(ax)
+    agent = learner(only.settings.get("agent"))
     caption = (
         f"Agents trained in an SE for {only.task} with Gaussian noise on one of its outputs; {agents} "
-        f"{only.settings.get('agent', '')} agents for each noise and output. Interquartile means; bands: 95 % "
-        f"bootstrap intervals. Without noise {in_words(without)}. Noise over standard deviation up to which at most "
-        f"{SHARE:.0%} of that is lost: " + "; ".join(sentences) + "."
+        f"{agent} agents for each noise and output. Interquartile means; bands: 95 % "
+        f"intervals. Without noise {in_words(without)}. Noise over standard deviation up to which at most "
+        f"{100 * SHARE:.0f} % of that is lost: " + "; ".join(sentences) + "."
     )
     return Drawing(figure, caption)
 

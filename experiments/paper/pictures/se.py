@@ -21,7 +21,7 @@ from envolve.experiments.paper.common.drawing import (
     panels,
     spread,
 )
-from envolve.experiments.paper.common.series import style
+from envolve.experiments.paper.common.series import learner, style
 from envolve.outer.reporting.style import legend_above, thousands
 
 TITLE = "figures 3 and 7: test returns and training steps of agents from SEs and from the task"
@@ -45,7 +45,6 @@ NEEDS: dict[str, tuple[Need, ...]] = {
     ),
 }
 WHERE = ("real", "varied", "fixed")
-LEARNERS = {"ddqn": "DDQN", "duelingddqn": "Dueling DDQN", "td3_discrete": "discrete TD3", "ppo": "PPO"}
 BINS = 25
 
 
@@ -64,7 +63,7 @@ def draw(variant: str, data: Sequence[Any]) -> Drawing:
     sentences = []
     for i, name in enumerate(learners):
         top, bottom = axes[i], axes[len(learners) + i]
-        title = LEARNERS.get(name, name)
+        title = learner(name)
         texts = []
         for place, where in enumerate(WHERE):
             q = only.series.get(f"{name} {where}")
@@ -86,7 +85,7 @@ def draw(variant: str, data: Sequence[Any]) -> Drawing:
                 f"{counted(q['return'], worlds)})"
             )
         sentences.append(f"{title}: " + "; ".join(texts) + ".")
-        top.set_title(title, fontsize=TITLE_SIZE, loc="left")
+        top.set_title(title if i else f"{only.task}: {title}", fontsize=TITLE_SIZE, loc="left")
         top.set_xlabel("test return on the task", fontsize=LABEL_SIZE)
         there = [place for place, where in enumerate(WHERE) if f"{name} {where}" in only.series]
         names = ("real task", "SE, HPs\nvaried", "SE, HPs\nfixed")
@@ -95,6 +94,10 @@ def draw(variant: str, data: Sequence[Any]) -> Drawing:
         thousands(bottom.yaxis)
     axes[0].set_ylabel("share of tests", fontsize=LABEL_SIZE)
     axes[len(learners)].set_ylabel("training steps", fontsize=LABEL_SIZE)
+    for alike in (axes[: len(learners)], axes[len(learners) :]):  # one scale, so that learners can be compared
+        highest = max(ax.get_ylim()[1] for ax in alike)
+        for ax in alike:
+            ax.set_ylim(0, highest)
     legend_above(axes[0])
     own = " with varied hyperparameters" * bool(only.settings.get("vary_hp"))
     caption = (

@@ -89,7 +89,7 @@ def draw(variant: str, data: Sequence[Any]) -> Drawing:
         solved = sum(r.result.loss <= most for r in records)
         failed = sum(math.isnan(g) for g in generations)
         sentences.append(
-            f"{name}: {len(records)} runs, {solved} solved{f', {failed} failed' * bool(failed)}, "
+            f"{name[0].upper()}{name[1:]}: {len(records)} runs, {solved} solved{f', {failed} failed' * bool(failed)}, "
             f"generations {in_words(generations)}"
         )
     axes[1].set_yticklabels([])
@@ -102,7 +102,9 @@ def draw(variant: str, data: Sequence[Any]) -> Drawing:
     figure.colorbar(points, ax=axes, label="generations until the SE is solved", pad=0.01, aspect=30)
     caption = (
         f"Runs that evolve an SE of a 2 x 2 room with random step sizes, of {most:g} generations at most. "
-        "Brackets: 95 % intervals of interquartile means. " + "; ".join(sentences) + ". Crosses: failed."
+        "Brackets: 95 % intervals of interquartile means. "
+        + ". ".join(sentences)
+        + ". The darkest marks: not solved. Crosses: failed."
     )
     return Drawing(figure, caption)
 

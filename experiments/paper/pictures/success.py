@@ -88,7 +88,7 @@ def draw(variant: str, data: Sequence[Any]) -> Drawing:
     ax.axhline(solved, color=GREY, linestyle="--", linewidth=1, label=f"solved: {solved:g}")
     ax.set_title(variant, fontsize=11, loc="left")
     ax.set_xlabel("generation", fontsize=LABEL_SIZE)
-    ax.set_ylabel("score of the unperturbed SE", fontsize=LABEL_SIZE)
+    ax.set_ylabel("test return, agents of the unperturbed SE", fontsize=LABEL_SIZE)
     ax.set_xlim(1, max(2, generations))
     legend_above(ax)
     reached = sum(any(v >= solved for v in c) for c in runs.curves.values())

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from envolve.experiments.paper.common.drawing import DataFile, Drawing, Need, panels
+from envolve.experiments.paper.common.series import learner
 from envolve.experiments.paper.pictures import se
 from envolve.experiments.paper.pictures.compare import ABOUT, STEPS, TASKS, draw_curves
 
@@ -32,11 +33,11 @@ def draw(variant: str, data: Sequence[Any]) -> Drawing:
     [only] = data
     task, agent, varied = only.task, only.settings.get("agent", ""), bool(only.settings.get("vary_hp"))
     limit = PPO_STEPS.get(task) if agent == "ppo" else None
-    ends, steps = draw_curves(ax, only, limit or STEPS.get(task))
-    words = f"{agent} agents" + ", each with hyperparameters of its own" * varied
-    ax.set_title(f"{task}: {words}", fontsize=11, loc="left")
+    ends, steps, cut = draw_curves(ax, only, limit or STEPS.get(task))
+    words = f"{learner(agent)} agents" + ", each with hyperparameters of its own" * varied
+    ax.set_title(f"{task}: {learner(agent)} agents" + ", HPs varied" * varied, fontsize=11, loc="left")
     caption = (
         f"Transfer of reward networks on {task}: test return after each training episode, over the environment steps "
-        f"of training; {words}. {ABOUT} After {steps:,.0f} steps: " + "; ".join(ends) + "."
+        f"of training; {words}. {ABOUT} After {steps:,.0f} steps: " + "; ".join(ends) + f".{cut}"
     )
     return Drawing(figure, caption)

@@ -20,8 +20,9 @@ from envolve.experiments.paper.common.drawing import (
     panels,
     spread,
 )
-from envolve.experiments.paper.common.series import style
+from envolve.experiments.paper.common.series import learner, style
 from envolve.experiments.paper.common.unseen import by_world, mean, share
+from envolve.outer.reporting.style import GREY, legend_above
 
 TITLE = "agents of other kinds and libraries in SEs and on the task, after the same number of steps"
 CONFIGS = {  # variant -> task, configuration without default_config_
@@ -33,11 +34,6 @@ NEEDS: dict[str, tuple[Need, ...]] = {
     variant: (DataFile("unseen_agents", task, ("unseen_agents.py", f"default_config_{name}.yaml"), f"{name}_varied"),)
     for variant, (task, name) in CONFIGS.items()
 }
-NAMES = {
-    "ddqn": "DDQN", "duelingddqn": "Dueling\nDDQN", "td3_discrete": "discrete\nTD3", "td3": "TD3", "sac": "SAC",
-    "ppo": "PPO", "sb3_dqn": "SB3\nDQN", "sb3_dqn_target": "SB3 DQN,\ntarget 100", "sb3_ppo": "SB3\nPPO",
-    "sb3_a2c": "SB3\nA2C",
-}  # fmt: skip
 SHIFT = 0.2
 
 
@@ -76,14 +72,14 @@ def draw(variant: str, data: Sequence[Any]) -> Drawing:
             text = f"{name} {in_words(q['return'], worlds)}, mean {number(mean(q['return']))}"
             reached = f", mean reaches it in {share(means, mark)} SEs" * (where == "worlds")
             texts.append(f"{text} ({counted(q['return'], worlds)}{reached})")
-        words = NAMES.get(kind, kind).replace("\n", " ") + " (the SEs were evolved with it)" * (kind in seen)
+        words = learner(kind) + " (the SEs were evolved with it)" * (kind in seen)
         sentences.append(f"{words}: " + "; ".join(texts) + ".")
-    ax.axhline(mark, color="#666666", linewidth=1, linestyle="--", label=f"mark, {mark:g}")
-    ax.set_xticks(range(len(kinds)), [NAMES.get(k, k) + "\n(seen)" * (k in seen) for k in kinds], fontsize=8)
+    ax.axhline(mark, color=GREY, linewidth=1, linestyle="--", label=f"mark: {mark:g}")
+    ax.set_xticks(range(len(kinds)), [_tick(k) + "\n(seen)" * (k in seen) for k in kinds], fontsize=8)
     ax.set_ylabel("test return on the task", fontsize=LABEL_SIZE)
     ax.set_title(f"{only.task}, {only.settings.get('steps', 0):,} steps", fontsize=11, loc="left")
     ax.margins(y=0.08)
-    figure.legend(loc="outside upper left", ncols=3, fontsize=8, frameon=False)
+    legend_above(ax)
     caption = (
         f"Fresh agents trained for at most {only.settings.get('steps', 0):,} steps in synthetic environments (SEs) and "
         f"on {only.task}, tested greedily on {only.task}. Diamonds: interquartile means with 95 % intervals, "
@@ -91,3 +87,8 @@ def draw(variant: str, data: Sequence[Any]) -> Drawing:
         f"Mark: a mean return of {mark:g}. " + " ".join(sentences)
     )
     return Drawing(figure, caption)
+
+
+def _tick(kind: str) -> str:
+    """Name of a learner on two lines."""
+    return learner(kind).replace(", ", ",\n") if "," in learner(kind) else "\n".join(learner(kind).rsplit(" ", 1))

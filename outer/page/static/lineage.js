@@ -208,6 +208,14 @@ class Lineage {
     out.push(facts);
     if (n.why) out.push(make("h4", { textContent: n.stage ? `Refused: ${n.stage}` : "Failed in training" }), make("p", { className: "why", textContent: n.why }));
     for (const note of more.notes || []) out.push(make("p", { className: "note", textContent: note }));
+    if (more.film) {
+      const { uri, video, caption, why } = more.film, look = { src: uri };
+      const shown = !uri ? make("p", { className: "warn", textContent: why })
+        : video ? make("video", { ...look, autoplay: true, loop: true, muted: true, playsInline: true, controls: true })
+        : make("img", { ...look, alt: caption });
+      if (video) shown.setAttribute("aria-label", caption);
+      out.push(make("h4", { textContent: "Film" }), make("figure", { className: "film" }, [shown, make("figcaption", { textContent: caption })]));
+    }
     const curves = Object.entries(more.curves || {});
     if (curves.some(([, v]) => v.length)) {
       out.push(make("h4", { textContent: "True score; reward and its components, per step of training" }));

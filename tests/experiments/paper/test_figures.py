@@ -96,7 +96,7 @@ def test_compare_draws_each_series_and_counts_all_runs():
     assert y[-1] == pytest.approx(np.mean([-13.0 - i / 10 for i in range(5, 15)]))
     assert "no RN -49.00 (2 of 2) (3 agents, 1 failed)" in out.caption
     assert re.search(r"additive potential RN -13\.95 \[-14\.\d+, -13\.\d+\] \(20 agents in 10 worlds\)", out.caption)
-    assert "After 100 steps" in out.caption and "ql agents" in out.caption and "95 %" in out.caption
+    assert "After 100 steps" in out.caption and "Q-learning agents" in out.caption and "95 %" in out.caption
 
 
 def test_compare_ends_where_the_published_figure_does():
@@ -108,8 +108,8 @@ def test_compare_ends_where_the_published_figure_does():
 def test_transfer_tells_who_learns():
     data = curve_data(agent="sarsa", vary_hp=True)
     out = transfer.draw("Cliff_sarsa", [data])
-    assert "sarsa agents, each with hyperparameters of its own" in out.caption
-    assert out.figure.axes[0].get_title(loc="left").startswith("Cliff: sarsa")
+    assert "SARSA agents, each with hyperparameters of its own" in out.caption
+    assert out.figure.axes[0].get_title(loc="left").startswith("Cliff: SARSA")
 
 
 def test_score_transforms_are_those_of_the_update():

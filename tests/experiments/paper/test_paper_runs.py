@@ -37,7 +37,7 @@ def se_data():
 def test_se_figure():
     out = se.draw("CartPole-v0", [se_data()])
     top, td3, bottom, _ = out.figure.axes
-    assert (top.get_title(loc="left"), td3.get_title(loc="left")) == ("DDQN", "discrete TD3")
+    assert (top.get_title(loc="left"), td3.get_title(loc="left")) == ("CartPole-v0: DDQN", "discrete TD3")
     assert top.get_xlabel() == "test return on the task" and bottom.get_ylabel() == "training steps"
     assert [bar.get_height() for bar in bottom.patches] == [200, 60]
     steps, returns, worlds = (in_words(x) for x in ([100, 300], [200.0, 180.0], [50, 70]))
@@ -68,7 +68,7 @@ def test_success(tmp_path):
     assert list(runs.curves.values()) == [[10, 20, 30], [20, 20, 196], [30, 40]] and not runs.quick
     out = success.draw("CartPole-v0", [runs])
     ax = out.figure.axes[0]
-    assert (ax.get_xlabel(), ax.get_ylabel()) == ("generation", "score of the unperturbed SE")
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("generation", "test return, agents of the unperturbed SE")
     mean = next(line for line in ax.lines if "interquartile mean of 3 runs" in line.get_label())
     assert mean.get_ydata() == pytest.approx([20, 80 / 3, 266 / 3])
     assert "3 runs" in out.caption and "1 of 3 runs reached 195" in out.caption
@@ -117,8 +117,8 @@ def test_step_size_figure(tmp_path):
     plain = mirrored.collections[0]
     assert plain.get_array().tolist() == [10, 20] and plain.get_offsets()[:, 0].tolist() == pytest.approx([0.1, 0.2])
     assert [round(y) for y in plain.get_offsets()[:, 1]] == [3, 0]
-    assert "mirrored sampling: 3 runs, 2 solved, generations 26.67" in out.caption
-    assert "without mirrored sampling: 2 runs, 1 solved, 1 failed, generations 50.00" in out.caption
+    assert "Mirrored sampling: 3 runs, 2 solved, generations 26.67" in out.caption
+    assert "Without mirrored sampling: 2 runs, 1 solved, 1 failed, generations 50.00" in out.caption
     (folder / "results.json").write_text("nonsense\n")
     with pytest.raises(DataError, match=r"results\.json"):
         step_size_figure.StudyFolder().read(tmp_path)
@@ -149,7 +149,7 @@ def test_correlation_figure():
     data = Data("correlation", "CartPole-v0", {"agent": "ddqn", "agents": 2}, False, series, 1.0)
     out = correlation.draw("CartPole-v0", [data])
     ax = out.figure.axes[0]
-    assert ax.get_xlabel() == "test return of agents from the SE"
+    assert ax.get_xlabel() == "test return on the task, agents from the SE"
     assert [list(v) for v in ax.lines[0].get_data()] == [[2, 5], [10, 20]]
     assert (
         "2 drawn sets" in out.caption
@@ -164,6 +164,7 @@ def test_inference_time_figure():
     data = Data("inference_time", "CartPole-v0", {"device": "cpu", "batch": 64}, False, series, 1.0)
     out = inference_time.draw("CartPole-v0", [data])
     ax = out.figure.axes[0]
-    assert ax.get_ylabel() == "microseconds per step" and ax.get_yscale() == "log"
-    assert sorted(bar.get_height() for bar in ax.patches) == pytest.approx([2, 4, 6, 8, 10, 12])
+    assert ax.get_ylabel() == "time per step, µs" and ax.get_yscale() == "log"
+    marks = [line.get_ydata()[0] for line in ax.lines if len(line.get_ydata()) == 1 and line.get_marker() in "os"]
+    assert sorted(marks) == pytest.approx([2, 4, 6, 8, 10, 12])
     assert "SE, 64 at once 8 (5 repeats)" in out.caption

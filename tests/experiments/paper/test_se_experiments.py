@@ -13,6 +13,7 @@ from envolve.experiments.paper.common.data import load
 from envolve.outer.config.load import load_config
 from envolve.outer.config.problem import env_section, gtn_section
 from tests.experiments import command
+from tests.outer.reporting.events import scalars
 from tests.outer.small import CARTPOLE, CARTPOLE_FILE, GRIDWORLD_FILE, ROOT
 from tests.outer.test_run import Direct
 
@@ -54,9 +55,15 @@ def test_generalization_gap(call):
     assert code == 2 and "expected a configuration of SEs" in err
 
 
-def test_correlation(call):
-    words = (CARTPOLE_FILE, "--sets", 3, "--agents", 2, *SES)
+def test_correlation(call, tmp_path):
+    words = (CARTPOLE_FILE, "--sets", 3, "--agents", 2, "--tensorboard", tmp_path / "events", *SES)
     code, out, _, data = call(correlation.main, *words)
+    assert "tensorboard" not in data.settings, "the data do not depend on it"
+    found = {p.name: scalars(p) for p in (tmp_path / "events").iterdir()}
+    assert set(found) == {"se", "real"}
+    assert found["real"]["return"] == [
+        (i, pytest.approx(r, abs=1e-3)) for i, r in enumerate(data.series["real"]["return"])
+    ]
     assert code == 0 and "spearman" in out and data.settings["steps"] == 60
     assert len({s["lr"] for s in data.settings["hyperparameters"]}) == len(data.settings["hyperparameters"]) == 3
     for where in ("se", "real"):

@@ -138,10 +138,10 @@ def test_histograms_command(capsys, results):
     assert data.series["task in tests"]["steps"] == data.series["SE, asked as in tests"]["steps"]
     out = histograms_figure.draw("CartPole-v0", [data])
     assert [ax.get_xlabel() for ax in out.figure.axes][:5] == [
-        "next position",
-        "next velocity",
-        "next pole angle",
-        "next angular velocity",
+        "next position, m",
+        "next velocity, m/s",
+        "next pole angle, rad",
+        "next angular velocity, rad/s",
         "reward",
     ]
     assert "2 agents in one SE" in out.caption and "120 (SE in training)" in out.caption
@@ -156,7 +156,7 @@ def test_noise_command(capsys, results):
     assert list(data.series) == ["no noise", "1", "reward"]
     assert len(data.series["1"]["return"]) == 6 and len(data.series["no noise"]["return"]) == 2
     assert data.series["1"]["noise_over_std"] == pytest.approx([0.01] * 2 + [10**-0.25] * 2 + [10**1.5] * 2)
-    assert "2 ddqn agents for each noise" in noise_figure.draw("CartPole-v0", [data]).caption
+    assert "2 DDQN agents for each noise" in noise_figure.draw("CartPole-v0", [data]).caption
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ def test_noise_figure_tells_what_is_borne():
         "CartPole-v0", [Data("noise_threshold", "CartPole-v0", {"agent": "ddqn"}, True, series, 1.0)]
     )
     ax = out.figure.axes[0]
-    assert ax.get_xlabel() == "noise / standard deviation of the output" and ax.get_xscale() == "log"
+    assert ax.get_xlabel() == "standard deviation of the noise / of the output" and ax.get_xscale() == "log"
     lines = {line.get_label(): line.get_ydata() for line in ax.lines}
     assert list(lines["position"]) == [100, 91, 50] and list(lines["reward"]) == [80, 100, 10]
     assert "position 1.00; reward none of those tried (1 agents failed); done all (10.00)" in out.caption

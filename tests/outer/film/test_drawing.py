@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import gymnasium
 import numpy as np
 import pytest
 
+from envolve.envs.outside.measure import _measure
+from envolve.envs.outside.task import define
 from envolve.envs.task import make_task
 from envolve.outer.film.drawing import AGENT, CELL, COLOURS, Drawing
 from envolve.outer.shapers.video import VideoError
@@ -64,3 +68,21 @@ def test_a_gridworld_is_its_layout_with_the_agent_in_its_cell() -> None:
 def test_a_task_that_cannot_be_drawn_is_named() -> None:
     with pytest.raises(VideoError, match="found HalfCheetah.*expected a task that can be drawn: CartPole, .*gridworld"):
         Drawing(make_task("HalfCheetah-v5"))
+
+
+def test_a_task_from_outside_is_drawn_in_its_own_units() -> None:
+    name = "gymnasium:CartPole-v1"
+    plain: dict[str, Any] = {"env_kwargs": {}, "wrappers": []}
+    section = {**plain, "measured": _measure(name, plain, 0, None)}
+    task, own = define(name, section)(max_steps=5), make_task("CartPole-v0")
+    state = np.array([0.7, 0.1, 0.12, -0.3])
+    assert np.abs((state - task.mean) / task.scale - state).max() > 0.05, "agents see other numbers"
+    pictures = []
+    for t, seen in ((task, (state - task.mean) / task.scale), (own, state)):
+        drawing = Drawing(t)
+        pictures.append(drawing.picture(seen, 0, 300))
+        drawing.close()
+    assert (pictures[0] == pictures[1]).all()
+    wrapped = define(name, {**section, "wrappers": ["FlattenObservation"]})(max_steps=5)
+    with pytest.raises(VideoError, match="found gymnasium:CartPole-v1, expected a task that can be drawn"):
+        Drawing(wrapped)

@@ -105,7 +105,7 @@ def test_a_film_of_the_best_member(
     import imageio.v2 as imageio
 
     frames = np.stack(imageio.mimread(str(tmp_path / "a.gif")))
-    assert frames.shape[:3] == (8, 352, 480) and "a.gif  member" in out.out and "2 evaluation episodes" in out.out
+    assert frames.shape[:3] == (8, 400, 480) and "a.gif  member" in out.out and "2 evaluation episodes" in out.out
     assert (frames[0] != frames[5]).any()  # it moves
     green = (frames[0][..., 1].astype(int) - frames[0][..., 0] > 40).mean()
     assert green > 1e-4  # the goal

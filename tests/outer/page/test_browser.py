@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from envolve.experiments import study_report
@@ -164,6 +165,26 @@ def test_the_lineage_by_pointer_and_by_keyboard(browser: Any, tmp_path: Path) ->
                                   "document.activeElement.className || document.activeElement.id)"))  # fmt: skip
     for wanted in ("BUTTON.look", "SELECT.state", "INPUT.text", "INPUT.view", "A.", "PRE.source"):
         assert any(r.startswith(wanted) for r in reached), f"{wanted} is not reached: {sorted(reached)}"
+    tab.quiet("file:")
+
+
+def test_a_candidate_chosen_shows_its_film(browser: Any, tmp_path: Path) -> None:
+    imageio = pytest.importorskip("imageio.v2", reason="imageio is not installed")
+    everyone = evolution(2, 4)
+    run = write_run(tmp_path / "run", everyone)
+    (run / "films").mkdir()
+    filmed, other = everyone[:2]
+    pictures = [np.full((48, 64, 3), 60 * k, np.uint8) for k in range(4)]
+    imageio.mimsave(run / "films" / f"i{filmed.id:03d}.gif", pictures, duration=100, loop=0)
+    tab = Tab(browser)
+    page = tab.open(page_of(run, out=tmp_path / "page"))
+    tab.all_drawn()
+    page.click(f"tbody button:text-is('i{filmed.id:03d}')")
+    tab.until("[...document.querySelectorAll('.detail img')].some(i => i.naturalWidth === 64)")
+    assert page.inner_text(".detail figcaption").startswith(f"i{filmed.id:03d}: a fresh agent")
+    tab.shot("lineage_film")
+    page.click(f"tbody button:text-is('i{other.id:03d}')")
+    tab.until("document.querySelector('.detail img') === null")
     tab.quiet("file:")
 
 

@@ -15,6 +15,7 @@ from envolve.outer.page.kinds import NoRunError, read_page
 from envolve.outer.page.parts import Chart, Page, Table
 from tests.outer.page.folders import ALL
 from tests.outer.page.html import check_safe
+from tests.pictures.rules import MEASURED, NO_UNIT, UNITS
 
 VERDICTS = {
     "run": "Solved (mean return of at least -20.0). An agent needs 1.2 times fewer training steps in the evolved "
@@ -136,3 +137,18 @@ def test_a_link_or_a_pipe_in_a_folder_is_no_trap(tmp_path: Path) -> None:
     os.mkfifo(folder / "ranking.txt")
     assert read_page(folder, KINDS).problems == []
     shutil.rmtree(folder)
+
+
+def test_every_chart_says_what_its_axes_are(made: tuple[str, Path]) -> None:
+    """A title with its unit, or ticks that are words; and in words what it shows."""
+    for chart in charts(read_page(made[1], KINDS)):
+        for which in ("xaxis", "yaxis"):
+            axis = chart.layout.get(which, {})
+            words = axis.get("title", {}).get("text") or axis.get("ticktext") or axis.get("visible") is False
+            key = which[0]
+            named = [v for trace in chart.data for v in trace.get(key) or [trace.get("name")]]
+            assert words or all(isinstance(v, str) for v in named), f"{chart.title}: no title on the {which}"
+            title = axis.get("title", {}).get("text", "")
+            if MEASURED.search(title) and not NO_UNIT.search(title):
+                assert UNITS.search(title) or "since" in title, f"{chart.title}: no unit in {title!r}"
+        assert chart.title and chart.about

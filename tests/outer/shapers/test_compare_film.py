@@ -5,15 +5,19 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
+from envolve.agents.shaped.training import make_envs
 from envolve.envs.shaping.candidate import Candidate, Failure
 from envolve.experiments import eval_shapers
 from envolve.outer.shapers import compare_film
-from envolve.outer.shapers.compare_film import HEIGHT, WIDTH, columns_of
+from envolve.outer.shapers.compare_film import HEIGHT, WIDTH, Column, columns_of
 from envolve.outer.shapers.report import HUMAN, Outcome
+from envolve.outer.shapers.video import VideoError
 
 
 def outcome(name: str, score: float = math.nan, failure: Failure | None = None) -> Outcome:
@@ -51,3 +55,35 @@ def test_a_film_of_three_candidates(tmp_path: Path) -> None:
     columns = len(json.loads((out / "candidates.json").read_text())["candidates"])
     assert first.shape[1] >= columns * WIDTH and first.shape[0] >= 2 * HEIGHT
     assert np.abs(first.astype(int) - last.astype(int)).max() > 40, "something moves"
+
+
+class Still:
+    """A learner that does nothing."""
+
+    def __init__(self, members: int, actions: int) -> None:
+        self.shape = (members, 1, actions)
+
+    def act(self, obs: torch.Tensor) -> torch.Tensor:
+        return torch.zeros(self.shape)
+
+
+def test_each_candidate_that_ran_has_a_film_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    imageio = pytest.importorskip("imageio.v2", reason="imageio is not installed")
+    monkeypatch.setattr(compare_film, "SECONDS", 0.3)
+    broken = outcome("broken", failure=Failure("error", "it divides by zero", "", 3))
+    good, human = outcome("good", 1.0), outcome(HUMAN, 1.0)
+    envs = make_envs("Cartpole", [Candidate("good"), Candidate(HUMAN)], 1, 0)
+    try:
+        columns = [Column("", good, 0), Column("human's", human, 1), Column("failed", broken, 2)]
+        learner: Any = Still(2, envs.action_sizes[0])
+        try:
+            found = compare_film.each(tmp_path / "films", envs, learner, columns, 1, 0)
+        except VideoError as e:
+            pytest.skip(f"no film here: {e}")
+    finally:
+        envs.task.sim.close()
+    assert [p.stem for p in found] == ["good", HUMAN] and len(list((tmp_path / "films").iterdir())) == 2
+    first, second = (imageio.get_reader(p).get_data(0) for p in found)
+    assert first.shape[:2] == (HEIGHT, WIDTH)
+    seen = np.abs(first[: HEIGHT - 30].astype(int) - second[: HEIGHT - 30].astype(int)).mean()
+    assert seen < 3, "both begin alike; only the words differ"

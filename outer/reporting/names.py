@@ -1,0 +1,64 @@
+"""Names of a task's observations and actions, with units, for pictures and pages."""
+
+from __future__ import annotations
+
+FEATURES = {
+    "CartPole": ("cart position, m", "cart velocity, m/s", "pole angle, rad", "pole velocity, rad/s"),
+    "LunarLander": (
+        "x",
+        "height",
+        "velocity along x",
+        "velocity upwards",
+        "angle, rad",
+        "angular velocity",
+        "left leg on the ground",
+        "right leg on the ground",
+    ),
+    "Acrobot": (
+        "cos of joint 1",
+        "sin of joint 1",
+        "cos of joint 2",
+        "sin of joint 2",
+        "velocity of joint 1, rad/s",
+        "velocity of joint 2, rad/s",
+    ),
+    "Pendulum": ("cos of the angle", "sin of the angle", "angular velocity, rad/s"),
+    "InvertedPendulum": ("cart position, m", "pole angle, rad", "cart velocity, m/s", "pole velocity, rad/s"),
+    "MountainCar": ("position", "velocity"),
+    "MountainCarContinuous": ("position", "velocity"),
+}
+ACTIONS = {
+    "CartPole": ("push left", "push right"),
+    "Acrobot": ("-1 N m", "no torque", "+1 N m"),
+    "MountainCar": ("push left", "nothing", "push right"),
+    "FrozenLake": ("left", "down", "right", "up"),
+    "LunarLander": ("nothing", "left engine", "main engine", "right engine"),
+}
+
+
+OBJECTIVES = {  # of a reward network -> what its score is (outer/evaluate/networks.py)
+    "reward_threshold": "score by training steps and return",
+    "auc": "score, area under the learning curve",
+    "mean_return": "test return on the real task",
+}
+
+
+def objective(name: str) -> str:
+    """Title of an axis of scores of reward networks."""
+    return OBJECTIVES.get(name, f"score ({name})")
+
+
+def plain_name(task: str) -> str:
+    """CartPole of CartPole-v0 and of gymnasium:CartPole-v1."""
+    return task.removeprefix("gymnasium:").partition("-v")[0]
+
+
+def feature(task: str, i: int) -> str:
+    """Name of number i of an observation, with its unit."""
+    names = FEATURES.get(plain_name(task), ())
+    return names[i] if i < len(names) else f"observation {i}"
+
+
+def action(task: str, i: int) -> str:
+    names = ACTIONS.get(plain_name(task), ())
+    return names[i] if i < len(names) else f"action {i}"

@@ -1,0 +1,37 @@
+"""Names in pictures and pages: tasks, observations, actions, scores."""
+
+from __future__ import annotations
+
+import gymnasium
+import pytest
+
+from envolve.experiments.paper.common.series import learner, series_name
+from envolve.outer.reporting import names
+
+
+def test_a_task_has_one_plain_name() -> None:
+    for name in ("CartPole-v0", "CartPole-v1", "gymnasium:CartPole-v1", "CartPole"):
+        assert names.plain_name(name) == "CartPole"
+        assert names.feature(name, 2) == "pole angle, rad" and names.action(name, 1) == "push right"
+    assert names.plain_name("gymnasium:my_env.py:MyEnv") == "my_env.py:MyEnv"
+    assert names.feature("Unheard-v3", 4) == "observation 4" and names.action("CartPole-v0", 7) == "action 7"
+
+
+@pytest.mark.parametrize("name", sorted(set(names.FEATURES) - {"LunarLander", "InvertedPendulum"}))
+def test_every_number_has_a_name(name: str) -> None:
+    """As many as Gymnasium's own environment has. Box2D and MuJoCo are not needed to know the others."""
+    newest = max(i for i in gymnasium.registry if i.rpartition("-v")[0] == name)
+    space = gymnasium.make(newest).observation_space
+    assert space.shape == (len(names.FEATURES[name]),)
+
+
+def test_learners_and_series_have_names_for_people() -> None:
+    assert learner("duelingddqn") == "Dueling DDQN" and learner("DDQN_vary") == "DDQN"
+    assert learner("ql_icm") == "Q-learning, curious" and learner("my_agent.py:Mine") == "my_agent.py:Mine"
+    assert learner(None) == ""
+    assert series_name("mode 2") == "additive potential RN" and series_name("ddqn real") == "DDQN, real task"
+    assert series_name("no noise") == "no noise"
+
+
+def test_a_score_is_named_by_what_it_is() -> None:
+    assert names.objective("auc").startswith("score, area") and names.objective("other") == "score (other)"
