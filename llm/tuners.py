@@ -10,25 +10,20 @@ import torch
 from torch import Tensor
 
 from envolve.outer.config.section import GTNSection
-from envolve.outer.loop.loop import Target
+from envolve.outer.loop.loop import Search, Target
 from envolve.outer.search.nes import NES, PLUS, Population
 
 RANDOM = 0x7264  # stream of random numbers
 FACTOR = 3.0  # BOHB searches u in [-FACTOR, FACTOR]: a number may change its sign and grow fourfold
 
 
-class Tuner(Protocol):
-    """A search of the loop (``outer/loop/loop.py``) that knows the best point it has seen."""
+class Tuner(Search, Protocol):
+    """A search that knows its best point. Members of BOHB's generations get shares of the full training. NES is told
+    finite scores, the others NaN where a point failed."""
 
     @property
     def centre(self) -> Tensor:
         """Best point, float32 [D]."""
-
-    def ask(self) -> Population:
-        """Points u float32 [P, D], and the share of the full training that each is worth."""
-
-    def tell(self, scores: np.ndarray) -> None:
-        """Scores float64 [P], in the order of ``ask``. Of NES finite, of the others NaN where a point failed."""
 
 
 def nes_tuner(target: Target, population: int, sigma: float, step: float, seed: int) -> NES:

@@ -19,7 +19,7 @@ from envolve.outer.checkpoint import RunError
 from envolve.outer.config.section import GTNSection
 from envolve.outer.evaluate.goals import world_of
 from envolve.outer.goals.evolve_sections import EvolveSection
-from envolve.outer.goals.keeper import GenerationRow, GoalKeeper
+from envolve.outer.goals.keeper import GoalKeeper, GoalRow
 from envolve.outer.loop.loop import Evaluator, Generation, Hook, Loop
 from envolve.outer.search.nes import COMPARISON, NES, Population, member_seeds
 
@@ -90,7 +90,7 @@ class GoalEvolution:
         )
 
     @property
-    def history(self) -> list[GenerationRow]:
+    def history(self) -> list[GoalRow]:
         return self.keeper.history
 
     @property

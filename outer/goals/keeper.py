@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import io
 import math
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from envolve.core.files import TORCH_BYTES, UnfitFileError, read_plain
 from envolve.core.torch_file import read_torch
 from envolve.envs.worlds.file import write_atomic
 from envolve.outer.checkpoint import RunError
+from envolve.outer.goals.checkpoint import write_torch
 from envolve.outer.loop.loop import Evaluated, Generation
 from envolve.outer.search.nes import NES, ORIG, NESState
 
@@ -22,7 +21,7 @@ CHECKPOINT, GENERATIONS = "checkpoint.pt", "generations.csv"
 
 
 @dataclass(frozen=True)
-class GenerationRow:
+class GoalRow:
     """Row of generations.csv. Means over members that did not diverge; NaN: all did."""
 
     generation: int  # from 0
@@ -42,7 +41,7 @@ class GoalKeeper:
     def __init__(self, folder: Path, names: list[str]) -> None:
         """names: of the parameters, [D]. Reads the checkpoint, if there is one. Raises RunError."""
         self.folder, self.names = folder, names
-        self.history: list[GenerationRow] = []
+        self.history: list[GoalRow] = []
         self.comparison: tuple[list[float], list[float]] = ([], [])  # scores with the evolved ones, and plain
         self.state = self._load()  # to begin with; None: at the beginning
 
@@ -58,7 +57,7 @@ class GoalKeeper:
         best = float(np.nanmax(perturbed)) if np.isfinite(perturbed).any() else math.nan
         means = mean(scores[:n]), mean(scores[P:]), mean(perturbed)
         stood = tuple(g.members.worlds[0, 1:].tolist())
-        self.history.append(GenerationRow(g.number - 1, *means, best, int(np.isnan(scores).sum()), stood))
+        self.history.append(GoalRow(g.number - 1, *means, best, int(np.isnan(scores).sum()), stood))
         self._save()
 
     def compared(self, evolved: list[float], plain: list[float]) -> None:
@@ -80,9 +79,7 @@ class GoalKeeper:
             "history": [asdict(g) for g in self.history],
             "comparison": list(self.comparison),
         }
-        buffer = io.BytesIO()
-        torch.save(content, buffer)
-        write_atomic(str(self.folder / CHECKPOINT), buffer.getvalue())
+        write_torch(self.folder / CHECKPOINT, content)
 
     def _load(self) -> NESState | None:
         path = self.folder / CHECKPOINT
@@ -93,7 +90,7 @@ class GoalKeeper:
             state = NESState(**content["nes"])
             if len(state.psi) != len(self.names):
                 raise ValueError(f"{len(state.psi)} parameters, expected {len(self.names)}")
-            self.history = [GenerationRow(**{**g, "u": tuple(g["u"])}) for g in content["history"]]
+            self.history = [GoalRow(**{**g, "u": tuple(g["u"])}) for g in content["history"]]
             evolved, plain = content["comparison"]
             self.comparison = evolved, plain
         except Exception as e:
