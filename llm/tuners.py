@@ -10,14 +10,14 @@ import torch
 from torch import Tensor
 
 from envolve.outer.config.section import GTNSection
-from envolve.outer.loop.loop import Search, Target
+from envolve.outer.loop.loop import AskTell, Target
 from envolve.outer.search.nes import NES, PLUS, Population
 
 RANDOM = 0x7264  # stream of random numbers
 FACTOR = 3.0  # BOHB searches u in [-FACTOR, FACTOR]: a number may change its sign and grow fourfold
 
 
-class Tuner(Search, Protocol):
+class Tuner(AskTell, Protocol):
     """A search that knows its best point. Members of BOHB's generations get shares of the full training. NES is told
     finite scores, the others NaN where a point failed."""
 

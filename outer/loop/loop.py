@@ -2,7 +2,7 @@
 
 Whoever evolves something chooses four parts and runs the loop:
 
-search     what is asked and told: NES or another ``Search`` of this page
+search     what is asked and told: NES, or what has its ``ask`` and ``tell`` (``AskTell``)
 target     what a vector means: where it begins, which numbers may move, which members a population has
 evaluator  members in, scores out: ``outer/evaluate/members.py`` through an engine, or a simulator of one's own
 keeper     what a generation leaves on disk, and from where an interrupted loop goes on
@@ -62,7 +62,7 @@ class Generation:
     seconds: float = 0.0  # wall time until the keeper has its state
 
 
-class Search(Protocol):
+class AskTell(Protocol):
     """What the loop needs of a search. ``outer/search/strategy.py`` has what a run needs beside it."""
 
     def ask(self) -> Population:
@@ -107,7 +107,7 @@ class Loop:
 
     def __init__(
         self,
-        search: Search,
+        search: AskTell,
         target: Target,
         evaluate: Evaluator,
         keeper: Keeper,

@@ -19,7 +19,7 @@ from envolve.core import plugins
 from envolve.core.registry import unknown
 from envolve.outer.checkpoint import RunError
 from envolve.outer.config.section import GTNSection
-from envolve.outer.loop.loop import Search as Asked
+from envolve.outer.loop.loop import AskTell
 from envolve.outer.search.nes import CONFIRM, MEMBERS, NES, ORIG, PLUS, RESTART, NESState, Population, member_seeds
 from envolve.outer.search.search import NES_NAME, OwnState, Search, SearchRefused
 from envolve.outer.search.searches import SEARCHES
@@ -31,7 +31,7 @@ class SearchError(RunError):
     """A search failed or returned what no search may. One line that names its class, and its file if there is one."""
 
 
-class Strategy(Asked, Protocol):
+class Strategy(AskTell, Protocol):
     """What a run needs of its search, beside what the loop does. ``tell`` gets finite scores."""
 
     @property
