@@ -47,6 +47,7 @@ from envolve.outer.goals.evolution_report import PICTURE, picture, summary
 from envolve.outer.goals.evolve_sections import EvolveSection, Inner
 from envolve.outer.goals.members import GoalMembers, engine_of
 from envolve.outer.goals.sections import AGENTS
+from envolve.outer.loop.loop import Generation
 from envolve.outer.reporting.board import Board
 from envolve.outer.reporting.folders import new_folder
 from envolve.outer.reporting.wandb_run import check_wandb, followed
@@ -158,39 +159,27 @@ def run(plan: GoalProblem, folder: Path, workers: int | None = None, wandb: str 
     interrupt.advise(f"continue with: {shlex.join([*commands.typed(PROG), '--resume', str(folder)])}")
     space = plan.space()
     families = f"goals {evolve.goal_family or 'plain'}, starts {evolve.start_family or 'plain'}"
-    title = f"{inner.env_name}, {families}"
+
+    def shown(generation: Generation) -> None:
+        g, began = evolution.history[-1], time.monotonic()
+        picture(folder / PICTURE, space, evolution, f"{inner.env_name}, {families}")
+        figures = {"score": g.score, "plain": g.plain, "perturbed": g.perturbed, "best": g.best}
+        board.write(g.generation, {**figures, "diverged": g.diverged})
+        seconds = generation.seconds + time.monotonic() - began
+        left = seconds * (evolve.generations - generation.number)
+        line = f"generation {g.generation:3d}  " + "  ".join(f"{name} {value:.3f}" for name, value in figures.items())
+        diverged = f"  {g.diverged} diverged" if g.diverged else ""
+        log.info("%s  %.0f s, %.0f s left%s", line, seconds, left, diverged)
+
     with contextlib.ExitStack() as stack:
         for context in (locked(folder), followed(wandb, folder)):
             stack.enter_context(context)
         stop = stack.enter_context(interrupt.gently())
         engine = stack.enter_context(engine_of(folder, workers, inner.threads))
-        evolution = GoalEvolution(folder, evolve, inner.seed, space.names, GoalMembers(plan, engine))
+        evolution = GoalEvolution(folder, evolve, inner.seed, space.names, GoalMembers(plan, engine), [shown])
         board = stack.enter_context(contextlib.closing(Board(folder)))
-        while not evolution.done:
-            if stop():
-                return interrupt.stopped(commands.called(PROG))
-            began = time.monotonic()
-            g = evolution.generation()
-            picture(folder / PICTURE, space, evolution, title)
-            figures = {"score": g.score, "plain": g.plain, "perturbed": g.perturbed, "best": g.best}
-            board.write(g.generation, {**figures, "diverged": g.diverged})
-            seconds = time.monotonic() - began
-            left = seconds * (evolve.generations - len(evolution.history))
-            log.info(
-                "generation %3d  score %.3f  plain %.3f  perturbed %.3f  best %.3f  %.0f s, %.0f s left%s",
-                g.generation,
-                g.score,
-                g.plain,
-                g.perturbed,
-                g.best,
-                seconds,
-                left,
-                f"  {g.diverged} diverged" if g.diverged else "",
-            )
-        if stop():
+        if not evolution.run(stop):
             return interrupt.stopped(commands.called(PROG))
-        if not evolution.comparison[0]:
-            evolution.compare()
     text = summary(inner.env_name, families, evolve, evolution, folder)
     write_atomic(str(folder / "summary.txt"), text.encode())
     Console().print(text, end="", markup=False, highlight=False, soft_wrap=True)

@@ -10,7 +10,6 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 import torch
@@ -21,12 +20,10 @@ from envolve.envs.shaping.candidate import Candidate
 from envolve.llm import json_lines
 from envolve.llm.fitness import judge
 from envolve.llm.tune_workers import Workers
-from envolve.outer.config.section import GTNSection
+from envolve.llm.tuners import BOHBTuner, RandomTuner, Tuner, nes_tuner
 from envolve.outer.evaluate.shapers import params_of
-from envolve.outer.search.nes import MEMBERS, NES, member_seeds
-
-RANDOM = 0x7264  # stream of random numbers
-FACTOR = 3.0  # BOHB searches u in [-FACTOR, FACTOR]: a number may change its sign and grow fourfold
+from envolve.outer.loop.loop import Evaluated, Generation, Loop
+from envolve.outer.search.nes import MEMBERS, NES, Population, member_seeds
 
 
 @dataclass(frozen=True)
@@ -51,107 +48,79 @@ class Tuned:
     history: list[tuple[int, float, float]]  # per generation: environment steps so far, mean score, best score
 
 
-class Tuner(Protocol):
-    def ask(self) -> tuple[Tensor, list[float]]:
-        """Points u float32 [P, D], and the share of the full training that each is worth."""
-
-    def tell(self, scores: np.ndarray) -> None:
-        """Scores float64 [P], in the order of ``ask``; NaN: failed."""
-
-    def best(self) -> Tensor:
-        """Best point, [D]."""
+def make_tuner(target: NumbersTarget, s: TuneSettings, seed: int) -> Tuner:
+    if s.method == "bohb":
+        return BOHBTuner(target.dimensions, s.population, seed)
+    if s.method == "random":
+        return RandomTuner(target.dimensions, s.population, seed)
+    return nes_tuner(target, s.population, s.sigma, s.step, seed)
 
 
-class NESTuner:
-    """``envolve.outer.search.nes`` around the written numbers, mirrored, with rank-based steps and averaged
-    iterates."""
+class NumbersTarget:
+    """Numbers of one candidate, D of them. A member's world is its point u."""
 
-    def __init__(self, D: int, s: TuneSettings, seed: int) -> None:
-        pairs = max(1, (s.population - 1) // 2)
-        section = GTNSection(
-            num_workers=pairs, num_orig_evals=1, noise_std=s.sigma, step_size=s.step, estimator="antithetic",
-            mirrored_sampling=True, num_grad_evals=1, weight_decay=0.0, iterate_averaging=0.5,
-        )  # fmt: skip
-        self.nes = NES(section, seed, lambda _: torch.zeros(D), torch.ones(D))
+    def __init__(self, dimensions: int) -> None:
+        self.dimensions = dimensions
 
-    def ask(self) -> tuple[Tensor, list[float]]:
-        worlds = self.nes.ask().worlds
-        return worlds, [1.0] * len(worlds)
+    def begin(self, seed: int) -> Tensor:
+        return torch.zeros(self.dimensions)
 
-    def tell(self, scores: np.ndarray) -> None:
-        finite = scores[np.isfinite(scores)]
-        if finite.size:  # a generation in which everything failed moves nothing
-            self.nes.tell(np.where(np.isfinite(scores), scores, finite.min()))
+    def mask(self) -> Tensor:
+        return torch.ones(self.dimensions)
 
-    def best(self) -> Tensor:
-        return self.nes.state.average
+    def members(self, population: Population) -> Population:
+        return population
 
 
-class BOHBTuner:
-    """Back end bohb of ``envolve.outer.hpo.search``: cheap trainings sort out, a model of good and bad points proposes;
-    the written numbers are the first point."""
+@dataclass(frozen=True)
+class Points:
+    """The evaluator: agents trained on a candidate with the numbers of each point."""
 
-    def __init__(self, D: int, s: TuneSettings, seed: int) -> None:
-        import ConfigSpace  # an extra, as is all that bohb needs
+    training: Training
+    candidate: Candidate
+    seed: int
+    number: int  # of this tuning in its run, for random numbers of its own
+    workers: Workers | None  # None: this process, a generation in one simulator
 
-        from envolve.outer.hpo.search import make_search
+    def __call__(self, number: int, members: Population) -> Evaluated:
+        points, counter = members.worlds, (self.number + 1) << 20 | (number - 1)
+        shares = members.shares or (1.0,) * len(points)
+        scores, spent = np.full(len(points), np.nan), 0
+        for share in sorted(set(shares)):  # one simulator for all that are trained as long
+            rows = [i for i, own in enumerate(shares) if own == share]
+            iterations = max(1, round(share * self.training.iterations))
+            scores[rows], steps = self._train(points[rows], iterations, counter)
+            spent += steps
+        return Evaluated(scores, spent)
 
-        self.names = [f"u{i:06d}" for i in range(D)]  # ConfigSpace sorts by name
-        space = ConfigSpace.ConfigurationSpace({name: (-FACTOR, FACTOR) for name in self.names})
-        self.search = make_search("bohb", space, (1 / 9, 1.0, 3), seed=seed)
-        self.population, self.D, self.ids = s.population, D, [-1]
-        self.found: list[tuple[float, float, np.ndarray]] = []  # budget, score, u
-        self.asked: list[tuple[float, np.ndarray]] = []
-
-    def ask(self) -> tuple[Tensor, list[float]]:
-        trials = [self.search.ask() for _ in range(self.population - (not self.found))]
-        self.ids = [trial.id for trial in trials]
-        self.asked = [(trial.budget, np.array([trial.values[name] for name in self.names])) for trial in trials]
-        if not self.found:
-            self.ids, self.asked = [-1, *self.ids], [(1.0, np.zeros(self.D)), *self.asked]
-        return torch.tensor(np.stack([u for _, u in self.asked]), dtype=torch.float32), [b for b, _ in self.asked]
-
-    def tell(self, scores: np.ndarray) -> None:
-        for i, (budget, u), score in zip(self.ids, self.asked, scores.tolist()):
-            if i >= 0:
-                self.search.tell(i, -score)
-            if math.isfinite(score):
-                self.found.append((budget, score, u))
-
-    def best(self) -> Tensor:
-        """Best point among those with the most training."""
-        most = max((b for b, _, _ in self.found), default=0.0)
-        ranked = sorted((f for f in self.found if f[0] == most), key=lambda f: -f[1])
-        return torch.tensor(ranked[0][2] if ranked else np.zeros(self.D), dtype=torch.float32)
+    def _train(self, points: Tensor, iterations: int, counter: int) -> tuple[np.ndarray | list[float], int]:
+        """Scores [p] and environment steps. counter: of the random numbers that all points share."""
+        if self.workers is not None:
+            keys = member_seeds(self.seed, MEMBERS, counter, self.training.agents).tolist()
+            return self.workers.score(points, iterations, keys)
+        candidates = [self.candidate.with_params(params_of(self.candidate, point)) for point in points]
+        short = replace(self.training, iterations=iterations, eta=1)
+        worths, _ = judge(short, candidates, self.seed, (MEMBERS, counter))
+        return [worth.score for worth in worths], sum(worth.steps for worth in worths)
 
 
-class RandomTuner:
-    """Points drawn evenly from [-FACTOR, FACTOR], the written numbers first: what a search has to beat."""
+class TuneLog:
+    """The keeper: JSON lines, the scores of every generation. A search is told them again, from its beginning."""
 
-    def __init__(self, D: int, s: TuneSettings, seed: int) -> None:
-        self.rng, self.D, self.population = np.random.default_rng([seed, RANDOM]), D, s.population
-        self.found: list[tuple[float, np.ndarray]] = []
-        self.asked: list[np.ndarray] = []
+    def __init__(self, path: Path) -> None:
+        """Raises JSONLinesError."""
+        self.path, self.stored = path, read_generations(path)
 
-    def ask(self) -> tuple[Tensor, list[float]]:
-        self.asked = list(self.rng.uniform(-FACTOR, FACTOR, (self.population, self.D)))
-        if not self.found:
-            self.asked[0] = np.zeros(self.D)
-        return torch.tensor(np.stack(self.asked), dtype=torch.float32), [1.0] * self.population
+    def known(self, number: int) -> Evaluated | None:
+        return Evaluated(*self.stored[number - 1]) if number <= len(self.stored) else None
 
-    def tell(self, scores: np.ndarray) -> None:
-        pairs = zip(scores.tolist(), self.asked)
-        self.found += [(score if math.isfinite(score) else -math.inf, u) for score, u in pairs]
+    def evaluated(self, g: Generation) -> None:
+        if g.number > len(self.stored):
+            scores = [None if math.isnan(x) else x for x in g.found.scores.tolist()]
+            json_lines.append(self.path, {"scores": scores, "steps": g.found.steps})
 
-    def best(self) -> Tensor:
-        """The first of the best points."""
-        best = max(self.found, key=lambda f: f[0], default=(0.0, np.zeros(self.D)))
-        return torch.tensor(best[1], dtype=torch.float32)
-
-
-def make_tuner(D: int, s: TuneSettings, seed: int) -> Tuner:
-    kinds: dict[str, type[BOHBTuner] | type[RandomTuner] | type[NESTuner]] = {"bohb": BOHBTuner, "random": RandomTuner}
-    return kinds.get(s.method, NESTuner)(D, s, seed)
+    def told(self, g: Generation) -> None:
+        """Nothing more: the scores are the whole state."""
 
 
 def tune(
@@ -165,48 +134,29 @@ def tune(
     workers: back end of the trainings, default: this process, a generation in one simulator.
     """
     assert candidate.params is not None
-    tuner = make_tuner(len(candidate.params), s, seed)
-    known = read_generations(log)
-    steps, history, best = 0, [], math.nan
-    for generation in range(s.generations):
-        points, shares = tuner.ask()
-        if generation < len(known):
-            scores, spent = known[generation]
-        else:
-            counter = (number + 1) << 20 | generation
-            scores, spent = _generation(training, candidate, points, shares, seed, counter, workers)
-            json_lines.append(log, {"scores": [None if math.isnan(x) else x for x in scores.tolist()], "steps": spent})
-        steps += spent
-        tuner.tell(scores)
-        finite = scores[np.isfinite(scores)]
+    history: list[tuple[int, float, float]] = []
+    target = NumbersTarget(len(candidate.params))
+    search = make_tuner(target, s, seed)
+    by_rank = isinstance(search, NES)  # BOHB and random points have a use for failures
+
+    def moves_nothing(g: Generation) -> None:
+        if by_rank and g.failed.all():
+            g.instead = lambda: None  # so the search asks again around the same point
+
+    def record(g: Generation) -> None:
+        finite = g.found.scores[np.isfinite(g.found.scores)]
         mean, best = (float(finite.mean()), float(finite.max())) if finite.size else (math.nan, math.nan)
-        history.append((steps, mean, best))
+        history.append((g.found.steps + (history[-1][0] if history else 0), mean, best))
         if report is not None:
-            report(generation + 1, mean, best)
-    return Tuned(params_of(candidate, tuner.best()), history[-1][1] if history else math.nan, steps, history)
+            report(g.number, mean, best)
 
-
-def _generation(
-    training: Training, candidate: Candidate, points: Tensor, shares: list[float], seed: int, counter: int,
-    workers: Workers | None,
-) -> tuple[np.ndarray, int]:  # fmt: skip
-    """Scores of the points, float64 [P], and the environment steps that they took. counter: of the random numbers that
-    all points share."""
-    scores, spent = np.full(len(points), np.nan), 0
-    for share in sorted(set(shares)):  # one simulator for all that are trained as long
-        rows = [i for i, own in enumerate(shares) if own == share]
-        iterations = max(1, round(share * training.iterations))
-        if workers is not None:
-            keys = member_seeds(seed, MEMBERS, counter, training.agents).tolist()
-            scores[rows], steps = workers.score(points[rows], iterations, keys)
-            spent += steps
-            continue
-        members = [candidate.with_params(params_of(candidate, points[i])) for i in rows]
-        short = replace(training, iterations=iterations, eta=1)
-        worths, _ = judge(short, members, seed, (MEMBERS, counter))
-        scores[rows] = [worth.score for worth in worths]
-        spent += sum(worth.steps for worth in worths)
-    return scores, spent
+    evaluate = Points(training, candidate, seed, number, workers)
+    Loop(
+        search, target, evaluate, TuneLog(log), s.generations,
+        before=[moves_nothing], after=[record], tells_failures=not by_rank,
+    ).run()  # fmt: skip
+    mean, steps = (history[-1][1], history[-1][0]) if history else (math.nan, 0)
+    return Tuned(params_of(candidate, search.centre), mean, steps, history)
 
 
 def read_generations(log: Path) -> list[tuple[np.ndarray, int]]:

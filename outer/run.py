@@ -1,15 +1,15 @@
-"""One run of the outer loop: ask, evaluate through the exchange, tell, remember; then compare and report.
+"""One run over worlds or shapers: choose target, search, evaluator and keeper, run the loop, then compare and report.
 
-Follow a member: the search's ``ask`` makes it, ``_evaluate`` cuts the population into chunks, a worker calls
-``envolve.outer.evaluate.networks.evaluate``, its score comes back, the search's ``tell`` weighs it. NES and searches of
-the user's own have one interface: ``envolve.outer.search.strategy.Strategy``.
+Follow a member: the search's ``ask`` makes it, ``Loop.generation`` has it evaluated, ``evaluate_members`` cuts the
+population into chunks, a worker calls ``envolve.outer.evaluate.networks.evaluate``, its score comes back, the search's
+``tell`` weighs it. NES and searches of the user's own have one interface: ``envolve.outer.search.strategy.Strategy``.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
-import logging
 import math
 import time
 from collections import Counter
@@ -21,38 +21,28 @@ import torch
 from torch import Tensor
 
 from envolve.core.statistics import AgentRuns
-from envolve.outer.checkpoint import UNKNOWN, Progress, RunError, load_checkpoint, save_checkpoint
+from envolve.outer.checkpoint import Progress, RunError
 from envolve.outer.config import problem
 from envolve.outer.config.distilled import DISTILLED
 from envolve.outer.config.load import Config
 from envolve.outer.config.versions import changed_versions
-from envolve.outer.evaluate.members import (
-    Values,
-    episode_length,
-    evaluate_members,
-    lower_bound,
-    mean_of,
-    score_rows,
-    worst_for_failed,
-)
+from envolve.outer.evaluate.members import Values, episode_length, evaluate_members, mean_of
 from envolve.outer.evaluate.networks import BUDGET, DISTIL, PROXY, REAL, UNSOLVABLE
 from envolve.outer.exchange.engine import Engine
+from envolve.outer.loop.loop import Evaluated, Generation, Loop
+from envolve.outer.loop.policies import Collapse, Confirmation, collapse_note
+from envolve.outer.loop.run_keeper import SCORES, RunKeeper, mean_orig, orig
 from envolve.outer.reporting.plots import learning_curve
 from envolve.outer.reporting.report import GenerationRow, LiveTable, TensorBoard
-from envolve.outer.reporting.scores import ScoreRow, ScoresCSV, read_curve
+from envolve.outer.reporting.scores import ScoresCSV, read_curve
 from envolve.outer.reporting.summary import WORLDS, RunSummary, summary_text
-from envolve.outer.search.nes import COMPARISON, ORIG, member_seeds
+from envolve.outer.search.nes import COMPARISON, ORIG, Population, member_seeds
 from envolve.outer.search.search import NES_NAME
 from envolve.outer.search.searches import settings_of
 from envolve.outer.search.strategy import Strategy, make_strategy
 from envolve.outer.search.target import make_target
 from envolve.outer.search.turns import variants
 
-log = logging.getLogger("envolve")
-
-# An SE with episodes this short has collapsed, unless its agents learn all the same (some of the best worlds are
-# near-bandits): the best tenth of the population is then at least SIGNAL of the way from the median to solved_reward.
-COLLAPSED_LENGTH, SIGNAL = 3.0, 0.1
 COUNTED = 2  # counter of COMPARISON: agents that tell whether an RN is solved where none are compared
 EXPERTS = 3  # counter of COMPARISON: experts whose knowledge is distilled
 # keys of sections under ``agents``, and what every run meant before there was a choice
@@ -77,18 +67,31 @@ class Run:
         self.config, self.run_dir, self.dispatcher = config, run_dir, dispatcher
         self.gtn = problem.gtn_section(data)
         self.target = make_target(data)
-        self.digest = config_digest(config)
-        self.checkpoint = run_dir / "checkpoint.pt"
-        state = None
-        if resume and self.checkpoint.exists():
-            state, self.progress = load_checkpoint(self.checkpoint, self.digest)
+        self.keeper = RunKeeper(run_dir, config_digest(config), self.target, resume)
         self.settings = settings_of(self.gtn.search, data["agents"])
-        self.strategy: Strategy = make_strategy(
-            self.gtn, data["seed"], self.target.begin, self.target.mask(), state, self.settings
-        )
-        if state is None:
-            self.progress = Progress(best_psi=self.strategy.centre, real_steps=0)
-        self.resuming, self.resumed = resume, state is not None
+        self._begin(self.target.begin)
+
+    def _begin(self, begin: Callable[[int], Tensor]) -> None:
+        """begin: the first world of a search that has no state yet."""
+        keeper, state = self.keeper, self.keeper.state
+        keeper.begin(make_strategy(self.gtn, self.config.data["seed"], begin, self.target.mask(), state, self.settings))
+
+    @property
+    def strategy(self) -> Strategy:
+        return self.keeper.strategy
+
+    @property
+    def progress(self) -> Progress:
+        return self.keeper.progress
+
+    @property
+    def checkpoint(self) -> Path:
+        return self.keeper.checkpoint
+
+    @property
+    def real_steps(self) -> int | None:
+        """Steps on the task that the evolution has cost so far; None: the run began in a version that did not count."""
+        return self.keeper.real_steps
 
     def _evaluate(
         self, worlds: Tensor, seeds: Tensor, mode: str, groups: Sequence[tuple[int, bool]] = ()
@@ -100,6 +103,16 @@ class Run:
             return evaluate_members(self.dispatcher, self.config, generation, worlds, seeds, mode)
         configs, which = variants(self.config.data, groups, generation)
         return evaluate_members(self.dispatcher, self.config, generation, worlds, seeds, mode, configs, which)
+
+    def _members(self, number: int, members: Population) -> Evaluated:
+        """The loop's evaluator."""
+        groups = [(n, role != ORIG) for role, n in Counter(members.roles).items()]
+        return Evaluated.of(*self._evaluate(members.worlds, members.seeds, PROXY, groups))
+
+    def _fresh(self, members: Population) -> Evaluated:
+        """Agents that confirm a solved world."""
+        groups = [(len(members.seeds), False)]
+        return Evaluated.of(*self._evaluate(members.worlds, members.seeds, BUDGET, groups))
 
     # ------------------------------------------------------------------------------------------------ the outer loop
 
@@ -113,24 +126,41 @@ class Run:
     def search(self, table: LiveTable, enough: Callable[[Run], bool] = lambda run: False) -> None:
         """Generations until the run is finished, or until ``enough``; it then goes on from its checkpoint when it is
         given more."""
-        first = self.strategy.state.generation + 1
-        if self.resuming:
+        keeper, first = self.keeper, self.strategy.state.generation + 1
+        if keeper.resuming:
             table.note(self._resume_note(first))
             if changed := changed_versions(self.run_dir / "config.yaml"):
                 table.note(changed)
-        if self.resumed and self.progress.best_generation:
-            self._save_model()  # a run killed between model.pt and checkpoint.pt, or a lost file
-        with ScoresCSV(self.run_dir / "scores.csv", resume_generation=first if self.resuming else None) as csv:
-            board = TensorBoard(self.run_dir, purge_generation=first if self.resuming else None)
-            try:
-                if self.gtn.init == DISTILLED and not self.resumed:
+        if keeper.resumed and self.progress.best_generation:
+            keeper.save_model()  # a run killed between model.pt and checkpoint.pt, or a lost file
+        again = first if keeper.resuming else None
+        with ScoresCSV(self.run_dir / SCORES, resume_generation=again) as keeper.csv:
+            with contextlib.closing(TensorBoard(self.run_dir, purge_generation=again)) as board:
+                if self.gtn.init == DISTILLED and not keeper.resumed:
                     self._begin_distilled(table)
-                while not self.progress.finished and not enough(self):
-                    self._generation(table, csv, board)
-            finally:
-                board.close()
+                self._loop(table, board).run(lambda: enough(self))
         if self.progress.best_generation:
-            self._save_model()  # with all that the search has cost, the generations after the best one too
+            keeper.save_model()  # with all that the search has cost, the generations after the best one too
+
+    def _loop(self, table: LiveTable, board: TensorBoard) -> Loop:
+        keeper = self.keeper
+        loop = Loop(
+            self.strategy,
+            self.target,
+            self._members,
+            keeper,
+            self.gtn.max_iterations,
+            done=self.strategy.state.generation,
+            before=[
+                lambda g: keeper.count(g.found.values),
+                Confirmation(self.gtn, keeper, self._fresh),
+                lambda g: keeper.remember(g, every=self.gtn.keep == "last"),
+                Collapse(self.gtn, keeper),
+            ],
+            after=[lambda g: self._show(g, table, board)],
+        )
+        loop.finished = self.progress.finished  # solved, perhaps, before its last generation
+        return loop
 
     def _begin_distilled(self, table: LiveTable) -> None:
         """Lets workers train experts on the task; the search then begins with the world of the best one. A run that is
@@ -142,7 +172,6 @@ class Run:
         values, reasons = evaluate_members(
             self.dispatcher, self.config, 0, torch.zeros(count, 1), seeds, DISTIL, [data] * count, np.arange(count)
         )
-        self._count(values)
         scores, size = values["score"], self.strategy.centre.shape
         if not np.isfinite(scores).any():
             raise RunError(f"agents.gtn.init: distilled: all experts failed, the first because {reasons[0]}")
@@ -150,136 +179,42 @@ class Run:
         world = torch.from_numpy(values["world"][best]) if "world" in values else torch.zeros(0)
         if world.shape != size or world.dtype != torch.float32 or not world.isfinite().all():
             raise RunError(f"a worker distilled a world of shape {list(world.shape)}, expected float32 {list(size)}")
-        self.strategy = make_strategy(
-            self.gtn, data["seed"], lambda seed: world, self.target.mask(), None, self.settings
-        )
-        self.progress.best_psi = self.strategy.centre
+        self._begin(lambda seed: world)
+        self.keeper.count(values)
         table.note(f"the first world teaches the best of them: return {scores[best]:.4g} on the task")
 
     def no_score(self) -> str:
         return (
             f"no world has a score: every agent failed in all {self.strategy.state.generation} generations; "
-            f"the reasons are in {self.run_dir / 'scores.csv'}"
+            f"the reasons are in {self.run_dir / SCORES}"
         )
 
     def _resume_note(self, first: int) -> str:
         if self.progress.finished:
             return f"the search ended with generation {first - 1}; only the closing comparison is made again"
-        return (
-            f"resumed at generation {first}" if self.resumed else "no generation was finished; starting with the first"
-        )
+        if self.keeper.resumed:
+            return f"resumed at generation {first}"
+        return "no generation was finished; starting with the first"
 
-    def _generation(self, table: LiveTable, csv: ScoresCSV, board: TensorBoard) -> None:
-        began = time.monotonic()
-        generation = self.strategy.state.generation + 1  # users count from 1
-        population = self.strategy.ask()
-        groups = [(n, role != ORIG) for role, n in Counter(population.roles).items()]
-        values, reasons = self._evaluate(population.worlds, population.seeds, PROXY, groups)
-        scores, failed = worst_for_failed(values["score"])
-        rows = score_rows(population.roles, values, reasons)
-        orig = np.array([role == ORIG for role in population.roles])
-        mean_orig = math.nan if failed[orig].all() else float(scores[orig].mean())
-        steps = self._count(values)
-        solved = self._solved(mean_orig, rows)
-        self._remember(mean_orig, solved, mean_of(values["mean_return"][orig]), generation)
-        length = episode_length(values, orig)
-        collapsed = self._collapsed(length, scores, bool(failed.all()))
-
-        self.progress.finished = (solved and self.gtn.quit_when_solved) or generation >= self.gtn.max_iterations
-        csv.write(generation, rows)
-        if failed.all():
-            table.note(f"generation {generation}: all members failed, the first because {reasons[0]}")
-        if collapsed and not self.progress.finished:
-            self.strategy.renew()
-            self.progress.restart_generations.append(generation + 1)
-            what = "all members failed" if failed.all() else f"episodes of {length:.1f} steps"
-            table.note(f"generation {generation}: the world collapsed ({what}); restarting from a new one")
-        else:
-            self.strategy.tell(scores)
-        seconds = time.monotonic() - began
-        self.progress.seconds += seconds
-        save_checkpoint(self.checkpoint, self.strategy.state, self.progress, self.digest)
+    def _show(self, g: Generation, table: LiveTable, board: TensorBoard) -> None:
+        values, mask = g.found.values, orig(g)
+        if g.failed.all():
+            table.note(f"generation {g.number}: all members failed, the first because {g.found.reasons[0]}")
+        if g.instead is not None:
+            table.note(collapse_note(g))
         row = GenerationRow(
-            generation=generation,
-            score_mean=mean_orig,
-            score_best=math.nan if failed.all() else float(scores.max()),
-            real_return=mean_of(values["mean_return"][orig]),
-            train_steps=float(values["train_steps"][orig].mean()),
-            episode_length=length,
-            failed=int(failed.sum()),
-            member_steps=steps,
-            seconds=seconds,
+            generation=g.number,
+            score_mean=mean_orig(g),
+            score_best=math.nan if g.failed.all() else float(g.scores.max()),
+            real_return=mean_of(values["mean_return"][mask]),
+            train_steps=float(values["train_steps"][mask].mean()),
+            episode_length=episode_length(values, mask),
+            failed=int(g.failed.sum()),
+            member_steps=g.found.steps,
+            seconds=g.seconds,
         )
         table.update(row)
         board.write(row)
-
-    def _count(self, values: Values) -> int:
-        """Adds the costs of the members -> their training steps."""
-        p, steps = self.progress, int(values["train_steps"].sum())
-        p.member_steps += steps
-        p.member_episodes += int(values["episodes"].sum())
-        if p.real_steps != UNKNOWN:
-            p.real_steps += int(values["real_steps"].sum())
-        return steps
-
-    def _solved(self, mean_orig: float, rows: list[ScoreRow]) -> bool:
-        """An SE is solved when agents trained in it alone reach solved_reward, fresh ones confirm it (their mean is
-        above it with 95 % confidence: one just above would often be luck), and as many others confirm that.
-
-        An RN run does not end early, as in the original. Appends the confirming members to rows.
-        """
-        if self.target.kind == "rn" or not mean_orig >= self.target.solved_reward:
-            return False
-        if self.gtn.confirm_agents == 0:
-            return True
-        for stage in (0, 1):  # the second has had no say: of many first stages one would pass by luck
-            population = self.strategy.confirmation(self.gtn.confirm_agents, stage)
-            groups = [(self.gtn.confirm_agents, False)]
-            values, reasons = self._evaluate(population.worlds, population.seeds, BUDGET, groups)
-            self._count(values)
-            rows.extend(score_rows(population.roles, values, reasons, first=len(rows)))
-            least = lower_bound(values["score"]) if stage == 0 else float(values["score"].mean())
-            if not least >= self.target.solved_reward:  # also if a member failed: its score is NaN
-                return False
-        return True
-
-    def _remember(self, score: float, solved: bool, real_return: float, generation: int) -> None:
-        """Keep the best world, or the last (as it was before this generation's update); a solved SE beats all others.
-
-        An RN's score is no return, so "solved" cannot choose the best: it only tells whether its agents solve the task.
-        """
-        p = self.progress
-        if self.target.kind == "rn":
-            better, solved = score > p.best_score, real_return >= self.target.solved_reward
-        else:
-            better = (solved, score) > (p.solved, p.best_score)
-        if better or (self.gtn.keep == "last" and not math.isnan(score)):
-            p.best_psi, p.best_score = self.strategy.centre.clone(), score
-            p.best_generation, p.solved = generation, solved
-            self._save_model()
-
-    @property
-    def real_steps(self) -> int | None:
-        """Steps on the task that the evolution has cost so far; None: the run began in a version that did not count."""
-        return None if self.progress.real_steps == UNKNOWN else self.progress.real_steps
-
-    def _save_model(self) -> None:
-        p = self.progress
-        self.target.save(self.run_dir, p.best_psi, p.best_score, p.solved, self.real_steps)
-
-    def _collapsed(self, length: float, scores: np.ndarray, all_failed: bool) -> bool:
-        """Detects the failure mode of NES over SEs: done_net ends episodes at once, and all perturbations score alike.
-        Also, for SEs and RNs: no member of the population has a score any more."""
-        p = self.progress
-        median, top = np.quantile(scores, [0.5, 0.9])
-        flat = top - median < SIGNAL * (self.target.solved_reward - median)
-        short = self.target.kind == "se" and length < COLLAPSED_LENGTH
-        p.short_generations = p.short_generations + 1 if all_failed or (short and flat) else 0
-        due = 0 < self.gtn.collapse_generations <= p.short_generations
-        if due and self.strategy.state.restarts < self.gtn.max_restarts:
-            p.short_generations = 0
-            return True
-        return False
 
     # ------------------------------------------------------------------------------------------------ the end
 
@@ -303,7 +238,7 @@ class Run:
             return
         returns = comparison[0].returns if comparison else self._fresh_returns(COUNTED)
         self.progress.solved = bool(np.mean(returns) >= self.target.solved_reward)
-        self._save_model()
+        self.keeper.save_model()
 
     def _fresh_returns(self, counter: int) -> list[float]:
         n = self.gtn.num_orig_evals or self.gtn.num_workers

@@ -16,11 +16,10 @@ from torch import Tensor
 from envolve.agents.goal.crl_train import GoalSection, GoalTraining
 from envolve.envs.goal.shapers import Shaped, ShapeSpace
 from envolve.envs.goal.task import make_goal_task
-from envolve.outer.goals.evolve_sections import EvolveSection, Inner
+from envolve.outer.goals.evolve_sections import SECTION, EvolveSection, Inner
 from envolve.outer.goals.sections import AGENTS
 
 DIVERGED = "diverged"  # how the reason of a member begins that did
-SECTION = "goal"  # of a configuration, by which workers know what to do
 WHOLE = 10**6  # members of a chunk that holds a whole generation
 
 

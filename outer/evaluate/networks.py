@@ -19,6 +19,7 @@ from envolve.envs.outside.task import OutsideTask, register_of
 from envolve.envs.task import Task, make_task
 from envolve.outer.config.problem import curiosity, env_section, gtn_section, learner
 from envolve.outer.config.section import RN, SHAPER, GTNSection
+from envolve.outer.goals.evolve_sections import SECTION as GOALS
 
 PROXY, BUDGET, EARLY_OUT = "proxy", "proxy_budget", "proxy_early_out"
 DISTIL = "distil"  # no world, but an expert on the task, and the world that it teaches
@@ -59,7 +60,7 @@ def evaluate(config: Mapping[str, Any], worlds: Tensor, seeds: Tensor, mode: str
         return distil(config, seeds, threads)
     if mode not in MODES:
         raise ValueError(f"mode {mode!r}: expected one of {', '.join(MODES)}")
-    if "goal" in config:
+    if GOALS in config:
         from envolve.outer.evaluate.goals import evaluate_goals
 
         return evaluate_goals(config, worlds, seeds, threads)

@@ -12,8 +12,9 @@ import torch
 
 from envolve.core.statistics import interval as interval_of
 from envolve.envs.goal.shapers import Shaped, ShapeSpace, maze_of, samples
-from envolve.outer.goals.evolution import GENERATIONS, Generation, GoalEvolution
+from envolve.outer.goals.evolution import GoalEvolution
 from envolve.outer.goals.evolve_sections import EvolveSection
+from envolve.outer.goals.keeper import GENERATIONS, GoalRow
 from envolve.outer.goals.report import interval
 from envolve.outer.reporting.style import BLUE, GREY, ORANGE, clear_legend, new_figure
 
@@ -35,7 +36,7 @@ def picture(path: Path, space: ShapeSpace, evolution: GoalEvolution, title: str)
     """Writes a PNG: scores against generations, and starts and goals of the task and of the last generation."""
     from matplotlib.ticker import MaxNLocator
 
-    history: list[Generation] = evolution.history
+    history: list[GoalRow] = evolution.history
     figure, (left, right) = new_figure(11.2, 4.4, 2)
     figure.suptitle(title, fontsize=12)
     numbers = [g.generation for g in history]

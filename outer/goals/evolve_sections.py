@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from envolve.core.option import option
 
+SECTION = "goal"  # of a configuration, by which workers know what to do
 SCORES = ("success", "near", "distance")
 
 

@@ -8,17 +8,16 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-import numpy as np
-from torch import Tensor
-
 from envolve.outer.config.load import Config
-from envolve.outer.evaluate.goals import DIVERGED, GoalProblem, world_of
+from envolve.outer.evaluate.goals import DIVERGED, GoalProblem
 from envolve.outer.evaluate.members import evaluate_members
 from envolve.outer.evaluate.networks import PROXY, evaluate
 from envolve.outer.exchange.dispatch import Dispatcher
 from envolve.outer.exchange.engine import Engine
 from envolve.outer.exchange.in_process import InProcess
 from envolve.outer.exchange.local_workers import LocalWorkers
+from envolve.outer.loop.loop import Evaluated
+from envolve.outer.search.nes import Population
 
 log = logging.getLogger("envolve")
 
@@ -26,20 +25,18 @@ SYNC = "sync"
 
 
 class GoalMembers:
-    """``(u, keys, plain)`` -> scores, for ``GoalEvolution``. Counts its calls, which are the exchange's generations."""
+    """The evaluator of ``GoalEvolution``: its members trained through an engine."""
 
     def __init__(self, problem: GoalProblem, engine: Engine) -> None:
-        self.engine, self.generation = engine, 0
+        self.engine = engine
         self.config = Config(problem.config(), [], "")
 
-    def __call__(self, u: Tensor, keys: Tensor, plain: Tensor) -> np.ndarray:
-        """u: [P, D]; keys: int64 [P]; plain: bool [P] -> float64 [P], NaN where a member diverged. Raises RunError,
-        ExchangeError."""
-        self.generation += 1
-        values, reasons = evaluate_members(self.engine, self.config, self.generation, world_of(u, plain), keys, PROXY)
-        for reason in sorted({r for r in reasons if r and not r.startswith(DIVERGED)}):
+    def __call__(self, number: int, members: Population) -> Evaluated:
+        """number: of the generation. Raises RunError, ExchangeError."""
+        found = evaluate_members(self.engine, self.config, number, members.worlds, members.seeds, PROXY)
+        for reason in sorted({r for r in found[1] if r and not r.startswith(DIVERGED)}):
             log.warning("members failed: %s", reason)
-        return values["score"]
+        return Evaluated.of(*found)
 
 
 @contextlib.contextmanager

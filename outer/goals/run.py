@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import io
 import math
 import time
 from pathlib import Path
-from typing import Any, Callable
+from typing import Callable
 
 import torch
 
@@ -16,7 +15,7 @@ from envolve.envs.goal.task import make_goal_task
 from envolve.envs.worlds.file import write_atomic
 from envolve.outer.checkpoint import RunError
 from envolve.outer.goals.arguments import GoalPlan
-from envolve.outer.goals.checkpoint import read_training
+from envolve.outer.goals.checkpoint import read_training, write_torch
 from envolve.outer.goals.log import Score, from_csv, header, scores_of, to_csv
 from envolve.outer.goals.report import GoalBoard, GoalTable, learning_curve, summary
 
@@ -124,19 +123,14 @@ class GoalRun:
         policy = {"params": learner.params, "sizes": learner.sizes, "steps": self.training.steps}
         if learner.moments is not None:
             policy.update(mean=learner.moments.mean.float(), scale=learner.moments.scale)
-        self._torch_save(POLICY, policy)
+        write_torch(self.folder / POLICY, policy)
         if self.plan.run.keep_policies:
             (self.folder / POLICIES).mkdir(exist_ok=True)
-            self._torch_save(f"{POLICIES}/{self.training.steps:012d}.pt", policy)
+            write_torch(self.folder / POLICIES / f"{self.training.steps:012d}.pt", policy)
 
     def _save(self) -> None:
         state = {"training": self.training.state_dict(), "log": self.log, "seconds": self.seconds}
-        self._torch_save(CHECKPOINT, state)
-
-    def _torch_save(self, name: str, content: dict[str, Any]) -> None:
-        buffer = io.BytesIO()
-        torch.save(content, buffer)
-        write_atomic(str(self.folder / name), buffer.getvalue())
+        write_torch(self.folder / CHECKPOINT, state)
 
     def _load(self) -> None:
         path = self.folder / CHECKPOINT

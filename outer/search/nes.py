@@ -13,7 +13,7 @@ All randomness is a function of (seed, generation, purpose), so a resumed search
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Callable, Dict, List, Optional
+from typing import Callable, Dict, List, Optional, Tuple
 
 import numpy as np
 import torch
@@ -46,6 +46,7 @@ class Population:
     seeds: Tensor  # [P] int64
     roles: List[str]  # [P] orig, plus or minus
     perturbation: np.ndarray  # [P] int64: index of the perturbation, -1 for orig
+    shares: Tuple[float, ...] = ()  # [P], of the full training that each member gets; (): all of it
 
 
 @dataclass

@@ -19,6 +19,7 @@ from envolve.core import plugins
 from envolve.core.registry import unknown
 from envolve.outer.checkpoint import RunError
 from envolve.outer.config.section import GTNSection
+from envolve.outer.loop.loop import AskTell
 from envolve.outer.search.nes import CONFIRM, MEMBERS, NES, ORIG, PLUS, RESTART, NESState, Population, member_seeds
 from envolve.outer.search.search import NES_NAME, OwnState, Search, SearchRefused
 from envolve.outer.search.searches import SEARCHES
@@ -30,8 +31,8 @@ class SearchError(RunError):
     """A search failed or returned what no search may. One line that names its class, and its file if there is one."""
 
 
-class Strategy(Protocol):
-    """What a run needs of its search."""
+class Strategy(AskTell, Protocol):
+    """What a run needs of its search, beside what the loop does. ``tell`` gets finite scores."""
 
     @property
     def state(self) -> NESState | OwnState:
@@ -40,12 +41,6 @@ class Strategy(Protocol):
     @property
     def centre(self) -> Tensor:
         """float32 [D], the unperturbed world."""
-
-    def ask(self) -> Population:
-        """The members of the next generation."""
-
-    def tell(self, scores: np.ndarray) -> None:
-        """scores [P] in the order of ``ask``, finite. Counts the generation."""
 
     def confirmation(self, agents: int, stage: int) -> Population:
         """More agents for the unperturbed world, with seeds that no decision has seen."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any
+from typing import Any, Union
 
 import torch
 import yaml
@@ -24,6 +24,7 @@ from envolve.outer.evaluate.networks import exploration
 from envolve.outer.evaluate.shapers import candidate_of, world_length
 from envolve.outer.reporting.comparison import random_return
 from envolve.outer.reporting.names import objective
+from envolve.outer.search.nes import Population
 
 
 class NetworkTarget:
@@ -60,6 +61,10 @@ class NetworkTarget:
                 part[-shape.slope_slots :] = 0
             parts.append(part)
         return torch.cat(parts)
+
+    def members(self, population: Population) -> Population:
+        """All that the search asked for, and no more."""
+        return population
 
     def save(self, run_dir: Path, psi: Tensor, score: float, solved: bool, real_steps: int | None) -> None:
         """real_steps: steps of the task spent on the evolution; None: unknown."""
@@ -105,6 +110,10 @@ class ShaperTarget:
         mask[0] = 0  # which file it is
         return mask
 
+    def members(self, population: Population) -> Population:
+        """All that the search asked for, and no more."""
+        return population
+
     def save(self, run_dir: Path, psi: Tensor, score: float, solved: bool, real_steps: int | None) -> None:
         """Writes params.yaml: the numbers by name, to be copied into PARAMS; for a graph file, also the file with these
         numbers."""
@@ -126,6 +135,9 @@ def ranks(data: dict[str, Any]) -> bool:
     return len(files) > 1 or candidates_of(problem.shaped_section(data), data["env_name"])[0].params is None
 
 
-def make_target(data: dict[str, Any]) -> NetworkTarget | ShaperTarget:
+WorldTarget = Union[NetworkTarget, ShaperTarget]  # of a run
+
+
+def make_target(data: dict[str, Any]) -> WorldTarget:
     gtn = problem.gtn_section(data)
     return (ShaperTarget if gtn.synthetic_env_type == SHAPER else NetworkTarget)(data, gtn)

@@ -1,9 +1,8 @@
-"""Evolution of goals and starts: it finds a planted optimum, leaves its files, goes on the same."""
+"""Evolution of goals and starts as a command: scores of its members, chunks, workers, files."""
 
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
 
 import numpy as np
@@ -15,79 +14,19 @@ from envolve.envs.goal.shapers import ShapeSpace
 from envolve.envs.goal.task import make_goal_task
 from envolve.experiments import evolve_goals
 from envolve.experiments.evolve_goals import build_parser, make_plan
-from envolve.outer.checkpoint import RunError
 from envolve.outer.config.yaml_lines import ConfigError
-from envolve.outer.evaluate.goals import train
+from envolve.outer.evaluate.goals import train, world_of
 from envolve.outer.evaluate.networks import evaluate
 from envolve.outer.exchange.in_process import InProcess
-from envolve.outer.goals.evolution import CHECKPOINT, GENERATIONS, GoalEvolution
-from envolve.outer.goals.evolution_report import difference
-from envolve.outer.goals.evolve_sections import EvolveSection
+from envolve.outer.goals.keeper import CHECKPOINT, GENERATIONS
 from envolve.outer.goals.members import GoalMembers
+from envolve.outer.search.nes import Population
 
 TINY = ["--task", "simple_u_maze", "--goal_family", "cells", "--start_family", "point", "--episode_length", "12",
         "--num_envs", "4", "--batch_size", "16", "--h_dim", "8", "--repr_dim", "4", "--unroll_length", "5",
         "--min_replay_size", "10", "--max_replay_size", "40", "--num_timesteps", "60", "--num_eval_envs", "6",
         "--threads", "1", "--num_workers", "2", "--num_orig_evals", "2", "--generations", "3",
         "--comparison_agents", "2", "--score", "distance"]  # fmt: skip
-PLANTED = torch.tensor([1.5, -1.0, 0.5])
-
-
-def toy(u: Tensor, keys: Tensor, plain: Tensor) -> np.ndarray:
-    """The nearer to PLANTED the better, with noise of the seeds; plain members know nothing of u."""
-    noise = np.array([np.random.default_rng(int(k)).normal() for k in keys]) * 0.05
-    away = torch.where(plain[:, None], torch.zeros_like(u), u) - PLANTED
-    return -away.norm(dim=1).double().numpy() + noise
-
-
-def search(folder: Path, generations: int = 40, seed: int = 3, evaluate: object = toy) -> GoalEvolution:
-    section = EvolveSection(goal_family="box", generations=generations, num_workers=8, step_size=0.15)
-    return GoalEvolution(folder, section, seed, ["a", "b", "c"], evaluate)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("seed", [1, 2, 3])
-def test_a_planted_optimum_is_found(tmp_path: Path, seed: int) -> None:
-    evolution = search(tmp_path, seed=seed)
-    while not evolution.done:
-        evolution.generation()
-    assert float((evolution.u - PLANTED).norm()) < 0.4 < float(PLANTED.norm())
-    first, last = evolution.history[0], evolution.history[-1]
-    assert last.score > first.score + 1 and abs(last.plain - first.plain) < 0.15  # 4 standard errors
-    assert first.score == pytest.approx(first.plain, abs=0.01) and first.u == (0.0, 0.0, 0.0)
-    evolution.compare()
-    gap, (low, high) = difference(*evolution.comparison)
-    assert gap > 1 and len(evolution.comparison[0]) == 16
-    assert math.isnan(low) and math.isnan(high), "the same noise in both of a pair: 16 equal differences tell no more"
-    gap, (low, high) = difference([1.0, 2.0, 3.5, 2.5], [0.0, 0.5, 1.0, 0.5])
-    assert low < gap == 1.75 < high
-
-
-def test_it_goes_on_the_same(tmp_path: Path) -> None:
-    whole = search(tmp_path / "a") if (tmp_path / "a").mkdir() is None else None
-    assert whole is not None
-    for _ in range(6):
-        whole.generation()
-    (tmp_path / "b").mkdir()
-    for _ in range(3):  # each time anew from the folder
-        part = search(tmp_path / "b")
-        part.generation(), part.generation()
-    assert (tmp_path / "a" / GENERATIONS).read_bytes() == (tmp_path / "b" / GENERATIONS).read_bytes()
-    assert torch.equal(whole.u, search(tmp_path / "b").u) and len(part.history) == 6
-    (tmp_path / "b" / CHECKPOINT).write_bytes(b"no checkpoint")
-    with pytest.raises(RunError, match="not a checkpoint of this run"):
-        search(tmp_path / "b")
-
-
-def test_members_that_diverge(tmp_path: Path) -> None:
-    def some(u: Tensor, keys: Tensor, plain: Tensor) -> np.ndarray:
-        scores = toy(u, keys, plain)
-        scores[5] = math.nan
-        return scores
-
-    row = search(tmp_path, evaluate=some).generation()
-    assert row.diverged == 1 and math.isfinite(row.perturbed) and math.isfinite(row.best)
-    with pytest.raises(RunError, match="every member has diverged"):
-        search(tmp_path, evaluate=lambda u, k, p: np.full(len(u), math.nan)).generation()
 
 
 def test_scores_are_of_the_member_and_its_numbers() -> None:
@@ -135,14 +74,15 @@ def test_members_in_chunks(tmp_path: Path) -> None:
     members = GoalMembers(plan, InProcess(counted))
     u = torch.randn(5, len(space.names), generator=torch.Generator().manual_seed(0))
     keys, plain = torch.arange(5), torch.tensor([False, True, False, False, True])
-    scores = members(u, keys, plain)
+    population = Population(world_of(u, plain), keys, ["any"] * 5, np.full(5, -1))
+    scores = members(1, population).scores
     assert seen == [3, 2] and scores.shape == (5,) and (scores < 0).all()
     _, first = train(plan, u[:3], keys[:3], plain[:3])
     _, rest = train(plan, u[3:], keys[3:], plain[3:])
     assert scores.tolist() == [*first.tolist(), *rest.tolist()]
-    assert members(u, keys, plain).tolist() == scores.tolist()
+    assert members(2, population).scores.tolist() == scores.tolist()
     with pytest.raises(RuntimeError, match="out of something"):
-        members(u, keys, plain)
+        members(3, population)
 
 
 @pytest.mark.slow

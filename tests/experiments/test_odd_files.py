@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -34,6 +35,7 @@ from envolve.outer.goals.evolve_sections import EvolveSection
 from envolve.outer.goals.run import GoalRun
 from envolve.outer.hpo.nes_trial import measured
 from envolve.outer.hpo.trial_log import TrialLog
+from envolve.outer.loop.loop import Evaluated
 from envolve.outer.reporting.scores import ScoresCSV, read_curve
 from envolve.outer.search.ranking import read_ranking
 from envolve.slurm.commands import kind_of, read_exit
@@ -127,7 +129,7 @@ def test_a_command_says_what_is_wrong_with_its_file(
 
 
 def evolution(path: Path) -> Any:
-    return GoalEvolution(path.parent, EvolveSection(), 0, ["a"], lambda *_: None)  # type: ignore[arg-type, return-value]
+    return GoalEvolution(path.parent, EvolveSection(), 0, ["a"], lambda *_: Evaluated(np.zeros(0), 0))
 
 
 # what a run, or another one, left: file, and what reads it

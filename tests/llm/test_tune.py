@@ -14,7 +14,8 @@ from envolve.agents.shaped.halving import AgentRun, Training
 from envolve.agents.shaped.training import default_section
 from envolve.envs.shaping.candidate import Candidate, Failure
 from envolve.llm.fitness import Worth
-from envolve.llm.tune import BOHBTuner, TuneSettings, make_tuner, tune
+from envolve.llm.tune import NumbersTarget, TuneSettings, make_tuner, tune
+from envolve.llm.tuners import BOHBTuner
 
 TRAINING = Training("Cartpole", "ppo", default_section("ppo"), 8, 9)
 WRITTEN = [2.0, -0.5, 0.0]
@@ -73,20 +74,34 @@ def test_an_interrupted_tuning_ends_as_an_uninterrupted_one(judged, tmp_path, me
     assert any(None in json.loads(line)["scores"] for line in lines)  # failures are kept as such
 
 
-def test_a_generation_of_failures_moves_nothing():
-    tuner = make_tuner(3, TuneSettings(population=8), 0)
-    points, shares = tuner.ask()
-    assert len(points) == 7 and shares == [1.0] * 7 and torch.equal(points[0], torch.zeros(3))
-    tuner.tell(np.full(7, math.nan))
-    assert torch.equal(tuner.best(), torch.zeros(3))
+def test_nes_begins_with_what_is_written():
+    tuner = make_tuner(NumbersTarget(3), TuneSettings(population=8), 0)
+    asked = tuner.ask()
+    assert len(asked.worlds) == 7 and asked.shares == () and torch.equal(asked.worlds[0], torch.zeros(3))
+
+
+def test_a_generation_of_failures_moves_nothing(judged, tmp_path, monkeypatch):
+    """All fail in every generation: the written numbers stay, and each generation asks for the same points."""
+    sound, seen = envolve.llm.tune.judge, []
+
+    def judge(training, candidates, *args):
+        worths, halved = sound(training, candidates, *args)
+        seen.append([candidate.params.tolist() for candidate in candidates])
+        for worth in worths:
+            worth.runs[0].failure = Failure("NotFinite", "", "", 3)
+        return worths, halved
+
+    monkeypatch.setattr(envolve.llm.tune, "judge", judge)
+    tuned = tune(TRAINING, CANDIDATE, TuneSettings("nes", 3, 8), 0, 0, tmp_path / "log.jsonl")
+    assert torch.equal(tuned.params, CANDIDATE.params) and math.isnan(tuned.score) and tuned.steps > 0
+    assert seen[0] == seen[1] == seen[2] and len({numbers for _, _, numbers in judged}) == 3
 
 
 def test_bohb_begins_with_what_is_written():
     pytest.importorskip("hpbandster")
-    tuner = BOHBTuner(3, TuneSettings("bohb", population=5), 0)
-    points, shares = tuner.ask()
-    assert torch.equal(points[0], torch.zeros(3)) and shares[0] == 1.0 and len(points) == 5
+    tuner = BOHBTuner(3, 5, 0)
+    asked = tuner.ask()
+    assert torch.equal(asked.worlds[0], torch.zeros(3)) and asked.shares[0] == 1.0 and len(asked.worlds) == 5
     tuner.tell(np.full(5, math.nan))
-    assert torch.equal(tuner.best(), torch.zeros(3))  # nothing has worked
-    points, _ = tuner.ask()
-    assert len(points) == 5
+    assert torch.equal(tuner.centre, torch.zeros(3))  # nothing has worked
+    assert len(tuner.ask().worlds) == 5

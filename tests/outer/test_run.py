@@ -16,6 +16,7 @@ import torch
 from rich.console import Console
 
 import envolve.outer.evaluate.networks
+import envolve.outer.loop.run_keeper
 import envolve.outer.run
 import envolve.outer.search.target
 from envolve.envs.worlds.file import read_world
@@ -320,7 +321,7 @@ def test_a_failed_member_gets_the_worst_score_and_its_reason_is_kept(tmp_path):
 def test_the_worst_score_is_what_nes_is_told(tmp_path, monkeypatch):
     told = []
     monkeypatch.setattr(NES, "tell", lambda self, scores: told.append(scores))
-    monkeypatch.setattr(envolve.outer.run, "save_checkpoint", lambda *args: None)
+    monkeypatch.setattr(envolve.outer.loop.run_keeper, "save_checkpoint", lambda *args: None)
     change = failing(lambda generation, i: i in (0, 7))
     with pytest.raises(KeyboardInterrupt):
         go(cliff(), tmp_path / "run", dispatcher=Direct(change, stop_at=1))
