@@ -27,6 +27,7 @@ from envolve.core.cleaning import one_line
 from envolve.outer.exchange.machine import ExchangeError
 from envolve.outer.exchange.pairs import clip
 from envolve.outer.ray.address import INSTALL, installed
+from envolve.outer.ray.evaluator import NodeUnfit
 
 log = logging.getLogger("envolve")
 
@@ -39,7 +40,7 @@ READY, ANSWER, FAILED, LOST, DIED, UNFIT = "ready", "answer", "failed", "lost", 
 class Event:
     """``kind``: READY ``value`` is what the worker said of itself; ANSWER ``value`` answers ``token``; FAILED the
     evaluation of ``token`` raised; LOST ``token`` or its answer was lost; DIED the worker's process ended; UNFIT it
-    cannot start, and another of its node could not either. ``text``: why."""
+    cannot start or go on, and another of its node could not either. ``text``: why."""
 
     kind: str
     worker: int
@@ -139,6 +140,8 @@ class RayCluster:
 
     def _kind(self, e: BaseException) -> str:
         errors = self._ray.exceptions
+        if isinstance(e, NodeUnfit):
+            return UNFIT
         if isinstance(e, errors.RayActorError):
             return UNFIT if e.actor_init_failed else DIED
         if isinstance(e, (errors.ObjectStoreFullError, errors.OutOfDiskError, errors.ObjectLostError)):
@@ -168,7 +171,7 @@ def connected(address: str | None, cpus: int | None = None) -> Iterator[None]:
         if address is None:
             folder = tempfile.mkdtemp(prefix="envolve_ray_", dir="/tmp")  # short: sockets' names have 107 characters
             stack.callback(shutil.rmtree, folder, ignore_errors=True)
-            stack.enter_context(_loopback())
+            stack.enter_context(_loopback(folder))
             options = {"address": "local", "num_cpus": cpus, "object_store_memory": STORE_BYTES, "_temp_dir": folder}
         else:
             _check_reachable(address)
@@ -245,10 +248,11 @@ def _check_token(address: str) -> None:
 
 
 @contextlib.contextmanager
-def _loopback() -> Iterator[None]:
-    """Environment of a cluster on this machine alone. Ray reads it when it is imported, and its processes inherit
-    it."""
+def _loopback(folder: str) -> Iterator[None]:
+    """Environment of a cluster on this machine alone. Ray reads it when it is imported, and its processes inherit it.
+    folder: for all that they leave."""
     own = {
+        "TMPDIR": folder,
         "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # no address but 127.0.0.1, as on those systems
         "RAY_AUTH_MODE": "token",
         "RAY_AUTH_TOKEN": secrets.token_hex(32),

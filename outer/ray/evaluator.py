@@ -29,19 +29,24 @@ ROOMS = ("core", "worlds", "envs", "agents", "outer")  # whose code a result dep
 Versions = dict[str, str]
 
 
-def setup(run_id: str, files: dict[str, bytes]) -> bytes:
-    """What a worker is started with. files: of the user's own, and descriptions of environments, by their name."""
+class NodeUnfit(Exception):
+    """Raised by an evaluation that fails for what the node is, not for the chunk: its workers get no more."""
+
+
+def setup(run_id: str, files: dict[str, bytes], **more: Any) -> bytes:
+    """What a worker is started with. files: of the user's own, and descriptions of environments, by their name; more:
+    plain values."""
     import torch
 
     held = {name: torch.frombuffer(bytearray(data), dtype=torch.uint8) for name, data in files.items() if data}
-    return pack({"run_id": run_id, "files": held})
+    return pack({"run_id": run_id, "files": held, **more})
 
 
 class Evaluator:
     """Evaluates chunks in a process of Ray. ``load``: returns the evaluation; the default imports the learners."""
 
     def __init__(self, start: bytes, load: Callable[[], Evaluate] | None = None) -> None:
-        content = unpack(start, "the start of a worker")
+        self._start = content = unpack(start, "the start of a worker")
         self._name = f"{content['run_id']} at {socket.gethostname()}, pid {os.getpid()}"
         self._configs: OrderedDict[str, dict[str, Any]] = OrderedDict()
         self._load = load or _networks

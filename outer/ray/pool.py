@@ -228,6 +228,10 @@ class RayPool:
             found = self._configs[id(config)] = (config, hashlib.sha256(data).hexdigest(), data)
         return found[1], found[2]
 
+    def forget(self, config: dict[str, Any]) -> None:
+        """Drops what is kept of a configuration that no other chunk has."""
+        self._configs.pop(id(config), None)
+
     def _answered(self, event: Event, member: Member) -> None:
         sent, now = member.out.pop(event.token, None), self._clock()
         if sent is None:
