@@ -101,12 +101,12 @@ def master_command(python: str, words: Sequence[str], bohb_id: int, masters: int
         program = str(ROOT / "experiments" / "optimize_params.py")
         return [python, program, words[0], str(bohb_id), str(masters), *words[1:], "--run-dir", str(run_dir)]
     results = run_dir / f"master_{bohb_id}"
-    begun = _begun(results)
+    begun = begun_run(results)
     what = ["--resume", str(begun)] if begun else [*words, "--results-dir", str(results)]
     return [python, str(ROOT / "GTN_master.py"), *what, "--bohb-id", str(bohb_id), "--sync-dir", str(sync)]
 
 
-def _begun(results: Path) -> Path | None:
+def begun_run(results: Path) -> Path | None:
     """Run left by an earlier start of this master. If there are several, because one was killed before its first
     checkpoint and a folder was copied here, the one with a checkpoint."""
     runs = [config.parent for config in results.glob("*/config.yaml")]

@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import fcntl
 import os
 import shutil
+import subprocess
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -34,7 +33,9 @@ from envolve.outer.ray.folder import folder_bytes, write_folder
 FOLDER = "envolve_masters_"  # begins the name of a master's folder on its node
 STUDY, MARK = "study.yaml", "ray_mark"  # of the search; MARK tells whether a node sees the search's own folder
 FILES, WORLDS = "files", "worlds"  # what travels beside a trial and its values; files of worlds, by number
-YOUNG = 60.0  # seconds for which another's folder is left alone: its owner may not have locked it yet
+# Removes a folder when its input ends, once local workers have noticed, too. In the background, so that it is no child:
+# Ray kills the children of a worker with it.
+REMOVE = 'exec 3<&0; (read -r _ <&3; sleep 3; rm -rf -- "$1") >/dev/null 2>&1 &'
 
 
 def files_of(values: dict[str, Any]) -> str:
@@ -108,25 +109,14 @@ def sees(search: Path, mark: str) -> bool:
 
 @contextlib.contextmanager
 def own_folder() -> Iterator[Path]:
-    """A folder of this process on its node. Those of processes that were killed are removed first."""
-    for old in Path(tempfile.gettempdir()).glob(f"{FOLDER}*"):
-        with contextlib.suppress(OSError), _locked(old, fcntl.LOCK_NB):
-            if time.time() - old.stat().st_mtime > YOUNG:
-                shutil.rmtree(old, ignore_errors=True)
-    folder = Path(tempfile.mkdtemp(prefix=FOLDER))
+    """A folder of this process on its node, which goes with it, also when it is killed: as Ray ends its workers."""
+    folder = tempfile.mkdtemp(prefix=FOLDER)
+    watched, held = os.pipe()  # not inherited: the end that is held is closed when this process ends, however it does
     try:
-        with _locked(folder):
-            yield folder
+        subprocess.run(["sh", "-c", REMOVE, "sh", folder], stdin=watched, check=True)
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-@contextlib.contextmanager
-def _locked(folder: Path, wait: int = 0) -> Iterator[None]:
-    """wait: fcntl.LOCK_NB raises OSError if another process has it."""
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        os.close(watched)
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX | wait)
-        yield
+        yield Path(folder)
     finally:
-        os.close(fd)
+        os.close(held)

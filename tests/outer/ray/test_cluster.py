@@ -192,7 +192,7 @@ def command(*words, **options):
 
 
 def ray_processes():
-    done = subprocess.run(["ps", "-eo", "pid,args"], capture_output=True, text=True, check=True)
+    done = subprocess.run(["ps", "-eww", "-o", "pid,args"], capture_output=True, text=True, check=True)
     return [line for line in done.stdout.splitlines() if "/ray/core/src/ray/" in line or " ray::" in line]
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 import time
 
 import pytest
@@ -12,11 +14,12 @@ from envolve.outer.hpo.nes_master import Broken
 from envolve.outer.hpo.optimise import Optimiser
 from envolve.outer.ray import nes_master
 from envolve.outer.ray.evaluator import NodeUnfit, setup
-from envolve.outer.ray.nes_master import FOLDER, RayNESMaster, own_folder, sees, trial_evaluation
+from envolve.outer.ray.nes_master import RayNESMaster, sees, trial_evaluation
 from envolve.outer.ray.trials import NEVER_LATE, TrialPool, sizes
 from tests.outer.hpo.small import study
 from tests.outer.hpo.test_optimise import Notes
 from tests.outer.ray.fake import MINE, FakeCluster
+from tests.outer.small import ROOT
 from tests.outer.test_run import Direct
 
 FEW = {"stop": {"trials": 7}, "budget": {"unit": "generations", "least": 1, "most": 3, "eta": 3}}
@@ -110,19 +113,25 @@ def test_a_full_disk_is_the_nodes_fault(tmp_path, monkeypatch):
         master.evaluate(b"")
 
 
-def test_the_folder_of_a_killed_master_is_removed(tmp_path, monkeypatch):
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    old, young = tmp_path / f"{FOLDER}old", tmp_path / f"{FOLDER}young"
-    for folder in (old, young):
-        folder.mkdir()
-        (folder / "left").write_text("")
-    os.utime(old, (time.time() - 3600,) * 2)
-    with own_folder() as live:
-        os.utime(live, (time.time() - 3600,) * 2)
-        assert not old.exists() and young.exists()
-        with own_folder() as other:
-            assert live.exists() and other != live, "its owner holds it"
-    assert [p.name for p in tmp_path.iterdir()] == [young.name]
+KILLED = """
+import os, signal, sys, tempfile
+sys.path.insert(0, sys.argv[2])
+tempfile.tempdir = sys.argv[1]
+from envolve.outer.ray.nes_master import own_folder
+with own_folder() as folder:
+    (folder / "left").write_text("")
+    assert os.listdir(sys.argv[1]) == [folder.name]
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_the_folder_of_a_killed_master_is_removed(tmp_path):
+    done = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path), str(ROOT)], capture_output=True, check=False)
+    assert done.returncode == -9, done.stderr
+    until = time.monotonic() + 30
+    while list(tmp_path.iterdir()) and time.monotonic() < until:
+        time.sleep(0.1)
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_node_sees_the_folder_of_the_search_only_if_the_mark_is_there(tmp_path):
