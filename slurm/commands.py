@@ -86,6 +86,14 @@ def worker_command(python: str, bohb_id: int, worker: int, run_dir: Path) -> lis
             "--plugins", str(run_dir / f"master_{bohb_id}")]  # fmt: skip
 
 
+def workers_command(python: str, bohb_id: int, ids: range, run_dir: Path) -> list[str]:
+    """Command of the workers of one task."""
+    if len(ids) == 1:
+        return worker_command(python, bohb_id, ids[0], run_dir)
+    return [python, str(ROOT / "slurm" / "worker_group.py"), "--bohb-id", str(bohb_id), "--first", str(ids[0]),
+            "--workers", str(len(ids)), "--run-dir", str(run_dir), "--python", python]  # fmt: skip
+
+
 def master_command(python: str, words: Sequence[str], bohb_id: int, masters: int, run_dir: Path) -> list[str]:
     """Command of a master. Repeated after a stop, a kill or a crash, it continues where the last one stopped.
 
