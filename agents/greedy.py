@@ -8,11 +8,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from envolve.agents.common.hyper import draw
+from envolve.agents.common.hyper import Hyper, draw
 from envolve.agents.common.learners import is_off_policy
 from envolve.agents.common.population import nets_of, stack, widest
 from envolve.agents.common.sections import LearnerSection, TabularSection, VarySection
-from envolve.agents.off_policy.algorithm import column
+from envolve.agents.off_policy.algorithm import Algorithm, column
 from envolve.agents.ppo import policy as ppo_policy
 from envolve.agents.ppo.training import nets_for
 from envolve.agents.train import algorithm
@@ -34,13 +34,19 @@ def policies(
         rows, own = np.array([i]), torch.from_numpy(weights[i : i + 1])
         one = hyper.take(rows)
         if is_off_policy(name):
-            agents = nets_of(algorithm(name), task, one)
-            nets = widest(agents)
-            width = column(one, "hidden_size", own.device, torch.int64)
-            out.append(algorithm(name)(task, one, nets, stack(own, agents, nets), width).greedy)
+            out.append(off_policy_agent(name, task, one, own).greedy)
         else:
             out.append(_of_ppo(task, one, own))
     return out
+
+
+def off_policy_agent(name: str, task: Task, hyper: Hyper, weights: Tensor) -> Algorithm:
+    """An agent as it was when its training ended. hyper: of one member; weights: float32 [1, D]."""
+    agents = nets_of(algorithm(name), task, hyper)
+    nets = widest(agents)
+    width = column(hyper, "hidden_size", weights.device, torch.int64)
+    agent: Algorithm = algorithm(name)(task, hyper, nets, stack(weights, agents, nets), width)
+    return agent
 
 
 def _of_table(flat: Tensor, task: Task) -> Policy:

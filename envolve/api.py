@@ -131,7 +131,7 @@ def _config(
         return load_config(path)
     texts = [f"{k}={_yaml(v)}" for k, v in overrides.items()] if isinstance(overrides, Mapping) else list(overrides)
     if isinstance(config, str) and is_outside(config):
-        from envolve.outer.auto.plan import Choice
+        from envolve.outer.auto.choice import Choice
         from envolve.outer.auto.prepare import prepare
 
         count = workers or len(os.sched_getaffinity(0))

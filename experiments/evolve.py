@@ -28,7 +28,7 @@ from envolve.core.plugins import PluginError
 from envolve.envs.outside.build import OutsideError
 from envolve.envs.worlds.file import WorldFileError
 from envolve.experiments.command_line import check_count, exit_code, parse
-from envolve.outer.auto.plan import AUTO, Choice
+from envolve.outer.auto.choice import AUTO, Choice
 from envolve.outer.auto.prepare import BOUNDS, Prepared, prepare
 from envolve.outer.auto.session import Session, begin, read_session
 from envolve.outer.checkpoint import RunError

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -76,18 +76,18 @@ def read_events(path: Path) -> list[Event]:
 
 
 class Steady(Evolution):
-    """One asynchronous evolution. guide: events of the run that is replayed."""
+    """One asynchronous evolution. guide: events of the run that is replayed, none without one."""
 
     search: OneByOne
-    guide: list[Event]
+    guide: Sequence[Event] = ()
 
     def run(self) -> Result:
         """Same as of ``Evolution``. Raises EventError as well."""
         s, path = self.s, self.folder / EVENTS
         own = read_events(path)
-        guide = getattr(self, "guide", [])
-        if own[: len(guide)] != guide[: len(own)]:
-            k = next(k for k, (a, b) in enumerate(zip(own, guide)) if a != b)
+        guide = self.guide
+        k = next((k for k, (a, b) in enumerate(zip(own, guide)) if a != b), None)
+        if k is not None:
             raise EventError(
                 f"{path}, line {k + 1}: found {own[k].do} {own[k].ids}, expected what the replayed run has"
             )
@@ -162,9 +162,9 @@ class Steady(Evolution):
         while True:
             if self._closed:
                 return
-            event = self._decided()
-            if event is not None:
-                yield event
+            new = self._decided()
+            if new is not None:
+                yield new
             elif not self._under_way:
                 return
             else:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 NAMESPACE = "envolve"
 DATA = Path(__file__).resolve().parent / "data"
 TENSORS, CARD = ".safetensors", ".json"
+ZOO_BYTES = 20_000  # of a world's tensors, at most
 CARD_KEYS = {
     "name": str, "task": str, "kind": str, "licence": str, "learner": str, "search": str, "generations": int,
     "real_steps": int, "command": str, "seed": int, "version": str, "sha256": str, "random": dict, "unseen": dict,

@@ -25,8 +25,8 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import itertools
 import json
-import logging
 import math
 import sys
 import time
@@ -36,12 +36,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 import envolve.envs.physics  # noqa: E402, F401  registers the tasks
+from benchmarks.common.cells import Row, add_flags, check_counts, finish, results, work  # noqa: E402
 from benchmarks.rewards.pool import KINDS, NAME, Entry, Pool, PoolVetter, load_pool, reward_alone  # noqa: E402
 from envolve.agents.shaped.halving import Training  # noqa: E402
 from envolve.agents.shaped.training import default_section  # noqa: E402
@@ -49,7 +49,6 @@ from envolve.core.statistics import interval  # noqa: E402
 from envolve.envs.graph.file import GraphFile  # noqa: E402
 from envolve.envs.physics.task import PHYSICS_TASKS  # noqa: E402
 from envolve.envs.shaping.candidate import Candidate  # noqa: E402
-from envolve.envs.worlds.file import write_atomic  # noqa: E402
 from envolve.llm.evolution import Evolution, Settings  # noqa: E402
 from envolve.llm.fitness import FINAL, judge  # noqa: E402
 from envolve.llm.models.chat import Chat  # noqa: E402
@@ -61,14 +60,14 @@ from envolve.llm.search.islands import Islands  # noqa: E402
 from envolve.llm.search.prompts import Brief  # noqa: E402
 from envolve.llm.tune import Tuned, TuneSettings, tune  # noqa: E402
 from envolve.llm.vetting.probe import make_probe  # noqa: E402
-from envolve.outer.checkpoint import RunError, locked  # noqa: E402
+from envolve.outer.checkpoint import locked  # noqa: E402
 
 TASKS = ("Cartpole", "HalfCheetah", "Reacher", "BallBalance", "Quadcopter")
 CONTROLS, SEARCHES = ("human", "constant", "longer"), ("samples", "greedy", "islands", "elites", "gp")
 TUNERS = ("nes", "bohb", "random")
 ARMS = (*CONTROLS, *SEARCHES, *TUNERS, "joint")
 SAMPLES = 4  # candidates per iteration or generation
-log = logging.getLogger("study")
+MOST = 10**5  # of any number
 
 
 class Quiet:
@@ -96,11 +95,14 @@ class Size:
         return self.iterations * self.envs * int(default_section("ppo").rollout_steps)
 
 
-def cell(task: str, arm: str, seed: int, size: Size, out: Path) -> dict[str, Any]:
+SIZES = [field.name for field in dataclasses.fields(Size)]
+
+
+def cell(task: str, arm: str, seed: int, size: Size, out: Path) -> Row:
     """Runs one cell -> its figures. Its folder keeps what an interrupted one has done."""
     folder = out / task / arm / f"seed_{seed}"
     folder.mkdir(parents=True, exist_ok=True)
-    training, began = size.training(task), time.process_time()
+    training = size.training(task)
     found, steps = _searched(task, arm, seed, size, out, folder)
     final = replace(training, agents=size.fresh)
     if arm == "longer":
@@ -110,8 +112,7 @@ def cell(task: str, arm: str, seed: int, size: Size, out: Path) -> dict[str, Any
     return {
         "task": task, "arm": arm, "seed": seed, "score": score if math.isfinite(score) else None,
         "agent_scores": worth.agent_scores if math.isfinite(score) else [], "failure": worth.failure,
-        "search_steps": steps, "final_steps": worth.steps, "cpu_seconds": time.process_time() - began,
-        **dataclasses.asdict(size),
+        "search_steps": steps, "final_steps": worth.steps, **dataclasses.asdict(size),
     }  # fmt: skip
 
 
@@ -208,11 +209,12 @@ def joint(task: str, entries: list[Entry], seed: int, count: int) -> list[GraphF
 # ---------------------------------------------------------------------------------------------------------- the figures
 
 
-def rows_of(out: Path) -> list[dict[str, Any]]:
-    return [json.loads(p.read_text(encoding="utf-8")) for p in sorted(out.glob("*/*/seed_*/cell.json"))]
+def finished(out: Path) -> list[Row]:
+    kinds = {"task": str, "arm": str, "seed": int, "search_steps": int, "cpu_seconds": float}
+    return results(out, {**kinds, **dict.fromkeys(SIZES, int)})
 
 
-def table(rows: list[dict[str, Any]]) -> str:
+def table(rows: list[Row]) -> str:
     """Final scores, and the differences from the human's of the same seed; 95 % intervals over seeds."""
     human = {(r["task"], r["seed"]): r["score"] for r in rows if r["arm"] == "human"}
     lines = [
@@ -265,54 +267,35 @@ def estimate(tasks: list[str], arms: list[str], seeds: int, size: Size) -> str:
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
-    parser.add_argument("--out", type=Path, required=True, help="folder of the cells")
+    add_flags(parser, "study", seeds=5)
     parser.add_argument("--tasks", nargs="+", default=list(TASKS), choices=sorted(PHYSICS_TASKS))
     parser.add_argument("--arms", nargs="+", default=list(ARMS), choices=ARMS)
-    parser.add_argument("--seeds", type=int, default=5)
     for field in dataclasses.fields(Size):
         parser.add_argument(f"--{field.name}", type=int, default=field.default)
     parser.add_argument("--estimate", action="store_true", help="say what the study will cost, and end")
-    parser.add_argument("--table", action="store_true", help="print the table of what is there, and end")
     args = parser.parse_args(argv)
-    logging.basicConfig(level=logging.INFO, format="%(message)s")
-    torch.set_num_threads(1)
     size = Size(args.budget, args.iterations, args.envs, args.fresh)
-    if min(dataclasses.astuple(size)) < 1 or args.seeds < 1 or size.budget % SAMPLES:
-        parser.error(f"expected numbers of at least 1, and a --budget that {SAMPLES} divides")
-    if args.table:
-        print(table(rows_of(args.out)))
-        return 0
-    try:
-        if args.estimate:
-            print(estimate(args.tasks, args.arms, args.seeds, size))
-            return 0
+    numbers = {"seeds": args.seeds, **dataclasses.asdict(size)}
+    check_counts(parser, {f"--{name}": [value] for name, value in numbers.items()}, MOST)
+    if size.budget % SAMPLES:
+        parser.error(f"--budget: found {size.budget}, expected a multiple of {SAMPLES}")
+
+    def go() -> None:
         args.out.mkdir(parents=True, exist_ok=True)
-        for seed in range(args.seeds):  # all arms of a seed first: a part of the study is a smaller study
-            for task in args.tasks:
-                for arm in args.arms:
-                    _run(task, arm, seed, size, args.out)
-    except (RunError, OSError, ValueError) as e:
-        print(f"study.py: {e}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print("stopped; the same command goes on", file=sys.stderr)
-        return 130
-    print(table(rows_of(args.out)))
-    return 0
+        for row in finished(args.out):
+            if any(row[name] != value for name, value in dataclasses.asdict(size).items()):
+                raise ValueError(f"{args.out}: found a cell of another size than {size}; choose another --out")
+        # all arms of a seed first: a part of the study is a smaller study
+        cells = ((t, a, s) for s, t, a in itertools.product(range(args.seeds), args.tasks, args.arms))
+        work(args.out, cells, lambda *parts: cell(*parts, size, args.out), shown)
+
+    if args.estimate:
+        return finish("study", args, lambda: None, lambda: estimate(args.tasks, args.arms, args.seeds, size))
+    return finish("study", args, go, lambda: table(finished(args.out)))
 
 
-def _run(task: str, arm: str, seed: int, size: Size, out: Path) -> None:
-    """Runs a cell that is not there. Raises ValueError if it is there with other settings."""
-    path = out / task / arm / f"seed_{seed}" / "cell.json"
-    if path.exists():
-        known = json.loads(path.read_text(encoding="utf-8"))
-        if any(known[name] != value for name, value in dataclasses.asdict(size).items()):
-            raise ValueError(f"{path}: found a cell of another size, expected {size}; choose another --out")
-        return
-    result = cell(task, arm, seed, size, out)
-    write_atomic(str(path), (json.dumps(result, indent=1) + "\n").encode())
-    shown = "failed" if result["score"] is None else f"{result['score']:.4g}"
-    log.info("%s, %s, seed %d: %s, %.0f CPU-s", task, arm, seed, shown, result["cpu_seconds"])
+def shown(row: Row) -> str:
+    return "failed" if row["score"] is None else f"{row['score']:.4g}"
 
 
 if __name__ == "__main__":

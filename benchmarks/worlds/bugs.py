@@ -7,18 +7,17 @@
 The learner is PPO (arXiv:1707.06347) with generalised advantages (arXiv:1506.02438), in ``train``. A bug is one
 wrong line, marked by the bug's name. An *alarm* is a run whose agent returns less on the task than every one of the
 first ten runs without a bug. By chance alone, one run of eleven raises it. The other runs without a bug count false
-alarms. Each finished run is a line of ``bugs.jsonl`` in --out; the same command goes on.
+alarms. Each finished run is a file in --out; the same command goes on.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
+import dataclasses
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import gymnasium
 import numpy as np
@@ -31,9 +30,9 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 import envolve.worlds  # noqa: E402  registers the worlds
-from envolve.core.files import TABLE_BYTES, read_plain  # noqa: E402
+from benchmarks.common.cells import Row, add_flags, check_counts, finish, results, work  # noqa: E402
 from envolve.core.statistics import interval  # noqa: E402
-from envolve.outer.checkpoint import RunError, locked  # noqa: E402
+from envolve.outer.checkpoint import locked  # noqa: E402
 
 CLEAN = "none"
 BUGS = {
@@ -43,13 +42,29 @@ BUGS = {
     "advantages of other rows": "policy loss", "sign of the entropy": "policy loss",
     "broadcast": "value loss", "gradients pile up": "optimiser", "learning rate times 100": "optimiser",
 }  # fmt: skip
-# where it trains, for how many steps, and the task that its agent is tested on
+
+
+@dataclasses.dataclass(frozen=True)
+class Place:
+    """Where an agent trains, for how many steps, and the task that it is tested on."""
+
+    env_id: str
+    steps: int
+    task: str
+
+    @property
+    def title(self) -> str:
+        own = self.env_id.removeprefix(f"{envolve.worlds.NAMESPACE}/")
+        return f"{own}{' itself' * (own == self.task)}, {self.steps:,} steps"
+
+
 PLACES = {
-    "envolve/CartPole-v1-bandit": (20_480, "CartPole-v1"),
-    "envolve/Acrobot-v1-bandit": (20_480, "Acrobot-v1"),
-    "CartPole-v1": (20_480, "CartPole-v1"),
-    "CartPole-v1 longer": (102_400, "CartPole-v1"),
+    "cartpole_bandit": Place("envolve/CartPole-v1-bandit", 20_480, "CartPole-v1"),
+    "acrobot_bandit": Place("envolve/Acrobot-v1-bandit", 20_480, "Acrobot-v1"),
+    "cartpole": Place("CartPole-v1", 20_480, "CartPole-v1"),
+    "cartpole_longer": Place("CartPole-v1", 102_400, "CartPole-v1"),
 }
+MOST = 10**5  # runs of a kind
 CALIBRATION = 10  # runs without a bug that set the mark
 NUM_ENVS, ROLLOUT, EPOCHS, MINIBATCHES = 32, 32, 10, 4
 GAMMA, LAMBDA, CLIP, ENTROPY, VALUE, MAX_GRAD, LR = 0.99, 0.95, 0.2, 0.005, 0.5, 0.5, 1e-3
@@ -158,41 +173,33 @@ def test(actor: nn.Sequential, task: str, episodes: int = EPISODES) -> float:
     return float(np.mean(returns))
 
 
-def one(place: str, bug: str, seed: int) -> dict[str, Any]:
-    """Trains and tests one agent."""
-    steps, task = PLACES[place]
-    began = time.process_time()
+def one(name: str, bug: str, seed: int) -> Row:
+    """Trains and tests one agent at a place."""
+    place, began = PLACES[name], time.process_time()
     try:
-        actor = train(place.split()[0], steps, seed, bug)
+        actor = train(place.env_id, place.steps, seed, bug)
         trained = time.process_time() - began
-        value: float | None = test(actor, task)
+        value: float | None = test(actor, place.task)
     except ValueError:  # a distribution without finite numbers: what the bug did
         trained, value = time.process_time() - began, None
-    return {"place": place, "bug": bug, "seed": seed, "return": value, "cpu_seconds": trained}
+    return {"place": name, "bug": bug, "seed": seed, "return": value, "training_seconds": trained}
 
 
-def finished(path: Path) -> list[dict[str, Any]]:
-    """Runs that are there; a torn last line is dropped. Raises ValueError."""
-    rows = []
-    for number, line in enumerate(read_plain(path, TABLE_BYTES).decode().split("\n")[:-1] if path.exists() else []):
-        row = json.loads(line)
-        if not isinstance(row, dict) or row.get("place") not in PLACES or row.get("bug") not in (CLEAN, *BUGS):
-            raise ValueError(f"{path}:{number + 1}: found {line[:80]}, expected a run of this program")
-        rows.append(row)
-    return list({(r["place"], r["bug"], r["seed"]): r for r in rows}.values())  # an agent counts once
+def finished(out: Path) -> list[Row]:
+    return results(out, {"place": str, "bug": str, "seed": int, "training_seconds": float})
 
 
-def number(row: dict[str, Any]) -> float:
+def number(row: Row) -> float:
     """Its return; a run that failed is below every mark."""
     return -np.inf if row["return"] is None else float(row["return"])
 
 
-def table(rows: Sequence[dict[str, Any]]) -> str:
+def table(rows: Sequence[Row]) -> str:
     """Markdown: alarms per bug and place, false alarms, and the seconds of a run."""
     places = [p for p in PLACES if any(r["place"] == p for r in rows)]
     by = {p: {b: [r for r in rows if (r["place"], r["bug"]) == (p, b)] for b in (CLEAN, *BUGS)} for p in places}
     marks = {p: min((number(r) for r in by[p][CLEAN] if r["seed"] < CALIBRATION), default=np.nan) for p in places}
-    lines = ["| bug | place in the learner | " + " | ".join(f"{p}, {PLACES[p][0]:,} steps" for p in places) + " |"]
+    lines = ["| bug | place in the learner | " + " | ".join(PLACES[p].title for p in places) + " |"]
     lines.append("|" + "---|" * (2 + len(places)))
     for bug, where in BUGS.items():
         lines.append(f"| {bug} | {where} | " + " | ".join(alarms(by[p][bug], marks[p]) for p in places) + " |")
@@ -204,64 +211,40 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
         low, high = interval(known) if len(known) > 1 else (np.nan, np.nan)
         cells.append(f"{np.mean(known):.0f} [{low:.0f}, {high:.0f}], mark {marks[p]:.0f}" if known else "-")
     lines.append("| return without a bug | | " + " | ".join(cells) + " |")
-    spent = (np.median([r["cpu_seconds"] for r in rows if r["place"] == p]) for p in places)
+    spent = (np.median([r["training_seconds"] for r in rows if r["place"] == p]) for p in places)
     lines.append("| CPU seconds of a run, median | | " + " | ".join(f"{s:.1f}" for s in spent) + " |")
     return "\n".join(lines)
 
 
-def alarms(rows: Sequence[dict[str, Any]], mark: float) -> str:
+def alarms(rows: Sequence[Row], mark: float) -> str:
     return f"{sum(number(r) < mark for r in rows)} of {len(rows)}"
-
-
-def work(
-    out: Path, seeds: int, clean: int, places: Sequence[str], run: Callable[[str, str, int], dict[str, Any]] = one
-) -> None:
-    """All runs that are missing, seeds first."""
-    path = out / "bugs.jsonl"
-    rows = finished(path)
-    known = {(r["place"], r["bug"], r["seed"]) for r in rows}
-    todo = [
-        (p, b, s)
-        for s in range(max(seeds, clean))
-        for b in (CLEAN, *BUGS)
-        for p in PLACES
-        if s < (clean if b == CLEAN else seeds)
-    ]
-    path.write_text("".join(json.dumps(r) + "\n" for r in rows))  # without a torn line
-    for place, bug, seed in todo:
-        if (place, bug, seed) in known:
-            continue
-        row = run(place, bug, seed)
-        with open(path, "a", encoding="utf-8") as file:
-            file.write(json.dumps(row) + "\n")
-        print(f"{place}  {bug}  seed {seed}: {number(row):.1f}, {row['cpu_seconds']:.1f} CPU-s", flush=True)
 
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, default=Path("results/bugs"), metavar="DIR", help="%(default)s")
-    parser.add_argument("--seeds", type=int, default=5, help="runs of each bug at each place (default: %(default)s)")
+    add_flags(parser, "bugs", seeds=5)
     parser.add_argument("--clean", type=int, default=15, help="runs without a bug (default: %(default)s)")
     parser.add_argument("--only-places", nargs="+", choices=PLACES, default=list(PLACES), metavar="PLACE",
-                        help="default: all, of which 'CartPole-v1 longer' takes half of the time")  # fmt: skip
-    parser.add_argument("--table", action="store_true", help="print the table of what is there and stop")
+                        help="default: all, of which cartpole_longer takes half of the time")  # fmt: skip
     args = parser.parse_args(argv)
-    if args.seeds < 1 or args.clean <= CALIBRATION:
-        parser.error(f"--seeds --clean: found {args.seeds} {args.clean}, expected at least 1 and {CALIBRATION + 1}")
-    torch.set_num_threads(1)
-    try:
-        if not args.table:
-            args.out.mkdir(parents=True, exist_ok=True)
-            with locked(args.out):
-                work(args.out, args.seeds, args.clean, args.only_places)
-        print(table(finished(args.out / "bugs.jsonl")))
-    except (OSError, ValueError, RunError) as e:
-        print(f"bugs.py: {e}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print("stopped; the same command goes on", file=sys.stderr)
-        return 130
-    return 0
+    check_counts(parser, {"--seeds": [args.seeds], "--clean": [args.clean]}, MOST)
+    if args.clean <= CALIBRATION:
+        parser.error(f"--clean: found {args.clean}, expected at least {CALIBRATION + 1}")
+
+    def go() -> None:
+        args.out.mkdir(parents=True, exist_ok=True)
+        runs = {CLEAN: args.clean, **dict.fromkeys(BUGS, args.seeds)}
+        seeds = range(max(runs.values()))
+        names = {bug.replace(" ", "_"): bug for bug in runs}
+        cells = ((p, n, s) for s in seeds for n, bug in names.items() if s < runs[bug] for p in args.only_places)
+        with locked(args.out):
+            work(args.out, cells, lambda place, name, seed: one(place, names[name], seed), shown)
+
+    return finish("bugs", args, go, lambda: table(finished(args.out)))
+
+
+def shown(row: Row) -> str:
+    return f"{number(row):.1f}"
 
 
 if __name__ == "__main__":

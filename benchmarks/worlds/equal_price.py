@@ -43,8 +43,9 @@ from envolve.core.statistics import interval  # noqa: E402
 from envolve.envs.task import make_task  # noqa: E402
 from envolve.envs.worlds.file import read_world  # noqa: E402
 from envolve.envs.worlds.synthetic import synthetic_world  # noqa: E402
+from envolve.outer.auto.choice import Choice  # noqa: E402
 from envolve.outer.auto.facts import Facts  # noqa: E402
-from envolve.outer.auto.plan import Choice, plan  # noqa: E402
+from envolve.outer.auto.plan import plan  # noqa: E402
 from envolve.outer.checkpoint import RunError  # noqa: E402
 from envolve.outer.config import problem  # noqa: E402
 from envolve.outer.config.load import Config, config_of  # noqa: E402

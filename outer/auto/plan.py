@@ -4,76 +4,26 @@ trains. A pure function. The clock has its say in the facts; the plan alone deci
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import yaml
 
-from envolve.outer.auto.facts import USUAL_SECONDS, Facts
+from envolve.outer.auto.choice import AUTO, Choice
+from envolve.outer.auto.configuration import LEAST_GENERATIONS, add_expert, configuration, inner_tests
+from envolve.outer.auto.facts import Facts
+from envolve.outer.auto.report_plan import REPORT_SHARES, SPARE, TEN, ReportPlan, plan_report
 from envolve.outer.auto.unseen import REAL, REAL_10X, WORLD
 from envolve.outer.config.distilled import DISTILLED
 from envolve.outer.config.problem import EXPERT_SUFFIX
-from envolve.outer.search.searches import NES_KEYS, SEARCHES
+from envolve.outer.search.searches import SEARCHES
 
-WORLDS, AUTO = ("bandit", "se", "rn"), "auto"
+WORLDS = ("bandit", "se", "rn")
 INITS = ("random", DISTILLED)  # how the first world is made
-REPORT_SHARES = (0.4, 0.5)  # of the time, for the report: more only where it lets a further kind of agent take part
 EXPERT_SHARE = 0.5  # of the evolution's time, for the experts of a distilled world
-LEAST_EXPERT, MOST_EXPERT = 3_000, 150_000  # their training steps
-EXPERTS_PER_WORKER = 2  # the best of them teaches
-EXPERT_EPS, EXPERT_EXPLORES = 0.05, 0.3  # lowest exploration rate, and after which share of the episodes it is reached
 START_SECONDS = 12.0  # of the workers
-TEN = 10  # REAL_10X: times the steps
-CHUNK = 18
-MOST_AGENTS, LEAST_AGENTS = 10, 3  # of one kind at one place
-# Training steps of an unseen agent in the world: of cheap kinds, of those that learn at every step, and for how many
-# agents there must be time. The first that fits is taken. PPO takes 2,048 steps at once, and learns little from one.
-CHEAP_STEPS = 10_240
-SIZES = [(CHEAP_STEPS, 8_192, 4), (CHEAP_STEPS, 6_144, LEAST_AGENTS), (CHEAP_STEPS, 4_096, LEAST_AGENTS)]
-# of one kind, where time is short
-SHORT_SIZES = [(6_144, 4_096, LEAST_AGENTS), (4_096, 4_096, LEAST_AGENTS), (2_048, 2_048, LEAST_AGENTS)]
-EVERY_STEP = ("sac", "td3")  # update at every step, with defaults
-ALWAYS = "ppo"  # in every report: it learns something on most environments
-LAST = "a2c"  # leaves a report first: it is seldom the best
-TESTS, MOST_TESTS = 10, 100  # episodes per agent: more where they are short, since a return may be 0 or 1 ...
-TEST_STEPS = 10_000  # ... as many as fit into these steps
-START_OF_AGENT = 4.0  # seconds: a process that imports what it needs
-SPARE = 0.85  # of the report's time is planned; the evolution has what is left
-MOST_GENERATIONS, LEAST_GENERATIONS = 2000, 3
-HORIZON_FROM = 400  # steps of an episode from which tests begin shorter
-
-
-@dataclass(frozen=True)
-class Choice:
-    """What the user asked for."""
-
-    seconds: float
-    world: str = AUTO
-    learner: str = AUTO
-    search: str = AUTO
-    init: str = AUTO
-    seed: int = 0
-    workers: int = 1
-    agents: int | None = None  # of each kind at each place; None: as many as there is time for
-    steps: int | None = None  # of each in the world; None: the same
-
-
-@dataclass(frozen=True)
-class ReportPlan:
-    """What is trained after the evolution."""
-
-    learners: tuple[str, ...]
-    agents: int
-    steps: tuple[int, ...]  # of each learner, in the world
-    tests: int
-    library: bool  # Stable-Baselines3's, not this project's
-
-    def steps_at(self, learner: str, where: str) -> int:
-        """Training steps there."""
-        return self.steps[self.learners.index(learner)] * (TEN if where == REAL_10X else 1)
+MOST_GENERATIONS = 2000
 
 
 @dataclass(frozen=True)
@@ -100,12 +50,12 @@ def plan(facts: Facts, choice: Choice, learners: list[str], library: bool) -> Ev
     world = "bandit" if choice.world == AUTO else choice.world
     learner = _learner(facts, world) if choice.learner == AUTO else choice.learner
     search = "nes" if choice.search == AUTO else choice.search
-    report, report_seconds = _report(facts, choice, learners, library)
+    report, report_seconds = plan_report(facts, choice, learners, library)
     seconds = max(choice.seconds - report_seconds / SPARE, (1 - REPORT_SHARES[-1]) * choice.seconds) - START_SECONDS
-    config = _config(facts, choice, world, learner, search)
+    config = configuration(facts, choice, world, learner, search)
     gtn = config["agents"]["gtn"]
     distilled = world == "bandit" if choice.init == AUTO else choice.init == DISTILLED
-    expert_seconds = _add_expert(config, facts, choice, EXPERT_SHARE * seconds) if distilled else 0.0
+    expert_seconds = add_expert(config, facts, choice, EXPERT_SHARE * seconds) if distilled else 0.0
     seconds -= expert_seconds
     generations, expected = _generations(facts, choice, gtn, seconds, world)
     gtn["max_iterations"] = generations
@@ -121,111 +71,12 @@ def _learner(facts: Facts, world: str) -> str:
     return name if world == "rn" else f"{name}_vary"
 
 
-# -------------------------------------------------------------------------------------------------------- the search
-
-
-def _config(facts: Facts, choice: Choice, world: str, learner: str, search: str) -> dict[str, Any]:
-    """The configuration, without what depends on the number of generations."""
-    gtn: dict[str, Any] = {
-        "mode": "single", "agent_name": learner, "synthetic_env_type": 1 if world == "rn" else 0,
-        "max_iterations": LEAST_GENERATIONS, "num_workers": 32, "noise_std": 0.05, "step_size": 0.02,
-        "estimator": "antithetic", "iterate_averaging": 0.8, "num_orig_evals": 8, "common_random_numbers": True,
-        "confirm_agents": 20, "chunk_size": CHUNK, "comparison_agents": 0, "search": search,
-        "quit_when_solved": True,
-    }  # fmt: skip
-    if search in SEARCHES.built_in:  # none of them reads what is nes's own
-        gtn = {key: value for key, value in gtn.items() if key not in NES_KEYS}
-    if world != "rn" and facts.max_steps >= HORIZON_FROM and facts.early_signal:
-        gtn["horizon_start"] = facts.max_steps // 5
-    if world == "se":
-        gtn.update(collapse_generations=20, max_restarts=2)
-    if world == "rn":
-        gtn.update(num_workers=8, num_orig_evals=4, rn_objective="auc", confirm_agents=0, chunk_size=10)
-    name = learner.lower().removesuffix("_vary")
-    agents: dict[str, Any] = {"gtn": gtn, name: _learner_section(facts, name, world)}
-    if learner.lower().endswith("_vary"):
-        agents[f"{name}_vary"] = {
-            "vary_hp": True, "vary_layers": False, "lr_factor": 10.0 if name in ("ddqn", "duelingddqn") else 3.0,
-            "train_steps_factor": 1.8,
-        }  # fmt: skip
-    section: dict[str, Any] = {"hidden_size": 32, "hidden_layer": 1, "activation_fn": "leakyrelu"}
-    if world == "bandit":
-        section["contextual_bandit"] = True
-    elif world == "se":
-        section["done_bias"] = -1.0
-    else:
-        section["reward_env_type"] = 2
-    return {"env_name": facts.env, "seed": choice.seed, "agents": agents, "envs": {facts.env: section}}
-
-
-def _add_expert(config: dict[str, Any], facts: Facts, choice: Choice, seconds: float) -> float:
-    """Adds the experts that a distilled world begins with, for as many steps as fit into ``seconds`` -> the seconds
-    that they are expected to take."""
-    name = "sac" if facts.continuous else "ddqn"
-    one = facts.expert_seconds * EXPERTS_PER_WORKER + facts.step_seconds
-    steps = int(min(MOST_EXPERT, max(LEAST_EXPERT, seconds / one)))
-    episodes = steps / ((facts.random_length + facts.max_steps) / 2)
-    section: dict[str, Any] = {
-        "train_steps": steps, "train_episodes": steps, "test_episodes": TESTS, "batch_size": 64, "gamma": 0.99,
-        "tau": 0.01, "hidden_layer": 1, "rb_size": 100_000,
-    }  # fmt: skip
-    if name == "sac":
-        section.update(lr=1e-3, hidden_size=64, init_episodes=max(1, min(20, round(1000 / facts.random_length))))
-    else:
-        decay = EXPERT_EPS ** (1 / max(1.0, EXPERT_EXPLORES * episodes))
-        section.update(lr=5e-4, hidden_size=128, hidden_layer=2, init_episodes=1,
-                       eps_init=1.0, eps_min=EXPERT_EPS, eps_decay=round(decay, 4))  # fmt: skip
-    agents = config["agents"]
-    agents["gtn"]["init"] = DISTILLED
-    agents["expert"] = {"learner": name, "agents": EXPERTS_PER_WORKER * max(1, min(choice.workers, facts.cores))}
-    agents[name + EXPERT_SUFFIX] = section
-    return steps * one
-
-
-def _learner_section(facts: Facts, name: str, world: str) -> dict[str, Any]:
-    """Hyperparameters of the inner learner: those of the shipped bandits, smaller where there are none."""
-    tests = _tests(facts)
-    out: dict[str, Any] = {
-        "train_episodes": 3000, "train_steps": 1500, "test_episodes": tests, "batch_size": 64, "gamma": 0.99,
-        "lr": 1e-3, "hidden_size": 64, "hidden_layer": 1,
-        "init_episodes": 0, "bootstrap_time_limit": False,
-    }  # fmt: skip
-    if name in ("ddqn", "duelingddqn"):
-        out.update(tau=0.01, eps_init=1.0, eps_min=0.05, eps_decay=0.998, rb_size=100_000)
-    elif name in ("td3", "sac", "td3_discrete"):
-        out.update(init_episodes=100, tau=0.02, rb_size=100_000)
-        if name == "td3":
-            out.update(action_std=0.3, train_steps=1000, batch_size=32, hidden_size=32, lr=2e-3)  # a dear learner
-    elif name == "ppo":
-        out = {
-            "train_episodes": 3000, "train_steps": 2000, "test_episodes": tests, "hidden_size": 64, "hidden_layer": 1,
-            "rollout_steps": 250, "ppo_epochs": 10, "minibatches": 4, "advantage": "gae", "norm_advantage": True,
-            "lr": 1e-3,
-        }  # fmt: skip
-    if world == "se" and name != "ppo":
-        out.update(eps_decay=0.95) if "eps_decay" in out else out.update(init_episodes=1)
-        out.update(train_episodes=1500, early_out_num=5, early_out_virtual_diff=0.1, early_out_min_steps=1500)
-    if world == "rn":
-        out["train_episodes"] = max(10, min(200, 20_000 // facts.max_steps))
-        if "train_steps" in out:
-            out["train_steps"] = 0
-        if "eps_decay" in out:
-            out.update(eps_decay=0.9, eps_min=0.01)
-        out["test_episodes"] = 1
-    return out
-
-
-def _tests(facts: Facts) -> int:
-    """Test episodes of an agent of the inner loop."""
-    return max(2, min(4, 1000 // facts.max_steps))
-
-
 def _generations(facts: Facts, choice: Choice, gtn: dict[str, Any], seconds: float, world: str) -> tuple[int, float]:
     """Most generations that are expected to fit into ``seconds``, and the seconds that they are expected to take."""
     mirrored = gtn["search"] not in SEARCHES.built_in or SEARCHES[gtn["search"]].mirrored
     perturbed, plain = (1 + mirrored) * gtn["num_workers"], gtn["num_orig_evals"]
     width = max(1, min(choice.workers, facts.cores))
-    tests = _tests(facts)
+    tests = inner_tests(facts)
     long = (facts.random_length + facts.max_steps) / 2  # episodes grow longer, or shorter: nobody knows
     start = gtn.get("horizon_start") or facts.max_steps
     middle = min(long, 0.7 * (start + facts.max_steps) / 2 + 0.3 * facts.max_steps)
@@ -239,65 +90,6 @@ def _generations(facts: Facts, choice: Choice, gtn: dict[str, Any], seconds: flo
     one = (train + real_steps * facts.step_seconds) / width + 0.15
     count = int(max(LEAST_GENERATIONS, min(MOST_GENERATIONS, seconds / one)))
     return count, count * one
-
-
-# -------------------------------------------------------------------------------------------------------- the report
-
-
-def _report(facts: Facts, choice: Choice, learners: list[str], library: bool) -> tuple[ReportPlan, float]:
-    """Kinds, agents and steps that fit into the report's time, and the seconds that they are expected to take."""
-    for kinds, sizes in _reports(facts, learners):
-        if choice.steps:
-            sizes = [(choice.steps, choice.steps, LEAST_AGENTS)]
-        for share, (cheap, dear, least) in itertools.product(REPORT_SHARES, sizes):
-            budget, steps = SPARE * share * choice.seconds, tuple(dear if k in EVERY_STEP else cheap for k in kinds)
-            most = min(MOST_AGENTS, int(budget / _seconds(facts, choice, kinds, 1, steps)))
-            count = choice.agents or most
-            if count >= (choice.agents or least) and _seconds(facts, choice, kinds, count, steps) <= budget:
-                return _sized(facts, choice, kinds, count, steps, library)
-    return _sized(facts, choice, kinds, choice.agents or LEAST_AGENTS, steps, library)
-
-
-def _reports(facts: Facts, learners: list[str]) -> Iterator[tuple[list[str], list[tuple[int, int, int]]]]:
-    """Kinds and sizes, the widest report first, down to the least."""
-    kinds = list(learners)
-    while len(kinds) > 1:
-        yield list(kinds), SIZES
-        if LAST in kinds and len(kinds) > 2:
-            yield [k for k in kinds if k != LAST], SIZES
-        kinds.remove(max([k for k in kinds if k != ALWAYS] or kinds, key=lambda k: _per_step(facts, k)))
-    yield kinds, SIZES + SHORT_SIZES
-
-
-def _sized(
-    facts: Facts, choice: Choice, kinds: list[str], agents: int, steps: tuple[int, ...], library: bool
-) -> tuple[ReportPlan, float]:
-    return ReportPlan(tuple(kinds), agents, steps, _report_tests(facts), library), _seconds(
-        facts, choice, kinds, agents, steps
-    )
-
-
-def _report_tests(facts: Facts) -> int:
-    """Test episodes of an unseen agent."""
-    return max(TESTS, min(MOST_TESTS, TEST_STEPS // facts.max_steps))
-
-
-def _per_step(facts: Facts, kind: str) -> float:
-    """Seconds of one training step of an unseen agent."""
-    return (facts.agent_seconds or {}).get(kind, USUAL_SECONDS.get(kind, 1e-3))
-
-
-def _seconds(facts: Facts, choice: Choice, kinds: list[str], agents: int, steps: tuple[int, ...]) -> float:
-    """Expected wall time of a report."""
-    long = (facts.random_length + facts.max_steps) / 2
-    tests = _report_tests(facts) * long * (facts.step_seconds + 3e-4)
-    training = sum((2 + TEN) * n * _per_step(facts, k) for k, n in zip(kinds, steps))
-    one = training + len(kinds) * 3 * (tests + START_OF_AGENT * 0.1)
-    width = max(1, min(choice.workers, facts.cores))
-    return agents * one / width + START_OF_AGENT
-
-
-# ---------------------------------------------------------------------------------------------------------- in words
 
 
 def _reasons(

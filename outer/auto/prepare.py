@@ -11,8 +11,9 @@ from typing import Any
 
 from envolve.core.registry import nearest
 from envolve.envs.outside.build import PREFIX, OutsideError, is_outside
+from envolve.outer.auto.choice import AUTO, Choice
 from envolve.outer.auto.facts import Facts, facts_of, probed
-from envolve.outer.auto.plan import AUTO, INITS, WORLDS, Choice, EvolvePlan, plan
+from envolve.outer.auto.plan import INITS, WORLDS, EvolvePlan, plan
 from envolve.outer.auto.unseen import installed, unseen_learners
 from envolve.outer.config.distilled import DISTILLED
 from envolve.outer.config.load import Config, ConfigError, config_of

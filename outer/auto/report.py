@@ -24,7 +24,7 @@ from envolve.core.interrupt import deaf_children
 from envolve.core.pool import pool
 from envolve.core.statistics import interval
 from envolve.envs.worlds.file import write_atomic
-from envolve.outer.auto.plan import ReportPlan
+from envolve.outer.auto.report_plan import ReportPlan
 from envolve.outer.auto.sentence import Figure, Findings
 from envolve.outer.auto.unseen import RANDOM, REAL, REAL_10X, WORLD, Job, train_one, whole
 from envolve.outer.checkpoint import RunError

@@ -19,8 +19,9 @@ from rich.console import Console
 from envolve.core.files import TEXT_BYTES, read_plain
 from envolve.envs.worlds.file import read_world, write_atomic
 from envolve.outer.auto import report
-from envolve.outer.auto.plan import ReportPlan, stored
+from envolve.outer.auto.plan import stored
 from envolve.outer.auto.prepare import Prepared
+from envolve.outer.auto.report_plan import ReportPlan
 from envolve.outer.auto.sentence import Findings, share, verdict
 from envolve.outer.checkpoint import RunError, locked
 from envolve.outer.config.load import CONFIG_FILE, Config, ConfigError, environment_info, load_config, store_config

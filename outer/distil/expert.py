@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Callable, List, Optional, Union
+from typing import Callable, List, Optional, Union
 
 import numpy as np
 import torch
@@ -11,9 +11,9 @@ from torch import Tensor
 
 from envolve.agents.common.hyper import draw
 from envolve.agents.common.learners import is_off_policy, off_policy_learners
-from envolve.agents.common.population import nets_of, stack, widest
 from envolve.agents.common.sections import LearnerSection
-from envolve.agents.train import Hardware, algorithm, train
+from envolve.agents.greedy import off_policy_agent
+from envolve.agents.train import Hardware, train
 from envolve.core.registry import unknown
 from envolve.envs.section import EnvSection
 from envolve.envs.task import Task
@@ -83,16 +83,7 @@ def _linear(task: Task, section: ARSSection, key: np.ndarray) -> Optional[Expert
 def _expert(
     name: str, learner: LearnerSection, task: Task, weights: np.ndarray, key: np.ndarray, steps: int, score: float
 ) -> Expert:
-    cls: Any = algorithm(name)
-    hyper = draw(learner, key)
-    own = nets_of(cls, task, hyper)
-    agent = cls(
-        task,
-        hyper,
-        widest(own),
-        stack(torch.as_tensor(weights[None]), own, widest(own)),
-        torch.as_tensor(hyper["hidden_size"], dtype=torch.int64),
-    )
+    agent = off_policy_agent(name, task, draw(learner, key), torch.as_tensor(weights[None]))
     silent = torch.zeros(1, dtype=torch.int64)
 
     def act(observation: Tensor) -> Tensor:

@@ -9,9 +9,7 @@ from envolve.envs.worlds.file import WorldFileError, read_world, write_atomic
 from envolve.outer.config.load import CONFIG_FILE, ConfigError, load_config
 from envolve.outer.zoo.card import card_of, measured, reported
 from envolve.outer.zoo.convert import task_id, zoo_bytes
-from envolve.worlds.shelf import CARD, TENSORS
-
-MOST_BYTES = 20_000
+from envolve.worlds.shelf import CARD, TENSORS, ZOO_BYTES
 
 
 def add(run_dir: Path, shelf: Path, agents: int, steps: int, workers: int) -> str:
@@ -21,9 +19,9 @@ def add(run_dir: Path, shelf: Path, agents: int, steps: int, workers: int) -> st
         raise ConfigError([f"found no model.pt in {str(run_dir)!r}, expected the folder of a run"])
     world = read_world(str(run_dir / "model.pt"))
     data = zoo_bytes(world)
-    if len(data) > MOST_BYTES:
+    if len(data) > ZOO_BYTES:
         words = "smaller networks (envs.<task>.hidden_size) make a smaller file"
-        raise WorldFileError(f"{world.path}: found a file of {len(data):,} bytes, expected {MOST_BYTES:,}: {words}")
+        raise WorldFileError(f"{world.path}: found a file of {len(data):,} bytes, expected {ZOO_BYTES:,}: {words}")
     figures = reported(run_dir)
     if figures is None:
         config = load_config(run_dir / CONFIG_FILE)

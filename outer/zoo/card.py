@@ -18,7 +18,7 @@ from envolve.envs.outside.build import is_outside
 from envolve.envs.task import make_task
 from envolve.envs.worlds.file import WorldFile, WorldFileError
 from envolve.outer.auto import report
-from envolve.outer.auto.plan import ReportPlan
+from envolve.outer.auto.report_plan import ReportPlan
 from envolve.outer.auto.unseen import REAL, WORLD, installed, unseen_learners
 from envolve.outer.checkpoint import RunError, locked
 from envolve.outer.config import problem

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
 
@@ -12,10 +13,15 @@ from envolve.agents.common.learners import LEARNERS
 from envolve.agents.common.sections import VarySection
 from envolve.core.option import option  # noqa: F401  sections are declared with it
 from envolve.envs.section import EnvSection
+from envolve.outer.auto.choice import Choice
+from envolve.outer.auto.configuration import LEAST_HIDDEN
 from envolve.outer.auto.facts import Facts
-from envolve.outer.auto.plan import REPORT_SHARES, Choice, EvolvePlan, plan
+from envolve.outer.auto.plan import EvolvePlan, plan
+from envolve.outer.auto.report_plan import REPORT_SHARES
 from envolve.outer.auto.unseen import CONTINUOUS, DISCRETE
 from envolve.outer.config.section import ExpertSection, GTNSection
+from envolve.worlds.shelf import ZOO_BYTES, path_of
+from envolve.worlds.tensors import read_tensors, tensor_bytes
 
 SLOW = {"ppo": 1e-3, "a2c": 1e-3, "dqn": 1e-3, "sac": 1e-2, "td3": 8e-3}
 
@@ -132,3 +138,24 @@ def test_the_same_facts_give_the_same_plan_and_slower_machines_fewer_generations
     assert made(facts()) == made(facts())
     slow = made(facts(step_seconds=1e-3, member_seconds=1.0)).config["agents"]["gtn"]["max_iterations"]
     assert slow < made(facts()).config["agents"]["gtn"]["max_iterations"]
+
+
+@pytest.mark.parametrize("features", range(1, 90))
+@pytest.mark.parametrize("actions", [{"num_actions": 4}, {"num_actions": 0, "action_size": 17}])
+def test_a_bandit_is_as_wide_as_the_zoo_allows(features: int, actions: dict[str, int]) -> None:
+    of, like = facts(features=features, **actions), read_tensors(path_of("CartPole-v1-bandit"))[1]
+    n = sum(actions.values())
+
+    def size(units: int) -> int:
+        shapes = {
+            "env.init_net.0.weight": (units, features), "env.init_net.0.bias": (units,),
+            "env.init_net.2.weight": (features, units), "env.init_net.2.bias": (features,),
+            "env.reward_net.0.weight": (units, features + n), "env.reward_net.0.bias": (units,),
+            "env.reward_net.2.weight": (1, units), "env.reward_net.2.bias": (1,),
+            "observation_mean": (features,), "observation_scale": (features,),
+        }  # fmt: skip
+        return len(tensor_bytes({k: np.zeros(s, np.float32) for k, s in shapes.items()}, like))
+
+    units = made(of).config["envs"][of.env]["hidden_size"]
+    assert size(units) <= ZOO_BYTES or size(LEAST_HIDDEN) > ZOO_BYTES - 1_000
+    assert units == 32 or size(units + 4) > ZOO_BYTES - 1_000

@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from envolve.outer.auto import report
-from envolve.outer.auto.plan import ReportPlan
+from envolve.outer.auto.report_plan import ReportPlan
 from envolve.outer.auto.unseen import RANDOM, REAL, REAL_10X, WORLD, Job, impatient, real_env, unseen_learners, whole
 from envolve.outer.checkpoint import RunError
 

@@ -1,0 +1,127 @@
+"""The configuration of an evolution that ``envolve evolve`` plans, and of the experts that its world begins with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from envolve.outer.auto.choice import Choice
+from envolve.outer.auto.facts import Facts
+from envolve.outer.auto.report_plan import TESTS
+from envolve.outer.config.distilled import DISTILLED
+from envolve.outer.config.problem import EXPERT_SUFFIX
+from envolve.outer.search.searches import NES_KEYS, SEARCHES
+from envolve.worlds.shelf import ZOO_BYTES
+
+LEAST_GENERATIONS = 3
+LEAST_EXPERT, MOST_EXPERT = 3_000, 150_000  # their training steps
+EXPERTS_PER_WORKER = 2  # the best of them teaches
+EXPERT_EPS, EXPERT_EXPLORES = 0.05, 0.3  # lowest exploration rate, and after which share of the episodes it is reached
+CHUNK = 18
+HORIZON_FROM = 400  # steps of an episode from which tests begin shorter
+HIDDEN, LEAST_HIDDEN = 32, 16  # units of a world's networks
+HEAD_BYTES = 2_000  # of a file of the zoo, beside its numbers
+
+
+def configuration(facts: Facts, choice: Choice, world: str, learner: str, search: str) -> dict[str, Any]:
+    """The configuration, without what depends on the number of generations."""
+    gtn: dict[str, Any] = {
+        "mode": "single", "agent_name": learner, "synthetic_env_type": 1 if world == "rn" else 0,
+        "max_iterations": LEAST_GENERATIONS, "num_workers": 32, "noise_std": 0.05, "step_size": 0.02,
+        "estimator": "antithetic", "iterate_averaging": 0.8, "num_orig_evals": 8, "common_random_numbers": True,
+        "confirm_agents": 20, "chunk_size": CHUNK, "comparison_agents": 0, "search": search,
+        "quit_when_solved": True,
+    }  # fmt: skip
+    if search in SEARCHES.built_in:  # none of them reads what is nes's own
+        gtn = {key: value for key, value in gtn.items() if key not in NES_KEYS}
+    if world != "rn" and facts.max_steps >= HORIZON_FROM and facts.early_signal:
+        gtn["horizon_start"] = facts.max_steps // 5
+    if world == "se":
+        gtn.update(collapse_generations=20, max_restarts=2)
+    if world == "rn":
+        gtn.update(num_workers=8, num_orig_evals=4, rn_objective="auc", confirm_agents=0, chunk_size=10)
+    name = learner.lower().removesuffix("_vary")
+    agents: dict[str, Any] = {"gtn": gtn, name: _learner_section(facts, name, world)}
+    if learner.lower().endswith("_vary"):
+        agents[f"{name}_vary"] = {
+            "vary_hp": True, "vary_layers": False, "lr_factor": 10.0 if name in ("ddqn", "duelingddqn") else 3.0,
+            "train_steps_factor": 1.8,
+        }  # fmt: skip
+    section: dict[str, Any] = {"hidden_size": HIDDEN, "hidden_layer": 1, "activation_fn": "leakyrelu"}
+    if world == "bandit":
+        section["hidden_size"] = _hidden(facts)
+        section["contextual_bandit"] = True
+    elif world == "se":
+        section["done_bias"] = -1.0
+    else:
+        section["reward_env_type"] = 2
+    return {"env_name": facts.env, "seed": choice.seed, "agents": agents, "envs": {facts.env: section}}
+
+
+def add_expert(config: dict[str, Any], facts: Facts, choice: Choice, seconds: float) -> float:
+    """Adds the experts that a distilled world begins with, for as many steps as fit into ``seconds`` -> the seconds
+    that they are expected to take."""
+    name = "sac" if facts.continuous else "ddqn"
+    one = facts.expert_seconds * EXPERTS_PER_WORKER + facts.step_seconds
+    steps = int(min(MOST_EXPERT, max(LEAST_EXPERT, seconds / one)))
+    episodes = steps / ((facts.random_length + facts.max_steps) / 2)
+    section: dict[str, Any] = {
+        "train_steps": steps, "train_episodes": steps, "test_episodes": TESTS, "batch_size": 64, "gamma": 0.99,
+        "tau": 0.01, "hidden_layer": 1, "rb_size": 100_000,
+    }  # fmt: skip
+    if name == "sac":
+        section.update(lr=1e-3, hidden_size=64, init_episodes=max(1, min(20, round(1000 / facts.random_length))))
+    else:
+        decay = EXPERT_EPS ** (1 / max(1.0, EXPERT_EXPLORES * episodes))
+        section.update(lr=5e-4, hidden_size=128, hidden_layer=2, init_episodes=1,
+                       eps_init=1.0, eps_min=EXPERT_EPS, eps_decay=round(decay, 4))  # fmt: skip
+    agents = config["agents"]
+    agents["gtn"]["init"] = DISTILLED
+    agents["expert"] = {"learner": name, "agents": EXPERTS_PER_WORKER * max(1, min(choice.workers, facts.cores))}
+    agents[name + EXPERT_SUFFIX] = section
+    return steps * one
+
+
+def _learner_section(facts: Facts, name: str, world: str) -> dict[str, Any]:
+    """Hyperparameters of the inner learner: those of the shipped bandits, smaller where there are none."""
+    tests = inner_tests(facts)
+    out: dict[str, Any] = {
+        "train_episodes": 3000, "train_steps": 1500, "test_episodes": tests, "batch_size": 64, "gamma": 0.99,
+        "lr": 1e-3, "hidden_size": 64, "hidden_layer": 1,
+        "init_episodes": 0, "bootstrap_time_limit": False,
+    }  # fmt: skip
+    if name in ("ddqn", "duelingddqn"):
+        out.update(tau=0.01, eps_init=1.0, eps_min=0.05, eps_decay=0.998, rb_size=100_000)
+    elif name in ("td3", "sac", "td3_discrete"):
+        out.update(init_episodes=100, tau=0.02, rb_size=100_000)
+        if name == "td3":
+            out.update(action_std=0.3, train_steps=1000, batch_size=32, hidden_size=32, lr=2e-3)  # a dear learner
+    elif name == "ppo":
+        out = {
+            "train_episodes": 3000, "train_steps": 2000, "test_episodes": tests, "hidden_size": 64, "hidden_layer": 1,
+            "rollout_steps": 250, "ppo_epochs": 10, "minibatches": 4, "advantage": "gae", "norm_advantage": True,
+            "lr": 1e-3,
+        }  # fmt: skip
+    if world == "se" and name != "ppo":
+        out.update(eps_decay=0.95) if "eps_decay" in out else out.update(init_episodes=1)
+        out.update(train_episodes=1500, early_out_num=5, early_out_virtual_diff=0.1, early_out_min_steps=1500)
+    if world == "rn":
+        out["train_episodes"] = max(10, min(200, 20_000 // facts.max_steps))
+        if "train_steps" in out:
+            out["train_steps"] = 0
+        if "eps_decay" in out:
+            out.update(eps_decay=0.9, eps_min=0.01)
+        out["test_episodes"] = 1
+    return out
+
+
+def _hidden(facts: Facts) -> int:
+    """Hidden units of a bandit: fewer than usual if only then its file is small enough for the zoo."""
+    # drawing an observation takes F inputs and F outputs, paying the action F + A inputs and one output
+    weights_per_unit = 3 * facts.features + (facts.action_size or facts.num_actions) + 4
+    fit = (ZOO_BYTES - HEAD_BYTES) // 4 // weights_per_unit // 4 * 4
+    return min(HIDDEN, fit) if fit >= LEAST_HIDDEN else HIDDEN
+
+
+def inner_tests(facts: Facts) -> int:
+    """Test episodes of an agent of the inner loop."""
+    return max(2, min(4, 1000 // facts.max_steps))

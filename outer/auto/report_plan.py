@@ -1,0 +1,96 @@
+"""What the report of ``envolve evolve`` trains: as many agents of as many kinds as its share of the time allows."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from envolve.outer.auto.choice import Choice
+from envolve.outer.auto.facts import USUAL_SECONDS, Facts
+from envolve.outer.auto.unseen import REAL_10X
+
+REPORT_SHARES = (0.4, 0.5)  # of the time, for the report: more only where it lets a further kind of agent take part
+SPARE = 0.85  # of the report's time is planned; the evolution has what is left
+TEN = 10  # REAL_10X: times the steps
+MOST_AGENTS, LEAST_AGENTS = 10, 3  # of one kind at one place
+# Training steps of an unseen agent in the world: of cheap kinds, of those that learn at every step, and for how many
+# agents there must be time. The first that fits is taken. PPO takes 2,048 steps at once, and learns little from one.
+CHEAP_STEPS = 10_240
+SIZES = [(CHEAP_STEPS, 8_192, 4), (CHEAP_STEPS, 6_144, LEAST_AGENTS), (CHEAP_STEPS, 4_096, LEAST_AGENTS)]
+# of one kind, where time is short
+SHORT_SIZES = [(6_144, 4_096, LEAST_AGENTS), (4_096, 4_096, LEAST_AGENTS), (2_048, 2_048, LEAST_AGENTS)]
+EVERY_STEP = ("sac", "td3")  # update at every step, with defaults
+ALWAYS = "ppo"  # in every report: it learns something on most environments
+LAST = "a2c"  # leaves a report first: it is seldom the best
+TESTS, MOST_TESTS = 10, 100  # episodes per agent: more where they are short, since a return may be 0 or 1 ...
+TEST_STEPS = 10_000  # ... as many as fit into these steps
+START_OF_AGENT = 4.0  # seconds: a process that imports what it needs
+
+
+@dataclass(frozen=True)
+class ReportPlan:
+    """What is trained after the evolution."""
+
+    learners: tuple[str, ...]
+    agents: int
+    steps: tuple[int, ...]  # of each learner, in the world
+    tests: int
+    library: bool  # Stable-Baselines3's, not this project's
+
+    def steps_at(self, learner: str, where: str) -> int:
+        """Training steps there."""
+        return self.steps[self.learners.index(learner)] * (TEN if where == REAL_10X else 1)
+
+
+def plan_report(facts: Facts, choice: Choice, learners: list[str], library: bool) -> tuple[ReportPlan, float]:
+    """Kinds, agents and steps that fit into the report's time, and the seconds that they are expected to take."""
+    for kinds, sizes in _reports(facts, learners):
+        if choice.steps:
+            sizes = [(choice.steps, choice.steps, LEAST_AGENTS)]
+        for share, (cheap, dear, least) in itertools.product(REPORT_SHARES, sizes):
+            budget, steps = SPARE * share * choice.seconds, tuple(dear if k in EVERY_STEP else cheap for k in kinds)
+            most = min(MOST_AGENTS, int(budget / _seconds(facts, choice, kinds, 1, steps)))
+            count = choice.agents or most
+            if count >= (choice.agents or least) and _seconds(facts, choice, kinds, count, steps) <= budget:
+                return _sized(facts, choice, kinds, count, steps, library)
+    return _sized(facts, choice, kinds, choice.agents or LEAST_AGENTS, steps, library)
+
+
+def _reports(facts: Facts, learners: list[str]) -> Iterator[tuple[list[str], list[tuple[int, int, int]]]]:
+    """Kinds and sizes, the widest report first, down to the least."""
+    kinds = list(learners)
+    while len(kinds) > 1:
+        yield list(kinds), SIZES
+        if LAST in kinds and len(kinds) > 2:
+            yield [k for k in kinds if k != LAST], SIZES
+        kinds.remove(max([k for k in kinds if k != ALWAYS] or kinds, key=lambda k: _per_step(facts, k)))
+    yield kinds, SIZES + SHORT_SIZES
+
+
+def _sized(
+    facts: Facts, choice: Choice, kinds: list[str], agents: int, steps: tuple[int, ...], library: bool
+) -> tuple[ReportPlan, float]:
+    return ReportPlan(tuple(kinds), agents, steps, _report_tests(facts), library), _seconds(
+        facts, choice, kinds, agents, steps
+    )
+
+
+def _report_tests(facts: Facts) -> int:
+    """Test episodes of an unseen agent."""
+    return max(TESTS, min(MOST_TESTS, TEST_STEPS // facts.max_steps))
+
+
+def _per_step(facts: Facts, kind: str) -> float:
+    """Seconds of one training step of an unseen agent."""
+    return (facts.agent_seconds or {}).get(kind, USUAL_SECONDS.get(kind, 1e-3))
+
+
+def _seconds(facts: Facts, choice: Choice, kinds: list[str], agents: int, steps: tuple[int, ...]) -> float:
+    """Expected wall time of a report."""
+    long = (facts.random_length + facts.max_steps) / 2
+    tests = _report_tests(facts) * long * (facts.step_seconds + 3e-4)
+    training = sum((2 + TEN) * n * _per_step(facts, k) for k, n in zip(kinds, steps))
+    one = training + len(kinds) * 3 * (tests + START_OF_AGENT * 0.1)
+    width = max(1, min(choice.workers, facts.cores))
+    return agents * one / width + START_OF_AGENT
