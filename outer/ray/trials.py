@@ -48,7 +48,7 @@ class TrialPool(RayPool):
     def result(self, ticket: int) -> ChunkResult:
         """Raises ExchangeError, OSError."""
         result, sent = super().result(ticket), self._sent.pop(ticket)
-        self.forget(sent.config)
+        self._letters.forget(sent.config)
         left = result.values.pop(FILES, None)
         if left is not None:
             try:

@@ -45,7 +45,7 @@ def search(s, run_dir, cluster):
         cluster, "run", MINE, runs=run_dir / "runs", clock=lambda: cluster.now, patience=NEVER_LATE, count=3
     )
     Optimiser(s, run_dir, pool).execute(Notes())
-    assert not pool._configs and not pool._sent, "nothing is kept of trials that have ended"
+    assert not pool._letters._packed and not pool._sent, "nothing is kept of trials that have ended"
     log = [json.loads(line) for line in (run_dir / "results.json").read_text().splitlines()]
     kept = ("model.pt", "scores.csv")
     files = {str(p.relative_to(run_dir)): p.read_bytes() for p in run_dir.rglob("*") if p.name in kept}
