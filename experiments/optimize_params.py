@@ -47,6 +47,7 @@ from envolve.outer.hpo.report import write_report
 from envolve.outer.hpo.study import Study, dump_study, read_study
 from envolve.outer.hpo.study_board import StudyBoard
 from envolve.outer.hpo.study_table import StudyTable
+from envolve.outer.launch import forget_unused
 from envolve.outer.ray.address import FILES, WORKERS_ON, check_on_ray
 from envolve.outer.reporting.folders import new_folder
 from envolve.outer.reporting.wandb_run import check_wandb, followed
@@ -305,7 +306,9 @@ def main(argv: list[str] | None = None) -> int:
     except (RunError, ExchangeError, SecondWorkerError, ConfigError, WorldFileError, ValueError, Broken, OSError) as e:
         complain(in_words(e))
     if not is_master:
-        complain(f"what is finished is kept; {go_on}")
+        forget_unused(run_dir, study.config, STUDY_FILE)
+        if run_dir.exists():
+            complain(f"what is finished is kept; {go_on}")
     return 1
 
 

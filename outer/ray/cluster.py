@@ -32,6 +32,7 @@ from envolve.outer.ray.evaluator import NodeUnfit
 log = logging.getLogger("envolve")
 
 CONNECT_SECONDS = 3.0
+TRIES = "4"  # of Ray to connect, read at its import; a wrong token fails each of its usual 20
 STORE_BYTES = 100 * 2**20  # of a cluster started here: chunks and results are small
 READY, ANSWER, FAILED, LOST, DIED, UNFIT = "ready", "answer", "failed", "lost", "died", "unfit"
 
@@ -164,6 +165,7 @@ def connected(address: str | None, cpus: int | None = None) -> Iterator[None]:
     None: one of ``cpus`` CPUs is started here, and ends. A connection that exists is used. Raises ExchangeError."""
     if not installed():
         raise ExchangeError(f"found no package ray; {INSTALL}")
+    os.environ.setdefault("RAY_NUM_REDIS_GET_RETRIES", TRIES)
     if "ray" in sys.modules and sys.modules["ray"].is_initialized():
         yield
         return
@@ -216,9 +218,17 @@ def _cause(e: Exception) -> str:
         text = "found no running one on this machine; start one with ray start --head, or name its host:port"
     elif "Ray expects this IP address" in text:
         text = "this machine is no node of it; join it first: ray start --address=HOST:PORT"
-    elif isinstance(e, getattr(sys.modules["ray"].exceptions, "AuthenticationError", ())):
+    elif _refused(e):
         text = "its token is not the one here; copy ~/.ray/auth_token from its head, or set RAY_AUTH_TOKEN"
+    elif "Failed to connect to Ray cluster" in text:
+        text = "what answers there is no Ray, or has another token; copy ~/.ray/auth_token from its head"
     return one_line(clip(text))
+
+
+def _refused(e: BaseException | None) -> bool:
+    """Whether a wrong token is among the causes."""
+    kind = getattr(sys.modules["ray"].exceptions, "AuthenticationError", ())
+    return e is not None and (isinstance(e, kind) or _refused(e.__cause__ or e.__context__))
 
 
 def _check_reachable(address: str) -> None:
