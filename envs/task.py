@@ -23,6 +23,7 @@ class Task:
     action_size: ClassVar[int] = 0  # A of continuous tasks: actions are float32 [P, N, A]; 0 for discrete ones
     max_action: ClassVar[float] = 1.0  # continuous actions lie in [-max_action, max_action]; the task clips them itself
     num_states: ClassVar[Optional[int]] = None  # finite tasks only
+    codes: ClassVar[Tuple[Tuple[int, int], ...]] = ()  # features [start, stop) that are one-hot codes
     reset_uniforms: ClassVar[int] = 0  # uniforms in [0, 1) that one reset consumes
     reward_noise: ClassVar[float] = 0.0  # standard deviation of the true reward; ``step`` returns its mean
     info_names: ClassVar[Tuple[str, ...]] = ()  # the entries of ``info``, of tasks that have an info vector

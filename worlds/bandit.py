@@ -54,6 +54,7 @@ class Bandit(NamedTuple):
     init_net: Net
     reward_net: Net
     action_inputs: int  # A: a one-hot code, or as many numbers
+    codes: tuple[tuple[int, int], ...] = ()  # features [start, stop) of a context that are one-hot
 
     @property
     def features(self) -> int:
@@ -65,6 +66,8 @@ class Bandit(NamedTuple):
         [..., H]. Raises FloatingPointError where a network overflows."""
         z = LATENT_SCALE * (u.astype(np.float32) - np.float32(0.5))
         s = _bounded(self.init_net(z.astype(np.float32)), "init_net")
+        for start, stop in self.codes:
+            s[..., start:stop] = s[..., start:stop].argmax(-1)[..., None] == np.arange(stop - start)
         net = self.reward_net
         return s, s @ net.weights[0][self.action_inputs :] + net.biases[0]
 

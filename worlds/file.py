@@ -19,7 +19,8 @@ from gymnasium import spaces
 from envolve.worlds.bandit import ACTIVATIONS, OUTPUT_BOUND, Bandit, Net
 from envolve.worlds.tensors import TensorFileError, read_tensors
 
-FORMAT, VERSION = "envolve-zoo", 1
+FORMAT, VERSION = "envolve-zoo", 2
+CODES_SINCE = 2  # the version from which a file may have "codes"; others are written as before
 KEYS = {"format", "version", "kind", "task", "activation", "observation_shape", "action"}
 KINDS = ("bandit",)
 ACTION_KINDS = ("Discrete", "MultiDiscrete", "MultiBinary", "Box")
@@ -92,8 +93,9 @@ def _world(about: Any, tensors: dict[str, np.ndarray]) -> World:
         raise ValueError(f"version: found {version!r:.40}, expected {VERSION}")
     if version > VERSION:
         raise ValueError(f"version: found {version}, expected {VERSION}: the file is newer than this Envolve")
-    for key in sorted(KEYS ^ set(about)):
-        raise ValueError(f"{key}: {'missing' if key in KEYS else 'an unknown key'}")
+    keys = KEYS | {"codes"} if version >= CODES_SINCE else KEYS
+    for key in sorted(keys ^ set(about)):
+        raise ValueError(f"{key}: {'missing' if key in keys else 'an unknown key'}")
     if about["kind"] not in KINDS:
         raise ValueError(f"kind: found {about['kind']!r:.40}, expected {' or '.join(KINDS)}")
     if about["activation"] not in ACTIVATIONS:
@@ -111,7 +113,18 @@ def _world(about: Any, tensors: dict[str, np.ndarray]) -> World:
         raise ValueError(f"tensor {sorted(tensors)[0]!r:.80} is not expected")
     low, high = ((mean + sign * OUTPUT_BOUND * scale).astype(np.float32).reshape(shape) for sign in (-1, 1))
     observation = spaces.Box(low, high, shape, np.float32)
-    return World(about["task"], about["kind"], Bandit(init, reward, action.inputs), mean, scale, observation, action)
+    bandit = Bandit(init, reward, action.inputs, _codes(about.get("codes", []), F))
+    return World(about["task"], about["kind"], bandit, mean, scale, observation, action)
+
+
+def _codes(data: Any, features: int) -> tuple[tuple[int, int], ...]:
+    """One-hot parts [start, stop) of so many features. Raises ValueError."""
+    pairs = [_integers(pair, "codes", 0) for pair in data] if isinstance(data, list) else [[]]
+    ends = [end for pair in pairs for end in pair]
+    fits = all(len(pair) == 2 and pair[0] < pair[1] for pair in pairs) and ends == sorted(ends)
+    if not fits or (ends and ends[-1] > features):
+        raise ValueError(f"codes: found {str(data):.60}, expected pairs [start, stop] of {features} features, in order")
+    return tuple((start, stop) for start, stop in pairs)
 
 
 def _taken(tensors: dict[str, np.ndarray], name: str, shape: tuple[int, ...]) -> np.ndarray:
@@ -184,7 +197,7 @@ def _numbers(values: Any, name: str) -> np.ndarray:
 
 
 def metadata_of(about: Mapping[str, Any]) -> dict[str, str]:
-    """Metadata of a new file. about: task, kind, activation, observation_shape, action."""
-    content = {"format": FORMAT, "version": VERSION, **about}
-    assert set(content) == KEYS, sorted(KEYS ^ set(content))
+    """Metadata of a new file. about: task, kind, activation, observation_shape, action, and codes if there are any."""
+    content = {"format": FORMAT, "version": CODES_SINCE if "codes" in about else 1, **about}
+    assert set(content) - {"codes"} == KEYS, sorted(KEYS ^ set(content))
     return {"envolve": json.dumps(content, sort_keys=True, separators=(",", ":"))}

@@ -34,6 +34,7 @@ class Observation(NamedTuple):
     low: np.ndarray  # float64 [F]
     high: np.ndarray
     text: str  # the space as its environment prints it
+    codes: Tuple[Tuple[int, int], ...] = ()  # features [start, stop) are one-hot: of each such part exactly one is 1
 
     @property
     def size(self) -> int:
@@ -108,7 +109,7 @@ def observation_of(space: Any) -> Json:
     _check_size(math.prod(flat.shape), space)
     low, high = (np.asarray(x, np.float64).reshape(-1).tolist() for x in (flat.low, flat.high))
     return {"kind": "flattened", "shape": list(flat.shape), "dtype": str(flat.dtype), "text": str(space)[:200],
-            "low": [_bound(x) for x in low], "high": [_bound(x) for x in high]}  # fmt: skip
+            "low": [_bound(x) for x in low], "high": [_bound(x) for x in high], "codes": _codes(space)}  # fmt: skip
 
 
 def action_of(space: Any) -> Json:
@@ -170,6 +171,21 @@ def _leaves(space: Any) -> List[Any]:
     return [leaf for part in parts for leaf in _leaves(part)]
 
 
+def _codes(space: Any) -> List[List[int]]:
+    """Features [start, stop) of each one-hot code in what Gymnasium's ``flatten`` makes of the space."""
+    from gymnasium import spaces
+
+    found, at = [], 0
+    for leaf in _leaves(space):
+        if isinstance(leaf, (spaces.Discrete, spaces.MultiDiscrete)):
+            for n in np.asarray(leaf.n if isinstance(leaf, spaces.Discrete) else leaf.nvec).reshape(-1).tolist():
+                found.append([at, at + n])
+                at += n
+        else:
+            at += math.prod(leaf.shape)
+    return found
+
+
 def _refuse_image(space: Any) -> None:
     shape, dtype = getattr(space, "shape", None) or (), str(getattr(space, "dtype", ""))
     if len(shape) in (2, 3) and dtype == "uint8" and min(sorted(shape)[-2:]) >= IMAGE_SIDE:
@@ -197,7 +213,9 @@ def _short(space: Any) -> str:
 
 def read_observation(data: Any) -> Observation:
     """Raises ValueError with the key, what was found and what was expected."""
-    values = _mapping(data, "observation", {"kind", "shape", "dtype", "low", "high", "text"})
+    codes = data.get("codes", []) if isinstance(data, dict) else []  # runs of older versions have none
+    without = {k: v for k, v in data.items() if k != "codes"} if isinstance(data, dict) else data
+    values = _mapping(without, "observation", {"kind", "shape", "dtype", "low", "high", "text"})
     low, high = _numbers(values["low"], "observation.low"), _numbers(values["high"], "observation.high")
     shape = _shape(values["shape"], "observation.shape")
     if values["kind"] not in ("Box", "flattened"):
@@ -205,9 +223,20 @@ def read_observation(data: Any) -> Observation:
     if not 1 <= len(low) == len(high) == math.prod(shape) <= MAX_FEATURES:
         raise ValueError(f"observation: found {len(low)} and {len(high)} bounds, expected 1 to {MAX_FEATURES} of each")
     lowest, highest = np.where(np.isnan(low), -np.inf, low), np.where(np.isnan(high), np.inf, high)
-    return Observation(
-        values["kind"], shape, _dtype(values["dtype"], "observation.dtype"), lowest, highest, str(values["text"])[:200]
-    )
+    dtype, text = _dtype(values["dtype"], "observation.dtype"), str(values["text"])[:200]
+    return Observation(values["kind"], shape, dtype, lowest, highest, text, read_codes(codes, len(low)))
+
+
+def read_codes(data: Any, features: int) -> Tuple[Tuple[int, int], ...]:
+    """One-hot parts [start, stop) of so many features, in order and apart. Raises ValueError."""
+    pairs = [_integers(pair, "codes", 0) for pair in data] if isinstance(data, list) else [()]
+    if any(len(pair) != 2 for pair in pairs):
+        raise ValueError(f"codes: found {str(data):.80}, expected a list of pairs [start, stop]")
+    ends = [end for pair in pairs for end in pair]
+    apart = all(a < b for a, b in pairs) and ends == sorted(ends) and (not ends or ends[-1] <= features)
+    if not apart:
+        raise ValueError(f"codes: found {str(data):.80}, expected parts of {features} features, in order and apart")
+    return tuple((a, b) for a, b in pairs)
 
 
 def read_action(data: Any) -> Action:

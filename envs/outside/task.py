@@ -296,6 +296,7 @@ def define(name: str, section: Mapping[str, Any]) -> Type[OutsideTask]:
         name=name,
         section=dict(section),
         observations=observation,
+        codes=observation.codes,
         actions=action,
         mean=mean,
         scale=scale,

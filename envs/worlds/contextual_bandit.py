@@ -8,7 +8,7 @@ with.
 from __future__ import annotations
 
 import math
-from typing import Tuple, Union
+from typing import Sequence, Tuple, Union
 
 import torch
 from torch import Tensor
@@ -24,8 +24,9 @@ LATENT_SCALE = 2.0 * math.sqrt(3.0)  # z = scale (u - 1/2) has mean 0 and varian
 class ContextualBandit(World):
     """params: float32 [P, D], the nets init_net | reward_net of each member.
 
-    init_net maps F uniform latents to the state; reward_net reads (action, state), a discrete action one-hot. A state
-    with an output that is not finite is NaN in all features, and the step from it has failed.
+    init_net maps F uniform latents to the state; reward_net reads (action, state), a discrete action one-hot. Where the
+    task's observations hold a one-hot code, so does the state: 1 at the largest output of that part, 0 elsewhere. A
+    state with an output that is not finite is NaN in all features, and the step from it has failed.
     """
 
     kind = "se"
@@ -47,7 +48,8 @@ class ContextualBandit(World):
     def reset(self, u: Tensor, members: Union[slice, Tensor] = slice(None)) -> Tensor:
         state = self.init_net(LATENT_SCALE * (u.to(torch.float32) - 0.5), members)
         finite = torch.isfinite(state).all(-1, keepdim=True)
-        return torch.where(finite, state.clamp(-OUTPUT_BOUND, OUTPUT_BOUND), torch.full_like(state, math.nan))
+        bounded = encoded(state.clamp(-OUTPUT_BOUND, OUTPUT_BOUND), self.task.codes)
+        return torch.where(finite, bounded, torch.full_like(state, math.nan))
 
     def observe(self, state: Tensor) -> Tensor:
         return state
@@ -58,3 +60,13 @@ class ContextualBandit(World):
         failed = ~(torch.isfinite(reward) & torch.isfinite(state[..., 0]))
         reward = torch.nan_to_num(reward, nan=0.0).clamp(-OUTPUT_BOUND, OUTPUT_BOUND)
         return state, reward, torch.ones_like(reward), failed
+
+
+def encoded(state: Tensor, codes: Sequence[Tuple[int, int]]) -> Tensor:
+    """State [..., F] with a 1 at the largest number of each part [start, stop), the first if several are, and 0
+    elsewhere in it."""
+    for start, stop in codes:
+        part = state[..., start:stop]
+        code = torch.zeros_like(part).scatter_(-1, part.argmax(-1, keepdim=True), 1.0)
+        state = torch.cat((state[..., :start], code, state[..., stop:]), -1)
+    return state

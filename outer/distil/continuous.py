@@ -9,7 +9,7 @@ All draws come from one generator of torch, seeded by the key.
 
 from __future__ import annotations
 
-from typing import Callable
+from typing import Callable, Sequence, Tuple
 
 import torch
 from torch import Tensor
@@ -17,9 +17,9 @@ from torch import Tensor
 from envolve.envs.nets.networks import MLPShape, forward
 from envolve.envs.section import EnvSection
 from envolve.envs.task import Task
-from envolve.envs.worlds.contextual_bandit import LATENT_SCALE
+from envolve.envs.worlds.contextual_bandit import LATENT_SCALE, encoded
 from envolve.envs.worlds.world import init_world, world_nets
-from envolve.outer.distil.energy import energy_distance
+from envolve.outer.distil.energy import energy_distance, softened, units_of
 
 CONTEXT_STEPS, CONTEXT_BATCH = 1000, 256
 STEPS, BATCH = 3000, 512
@@ -37,9 +37,9 @@ def fit_bump(task: Task, section: EnvSection, contexts: Tensor, act: Callable[[T
     init, reward = (shape for _, shape in world_nets("se", task, section))
     flat = init_world("se", task, section, torch.tensor([key]))
     generator = torch.Generator().manual_seed(key & (2**63 - 1))
-    drawing = fit_contexts(init, flat[:, : init.size], contexts, generator)
+    drawing = fit_contexts(init, flat[:, : init.size], contexts, generator, task.codes)
     with torch.no_grad():
-        own = drawn(init, drawing, OWN, generator)
+        own = encoded(drawn(init, drawing, OWN, generator), task.codes)
         state = torch.cat((own, rows(contexts, GIVEN, generator)))
         code = act(state) / task.max_action
 
@@ -55,12 +55,18 @@ def fit_bump(task: Task, section: EnvSection, contexts: Tensor, act: Callable[[T
     return torch.cat((drawing, minimise(flat[:, init.size :], loss, STEPS)), 1)[0]
 
 
-def fit_contexts(init: MLPShape, flat: Tensor, contexts: Tensor, generator: torch.Generator) -> Tensor:
-    """Parameters [1, D] of init_net, whose states shall be like ``contexts`` [n, F]."""
-    scale = contexts.std(0).clamp(min=1e-6)
+def fit_contexts(
+    init: MLPShape,
+    flat: Tensor,
+    contexts: Tensor,
+    generator: torch.Generator,
+    codes: Sequence[Tuple[int, int]] = (),
+) -> Tensor:
+    """Parameters [1, D] of init_net, whose states shall be like ``contexts`` [n, F], in which ``codes`` are one-hot."""
+    scale = units_of(contexts, codes)
 
     def loss(flat: Tensor) -> Tensor:
-        own = drawn(init, flat, CONTEXT_BATCH, generator)
+        own = softened(drawn(init, flat, CONTEXT_BATCH, generator), codes)
         return energy_distance(own / scale, rows(contexts, CONTEXT_BATCH, generator) / scale)
 
     return minimise(flat, loss, CONTEXT_STEPS)

@@ -21,7 +21,7 @@ from envolve.envs.task import Task
 from envolve.envs.worlds.contextual_bandit import LATENT_SCALE
 from envolve.envs.worlds.world import init_world, world_nets
 from envolve.outer.distil.continuous import fit_bump
-from envolve.outer.distil.energy import energy_distance
+from envolve.outer.distil.energy import energy_distance, softened, units_of
 from envolve.outer.distil.policy import Policy, of_observation
 
 STEPS, BATCH, LR = 2000, 256, 3e-3  # of every fit; the learning rate falls to a tenth
@@ -57,7 +57,7 @@ def fit_classifier(task: Task, states: Tensor, labels: Tensor, key: int) -> Poli
     for continuous ones. states: float32 [n, F]; labels: int64 [n] or float32 [n, A]."""
     outputs = task.num_actions or task.action_size
     shape, seed = MLPShape(task.observation_size, outputs, CLASSIFIER_UNITS, 1, "tanh"), torch.tensor([key])
-    stream, mean, scale = rng.fold(seed, LABELS), states.mean(0), states.std(0).clamp(min=1e-6)
+    stream, mean, scale = rng.fold(seed, LABELS), states.mean(0), units_of(states)
     both = torch.cat((((states - mean) / scale), labels.float().view(len(states), -1)), 1)
 
     def loss(flat: Tensor, step: int) -> Tensor:
@@ -90,11 +90,11 @@ def fit_bandit(task: Task, section: EnvSection, contexts: Tensor, act: Callable[
     seed, (init, reward) = torch.tensor([key]), (shape for _, shape in world_nets("se", task, section))
     flat, stream = init_world("se", task, section, seed), rng.fold(seed, CONTEXTS)
     F, A = task.observation_size, task.action_inputs
-    scale = contexts.std(0).clamp(min=1e-6)
+    scale = units_of(contexts, task.codes)
 
     def contexts_like(flat: Tensor, step: int) -> Tensor:
         z = LATENT_SCALE * (draws(stream, step, BATCH * F).float().view(1, F, BATCH) - 0.5)
-        drawn = forward(init, flat, z)[0].T / scale
+        drawn = softened(forward(init, flat, z)[0].T, task.codes) / scale
         return energy_distance(drawn, batch_of(contexts, rng.fold(stream, 1), step) / scale)
 
     def choice(flat: Tensor, step: int) -> Tensor:

@@ -90,10 +90,11 @@ def card_of(run_dir: Path, name: str, world: WorldFile, zoo_file: bytes, figures
 
 
 def command_of(run_dir: Path) -> str:
-    """How the run was started, without where its results went; "" where its folder does not say."""
+    """How the run was started, without where this machine has its folders; "" where its folder does not say."""
     header = read_text(run_dir / CONFIG_FILE)
     found = re.search(r"^# command: (.*)$", header, re.MULTILINE)
-    return OF_ONE_MACHINE.sub("", found[1]) if found else ""
+    own = re.compile(r"\S*/(?=(configs/\S+|default_config_\w+)\.ya?ml)")  # a checkout, wherever it lies
+    return own.sub("", OF_ONE_MACHINE.sub("", found[1])) if found else ""
 
 
 def text_of(card: Mapping[str, Any]) -> str:

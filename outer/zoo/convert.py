@@ -37,6 +37,8 @@ def zoo_bytes(world: WorldFile) -> bytes:
         "observation_shape": shape_of(task),
         "action": action_json(task, world),
     }
+    if task.codes:
+        about["codes"] = [list(part) for part in task.codes]
     return tensor_bytes(tensors, metadata_of(about))
 
 

@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import envolve.worlds
+from envolve.envs.task import make_task
 from envolve.envs.worlds.export import load_world
 from envolve.envs.worlds.file import WorldFileError, read_world, save_world
 from envolve.outer.zoo.convert import zoo_bytes
@@ -71,6 +72,25 @@ def same_world(model: str, path: Path) -> None:
         found = ours.step(action)
         np.testing.assert_allclose(found[1], expected[1], rtol=1e-5, atol=1e-5)
         assert found[2:4] == expected[2:4] == (True, False)
+
+
+def test_contexts_are_coded_as_the_tasks_observations_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(type(make_task("CartPole-v0")), "codes", ((0, 2), (2, 4)))
+    model, path = pair(tmp_path)
+    same_world(model, path)
+    env = ZooEnv(read_zoo(path))
+    seen = np.stack([env.reset(seed=0)[0], *(env.reset()[0] for _ in range(50))])
+    assert set(map(tuple, seen.tolist())) <= {(a, 1 - a, b, 1 - b) for a in (0.0, 1.0) for b in (0.0, 1.0)}
+
+
+@pytest.mark.parametrize("codes", [[[0, 5]], [[2, 2]], [[2, 4], [0, 2]], [[0]], [0], {}, [["a", 2]]])
+def test_codes_that_do_not_fit_are_refused(tmp_path: Path, codes: object) -> None:
+    tensors, metadata = read_tensors(pair(tmp_path)[1])
+    about = {**json.loads(metadata["envolve"]), "version": 2, "codes": codes}
+    path = tmp_path / "other.safetensors"
+    path.write_bytes(tensor_bytes(tensors, {"envolve": json.dumps(about)}))
+    with pytest.raises(WorldError, match="codes: found"):
+        read_zoo(path)
 
 
 @pytest.mark.parametrize("name", envolve.worlds.names())

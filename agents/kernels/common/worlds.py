@@ -48,6 +48,7 @@ class World(NamedTuple):
     out: np.ndarray  # float32 [F], scratch as the next two
     h: np.ndarray  # float32 [hidden]
     h2: np.ndarray
+    codes: np.ndarray  # int64 [C, 2], features [start, stop) of a bandit's states that are one-hot
 
 
 def create_world(task: Task, kind: str, section: EnvSection, gamma: float, params: np.ndarray) -> World:
@@ -60,6 +61,7 @@ def create_world(task: Task, kind: str, section: EnvSection, gamma: float, param
         act=ACTIVATIONS.index(section.activation_fn), raw_done=section.raw_done, bandit=bandit, gamma=gamma,
         params=params, s=np.zeros(tasks.STATE_SIZE), obs=np.zeros(F, F4), inputs=np.zeros(task.action_inputs + F, F4),
         phi=np.zeros(1, F4), out=np.zeros(F, F4), h=np.zeros(H, F4), h2=np.zeros(H, F4),
+        codes=np.array(task.codes, np.int64).reshape(-1, 2),
     )  # fmt: skip
 
 
@@ -104,6 +106,21 @@ def _draw_state(w, key, counter):
     _, ok = _net(w, 0, F, w.inputs[:F])
     for f in range(F):
         w.obs[f] = w.out[f] if ok else F4(math.nan)
+    if ok:
+        _encode(w)
+
+
+@njit(**JIT_INNER)
+def _encode(w):
+    """1 at the largest number of each one-hot part of the state, 0 elsewhere in it."""
+    for i in range(w.codes.shape[0]):
+        start, stop = w.codes[i, 0], w.codes[i, 1]
+        best = start
+        for f in range(start + 1, stop):
+            if w.obs[f] > w.obs[best]:
+                best = f
+        for f in range(start, stop):
+            w.obs[f] = ONE if f == best else ZERO
 
 
 @njit(**JIT_INNER)

@@ -71,7 +71,7 @@ def environment(envs, w, n):
     F = w.obs.shape[0]
     return worlds.World(
         w.kind, w.task, w.num_actions, w.rn_type, w.hidden, w.layers, w.act, w.raw_done, w.bandit, w.gamma,
-        w.params, envs.s[n], envs.obs[n * F : (n + 1) * F], w.inputs, envs.phi[n], w.out, w.h, w.h2,
+        w.params, envs.s[n], envs.obs[n * F : (n + 1) * F], w.inputs, envs.phi[n], w.out, w.h, w.h2, w.codes,
     )  # fmt: skip
 
 

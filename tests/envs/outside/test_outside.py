@@ -271,6 +271,7 @@ def test_the_real_task_exported_is_the_environment(measured):
         spaces.Box(-1, 1, (2, 3)), spaces.Discrete(5, start=2), spaces.MultiDiscrete([2, 3]), spaces.MultiBinary(4),
         spaces.Dict({"a": spaces.Discrete(3), "b": spaces.Box(0, 1, (2,))}),
         spaces.Tuple((spaces.Discrete(2), spaces.Box(0, 1, (1,)))),
+        spaces.Tuple((spaces.Box(0, 1, (2,)), spaces.MultiDiscrete([2, 3]), spaces.MultiBinary(2), spaces.Discrete(4))),
     ],
 )  # fmt: skip
 def test_observation_spaces(space):
@@ -278,6 +279,29 @@ def test_observation_spaces(space):
     space.seed(0)
     value = spaces.flatten(space, space.sample())
     assert found.size == np.asarray(value).size
+    known = [[start, stop] for start, stop in found.codes]
+    if found.kind == "flattened":
+        numbers = np.ones(found.size, bool)
+        for start, stop in known:  # all of them together are what ``flatten`` makes of discrete parts
+            numbers[start:stop] = False
+            assert sorted(value[start:stop]) == [0] * (stop - start - 1) + [1]
+        leaves = [s for s in (getattr(space, "spaces", None) or [space]) if not isinstance(s, str)]
+        leaves = list(space.spaces.values()) if isinstance(space, spaces.Dict) else leaves
+        assert numbers.sum() == sum(s.shape[0] for s in leaves if isinstance(s, (spaces.Box, spaces.MultiBinary)))
+
+
+@pytest.mark.parametrize("codes", [[[0, 7]], [[2, 2]], [[3, 5], [0, 2]], [[0]], [0], 3, [["a", 2]], [[-1, 2]]])
+def test_one_hot_parts_that_do_not_fit_are_refused(codes):
+    data = {**observation_of(spaces.Discrete(6)), "codes": codes}
+    with pytest.raises(ValueError, match="codes: found"):
+        read_observation(data)
+
+
+def test_a_run_of_an_older_version_has_no_one_hot_parts():
+    data = observation_of(spaces.Discrete(6))
+    assert read_observation(data).codes == ((0, 6),)
+    del data["codes"]
+    assert read_observation(data).codes == ()
 
 
 @pytest.mark.parametrize(

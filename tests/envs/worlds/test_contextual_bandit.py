@@ -9,6 +9,9 @@ import numpy as np
 import pytest
 import torch
 from gymnasium.utils.env_checker import check_env
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 
 from envolve.agents.common.hyper import draw
 from envolve.agents.common.learners import LEARNERS
@@ -17,6 +20,7 @@ from envolve.agents.common.sections import VarySection
 from envolve.agents.train import train
 from envolve.envs.section import EnvSection
 from envolve.envs.task import make_task
+from envolve.envs.worlds.contextual_bandit import encoded
 from envolve.envs.worlds.export import load_world, load_world_vec
 from envolve.envs.worlds.file import read_world, save_world
 from envolve.envs.worlds.synthetic import synthetic_world
@@ -75,6 +79,25 @@ def test_outputs_are_bounded_and_what_is_not_finite_fails():
     assert torch.isnan(state[1]).all() and failed[:, 0].tolist() == [False, True, False]
 
 
+@given(arrays(np.float32, (3, 2, 7), elements=st.floats(-2, 2, width=32)))
+def test_one_hot_parts_have_their_1_at_the_largest_output(state):
+    found = encoded(torch.from_numpy(state), [(1, 4), (5, 7)]).numpy()
+    assert (found[..., [0, 4]] == state[..., [0, 4]]).all()
+    for start, stop in ((1, 4), (5, 7)):
+        assert (found[..., start:stop] == np.eye(stop - start)[state[..., start:stop].argmax(-1)]).all()
+
+
+def test_states_are_coded_as_the_tasks_observations_are(monkeypatch):
+    task, flat = make_task("CartPole-v0"), worlds_of("CartPole-v0", 3)
+    flat[2, 4 * 11 + 11] = float("inf")
+    u = torch.rand(3, 50, 4, generator=torch.Generator().manual_seed(1))
+    plain = synthetic_world(task, SECTION, flat).reset(u)
+    monkeypatch.setattr(type(task), "codes", ((1, 4),))
+    state = synthetic_world(task, SECTION, flat).reset(u)
+    assert torch.equal(state[:2, :, 0], plain[:2, :, 0]) and torch.isnan(state[2]).all()
+    assert torch.equal(state[:2, :, 1:], torch.eye(3)[plain[:2, :, 1:].argmax(-1)])
+
+
 LEARNING = {
     "ddqn": dict(batch_size=20, init_episodes=0),
     "duelingddqn": dict(batch_size=20, feature_dim=9, hidden_layer=1, init_episodes=0),
@@ -90,9 +113,11 @@ def part(result, rows):
 LATE = ("duelingddqn", "sac", "td3_discrete")  # compiled by the slow tests alone
 
 
+@pytest.mark.parametrize("codes", [(), ((0, 2), (2, 4))], ids=["numbers", "codes"])
 @pytest.mark.parametrize("name", some_slow(LEARNING, [name for name in LEARNING if name not in LATE]))
-def test_compiled_training_equals_pytorchs(name):
+def test_compiled_training_equals_pytorchs(name, codes, monkeypatch):
     task = make_task("CartPole-v0")
+    monkeypatch.setattr(type(task), "codes", codes)
     learner = LEARNERS[name].section(
         **{**LEARNING[name], "train_steps": 96, "train_episodes": 200, "hidden_size": 16, "early_out_min_steps": 200,
            "test_episodes": 2}

@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from envolve.envs.outside.task import OutsideTask
+from envolve.envs.section import EnvSection
 from envolve.envs.task import make_task
 from envolve.envs.worlds.file import read_world
 from envolve.envs.worlds.synthetic import synthetic_world
@@ -60,6 +61,23 @@ def short(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
         monkeypatch.setattr(fit, "minimise", part)
 
     return shorten
+
+
+def test_contexts_of_a_finite_task_come_as_often_as_they_were_visited(
+    monkeypatch: pytest.MonkeyPatch, short: Callable[[int], None]
+) -> None:
+    """Three states as one-hot codes beside a feature that never changed."""
+    short(3)
+    task, section = make_task("CartPole-v0"), EnvSection(contextual_bandit=True, hidden_size=32, hidden_layer=1)
+    monkeypatch.setattr(type(task), "codes", ((0, 3),))
+    share = torch.tensor([0.6, 0.1, 0.3])
+    states = torch.eye(3).repeat_interleave((1000 * share).long(), 0)
+    contexts = torch.cat((states, torch.zeros(1000, 1)), 1)
+    flat = fit.fit_bandit(task, section, contexts, lambda x: x[:, :3].argmax(1) % 2, 5)
+    world = synthetic_world(task, section, flat[None])
+    drawn = world.reset(torch.rand(1, 4000, 4, generator=torch.Generator().manual_seed(0)))[0]
+    assert 0.5 * (drawn[:, :3].mean(0) - share).abs().sum() < 0.1  # total variation
+    assert drawn[:, 3].abs().mean() < 0.1
 
 
 @pytest.mark.parametrize("times, share", [pytest.param(1, 0.8, marks=pytest.mark.slow), (8, 0.5)])
