@@ -32,7 +32,9 @@ from envolve.outer.ray.evaluator import NodeUnfit
 log = logging.getLogger("envolve")
 
 CONNECT_SECONDS = 3.0
-TRIES = "4"  # of Ray to connect, read at its import; a wrong token fails each of its usual 20
+# How Ray tries to connect, read at its import. It would try for 20 s with a wrong token, and for a quarter of an hour
+# where something else answers
+PATIENCE = {"RAY_NUM_REDIS_GET_RETRIES": "3", "RAY_py_gcs_connect_timeout_s": "5"}
 STORE_BYTES = 100 * 2**20  # of a cluster started here: chunks and results are small
 READY, ANSWER, FAILED, LOST, DIED, UNFIT = "ready", "answer", "failed", "lost", "died", "unfit"
 
@@ -165,7 +167,6 @@ def connected(address: str | None, cpus: int | None = None) -> Iterator[None]:
     None: one of ``cpus`` CPUs is started here, and ends. A connection that exists is used. Raises ExchangeError."""
     if not installed():
         raise ExchangeError(f"found no package ray; {INSTALL}")
-    os.environ.setdefault("RAY_NUM_REDIS_GET_RETRIES", TRIES)
     if "ray" in sys.modules and sys.modules["ray"].is_initialized():
         yield
         return
@@ -177,6 +178,8 @@ def connected(address: str | None, cpus: int | None = None) -> Iterator[None]:
             options = {"address": "local", "num_cpus": cpus, "object_store_memory": STORE_BYTES, "_temp_dir": folder}
         else:
             _check_reachable(address)
+            for name, value in PATIENCE.items():
+                os.environ.setdefault(name, value)
             options = {"address": address}
         with interrupt.handlers_kept():  # of SIGTERM
             _init(options, "Ray cannot be started here" if address is None else f"no Ray cluster at {address}")
