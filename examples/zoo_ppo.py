@@ -13,6 +13,7 @@ import gymnasium
 import numpy as np
 import torch
 from gymnasium.spaces import Discrete
+from gymnasium.wrappers import FlattenObservation
 from torch import nn
 from torch.distributions import Categorical, Normal
 
@@ -82,7 +83,8 @@ def train(world: str, steps: int, seed: int) -> Agent:
 
 def test(agent: Agent, task: str, episodes: int) -> float:
     """Mean return of the greedy agent on the task."""
-    env, returns = gymnasium.make(task), []
+    env = FlattenObservation(gymnasium.make(task))  # worlds draw a Discrete observation as its one-hot code
+    returns = []
     for episode in range(episodes):
         observation, _ = env.reset(seed=episode)
         total, over = 0.0, False
@@ -106,7 +108,7 @@ def main() -> None:
     torch.set_num_threads(1)
     task = envolve.worlds.card(args.world)["task"]
     agent = train(args.world, args.steps, args.seed)
-    print(f"{args.steps:,} steps in {args.world}; mean return of 20 episodes on {task}: {test(agent, task, 20):.1f}")
+    print(f"{args.steps:,} steps in {args.world}; mean return of 20 episodes on {task}: {test(agent, task, 20):.4g}")
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ from envolve.outer.auto.unseen import REAL, WORLD, installed, unseen_learners
 from envolve.outer.checkpoint import RunError, locked
 from envolve.outer.config import problem
 from envolve.outer.config.load import CONFIG_FILE, load_config
+from envolve.outer.reporting.report import number
 from envolve.outer.reporting.scores import read_curve
 from envolve.outer.search.turns import inner_agents
 
@@ -122,7 +123,7 @@ def _cell(figure: Any) -> str:
     if not isinstance(figure, dict) or figure.get("mean_return") is None:
         return "-"
     ends = figure.get("interval")
-    return f"{figure['mean_return']:.1f}" + (f" [{ends[0]:.1f}, {ends[1]:.1f}]" if ends else "")
+    return number(figure["mean_return"]) + (f" [{number(ends[0])}, {number(ends[1])}]" if ends else "")
 
 
 def best_agent(card: Mapping[str, Any]) -> tuple[str, str]:

@@ -49,6 +49,9 @@ def test_numpy_and_gymnasium_are_enough(wheel: Path, tmp_path: Path) -> None:  #
     assert broken.returncode, "torch was there after all"
 
 
+WON_OR_LOST = ("FrozenLake-v1",)  # tasks whose return is 0 or 1
+
+
 def best_of(card: dict, agent: str) -> float:
     return float(card["unseen"][agent]["mean_return"])
 
@@ -70,8 +73,10 @@ def test_the_example_learns_what_the_card_promises(name: str) -> None:
     if not is_installed(name):
         pytest.skip(f"{card['task']} is not installed")
     chance, promised = card["random"]["mean_return"], best_of(card, "ppo")
-    found = [zoo_ppo.test(zoo_ppo.train(f"envolve/{name}", 20_000, seed), card["task"], 10) for seed in range(3)]
-    assert sum(found) / 3 >= chance + 0.95 * (promised - chance), (found, chance, promised)
+    episodes = 100 if card["task"] in WON_OR_LOST else 10
+    found = [zoo_ppo.test(zoo_ppo.train(f"envolve/{name}", 20_000, seed), card["task"], episodes) for seed in range(3)]
+    luck = 2 * (0.25 / (3 * episodes)) ** 0.5 if card["task"] in WON_OR_LOST else 0.0  # two standard errors
+    assert sum(found) / 3 >= chance + 0.95 * (promised - chance) - luck, (found, chance, promised)
 
 
 def test_the_example_runs() -> None:
