@@ -33,8 +33,8 @@ from envolve.outer.ray.folder import folder_bytes, write_folder
 FOLDER = "envolve_masters_"  # begins the name of a master's folder on its node
 STUDY, MARK = "study.yaml", "ray_mark"  # of the search; MARK tells whether a node sees the search's own folder
 FILES, WORLDS = "files", "worlds"  # what travels beside a trial and its values; files of worlds, by number
-# Removes a folder when its input ends, and again: local workers may still write. In the background, so that it is no child:
-# Ray kills the children of a worker with it, and its process group.
+# Removes a folder when its input ends, and again: local workers may still write. In the background, so
+# that it is no child: Ray kills the children of a worker with it, and its process group.
 REMOVE = 'exec 3<&0; (read -r _ <&3; for s in 3 5 10; do sleep $s; rm -rf -- "$1"; done) >/dev/null 2>&1 &'
 
 
