@@ -36,6 +36,7 @@ from envolve.outer.config.load import ConfigError, store_config
 from envolve.outer.evaluate.device import check_device
 from envolve.outer.exchange.backlog import Patience
 from envolve.outer.exchange.dispatch import Dispatcher
+from envolve.outer.exchange.engine import Engine
 from envolve.outer.exchange.local_workers import LocalProcesses
 from envolve.outer.exchange.machine import ExchangeError, Host
 from envolve.outer.exchange.worker import SecondWorkerError
@@ -46,6 +47,8 @@ from envolve.outer.hpo.report import write_report
 from envolve.outer.hpo.study import Study, dump_study, read_study
 from envolve.outer.hpo.study_board import StudyBoard
 from envolve.outer.hpo.study_table import StudyTable
+from envolve.outer.launch import forget_unused
+from envolve.outer.ray.address import FILES, WORKERS_ON, check_on_ray
 from envolve.outer.reporting.folders import new_folder
 from envolve.outer.reporting.wandb_run import check_wandb, followed
 
@@ -58,6 +61,7 @@ the end of the search (docs/hpo.md).
   envolve tune configs/spaces/cartpole_syn_env.yaml          all on this machine
   envolve tune STUDY.yaml --check                            what would be searched
   envolve tune --resume results/<run_id>                     go on after Ctrl-C
+  envolve tune STUDY.yaml --workers-on ray:HOST:PORT         on the machines of a Ray cluster (docs/ray.md)
 
 On several machines that share a folder, e.g. with two NES masters of two workers each:
 
@@ -91,11 +95,12 @@ class Args:
     results/bohb_<study>."""
     resume: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None
     """Continue the search in this folder with the study stored there."""
-    masters: int = 1
-    """Without ids: NES masters on this machine."""
+    masters: int | None = None
+    """Without ids: NES masters on this machine (default: 1), or on Ray (default: one per trial at once)."""
     num_workers: Annotated[int | None, tyro.conf.arg(name="workers")] = None
     """Workers that each NES master starts itself. Default without ids: one per core, shared among the masters; with ids
-    none, for they are started as GTN_worker.py."""
+    none, for they are started as GTN_worker.py; on a Ray cluster that runs: 1."""
+    workers_on: Annotated[str, tyro.conf.arg(metavar="WHAT", help=WORKERS_ON)] = FILES
     set: Annotated[list[str], tyro.conf.arg(metavar="KEY=VALUE ...")] = field(default_factory=list)
     """Values that override the study, e.g. search.seed=3 stop.trials=40 budget.most=27."""
     results_dir: Annotated[Path, tyro.conf.arg(metavar="DIR")] = Path("results")
@@ -118,6 +123,7 @@ def complain(text: object) -> None:
 
 def read_args(args: Args) -> Study:
     """The study that is asked for. Raises ConfigError."""
+    check_on_ray(args.workers_on, {"BOHB_ID": args.bohb_id is not None})
     for name, value, least in (
         ("BOHB_ID", args.bohb_id, 0), ("BOHB_WORKERS", args.bohb_workers, 1), ("--masters", args.masters, 1),
         ("--workers", args.num_workers, 0 if args.bohb_id is not None else 1),
@@ -188,8 +194,43 @@ def describe(study: Study) -> str:
 
 
 def search(args: Args, study: Study, run_dir: Path) -> int:
-    """The search, with NES masters of its own: with ids number 0, else ``--masters`` of them."""
-    masters = args.masters if args.bohb_id is None else 1
+    """The search, with NES masters of its own, on this machine or on Ray."""
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(locked(run_dir))
+        stack.enter_context(followed(args.wandb, run_dir))
+        (run_dir / DONE).unlink(missing_ok=True)
+        name = run_dir.resolve().name
+        engine: Engine
+        if args.workers_on == FILES:
+            engine, children, who = masters_on_files(stack, args, study, run_dir)
+        else:
+            from envolve.outer.ray.trials import trial_pool  # late: Ray is an extra
+
+            pool = trial_pool(study, run_dir, args.workers_on, args.masters, args.num_workers)
+            engine, children, who = stack.enter_context(pool), None, "Ray is starting NES masters"
+        copies: list[Copy] = [] if args.storage is None else [OptunaStorage(args.storage, study, name)]
+        optimiser = Optimiser(study, run_dir, engine, copies)
+        copies.append(StudyBoard(run_dir, len(optimiser.known)))
+        if children is not None:
+            stack.enter_context(children)
+            engine.on_wait = children.poll
+        with StudyTable(study, remembered=optimiser.known) as table:
+            table.note(f"{who}, {run_dir}")
+            records = optimiser.execute(table)
+        text = write_report(run_dir, study, records)
+        write_atomic(str(run_dir / DONE), b"")
+        engine.close(quit_workers=True)
+        if children is not None:
+            children.wait(FAREWELL_SECONDS)
+    print(f"\n{text}")
+    return 0
+
+
+def masters_on_files(
+    stack: contextlib.ExitStack, args: Args, study: Study, run_dir: Path
+) -> tuple[Engine, LocalProcesses, str]:
+    """The exchange with NES masters, those to start here (with ids number 0, else ``--masters`` of them), and words."""
+    masters = (args.masters or 1) if args.bohb_id is None else 1
     num_workers = args.num_workers
     if num_workers is None:
         num_workers = max(1, len(os.sched_getaffinity(0)) // masters) if args.bohb_id is None else 0
@@ -209,28 +250,10 @@ def search(args: Args, study: Study, run_dir: Path) -> int:
         own = f"{masters} NES master{'s' * (masters != 1)} of this search are starting (logs: {run_dir / LOGS})"
         return f"{own}; more can be started anywhere: {shlex.join(more)}"
 
-    never_late = Patience(factor=math.inf)  # a long trial is no straggler
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(locked(run_dir))
-        stack.enter_context(followed(args.wandb, run_dir))
-        (run_dir / DONE).unlink(missing_ok=True)
-        name = run_dir.resolve().name
-        dispatcher = stack.enter_context(Dispatcher(str(run_dir / TRIALS), 0, name, patience=never_late, advice=advice))
-        copies: list[Copy] = [] if args.storage is None else [OptunaStorage(args.storage, study, name)]
-        optimiser = Optimiser(study, run_dir, dispatcher, copies)
-        copies.append(StudyBoard(run_dir, len(optimiser.known)))
-        children = LocalProcesses(masters, command, run_dir / LOGS, what="NES master", stop_seconds=STOP_SECONDS)
-        stack.enter_context(children)
-        dispatcher.on_wait = children.poll
-        with StudyTable(study, remembered=optimiser.known) as table:
-            table.note(f"{at_once} NES master{'s' * (at_once != 1)}, {run_dir}")
-            records = optimiser.execute(table)
-        text = write_report(run_dir, study, records)
-        write_atomic(str(run_dir / DONE), b"")
-        dispatcher.close(quit_workers=True)
-        children.wait(FAREWELL_SECONDS)
-    print(f"\n{text}")
-    return 0
+    never_late, name = Patience(factor=math.inf), run_dir.resolve().name  # a long trial is no straggler
+    dispatcher = stack.enter_context(Dispatcher(str(run_dir / TRIALS), 0, name, patience=never_late, advice=advice))
+    children = LocalProcesses(masters, command, run_dir / LOGS, what="NES master", stop_seconds=STOP_SECONDS)
+    return dispatcher, children, f"{at_once} NES master{'s' * (at_once != 1)}"
 
 
 def master(args: Args, study: Study, run_dir: Path) -> int:
@@ -270,7 +293,8 @@ def main(argv: list[str] | None = None) -> int:
         return 1
     is_master = args.nes_master or bool(args.bohb_id)
     again = ["--resume", str(run_dir)]
-    for option, given in (("--storage", args.storage), ("--wandb", args.wandb)):
+    on = None if args.workers_on == FILES else args.workers_on
+    for option, given in (("--storage", args.storage), ("--wandb", args.wandb), ("--workers-on", on)):
         again += [option, given] if given is not None else []
     go_on = f"continue with: {shlex.join([*commands.typed('optimize_params.py'), *again])}"
     stopped = interrupt.GO_ON if is_master else go_on
@@ -282,7 +306,9 @@ def main(argv: list[str] | None = None) -> int:
     except (RunError, ExchangeError, SecondWorkerError, ConfigError, WorldFileError, ValueError, Broken, OSError) as e:
         complain(in_words(e))
     if not is_master:
-        complain(f"what is finished is kept; {go_on}")
+        forget_unused(run_dir, study.config, STUDY_FILE)
+        if run_dir.exists():
+            complain(f"what is finished is kept; {go_on}")
     return 1
 
 

@@ -41,7 +41,7 @@ from envolve.outer.config.load import (
     store_config,
 )
 from envolve.outer.exchange.machine import ExchangeError
-from envolve.outer.ray.address import FILES, problem
+from envolve.outer.ray.address import FILES, WORKERS_ON, check_on_ray
 
 HELP = """\
 Evolves a synthetic environment or a reward network, as the configuration says.
@@ -119,8 +119,7 @@ def build_parser() -> argparse.ArgumentParser:
         "--workers-on",
         default=FILES,
         metavar="WHAT",
-        help="files: workers see the folder of the exchange (default); ray: a Ray cluster on this machine; "
-        "ray:HOST:PORT or ray:auto: a Ray cluster that runs",
+        help=WORKERS_ON,
     )
     parser.add_argument("--wandb", metavar="PROJECT", help=commands.WANDB_HELP)
     parser.add_argument("--quit-workers", action="store_true", help="tell the workers to end when the run is complete")
@@ -136,8 +135,8 @@ def read_config(args: argparse.Namespace) -> Config:
     for name, value, least, most in limits:
         if value is not None and not least <= value <= most:
             raise ConfigError([f"{name}: found {value}, expected at least {least} and at most {most}"])
-    if args.workers_on != FILES:
-        check_on_ray(args)
+    of_files = {"--sync-dir": args.sync_dir, "--bohb-id": args.bohb_id, "--quit-workers": args.quit_workers}
+    check_on_ray(args.workers_on, of_files)
     if args.wandb is not None:
         from envolve.outer.reporting.wandb_run import check_wandb
 
@@ -176,16 +175,6 @@ def read_config(args: argparse.Namespace) -> Config:
         raise ConfigError([f"found {found} without --task, expected both, or envs.<task> in the configuration"])
     task = None if args.task is None else TaskChoice(args.task, args.wrappers, read_kwargs(args.env_kwargs))
     return load_config(args.config, args.overrides + seed, task)
-
-
-def check_on_ray(args: argparse.Namespace) -> None:
-    """Raises ConfigError for a flag that Ray has no use for, and without the package."""
-    if wrong := problem(args.workers_on):
-        raise ConfigError([f"--workers-on: {wrong}"])
-    of_files = {"--sync-dir": args.sync_dir, "--bohb-id": args.bohb_id, "--quit-workers": args.quit_workers}
-    for name, used in of_files.items():
-        if used:
-            raise ConfigError([f"{name} is of the file exchange: found it with --workers-on {args.workers_on}"])
 
 
 def prepare(args: argparse.Namespace, config: Config) -> Path:

@@ -40,7 +40,7 @@ GROUPS = {
     "islands migration-every show-human-reward",
     "Tuning": "tune tune-top tune-generations tune-population tune-sigma tune-step tune-workers",
     "Engine and processes": "engine device threads backend single bohb-id heartbeat port slots "
-    "workers masters processes collectors memory hours at-once "
+    "workers workers-on masters processes collectors memory hours at-once "
     "allow-unprotected",
 }
 # what --help shows of a command with more flags than MOST; the rest is in --help-all

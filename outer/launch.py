@@ -42,9 +42,10 @@ def new_run_dir(results: Path, config: Config) -> Path:
     return new_folder(results / f"{name}_{time.strftime('%Y-%m-%d-%H%M%S')}_seed{config.data['seed']}")
 
 
-def forget_unused(run_dir: Path, config: Config) -> None:
-    """Removes the folder of a run that could not even start, unless something else is in it."""
-    own = {CONFIG_FILE, DESCRIPTION_FILE, *config.data.get("plugins", {})}
+def forget_unused(run_dir: Path, config: Config, *more: str) -> None:
+    """Removes the folder of a run that could not even start, unless something else is in it than its configuration and
+    the files ``more``."""
+    own = {CONFIG_FILE, DESCRIPTION_FILE, *config.data.get("plugins", {}), *more}
     with contextlib.suppress(OSError):
         if set(os.listdir(run_dir)) <= own:
             for name in own:

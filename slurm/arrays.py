@@ -29,6 +29,7 @@ def send(fleet: Fleet, run_dir: Path, role: str, first: int, indices: Sequence[i
         "ENVOLVE_RUN_DIR": str(run_dir),
         "ENVOLVE_MASTERS": str(fleet.masters),
         "ENVOLVE_WORKERS_PER_MASTER": str(fleet.workers_per_master),
+        "ENVOLVE_WORKERS_PER_TASK": str(fleet.workers_per_task),
         "ENVOLVE_FIRST_BOHB_ID": "0",
         "ENVOLVE_FIRST_INDEX": str(first),
         "ENVOLVE_PYTHON": settings["python"],

@@ -86,6 +86,14 @@ def worker_command(python: str, bohb_id: int, worker: int, run_dir: Path) -> lis
             "--plugins", str(run_dir / f"master_{bohb_id}")]  # fmt: skip
 
 
+def workers_command(python: str, bohb_id: int, ids: range, run_dir: Path) -> list[str]:
+    """Command of the workers of one task."""
+    if len(ids) == 1:
+        return worker_command(python, bohb_id, ids[0], run_dir)
+    return [python, str(ROOT / "slurm" / "worker_group.py"), "--bohb-id", str(bohb_id), "--first", str(ids[0]),
+            "--workers", str(len(ids)), "--run-dir", str(run_dir), "--python", python]  # fmt: skip
+
+
 def master_command(python: str, words: Sequence[str], bohb_id: int, masters: int, run_dir: Path) -> list[str]:
     """Command of a master. Repeated after a stop, a kill or a crash, it continues where the last one stopped.
 
@@ -101,12 +109,12 @@ def master_command(python: str, words: Sequence[str], bohb_id: int, masters: int
         program = str(ROOT / "experiments" / "optimize_params.py")
         return [python, program, words[0], str(bohb_id), str(masters), *words[1:], "--run-dir", str(run_dir)]
     results = run_dir / f"master_{bohb_id}"
-    begun = _begun(results)
+    begun = begun_run(results)
     what = ["--resume", str(begun)] if begun else [*words, "--results-dir", str(results)]
     return [python, str(ROOT / "GTN_master.py"), *what, "--bohb-id", str(bohb_id), "--sync-dir", str(sync)]
 
 
-def _begun(results: Path) -> Path | None:
+def begun_run(results: Path) -> Path | None:
     """Run left by an earlier start of this master. If there are several, because one was killed before its first
     checkpoint and a folder was copied here, the one with a checkpoint."""
     runs = [config.parent for config in results.glob("*/config.yaml")]

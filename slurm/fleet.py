@@ -66,12 +66,18 @@ class Fleet:
     name: str
     max_sends: int = 20  # of one task
     array_size: int = 0  # indices that one array may have, 0: any number
+    workers_per_task: int = 1  # the last task of a master may have fewer
     tasks: list[Task] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         if not self.tasks:
             self.tasks = [Task(MASTER, i) for i in range(self.masters)]
-            self.tasks += [Task(WORKER, i) for i in range(self.masters * self.workers_per_master)]
+            self.tasks += [Task(WORKER, i) for i in range(self.masters * self.tasks_per_master)]
+
+    @property
+    def tasks_per_master(self) -> int:
+        """Tasks of its workers."""
+        return -(-self.workers_per_master // self.workers_per_task)
 
     def job_name(self, role: str, first: int = 0) -> str:
         """Name of the array that begins with this index; SLURM counts from 0 in each."""
@@ -87,7 +93,7 @@ class Fleet:
 
     def job_names(self) -> dict[str, tuple[str, int]]:
         """Maps the name of each array to its role and first index."""
-        numbers = {MASTER: range(self.masters), WORKER: range(self.masters * self.workers_per_master)}
+        numbers = {MASTER: range(self.masters), WORKER: range(self.masters * self.tasks_per_master)}
         firsts = [(role, first) for role in numbers for first in self.arrays(role, numbers[role])]
         return {self.job_name(role, first): (role, first) for role, first in firsts}
 
@@ -134,7 +140,7 @@ class Fleet:
 
     def _over(self, task: Task, exits: Mapping[tuple[str, int], Exit]) -> bool:
         """True if the task is no longer needed: its master has ended, or the search (master 0's) of the study."""
-        bohb_id = task.index if task.role == MASTER else task.index // self.workers_per_master
+        bohb_id = task.index if task.role == MASTER else task.index // self.tasks_per_master
         masters = {bohb_id, 0} if self.kind == STUDY else {bohb_id}
         ended = any(self._ended_well(b, exits) or self.task(MASTER, b).given_up for b in masters)
         return ended or bool(task.given_up)
@@ -171,7 +177,7 @@ class Fleet:
     def _hopeless(self, actions: Actions) -> None:
         """Gives up masters without any worker, which would wait for ever."""
         for b in range(self.masters):
-            w = self.workers_per_master
+            w = self.tasks_per_master
             workers = [self.task(WORKER, i) for i in range(b * w, (b + 1) * w)]
             master = self.task(MASTER, b)
             if workers and all(t.given_up for t in workers) and not master.given_up:

@@ -43,7 +43,7 @@ from envolve.slurm.commands import (
     master_command,
     read_exit,
     split_words,
-    worker_command,
+    workers_command,
     write_exit,
 )
 
@@ -150,7 +150,8 @@ def build_parser() -> argparse.ArgumentParser:
         "--bohb-id", type=int, default=0, metavar="B", help="index of the master, or of the worker's master"
     )
     parser.add_argument("--index", type=int, default=0, metavar="I", help="index in the job array; names the exit file")
-    parser.add_argument("--worker", type=int, default=0, metavar="ID", help="id of the worker")
+    parser.add_argument("--worker", type=int, default=0, metavar="ID", help="id of the worker, of several the first")
+    parser.add_argument("--workers", type=int, default=1, metavar="K", help="workers of this task (default: 1)")
     parser.add_argument("--masters", type=int, default=1, metavar="M", help="number of masters of the run (default: 1)")
     parser.add_argument("--run-dir", type=Path, required=True, metavar="DIR", help="folder of the run")
     parser.add_argument(
@@ -173,7 +174,8 @@ def main(argv: Sequence[str] | None = None, environ: Mapping[str, str] = os.envi
     try:
         study = args.role != "node" and bool(words) and kind_of(words) == STUDY
         if args.role == WORKER:
-            command = worker_command(args.python, args.bohb_id, args.worker, run_dir)
+            ids = range(args.worker, args.worker + args.workers)
+            command = workers_command(args.python, args.bohb_id, ids, run_dir)
         elif args.role == MASTER:
             command = master_command(args.python, words, args.bohb_id, args.masters, run_dir)
         else:

@@ -4,6 +4,12 @@
 #
 #   ENVOLVE_RUN_DIR=results/my_run sbatch --array=0-5 slurm/workers.sh
 #
+# With ENVOLVE_WORKERS_PER_TASK=K one index has K workers of a master, which share its CPUs, and the last of a master's
+# indices what is left: BOHB_ID = index / indices per master. For 2 masters with 5 workers each, in threes:
+#
+#   ENVOLVE_RUN_DIR=results/my_run ENVOLVE_WORKERS_PER_MASTER=5 ENVOLVE_WORKERS_PER_TASK=3 \
+#       sbatch --array=0-3 --cpus-per-task=3 slurm/workers.sh
+#
 # Options on sbatch's command line go before those that stand here.
 #SBATCH --job-name=envolve-workers
 #SBATCH --array=0-2
@@ -18,6 +24,7 @@ set -euo pipefail
 ENVOLVE_ROOT=${ENVOLVE_ROOT:-${SLURM_SUBMIT_DIR:-$PWD}}      # the repository
 ENVOLVE_RUN_DIR=${ENVOLVE_RUN_DIR:-results/slurm_run}        # folder of the run, seen by all nodes
 ENVOLVE_WORKERS_PER_MASTER=${ENVOLVE_WORKERS_PER_MASTER:-3}
+ENVOLVE_WORKERS_PER_TASK=${ENVOLVE_WORKERS_PER_TASK:-1}
 ENVOLVE_FIRST_BOHB_ID=${ENVOLVE_FIRST_BOHB_ID:-0}            # of the master of index 0
 ENVOLVE_FIRST_INDEX=${ENVOLVE_FIRST_INDEX:-0}                # of this array, where there are several
 ENVOLVE_PYTHON=${ENVOLVE_PYTHON:-$ENVOLVE_ROOT/.venv/bin/python}
@@ -30,11 +37,14 @@ if [ -n "$ENVOLVE_SETUP" ]; then
     # shellcheck source=/dev/null
     source "$ENVOLVE_SETUP"
 fi
-export OMP_NUM_THREADS=${OMP_NUM_THREADS:-${SLURM_CPUS_PER_TASK:-1}}
+export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$((${SLURM_CPUS_PER_TASK:-1} / ENVOLVE_WORKERS_PER_TASK))}
 
 INDEX=$((SLURM_ARRAY_TASK_ID + ENVOLVE_FIRST_INDEX))
-BOHB_ID=$((INDEX / ENVOLVE_WORKERS_PER_MASTER + ENVOLVE_FIRST_BOHB_ID))
-ID=$((INDEX % ENVOLVE_WORKERS_PER_MASTER))
+TASKS=$(((ENVOLVE_WORKERS_PER_MASTER + ENVOLVE_WORKERS_PER_TASK - 1) / ENVOLVE_WORKERS_PER_TASK)) # of one master
+BOHB_ID=$((INDEX / TASKS + ENVOLVE_FIRST_BOHB_ID))
+ID=$((INDEX % TASKS * ENVOLVE_WORKERS_PER_TASK))
+LEFT=$((ENVOLVE_WORKERS_PER_MASTER - ID))
+COUNT=$((LEFT < ENVOLVE_WORKERS_PER_TASK ? LEFT : ENVOLVE_WORKERS_PER_TASK))
 exec "$ENVOLVE_PYTHON" "$ENVOLVE_ROOT/slurm/task.py" --role worker --bohb-id "$BOHB_ID" --worker "$ID" \
-    --index "$((BOHB_ID * ENVOLVE_WORKERS_PER_MASTER + ID))" --run-dir "$ENVOLVE_RUN_DIR" --python "$ENVOLVE_PYTHON" \
-    --max-requeues "$ENVOLVE_MAX_REQUEUES" --kill-after "$ENVOLVE_KILL_AFTER" -- "$@"
+    --workers "$COUNT" --index "$((BOHB_ID * TASKS + INDEX % TASKS))" --run-dir "$ENVOLVE_RUN_DIR" \
+    --python "$ENVOLVE_PYTHON" --max-requeues "$ENVOLVE_MAX_REQUEUES" --kill-after "$ENVOLVE_KILL_AFTER" -- "$@"

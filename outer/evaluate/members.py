@@ -16,6 +16,7 @@ from envolve.outer.config.load import Config
 from envolve.outer.exchange.engine import Engine
 from envolve.outer.exchange.messages import PLUGINS, Chunk, ChunkResult
 from envolve.outer.reporting.scores import ScoreRow
+from envolve.outer.search.recipe import recipe_of
 
 Values = dict[str, np.ndarray]
 NEEDED = {  # of what a worker returns: the rest is for others
@@ -47,10 +48,14 @@ def evaluate_members(
         for data, rows in zip(configs, (np.flatnonzero(which == k) for k in range(len(configs))))
         for i in range(0, len(rows), size)
     ]
+    recipe = recipe_of(worlds)
     chunks = [
-        Chunk(dispatcher.run_id, generation, i, 0, mode, data, worlds[rows], seeds[rows])
+        Chunk(
+            dispatcher.run_id, generation, i, 0, mode, data, worlds[rows], seeds[rows],
+            recipe and recipe.part(torch.from_numpy(rows)),
+        )
         for i, (data, rows) in enumerate(parts)
-    ]
+    ]  # fmt: skip
     back = np.argsort(np.concatenate([rows for _, rows in parts]))
     results = dispatcher.evaluate(chunks, unfit)
     for result in results:  # else a member's score would depend on the worker that evaluated it

@@ -30,7 +30,8 @@ DTYPES = (torch.float64, torch.float32, torch.int64, torch.int32, torch.int16, t
 
 @dataclass
 class Chunk:
-    """Unit of work: members that one worker trains side by side. ``worlds`` [p, D] float32, ``seeds`` [p] int64."""
+    """Unit of work: members that one worker trains side by side. ``worlds`` [p, D] float32, ``seeds`` [p] int64.
+    ``recipe``: how ``worlds`` were drawn (``outer/search/recipe.py``), for engines that send that in their place."""
 
     run_id: str
     generation: int
@@ -40,6 +41,7 @@ class Chunk:
     config: Dict[str, Any]
     worlds: Tensor
     seeds: Tensor
+    recipe: Any = None
 
     @property
     def label(self) -> str:

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from envolve.outer.exchange.dispatch import Dispatcher
+from envolve.outer.exchange.engine import Engine
 from envolve.outer.exchange.local_workers import LocalWorkers
 from envolve.outer.exchange.machine import ExchangeError, Files, Host
 from envolve.outer.exchange.messages import Chunk
@@ -75,6 +76,28 @@ def result_of(values: dict[str, Tensor], reason: str, error: str) -> TrialResult
     return TrialResult(-score, {name: float(value[0]) for name, value in values.items() if name != "score"})
 
 
+def evaluation_of(study: Study, runs: Path, engine: Engine) -> Callable[..., dict[str, Any]]:
+    """What evaluates a trial, as a worker evaluates a chunk. runs: folder of all runs; engine: of the trial's members.
+    Raises WorldFileError; the evaluation raises Broken."""
+    kind = NESTrials if study.evaluate == "nes" else AgentTrials
+    trials = GoalTrials(study, runs) if study.evaluate == "goal" else kind(study, runs, engine)
+
+    def evaluate(content: dict[str, Any], worlds: Tensor, seeds: Tensor, mode: str, threads: int) -> dict[str, Any]:
+        try:
+            trial = trial_of(content, study.digest)
+        except ValueError as e:
+            raise Broken(str(e)) from e
+        log.info("trial %d: configuration %s at budget %g", trial.id, trial.config_id, trial.budget)
+        try:
+            result = trials(trial)
+        except (ExchangeError, OSError) as e:  # a full disk is not the configuration's fault
+            raise Broken(f"trial {trial.id} is left to another: {e}") from e
+        log.info("trial %d: loss %g %s", trial.id, result.loss, result.error)
+        return values_of(result)
+
+    return evaluate
+
+
 class NESMaster:
     """NES master. ``bohb_id``: its id; ``num_workers``: workers that it starts itself, 0: none. ``on_beat`` is called
     once a second."""
@@ -102,30 +125,12 @@ class NESMaster:
         name = f"{self.run_dir.resolve().name}/{self.bohb_id}"
         sync = os.fspath(self.run_dir / SYNC)
         self.dispatcher = self._stack.enter_context(Dispatcher(sync, self.bohb_id, name))
-        goal = self.study.evaluate == "goal"  # whose agents this process trains itself
-        if self.num_workers and not goal:
+        if self.num_workers and self.study.evaluate != "goal":  # whose agents this process trains itself
             own = self.run_dir if self.study.config.data.get("plugins") else None
             logs = self.run_dir / LOGS / f"nes_master_{self.bohb_id}"
             workers = self._stack.enter_context(LocalWorkers(self.num_workers, sync, self.bohb_id, logs, plugins=own))
             self.dispatcher.on_wait = workers.poll
-        kind = NESTrials if self.study.evaluate == "nes" else AgentTrials
-        runs = self.run_dir / RUNS
-        trials = GoalTrials(self.study, runs) if goal else kind(self.study, runs, self.dispatcher)
-
-        def evaluate(content: dict[str, Any], worlds: Tensor, seeds: Tensor, mode: str, threads: int) -> dict[str, Any]:
-            try:
-                trial = trial_of(content, self.study.digest)
-            except ValueError as e:
-                raise Broken(str(e)) from e
-            log.info("trial %d: configuration %s at budget %g", trial.id, trial.config_id, trial.budget)
-            try:
-                result = trials(trial)
-            except (ExchangeError, OSError) as e:  # a full disk is not the configuration's fault
-                raise Broken(f"trial {trial.id} is left to another: {e}") from e
-            log.info("trial %d: loss %g %s", trial.id, result.loss, result.error)
-            return values_of(result)
-
-        return evaluate
+        return evaluation_of(self.study, self.run_dir / RUNS, self.dispatcher)
 
     def _on_beat(self) -> None:
         if (self.run_dir / DONE).exists():  # the word to quit may have come before this process started

@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+from collections.abc import Mapping
+
+from envolve.outer.config.yaml_lines import ConfigError
 
 FILES, RAY = "files", "ray"
+WORKERS_ON = (  # help of the flag
+    "files: workers see the folder of the exchange (default); ray: a Ray cluster on this machine; ray:HOST:PORT or "
+    "ray:auto: a Ray cluster that runs"
+)
 INSTALL = "pip install 'envolve[ray]'"
 
 
@@ -33,3 +40,12 @@ def problem(workers_on: str) -> str:
     except ValueError as e:
         return str(e)
     return "" if installed() else f"found no package ray, which {workers_on} needs; {INSTALL}"
+
+
+def check_on_ray(workers_on: str, of_files: Mapping[str, object]) -> None:
+    """The flag of a command. of_files: flags of the file exchange alone, with what was given. Raises ConfigError."""
+    if wrong := problem(workers_on):
+        raise ConfigError([f"--workers-on: {wrong}"])
+    for name, used in of_files.items():
+        if used and workers_on != FILES:
+            raise ConfigError([f"{name} is of the file exchange: found it with --workers-on {workers_on}"])

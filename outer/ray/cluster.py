@@ -27,10 +27,14 @@ from envolve.core.cleaning import one_line
 from envolve.outer.exchange.machine import ExchangeError
 from envolve.outer.exchange.pairs import clip
 from envolve.outer.ray.address import INSTALL, installed
+from envolve.outer.ray.evaluator import NodeUnfit
 
 log = logging.getLogger("envolve")
 
 CONNECT_SECONDS = 3.0
+# How Ray tries to connect, read at its import. It would try for 20 s with a wrong token, and for a quarter of an hour
+# where something else answers
+PATIENCE = {"RAY_NUM_REDIS_GET_RETRIES": "3", "RAY_py_gcs_connect_timeout_s": "5"}
 STORE_BYTES = 100 * 2**20  # of a cluster started here: chunks and results are small
 READY, ANSWER, FAILED, LOST, DIED, UNFIT = "ready", "answer", "failed", "lost", "died", "unfit"
 
@@ -39,7 +43,7 @@ READY, ANSWER, FAILED, LOST, DIED, UNFIT = "ready", "answer", "failed", "lost", 
 class Event:
     """``kind``: READY ``value`` is what the worker said of itself; ANSWER ``value`` answers ``token``; FAILED the
     evaluation of ``token`` raised; LOST ``token`` or its answer was lost; DIED the worker's process ended; UNFIT it
-    cannot start, and another of its node could not either. ``text``: why."""
+    cannot start or go on, and another of its node could not either. ``text``: why."""
 
     kind: str
     worker: int
@@ -139,6 +143,8 @@ class RayCluster:
 
     def _kind(self, e: BaseException) -> str:
         errors = self._ray.exceptions
+        if isinstance(e, NodeUnfit):
+            return UNFIT
         if isinstance(e, errors.RayActorError):
             return UNFIT if e.actor_init_failed else DIED
         if isinstance(e, (errors.ObjectStoreFullError, errors.OutOfDiskError, errors.ObjectLostError)):
@@ -168,10 +174,12 @@ def connected(address: str | None, cpus: int | None = None) -> Iterator[None]:
         if address is None:
             folder = tempfile.mkdtemp(prefix="envolve_ray_", dir="/tmp")  # short: sockets' names have 107 characters
             stack.callback(shutil.rmtree, folder, ignore_errors=True)
-            stack.enter_context(_loopback())
+            stack.enter_context(_loopback(folder))
             options = {"address": "local", "num_cpus": cpus, "object_store_memory": STORE_BYTES, "_temp_dir": folder}
         else:
             _check_reachable(address)
+            for name, value in PATIENCE.items():
+                os.environ.setdefault(name, value)
             options = {"address": address}
         with interrupt.handlers_kept():  # of SIGTERM
             _init(options, "Ray cannot be started here" if address is None else f"no Ray cluster at {address}")
@@ -213,9 +221,17 @@ def _cause(e: Exception) -> str:
         text = "found no running one on this machine; start one with ray start --head, or name its host:port"
     elif "Ray expects this IP address" in text:
         text = "this machine is no node of it; join it first: ray start --address=HOST:PORT"
-    elif isinstance(e, getattr(sys.modules["ray"].exceptions, "AuthenticationError", ())):
+    elif _refused(e):
         text = "its token is not the one here; copy ~/.ray/auth_token from its head, or set RAY_AUTH_TOKEN"
+    elif "Failed to connect to Ray cluster" in text:
+        text = "what answers there is no Ray, or has another token; copy ~/.ray/auth_token from its head"
     return one_line(clip(text))
+
+
+def _refused(e: BaseException | None) -> bool:
+    """Whether a wrong token is among the causes."""
+    kind = getattr(sys.modules["ray"].exceptions, "AuthenticationError", ())
+    return e is not None and (isinstance(e, kind) or _refused(e.__cause__ or e.__context__))
 
 
 def _check_reachable(address: str) -> None:
@@ -245,10 +261,11 @@ def _check_token(address: str) -> None:
 
 
 @contextlib.contextmanager
-def _loopback() -> Iterator[None]:
-    """Environment of a cluster on this machine alone. Ray reads it when it is imported, and its processes inherit
-    it."""
+def _loopback(folder: str) -> Iterator[None]:
+    """Environment of a cluster on this machine alone. Ray reads it when it is imported, and its processes inherit it.
+    folder: for all that they leave."""
     own = {
+        "TMPDIR": folder,
         "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # no address but 127.0.0.1, as on those systems
         "RAY_AUTH_MODE": "token",
         "RAY_AUTH_TOKEN": secrets.token_hex(32),

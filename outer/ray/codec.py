@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Sequence
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -16,7 +19,16 @@ from torch import Tensor
 
 from envolve.outer.exchange.machine import Rejected
 from envolve.outer.exchange.messages import DTYPES, Chunk, ChunkResult, result_from
-from envolve.outer.exchange.pairs import IDENTITY, SCHEMA
+from envolve.outer.exchange.pairs import IDENTITY, SCHEMA, pack
+from envolve.outer.search.nes import perturbations
+from envolve.outer.search.recipe import Ground, drawn_again
+
+Drawn = Callable[[Tensor], Tensor]
+
+
+class NotDrawn(Exception):
+    """Raised for worlds that cannot be drawn here as they were there; they are to be sent."""
+
 
 NAMES = {dtype: str(dtype)[len("torch.") :] for dtype in DTYPES}
 KINDS = {name: dtype for dtype, name in NAMES.items()}
@@ -57,13 +69,45 @@ def work(chunk: Chunk, key: str) -> bytes:
     return join({**header, "mode": chunk.mode, "config": key}, [chunk.worlds, chunk.seeds])
 
 
-def work_of(data: bytes, configs: dict[str, dict[str, Any]]) -> Chunk:
-    """Decodes a chunk. Raises Rejected, also for a configuration that is not in ``configs``."""
+def thin_work(chunk: Chunk, key: str, ground: str) -> bytes:
+    """The same without its worlds, for a worker that has learnt how they were drawn. ground: its key."""
+    header = {name: getattr(chunk, name) for name in IDENTITY}
+    header.update(mode=chunk.mode, config=key, ground=ground, check=checksum(chunk.worlds))
+    return join(header, [chunk.recipe.rows, chunk.seeds])
+
+
+def checksum(worlds: Tensor) -> int:
+    return zlib.crc32(worlds.contiguous().numpy().tobytes())
+
+
+def work_of(
+    data: bytes, configs: Mapping[str, dict[str, Any]], grounds: Mapping[str, Drawn] = MappingProxyType({})
+) -> Chunk:
+    """Decodes a chunk. grounds: what draws the worlds of a thin one. Raises Rejected, also for a configuration that is
+    not in ``configs``, and NotDrawn."""
     header, (worlds, seeds) = part(data)
-    key = header.pop("config")
+    key, ground, check = header.pop("config"), header.pop("ground", None), header.pop("check", None)
     if key not in configs:
         raise Rejected(f"configuration {key} is unknown here")
+    if ground is not None:
+        if ground not in grounds:
+            raise NotDrawn
+        worlds = grounds[ground](worlds)
+        if checksum(worlds) != check:  # another machine's logarithm, say
+            raise NotDrawn
     return Chunk(config=configs[key], worlds=worlds, seeds=seeds, **header)
+
+
+def ground_bytes(ground: Ground) -> bytes:
+    numbers = {name: getattr(ground, name) for name in ("seed", "generation", "n", "noise_std")}
+    return pack({"ground": {**numbers, "bases": ground.bases.contiguous(), "mask": ground.mask.to(torch.uint8)}})
+
+
+def drawing(content: dict[str, Any]) -> Drawn:
+    """What :func:`ground_bytes` said, as a function from rows to worlds. The perturbations are drawn once."""
+    mask = content["mask"].float()
+    noise = perturbations(content["seed"], content["generation"], content["n"], content["noise_std"], mask)
+    return partial(drawn_again, content["bases"], noise)
 
 
 def answer(result: ChunkResult) -> bytes:

@@ -22,28 +22,34 @@ from envolve.core import plugins
 from envolve.core.files import TEXT_BYTES, read_plain
 from envolve.outer.exchange.evaluation import Evaluate, Evaluation
 from envolve.outer.exchange.pairs import pack, unpack
-from envolve.outer.ray.codec import answer, work_of
+from envolve.outer.ray.codec import Drawn, NotDrawn, answer, drawing, work_of
 
-CONFIGS = 64  # that a worker remembers, the latest; its driver counts along
+CONFIGS, GROUNDS = 64, 2  # that a worker remembers, the latest; its driver counts along
 ROOMS = ("core", "worlds", "envs", "agents", "outer")  # whose code a result depends on
 Versions = dict[str, str]
 
 
-def setup(run_id: str, files: dict[str, bytes]) -> bytes:
-    """What a worker is started with. files: of the user's own, and descriptions of environments, by their name."""
+class NodeUnfit(Exception):
+    """Raised by an evaluation that fails for what the node is, not for the chunk: its workers get no more."""
+
+
+def setup(run_id: str, files: dict[str, bytes], **more: Any) -> bytes:
+    """What a worker is started with. files: of the user's own, and descriptions of environments, by their name; more:
+    plain values."""
     import torch
 
     held = {name: torch.frombuffer(bytearray(data), dtype=torch.uint8) for name, data in files.items() if data}
-    return pack({"run_id": run_id, "files": held})
+    return pack({"run_id": run_id, "files": held, **more})
 
 
 class Evaluator:
     """Evaluates chunks in a process of Ray. ``load``: returns the evaluation; the default imports the learners."""
 
     def __init__(self, start: bytes, load: Callable[[], Evaluate] | None = None) -> None:
-        content = unpack(start, "the start of a worker")
+        self._start = content = unpack(start, "the start of a worker")
         self._name = f"{content['run_id']} at {socket.gethostname()}, pid {os.getpid()}"
         self._configs: OrderedDict[str, dict[str, Any]] = OrderedDict()
+        self._grounds: OrderedDict[str, Drawn] = OrderedDict()
         self._load = load or _networks
         self._evaluation: Evaluation | None = None
         for data in content["files"].values():
@@ -55,14 +61,24 @@ class Evaluator:
         return {**versions(), "pid": str(os.getpid()), "host": socket.gethostname(), "nice": str(os.nice(0))}
 
     def learn(self, key: str, config: bytes) -> None:
-        """Remembers a configuration, in the encoding of ``pack``."""
-        self._configs[key] = unpack(config, "a configuration")["config"]
-        while len(self._configs) > CONFIGS:
-            self._configs.popitem(last=False)
+        """Remembers a configuration, in the encoding of ``pack``, or how the worlds of a generation were drawn."""
+        content = unpack(config, "a configuration")
+        if "ground" in content:
+            self._grounds[key] = drawing(content["ground"])
+        else:
+            self._configs[key] = content["config"]
+        for known, most in ((self._configs, CONFIGS), (self._grounds, GROUNDS)):
+            while len(known) > most:
+                known.popitem(last=False)
 
     def evaluate(self, data: bytes) -> bytes:
+        """-> an answer; b"" if the chunk's worlds are to be sent."""
         assert self._evaluation is not None, "hello() comes first"
-        return answer(self._evaluation(work_of(data, self._configs), ""))
+        try:
+            chunk = work_of(data, self._configs, self._grounds)
+        except NotDrawn:
+            return b""
+        return answer(self._evaluation(chunk, ""))
 
 
 def _networks() -> Evaluate:

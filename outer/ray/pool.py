@@ -13,14 +13,12 @@ What can go wrong, and what is done:
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import queue
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
 
 from typing_extensions import Self
 
@@ -28,10 +26,10 @@ from envolve.outer.exchange.backlog import Backlog, Patience
 from envolve.outer.exchange.engine import ChunkCheck, Unfit, evaluate_all
 from envolve.outer.exchange.machine import Rejected
 from envolve.outer.exchange.messages import Chunk, ChunkResult
-from envolve.outer.exchange.pairs import pack
 from envolve.outer.ray.cluster import ANSWER, DIED, FAILED, LOST, READY, UNFIT, Event
-from envolve.outer.ray.codec import answer_of, work
-from envolve.outer.ray.evaluator import CONFIGS, Versions
+from envolve.outer.ray.codec import answer_of
+from envolve.outer.ray.evaluator import Versions
+from envolve.outer.ray.letters import Letters
 from envolve.outer.ray.staff import Cluster, Member, Sent, Staff
 
 log = logging.getLogger("envolve")
@@ -63,7 +61,7 @@ class RayPool:
         self._backlog = Backlog(patience or Patience())
         self._free: deque[int] = deque()  # workers that may get a chunk; some of them may have died since
         self._check = ChunkCheck()
-        self._configs: dict[int, tuple[dict[str, Any], str, bytes]] = {}  # by id of the configuration
+        self._letters = Letters(cluster)
         self._later: list[tuple[float, int]] = []  # chunks that wait until then
         self._unfit: Unfit | None = None
         self._tokens = 0  # how many there were
@@ -110,7 +108,7 @@ class RayPool:
     def withdraw(self) -> None:
         """Cancels all waiting. Workers end what they have begun, and its result is dropped."""
         self._backlog.clear()
-        self._configs.clear()
+        self._letters.clear()
         self._later.clear()
 
     def close(self, quit_workers: bool = False) -> None:
@@ -211,22 +209,11 @@ class RayPool:
         w = self._backlog.work[index]
         chunk = replace(w.chunk, attempt=w.chunk.attempt + w.attempts)
         w.attempts += 1
-        key, config = self._config(chunk.config)
-        if key not in member.knows:
-            self._cluster.learn(worker, key, config)
-            member.knows[key] = None
-            while len(member.knows) > CONFIGS:
-                member.knows.popitem(last=False)
+        share = len(self._backlog.work) * chunk.worlds.numel() * 4 // len(self._members)
+        data = self._letters.write(worker, member, chunk, share)
         self._tokens += 1
         member.out[self._tokens] = Sent(index, chunk.attempt, self._clock())
-        self._cluster.send(worker, self._tokens, work(chunk, key))
-
-    def _config(self, config: dict[str, Any]) -> tuple[str, bytes]:
-        found = self._configs.get(id(config))
-        if found is None:
-            data = pack({"config": config})
-            found = self._configs[id(config)] = (config, hashlib.sha256(data).hexdigest(), data)
-        return found[1], found[2]
+        self._cluster.send(worker, self._tokens, data)
 
     def _answered(self, event: Event, member: Member) -> None:
         sent, now = member.out.pop(event.token, None), self._clock()
@@ -239,6 +226,11 @@ class RayPool:
         if not self._backlog.open(sent.index):
             return  # a duplicate: the same bytes from a second worker
         w = self._backlog.work[sent.index]
+        if event.value == b"":
+            self._letters.draws = False
+            self._say("a worker cannot draw worlds again as they were drawn here; whole worlds are sent from now on")
+            self._again(sent.index)
+            return
         try:
             result = answer_of(event.value)
             wrong = "" if result.error or self._unfit is None else self._unfit(result)

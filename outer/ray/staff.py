@@ -61,6 +61,7 @@ class Member:
     out: OrderedDict[int, Sent] = field(default_factory=OrderedDict)
     answered_at: float = 0.0
     knows: OrderedDict[str, None] = field(default_factory=OrderedDict)  # configurations, as the worker counts them
+    grounds: OrderedDict[str, None] = field(default_factory=OrderedDict)  # of thin chunks, likewise
 
 
 @dataclass

@@ -22,17 +22,26 @@ from envolve.outer.ray.pool import RayPool
 def ray_pool(data: Mapping[str, Any], run_dir: Path, workers_on: str, workers: int | None) -> Iterator[RayPool]:
     """Pool of workers for the run in ``run_dir``. workers: how many, None: as many as there is room for. Raises
     ExchangeError."""
-    threads, device = threads_of(dict(data)), str(data.get("device", "cpu"))
-    gpus = device_share(device)
-    address = address_of(workers_on)
-    cpus = threads * (workers or max(1, len(os.sched_getaffinity(0)) // threads)) if address is None else None
-    start = setup(run_dir.resolve().name, own_files(data, run_dir))
-    with connected(address, cpus):
-        cluster = RayCluster(Evaluator, start, threads, gpus)
+    name, threads = run_dir.resolve().name, threads_of(dict(data))
+    start = setup(name, own_files(data, run_dir))
+    with ray_cluster(Evaluator, start, workers_on, workers, threads, str(data.get("device", "cpu"))) as cluster:
+        with RayPool(cluster, name, versions(), count=workers) as pool:
+            yield pool
+
+
+@contextlib.contextmanager
+def ray_cluster(
+    cls: type, start: bytes, workers_on: str, count: int | None, cpus: int, device: str
+) -> Iterator[RayCluster]:
+    """The cluster that ``workers_on`` names; one of its own has room for ``count`` workers, None: for as many as fit
+    into this machine. cls, start, cpus: of a worker. Raises ExchangeError."""
+    gpus, address = device_share(device), address_of(workers_on)
+    room = cpus * (count or max(1, len(os.sched_getaffinity(0)) // cpus)) if address is None else None
+    with connected(address, room):
+        cluster = RayCluster(cls, start, cpus, gpus)
         if gpus and not cluster.nodes():
             raise ExchangeError(f"device: found {device}, and no node of the Ray cluster has a GPU")
-        with RayPool(cluster, run_dir.resolve().name, versions(), count=workers) as pool:
-            yield pool
+        yield cluster
 
 
 def device_share(device: str) -> float:

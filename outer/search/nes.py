@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from envolve.outer.config.section import GTNSection
+from envolve.outer.search.recipe import Ground, Recipe, attach
 from envolve.outer.search.transforms import centred_ranks, score_transform
 
 ORIG, PLUS, MINUS = "orig", "plus", "minus"
@@ -36,6 +37,12 @@ def generator(seed: int, purpose: int, counter: int) -> np.random.Generator:
 def member_seeds(seed: int, purpose: int, generation: int, n: int) -> np.ndarray:
     """Random seeds of n members, int64 in [0, 2**62)."""
     return generator(seed, purpose, generation).integers(0, 2**62, size=n)
+
+
+def perturbations(seed: int, generation: int, n: int, noise_std: float, mask: Tensor) -> Tensor:
+    """Of a generation: [n, D] float32, N(0, noise_std^2) where the mask [D] allows."""
+    normal = generator(seed, NOISE, generation).standard_normal((n, mask.numel()), dtype=np.float32)
+    return torch.from_numpy(normal) * noise_std * mask
 
 
 @dataclass
@@ -101,9 +108,8 @@ class NES:
 
     def noise(self) -> Tensor:
         """Perturbations of this generation: [n, D] float32, N(0, noise_std^2) where the mask allows."""
-        n, d = self.section.num_workers, self.state.psi.numel()
-        normal = generator(self.seed, NOISE, self.state.generation).standard_normal((n, d), dtype=np.float32)
-        return torch.from_numpy(normal) * self.section.noise_std * self.mask
+        s = self.section
+        return perturbations(self.seed, self.state.generation, s.num_workers, s.noise_std, self.mask)
 
     def ask(self) -> Population:
         """Members in order: orig x num_orig_evals, then per perturbation its plus agents and its minus agents."""
@@ -124,7 +130,17 @@ class NES:
             roles += [MINUS] * per_sign
         which = np.repeat(np.arange(n), evals)
         perturbation = np.concatenate([np.full(n_orig, -1)] + [which] * (len(parts) - 1))
-        return Population(torch.cat(blocks), torch.from_numpy(np.concatenate(parts)), roles, perturbation)
+        worlds = attach(torch.cat(blocks), self._recipe(roles, perturbation))
+        return Population(worlds, torch.from_numpy(np.concatenate(parts)), roles, perturbation)
+
+    def _recipe(self, roles: List[str], perturbation: np.ndarray) -> Recipe:
+        s, state = self.section, self.state
+        same = torch.equal(state.average, state.psi)
+        bases = state.psi[None] if same else torch.stack((state.average, state.psi))
+        sign = np.array([{ORIG: 0, PLUS: 1, MINUS: -1}[role] for role in roles])
+        rows = np.stack((np.where(sign == 0, 0, len(bases) - 1), sign * (perturbation + 1)), 1)
+        ground = Ground(self.seed, state.generation, s.num_workers, s.noise_std, bases, self.mask)
+        return Recipe(ground, torch.from_numpy(rows.astype(np.int32)))
 
     def confirmation(self, agents: int, stage: int) -> Population:
         """Makes ``agents`` more members of the unperturbed world, with new random seeds in each stage."""

@@ -258,6 +258,35 @@ def test_what_cannot_be_submitted_as_a_whole_is_not_submitted(
     assert look(run, *START) == 130 and len(cluster["tasks"]) == 8, "the same command in the same folder"
 
 
+def test_several_workers_per_task(cluster: FakeCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Seven workers of each of two masters, in threes: three tasks per master, the last with one worker."""
+    run, start = tmp_path / "run", ("--masters", "2", "--workers", "7", "--workers-per-task", "3", *START[4:])
+    assert look(run, "--cpus=2", "--max-running=7", *start) == 130
+    masters, workers = cluster.calls("sbatch")
+    assert "--array=0-5%2" in workers and "--cpus-per-task=6" in workers and "--cpus-per-task=1" in masters
+    assert cluster["environ"]["ENVOLVE_WORKERS_PER_TASK"] == "3"
+    for index, written in ((2, "--bohb-id 0 --worker 6 --workers 1 --index 2"),
+                           (3, "--bohb-id 1 --worker 0 --workers 3 --index 3")):  # fmt: skip
+        assert written in told("workers.sh", tmp_path, SLURM_ARRAY_TASK_ID=str(index), **cluster["environ"])
+    assert look(run, *START) == 2 and "begun with workers per master 7, found 3" in capsys.readouterr().err
+    write_exit(exit_file(run, MASTER, 1), Exit(0, "ended"))
+    cluster.change(tasks={job: [name, index, "PENDING"] for job, (name, index, _) in cluster["tasks"].items()})
+    cluster.end(cluster.jobs(MASTER)[1])
+    assert look(run) == 130 and sorted(cluster.jobs(WORKER)) == [0, 1, 2], "those of master 1 are not needed any more"
+    assert look(tmp_path / "other", "--max-running=2", *start) == 2
+    assert "--max-running: found 2, expected at least 3" in capsys.readouterr().err
+
+
+def told(script: str, folder: Path, **environ: str) -> str:
+    """What a script tells task.py."""
+    python = folder / "python"
+    python.write_text('#!/bin/sh\necho "$@"\n')
+    python.chmod(0o755)
+    own = {"PATH": os.environ["PATH"], "ENVOLVE_ROOT": str(ROOT), **environ, "ENVOLVE_PYTHON": str(python)}
+    command = ["bash", str(ROOT / "slurm" / script)]
+    return subprocess.run(command, env=own, capture_output=True, text=True, check=True).stdout
+
+
 def test_no_word_on_the_size_of_arrays(cluster: FakeCluster, tmp_path: Path) -> None:
     cluster.change(broken={"scontrol": "Access denied"})
     assert look(tmp_path / "run", *START) == 130 and len(cluster.calls("sbatch")) == 2
@@ -265,12 +294,8 @@ def test_no_word_on_the_size_of_arrays(cluster: FakeCluster, tmp_path: Path) -> 
 
 def test_scripts_count_on_in_later_arrays(tmp_path: Path) -> None:
     """masters.sh and workers.sh: what task.py is told in the array that begins with index 10."""
-    python = tmp_path / "python"
-    python.write_text('#!/bin/sh\necho "$@"\n')
-    python.chmod(0o755)
-    environ = {"PATH": os.environ["PATH"], "SLURM_ARRAY_TASK_ID": "3", "ENVOLVE_FIRST_INDEX": "10",
-               "ENVOLVE_PYTHON": str(python), "ENVOLVE_WORKERS_PER_MASTER": "4", "ENVOLVE_ROOT": str(ROOT)}  # fmt: skip
-    for role, words in (("master", "--bohb-id 13 --index 13"), ("worker", "--bohb-id 3 --worker 1 --index 13")):
-        command = ["bash", str(ROOT / "slurm" / f"{role}s.sh")]
-        done = subprocess.run(command, env=environ, capture_output=True, text=True, check=True)
-        assert f"--role {role} {words} " in done.stdout
+    environ = {"SLURM_ARRAY_TASK_ID": "3", "ENVOLVE_FIRST_INDEX": "10", "ENVOLVE_WORKERS_PER_MASTER": "4"}
+    words = "--role master --bohb-id 13 --index 13 "
+    assert words in told("masters.sh", tmp_path, **environ)
+    words = "--role worker --bohb-id 3 --worker 1 --workers 1 --index 13 "
+    assert words in told("workers.sh", tmp_path, **environ)
