@@ -37,6 +37,7 @@ from envolve.outer.reporting.report import GenerationRow, LiveTable, TensorBoard
 from envolve.outer.reporting.scores import ScoresCSV, read_curve
 from envolve.outer.reporting.summary import WORLDS, RunSummary, summary_text
 from envolve.outer.search.nes import COMPARISON, ORIG, Population, member_seeds
+from envolve.outer.search.recipe import Recipe
 from envolve.outer.search.search import NES_NAME
 from envolve.outer.search.searches import settings_of
 from envolve.outer.search.strategy import Strategy, make_strategy
@@ -94,20 +95,24 @@ class Run:
         return self.keeper.real_steps
 
     def _evaluate(
-        self, worlds: Tensor, seeds: Tensor, mode: str, groups: Sequence[tuple[int, bool]] = ()
+        self,
+        worlds: Tensor,
+        seeds: Tensor,
+        mode: str,
+        groups: Sequence[tuple[int, bool]] = (),
+        recipe: Recipe | None = None,
     ) -> tuple[Values, list[str]]:
         """groups: members that take turns (``outer/search/turns.py``); without, all have the configuration's own
-        learner."""
+        learner. recipe: how ``worlds`` were drawn."""
         generation = self.strategy.state.generation + 1
-        if not groups or self.target.kind == "shaper":
-            return evaluate_members(self.dispatcher, self.config, generation, worlds, seeds, mode)
-        configs, which = variants(self.config.data, groups, generation)
-        return evaluate_members(self.dispatcher, self.config, generation, worlds, seeds, mode, configs, which)
+        turns = groups and self.target.kind != "shaper"
+        configs, which = variants(self.config.data, groups, generation) if turns else ((), None)
+        return evaluate_members(self.dispatcher, self.config, generation, worlds, seeds, mode, configs, which, recipe)
 
     def _members(self, number: int, members: Population) -> Evaluated:
         """The loop's evaluator."""
         groups = [(n, role != ORIG) for role, n in Counter(members.roles).items()]
-        return Evaluated.of(*self._evaluate(members.worlds, members.seeds, PROXY, groups))
+        return Evaluated.of(*self._evaluate(members.worlds, members.seeds, PROXY, groups, members.recipe))
 
     def _fresh(self, members: Population) -> Evaluated:
         """Agents that confirm a solved world."""

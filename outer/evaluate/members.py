@@ -16,7 +16,7 @@ from envolve.outer.config.load import Config
 from envolve.outer.exchange.engine import Engine
 from envolve.outer.exchange.messages import PLUGINS, Chunk, ChunkResult
 from envolve.outer.reporting.scores import ScoreRow
-from envolve.outer.search.recipe import recipe_of
+from envolve.outer.search.recipe import Recipe
 
 Values = dict[str, np.ndarray]
 NEEDED = {  # of what a worker returns: the rest is for others
@@ -35,10 +35,11 @@ def evaluate_members(
     mode: str,
     configs: Sequence[dict[str, Any]] = (),
     which: np.ndarray | None = None,
+    recipe: Recipe | None = None,
 ) -> tuple[Values, list[str]]:
     """Divides members into chunks of ``chunk_size``, sends and collects them -> values [P, ...] and reasons, in the
     members' order. which: int64 [P], index of each member's configuration in ``configs``, which replaces ``config``;
-    all members of a chunk have the same.
+    all members of a chunk have the same. recipe: how ``worlds`` were drawn.
     """
     size = problem.gtn_section(config.data).chunk_size
     if which is None:
@@ -48,7 +49,6 @@ def evaluate_members(
         for data, rows in zip(configs, (np.flatnonzero(which == k) for k in range(len(configs))))
         for i in range(0, len(rows), size)
     ]
-    recipe = recipe_of(worlds)
     chunks = [
         Chunk(
             dispatcher.run_id, generation, i, 0, mode, data, worlds[rows], seeds[rows],

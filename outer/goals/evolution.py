@@ -49,6 +49,7 @@ class GoalTarget:
             seeds=torch.cat((population.seeds, population.seeds[:n])),
             roles=population.roles + [PLAIN] * n,
             perturbation=np.concatenate((population.perturbation, np.full(n, -1))),
+            recipe=None,  # of other worlds than these
         )
 
 

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from envolve.outer.config.section import GTNSection
-from envolve.outer.search.recipe import Ground, Recipe, attach
+from envolve.outer.search.recipe import Ground, Recipe
 from envolve.outer.search.transforms import centred_ranks, score_transform
 
 ORIG, PLUS, MINUS = "orig", "plus", "minus"
@@ -54,6 +54,7 @@ class Population:
     roles: List[str]  # [P] orig, plus or minus
     perturbation: np.ndarray  # [P] int64: index of the perturbation, -1 for orig
     shares: Tuple[float, ...] = ()  # [P], of the full training that each member gets; (): all of it
+    recipe: Optional[Recipe] = None  # how ``worlds`` were drawn, for engines that send that in their place
 
 
 @dataclass
@@ -130,8 +131,10 @@ class NES:
             roles += [MINUS] * per_sign
         which = np.repeat(np.arange(n), evals)
         perturbation = np.concatenate([np.full(n_orig, -1)] + [which] * (len(parts) - 1))
-        worlds = attach(torch.cat(blocks), self._recipe(roles, perturbation))
-        return Population(worlds, torch.from_numpy(np.concatenate(parts)), roles, perturbation)
+        recipe = self._recipe(roles, perturbation)
+        return Population(
+            torch.cat(blocks), torch.from_numpy(np.concatenate(parts)), roles, perturbation, recipe=recipe
+        )
 
     def _recipe(self, roles: List[str], perturbation: np.ndarray) -> Recipe:
         s, state = self.section, self.state

@@ -1,18 +1,14 @@
 """How a population was drawn, so that whoever knows the random seed can draw it again: a member is a few bytes then.
 
-A recipe goes along with the tensor of worlds that it describes. A copy or a part of that tensor has none, and is sent
-as it is.
+A recipe stands in the population that it describes. Whoever changes the worlds of one makes a population without.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Optional
 
 import torch
 from torch import Tensor
-
-_NAME = "envolve_recipe"  # the attribute of a tensor
 
 
 @dataclass(frozen=True)
@@ -39,17 +35,6 @@ class Recipe:
     def part(self, members: Tensor) -> Recipe:
         """Of some members, int64 [p]."""
         return Recipe(self.ground, self.rows[members])
-
-
-def attach(worlds: Tensor, recipe: Recipe) -> Tensor:
-    setattr(worlds, _NAME, recipe)
-    return worlds
-
-
-def recipe_of(worlds: Tensor) -> Optional[Recipe]:
-    """The recipe of a whole population, None if it has none."""
-    found = getattr(worlds, _NAME, None)
-    return found if isinstance(found, Recipe) and len(found.rows) == len(worlds) else None
 
 
 def drawn_again(bases: Tensor, noise: Tensor, rows: Tensor) -> Tensor:

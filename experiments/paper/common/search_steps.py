@@ -31,6 +31,7 @@ from envolve.outer.exchange.engine import Engine
 from envolve.outer.reporting.report import LiveTable
 from envolve.outer.run import Run
 from envolve.outer.search.nes import RETEST, generator
+from envolve.outer.search.recipe import Recipe
 
 SAMPLING = 3  # counter of the stream of RETEST that chooses steps
 
@@ -78,7 +79,12 @@ class RecordedRun(Run):
         self.sample, self.threads, self.returns = sample, threads, list[float]()
 
     def _evaluate(
-        self, worlds: Tensor, seeds: Tensor, mode: str, groups: Sequence[tuple[int, bool]] = ()
+        self,
+        worlds: Tensor,
+        seeds: Tensor,
+        mode: str,
+        groups: Sequence[tuple[int, bool]] = (),
+        recipe: Recipe | None = None,
     ) -> tuple[Values, list[str]]:
         result = train_members(self.config.data, worlds, seeds, mode, self.threads)
         steps, agent = test_steps(self.config, result, seeds.numpy())

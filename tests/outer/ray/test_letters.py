@@ -8,7 +8,6 @@ from envolve.outer.config.section import GTNSection
 from envolve.outer.exchange.messages import Chunk
 from envolve.outer.ray import codec
 from envolve.outer.search.nes import NES
-from envolve.outer.search.recipe import recipe_of
 from tests.outer.ray.fake import FakeCluster, pool
 
 D, CONFIG = 2247, {"x": 1}
@@ -20,7 +19,7 @@ def chunks_of(size, generations=1, n=16):
     for _ in range(generations):
         population = nes.ask()
         nes.tell(population.worlds.sum(1).double().numpy())
-    recipe, members = recipe_of(population.worlds), torch.arange(len(population.seeds))
+    recipe, members = population.recipe, torch.arange(len(population.seeds))
     parts = members.split(size)
     return [
         Chunk("run", generations, i, 0, "proxy", CONFIG, population.worlds[p], population.seeds[p], recipe.part(p))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from envolve.outer.config.section import GTNSection
 from envolve.outer.search.nes import NES, perturbations
-from envolve.outer.search.recipe import attach, drawn_again, recipe_of
+from envolve.outer.search.recipe import drawn_again
 
 D = 7
 
@@ -31,7 +31,7 @@ def test_every_member_of_every_generation(seed, mirrored, averaging, evals, orde
     nes = search(seed, mirrored_sampling=mirrored, iterate_averaging=averaging, num_grad_evals=evals, noise_std=0.3)
     for _ in range(3):
         population = nes.ask()
-        recipe = recipe_of(population.worlds)
+        recipe = population.recipe
         assert torch.equal(again(recipe).view(torch.int32), population.worlds.view(torch.int32))
         some = torch.tensor([i for i in order if i < len(population.worlds)])
         assert torch.equal(again(recipe.part(some)), population.worlds[some])
@@ -39,16 +39,8 @@ def test_every_member_of_every_generation(seed, mirrored, averaging, evals, orde
     assert len(recipe.ground.bases) == (2 if averaging else 1)
 
 
-def test_another_tensor_has_no_recipe():
-    worlds = search().ask().worlds
-    assert recipe_of(worlds) is not None
-    for other in (worlds[:2], worlds.clone(), worlds * 1, torch.cat((worlds, worlds)), attach(torch.zeros(2, D), "x")):
-        assert recipe_of(other) is None
-    assert recipe_of(attach(worlds[:2], recipe_of(worlds))) is None, "of a whole population"
-
-
 @pytest.mark.parametrize("rows", [[[2, 0]], [[0, 4]], [[0, -4]], [[-3, 0]], [0, 0], [[0, 0, 0]]])
 def test_rows_of_another_population(rows):
-    recipe = recipe_of(search().ask().worlds)
+    recipe = search().ask().recipe
     with pytest.raises(IndexError):
         drawn_again(recipe.ground.bases, torch.zeros(3, D), torch.tensor(rows, dtype=torch.int32))
