@@ -37,6 +37,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from envolve.core.child import Child, end
 from envolve.core.supervisor import Policy, StartError, Supervisor
+from envolve.slurm.arguments import at_least
 from envolve.slurm.commands import EXIT_WRONG, ROOT, SetupError, begun_run, split_words
 from envolve.slurm.task import ENDED, OVER, SIGNALS, free_signals, say, tend
 
@@ -219,7 +220,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--run-dir", type=Path, required=True, metavar="DIR", help="folder of the run")
     parser.add_argument("--python", default=sys.executable, metavar="FILE", help="Python on the nodes")
     parser.add_argument("--kill-after", type=float, default=60, metavar="S", help="seconds from SIGTERM to SIGKILL")
-    parser.add_argument("--max-clusters", type=int, default=10, metavar="N", help="most clusters, if heads die")
+    parser.add_argument("--max-clusters", type=at_least(1), default=10, metavar="N", help="most clusters, if heads die")
     parser.add_argument("--address", help=argparse.SUPPRESS)  # of the head: run a node's daemon
     parser.add_argument("--head-folder", help=argparse.SUPPRESS)  # this is the head
     return parser

@@ -27,6 +27,7 @@ from functools import partial
 
 from envolve.core.child import Child, end
 from envolve.core.supervisor import Policy, StartError, Supervisor
+from envolve.slurm.arguments import at_least
 from envolve.slurm.commands import EXIT_WRONG, worker_command
 from envolve.slurm.cpus import parts
 from envolve.slurm.task import SIGNALS, free_signals, say
@@ -37,9 +38,9 @@ STOP_SECONDS = 50.0  # from SIGTERM to SIGKILL; less than task.py waits
 
 def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--bohb-id", type=int, default=0, metavar="B", help="index of their master")
-    parser.add_argument("--first", type=int, default=0, metavar="ID", help="id of the first worker")
-    parser.add_argument("--workers", type=int, required=True, metavar="K", help="how many")
+    parser.add_argument("--bohb-id", type=at_least(0), default=0, metavar="B", help="index of their master")
+    parser.add_argument("--first", type=at_least(0), default=0, metavar="ID", help="id of the first worker")
+    parser.add_argument("--workers", type=at_least(1), required=True, metavar="K", help="how many")
     parser.add_argument("--run-dir", type=Path, required=True, metavar="DIR", help="folder of the run")
     parser.add_argument("--python", default=sys.executable, metavar="FILE", help="Python of the workers")
     return parser

@@ -33,6 +33,8 @@ def test_every_command_is_fuzzed() -> None:
     """Each file that a user starts: it has a main() and is no part of another command."""
     internal = {
         "envolve.slurm.task",
+        "envolve.slurm.ray_job",  # behind slurm/ray.sbatch
+        "envolve.slurm.worker_group",  # behind slurm/workers.sh
         "envolve.experiments.small_model_process",
         "envolve.experiments.write_help",
         "envolve.experiments.run",
