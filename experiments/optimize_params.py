@@ -202,12 +202,12 @@ def search(args: Args, study: Study, run_dir: Path) -> int:
         name = run_dir.resolve().name
         engine: Engine
         if args.workers_on == FILES:
-            engine, children, who = masters_on_files(stack, args, study, run_dir)
+            engine, children, started = masters_on_files(stack, args, study, run_dir)
         else:
             from envolve.outer.ray.trials import trial_pool  # late: Ray is an extra
 
             pool = trial_pool(study, run_dir, args.workers_on, args.masters, args.num_workers)
-            engine, children, who = stack.enter_context(pool), None, "Ray is starting NES masters"
+            engine, children, started = stack.enter_context(pool), None, "Ray is starting NES masters"
         copies: list[Copy] = [] if args.storage is None else [OptunaStorage(args.storage, study, name)]
         optimiser = Optimiser(study, run_dir, engine, copies)
         copies.append(StudyBoard(run_dir, len(optimiser.known)))
@@ -215,7 +215,7 @@ def search(args: Args, study: Study, run_dir: Path) -> int:
             stack.enter_context(children)
             engine.on_wait = children.poll
         with StudyTable(study, remembered=optimiser.known) as table:
-            table.note(f"{who}, {run_dir}")
+            table.note(f"{started}, {run_dir}")
             records = optimiser.execute(table)
         text = write_report(run_dir, study, records)
         write_atomic(str(run_dir / DONE), b"")

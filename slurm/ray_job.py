@@ -33,9 +33,10 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from envolve.core.child import Child, end
+from envolve.core.environ import added
 from envolve.core.supervisor import Policy, StartError, Supervisor
 from envolve.slurm.arguments import at_least
 from envolve.slurm.commands import EXIT_WRONG, ROOT, SetupError, begun_run, split_words
@@ -108,7 +109,7 @@ def free_port(host: str) -> int:
 
 
 def environment(alone: bool) -> dict[str, str]:
-    """Of all processes of a cluster; alone: on one machine."""
+    """Variables of every process of a cluster. alone: the cluster has one machine."""
     own = {
         "RAY_AUTH_MODE": "token",
         "RAY_AUTH_TOKEN": secrets.token_hex(32),
@@ -239,23 +240,12 @@ def conduct(args: argparse.Namespace, words: Sequence[str]) -> int:
         with Cluster(args, hosts) as cluster:
             command = command_of(args.python, words, args.run_dir, cluster.address)
             say(f"Ray at {cluster.address} on {max(1, len(hosts))} nodes: {' '.join(command)}")
-            with _added(cluster.environ):
+            with added(cluster.environ):
                 code, reason = tend(command, cluster.lost, poll=1.0, kill_after=args.kill_after)
             if reason not in (ENDED, OVER) or not cluster.lost() or (reason == ENDED and code in STOPPED):
                 return code
         say(f"the head of cluster {number} was lost; the command goes on with another")
     return code or 1
-
-
-@contextlib.contextmanager
-def _added(environ: Mapping[str, str]) -> Iterator[None]:
-    before = dict(os.environ)
-    os.environ.update(environ)
-    try:
-        yield
-    finally:
-        os.environ.clear()
-        os.environ.update(before)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

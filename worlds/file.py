@@ -118,7 +118,7 @@ def _world(about: Any, tensors: dict[str, np.ndarray]) -> World:
 
 
 def _codes(data: Any, features: int) -> tuple[tuple[int, int], ...]:
-    """One-hot parts [start, stop) of so many features. Raises ValueError."""
+    """Checks and returns the one-hot parts [start, stop) of that many features. Raises ValueError."""
     pairs = [_integers(pair, "codes", 0) for pair in data] if isinstance(data, list) else [[]]
     ends = [end for pair in pairs for end in pair]
     fits = all(len(pair) == 2 and pair[0] < pair[1] for pair in pairs) and ends == sorted(ends)

@@ -228,7 +228,8 @@ def read_observation(data: Any) -> Observation:
 
 
 def read_codes(data: Any, features: int) -> Tuple[Tuple[int, int], ...]:
-    """One-hot parts [start, stop) of so many features, in order and apart. Raises ValueError."""
+    """Checks and returns the one-hot parts [start, stop) of that many features. They are in order and do not overlap.
+    Raises ValueError."""
     pairs = [_integers(pair, "codes", 0) for pair in data] if isinstance(data, list) else [()]
     if any(len(pair) != 2 for pair in pairs):
         raise ValueError(f"codes: found {str(data):.80}, expected a list of pairs [start, stop]")

@@ -1,6 +1,6 @@
 """The one loop that asks a search, evaluates and tells it: ``Loop``.
 
-Whoever evolves something chooses four parts and runs the loop:
+An evolution chooses four parts and runs the loop:
 
 search     what is asked and told: NES, or what has its ``ask`` and ``tell`` (``AskTell``)
 target     what a vector means: where it begins, which numbers may move, which members a population has

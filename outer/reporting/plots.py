@@ -78,7 +78,7 @@ def _solved_line(ax: Axes, solved_reward: float | None) -> None:
 
 
 def _highest(values: Sequence[float], solved_reward: float | None) -> float:
-    """Of what is drawn; at least one value is finite."""
+    """The largest value that is drawn. At least one is finite."""
     return max(float(v) for v in (*values, math.nan if solved_reward is None else solved_reward) if math.isfinite(v))
 
 

@@ -40,7 +40,7 @@ def member_seeds(seed: int, purpose: int, generation: int, n: int) -> np.ndarray
 
 
 def perturbations(seed: int, generation: int, n: int, noise_std: float, mask: Tensor) -> Tensor:
-    """Of a generation: [n, D] float32, N(0, noise_std^2) where the mask [D] allows."""
+    """Perturbations of a generation, float32 [n, D]: N(0, noise_std^2) where the mask [D] is 1, else 0."""
     normal = generator(seed, NOISE, generation).standard_normal((n, mask.numel()), dtype=np.float32)
     return torch.from_numpy(normal) * noise_std * mask
 

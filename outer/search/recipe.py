@@ -33,7 +33,7 @@ class Recipe:
     rows: Tensor
 
     def part(self, members: Tensor) -> Recipe:
-        """Of some members, int64 [p]."""
+        """The recipe of some members. members: int64 [p], their rows."""
         return Recipe(self.ground, self.rows[members])
 
 

@@ -21,7 +21,7 @@ ROLES = ["orig"] * 2 + ["plus"] * 10
 
 
 def generation(scores: list[float], length: float = 50.0, number: int = 1, last: bool = False) -> Generation:
-    """Of agents with 10 training episodes of this length."""
+    """Values of agents that had 10 training episodes of this length."""
     P = len(scores)
     members = Population(torch.zeros(P, 3), torch.arange(P), ROLES[:P], np.full(P, -1))
     values = {"train_steps": np.full(P, int(10 * length)), "episodes": np.full(P, 10), "real_steps": np.full(P, 7)}

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from pathlib import Path
 from typing import Any, Iterator
+
+from envolve.core.environ import added
 
 STORE = 100 * 2**20  # bytes
 ENVIRON = {
@@ -21,13 +22,8 @@ ENVIRON = {
 def environment() -> Iterator[None]:
     """Ray reads it when it is imported, so that is to happen within."""
     Path("/tmp/ray").mkdir(exist_ok=True)  # where cluster_utils writes an address, whatever its folder
-    before = dict(os.environ)
-    os.environ.update(ENVIRON)
-    try:
+    with added(ENVIRON):
         yield
-    finally:
-        os.environ.clear()
-        os.environ.update(before)
 
 
 @contextlib.contextmanager
