@@ -113,7 +113,7 @@ def work(args: Args) -> int:
 
 def main(argv: list[str] | None = None) -> int:
     args = parse("queue.py", Args, argv, HELP + EXIT_CODES)
-    return run_command("queue.py", lambda: work(args))
+    return run_command("queue.py", work, args)
 
 
 if __name__ == "__main__":
