@@ -126,9 +126,9 @@ class Lander:
         return c * offset[0] - s * offset[1], s * offset[0] + c * offset[1]
 
     def place(self, observation: np.ndarray) -> None:
-        """observation: [8], of which x, height and angle are seen; what a world makes up is cut at the edge."""
+        """observation: [8], of which x, height and angle are seen; beyond the edge of the picture it is at the edge."""
         half = self.names.VIEWPORT_W / self.names.SCALE / 2, self.names.VIEWPORT_H / self.names.SCALE / 2
-        x, y = (1 + float(np.clip(observation[0], -1, 1))) * half[0], float(np.clip(observation[1], -0.5, 1.6))
+        x, y = (1 + float(np.clip(observation[0], -1, 1))) * half[0], float(np.clip(observation[1], -0.5, 1.42))
         angle = float(np.clip(observation[4], -np.pi, np.pi))
         self.env.lander.position, self.env.lander.angle = (x, y * half[1] + self.height), angle
         for leg, (offset, turn) in zip(self.env.legs, self.legs):
