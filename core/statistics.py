@@ -199,6 +199,18 @@ def unseen_share(n: int, confidence: float = 0.95) -> float:
     return 1 - (1 - confidence) ** (1 / n)
 
 
+def within(low: float, high: float, bounds: tuple[float, float] | None) -> tuple[float, float]:
+    """The part of an interval that is possible. bounds: the worst and the best possible value; None: not known.
+
+    Of few values the ends reach far beyond what was seen, of two CartPole agents to returns of 300. No mean lies out
+    there, so that what is cut off never held the true one: the interval covers as often as before, and is shorter. NaN
+    stays NaN.
+    """
+    if bounds is None or math.isnan(low):
+        return low, high
+    return min(max(low, bounds[0]), bounds[1]), max(min(high, bounds[1]), bounds[0])
+
+
 def agents_interval(
     agent_scores: Sequence[float], episode_scores: Sequence[float], bounds: tuple[float, float] | None = None
 ) -> tuple[float, float] | None:

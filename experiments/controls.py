@@ -23,10 +23,10 @@ from envolve.core import commands, plugins
 from envolve.core.registry import unknown
 from envolve.experiments.command_line import check_count, check_folder, parse
 from envolve.experiments.paper.common.command import run_command
+from envolve.experiments.paper.common.events import EventArgs, begin_tracking, check_tracking, settings_of, tell_series
 from envolve.outer.config.load import ConfigError
 from envolve.outer.controls.rows import CONTROLS, Bench, Row
 from envolve.outer.controls.table import show, write
-from envolve.outer.reporting.board import check_events, write_series
 
 HELP = """\
 Compare an evolved world with simple controls that could explain its effect. Every row is tested on the real task; its
@@ -48,7 +48,7 @@ Exit codes: 0 complete, 1 it cannot start or continue, 2 wrong arguments, 130 an
 
 
 @dataclass
-class Args:
+class Args(EventArgs):
     model: tyro.conf.Positional[Annotated[Path, tyro.conf.arg(metavar="WORLD")]]
     """A model.pt that GTN_master.py wrote."""
     agents: int = 20
@@ -71,8 +71,6 @@ class Args:
     execute the files that the world names with their SHA-256."""
     json: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     """Also write the summary and the raw lists to this JSON file."""
-    tensorboard: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None
-    """Write TensorBoard events of every row into this folder, as soon as it is there."""
 
 
 def check(args: Args) -> list[str]:
@@ -88,7 +86,7 @@ def check(args: Args) -> list[str]:
             raise ConfigError([unknown("--only", name, CONTROLS)])
     if args.json is not None and (args.json.is_dir() or not args.json.parent.is_dir()):
         raise ConfigError([f"--json: cannot write {args.json}, expected a file in a folder that exists"])
-    check_events(args.tensorboard)
+    check_tracking(args)
     return [name for name in CONTROLS if name in args.only] if args.only else list(CONTROLS)
 
 
@@ -97,24 +95,25 @@ def work(args: Args) -> int:
     if args.plugins is not None:
         plugins.allow(args.plugins)
     bench = Bench.of(args.model, args.agents, args.repeats, args.episodes, args.real_steps, args.seed, args.threads)
+    begin_tracking(args)
     rows: list[Row] = []
     for name in names:
         print(f"{name} ...", file=sys.stderr)
         found = CONTROLS[name](bench)
         rows += found
         for row in found:
-            if args.tensorboard is not None and not row.why_not:
-                write_series(args.tensorboard, row.name, {"return": row.returns, "train_steps": row.train_steps})
+            if not row.why_not:
+                tell_series(args, row.name, {"return": row.returns, "train_steps": row.train_steps})
     show(bench, rows)
     if args.json is not None:
-        write(args.json, bench, rows, args)
+        write(args.json, bench, rows, settings_of(args))
     return 0
 
 
 def main(argv: list[str] | None = None) -> int:
     args = parse("controls.py", Args, argv, HELP)
     commands.existing("controls.py", "WORLD", str(args.model))
-    return run_command("controls.py", lambda: work(args))
+    return run_command("controls.py", work, args)
 
 
 if __name__ == "__main__":

@@ -32,6 +32,7 @@ from envolve.core.statistics import interval
 from envolve.distributed.files.params_file import PARAMS_FILE
 from envolve.envs.worlds.file import write_atomic
 from envolve.experiments.command_line import check_count, exit_code, parse
+from envolve.experiments.paper.common.events import EventArgs, begin_tracking, check_tracking, tell_series
 from envolve.experiments.policies.episodes import Episodes, Policies, PolicyError, chosen
 from envolve.outer.config.yaml_lines import ConfigError, show
 from envolve.outer.reporting.report import number
@@ -54,7 +55,7 @@ Exit codes: 0 evaluated, 1 the policy cannot be evaluated or filmed, 2 wrong arg
 
 
 @dataclass(kw_only=True)
-class Args:
+class Args(EventArgs):
     exp_dir: Annotated[Path, tyro.conf.arg(name="run-dir", metavar="DIR")]
     """Folder of the run."""
     num_episodes: Annotated[int, tyro.conf.arg(name="episodes", aliases=["-n"])] = 5
@@ -106,6 +107,7 @@ def check(args: Args) -> None:
     for option, path in (("--video", args.video), ("--json", args.json)):
         if path is not None and (path.is_dir() or not path.parent.is_dir()):
             raise ConfigError([f"{option}: found {path}, expected a file in a folder that exists"])
+    check_tracking(args)
 
 
 def figures(values: np.ndarray) -> dict[str, Any]:
@@ -143,6 +145,7 @@ def evaluate(args: Args) -> int:
     check(args)
     policies = policies_of(args.exp_dir, args.shaper, args.stochastic)
     name = chosen(args.checkpoint, policies.names, args.exp_dir)
+    begin_tracking(args)
     played = policies.play(name, args.num_episodes, args.seed)
     title = f"{policies.task}: {name} of {args.exp_dir}, {args.num_episodes} episodes, seed {args.seed}"
     title += ", actions drawn" * args.stochastic
@@ -151,6 +154,8 @@ def evaluate(args: Args) -> int:
         console.print(text, highlight=False, markup=False, soft_wrap=True)
     console.print(table_of(played))
     measures = {"return": played.returns, "length": played.lengths, **played.more}
+    for member in range(len(played.returns)):
+        tell_series(args, f"member {member}", {key: values[member].tolist() for key, values in measures.items()})
     content = {
         "exp_dir": str(args.exp_dir), "kind": policies.kind, "task": policies.task, "checkpoint": name,
         "seed": args.seed, "num_episodes": args.num_episodes, "stochastic": args.stochastic,
@@ -173,7 +178,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     logging.basicConfig(format="%(message)s", stream=sys.stderr)
     args = parse("evaluate_policy.py", Args, argv, HELP)
     commands.existing("evaluate_policy.py", "--run-dir", str(args.exp_dir))
-    return exit_code("evaluate_policy.py", lambda: evaluate(args), (PolicyError, VideoError, ValueError))
+
+    def session() -> int:
+        with args.session:
+            return evaluate(args)
+
+    return exit_code("evaluate_policy.py", session, (PolicyError, VideoError, ValueError))
 
 
 if __name__ == "__main__":

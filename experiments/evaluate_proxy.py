@@ -33,13 +33,13 @@ from envolve.core.statistics import AgentRuns, summary
 from envolve.envs.outside.build import OutsideError, check_configured
 from envolve.envs.worlds.file import WorldFile, WorldFileError, read_world
 from envolve.experiments.command_line import check_count, check_folder, parse
+from envolve.experiments.paper.common.events import EventArgs, begin_tracking, check_tracking, settings_of, tell_series
 from envolve.outer.config import problem
 from envolve.outer.config.load import ConfigError, environment_info
 from envolve.outer.config.problem import VARY_SUFFIX, learner_key, split_agent_name
 from envolve.outer.config.stored import stored_config, stored_gtn
 from envolve.outer.evaluate.device import check_device
 from envolve.outer.evaluate.networks import BUDGET, EARLY_OUT, REAL, UNSOLVABLE, evaluate, exploration
-from envolve.outer.reporting.board import check_events, write_series
 from envolve.outer.reporting.comparison import (
     break_even,
     price_lines,
@@ -65,7 +65,7 @@ Exit codes: 0 complete, 1 the world cannot be read or used, 2 wrong arguments, 1
 
 
 @dataclass
-class Args:
+class Args(EventArgs):
     model: tyro.conf.Positional[Annotated[Path, tyro.conf.arg(metavar="WORLD")]]
     """A model.pt that GTN_master.py wrote."""
     agent: str | None = None
@@ -89,8 +89,6 @@ class Args:
     execute the files that the world names with their SHA-256."""
     json: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     """Also write the summary and the raw lists to this JSON file."""
-    tensorboard: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None
-    """Write TensorBoard events of every agent into this folder."""
 
 
 def prepared(world: WorldFile, args: Args) -> tuple[dict[str, Any], str]:
@@ -126,7 +124,7 @@ def check_args(args: Args) -> None:
     check_folder("--plugins", args.plugins)
     if args.json is not None and (args.json.is_dir() or not args.json.parent.is_dir()):
         raise ConfigError([f"--json: cannot write {args.json}, expected a file in a folder that exists"])
-    check_events(args.tensorboard)
+    check_tracking(args)
 
 
 def measure(
@@ -247,6 +245,12 @@ def main(argv: list[str] | None = None) -> int:
     args = parse(PROG, Args, argv, HELP)
     commands.existing(PROG, "WORLD", str(args.model))
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    with args.session:
+        return work(args)
+
+
+def work(args: Args) -> int:
+    """-> exit code."""
     try:
         check_args(args)
         if args.plugins is not None:
@@ -257,6 +261,7 @@ def main(argv: list[str] | None = None) -> int:
         check_device(config["device"], f"{args.model}: device")
         if args.stop == "budget" and world.budget == 0:
             raise ConfigError([f"--stop budget: {args.model} was evolved without a training budget"])
+        begin_tracking(args)
     except (WorldFileError, OutsideError, ConfigError) as e:
         print(f"{commands.called(PROG)}: {e}", file=sys.stderr)
         return 2 if isinstance(e, ConfigError) else 1
@@ -279,8 +284,7 @@ def main(argv: list[str] | None = None) -> int:
                 raise
             print(f"{commands.called(PROG)}: {short}", file=sys.stderr)
             return 1
-        if args.tensorboard is not None:
-            write_series(args.tensorboard, column, {k: columns[column][v] for k, v in EVENTS.items()})
+        tell_series(args, column, {k: columns[column][v] for k, v in EVENTS.items()})
     console = wide_console()
     show(console, world, name, {TITLES[k]: c for k, c in columns.items()})
     other, words = exploration_of(config) if args.real else "", []
@@ -290,7 +294,7 @@ def main(argv: list[str] | None = None) -> int:
     for line in (*words, *lines):
         console.print(line, highlight=False, markup=False, soft_wrap=True)
     if args.json:
-        settings = {k: str(v) if isinstance(v, Path) else v for k, v in vars(args).items() if k != "json"}
+        settings = {k: v for k, v in settings_of(args).items() if k != "json"}
         content = {
             "settings": settings,
             "budget": world.budget,

@@ -37,6 +37,8 @@ from envolve.llm.vetting.probe import make_probe
 from envolve.llm.vetting.vet import Vetter
 from envolve.outer.checkpoint import RunError, locked
 from envolve.outer.config.yaml_lines import ConfigError
+from envolve.outer.reporting.board import Board
+from envolve.outer.reporting.wandb_run import check_wandb, followed
 from envolve.outer.shapers.plan import hardware, learner_section, wrong_types
 
 HELP = """\
@@ -86,6 +88,8 @@ class Args:
     """CPU threads; 0 uses all that this process may use. Scores do not depend on the number."""
     folder: Annotated[Optional[Path], tyro.conf.arg(metavar="DIR")] = None
     """Folder of requests and results. Default: results/serve_<task>."""
+    wandb: Annotated[Optional[str], tyro.conf.arg(metavar="PROJECT")] = None
+    """Also log every result to this project of Weights & Biases (docs/tracking.md)."""
     allow_unprotected: bool = False
     """Vet code although this system cannot run it in the jail (docs/security.md)."""
 
@@ -110,6 +114,7 @@ def serve(args: Args) -> int:
     """-> exit code. Raises ConfigError, KeyError of an unknown task, StoreError, JailError, OSError."""
     if problems := wrong(args):
         raise ConfigError(problems)
+    check_wandb(args.wandb)
     task = physics_task(args.task)
     device, threads = hardware("mujoco", None, args.threads)
     training = Training(
@@ -137,7 +142,9 @@ def serve(args: Args) -> int:
     with contextlib.ExitStack() as stack:
         stack.enter_context(locked(folder))
         vetter = stack.enter_context(Vetter(make_probe(task.name), args.shaper_types, args.allow_unprotected))
-        evaluator = Evaluator(store, vetter, training, args.seed, task.score_unit, args.batch, args.queue)
+        board = stack.enter_context(contextlib.closing(Board(folder)))
+        stack.enter_context(followed(args.wandb, folder, settings=settings))
+        evaluator = Evaluator(store, vetter, training, args.seed, task.score_unit, args.batch, args.queue, board=board)
         server = stack.enter_context(Server(evaluator, token, args.host, args.port))
         server.begin()
         stack.callback(evaluator.stop)

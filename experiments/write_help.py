@@ -32,7 +32,7 @@ MOST = 30  # flags that --help shows
 GROUPS = {
     "The run": "task task-description shaper-types shapers candidates human config params seed set results-dir run-dir "
     "env name resume check quick minutes wrappers env-kwargs json video sync-dir quit-workers out write list open "
-    "watch text storage wandb",
+    "watch text storage tensorboard wandb",
     "Agents and training": "mode objective vary-hp runs iterations learner seeds agents num-envs-per-shaper halving "
     "schedule stop real num-iters shapers-per-iter retest finalists episodes steps worlds modes learners evolved "
     "published agent-set agent world search",

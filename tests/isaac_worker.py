@@ -11,7 +11,7 @@ import pytest
 
 from envolve.experiments.worker import main
 from envolve.outer.evaluate.networks import evaluate
-from tests.envs.sim.fake_isaacgym import install
+from tests.envs.sim.isaac.fake_isaacgym import install
 
 
 def evaluate_in_a_new_engine(*arguments):

@@ -159,3 +159,15 @@ def test_commands_exist(page: Path) -> None:
         text_of_help = command.replace(" ", "-")
         found = [*HELP.glob(f"{text_of_help}.txt"), *HELP.glob(f"{text_of_help}-*.txt")]
         assert found, f"{name(page)}: no command {command}"
+
+
+def test_every_picture_is_made_again_by_make_film() -> None:
+    """From random seeds alone, so that no data have to be kept for it; no page shows a picture from elsewhere."""
+    makefile = (ROOT / "Makefile").read_text()
+    recipe = makefile[makefile.index("\nfilm:") :].split("\n\n")[0]
+    kinds = (".png", ".gif", ".jpg", ".svg", ".webp")
+    pictures = {p.relative_to(ROOT).as_posix() for p in (ROOT / "docs").rglob("*") if p.suffix in kinds}
+    assert pictures and all(picture in recipe for picture in pictures), pictures
+    for page in PAGES:
+        for target in re.findall(r"!\[[^\]]*\]\(([^)]+)\)", page.read_text()):
+            assert (page.parent / target).resolve().relative_to(ROOT).as_posix() in pictures, f"{page}: {target}"

@@ -117,7 +117,7 @@ ENGINES = Registry(
     {
         "mujoco": Place("envolve.envs.sim.mujoco_cpu", "MuJoCoCPU"),
         "mujoco_warp": Place("envolve.envs.sim.mujoco_warp", "MuJoCoWarp"),
-        "isaacgym": Place("envolve.envs.sim.isaacgym", "IsaacGym"),
+        "isaacgym": Place("envolve.envs.sim.isaac.isaacgym", "IsaacGym"),
     },
     error=SimulatorError,
 )

@@ -59,7 +59,7 @@ def work(args: Args) -> int:
 
 def main(argv: list[str] | None = None) -> int:
     args = parse("compare_proxies.py", Args, argv, HELP + EXIT_CODES)
-    return run_command("compare_proxies.py", lambda: work(args))
+    return run_command("compare_proxies.py", work, args)
 
 
 if __name__ == "__main__":

@@ -163,7 +163,7 @@ def work(args: Args) -> int:
 
 def main(argv: list[str] | None = None) -> int:
     args = parse("correlation.py", Args, argv, HELP + EXIT_CODES)
-    return run_command("correlation.py", lambda: work(args))
+    return run_command("correlation.py", work, args)
 
 
 if __name__ == "__main__":

@@ -41,7 +41,7 @@ def work(args: CompareArgs) -> int:
 
 def main(argv: list[str] | None = None) -> int:
     args = parse("generalization_gap.py", CompareArgs, argv, HELP + EXIT_CODES)
-    return run_command("generalization_gap.py", lambda: work(args))
+    return run_command("generalization_gap.py", work, args)
 
 
 if __name__ == "__main__":

@@ -83,7 +83,7 @@ def work(args: Args) -> int:
 
 def main(argv: list[str] | None = None) -> int:
     args = parse("gridworld.py", Args, argv, HELP + EXIT_CODES)
-    return run_command("gridworld.py", lambda: work(args))
+    return run_command("gridworld.py", work, args)
 
 
 if __name__ == "__main__":

@@ -125,7 +125,7 @@ def work(args: Args) -> int:
 
 def main(argv: list[str] | None = None) -> int:
     args = parse("heatmap.py", Args, argv, HELP + EXIT_CODES)
-    return run_command("heatmap.py", lambda: work(args))
+    return run_command("heatmap.py", work, args)
 
 
 if __name__ == "__main__":

@@ -100,7 +100,7 @@ def work(args: Args) -> int:
 
 def main(argv: list[str] | None = None) -> int:
     args = parse("histograms.py", Args, argv, HELP + EXIT_CODES)
-    return run_command("histograms.py", lambda: work(args))
+    return run_command("histograms.py", work, args)
 
 
 if __name__ == "__main__":

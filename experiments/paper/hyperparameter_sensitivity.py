@@ -216,7 +216,7 @@ def show(series: Series, grids: dict[str, list[Any]], own: dict[str, Any], task:
 
 def main(argv: list[str] | None = None) -> int:
     args = parse("hyperparameter_sensitivity.py", Args, argv, HELP + EXIT_CODES)
-    return run_command("hyperparameter_sensitivity.py", lambda: work(args))
+    return run_command("hyperparameter_sensitivity.py", work, args)
 
 
 if __name__ == "__main__":

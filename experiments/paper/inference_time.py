@@ -30,6 +30,7 @@ from envolve.envs.worlds.world import World, init_world
 from envolve.experiments.command_line import parse
 from envolve.experiments.paper.common.command import EXIT_CODES, Measurement, run_command
 from envolve.experiments.paper.common.data import Series
+from envolve.experiments.paper.common.events import EventArgs
 from envolve.experiments.paper.common.proxies import task_of
 from envolve.outer.config import problem
 from envolve.outer.config.load import ConfigError, load_config
@@ -45,7 +46,7 @@ PyTorch worlds; compiled agents step through theirs faster, inside the training 
 
 
 @dataclass
-class Args:
+class Args(EventArgs):
     config: tyro.conf.Positional[Annotated[Path, tyro.conf.arg(metavar="CONFIG")]]
     """Configuration: a default_config_*.yaml or your own."""
     batch: int = 1000
@@ -122,7 +123,7 @@ def work(args: Args) -> int:
 
 def main(argv: list[str] | None = None) -> int:
     args = parse("inference_time.py", Args, argv, HELP + EXIT_CODES)
-    return run_command("inference_time.py", lambda: work(args))
+    return run_command("inference_time.py", work, args)
 
 
 if __name__ == "__main__":

@@ -49,6 +49,8 @@ class Args(WorldArgs):
     """Configuration of the RNs, as given to train_proxy.py."""
     modes: list[int] = field(default_factory=list)
     """RN modes. Default: all modes that the task supports (train_proxy.py --help)."""
+    tensorboard: tyro.conf.Suppress[Path | None] = None  # tables are read off networks: there is no curve
+    wandb: tyro.conf.Suppress[str | None] = None
 
 
 def rewards(worlds: list[WorldFile]) -> np.ndarray:
@@ -92,7 +94,7 @@ def work(args: Args) -> int:
 
 def main(argv: list[str] | None = None) -> int:
     args = parse("learned_reward.py", Args, argv, HELP + EXIT_CODES)
-    return run_command("learned_reward.py", lambda: work(args))
+    return run_command("learned_reward.py", work, args)
 
 
 if __name__ == "__main__":

@@ -243,7 +243,7 @@ def work(args: Args) -> int:
 
 def main(argv: list[str] | None = None) -> int:
     args = parse("model_based_baseline.py", Args, argv, HELP + EXIT_CODES)
-    return run_command("model_based_baseline.py", lambda: work(args))
+    return run_command("model_based_baseline.py", work, args)
 
 
 if __name__ == "__main__":

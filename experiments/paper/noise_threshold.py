@@ -166,7 +166,7 @@ def quantities(result: TrainResult, relative: np.ndarray) -> dict[str, list[Any]
 
 def main(argv: list[str] | None = None) -> int:
     args = parse("noise_threshold.py", Args, argv, HELP + EXIT_CODES)
-    return run_command("noise_threshold.py", lambda: work(args))
+    return run_command("noise_threshold.py", work, args)
 
 
 if __name__ == "__main__":

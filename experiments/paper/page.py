@@ -20,6 +20,7 @@ from envolve.outer.page.charts import MUTED, PALETTE, Dots, Line, dots, interval
 from envolve.outer.page.common import closing, finite, label
 from envolve.outer.page.parts import Chart, Code, Curve, Fact, Film, Page, Part, Prose, Table
 from envolve.outer.page.reading import Folder
+from envolve.outer.reporting.names import return_range
 from envolve.outer.reporting.report import duration, number, precise
 
 MOST_FILES = 40  # data files of one page
@@ -116,6 +117,7 @@ def _per_run(data: Data, quantity: str) -> Chart | None:
         rows,
         WORDS[quantity],
         "Interquartile mean and 95 % interval over runs (their number in brackets); equal values have none.",
+        bounds=return_range({"env_name": data.task}) if quantity == "return" else None,
     )
 
 

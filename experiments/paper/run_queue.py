@@ -113,7 +113,7 @@ def work(args: Args) -> int:
 
 def main(argv: list[str] | None = None) -> int:
     args = parse("run_queue.py", Args, argv, HELP + EXIT_CODES)
-    return run_command("run_queue.py", lambda: work(args))
+    return run_command("run_queue.py", work, args)
 
 
 if __name__ == "__main__":

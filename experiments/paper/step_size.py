@@ -50,6 +50,8 @@ class Args:
     """Quick look of about a minute, in <results-dir>/gridworld_step_size_quick."""
     results_dir: Annotated[Path, tyro.conf.arg(metavar="DIR")] = Path("results")
     """Parent folder of the study."""
+    wandb: Annotated[str | None, tyro.conf.arg(metavar="PROJECT")] = None
+    """Also log the study to this project of Weights & Biases (docs/tracking.md)."""
 
 
 def command(args: Args) -> list[str]:
@@ -57,6 +59,8 @@ def command(args: Args) -> list[str]:
     words = [str(STUDY), "--run-dir", str(args.results_dir / (FOLDER + "_quick" * args.quick))]
     if args.num_workers is not None:
         words += ["--workers", str(args.num_workers)]
+    if args.wandb is not None:
+        words += ["--wandb", args.wandb]
     return [*words, "--set", f"search.seed={args.seed}", *(QUICK if args.quick else ()), *args.set]
 
 

@@ -54,6 +54,7 @@ from envolve.outer.exchange.engine import Engine
 from envolve.outer.exchange.local_workers import LocalWorkers
 from envolve.outer.reporting.report import LiveTable, number
 from envolve.outer.reporting.scores import ScoresCSV
+from envolve.outer.reporting.wandb_run import check_wandb, followed
 from envolve.outer.run import Run, config_digest
 from envolve.outer.search.nes import MEMBERS, ORIG, member_seeds
 
@@ -110,6 +111,8 @@ class Args:
     """Parent folder of the runs."""
     name: str | None = None
     """Name of the folder, to which _mode<M> and the like are added. Default: the name of the configuration."""
+    wandb: Annotated[str | None, tyro.conf.arg(metavar="PROJECT")] = None
+    """Also log every run to this project of Weights & Biases (docs/tracking.md)."""
     check: tyro.conf.FlagCreatePairsOff[bool] = False
     """Validate the configuration, print what would run, then exit."""
 
@@ -128,6 +131,7 @@ def read_args(args: Args) -> tuple[Proxy, list[int]]:
     )
     if args.runs is None:
         args.runs = QUICK_RUNS if args.quick else FULL_RUNS_SE if kind.mode is None else FULL_RUNS_RN
+    check_wandb(args.wandb)
     for option, value, least in (
         ("BOHB_ID", args.bohb_id, 0), ("BOHB_WORKERS", args.bohb_workers, 1), ("--runs", args.runs, 1),
         ("--seed", args.seed, 0), ("--workers", args.num_workers, 1),
@@ -248,7 +252,7 @@ def work(args: Args) -> int:
         with exchange(args, kind) as dispatcher:
             for seed in todo:
                 config, run_dir = open_run(kind, seed)
-                with locked(run_dir):
+                with locked(run_dir), followed(args.wandb, run_dir):
                     if kind.evolves:
                         title = f"{config.data['env_name']}  {run_dir}"
                         result = evolve(config, run_dir, dispatcher, title)
@@ -281,7 +285,7 @@ def parse_words(argv: Sequence[str] | None = None) -> Args:
 
 def main(argv: list[str] | None = None) -> int:
     args = parse_words(argv)
-    return run_command("train_proxy.py", lambda: work(args))
+    return run_command("train_proxy.py", work, args)
 
 
 if __name__ == "__main__":

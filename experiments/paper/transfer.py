@@ -64,7 +64,7 @@ def work(args: Args) -> int:
 
 def main(argv: list[str] | None = None) -> int:
     args = parse("transfer.py", Args, argv, HELP + EXIT_CODES)
-    return run_command("transfer.py", lambda: work(args))
+    return run_command("transfer.py", work, args)
 
 
 if __name__ == "__main__":

@@ -31,6 +31,7 @@ from envolve.envs.worlds.file import write_atomic
 from envolve.experiments.command_line import check_count, parse
 from envolve.experiments.paper.common.command import run_command
 from envolve.experiments.paper.common.data import plain
+from envolve.experiments.paper.common.events import EventArgs, begin_tracking, tell_series
 from envolve.outer.config.load import Config, ConfigError, environment_info, load_config
 from envolve.outer.config.problem import VARY_SUFFIX, env_section, split_agent_name
 from envolve.outer.controls.baseline import FOLDER
@@ -51,7 +52,7 @@ STUDY = "# study: "  # in the comments of best.yaml
 
 
 @dataclass
-class Args:
+class Args(EventArgs):
     study: tyro.conf.Positional[Annotated[Path, tyro.conf.arg(metavar="DIR")]]
     """Folder of a finished search over agents on the task (optimize_params.py)."""
     name: str
@@ -110,14 +111,16 @@ def work(args: Args) -> int:
     if study.evaluate != "agent" or study.worlds:
         raise ConfigError([f"{args.study}: found a search over {study.evaluate} trials, expected agents on the task"])
     trials, steps = spent(args.study)
+    begin_tracking(args)
     threads = args.threads or len(os.sched_getaffinity(0))
-    record = {
+    record: dict[str, Any] = {
         "study": f"configs/spaces/{name_of(best)}.yaml", "task": best.data["env_name"], "loss": study.loss,
         "trials": trials, "tuning_steps": steps, "agents": args.agents, "seed": args.seed,
         "versions": environment_info(),
-        "fixed": measured(best.data, args.agents, args.seed, threads),
-        "varied": measured(varied(best.data), args.agents, args.seed, threads),
     }  # fmt: skip
+    for kind, data in (("fixed", best.data), ("varied", varied(best.data))):
+        record[kind] = of_kind = measured(data, args.agents, args.seed, threads)
+        tell_series(args, kind, {"return": of_kind["returns"], "train_steps": of_kind["train_steps"]})
     header = (
         f"# The tuned baseline of {best.data['env_name']}: the best of {trials} trials of {record['study']},\n"
         f"# {steps:,} training steps on the task in all. What fresh agents reach: {args.name}.json.\n"
@@ -126,9 +129,8 @@ def work(args: Args) -> int:
     write_atomic(str(args.out / f"{args.name}.yaml"), (header + body(best)).encode())
     write_atomic(str(args.out / f"{args.name}.json"), (json.dumps(plain(record, "record"), indent=1) + "\n").encode())
     for kind in ("fixed", "varied"):
-        of_kind: Any = record[kind]
         for name in ("return", "steps"):
-            print(f"{kind}: {name} {of_kind.get(f'summary_of_{name}')}")
+            print(f"{kind}: {name} {record[kind].get(f'summary_of_{name}')}")
     return 0
 
 
@@ -149,7 +151,7 @@ def name_of(best: Config) -> str:
 def main(argv: list[str] | None = None) -> int:
     args = parse("tuned_baseline.py", Args, argv, HELP)
     commands.existing("tuned_baseline.py", "DIR", str(args.study))
-    return run_command("tuned_baseline.py", lambda: work(args))
+    return run_command("tuned_baseline.py", work, args)
 
 
 if __name__ == "__main__":

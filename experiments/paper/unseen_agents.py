@@ -174,7 +174,7 @@ def hyperparameters(who: Learner | Baseline) -> dict[str, Any]:
 
 def main(argv: list[str] | None = None) -> int:
     args = parse("unseen_agents.py", Args, argv, HELP + EXIT_CODES)
-    return run_command("unseen_agents.py", lambda: work(args))
+    return run_command("unseen_agents.py", work, args)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,7 @@ from envolve.llm.fitness import evaluate
 from envolve.llm.search.individual import HUMAN, INITIAL, Individual
 from envolve.llm.search.reflection import reflect
 from envolve.llm.vetting.vet import Rejection, Vetter
+from envolve.outer.reporting.board import Board
 
 Evaluate = Callable[[Training, list[Individual], int], None]
 
@@ -33,6 +34,7 @@ class Evaluator:
     batch: int = 16
     queue: int = 256
     run: Evaluate = evaluate
+    board: Board | None = None  # TensorBoard events of every result
 
     def __post_init__(self) -> None:
         self._changed = threading.Condition()
@@ -102,9 +104,17 @@ class Evaluator:
     def _store(self, number: str, i: Individual) -> dict[str, Any]:
         result = result_of(number, i, self.unit)
         self.store.done(result)
+        if self.board is not None:
+            self.board.write(len(self.store.results), figures(result))
         with self._changed:
             self._changed.notify_all()
         return result
+
+
+def figures(result: Mapping[str, Any]) -> dict[str, float]:
+    """What is drawn of a result; its step is the number of results."""
+    out = {status: float(result["status"] == status) for status in ("refused", "failed")}
+    return out | {name: float(result[name]) for name in ("score", "steps") if result[name] is not None}
 
 
 def result_of(number: str, i: Individual, unit: str) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from rich.table import Table
 from envolve.core.files import TABLE_BYTES, read_plain
 from envolve.core.interrupt import deaf_children
 from envolve.core.pool import pool
-from envolve.core.statistics import interval
+from envolve.core.statistics import interval, within
 from envolve.envs.worlds.file import write_atomic
 from envolve.outer.auto.report_plan import ReportPlan
 from envolve.outer.auto.sentence import Figure, Findings
@@ -168,23 +168,34 @@ def _number(value: Any) -> float:
 # ----------------------------------------------------------------------------------------------------------- figures
 
 
-def figure(rows: list[dict[str, Any]], values: list[float] | None = None) -> Figure:
-    """Mean and 95 % interval over agents. values: instead of their returns."""
+def figure(
+    rows: list[dict[str, Any]], values: list[float] | None = None, bounds: tuple[float, float] | None = None
+) -> Figure:
+    """Mean and 95 % interval over agents. values: instead of their returns; bounds: worst and best possible return."""
     found = [_number(r["return"]) for r in rows] if values is None else values
     fine = [x for x in found if math.isfinite(x)]
     ends: tuple[float, float] | None = None
     if len(fine) > 1:
-        low, high = interval(fine)
+        low, high = within(*interval(fine), bounds)
         ends = None if math.isnan(low) else (low, high)
     steps = int(np.mean([r["train_steps"] for r in rows])) if rows else 0
     return Figure(float(np.mean(fine)) if fine else math.nan, ends, steps, len(found), len(found) - len(fine))
 
 
-def findings(rows: list[dict[str, Any]], learners: Iterable[str], evolution_steps: int | None) -> Findings:
-    """Figures of all rows."""
+def findings(
+    rows: list[dict[str, Any]],
+    learners: Iterable[str],
+    evolution_steps: int | None,
+    bounds: tuple[float, float] | None = None,
+) -> Findings:
+    """Figures of all rows. bounds: worst and best possible return, if they are known."""
     chance = [r for r in rows if r["learner"] == RANDOM]
-    by = {p: {k: figure([r for r in rows if (r["learner"], r["where"]) == (k, p)]) for k in learners} for p in PLACES}
-    random = figure(chance, [x for r in chance for x in r["test_returns"]])
+
+    def of(learner: str, place: str) -> Figure:
+        return figure([r for r in rows if (r["learner"], r["where"]) == (learner, place)], bounds=bounds)
+
+    by = {place: {k: of(k, place) for k in learners} for place in PLACES}
+    random = figure(chance, [x for r in chance for x in r["test_returns"]], bounds)
     return Findings(random, by[WORLD], by[REAL], by[REAL_10X], evolution_steps)
 
 

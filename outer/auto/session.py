@@ -27,6 +27,7 @@ from envolve.outer.checkpoint import RunError, locked
 from envolve.outer.config.load import CONFIG_FILE, Config, ConfigError, environment_info, load_config, store_config
 from envolve.outer.launch import OWN_SYNC, conduct, forget_unused, new_run_dir
 from envolve.outer.reporting.display import wide_console
+from envolve.outer.reporting.names import return_range
 from envolve.outer.reporting.report import duration
 
 PLAN, AUTO_FILE = "plan.yaml", "auto.json"
@@ -77,7 +78,8 @@ class Session:
         jobs = report.jobs_of(self.run_dir, self.plan, self.config.data["seed"])
         with locked(self.run_dir):
             rows = report.train_all(jobs, self.run_dir / report.FILE, workers, Console())
-        found = report.findings(rows, self.plan.learners, world.evolution_steps)
+        bounds = return_range(self.config.data)
+        found = report.findings(rows, self.plan.learners, world.evolution_steps, bounds)
         return Outcome(
             self, found, report.real_steps(rows, self.measuring_steps, world.evolution_steps), self.seconds()
         )

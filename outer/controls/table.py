@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -73,11 +73,11 @@ def show(bench: Bench, rows: Sequence[Row]) -> None:
     )
 
 
-def write(path: Path, bench: Bench, rows: Sequence[Row], args: Any) -> None:
+def write(path: Path, bench: Bench, rows: Sequence[Row], settings: Mapping[str, Any]) -> None:
     """Writes the JSON file. Raises OSError."""
     content = {
         "experiment": "controls", "task": bench.world.env_name, "kind": bench.world.kind, "bandit": bench.bandit,
-        "solved_reward": bench.task.solved_reward, "settings": {k: str(v) for k, v in vars(args).items()},
+        "solved_reward": bench.task.solved_reward, "settings": {k: str(v) for k, v in settings.items()},
         "versions": environment_info(),
         "rows": [{**vars(row), **figures(row, bench.task)} for row in rows],
     }  # fmt: skip

@@ -28,6 +28,7 @@ STATES: dict[str, tuple[str, Callable[[np.ndarray], list[float]]]] = {  # task -
     "Pendulum": ("Pendulum-v1", lambda o: [float(np.arctan2(o[1], o[0])), o[2]]),
     "Acrobot": ("Acrobot-v1", lambda o: [float(np.arctan2(o[1], o[0])), float(np.arctan2(o[3], o[2])), o[4], o[5]]),
 }
+BOX2D = {"LunarLander": "LunarLander-v3", "LunarLanderContinuous": "LunarLander-v3"}
 
 
 class Drawing:
@@ -38,10 +39,15 @@ class Drawing:
         self.env: Any = None
         if isinstance(task, GridWorld):
             return
-        if plain_name(task.name) not in STATES or (isinstance(task, OutsideTask) and task.section["wrappers"]):
-            known = ", ".join(STATES)
+        plain = plain_name(task.name)
+        if plain not in (*STATES, *BOX2D) or (isinstance(task, OutsideTask) and task.section["wrappers"]):
+            known = ", ".join([*STATES, "LunarLander"])
             raise VideoError(f"found {task.name}, expected a task that can be drawn: {known}, or a gridworld")
-        name, self.state = STATES[plain_name(task.name)]
+        self.state: Callable[[np.ndarray], list[float]] | None = None
+        if plain in BOX2D:
+            name = BOX2D[plain]
+        else:
+            name, self.state = STATES[plain]
         os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
         os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
         import gymnasium
@@ -53,7 +59,9 @@ class Drawing:
                 self.env.reset(seed=0)
                 self.env.render()
         except gymnasium.error.DependencyNotInstalled as e:
-            raise VideoError("Gymnasium's renderers need pygame: pip install 'envolve[baselines]'") from e
+            extra = "box2d" if plain in BOX2D else "baselines"
+            raise VideoError(f"Gymnasium's renderer of {plain} needs pip install 'envolve[{extra},video]'") from e
+        self.lander = Lander(self.env.unwrapped) if plain in BOX2D else None
 
     def picture(self, observation: np.ndarray, action: np.ndarray | int, width: int) -> np.ndarray:
         """observation: float [F]; action: what the agent does there -> uint8 [height, width, 3]."""
@@ -67,6 +75,10 @@ class Drawing:
         env = self.env.unwrapped
         if isinstance(self.task, OutsideTask):  # agents see such observations centred and scaled
             observation = observation * self.task.scale + self.task.mean
+        if self.lander is not None:
+            self.lander.place(np.nan_to_num(observation.astype(float)))
+            return np.asarray(env.render())
+        assert self.state is not None
         state = np.asarray(self.state(np.nan_to_num(observation.astype(float))), dtype=float)
         env.state = state
         if plain_name(self.task.name) == "Pendulum":  # draws the torque as an arrow
@@ -94,3 +106,31 @@ class Drawing:
     def close(self) -> None:
         if self.env is not None:
             self.env.close()
+
+
+class Lander:
+    """LunarLander's bodies, put where an observation says. Its ground beside the pad is not observed: it is always that
+    of random seed 0. Flames are not drawn."""
+
+    def __init__(self, env: Any) -> None:
+        from gymnasium.envs.box2d import lunar_lander as theirs
+
+        self.env, self.names = env, theirs
+        at, turned = env.lander.position, env.lander.angle
+        self.legs = [(self._turned(leg.position - at, -turned), leg.angle - turned) for leg in env.legs]
+        self.height = env.helipad_y + theirs.LEG_DOWN / theirs.SCALE
+
+    @staticmethod
+    def _turned(offset: Any, angle: float) -> tuple[float, float]:
+        c, s = float(np.cos(angle)), float(np.sin(angle))
+        return c * offset[0] - s * offset[1], s * offset[0] + c * offset[1]
+
+    def place(self, observation: np.ndarray) -> None:
+        """observation: [8], of which x, height and angle are seen; beyond the edge of the picture it is at the edge."""
+        half = self.names.VIEWPORT_W / self.names.SCALE / 2, self.names.VIEWPORT_H / self.names.SCALE / 2
+        x, y = (1 + float(np.clip(observation[0], -1, 1))) * half[0], float(np.clip(observation[1], -0.5, 1.42))
+        angle = float(np.clip(observation[4], -np.pi, np.pi))
+        self.env.lander.position, self.env.lander.angle = (x, y * half[1] + self.height), angle
+        for leg, (offset, turn) in zip(self.env.legs, self.legs):
+            dx, dy = self._turned(offset, angle)
+            leg.position, leg.angle = (x + dx, y * half[1] + self.height + dy), angle + turn

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from envolve.core.statistics import within
 from envolve.outer.page.parts import Chart
 
 # c0 to c6 are those of Okabe and Ito (https://jfly.uni-koeln.de/color/), told apart with any colour vision
@@ -223,9 +224,14 @@ def intervals(
     levels: Sequence[tuple[float, str]] = (),
     limits: list[float] | None = None,
     legend: dict[str, str] | None = None,
+    bounds: tuple[float, float] | None = None,
 ) -> Chart:
     """Estimates with their intervals, the first row at the top. rows: name, middle, low, high, colour; rows of the same
-    name share a line. legend: what a colour stands for."""
+    name share a line. legend: what a colour stands for; bounds: what is possible, where intervals end at the latest."""
+    if bounds is not None:
+        rows = [(n, m, *(within(a, b, bounds) if a is not None and b is not None else (a, b)), c)
+                for n, m, a, b, c in rows]  # fmt: skip
+        note = f"{note} Intervals end where returns do, at {bounds[0]:g} and {bounds[1]:g}.".strip()
     data, names = [], list(dict.fromkeys(row[0] for row in rows))
     colours = list(dict.fromkeys(row[4] for row in rows))
     for k, colour in enumerate(colours):

@@ -16,7 +16,7 @@ from envolve.outer.page.parts import Chart, Curve, Fact, Page, Part, Prose, Tabl
 from envolve.outer.page.reading import Folder, header
 from envolve.outer.page.unseen_parts import unseen
 from envolve.outer.page.world_parts import world_parts
-from envolve.outer.reporting.names import objective
+from envolve.outer.reporting.names import objective, return_range
 from envolve.outer.reporting.report import number, precise
 from envolve.outer.reporting.scores import CurvePoint, curve_of
 
@@ -67,7 +67,7 @@ def read(folder: Folder) -> Page:
     page.curve = Curve([p.generation for p in points], [p.mean for p in points], "generation", score_title)
     if isinstance(report, dict):
         page.add("Agents that never saw the world", *unseen(report))
-    page.add("Agents trained in the world, and on the task", *_comparison(folder, found, mark))
+    page.add("Agents trained in the world, and on the task", *_comparison(folder, found, mark, return_range(config)))
     page.add("Evolution", *_evolution(points, members, score_title, mark))
     if folder.has("model.pt"):
         parts = folder.attempt("model.pt", lambda: world_parts(folder.path / "model.pt"))
@@ -241,7 +241,9 @@ def _cost(members: list[dict[str, str]], title: str) -> Chart | None:
     )
 
 
-def _comparison(folder: Folder, found: str, mark: float | None) -> list[Part | None]:
+def _comparison(
+    folder: Folder, found: str, mark: float | None, bounds: tuple[float, float] | None
+) -> list[Part | None]:
     stored = folder.json("comparison.json")
     if not isinstance(stored, dict):
         return []
@@ -279,7 +281,7 @@ def _comparison(folder: Folder, found: str, mark: float | None) -> list[Part | N
         iqm = "Interquartile mean and 95 % interval; equal values have none."
         return [
             dots("Every agent", groups, "training steps", "test return on the task", levels=levels, xaxis=log),
-            intervals("Return", rows, "test return on the task", iqm, levels=levels),
+            intervals("Return", rows, "test return on the task", iqm, levels=levels, bounds=bounds),
             intervals("Price", steps, "training steps of an agent", iqm),
         ]
 

@@ -1,6 +1,9 @@
-"""Names of a task's observations and actions, with units, for pictures and pages."""
+"""Names of a task's observations and actions, with units, and what its returns can be, for pictures and pages."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
 
 FEATURES = {
     "CartPole": ("cart position, m", "cart velocity, m/s", "pole angle, rad", "pole velocity, rad/s"),
@@ -62,3 +65,24 @@ def feature(task: str, i: int) -> str:
 def action(task: str, i: int) -> str:
     names = ACTIONS.get(plain_name(task), ())
     return names[i] if i < len(names) else f"action {i}"
+
+
+ENDS = {  # worst and best reward of a step, and Gymnasium's own time limit
+    "CartPole-v0": (0.0, 1.0, 200), "CartPole-v1": (0.0, 1.0, 500), "Acrobot-v1": (-1.0, 0.0, 500),
+    "MountainCar-v0": (-1.0, 0.0, 200),
+}  # fmt: skip
+
+
+def return_range(config: Mapping[str, Any]) -> tuple[float, float] | None:
+    """Worst and best possible return of the task of a configuration (or of ``{"env_name": name}``), by its name; for
+    :func:`envolve.core.statistics.within`. None: not known, or wrappers may change the reward."""
+    name = str(config.get("env_name", ""))
+    envs = config.get("envs")
+    section = envs.get(name) if isinstance(envs, Mapping) else None
+    own: Mapping[str, Any] = section if isinstance(section, Mapping) else {}
+    known = ENDS.get(name.removeprefix("gymnasium:"))
+    steps = own.get("max_steps")
+    if known is None or own.get("wrappers"):
+        return None
+    most = float(steps) if isinstance(steps, (int, float)) and steps > 0 else float(known[2])
+    return known[0] * most, known[1] * most

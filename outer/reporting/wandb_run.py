@@ -53,16 +53,17 @@ def check_wandb(project: str | None) -> None:
 
 @contextlib.contextmanager
 def followed(
-    project: str | None, folder: Path, mode: str | None = None, group: str | None = None
+    project: str | None, folder: Path, mode: str | None = None, group: str | None = None,
+    settings: dict[str, Any] | None = None,
 ) -> Iterator[list[Path]]:  # fmt: skip
     """While this is open, W&B hears what the run in ``folder`` writes -> a list for films that lie elsewhere. project:
-    None: nothing happens. mode: "online" or "offline"; None: as WANDB_MODE says. Raises ConfigError if W&B cannot
-    begin; later failures are logged once."""
+    None: nothing happens. mode: "online" or "offline"; None: as WANDB_MODE says. settings: the configuration, where the
+    folder has none. Raises ConfigError if W&B cannot begin; later failures are logged once."""
     if project is None:
         yield []
         return
     check_wandb(project)
-    follower = Follower(project, folder, mode, group)
+    follower = Follower(project, folder, mode, group, settings or {})
     code = 1
     try:
         yield follower.films
@@ -74,7 +75,9 @@ def followed(
 class Follower:
     """The thread. It alone calls W&B after the beginning, but for ``close``, which ends it first."""
 
-    def __init__(self, project: str, folder: Path, mode: str | None, group: str | None) -> None:
+    def __init__(
+        self, project: str, folder: Path, mode: str | None, group: str | None, settings: dict[str, Any]
+    ) -> None:
         """Raises ConfigError."""
         self.folder, self.broken = folder, False
         self.films: list[Path] = []
@@ -88,10 +91,10 @@ class Follower:
         words |= {"mode": mode} if mode else {}
         try:
             # our own table is on the terminal; W&B's lines would tear it
-            settings = wandb.Settings(console="off", silent=True)
+            quiet = wandb.Settings(console="off", silent=True)
             self.run: Any = wandb.init(
                 project=project, name=folder.resolve().name, id=self.state["id"], resume="allow",
-                dir=str(folder), config=_config(folder), settings=settings, **words,
+                dir=str(folder), config=_config(folder) or settings, settings=quiet, **words,
             )  # fmt: skip
         except Exception as e:  # no key, no network, a wrong name: W&B has many classes for these
             advice = "WANDB_MODE=offline needs neither key nor network"

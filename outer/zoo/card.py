@@ -23,6 +23,7 @@ from envolve.outer.auto.unseen import REAL, WORLD, installed, unseen_learners
 from envolve.outer.checkpoint import RunError, locked
 from envolve.outer.config import problem
 from envolve.outer.config.load import CONFIG_FILE, load_config
+from envolve.outer.reporting.names import return_range
 from envolve.outer.reporting.report import number
 from envolve.outer.reporting.scores import read_curve
 from envolve.outer.search.turns import inner_agents
@@ -49,7 +50,7 @@ def measured(run_dir: Path, data: Mapping[str, Any], agents: int, steps: int, wo
     with locked(run_dir):
         rows = report.train_all(jobs, run_dir / report.FILE, workers, Console())
     wanted = {job.key for job in jobs}
-    found = report.findings([row for row in rows if row["key"] in wanted], learners, None)
+    found = report.findings([row for row in rows if row["key"] in wanted], learners, None, return_range(data))
     return {
         "random": report.plain_figure(found.random),
         "unseen": report.as_json(found),

@@ -315,7 +315,7 @@ def test_without_listening_a_main_still_says_it(capsys: pytest.CaptureFixture[st
 
 # started by others, which end them; a model's code and a compiler run in them
 NO_COMMANDS = {
-    "agents/kernels/building/ahead.py", "agents/kernels/building/foreman.py", "envs/sim/isaacgym.py",
+    "agents/kernels/building/ahead.py", "agents/kernels/building/foreman.py", "envs/sim/isaac/isaacgym.py",
     "experiments/small_model_process.py", "llm/gym/guard.py", "llm/gym/jailed.py", "llm/gym/method.py",
     "llm/vetting/jail/jailed.py", "envs/outside/measure.py", "outer/auto/probe.py",
 }  # fmt: skip

@@ -10,7 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envolve.core.statistics import IQM, MEAN, finite, interquartile_mean, interval, intervals, of_worlds, summary
+from envolve.core.statistics import (
+    IQM,
+    MEAN,
+    finite,
+    interquartile_mean,
+    interval,
+    intervals,
+    of_worlds,
+    summary,
+    within,
+)
 
 FINITE = st.floats(-1e6, 1e6)
 
@@ -117,6 +127,21 @@ def test_many_values_are_drawn_in_blocks() -> None:
 def test_impossible_arguments_are_refused(bad: dict) -> None:
     with pytest.raises(ValueError, match="must"):
         interval([1.0, 2.0], **bad)
+
+
+@given(st.lists(st.floats(0, 200), min_size=2, max_size=6), st.floats(0, 200))
+def test_what_is_impossible_is_cut_off_and_covers_as_often(values: list[float], truth: float) -> None:
+    """Whatever the true mean, which is possible, the interval holds it if and only if it did before."""
+    low, high = interval(values)
+    a, b = within(low, high, (0.0, 200.0))
+    assert (low <= truth <= high) == (a <= truth <= b)
+    assert math.isnan(a) or 0 <= a <= b <= 200
+    assert within(low, high, None) == (low, high) or math.isnan(low)
+
+
+def test_two_agents_of_cartpole_do_not_return_more_than_there_is() -> None:
+    low, high = interval([150.0, 190.0])
+    assert low < 0 and high > 200 and within(low, high, (0.0, 200.0)) == (0.0, 200.0)
 
 
 def test_worlds_are_what_is_counted() -> None:

@@ -28,6 +28,7 @@ from envolve.outer.shapers.run import ShaperRun
 from tests.experiments import command
 from tests.experiments.test_eval_shapers import SMALL, WIDE
 from tests.experiments.test_train_goal import TINY
+from tests.outer.reporting.events import scalars
 
 MIXED = {"crl": [], "sac": ["--agent", "sac"], "td3": ["--agent", "td3", "--use_her"], "ppo": ["--agent", "ppo"]}
 
@@ -68,8 +69,12 @@ def test_a_stored_goal_policy_acts_as_the_one_in_the_run(
     features, goal = torch.randn(2, 5, 4), torch.randn(2, 5, 2)
     torch.testing.assert_close(stored.greedy(features, goal), learners[0].greedy(features, goal), rtol=0, atol=1e-6)
 
-    code, out, _, content = evaluate(folder, capsys, "-n", 4)
+    code, out, _, content = evaluate(folder, capsys, "-n", 4, "--tensorboard", tmp_path / "events")
     assert code == 0 and "simple_u_maze" in out and content["kind"] == "train_goal.py"
+    logged = [scalars(tmp_path / "events" / f"member_{m}")["return"] for m in range(2)]
+    assert [[v for _, v in one] for one in logged] == [
+        pytest.approx(m["return"]["values"], abs=1e-4) for m in content["members"]
+    ]
     assert [len(m["return"]["values"]) for m in content["members"]] == [4, 4]
     assert all(0 <= v <= 12 for m in content["members"] for v in m["return"]["values"])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import logging
 import os
@@ -10,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import torch
 import tyro
@@ -20,18 +21,19 @@ from envolve.envs.outside.build import OutsideError
 from envolve.envs.worlds.file import WorldFileError
 from envolve.experiments.command_line import exit_code
 from envolve.experiments.paper.common.data import Data, DataError, Series, data_path, is_full, load, plain, save
+from envolve.experiments.paper.common.events import SWITCHES, EventArgs, begin_tracking, tell_series
 from envolve.outer.checkpoint import RunError
 from envolve.outer.config.load import ConfigError
 from envolve.outer.exchange.machine import ExchangeError
-from envolve.outer.reporting.board import check_events, write_series
 
+A = TypeVar("A")
 EVENTS = ("return", "train_steps", "episode_return", "episode_length", "ms_per_step")
 EXIT_CODES = """
 Exit codes: 0 complete, 1 it cannot start or go on, 2 wrong arguments or configuration, 130 and 143 stopped."""
 
 
 @dataclass(kw_only=True)
-class DataArgs:
+class DataArgs(EventArgs):
     """Arguments of every command that writes data."""
 
     seed: int = 0
@@ -48,16 +50,19 @@ class DataArgs:
     """Where the worlds are, and the data go."""
     out: Annotated[Path | None, tyro.conf.arg(name="json", metavar="FILE")] = None
     """The data file; default: <results-dir>/paper/<experiment>/<task>[_<what>].json."""
-    tensorboard: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None
-    """Write TensorBoard events of every series into this folder, as soon as it is there."""
 
 
-def run_command(prog: str, work: Callable[[], int]) -> int:
-    """work() -> the exit code; what it raises is said in one line."""
+def run_command(prog: str, work: Callable[[A], int], args: A) -> int:
+    """work(args) -> the exit code; what it raises is said in one line. W&B hears of it, if the arguments say so."""
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     torch.set_num_threads(1)  # members are shared among threads; torch's own would compete with them
     errors = (RunError, ExchangeError, WorldFileError, DataError, OutsideError, ValueError)
-    return exit_code(prog, work, errors, interrupt.GO_ON)
+
+    def session() -> int:
+        with args.session if isinstance(args, EventArgs) else contextlib.nullcontext():
+            return work(args)
+
+    return exit_code(prog, session, errors, interrupt.GO_ON)
 
 
 class Measurement:
@@ -68,10 +73,9 @@ class Measurement:
     ) -> None:
         """Raises ConfigError."""
         self.experiment, self.task, self.quick = experiment, task, quick
-        self.args = {k: v for k, v in vars(args).items() if k != "tensorboard"}  # what the data depend on
-        self.events: Path | None = getattr(args, "tensorboard", None)
+        self.args = {k: v for k, v in vars(args).items() if k not in SWITCHES}  # what the data depend on
+        self.switches = args
         self.told: set[str] = set()  # series whose events are written
-        check_events(self.events)
         self.path = out or data_path(results_dir, experiment, task, what)
         self.began = time.monotonic()
         if quick and is_full(self.path):
@@ -83,6 +87,7 @@ class Measurement:
         if not there.is_dir() or not os.access(there, os.W_OK):  # the folder is made when there is something to keep
             code = errno.EACCES if there.is_dir() else errno.ENOTDIR
             raise OSError(code, os.strerror(code), str(there))
+        begin_tracking(args)
         self.parts_path = self.path.with_name(self.path.stem + ".part.json")
         self.parts = self._parts()
 
@@ -115,9 +120,9 @@ class Measurement:
     def _tell(self, series: Series) -> None:
         """Events of series that have none yet."""
         for title, quantities in series.items():
-            if self.events is not None and title not in self.told:
+            if title not in self.told:
                 self.told.add(title)
-                write_series(self.events, title, {k: v for k, v in quantities.items() if k in EVENTS})
+                tell_series(self.switches, title, {k: v for k, v in quantities.items() if k in EVENTS})
 
     def save(self, series: Series, **settings: Any) -> None:
         self.save_part(self.path, series, **settings)

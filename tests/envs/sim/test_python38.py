@@ -24,7 +24,7 @@ print("imported", len(sys.argv) - 1)
 
 @pytest.mark.skipif(python_3_8() is None, reason="no Python 3.8 on this machine")
 def test_python_3_8_imports_the_adapter_of_isaac_gym_and_the_tasks():
-    files = [f"envs/sim/{name}.py" for name in ("simulator", "rotations", "mujoco_model", "isaacgym", "isaac_assets")]
+    files = [f"envs/sim/{name}.py" for name in ("simulator", "rotations", "mujoco_model", "isaac/isaacgym")]
     files += [p.relative_to(ROOT).as_posix() for p in sorted((ROOT / "envs/physics").glob("[!_]*.py"))]
     modules = ["envolve." + f[:-3].replace("/", ".") for f in files]
     command = [str(python_3_8()), "-c", CODE, *modules]

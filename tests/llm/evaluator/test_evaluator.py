@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
 import urllib.error
@@ -16,7 +17,9 @@ from envolve.llm.evaluator.store import Store, StoreError
 from envolve.llm.evaluator.web import MOST_BYTES, Server
 from envolve.llm.evaluator.work import Evaluator
 from envolve.llm.vetting.vet import Rejection, Vetted
+from envolve.outer.reporting.board import Board
 from tests.llm.test_evolution import graph_file
+from tests.outer.reporting.events import scalars
 
 TRAINING = Training("Cartpole", "ppo", default_section("ppo"), 8, 2)
 SETTINGS = {"task": "Cartpole", "types": ["compute_reward"]}
@@ -146,6 +149,18 @@ def test_killed_and_started_again_it_evaluates_nothing_twice(tmp_path) -> None:
     assert again.calls == [1]  # the human's is known, too
     assert all(again.store.known(n)["status"] == "scored" for n in ids)
     assert make(tmp_path / "s").work(once=True) == 0
+
+
+def test_every_result_is_in_tensorboard(tmp_path) -> None:
+    with contextlib.closing(Board(tmp_path / "s")) as board:
+        evaluator = make(tmp_path / "s", batch=4, board=board)
+        for text in ("good", "boom"):
+            evaluator.submit(text)
+        evaluator.work(once=True)
+    found = scalars(tmp_path / "s")
+    assert [step for step, _ in found["failed"]] == [1, 2, 3] and sum(value for _, value in found["failed"]) == 1
+    scores = [evaluator.store.known(i)["score"] for i in evaluator.store.results]
+    assert [value for _, value in found["score"]] == [s for s in scores if s is not None], "the human's comes first"
 
 
 def test_another_evaluators_folder_is_refused(tmp_path) -> None:

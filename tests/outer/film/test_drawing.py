@@ -86,3 +86,36 @@ def test_a_task_from_outside_is_drawn_in_its_own_units() -> None:
     wrapped = define(name, {**section, "wrappers": ["FlattenObservation"]})(max_steps=5)
     with pytest.raises(VideoError, match="found gymnasium:CartPole-v1, expected a task that can be drawn"):
         Drawing(wrapped)
+
+
+def test_the_lander_is_where_gymnasiums_is() -> None:
+    """Its ground is that of random seed 0, which this episode has, too. Legs bend a little on their springs; flames and
+    their light are not drawn."""
+    pytest.importorskip("Box2D", reason="Box2D is not installed: pip install 'envolve[box2d]'")
+    name = "gymnasium:LunarLander-v3"
+    plain: dict[str, Any] = {"env_kwargs": {}, "wrappers": []}
+    task = define(name, {**plain, "measured": _measure(name, plain, 0, None)})(max_steps=5)
+    env, drawing = gymnasium.make("LunarLander-v3", render_mode="rgb_array"), Drawing(task)
+    observation, _ = env.reset(seed=0)
+    for step in range(60):
+        observation, *_ = env.step(step % 2)  # turns to one side
+        theirs = np.asarray(env.render())
+        ours = drawing.picture((observation - task.mean) / task.scale, 0, theirs.shape[1])
+        assert ours.shape == theirs.shape
+        assert (np.abs(ours.astype(int) - theirs.astype(int)) > 8).any(2).mean() < 0.01
+    assert abs(observation[4]) > 0.1, "it has turned"
+    far = drawing.picture(np.full(8, np.nan), 0, 300)
+    assert far.shape == (200, 300, 3)
+    drawing.close()
+    env.close()
+
+
+def test_without_box2d_the_lander_has_no_drawing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(*args: object, **words: object) -> None:
+        raise gymnasium.error.DependencyNotInstalled("Box2D is not installed")
+
+    monkeypatch.setattr(gymnasium, "make", missing)
+    task = make_task("CartPole-v0")
+    monkeypatch.setattr(type(task), "name", "LunarLander-v3")
+    with pytest.raises(VideoError, match=r"renderer of LunarLander needs pip install 'envolve\[box2d,video\]'"):
+        Drawing(task)

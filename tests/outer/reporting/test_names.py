@@ -35,3 +35,14 @@ def test_learners_and_series_have_names_for_people() -> None:
 
 def test_a_score_is_named_by_what_it_is() -> None:
     assert names.objective("auc").startswith("score, area") and names.objective("other") == "score (other)"
+
+
+def test_what_returns_can_be() -> None:
+    own = {"env_name": "CartPole-v0", "envs": {"CartPole-v0": {"max_steps": 100}}}
+    assert names.return_range(own) == (0.0, 100.0) and names.return_range({"env_name": "CartPole-v0"}) == (0.0, 200.0)
+    assert names.return_range({"env_name": "gymnasium:MountainCar-v0", "envs": {}}) == (-200.0, 0.0)
+    wrapped = {"env_name": "gymnasium:CartPole-v1", "envs": {"gymnasium:CartPole-v1": {"wrappers": ["mine.py:Scaled"]}}}
+    assert names.return_range(wrapped) is None and names.return_range({"env_name": "Pendulum-v1"}) is None
+    for name in names.ENDS:  # the time limits are Gymnasium's
+        if gymnasium.spec(name).max_episode_steps != names.ENDS[name][2]:
+            raise AssertionError(name)

@@ -14,7 +14,17 @@ from typing import Any
 
 import pytest
 
-from envolve.experiments import eval_shapers, evolve, evolve_goals, optimize_params, run, train_distributed, train_goal
+from envolve.experiments import (
+    eval_shapers,
+    evolve,
+    evolve_goals,
+    optimize_params,
+    run,
+    serve_evaluator,
+    train_distributed,
+    train_goal,
+)
+from envolve.experiments.paper import train_proxy
 from envolve.outer.config.yaml_lines import ConfigError
 from envolve.outer.reporting import wandb_run
 from envolve.outer.reporting.board import Board
@@ -163,6 +173,8 @@ COMMANDS = {
     train_goal.main: ["--task", "reacher"],
     evolve_goals.main: ["--task", "simple_u_maze", "--goal-family", "cells"],
     train_distributed.main: ["--params", __file__],
+    train_proxy.main: ["default_config_gridworld_reward_env.yaml"],
+    serve_evaluator.main: ["--task", "Cartpole", "--port", "0"],
 }
 
 

@@ -13,9 +13,9 @@ import envolve.envs.physics  # noqa: F401  the tasks register themselves
 from envolve.envs.physics.task import physics_task
 from envolve.envs.shaping.candidate import Candidate
 from envolve.envs.shaping.envs import ShapedEnvs
-from envolve.envs.sim import isaacgym
-from envolve.envs.sim.isaac_assets import load_assets
-from envolve.envs.sim.isaacgym import IsaacGym
+from envolve.envs.sim.isaac import isaacgym
+from envolve.envs.sim.isaac.assets import load_assets
+from envolve.envs.sim.isaac.isaacgym import IsaacGym
 from envolve.envs.sim.simulator import (
     BODY_STATE,
     CONTACT_FORCE,
@@ -25,9 +25,9 @@ from envolve.envs.sim.simulator import (
     MODELS,
     SimulatorError,
 )
-from tests.envs.sim.fake_isaacgym import install
+from tests.envs.sim.isaac.fake_isaacgym import install
 
-CRAWLER = Path(__file__).parent / "crawler.xml"
+CRAWLER = Path(__file__).parents[1] / "crawler.xml"
 CPU = torch.device("cpu")
 SETTERS = {
     "set_dof_actuation_force_tensor",

@@ -1,4 +1,4 @@
-"""Structures and constants of Isaac Gym's gymapi that envs/sim uses; test_isaacgym_types.py holds them to the stubs."""
+"""Structures and constants of Isaac Gym's gymapi that envs/sim/isaac uses; test_isaacgym_types.py compares them."""
 
 from __future__ import annotations
 

@@ -17,8 +17,8 @@ import mujoco
 import numpy as np
 import torch
 
-from envolve.envs.sim import isaacgym
-from tests.envs.sim.fake_gymapi import (
+from envolve.envs.sim.isaac import isaacgym
+from tests.envs.sim.isaac.fake_gymapi import (
     CONSTANTS,
     STRUCTS,
     Asset,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, List
 import numpy as np
 from torch import Tensor
 
-from envolve.envs.sim.isaac_assets import Assets
+from envolve.envs.sim.isaac.assets import Assets
 
 if TYPE_CHECKING:
     from isaacgym import gymapi

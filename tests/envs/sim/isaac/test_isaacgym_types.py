@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.envs.sim.fake_gymapi import CONSTANTS, STRUCTS
-from tests.envs.sim.fake_isaacgym import FakeGym
+from tests.envs.sim.isaac.fake_gymapi import CONSTANTS, STRUCTS
+from tests.envs.sim.isaac.fake_isaacgym import FakeGym
 
-ROOT = Path(__file__).parents[3]
-FILES = ["isaacgym.py", "isaac_actors.py", "isaac_efforts.py"]
+ROOT = Path(__file__).parents[4]
+FILES = ["isaacgym.py", "actors.py", "efforts.py"]
 GYMTORCH = """from isaacgym import gymapi
 from torch import Tensor
 def wrap_tensor(gym_tensor: gymapi.Tensor) -> Tensor: ...
@@ -54,7 +54,7 @@ def mypy(folder: Path, mistakes: Iterable[tuple[str, str]]) -> str:
     source = folder / "source"
     source.mkdir(exist_ok=True)
     for name in FILES:
-        text = (ROOT / "envs/sim" / name).read_text(encoding="utf-8")
+        text = (ROOT / "envs/sim/isaac" / name).read_text(encoding="utf-8")
         for right, wrong in mistakes if name == "isaacgym.py" else ():
             assert right in text
             text = text.replace(right, wrong)

@@ -22,9 +22,9 @@ import mujoco
 import torch
 from torch import Tensor
 
-from envolve.envs.sim.isaac_actors import Actors
-from envolve.envs.sim.isaac_assets import Assets, load_assets
-from envolve.envs.sim.isaac_efforts import Efforts
+from envolve.envs.sim.isaac.actors import Actors
+from envolve.envs.sim.isaac.assets import Assets, load_assets
+from envolve.envs.sim.isaac.efforts import Efforts
 from envolve.envs.sim.mujoco_model import BODY_FIELDS, ModelLayout
 from envolve.envs.sim.simulator import BODY_STATE, CONTACT_FORCE, FRICTION_SCALE, MASS_SCALE, Simulator, SimulatorError
 
