@@ -1,5 +1,7 @@
 """Falls off smoothly with the angle that is left, and asks for slow turns while the cube stays in the palm."""
 
+from __future__ import annotations
+
 import torch
 
 from envolve.envs.sim.rotations import conjugate, multiply

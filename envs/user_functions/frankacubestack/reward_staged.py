@@ -1,5 +1,7 @@
 """Four stages that add up: the hand at cube A, cube A lifted, cube A above its place, cube A let go there."""
 
+from __future__ import annotations
+
 import torch
 
 
