@@ -14,7 +14,8 @@ import yaml
 from envolve.agents.shaped.halving import Training
 from envolve.core.places import shipped
 from envolve.envs.worlds.file import write_atomic
-from envolve.llm.evolution import Evolution, Result, verdicts
+from envolve.llm.evolution import Evolution
+from envolve.llm.finals import Result, verdicts
 from envolve.llm.models.chat import Chat, ChatError, make_chat
 from envolve.llm.plan import CONFIG_FILE, Plan, arguments, resume_command
 from envolve.llm.reporting.best_code import recheck_with

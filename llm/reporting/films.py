@@ -16,7 +16,7 @@ from envolve.outer.shapers.report import Outcome
 from envolve.outer.shapers.video import film
 
 if TYPE_CHECKING:
-    from envolve.llm.evolution import Result
+    from envolve.llm.finals import Result
     from envolve.llm.plan import Plan
 
 FOLDER = "films"  # in the run's folder: one per candidate of the last test, by its name

@@ -23,7 +23,7 @@ from envolve.llm.search.individual import HUMAN, Individual, best_of, ranking
 from envolve.outer.reporting.report import number, precise
 
 if TYPE_CHECKING:
-    from envolve.llm.evolution import Result
+    from envolve.llm.finals import Result
 
 MOST_ROWS = 12  # of the table in the summary; ranking.txt has all
 FILES = {

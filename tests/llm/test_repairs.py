@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from envolve.envs.physics.cartpole import CartPole
-from envolve.llm.evolution import Evolution, Settings
+from envolve.llm.evolution import Evolution
 from envolve.llm.models.chat import Budget, Chat, make_chat
 from envolve.llm.models.prices import Price
 from envolve.llm.models.request import Reply, Request
@@ -13,6 +13,7 @@ from envolve.llm.repairs import FIRST_CALL, MOST, broken, call_number
 from envolve.llm.search.greedy import Greedy
 from envolve.llm.search.individual import CALL, NOVELTY, Individual
 from envolve.llm.search.prompts import Brief
+from envolve.llm.settings import Settings
 from envolve.llm.vetting.vet import Rejection, Vetted
 from tests.llm.individuals import individual
 from tests.llm.test_evolution import REPLIES, TRAINING, FakeVetter, Watched, evolve, graph_file, recording
