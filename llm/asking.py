@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from envolve.core.cleaning import clean
-from envolve.llm.models.chat import Call, Chat, ChatFailure, Reply, Request, settled
+from envolve.llm.models.chat import Call, Chat, ChatFailure, Reply, settled
+from envolve.llm.models.request import Sampling
 from envolve.llm.programs import base_of, program_of
 from envolve.llm.repairs import MOST, ask_again, broken
 from envolve.llm.reporting.best_code import code_of_graph
@@ -20,7 +21,8 @@ class Asking:
 
     def __init__(self, s: Settings, search: Search, chat: Chat, vetter: Vetter | None, watcher: Watcher) -> None:
         """vetter: None for a search that makes graphs itself."""
-        self.s, self.search, self.chat, self.vetter, self.watcher = s, search, chat, vetter, watcher
+        self.search, self.chat, self.vetter, self.watcher = search, chat, vetter, watcher
+        self.sampling, self.repairs = Sampling(s.temperature, s.max_tokens, s.seed), s.repairs
         self.stopped = ""
 
     def ask(self, first: int, iteration: int, proposals: list[Proposal]) -> list[Individual]:
@@ -43,8 +45,7 @@ class Asking:
         take(individual, p, reply)
 
     def call(self, number: int, p: Proposal) -> Call:
-        s = self.s
-        return Call(number, Request(p.model, p.messages, s.temperature, s.max_tokens, s.seed + number))
+        return self.sampling.call(number, p.model, p.messages)
 
     def vet(self, iteration: int, replied: Sequence[Individual]) -> None:
         """Gives each its graph, or the reason why it has none."""
@@ -72,11 +73,10 @@ class Asking:
         """Asks again for these and vets the answers, at most so many times -> those that were asked for again."""
         asked: list[Individual] = []
         for _ in range(times):
-            todo = broken([i for i in wrong if i.rejection is not None or i.failure is not None], self.s.repairs)
+            todo = broken([i for i in wrong if i.rejection is not None or i.failure is not None], self.repairs)
             if not todo or self.stopped:
                 break
-            s = self.s
-            new, ends = ask_again(self.chat, self.search.prompts, todo, s.temperature, s.max_tokens, s.seed)
+            new, ends = ask_again(self.chat, self.search.prompts, todo, self.sampling)
             self.stopped = self.stopped or ends
             self.vet(iteration, new)
             asked += [i for i in new if i not in asked]
