@@ -74,9 +74,12 @@ def given(args: Args) -> Dict[str, Any]:
 
 
 def without_effect(args: Args) -> List[str]:
-    """Problems of flags without effect beside --config, a line each."""
-    names = [name for name in given(args) if name not in WITH_CONFIG]
-    return [f"{_flag(name)}: has no effect with --config, whose file says it" for name in names]
+    """At most one problem: the flags without effect beside --config."""
+    flags = [_flag(name) for name in given(args) if name not in WITH_CONFIG]
+    if not flags:
+        return []
+    have, them = ("has", "it") if len(flags) == 1 else ("have", "them")
+    return [f"{', '.join(flags)}: {have} no effect with --config, whose file says {them}"]
 
 
 def changed(args: Args, stored: Dict[str, Any]) -> List[str]:
