@@ -130,5 +130,6 @@ class Evolution:
         if self.s.tune is not None:
             todo = [i for i in ranked[: self.s.tune_top] if i.tuned is None]
             entries += [tuned for i in todo if (tuned := self._tune(i)) is not None]
-        test = last_test(self.s, [*entries, self.human], self.watcher) if entries else ([], None, [])
-        return Result(self.individuals, self.human, *test, self.tunings, self.asking.stopped)
+        entries += [self.human] * bool(entries)
+        finals, halved, order = last_test(self.s, entries, self.watcher) if entries else ([], None, [])
+        return Result(self.individuals, self.human, finals, halved, order, self.tunings, self.asking.stopped)
