@@ -35,8 +35,20 @@ def outcome_of(i: Individual) -> Outcome:
     elif not i.ok:
         failure = Failure("failed", (i.failure or "it has no score").strip().splitlines()[0], "", -1)
     name = HUMANS if i.operator == HUMAN else film_name(i)
-    return Outcome(Candidate(name), None, i.agent_scores, [], failure, max(1, len(i.agent_scores)) * (not i.ok), [], [],
-                   [], {}, None, None)  # fmt: skip
+    return Outcome(
+        Candidate(name),
+        None,
+        i.agent_scores,
+        [],
+        failure,
+        max(1, len(i.agent_scores)) * (not i.ok),
+        [],
+        [],
+        [],
+        {},
+        None,
+        None,
+    )
 
 
 def columns(result: Result) -> list[Column]:
