@@ -48,8 +48,8 @@ _DATA = {"--out": "--json"}
 _NAME = {"--exp-name": "--run-dir, the whole path"}
 
 
-def _paper(name: str, about: str, old: Optional[Dict[str, str]] = None) -> Command:
-    module = name.replace("-", "_")
+def _paper(name: str, about: str, old: Optional[Dict[str, str]] = None, module: str = "") -> Command:
+    module = module or name.replace("-", "_")
     return Command(f"paper {name}", f"experiments.paper.{module}", f"{module}.py", about, _DATA if old is None else old)
 
 
@@ -158,7 +158,7 @@ GROUPS: Dict[str, Tuple[Command, ...]] = {
         _paper("step-size", "which step size and score transform are best", old=_WORKERS),
         _paper("inference-time", "milliseconds per step, in the task and in worlds"),
         _paper("figures", "draw the figures", old={}),
-        _paper("queue", "compute a list of these one after the other, and go on after any stop", old={}),
+        _paper("queue", "compute these one after the other, and go on after any stop", old={}, module="run_queue"),
     ),
 }  # fmt: skip
 COMMANDS = {command.name: command for commands in GROUPS.values() for command in commands}

@@ -171,7 +171,8 @@ class _Listener:
         """Ends the process at once, with all its descendants."""
         _at_most(FAREWELL, self._farewell)
         kill_descendants()
-        _at_most(FAREWELL, lambda: self.say(self.advice))  # a terminal may be held (Ctrl-S)
+        if not _at_most(FAREWELL, lambda: self.say(self.advice)):  # a terminal may be held (Ctrl-S)
+            self.say(self.advice)
         os._exit(self.code)
 
     def _farewell(self) -> None:
@@ -184,10 +185,16 @@ class _Listener:
             sys.stdout.flush()
 
 
-def _at_most(seconds: float, call: Callable[[], object]) -> None:
+def _at_most(seconds: float, call: Callable[[], object]) -> bool:
+    """Calls it, and waits no longer. False: it was not called, for from Python 3.12 on no thread begins once the main
+    thread has ended and only others keep the process."""
     thread = threading.Thread(target=call, daemon=True)
-    thread.start()
+    try:
+        thread.start()
+    except RuntimeError:
+        return False
     thread.join(seconds)
+    return True
 
 
 _listener: Optional[_Listener] = None

@@ -6,6 +6,7 @@ import ast
 import re
 import shutil
 import subprocess
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -265,3 +266,11 @@ def test_functions_have_few_parameters() -> None:
                 if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
                     n = parameters(node)
                     assert n <= MOST_PARAMETERS, f"{name(path)}:{node.lineno}: {node.name} has {n} parameters"
+
+
+def test_no_script_hides_a_module_of_python() -> None:
+    """``python3 experiments/paper/X.py`` puts that folder first on the path: a queue.py beside it would be what torch
+    gets when it imports queue."""
+    folders = {p.parent for p in SOURCES if "__main__" in p.read_text(encoding="utf-8")} - {ROOT / "core"}
+    hidden = [name(p) for p in SOURCES if p.parent in folders and p.stem in sys.stdlib_module_names]
+    assert folders and hidden == []

@@ -212,7 +212,8 @@ interrupt.run(lambda: 7)
 
 def test_a_signal_for_a_forked_child_is_not_ours(program: type[Program]) -> None:
     code = """
-import signal
+import signal, warnings
+warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12: of a fork beside a thread
 def main():
     pid = os.fork()
     if not pid:

@@ -48,7 +48,7 @@ BASES: dict[str, list[str]] = {  # module -> words; {dir}: a folder of this line
     "envolve.experiments.paper.learned_reward": [],
     "envolve.experiments.paper.model_based_baseline": [CARTPOLE],
     "envolve.experiments.paper.noise_threshold": [CARTPOLE],
-    "envolve.experiments.paper.queue": ["--list"],
+    "envolve.experiments.paper.run_queue": ["--list"],
     "envolve.experiments.optimize_params": [str(ROOT / "configs/spaces/cartpole_syn_env.yaml"), "--check"],
     "envolve.experiments.replay_dump": ["garbage.pt"],
     "envolve.experiments.serve_evaluator": ["--task", "Cartpole", "--port", "0"],

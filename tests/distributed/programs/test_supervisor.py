@@ -59,7 +59,7 @@ def test_done_ends_the_loop_and_the_others(tmp_path: Path) -> None:
     roles = [Role("learner", python(COUNTS, count, 5), decides=True), Role("collector_0", python(FOREVER))]
     s, seen = supervisor(roles, tmp_path / "logs"), {}
     assert s.run(lambda: seen.update(s.pids())) == DONE
-    assert count.read_text() == "5" and len(seen) == 2 and not any(map(alive, seen.values()))
+    assert count.read_text() == "5" and "collector_0" in seen and not any(map(alive, seen.values()))
     assert (tmp_path / "logs" / "learner.log").read_text() == "started\n"
 
 

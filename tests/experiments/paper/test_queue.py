@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from envolve.experiments.paper import queue as command
+from envolve.experiments.paper import run_queue as command
 from envolve.experiments.paper.common import queue
 from envolve.experiments.paper.common.queue import COMPLETE, FAILED, STOPPED, Experiment, Record
 from envolve.outer.checkpoint import RunError

@@ -69,7 +69,8 @@ type X[T] = list[T]
 def f[T: int, *U, **V](x): pass
 t'{a}'
 """
-SYNTAX = {name for name in dir(ast) if isinstance(getattr(ast, name), type) and issubclass(getattr(ast, name), ast.AST)}
+PUBLIC = [name for name in dir(ast) if not name.startswith("_")]  # Python 3.12 keeps old names with an underscore
+SYNTAX = {name for name in PUBLIC if isinstance(getattr(ast, name), type) and issubclass(getattr(ast, name), ast.AST)}
 OWN_WORDS = {name for name in SYNTAX if re.search(r"[a-z][A-Z]|_", name)} | {"withitem", "excepthandler"}
 WORD = re.compile(r"[A-Za-z_]+")
 

@@ -149,12 +149,17 @@ def test_what_is_not_allowed_is_named_with_what_to_write(line: str, said: str) -
         ("def compute_reward(s):\n    return s\ndef compute_reward(s):\n    return s\n", "defined twice"),
         ("def compute_reward(s:\n    return s\n", "line 1 (def compute_reward(s:): SyntaxError"),
         ("x = 1\n" * 9000, "the code has 54000 characters"),
-        ("def compute_reward(s):\n    x = 1" + " + 1" * 5000 + "\n    return x\n", "nested too deeply"),
         ("def compute_reward(s):\n" + "    x = [s, s, s, s]\n" * 1200 + "    return s\n", "too long"),
     ],
 )  # fmt: skip
 def test_whole_modules_that_are_refused(code: str, said: str) -> None:
     assert said in refusal(code)
+
+
+def test_a_sum_of_five_thousand_is_refused() -> None:
+    """How deep a tree may be for the parser differs between versions of Python."""
+    said = refusal("def compute_reward(s):\n    x = 1" + " + 1" * 5000 + "\n    return x\n")
+    assert "nested too deeply" in said or "too long" in said
 
 
 def test_work_is_bounded_through_calls_and_loops() -> None:

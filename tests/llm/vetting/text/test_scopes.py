@@ -32,6 +32,21 @@ def by_symtable(code: str) -> set[str]:
     return found
 
 
+def merged(code: str) -> bool:
+    """Whether symtable merges names: from Python 3.12 on, the names of a comprehension outside of functions are put
+    into the block around it (PEP 709), and what is read there cannot be told from what is bound in it."""
+    todo: list[ast.AST] = [ast.parse(code)] if sys.version_info >= (3, 12) else []
+    while todo:
+        node = todo.pop()
+        if isinstance(node, (ast.ListComp, ast.SetComp, ast.DictComp)):
+            return True
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):  # its defaults and decorators are outside
+            todo += [*node.decorator_list, *node.args.defaults, *(d for d in node.args.kw_defaults if d is not None)]
+        else:
+            todo += ast.iter_child_nodes(node)
+    return False
+
+
 def ours(code: str) -> set[str]:
     (statement,) = ast.parse(code).body
     return outside_names(statement)
@@ -137,6 +152,8 @@ def check_random_statements(count: int) -> None:
             expected = by_symtable(code)
         except SyntaxError:  # a name that is global after it was used, and the like
             return
+        if merged(code):
+            return
         assert ours(code) == expected
         read.append(code)
 
@@ -162,6 +179,8 @@ def test_this_projects_own_code_is_read_as_python_reads_it() -> None:
             if isinstance(node, ast.AugAssign) or "__" in code.replace("__init__", ""):  # mangled in classes
                 continue
             if isinstance(node, ast.ClassDef) and "super()" in code:  # has __class__
+                continue
+            if merged(code):
                 continue
             assert ours(code) == by_symtable(code), f"{path}: {code[:80]}"
             count += 1

@@ -12,7 +12,7 @@ if not __package__:  # run as a file
 from envolve.core import interrupt
 
 if __name__ == "__main__":
-    interrupt.listen("queue.py")  # before all that takes time to import
+    interrupt.listen("run_queue.py")  # before all that takes time to import
 
 import os
 from collections.abc import Mapping, Sequence
@@ -112,8 +112,8 @@ def work(args: Args) -> int:
 
 
 def main(argv: list[str] | None = None) -> int:
-    args = parse("queue.py", Args, argv, HELP + EXIT_CODES)
-    return run_command("queue.py", lambda: work(args))
+    args = parse("run_queue.py", Args, argv, HELP + EXIT_CODES)
+    return run_command("run_queue.py", lambda: work(args))
 
 
 if __name__ == "__main__":
