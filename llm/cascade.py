@@ -36,9 +36,13 @@ def go_on(new: Sequence[Individual], earlier: Sequence[float]) -> tuple[list[Ind
 
 
 def evaluate_in_two(
-    training: Training, new: Sequence[Individual], seed: int, share: float, earlier: Sequence[float],
+    training: Training,
+    new: Sequence[Individual],
+    seed: int,
+    share: float,
+    earlier: Sequence[float],
     report: Report | None = None,
-) -> None:  # fmt: skip
+) -> None:
     """Evaluates them, the human's reference among them in full. Steps of both trainings are counted, ``short`` of each
     candidate is its short score."""
     reference = [i for i in new if i.operator == HUMAN]

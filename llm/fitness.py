@@ -64,17 +64,23 @@ class Worth:
             return [float(np.mean(values)) for values in zip(*curves)]
 
         first = self.runs[0]
-        components = {name: mean([run.components[name] for run in self.runs if name in run.components])
-                      for name in first.components}  # fmt: skip
+        components = {
+            name: mean([run.components[name] for run in self.runs if name in run.components])
+            for name in first.components
+        }
         return curves_of(
             mean([r.score_curve for r in self.runs]), mean([r.reward_curve for r in self.runs]), components
         )
 
 
 def judge(
-    training: Training, candidates: Sequence[Candidate], seed: int, numbers: tuple[int, int],
-    stays: Sequence[int] = (), report: Report | None = None,
-) -> tuple[list[Worth], Halved]:  # fmt: skip
+    training: Training,
+    candidates: Sequence[Candidate],
+    seed: int,
+    numbers: tuple[int, int],
+    stays: Sequence[int] = (),
+    report: Report | None = None,
+) -> tuple[list[Worth], Halved]:
     """Trains K agents per candidate. numbers: purpose and counter of the random numbers; stays: candidates that halving
     never drops. Raises ValueError, SimulatorError."""
     K = training.agents

@@ -13,12 +13,12 @@ from envolve.core import commands
 from envolve.core.files import TEXT_BYTES, read_plain
 from envolve.envs.mjlab.facts import measured
 from envolve.envs.physics.task import PhysicsTask
-from envolve.llm.evolution import Settings
 from envolve.llm.gym.setup import GymOptions
 from envolve.llm.models.chat import Budget
 from envolve.llm.models.prices import Price, parse_prices
 from envolve.llm.models.request import ChatError
 from envolve.llm.ranges import WITH_RESUME, changed, given, out_of_range, without_effect
+from envolve.llm.settings import Settings
 from envolve.llm.tune import TuneSettings
 from envolve.outer.config.yaml_lines import ConfigError, parse_yaml
 from envolve.outer.reporting.wandb_run import check_wandb

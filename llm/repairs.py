@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from envolve.llm.models.chat import BudgetSpent, Call, Chat, ChatFailure, RecordingEnds, Reply, Request, Unanswered
+from envolve.llm.models.chat import BudgetSpent, Chat, ChatFailure, RecordingEnds, Reply, Unanswered
+from envolve.llm.models.request import FIRST_REPAIR, Sampling
 from envolve.llm.search.individual import CALL, NOVELTY, Individual, Prompts
 
-FIRST_CALL = 1_000_000_000  # numbers of repairs begin here; those of first attempts are the individuals' ids
 MOST = 9  # repairs of an individual
 
 
@@ -29,19 +29,15 @@ def _reason(i: Individual) -> str | None:
 
 
 def call_number(i: Individual) -> int:
-    return FIRST_CALL + i.id * MOST + len(i.repairs)
+    return FIRST_REPAIR + i.id * MOST + len(i.repairs)
 
 
 def ask_again(
-    chat: Chat, prompts: Prompts, individuals: Sequence[Individual], temperature: float, max_tokens: int, seed: int
+    chat: Chat, prompts: Prompts, individuals: Sequence[Individual], sampling: Sampling
 ) -> tuple[list[Individual], str]:
     """Individuals with new replies, still to be vetted; and why nothing more can be asked, or "". A recording without
     the call leaves an individual as it is. Raises Unanswered and other ChatErrors."""
-    calls = [
-        Call(k, Request(i.model, prompts.repair(i), temperature, max_tokens, seed + k % FIRST_CALL))
-        for i in individuals
-        for k in (call_number(i),)
-    ]
+    calls = [sampling.call(call_number(i), i.model, prompts.repair(i)) for i in individuals]
     replies = chat.ask(calls)
     waiting = [a for a in replies if isinstance(a, ChatFailure) and not a.final]
     waiting = [a for a in waiting if not isinstance(a, (BudgetSpent, RecordingEnds))]

@@ -14,7 +14,8 @@ import yaml
 from envolve.agents.shaped.halving import Training
 from envolve.core.places import shipped
 from envolve.envs.worlds.file import write_atomic
-from envolve.llm.evolution import Evolution, Result, verdicts
+from envolve.llm.evolution import Evolution
+from envolve.llm.finals import Result, verdicts
 from envolve.llm.models.chat import Chat, ChatError, make_chat
 from envolve.llm.plan import CONFIG_FILE, Plan, arguments, resume_command
 from envolve.llm.reporting.best_code import recheck_with
@@ -69,9 +70,15 @@ def _chat(plan: Plan, record: Optional[Path]) -> Chat:
     if args.mode == "gp":
         return Chat({}, record)
     return make_chat(
-        args.llm or [DEFAULT_MODEL], args.base_url, record, budget=plan.budget, prices=plan.prices,
-        parallel=args.parallel, timeout=args.timeout, seed=plan.settings.seed,
-    )  # fmt: skip
+        args.llm or [DEFAULT_MODEL],
+        args.base_url,
+        record,
+        budget=plan.budget,
+        prices=plan.prices,
+        parallel=args.parallel,
+        timeout=args.timeout,
+        seed=plan.settings.seed,
+    )
 
 
 def _evolve(plan: Plan, chat: Chat, vetter: Optional[Vetter], probe: Probe) -> Result:
@@ -94,9 +101,14 @@ def _evolve(plan: Plan, chat: Chat, vetter: Optional[Vetter], probe: Probe) -> R
             search = Greedy(brief, samples, chat.models, extras)
         else:
             search = Islands(
-                brief, samples, chat.models, seed=s.seed, islands=args.islands, migration_every=args.migration_every,
+                brief,
+                samples,
+                chat.models,
+                seed=s.seed,
+                islands=args.islands,
+                migration_every=args.migration_every,
                 extras=extras,
-            )  # fmt: skip
+            )
         return Evolution(s, plan.folder, search, chat, vetter, watcher).run()
 
 

@@ -23,10 +23,11 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from envolve.llm import json_lines
-from envolve.llm.evolution import Evolution, Result
-from envolve.llm.models.chat import Call, ChatFailure, Request, settled
-from envolve.llm.programs import base_of
-from envolve.llm.search.individual import CALL, Individual, Proposal, Search
+from envolve.llm.asking import attempt
+from envolve.llm.evolution import Evolution
+from envolve.llm.finals import Result
+from envolve.llm.search.individual import Individual, Proposal, Search
+from envolve.llm.training import reject_copies, train
 
 EVENTS = "events.jsonl"
 ASK, TRAIN, TELL = "ask", "train", "tell"
@@ -93,7 +94,7 @@ class Steady(Evolution):
             )
         self._planned = iter([*own, *guide[len(own) :]])
         self._written = len(own)
-        self._known = {i.id: i for group in self._remember().values() for i in group}
+        self._known = {i.id: i for group in self.remember().values() for i in group}
         self._total = s.iterations * self.search.samples
         self._asked = 0
         self._under_way: dict[int, Individual] = {}  # asked for and not told
@@ -112,9 +113,9 @@ class Steady(Evolution):
             self._closed = True
             coordinator.join(JOIN)
         self.individuals.sort(key=lambda i: i.id)
-        if self.stopped:
-            self.watcher.note(f"stopped after {len(self.individuals)} attempts: {self.stopped}")
-        return self._finish()
+        if self.asking.stopped:
+            self.watcher.note(f"stopped after {len(self.individuals)} attempts: {self.asking.stopped}")
+        return self.finish()
 
     _closed = False
     _broken: BaseException | None = None
@@ -132,7 +133,7 @@ class Steady(Evolution):
                 break
             batch, shorts = work
             members = [self._under_way[i] for i in batch]
-            self._train(members[0].iteration, members, shorts)
+            train(self.s, self.watcher, members[0].iteration, members, self.human, shorts)
             self._done.put((TRAIN, batch[0], None))
         if self._broken is not None:
             raise self._broken
@@ -184,7 +185,7 @@ class Steady(Evolution):
             return Event(TELL, tuple(sorted(self._over)))
         if self._vetted and not self._training:
             return Event(TRAIN, tuple(sorted(self._vetted)))
-        more = self._asked < self._total and len(self._under_way) < self.search.samples and not self.stopped
+        more = self._asked < self._total and len(self._under_way) < self.search.samples and not self.asking.stopped
         return Event(ASK, (self._asked,)) if more else None
 
     def _wait(self) -> None:
@@ -202,7 +203,7 @@ class Steady(Evolution):
             for i in batch:
                 individual = self._under_way[i]
                 again = individual.failure is not None and len(individual.repairs) < self.s.repairs
-                if again and not self.stopped:
+                if again and not self.asking.stopped:
                     self._begin(i, None)
                 else:
                     self._over.add(i)
@@ -223,8 +224,7 @@ class Steady(Evolution):
             self._under_way[number] = old
             self._done.put((ASK, number, None))
             return
-        individual = Individual(number, iteration, p.island, p.operator, p.parents, p.model, number)
-        self._under_way[number] = individual
+        self._under_way[number] = attempt(number, iteration, p)
         self.watcher.asking(iteration, 1)
         self._begin(number, p)
 
@@ -234,30 +234,18 @@ class Steady(Evolution):
         thread.start()
 
     def _reply(self, number: int, p: Proposal | None) -> None:
-        individual, error, what = self._under_way[number], None, ASK
+        individual, asking, error, what = self._under_way[number], self.asking, None, ASK
         try:
             if p is None:
-                what = ASK if self._repair(individual.iteration, [individual], 1) else OVER
+                what = ASK if asking.repair(individual.iteration, [individual], 1) else OVER
             else:
-                self._first(individual, p)
+                asking.ask_one(individual, p)
                 if individual.rejection is None:
-                    self._vet(individual.iteration, [individual])
-                    self._repair(individual.iteration, [individual] * (individual.rejection is not None))
+                    asking.vet(individual.iteration, [individual])
+                    asking.repair(individual.iteration, [individual] * (individual.rejection is not None))
         except BaseException as e:
             error = e
         self._done.put((what, number, error))
-
-    def _first(self, individual: Individual, p: Proposal) -> None:
-        s, n = self.s, individual.id
-        call = Call(n, Request(p.model, p.messages, s.temperature, s.max_tokens, s.seed + n))
-        (reply,) = self.chat.ask([call])
-        if isinstance(reply, ChatFailure):
-            if not reply.final or reply.model_is_out:
-                self.stopped = self.stopped or settled([reply])
-            individual.rejection = (CALL, str(reply))
-        else:
-            individual.reply, individual.model = reply.text, reply.asked or p.model
-            individual.code = base_of(p)
 
     def _train_now(self, ids: tuple[int, ...]) -> None:
         self._vetted -= set(ids)
@@ -270,7 +258,7 @@ class Steady(Evolution):
         self._over -= set(ids)
         members = [self._fresh(i) for i in members]
         self._under_way.update({i.id: i for i in members})
-        self._reject_copies(members, self._seen)
+        reject_copies(self.s, members, self._seen)
         accepted = [i for i in members if i.rejection is None]
         self._first_batch = self._first_batch or {i.id for i in accepted}
         self._seen += accepted

@@ -124,9 +124,15 @@ class TuneLog:
 
 
 def tune(
-    training: Training, candidate: Candidate, s: TuneSettings, seed: int, number: int,
-    log: Path, report: Callable[[int, float, float], None] | None = None, workers: Workers | None = None,
-) -> Tuned:  # fmt: skip
+    training: Training,
+    candidate: Candidate,
+    s: TuneSettings,
+    seed: int,
+    number: int,
+    log: Path,
+    report: Callable[[int, float, float], None] | None = None,
+    workers: Workers | None = None,
+) -> Tuned:
     """Move the numbers of a candidate, of which it has at least one.
 
     number: of this tuning in its run, for random numbers of its own; log: JSON lines, the scores of every generation,
@@ -152,9 +158,15 @@ def tune(
 
     evaluate = Points(training, candidate, seed, number, workers)
     Loop(
-        search, target, evaluate, TuneLog(log), s.generations,
-        before=[moves_nothing], after=[record], tells_failures=not by_rank,
-    ).run()  # fmt: skip
+        search,
+        target,
+        evaluate,
+        TuneLog(log),
+        s.generations,
+        before=[moves_nothing],
+        after=[record],
+        tells_failures=not by_rank,
+    ).run()
     mean, steps = (history[-1][1], history[-1][0]) if history else (math.nan, 0)
     return Tuned(params_of(candidate, search.centre), mean, steps, history)
 

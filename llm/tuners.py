@@ -30,9 +30,16 @@ def nes_tuner(target: Target, population: int, sigma: float, step: float, seed: 
     """``envolve.outer.search.nes`` around the written numbers, mirrored, with rank-based steps and averaged
     iterates."""
     section = GTNSection(
-        num_workers=max(1, (population - 1) // 2), num_orig_evals=1, noise_std=sigma, step_size=step,
-        estimator="antithetic", mirrored_sampling=True, num_grad_evals=1, weight_decay=0.0, iterate_averaging=0.5,
-    )  # fmt: skip
+        num_workers=max(1, (population - 1) // 2),
+        num_orig_evals=1,
+        noise_std=sigma,
+        step_size=step,
+        estimator="antithetic",
+        mirrored_sampling=True,
+        num_grad_evals=1,
+        weight_decay=0.0,
+        iterate_averaging=0.5,
+    )
     return NES(section, seed, target.begin, target.mask())
 
 

@@ -36,7 +36,7 @@ from envolve.outer.reporting.plots import learning_curve
 from envolve.outer.reporting.report import GenerationRow, LiveTable, TensorBoard
 from envolve.outer.reporting.scores import ScoresCSV, read_curve
 from envolve.outer.reporting.summary import WORLDS, RunSummary, summary_text
-from envolve.outer.search.nes import COMPARISON, ORIG, Population, member_seeds
+from envolve.outer.search.nes import ORIG, Population, fresh_seeds
 from envolve.outer.search.recipe import Recipe
 from envolve.outer.search.search import NES_NAME
 from envolve.outer.search.searches import settings_of
@@ -44,8 +44,10 @@ from envolve.outer.search.strategy import Strategy, make_strategy
 from envolve.outer.search.target import make_target
 from envolve.outer.search.turns import variants
 
-COUNTED = 2  # counter of COMPARISON: agents that tell whether an RN is solved where none are compared
-EXPERTS = 3  # counter of COMPARISON: experts whose knowledge is distilled
+# counters of fresh_seeds
+EVOLVED, ON_TASK = 0, 1  # both sides of the closing comparison
+COUNTED = 2  # agents that tell whether an RN is solved where none are compared
+EXPERTS = 3  # experts whose knowledge is distilled
 # keys of sections under ``agents``, and what every run meant before there was a choice
 UNSAID = (("search", NES_NAME), ("init", "random"), ("twin", True), ("squash", True))
 
@@ -94,7 +96,7 @@ class Run:
         """Steps on the task that the evolution has cost so far; None: the run began in a version that did not count."""
         return self.keeper.real_steps
 
-    def _evaluate(
+    def evaluate(
         self,
         worlds: Tensor,
         seeds: Tensor,
@@ -102,8 +104,9 @@ class Run:
         groups: Sequence[tuple[int, bool]] = (),
         recipe: Recipe | None = None,
     ) -> tuple[Values, list[str]]:
-        """groups: members that take turns (``outer/search/turns.py``); without, all have the configuration's own
-        learner. recipe: how ``worlds`` were drawn."""
+        """Trains members; every score of the run comes from here. groups: members that take turns
+        (``outer/search/turns.py``); without, all have the configuration's own learner. recipe: how ``worlds`` were
+        drawn."""
         generation = self.strategy.state.generation + 1
         turns = groups and self.target.kind != "shaper"
         configs, which = variants(self.config.data, groups, generation) if turns else ((), None)
@@ -112,12 +115,12 @@ class Run:
     def _members(self, number: int, members: Population) -> Evaluated:
         """The loop's evaluator."""
         groups = [(n, role != ORIG) for role, n in Counter(members.roles).items()]
-        return Evaluated.of(*self._evaluate(members.worlds, members.seeds, PROXY, groups, members.recipe))
+        return Evaluated.of(*self.evaluate(members.worlds, members.seeds, PROXY, groups, members.recipe))
 
     def _fresh(self, members: Population) -> Evaluated:
         """Agents that confirm a solved world."""
         groups = [(len(members.seeds), False)]
-        return Evaluated.of(*self._evaluate(members.worlds, members.seeds, BUDGET, groups))
+        return Evaluated.of(*self.evaluate(members.worlds, members.seeds, BUDGET, groups))
 
     # ------------------------------------------------------------------------------------------------ the outer loop
 
@@ -149,13 +152,14 @@ class Run:
 
     def _loop(self, table: LiveTable, board: TensorBoard) -> Loop:
         keeper = self.keeper
-        loop = Loop(
+        return Loop(
             self.strategy,
             self.target,
             self._members,
             keeper,
             self.gtn.max_iterations,
             done=self.strategy.state.generation,
+            finished=self.progress.finished,  # solved, perhaps, before its last generation
             before=[
                 lambda g: keeper.count(g.found.values),
                 Confirmation(self.gtn, keeper, self._fresh),
@@ -164,8 +168,6 @@ class Run:
             ],
             after=[lambda g: self._show(g, table, board)],
         )
-        loop.finished = self.progress.finished  # solved, perhaps, before its last generation
-        return loop
 
     def _begin_distilled(self, table: LiveTable) -> None:
         """Lets workers train experts on the task; the search then begins with the world of the best one. A run that is
@@ -173,7 +175,7 @@ class Run:
         data, count = self.config.data, problem.expert_section(self.config.data).agents
         name, learner = problem.expert(data)
         table.note(f"training {count} {name} experts on {self.target.name}, {learner.train_steps:,} steps each")
-        seeds = torch.from_numpy(member_seeds(data["seed"], COMPARISON, EXPERTS, count))
+        seeds = fresh_seeds(data["seed"], EXPERTS, count)
         values, reasons = evaluate_members(
             self.dispatcher, self.config, 0, torch.zeros(count, 1), seeds, DISTIL, [data] * count, np.arange(count)
         )
@@ -228,27 +230,25 @@ class Run:
         n = self.gtn.comparison_agents
         if n == 0:
             return None
-        runs = []
-        for i, mode in enumerate((BUDGET, REAL)):
-            seeds = torch.from_numpy(member_seeds(self.config.data["seed"], COMPARISON, i, n))
-            values, _ = self._evaluate(self.progress.best_psi.expand(n, -1), seeds, mode)
-            figures = (values[name].tolist() for name in ("mean_return", "train_steps", "first_solved_steps"))
-            runs.append(AgentRuns(*figures))
-        return runs[0], runs[1]
+        names = ("mean_return", "train_steps", "first_solved_steps")
+        sides = self._fresh_agents(EVOLVED, n, BUDGET), self._fresh_agents(ON_TASK, n, REAL)
+        evolved, real = (AgentRuns(*(values[name].tolist() for name in names)) for values in sides)
+        return evolved, real
+
+    def _fresh_agents(self, counter: int, n: int, mode: str) -> Values:
+        """n agents with new random seeds, in the best world or (``REAL``) on the task."""
+        seeds = fresh_seeds(self.config.data["seed"], counter, n)
+        return self.evaluate(self.progress.best_psi.expand(n, -1), seeds, mode)[0]
 
     def _judge_rn(self, comparison: tuple[AgentRuns, AgentRuns] | None) -> None:
         """Decides whether an RN is solved, by its agents on the task. The agents that gave it its score were the
         luckiest of all generations, so fresh ones decide, and none of them may fail."""
         if self.target.kind != "rn" or not self.target.solved_reward < UNSOLVABLE:
             return
-        returns = comparison[0].returns if comparison else self._fresh_returns(COUNTED)
+        count = self.gtn.num_orig_evals or self.gtn.num_workers
+        returns = comparison[0].returns if comparison else self._fresh_agents(COUNTED, count, BUDGET)["mean_return"]
         self.progress.solved = bool(np.mean(returns) >= self.target.solved_reward)
         self.keeper.save_model()
-
-    def _fresh_returns(self, counter: int) -> list[float]:
-        n = self.gtn.num_orig_evals or self.gtn.num_workers
-        seeds = torch.from_numpy(member_seeds(self.config.data["seed"], COMPARISON, counter, n))
-        return self._evaluate(self.progress.best_psi.expand(n, -1), seeds, BUDGET)[0]["mean_return"].tolist()
 
     def _report(self, table: LiveTable) -> RunSummary:
         if self.gtn.comparison_agents:

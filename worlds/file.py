@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from gymnasium import spaces
 
+from envolve.core.spaces import integers, read_codes
 from envolve.worlds.bandit import ACTIVATIONS, OUTPUT_BOUND, Bandit, Net
 from envolve.worlds.tensors import TensorFileError, read_tensors
 
@@ -102,7 +103,7 @@ def _world(about: Any, tensors: dict[str, np.ndarray]) -> World:
         raise ValueError(f"activation: found {about['activation']!r:.40}, expected one of {', '.join(ACTIVATIONS)}")
     if not isinstance(about["task"], str) or not re.fullmatch(r"[\w:./-]{1,200}", about["task"]):
         raise ValueError(f"task: found {about['task']!r:.80}, expected an id of Gymnasium")
-    action, shape = action_of(about["action"]), tuple(_integers(about["observation_shape"], "observation_shape", 1))
+    action, shape = action_of(about["action"]), integers(about["observation_shape"], "observation_shape", 1)
     F = math.prod(shape)
     mean, scale = (_taken(tensors, f"observation_{name}", (F,)).astype(np.float64) for name in ("mean", "scale"))
     if not (scale > 0).all():
@@ -113,18 +114,8 @@ def _world(about: Any, tensors: dict[str, np.ndarray]) -> World:
         raise ValueError(f"tensor {sorted(tensors)[0]!r:.80} is not expected")
     low, high = ((mean + sign * OUTPUT_BOUND * scale).astype(np.float32).reshape(shape) for sign in (-1, 1))
     observation = spaces.Box(low, high, shape, np.float32)
-    bandit = Bandit(init, reward, action.inputs, _codes(about.get("codes", []), F))
+    bandit = Bandit(init, reward, action.inputs, read_codes(about.get("codes", []), F))
     return World(about["task"], about["kind"], bandit, mean, scale, observation, action)
-
-
-def _codes(data: Any, features: int) -> tuple[tuple[int, int], ...]:
-    """Checks and returns the one-hot parts [start, stop) of that many features. Raises ValueError."""
-    pairs = [_integers(pair, "codes", 0) for pair in data] if isinstance(data, list) else [[]]
-    ends = [end for pair in pairs for end in pair]
-    fits = all(len(pair) == 2 and pair[0] < pair[1] for pair in pairs) and ends == sorted(ends)
-    if not fits or (ends and ends[-1] > features):
-        raise ValueError(f"codes: found {str(data):.60}, expected pairs [start, stop] of {features} features, in order")
-    return tuple((start, stop) for start, stop in pairs)
 
 
 def _taken(tensors: dict[str, np.ndarray], name: str, shape: tuple[int, ...]) -> np.ndarray:
@@ -160,7 +151,7 @@ def action_of(data: Any) -> Action:
     kind = data.get("kind") if isinstance(data, dict) else None
     if kind not in ACTION_KINDS:
         raise ValueError(f"action.kind: found {kind!r:.40}, expected {', '.join(ACTION_KINDS)}")
-    shape, dtype = tuple(_integers(data.get("shape"), "action.shape", 1)), data.get("dtype")
+    shape, dtype = integers(data.get("shape"), "action.shape", 1), data.get("dtype")
     if kind == "Box":
         if dtype not in ("float32", "float64"):
             raise ValueError(f"action.dtype: found {dtype!r:.40}, expected float32 or float64")
@@ -169,24 +160,18 @@ def action_of(data: Any) -> Action:
             raise ValueError("action: found bounds that do not fit each other, expected low < high of every number")
         lowest, highest = low.astype(dtype).reshape(shape), high.astype(dtype).reshape(shape)
         return Action(spaces.Box(lowest, highest, shape, lowest.dtype.type), 0, (), (), low, high)
-    nvec, start = _integers(data.get("nvec"), "action.nvec", 1), _integers(data.get("start"), "action.start", -(2**31))
+    nvec, start = integers(data.get("nvec"), "action.nvec", 1), integers(data.get("start"), "action.start", -(2**31))
     fits = 1 <= len(nvec) == len(start) == math.prod(shape) and math.prod(nvec) <= MOST
     if not fits or (kind == "Discrete" and shape) or dtype not in ("int8", "int16", "int32", "int64", "uint8"):
         raise ValueError(f"action: found {str(data):.80}, expected 1 to {MOST} combinations")
     none = np.zeros(0)
-    parts = tuple(nvec), tuple(start), none, none
+    parts = nvec, start, none, none
     if kind == "Discrete":
         return Action(spaces.Discrete(nvec[0], start=start[0]), nvec[0], *parts)
     if kind == "MultiBinary":
         return Action(spaces.MultiBinary(shape), math.prod(nvec), *parts)
     many, begin = (np.array(x, dtype).reshape(shape) for x in (nvec, start))
     return Action(spaces.MultiDiscrete(many, np.dtype(dtype).type, start=begin), math.prod(nvec), *parts)
-
-
-def _integers(values: Any, name: str, least: int) -> list[int]:
-    if not isinstance(values, list) or not all(type(n) is int and least <= n < 2**31 for n in values):
-        raise ValueError(f"{name}: found {str(values):.60}, expected a list of integers from {least}")
-    return values
 
 
 def _numbers(values: Any, name: str) -> np.ndarray:

@@ -10,6 +10,8 @@ import os
 import sys
 
 from envolve.agents.common.kernel_cache import cache_dir
+from envolve.agents.kernels.building.registry import AHEAD
+from envolve.core.registry import Place
 
 JIT = {
     "fastmath": {"reassoc", "contract", "nsz", "arcp"},
@@ -22,6 +24,9 @@ JIT = {
 # and return, a third of the time of a DDQN step. Such a function cannot allocate: its caller does.
 JIT_UNCOUNTED = {**JIT, "_nrt": False}
 JIT_INNER = {**JIT_UNCOUNTED, "no_cpython_wrapper": True}  # as those, but only compiled code can call it
+
+for _name in ("ql", "ql_cb", "sarsa", "sarsa_cb"):
+    AHEAD.add(_name, Place("envolve.agents.kernels.tabular", "parts"))
 
 # What has kernels compiled elsewhere need not wait until numba is imported.
 os.environ["NUMBA_CACHE_DIR"] = str(cache_dir())

@@ -11,6 +11,8 @@ state has changed, so that the way from a state to the next is two loads; and on
 from __future__ import annotations
 
 import math
+from functools import partial
+from typing import Callable, Dict
 
 import numpy as np
 from numba import njit
@@ -24,6 +26,13 @@ EXACT = dict(JIT, fastmath=False)
 EXPLORE, TEST, FINAL_TEST, REWARD = (np.uint64(n) for n in (rng.EXPLORE, rng.TEST, rng.FINAL_TEST, rng.REWARD))
 DRAWN_IN_UPDATE = np.uint64(2**40)  # first EXPLORE counter of the actions drawn for a target only
 _0, _1, _32, _LOW = np.uint64(0), np.uint64(1), np.uint64(32), np.uint64(2**32 - 1)
+
+
+def parts(name: str) -> Dict[str, Callable[[], None]]:
+    """As ``building/shortest.py`` asks for them."""
+    from envolve.agents.kernels.building.shortest import train_shortest
+
+    return {"training": partial(train_shortest, name, "Cliff")}
 
 
 @njit(inline="always", **EXACT)

@@ -45,7 +45,7 @@ from envolve.outer.config import problem  # noqa: E402
 from envolve.outer.config.load import CONFIG_FILE, ConfigError, load_config  # noqa: E402
 from envolve.outer.evaluate.networks import DISTIL, UNSOLVABLE, evaluate  # noqa: E402
 from envolve.outer.run import EXPERTS, Run  # noqa: E402
-from envolve.outer.search.nes import COMPARISON, member_seeds  # noqa: E402
+from envolve.outer.search.nes import fresh_seeds  # noqa: E402
 
 PPO: dict[str, Any] = dict(
     rollout_steps=2048,
@@ -96,7 +96,7 @@ def distilled(out: Path, seed: int) -> torch.Tensor:
     if not path.exists():
         data = load_config(out / f"run-{seed}" / CONFIG_FILE).data
         count = problem.expert_section(data).agents
-        seeds = torch.from_numpy(member_seeds(data["seed"], COMPARISON, EXPERTS, count))
+        seeds = fresh_seeds(data["seed"], EXPERTS, count)
         values = evaluate(data, torch.zeros(count, 1), seeds, DISTIL)
         best = int(np.nanargmax(values["score"].numpy()))
         content = {

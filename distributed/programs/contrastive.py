@@ -54,8 +54,14 @@ class Contrastive:
 
     def layout(self) -> dict[str, Any]:
         actor = self.crl.actor
-        return {"activation": actor.activation, "inputs": actor.inputs, "outputs": self.crl.A,
-                "hidden": actor.hidden, "layers": actor.layers, "skip": actor.skip}  # fmt: skip
+        return {
+            "activation": actor.activation,
+            "inputs": actor.inputs,
+            "outputs": self.crl.A,
+            "hidden": actor.hidden,
+            "layers": actor.layers,
+            "skip": actor.skip,
+        }
 
     def parts(self) -> dict[str, Tensor]:
         return {name: getattr(self.crl, name) for name in CRL.KEPT}

@@ -12,6 +12,8 @@ from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 import numpy as np
 
+from envolve.core.spaces import integers, read_codes
+
 MAX_FEATURES = 512
 MAX_ACTIONS = 64
 HUGE = 1e6  # a bound from here on says nothing about the values
@@ -227,19 +229,6 @@ def read_observation(data: Any) -> Observation:
     return Observation(values["kind"], shape, dtype, lowest, highest, text, read_codes(codes, len(low)))
 
 
-def read_codes(data: Any, features: int) -> Tuple[Tuple[int, int], ...]:
-    """Checks and returns the one-hot parts [start, stop) of that many features. They are in order and do not overlap.
-    Raises ValueError."""
-    pairs = [_integers(pair, "codes", 0) for pair in data] if isinstance(data, list) else [()]
-    if any(len(pair) != 2 for pair in pairs):
-        raise ValueError(f"codes: found {str(data):.80}, expected a list of pairs [start, stop]")
-    ends = [end for pair in pairs for end in pair]
-    apart = all(a < b for a, b in pairs) and ends == sorted(ends) and (not ends or ends[-1] <= features)
-    if not apart:
-        raise ValueError(f"codes: found {str(data):.80}, expected parts of {features} features, in order and apart")
-    return tuple((a, b) for a, b in pairs)
-
-
 def read_action(data: Any) -> Action:
     """Raises ValueError with the key, what was found and what was expected."""
     kind = data.get("kind") if isinstance(data, dict) else None
@@ -279,10 +268,9 @@ def _numbers(values: Any, name: str) -> np.ndarray:
 
 
 def _integers(values: Any, name: str, least: int) -> Tuple[int, ...]:
-    fits = isinstance(values, list) and len(values) <= MAX_FEATURES
-    if not fits or any(isinstance(x, bool) or not isinstance(x, int) or not least <= x < 2**31 for x in values):
-        raise ValueError(f"{name}: found {str(values):.80}, expected a list of integers of at least {least}")
-    return tuple(values)
+    if isinstance(values, list) and len(values) > MAX_FEATURES:
+        raise ValueError(f"{name}: found {len(values)} numbers, expected at most {MAX_FEATURES}")
+    return integers(values, name, least)
 
 
 def _shape(values: Any, name: str) -> Tuple[int, ...]:

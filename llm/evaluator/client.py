@@ -19,9 +19,10 @@ def score(code: str, url: str | None = None, token: str | None = None, wait: flo
     url = url or os.environ.get("ENVOLVE_EVALUATOR", "http://127.0.0.1:8765")
     token = token or os.environ.get("ENVOLVE_EVALUATOR_TOKEN", "")
     request = urllib.request.Request(
-        f"{url}/evaluate?wait={wait:g}", json.dumps({"code": code}).encode(),
+        f"{url}/evaluate?wait={wait:g}",
+        json.dumps({"code": code}).encode(),
         {"Content-Type": "application/json", "Authorization": f"Bearer {token}"},
-    )  # fmt: skip
+    )
     try:
         with urllib.request.urlopen(request, timeout=wait + 60) as answer:
             found: dict[str, Any] = json.loads(answer.read())

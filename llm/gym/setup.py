@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import datetime
+import importlib.util
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
+from envolve.core.places import CODE
 from envolve.core.registry import nearest
+from envolve.envs.worlds.file import write_atomic
 from envolve.llm.gym.agree import disagreement
+from envolve.llm.gym.config import load_gym_config
 from envolve.llm.gym.reward import step_call
 from envolve.llm.gym.sections import GymConfig
 from envolve.llm.gym.train import Limits, read_plain
+from envolve.llm.models.chat import Chat, make_chat
 from envolve.llm.models.ledger import Budget
 from envolve.llm.models.prices import Price
+from envolve.llm.vetting.jail import locks as jail
 from envolve.outer.config.yaml_lines import ConfigError
 from envolve.outer.reporting.folders import new_folder
 
@@ -60,6 +67,77 @@ class UserEnv:
     step: str
     description: str
     initial: str | None
+
+
+class Prepared(NamedTuple):
+    """What a run begins with."""
+
+    config: GymConfig
+    env: UserEnv
+    folder: Path
+    limits: Limits
+    chat: Chat
+    waits: bool  # between iterations: the model shares this machine's GPU
+
+
+def prepare(path: Path, options: GymOptions) -> Prepared:
+    """Checks everything, then makes the folder. path: the YAML file. Raises ConfigError, ChatError, OSError."""
+    if importlib.util.find_spec("stable_baselines3") is None:
+        raise ConfigError(["--config: found no Stable-Baselines3, expected it: pip install 'envolve[baselines]'"])
+    overrides = [*options.set]
+    if options.seed is not None:
+        overrides.append(f"rl.training.seed={options.seed}")
+    config = checked_benchmark(load_gym_config(path, overrides))
+    env = find_env(config.environment.name, _places(path, options))
+    check_agreement(env, config.environment.class_name)
+    unprotected = options.allow_unprotected or jail.opted_out()
+    limits = Limits(options.seconds, options.memory, allow_unprotected=unprotected)
+    if not unprotected and jail.missing():
+        raise ConfigError([f"this machine cannot jail model-written code: no {', no '.join(jail.missing())}"])
+    eureka = config.eureka
+    name = options.llm or {"ollama": "ollama:", "replay": "replay:", "openai": ""}[eureka.backend] + eureka.model
+    _chat(name, config, options, None).close()  # a wrong name, a missing key: before there is a folder
+    folder = _folder(config, options)
+    chat = _chat(name, config, options, folder / "calls.jsonl")
+    if eureka.use_initial_reward_prompt and env.initial is None:
+        log.warning("use_initial_reward_prompt: %s has no initial_reward_prompt.txt", env.folder)
+    return Prepared(config, env, folder, limits, chat, name.startswith("ollama:"))
+
+
+def _chat(name: str, config: GymConfig, options: GymOptions, record: Path | None) -> Chat:
+    return make_chat(
+        [name],
+        options.base_url,
+        record,
+        budget=options.budget,
+        prices=options.prices,
+        parallel=options.parallel,
+        timeout=options.timeout,
+        seed=config.rl.training.seed,
+    )
+
+
+def _folder(config: GymConfig, options: GymOptions) -> Path:
+    """New run folder, or that of the run to resume, with the same configuration."""
+    now = config.model_dump_json(indent=1).encode()
+    if options.resume is None:
+        folder = run_folder(config, options.results_dir)
+        write_atomic(str(folder / "config.json"), now)
+        return folder.resolve()
+    folder = options.resume
+    before = read_plain(folder / "config.json", MAX_USER_TEXT)
+    if before is None:
+        raise ConfigError([f"--resume {folder}: found no config.json, expected the folder of a run"])
+    if before != now:
+        changed = "found another configuration than the run began with, expected the same file, --set and --seed"
+        raise ConfigError([f"--resume {folder}: {changed}"])
+    return folder.resolve()
+
+
+def _places(path: Path, options: GymOptions) -> list[Path]:
+    """Where the user's folder may be."""
+    beside = [Path("envs"), path.resolve().parent / "envs", path.resolve().parents[1] / "envs", CODE / "envs"]
+    return [p.resolve() for p in ([options.envs] if options.envs else []) + beside]
 
 
 def find_env(name: str, places: Sequence[Path]) -> UserEnv:

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from envolve.core.cleaning import printable
 
 ROLES = ("system", "user", "assistant")
+FIRST_REPAIR = 1_000_000_000  # numbers of repairs begin here; those of first attempts are the individuals' ids
 
 
 @dataclass(frozen=True)
@@ -88,6 +89,20 @@ class Call:
     index: int
     request: Request
     instead_of: str = ""
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How the models of a run are asked. seed: of the run; every call has another one."""
+
+    temperature: float
+    max_tokens: int
+    seed: int
+
+    def call(self, number: int, model: str, messages: tuple[tuple[str, str], ...]) -> Call:
+        """Call ``number`` of the run."""
+        seed = self.seed + number % FIRST_REPAIR
+        return Call(number, Request(model, messages, self.temperature, self.max_tokens, seed))
 
 
 class ChatError(Exception):

@@ -148,10 +148,15 @@ def _adapters(code: str, names: Collection[str]) -> str:
         if len(have) >= len(wanted) >= needed and have[wanted.index("state")] not in names:
             continue  # as llm/vetting/trace/calling.py decides
         keys = {name: WHOLE.get(name, name) for name in have}
-        given = [f"{name}={key}" if key in wanted else f"{name}=state[{_quoted(key)}]"
-                 for name, key in keys.items() if key in wanted or key in names]  # fmt: skip
-        out.append(f"\n\n_named_{f.name} = {f.name}\n\n\ndef {f.name}({', '.join(wanted)}):\n"
-                   f"    return _named_{f.name}({', '.join(given)})\n")  # fmt: skip
+        given = [
+            f"{name}={key}" if key in wanted else f"{name}=state[{_quoted(key)}]"
+            for name, key in keys.items()
+            if key in wanted or key in names
+        ]
+        out.append(
+            f"\n\n_named_{f.name} = {f.name}\n\n\ndef {f.name}({', '.join(wanted)}):\n"
+            f"    return _named_{f.name}({', '.join(given)})\n"
+        )
     return "".join(out)
 
 

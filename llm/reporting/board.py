@@ -1,4 +1,4 @@
-"""TensorBoard events of an evolution by language models, for whoever watches it (``Watcher`` in ``llm/evolution.py``).
+"""TensorBoard events of an evolution by language models, for whoever watches it (``Watcher`` in ``llm/settings.py``).
 
 The run's folder has a figure per iteration; ``training/<iteration>`` the curves of its candidates, and ``tune_<id>``
 those of a tuning.
@@ -17,7 +17,7 @@ from envolve.llm.search.individual import Individual
 from envolve.outer.reporting.board import Board
 
 if TYPE_CHECKING:
-    from envolve.llm.evolution import Watcher
+    from envolve.llm.settings import Watcher
 
 
 class BoardWatcher:

@@ -16,7 +16,7 @@ from envolve.outer.shapers.report import Outcome
 from envolve.outer.shapers.video import film
 
 if TYPE_CHECKING:
-    from envolve.llm.evolution import Result
+    from envolve.llm.finals import Result
     from envolve.llm.plan import Plan
 
 FOLDER = "films"  # in the run's folder: one per candidate of the last test, by its name
@@ -35,8 +35,20 @@ def outcome_of(i: Individual) -> Outcome:
     elif not i.ok:
         failure = Failure("failed", (i.failure or "it has no score").strip().splitlines()[0], "", -1)
     name = HUMANS if i.operator == HUMAN else film_name(i)
-    return Outcome(Candidate(name), None, i.agent_scores, [], failure, max(1, len(i.agent_scores)) * (not i.ok), [], [],
-                   [], {}, None, None)  # fmt: skip
+    return Outcome(
+        Candidate(name),
+        None,
+        i.agent_scores,
+        [],
+        failure,
+        max(1, len(i.agent_scores)) * (not i.ok),
+        [],
+        [],
+        [],
+        {},
+        None,
+        None,
+    )
 
 
 def columns(result: Result) -> list[Column]:

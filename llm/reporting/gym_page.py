@@ -129,7 +129,7 @@ def _outcome(folder: Folder, path: Path) -> dict[str, Any] | None:
 
 def _individual(
     values: Mapping[str, Any], number: int, iteration: int, parents: tuple[int, ...], operator: str
-) -> Individual:  # fmt: skip
+) -> Individual:
     i = Individual(number, iteration, 0, operator, parents, "", number)
     i.reply, i.code = str(values["reply"]), str(values["code"])
     i.notes = tuple(str(n) for n in values.get("notes") or [] if isinstance(n, str))

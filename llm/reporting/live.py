@@ -21,7 +21,7 @@ from envolve.outer.reporting.display import LiveDisplay, bar, columns
 from envolve.outer.reporting.report import duration, precise
 
 if TYPE_CHECKING:
-    from envolve.llm.evolution import Settings
+    from envolve.llm.settings import Settings
 
 
 class LiveEvolution(LiveDisplay):

@@ -96,9 +96,12 @@ def rows_of(everyone: Sequence[Individual]) -> dict[int, float]:
 
 
 def lineage(
-    everyone: Sequence[Individual], calls: Mapping[int, tuple[int, float | None]], unit: str, tested: int | None = None,
+    everyone: Sequence[Individual],
+    calls: Mapping[int, tuple[int, float | None]],
+    unit: str,
+    tested: int | None = None,
     folder: Folder | None = None,
-) -> Lineage:  # fmt: skip
+) -> Lineage:
     """tested: the best of the last test, which is chosen at first; else the best of the selection. folder: the run's,
     for films."""
     top = best_of(everyone)

@@ -23,7 +23,7 @@ from envolve.llm.search.individual import HUMAN, Individual, best_of, ranking
 from envolve.outer.reporting.report import number, precise
 
 if TYPE_CHECKING:
-    from envolve.llm.evolution import Result
+    from envolve.llm.finals import Result
 
 MOST_ROWS = 12  # of the table in the summary; ranking.txt has all
 FILES = {
@@ -100,9 +100,13 @@ def verdicts_text(individuals: Sequence[Individual]) -> str:
 
 
 def ranking_table(
-    individuals: Sequence[Individual], human: Individual | None, title: str, unit: str, most: int | None = None,
+    individuals: Sequence[Individual],
+    human: Individual | None,
+    title: str,
+    unit: str,
+    most: int | None = None,
     in_order: bool = False,
-) -> Table:  # fmt: skip
+) -> Table:
     """Table of individuals with a score, best first, the human's in bold. in_order: they are in order already, so that
     equals stay as they are."""
     scored = [i for i in individuals if i.ok and i.operator != HUMAN] if in_order else ranking(individuals)
@@ -129,9 +133,14 @@ def ranking_table(
 
 
 def _text(
-    individuals: Sequence[Individual], human: Individual | None, finals: Sequence[Individual],
-    best: Individual | None, task: type[PhysicsTask], title: str, most: int,
-) -> str:  # fmt: skip
+    individuals: Sequence[Individual],
+    human: Individual | None,
+    finals: Sequence[Individual],
+    best: Individual | None,
+    task: type[PhysicsTask],
+    title: str,
+    most: int,
+) -> str:
     file = io.StringIO()
     console = Console(file=file, width=140)
     line = "nothing has a score"

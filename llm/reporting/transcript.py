@@ -107,8 +107,11 @@ def page(
 
 
 def _scores(i: Individual, human: Individual | None, unit: str) -> str:
-    lines = [f"Score {score_text(i)} {unit}" + (f", agents {', '.join(map(precise, i.agent_scores))}." if
-             len(i.agent_scores) > 1 else "."), f"{i.steps:,} environment steps."]  # fmt: skip
+    lines = [
+        f"Score {score_text(i)} {unit}"
+        + (f", agents {', '.join(map(precise, i.agent_scores))}." if len(i.agent_scores) > 1 else "."),
+        f"{i.steps:,} environment steps.",
+    ]
     if human is not None and human.ok:
         lines.append(f"The task's own shapers: {score_text(human)}.")
     out = ["  \n".join(lines), ""]

@@ -84,8 +84,10 @@ class Islands(Memory):
         models = choose_models(self.models, known, self.samples)
         first = iteration * self.samples  # the number of the first sample in the run
         rngs = [generator(self.seed, ISLANDS, iteration * self.islands + k) for k in range(self.islands)]
-        broken = [repairable([i for i in known if i.island == k and self._asked_last(i, iteration)])
-                  for k in range(self.islands)]  # fmt: skip
+        broken = [
+            repairable([i for i in known if i.island == k and self._asked_last(i, iteration)])
+            for k in range(self.islands)
+        ]
         out: list[Proposal] = []
         for k, model in enumerate(models):
             island, turn = (first + k) % self.islands, k // self.islands

@@ -72,8 +72,15 @@ def add_expert(config: dict[str, Any], facts: Facts, choice: Choice, seconds: fl
         section.update(lr=1e-3, hidden_size=64, init_episodes=max(1, min(20, round(1000 / facts.random_length))))
     else:
         decay = EXPERT_EPS ** (1 / max(1.0, EXPERT_EXPLORES * episodes))
-        section.update(lr=5e-4, hidden_size=128, hidden_layer=2, init_episodes=1,
-                       eps_init=1.0, eps_min=EXPERT_EPS, eps_decay=round(decay, 4))  # fmt: skip
+        section.update(
+            lr=5e-4,
+            hidden_size=128,
+            hidden_layer=2,
+            init_episodes=1,
+            eps_init=1.0,
+            eps_min=EXPERT_EPS,
+            eps_decay=round(decay, 4),
+        )
     agents = config["agents"]
     agents["gtn"]["init"] = DISTILLED
     agents["expert"] = {"learner": name, "agents": EXPERTS_PER_WORKER * max(1, min(choice.workers, facts.cores))}

@@ -51,11 +51,18 @@ def facts_of(name: str, measured: Mapping[str, Any], cores: int) -> Facts:
     task = make_task(name)
     episodes, steps = int(measured["random_episodes"]), int(measured["steps"])
     return Facts(
-        env=name, features=task.observation_size, num_actions=task.num_actions, action_size=task.action_size,
-        max_steps=task.max_steps, solved_reward=None if task.solved_reward >= NEVER_SOLVED else task.solved_reward,
-        random_return=measured["random_return"], random_length=steps / episodes if episodes else float(task.max_steps),
-        measured_steps=steps, deterministic=bool(measured["deterministic"]), cores=cores,
-    )  # fmt: skip
+        env=name,
+        features=task.observation_size,
+        num_actions=task.num_actions,
+        action_size=task.action_size,
+        max_steps=task.max_steps,
+        solved_reward=None if task.solved_reward >= NEVER_SOLVED else task.solved_reward,
+        random_return=measured["random_return"],
+        random_length=steps / episodes if episodes else float(task.max_steps),
+        measured_steps=steps,
+        deterministic=bool(measured["deterministic"]),
+        cores=cores,
+    )
 
 
 def probed(data: Mapping[str, Any], learners: list[str], quick: bool) -> dict[str, Any]:
@@ -65,9 +72,13 @@ def probed(data: Mapping[str, Any], learners: list[str], quick: bool) -> dict[st
     environ = dict(os.environ, PYTHONPATH=os.pathsep.join(p or "." for p in sys.path), OMP_NUM_THREADS="1")
     try:
         done = subprocess.run(
-            [sys.executable, "-m", "envolve.outer.auto.probe"], input=json.dumps(request).encode(),
-            capture_output=True, timeout=PROBE_SECONDS, env=environ, check=False,
-        )  # fmt: skip
+            [sys.executable, "-m", "envolve.outer.auto.probe"],
+            input=json.dumps(request).encode(),
+            capture_output=True,
+            timeout=PROBE_SECONDS,
+            env=environ,
+            check=False,
+        )
     except subprocess.TimeoutExpired:
         raise OutsideError(f"{data['env_name']}: timing it took longer than {PROBE_SECONDS:.0f} s") from None
     lines = done.stdout.decode(errors="replace").strip().splitlines()

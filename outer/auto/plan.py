@@ -93,9 +93,15 @@ def _generations(facts: Facts, choice: Choice, gtn: dict[str, Any], seconds: flo
 
 
 def _reasons(
-    facts: Facts, choice: Choice, world: str, config: dict[str, Any], expected: float, report: ReportPlan,
-    report_seconds: float, expert_seconds: float,
-) -> list[str]:  # fmt: skip
+    facts: Facts,
+    choice: Choice,
+    world: str,
+    config: dict[str, Any],
+    expected: float,
+    report: ReportPlan,
+    report_seconds: float,
+    expert_seconds: float,
+) -> list[str]:
     gtn = config["agents"]["gtn"]
     learner, search, generations = gtn["agent_name"], gtn["search"], gtn["max_iterations"]
     actions = f"actions of {facts.action_size} numbers" if facts.continuous else f"{facts.num_actions} actions"
@@ -104,9 +110,11 @@ def _reasons(
         "se": "an environment with next states: harder to evolve than a bandit",
         "rn": "a reward network: its agents train on the real environment",
     }[world]
-    kind = "Stable-Baselines3's, default hyperparameters" if report.library else (
-        "this project's, default hyperparameters, since Stable-Baselines3 is not installed"
-    )  # fmt: skip
+    kind = (
+        "Stable-Baselines3's, default hyperparameters"
+        if report.library
+        else ("this project's, default hyperparameters, since Stable-Baselines3 is not installed")
+    )
     lines = [
         f"Plan of: envolve evolve {facts.env}. It runs again with: envolve run FILE",
         f"environment: {facts.features} observations, {actions}, at most {facts.max_steps:,} steps, "
@@ -120,8 +128,11 @@ def _reasons(
     if gtn.get("init") == DISTILLED:
         count, name = config["agents"]["expert"]["agents"], config["agents"]["expert"]["learner"]
         steps = config["agents"][name + EXPERT_SUFFIX]["train_steps"]
-        lines.insert(5, f"first world: distilled from the best of {count} {name} agents, each trained on the "
-                        f"environment for {steps:,} steps; about {_minutes(expert_seconds)}")  # fmt: skip
+        lines.insert(
+            5,
+            f"first world: distilled from the best of {count} {name} agents, each trained on the "
+            f"environment for {steps:,} steps; about {_minutes(expert_seconds)}",
+        )
     if not facts.deterministic:
         lines.append("the environment is not deterministic: two runs of this plan may differ")
     if facts.random_return is not None and math.isfinite(facts.random_return):

@@ -37,9 +37,15 @@ class Prepared:
 
 
 def prepare(
-    env: str, choice: Choice, *, overrides: Sequence[str] = (), wrappers: Sequence[str] = (),
-    env_kwargs: Mapping[str, Any] | None = None, learners: Sequence[str] = (), quick: bool = False,
-) -> Prepared:  # fmt: skip
+    env: str,
+    choice: Choice,
+    *,
+    overrides: Sequence[str] = (),
+    wrappers: Sequence[str] = (),
+    env_kwargs: Mapping[str, Any] | None = None,
+    learners: Sequence[str] = (),
+    quick: bool = False,
+) -> Prepared:
     """Makes the plan of ``envolve evolve``. env: ``gymnasium:ID``, or an ID. learners: the unseen ones of the report;
     default: all that fit. quick: nothing but the environment is timed. Raises ConfigError."""
     name = env if is_outside(env) else PREFIX + env
@@ -68,8 +74,12 @@ def prepare(
     steps = int(timed.pop("steps"))
     made = plan(replace(facts, **timed), choice, kinds, library)
     config, text = _checked(made, measured, overrides)
-    made = replace(made, config=text, learner=config.data["agents"]["gtn"]["agent_name"],
-                   search=config.data["agents"]["gtn"]["search"])  # fmt: skip
+    made = replace(
+        made,
+        config=text,
+        learner=config.data["agents"]["gtn"]["agent_name"],
+        search=config.data["agents"]["gtn"]["search"],
+    )
     return Prepared(made, config, facts, facts.measured_steps + steps, choice.workers)
 
 

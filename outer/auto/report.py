@@ -30,17 +30,17 @@ from envolve.outer.auto.unseen import RANDOM, REAL, REAL_10X, WORLD, Job, train_
 from envolve.outer.checkpoint import RunError
 from envolve.outer.reporting.display import LiveDisplay, bar, columns
 from envolve.outer.reporting.report import duration, number
-from envolve.outer.search.nes import COMPARISON, member_seeds
+from envolve.outer.search.nes import fresh_seeds
 
 FILE = "unseen.jsonl"
 PLACES = (WORLD, REAL, REAL_10X)
 RANDOM_TESTS = 20  # episodes with random actions, at least
-UNSEEN = 16  # counter of COMPARISON: the seeds of these agents
+UNSEEN = 16  # counter of fresh_seeds: these agents
 
 
 def jobs_of(run_dir: Path, plan: ReportPlan, seed: int) -> list[Job]:
     """All agents, the longest of the last ones first."""
-    seeds = member_seeds(seed, COMPARISON, UNSEEN, plan.agents).tolist()
+    seeds = fresh_seeds(seed, UNSEEN, plan.agents).tolist()
     jobs = [Job(str(run_dir), RANDOM, REAL, 0, seed % 2**31, max(RANDOM_TESTS, plan.tests), plan.library)]
     order = sorted(plan.learners, key=("sac", "td3", "ppo", "a2c", "dqn").index) if plan.library else plan.learners
     for where in PLACES:

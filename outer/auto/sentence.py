@@ -56,19 +56,25 @@ def verdict(found: Findings) -> str:
         return f"The world did not help: every agent that trained in it failed{price}."
     name, there = top
     if real is None:
-        return f"Nothing to compare with: every agent on the real environment failed; {name} trained in the world "\
-               f"returns {_said(there)}{price}."  # fmt: skip
+        return (
+            f"Nothing to compare with: every agent on the real environment failed; {name} trained in the world "
+            f"returns {_said(there)}{price}."
+        )
     how = f"{name} trained for {there.steps:,} steps in it returns {_said(there)}"
     other, reached = real
     against = f"{other} after {reached.steps:,} real steps returns {_said(reached)}"
     chance = f"random actions {_short(found.random.mean)}"
     if not reached.mean > found.random.mean or not _apart(reached, found.random):
         if there.mean > found.random.mean and _apart(there, found.random):
-            return f"The world helped where the real environment did not: {how}, while no learner there was clearly "\
-                   f"better than random ({against}; {chance}){price}."  # fmt: skip
+            return (
+                f"The world helped where the real environment did not: {how}, while no learner there was clearly "
+                f"better than random ({against}; {chance}){price}."
+            )
         head = "The world did not help" if there.mean <= found.random.mean else "It is not clear that the world helped"
-        return f"{head}: {how}, and no learner on the real environment was clearly better than random "\
-               f"either ({against}; {chance}){price}."  # fmt: skip
+        return (
+            f"{head}: {how}, and no learner on the real environment was clearly better than random "
+            f"either ({against}; {chance}){price}."
+        )
     part = share(found)
     way = f"{100 * part:.0f} % of the way from random ({_short(found.random.mean)}) to the best real learner"
     if part >= MARK:

@@ -69,8 +69,12 @@ class Session:
             return
         resume = (self.run_dir / "checkpoint.pt").exists()
         conduct(
-            self.config, self.run_dir, resume=resume, workers=workers, sync_dir=str(self.run_dir / OWN_SYNC),
-        )  # fmt: skip
+            self.config,
+            self.run_dir,
+            resume=resume,
+            workers=workers,
+            sync_dir=str(self.run_dir / OWN_SYNC),
+        )
 
     def report(self, workers: int) -> Outcome:
         """Unseen agents, those that are missing. Raises RunError, WorldFileError."""
@@ -121,10 +125,14 @@ class Outcome:
 
     def _lines(self) -> list[str]:
         s = self.session
-        of = "Stable-Baselines3's, with its default hyperparameters" if s.plan.library else (
-            "this project's own, of other kinds, with default hyperparameters, because Stable-Baselines3 is not "
-            "installed"
-        )  # fmt: skip
+        of = (
+            "Stable-Baselines3's, with its default hyperparameters"
+            if s.plan.library
+            else (
+                "this project's own, of other kinds, with default hyperparameters, because Stable-Baselines3 is not "
+                "installed"
+            )
+        )
         names = {
             "measuring": "measuring", "evolution": "evolution", "tests": "tests of the world's agents",
             "baselines": "agents on the environment and their tests",

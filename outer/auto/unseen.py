@@ -187,8 +187,14 @@ def train_one(job: Job) -> dict[str, Any]:
         row = _of_library(job, data)
     else:
         row = _own(job, data)
-    return {"key": job.key, "learner": job.learner, "where": job.where, "seed": job.seed, **row,
-            "seconds": time.monotonic() - began}  # fmt: skip
+    return {
+        "key": job.key,
+        "learner": job.learner,
+        "where": job.where,
+        "seed": job.seed,
+        **row,
+        "seconds": time.monotonic() - began,
+    }
 
 
 def _random(job: Job, data: Mapping[str, Any]) -> dict[str, Any]:

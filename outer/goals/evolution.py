@@ -21,7 +21,7 @@ from envolve.outer.evaluate.goals import world_of
 from envolve.outer.goals.evolve_sections import EvolveSection
 from envolve.outer.goals.keeper import GoalKeeper, GoalRow
 from envolve.outer.loop.loop import Evaluator, Generation, Hook, Loop
-from envolve.outer.search.nes import COMPARISON, NES, Population, member_seeds
+from envolve.outer.search.nes import NES, Population, fresh_seeds
 
 PLAIN = "plain"  # role of members with the task's own starts and goals
 
@@ -115,7 +115,7 @@ class GoalEvolution:
     def compare(self) -> None:
         """Trains fresh agents with new random seeds, at the end of the search and plain."""
         n = self.evolve.comparison_agents
-        seeds = torch.from_numpy(member_seeds(self.seed, COMPARISON, 0, n)).repeat(2)
+        seeds = fresh_seeds(self.seed, 0, n).repeat(2)
         worlds = world_of(self.u.repeat(2 * n, 1), torch.arange(2 * n) >= n)
         members = Population(worlds, seeds, ["evolved"] * n + [PLAIN] * n, np.full(2 * n, -1))
         scores = self.evaluate(self.loop.done + 1, members).scores

@@ -45,8 +45,16 @@ def picture(path: Path, space: ShapeSpace, evolution: GoalEvolution, title: str)
              ("plain", f"the task's own, {own}, same seeds", GREY, "s", "--"),
              ("score", f"evolved starts and goals, {own}", BLUE, "o", "-"))  # fmt: skip
     for name, label, colour, mark, dash in lines:
-        left.plot(numbers, [getattr(g, name) for g in history], color=colour, linewidth=1.5, marker=mark, markersize=5,
-                  linestyle=dash, label=label)  # fmt: skip
+        left.plot(
+            numbers,
+            [getattr(g, name) for g in history],
+            color=colour,
+            linewidth=1.5,
+            marker=mark,
+            markersize=5,
+            linestyle=dash,
+            label=label,
+        )
     left.set_xlabel("generation")
     left.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
     left.set_ylabel(f"{evolution.evolve.score}, evaluated on the task's own")

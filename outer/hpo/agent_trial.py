@@ -85,9 +85,13 @@ class AgentTrials:
                 data, flat, mode = self._in_world(config, self.worlds[w]), self.worlds[w].flat, BUDGET
             data = self._limited(data, trial.budget)
             values, reasons = evaluate_members(
-                self.dispatcher, Config(data, [], config.path), trial.id + 1, flat.expand(mine.size, -1).contiguous(),
-                torch.from_numpy(seeds[mine]), mode,
-            )  # fmt: skip
+                self.dispatcher,
+                Config(data, [], config.path),
+                trial.id + 1,
+                flat.expand(mine.size, -1).contiguous(),
+                torch.from_numpy(seeds[mine]),
+                mode,
+            )
             for k, i in enumerate(mine.tolist()):
                 out[i] = {name: float(values[name][k]) for name in FIGURES}
                 out[i]["failed"] = reasons[k] if not math.isfinite(float(values["score"][k])) else ""

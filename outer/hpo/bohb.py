@@ -103,9 +103,13 @@ class BOHB(HyperbandSearch):
     same trials, so a search is resumed by telling its results again."""
 
     def __init__(
-        self, space: ConfigSpace.ConfigurationSpace, budgets: tuple[float, float, float], seed: int,
-        bracket: str = "hyperband", random_fraction: float = 1 / 3,
-    ) -> None:  # fmt: skip
+        self,
+        space: ConfigSpace.ConfigurationSpace,
+        budgets: tuple[float, float, float],
+        seed: int,
+        bracket: str = "hyperband",
+        random_fraction: float = 1 / 3,
+    ) -> None:
         """budgets: least, most, eta. Raises ValueError."""
         check_space(space, "bohb")
         super().__init__(budgets, bracket)
@@ -150,8 +154,9 @@ class BOHB(HyperbandSearch):
         if failed:
             log.warning(
                 "bohb: the model failed to propose a configuration (%s); drawn at random instead, the %d. time",
-                self._listener.failure, self.failed_picks,
-            )  # fmt: skip
+                self._listener.failure,
+                self.failed_picks,
+            )
         log.debug("bohb: a configuration %s", "of the model" if model_based else "at random")
         return values, model_based
 

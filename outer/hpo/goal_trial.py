@@ -36,10 +36,18 @@ class GoalTrials:
         keys = torch.from_numpy(member_seeds(study.seed, TRIAL, 0, study.agents)).to(run.device)
         try:
             training = GoalTraining(
-                make_goal_task(run.env_name), make_goal_task(run.eval_env or run.env_name), learner, keys, None,
-                run.resample, run.episode_length, run.action_repeat, run.num_eval_envs, engine=run.engine,
+                make_goal_task(run.env_name),
+                make_goal_task(run.eval_env or run.env_name),
+                learner,
+                keys,
+                None,
+                run.resample,
+                run.episode_length,
+                run.action_repeat,
+                run.num_eval_envs,
+                engine=run.engine,
                 threads=run.threads,
-            )  # fmt: skip
+            )
         except (ValueError, SimulatorError) as e:
             return TrialResult(math.inf, error=str(e))
         stored = self.folder / f"{bracket}_{number}" / "checkpoint.pt"

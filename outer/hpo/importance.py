@@ -58,8 +58,14 @@ class Importance:
             for name, s in self.shares.items()
         }
         budget = None if math.isnan(self.budget) else self.budget
-        return {"method": self.method, "budget": budget, "trials": self.trials, "shares": shares,
-                "left_out": list(self.left_out), "reason": self.reason}  # fmt: skip
+        return {
+            "method": self.method,
+            "budget": budget,
+            "trials": self.trials,
+            "shares": shares,
+            "left_out": list(self.left_out),
+            "reason": self.reason,
+        }
 
     def lines(self) -> list[str]:
         if not self.shares:
@@ -134,7 +140,7 @@ def importance_of(records: Sequence[Record], axes: Sequence[Axis]) -> Importance
 
 def _intervals(
     records: Sequence[Record], axes: Sequence[Axis], method: str, shares: Mapping[str, float]
-) -> dict[str, tuple[float, float]]:  # fmt: skip
+) -> dict[str, tuple[float, float]]:
     """95 % intervals of the shares by the spread among subsets; empty with too few trials."""
     n = len(records)
     if n < LEAST_INTERVAL:
@@ -149,9 +155,7 @@ def _intervals(
     return out
 
 
-def _measure(
-    records: Sequence[Record], axes: Sequence[Axis], method: str, trees: int = TREES
-) -> Mapping[str, float]:  # fmt: skip
+def _measure(records: Sequence[Record], axes: Sequence[Axis], method: str, trees: int = TREES) -> Mapping[str, float]:
     """Shares of axes that are active in all records; parameters that never vary explain nothing."""
     import optuna
     from optuna.importance import FanovaImportanceEvaluator, PedAnovaImportanceEvaluator

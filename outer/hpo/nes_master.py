@@ -57,9 +57,13 @@ def trial_of(content: dict[str, Any], digest: str) -> Trial:
         raise ValueError("the search has another study, or the same with other values; start all with one file")
     bracket, zero, number = content["config_id"]
     return Trial(
-        content["id"], (bracket, zero, number), content["values"], content["budget"], content["rung"],
+        content["id"],
+        (bracket, zero, number),
+        content["values"],
+        content["budget"],
+        content["rung"],
         content["model_based"],
-    )  # fmt: skip
+    )
 
 
 def values_of(result: TrialResult) -> dict[str, Any]:
@@ -103,9 +107,13 @@ class NESMaster:
     once a second."""
 
     def __init__(
-        self, study: Study, run_dir: Path, bohb_id: int, num_workers: int = 0,
+        self,
+        study: Study,
+        run_dir: Path,
+        bohb_id: int,
+        num_workers: int = 0,
         on_beat: Callable[[], None] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Raises ExchangeError."""
         self.study, self.run_dir, self.bohb_id, self.num_workers = study, run_dir, bohb_id, num_workers
         self._also = on_beat

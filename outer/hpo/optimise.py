@@ -64,9 +64,13 @@ class Optimiser:
         self.known = self.log.read()
         b = study.budget
         self.search = make_search(
-            study.backend, study.space.config_space, (b.least, b.most, b.eta), bracket=study.bracket, seed=study.seed,
+            study.backend,
+            study.space.config_space,
+            (b.least, b.most, b.eta),
+            bracket=study.bracket,
+            seed=study.seed,
             random_fraction=study.random_fraction,
-        )  # fmt: skip
+        )
         self.records: list[Record] = []
         self.asked, self.spent = 0, 0.0  # trials, and the sum of their budgets
         self._out: deque[_Out] = deque()

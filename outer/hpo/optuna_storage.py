@@ -97,8 +97,11 @@ class OptunaStorage:
             self.broken = True
             log.warning(
                 "%s: %s takes no trials any more (%s); the search goes on, and --resume with the same %s adds them",
-                OPTION, self.file, _line(e), OPTION,
-            )  # fmt: skip
+                OPTION,
+                self.file,
+                _line(e),
+                OPTION,
+            )
 
     def _trial(self, record: Record, losses: dict[int, float]) -> Any:
         from optuna.trial import FrozenTrial, TrialState

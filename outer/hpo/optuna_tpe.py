@@ -64,9 +64,12 @@ class OptunaTPE:
     """Search with ask and tell. Everything is in memory: a search is resumed by telling its results again."""
 
     def __init__(
-        self, space: ConfigSpace.ConfigurationSpace, budgets: tuple[float, float, float], seed: int,
+        self,
+        space: ConfigSpace.ConfigurationSpace,
+        budgets: tuple[float, float, float],
+        seed: int,
         bracket: str = "hyperband",
-    ) -> None:  # fmt: skip
+    ) -> None:
         """budgets: least, most, eta; bracket: as in ``outer/hpo/hyperband.py``, here without sizes. Raises
         ValueError."""
         check_space(space, "optuna")

@@ -106,7 +106,7 @@ def _files(folder: Path, run_dir: Path, no_best: str) -> list[str]:
 
 def _how_to_go_on(
     folder: Path, run_dir: Path, study: Study | None, records: Sequence[Record], no_best: str
-) -> list[str]:  # fmt: skip
+) -> list[str]:
     lines = []
     if study is not None and not finished(study, records):
         lines += ["", "The search has not ended. Unless it runs, continue it:"]
@@ -224,8 +224,10 @@ def last_line(error: str) -> str:
 def table(rows: Sequence[Sequence[str]], right: Sequence[int] | range = ()) -> list[str]:
     """Aligns columns to their widest entries. right: columns to flush right."""
     widths = [max(map(len, column)) for column in zip(*rows)]
-    return ["  " + "  ".join(c.rjust(w) if i in right else c.ljust(w) for i, (c, w) in enumerate(zip(row, widths)))
-            .rstrip() for row in rows]  # fmt: skip
+    return [
+        "  " + "  ".join(c.rjust(w) if i in right else c.ljust(w) for i, (c, w) in enumerate(zip(row, widths))).rstrip()
+        for row in rows
+    ]
 
 
 def plural(count: int, word: str) -> str:

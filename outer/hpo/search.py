@@ -22,9 +22,14 @@ LEAST_SCALE = 1e-9  # ConfigSpace rounds every float to 13 decimal places
 
 
 def make_search(
-    backend: str, space: ConfigSpace.ConfigurationSpace, budgets: tuple[float, float, float], *,
-    bracket: str = "hyperband", seed: int = 0, random_fraction: float = 1 / 3,
-) -> Search:  # fmt: skip
+    backend: str,
+    space: ConfigSpace.ConfigurationSpace,
+    budgets: tuple[float, float, float],
+    *,
+    bracket: str = "hyperband",
+    seed: int = 0,
+    random_fraction: float = 1 / 3,
+) -> Search:
     """budgets: least, most, eta; bracket: "hyperband" or "aggressive", without meaning for back end random, which
     evaluates at ``most`` only; random_fraction: how many of back end bohb's proposals are drawn at random.
 

@@ -133,9 +133,12 @@ def _configuration(where: str, line: Any) -> tuple[ConfigID, dict[str, Plain], b
 
 
 def _record(
-    where: str, line: Any, id: int, configs: dict[ConfigID, tuple[dict[str, Plain], bool]],
+    where: str,
+    line: Any,
+    id: int,
+    configs: dict[ConfigID, tuple[dict[str, Plain], bool]],
     budgets: dict[ConfigID, list[float]],
-) -> Record:  # fmt: skip
+) -> Record:
     """budgets: of each configuration's earlier lines; this line's is added."""
     if not isinstance(line, list) or len(line) != 5:
         _wrong(where, show(line), "[config_id, budget, time stamps, result, exception]")

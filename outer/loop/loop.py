@@ -113,15 +113,17 @@ class Loop:
         keeper: Keeper,
         generations: int,
         done: int = 0,
+        finished: bool = False,
         before: Sequence[Hook] = (),
         after: Sequence[Hook] = (),
         tells_failures: bool = False,
     ) -> None:
-        """done: generations that an earlier process has finished. before: hooks between evaluation and ``tell``, in
-        this order; they may change ``last``, ``solved``, ``confirmed`` and ``instead``. after: hooks that see a
-        finished generation. tells_failures: the search is told NaN where a member failed, not the worst score."""
+        """done: generations that an earlier process has made. finished: it has ended before the last one. before:
+        hooks between evaluation and ``tell``, in this order; they may change ``last``, ``solved``, ``confirmed`` and
+        ``instead``. after: hooks that see a finished generation. tells_failures: the search is told NaN where a member
+        failed, not the worst score."""
         self.search, self.target, self.evaluate, self.keeper = search, target, evaluate, keeper
-        self.generations, self.done, self.finished = generations, done, done >= generations
+        self.generations, self.done, self.finished = generations, done, finished or done >= generations
         self.before, self.after, self.tells_failures = before, after, tells_failures
 
     def run(self, enough: Callable[[], bool] = lambda: False) -> bool:

@@ -39,6 +39,12 @@ def member_seeds(seed: int, purpose: int, generation: int, n: int) -> np.ndarray
     return generator(seed, purpose, generation).integers(0, 2**62, size=n)
 
 
+def fresh_seeds(seed: int, counter: int, n: int) -> Tensor:
+    """Random seeds of n agents that no generation has seen, int64 [n]. counter: what they are for, a number of its
+    own for each use within a run."""
+    return torch.from_numpy(member_seeds(seed, COMPARISON, counter, n))
+
+
 def perturbations(seed: int, generation: int, n: int, noise_std: float, mask: Tensor) -> Tensor:
     """Perturbations of a generation, float32 [n, D]: N(0, noise_std^2) where the mask [D] is 1, else 0."""
     normal = generator(seed, NOISE, generation).standard_normal((n, mask.numel()), dtype=np.float32)

@@ -52,7 +52,7 @@ def named(columns: Sequence[Column]) -> str:
 
 def compare(
     path: Optional[Path], folder: Path, envs: ShapedEnvs, learner: Learner, columns: Sequence[Column], K: int, seed: int
-) -> Path:  # fmt: skip
+) -> Path:
     """Films ``ROWS`` agents of every column (one, if K is 1, in as many episodes) -> the file. path: None for
     compare.mp4 (or .gif) in ``folder``. Raises VideoError."""
     from envolve.envs.sim.stage import Stage  # needs MuJoCo
@@ -79,9 +79,7 @@ def compare(
     return path
 
 
-def each(
-    folder: Path, envs: ShapedEnvs, learner: Learner, columns: Sequence[Column], K: int, seed: int
-) -> List[Path]:  # fmt: skip
+def each(folder: Path, envs: ShapedEnvs, learner: Learner, columns: Sequence[Column], K: int, seed: int) -> List[Path]:
     """A film of the first agent of every column that has not failed -> ``folder``/<name>.mp4 (or .gif), for a page on
     which one candidate is looked at. Raises VideoError."""
     from envolve.envs.sim.stage import Stage  # needs MuJoCo
@@ -107,7 +105,7 @@ def each(
 
 def _tile(
     stage: Any, envs: ShapedEnvs, learner: Learner, column: Column, K: int, row: int, key: int
-) -> List[np.ndarray]:  # fmt: skip
+) -> List[np.ndarray]:
     """Pictures of one episode; of a candidate that failed one, with the reason."""
     o, task = column.outcome, envs.task
     name = "human's" if column.role == "human's" else ": ".join(filter(None, (column.role, o.name)))

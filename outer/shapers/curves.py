@@ -45,6 +45,14 @@ def curves(path: Path, ranking: Sequence[Outcome], title: str, unit: str) -> Non
     ax.set_title(title, fontsize=11)
     handles, labels = ax.get_legend_handles_labels()
     handles, labels = handles[:MOST_NAMED], labels[:MOST_NAMED]  # failed candidates come last; there may be many
-    ax.legend(handles, labels, fontsize=7, loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False,
-              title=f"name: true score of the final policy, {unit}", title_fontsize=7)  # fmt: skip
+    ax.legend(
+        handles,
+        labels,
+        fontsize=7,
+        loc="center left",
+        bbox_to_anchor=(1.0, 0.5),
+        frameon=False,
+        title=f"name: true score of the final policy, {unit}",
+        title_fontsize=7,
+    )
     figure.savefig(path, format="png")

@@ -105,9 +105,9 @@ def test_a_recorded_run_and_what_it_leaves(tmp_path, capsys):
 def test_an_interrupted_run_goes_on(tmp_path, capsys, monkeypatch):
     words = [*SMALL, "--num_iters", 2, "--shapers_per_iter", 2, "--llm", CARTPOLE]
     _, _, _, whole = shape(capsys, tmp_path / "whole", *words)
-    import envolve.llm.evolution
+    import envolve.llm.training
 
-    evaluate, calls = envolve.llm.evolution.evaluate, []
+    evaluate, calls = envolve.llm.training.evaluate, []
 
     def interrupted(*args):
         calls.append(args)
@@ -116,7 +116,7 @@ def test_an_interrupted_run_goes_on(tmp_path, capsys, monkeypatch):
         evaluate(*args)
 
     with monkeypatch.context() as patch:
-        patch.setattr(envolve.llm.evolution, "evaluate", interrupted)
+        patch.setattr(envolve.llm.training, "evaluate", interrupted)
         code, _, err, _ = shape(capsys, tmp_path, *words)
     folder = only_run(tmp_path)
     assert code == 130 and f"--resume {folder}" in err

@@ -12,12 +12,14 @@ from envolve.agents.shaped.halving import Training
 from envolve.agents.shaped.training import default_section
 from envolve.envs.graph.file import GraphFile
 from envolve.envs.physics.cartpole import CartPole
-from envolve.llm.evolution import Evolution, Settings, verdicts
+from envolve.llm.evolution import Evolution
+from envolve.llm.finals import verdicts
 from envolve.llm.models.chat import Budget, make_chat
 from envolve.llm.search.archive import Archive
 from envolve.llm.search.greedy import Greedy
 from envolve.llm.search.individual import CALL, HUMAN, IMPROVE, INITIAL, NOVELTY
 from envolve.llm.search.prompts import Brief
+from envolve.llm.settings import Settings
 from envolve.llm.tune import TuneSettings
 from envolve.llm.vetting.vet import Rejection, Vetted
 
@@ -111,7 +113,7 @@ def test_a_killed_run_goes_on_to_the_same_end(tmp_path):
     archive = (cut / "individuals.jsonl").read_bytes()
     (cut / "individuals.jsonl").write_bytes(archive + b'{"id": 3, "iter')  # killed in the middle of a line
     evolution, again = evolve(cut, llm, **kinds)
-    assert evolution.vetter.seen == REPLIES[3:]  # the first three were known
+    assert evolution.asking.vetter.seen == REPLIES[3:]  # the first three were known
     assert again.best is not None and whole.best is not None
     assert json.dumps(again.best.individual.to_json()) == json.dumps(whole.best.individual.to_json())
     assert [i.to_json() for i in again.individuals] == [i.to_json() for i in whole.individuals]

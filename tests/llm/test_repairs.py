@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 
 from envolve.envs.physics.cartpole import CartPole
-from envolve.llm.evolution import Evolution, Settings
+from envolve.llm.evolution import Evolution
 from envolve.llm.models.chat import Budget, Chat, make_chat
 from envolve.llm.models.prices import Price
-from envolve.llm.models.request import Reply, Request
-from envolve.llm.repairs import FIRST_CALL, MOST, broken, call_number
+from envolve.llm.models.request import FIRST_REPAIR, Reply, Request
+from envolve.llm.repairs import MOST, broken, call_number
 from envolve.llm.search.greedy import Greedy
 from envolve.llm.search.individual import CALL, NOVELTY, Individual
 from envolve.llm.search.prompts import Brief
+from envolve.llm.settings import Settings
 from envolve.llm.vetting.vet import Rejection, Vetted
 from tests.llm.individuals import individual
 from tests.llm.test_evolution import REPLIES, TRAINING, FakeVetter, Watched, evolve, graph_file, recording
@@ -30,7 +31,7 @@ class Server:
 
     def send(self, call):
         self.asked.append((call.index, call.request))
-        text = (self.repaired if call.index >= FIRST_CALL else self.first).pop(0)
+        text = (self.repaired if call.index >= FIRST_REPAIR else self.first).pop(0)
         return Reply(text, "m", 10, 5, 0.0, "stop")
 
     def close(self):
@@ -73,12 +74,12 @@ def test_a_refused_reply_is_asked_for_again_with_its_reason(tmp_path) -> None:
     server = Server(["cos 2", "bad one", "nonsense"], ["sin 1", "cos -3"])
     evolution, result = run(tmp_path / "run", server)
     assert all(i.ok for i in result.individuals)
-    assert [index for index, _ in server.asked] == [0, 1, 2, FIRST_CALL + MOST, FIRST_CALL + 2 * MOST]
+    assert [index for index, _ in server.asked] == [0, 1, 2, FIRST_REPAIR + MOST, FIRST_REPAIR + 2 * MOST]
     request = server.asked[3][1]
     assert "line 1: bad one is not allowed" in request.messages[-1][1] and "code of bad one" in request.messages[-2][1]
     second = result.individuals[1]
     assert second.reply == "sin 1" and second.call == 1 and second.repairs == [{
-        "call": FIRST_CALL + MOST, "reply": "bad one", "code": "code of bad one",
+        "call": FIRST_REPAIR + MOST, "reply": "bad one", "code": "code of bad one",
         "rejection": ("allowlist", "line 1: bad one is not allowed"), "failure": None,
     }]  # fmt: skip
     again = Individual.from_json(json.loads(json.dumps(second.to_json())))

@@ -11,12 +11,13 @@ from pathlib import Path
 import pytest
 
 from envolve.envs.physics.cartpole import CartPole
-from envolve.llm.evolution import Result, Settings
+from envolve.llm.finals import Result
 from envolve.llm.models.chat import Budget, make_chat
 from envolve.llm.search.elites import Elites
 from envolve.llm.search.greedy import Extras
 from envolve.llm.search.individual import HUMAN, NOVELTY
 from envolve.llm.search.prompts import Brief
+from envolve.llm.settings import Settings
 from envolve.llm.steady import ASK, EVENTS, TELL, TRAIN, EventError, Steady, guided, read_events
 from tests.llm.test_evolution import TRAINING, FakeVetter, Watched, recording
 
@@ -66,9 +67,9 @@ class Trainer:
 def run(folder: Path, llm: str, seed: int, monkeypatch, kill: int = -1, broken=(), guide=None, **settings) -> Result:
     folder.mkdir(exist_ok=True)
     trainer = Trainer(seed, kill, broken)
-    monkeypatch.setattr("envolve.llm.evolution.evaluate", trainer)
+    monkeypatch.setattr("envolve.llm.training.evaluate", trainer)
     monkeypatch.setattr("envolve.llm.cascade.evaluate", trainer)
-    monkeypatch.setattr("envolve.llm.evolution.Evolution._test", lambda self, entries: ([], None, []))
+    monkeypatch.setattr("envolve.llm.evolution.last_test", lambda s, entries, watcher: ([], None, []))
     with make_chat([llm], record=folder / "calls.jsonl", budget=Budget()) as chat:
         search = Elites(BRIEF, 3, chat.models, 0, Extras(edits=0.5, notes=True))
         s = Settings(**{"iterations": 3, "training": TRAINING, "seed": 0, "novelty": 1.0, **settings})

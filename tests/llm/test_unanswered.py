@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from envolve.llm.evolution import Evolution, Settings
+from envolve.llm.evolution import Evolution
 from envolve.llm.models.chat import Budget, Price, Request, Unanswered, make_chat
 from envolve.llm.models.ledger import prompt_tokens
 from envolve.llm.models.record import read_recording
@@ -15,6 +15,7 @@ from envolve.llm.search.greedy import Greedy
 from envolve.llm.search.individual import CALL
 from envolve.llm.search.islands import Islands
 from envolve.llm.search.prompts import Brief
+from envolve.llm.settings import Settings
 from tests.examples import some_slow
 from tests.llm import scripted_server as scripted
 from tests.llm.scripted_server import ScriptedServer

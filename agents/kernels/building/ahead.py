@@ -41,8 +41,8 @@ class CannotCompile(ValueError):
 
 
 def compiled_ahead(name: str) -> None:
-    """Before the first use of learner ``name``'s compiled loop in this process. name: a key of ``LEARNERS``,
-    "shaped_ppo", "crl", or a key of ``update.AHEAD``. Raises CannotCompile, KeyboardInterrupt."""
+    """Before the first use of learner ``name``'s compiled loop in this process. name: of ``registry.py``.
+    Raises CannotCompile, KeyboardInterrupt."""
     reason = why_not(name)
     if reason is not None:
         raise CannotCompile(reason)

@@ -7,6 +7,7 @@ Nothing is kept here between calls but room: the kernels work on the tensors of 
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Callable, Dict, Optional, Tuple
 
@@ -38,8 +39,13 @@ def why_not(section: CRLSection, device: torch.device) -> Optional[str]:
     return no_twin(crl_energy.canonical(section.energy_fn)) or ahead.why_not("crl")
 
 
-def shortest(part: str) -> None:
-    """Calls the kernels of one of ``PARTS`` once, for ``shortest.py``."""
+def parts(name: str) -> Dict[str, Callable[[], None]]:
+    """As ``building/shortest.py`` asks for them."""
+    return {part: partial(_shortest, part) for part in PARTS}
+
+
+def _shortest(part: str) -> None:
+    """Calls the kernels of one of ``PARTS`` once."""
     from envolve.agents.goal.crl import CRL
 
     section = CRLSection(batch_size=2, h_dim=1, n_hidden=1, repr_dim=1)

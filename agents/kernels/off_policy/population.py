@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Optional, Tuple, Type, Union
+from functools import partial
+from typing import Any, Callable, Dict, Optional, Tuple, Type, Union
 
 import numpy as np
 from torch import Tensor
@@ -16,7 +17,7 @@ from envolve.agents.common.hyper import Hyper
 from envolve.agents.common.population import initial_weights, nets_of, size
 from envolve.agents.common.replay import capacity
 from envolve.agents.common.result import TrainResult
-from envolve.agents.kernels.building import ahead
+from envolve.agents.kernels.building import ahead, without_torch
 from envolve.agents.kernels.common.members import add_tests, no_twin, settings, train_each, without_tests
 from envolve.agents.kernels.common.worlds import create_world
 from envolve.agents.kernels.off_policy import ddqn, dueling_ddqn, sac, td3, td3_discrete
@@ -44,6 +45,20 @@ def why_not(algorithm: Type[Algorithm], task: Task, hyper: Hyper, apart: bool = 
     if twin is None and getattr(hyper.section, "published_dueling_mean", False):
         return "the kernel takes the mean advantage over the actions, not over the batch"
     return twin or ahead.why_not(TWINS[algorithm][0])
+
+
+def parts(name: str) -> Dict[str, Callable[[], None]]:
+    """As ``building/shortest.py`` asks for them."""
+    return {"training": partial(_shortest, name)}
+
+
+def _shortest(name: str) -> None:
+    global initial_weights
+    from envolve.agents.kernels.building import shortest
+
+    if without_torch.pretended():
+        initial_weights = shortest.weights_of_zeros  # this process compiles, and does nothing else
+    shortest.train_shortest(name, hidden_size=1, hidden_layer=1, batch_size=1)
 
 
 def train_population(

@@ -13,7 +13,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Callable, Optional, Union
+from functools import partial
+from typing import Any, Callable, Dict, Optional, Union
 
 import numpy as np
 import torch
@@ -34,7 +35,7 @@ from envolve.agents.off_policy.td3_discrete import TD3Discrete
 log = logging.getLogger("envolve")
 
 Update = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor, bool], None]  # as ``Algorithm.update``
-AHEAD = {"sac_update": SACSection, "td3_update": TD3Section}  # what ``ahead.py`` can be asked to compile
+UPDATES = {"sac_update": SACSection, "td3_update": TD3Section}  # that can be compiled alone
 ACTORS_TURN, NOT_YET = np.int64(0), np.int64(1)  # numbers of decisions that are divisible by a delay, and that are not
 
 
@@ -163,15 +164,20 @@ def with_tau(agent: Any, tau: float) -> Any:
     return agent._replace(common=agent.common._replace(tau=tau))
 
 
-def shortest(name: str) -> None:
-    """Whatever compiles the kernels of ``name``, a key of ``AHEAD``."""
+def parts(name: str) -> Dict[str, Callable[[], None]]:
+    """As ``building/shortest.py`` asks for them."""
+    return {"update": partial(_shortest, name)}
+
+
+def _shortest(name: str) -> None:
+    """Whatever compiles the kernels of ``name``, a key of ``UPDATES``."""
     from envolve.agents.common.hyper import draw
     from envolve.agents.common.population import initial_weights, nets_of
     from envolve.envs.task import make_task
 
     task, keys = make_task("Pendulum-v0"), np.zeros(1, np.int64)
     kind: Any = SAC if name == "sac_update" else TD3
-    hyper = draw(AHEAD[name](hidden_size=1, hidden_layer=1, batch_size=1), keys)
+    hyper = draw(UPDATES[name](hidden_size=1, hidden_layer=1, batch_size=1), keys)
     nets = nets_of(kind, task, hyper)
     weights = torch.as_tensor(initial_weights(nets, keys))
     algorithm = kind(task, hyper, nets[0], weights, torch.ones(1, dtype=torch.int64))

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Optional, Union
+from functools import partial
+from typing import Any, Callable, Dict, Optional, Sequence, Union
 
 import numpy as np
 from torch import Tensor
 
 from envolve.agents.common.hyper import Hyper
 from envolve.agents.common.result import TrainResult
-from envolve.agents.kernels.building import ahead
+from envolve.agents.kernels.building import ahead, without_torch
 from envolve.agents.kernels.common.members import add_tests, no_twin, settings, train_each, without_tests
 from envolve.agents.kernels.common.worlds import create_world
 from envolve.agents.kernels.ppo import training as ppo
@@ -23,6 +24,23 @@ def why_not(task: Task, hyper: Hyper, apart: bool = False) -> Optional[str]:
     """The reason why the compiled loop cannot train this population, or None if it can: then its kernel is there.
     apart: see ``no_twin``."""
     return no_twin(task, hyper.section, apart) or ahead.why_not("ppo")
+
+
+def parts(name: str) -> Dict[str, Callable[[], None]]:
+    """As ``building/shortest.py`` asks for them."""
+    return {"training": partial(_shortest, name)}
+
+
+def _shortest(name: str) -> None:
+    global initial_weights
+    from envolve.agents.kernels.building import shortest
+
+    def zeros(task: Task, agents: Sequence[Any], hyper: Hyper, keys: np.ndarray) -> np.ndarray:
+        return shortest.weights_of_zeros(agents, keys).repeat(2, axis=1)  # room for standard deviations
+
+    if without_torch.pretended():
+        initial_weights = zeros  # this process compiles, and does nothing else
+    shortest.train_shortest(name, hidden_size=1, hidden_layer=1, num_envs=1, rollout_steps=2, ppo_epochs=1)
 
 
 def train_population(

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import math
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from queue import SimpleQueue
 from types import SimpleNamespace
-from typing import Any, Callable, Collection, List, Sequence, Tuple
+from typing import Any, Callable, Collection, Dict, List, Sequence, Tuple
 
 import numpy as np
 import torch
@@ -27,8 +28,13 @@ from envolve.agents.shaped.ppo_policy import adapted, create, spaces
 PARTS = ("decisions", "updates")
 
 
-def shortest(part: str) -> None:
-    """Calls the kernels of one of ``PARTS`` once, for ``shortest.py``."""
+def parts(name: str) -> Dict[str, Callable[[], None]]:
+    """As ``building/shortest.py`` asks for them."""
+    return {part: partial(_shortest, part) for part in PARTS}
+
+
+def _shortest(part: str) -> None:
+    """Calls the kernels of one of ``PARTS`` once."""
     section = PPOSection(rollout_steps=2, ppo_epochs=1, hidden_size=1, normalise_obs=True, desired_kl=0.01)
     agents = Compiled(section, [(1, 1)], torch.zeros(1, dtype=torch.int64), torch.device("cpu"), 1)
     obs, no = torch.zeros(1, 1, 1), torch.zeros(1, 1, dtype=torch.bool)

@@ -83,9 +83,13 @@ def read_queue(path: Path) -> list[Experiment]:
     for name, entry in content.items():
         values = {**DEFAULTS, **entry}
         queue[name] = Experiment(
-            name, values["about"], tuple(values["command"]), float(values["cpu_hours"]), tuple(values["needs"]),
+            name,
+            values["about"],
+            tuple(values["command"]),
+            float(values["cpu_hours"]),
+            tuple(values["needs"]),
             tuple(values["keeps"]),
-        )  # fmt: skip
+        )
     return _ordered(queue, path)
 
 
@@ -214,9 +218,12 @@ def compute(experiment: Experiment, results: Path, cores: int, records: dict[str
         os.sched_setaffinity(0, allowed)  # programs start a worker per core that they may use
 
     process = subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, env={**os.environ, interrupt.QUIET: "1"}, start_new_session=True,
+        command,
+        stdin=subprocess.DEVNULL,
+        env={**os.environ, interrupt.QUIET: "1"},
+        start_new_session=True,
         preexec_fn=prepare,
-    )  # fmt: skip
+    )
     code = 128 + 2  # of one that is stopped
     try:
         code = process.wait()

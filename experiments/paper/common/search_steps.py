@@ -78,7 +78,7 @@ class RecordedRun(Run):
             raise ConfigError([f"{config.path}: agents.gtn: {words}"])
         self.sample, self.threads, self.returns = sample, threads, list[float]()
 
-    def _evaluate(
+    def evaluate(
         self,
         worlds: Tensor,
         seeds: Tensor,

@@ -77,10 +77,14 @@ class _Server:
         self._home, self._errors = tempfile.TemporaryDirectory(prefix="envolve-jail-"), tempfile.TemporaryFile()
         folders = os.pathsep.join([str(IMPORTS), *jail.library_folders()])
         self._process = subprocess.Popen(
-            [*bubblewrap(), sys.executable, "-s", "-m", MODULE], cwd=self._home.name,
-            env=jail.scrubbed(PYTHONPATH=folders), start_new_session=True,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors,
-        )  # fmt: skip
+            [*bubblewrap(), sys.executable, "-s", "-m", MODULE],
+            cwd=self._home.name,
+            env=jail.scrubbed(PYTHONPATH=folders),
+            start_new_session=True,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+        )
         assert self._process.stdin and self._process.stdout
         self._to, self._from = self._process.stdin.fileno(), self._process.stdout.fileno()
         self._sending, self._waiting = threading.Lock(), threading.Lock()  # of the pipe, of the two below

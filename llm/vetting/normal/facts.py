@@ -229,6 +229,8 @@ class Facts:
 
 def _is_text(node: ast.AST | None) -> bool:
     return (
-        isinstance(node, ast.Constant) and isinstance(node.value, (str, int)) and not isinstance(node.value, bool)
+        isinstance(node, ast.Constant)
+        and isinstance(node.value, (str, int))
+        and not isinstance(node.value, bool)
         and (not isinstance(node.value, str) or len(node.value) <= 64)
-    )  # fmt: skip
+    )

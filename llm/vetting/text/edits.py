@@ -59,9 +59,10 @@ def edited(code: str, reply: str) -> str | None:
         place = _places(lines, wanted, str.rstrip) or _places(lines, wanted, str.strip)
         if not place:
             raise VetError(
-                "extract", f"change {number}: the code has no lines {wanted[0].strip()[:80]!r} ... as SEARCH has them; "
-                "copy them from the code, or write the whole code"
-            )  # fmt: skip
+                "extract",
+                f"change {number}: the code has no lines {wanted[0].strip()[:80]!r} ... as SEARCH has them; "
+                "copy them from the code, or write the whole code",
+            )
         if len(place) > 1:
             raise VetError("extract", f"change {number}: SEARCH fits {len(place)} places; write more lines around it")
         lines[place[0] : place[0] + len(wanted)] = _indented(put, wanted[0], lines[place[0]])

@@ -170,5 +170,7 @@ def _parsed(block: Block, text: str, most: int) -> ast.Module:
 
 def _cut_off(text: str) -> str:
     last = next((line.strip() for line in reversed(text.split("\n")) if line.strip()), "")
-    return (f"the reply ends in the middle of the code, at {last[-80:]!r}: write the whole code, shorter, in one "
-            "block that ends with ```")  # fmt: skip
+    return (
+        f"the reply ends in the middle of the code, at {last[-80:]!r}: write the whole code, shorter, in one "
+        "block that ends with ```"
+    )

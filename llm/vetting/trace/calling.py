@@ -167,8 +167,11 @@ def check_outputs(kind: str, names: list[str], parts: list[Tensor], n: int, prob
             wanted = [n]
         fits = len(shape) == len(wanted) and all(w in (None, s) for s, w in zip(shape, wanted))
         if not fits or (wanted[-1] is None and not shape[-1]):
-            raise VetError("smoke", f"{place} has shape {shape_text(shape, n)}, expected "
-                    f"{shape_text(wanted, n)}{_shape_advice(shape, wanted, n)}")  # fmt: skip
+            raise VetError(
+                "smoke",
+                f"{place} has shape {shape_text(shape, n)}, expected "
+                f"{shape_text(wanted, n)}{_shape_advice(shape, wanted, n)}",
+            )
         if not part.is_floating_point() and kind != "compute_terminal":
             is_bool = part.dtype == torch.bool
             why = "is True or False" if is_bool else f"is of {str(part.dtype).split('.')[1]}"

@@ -17,8 +17,13 @@ from envolve.outer.search.target import ranks
 DRAWS, SHAPED_DRAWS = 192, 16  # corners of the space that are tried; for shaped tasks each loads the candidates
 
 
-def check_values(checker: Checker, raw: Mapping[str, Any], study: Mapping[str, Any], budget: Mapping[str, Any],
-                 stop: Mapping[str, Any]) -> None:  # fmt: skip
+def check_values(
+    checker: Checker,
+    raw: Mapping[str, Any],
+    study: Mapping[str, Any],
+    budget: Mapping[str, Any],
+    stop: Mapping[str, Any],
+) -> None:
     """Checks the study's own values. raw: as in the file, without defaults."""
     evaluate = study["evaluate"]
     for path, value, table in ((("loss",), study["loss"], LOSSES), (("budget", "unit"), budget["unit"], UNITS)):
@@ -40,8 +45,9 @@ def check_values(checker: Checker, raw: Mapping[str, Any], study: Mapping[str, A
         checker.problem(("stop",), "nothing that ends the search", "full_evaluations or trials, or both")
 
 
-def check_fit(checker: Checker, data: dict[str, Any], study: Mapping[str, Any], budget: Mapping[str, Any],
-              space: Space) -> None:  # fmt: skip
+def check_fit(
+    checker: Checker, data: dict[str, Any], study: Mapping[str, Any], budget: Mapping[str, Any], space: Space
+) -> None:
     """Checks that the configuration supports the study, and that the varied keys are read. data: resolved."""
     gtn = problem.gtn_section(data)
     if study["evaluate"] == "agent" and gtn.synthetic_env_type == SHAPER:

@@ -82,8 +82,15 @@ class GoalStudyReader(StudyReader):
             except ValueError as e:
                 checker.problem(("run", key), show(run[key]), str(e))
 
-    def check_space(self, config: Config, name: str, lines: dict[Path, int], study: dict[str, Any],
-                    budget: dict[str, Any], space: Space) -> None:  # fmt: skip
+    def check_space(
+        self,
+        config: Config,
+        name: str,
+        lines: dict[Path, int],
+        study: dict[str, Any],
+        budget: dict[str, Any],
+        space: Space,
+    ) -> None:
         for p in space.parameters:
             if not p.key.startswith("learner."):
                 self.checker.problem(("space", p.key), "a key of the run", "one of learner")

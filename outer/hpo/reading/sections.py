@@ -30,9 +30,10 @@ class StudySection:
     """The top level of a study, beside its sections."""
 
     evaluate: str = option(
-        "nes", "trial: a whole run of the outer loop (nes), agents on the task (agent), goal-conditioned agents (goal)",
+        "nes",
+        "trial: a whole run of the outer loop (nes), agents on the task (agent), goal-conditioned agents (goal)",
         choices=tuple(LOSSES),
-    )  # fmt: skip
+    )
     loss: str = option("", "loss to minimise", choices=tuple(n for names in LOSSES.values() for n in names))
     repeats: int = option(1, "nes: runs averaged per trial, each with its own random seed", ge=1, le=1000)
     agents: int = option(10, "agent, goal: agents averaged per trial", ge=1, le=65536)
@@ -44,9 +45,10 @@ class SearchSection:
 
     backend: str = option("bohb", "search that proposes configurations", choices=("bohb", "optuna", "random"))
     bracket: str = option(
-        "hyperband", "hyperband: brackets of all lengths in turn; aggressive: only the longest, as in the original",
+        "hyperband",
+        "hyperband: brackets of all lengths in turn; aggressive: only the longest, as in the original",
         choices=("hyperband", "aggressive"),
-    )  # fmt: skip
+    )
     seed: int = option(0, "random seed of the proposals and of every trial", ge=0, le=2**32 - 1)
     parallel: int = option(4, "most trials at the same time, whatever the number of masters", ge=1, le=4096)
     random_fraction: float = option(1 / 3, "share of proposals that are drawn at random", ge=0, le=1)

@@ -160,8 +160,9 @@ class SpaceReader:
             return None
         return parameter
 
-    def conditions(self, key: str, raw: Any, entries: dict[str, Any], parameters: dict[str, Parameter]
-                   ) -> tuple[Condition, ...]:  # fmt: skip
+    def conditions(
+        self, key: str, raw: Any, entries: dict[str, Any], parameters: dict[str, Parameter]
+    ) -> tuple[Condition, ...]:
         path: Path = ("space", key, "when")
         if not isinstance(raw, dict) or not raw:
             self.checker.problem(path, show(raw), "a mapping: a key of this space and a list of its values")

@@ -85,8 +85,15 @@ class StudyReader:
     def section(self, raw: dict[str, Any], name: str, cls: type) -> dict[str, Any]:
         return self.checker.section(self.checker.mapping(raw, (name,)) if name in raw else {}, (name,), cls, "study")
 
-    def check_space(self, config: Config, name: str, lines: dict[Path, int], study: dict[str, Any],
-                    budget: dict[str, Any], space: Space) -> None:  # fmt: skip
+    def check_space(
+        self,
+        config: Config,
+        name: str,
+        lines: dict[Path, int],
+        study: dict[str, Any],
+        budget: dict[str, Any],
+        space: Space,
+    ) -> None:
         """Checks the space against the configuration, in the file ``name``."""
         check_fit(self.checker, config.data, study, budget, space)
         if not self.checker.problems:

@@ -111,7 +111,7 @@ def test_failed_calls_are_asked_again(tmp_path, caplog, monkeypatch) -> None:
             trained.append(job.folder.name)
             yield job, Outcome(final={"fitness_score": float(len(job.code))})
 
-    monkeypatch.setattr("envolve.llm.gym.evolution.run_jobs", train)
+    monkeypatch.setattr("envolve.llm.gym.trainings.run_jobs", train)
     failing, answered, seeds = {}, [], set()
 
     def script(content):
@@ -152,7 +152,7 @@ def test_finalists_are_trained_anew_and_copies_are_not(tmp_path, monkeypatch) ->
             luck = {"finals": 0.0}.get(trained[-1].split("/")[0], 100.0 * ("lucky" in (job.code or "")))
             yield job, Outcome(final={"fitness_score": luck + len(job.code or "") + job.seed % 7 / 10})
 
-    monkeypatch.setattr("envolve.llm.gym.evolution.run_jobs", train)
+    monkeypatch.setattr("envolve.llm.gym.trainings.run_jobs", train)
     lucky = GOOD.replace("forward", "lucky")
     copy = GOOD.replace("(self, x, action):", '(self, x: float, action) -> tuple:\n    """Forward."""  # again')
     replies = [lucky, GOOD.replace("forward", "forwards"), GOOD, copy]
@@ -200,9 +200,9 @@ def test_resume_benchmark_and_pretraining(tmp_path, caplog, capsys) -> None:
     worse = GOOD.replace("float(x[0])", "-float(x[0])")
     sets = ("eureka.pretraining_with_best_model=true", "environment.benchmark=Pendulum-v1")
     calls = []
-    import envolve.llm.gym.evolution as evolution
+    import envolve.llm.gym.trainings as trainings
 
-    real = evolution.run_jobs
+    real = trainings.run_jobs
 
     def counted(jobs, *rest):
         calls.append([(j.mode, str(j.folder.relative_to(tmp_path / "runs" / "walk"))) for j in jobs])
@@ -211,7 +211,7 @@ def test_resume_benchmark_and_pretraining(tmp_path, caplog, capsys) -> None:
         yield from real(jobs, *rest)
 
     with pytest.MonkeyPatch.context() as patch, caplog.at_level(logging.ERROR):
-        patch.setattr(evolution, "run_jobs", counted)
+        patch.setattr(trainings, "run_jobs", counted)
         code, _, folder = finished(tmp_path, [GOOD, worse, worse, GOOD], 2, set=sets)
         assert code == 130 and f"--resume {folder}" in (said := capsys.readouterr().err)
         assert said.strip().endswith("--set " + " ".join(sets))  # with which it alone goes on

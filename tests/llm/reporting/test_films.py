@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from envolve.llm.evolution import Final, Result
+from envolve.llm.finals import Final, Result
 from envolve.llm.reporting import films
 from envolve.llm.reporting.page_parts import node_films
 from envolve.llm.search.individual import Individual

@@ -12,7 +12,7 @@ import envolve.envs.physics  # noqa: F401  registers the tasks
 from envolve.envs.graph.file import load_graph_file
 from envolve.envs.physics.task import physics_task
 from envolve.envs.shaping.candidate import load_candidate
-from envolve.llm.evolution import Final, Result
+from envolve.llm.finals import Final, Result
 from envolve.llm.models.record import Record, ReplayMismatch
 from envolve.llm.models.request import Call, ChatFailure, Reply, Request
 from envolve.llm.reporting.report import FILES, verdicts_text, write_report

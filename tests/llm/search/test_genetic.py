@@ -9,11 +9,12 @@ import torch
 from envolve.envs.graph.file import GraphFile
 from envolve.envs.graph.values import GraphError
 from envolve.envs.physics.task import PHYSICS_TASKS
-from envolve.llm.evolution import Evolution, Settings
+from envolve.llm.evolution import Evolution
 from envolve.llm.models.chat import Chat
 from envolve.llm.search.genetic import SCALAR, Genetic
 from envolve.llm.search.graphs import MOST_NODES, Input, Op, Param, decode, encode, is_reward, params_of, types, walk
 from envolve.llm.search.individual import CROSSOVER, IMPROVE, INITIAL, Individual
+from envolve.llm.settings import Settings
 from tests.llm.test_evolution import TRAINING, Watched
 from tests.llm.traced import probe, traced
 

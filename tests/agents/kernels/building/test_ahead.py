@@ -20,8 +20,8 @@ import torch
 
 from envolve.agents.common import compiling
 from envolve.agents.common.learners import LEARNERS
-from envolve.agents.kernels.building import ahead
-from envolve.agents.kernels.off_policy import update
+from envolve.agents.kernels.building import ahead, without_torch
+from envolve.agents.kernels.building.registry import kernels
 from envolve.agents.train import train
 from envolve.envs.section import EnvSection
 from envolve.envs.task import make_task
@@ -308,8 +308,16 @@ sys.exit(reason)
 """
 
 
+def test_every_learner_has_kernels_that_its_room_names():
+    """And no process of its own looks for one that no room has."""
+    assert {*LEARNERS, "sac_update", "td3_update", "shaped_ppo", "crl"} == {*kernels()}
+    assert {*without_torch.NEED_NONE} <= {*kernels()}
+    with pytest.raises(ValueError, match="kernel to compile: found 'ppp', expected one of .*; nearest: 'ppo'"):
+        kernels().find("ppp")
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [*LEARNERS, *update.AHEAD, "shaped_ppo", "crl"])
+@pytest.mark.parametrize("name", [*kernels()])
 def test_every_learner_is_compiled_from_nothing(tmp_path, name):
     """A crash there is no crash here, only slow: nothing else would say that a learner has lost its kernels. What was
     compiled without torch is what a training with it looks for."""

@@ -1,0 +1,99 @@
+"""The end of an evolution: numbers of the best are tuned, finalists trained anew; what comes out of it all."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple
+
+from envolve.agents.shaped.halving import Halved
+from envolve.llm.fitness import FINAL, Worth, candidate_of, judge
+from envolve.llm.search.individual import HUMAN, Individual
+from envolve.llm.settings import Settings, Watcher
+from envolve.llm.tune import Tuned, tune
+from envolve.llm.tune_workers import Workers
+
+
+class Final(NamedTuple):
+    """Finalist with fresh agents; its scores are those of the final test."""
+
+    individual: Individual  # a copy
+    worth: Worth
+
+
+@dataclass
+class Result:
+    """Result of an evolution."""
+
+    individuals: list[Individual]  # without the human's
+    human: Individual
+    finals: list[Final]  # the best first, the human's among them
+    halved: Halved | None  # learner and environments of the last test
+    numbers: list[int]  # of the finals, in the order of its candidates
+    tunings: dict[int, Tuned]  # by id
+    stopped: str  # why it ended before its time, or ""
+
+    @property
+    def best(self) -> Final | None:
+        """Best individual written by a model."""
+        return next((f for f in self.finals if f.individual.operator != HUMAN and f.individual.ok), None)
+
+    @property
+    def steps(self) -> int:
+        """Environment steps of selection and tuning, without the human's and those of the final test."""
+        return sum(i.steps for i in self.individuals)
+
+
+def tune_numbers(
+    s: Settings, folder: Path, individual: Individual, watcher: Watcher
+) -> tuple[Individual, Tuned] | None:
+    """Same code with tuned constants, and how they were found; None if it has none. The steps are charged to the
+    individual."""
+    assert individual.graph_file is not None and s.tune is not None
+    candidate = candidate_of(individual)
+    if candidate.params is None:
+        watcher.note(f"i{individual.id:03d} has no numbers to tune")
+        return None
+
+    def report(generation: int, mean: float, best: float) -> None:
+        watcher.tuning(individual, generation, mean, best)
+
+    log_file = folder / f"tune_{individual.id}.jsonl"
+    with contextlib.ExitStack() as stack:
+        workers = None
+        if s.tune.workers:
+            workers = Workers(s.training, individual.graph_file, individual.id, folder, s.tune.workers)
+            stack.enter_context(workers)
+        tuned = tune(s.training, candidate, s.tune, s.seed, individual.id, log_file, report, workers)
+    individual.steps += tuned.steps
+    values = tuned.params.tolist()
+    graph_file = individual.graph_file.with_values(values)
+    return replace(individual, graph_file=graph_file, tuned=dict(zip(candidate.param_names, values))), tuned
+
+
+def last_test(s: Settings, entries: list[Individual], watcher: Watcher) -> tuple[list[Final], Halved, list[int]]:
+    """Trains fresh agents for the finalists and the human's shapers -> these, best first, and ``Result``'s halved and
+    numbers."""
+    watcher.note(f"last test: {s.retest} fresh agents for each of {len(entries)}")
+    training = replace(s.training, agents=s.retest, eta=1)
+    worths, halved = judge(training, [candidate_of(i) for i in entries], s.seed, FINAL)
+    finals = [
+        Final(replace(i, score=w.score, interval=w.interval, agent_scores=w.agent_scores, failure=w.failure), w)
+        for i, w in zip(entries, worths)
+    ]
+    order = sorted(range(len(finals)), key=lambda k: (not finals[k].individual.ok, -_or_zero(worths[k].score), k))
+    return [finals[k] for k in order], halved, order
+
+
+def _or_zero(score: float) -> float:
+    return score if math.isfinite(score) else 0.0
+
+
+def verdicts(individuals: Sequence[Individual]) -> dict[str, int]:
+    """Number of candidates trained, failed in training, and rejected at each stage."""
+    names = [i.rejection[0] if i.rejection else "failed" if i.failure else "trained" for i in individuals]
+    return dict(Counter(names).most_common())
