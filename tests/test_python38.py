@@ -27,7 +27,9 @@ from tests.test_layout import WORKER_SIDE, name
 ROOT = Path(__file__).resolve().parent.parent
 NAMED = "ENVOLVE_PYTHON38"  # another Python 3.8 than that of .venv38; where it is named, nothing is skipped
 LIBRARIES = ("torch", "numpy", "numba", "mujoco")
-NEWER_MUJOCO = {f"envs.sim.mujoco_{m}" for m in ("batch", "cpu", "warp")}  # Python 3.8 has none that is new enough
+NEWER_MUJOCO = {
+    f"envolve.envs.sim.mujoco_{m}" for m in ("batch", "cpu", "warp")
+}  # Python 3.8 has none that is new enough
 
 TABLES = [learner for learner in LEARNERS if learner.startswith(("ql", "sarsa"))]
 CONTINUOUS = ["td3", "sac", "ppo", "td3_icm", "ppo_icm"]
@@ -162,7 +164,7 @@ print("imported", len(sys.argv) - 1)
 
 @pytest.mark.slow
 def test_every_module_of_the_workers_side_is_imported(python38: str) -> None:
-    modules = [name(p)[:-3].replace("/", ".") for p in WORKER_SIDE]
+    modules = ["envolve." + name(p)[:-3].replace("/", ".") for p in WORKER_SIDE]
     modules = [m[: -len(".__init__")] if m.endswith(".__init__") else m for m in modules]
     done = run(python38, *(m for m in modules if m not in NEWER_MUJOCO), script=IMPORT)
     assert done.returncode == 0, done.stderr
