@@ -164,7 +164,7 @@ print("imported", len(sys.argv) - 1)
 
 @pytest.mark.slow
 def test_every_module_of_the_workers_side_is_imported(python38: str) -> None:
-    modules = ["envolve." + name(p)[:-3].replace("/", ".") for p in WORKER_SIDE]
+    modules = [("envolve." if "/" in name(p) else "") + name(p)[:-3].replace("/", ".") for p in WORKER_SIDE]
     modules = [m[: -len(".__init__")] if m.endswith(".__init__") else m for m in modules]
     done = run(python38, *(m for m in modules if m not in NEWER_MUJOCO), script=IMPORT)
     assert done.returncode == 0, done.stderr
