@@ -141,7 +141,7 @@ def planned(args: Args) -> Prepared:
         agents=args.agents or quick["agents"],  # type: ignore[arg-type]
         steps=args.steps or quick["steps"],  # type: ignore[arg-type]
     )
-    print(f"measuring {args.env} ...", file=sys.stderr)
+    print(f"note: measuring {args.env} ...", file=sys.stderr)
     return prepare(
         str(args.env),
         choice,

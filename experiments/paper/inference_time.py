@@ -27,7 +27,7 @@ from torch import Tensor
 from envolve.agents.common.rollout import make_world, reset_uniforms
 from envolve.envs.task import Task
 from envolve.envs.worlds.world import World, init_world
-from envolve.experiments.command_line import parse
+from envolve.experiments.command_line import check_count, parse
 from envolve.experiments.paper.common.command import EXIT_CODES, Measurement, run_command
 from envolve.experiments.paper.common.data import Series
 from envolve.experiments.paper.common.events import EventArgs
@@ -96,8 +96,7 @@ def seconds_per_step(world: World, task: Task, count: int, steps: int, device: s
 
 def work(args: Args) -> int:
     for option, value in (("--batch", args.batch), ("--repeats", args.repeats), ("--steps", args.steps)):
-        if value < 1:
-            raise ConfigError([f"{option}: found {value}, expected at least 1"])
+        check_count(option, value, 1)
     check_device(args.device, "--device")
     data = load_config(args.config, args.set).data
     if data["agents"]["gtn"]["synthetic_env_type"] == 2:

@@ -137,7 +137,7 @@ WRONG = [
 @pytest.mark.parametrize(("words", "expected"), WRONG, ids=[" ".join(w)[:40] for w, _ in WRONG])
 def test_wrong_words_are_one_line(words: list[str], expected: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert exit_code(evolve.main, words) == 2
-    err = [line for line in capsys.readouterr().err.splitlines() if not line.startswith("measuring ")]
+    err = [line for line in capsys.readouterr().err.splitlines() if not line.startswith("note: measuring ")]
     assert len(err) == 1 and err[0].startswith("evolve.py: ") and expected in err[0], err
 
 
