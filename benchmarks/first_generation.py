@@ -13,7 +13,6 @@ import argparse
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -46,19 +45,16 @@ def sets(name: str) -> list[str]:
     """The ``--set`` words of this run."""
     if name == "make run":
         return []
-    section = name.split("_icm")[0]
-    brief = [*BRIEF, *(f"agents.{section}.{word}" for word in TRAINING)]
+    brief = [*BRIEF, *(f"agents.{name}.{word}" for word in TRAINING)]
     return [f"agents.gtn.agent_name={RUNS[name][1]}", *brief]
 
 
 def wait(name: str, folder: Path) -> dict[str, float]:
-    """Seconds to the first generation, and CPU seconds of all processes until then and their end."""
-    cache = folder / "cache"
-    shutil.rmtree(cache, ignore_errors=True)
+    """Seconds to the first generation, and CPU seconds of all processes until the run's end. folder: empty."""
     words = [sys.executable, "-m", "envolve", "run", RUNS[name][0], "--single", "--results-dir", str(folder / "runs")]
     words += ["--set", "agents.gtn.max_iterations=1", *sets(name)]
     began, before = time.monotonic(), os.times()
-    environment = {**os.environ, "ENVOLVE_CACHE": str(cache)}
+    environment = {**os.environ, "ENVOLVE_CACHE": str(folder / "cache")}
     seconds, lines = None, []
     with subprocess.Popen(
         words, cwd=ROOT, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT

@@ -70,7 +70,7 @@ class Asking:
                 individual.graph_file = verdict.graph_file
 
     def repair(self, iteration: int, wrong: list[Individual], times: int = MOST) -> list[Individual]:
-        """Asks again for these and vets the answers, at most so many times -> those that were asked for again."""
+        """Asks for these again and vets the answers, up to ``times`` times -> those that were asked for again."""
         asked: list[Individual] = []
         for _ in range(times):
             todo = broken([i for i in wrong if i.rejection is not None or i.failure is not None], self.repairs)
