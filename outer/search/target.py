@@ -66,11 +66,13 @@ class NetworkTarget:
         """All that the search asked for, and no more."""
         return population
 
-    def save(self, run_dir: Path, psi: Tensor, score: float, solved: bool, real_steps: int | None) -> None:
-        """real_steps: steps of the task spent on the evolution; None: unknown."""
+    def save(
+        self, run_dir: Path, psi: Tensor, score: float, solved: bool, real_steps: int | None, name: str = "model.pt"
+    ) -> None:
+        """real_steps: steps of the task spent on the evolution; None: unknown. name: of the file."""
         _, hyper, _ = problem.learner(self.data)
         save_world(
-            str(run_dir / "model.pt"),
+            str(run_dir / name),
             self.kind,
             self.name,
             psi,
