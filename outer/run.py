@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from envolve.core.statistics import AgentRuns
+from envolve.envs.worlds.file import FIRST
 from envolve.outer.checkpoint import Progress, RunError
 from envolve.outer.config import problem
 from envolve.outer.config.distilled import DISTILLED
@@ -191,7 +192,7 @@ class Run:
         self.keeper.count(values)
         score = float(scores[best])
         assert isinstance(self.target, NetworkTarget)
-        self.target.save(self.run_dir, world, score, False, self.real_steps, "distilled.pt")
+        self.target.save(self.run_dir, world, score, False, self.real_steps, FIRST)
         self.keeper.save_state()
         table.note(f"the first world teaches the best of them: return {score:.4g} on the task")
 

@@ -16,7 +16,7 @@ from envolve.envs.physics.task import physics_task
 from envolve.envs.shaping.candidate import GRAPH
 from envolve.envs.shaping.section import candidates_of, shaper_files
 from envolve.envs.task import make_task
-from envolve.envs.worlds.file import save_world, write_atomic
+from envolve.envs.worlds.file import MODEL, save_world, write_atomic
 from envolve.envs.worlds.world import init_world, world_nets
 from envolve.outer.config import problem
 from envolve.outer.config.section import RN, SHAPER, GTNSection
@@ -67,7 +67,7 @@ class NetworkTarget:
         return population
 
     def save(
-        self, run_dir: Path, psi: Tensor, score: float, solved: bool, real_steps: int | None, name: str = "model.pt"
+        self, run_dir: Path, psi: Tensor, score: float, solved: bool, real_steps: int | None, name: str = MODEL
     ) -> None:
         """real_steps: steps of the task spent on the evolution; None: unknown. name: of the file."""
         _, hyper, _ = problem.learner(self.data)
