@@ -30,7 +30,7 @@ OWN_READERS = {  # what the kernel itself offers, and logs of their own
     "core/files.py", "core/commands.py", "distributed/programs/launch.py", "distributed/memory/replay_log.py",
     "experiments/describe_tasks.py", "experiments/serve_small_model.py", "llm/gym/jailed.py",
     "llm/vetting/jail/locks.py",
-    "llm/gym/guard.py", "core/descendants.py", "core/interrupt.py", "outer/exchange/machine.py",
+    "llm/gym/guard.py", "core/descendants.py", "core/listener.py", "outer/exchange/machine.py",
 }  # fmt: skip
 MASTER_ONLY = {"envs/worlds/export.py"}
 WORKER_OUTER = {
