@@ -4,6 +4,7 @@ examples of hypothesis unless all are asked for; and the longest files first, so
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from collections.abc import Iterator
 
@@ -13,6 +14,7 @@ from hypothesis import settings
 
 from envolve.agents.kernels.building import ahead
 from tests.examples import examples
+from tests.warm import Warm
 
 torch.set_num_threads(1)
 settings.register_profile("here", max_examples=examples(), deadline=None)
@@ -58,6 +60,14 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     """Before the fixtures of its module."""
     global _is_fast
     _is_fast = "slow" not in item.keywords
+
+
+@pytest.fixture()
+def warm(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Processes of Envolve's commands begin as copies of this one, which has imported torch (tests/warm.py); not in a
+    slow test."""
+    if "slow" not in request.keywords:
+        monkeypatch.setattr(subprocess, "Popen", Warm)
 
 
 @pytest.fixture(scope="module", autouse=True)

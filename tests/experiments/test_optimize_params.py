@@ -99,7 +99,7 @@ def alone(tmp_path_factory):
     return search(tmp_path_factory.mktemp("alone"))
 
 
-def test_few_trials_on_this_machine(tmp_path, capsys):
+def test_few_trials_on_this_machine(tmp_path, capsys, warm):
     """The search in this process; its NES master and worker in processes of their own."""
     code, out, err = run(capsys, write(tmp_path, **FEW), "--workers", 1, "--run-dir", tmp_path / "run")
     assert code == 0, err

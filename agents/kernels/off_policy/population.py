@@ -22,7 +22,7 @@ from envolve.agents.kernels.common.members import add_tests, no_twin, settings, 
 from envolve.agents.kernels.common.worlds import create_world
 from envolve.agents.kernels.off_policy import ddqn, dueling_ddqn, sac, td3, td3_discrete
 from envolve.agents.kernels.off_policy import training as off_policy
-from envolve.agents.off_policy import training as torch_path
+from envolve.agents.off_policy import depths as torch_path
 from envolve.agents.off_policy.algorithm import Algorithm
 from envolve.envs.section import EnvSection
 from envolve.envs.task import Task
@@ -65,7 +65,7 @@ def train_population(
     algorithm: Type[Algorithm], task: Task, kind: str, section: EnvSection, worlds: Union[np.ndarray, Tensor],
     hyper: Hyper, keys: np.ndarray, test_each: bool, threads: int = 1,
 ) -> TrainResult:  # fmt: skip
-    """As ``envolve.agents.off_policy.training.train_population``, on the CPU; members are shared among ``threads``, and
+    """As ``envolve.agents.off_policy.depths.train_population``, on the CPU; members are shared among ``threads``, and
     the result is the same for any number of them."""
     name, twin = TWINS[algorithm]
     ahead.compiled_ahead(name)
