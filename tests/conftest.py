@@ -62,11 +62,11 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     _is_fast = "slow" not in item.keywords
 
 
-@pytest.fixture()
+@pytest.fixture(params=["warm", pytest.param("new", marks=pytest.mark.slow)])
 def warm(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Processes of Envolve's commands begin as copies of this one, which has imported torch (tests/warm.py); not in a
-    slow test."""
-    if "slow" not in request.keywords:
+    """Processes of Envolve's commands begin as copies of this one, which has imported torch (tests/warm.py). The same
+    test is among the slow ones with new processes."""
+    if request.param == "warm":
         monkeypatch.setattr(subprocess, "Popen", Warm)
 
 

@@ -4,8 +4,8 @@ Importing torch costs a command three seconds before it does anything, and a tes
 successors pays it four times. With the fixture ``warm`` (tests/conftest.py) a ``subprocess.Popen`` of one of Envolve's
 programs forks instead of starting Python, and so do those that such a process starts. Everything else is real: its own
 process id, session, signals, environment, files and exit code. What a start from nothing does, imports and signals
-meanwhile among it, is shown by the slow tests, which use no ``warm``. Neither may tests of what a jail locks: a copy of
-the tests' process has loaded more than a jail does.
+meanwhile among it, is shown by the slow tests: each test that asks for ``warm`` is there once more, with new processes.
+No test of what a jail locks may ask for it: a copy of the tests' process has loaded more than a jail does.
 """
 
 from __future__ import annotations
@@ -105,6 +105,10 @@ def _become(program: Callable[[], object], given: dict[str, Any]) -> NoReturn:
             code = e.code
             if code is not None and not isinstance(code, int):
                 print(code, file=sys.stderr)
+        except KeyboardInterrupt:
+            traceback.print_exc()
+            signal.signal(signal.SIGINT, signal.SIG_DFL)  # as Python does
+            os.kill(os.getpid(), signal.SIGINT)
         except BaseException:
             traceback.print_exc()
         threading._shutdown()  # type: ignore[attr-defined]  # waits for threads, as the interpreter does at its end

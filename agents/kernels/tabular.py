@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from functools import partial
-from typing import Callable, Dict
+from typing import Any, Callable, Dict, NamedTuple
 
 import numpy as np
 from numba import njit
@@ -26,6 +26,63 @@ EXACT = dict(JIT, fastmath=False)
 EXPLORE, TEST, FINAL_TEST, REWARD = (np.uint64(n) for n in (rng.EXPLORE, rng.TEST, rng.FINAL_TEST, rng.REWARD))
 DRAWN_IN_UPDATE = np.uint64(2**40)  # first EXPLORE counter of the actions drawn for a target only
 _0, _1, _32, _LOW = np.uint64(0), np.uint64(1), np.uint64(32), np.uint64(2**32 - 1)
+
+
+class Drawn(NamedTuple):
+    """Each member's key and hyperparameters [P]: key uint64, batch_size and train_steps int64, the others float64."""
+
+    keys: Any
+    alpha: Any
+    gamma: Any
+    beta: Any
+    eps_init: Any
+    eps_min: Any
+    eps_decay: Any
+    batch_size: Any
+    train_steps: Any
+
+
+class Rules(NamedTuple):
+    """What holds for all members: how they learn, when training stops, and when an episode does."""
+
+    published: Any  # bool: SARSA's target draws an action of its own
+    train_episodes: Any
+    init_episodes: Any
+    skip: Any  # steps with one action
+    window: Any  # episodes, of the early stop; as change and min_n
+    change: Any
+    min_n: Any
+    bootstrap: Any  # bool, beyond the time limit
+    synthetic: Any  # bool
+    max_steps: Any
+    solved_reward: Any
+    test_each: Any  # bool
+    start: Any  # state
+    num_actions: Any
+
+
+class Steps(NamedTuple):
+    """Where a step leads, int32, what it pays and whether it ends the episode, float32: [P or 1, S A] of worlds, [S A]
+    of the task. noise: float32, standard deviation of the reward's."""
+
+    next_state: Any
+    reward: Any
+    done: Any
+    noise: Any
+
+
+class Results(NamedTuple):
+    """Arrays that a training fills, as ``TrainResult`` has them. A member whose status is not OK is not trained."""
+
+    q_tables: Any  # float32 [P, S A]
+    episode_return: Any
+    episode_length: Any
+    test_return: Any
+    steps: Any
+    updates: Any
+    episodes: Any
+    real_steps: Any
+    status: Any
 
 
 def parts(name: str) -> Dict[str, Callable[[], None]]:
@@ -145,16 +202,16 @@ def _trainer(sarsa, counted):
     always_changes = sarsa or counted
 
     @njit(**EXACT)
-    def train_members(
-        lo, hi, keys, published,  # keys: uint64 [P]; published: SARSA's target draws an action of its own
-        alpha, gamma, beta, eps_init, eps_min, eps_decay, batch_size, train_steps,  # [P]
-        train_episodes, init_episodes, skip, window, change, min_n, bootstrap,
-        next_state, reward, done, noise,  # world, [P or 1, nS * nA], noise of its reward
-        task_next, task_reward, task_done, task_noise, start, num_actions,  # task, [nS * nA]
-        synthetic, max_steps, solved_reward, test_each,
-        q_tables, episode_return, episode_length, test_return, steps, updates, episodes, real_steps, status,  # results
-    ):  # fmt: skip
-        """Train members lo..hi-1; results are written into the arrays of the last line. status != OK: not trained."""
+    def train_members(lo, hi, drawn, rules, world, task, results):
+        """Trains members lo..hi-1; see ``Drawn``, ``Rules``, ``Steps`` (of world and task) and ``Results``."""
+        keys, alpha, gamma, beta, eps_init, eps_min, eps_decay, batch_size, train_steps = drawn
+        (
+            published, train_episodes, init_episodes, skip, window, change, min_n, bootstrap, synthetic, max_steps,
+            solved_reward, test_each, start, num_actions,
+        ) = rules  # fmt: skip
+        next_state, reward, done, noise = world
+        task_next, task_reward, task_done, task_noise = task
+        q_tables, episode_return, episode_length, test_return, steps, updates, episodes, real_steps, status = results
         num_states = q_tables.shape[1] // num_actions
         num_actions, start = np.uint64(num_actions), np.uint64(start)
         on_policy = sarsa and not published
