@@ -14,7 +14,7 @@ from hypothesis import settings
 
 from envolve.agents.kernels.building import ahead
 from tests.examples import examples
-from tests.warm import Warm
+from tests.warm.processes import Warm
 
 torch.set_num_threads(1)
 settings.register_profile("here", max_examples=examples(), deadline=None)
@@ -64,8 +64,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.fixture(params=["warm", pytest.param("new", marks=pytest.mark.slow)])
 def warm(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Processes of Envolve's commands begin as copies of this one, which has imported torch (tests/warm.py). The same
-    test is among the slow ones with new processes."""
+    """Processes of Envolve's commands begin as copies of this one, which has imported torch (tests/warm/processes.py).
+    The same test is among the slow ones with new processes."""
     if request.param == "warm":
         monkeypatch.setattr(subprocess, "Popen", Warm)
 

@@ -27,7 +27,7 @@ from envolve.outer.exchange.messages import Chunk, ChunkResult
 from envolve.outer.run import Run
 from tests.outer.small import CLIFF, GRIDWORLD_FILE, default_sigint
 from tests.outer.test_run import Direct, files, go
-from tests.warm import Warm
+from tests.warm.processes import Warm
 
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLES = ROOT / "examples"

@@ -15,7 +15,7 @@ from envolve.agents.kernels import JIT_INNER, JIT_UNCOUNTED
 from envolve.agents.kernels.common import tasks
 from envolve.agents.kernels.common.rng import uniform
 from envolve.agents.kernels.dense.gemm import out_of_line
-from envolve.agents.kernels.dense.mlp import F4, NIL, ONE, ZERO, predict, size
+from envolve.agents.kernels.dense.mlp import F4, NIL, ONE, UNIT, ZERO, Net, predict, size
 from envolve.envs.nets.networks import ACTIVATIONS
 from envolve.envs.section import EnvSection
 from envolve.envs.task import Task
@@ -69,7 +69,8 @@ def create_world(task: Task, kind: str, section: EnvSection, gamma: float, param
 def _net(w, offset, outputs, x):
     """The world's net at ``offset`` -> w.out[:outputs]. Returns the offset behind it, and whether all are finite."""
     out_of_line()
-    end = predict(w.params, offset, x.shape[0], w.hidden, w.layers, outputs, w.act, x, w.out, w.h, w.h2)
+    net = Net(x.shape[0], w.hidden, w.layers, outputs, w.act)
+    end = predict(w.params, offset, net, x, w.out, w.h, w.h2)
     finite = True
     for i in range(outputs):
         finite = finite and math.isfinite(w.out[i])
@@ -80,7 +81,8 @@ def _net(w, offset, outputs, x):
 @njit(**JIT_INNER)
 def _phi(w):
     """Output of a reward network for the present observation; not clamped."""
-    predict(w.params, NIL, w.obs.shape[0], w.hidden, w.layers, 1, w.act, w.obs, w.out, w.h, w.h2)
+    net = Net(w.obs.shape[0], w.hidden, w.layers, UNIT, w.act)
+    predict(w.params, NIL, net, w.obs, w.out, w.h, w.h2)
     return w.out[0]
 
 

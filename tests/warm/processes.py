@@ -29,7 +29,7 @@ from typing import Any, NoReturn
 
 from envolve.core import commands, plugins
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = {ROOT / "GTN_master.py", ROOT / "GTN_worker.py", ROOT / "tests" / "fake_worker.py"}
 COMMANDS = ROOT / "experiments"
 JAIL = "envolve.llm.vetting.jail.jailed"

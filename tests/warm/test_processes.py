@@ -1,4 +1,4 @@
-"""A command that a copy of the tests' process becomes (tests/warm.py) is what a new process would be."""
+"""A command that a copy of the tests' process becomes (tests/warm/processes.py) is what a new process would be."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests import warm as warm_module
+from tests.outer.small import default_sigint
+from tests.warm import processes as warm_module
 
 PROGRAM = """
 import json, logging, os, signal, sys, threading
@@ -49,7 +50,7 @@ def start(script: Path, *words: str) -> subprocess.Popen[str]:
     pipe = subprocess.PIPE
     return subprocess.Popen(
         [sys.executable, str(script), *words], stdin=pipe, stdout=pipe, stderr=pipe, text=True, cwd=script.parent,
-        env=environ, start_new_session=True,
+        env=environ, start_new_session=True, preexec_fn=default_sigint,
     )  # fmt: skip
 
 
