@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from functools import partial
-from typing import Any, Callable, Dict, NamedTuple
+from typing import Callable, Dict
 
 import numpy as np
 from numba import njit
@@ -26,63 +26,6 @@ EXACT = dict(JIT, fastmath=False)
 EXPLORE, TEST, FINAL_TEST, REWARD = (np.uint64(n) for n in (rng.EXPLORE, rng.TEST, rng.FINAL_TEST, rng.REWARD))
 DRAWN_IN_UPDATE = np.uint64(2**40)  # first EXPLORE counter of the actions drawn for a target only
 _0, _1, _32, _LOW = np.uint64(0), np.uint64(1), np.uint64(32), np.uint64(2**32 - 1)
-
-
-class Drawn(NamedTuple):
-    """Each member's key and hyperparameters [P]: key uint64, batch_size and train_steps int64, the others float64."""
-
-    keys: Any
-    alpha: Any
-    gamma: Any
-    beta: Any
-    eps_init: Any
-    eps_min: Any
-    eps_decay: Any
-    batch_size: Any
-    train_steps: Any
-
-
-class Rules(NamedTuple):
-    """What holds for all members: how they learn, when training stops, and when an episode does."""
-
-    published: Any  # bool: SARSA's target draws an action of its own
-    train_episodes: Any
-    init_episodes: Any
-    skip: Any  # steps with one action
-    window: Any  # episodes, of the early stop; as change and min_n
-    change: Any
-    min_n: Any
-    bootstrap: Any  # bool, beyond the time limit
-    synthetic: Any  # bool
-    max_steps: Any
-    solved_reward: Any
-    test_each: Any  # bool
-    start: Any  # state
-    num_actions: Any
-
-
-class Steps(NamedTuple):
-    """Where a step leads, int32, what it pays and whether it ends the episode, float32: [P or 1, S A] of worlds, [S A]
-    of the task. noise: float32, standard deviation of the reward's."""
-
-    next_state: Any
-    reward: Any
-    done: Any
-    noise: Any
-
-
-class Results(NamedTuple):
-    """Arrays that a training fills, as ``TrainResult`` has them. A member whose status is not OK is not trained."""
-
-    q_tables: Any  # float32 [P, S A]
-    episode_return: Any
-    episode_length: Any
-    test_return: Any
-    steps: Any
-    updates: Any
-    episodes: Any
-    real_steps: Any
-    status: Any
 
 
 def parts(name: str) -> Dict[str, Callable[[], None]]:
@@ -183,14 +126,16 @@ def _mean(logged, first, last):
 
 
 @njit(inline="always", **EXACT)
-def early_out(logged, e, window, n, virtual, min_n, init_episodes, change, solved_reward):
+def early_out(logged, e, n, virtual, rules):
     """Whether training stops after episode ``e`` >= init_episodes (agents/tabular/loop.py has the rule in words)."""
+    window = rules.window
     middle = max(0, e + 1 - window)
     avg = _mean(logged, middle, e + 1)
     if not virtual:
-        return avg >= solved_reward
+        return avg >= rules.solved_reward
     prev = _mean(logged, max(0, middle - window), middle)
-    return n >= min_n and e >= init_episodes + window and abs(avg - prev) / (abs(prev) + 1e-9) < change
+    enough = n >= rules.min_n and e >= rules.init_episodes + window
+    return enough and abs(avg - prev) / (abs(prev) + 1e-9) < rules.change
 
 
 def _trainer(sarsa, counted):
@@ -203,17 +148,15 @@ def _trainer(sarsa, counted):
 
     @njit(**EXACT)
     def train_members(lo, hi, drawn, rules, world, task, results):
-        """Trains members lo..hi-1; see ``Drawn``, ``Rules``, ``Steps`` (of world and task) and ``Results``."""
+        """Trains members lo..hi-1; see ``tabular_records.py``. world, task: ``Steps``."""
         keys, alpha, gamma, beta, eps_init, eps_min, eps_decay, batch_size, train_steps = drawn
-        (
-            published, train_episodes, init_episodes, skip, window, change, min_n, bootstrap, synthetic, max_steps,
-            solved_reward, test_each, start, num_actions,
-        ) = rules  # fmt: skip
+        skip, max_steps, synthetic, test_each = rules.skip, rules.max_steps, rules.synthetic, rules.test_each
+        published, bootstrap, init_episodes = rules.published, rules.bootstrap, rules.init_episodes
         next_state, reward, done, noise = world
         task_next, task_reward, task_done, task_noise = task
         q_tables, episode_return, episode_length, test_return, steps, updates, episodes, real_steps, status = results
-        num_states = q_tables.shape[1] // num_actions
-        num_actions, start = np.uint64(num_actions), np.uint64(start)
+        num_states = q_tables.shape[1] // rules.num_actions
+        num_actions, start = np.uint64(rules.num_actions), np.uint64(rules.start)
         on_policy = sarsa and not published
         plain = skip == 1 and noise == np.float32(0.0)
         visits = np.zeros(q_tables.shape[1] if counted else 0, np.int64)
@@ -236,7 +179,7 @@ def _trainer(sarsa, counted):
             n = 0  # environment steps of all episodes before this one
             finite = True
             e = 0
-            while e < train_episodes:
+            while e < rules.train_episodes:
                 if e > 0:
                     eps = max(eps * eps_decay[p], eps_min[p])
                 explore = np.uint64(math.ceil(eps * 2.0**32))
@@ -302,16 +245,24 @@ def _trainer(sarsa, counted):
                     break
                 if test_each:
                     real_steps[p] += _test(
-                        best, task_next, task_reward, task_done, start, num_actions, skip, max_steps, task_noise,
-                        fold(keys[p], TEST), np.uint64(e * len(returns)), returns,
-                    )  # fmt: skip
+                        best,
+                        task_next,
+                        task_reward,
+                        task_done,
+                        start,
+                        num_actions,
+                        skip,
+                        max_steps,
+                        task_noise,
+                        fold(keys[p], TEST),
+                        np.uint64(e * len(returns)),
+                        returns,
+                    )
                     total = _sum(returns) / len(returns)
                 logged[e] = np.float32(total)
                 spent = train_steps[p] > 0 and n >= train_steps[p]
                 virtual = synthetic and not test_each
-                early = e >= init_episodes and early_out(
-                    logged, e, window, n, virtual, min_n, init_episodes, change, solved_reward
-                )
+                early = e >= init_episodes and early_out(logged, e, n, virtual, rules)
                 e += 1
                 if spent or early:
                     break
@@ -320,9 +271,19 @@ def _trainer(sarsa, counted):
                 real_steps[p] += n
             if finite:
                 real_steps[p] += _test(
-                    best, task_next, task_reward, task_done, start, num_actions, skip, max_steps, task_noise,
-                    fold(keys[p], FINAL_TEST), np.uint64(0), test_return[p],
-                )  # fmt: skip
+                    best,
+                    task_next,
+                    task_reward,
+                    task_done,
+                    start,
+                    num_actions,
+                    skip,
+                    max_steps,
+                    task_noise,
+                    fold(keys[p], FINAL_TEST),
+                    np.uint64(0),
+                    test_return[p],
+                )
 
     return train_members
 

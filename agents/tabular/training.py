@@ -107,7 +107,8 @@ def _flat(tables: Tuple[Any, ...]) -> Tables:
 
 
 def _train_compiled(setting: Setting, keys: np.ndarray, result: TrainResult, threads: int) -> None:
-    from envolve.agents.kernels.tabular import TRAIN_MEMBERS, Drawn, Results, Rules, Steps
+    from envolve.agents.kernels.tabular import TRAIN_MEMBERS
+    from envolve.agents.kernels.tabular_records import Drawn, Results, Rules, Steps
 
     h: TabularSection = setting.hyper.section  # type: ignore[assignment]
     integers = ("batch_size", "train_steps")

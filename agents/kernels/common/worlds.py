@@ -56,13 +56,26 @@ def create_world(task: Task, kind: str, section: EnvSection, gamma: float, param
     F, H = task.observation_size, section.hidden_size
     bandit = kind == "se" and section.contextual_bandit
     return World(
-        kind=KINDS[kind], task=tasks.TASK_CODES.get(task.name, tasks.NO_TWIN), num_actions=task.num_actions,
-        rn_type=section.reward_env_type, hidden=H, layers=max(1, section.hidden_layer),
-        act=ACTIVATIONS.index(section.activation_fn), raw_done=section.raw_done, bandit=bandit, gamma=gamma,
-        params=params, s=np.zeros(tasks.STATE_SIZE), obs=np.zeros(F, F4), inputs=np.zeros(task.action_inputs + F, F4),
-        phi=np.zeros(1, F4), out=np.zeros(F, F4), h=np.zeros(H, F4), h2=np.zeros(H, F4),
+        kind=KINDS[kind],
+        task=tasks.TASK_CODES.get(task.name, tasks.NO_TWIN),
+        num_actions=task.num_actions,
+        rn_type=section.reward_env_type,
+        hidden=H,
+        layers=max(1, section.hidden_layer),
+        act=ACTIVATIONS.index(section.activation_fn),
+        raw_done=section.raw_done,
+        bandit=bandit,
+        gamma=gamma,
+        params=params,
+        s=np.zeros(tasks.STATE_SIZE),
+        obs=np.zeros(F, F4),
+        inputs=np.zeros(task.action_inputs + F, F4),
+        phi=np.zeros(1, F4),
+        out=np.zeros(F, F4),
+        h=np.zeros(H, F4),
+        h2=np.zeros(H, F4),
         codes=np.array(task.codes, np.int64).reshape(-1, 2),
-    )  # fmt: skip
+    )
 
 
 @njit(**JIT_INNER)

@@ -39,7 +39,7 @@ from envolve.agents.kernels.dense.activation import (
     ZERO,
     activate,
     prelu_gradient,
-)  # fmt: skip
+)
 from envolve.agents.kernels.dense.gemm import BLOCK, out_of_line, product, transpose
 from envolve.agents.kernels.dense.layer_norm import EPSILON, norm_gradient, normalize, normalize_one
 from envolve.agents.kernels.dense.vector import choose

@@ -40,8 +40,17 @@ class Trunk(NamedTuple):
 
     @classmethod
     def create(cls, shape: TrunkShape, at: int) -> Trunk:
-        return cls(at, shape.inputs, shape.hidden, shape.outputs, shape.layers, shape.activation == "swish",
-                   shape.layer_norm, shape.skip, shape.size)  # fmt: skip
+        return cls(
+            at=at,
+            K=shape.inputs,
+            H=shape.hidden,
+            M=shape.outputs,
+            layers=shape.layers,
+            swish=shape.activation == "swish",
+            norm=shape.layer_norm,
+            skip=shape.skip,
+            size=shape.size,
+        )
 
     def activations(self, L: int) -> np.ndarray:
         """Room for what ``forward`` keeps, h: [planes, layers, H + 1, L]. The planes: outputs of the hidden layers,

@@ -62,9 +62,19 @@ class QLearning(NamedTuple):
     def create(cls, task: Task, section: Any) -> QLearning:
         A, L = task.num_actions, padded(section.batch_size)
         return cls(
-            section.batch_size, section.lr, section.tau, section.eps_init, section.eps_min, section.eps_decay,
-            np.zeros(1), aligned((A, L)), aligned((A, L)), aligned((A, L)), aligned((L,)), aligned((A,)),
-        )  # fmt: skip
+            batch_size=section.batch_size,
+            lr=section.lr,
+            tau=section.tau,
+            eps_init=section.eps_init,
+            eps_min=section.eps_min,
+            eps_decay=section.eps_decay,
+            eps=np.zeros(1),
+            q=aligned((A, L)),
+            q_next=aligned((A, L)),
+            q_target=aligned((A, L)),
+            best=aligned((L,)),
+            values=aligned((A,)),
+        )
 
 
 class DDQN(NamedTuple):

@@ -85,17 +85,37 @@ class SAC(NamedTuple):
         act = ACTIVATIONS.index(section.activation_fn)
         planes = activations(H, layers, L, act).shape
         return cls(
-            weights=Weights.create(p), temperature=Weights.create(np.array([math.log(section.alpha)], F4)), F=F, A=A,
-            starts=np.cumsum([net.size for net in nets]), actor=Net(F, H, layers, 2 * A, act),
-            critic=Net(F + A, H, layers, 1, act), batch_size=section.batch_size,
-            init_episodes=section.init_episodes, automatic=section.automatic_entropy_tuning, lr=section.lr,
-            actor_lr=section.lr, alpha_lr=section.lr, tau=section.tau, log_std_min=section.log_std_min,
-            log_std_max=section.log_std_max, max_action=task.max_action,
-            head=aligned((2 * A, L)), noise=aligned((A, L)), squashed=aligned((A, L)),
-            log_prob=aligned((L,)), y=aligned((L,)), q=aligned((2, 1, L)), dx=aligned((F + A, L)), da=aligned((A, L)),
-            h=aligned((3, *planes)), dh=workspace(H, L), one_head=aligned((2 * A,)), one_h=aligned((H,)),
+            weights=Weights.create(p),
+            temperature=Weights.create(np.array([math.log(section.alpha)], F4)),
+            F=F,
+            A=A,
+            starts=np.cumsum([net.size for net in nets]),
+            actor=Net(F, H, layers, 2 * A, act),
+            critic=Net(F + A, H, layers, 1, act),
+            batch_size=section.batch_size,
+            init_episodes=section.init_episodes,
+            automatic=section.automatic_entropy_tuning,
+            lr=section.lr,
+            actor_lr=section.lr,
+            alpha_lr=section.lr,
+            tau=section.tau,
+            log_std_min=section.log_std_min,
+            log_std_max=section.log_std_max,
+            max_action=task.max_action,
+            head=aligned((2 * A, L)),
+            noise=aligned((A, L)),
+            squashed=aligned((A, L)),
+            log_prob=aligned((L,)),
+            y=aligned((L,)),
+            q=aligned((2, 1, L)),
+            dx=aligned((F + A, L)),
+            da=aligned((A, L)),
+            h=aligned((3, *planes)),
+            dh=workspace(H, L),
+            one_head=aligned((2 * A,)),
+            one_h=aligned((H,)),
             one_h2=aligned((H,)),
-        )  # fmt: skip
+        )
 
     @staticmethod
     def columns(task: Task) -> int:
@@ -179,9 +199,8 @@ def critics(agent, p, x):
 def critic_gradient(agent, batch, alpha):
     """Into g: of the mean of (Q_k(s, a) - y)^2 with y = r + gamma (1 - d) (min_k Q_target,k(s', a') - alpha log pi);
     a' and log pi are there."""
-    w, B, L, q, y, reward, discount = (
-        agent.weights, agent.batch_size, agent.y.shape[0], agent.q, agent.y, batch.reward, batch.discount
-    )  # fmt: skip
+    w, B, L, q, y = agent.weights, agent.batch_size, agent.y.shape[0], agent.q, agent.y
+    reward, discount = batch.reward, batch.discount
     if looks_ahead(batch):
         critics(agent, w.target, batch.next_sa)
         for i in range(B):
@@ -205,9 +224,8 @@ def actor_gradient(agent, batch, alpha):
 
     dlog pi / du = 2 tanh(u), at u = mean + std n; dlog pi / dlog std = that times std n, minus 1.
     """
-    w, F, A, B, L, q, t, da = (
-        agent.weights, agent.F, agent.A, agent.batch_size, agent.y.shape[0], agent.q, agent.squashed, agent.da
-    )  # fmt: skip
+    w, F, A, B, L = agent.weights, agent.F, agent.A, agent.batch_size, agent.y.shape[0]
+    q, t, da = agent.q, agent.squashed, agent.da
     critics(agent, w.p, batch.sa)
     share = ONE / F4(B)
     for i in range(B):

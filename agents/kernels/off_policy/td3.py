@@ -15,8 +15,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
-import envolve.agents.off_policy.td3
-from envolve.agents.common.population import size
 from envolve.agents.kernels import JIT_INNER
 from envolve.agents.kernels.common.rng import normal, uniform
 from envolve.agents.kernels.dense.activation import tanh
@@ -25,73 +23,19 @@ from envolve.agents.kernels.dense.mlp import (
     F4,
     ONE,
     ZERO,
-    Net,
-    activations,
-    aligned,
     backward,
     backward_input,
     forward,
     predict,
-    workspace,
-)  # fmt: skip
+)
 from envolve.agents.kernels.off_policy.dispatch import by_type, implement
-from envolve.agents.kernels.off_policy.training import Weights, looks_ahead, padded
-from envolve.envs.nets.networks import ACTIVATIONS
+from envolve.agents.kernels.off_policy.training import Weights, looks_ahead
+from envolve.agents.kernels.off_policy.twin_critics import TwinCritics
 from envolve.envs.task import Task
 
 U, I8 = np.uint64, np.int64
 ACTOR = I8(0)  # where the actor begins; a numpy integer, as numba compiles what is called anew for each literal
 SAMPLES = U(65536)  # counters of an update, in samples
-
-
-class TwinCritics(NamedTuple):
-    """What both variants have: hyperparameters, sizes and the arrays of one update."""
-
-    init_episodes: int
-    batch_size: int
-    lr: float  # of the critics
-    actor_lr: float
-    tau: float
-    policy_delay: int
-    action_std: float
-    policy_std: float
-    policy_std_clip: float
-    test_noise: bool
-    observations: int
-    actions: int
-    actor: Net
-    critic: Net
-    norm: bool  # with layer norm
-    critic1: int  # where the critics begin
-    critic2: int  # the end, if there is one critic
-    actor_updates: np.ndarray  # int64 [1]
-    q: np.ndarray  # [1, L], values of a critic, then the gradient of the loss by them
-    y: np.ndarray  # [1, L], the target
-    dx: np.ndarray  # [F + A, L], gradient by a critic's input
-    out: np.ndarray  # [A, L], outputs of the actor, then the gradient by them
-    h: np.ndarray  # [layers, hidden, L], activations of a critic for its backward pass
-    actor_h: np.ndarray
-    dh: np.ndarray  # scratch of the backward pass
-    one_out: np.ndarray  # [A], of one observation, as the next two
-    one_h: np.ndarray
-    one_h2: np.ndarray
-
-    @classmethod
-    def create(cls, task: Task, section: Any) -> TwinCritics:
-        """section: the member's own."""
-        nets = envolve.agents.off_policy.td3.TD3.nets_of(task, section, section.hidden_size, section.hidden_layer)
-        F, A, H, layers = nets[0].inputs, nets[0].outputs, section.hidden_size, max(1, section.hidden_layer)
-        act, norm, s = ACTIVATIONS.index(section.activation_fn), nets[0].layer_norm, section
-        L = padded(s.batch_size)
-        return cls(
-            s.init_episodes, s.batch_size, s.lr, s.lr, s.tau, s.policy_delay, s.action_std, s.policy_std,
-            s.policy_std_clip, s.test_noise, F, A, Net(F, H, layers, A, act), Net(F + A, H, layers, 1, act), norm,
-            size(nets[:1]), size(nets[:2]),
-            actor_updates=np.zeros(1, I8),
-            q=aligned((1, L)), y=aligned((1, L)), dx=aligned((F + A, L)), out=aligned((A, L)),
-            h=activations(H, layers, L, act, norm), actor_h=activations(H, layers, L, act, norm), dh=workspace(H, L),
-            one_out=aligned((A,)), one_h=aligned((H,)), one_h2=aligned((H,)),
-        )  # fmt: skip
 
 
 class TD3(NamedTuple):
