@@ -149,9 +149,12 @@ def test_a_run_begins_with_the_best_experts_world_and_counts_its_steps(
     assert world.score > 100 and world.evolution_steps is not None and world.evolution_steps > 8000
     values = evaluate(config.data, torch.zeros(2, 1), torch.from_numpy(member_seeds(0, COMPARISON, EXPERTS, 2)), DISTIL)
     assert torch.equal(world.flat, values["world"][int(values["score"].argmax())]), "the first generation's centre"
+    first = read_world(str(tmp_path / "first" / "distilled.pt"))
+    assert torch.equal(first.flat, world.flat) and first.score == float(values["score"].max())
+    assert first.evolution_steps == int(values["real_steps"].sum()) < world.evolution_steps
 
 
-def test_a_run_that_is_stopped_before_its_first_checkpoint_begins_again_alike(
+def test_a_run_that_is_stopped_trains_its_experts_once_more_only_if_they_were_not_ready(
     tmp_path: Path, short: Callable[[int], None]
 ) -> None:
     short(50)
@@ -162,8 +165,10 @@ def test_a_run_that_is_stopped_before_its_first_checkpoint_begins_again_alike(
         folder = tmp_path / str(stop)
         with pytest.raises(KeyboardInterrupt):
             go(config, folder, dispatcher=Direct(stop_at=stop))
-        go(config, folder, resume=True)
+        said, _ = go(config, folder, resume=True)
+        assert ("training 2 ddqn experts" in said) == (stop == 0)
         assert files(folder) == files(whole)
+        assert (folder / "distilled.pt").read_bytes() == (whole / "distilled.pt").read_bytes()
 
 
 def test_a_run_says_why_no_expert_has_a_world(tmp_path: Path, short: Callable[[int], None]) -> None:
