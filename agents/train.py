@@ -17,7 +17,7 @@ from envolve.agents.common.learners import LEARNERS, check_learner, curious_lear
 from envolve.agents.common.result import TrainResult
 from envolve.agents.common.rollout import make_world
 from envolve.agents.common.sections import ICMSection, LearnerSection, TabularSection, VarySection
-from envolve.agents.off_policy import training as off_policy
+from envolve.agents.off_policy import depths as off_policy
 from envolve.agents.ppo import training as ppo
 from envolve.agents.tabular.training import RewardNoise, train_tabular
 from envolve.envs.section import EnvSection

@@ -29,8 +29,9 @@ import torch  # noqa: E402
 
 from envolve.core import plugins  # noqa: E402
 from envolve.envs.outside.build import canonical  # noqa: E402
+from envolve.envs.outside.define import define  # noqa: E402
 from envolve.envs.outside.measure import measure  # noqa: E402
-from envolve.envs.outside.task import AGE, RUNNING, SEED, STATUS, OutsideTask, define  # noqa: E402
+from envolve.envs.outside.task import AGE, RUNNING, SEED, STATUS, OutsideTask  # noqa: E402
 
 IDS = ("CartPole-v1", "Pendulum-v1", "Acrobot-v1", "FrozenLake-v1", "InvertedPendulum-v5")
 P, N, LIMIT = 8, 4, 200

@@ -1,4 +1,4 @@
-"""The command ``envolve``, and ``python3 -m envolve``: the table of commands is in core/commands.py."""
+"""The command ``envolve``, and ``python3 -m envolve``: the table of commands is in core/command_table.py."""
 
 from __future__ import annotations
 

@@ -18,7 +18,6 @@ if __name__ == "__main__":
 
 import contextlib
 import logging
-import math
 import os
 import shlex
 import time
@@ -34,17 +33,15 @@ from envolve.experiments.command_line import check_count, in_words, parse
 from envolve.outer.checkpoint import RunError, locked
 from envolve.outer.config.load import ConfigError, store_config
 from envolve.outer.evaluate.device import check_device
-from envolve.outer.exchange.backlog import Patience
-from envolve.outer.exchange.dispatch import Dispatcher
 from envolve.outer.exchange.engine import Engine
-from envolve.outer.exchange.local_workers import LocalProcesses
 from envolve.outer.exchange.machine import ExchangeError, Host
 from envolve.outer.exchange.worker import SecondWorkerError
-from envolve.outer.hpo.nes_master import DONE, LOGS, TRIALS, Broken, NESMaster
+from envolve.outer.hpo.local_masters import Asked, masters_on_files
+from envolve.outer.hpo.nes_master import DONE, Broken, NESMaster
 from envolve.outer.hpo.optimise import Copy, Optimiser
 from envolve.outer.hpo.optuna_storage import OptunaStorage, storage_file
 from envolve.outer.hpo.report import write_report
-from envolve.outer.hpo.study import Study, dump_study, read_study
+from envolve.outer.hpo.study import STUDY_FILE, Study, dump_study, read_study
 from envolve.outer.hpo.study_board import StudyBoard
 from envolve.outer.hpo.study_table import StudyTable
 from envolve.outer.launch import forget_unused
@@ -76,8 +73,6 @@ slurm/ has scripts for clusters.
 Exit codes: 0 the search is complete, 1 it cannot start or continue, 2 wrong arguments or study, 130 and 143 stopped
 (resumable)."""
 
-STUDY_FILE = "study.yaml"
-STOP_SECONDS = 3.2  # until an NES master that was told to end is killed: it ends its workers first
 FAREWELL_SECONDS = 15.0  # that masters have to end by themselves, when all is done
 
 
@@ -202,7 +197,8 @@ def search(args: Args, study: Study, run_dir: Path) -> int:
         name = run_dir.resolve().name
         engine: Engine
         if args.workers_on == FILES:
-            engine, children, started = masters_on_files(stack, args, study, run_dir)
+            asked = Asked(args.bohb_id, args.bohb_workers, args.masters, args.num_workers)
+            engine, children, started = masters_on_files(stack, study, run_dir, asked, __file__)
         else:
             from envolve.outer.ray.trials import trial_pool  # late: Ray is an extra
 
@@ -224,36 +220,6 @@ def search(args: Args, study: Study, run_dir: Path) -> int:
             children.wait(FAREWELL_SECONDS)
     print(f"\n{text}")
     return 0
-
-
-def masters_on_files(
-    stack: contextlib.ExitStack, args: Args, study: Study, run_dir: Path
-) -> tuple[Engine, LocalProcesses, str]:
-    """The exchange with NES masters, those to start here (with ids number 0, else ``--masters`` of them), and words."""
-    masters = (args.masters or 1) if args.bohb_id is None else 1
-    num_workers = args.num_workers
-    if num_workers is None:
-        num_workers = max(1, len(os.sched_getaffinity(0)) // masters) if args.bohb_id is None else 0
-    at_once = args.bohb_workers or masters
-    if study.parallel < at_once:
-        log.warning(
-            "%d NES masters, but the study lets only %d trials run at once (search.parallel)", at_once, study.parallel
-        )
-
-    def command(bohb_id: int) -> list[str]:
-        own = [str(run_dir / STUDY_FILE), str(bohb_id), "--run-dir", str(run_dir), "--workers", str(num_workers)]
-        return [sys.executable, __file__, *own, "--nes-master", "--parent-pid", str(os.getpid())]
-
-    def advice(free_id: int) -> str:
-        more = [*commands.typed("optimize_params.py"), str(run_dir / STUDY_FILE), str(max(1, free_id))]
-        more += [str(max(masters, free_id) + 1), "--run-dir", str(run_dir)]
-        own = f"{masters} NES master{'s' * (masters != 1)} of this search are starting (logs: {run_dir / LOGS})"
-        return f"{own}; more can be started anywhere: {shlex.join(more)}"
-
-    never_late, name = Patience(factor=math.inf), run_dir.resolve().name  # a long trial is no straggler
-    dispatcher = stack.enter_context(Dispatcher(str(run_dir / TRIALS), 0, name, patience=never_late, advice=advice))
-    children = LocalProcesses(masters, command, run_dir / LOGS, what="NES master", stop_seconds=STOP_SECONDS)
-    return dispatcher, children, f"{at_once} NES master{'s' * (at_once != 1)}"
 
 
 def master(args: Args, study: Study, run_dir: Path) -> int:

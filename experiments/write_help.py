@@ -22,7 +22,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from envolve.core import commands
-from envolve.core.commands import COMMANDS, Command
+from envolve.core.command_table import COMMANDS, Command
 from envolve.core.places import CODE
 
 WIDTH = 100

@@ -4,6 +4,7 @@ examples of hypothesis unless all are asked for; and the longest files first, so
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from collections.abc import Iterator
 
@@ -13,21 +14,24 @@ from hypothesis import settings
 
 from envolve.agents.kernels.building import ahead
 from tests.examples import examples
+from tests.warm.processes import Warm
 
 torch.set_num_threads(1)
 settings.register_profile("here", max_examples=examples(), deadline=None)
 settings.load_profile("here")
 
-# Files of ten seconds and more, the longest first: one that is begun at the end keeps the other processes waiting.
+# Files of several seconds of CPU time, the longest first: one that begins at the end keeps the other processes waiting.
+# Neighbours need different kernels, so that neither waits until the other's process has compiled them.
 LONGEST = [
-    "test_master.py", "agents/ppo/test_training.py", "experiments/test_auto_shape.py", "agents/shaped/test_halving.py",
-    "agents/off_policy/test_ddqn.py", "experiments/test_optimize_params.py", "agents/kernels/dense/test_kernels.py",
-    "agents/off_policy/test_td3.py", "llm/vetting/test_vet.py", "test_worker.py", "agents/tabular/test_training.py",
-    "agents/goal/test_off_policy.py", "outer/distil/test_begin.py", "outer/test_run.py", "test_examples.py",
-    "experiments/test_eval_shapers.py",
-    "distributed/programs/test_turns.py", "distributed/programs/test_supervisor.py", "llm/vetting/test_attacks.py",
-    "experiments/test_evaluate_policy.py", "outer/hpo/test_search.py", "outer/exchange/test_faults.py",
-    "envs/graph/test_fuzz.py", "llm/gym/test_train.py",
+    "agents/ppo/test_training.py", "test_master.py", "agents/off_policy/test_ddqn.py", "experiments/test_auto_shape.py",
+    "agents/off_policy/test_td3.py", "agents/kernels/dense/test_kernels.py", "llm/vetting/test_vet.py",
+    "agents/goal/test_off_policy.py", "agents/shaped/test_halving.py", "agents/tabular/test_training.py",
+    "outer/distil/test_begin.py", "llm/gym/test_train.py", "outer/test_run.py", "experiments/test_optimize_params.py",
+    "experiments/test_evaluate_policy.py", "llm/vetting/test_attacks.py", "agents/common/test_icm.py",
+    "outer/hpo/test_importance.py", "test_layout.py", "experiments/test_eval_shapers.py", "outer/hpo/test_search.py",
+    "outer/exchange/test_faults.py", "agents/kernels/common/test_worlds.py", "outer/evaluate/test_shapers.py",
+    "experiments/test_train_goal.py", "test_examples.py", "distributed/programs/test_turns.py",
+    "distributed/programs/test_supervisor.py", "envs/graph/test_fuzz.py",
 ]  # fmt: skip
 
 
@@ -58,6 +62,14 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     """Before the fixtures of its module."""
     global _is_fast
     _is_fast = "slow" not in item.keywords
+
+
+@pytest.fixture(params=["warm", pytest.param("new", marks=pytest.mark.slow)])
+def warm(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Processes of Envolve's commands begin as copies of this one, which has imported torch (tests/warm/processes.py).
+    The same test is among the slow ones with new processes."""
+    if request.param == "warm":
+        monkeypatch.setattr(subprocess, "Popen", Warm)
 
 
 @pytest.fixture(scope="module", autouse=True)

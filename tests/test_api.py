@@ -65,7 +65,7 @@ def test_wrong_arguments_are_one_line(arguments: dict, words: str) -> None:
     assert words in str(caught.value)
 
 
-def test_evolve_stop_resume_load_evaluate(tmp_path: Path) -> None:
+def test_evolve_stop_resume_load_evaluate(tmp_path: Path, warm: None) -> None:
     raw = yaml.safe_load(GRIDWORLD_FILE.read_text())
     result = envolve.evolve(
         raw, seed=3, workers=1, results_dir=tmp_path, overrides=[*CLIFF, "agents.gtn.max_iterations=2"], progress=False

@@ -28,6 +28,7 @@ from envolve.outer.exchange.messages import Chunk, ChunkResult
 from envolve.outer.run import Run
 from tests.outer.small import CLIFF, GRIDWORLD_FILE, default_sigint
 from tests.outer.test_run import Direct, files, go
+from tests.warm.processes import Warm
 
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLES = ROOT / "examples"
@@ -87,7 +88,7 @@ SMALL = (
 
 
 @pytest.mark.parametrize("name, needs", [("frozen_lake_rn", "gymnasium"), ("lunar_lander", "Box2D")])
-def test_worlds_for_environments_of_others(tmp_path: Path, name: str, needs: str) -> None:
+def test_worlds_for_environments_of_others(tmp_path: Path, name: str, needs: str, warm: None) -> None:
     pytest.importorskip(needs)
     summary = go(load_config(EXAMPLES / f"{name}.yaml", SMALL), tmp_path / "run")[1]
     assert summary.generations == 1 and len(summary.proxy.returns) == 2 and summary.real_steps > 0
@@ -150,7 +151,10 @@ def test_single_takes_the_files_to_its_workers_and_survives_a_kill(tmp_path: Pat
 
 
 @pytest.mark.parametrize("allowed", [pytest.param(True, marks=pytest.mark.slow), False])
-def test_worker_by_hand_executes_only_what_it_was_allowed(tmp_path: Path, allowed: bool) -> None:
+def test_worker_by_hand_executes_only_what_it_was_allowed(
+    tmp_path: Path, allowed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The worker is a new process, which has executed nothing yet."""
     runs, sync = tmp_path / "runs", tmp_path / "sync"
     (tmp_path / "sync").mkdir()
     flag = ["--plugins", str(runs)] if allowed else []
@@ -158,6 +162,8 @@ def test_worker_by_hand_executes_only_what_it_was_allowed(tmp_path: Path, allowe
         [sys.executable, str(ROOT / "GTN_worker.py"), "0", "0", "--sync-dir", str(sync), *flag], cwd=ROOT,
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
+    if not allowed:
+        monkeypatch.setattr(subprocess, "Popen", Warm)
     tiny = [*TINY, "agents.gtn.max_iterations=1", "agents.gtn.comparison_agents=0"]
     process = master(
         EXAMPLES / "my_own.yaml", "--sync-dir", sync, "--results-dir", runs, "--quit-workers", "--set", *tiny

@@ -30,7 +30,7 @@ OWN_READERS = {  # what the kernel itself offers, and logs of their own
     "core/files.py", "core/commands.py", "distributed/programs/launch.py", "distributed/memory/replay_log.py",
     "experiments/describe_tasks.py", "experiments/serve_small_model.py", "llm/gym/jailed.py",
     "llm/vetting/jail/locks.py",
-    "llm/gym/guard.py", "core/descendants.py", "core/interrupt.py", "outer/exchange/machine.py",
+    "llm/gym/guard.py", "core/descendants.py", "core/listener.py", "outer/exchange/machine.py",
 }  # fmt: skip
 MASTER_ONLY = {"envs/worlds/export.py"}
 WORKER_OUTER = {
@@ -239,7 +239,8 @@ def test_pyproject_and_requirements_agree() -> None:
 # ------------------------------------------------------------------------------------------------------------- density
 
 MOST_FILES = 25  # Python files side by side
-MOST_PARAMETERS = 12  # of a function; a kernel's are arrays
+MOST_PARAMETERS = 12  # of a function
+PRODUCT = "agents/kernels/dense/gemm.py"  # takes 13, as BLAS's takes 14: matrices with offsets and strides
 
 
 def test_folders_are_small() -> None:
@@ -261,7 +262,7 @@ def test_functions_have_few_parameters() -> None:
     several = ast.parse("class A:\n    def f(self, a, /, b, *, c): ...\n").body[0].body[0]  # type: ignore[attr-defined]
     assert parameters(several) == 3
     for path in SOURCES:
-        if not name(path).startswith("agents/kernels/"):
+        if name(path) != PRODUCT:
             for node in ast.walk(parse(path)):
                 if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
                     n = parameters(node)

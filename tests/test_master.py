@@ -396,7 +396,7 @@ def test_workers_started_by_hand(tmp_path, reference):
     assert files(run_dir(tmp_path)) == reference
 
 
-def test_a_master_without_workers_says_what_to_type(tmp_path):
+def test_a_master_without_workers_says_what_to_type(tmp_path, warm):
     with started(tmp_path, GRIDWORLD, "--sync-dir", "my sync", single=False) as master:
         master.wait_for("python3 GTN_worker.py 0 0 --sync-dir 'my sync' &")
         assert master.end(signal.SIGTERM) == 143
@@ -426,7 +426,7 @@ def interrupt_and_resume(cwd, config, overrides, moments, sig=signal.SIGINT, wor
     return folder
 
 
-def test_ctrl_c_and_resume(tmp_path, reference):
+def test_ctrl_c_and_resume(tmp_path, reference, warm):
     """In the middle: the bytes of a run without workers, and all that a whole run says and leaves."""
     masters = []
     folder = interrupt_and_resume(tmp_path, GRIDWORLD, LONG, ["generation 11/30"], workers=1, masters=masters)

@@ -61,7 +61,7 @@ def refused(words):
             signal.signal(signum, handler)
 
 
-def test_a_workers_life(tmp_path, capsys):
+def test_a_workers_life(tmp_path, capsys, warm):
     """Waits for a master, refuses a double, works, survives a master, is stopped, and is told to quit."""
     worker = start(tmp_path, 0, 3)
     other = None
@@ -100,7 +100,7 @@ def test_a_workers_life(tmp_path, capsys):
                 process.wait()
 
 
-def test_killed_worker_is_started_anew_and_its_chunk_comes_back(tmp_path):
+def test_killed_worker_is_started_anew_and_its_chunk_comes_back(tmp_path, warm):
     marker = tmp_path / "marker"
     workers = LocalWorkers(1, tmp_path / "sync", 0, tmp_path / "logs", script=SCRIPT, extra_args=FAST)
     with Dispatcher(str(tmp_path / "sync"), 0, "run", interval=0.2, on_wait=workers.poll) as master, workers:
@@ -124,7 +124,7 @@ def _interrupt_when(heartbeat):
         raise KeyboardInterrupt
 
 
-def test_local_worker_ends_when_its_master_is_gone(tmp_path):
+def test_local_worker_ends_when_its_master_is_gone(tmp_path, warm):
     parent = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
     worker = start(tmp_path, 0, 0, "--parent-pid", parent.pid)
     try:

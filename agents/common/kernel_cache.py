@@ -3,7 +3,8 @@
 numba finds a cached binary by the source of the compiled function, not of the functions that it calls, so a binary can
 be stale without notice. The folder name therefore contains a hash of all kernel sources. numba also uses the path of
 the source: a second checkout would find the mark that everything is compiled and still compile again. The hash
-therefore includes the path.
+therefore includes the path. What a kernel cannot depend on is left out, since whoever edits it would wait for all
+kernels: ``compiles_nothing``.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from pathlib import Path
 from envolve.core.files import read_plain
 from envolve.core.places import CODE
 
-WAITING = ("ahead.py", "foreman.py")  # they have kernels compiled, and no kernel depends on them
+KERNELS = CODE / "agents" / "kernels"
+WAITING = ("ahead.py", "foreman.py", "registry.py")  # they have kernels compiled, and no kernel depends on them
 SOURCE_BYTES = 1_000_000  # a kernel has at most 300 lines
 FROZEN = ("core/rng.py", "agents/common/result.py")  # their constants are compiled in
 
@@ -34,10 +36,16 @@ def cache_base() -> Path:
     return Path(tempfile.gettempdir()) / f"envolve-{os.getuid()}"
 
 
+def compiles_nothing(source: Path) -> bool:
+    """Whether no kernel depends on this file of ``agents/kernels/``: it is in ``WAITING``, or a room's ``__init__.py``,
+    which says what can be compiled ahead and no more. ``agents/kernels/__init__.py`` has the options of all."""
+    return source.name in WAITING or (source.name == "__init__.py" and source.parent != KERNELS)
+
+
 def cache_dir() -> Path:
     """Folder for kernels compiled from the present sources."""
     digest = hashlib.sha256(str(CODE).encode())
-    sources = sorted(p for p in (CODE / "agents" / "kernels").rglob("*.py") if p.name not in WAITING)
+    sources = sorted(p for p in KERNELS.rglob("*.py") if not compiles_nothing(p))
     for source in sources + [CODE / name for name in FROZEN]:
         digest.update(read_plain(source, SOURCE_BYTES))
     return cache_base() / "numba" / digest.hexdigest()[:16]

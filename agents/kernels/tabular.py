@@ -126,14 +126,16 @@ def _mean(logged, first, last):
 
 
 @njit(inline="always", **EXACT)
-def early_out(logged, e, window, n, virtual, min_n, init_episodes, change, solved_reward):
+def early_out(logged, e, n, virtual, rules):
     """Whether training stops after episode ``e`` >= init_episodes (agents/tabular/loop.py has the rule in words)."""
+    window = rules.window
     middle = max(0, e + 1 - window)
     avg = _mean(logged, middle, e + 1)
     if not virtual:
-        return avg >= solved_reward
+        return avg >= rules.solved_reward
     prev = _mean(logged, max(0, middle - window), middle)
-    return n >= min_n and e >= init_episodes + window and abs(avg - prev) / (abs(prev) + 1e-9) < change
+    enough = n >= rules.min_n and e >= rules.init_episodes + window
+    return enough and abs(avg - prev) / (abs(prev) + 1e-9) < rules.change
 
 
 def _trainer(sarsa, counted):
@@ -145,18 +147,16 @@ def _trainer(sarsa, counted):
     always_changes = sarsa or counted
 
     @njit(**EXACT)
-    def train_members(
-        lo, hi, keys, published,  # keys: uint64 [P]; published: SARSA's target draws an action of its own
-        alpha, gamma, beta, eps_init, eps_min, eps_decay, batch_size, train_steps,  # [P]
-        train_episodes, init_episodes, skip, window, change, min_n, bootstrap,
-        next_state, reward, done, noise,  # world, [P or 1, nS * nA], noise of its reward
-        task_next, task_reward, task_done, task_noise, start, num_actions,  # task, [nS * nA]
-        synthetic, max_steps, solved_reward, test_each,
-        q_tables, episode_return, episode_length, test_return, steps, updates, episodes, real_steps, status,  # results
-    ):  # fmt: skip
-        """Train members lo..hi-1; results are written into the arrays of the last line. status != OK: not trained."""
-        num_states = q_tables.shape[1] // num_actions
-        num_actions, start = np.uint64(num_actions), np.uint64(start)
+    def train_members(lo, hi, drawn, rules, world, task, results):
+        """Trains members lo..hi-1; see ``tabular_records.py``. world, task: ``Steps``."""
+        keys, alpha, gamma, beta, eps_init, eps_min, eps_decay, batch_size, train_steps = drawn
+        skip, max_steps, synthetic, test_each = rules.skip, rules.max_steps, rules.synthetic, rules.test_each
+        published, bootstrap, init_episodes = rules.published, rules.bootstrap, rules.init_episodes
+        next_state, reward, done, noise = world
+        task_next, task_reward, task_done, task_noise = task
+        q_tables, episode_return, episode_length, test_return, steps, updates, episodes, real_steps, status = results
+        num_states = q_tables.shape[1] // rules.num_actions
+        num_actions, start = np.uint64(rules.num_actions), np.uint64(rules.start)
         on_policy = sarsa and not published
         plain = skip == 1 and noise == np.float32(0.0)
         visits = np.zeros(q_tables.shape[1] if counted else 0, np.int64)
@@ -179,7 +179,7 @@ def _trainer(sarsa, counted):
             n = 0  # environment steps of all episodes before this one
             finite = True
             e = 0
-            while e < train_episodes:
+            while e < rules.train_episodes:
                 if e > 0:
                     eps = max(eps * eps_decay[p], eps_min[p])
                 explore = np.uint64(math.ceil(eps * 2.0**32))
@@ -245,16 +245,24 @@ def _trainer(sarsa, counted):
                     break
                 if test_each:
                     real_steps[p] += _test(
-                        best, task_next, task_reward, task_done, start, num_actions, skip, max_steps, task_noise,
-                        fold(keys[p], TEST), np.uint64(e * len(returns)), returns,
-                    )  # fmt: skip
+                        best,
+                        task_next,
+                        task_reward,
+                        task_done,
+                        start,
+                        num_actions,
+                        skip,
+                        max_steps,
+                        task_noise,
+                        fold(keys[p], TEST),
+                        np.uint64(e * len(returns)),
+                        returns,
+                    )
                     total = _sum(returns) / len(returns)
                 logged[e] = np.float32(total)
                 spent = train_steps[p] > 0 and n >= train_steps[p]
                 virtual = synthetic and not test_each
-                early = e >= init_episodes and early_out(
-                    logged, e, window, n, virtual, min_n, init_episodes, change, solved_reward
-                )
+                early = e >= init_episodes and early_out(logged, e, n, virtual, rules)
                 e += 1
                 if spent or early:
                     break
@@ -263,9 +271,19 @@ def _trainer(sarsa, counted):
                 real_steps[p] += n
             if finite:
                 real_steps[p] += _test(
-                    best, task_next, task_reward, task_done, start, num_actions, skip, max_steps, task_noise,
-                    fold(keys[p], FINAL_TEST), np.uint64(0), test_return[p],
-                )  # fmt: skip
+                    best,
+                    task_next,
+                    task_reward,
+                    task_done,
+                    start,
+                    num_actions,
+                    skip,
+                    max_steps,
+                    task_noise,
+                    fold(keys[p], FINAL_TEST),
+                    np.uint64(0),
+                    test_return[p],
+                )
 
     return train_members
 

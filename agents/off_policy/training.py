@@ -1,9 +1,9 @@
-"""Trains a whole population of off-policy agents: DDQN, Dueling DDQN, TD3, discrete TD3, SAC.
+"""The loop that trains off-policy agents: DDQN, Dueling DDQN, TD3, discrete TD3, SAC. ``depths.py`` calls it.
 
-``train_population`` trains one agent per member in its world and tests it on the real task. All members take each
-decision together: one batched call acts, one steps the worlds, one updates every network. Episodes end member by
-member, and so does training; the finished are dropped from the batch. A member's result depends on its key, its world
-and its hyperparameters only. The compiled twin is ``agents/kernels/off_policy/training.py``.
+``OffPolicy`` trains one agent per member in its world and tests it on the real task. All members take each decision
+together: one batched call acts, one steps the worlds, one updates every network. Episodes end member by member, and so
+does training; the finished are dropped from the batch. A member's result depends on its key, its world and its
+hyperparameters only. The compiled twin is ``agents/kernels/off_policy/training.py``.
 
 Axes: L members still in training, N = 1 environment each, B minibatch, F observation features, D parameters.
 """
@@ -11,9 +11,8 @@ Axes: L members still in training, N = 1 environment each, B minibatch, F observ
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Dict, List, Optional, Tuple, Type, Union
+from typing import Any, Dict, List, Optional, Tuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -22,11 +21,9 @@ from envolve.agents.common.cuda_graph import Graphs
 from envolve.agents.common.early_out import early_out
 from envolve.agents.common.hyper import Hyper
 from envolve.agents.common.icm import ICM
-from envolve.agents.common.population import initial_weights, keep_pages, nets_of, stack, unstack, widest
 from envolve.agents.common.replay import Replay, capacity
-from envolve.agents.common.result import AGENT_DIVERGED, WORLD_DIVERGED, TrainResult
-from envolve.agents.common.rollout import capturable, make_world, repeat, reset_uniforms, reward_noise, test_episodes
-from envolve.agents.common.sections import ICMSection
+from envolve.agents.common.result import AGENT_DIVERGED, WORLD_DIVERGED
+from envolve.agents.common.rollout import make_world, repeat, reset_uniforms, reward_noise, test_episodes
 from envolve.agents.off_policy.algorithm import Algorithm, Rows, column
 from envolve.core import rng
 from envolve.envs.section import EnvSection
@@ -76,7 +73,7 @@ class OffPolicy:
         cuda_graph: bool = False,
         updates: str = "torch",
     ) -> None:
-        """updates: see ``train_population``."""
+        """updates: see ``depths.train_population``."""
         self.task, self.kind, self.section, self.test_each = task, kind, section, test_each
         self.algorithm, self.icm, self.keys, self.s = algorithm, icm, keys, hyper.section
         device, P, E = keys.device, len(keys), hyper.section.train_episodes
@@ -271,80 +268,3 @@ class OffPolicy:
             returns[ok], steps = self._test(self.final.take(ok.nonzero()[:, 0]), key, torch.zeros_like(key))
             self.real_steps[ok] += steps
         return returns
-
-
-def train_population(
-    algorithm: Type[Algorithm],
-    task: Task,
-    kind: str,
-    section: EnvSection,
-    worlds: Union[np.ndarray, Tensor],
-    hyper: Hyper,
-    keys: np.ndarray,
-    test_each: bool,
-    device: str = "cpu",
-    icm: Optional[ICMSection] = None,
-    cuda_graph: bool = True,
-    updates: str = "torch",
-) -> TrainResult:
-    """Train P agents and test them on the real task.
-
-    kind: "real", "se" or "rn", what ``worlds`` float32 [P, W] are (any width for "real"); keys: int64 [P];
-    test_each: test after every training episode and stop when the task is solved (kind "rn"; "se" only if asked).
-    icm: add curiosity to the rewards that are learned from. cuda_graph: replay the step as a graph, where the device is
-    a GPU. updates: back end of the gradient steps: "torch"; "kernel", where there is one, for tasks that have none; or
-    "torch_compile", code that torch.compile makes of them.
-    """
-    keep_pages()
-    agents = nets_of(algorithm, task, hyper)
-    weights = initial_weights(agents, keys)
-    result = TrainResult.before_training(weights, hyper.section.train_episodes, hyper.section.test_episodes)
-    depth = np.maximum(1, hyper["hidden_layer"])
-    for layers in np.unique(depth):  # nets of one depth are stacked, the narrower ones padded with units that stay zero
-        rows = np.flatnonzero(depth == layers)
-        part, group = [agents[i] for i in rows], hyper.take(rows)
-        nets = widest(part)
-        params = stack(torch.as_tensor(weights[rows], device=device), part, nets)
-        width = column(group, "hidden_size", params.device, torch.int64)
-        group_keys = torch.as_tensor(keys[rows], device=device)
-        run = OffPolicy(
-            task,
-            kind,
-            section,
-            torch.as_tensor(worlds, dtype=torch.float32)[rows].to(device),
-            group,
-            group_keys,
-            test_each,
-            algorithm(task, group, nets, params, width),
-            None if icm is None else ICM(task, icm, group_keys),
-            cuda_graph and params.is_cuda and capturable(task, kind),
-            updates,
-        )
-        run.train()
-        result.put(rows, run, unstack(run.final.rows.params, part, nets, weights.shape[1]))
-    return result
-
-
-def test_trained(
-    algorithm: Type[Algorithm], task: Task, hyper: Hyper, weights: np.ndarray, keys: np.ndarray
-) -> Tuple[np.ndarray, np.ndarray]:
-    """The final test of agents that were trained elsewhere, on the CPU. weights: float32 [P, D], as ``TrainResult`` has
-    them; keys: int64 [P] -> returns float64 [P, T], steps on the task int64 [P]."""
-    agents, s = nets_of(algorithm, task, hyper), hyper.section
-    returns, steps = np.full((len(keys), s.test_episodes), np.nan), np.zeros(len(keys), np.int64)
-    depth = np.maximum(1, hyper["hidden_layer"])
-    for layers in np.unique(depth):
-        rows = np.flatnonzero(depth == layers)
-        part, group = [agents[i] for i in rows], hyper.take(rows)
-        nets = widest(part)
-        params = stack(torch.as_tensor(weights[rows]), part, nets)
-        of = algorithm(task, group, nets, params, column(group, "hidden_size", params.device, torch.int64))
-        key = rng.fold(torch.as_tensor(keys[rows]), rng.FINAL_TEST)
-        noise, first = rng.fold(key, rng.EXPLORE), torch.zeros_like(key)
-
-        def policy(obs: Tensor, step: Tensor, of: Algorithm = of, noise: Tensor = noise) -> Tensor:
-            return of.test_action(obs, noise, step)
-
-        tested = test_episodes(task, policy, key, first, s.test_episodes, s.same_action_num)
-        returns[rows], steps[rows] = (x.numpy() for x in tested)
-    return returns, steps

@@ -108,44 +108,45 @@ def _flat(tables: Tuple[Any, ...]) -> Tables:
 
 def _train_compiled(setting: Setting, keys: np.ndarray, result: TrainResult, threads: int) -> None:
     from envolve.agents.kernels.tabular import TRAIN_MEMBERS
+    from envolve.agents.kernels.tabular_records import Drawn, Results, Rules, Steps
 
     h: TabularSection = setting.hyper.section  # type: ignore[assignment]
     integers = ("batch_size", "train_steps")
+    values = (np.ascontiguousarray(setting.hyper[n], np.int64 if n in integers else np.float64) for n in PER_MEMBER)
+    drawn = Drawn(keys.view(np.uint64), *values)
+    rules = Rules(
+        published=bool(h.published_sarsa),
+        train_episodes=int(h.train_episodes),
+        init_episodes=int(h.init_episodes),
+        skip=int(h.same_action_num),
+        window=int(h.early_out_num),
+        change=float(h.early_out_virtual_diff),
+        min_n=int(h.early_out_min_steps),
+        bootstrap=bool(h.bootstrap_time_limit),
+        synthetic=setting.synthetic,
+        max_steps=setting.max_steps,
+        solved_reward=setting.solved_reward,
+        test_each=setting.test_each,
+        start=setting.start,
+        num_actions=setting.actions,
+    )
+    world = Steps(*setting.world, np.float32(setting.world_noise))
+    next_state, reward, done = (table[0] for table in setting.task)
+    task = Steps(next_state, reward, done, np.float32(setting.task_noise))
+    results = Results(
+        q_tables=result.weights,
+        episode_return=result.episode_return,
+        episode_length=result.episode_length,
+        test_return=result.test_return,
+        steps=result.train_steps,
+        updates=result.updates,
+        episodes=result.episodes,
+        real_steps=result.real_steps,
+        status=result.status,
+    )
 
     def share(lo: int, hi: int) -> None:
-        TRAIN_MEMBERS[setting.algorithm](
-            lo,
-            hi,
-            keys.view(np.uint64),
-            bool(h.published_sarsa),
-            *(np.ascontiguousarray(setting.hyper[n], np.int64 if n in integers else np.float64) for n in PER_MEMBER),
-            int(h.train_episodes),
-            int(h.init_episodes),
-            int(h.same_action_num),
-            int(h.early_out_num),
-            float(h.early_out_virtual_diff),
-            int(h.early_out_min_steps),
-            bool(h.bootstrap_time_limit),
-            *setting.world,
-            np.float32(setting.world_noise),
-            *(t[0] for t in setting.task),
-            np.float32(setting.task_noise),
-            setting.start,
-            setting.actions,
-            setting.synthetic,
-            setting.max_steps,
-            setting.solved_reward,
-            setting.test_each,
-            result.weights,
-            result.episode_return,
-            result.episode_length,
-            result.test_return,
-            result.train_steps,
-            result.updates,
-            result.episodes,
-            result.real_steps,
-            result.status,
-        )
+        TRAIN_MEMBERS[setting.algorithm](lo, hi, drawn, rules, world, task, results)
 
     if threads == 1:
         share(0, len(keys))

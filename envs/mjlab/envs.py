@@ -12,8 +12,8 @@ from envolve.core import rng
 from envolve.envs.mjlab.environment import CandidateEnv
 from envolve.envs.mjlab.guard import KEPT, Dump, Moment
 from envolve.envs.mjlab.package import configuration, find_task
+from envolve.envs.mjlab.paths import unknown
 from envolve.envs.mjlab.task import MjlabTask, mjlab_task
-from envolve.envs.mjlab.terms import unknown
 from envolve.envs.physics.task import Pose, Random
 from envolve.envs.shaping.calls import Group, ShaperCalls
 from envolve.envs.shaping.candidate import Candidate, Failure, WrongOutput, check_tensor

@@ -7,9 +7,9 @@ from typing import Any, Dict, List, Type
 
 from envolve.envs.mjlab.envs import make_mjlab_envs
 from envolve.envs.mjlab.package import configuration
+from envolve.envs.mjlab.paths import places
 from envolve.envs.mjlab.quantities import plain
 from envolve.envs.mjlab.task import MjlabTask, mjlab_task
-from envolve.envs.mjlab.terms import places
 from envolve.envs.shaping.candidate import Candidate
 
 _measured: Dict[str, Type[MjlabTask]] = {}

@@ -18,8 +18,8 @@ from torch import Tensor
 from envolve.envs.mjlab.environment import CandidateEnv
 from envolve.envs.mjlab.package import PREFIX, name_of
 from envolve.envs.mjlab.quantities import layout, plain, readers
-from envolve.envs.mjlab.terms import action_width
 from envolve.envs.physics.task import PhysicsTask, Pose, Quantity, Random, State
+from envolve.envs.sim.simulator import SimulatorError
 
 OWN = ("own_reward", "own_terminal", "own_observation")
 DIVERGED_SPEED, DIVERGED_POSITION = 1e4, 1e6  # |qvel|, |qpos| of a simulation that has blown up
@@ -47,7 +47,7 @@ class MjlabTask(PhysicsTask):
     def __init__(self, world: CandidateEnv) -> None:
         self.world, env = world, world.env
         self.num_envs, self.dt, made = world.R, float(env.step_dt), type(self)
-        made.max_steps, made.action_size = int(env.max_episode_length), action_width(env)
+        made.max_steps, made.action_size = int(env.max_episode_length), _action_width(env)
         self.scaled = bool(env.cfg.scale_rewards_by_dt)
         actuators = tuple(f"action {k}" for k in range(self.action_size))
         self.sim: Any = SimpleNamespace(
@@ -228,3 +228,11 @@ def mjlab_task(name: str) -> Type[MjlabTask]:
     if own not in _classes:
         _classes[own] = type("Mjlab" + plain(own), (MjlabTask,), {"name": PREFIX + own, "mjlab_name": own})
     return _classes[own]
+
+
+def _action_width(env: Any) -> int:
+    """Numbers that the task's action terms take together."""
+    width = int(env.action_manager.total_action_dim)
+    if not width:
+        raise SimulatorError("the task has no action terms")
+    return width

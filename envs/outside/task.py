@@ -15,42 +15,27 @@ from __future__ import annotations
 import itertools
 import logging
 import math
-from typing import Any, ClassVar, Dict, List, Mapping, Optional, Sequence, Set, Tuple, Type
+from typing import Any, ClassVar, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from envolve.envs.outside.build import (
-    OutsideError,
-    check_permission,
-    class_in_file,
-    file_and_class,
-    is_outside,
-    maker,
-    read_wrappers,
-)
+from envolve.envs.outside.build import OutsideError, check_permission, class_in_file, file_and_class, maker
 from envolve.envs.outside.flat import Flat, FlatError, info_vector
-from envolve.envs.outside.spaces import Action, Observation, read_action, read_observation
+from envolve.envs.outside.spaces import Action, Observation
 from envolve.envs.outside.watch import TooSlow, again, watched
-from envolve.envs.task import TASKS, Task
+from envolve.envs.task import Task
 
 log = logging.getLogger("envolve")
 EPISODE, SEED, AGE, STATUS, HEAD = 0, 1, 2, 3, 4  # columns of the state; then info [V] and observation [F]
 RUNNING, TERMINATED, TRUNCATED, FAILED = 0, 1, 2, 3
-NEVER_SOLVED = 1e9  # solved_reward of a task without such a mark
 REMEMBERED = 200_000  # episodes that are over
 BATCH = 256  # environments at once; more episodes are tested one batch after the other
-OUTSIDE_KEYS = ("env_kwargs", "wrappers", "measured", "sha256")  # of a section, beside those of every task
-MEASURED = (
-    "observation", "action", "max_steps", "own_limit", "solved_reward", "info_names", "observation_mean",
-    "observation_scale", "reward_scale", "first_observations", "random_return", "random_episodes", "steps",
-    "deterministic", "versions",
-)  # fmt: skip
 
 
 class OutsideTask(Task):
-    """Base class; ``define`` makes a class for one environment."""
+    """Base class; ``define.py`` makes a class for one environment."""
 
     on_host = True
     reset_uniforms = 2
@@ -256,97 +241,3 @@ class OutsideTask(Task):
             self._over = set(sorted(self._over)[REMEMBERED // 2 :])
         if env is not None:
             self._free.append(env)
-
-
-# ------------------------------------------------------------------------------------------------------- from a section
-
-
-def define(name: str, section: Mapping[str, Any]) -> Type[OutsideTask]:
-    """The task of one environment. section: with ``env_kwargs``, ``wrappers`` and ``measured``, of a resolved
-    configuration, which may come from elsewhere. Raises ValueError with the key, what was found and expected."""
-    where = f"envs.{name}"
-    measured = section.get("measured")
-    if not isinstance(measured, dict) or set(measured) != set(MEASURED):
-        raise ValueError(f"{where}.measured: found {str(measured):.80}, expected what measuring the environment writes")
-    for key in ("env_kwargs", "wrappers"):
-        try:
-            read_wrappers(section[key]) if key == "wrappers" else _mapping(section[key])
-        except (KeyError, ValueError) as e:
-            raise ValueError(f"{where}.{key}: {e}") from None
-    try:
-        observation, action = read_observation(measured["observation"]), read_action(measured["action"])
-        F = observation.size
-        mean, scale = _vector(measured, "observation_mean", F), _vector(measured, "observation_scale", F)
-        first = measured["first_observations"]
-        if not isinstance(first, list) or not 1 <= len(first) <= 10_000:
-            raise ValueError(f"first_observations: found {str(first):.80}, expected 1 to 10000 lists")
-        rows = np.stack([_vector({"first_observations": row}, "first_observations", F) for row in first])
-        names = measured["info_names"]
-        if not isinstance(names, list) or len(names) > 64 or not all(isinstance(n, str) for n in names):
-            raise ValueError(f"info_names: found {str(names):.80}, expected at most 64 names")
-        if not (scale > 0).all():
-            raise ValueError("observation_scale: found a number that is not positive, expected positive ones")
-        reward_scale = _number(measured, "reward_scale", least=1e-30)
-        max_steps = int(_number(measured, "max_steps", least=1, most=10**6))
-        solved = NEVER_SOLVED if measured["solved_reward"] is None else _number(measured, "solved_reward")
-        random = None if measured["random_return"] is None else _number(measured, "random_return")
-    except ValueError as e:
-        raise ValueError(f"{where}.measured.{e}") from None
-    content = dict(
-        name=name,
-        section=dict(section),
-        observations=observation,
-        codes=observation.codes,
-        actions=action,
-        mean=mean,
-        scale=scale,
-        observation_size=F,
-        num_actions=action.n,
-        action_size=action.size,
-        info_names=tuple(names),
-        default_max_steps=max_steps,
-        default_solved_reward=solved,
-        reward_scale=reward_scale,
-        random_return=random,
-        first=torch.from_numpy((rows - mean) / scale).to(torch.float32),
-    )
-    return type("OutsideTask", (OutsideTask,), content)
-
-
-def register_outside(name: str, section: Mapping[str, Any]) -> None:
-    """Makes the environment of a resolved section available to ``make_task``. Raises ValueError."""
-    known = TASKS.get(name)
-    if known is not None and all(known.section.get(k) == section.get(k) for k in OUTSIDE_KEYS):  # type: ignore[attr-defined]
-        return
-    TASKS.register(name, define(name, section))
-
-
-def register_of(config: Mapping[str, Any]) -> None:
-    """The same for the task of a resolved configuration, if it is from outside."""
-    name = config.get("env_name")
-    if is_outside(name):
-        envs = config.get("envs")
-        section = envs.get(name) if isinstance(envs, Mapping) else None
-        if not isinstance(section, Mapping):
-            raise ValueError(f"envs.{name}: found {str(section):.80}, expected the section of the task")
-        register_outside(str(name), section)
-
-
-def _mapping(value: Any) -> None:
-    if not isinstance(value, dict) or not all(isinstance(k, str) for k in value):
-        raise ValueError(f"found {str(value):.80}, expected a mapping")
-
-
-def _vector(values: Mapping[str, Any], key: str, size: int) -> np.ndarray:
-    found = values[key]
-    fits = isinstance(found, list) and len(found) == size
-    if not fits or not all(isinstance(x, (int, float)) and math.isfinite(x) for x in found):
-        raise ValueError(f"{key}: found {str(found):.80}, expected {size} finite numbers")
-    return np.array(found, np.float64)
-
-
-def _number(values: Mapping[str, Any], key: str, least: float = -1e300, most: float = 1e300) -> float:
-    found = values[key]
-    if isinstance(found, bool) or not isinstance(found, (int, float)) or not least <= found <= most:
-        raise ValueError(f"{key}: found {found!r:.80}, expected a number of at least {least:g} and at most {most:g}")
-    return float(found)

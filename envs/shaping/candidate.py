@@ -62,7 +62,7 @@ class Candidate:
     param_names: Tuple[str, ...] = ()
     failure: Optional[Failure] = None  # it cannot even be loaded
     scales: Optional[Tensor] = None  # float32 [D], an outer loop's units; None: |params|, or 1 for 0
-    term_names: Tuple[str, ...] = ()  # numbers of the task's own terms (envs/mjlab/terms.py), the last of ``params``
+    term_names: Tuple[str, ...] = ()  # numbers of the task's own terms (envs/mjlab/paths.py), the last of ``params``
 
     def with_params(self, params: Tensor) -> Candidate:
         """Same functions with other parameter values; candidates that share functions are evaluated in one call."""

@@ -23,7 +23,7 @@ from torch import Tensor
 from envolve.core.files import TORCH_BYTES, UnfitFileError, read_plain
 from envolve.core.torch_file import TorchFileError, read_torch
 from envolve.envs.outside.build import is_outside
-from envolve.envs.outside.task import OUTSIDE_KEYS, register_outside
+from envolve.envs.outside.define import OUTSIDE_KEYS, register_outside
 from envolve.envs.section import EnvSection
 from envolve.envs.task import ARGUMENTS, ARGUMENTS_KEY, Task, make_task
 from envolve.envs.worlds.format import flat_from_state_dict, world_state_dict

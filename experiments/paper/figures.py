@@ -25,7 +25,7 @@ from typing import Annotated, Any
 
 import tyro
 
-from envolve.core import commands
+from envolve.core import commands, listener
 from envolve.core.child import end_process, ends_with_parent
 from envolve.core.places import CODE, IMPORTS
 from envolve.core.registry import nearest
@@ -95,7 +95,7 @@ def typed(need: Need) -> list[str]:
 
 def run(words: list[str]) -> int:
     """Runs a command with this process's output, and that ends with us -> its exit code."""
-    quiet = {**os.environ, interrupt.QUIET: "1"}  # how to go on is for us to say
+    quiet = {**os.environ, listener.QUIET: "1"}  # how to go on is for us to say
     child = subprocess.Popen(words, cwd=IMPORTS, env=quiet, start_new_session=True, preexec_fn=ends_with_parent())
     try:
         return child.wait()

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from envolve.envs.outside.build import OutsideError
-from envolve.envs.outside.task import NEVER_SOLVED
+from envolve.envs.outside.define import NEVER_SOLVED
 from envolve.envs.task import make_task
 
 PROBE_SECONDS = 900.0  # until the process is ended

@@ -20,7 +20,7 @@ from envolve.agents.train import train
 from envolve.core import plugins
 from envolve.core.child import ends_with_parent
 from envolve.envs.outside.build import canonical
-from envolve.envs.outside.task import register_of
+from envolve.envs.outside.define import register_of
 from envolve.envs.task import Task, make_task
 from envolve.envs.worlds.world import init_world
 from envolve.outer.config.distilled import DISTILLED

@@ -1,4 +1,4 @@
-"""Checks a raw configuration: names, values, and values that are impossible together."""
+"""Checks a raw configuration: names and values, section by section; ``together.py`` has the rest."""
 
 from __future__ import annotations
 
@@ -10,35 +10,26 @@ from typing import Any
 
 import pydantic
 
-from envolve.agents.common import torch_compile
-from envolve.agents.common.learners import LEARNERS, is_off_policy, kind_of, learners_for
-from envolve.agents.common.population import size
+from envolve.agents.common.learners import LEARNERS
 from envolve.agents.common.sections import ICMSection, VarySection
-from envolve.agents.shaped.training import LEARNERS as SHAPED_LEARNERS
-from envolve.agents.train import algorithm
-from envolve.core.plugins import PluginError, said
+from envolve.core.plugins import PluginError
 from envolve.core.registry import nearest
 from envolve.envs.outside.build import is_outside
-from envolve.envs.physics.task import PHYSICS_TASKS, SHAPER_TYPES, is_shaped
-from envolve.envs.section import INFO_TYPES, RN_TYPES, EnvSection
-from envolve.envs.shaping.section import ShapedSection, candidates_of, shaper_files, shapers_digest
-from envolve.envs.task import ARGUMENTS_KEY, TASKS, Task, make_task
-from envolve.envs.worlds.world import info_mismatch, world_size
+from envolve.envs.physics.task import is_shaped
+from envolve.envs.section import EnvSection
+from envolve.envs.shaping.section import ShapedSection
+from envolve.envs.task import ARGUMENTS_KEY, TASKS, make_task
 from envolve.outer.config import problem
-from envolve.outer.config.distilled import check_distilled
 from envolve.outer.config.legacy import LEGACY_AGENTS, LEGACY_KEYS, LEGACY_TASKS
 from envolve.outer.config.outside import outside_section
 from envolve.outer.config.references import References
 from envolve.outer.config.schema import agent_names, agent_sections, defaults, env_sections, expected, section_model
-from envolve.outer.config.searching import check_search, check_search_size
-from envolve.outer.config.section import RN, SHAPER
+from envolve.outer.config.searching import check_search
+from envolve.outer.config.together import check_together
 from envolve.outer.config.yaml_lines import Path, show, show_key
-from envolve.outer.plugins import own, set_arguments, try_learner
-from envolve.outer.search.turns import inner_agents
+from envolve.outer.plugins import own, set_arguments
 
-MAX_PARAMETERS = 100_000_000  # of one member's world or agent: 400 MB
 OWN_VARY = "td3_discrete_vary"
-MAX_BATCH = 65536  # a minibatch draws its rows from this many random counters
 _DEVICE = re.compile(r"cpu|cuda(:\d{1,3})?")
 
 
@@ -189,7 +180,7 @@ class Checker:
         for reason, keys in self.ignored.items():
             self.warnings.append(f"ignored: {', '.join(keys)} ({reason})")
         if not self.problems:
-            self.check_together(data)
+            check_together(self, data)
         return data
 
     def check_names(self, raw: Mapping[str, Any], data: dict[str, Any]) -> None:
@@ -236,133 +227,3 @@ class Checker:
             if key not in data["agents"]:
                 self.warnings.append(f"agents.{key} is missing; every value of it is the default")
                 data["agents"][key] = defaults(cls)
-
-    def check_together(self, data: dict[str, Any]) -> None:
-        """Checks for values that are valid alone but impossible together."""
-        gtn = problem.gtn_section(data)
-        shaped = is_shaped(data["env_name"])
-        if shaped != (gtn.synthetic_env_type == SHAPER):
-            words = (
-                "2: candidates shape a task in a physics engine"
-                if shaped
-                else "0 or 1: 2 needs a task in a physics engine"
-            )
-            words += "" if shaped else f", one of {', '.join(PHYSICS_TASKS)}"
-            self.problem(("agents", "gtn", "synthetic_env_type"), str(gtn.synthetic_env_type), words)
-            return
-        if shaped:
-            self.check_shaped(data)
-            return
-        env = problem.env_section(data)
-        task = make_task(data["env_name"], env.max_steps, env.solved_reward)
-        env_path, gtn_path = ("envs", data["env_name"]), ("agents", "gtn")
-        if gtn.synthetic_env_type == RN and env.reward_env_type == 0:
-            types = ", ".join(str(t) for t in RN_TYPES if t > 0 and (task.info_size or t not in INFO_TYPES))
-            words = f"one of {types}: synthetic_env_type 1 evolves a reward network, and type 0 has none"
-            self.problem((*env_path, "reward_env_type"), "0", words)
-        wrong = info_mismatch(task, env) if gtn.synthetic_env_type == RN else None
-        if wrong is not None:
-            key, found, words = wrong
-            self.problem((*env_path, key), found, words)
-            return  # no size is known
-        if gtn.estimator == "antithetic" and not gtn.mirrored_sampling:
-            self.problem((*gtn_path, "mirrored_sampling"), "false", "true: estimator antithetic needs pairs")
-        if env.contextual_bandit and (gtn.synthetic_env_type == RN or task.num_states is not None):
-            rn = gtn.synthetic_env_type == RN
-            words = f"false: {'a reward network keeps the dynamics of the task' if rn else 'states are in a table'}"
-            self.problem((*env_path, "contextual_bandit"), "true", words)
-        if gtn.horizon_generations and gtn.horizon_start > task.max_steps:
-            self.problem((*gtn_path, "horizon_start"), str(gtn.horizon_start), f"at most max_steps, {task.max_steps}")
-        if task.num_states is not None and (gtn.horizon_generations or env.test_steps not in (None, task.max_steps)):
-            path, key = (gtn_path, "horizon_generations") if gtn.horizon_generations else (env_path, "test_steps")
-            words = "nothing: learners with a table are tested for max_steps"
-            self.problem((*path, key), str(gtn.horizon_generations or env.test_steps), words)
-        kind = "rn" if gtn.synthetic_env_type == RN else "se"
-        self.check_size((*env_path, "hidden_size"), world_size(kind, task, env))
-        check_search_size(self, data, world_size(kind, task, env))
-        check_distilled(self, data, task)
-        tests: dict[str, int] = {}
-        for agent in inner_agents(gtn):
-            self.check_learner(data, task, "other_agents" if tests else "agent_name", agent)
-            tests[agent] = problem.named_learner(data, agent)[1].test_episodes
-        if len(set(tests.values())) > 1:
-            found = ", ".join(f"{count} of {agent}" for agent, count in tests.items())
-            self.problem((*gtn_path, "other_agents"), found, "as many test_episodes of each, which share a result")
-
-    def check_size(self, path: Path, count: int) -> None:
-        if count > MAX_PARAMETERS:
-            self.problem(path, f"a network of {count:,} parameters", f"at most {MAX_PARAMETERS:,}")
-
-    def check_learner(self, data: dict[str, Any], task: Task, key: str, agent: str) -> None:
-        """Checks one learner of the inner loop with the task; key: where ``agents.gtn`` names it."""
-        name, section, vary = problem.named_learner(data, agent)
-        learner_path = ("agents", problem.learner_key(data["agents"], name))
-        fitting = learners_for(task)
-        if name not in fitting:
-            words = f"a learner for {task.name}, which has {kind_of(task)}: {', '.join(fitting)}"
-            self.problem(("agents", "gtn", key), agent, words)
-        why = torch_compile.why_not(name, is_off_policy(name), data["device"])
-        if why and problem.gtn_section(data).backend == "torch_compile":
-            self.problem(("agents", "gtn", "backend"), "torch_compile", f"another: {why}")
-        if vary and vary.train_steps_factor > 1 and section.train_steps == 0:
-            words = f"a budget, because train_steps_factor {vary.train_steps_factor} varies it"
-            self.problem((*learner_path, "train_steps"), "0 (no limit)", words)
-        if section.init_episodes >= section.train_episodes:
-            self.warnings.append(f"{'.'.join(learner_path)}: the agent never learns: init_episodes >= train_episodes")
-        if is_off_policy(name) and name in fitting:
-            values = dataclasses.asdict(section)
-            try:
-                nets = algorithm(name).nets_of(task, section, values["hidden_size"], values["hidden_layer"])
-            except Exception as e:
-                if own("learner", name) is None:
-                    raise
-                self.problem(("agents", "gtn", key), agent, f"a learner that can be built: nets_of raised {said(e)}")
-                return
-            self.check_size((*learner_path, "hidden_size"), size(nets))
-            self.check_own(name, task, section, key)
-            if vary and vary.vary_hp and values["batch_size"] * 3 > MAX_BATCH:
-                words = f"at most {MAX_BATCH // 3}, because vary_hp draws up to three times as much"
-                self.problem((*learner_path, "batch_size"), str(values["batch_size"]), words)
-
-    def check_own(self, name: str, task: Task, section: Any, key: str) -> None:
-        """A learner of the user's own, with this task."""
-        learner = own("learner", name)
-        if learner is None:
-            return
-        where = learner.source.path if learner.source else f"learner {name}"
-        try:
-            try_learner(f"{where}: class {learner.cls.__name__}", learner.cls, task, section)
-        except PluginError as e:
-            self.problem(("agents", "gtn", key), name, f"a learner that can be built: {e}")
-
-    def check_shaped(self, data: dict[str, Any]) -> None:
-        """Checks candidates and learner of a task in a physics engine; stores the digest of the candidates' files."""
-        name = data["env_name"]
-        gtn, section = problem.gtn_section(data), problem.shaped_section(data)
-        path = ("envs", name)
-        agent = problem.split_agent_name(gtn.agent_name)
-        if agent.learner not in SHAPED_LEARNERS or agent.curious or agent.vary:
-            words = f"a learner for shaped tasks: {', '.join(SHAPED_LEARNERS)}"
-            self.problem(("agents", "gtn", "agent_name"), show(gtn.agent_name), words)
-        if gtn.backend == "torch_compile":
-            words = "auto, compiled or torch: the learners of shaped tasks have no such updates"
-            self.problem(("agents", "gtn", "backend"), gtn.backend, words)
-        for kind in section.types():
-            if kind not in SHAPER_TYPES:
-                words = f"some of {', '.join(SHAPER_TYPES)}, with spaces between"
-                self.problem((*path, "shaper_types"), show(kind), words, nearest(kind, SHAPER_TYPES))
-                return
-        try:
-            files = shaper_files(section, name)
-        except FileNotFoundError as e:
-            self.problem((*path, "shapers"), str(e), "candidates")
-            return
-        digest = shapers_digest(files)
-        if section.shapers_sha256 not in ("", digest):
-            found = f"other candidates than this configuration was resolved with ({files[0].parent})"
-            self.problem((*path, "shapers_sha256"), found, "the files as they were, or a new run")
-            return
-        data["envs"][name]["shapers_sha256"] = digest
-        for candidate in candidates_of(section, name):
-            if candidate.failure is not None:
-                self.warnings.append(f"candidate {candidate.name} will not take part: {candidate.failure}")

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from envolve.core import plugins
 from envolve.envs.outside.build import OutsideError, canonical, file_and_class, is_outside, read_wrappers
+from envolve.envs.outside.define import OUTSIDE_KEYS, register_outside
 from envolve.envs.outside.measure import measure
-from envolve.envs.outside.task import OUTSIDE_KEYS, register_outside
 from envolve.envs.section import INFO_TYPES, EnvSection
 from envolve.envs.task import make_task
 from envolve.outer.config.yaml_lines import Path, show

@@ -15,7 +15,8 @@ from torch import Tensor
 from envolve.agents.common.result import OK, REASONS, TrainResult
 from envolve.agents.common.sections import LearnerSection
 from envolve.agents.train import Hardware, train
-from envolve.envs.outside.task import OutsideTask, register_of
+from envolve.envs.outside.define import register_of
+from envolve.envs.outside.task import OutsideTask
 from envolve.envs.task import Task, make_task
 from envolve.outer.config.problem import curiosity, env_section, gtn_section, learner
 from envolve.outer.config.section import RN, SHAPER, GTNSection

@@ -22,33 +22,23 @@ from __future__ import annotations
 import logging
 import shlex
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 
-from envolve.core.cleaning import one_line
 from envolve.outer.exchange.backlog import Backlog, Patience
 from envolve.outer.exchange.engine import ChunkCheck, Unfit, evaluate_all
 from envolve.outer.exchange.heartbeat import Heartbeat, name_of
 from envolve.outer.exchange.lanes import Lanes, raise_first
-from envolve.outer.exchange.machine import ExchangeError, Files, Host, NotReady, Rejected
-from envolve.outer.exchange.mailbox import Found, Mailbox, batches
+from envolve.outer.exchange.machine import ExchangeError, Files, Host
+from envolve.outer.exchange.mailbox import Mailbox
 from envolve.outer.exchange.messages import Chunk, ChunkResult, quit_chunk
-from envolve.outer.exchange.roster import Issue, Roster, Slot
-from envolve.outer.exchange.worker import GRACE, pause
+from envolve.outer.exchange.roster import Roster
+from envolve.outer.exchange.rounds import Rounds
+from envolve.outer.exchange.worker import pause
 
 log = logging.getLogger("envolve")
 
 LONG_LOOK = 0.01  # seconds of a look around; a busy machine takes as long now and then
 LONELY_SECONDS = 15.0  # without a worker, until the first hint in the log
 HINT_SECONDS = 60.0  # between hints
-
-
-@dataclass(frozen=True)
-class Issued:
-    """Chunk that was sent, by its index in the backlog, and the only worker that may answer it."""
-
-    index: int
-    attempt: int
-    worker: int
 
 
 class SecondMasterError(ExchangeError):
@@ -88,14 +78,12 @@ class Dispatcher:
         self._host = host or Host()
         self._interval = interval
         self.on_wait, self._advice = on_wait, advice or self._command
-        self._unfit: Unfit | None = None
         self._check = ChunkCheck()
         self._lanes = Lanes(16 if threads is None and files is None else threads or 0)
         self._mailbox = Mailbox(self._files, bohb_id, self._lanes)
         self._roster = Roster(self._files, self._host, bohb_id, worker_timeout, self._lanes)
         self._backlog = Backlog(patience or Patience())
-        self._issued: dict[str, Issued] = {}  # by SHA-256 of the input
-        self._scanned_at = float("-inf")
+        self._rounds = Rounds(self._host, self._mailbox, self._roster, self._backlog)
         self._hint_at = 0.0
         self._heartbeat = Heartbeat(self._files, self._host, name_of(bohb_id, "master"), interval, run_id)
         owner = self._heartbeat.claim()
@@ -119,7 +107,7 @@ class Dispatcher:
 
     def workers(self) -> list[int]:
         """Ids of the live workers."""
-        self._scan(set(self._files.names()))
+        self._rounds.scan(set(self._files.names()))
         return sorted(slot.id for slot in self._roster.slots.values() if slot.alive)
 
     def evaluate(self, chunks: Sequence[Chunk], unfit: Unfit | None = None) -> list[ChunkResult]:
@@ -129,11 +117,11 @@ class Dispatcher:
         A chunk that could not be evaluated has ``error`` set, NaN scores, and NaN or 0 in the other values of the
         rest. Raises as :meth:`submit` and :meth:`result`.
         """
-        self._unfit = unfit
+        self._rounds.unfit = unfit
         try:
             return evaluate_all(self, chunks)
         finally:
-            self._unfit = None
+            self._rounds.unfit = None
 
     def submit(self, chunk: Chunk) -> int:
         """Puts a chunk behind the others and returns its ticket. It goes out during the next :meth:`result`. Raises
@@ -158,7 +146,7 @@ class Dispatcher:
                 self._host.sleep(max(pause(now - news), min(now - began - LONG_LOOK, self._interval / 4)))
         result = self._backlog.pop(ticket).result
         assert result is not None
-        self._issued = {sha256: issue for sha256, issue in self._issued.items() if issue.index != ticket}
+        self._rounds.forget(ticket)
         return result
 
     def holders(self) -> list[tuple[int, int]]:
@@ -169,7 +157,7 @@ class Dispatcher:
         """Cancels all waiting: takes back chunks that no worker has begun. Busy workers get no other chunk until their
         heartbeat says idle."""
         self._backlog.clear()
-        self._issued = {}
+        self._rounds.forget()
         for slot, _ in list(self._roster.holders()):
             slot.release()
             try:
@@ -202,140 +190,15 @@ class Dispatcher:
                 f"{self._heartbeat.usurper.where}"
             )
         names = set(self._files.names())
-        moved = False
-        for some in batches(self._mailbox.answered(self._roster.slots.keys(), names)):
-            slots = [self._roster.slots[i] for i in some]
-            moved |= any([self._collect(slot, found) for slot, found in zip(slots, self._mailbox.fetch(some))])
-        if self._host.monotonic() - self._scanned_at >= self._interval / 4:
-            self._scan(names)
+        moved = self._rounds.collect(names)
+        if self._host.monotonic() - self._rounds.scanned_at >= self._interval / 4:
+            self._rounds.scan(names)
             if self.on_wait is not None:
                 self.on_wait()
-        free = self._roster.free()
-        usable = [slot.id for slot in self._roster.usable()] if free else []
-        for some in batches(free):
-            now = self._host.monotonic()
-            found = [(slot, self._backlog.next(slot.id, usable, now)) for slot in some]
-            fresh = [(slot, index) for slot, index in found if index is not None]
-            self._issue(fresh)
-            moved |= bool(fresh)
-        for slot in (s for s in free if s.holds is None):
-            index = self._backlog.straggler(self._held())
-            if index is None:
-                break
-            log.info("%s is late; also sent to worker %d", self._backlog.work[index].chunk.label, slot.id)
-            self._issue([(slot, index)])
-            moved = True
+        moved |= self._rounds.hand_out()
+        if self._rounds.accepted_at is not None:
+            self._hint_at, self._rounds.accepted_at = self._rounds.accepted_at, None
         return moved
-
-    def _collect(self, slot: Slot, found: Found) -> bool:
-        """Handles what was found where a result should be; False if it has to be checked again."""
-        if found is None:
-            return False
-        now = self._host.monotonic()
-        if isinstance(found, (NotReady, Rejected)):
-            slot.odd_since = now if slot.odd_since is None else slot.odd_since
-            if isinstance(found, NotReady) and now - slot.odd_since < GRACE:
-                return False
-            aside = self._mailbox.reject(slot.id)  # the heartbeat will show that the worker has nothing left for us
-            log.warning("rejected a result of worker %d, now in %s: %s", slot.id, aside, found)
-            slot.odd_since = None
-            return True
-        if isinstance(found, Exception):
-            raise found
-        slot.odd_since, result, held = None, found, slot.holds
-        if held is None or held.sha256 == result.input_sha256:
-            slot.holds, slot.settled = None, True
-        issued = self._issued.get(result.input_sha256)
-        if issued is None or issued.worker != slot.id:  # what another was asked is that one's to answer
-            self._stray(slot, result)
-            return True
-        # once: a network file system may show a result again, and an exception must not count twice
-        del self._issued[result.input_sha256]
-        if self._backlog.open(issued.index):  # else a duplicate: the same bytes from a second worker
-            self._accept(issued, result, slot, now - held.at if held and held.sha256 == result.input_sha256 else None)
-        return True
-
-    def _stray(self, slot: Slot, result: ChunkResult) -> None:
-        slot.strays += 1
-        if slot.strays & (slot.strays - 1) == 0:  # the first, second, fourth ...: there may be any number
-            name = f"run {result.run_id}, generation {result.generation}, chunk {result.chunk_id}"
-            times = f", the {slot.strays}th" if slot.strays > 3 else ""
-            log.info("discarded a result of worker %d that is not expected%s: %s", slot.id, times, one_line(name))
-
-    def _accept(self, issued: Issued, result: ChunkResult, slot: Slot, seconds: float | None) -> None:
-        """Accepts a result. seconds: time that it took, None: unknown."""
-        index, now = issued.index, self._host.monotonic()
-        work = self._backlog.work[index]
-        chunk = work.chunk
-        identity = (result.run_id, result.generation, result.chunk_id, result.attempt, len(result.reasons))
-        wrong = ""
-        if identity != (chunk.run_id, chunk.generation, chunk.chunk_id, issued.attempt, len(chunk.seeds)):
-            wrong = "it says that it is another, or has another number of members"
-        elif not result.error and self._unfit is not None:
-            wrong = self._unfit(result)
-        if wrong:  # the fault of the worker alone: the chunk is as good as before
-            log.warning("discarded the result of worker %d for %s: %s", slot.id, chunk.label, wrong)
-            self._roster.blame(slot, "answered wrongly")
-            self._backlog.shun(index, slot.id, now)
-            self._again(index)
-            return
-        if result.error:
-            log.warning("%s failed at worker %d: %s", chunk.label, slot.id, result.error)
-            self._backlog.shun(index, slot.id, now)
-            if self._backlog.failed(index):
-                self._again(index)
-                return
-        else:
-            slot.losses = 0
-        if seconds is not None:
-            self._backlog.took(chunk.mode, seconds)
-        work.result = result
-        self._hint_at = now
-
-    def _scan(self, names: set[str]) -> None:
-        self._scanned_at = self._host.monotonic()
-        for loss in self._roster.scan(names):
-            if not self._backlog.open(loss.index):
-                continue
-            log.warning("%s is sent again: %s", self._backlog.work[loss.index].chunk.label, loss.reason)
-            if loss.died:
-                self._backlog.died(loss.index, loss.reason)
-            self._again(loss.index)
-        for index in self._backlog.hopeless(self._held(), len(self._roster.usable())):
-            out = [slot for slot, issue in self._roster.holders() if issue.index == index]
-            ids = ", ".join(str(slot.id) for slot in out)
-            self._backlog.give_up(index, f"no answer from worker {ids} for much longer than usual; given up")
-            for slot in out:
-                slot.release()
-
-    # ------------------------------------------------------------------------------------------------ chunks
-
-    def _held(self) -> dict[int, list[float]]:
-        """Seconds for which the holders of each chunk have had it."""
-        now = self._host.monotonic()
-        held: dict[int, list[float]] = {}
-        for _, issue in self._roster.holders():
-            held.setdefault(issue.index, []).append(now - issue.at)
-        return held
-
-    def _issue(self, pairs: Sequence[tuple[Slot, int]]) -> None:
-        chunks = []
-        for slot, index in pairs:
-            work = self._backlog.work[index]
-            chunks.append((slot.id, replace(work.chunk, attempt=work.chunk.attempt + work.attempts)))
-            work.attempts += 1
-        put = self._mailbox.put(chunks)
-        for (slot, index), (_, chunk), sha256 in zip(pairs, chunks, put):
-            if isinstance(sha256, Exception):
-                self._again(index)
-                continue
-            self._issued[sha256] = Issued(index, chunk.attempt, slot.id)
-            owner = slot.beat.uuid if slot.beat is not None else ""
-            slot.holds, slot.settled = Issue(index, sha256, owner, self._host.monotonic(), chunk.mode), False
-        raise_first(put)
-
-    def _again(self, index: int) -> None:
-        self._backlog.again(index, {issue.index for _, issue in self._roster.holders()})
 
     def _command(self, free_id: int) -> str:
         command = f"python3 GTN_worker.py {self.bohb_id} {free_id} --sync-dir {shlex.quote(self._files.folder)}"

@@ -28,7 +28,7 @@ from envolve.outer.goals.sections import AGENTS, RunSection
 
 CONFIG_FILE = "config.yaml"
 METAVARS = {int: "N", float: "X"}
-FLAGS = {"env_name": "task"}  # a value's flag, where that is not its name; older spellings: core/commands.py
+FLAGS = {"env_name": "task"}  # a value's flag, where that is not its name; older spellings: core/command_table.py
 
 
 @dataclass(frozen=True)

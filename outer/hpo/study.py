@@ -24,6 +24,8 @@ from envolve.outer.hpo.reading.study import StudyReader
 from envolve.outer.hpo.space import Space
 from envolve.outer.hpo.trial import Plain
 
+STUDY_FILE = "study.yaml"  # in the folder of a search
+
 
 @dataclass(frozen=True)
 class Study:

@@ -12,7 +12,8 @@ from envolve.agents.common import population
 from envolve.agents.common.hyper import draw
 from envolve.agents.common.result import OK, TrainResult
 from envolve.agents.kernels.off_policy import population as off_policy_population
-from envolve.agents.off_policy import training as off_policy
+from envolve.agents.off_policy import depths
+from envolve.agents.off_policy.training import OffPolicy
 from envolve.envs.section import EnvSection
 from envolve.envs.task import Task, make_task
 from envolve.envs.worlds.world import init_world
@@ -30,7 +31,7 @@ class Setup:
     default_kind, default_task = "real", "CartPole-v0"
     max_steps: int | None = None
     solved_reward: float | None = None
-    loops: tuple[Any, Any] = (off_policy, off_policy_population)  # of PyTorch, compiled
+    loops: tuple[Any, Any] = (depths, off_policy_population)  # of PyTorch, compiled
 
     def __init__(
         self,
@@ -76,7 +77,7 @@ class Setup:
         params = population.stack(weights, agents, widest)
         algorithm = self.algorithm(self.task, self.hyper, widest, params, torch.as_tensor(self.hyper["hidden_size"]))
         worlds, keys = torch.as_tensor(self.worlds), torch.as_tensor(self.keys)
-        run = off_policy.OffPolicy(self.task, self.kind, self.env, worlds, self.hyper, keys, self.test_each, algorithm)
+        run = OffPolicy(self.task, self.kind, self.env, worlds, self.hyper, keys, self.test_each, algorithm)
         return run, agents, widest
 
 

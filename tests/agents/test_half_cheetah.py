@@ -14,7 +14,7 @@ from envolve.agents.common.hyper import draw
 from envolve.agents.common.learners import LEARNERS
 from envolve.agents.kernels.off_policy import update
 from envolve.agents.kernels.off_policy.update import CompiledUpdate
-from envolve.agents.off_policy import training as off_policy
+from envolve.agents.off_policy import depths as off_policy
 from envolve.agents.train import algorithm, train
 from envolve.envs.section import EnvSection
 from envolve.envs.task import make_task

@@ -79,7 +79,7 @@ def test_a_reason_is_logged_once(caplog):
 
 def test_who_asks_for_a_path_gets_it_without_a_word(caplog, monkeypatch):
     from envolve.agents.kernels.off_policy import population as off_policy_population
-    from envolve.agents.off_policy import training as off_policy
+    from envolve.agents.off_policy import depths as off_policy
 
     for module, backend in ((off_policy, "compiled"), (off_policy, "auto"), (off_policy_population, "torch")):
         with monkeypatch.context() as patch:

@@ -18,7 +18,7 @@ from envolve.core import interrupt
 from envolve.core.reader_gone import PIPE_CODE
 from tests.outer.small import ROOT
 
-BEGIN = "import sys, time, os\nfrom envolve.core import interrupt\ninterrupt.listen('prog.py'{limit})\n"
+BEGIN = "import sys, time, os\nfrom envolve.core import interrupt, listener\ninterrupt.listen('prog.py'{limit})\n"
 SLEEPER = "subprocess.Popen(['sleep', '600']{session})"
 ENVIRON = {**os.environ, "PYTHONPATH": str(ROOT)}
 SIGNALS = [signal.SIGINT, signal.SIGTERM]
@@ -160,7 +160,7 @@ interrupt.run(main)
 @pytest.mark.parametrize("ends", [True, False])
 def test_gently_lets_a_phase_end_but_not_for_long(program: type[Program], ends: bool) -> None:
     code = f"""
-interrupt.GENTLE = {600 if ends else 0.2}
+listener.GENTLE = {600 if ends else 0.2}
 def main():
     with interrupt.gently() as asked:
         print("ready", flush=True)
@@ -353,7 +353,7 @@ def test_every_command_goes_through_the_door(path: Path) -> None:
 
 
 def test_the_door_itself_imports_nothing_slow() -> None:
-    light_modules = ("commands", "descendants", "memory", "reader_gone", "registry")
+    light_modules = ("command_table", "commands", "descendants", "listener", "memory", "reader_gone", "registry")
     for module in ("__init__", "interrupt", *light_modules):
         for node in ast.walk(ast.parse((ROOT / "core" / f"{module}.py").read_text())):
             if isinstance(node, (ast.Import, ast.ImportFrom)):

@@ -48,7 +48,7 @@ def only_run(tmp_path) -> Path:
     return folder
 
 
-def test_a_short_recorded_run_and_what_it_leaves(tmp_path, capsys):
+def test_a_short_recorded_run_and_what_it_leaves(tmp_path, capsys, warm):
     """The next test does the same with everything that a run can do."""
     code, out, _, result = shape(capsys, tmp_path, *SMALL, "--num_iters", 1, "--shapers_per_iter", 2, "--llm", CARTPOLE)
     assert code == 0 and result["best"]["score"] > 0 and result["human"]["operator"] == HUMAN
@@ -124,7 +124,7 @@ def test_an_interrupted_run_goes_on(tmp_path, capsys, monkeypatch):
     assert code == 0 and result["best"] == whole["best"] and result["verdicts"] == whole["verdicts"]
 
 
-def test_a_server_that_misbehaves_costs_its_answers_only(tmp_path, capsys, monkeypatch):
+def test_a_server_that_misbehaves_costs_its_answers_only(tmp_path, capsys, monkeypatch, warm):
     monkeypatch.setattr("envolve.llm.models.attempts.FIRST_WAIT", 0.01)
     answers = [
         scripted.limited("0"), scripted.good(GOOD),  # a call each, with its attempts

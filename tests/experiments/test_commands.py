@@ -14,7 +14,8 @@ import pytest
 
 from envolve import __main__ as door
 from envolve.core import commands, interrupt
-from envolve.core.commands import COMMANDS, Command, modern
+from envolve.core.command_table import COMMANDS, Command
+from envolve.core.commands import modern
 from envolve.experiments import write_help
 from tests.outer.small import ROOT
 

@@ -43,7 +43,7 @@ def own_learners(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def measured_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def measured_once(monkeypatch: pytest.MonkeyPatch, warm: None) -> None:
     """Looking at CartPole takes seconds, and timing it does: the first test that asks does both."""
 
     def found(name: str, *rest: Any) -> dict[str, Any]:

@@ -15,6 +15,7 @@ import yaml
 
 from envolve.experiments import optimize_params
 from envolve.outer.config.load import load_config
+from envolve.outer.hpo import local_masters
 from envolve.outer.hpo.study import read_study
 from tests.outer.hpo.small import study, write
 from tests.outer.small import ROOT, default_sigint
@@ -99,7 +100,7 @@ def alone(tmp_path_factory):
     return search(tmp_path_factory.mktemp("alone"))
 
 
-def test_few_trials_on_this_machine(tmp_path, capsys):
+def test_few_trials_on_this_machine(tmp_path, capsys, warm):
     """The search in this process; its NES master and worker in processes of their own."""
     code, out, err = run(capsys, write(tmp_path, **FEW), "--workers", 1, "--run-dir", tmp_path / "run")
     assert code == 0, err
@@ -216,7 +217,7 @@ def test_while_no_nes_master_is_there_it_says_what_starts_and_how_to_start_more(
         advice.append(options["advice"](0))
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(optimize_params, "Dispatcher", dispatcher)
+    monkeypatch.setattr(local_masters, "Dispatcher", dispatcher)
     path = write(tmp_path)
     assert optimize_params.main([str(path), "--masters", "2", "--run-dir", str(tmp_path / "run")]) == 130
     (said,) = advice

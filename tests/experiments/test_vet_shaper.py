@@ -21,7 +21,7 @@ def command(capsys, *words):
 
 
 @pytest.mark.skipif(bool(jail.missing()), reason="no jail here")
-def test_a_saved_reply_becomes_a_candidate(tmp_path, capsys) -> None:
+def test_a_saved_reply_becomes_a_candidate(tmp_path, capsys, warm) -> None:
     file, out = tmp_path / "reply.txt", tmp_path / "mine.graph.json"
     file.write_text(GOOD)
     code, said, _ = command(capsys, file, "--task", "Cartpole", "--shaper_types", "compute_reward", "--out", out)

@@ -90,9 +90,14 @@ def _build(name: str, progress: Progress, asked: List[int]) -> Optional[str]:
     progress.compile()
     with tempfile.TemporaryFile() as errors:
         foreman = subprocess.Popen(
-            _command(name), cwd=IMPORTS, env={**os.environ, _CHILD: "1"}, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            stderr=errors, start_new_session=True,
-        )  # fmt: skip
+            _command(name),
+            cwd=IMPORTS,
+            env={**os.environ, _CHILD: "1"},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            start_new_session=True,
+        )
         try:
             _use_the_wait()
             lines = _follow(foreman, progress, asked)

@@ -15,7 +15,7 @@ from envolve.agents.kernels import JIT_INNER, JIT_UNCOUNTED
 from envolve.agents.kernels.common import tasks
 from envolve.agents.kernels.common.rng import uniform
 from envolve.agents.kernels.dense.gemm import out_of_line
-from envolve.agents.kernels.dense.mlp import F4, NIL, ONE, ZERO, predict, size
+from envolve.agents.kernels.dense.mlp import F4, NIL, ONE, UNIT, ZERO, Net, predict, size
 from envolve.envs.nets.networks import ACTIVATIONS
 from envolve.envs.section import EnvSection
 from envolve.envs.task import Task
@@ -56,20 +56,34 @@ def create_world(task: Task, kind: str, section: EnvSection, gamma: float, param
     F, H = task.observation_size, section.hidden_size
     bandit = kind == "se" and section.contextual_bandit
     return World(
-        kind=KINDS[kind], task=tasks.TASK_CODES.get(task.name, tasks.NO_TWIN), num_actions=task.num_actions,
-        rn_type=section.reward_env_type, hidden=H, layers=max(1, section.hidden_layer),
-        act=ACTIVATIONS.index(section.activation_fn), raw_done=section.raw_done, bandit=bandit, gamma=gamma,
-        params=params, s=np.zeros(tasks.STATE_SIZE), obs=np.zeros(F, F4), inputs=np.zeros(task.action_inputs + F, F4),
-        phi=np.zeros(1, F4), out=np.zeros(F, F4), h=np.zeros(H, F4), h2=np.zeros(H, F4),
+        kind=KINDS[kind],
+        task=tasks.TASK_CODES.get(task.name, tasks.NO_TWIN),
+        num_actions=task.num_actions,
+        rn_type=section.reward_env_type,
+        hidden=H,
+        layers=max(1, section.hidden_layer),
+        act=ACTIVATIONS.index(section.activation_fn),
+        raw_done=section.raw_done,
+        bandit=bandit,
+        gamma=gamma,
+        params=params,
+        s=np.zeros(tasks.STATE_SIZE),
+        obs=np.zeros(F, F4),
+        inputs=np.zeros(task.action_inputs + F, F4),
+        phi=np.zeros(1, F4),
+        out=np.zeros(F, F4),
+        h=np.zeros(H, F4),
+        h2=np.zeros(H, F4),
         codes=np.array(task.codes, np.int64).reshape(-1, 2),
-    )  # fmt: skip
+    )
 
 
 @njit(**JIT_INNER)
 def _net(w, offset, outputs, x):
     """The world's net at ``offset`` -> w.out[:outputs]. Returns the offset behind it, and whether all are finite."""
     out_of_line()
-    end = predict(w.params, offset, x.shape[0], w.hidden, w.layers, outputs, w.act, x, w.out, w.h, w.h2)
+    net = Net(x.shape[0], w.hidden, w.layers, outputs, w.act)
+    end = predict(w.params, offset, net, x, w.out, w.h, w.h2)
     finite = True
     for i in range(outputs):
         finite = finite and math.isfinite(w.out[i])
@@ -80,7 +94,8 @@ def _net(w, offset, outputs, x):
 @njit(**JIT_INNER)
 def _phi(w):
     """Output of a reward network for the present observation; not clamped."""
-    predict(w.params, NIL, w.obs.shape[0], w.hidden, w.layers, 1, w.act, w.obs, w.out, w.h, w.h2)
+    net = Net(w.obs.shape[0], w.hidden, w.layers, UNIT, w.act)
+    predict(w.params, NIL, net, w.obs, w.out, w.h, w.h2)
     return w.out[0]
 
 

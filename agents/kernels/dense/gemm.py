@@ -87,8 +87,10 @@ def _emit_tile(b: Any, rows: int, vectors: int, a: Tuple, x: Tuple, c: Tuple, R:
 @intrinsic
 def _tile(typing, A, a, a_row, a_sum, bias, X, x, x_sum, C, c, c_row, R, rows, columns):
     """One tile of ``product``: rows <= ROWS, columns <= COLUMNS. Each size has its own code."""
-    kinds = [k if isinstance(k, types.Array) else types.intp for k in (
-        A, a, a_row, a_sum, bias, X, x, x_sum, C, c, c_row, R, rows, columns)]  # fmt: skip
+    kinds = [
+        k if isinstance(k, types.Array) else types.intp
+        for k in (A, a, a_row, a_sum, bias, X, x, x_sum, C, c, c_row, R, rows, columns)
+    ]
 
     def emit(context: Any, b: Any, signature: Any, arguments: Any) -> Any:
         A, a, a_row, a_sum, bias, X, x, x_sum, C, c, c_row, R, rows, columns = arguments
@@ -159,8 +161,9 @@ def _transpose_panel(typing, X, x, x_row, rows, L, T, t, t_row, S, s):
 
     def emit(context: Any, b: Any, signature: Any, arguments: Any) -> Any:
         X, x, x_row, rows, L, T, t, t_row, S, s = arguments
-        X, T, S = (b.gep(_data(context, b, kinds[i], array), [first])
-                   for i, array, first in ((0, X, x), (5, T, t), (8, S, s)))  # fmt: skip
+        X, T, S = (
+            b.gep(_data(context, b, kinds[i], array), [first]) for i, array, first in ((0, X, x), (5, T, t), (8, S, s))
+        )
         total = cgutils.alloca_once(b, _BLOCK_ROW)
         b.store(ir.Constant(_BLOCK_ROW, [_F4(0.0)] * BLOCK), total)
         last = b.sub(rows, _I64(1))

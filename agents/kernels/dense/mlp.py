@@ -17,6 +17,8 @@ products on the core that this was written on, and 0.19 ns per tanh; and what it
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numba import njit
 from numba.extending import register_jitable
@@ -28,21 +30,31 @@ from envolve.agents.kernels.dense.activation import (
     LEAKY_SLOPE,
     LEAKYRELU,
     NIL,
-    NO,
     NONE,
     ONE,
     PRELU,
     RELU,
     TANH,
     UNIT,
-    YES,
     ZERO,
     activate,
     prelu_gradient,
-)  # fmt: skip
+)
 from envolve.agents.kernels.dense.gemm import BLOCK, out_of_line, product, transpose
 from envolve.agents.kernels.dense.layer_norm import EPSILON, norm_gradient, normalize, normalize_one
 from envolve.agents.kernels.dense.vector import choose
+
+WEIGHTS, INPUT, BOTH = np.int64(0), np.int64(1), np.int64(2)  # gradients that a backward pass is for
+
+
+class Net(NamedTuple):
+    """Sizes of one net. Every field is an int64, so that a function of nets is compiled once."""
+
+    inputs: int  # K
+    hidden: int  # H, units of each hidden layer
+    layers: int  # hidden ones
+    outputs: int  # M
+    act: int  # ``activation.py``
 
 
 @njit(**JIT)
@@ -104,6 +116,13 @@ def size(K, H, layers, M, act=IDENTITY, norm=False):
 
 
 @register_jitable
+def net_size(net, norm=False):
+    """``size`` of a net's sizes."""
+    K, H, layers, M, act = net
+    return size(K, H, layers, M, act, norm)
+
+
+@register_jitable
 def aligned(shape):
     """float32 zeros that begin at a cache line: a vector that straddles two lines costs two loads. shape: a tuple.
 
@@ -132,16 +151,18 @@ def workspace(H, L):
 
 
 @njit(**JIT)
-def forward(p, o, K, H, layers, M, x, h, q, L, act, norm=False):
+def forward(p, o, net, x, h, q, L, norm=False):
     """The net at offset o of p: x[K, L] -> q[M, L]; h (see ``activations``) keeps what the backward pass needs.
 
     L is also the stride of a row in all of these arrays, here and in the backward passes: none may have more columns.
     That is not checked, and numbers from the wrong columns look like any others.
 
-    norm: with layer norm in the hidden layers from the second on.
+    norm: with layer norm in the hidden layers from the second on. Apart from the sizes: a net that never has one is
+    compiled without.
     """
     out_of_line()
-    norm_at, slope, normed = _after_layers(p, o, K, H, layers, M, act, norm)
+    K, H, layers, M, act = net
+    norm_at, slope, normed = _after_layers(p, o, net, norm)
     n = H * L
     affine(p, o, K, H, x, h[0], L)
     o += K * H + H
@@ -161,16 +182,20 @@ def forward(p, o, K, H, layers, M, x, h, q, L, act, norm=False):
 
 
 @njit(**JIT)
-def _after_layers(p, o, K, H, layers, M, act, norm):
+def _after_layers(p, o, net, norm):
     """Finds where the layer norm of the net at o lies in p, the net's slope, and the first plane of x^ in h."""
+    K, H, layers, M, act = net
     end = o + size(K, H, layers, M, act, norm)
     return o + size(K, H, layers, M), p[end - 1] if act == PRELU else ZERO, 2 * layers if act == PRELU else layers
 
 
 @njit(**JIT)
-def _backward(p, o, K, H, layers, M, x, h, dq, dh, L, g, dx, act, norm, by_weights, by_input):
+def _backward(p, o, net, x, h, dq, dh, L, g, dx, norm, wanted):
+    """wanted: WEIGHTS, INPUT or BOTH, of the gradients."""
     out_of_line()
-    norm_at, slope, normed = _after_layers(p, o, K, H, layers, M, act, norm)
+    K, H, layers, M, act = net
+    by_weights, by_input = wanted != INPUT, wanted != WEIGHTS
+    norm_at, slope, normed = _after_layers(p, o, net, norm)
     start, end = o, o + size(K, H, layers, M, act, norm)
     o += size(K, H, layers, M) - (H * M + M)
     by_slope = ZERO
@@ -201,30 +226,31 @@ def _backward(p, o, K, H, layers, M, x, h, dq, dh, L, g, dx, act, norm, by_weigh
 
 
 @njit(**JIT)
-def backward(p, o, K, H, layers, M, x, h, dq, dh, L, g, act, norm=False):
+def backward(p, o, net, x, h, dq, dh, L, g, norm=False):
     """g[o : o + size] <- gradient of the loss whose derivative by the outputs is dq[M, L], 0 in columns that are no
     sample. x and h as they were after ``forward``; dh: see ``workspace``."""
-    _backward(p, o, K, H, layers, M, x, h, dq, dh, L, g, dh[0], act, norm, YES, NO)
+    _backward(p, o, net, x, h, dq, dh, L, g, dh[0], norm, WEIGHTS)
 
 
 @njit(**JIT)
-def backward_both(p, o, K, H, layers, M, x, h, dq, dh, L, g, dx, act, norm=False):
+def backward_both(p, o, net, x, h, dq, dh, L, g, dx, norm=False):
     """``backward``, and dx[K, L] <- the gradient by the net's input."""
-    _backward(p, o, K, H, layers, M, x, h, dq, dh, L, g, dx, act, norm, YES, YES)
+    _backward(p, o, net, x, h, dq, dh, L, g, dx, norm, BOTH)
 
 
 @njit(**JIT)
-def backward_input(p, o, K, H, layers, M, x, h, dq, dh, L, dx, act, norm=False):
+def backward_input(p, o, net, x, h, dq, dh, L, dx, norm=False):
     """dx[K, L] <- the gradient by the net's input alone: a critic is held fixed in its actor's update."""
-    _backward(p, o, K, H, layers, M, x, h, dq, dh, L, p, dx, act, norm, NO, YES)
+    _backward(p, o, net, x, h, dq, dh, L, p, dx, norm, INPUT)
 
 
 @njit(**JIT)
-def predict(p, o, K, H, layers, M, act, x, out, h, h2, norm=False):
+def predict(p, o, net, x, out, h, h2, norm=False):
     """One sample x[K] -> out[M], net at offset o; h, h2: scratch [H]. Returns the offset behind the net."""
     out_of_line()
+    K, H, layers, M, act = net
     end = o + size(K, H, layers, M, act, norm)
-    norm_at, slope, _ = _after_layers(p, o, K, H, layers, M, act, norm)
+    norm_at, slope, _ = _after_layers(p, o, net, norm)
     _predict_layer(p, o, K, H, x, h)
     activate(h, H, act, slope)
     o += K * H + H

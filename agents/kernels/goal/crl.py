@@ -56,8 +56,18 @@ class Policy(NamedTuple):
     @classmethod
     def create(cls, actor: Trunk, S: int, G: int, A: int, bounded: bool, normalised: bool, batch: int) -> Policy:
         L = -(-batch // 16) * 16
-        return cls(actor, S, G, A, bounded, normalised, L, aligned((S + G, L)), actor.activations(L),
-                   aligned((2 * A, L)))  # fmt: skip
+        return cls(
+            actor=actor,
+            S=S,
+            G=G,
+            A=A,
+            bounded=bounded,
+            normalised=normalised,
+            L=L,
+            x=aligned((S + G, L)),
+            h=actor.activations(L),
+            head=aligned((2 * A, L)),
+        )
 
 
 class Learner(NamedTuple):
@@ -90,18 +100,47 @@ class Learner(NamedTuple):
     later: np.ndarray
 
     @classmethod
-    def create(cls, policy: Policy, phi: Trunk, psi: Trunk, c: Contrast, entropy: bool, learns_scale: bool,
-               goal_indices: np.ndarray, size: int) -> Learner:  # fmt: skip
+    def create(
+        cls,
+        policy: Policy,
+        phi: Trunk,
+        psi: Trunk,
+        c: Contrast,
+        entropy: bool,
+        learns_scale: bool,
+        goal_indices: np.ndarray,
+        size: int,
+    ) -> Learner:
         L, B = policy.L, c.B
         x, y, dx, dy = (aligned((c.R, L)) for _ in range(4))
         rows = max(t.workspace(L).shape[1] for t in (policy.actor, phi, psi))
         return cls(
-            policy, phi, psi, c, entropy, learns_scale, B, goal_indices, aligned((policy.S + policy.A, L)),
-            aligned((policy.G, L)), aligned((policy.A, L)), aligned((L,)), aligned((L,)), aligned((L,)),
-            x, y, dx, dy, aligned((policy.A, L)), policy.actor.activations(L),
-            aligned((4, rows, L)), aligned((size,)), aligned((1,)),
-            np.zeros(B, np.int64), np.zeros(B, np.int64),
-        )  # fmt: skip
+            policy=policy,
+            phi=phi,
+            psi=psi,
+            c=c,
+            entropy=entropy,
+            learns_scale=learns_scale,
+            B=B,
+            goal_indices=goal_indices,
+            sa=aligned((policy.S + policy.A, L)),
+            goal=aligned((policy.G, L)),
+            noise=aligned((policy.A, L)),
+            other=aligned((L,)),
+            log_prob=aligned((L,)),
+            like=aligned((L,)),
+            x=x,
+            y=y,
+            dx=dx,
+            dy=dy,
+            da=aligned((policy.A, L)),
+            h=policy.actor.activations(L),
+            dh=aligned((4, rows, L)),
+            g=aligned((size,)),
+            alpha_g=aligned((1,)),
+            now=np.zeros(B, np.int64),
+            later=np.zeros(B, np.int64),
+        )
 
 
 @njit(**JIT_UNCOUNTED)

@@ -58,10 +58,25 @@ class Contrast(NamedTuple):
         f = aligned((L, L))
         logits = aligned((L, L)) if learns_scale else f
         return cls(
-            ENERGIES[energy], loss, no_resubs, learns_scale, B, R, L, f, logits, aligned((L, L)),
-            aligned((L, L)), aligned((2, R, L)), aligned((2, L)), aligned((2, L)), aligned((L,)), aligned((2, L)),
-            aligned((2, L)), aligned((LANES,)),
-        )  # fmt: skip
+            energy=ENERGIES[energy],
+            loss=loss,
+            no_resubs=no_resubs,
+            scaled=learns_scale,
+            B=B,
+            R=R,
+            L=L,
+            f=f,
+            logits=logits,
+            d=aligned((L, L)),
+            e=aligned((L, L)),
+            u=aligned((2, R, L)),
+            norms=aligned((2, L)),
+            sums=aligned((2, L)),
+            own=aligned((L,)),
+            row=aligned((2, L)),
+            column=aligned((2, L)),
+            lanes=aligned((LANES,)),
+        )
 
 
 @njit(**JIT_UNCOUNTED)

@@ -153,8 +153,16 @@ class Compiled:
         c = Contrast.create(
             L.energy, loss_code(s.contrastive_loss_fn), s.no_resubs, L.learns_scale, s.batch_size, s.repr_dim
         )
-        return crl.Learner.create(self._policy(s.batch_size), self.phi, self.psi, c, not s.disable_entropy_actor,
-                                  L.learns_scale, self.goal_indices, self.size)  # fmt: skip
+        return crl.Learner.create(
+            self._policy(s.batch_size),
+            self.phi,
+            self.psi,
+            c,
+            not s.disable_entropy_actor,
+            L.learns_scale,
+            self.goal_indices,
+            self.size,
+        )
 
     def _members(self) -> Members:
         """The learner's tensors, as they are now: others may have put new ones in their place."""

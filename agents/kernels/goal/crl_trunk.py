@@ -40,8 +40,17 @@ class Trunk(NamedTuple):
 
     @classmethod
     def create(cls, shape: TrunkShape, at: int) -> Trunk:
-        return cls(at, shape.inputs, shape.hidden, shape.outputs, shape.layers, shape.activation == "swish",
-                   shape.layer_norm, shape.skip, shape.size)  # fmt: skip
+        return cls(
+            at=at,
+            K=shape.inputs,
+            H=shape.hidden,
+            M=shape.outputs,
+            layers=shape.layers,
+            swish=shape.activation == "swish",
+            norm=shape.layer_norm,
+            skip=shape.skip,
+            size=shape.size,
+        )
 
     def activations(self, L: int) -> np.ndarray:
         """Room for what ``forward`` keeps, h: [planes, layers, H + 1, L]. The planes: outputs of the hidden layers,
@@ -119,7 +128,8 @@ def forward(t, p, x, h, q, L):
 
 
 @njit(**JIT_UNCOUNTED)
-def _backward(t, p, x, h, dq, dh, L, g, dx, first, rows, by_weights, by_input):
+def _backward(t, p, x, h, dq, dh, L, g, dx, first, rows, by_weights):
+    """by_weights: the gradient by the weights, else that by the inputs."""
     out_of_line()
     K, H, M, n, now, behind = t.K, t.H, t.M, t.H * L, 0, t.H * (3 if t.norm else 1)
     o = t.at + t.size - (H * M + M)
@@ -153,7 +163,7 @@ def _backward(t, p, x, h, dq, dh, L, g, dx, first, rows, by_weights, by_input):
         if layer > 0:
             product(p, o, H, UNIT, NONE, d, L, dh[1 - now], NIL, L, H, H, L)  # dx[k, i] = sum_m W[k, m] d[m, i]
             now = 1 - now
-        elif by_input:
+        elif not by_weights:
             product(p, o + first * H, H, UNIT, NONE, d, L, dx, NIL, L, H, rows, L)
 
 
@@ -161,10 +171,10 @@ def _backward(t, p, x, h, dq, dh, L, g, dx, first, rows, by_weights, by_input):
 def backward(t, p, x, h, dq, dh, L, g):
     """g[at : at + size] <- gradient of the loss whose derivative by the outputs is dq[M, L]. x, h as after
     ``forward``; dh: ``workspace``."""
-    _backward(t, p, x, h, dq, dh, L, g, dh[0], NIL, NIL, YES, NO)
+    _backward(t, p, x, h, dq, dh, L, g, dh[0], NIL, NIL, YES)
 
 
 @njit(**JIT_UNCOUNTED)
 def backward_input(t, p, x, h, dq, dh, L, dx, first, rows):
     """dx[rows, L] <- the gradient by the inputs first .. first + rows - 1 alone, weights held fixed."""
-    _backward(t, p, x, h, dq, dh, L, p, dx, first, rows, NO, YES)
+    _backward(t, p, x, h, dq, dh, L, p, dx, first, rows, NO)

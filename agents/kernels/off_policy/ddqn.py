@@ -21,10 +21,11 @@ from envolve.agents.kernels.common.rng import integer, uniform
 from envolve.agents.kernels.dense.activation import PRELU
 from envolve.agents.kernels.dense.adam import adam_soft_update
 from envolve.agents.kernels.dense.gemm import out_of_line
-from envolve.agents.kernels.dense.mlp import (  # fmt: skip
+from envolve.agents.kernels.dense.mlp import (
     F4,
     NIL,
     ZERO,
+    Net,
     activations,
     aligned,
     backward,
@@ -61,9 +62,19 @@ class QLearning(NamedTuple):
     def create(cls, task: Task, section: Any) -> QLearning:
         A, L = task.num_actions, padded(section.batch_size)
         return cls(
-            section.batch_size, section.lr, section.tau, section.eps_init, section.eps_min, section.eps_decay,
-            np.zeros(1), aligned((A, L)), aligned((A, L)), aligned((A, L)), aligned((L,)), aligned((A,)),
-        )  # fmt: skip
+            batch_size=section.batch_size,
+            lr=section.lr,
+            tau=section.tau,
+            eps_init=section.eps_init,
+            eps_min=section.eps_min,
+            eps_decay=section.eps_decay,
+            eps=np.zeros(1),
+            q=aligned((A, L)),
+            q_next=aligned((A, L)),
+            q_target=aligned((A, L)),
+            best=aligned((L,)),
+            values=aligned((A,)),
+        )
 
 
 class DDQN(NamedTuple):
@@ -71,10 +82,7 @@ class DDQN(NamedTuple):
 
     weights: Weights
     common: QLearning
-    inputs: int
-    hidden: int
-    layers: int
-    act: int
+    net: Net
     h: np.ndarray  # what the backward pass needs of the forward pass
     dh: np.ndarray  # scratch of the backward pass
     one_h: np.ndarray  # [hidden], of one observation
@@ -85,9 +93,14 @@ class DDQN(NamedTuple):
         H, layers, L = section.hidden_size, max(1, section.hidden_layer), padded(section.batch_size)
         act = ACTIVATIONS.index(section.activation_fn)
         return cls(
-            Weights.create(p), QLearning.create(task, section), task.observation_size, H, layers, act,
-            activations(H, layers, L, act), workspace(H, L), aligned((H,)), aligned((H,)),
-        )  # fmt: skip
+            weights=Weights.create(p),
+            common=QLearning.create(task, section),
+            net=Net(task.observation_size, H, layers, task.num_actions, act),
+            h=activations(H, layers, L, act),
+            dh=workspace(H, L),
+            one_h=aligned((H,)),
+            one_h2=aligned((H,)),
+        )
 
     @staticmethod
     def columns(task: Task) -> int:
@@ -113,22 +126,19 @@ def q_predict(agent, obs, q):
 
 
 def _forward(agent, p, x, q):
-    forward(p, NIL, agent.inputs, agent.hidden, agent.layers, q.shape[0], x, agent.h, q, q.shape[1], agent.act)
+    forward(p, NIL, agent.net, x, agent.h, q, q.shape[1])
 
 
 def _backward(agent, x, dq):
-    p, g, A, L = agent.weights.p, agent.weights.g, dq.shape[0], dq.shape[1]
-    if agent.inputs == INPUTS and A == OUTPUTS and agent.layers == 1 and agent.act != PRELU:
-        backward_small(p, agent.hidden, x, agent.h[0], dq, L, g, agent.act)
+    p, g, net, L = agent.weights.p, agent.weights.g, agent.net, dq.shape[1]
+    if net.inputs == INPUTS and net.outputs == OUTPUTS and net.layers == 1 and net.act != PRELU:
+        backward_small(p, net.hidden, x, agent.h[0], dq, L, g, net.act)
     else:
-        backward(p, NIL, agent.inputs, agent.hidden, agent.layers, A, x, agent.h, dq, agent.dh, L, g, agent.act)
+        backward(p, NIL, net, x, agent.h, dq, agent.dh, L, g)
 
 
 def _predict(agent, obs, q):
-    predict(
-        agent.weights.p, NIL, agent.inputs, agent.hidden, agent.layers, q.shape[0], agent.act, obs, q,
-        agent.one_h, agent.one_h2,
-    )  # fmt: skip
+    predict(agent.weights.p, NIL, agent.net, obs, q, agent.one_h, agent.one_h2)
 
 
 # --------------------------------------------------------------------------------------------------- the algorithm

@@ -15,15 +15,15 @@ from envolve.agents.kernels import JIT_UNCOUNTED
 from envolve.agents.kernels.dense.mlp import (
     F4,
     NIL,
-    UNIT,
     ZERO,
+    Net,
     activations,
     aligned,
     backward,
     backward_both,
     forward,
+    net_size,
     predict,
-    size,
     workspace,
 )
 from envolve.agents.kernels.off_policy import ddqn
@@ -39,10 +39,9 @@ class DuelingDDQN(NamedTuple):
 
     weights: Weights
     common: QLearning
-    inputs: int
-    hidden: int  # of the feature net
-    layers: int
-    act: int
+    net: Net  # of the features
+    value_net: Net
+    advantage_net: Net
     features: np.ndarray  # [D, L], output of the feature net, without activation; D: also the hidden units of the heads
     value: np.ndarray  # [1, L], V, then the gradient by it
     advantage: np.ndarray  # [A, L], A, then the gradient by it
@@ -63,12 +62,26 @@ class DuelingDDQN(NamedTuple):
         H, layers, L = section.hidden_size, max(1, section.hidden_layer), padded(section.batch_size)
         D, A, act = section.feature_dim, task.num_actions, ACTIVATIONS.index(section.activation_fn)
         return cls(
-            Weights.create(p), QLearning.create(task, section), task.observation_size, H, layers,
-            act, aligned((D, L)), aligned((1, L)), aligned((A, L)),
-            activations(H, layers, L, act), activations(D, 1, L, act), activations(D, 1, L, act), workspace(H, L),
-            workspace(D, L), aligned((D, L)), aligned((D, L)), aligned((D,)), aligned((1,)), aligned((max(H, D),)),
-            aligned((max(H, D),)),
-        )  # fmt: skip
+            weights=Weights.create(p),
+            common=QLearning.create(task, section),
+            net=Net(task.observation_size, H, layers, D, act),
+            value_net=Net(D, D, 1, 1, act),
+            advantage_net=Net(D, D, 1, A, act),
+            features=aligned((D, L)),
+            value=aligned((1, L)),
+            advantage=aligned((A, L)),
+            h=activations(H, layers, L, act),
+            h_value=activations(D, 1, L, act),
+            h_advantage=activations(D, 1, L, act),
+            dh=workspace(H, L),
+            dh_head=workspace(D, L),
+            d_features=aligned((D, L)),
+            d_features2=aligned((D, L)),
+            one_features=aligned((D,)),
+            one_value=aligned((1,)),
+            one_h=aligned((max(H, D),)),
+            one_h2=aligned((max(H, D),)),
+        )
 
     @staticmethod
     def columns(task: Task) -> int:
@@ -78,17 +91,16 @@ class DuelingDDQN(NamedTuple):
 @njit(**JIT_UNCOUNTED)
 def _offsets(n):
     """Where the nets of value and advantage begin."""
-    D = n.features.shape[0]
-    o_value = size(n.inputs, n.hidden, n.layers, D, n.act)
-    return o_value, o_value + size(D, D, UNIT, UNIT, n.act)
+    o_value = net_size(n.net)
+    return o_value, o_value + net_size(n.value_net)
 
 
 def _forward(n, p, x, q):
-    D, A, L = n.features.shape[0], q.shape[0], q.shape[1]
+    A, L = q.shape
     o_value, o_advantage = _offsets(n)
-    forward(p, NIL, n.inputs, n.hidden, n.layers, D, x, n.h, n.features, L, n.act)
-    forward(p, o_value, D, D, UNIT, UNIT, n.features, n.h_value, n.value, L, n.act)
-    forward(p, o_advantage, D, D, UNIT, A, n.features, n.h_advantage, n.advantage, L, n.act)
+    forward(p, NIL, n.net, x, n.h, n.features, L)
+    forward(p, o_value, n.value_net, n.features, n.h_value, n.value, L)
+    forward(p, o_advantage, n.advantage_net, n.features, n.h_advantage, n.advantage, L)
     share, base = F4(1.0) / F4(A), n.value[0]
     for a in range(A):  # V - mean A
         for i in range(L):
@@ -100,7 +112,7 @@ def _forward(n, p, x, q):
 
 def _backward(n, x, dq):
     """dV = sum_a dQ_a and dA_a = dQ_a - mean_b dQ_b."""
-    p, g, act = n.weights.p, n.weights.g, n.act
+    p, g = n.weights.p, n.weights.g
     D, A, L = n.features.shape[0], dq.shape[0], dq.shape[1]
     o_value, o_advantage = _offsets(n)
     share, total = F4(1.0) / F4(A), n.value[0]
@@ -113,19 +125,19 @@ def _backward(n, x, dq):
         for i in range(L):
             n.advantage[a, i] = dq[a, i] - share * total[i]
     d, d2 = n.d_features, n.d_features2
-    backward_both(p, o_value, D, D, UNIT, UNIT, n.features, n.h_value, n.value, n.dh_head, L, g, d, act)
-    backward_both(p, o_advantage, D, D, UNIT, A, n.features, n.h_advantage, n.advantage, n.dh_head, L, g, d2, act)
+    backward_both(p, o_value, n.value_net, n.features, n.h_value, n.value, n.dh_head, L, g, d)
+    backward_both(p, o_advantage, n.advantage_net, n.features, n.h_advantage, n.advantage, n.dh_head, L, g, d2)
     for f in range(D):
         for i in range(L):
             d[f, i] += d2[f, i]
-    backward(p, NIL, n.inputs, n.hidden, n.layers, D, x, n.h, d, n.dh, L, g, act)
+    backward(p, NIL, n.net, x, n.h, d, n.dh, L, g)
 
 
 def _predict(n, obs, q):
-    p, D, A, act = n.weights.p, n.features.shape[0], q.shape[0], n.act
-    o = predict(p, NIL, n.inputs, n.hidden, n.layers, D, act, obs, n.one_features, n.one_h, n.one_h2)
-    o = predict(p, o, D, D, UNIT, UNIT, act, n.one_features, n.one_value, n.one_h, n.one_h2)
-    predict(p, o, D, D, UNIT, A, act, n.one_features, q, n.one_h, n.one_h2)
+    p, A = n.weights.p, q.shape[0]
+    o = predict(p, NIL, n.net, obs, n.one_features, n.one_h, n.one_h2)
+    o = predict(p, o, n.value_net, n.one_features, n.one_value, n.one_h, n.one_h2)
+    predict(p, o, n.advantage_net, n.one_features, q, n.one_h, n.one_h2)
     mean = ZERO
     for a in range(A):
         mean += q[a]

@@ -22,7 +22,7 @@ from envolve.agents.kernels.common.members import add_tests, no_twin, settings, 
 from envolve.agents.kernels.common.worlds import create_world
 from envolve.agents.kernels.off_policy import ddqn, dueling_ddqn, sac, td3, td3_discrete
 from envolve.agents.kernels.off_policy import training as off_policy
-from envolve.agents.off_policy import training as torch_path
+from envolve.agents.off_policy import depths as torch_path
 from envolve.agents.off_policy.algorithm import Algorithm
 from envolve.envs.section import EnvSection
 from envolve.envs.task import Task
@@ -62,10 +62,17 @@ def _shortest(name: str) -> None:
 
 
 def train_population(
-    algorithm: Type[Algorithm], task: Task, kind: str, section: EnvSection, worlds: Union[np.ndarray, Tensor],
-    hyper: Hyper, keys: np.ndarray, test_each: bool, threads: int = 1,
-) -> TrainResult:  # fmt: skip
-    """As ``envolve.agents.off_policy.training.train_population``, on the CPU; members are shared among ``threads``, and
+    algorithm: Type[Algorithm],
+    task: Task,
+    kind: str,
+    section: EnvSection,
+    worlds: Union[np.ndarray, Tensor],
+    hyper: Hyper,
+    keys: np.ndarray,
+    test_each: bool,
+    threads: int = 1,
+) -> TrainResult:
+    """As ``envolve.agents.off_policy.depths.train_population``, on the CPU; members are shared among ``threads``, and
     the result is the same for any number of them."""
     name, twin = TWINS[algorithm]
     ahead.compiled_ahead(name)
@@ -83,13 +90,16 @@ def train_population(
             twin.create(task, s, weights[i, : size(nets[i])]),
             create_world(task, kind, section, s.gamma, worlds[i]),
             create_world(task, "real", section, s.gamma, worlds[i]),
-            settings(
-                off_policy.Settings, task, s, test_each=test_each, capacity=int(rows[i]), **without_tests(task)
-            ),
-            np.empty((rows[i], 2 * F + columns + 2), np.float32), off_policy.Batch.create(F + columns, s.batch_size),
-            np.empty(columns, np.float32), ukeys[i],
-            result.test_return[i], result.episode_return[i], result.episode_length[i], counts,
-        )  # fmt: skip
+            settings(off_policy.Settings, task, s, test_each=test_each, capacity=int(rows[i]), **without_tests(task)),
+            np.empty((rows[i], 2 * F + columns + 2), np.float32),
+            off_policy.Batch.create(F + columns, s.batch_size),
+            np.empty(columns, np.float32),
+            ukeys[i],
+            result.test_return[i],
+            result.episode_return[i],
+            result.episode_length[i],
+            counts,
+        )
 
     train_each(one, result, threads)
     add_tests(

@@ -21,8 +21,11 @@ from envolve.agents.kernels.dense.activation import tanh
 from envolve.agents.kernels.dense.adam import adam, adam_soft_update
 from envolve.agents.kernels.dense.mlp import (
     F4,
+    NIL,
     ONE,
+    UNIT,
     ZERO,
+    Net,
     activations,
     aligned,
     backward,
@@ -37,7 +40,7 @@ from envolve.envs.nets.networks import ACTIVATIONS
 from envolve.envs.task import Task
 
 U = np.uint64
-ACTOR, VALUE = np.int64(0), np.int64(1)  # offset of the actor, outputs of a critic; literals would compile anew
+ACTOR = np.int64(0)  # offset of the actor; a literal would compile anew
 TWO, LOG_2, HALF_LOG_2PI = F4(2), F4(math.log(2)), F4(0.5 * math.log(2 * math.pi))
 
 
@@ -49,9 +52,8 @@ class SAC(NamedTuple):
     F: int
     A: int
     starts: np.ndarray  # int64 [3], where critic 1 begins in the flat vectors, critic 2, and what is behind it
-    hidden: int
-    layers: int
-    act: int
+    actor: Net
+    critic: Net
     batch_size: int
     init_episodes: int
     automatic: bool
@@ -83,17 +85,37 @@ class SAC(NamedTuple):
         act = ACTIVATIONS.index(section.activation_fn)
         planes = activations(H, layers, L, act).shape
         return cls(
-            weights=Weights.create(p), temperature=Weights.create(np.array([math.log(section.alpha)], F4)), F=F, A=A,
-            starts=np.cumsum([net.size for net in nets]), hidden=H, layers=layers,
-            act=act, batch_size=section.batch_size,
-            init_episodes=section.init_episodes, automatic=section.automatic_entropy_tuning, lr=section.lr,
-            actor_lr=section.lr, alpha_lr=section.lr, tau=section.tau, log_std_min=section.log_std_min,
-            log_std_max=section.log_std_max, max_action=task.max_action,
-            head=aligned((2 * A, L)), noise=aligned((A, L)), squashed=aligned((A, L)),
-            log_prob=aligned((L,)), y=aligned((L,)), q=aligned((2, 1, L)), dx=aligned((F + A, L)), da=aligned((A, L)),
-            h=aligned((3, *planes)), dh=workspace(H, L), one_head=aligned((2 * A,)), one_h=aligned((H,)),
+            weights=Weights.create(p),
+            temperature=Weights.create(np.array([math.log(section.alpha)], F4)),
+            F=F,
+            A=A,
+            starts=np.cumsum([net.size for net in nets]),
+            actor=Net(F, H, layers, 2 * A, act),
+            critic=Net(F + A, H, layers, 1, act),
+            batch_size=section.batch_size,
+            init_episodes=section.init_episodes,
+            automatic=section.automatic_entropy_tuning,
+            lr=section.lr,
+            actor_lr=section.lr,
+            alpha_lr=section.lr,
+            tau=section.tau,
+            log_std_min=section.log_std_min,
+            log_std_max=section.log_std_max,
+            max_action=task.max_action,
+            head=aligned((2 * A, L)),
+            noise=aligned((A, L)),
+            squashed=aligned((A, L)),
+            log_prob=aligned((L,)),
+            y=aligned((L,)),
+            q=aligned((2, 1, L)),
+            dx=aligned((F + A, L)),
+            da=aligned((A, L)),
+            h=aligned((3, *planes)),
+            dh=workspace(H, L),
+            one_head=aligned((2 * A,)),
+            one_h=aligned((H,)),
             one_h2=aligned((H,)),
-        )  # fmt: skip
+        )
 
     @staticmethod
     def columns(task: Task) -> int:
@@ -110,10 +132,7 @@ def begin_episode(agent, episode):
 @njit(**JIT_UNCOUNTED)
 def gaussian(agent, obs):
     """Mean and log std at one observation, into one_head."""
-    predict(
-        agent.weights.p, ACTOR, agent.F, agent.hidden, agent.layers, 2 * agent.A, agent.act, obs, agent.one_head,
-        agent.one_h, agent.one_h2,
-    )  # fmt: skip
+    predict(agent.weights.p, ACTOR, agent.actor, obs, agent.one_head, agent.one_h, agent.one_h2)
 
 
 @njit(**JIT_UNCOUNTED)
@@ -153,7 +172,7 @@ def sample_actions(agent, x, key, first, action):
     first: counter of the noise of sample 0 and action 0; sample i has those from first + 2 A i on.
     """
     A, B, L, head, noise, t = agent.A, agent.batch_size, agent.y.shape[0], agent.head, agent.noise, agent.squashed
-    forward(agent.weights.p, ACTOR, agent.F, agent.hidden, agent.layers, 2 * A, x, agent.h[0], head, L, agent.act)
+    forward(agent.weights.p, ACTOR, agent.actor, x, agent.h[0], head, L)
     largest, log_prob = F4(agent.max_action), agent.log_prob
     for i in range(B):
         log_prob[i] = ZERO
@@ -172,19 +191,16 @@ def sample_actions(agent, x, key, first, action):
 @njit(**JIT_UNCOUNTED)
 def critics(agent, p, x):
     """Both critics of p at x[F + A, L], into q; keeps activations."""
-    K, L = agent.F + agent.A, agent.y.shape[0]
     for k in range(2):
-        o, h, q = agent.starts[k], agent.h[1 + k], agent.q[k]
-        forward(p, o, K, agent.hidden, agent.layers, VALUE, x, h, q, L, agent.act)
+        forward(p, agent.starts[k], agent.critic, x, agent.h[1 + k], agent.q[k], agent.y.shape[0])
 
 
 @njit(**JIT_UNCOUNTED)
 def critic_gradient(agent, batch, alpha):
     """Into g: of the mean of (Q_k(s, a) - y)^2 with y = r + gamma (1 - d) (min_k Q_target,k(s', a') - alpha log pi);
     a' and log pi are there."""
-    w, B, L, q, y, reward, discount = (
-        agent.weights, agent.batch_size, agent.y.shape[0], agent.q, agent.y, batch.reward, batch.discount
-    )  # fmt: skip
+    w, B, L, q, y = agent.weights, agent.batch_size, agent.y.shape[0], agent.q, agent.y
+    reward, discount = batch.reward, batch.discount
     if looks_ahead(batch):
         critics(agent, w.target, batch.next_sa)
         for i in range(B):
@@ -199,10 +215,7 @@ def critic_gradient(agent, batch, alpha):
             q[k, 0, i] = (q[k, 0, i] - y[i]) * scale
         for i in range(B, L):
             q[k, 0, i] = ZERO
-        backward(
-            w.p, agent.starts[k], agent.F + agent.A, agent.hidden, agent.layers, VALUE, batch.sa, agent.h[1 + k],
-            q[k], agent.dh, L, w.g, agent.act,
-        )  # fmt: skip
+        backward(w.p, agent.starts[k], agent.critic, batch.sa, agent.h[1 + k], q[k], agent.dh, L, w.g)
 
 
 @njit(**JIT_UNCOUNTED)
@@ -211,9 +224,8 @@ def actor_gradient(agent, batch, alpha):
 
     dlog pi / du = 2 tanh(u), at u = mean + std n; dlog pi / dlog std = that times std n, minus 1.
     """
-    w, F, A, B, L, q, t, da = (
-        agent.weights, agent.F, agent.A, agent.batch_size, agent.y.shape[0], agent.q, agent.squashed, agent.da
-    )  # fmt: skip
+    w, F, A, B, L = agent.weights, agent.F, agent.A, agent.batch_size, agent.y.shape[0]
+    q, t, da = agent.q, agent.squashed, agent.da
     critics(agent, w.p, batch.sa)
     share = ONE / F4(B)
     for i in range(B):
@@ -223,10 +235,7 @@ def actor_gradient(agent, batch, alpha):
     for k in range(2):
         for i in range(B, L):
             q[k, 0, i] = ZERO
-        backward_input(
-            w.p, agent.starts[k], F + A, agent.hidden, agent.layers, VALUE, batch.sa, agent.h[1 + k], q[k],
-            agent.dh, L, agent.dx, agent.act,
-        )  # fmt: skip
+        backward_input(w.p, agent.starts[k], agent.critic, batch.sa, agent.h[1 + k], q[k], agent.dh, L, agent.dx)
         for a in range(A):
             for i in range(L):
                 da[a, i] = agent.dx[F + a, i] + (da[a, i] if k == 1 else ZERO)
@@ -241,7 +250,7 @@ def actor_gradient(agent, batch, alpha):
         for i in range(B, L):
             head[a, i] = ZERO
             head[A + a, i] = ZERO
-    backward(w.p, ACTOR, F, agent.hidden, agent.layers, 2 * A, batch.sa, agent.h[0], head, agent.dh, L, w.g, agent.act)
+    backward(w.p, ACTOR, agent.actor, batch.sa, agent.h[0], head, agent.dh, L, w.g)
 
 
 @njit(**JIT_UNCOUNTED)
@@ -266,7 +275,7 @@ def train_on(agent, batch, key, update):
             total += F4(A) - agent.log_prob[i]
         temperature.g[0] = total / B
         rate = F4(agent.alpha_lr * unbiased)
-        adam(temperature.p, temperature.m, temperature.v, temperature.g, ACTOR, VALUE, rate, scale)
+        adam(temperature.p, temperature.m, temperature.v, temperature.g, NIL, UNIT, rate, scale)
 
 
 def learn(agent, batch, key, decision, update):

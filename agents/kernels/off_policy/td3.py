@@ -15,8 +15,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
-import envolve.agents.off_policy.td3
-from envolve.agents.common.population import size
 from envolve.agents.kernels import JIT_INNER
 from envolve.agents.kernels.common.rng import normal, uniform
 from envolve.agents.kernels.dense.activation import tanh
@@ -25,73 +23,19 @@ from envolve.agents.kernels.dense.mlp import (
     F4,
     ONE,
     ZERO,
-    activations,
-    aligned,
     backward,
     backward_input,
     forward,
     predict,
-    workspace,
-)  # fmt: skip
+)
 from envolve.agents.kernels.off_policy.dispatch import by_type, implement
-from envolve.agents.kernels.off_policy.training import Weights, looks_ahead, padded
-from envolve.envs.nets.networks import ACTIVATIONS
+from envolve.agents.kernels.off_policy.training import Weights, looks_ahead
+from envolve.agents.kernels.off_policy.twin_critics import TwinCritics
 from envolve.envs.task import Task
 
 U, I8 = np.uint64, np.int64
 ACTOR = I8(0)  # where the actor begins; a numpy integer, as numba compiles what is called anew for each literal
-VALUE = I8(1)  # outputs of a critic
 SAMPLES = U(65536)  # counters of an update, in samples
-
-
-class TwinCritics(NamedTuple):
-    """What both variants have: hyperparameters, sizes and the arrays of one update."""
-
-    init_episodes: int
-    batch_size: int
-    lr: float  # of the critics
-    actor_lr: float
-    tau: float
-    policy_delay: int
-    action_std: float
-    policy_std: float
-    policy_std_clip: float
-    test_noise: bool
-    observations: int
-    actions: int
-    hidden: int
-    layers: int
-    act: int
-    norm: bool  # with layer norm
-    critic1: int  # where the critics begin
-    critic2: int  # the end, if there is one critic
-    actor_updates: np.ndarray  # int64 [1]
-    q: np.ndarray  # [1, L], values of a critic, then the gradient of the loss by them
-    y: np.ndarray  # [1, L], the target
-    dx: np.ndarray  # [F + A, L], gradient by a critic's input
-    out: np.ndarray  # [A, L], outputs of the actor, then the gradient by them
-    h: np.ndarray  # [layers, hidden, L], activations of a critic for its backward pass
-    actor_h: np.ndarray
-    dh: np.ndarray  # scratch of the backward pass
-    one_out: np.ndarray  # [A], of one observation, as the next two
-    one_h: np.ndarray
-    one_h2: np.ndarray
-
-    @classmethod
-    def create(cls, task: Task, section: Any) -> TwinCritics:
-        """section: the member's own."""
-        nets = envolve.agents.off_policy.td3.TD3.nets_of(task, section, section.hidden_size, section.hidden_layer)
-        F, A, H, layers = nets[0].inputs, nets[0].outputs, section.hidden_size, max(1, section.hidden_layer)
-        act, norm, s = ACTIVATIONS.index(section.activation_fn), nets[0].layer_norm, section
-        L = padded(s.batch_size)
-        return cls(
-            s.init_episodes, s.batch_size, s.lr, s.lr, s.tau, s.policy_delay, s.action_std, s.policy_std,
-            s.policy_std_clip, s.test_noise, F, A, H, layers, act, norm, size(nets[:1]), size(nets[:2]),
-            actor_updates=np.zeros(1, I8),
-            q=aligned((1, L)), y=aligned((1, L)), dx=aligned((F + A, L)), out=aligned((A, L)),
-            h=activations(H, layers, L, act, norm), actor_h=activations(H, layers, L, act, norm), dh=workspace(H, L),
-            one_out=aligned((A,)), one_h=aligned((H,)), one_h2=aligned((H,)),
-        )  # fmt: skip
 
 
 class TD3(NamedTuple):
@@ -135,7 +79,7 @@ def actor_gradient(agent, da, out):
 def critic(agent, p, o, sa, q):
     """Values q[1, L] of the critic at offset o of p; keeps activations."""
     c = agent.common
-    forward(p, o, c.observations + c.actions, c.hidden, c.layers, VALUE, sa, c.h, q, q.shape[1], c.act, c.norm)
+    forward(p, o, c.critic, sa, c.h, q, q.shape[1], c.norm)
 
 
 @njit(**JIT_INNER)
@@ -148,8 +92,7 @@ def critic_gradient(agent, o, sa):
         q[i] = scale * (q[i] - y[i])
     for i in range(c.batch_size, q.shape[0]):
         q[i] = ZERO
-    inputs, L = c.observations + c.actions, q.shape[0]
-    backward(w.p, o, inputs, c.hidden, c.layers, VALUE, sa, c.h, c.q, c.dh, L, w.g, c.act, c.norm)
+    backward(w.p, o, c.critic, sa, c.h, c.q, c.dh, q.shape[0], w.g, c.norm)
 
 
 @njit(**JIT_INNER)
@@ -182,7 +125,7 @@ def targets(agent, batch, key, update, twin):
     """y of ``update_critics``."""
     w, c = agent.weights, agent.common
     L = c.y.shape[1]
-    forward(w.target, ACTOR, c.observations, c.hidden, c.layers, c.actions, batch.next_sa, c.h, c.out, L, c.act, c.norm)
+    forward(w.target, ACTOR, c.actor, batch.next_sa, c.h, c.out, L, c.norm)
     target_actions(agent, c.out, key, update, batch.next_sa)
     critic(agent, w.target, c.critic1, batch.next_sa, c.y)
     y, q = c.y[0], c.q[0]
@@ -196,19 +139,19 @@ def targets(agent, batch, key, update, twin):
 def update_actor(agent, batch, key, update):
     """The actor towards larger Q1(s, a(s)), the critic held fixed; then all targets. Overwrites the batch's actions."""
     w, c = agent.weights, agent.common
-    F, A, B, L, sa = c.observations, c.actions, c.batch_size, c.y.shape[1], batch.sa
-    forward(w.p, ACTOR, F, c.hidden, c.layers, A, sa, c.actor_h, c.out, L, c.act, c.norm)
+    B, L, sa = c.batch_size, c.y.shape[1], batch.sa
+    forward(w.p, ACTOR, c.actor, sa, c.actor_h, c.out, L, c.norm)
     actor_actions(agent, c.out, key, update, sa)
     critic(agent, w.p, c.critic1, sa, c.q)
     dq = c.q[0]
     for i in range(L):
         dq[i] = -ONE / F4(B) if i < B else ZERO
-    backward_input(w.p, c.critic1, F + A, c.hidden, c.layers, VALUE, sa, c.h, c.q, c.dh, L, c.dx, c.act, c.norm)
+    backward_input(w.p, c.critic1, c.critic, sa, c.h, c.q, c.dh, L, c.dx, c.norm)
     actor_gradient(agent, c.dx, c.out)
-    for a in range(A):
+    for a in range(c.actions):
         for i in range(B, L):
             c.out[a, i] = ZERO
-    backward(w.p, ACTOR, F, c.hidden, c.layers, A, sa, c.actor_h, c.out, c.dh, L, w.g, c.act, c.norm)
+    backward(w.p, ACTOR, c.actor, sa, c.actor_h, c.out, c.dh, L, w.g, c.norm)
     c.actor_updates[0] += 1
     adam_on(agent, ACTOR, c.critic1, c.actor_updates[0], c.actor_lr)
     soft_update(w.p, w.target, ACTOR, w.p.shape[0], F4(c.tau))
@@ -224,7 +167,7 @@ def learn(agent, batch, key, decision, update):
 def actor_predict(agent, obs, out):
     """Outputs out[A] of the actor for one observation."""
     p, c = agent.weights.p, agent.common
-    predict(p, ACTOR, c.observations, c.hidden, c.layers, c.actions, c.act, obs, out, c.one_h, c.one_h2, c.norm)
+    predict(p, ACTOR, c.actor, obs, out, c.one_h, c.one_h2, c.norm)
 
 
 @njit(**JIT_INNER)

@@ -16,15 +16,15 @@ from envolve.agents.kernels.off_policy.dispatch import implement
 from envolve.agents.kernels.off_policy.td3 import (
     I8,
     SAMPLES,
-    TwinCritics,
     U,
     actor_predict,
     begin_episode,
     clipped_normal,
     update_actor,
     update_critics,
-)  # fmt: skip
+)
 from envolve.agents.kernels.off_policy.training import Weights, padded
+from envolve.agents.kernels.off_policy.twin_critics import TwinCritics
 from envolve.agents.off_policy.td3_discrete import LAST_TEMPERATURE
 from envolve.envs.task import Task
 
@@ -44,10 +44,15 @@ class TD3Discrete(NamedTuple):
     @classmethod
     def create(cls, task: Task, section: Any, p: np.ndarray) -> TD3Discrete:
         return cls(
-            Weights.create(p), TwinCritics.create(task, section), section.gumbel_softmax_temp, 1 - LAST_TEMPERATURE,
-            section.anneal_updates, section.gumbel_softmax_hard, np.zeros(1, I8),
-            aligned((task.num_actions, padded(section.batch_size))),
-        )  # fmt: skip
+            weights=Weights.create(p),
+            common=TwinCritics.create(task, section),
+            temperature=section.gumbel_softmax_temp,
+            fall=1 - LAST_TEMPERATURE,
+            anneal_updates=section.anneal_updates,
+            hard=section.gumbel_softmax_hard,
+            learned=np.zeros(1, I8),
+            soft=aligned((task.num_actions, padded(section.batch_size))),
+        )
 
     @staticmethod
     def columns(task: Task) -> int:

@@ -124,9 +124,12 @@ class CompiledUpdate:
             return new._replace(weights=flat, temperature=temperature, lr=lr, actor_lr=actor_lr, alpha_lr=alpha_lr)
         other, (lr, actor_lr) = td3.TD3.create(task, section, view(r.params)), rates
         common = other.common._replace(
-            lr=lr, actor_lr=actor_lr, actor_updates=r.actor_updates.numpy()[i : i + 1],
-            policy_std=float(r.policy_std[i]), policy_std_clip=float(r.policy_std_clip[i]),
-        )  # fmt: skip
+            lr=lr,
+            actor_lr=actor_lr,
+            actor_updates=r.actor_updates.numpy()[i : i + 1],
+            policy_std=float(r.policy_std[i]),
+            policy_std_clip=float(r.policy_std_clip[i]),
+        )
         return other._replace(weights=flat, common=common)
 
     def __call__(

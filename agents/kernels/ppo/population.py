@@ -44,9 +44,15 @@ def _shortest(name: str) -> None:
 
 
 def train_population(
-    task: Task, kind: str, section: EnvSection, worlds: Union[np.ndarray, Tensor], hyper: Hyper, keys: np.ndarray,
-    test_each: bool, threads: int = 1,
-) -> TrainResult:  # fmt: skip
+    task: Task,
+    kind: str,
+    section: EnvSection,
+    worlds: Union[np.ndarray, Tensor],
+    hyper: Hyper,
+    keys: np.ndarray,
+    test_each: bool,
+    threads: int = 1,
+) -> TrainResult:
     """As ``agents.ppo.train_population``, on the CPU; members are shared among ``threads``, and the result is the same
     for any number of them."""
     ahead.compiled_ahead("ppo")
@@ -62,16 +68,27 @@ def train_population(
         own: Any = hyper.member(i)
         actor, critic = agents[i]
         c = settings(
-            ppo.Settings, task, own, test_each=test_each, rollout_steps=rollout_length(own, task.max_steps),
-            monte_carlo=own.advantage == "monte_carlo", **without_tests(task),
-        )  # fmt: skip
+            ppo.Settings,
+            task,
+            own,
+            test_each=test_each,
+            rollout_steps=rollout_length(own, task.max_steps),
+            monte_carlo=own.advantage == "monte_carlo",
+            **without_tests(task),
+        )
         own_weights = weights[i, : task.action_size + actor.size + critic.size]
         agent = ppo.PPO.create(task, actor, c, own.test_noise, own_weights, own.squash)
         ppo.train(
-            agent, create_world(task, kind, section, own.gamma, worlds[i]),
-            create_world(task, "real", section, own.gamma, worlds[i]), c, ukeys[i],
-            result.test_return[i], result.episode_return[i], result.episode_length[i], counts,
-        )  # fmt: skip
+            agent,
+            create_world(task, kind, section, own.gamma, worlds[i]),
+            create_world(task, "real", section, own.gamma, worlds[i]),
+            c,
+            ukeys[i],
+            result.test_return[i],
+            result.episode_return[i],
+            result.episode_length[i],
+            counts,
+        )
 
     train_each(one, result, threads)
     add_tests(result, task, lambda i: test_trained(task, hyper.take(i), result.weights[i], keys[i]))

@@ -31,9 +31,13 @@ class Environments(NamedTuple):
     @classmethod
     def create(cls, N: int, F: int) -> Environments:
         return cls(
-            np.zeros((N, STATE_SIZE)), aligned((N * F,)), aligned((N, 1)), np.zeros(N, np.int64), np.zeros(N),
-            np.zeros(N, np.bool_),
-        )  # fmt: skip
+            s=np.zeros((N, STATE_SIZE)),
+            obs=aligned((N * F,)),
+            phi=aligned((N, 1)),
+            t=np.zeros(N, np.int64),
+            total=np.zeros(N),
+            ended=np.zeros(N, np.bool_),
+        )
 
 
 class Rollout(NamedTuple):
@@ -58,11 +62,21 @@ class Rollout(NamedTuple):
     def create(cls, R: int, F: int, actions: int) -> Rollout:
         logp, reward, value, ahead, returns = (aligned((R,)) for _ in range(5))
         return cls(
-            aligned((F, R)), aligned((F, R)), np.zeros(R, np.int64), aligned((actions, R)),
-            logp, reward, value, ahead, returns,
-            np.zeros(R, np.bool_), np.zeros(R, np.bool_), np.zeros(R, np.uint64), np.zeros(R, np.uint64),
-            np.zeros(1 + (1 << (R - 1).bit_length()), np.int64),
-        )  # fmt: skip
+            obs=aligned((F, R)),
+            last=aligned((F, R)),
+            at=np.zeros(R, np.int64),
+            action=aligned((actions, R)),
+            logp=logp,
+            reward=reward,
+            value=value,
+            ahead=ahead,
+            returns=returns,
+            terminated=np.zeros(R, np.bool_),
+            over=np.zeros(R, np.bool_),
+            order=np.zeros(R, np.uint64),
+            hashed=np.zeros(R, np.uint64),
+            bucket=np.zeros(1 + (1 << (R - 1).bit_length()), np.int64),
+        )
 
 
 @njit(**JIT_UNCOUNTED)
@@ -70,9 +84,26 @@ def environment(envs, w, n):
     """World ``w`` with the state of environment n."""
     F = w.obs.shape[0]
     return worlds.World(
-        w.kind, w.task, w.num_actions, w.rn_type, w.hidden, w.layers, w.act, w.raw_done, w.bandit, w.gamma,
-        w.params, envs.s[n], envs.obs[n * F : (n + 1) * F], w.inputs, envs.phi[n], w.out, w.h, w.h2, w.codes,
-    )  # fmt: skip
+        w.kind,
+        w.task,
+        w.num_actions,
+        w.rn_type,
+        w.hidden,
+        w.layers,
+        w.act,
+        w.raw_done,
+        w.bandit,
+        w.gamma,
+        w.params,
+        envs.s[n],
+        envs.obs[n * F : (n + 1) * F],
+        w.inputs,
+        envs.phi[n],
+        w.out,
+        w.h,
+        w.h2,
+        w.codes,
+    )
 
 
 @njit(**JIT_UNCOUNTED)

@@ -99,10 +99,18 @@ class PPO(NamedTuple):
         policy = Policy.create(task, actor, N, test_noise, squash, p)
         m, v, g, part = (aligned((len(p),)) for _ in range(4))
         return cls(
-            policy, Environments.create(N, F), Rollout.create(R, F, max(1, task.action_size)),
-            Block.create(W, F, A, policy.hidden, policy.layers, policy.act), task.action_size + actor.size,
-            m, v, g, part, aligned((B,)), np.array([0.0, 1.0]),
-        )  # fmt: skip
+            policy=policy,
+            envs=Environments.create(N, F),
+            rollout=Rollout.create(R, F, max(1, task.action_size)),
+            block=Block.create(W, F, A, policy.hidden, policy.layers, policy.act),
+            critic=task.action_size + actor.size,
+            m=m,
+            v=v,
+            g=g,
+            part=part,
+            advantage=aligned((B,)),
+            scale=np.array([0.0, 1.0]),
+        )
 
 
 @njit(**JIT_UNCOUNTED)

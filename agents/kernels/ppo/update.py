@@ -10,9 +10,9 @@ import numpy as np
 from numba import njit
 
 from envolve.agents.kernels import JIT_UNCOUNTED
-from envolve.agents.kernels.dense.activation import F4, ONE, ZERO
+from envolve.agents.kernels.dense.activation import F4, ONE, UNIT, ZERO
 from envolve.agents.kernels.dense.adam import adam, norm_squared
-from envolve.agents.kernels.dense.mlp import activations, aligned, backward, forward, workspace
+from envolve.agents.kernels.dense.mlp import Net, activations, aligned, backward, forward, workspace
 from envolve.agents.kernels.off_policy.training import U
 from envolve.agents.kernels.ppo.policy import HALF_LOG_2PI, STD_MIN, tanh
 from envolve.agents.kernels.ppo.rollout import shuffle
@@ -41,10 +41,19 @@ class Block(NamedTuple):
 
 
 @njit(**JIT_UNCOUNTED)
+def outputs(policy, block):
+    """block.q <- the actor's outputs at the states block.x."""
+    F, W = block.x.shape
+    net = Net(F, policy.hidden, policy.layers, policy.outputs, policy.act)
+    forward(policy.p, policy.std, net, block.x, block.h_actor, block.q, W)
+
+
+@njit(**JIT_UNCOUNTED)
 def critic(policy, block, offset):
     """block.v <- the values of the states block.x."""
     F, W = block.x.shape
-    forward(policy.p, offset, F, policy.hidden, policy.layers, 1, block.x, block.h_critic, block.v, W, policy.act)
+    net = Net(F, policy.hidden, policy.layers, UNIT, policy.act)
+    forward(policy.p, offset, net, block.x, block.h_critic, block.v, W)
 
 
 @njit(**JIT_UNCOUNTED)
@@ -203,9 +212,10 @@ def derivatives(policy, rollout, block, advantage, g, c, first, count, B):
 def differentiate(policy, block, offset, g):
     """g <- what the derivatives in ``block`` make of the parameters of actor and critic."""
     F, W = block.x.shape
-    p, H, layers, act, A = policy.p, policy.hidden, policy.layers, policy.act, policy.outputs
-    backward(p, policy.std, F, H, layers, A, block.x, block.h_actor, block.dq, block.dh, W, g, act)
-    backward(p, offset, F, H, layers, 1, block.x, block.h_critic, block.dv, block.dh, W, g, act)
+    H, layers, act = policy.hidden, policy.layers, policy.act
+    net, value_net = Net(F, H, layers, policy.outputs, act), Net(F, H, layers, UNIT, act)
+    backward(policy.p, policy.std, net, block.x, block.h_actor, block.dq, block.dh, W, g)
+    backward(policy.p, offset, value_net, block.x, block.h_critic, block.dv, block.dh, W, g)
 
 
 @njit(**JIT_UNCOUNTED)
@@ -220,10 +230,7 @@ def update(agent, c, first, B, number, rate):
     for start in range(0, B, W):
         count = min(W, B - start)
         gather(rollout, block, first + start, count)
-        forward(
-            p, policy.std, F, policy.hidden, policy.layers, policy.outputs, block.x, block.h_actor, block.q, W,
-            policy.act,
-        )  # fmt: skip
+        outputs(policy, block)
         critic(policy, block, agent.critic)
         derivatives(policy, rollout, block, agent.advantage[start:], g, c, first + start, count, B)
         if start == 0:

@@ -21,10 +21,10 @@ from envolve.agents.common.normaliser import CLIP, EPSILON
 from envolve.agents.common.sections import PPOSection
 from envolve.agents.kernels import JIT_INNER, JIT_UNCOUNTED
 from envolve.agents.kernels.dense.activation import F4, NIL, ZERO
-from envolve.agents.kernels.dense.mlp import aligned, forward
+from envolve.agents.kernels.dense.mlp import aligned
 from envolve.agents.kernels.off_policy.training import finite
 from envolve.agents.kernels.ppo.policy import HALF_LOG_2PI, STD_MIN, actor, choose, draw_noise, log_prob, tanh
-from envolve.agents.kernels.ppo.update import gather, learn
+from envolve.agents.kernels.ppo.update import gather, learn, outputs
 from envolve.agents.shaped.ppo_policy import STD_FLOOR
 
 
@@ -160,13 +160,11 @@ def record(rollout, memory, c, reward, terminated, truncated, last_obs, i, t, en
 def divergence(agent, B):
     """Estimate of KL(old policy || new) on the last epoch's first minibatch: the mean of rho - 1 - log rho."""
     policy, rollout, block = agent.policy, agent.rollout, agent.block
-    A, (F, W), total = policy.outputs, block.x.shape, 0.0
+    A, W, total = policy.outputs, block.x.shape[1], 0.0
     for start in range(0, B, W):
         count = min(W, B - start)
         gather(rollout, block, start, count)
-        forward(
-            policy.p, policy.std, F, policy.hidden, policy.layers, A, block.x, block.h_actor, block.q, W, policy.act
-        )
+        outputs(policy, block)
         for b in range(count):
             j, logp = rollout.order[start + b], ZERO
             for a in range(A):

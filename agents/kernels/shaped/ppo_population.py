@@ -83,8 +83,9 @@ class Member:
 class Compiled:
     """All members, shared among threads. See ``envolve.agents.shaped.ppo.Backend``."""
 
-    def __init__(self, section: PPOSection, widths: Sequence[Tuple[int, int]], keys: Tensor, device: torch.device,
-                 threads: int) -> None:  # fmt: skip
+    def __init__(
+        self, section: PPOSection, widths: Sequence[Tuple[int, int]], keys: Tensor, device: torch.device, threads: int
+    ) -> None:
         compiled_ahead("shaped_ppo")
         self.section, self.threads = section, threads
         self.members = [Member(section, F, A, key) for (F, A), key in zip(widths, keys.tolist())]

@@ -19,9 +19,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from envolve.core import interrupt
+from envolve.core import listener
 from envolve.core.child import end_process, ends_with_parent
-from envolve.core.commands import COMMANDS, flags_of
+from envolve.core.command_table import COMMANDS
+from envolve.core.commands import flags_of
 from envolve.core.files import TABLE_BYTES, TEXT_BYTES, read_plain
 from envolve.core.registry import nearest
 from envolve.envs.worlds.file import write_atomic
@@ -220,7 +221,7 @@ def compute(experiment: Experiment, results: Path, cores: int, records: dict[str
     process = subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
-        env={**os.environ, interrupt.QUIET: "1"},
+        env={**os.environ, listener.QUIET: "1"},
         start_new_session=True,
         preexec_fn=prepare,
     )

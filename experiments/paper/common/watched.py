@@ -1,7 +1,7 @@
 """Off-policy agents whose steps are watched, or disturbed: their training in PyTorch, with a world of one's own making.
 
 The compiled learners step worlds that no Python can reach into; this is
-``envolve.agents.off_policy.training.train_population`` with a hook. Without one it gives the same bits.
+``envolve.agents.off_policy.depths.train_population`` with a hook. Without one it gives the same bits.
 """
 
 from __future__ import annotations

@@ -25,10 +25,10 @@ from envolve.envs.outside.build import (
     maker,
     needs_permission,
 )
+from envolve.envs.outside.define import define, register_outside
 from envolve.envs.outside.flat import Flat, FlatError
 from envolve.envs.outside.measure import DEFAULT_STEPS, _measure, measure
 from envolve.envs.outside.spaces import SpaceError, action_of, observation_of, read_action, read_observation
-from envolve.envs.outside.task import define, register_outside
 from envolve.envs.section import EnvSection
 from envolve.envs.task import TASKS, make_task
 from envolve.envs.worlds.export import WorldEnv, WorldVectorEnv

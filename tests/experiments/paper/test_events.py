@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from envolve.core.commands import COMMANDS, flags_of
+from envolve.core.command_table import COMMANDS
+from envolve.core.commands import flags_of
 from envolve.experiments.paper import inference_time, learned_reward, step_size, tuned_baseline
 from tests.experiments import command
 from tests.outer.reporting.events import scalars

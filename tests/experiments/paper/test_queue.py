@@ -118,7 +118,7 @@ def test_what_failed_is_run_again_and_what_needs_it_waits(
 
 
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
-def test_stopped_it_ends_its_experiment_and_says_how_to_go_on(tmp_path: Path, signum: int) -> None:
+def test_stopped_it_ends_its_experiment_and_says_how_to_go_on(tmp_path: Path, signum: int, warm: None) -> None:
     """The experiment is a real one: a search that would take minutes."""
     words = ("paper", "train-proxy", "default_config_cartpole_syn_env.yaml", "--runs", "1", "--workers", "1")
     path = listed(tmp_path, entry("one", words=words))

@@ -663,6 +663,7 @@ def test_another_task_has_its_own_section_if_the_file_has_one() -> None:
         (TaskChoice("Acrobot-v1", ["TimeLimit"]), "--task.*envs.Acrobot-v1.wrappers: found an unknown key"),
     ],
 )
+@pytest.mark.usefixtures("warm")
 def test_a_task_that_does_not_exist_is_refused_by_the_flag_that_named_it(task: TaskChoice, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         load_config(BANDIT, (), task)

@@ -194,7 +194,7 @@ def test_a_run_says_why_no_expert_has_a_world(tmp_path: Path, short: Callable[[i
         go(config_of(CARTPOLE, (), "test"), tmp_path / "run", dispatcher=Direct(fail))
 
 
-def test_returns_of_an_environment_from_outside_are_its_own() -> None:
+def test_returns_of_an_environment_from_outside_are_its_own(warm) -> None:
     raw = {
         "env_name": "gymnasium:Pendulum-v1",
         "seed": 0,

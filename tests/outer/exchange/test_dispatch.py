@@ -245,7 +245,7 @@ def test_chunks_are_submitted_one_by_one_and_asked_for_in_any_order():
         check([master.result(tickets[i])], [chunks[i]])
     with pytest.raises(KeyError):
         master.result(tickets[0])
-    assert not master._issued, "what was delivered is forgotten"
+    assert not master._rounds._issued, "what was delivered is forgotten"
 
 
 @pytest.mark.parametrize("pause", [0.0, 1.0])

@@ -11,12 +11,12 @@ from collections import Counter
 
 import pytest
 
-import envolve.outer.exchange.dispatch
 import envolve.outer.exchange.heartbeat
 import envolve.outer.exchange.machine
 import envolve.outer.exchange.mailbox
 import envolve.outer.exchange.pairs
 import envolve.outer.exchange.roster
+import envolve.outer.exchange.rounds
 import envolve.outer.exchange.worker
 from tests.outer.simulation.__main__ import main, report
 from tests.outer.simulation.faults import KINDS
@@ -125,7 +125,7 @@ def deaths_are_not_noticed(monkeypatch):
         "_bury",
         lambda self, slot, issue: envolve.outer.exchange.roster.Loss(issue.index, "", False),
     )
-    monkeypatch.setattr(envolve.outer.exchange.dispatch.Dispatcher, "_again", lambda self, index: None)
+    monkeypatch.setattr(envolve.outer.exchange.rounds.Rounds, "_again", lambda self, index: None)
 
 
 def lost_files_are_not_noticed(monkeypatch):

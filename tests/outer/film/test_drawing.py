@@ -8,8 +8,8 @@ import gymnasium
 import numpy as np
 import pytest
 
+from envolve.envs.outside.define import define
 from envolve.envs.outside.measure import _measure
-from envolve.envs.outside.task import define
 from envolve.envs.task import make_task
 from envolve.outer.film.drawing import AGENT, CELL, COLOURS, Drawing
 from envolve.outer.shapers.video import VideoError

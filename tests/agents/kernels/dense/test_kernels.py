@@ -104,12 +104,12 @@ def test_forward_and_backward_against_float64(activation, layers, norm, hidden):
     h, dh = mlp.activations(hidden, layers, L, code, norm), mlp.workspace(hidden, L)
     dx, dx2, q = mlp.aligned((K, L)), np.zeros((K, L), F4), np.zeros((M, L), F4)
     g, g2 = np.full(len(p), 9, F4), np.full(len(p), 9, F4)
-    at = (before, K, hidden, layers, M)
+    at = (before, mlp.Net(K, hidden, layers, M, code))
     assert mlp.size(K, hidden, layers, M, code, norm) == shape.size
-    mlp.forward(p, *at, x.numpy(), h, q, L, code, norm)
-    mlp.backward(p, *at, x.numpy(), h, dq.numpy(), dh, L, g, code, norm)
-    mlp.backward_both(p, *at, x.numpy(), h, dq.numpy(), dh, L, g2, dx, code, norm)
-    mlp.backward_input(p, *at, x.numpy(), h, dq.numpy(), dh, L, dx2, code, norm)
+    mlp.forward(p, *at, x.numpy(), h, q, L, norm)
+    mlp.backward(p, *at, x.numpy(), h, dq.numpy(), dh, L, g, norm)
+    mlp.backward_both(p, *at, x.numpy(), h, dq.numpy(), dh, L, g2, dx, norm)
+    mlp.backward_input(p, *at, x.numpy(), h, dq.numpy(), dh, L, dx2, norm)
     exact, x64 = flat.double().requires_grad_(), x.double().requires_grad_()
     wanted = forward(shape, exact[None], x64[None])[0]
     gradient, by_input = torch.autograd.grad(wanted, (exact, x64), dq.double())
@@ -134,8 +134,8 @@ def test_padding_changes_nothing(activation):
         x, dq, q, g = np.full((5, L), filling, F4), np.zeros((2, L), F4), np.zeros((2, L), F4), np.zeros(len(p), F4)
         x[:, :B], dq[:, :B] = samples, by_q
         h, dh = mlp.activations(19, 2, L, code, True), mlp.workspace(19, L)
-        mlp.forward(p, 0, 5, 19, 2, 2, x, h, q, L, code, True)
-        mlp.backward(p, 0, 5, 19, 2, 2, x, h, dq, dh, L, g, code, True)
+        mlp.forward(p, 0, mlp.Net(5, 19, 2, 2, code), x, h, q, L, True)
+        mlp.backward(p, 0, mlp.Net(5, 19, 2, 2, code), x, h, dq, dh, L, g, True)
         results.append((q[:, :B].copy(), g))
     for q, g in results[1:]:
         assert np.array_equal(q, results[0][0])
@@ -216,7 +216,7 @@ def test_predict_two_nets_behind_each_other(activation, layers, norm):
     for shape, flat in zip(shapes, flats):
         out, h, h2 = np.zeros(shape.outputs, F4), np.zeros(83, F4), np.zeros(83, F4)
         code = ACTIVATIONS.index(activation)
-        at = mlp.predict(params, at, 6, 83, layers, shape.outputs, code, x, out, h, h2, norm)
+        at = mlp.predict(params, at, mlp.Net(6, 83, layers, shape.outputs, code), x, out, h, h2, norm)
         wanted = forward(shape, flat.double()[None], torch.from_numpy(x).double()[None, :, None])[0, :, 0]
         np.testing.assert_allclose(out, wanted.numpy(), rtol=1e-5, atol=4e-6 if norm else 1e-6)
     assert at == len(params)

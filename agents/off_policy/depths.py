@@ -1,0 +1,102 @@
+"""Populations whose networks differ in depth: those of one depth are stacked, the narrower ones padded, and trained
+together by the loop of ``training.py``; or tested together, if they were trained elsewhere.
+
+Axes: P members, W parameters of a world, D of an agent, T test episodes.
+"""
+
+from __future__ import annotations
+
+from typing import Optional, Tuple, Type, Union
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from envolve.agents.common.hyper import Hyper
+from envolve.agents.common.icm import ICM
+from envolve.agents.common.population import initial_weights, keep_pages, nets_of, stack, unstack, widest
+from envolve.agents.common.result import TrainResult
+from envolve.agents.common.rollout import capturable, test_episodes
+from envolve.agents.common.sections import ICMSection
+from envolve.agents.off_policy.algorithm import Algorithm, column
+from envolve.agents.off_policy.training import OffPolicy
+from envolve.core import rng
+from envolve.envs.section import EnvSection
+from envolve.envs.task import Task
+
+
+def train_population(
+    algorithm: Type[Algorithm],
+    task: Task,
+    kind: str,
+    section: EnvSection,
+    worlds: Union[np.ndarray, Tensor],
+    hyper: Hyper,
+    keys: np.ndarray,
+    test_each: bool,
+    device: str = "cpu",
+    icm: Optional[ICMSection] = None,
+    cuda_graph: bool = True,
+    updates: str = "torch",
+) -> TrainResult:
+    """Train P agents and test them on the real task.
+
+    kind: "real", "se" or "rn", what ``worlds`` float32 [P, W] are (any width for "real"); keys: int64 [P];
+    test_each: test after every training episode and stop when the task is solved (kind "rn"; "se" only if asked).
+    icm: add curiosity to the rewards that are learned from. cuda_graph: replay the step as a graph, where the device is
+    a GPU. updates: back end of the gradient steps: "torch"; "kernel", where there is one, for tasks that have none; or
+    "torch_compile", code that torch.compile makes of them.
+    """
+    keep_pages()
+    agents = nets_of(algorithm, task, hyper)
+    weights = initial_weights(agents, keys)
+    result = TrainResult.before_training(weights, hyper.section.train_episodes, hyper.section.test_episodes)
+    depth = np.maximum(1, hyper["hidden_layer"])
+    for layers in np.unique(depth):  # nets of one depth are stacked, the narrower ones padded with units that stay zero
+        rows = np.flatnonzero(depth == layers)
+        part, group = [agents[i] for i in rows], hyper.take(rows)
+        nets = widest(part)
+        params = stack(torch.as_tensor(weights[rows], device=device), part, nets)
+        width = column(group, "hidden_size", params.device, torch.int64)
+        group_keys = torch.as_tensor(keys[rows], device=device)
+        run = OffPolicy(
+            task,
+            kind,
+            section,
+            torch.as_tensor(worlds, dtype=torch.float32)[rows].to(device),
+            group,
+            group_keys,
+            test_each,
+            algorithm(task, group, nets, params, width),
+            None if icm is None else ICM(task, icm, group_keys),
+            cuda_graph and params.is_cuda and capturable(task, kind),
+            updates,
+        )
+        run.train()
+        result.put(rows, run, unstack(run.final.rows.params, part, nets, weights.shape[1]))
+    return result
+
+
+def test_trained(
+    algorithm: Type[Algorithm], task: Task, hyper: Hyper, weights: np.ndarray, keys: np.ndarray
+) -> Tuple[np.ndarray, np.ndarray]:
+    """The final test of agents that were trained elsewhere, on the CPU. weights: float32 [P, D], as ``TrainResult`` has
+    them; keys: int64 [P] -> returns float64 [P, T], steps on the task int64 [P]."""
+    agents, s = nets_of(algorithm, task, hyper), hyper.section
+    returns, steps = np.full((len(keys), s.test_episodes), np.nan), np.zeros(len(keys), np.int64)
+    depth = np.maximum(1, hyper["hidden_layer"])
+    for layers in np.unique(depth):
+        rows = np.flatnonzero(depth == layers)
+        part, group = [agents[i] for i in rows], hyper.take(rows)
+        nets = widest(part)
+        params = stack(torch.as_tensor(weights[rows]), part, nets)
+        of = algorithm(task, group, nets, params, column(group, "hidden_size", params.device, torch.int64))
+        key = rng.fold(torch.as_tensor(keys[rows]), rng.FINAL_TEST)
+        noise, first = rng.fold(key, rng.EXPLORE), torch.zeros_like(key)
+
+        def policy(obs: Tensor, step: Tensor, of: Algorithm = of, noise: Tensor = noise) -> Tensor:
+            return of.test_action(obs, noise, step)
+
+        tested = test_episodes(task, policy, key, first, s.test_episodes, s.same_action_num)
+        returns[rows], steps[rows] = (x.numpy() for x in tested)
+    return returns, steps

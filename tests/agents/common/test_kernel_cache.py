@@ -1,0 +1,46 @@
+"""Which sources the folder of the compiled kernels depends on."""
+
+from __future__ import annotations
+
+import ast
+import shutil
+from pathlib import Path
+
+import pytest
+
+from envolve.agents.common import kernel_cache
+
+LEFT_OUT = [p for p in sorted(kernel_cache.KERNELS.rglob("*.py")) if kernel_cache.compiles_nothing(p)]
+
+
+def test_some_are_left_out_and_the_options_are_not() -> None:
+    names = {p.relative_to(kernel_cache.KERNELS).as_posix() for p in LEFT_OUT}
+    assert {"ppo/__init__.py", "off_policy/__init__.py", "building/ahead.py"} <= names
+    assert not names & {"__init__.py", "building/shortest.py", "building/whole.py", "tabular.py", "ppo/training.py"}
+
+
+@pytest.mark.parametrize("path", LEFT_OUT, ids=lambda p: p.relative_to(kernel_cache.KERNELS).as_posix())
+def test_what_is_left_out_holds_nothing_that_is_compiled(path: Path) -> None:
+    tree = ast.parse(path.read_text())
+    imported = {n.module or "" for n in ast.walk(tree) if isinstance(n, ast.ImportFrom)}
+    imported |= {a.name for n in ast.walk(tree) if isinstance(n, ast.Import) for a in n.names}
+    made = [n for n in tree.body if isinstance(n, (ast.FunctionDef, ast.ClassDef, ast.Assign, ast.AnnAssign))]
+    if path.name == "__init__.py":
+        assert not made and all(name.endswith((".registry", "__future__")) for name in imported)
+    # numba itself, to warm it up, is imported within functions; a kernel is made at the top
+    outside = {n.module or "" for n in tree.body if isinstance(n, ast.ImportFrom)}
+    assert not any(name.split(".")[0] == "numba" for name in outside)
+
+
+def test_an_edit_gives_another_folder_unless_it_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("agents/kernels", "core", "agents/common"):
+        shutil.copytree(kernel_cache.CODE / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setattr(kernel_cache, "CODE", tmp_path)
+    monkeypatch.setattr(kernel_cache, "KERNELS", tmp_path / "agents" / "kernels")
+    monkeypatch.setenv("ENVOLVE_CACHE", str(tmp_path / "cache"))
+    seen = [kernel_cache.cache_dir()]
+    for name in ("kernels/ppo/__init__.py", "kernels/ppo/update.py", "kernels/__init__.py", "common/result.py"):
+        with (tmp_path / "agents" / name).open("a") as file:
+            file.write("\n# another word\n")
+        seen.append(kernel_cache.cache_dir())
+    assert seen[0] == seen[1] and len(set(seen[1:])) == 4
