@@ -21,6 +21,7 @@ from envolve.outer.config import problem
 from envolve.outer.config.load import ConfigError, config_of
 from envolve.outer.controls.greedy import greedy
 from envolve.outer.distil import fit
+from envolve.outer.distil.begin import spread
 from envolve.outer.distil.policy import of_observation, play
 from envolve.outer.evaluate.networks import DISTIL, evaluate
 from envolve.outer.run import EXPERTS, config_digest
@@ -136,6 +137,18 @@ def test_runs_that_began_before_learners_had_these_keys_go_on(name: str, key: st
     assert config_digest(config) == before
     config.data["agents"][name][key] = False
     assert config_digest(config) != before
+
+
+def test_noise_on_contexts_is_in_units_of_each_feature_and_spares_codes(monkeypatch: pytest.MonkeyPatch) -> None:
+    task = make_task("CartPole-v0")
+    states = torch.tensor([1.0, 10.0, 0.1, 0.0]) * torch.randn(20_000, 4, generator=torch.Generator().manual_seed(0))
+    assert spread(task, states, 0.0, 5) is states
+    added = spread(task, states, 0.5, 5) - states
+    assert torch.allclose(added.std(0), 0.5 * states.std(0), rtol=0.05)
+    assert torch.equal(spread(task, states, 0.5, 5), spread(task, states, 0.5, 5))
+    assert not torch.equal(spread(task, states, 0.5, 5), spread(task, states, 0.5, 6))
+    monkeypatch.setattr(type(task), "codes", ((0, 2),))
+    assert torch.equal(spread(task, states, 0.5, 5)[:, :2], states[:, :2])
 
 
 def test_a_run_begins_with_the_best_experts_world_and_counts_its_steps(
