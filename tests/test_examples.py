@@ -159,9 +159,11 @@ def test_worker_by_hand_executes_only_what_it_was_allowed(
     (tmp_path / "sync").mkdir()
     flag = ["--plugins", str(runs)] if allowed else []
     worker = subprocess.Popen(
-        [sys.executable, str(ROOT / "GTN_worker.py"), "0", "0", "--sync-dir", str(sync), *flag], cwd=ROOT,
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
+        [sys.executable, str(ROOT / "GTN_worker.py"), "0", "0", "--sync-dir", str(sync), *flag],
+        cwd=ROOT,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
     if not allowed:
         monkeypatch.setattr(subprocess, "Popen", Warm)
     tiny = [*TINY, "agents.gtn.max_iterations=1", "agents.gtn.comparison_agents=0"]

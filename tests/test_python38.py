@@ -71,8 +71,10 @@ class Slot:
         with self.log.open("w") as output:
             self.worker = subprocess.Popen(
                 [*command, "0", "0", "--sync-dir", str(folder / "sync"), "--heartbeat", "0.2"],
-                cwd=ROOT, stdout=output, stderr=subprocess.STDOUT,
-            )  # fmt: skip
+                cwd=ROOT,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
         self.dispatcher = Dispatcher(str(folder / "sync"), 0, "mixed", interval=0.2, on_wait=self._still_there)
         self.chunks = 0
 

@@ -17,7 +17,7 @@ def fuzz(*words: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
-def test_a_few_wrong_lines_of_the_commands_that_everybody_uses() -> None:
+def test_a_few_wrong_lines_of_the_commands_that_everybody_uses(warm: None) -> None:
     done = fuzz(7, 16, *CHEAP)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout == "16 lines of 4 commands, seed 7: 0 failed\n"

@@ -58,8 +58,11 @@ def test_flags_of_every_value_with_its_meaning(capsys: pytest.CaptureFixture[str
 
 def test_the_seeds_commands_are_understood() -> None:
     base = ["--task", "reacher"]
-    for words in (["--num_envs", "16", "--batch_size", "16"], ["--h_dim", "128", "--n_hidden", "3", "--repr_dim", "32"],
-                  ["--energy_fn", "l2", "--contrastive_loss_fn", "infonce_backward"]):  # fmt: skip
+    for words in (
+        ["--num_envs", "16", "--batch_size", "16"],
+        ["--h_dim", "128", "--n_hidden", "3", "--repr_dim", "32"],
+        ["--energy_fn", "l2", "--contrastive_loss_fn", "infonce_backward"],
+    ):
         plan = make_plan(build_parser().parse([*base, *words]))
         assert all(str(getattr(plan.learner, n[2:])) == v for n, v in zip(words[::2], words[1::2]))
     words = (
@@ -70,8 +73,11 @@ def test_the_seeds_commands_are_understood() -> None:
     ).split()
     plan = make_plan(build_parser().parse([*base, *words]))
     assert plan.run.num_timesteps == 10_000_000 and plan.learner.num_envs == 512 and plan.run.exp_name == "dp"
-    newer = make_plan(build_parser().parse(["--env", "reacher", "--total-env-steps", "1e6", "--no-resubs",
-                                            "--logsumexp_penalty_coeff=0.1"]))  # fmt: skip
+    newer = make_plan(
+        build_parser().parse(
+            ["--env", "reacher", "--total-env-steps", "1e6", "--no-resubs", "--logsumexp_penalty_coeff=0.1"]
+        )
+    )
     assert newer.run.num_timesteps == 1_000_000 and newer.learner.no_resubs and newer.learner.logsumexp_penalty == 0.1
 
 

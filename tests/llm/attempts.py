@@ -21,24 +21,41 @@ def graph_file(*values: float) -> GraphFile:
         {"op": "aten.sub.Tensor", "args": [{"node": 0}, {"param": 1}]},
     ]
     names = ("speed_weight", "reward_1")
-    return GraphFile({
-        "envolve_graph": 1,
-        "task": "Ant",
-        "action_size": None,
-        "params": [{"name": n, "value": v, "scale": abs(v)} for n, v in zip(names, values)],
-        "functions": {
-            "compute_reward": {
-                "inputs": ["forward_velocity"], "nodes": nodes, "outputs": [{"node": 1}], "names": ["total"],
-            }
-        },
-        "source": CODE,
-    })  # fmt: skip
+    return GraphFile(
+        {
+            "envolve_graph": 1,
+            "task": "Ant",
+            "action_size": None,
+            "params": [{"name": n, "value": v, "scale": abs(v)} for n, v in zip(names, values)],
+            "functions": {
+                "compute_reward": {
+                    "inputs": ["forward_velocity"],
+                    "nodes": nodes,
+                    "outputs": [{"node": 1}],
+                    "names": ["total"],
+                }
+            },
+            "source": CODE,
+        }
+    )
 
 
 def human() -> Individual:
     curves = {"score": [0.1, 0.9], "reward": [1.0, 2.0]}
-    return Individual(-1, 0, 0, HUMAN, (), "", -1, score=1.0, interval=(0.8, 1.2), agent_scores=[0.9, 1.1],
-                      curves=curves, steps=40_000)  # fmt: skip
+    return Individual(
+        -1,
+        0,
+        0,
+        HUMAN,
+        (),
+        "",
+        -1,
+        score=1.0,
+        interval=(0.8, 1.2),
+        agent_scores=[0.9, 1.1],
+        curves=curves,
+        steps=40_000,
+    )
 
 
 def evolution(iterations: int, samples: int, islands: int = 1, seed: int = 0) -> list[Individual]:

@@ -78,10 +78,20 @@ def test_a_refused_reply_is_asked_for_again_with_its_reason(tmp_path) -> None:
     request = server.asked[3][1]
     assert "line 1: bad one is not allowed" in request.messages[-1][1] and "code of bad one" in request.messages[-2][1]
     second = result.individuals[1]
-    assert second.reply == "sin 1" and second.call == 1 and second.repairs == [{
-        "call": FIRST_REPAIR + MOST, "reply": "bad one", "code": "code of bad one",
-        "rejection": ("allowlist", "line 1: bad one is not allowed"), "failure": None,
-    }]  # fmt: skip
+    assert (
+        second.reply == "sin 1"
+        and second.call == 1
+        and second.repairs
+        == [
+            {
+                "call": FIRST_REPAIR + MOST,
+                "reply": "bad one",
+                "code": "code of bad one",
+                "rejection": ("allowlist", "line 1: bad one is not allowed"),
+                "failure": None,
+            }
+        ]
+    )
     again = Individual.from_json(json.loads(json.dumps(second.to_json())))
     assert again.repairs == second.repairs
     assert "repairs" not in result.individuals[0].to_json()  # as earlier versions wrote it
@@ -157,6 +167,10 @@ def test_the_next_prompt_names_what_was_refused() -> None:
     text = BRIEF.improve(individual(0, score=1.0), None, [*refused, individual(3, failure="NotFinite: reward")])[-1][1]
     assert text.count("line 3: 'while' is not allowed") == 1 and "NotFinite: reward" in text
     search = Greedy(BRIEF, 2, ["m"])
-    search.tell([individual(0, iteration=0, score=1.0), *[individual(k, iteration=0, rejection=r.rejection)
-                                                         for k, r in enumerate(refused, 1)]])  # fmt: skip
+    search.tell(
+        [
+            individual(0, iteration=0, score=1.0),
+            *[individual(k, iteration=0, rejection=r.rejection) for k, r in enumerate(refused, 1)],
+        ]
+    )
     assert "'while' is not allowed" in search.ask(1)[0].messages[-1][1]

@@ -131,8 +131,10 @@ def test_killed_anywhere_it_goes_on_to_the_same_bytes(tmp_path, monkeypatch) -> 
     events = read_events(whole / EVENTS)
     for k in range(0, len(events), 3):
         told = sum(len(e.ids) for e in events[:k] if e.do == TELL)
-        human = any(json.loads(line)["operator"] == HUMAN for line in
-                    (whole / "individuals.jsonl").read_bytes().splitlines()[: told + 1])  # fmt: skip
+        human = any(
+            json.loads(line)["operator"] == HUMAN
+            for line in (whole / "individuals.jsonl").read_bytes().splitlines()[: told + 1]
+        )
         for more in (0, 1):
             folder = tmp_path / f"cut_{k}_{more}"
             cut(whole, folder, k, told + human * (told > 0) + more)

@@ -46,8 +46,9 @@ class Models:
 def evolve(folder, url, models=("m",), budget=None, search=Greedy, samples=3):
     folder.mkdir(exist_ok=True)
     record, quick = folder / "calls.jsonl", lambda seconds: None
-    with make_chat(models, url, record, budget=Budget(usd=budget), prices=PRICES, environ={}, sleep=quick, parallel=1,
-                   attempts=2) as chat:  # fmt: skip
+    with make_chat(
+        models, url, record, budget=Budget(usd=budget), prices=PRICES, environ={}, sleep=quick, parallel=1, attempts=2
+    ) as chat:
         brief = Brief(CartPole, "balance", ("compute_reward",))
         which = Greedy(brief, samples, chat.models) if search is Greedy else Islands(brief, samples, chat.models, 0, 2)
         s = Settings(2, TRAINING, 0, 1.0, 100, 2.0, finalists=2, retest=2)

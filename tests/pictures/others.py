@@ -67,8 +67,24 @@ def goal(path: Path, members: int, own: bool) -> None:
         for m in range(members):
             s = min(1.0, max(0.0, 1 / (1 + math.exp((8 + m - k) / 2)) + 0.05 * rng.standard_normal()))
             near = 300 * s
-            scores.append(Score(k, k * 50_000, k * 900, m, 64, s, max(0, s - 0.12), min(1, s + 0.12), near,
-                                max(0, near - 40), near + 40, 1 - s, 400.0, (0.5,)))  # fmt: skip
+            scores.append(
+                Score(
+                    k,
+                    k * 50_000,
+                    k * 900,
+                    m,
+                    64,
+                    s,
+                    max(0, s - 0.12),
+                    min(1, s + 0.12),
+                    near,
+                    max(0, near - 40),
+                    near + 40,
+                    1 - s,
+                    400.0,
+                    (0.5,),
+                )
+            )
     lines = [f"alpha {10.0**-m:g}" for m in range(members)] if own else ()
     goal_report.learning_curve(path, scores, "Reacher, contrastive RL, seed 0", lines)
 
@@ -83,8 +99,22 @@ def shapers(path: Path) -> None:
             curve[20:] = math.nan
         name = "human" if k == 4 else f"candidate_{k}_velocity_and_survival"
         found = [] if failure else [float(curve[-1]) * 100]
-        ranking.append(Outcome(Candidate(name), None, found, found, failure, int(bool(failure)), steps, curve.tolist(),
-                               curve.tolist(), {}, None, None))  # fmt: skip
+        ranking.append(
+            Outcome(
+                Candidate(name),
+                None,
+                found,
+                found,
+                failure,
+                int(bool(failure)),
+                steps,
+                curve.tolist(),
+                curve.tolist(),
+                {},
+                None,
+                None,
+            )
+        )
     curves(path, ranking, "Ant, PPO, 204,800 steps per agent, seed 0", "m/s")
 
 

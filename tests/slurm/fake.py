@@ -65,8 +65,18 @@ sys.exit(code)
 class FakeCluster:
     def __init__(self, folder: Path, monkeypatch: Any) -> None:
         self._path = folder / "cluster.json"
-        self._write({"last": 0, "tasks": {}, "calls": [], "broken": {}, "environ": {}, "words": [],
-                     "max_array": 1001, "max_array_said": 1001})  # fmt: skip
+        self._write(
+            {
+                "last": 0,
+                "tasks": {},
+                "calls": [],
+                "broken": {},
+                "environ": {},
+                "words": [],
+                "max_array": 1001,
+                "max_array_said": 1001,
+            }
+        )
         programs = folder / "bin"
         programs.mkdir()
         for name in ("sbatch", "squeue", "scancel", "scontrol"):

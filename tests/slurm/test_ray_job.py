@@ -68,8 +68,14 @@ def test_the_command_goes_on_when_it_is_repeated(tmp_path: Path) -> None:
     (tmp_path / "c_1" / "config.yaml").touch()
     assert words("run", "c.yaml", "--seed", "1") == ["run", "--resume", str(tmp_path / "c_1"), *there[2:]]
     assert words("tune", "s.yaml", "--workers", "2") == [
-        "tune", "s.yaml", "--workers", "2", "--run-dir", str(tmp_path), *there[2:],
-    ]  # fmt: skip
+        "tune",
+        "s.yaml",
+        "--workers",
+        "2",
+        "--run-dir",
+        str(tmp_path),
+        *there[2:],
+    ]
     assert words("tune", "--resume", "x", "--workers-on={RAY}") == ["tune", "--resume", "x", "--workers-on=ray:h:1"]
     assert words("evaluate", "{RUN_DIR}/model.pt") == ["evaluate", f"{tmp_path}/model.pt"]
     with pytest.raises(SetupError, match="found no command"):

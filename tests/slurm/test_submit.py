@@ -265,8 +265,10 @@ def test_several_workers_per_task(cluster: FakeCluster, tmp_path: Path, capsys: 
     masters, workers = cluster.calls("sbatch")
     assert "--array=0-5%2" in workers and "--cpus-per-task=6" in workers and "--cpus-per-task=1" in masters
     assert cluster["environ"]["ENVOLVE_WORKERS_PER_TASK"] == "3"
-    for index, written in ((2, "--bohb-id 0 --worker 6 --workers 1 --index 2"),
-                           (3, "--bohb-id 1 --worker 0 --workers 3 --index 3")):  # fmt: skip
+    for index, written in (
+        (2, "--bohb-id 0 --worker 6 --workers 1 --index 2"),
+        (3, "--bohb-id 1 --worker 0 --workers 3 --index 3"),
+    ):
         assert written in told("workers.sh", tmp_path, SLURM_ARRAY_TASK_ID=str(index), **cluster["environ"])
     assert look(run, *START) == 2 and "begun with workers per master 7, found 3" in capsys.readouterr().err
     write_exit(exit_file(run, MASTER, 1), Exit(0, "ended"))

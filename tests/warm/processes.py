@@ -33,7 +33,8 @@ ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = {ROOT / "GTN_master.py", ROOT / "GTN_worker.py", ROOT / "tests" / "fake_worker.py"}
 COMMANDS = ROOT / "experiments"
 JAIL = "envolve.llm.vetting.jail.jailed"
-MODULES = {"envolve", "envolve.envs.outside.measure", "envolve.outer.auto.probe", JAIL}  # python -m
+FUZZER = "tests.experiments.fuzz_commands"
+MODULES = {"envolve", "envolve.envs.outside.measure", "envolve.outer.auto.probe", FUZZER, JAIL}  # python -m
 FILES = 4096  # more than a process of tests has open
 _given = inspect.signature(subprocess.Popen._execute_child)  # type: ignore[attr-defined]
 

@@ -49,9 +49,16 @@ def start(script: Path, *words: str) -> subprocess.Popen[str]:
     environ = {"PATH": os.environ["PATH"], "OWN": "mine", "PYTHONPATH": str(warm_module.ROOT)}
     pipe = subprocess.PIPE
     return subprocess.Popen(
-        [sys.executable, str(script), *words], stdin=pipe, stdout=pipe, stderr=pipe, text=True, cwd=script.parent,
-        env=environ, start_new_session=True, preexec_fn=default_sigint,
-    )  # fmt: skip
+        [sys.executable, str(script), *words],
+        stdin=pipe,
+        stdout=pipe,
+        stderr=pipe,
+        text=True,
+        cwd=script.parent,
+        env=environ,
+        start_new_session=True,
+        preexec_fn=default_sigint,
+    )
 
 
 def seen(script: Path) -> tuple[dict[str, object], str, int]:

@@ -112,8 +112,18 @@ def test_losses_of_a_fixed_matrix(no_resubs: bool) -> None:
     second = [[v / 2 for v in row] for row in FIXED]
     c = Contrast(torch.tensor([FIXED, second], dtype=torch.float64), no_resubs)
     expected = [losses_by_hand(FIXED, no_resubs), losses_by_hand(second, no_resubs)]
-    for name in ("infonce", "infonce_backward", "symmetric_infonce", "binary", "flatnce", "flatnce_backward", "fb",
-                 "dpo", "ipo", "sppo"):  # fmt: skip
+    for name in (
+        "infonce",
+        "infonce_backward",
+        "symmetric_infonce",
+        "binary",
+        "flatnce",
+        "flatnce_backward",
+        "fb",
+        "dpo",
+        "ipo",
+        "sppo",
+    ):
         np.testing.assert_allclose(LOSSES[name](c), [e[name] for e in expected], rtol=1e-12, err_msg=name)
     np.testing.assert_allclose(logsumexp_penalty(c), [e["penalty"] for e in expected], rtol=1e-12)
 

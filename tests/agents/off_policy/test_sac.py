@@ -280,9 +280,10 @@ def test_gradients_against_float64(activation, layers):
     for i, alpha in enumerate(alphas):
         wanted = Reference(agent, i, batch, weight, noise, setup.hyper["gamma"][i], alpha)
         for ours, theirs in (
-            (critics[i], wanted.critic_gradient()), (actor[i], wanted.actor_gradient()),
+            (critics[i], wanted.critic_gradient()),
+            (actor[i], wanted.actor_gradient()),
             (temperature[i], wanted.temperature_gradient()),
-        ):  # fmt: skip
+        ):
             assert (ours - theirs).norm() / theirs.norm() < 3e-6
 
 

@@ -31,8 +31,18 @@ BAD = Candidate("bad", {"compute_reward": Shaper(raises, False)})
 
 def training(**changes) -> Training:
     section = changes.pop("section", SECTION)
-    return Training(**{"task": "Cartpole", "learner": "ppo", "section": section, "num_envs": 4, "iterations": 6,
-                       "agents": 2, "eta": 2, **changes})  # fmt: skip
+    return Training(
+        **{
+            "task": "Cartpole",
+            "learner": "ppo",
+            "section": section,
+            "num_envs": 4,
+            "iterations": 6,
+            "agents": 2,
+            "eta": 2,
+            **changes,
+        }
+    )
 
 
 def test_rungs_shrink_to_one_and_never_outnumber_the_iterations():

@@ -134,8 +134,12 @@ def test_the_search_begins_near_the_tasks_own(name: str) -> None:
 
 
 def test_the_arc_of_angles() -> None:
-    for angles, middle, width in (([0.1, 0.9, 0.3], 0.5, 0.8), ([3.0, -3.0], math.pi, 2 * (math.pi - 3)),
-                                  ([-1.0, 2.5, 0.0, 1.0], 0.75, 3.5), ([0.4, 0.4], 0.4, 0.0)):  # fmt: skip
+    for angles, middle, width in (
+        ([0.1, 0.9, 0.3], 0.5, 0.8),
+        ([3.0, -3.0], math.pi, 2 * (math.pi - 3)),
+        ([-1.0, 2.5, 0.0, 1.0], 0.75, 3.5),
+        ([0.4, 0.4], 0.4, 0.0),
+    ):
         found = arc(torch.tensor(angles))
         assert math.cos(found[0] - middle) == pytest.approx(1, abs=1e-6) and found[1] == pytest.approx(width, abs=1e-5)
     assert arc(torch.arange(0, 6.28, 0.25)) == (0.0, 2 * math.pi)

@@ -55,8 +55,14 @@ def test_numbers_become_params_where_that_changes_nothing() -> None:
     }
     lifted, params = lift({"compute_reward": graph}, names, example=state_of(3))
     assert {p["name"]: p["value"] for p in params} == {
-        "gain": 0.5, "gt": 0.25, "bonus": 2.0, "loss": -1.5, "clamp": 0.75, "full": 0.0625, "mul": 1.0,
-    }  # fmt: skip
+        "gain": 0.5,
+        "gt": 0.25,
+        "bonus": 2.0,
+        "loss": -1.5,
+        "clamp": 0.75,
+        "full": 0.0625,
+        "mul": 1.0,
+    }
     assert all(p["scale"] == abs(p["value"]) for p in params)
     assert graph == numbers()  # its own copy
     function, values = GraphFunction(lifted["compute_reward"], "compute_reward"), [p["value"] for p in params]

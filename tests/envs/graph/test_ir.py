@@ -119,9 +119,16 @@ def sample(kind: str, n: int) -> Any:
     """An argument of the type that a schema asks for, that most operations can work with."""
     kind = kind[9:-1] if kind.startswith("Optional[") else kind
     return {
-        "Tensor": torch.rand(n, 4) + 0.5, "List[Tensor]": [torch.rand(n, 4), torch.rand(n, 4)], "number": 2,
-        "float": 1.0, "int": 1, "List[int]": [1], "bool": False, "ScalarType": torch.float32, "str": "floor",
-    }[kind]  # fmt: skip
+        "Tensor": torch.rand(n, 4) + 0.5,
+        "List[Tensor]": [torch.rand(n, 4), torch.rand(n, 4)],
+        "number": 2,
+        "float": 1.0,
+        "int": 1,
+        "List[int]": [1],
+        "bool": False,
+        "ScalarType": torch.float32,
+        "str": "floor",
+    }[kind]
 
 
 rand, AT = torch.rand, torch.tensor([2, 0])

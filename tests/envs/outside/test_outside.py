@@ -391,9 +391,11 @@ def test_a_strangers_description_imports_no_package(tmp_path):
 def test_a_damaged_description_is_refused_by_its_key(measured):
     section = measured("gymnasium:CartPole-v1")
     for key, value, said in (
-        ("observation_scale", [0.0] * 4, "observation_scale"), ("reward_scale", "x", "reward_scale"),
-        ("first_observations", [[1.0]], "first_observations"), ("action", {"kind": "Box"}, "action"),
-    ):  # fmt: skip
+        ("observation_scale", [0.0] * 4, "observation_scale"),
+        ("reward_scale", "x", "reward_scale"),
+        ("first_observations", [[1.0]], "first_observations"),
+        ("action", {"kind": "Box"}, "action"),
+    ):
         with pytest.raises(ValueError, match=said):
             define("gymnasium:CartPole-v1", {**section, "measured": {**section["measured"], key: value}})
     with pytest.raises(ValueError, match="measured"):

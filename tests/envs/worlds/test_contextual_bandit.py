@@ -119,9 +119,15 @@ def test_compiled_training_equals_pytorchs(name, codes, monkeypatch):
     task = make_task("CartPole-v0")
     monkeypatch.setattr(type(task), "codes", codes)
     learner = LEARNERS[name].section(
-        **{**LEARNING[name], "train_steps": 96, "train_episodes": 200, "hidden_size": 16, "early_out_min_steps": 200,
-           "test_episodes": 2}
-    )  # fmt: skip
+        **{
+            **LEARNING[name],
+            "train_steps": 96,
+            "train_episodes": 200,
+            "hidden_size": 16,
+            "early_out_min_steps": 200,
+            "test_episodes": 2,
+        }
+    )
     flat, keys = worlds_of("CartPole-v0", 3), np.arange(3)
     flat[2, 4 * 11 + 11] = float("inf")
     runs = [train(name, learner, None, task, "se", SECTION, flat, keys, backend=b) for b in ("compiled", "torch")]

@@ -38,9 +38,11 @@ def results(tmp_path_factory):
     patch = pytest.MonkeyPatch()
     patch.setattr(train_proxy, "exchange", lambda args, kind: contextlib.nullcontext(Direct()))
     for words in (
-        (GRIDWORLD_FILE, "--mode", 1, *RNS), (GRIDWORLD_FILE, "--mode", 2, *RNS),
-        (CARTPOLE_FILE, "--vary-hp", "False", *SES), (CARTPOLE_FILE, "--vary-hp", "True", *SES),
-    ):  # fmt: skip
+        (GRIDWORLD_FILE, "--mode", 1, *RNS),
+        (GRIDWORLD_FILE, "--mode", 2, *RNS),
+        (CARTPOLE_FILE, "--vary-hp", "False", *SES),
+        (CARTPOLE_FILE, "--vary-hp", "True", *SES),
+    ):
         assert train_proxy.main([str(w) for w in (*words, "--runs", 2, "--results-dir", folder)]) == 0
     patch.undo()
     return folder
@@ -190,9 +192,11 @@ def test_what_is_missing_is_said_before_the_work(call, tmp_path):
     code, _, err, _ = call(compare_proxies.main, GRIDWORLD_FILE, "--modes", 3, *RNS)
     assert code == 2 and "--modes: found 3" in err and "no info vector" in err
     for words, expected in (
-        (("--agents", 0), "--agents: found 0"), (("--agent-set", "alfa=1"), "no hyperparameter of ql"),
-        (("--agent-set", "alpha=2"), "agents.ql.alpha: found 2.0, expected"), (("--stop", "now"), "--stop: found"),
-    ):  # fmt: skip
+        (("--agents", 0), "--agents: found 0"),
+        (("--agent-set", "alfa=1"), "no hyperparameter of ql"),
+        (("--agent-set", "alpha=2"), "agents.ql.alpha: found 2.0, expected"),
+        (("--stop", "now"), "--stop: found"),
+    ):
         code, _, err, _ = call(compare_proxies.main, GRIDWORLD_FILE, *FEW, "--modes", 2, *words, *RNS)
         assert code == 2 and expected in err
 

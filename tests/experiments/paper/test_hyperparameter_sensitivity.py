@@ -113,10 +113,12 @@ def test_text_has_places_of_its_own(call):
 
 def test_what_does_not_fit_is_said_before_the_work(call):
     for words, expected in (
-        ((CARTPOLE_FILE, "--mode", 1), "--mode: found 1"), ((CARTPOLE_FILE, "--factors", 0), "--factors: found 0"),
+        ((CARTPOLE_FILE, "--mode", 1), "--mode: found 1"),
+        ((CARTPOLE_FILE, "--factors", 0), "--factors: found 0"),
         ((CARTPOLE_FILE, "--hyperparameters", "lrr"), "found 'lrr'"),
         ((GRIDWORLD_FILE, "--mode", 0), "--mode: found 0"),
-        ((CARTPOLE_FILE, "--agent", "sarsa"), "--agent: found 'sarsa'"), ((CARTPOLE_FILE, "--modes", 1), "found [1]"),
-    ):  # fmt: skip
+        ((CARTPOLE_FILE, "--agent", "sarsa"), "--agent: found 'sarsa'"),
+        ((CARTPOLE_FILE, "--modes", 1), "found [1]"),
+    ):
         code, _, err, data = call(*words)
         assert code == 2 and expected in err and data is None

@@ -211,10 +211,12 @@ def test_worlds_that_share_a_search(call):
 
 def test_what_does_not_fit_is_said_before_the_work(call):
     for words, expected in (
-        ((GRIDWORLD_FILE,), "expected a configuration of SEs"), ((CARTPOLE_FILE, "--steps", 1), "--steps: found 1"),
+        ((GRIDWORLD_FILE,), "expected a configuration of SEs"),
+        ((CARTPOLE_FILE, "--steps", 1), "--steps: found 1"),
         ((CARTPOLE_FILE, "--steps", 9, "--fitted", "x.json"), "--steps: found it beside --fitted"),
-        ((CARTPOLE_FILE, "--modes", 1), "--modes: found [1]"), ((CARTPOLE_FILE, "--learners", "ddqm"), "found 'ddqm'"),
+        ((CARTPOLE_FILE, "--modes", 1), "--modes: found [1]"),
+        ((CARTPOLE_FILE, "--learners", "ddqm"), "found 'ddqm'"),
         ((CARTPOLE_FILE, "--set", "agents.gtn.agent_name=PPO"), "found ppo, expected one of ddqn"),
-    ):  # fmt: skip
+    ):
         code, _, err, data = call(*words)
         assert code == 2 and expected in err and data is None

@@ -124,8 +124,11 @@ def test_stopped_it_ends_its_experiment_and_says_how_to_go_on(tmp_path: Path, si
     path = listed(tmp_path, entry("one", words=words))
     process = subprocess.Popen(
         [sys.executable, "-m", "envolve", "paper", "queue", str(path), "--results-dir", str(tmp_path / "r")],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
-    )  # fmt: skip
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
     assert process.stdout is not None
     assert "about 0.1 CPU hours" in process.stdout.readline()
     time.sleep(0.5)

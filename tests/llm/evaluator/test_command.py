@@ -44,9 +44,13 @@ def started(folder, iterations=30):
     words = [sys.executable, str(CODE / "experiments" / "serve_evaluator.py"), "--task", "Cartpole", "--port", "0"]
     words += ["--token", "t", "--folder", str(folder), *size]
     child = subprocess.Popen(
-        words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "COLUMNS": "120"},
+        words,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "COLUMNS": "120"},
         start_new_session=True,
-    )  # fmt: skip
+    )
     assert child.stdout is not None
     url = re.search(r"http://\S+?(?=;)", child.stdout.readline())
     assert url is not None

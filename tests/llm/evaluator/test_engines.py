@@ -74,8 +74,14 @@ def test_gepa_evolves_with_a_scripted_model(server) -> None:
 
     replies = iter(f"```\n{'good ' * k}\n```" for k in range(2, 50))
     result = gepa.optimize(
-        seed_candidate={"code": "good"}, trainset=[{}], valset=[{}], adapter=load("gepa_adapter").ShaperAdapter(),
-        reflection_lm=lambda prompt: next(replies), max_metric_calls=12, reflection_minibatch_size=1,
-        display_progress_bar=False, skip_perfect_score=False,  # scores of 1 are not the best here
-    )  # fmt: skip
+        seed_candidate={"code": "good"},
+        trainset=[{}],
+        valset=[{}],
+        adapter=load("gepa_adapter").ShaperAdapter(),
+        reflection_lm=lambda prompt: next(replies),
+        max_metric_calls=12,
+        reflection_minibatch_size=1,
+        display_progress_bar=False,
+        skip_perfect_score=False,  # scores of 1 are not the best here
+    )
     assert result.val_aggregate_scores[result.best_idx] > result.val_aggregate_scores[0]

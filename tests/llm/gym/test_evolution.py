@@ -48,8 +48,17 @@ def test_a_recorded_run_from_reply_to_picture(tmp_path, caplog, capsys) -> None:
     stages = [s["stage"] for s in result["samples"]]
     assert stages == ["", "reward", "extract"] and "the total reward is nan" in result["samples"][1]["failure"]
     assert "no CUDA GPU" in caplog.text and "torch_compile" in caplog.text
-    for name in ("best_reward.json", "best_reward.py", "best_iteration_rewards.json", "eval.json", "fitness.png",
-                 "iteration_0.md", "calls.jsonl", "result.json", "config.json"):  # fmt: skip
+    for name in (
+        "best_reward.json",
+        "best_reward.py",
+        "best_iteration_rewards.json",
+        "eval.json",
+        "fitness.png",
+        "iteration_0.md",
+        "calls.jsonl",
+        "result.json",
+        "config.json",
+    ):
         assert (folder / name).stat().st_size > 0, name
     assert (folder / "eval.gif").read_bytes()[:3] == b"GIF"
     sample = folder / "code" / "iteration_0" / "sample_0"

@@ -20,8 +20,10 @@ def test_rows_and_total() -> None:
     assert ledger.settle(reserved, 1_000_000, 100_000) == 2
     ledger.book("r", 7, 8)
     assert ledger.rows()[:3] == [
-        LedgerRow("a", 1, 1_000_000, 100_000, 2.0), LedgerRow("b", usd=None), LedgerRow("r", 1, 7, 8, 0.0),
-    ]  # fmt: skip
+        LedgerRow("a", 1, 1_000_000, 100_000, 2.0),
+        LedgerRow("b", usd=None),
+        LedgerRow("r", 1, 7, 8, 0.0),
+    ]
     assert ledger.rows()[3] == LedgerRow("total", 2, 1_000_007, 100_008, 2.0)
     assert ledger.settle(ledger.reserve(request("b")), 1, 1) is None
     assert ledger.total().usd is None

@@ -41,11 +41,15 @@ def test_what_is_sent() -> None:
     assert (reply.text, reply.model, reply.prompt_tokens, reply.completion_tokens) == ("hello", "scripted-1", 20, 10)
     assert path == "/v1/chat/completions" and headers["authorization"] == f"Bearer {KEY}"
     assert content == {
-        "model": "any", "temperature": 0.7, "max_tokens": 50, "seed": 3,
+        "model": "any",
+        "temperature": 0.7,
+        "max_tokens": 50,
+        "seed": 3,
         "messages": [
-            {"role": "system", "content": "You write Python."}, {"role": "user", "content": "A reward, please. é"},
+            {"role": "system", "content": "You write Python."},
+            {"role": "user", "content": "A reward, please. é"},
         ],
-    }  # fmt: skip
+    }
     _, [(_, _, content)] = send([scripted.good("")], Call(0, Request("any", (("user", "?"),))))
     assert "seed" not in content
 
@@ -193,8 +197,10 @@ def test_refused_parameters_are_left_out_and_remembered(caplog) -> None:
     assert len(contents) == 5 and contents[3] == contents[4]
     assert contents[4].keys() == {"model", "messages", "max_completion_tokens"}
     assert [record.getMessage().split(": sending ")[1].split(" from now on")[0] for record in caplog.records] == [
-        "max_completion_tokens instead of max_tokens", "no temperature", "no seed",
-    ]  # fmt: skip
+        "max_completion_tokens instead of max_tokens",
+        "no temperature",
+        "no seed",
+    ]
 
 
 def test_parallel_calls_learn_together(caplog) -> None:

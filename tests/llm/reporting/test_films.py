@@ -36,8 +36,10 @@ def test_the_best_the_humans_the_worst_and_what_failed_in_training() -> None:
     found, six = result()
     shown = films.columns(found)
     assert [(c.role, c.outcome.name, c.number) for c in shown[:3]] == [
-        ("best", "i000_tuned", 2), ("human's", "human", 0), ("worst", "i001", 1),
-    ]  # fmt: skip
+        ("best", "i000_tuned", 2),
+        ("human's", "human", 0),
+        ("worst", "i001", 1),
+    ]
     failed = shown[3]
     assert (failed.role, failed.outcome.name) == ("failed", "i002"), "it was trained: that says more than a refusal"
     assert "the agent's weights are not finite" in failed.outcome.reason and "Traceback" not in failed.outcome.reason

@@ -108,9 +108,18 @@ def test_replies_come_in_printable_from_servers_and_from_recordings(tmp_path):
     record = Record(tmp_path / "calls.jsonl", ["m"])
     old = Request("m", (("user", f"You wrote {HOSTILE}"),))  # an earlier version quoted replies as they came
     record.append(
-        {"index": 0, "sha256": old.sha256(), "request": old.values(), "model": "m", "reply": HOSTILE, "finish": "stop",
-         "tokens": [1, 1], "usd": None, "seconds": 1.0}
-    )  # fmt: skip
+        {
+            "index": 0,
+            "sha256": old.sha256(),
+            "request": old.values(),
+            "model": "m",
+            "reply": HOSTILE,
+            "finish": "stop",
+            "tokens": [1, 1],
+            "usd": None,
+            "seconds": 1.0,
+        }
+    )
     again = Request("m", (("user", "You wrote a \ufffd b \ufffd[2J c \ufffd d \ufffd e"),))
     for request in (old, again):
         entry = record.recording.find(Call(0, request))

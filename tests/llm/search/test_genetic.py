@@ -96,8 +96,10 @@ def test_only_expressions_of_one_type_stand_in_for_each_other() -> None:
 
 def test_numbers_with_one_name_are_told_apart() -> None:
     a, b = Param("w", 1.0), Param("w", 2.0)
-    total = Op("aten.add.Tensor", [Op("aten.mul.Tensor", [Input("pole_angle"), a]),
-                                   Op("aten.mul.Tensor", [Input("cart_velocity"), b])])  # fmt: skip
+    total = Op(
+        "aten.add.Tensor",
+        [Op("aten.mul.Tensor", [Input("pole_angle"), a]), Op("aten.mul.Tensor", [Input("cart_velocity"), b])],
+    )
     assert [p["name"] for p in encode(total, "Cartpole")["params"]] == ["w", "w_2"]
     assert len(list(walk(total))) == 5 and params_of(total) == [a, b]
 

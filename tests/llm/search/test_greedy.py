@@ -33,10 +33,14 @@ def test_every_sample_improves_the_best_and_the_best_is_kept_for_ever() -> None:
 
 def test_when_nothing_ran_half_are_repairs_with_their_messages() -> None:
     search = Greedy(PlainPrompts(), 4, ["m"])
-    search.tell([
-        individual(0, rejection=("extract", "no code")), individual(1, rejection=("trace", "line 3")),
-        individual(2, failure="NotFinite"), individual(3, rejection=("call", "429")),
-    ])  # fmt: skip
+    search.tell(
+        [
+            individual(0, rejection=("extract", "no code")),
+            individual(1, rejection=("trace", "line 3")),
+            individual(2, failure="NotFinite"),
+            individual(3, rejection=("call", "429")),
+        ]
+    )
     assert told(search, 1) == ["repair 2: NotFinite", "repair 1: ('trace', 'line 3')", "initial", "initial"]
     assert [(p.parents, p.island) for p in search.ask(1)] == [((2,), 0), ((1,), 0), ((), 0), ((), 0)]
 

@@ -139,9 +139,14 @@ def test_messages_stay_bounded() -> None:
 
 def test_no_sentence_of_the_prompts_that_others_published() -> None:
     all_text = " ".join(text(brief(types=tuple(SHAPER_TYPES)).improve(individual(score=1.0), None)).split()).lower()
-    for phrase in ("reward engineer trying", "tensors you created are on the same device", "please carefully analyze",
-                   "analyze each existing reward component", "the input variables must not contain",
-                   "most importantly, the reward code"):  # fmt: skip
+    for phrase in (
+        "reward engineer trying",
+        "tensors you created are on the same device",
+        "please carefully analyze",
+        "analyze each existing reward component",
+        "the input variables must not contain",
+        "most importantly, the reward code",
+    ):
         assert phrase not in all_text
 
 

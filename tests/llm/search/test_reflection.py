@@ -35,13 +35,19 @@ def test_every_component_has_a_line_and_the_human_is_beside() -> None:
     curves = curves_of(RISING, [2 * x for x in RISING], {"forward": RISING, "energy": [-x / 10 for x in RISING]})
     text = reflect(
         individual(score=3.25, interval=(3.0, 3.5), steps=64_000, curves=curves),
-        human(4.0, curves={"score": [1.0, 4.0]}), "m/s",
-    )  # fmt: skip
+        human(4.0, curves={"score": [1.0, 4.0]}),
+        "m/s",
+    )
     assert "64,000 environment steps" in text and "score of 3.25 m/s (95 % interval 3 to 3.5)" in text
     assert "worse than the human's shaping, 4 m/s" in text
     lines = text.splitlines()
-    for start in ("score: [0, ", "score with the human's shaping: [1, 4]", "total reward: [0, ",
-                  "component 'forward': [0, ", "component 'energy': [0, "):  # fmt: skip
+    for start in (
+        "score: [0, ",
+        "score with the human's shaping: [1, 4]",
+        "total reward: [0, ",
+        "component 'forward': [0, ",
+        "component 'energy': [0, ",
+    ):
         assert sum(line.startswith(start) for line in lines) == 1, start
 
 

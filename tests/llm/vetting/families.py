@@ -101,14 +101,29 @@ def _of_code() -> Iterator[tuple[str, Family]]:
     yield "comprehensions", lambda n: function("return " + nested("[x for x in ", "y", "]", min(90, n // 14)))
     yield "fors in a comprehension", lambda n: function("return [x" + " for x in y" * (n // 11) + "]")
     yield "one line of assignments", lambda n: "x=0;" * (n // 4) + "\n" + HEAD + " return x\n"
-    yield "assignments to a thousand names", lambda n: "".join(f"{a}=" for a in NAMES[:1000]) + "+".join(
-        NAMES[:1000]) + "\n" + HEAD + " return " + "+".join(NAMES[:1000]) + "\n" + full("#\n", n // 9)  # fmt: skip
+    yield (
+        "assignments to a thousand names",
+        lambda n: (
+            "".join(f"{a}=" for a in NAMES[:1000])
+            + "+".join(NAMES[:1000])
+            + "\n"
+            + HEAD
+            + " return "
+            + "+".join(NAMES[:1000])
+            + "\n"
+            + full("#\n", n // 9)
+        ),
+    )
     yield "a chain of targets", lambda n: function("x=" * (n // 2) + "1")
-    yield "names that need one another", lambda n: "".join(
-        f"{a} = [{', '.join(NAMES[:90])}]\n" for a in NAMES[: n // 500]) + HEAD + " return aaa\n"  # fmt: skip
+    yield (
+        "names that need one another",
+        lambda n: "".join(f"{a} = [{', '.join(NAMES[:90])}]\n" for a in NAMES[: n // 500]) + HEAD + " return aaa\n",
+    )
     yield "expressions alone", lambda n: full("a\n", n) + HEAD + " return 1\n"
-    yield "constants, all used", lambda n: counted("a{i}=0\n", n // 2) + HEAD + " return [" + counted(
-        "a{i},", n // 3) + "]\n"  # fmt: skip
+    yield (
+        "constants, all used",
+        lambda n: counted("a{i}=0\n", n // 2) + HEAD + " return [" + counted("a{i},", n // 3) + "]\n",
+    )
     yield "constants of one name", lambda n: full("a=0\n", n) + HEAD + " return a\n"
     yield "functions of the asked name", lambda n: full(HEAD + " return a\n", n)
     yield "helpers of one name", lambda n: full("def f(x):\n return f(x)\n", n) + HEAD + " return f(1)\n"
@@ -206,10 +221,14 @@ def _of_replies() -> Iterator[tuple[str, Family]]:
     yield "fences of Python", lambda n: full("```python\nx\n```\n", n)
     yield "fences of functions", lambda n: full(fenced(good), n)
     yield "fences of short functions", lambda n: full("```\ndef compute_reward(s):return s\n```\n", n)
-    yield "fences of different helpers", lambda n: counted(
-        "```\ndef h{i}(s):return h{i}+1\ndef compute_reward(s):return h{i}(s)\n```\n", n)  # fmt: skip
-    yield "fences that share a helper", lambda n: full("```\ndef h(s):return s\n```\n", n - 99) + fenced(
-        "def compute_reward(s):\n return h(s)")  # fmt: skip
+    yield (
+        "fences of different helpers",
+        lambda n: counted("```\ndef h{i}(s):return h{i}+1\ndef compute_reward(s):return h{i}(s)\n```\n", n),
+    )
+    yield (
+        "fences that share a helper",
+        lambda n: full("```\ndef h(s):return s\n```\n", n - 99) + fenced("def compute_reward(s):\n return h(s)"),
+    )
     yield "five fences of 40k", lambda n: full(fenced("a\n" * 19_900), max(n, 40_000))
     yield "five fences of constants", lambda n: fenced(counted("a{i}=0\n", 39_000)) * (n // 40_000) + fenced(good)
     yield "fences without an end", lambda n: full("```python\n", n) + good
@@ -256,5 +275,7 @@ def _of_replies() -> Iterator[tuple[str, Family]]:
         lambda n: fenced("class A:\n" + full("    def compute_reward(self):\n        return 1\n", n)),
     )
     yield "classes around it", lambda n: full("class A:\n    def compute_reward(self, x):\n        return 1\n", n)
-    yield "an indented method after blanks", lambda n: "class A:\n" + full(" \t" * 200 + "\n", n) + " " * 900 + (
-        "def compute_reward(self):\n return 1\n")  # fmt: skip
+    yield (
+        "an indented method after blanks",
+        lambda n: "class A:\n" + full(" \t" * 200 + "\n", n) + " " * 900 + ("def compute_reward(self):\n return 1\n"),
+    )

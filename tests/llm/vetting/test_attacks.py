@@ -211,10 +211,13 @@ def test_without_the_jail_they_would(tmp_path, monkeypatch) -> None:
     attacks = {(family, name): code for family, name, code in ATTACKS}
     try:
         for who, what in (
-            (("read a file", "open"), "got at a secret"), (("read a file", "numpy_memmap"), "got at a secret"),
-            (("torch's own doors", "from_file"), "got at a secret"), (("environment", "proc_memory"), "secret"),
-            (("network", "socket_found"), "reached the network"), (("network", "udp"), "reached the network"),
-        ):  # fmt: skip
+            (("read a file", "open"), "got at a secret"),
+            (("read a file", "numpy_memmap"), "got at a secret"),
+            (("torch's own doors", "from_file"), "got at a secret"),
+            (("environment", "proc_memory"), "secret"),
+            (("network", "socket_found"), "reached the network"),
+            (("network", "udp"), "reached the network"),
+        ):
             with pytest.raises(AssertionError, match=what):
                 world.attack(str(who), attacks[who])
         for who in (("write a file", "open"), ("write a file", "os_mkdir"), ("start a program", "system")):

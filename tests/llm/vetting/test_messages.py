@@ -100,8 +100,11 @@ def statements() -> list[str]:
 def test_no_refusal_has_the_syntax_trees_names() -> None:
     assert {type(n).__name__ for n in ast.walk(ast.parse(EVERYTHING))} >= {"FormattedValue", "withitem", "MatchStar"}
     for statement in statements():
-        inside = "def compute_reward(self, state):\n" + "\n".join(
-            "    " + line for line in statement.split("\n")) + "\n    return state\n"  # fmt: skip
+        inside = (
+            "def compute_reward(self, state):\n"
+            + "\n".join("    " + line for line in statement.split("\n"))
+            + "\n    return state\n"
+        )
         for code in (statement + "\ndef compute_reward(self, state):\n    return state\n", inside):
             for line in refusals(code):
                 assert not OWN_WORDS & {*WORD.findall(line), *WORD.findall(line.lower())} - {"is_not"}, line
@@ -161,7 +164,14 @@ def test_advice_never_names_what_is_refused_itself() -> None:
 
 def test_names_of_any_length_make_short_messages() -> None:
     long = "a" * 30_000
-    for code in (f"    return {long}", f"    return state.{long}", f"    return torch.{long}(1)", f"    {long}_ = 1",
-                 f"    state.{long} = 1", f"    return f({long}=1, out={long})", f"    import {long}"):  # fmt: skip
+    for code in (
+        f"    return {long}",
+        f"    return state.{long}",
+        f"    return torch.{long}(1)",
+        f"    {long}_ = 1",
+        f"    state.{long} = 1",
+        f"    return f({long}=1, out={long})",
+        f"    import {long}",
+    ):
         for line in refusals(f"def compute_reward(state):\n{code}\n"):
             assert len(line) < 400, line[:200]

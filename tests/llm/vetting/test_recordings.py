@@ -98,6 +98,10 @@ def test_the_numbers_of_the_wrong_cartpole_can_be_tuned(vetter_of):
     assert isinstance(verdict, Vetted)
     values = {p["name"]: p["value"] for p in verdict.graph_file["params"]}
     assert values == {
-        "alive_bonus": 0.3, "angle_weight": 8.0, "spin_weight": 0.5, "position_weight": 0.5, "speed_weight": 1.0,
+        "alive_bonus": 0.3,
+        "angle_weight": 8.0,
+        "spin_weight": 0.5,
+        "position_weight": 0.5,
+        "speed_weight": 1.0,
         "effort_weight": 0.1,
-    }  # fmt: skip
+    }

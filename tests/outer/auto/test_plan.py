@@ -28,9 +28,18 @@ SLOW = {"ppo": 1e-3, "a2c": 1e-3, "dqn": 1e-3, "sac": 1e-2, "td3": 8e-3}
 
 def facts(**values: Any) -> Facts:
     usual = dict(
-        env="gymnasium:X-v0", features=4, num_actions=2, action_size=0, max_steps=500, solved_reward=475.0,
-        random_return=22.0, random_length=22.0, measured_steps=3000, deterministic=True, cores=2,
-    )  # fmt: skip
+        env="gymnasium:X-v0",
+        features=4,
+        num_actions=2,
+        action_size=0,
+        max_steps=500,
+        solved_reward=475.0,
+        random_return=22.0,
+        random_length=22.0,
+        measured_steps=3000,
+        deterministic=True,
+        cores=2,
+    )
     return Facts(**{**usual, **values})
 
 

@@ -49,8 +49,13 @@ def test_the_share_counts_from_random_to_the_best_real_learner_at_any_steps() ->
 
 
 def test_negative_returns() -> None:
-    of = Findings(f(-1200, -1300, -1100), {"sac": f(-180, -200, -160)}, {"sac": f(-900, -1000, -800)},
-                  {"sac": f(-150, -160, -140)}, None)  # fmt: skip
+    of = Findings(
+        f(-1200, -1300, -1100),
+        {"sac": f(-180, -200, -160)},
+        {"sac": f(-900, -1000, -800)},
+        {"sac": f(-150, -160, -140)},
+        None,
+    )
     assert "97 % of the way from random (-1,200)" in verdict(of) and "real steps;" not in verdict(of)
 
 

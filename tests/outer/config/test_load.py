@@ -335,9 +335,13 @@ def test_all_problems_are_reported_at_once(tmp_path: Path) -> None:
     found = problems(tmp_path, raw, "agents.gtn.num_workers=0", "agents.gtn.nosuch=1")
     keys = {re.search(r"(?:FILE:\d+|--set) '?([\w.]+)'?: found", p).group(1) for p in found}  # type: ignore[union-attr]
     assert keys == {
-        "agents.gtn.noise_std", "agents.ddqn.batchsize", "agents.gtn.agent_name", "env_name",
-        "agents.gtn.num_workers", "agents.gtn.nosuch",
-    }  # fmt: skip
+        "agents.gtn.noise_std",
+        "agents.ddqn.batchsize",
+        "agents.gtn.agent_name",
+        "env_name",
+        "agents.gtn.num_workers",
+        "agents.gtn.nosuch",
+    }
 
 
 @pytest.mark.parametrize(
@@ -501,9 +505,15 @@ def loads_or_config_error(tmp_path: Path, content: object, *overrides: str) -> N
 
 
 scalars = st.one_of(
-    st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=8), st.binary(max_size=4), st.dates(),
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(),
+    st.text(max_size=8),
+    st.binary(max_size=4),
+    st.dates(),
     st.sampled_from(["ddqn", "QL", "CartPole-v0", "Cliff", "tanh", 1, 2, 0.5, "1e-3", 10**30]),
-)  # fmt: skip
+)
 names = st.one_of(st.text(max_size=8), st.sampled_from(["agents", "envs", "gtn", "ddqn", "lr", "env_name", "Cliff"]))
 nested = st.recursive(
     scalars, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(names, inner, max_size=4), max_leaves=12

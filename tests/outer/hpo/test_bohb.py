@@ -88,8 +88,15 @@ def mixed():
     """A space whose best configuration is known: kind b, its gate 0.8, count 3, flag False, rate 1e-3."""
     space = CS.ConfigurationSpace()
     kind, gate = CS.Categorical("kind", ["a", "b", "c"]), CS.Float("z_gate", (0, 1))
-    space.add([kind, gate, CS.Integer("count", (1, 8)), CS.Categorical("flag", [True, False]),
-               CS.Float("rate", (1e-6, 1), log=True)])  # fmt: skip
+    space.add(
+        [
+            kind,
+            gate,
+            CS.Integer("count", (1, 8)),
+            CS.Categorical("flag", [True, False]),
+            CS.Float("rate", (1e-6, 1), log=True),
+        ]
+    )
     space.add(CS.InCondition(gate, kind, ["b", "c"]))
     return space
 
@@ -115,9 +122,12 @@ def test_the_model_finds_the_way_in_a_mixed_space():
         return np.mean([test(v) for v in values])
 
     for test in (
-        lambda v: v["kind"] == "b", lambda v: not v["flag"], lambda v: abs(v["count"] - 3) <= 1,
-        lambda v: abs(math.log10(v["rate"]) + 3) < 1, lambda v: abs(v.get("z_gate", 0) - 0.8) < 0.2,
-    ):  # fmt: skip
+        lambda v: v["kind"] == "b",
+        lambda v: not v["flag"],
+        lambda v: abs(v["count"] - 3) <= 1,
+        lambda v: abs(math.log10(v["rate"]) + 3) < 1,
+        lambda v: abs(v.get("z_gate", 0) - 0.8) < 0.2,
+    ):
         assert share(late, test) > share(chance, test) + 0.2
 
 

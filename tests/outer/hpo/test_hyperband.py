@@ -82,8 +82,12 @@ def test_the_aggressive_bracket_is_the_originals():
 
 def test_brackets_of_hyperband():
     assert [bracket_sizes("hyperband", 4, k, 3) for k in range(5)] == [
-        [27, 9, 3, 1], [12, 4, 1], [6, 2], [4], [27, 9, 3, 1],
-    ]  # fmt: skip
+        [27, 9, 3, 1],
+        [12, 4, 1],
+        [6, 2],
+        [4],
+        [27, 9, 3, 1],
+    ]
 
 
 def test_an_unknown_policy_is_refused():

@@ -109,13 +109,27 @@ def test_a_configuration_without_any_score_has_failed(tmp_path):
 
 
 def test_generations_to_the_solution_and_what_is_short_of_it(tmp_path):
-    s = study(tmp_path, loss="generations", config=str(CARTPOLE_FILE), space={
-        "agents.gtn.noise_std": {"range": [0.01, 1]}}, set={
-        "agents.gtn.num_workers": 2, "agents.gtn.num_orig_evals": 2, "agents.gtn.max_iterations": 3,
-        "agents.ddqn.train_steps": 40, "agents.ddqn.early_out_min_steps": 40, "agents.ddqn.test_episodes": 1,
-        "agents.ddqn.batch_size": 8, "agents.ddqn.hidden_size": 8, "envs.CartPole-v0.hidden_size": 8,
-        "agents.gtn.backend": "torch", "agents.gtn.quit_when_solved": True, "agents.gtn.agent_name": "DDQN"},
-        budget={"unit": "generations", "least": 1, "most": 3, "eta": 3})  # fmt: skip
+    s = study(
+        tmp_path,
+        loss="generations",
+        config=str(CARTPOLE_FILE),
+        space={"agents.gtn.noise_std": {"range": [0.01, 1]}},
+        set={
+            "agents.gtn.num_workers": 2,
+            "agents.gtn.num_orig_evals": 2,
+            "agents.gtn.max_iterations": 3,
+            "agents.ddqn.train_steps": 40,
+            "agents.ddqn.early_out_min_steps": 40,
+            "agents.ddqn.test_episodes": 1,
+            "agents.ddqn.batch_size": 8,
+            "agents.ddqn.hidden_size": 8,
+            "envs.CartPole-v0.hidden_size": 8,
+            "agents.gtn.backend": "torch",
+            "agents.gtn.quit_when_solved": True,
+            "agents.gtn.agent_name": "DDQN",
+        },
+        budget={"unit": "generations", "least": 1, "most": 3, "eta": 3},
+    )
     small = trial(3)
     small.values.clear()
     small.values["agents.gtn.noise_std"] = 0.05

@@ -35,12 +35,19 @@ every_search = pytest.mark.parametrize("backend, bracket", some_slow(SEARCHES, S
 def mixed_space():
     """Everything that a study may ask for, under names such as studies have."""
     space = CS.ConfigurationSpace()
-    space.add([
-        CS.Float("agents.ddqn.lr", (1e-5, 1e-1), log=True), CS.Float("x", (-2, 3)), CS.Integer("batch", (64, 256)),
-        CS.Integer("units", (1, 1000), log=True), CS.Categorical("flag", [True, False]),
-        CS.Categorical("kind", ["ddqn", "icm", "td3"]), CS.Categorical("mixed", [True, False, 2, "two", 0.5]),
-        CS.Categorical("only", [7]), CS.Constant("fixed", 3),
-    ])  # fmt: skip
+    space.add(
+        [
+            CS.Float("agents.ddqn.lr", (1e-5, 1e-1), log=True),
+            CS.Float("x", (-2, 3)),
+            CS.Integer("batch", (64, 256)),
+            CS.Integer("units", (1, 1000), log=True),
+            CS.Categorical("flag", [True, False]),
+            CS.Categorical("kind", ["ddqn", "icm", "td3"]),
+            CS.Categorical("mixed", [True, False, 2, "two", 0.5]),
+            CS.Categorical("only", [7]),
+            CS.Constant("fixed", 3),
+        ]
+    )
     beta, gate = CS.Float("icm.beta", (0, 1)), CS.Integer("icm.gate", (1, 4))
     space.add([beta, gate])
     space.add(CS.InCondition(beta, space["kind"], ["icm", "td3"]))
@@ -241,10 +248,14 @@ def test_wrong_arguments_are_refused(arguments, message):
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_spaces_that_cannot_be_searched_are_refused(backend):
     space = CS.ConfigurationSpace()
-    space.add([
-        CS.OrdinalHyperparameter("size", ["small", "large"]), CS.Float("fine", (0, 1)),
-        CS.Float("tiny", (1e-12, 1e-10), log=True), CS.NormalFloatHyperparameter("bell", 0, 1, lower=-3, upper=3),
-    ])  # fmt: skip
+    space.add(
+        [
+            CS.OrdinalHyperparameter("size", ["small", "large"]),
+            CS.Float("fine", (0, 1)),
+            CS.Float("tiny", (1e-12, 1e-10), log=True),
+            CS.NormalFloatHyperparameter("bell", 0, 1, lower=-3, upper=3),
+        ]
+    )
     with pytest.raises(ValueError) as e:
         search(backend, "hyperband", space=space)
     for text in ("size: found an ordinal", "bell: found NormalFloat", "tiny: found a range from 1e-12"):

@@ -303,7 +303,12 @@ def test_whatever_is_drawn_from_whatever_space_is_a_configuration(tmp_path: Path
 
 JUNK = st.recursive(
     st.one_of(
-        st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=8), st.just(2**70),
+        st.none(),
+        st.booleans(),
+        st.integers(),
+        st.floats(),
+        st.text(max_size=8),
+        st.just(2**70),
         st.sampled_from([*GOOD, LR, "range", "choices", "real", "nes", "agent", "/", "..", "*", "\0", 10**400]),
     ),
     lambda inner: st.one_of(
@@ -311,7 +316,7 @@ JUNK = st.recursive(
         st.dictionaries(st.sampled_from([*GOOD, LR, MIRRORED, *"range choices when log x".split()]), inner, max_size=3),
     ),
     max_leaves=6,
-)  # fmt: skip
+)
 
 
 def paths(value: Any, at: tuple = ()) -> list[tuple]:

@@ -77,8 +77,11 @@ def test_the_bytes_are_those_of_hpbandster(tmp_path: Path) -> None:
         outcome = None if r.result.error and not r.result.info else {"loss": r.result.loss, "info": r.result.info}
         times = {"submitted": r.submitted, "started": r.started, "finished": r.finished}
         kwargs = {"config": t.values, "budget": t.budget}
-        logger(SimpleNamespace(id=t.config_id, kwargs=kwargs, timestamps=times, result=outcome,
-                               exception=r.result.error or None))  # fmt: skip
+        logger(
+            SimpleNamespace(
+                id=t.config_id, kwargs=kwargs, timestamps=times, result=outcome, exception=r.result.error or None
+            )
+        )
     for name in ("configs.json", "results.json"):
         assert (tmp_path / "ours" / name).read_bytes() == (tmp_path / "theirs" / name).read_bytes()
 

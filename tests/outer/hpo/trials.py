@@ -38,9 +38,13 @@ def loss_of(v: dict[str, Plain], budget: float) -> float:
 
 
 def record(
-    id: int, config_id: tuple[int, int, int], v: dict[str, Plain], budget: float, loss: float | None = None,
+    id: int,
+    config_id: tuple[int, int, int],
+    v: dict[str, Plain],
+    budget: float,
+    loss: float | None = None,
     error: str = "",
-) -> Record:  # fmt: skip
+) -> Record:
     found = loss if loss is not None else loss_of(v, budget)
     result = TrialResult(math.inf if error else found, {} if error else {"generations": 7.0}, error)
     trial = Trial(id, config_id, v, budget, BUDGETS.index(budget), model_based=config_id[2] % 3 == 1)

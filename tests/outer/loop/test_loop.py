@@ -225,7 +225,7 @@ def test_the_order_of_a_generation(tmp_path: Path) -> None:
         *("ask", "before", "evaluated 1", "tell [7.0, 8.0]", "told", "after 1"),
         *("ask", "evaluate", "before", "evaluated 2", "renew", "told", "after 2"),
         *("ask", "evaluate", "before", "evaluated 3", "tell [1.0, 2.0]", "told last", "after 3"),
-    ]  # fmt: skip
+    ]
 
 
 def test_a_loop_without_generations_asks_nothing() -> None:

@@ -61,11 +61,18 @@ def evolve(folder: Path) -> Path:
     run(folder)
     figure = {"mean_return": 78.5, "interval": [70.0, 80.0], "train_steps": 2048, "agents": 2, "failed": 0}
     places = {"world": figure, "real": figure, "real_10x": {**figure, "interval": None}}
-    (folder / "report.json").write_text(json.dumps({
-        "env": "gymnasium:CartPole-v1", "verdict": "The world helped: ppo returns 78.5.", "share": 0.95,
-        "random": {**figure, "mean_return": 20.0}, "unseen": {"ppo": places, "a2c": {"world": {"mean_return": None}}},
-        "real_steps_of": {"measuring": 10, "evolution": 100},
-    }))  # fmt: skip
+    (folder / "report.json").write_text(
+        json.dumps(
+            {
+                "env": "gymnasium:CartPole-v1",
+                "verdict": "The world helped: ppo returns 78.5.",
+                "share": 0.95,
+                "random": {**figure, "mean_return": 20.0},
+                "unseen": {"ppo": places, "a2c": {"world": {"mean_return": None}}},
+                "real_steps_of": {"measuring": 10, "evolution": 100},
+            }
+        )
+    )
     return folder
 
 
@@ -122,11 +129,13 @@ def goal(folder: Path) -> Path:
 
 def goals(folder: Path) -> Path:
     folder.mkdir()
-    (folder / "config.yaml").write_text(HEAD + "inner: {env_name: simple_u_maze, agent: crl, num_timesteps: 5000}\n"
-                                        "evolve: {goal_family: cells, generations: 3, score: success}\n")  # fmt: skip
+    (folder / "config.yaml").write_text(
+        HEAD + "inner: {env_name: simple_u_maze, agent: crl, num_timesteps: 5000}\n"
+        "evolve: {goal_family: cells, generations: 3, score: success}\n"
+    )
     (folder / "generations.csv").write_text(
         "generation,score,plain,perturbed,best,diverged,u cell\n0,0.1,0.1,0.2,0.3,0,0\n1,0.2,0.1,0.2,0.3,1,0.3\n"
-            )  # fmt: skip
+    )
     (folder / "summary.txt").write_text(
         "x\n16 fresh agents each   evolved 0.01 [0.00, 0.06]   plain 0.00   difference +0.01\n"
     )

@@ -46,8 +46,9 @@ class Tab:
     """A page with all it said and asked for."""
 
     def __init__(self, browser: Any, width: int = 1280, dark: bool = False) -> None:
-        self.context = browser.new_context(viewport={"width": width, "height": 900},
-                                           color_scheme="dark" if dark else "light")  # fmt: skip
+        self.context = browser.new_context(
+            viewport={"width": width, "height": 900}, color_scheme="dark" if dark else "light"
+        )
         self.page = self.context.new_page()
         self.said: list[str] = []
         self.asked: list[str] = []
@@ -99,8 +100,10 @@ def test_every_kind_is_drawn(browser: Any, tmp_path: Path, width: int, dark: boo
         page = tab.open(path)
         tab.all_drawn()
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), f"{name} is wider than the window"
-        small = page.evaluate("[...document.querySelectorAll('p, dd, td, li')].filter(e => e.offsetParent && "
-                              "parseFloat(getComputedStyle(e).fontSize) < 11).length")  # fmt: skip
+        small = page.evaluate(
+            "[...document.querySelectorAll('p, dd, td, li')].filter(e => e.offsetParent && "
+            "parseFloat(getComputedStyle(e).fontSize) < 11).length"
+        )
         assert small == 0
         assert page.evaluate("document.documentElement.dataset.look") == ("dark" if dark else "light")
         tab.shot(f"{name}_{width}")
@@ -161,8 +164,12 @@ def test_the_lineage_by_pointer_and_by_keyboard(browser: Any, tmp_path: Path) ->
     page.evaluate("document.activeElement.blur()")
     for _ in range(400):
         page.keyboard.press("Tab")
-        reached.add(page.evaluate("document.activeElement.tagName + '.' + (document.activeElement.name || "
-                                  "document.activeElement.className || document.activeElement.id)"))  # fmt: skip
+        reached.add(
+            page.evaluate(
+                "document.activeElement.tagName + '.' + (document.activeElement.name || "
+                "document.activeElement.className || document.activeElement.id)"
+            )
+        )
     for wanted in ("BUTTON.look", "SELECT.state", "INPUT.text", "INPUT.view", "A.", "PRE.source"):
         assert any(r.startswith(wanted) for r in reached), f"{wanted} is not reached: {sorted(reached)}"
     tab.quiet("file:")

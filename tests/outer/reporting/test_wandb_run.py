@@ -46,10 +46,12 @@ class Heard:
         def init(**words: Any) -> Any:
             self.inits.append(words)
             return SimpleNamespace(
-                log=self._log, define_metric=lambda name, step_metric: self.axes.update({name: step_metric}),
-                log_artifact=lambda a: self.artifacts.update({a.kind: set(a.names)}), url="https://wandb.test/run",
+                log=self._log,
+                define_metric=lambda name, step_metric: self.axes.update({name: step_metric}),
+                log_artifact=lambda a: self.artifacts.update({a.kind: set(a.names)}),
+                url="https://wandb.test/run",
                 finish=lambda exit_code: self.ends.append(exit_code),
-            )  # fmt: skip
+            )
 
         class Artifact:
             def __init__(self, name: str, type: str) -> None:

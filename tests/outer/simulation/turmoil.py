@@ -25,8 +25,14 @@ class Turmoil:
         if "old" in faults.kinds:
             for _ in range(4):
                 self._old()
-        for kind, act in (("rival", self._rival), ("twin", self._twin), ("full", self._full), ("old", self._old),
-                          ("kill worker", self._kill), ("kill master", self._kill)):  # fmt: skip
+        for kind, act in (
+            ("rival", self._rival),
+            ("twin", self._twin),
+            ("full", self._full),
+            ("old", self._old),
+            ("kill worker", self._kill),
+            ("kill master", self._kill),
+        ):
             if kind in faults.kinds:
                 for _ in range({"rival": 2, "twin": 3, "full": 2, "old": 6}.get(kind, 2)):
                     self.world.scheduler.call(faults.draw(kind, 0.0, self.world.end), act)

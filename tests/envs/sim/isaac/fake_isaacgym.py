@@ -109,10 +109,19 @@ class FakeGym:
         option.set("gravity", " ".join(map(str, self.params.gravity.list())))
         world = ET.SubElement(tree, "worldbody")
         if self.ground:
-            ET.SubElement(world, "geom", {
-                "type": "plane", "size": "10 10 1", "pos": f"0 0 {-self.ground.distance}", "condim": "3",
-                "friction": f"{self.ground.static_friction} 0.005 0.0001", "contype": "1", "conaffinity": "1",
-            })  # fmt: skip
+            ET.SubElement(
+                world,
+                "geom",
+                {
+                    "type": "plane",
+                    "size": "10 10 1",
+                    "pos": f"0 0 {-self.ground.distance}",
+                    "condim": "3",
+                    "friction": f"{self.ground.static_friction} 0.005 0.0001",
+                    "contype": "1",
+                    "conaffinity": "1",
+                },
+            )
         for asset, pose in self.envs[0]:
             body = asset.tree.find("worldbody/body")
             if not asset.options.fix_base_link:

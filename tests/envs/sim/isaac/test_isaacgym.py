@@ -69,9 +69,10 @@ def random_pose(sim, count, seed=0):
 
 def assert_states_close(sim, twin, **tolerance):
     for found, expected in (
-        (sim.root_state, twin.root_state), (sim.joint_position, twin.joint_position),
+        (sim.root_state, twin.root_state),
+        (sim.joint_position, twin.joint_position),
         (sim.joint_velocity, twin.joint_velocity),
-    ):  # fmt: skip
+    ):
         assert found.dtype == torch.float32
         torch.testing.assert_close(found.double(), expected.double(), **tolerance)
 
@@ -107,10 +108,15 @@ def test_every_setter_is_called_once_a_simulated_step_and_states_after_the_step_
     gym.calls.clear()
     sim.step(2)
     assert [c for c in gym.calls if c in SETTERS or c in ("simulate", "fetch_results")] == [
-        "set_actor_root_state_tensor_indexed", "set_dof_state_tensor_indexed",
-        "set_dof_actuation_force_tensor", "simulate", "fetch_results",
-        "set_dof_actuation_force_tensor", "simulate", "fetch_results",
-    ]  # fmt: skip
+        "set_actor_root_state_tensor_indexed",
+        "set_dof_state_tensor_indexed",
+        "set_dof_actuation_force_tensor",
+        "simulate",
+        "fetch_results",
+        "set_dof_actuation_force_tensor",
+        "simulate",
+        "fetch_results",
+    ]
     refreshed = [c for c in gym.calls if c.startswith("refresh")]
     assert refreshed == [
         "refresh_actor_root_state_tensor",

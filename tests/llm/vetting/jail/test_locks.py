@@ -73,15 +73,24 @@ def test_training_sees_and_changes_only_what_it_was_given(tmp_path: Path) -> Non
         (folder / "file").write_text("content")
     found = tried(
         f"jail.lock([{str(given)!r}], [{str(mine)!r}])",
-        read=f"open('{given}/file').read()", read_mine=f"open('{mine}/file').read()",
-        read_other=f"open('{other}/file').read()", list_other=f"os.listdir('{other}')", passwords="open('/etc/passwd')",
-        write=f"open('{mine}/new', 'w').write('x')", write_given=f"open('{given}/file', 'a')",
-        write_other=f"open('{other}/new', 'w')", remove_other=f"os.unlink('{other}/file')",
-        move_out=f"os.rename('{mine}/file', '{other}/moved')", link=f"os.link('{other}/file', '{mine}/link')",
-        symlink=f"os.symlink('/etc/passwd', '{mine}/symlink')", fifo=f"os.mkfifo('{mine}/fifo')",
-        truncate=f"os.truncate('{other}/file', 0)", mode=f"os.chmod('{other}/file', 0o777)",
-        times=f"os.utime('{other}/file', (0, 0))", environment="open('/proc/self/environ').read()",
-    )  # fmt: skip
+        read=f"open('{given}/file').read()",
+        read_mine=f"open('{mine}/file').read()",
+        read_other=f"open('{other}/file').read()",
+        list_other=f"os.listdir('{other}')",
+        passwords="open('/etc/passwd')",
+        write=f"open('{mine}/new', 'w').write('x')",
+        write_given=f"open('{given}/file', 'a')",
+        write_other=f"open('{other}/new', 'w')",
+        remove_other=f"os.unlink('{other}/file')",
+        move_out=f"os.rename('{mine}/file', '{other}/moved')",
+        link=f"os.link('{other}/file', '{mine}/link')",
+        symlink=f"os.symlink('/etc/passwd', '{mine}/symlink')",
+        fifo=f"os.mkfifo('{mine}/fifo')",
+        truncate=f"os.truncate('{other}/file', 0)",
+        mode=f"os.chmod('{other}/file', 0o777)",
+        times=f"os.utime('{other}/file', (0, 0))",
+        environment="open('/proc/self/environ').read()",
+    )
     assert found.pop("link") == "OSError"  # EXDEV, as if it were another disk
     allowed = {"read": "content", "read_mine": "content", "write": "1"}
     assert {name: said for name, said in found.items() if said != "PermissionError"} == allowed
@@ -93,18 +102,30 @@ def test_training_reaches_no_other_machine_process_or_program() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         found = tried(
-            "jail.lock()", tcp=f"socket.create_connection(('127.0.0.1', {port}))", udp="socket.socket(2, 2)",
-            unix="socket.socket(1)", pair="socket.socketpair()", program="subprocess.run(['true'])",
-            execute="os.execv('/bin/true', ['true'])", fork="os.fork()", kill="os.kill(os.getppid(), 0)",
-            group="os.killpg(0, 0)", signal=call("tgkill", "os.getppid(), os.getppid(), 0"),
+            "jail.lock()",
+            tcp=f"socket.create_connection(('127.0.0.1', {port}))",
+            udp="socket.socket(2, 2)",
+            unix="socket.socket(1)",
+            pair="socket.socketpair()",
+            program="subprocess.run(['true'])",
+            execute="os.execv('/bin/true', ['true'])",
+            fork="os.fork()",
+            kill="os.kill(os.getppid(), 0)",
+            group="os.killpg(0, 0)",
+            signal=call("tgkill", "os.getppid(), os.getppid(), 0"),
             trace=call("ptrace", "16, os.getppid(), 0, 0"),
-            ring=call("io_uring_setup", "1, 0"), limits="resource.setrlimit(resource.RLIMIT_CORE, (99, 99))",
-            session="os.setsid()", nice="os.setpriority(os.PRIO_PROCESS, os.getppid(), 5)", root="os.setuid(0)",
+            ring=call("io_uring_setup", "1, 0"),
+            limits="resource.setrlimit(resource.RLIMIT_CORE, (99, 99))",
+            session="os.setsid()",
+            nice="os.setpriority(os.PRIO_PROCESS, os.getppid(), 5)",
+            root="os.setuid(0)",
             outlive=call("prctl", "1, 0"),
             namespaces=call("unshare", "0x10000000"),
             newer="calls(9999)",
-            thread="thread()", numbers="sum(range(1000))", asks="resource.getrlimit(resource.RLIMIT_CORE)",
-        )  # fmt: skip
+            thread="thread()",
+            numbers="sum(range(1000))",
+            asks="resource.getrlimit(resource.RLIMIT_CORE)",
+        )
         server.setblocking(False)
         with pytest.raises(BlockingIOError):
             server.accept()
@@ -115,8 +136,13 @@ def test_training_reaches_no_other_machine_process_or_program() -> None:
 
 
 def test_processes_may_be_allowed_and_are_as_locked_up() -> None:
-    found = tried("jail.lock(processes=True)", fork="forks()", program="os.execv('/bin/true', ['true'])",
-                  socket="socket.socket()", kill_outside="os.kill(os.getppid(), 0)")  # fmt: skip
+    found = tried(
+        "jail.lock(processes=True)",
+        fork="forks()",
+        program="os.execv('/bin/true', ['true'])",
+        socket="socket.socket()",
+        kill_outside="os.kill(os.getppid(), 0)",
+    )
     assert found.pop("fork") == "7"
     assert set(found.values()) == {"PermissionError"}
 
@@ -136,9 +162,11 @@ def test_limits(tmp_path: Path, limit: str, code: str, said: str) -> None:
 
 
 def test_cpu_time_is_counted_from_the_lock() -> None:
-    script = "import resource, time\nfrom envolve.llm.vetting.jail import locks as jail\n" \
-             "while time.process_time() < 1.05:\n    pass\n" \
-             "jail.lock(cpu_seconds=3)\nprint(resource.getrlimit(resource.RLIMIT_CPU))"  # fmt: skip
+    script = (
+        "import resource, time\nfrom envolve.llm.vetting.jail import locks as jail\n"
+        "while time.process_time() < 1.05:\n    pass\n"
+        "jail.lock(cpu_seconds=3)\nprint(resource.getrlimit(resource.RLIMIT_CPU))"
+    )
     done = python(script)
     assert done.stdout == "(4, 5)\n", done.stderr  # SIGXCPU, then SIGKILL
 
@@ -147,13 +175,25 @@ def test_tracing_can_compute_and_nothing_else(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("content")
     found = tried(
         "jail.lock_tracing(1 << 40, 5)",
-        read=f"open('{tmp_path}/file')", itself="open('/proc/self/status')", library="open(json.__file__)",
-        write=f"open('{tmp_path}/new', 'w')", stat=f"os.stat('{tmp_path}')", folder="os.listdir('/')", fork="os.fork()",
-        socket="socket.socket()", kill="os.kill(os.getpid(), 0)", program="os.execv('/bin/true', ['true'])",
-        sleep="time.sleep(0)", pipe="os.pipe()", limits="resource.setrlimit(resource.RLIMIT_CORE, (0, 0))",
-        parent="os.getppid()", outlive=call("prctl", "1, 0"), numbers="sum(range(1000))",
-        memory="len(bytearray(10**7))", clock="time.monotonic() > 0",
-    )  # fmt: skip
+        read=f"open('{tmp_path}/file')",
+        itself="open('/proc/self/status')",
+        library="open(json.__file__)",
+        write=f"open('{tmp_path}/new', 'w')",
+        stat=f"os.stat('{tmp_path}')",
+        folder="os.listdir('/')",
+        fork="os.fork()",
+        socket="socket.socket()",
+        kill="os.kill(os.getpid(), 0)",
+        program="os.execv('/bin/true', ['true'])",
+        sleep="time.sleep(0)",
+        pipe="os.pipe()",
+        limits="resource.setrlimit(resource.RLIMIT_CORE, (0, 0))",
+        parent="os.getppid()",
+        outlive=call("prctl", "1, 0"),
+        numbers="sum(range(1000))",
+        memory="len(bytearray(10**7))",
+        clock="time.monotonic() > 0",
+    )
     assert found.pop("limits") in ("ValueError", "PermissionError")
     found.pop("parent")  # a number that glibc may know without asking
     allowed = {"numbers": "499500", "memory": "10000000", "clock": "True"}
@@ -250,11 +290,15 @@ def test_filters_of_both_machines(monkeypatch: pytest.MonkeyPatch, machine: str)
 
     thread, fork, namespace = 0x3D0F00, 0x1200011, 0x1200011 | 0x20000000
     assert [verdict(training, calls("clone"), flags) for flags in (thread, fork, namespace)] == [
-        seccomp.ALLOW, seccomp.REFUSE, seccomp.REFUSE
-    ]  # fmt: skip
+        seccomp.ALLOW,
+        seccomp.REFUSE,
+        seccomp.REFUSE,
+    ]
     assert [verdict(forking, calls("clone"), flags) for flags in (thread, fork, namespace)] == [
-        seccomp.ALLOW, seccomp.ALLOW, seccomp.REFUSE
-    ]  # fmt: skip
+        seccomp.ALLOW,
+        seccomp.ALLOW,
+        seccomp.REFUSE,
+    ]
     assert verdict(training, calls("clone3")) == seccomp.UNKNOWN == verdict(training, 9999)
     assert verdict(training, calls("kill")) == seccomp.REFUSE and verdict(forking, calls("kill")) == seccomp.ALLOW
     assert verdict(training, calls("tgkill"), os.getpid()) == seccomp.ALLOW

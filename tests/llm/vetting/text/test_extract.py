@@ -92,8 +92,10 @@ def test_functions_of_several_blocks_come_together() -> None:
     two = "```python\ndef compute_observation(state):\n    return half(state['y'])\n```"
     code = extract_code(f"First\n{one}\nthen\n{two}", ("compute_reward", "compute_observation"))
     assert [n.name for n in ast.parse(code).body if isinstance(n, ast.FunctionDef)] == [
-        "half", "compute_reward", "compute_observation",
-    ]  # fmt: skip
+        "half",
+        "compute_reward",
+        "compute_observation",
+    ]
     other = two.replace("```python\n", "```python\ndef half(x):\n    return 0.5 * x\n\n")
     assert "define 'half' differently" in refusal(f"{one}\n{other}", ("compute_reward", "compute_observation"))
     assert "half(x):\n    return 0.5 * x" in extract_code(f"{one}\n{other}", ("compute_observation",))
@@ -179,9 +181,20 @@ def test_a_class_that_holds_constants_is_taken_apart() -> None:
 
 NAMES = st.sampled_from(["alpha", "beta", "gamma", "delta"])
 PROSE = st.lists(
-    st.sampled_from(["Here is the code.", "", "- a point", "**Note:** from here on it is simple", "1. import is a word",
-                     "The function `compute_reward` pays.", "`x = 1`", "from the start: fine"]), max_size=4,
-).map("\n".join)  # fmt: skip
+    st.sampled_from(
+        [
+            "Here is the code.",
+            "",
+            "- a point",
+            "**Note:** from here on it is simple",
+            "1. import is a word",
+            "The function `compute_reward` pays.",
+            "`x = 1`",
+            "from the start: fine",
+        ]
+    ),
+    max_size=4,
+).map("\n".join)
 
 
 @st.composite

@@ -230,13 +230,25 @@ def number_of(draw: random.Random, depth: int) -> str:
     x, y, z, c = *(number_of(draw, depth - 1) for _ in range(3)), round(draw.uniform(-2, 2), 2)
     q = vector_of(draw, depth - 1)
     reduced = draw.choice(["sum", "mean", "amax", "norm", "std", "var"])
-    return draw.choice([
-        f"({x} + {y})", f"({c} * {x})", f"torch.tanh({x})", f"torch.exp(-{x}.abs() / {abs(c) + 0.1:.2f})",
-        f"{q}.{reduced}(dim=-1)", f"torch.where({x} > {c}, {y}, {z})", f"torch.where({x} > {c}, {c}, {y})",
-        f"{x}.clamp({-abs(c)}, {abs(c)})", f"torch.minimum({x}, {y})", f"(({x} - {y}) ** 2)", f"({x} > {c}).float()",
-        f"{q}[:, {draw.randrange(3)}]", f"torch.sqrt({x}.abs() + 1e-3)", f"({q}.max(dim=1).indices * 0.1)",
-        f"({x} / ({y}.abs() + 0.5))",
-    ])  # fmt: skip
+    return draw.choice(
+        [
+            f"({x} + {y})",
+            f"({c} * {x})",
+            f"torch.tanh({x})",
+            f"torch.exp(-{x}.abs() / {abs(c) + 0.1:.2f})",
+            f"{q}.{reduced}(dim=-1)",
+            f"torch.where({x} > {c}, {y}, {z})",
+            f"torch.where({x} > {c}, {c}, {y})",
+            f"{x}.clamp({-abs(c)}, {abs(c)})",
+            f"torch.minimum({x}, {y})",
+            f"(({x} - {y}) ** 2)",
+            f"({x} > {c}).float()",
+            f"{q}[:, {draw.randrange(3)}]",
+            f"torch.sqrt({x}.abs() + 1e-3)",
+            f"({q}.max(dim=1).indices * 0.1)",
+            f"({x} / ({y}.abs() + 0.5))",
+        ]
+    )
 
 
 def vector_of(draw: random.Random, depth: int) -> str:
@@ -244,11 +256,18 @@ def vector_of(draw: random.Random, depth: int) -> str:
     if depth == 0:
         return draw.choice(VECTORS)
     x, q = number_of(draw, depth - 1), vector_of(draw, depth - 1)
-    return draw.choice([
-        f"({draw.uniform(-2, 2):.2f} * {q})", f"torch.stack([{x}, {number_of(draw, depth - 1)}, {x}], dim=-1)",
-        f"torch.cat([{q}, {vector_of(draw, depth - 1)}], dim=1)", f"({q} * {x}.unsqueeze(-1))", f"torch.sin({q})",
-        f"{q}[:, :3]", f"torch.softmax({q}, dim=1)", f"{q}.flip(1)",
-    ])  # fmt: skip
+    return draw.choice(
+        [
+            f"({draw.uniform(-2, 2):.2f} * {q})",
+            f"torch.stack([{x}, {number_of(draw, depth - 1)}, {x}], dim=-1)",
+            f"torch.cat([{q}, {vector_of(draw, depth - 1)}], dim=1)",
+            f"({q} * {x}.unsqueeze(-1))",
+            f"torch.sin({q})",
+            f"{q}[:, :3]",
+            f"torch.softmax({q}, dim=1)",
+            f"{q}.flip(1)",
+        ]
+    )
 
 
 @pytest.mark.parametrize("seed", range(40))
