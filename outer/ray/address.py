@@ -18,6 +18,10 @@ TRAINED_ON = (  # of the flag of commands that need no workers
     "here: all agents in this process (default); ray: a Ray cluster on this machine; ray:HOST:PORT or ray:auto: a Ray "
     "cluster that runs"
 )
+PROGRAMS_ON = (
+    "here: one process, or with --processes one for each program (default); ray: each program on a Ray cluster of this "
+    "machine; ray:HOST:PORT or ray:auto: on a Ray cluster that runs"
+)
 INSTALL = "pip install 'envolve[ray]'"
 
 

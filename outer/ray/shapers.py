@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from torch import Tensor
 from envolve.outer.exchange.machine import Rejected
 from envolve.outer.exchange.messages import Chunk, ChunkResult
 from envolve.outer.ray.evaluator import Evaluator, NodeUnfit, setup, versions
+from envolve.outer.ray.own_folder import own_folder
 from envolve.outer.ray.pool import RayPool
 from envolve.outer.ray.start import ray_cluster
 from envolve.outer.shapers import slices
@@ -49,9 +49,9 @@ class RayShapers(Evaluator):
             raise NodeUnfit(str(e)) from e
 
     def _open(self) -> Callable[..., dict[str, Any]]:
-        folder = self._stack.enter_context(tempfile.TemporaryDirectory(prefix="envolve_shapers_"))
+        folder = self._stack.enter_context(own_folder())
         held = {name: data.numpy().tobytes() for name, data in self._start["files"].items()}
-        return slice_evaluation(Path(folder).resolve(), held)
+        return slice_evaluation(folder.resolve(), held)
 
 
 def slice_evaluation(folder: Path, held: dict[str, bytes]) -> Callable[..., dict[str, Any]]:

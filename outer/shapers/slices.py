@@ -210,8 +210,9 @@ def slice_of(data: bytes, agents: range) -> Slice:
         [failures.get(i) for i in range(len(agents))],
         [Progress(k, steps, *row) for k, (steps, *row) in enumerate(rows, 1)],
         content["policies"],
-        *content["sizes"],
-        steps=content["steps"],
+        content["sizes"][0],
+        content["sizes"][1],
+        content["steps"],
     )
     dumps = [Dump(who, name, file.numpy().tobytes()) for who, name, file in content["dumps"]]
     return Slice(agents, result, failures, dumps)

@@ -1,0 +1,83 @@
+"""Ray's actors as objects of this process, whose calls are made in threads."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from typing import Any
+
+from envolve.outer.ray import actors
+
+
+class Killed(BaseException):
+    """Ends a program as SIGKILL does: nothing of it is written any more."""
+
+
+class Stand:
+    """Stands in for the actor of a class. ``object`` is made again by ``die``."""
+
+    def __init__(self, cls: type, args: Any) -> None:
+        self.cls, self.args, self.cpus = cls, args, 0.0
+        self.lock = threading.Lock()
+        self.deaths = 0
+        self.die()
+
+    def die(self) -> None:
+        with self.lock:
+            self.object = self.cls(*self.args)
+            self.deaths += 1
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.object, name)
+
+
+class Threads:
+    """As ``actors.Calls``. A call whose actor is killed is made again, as Ray does."""
+
+    def __init__(self) -> None:
+        self.found: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self.again: dict[str, int] = {}
+
+    def begin(self, name: str, actor: Stand, method: str, *args: Any) -> None:
+        def run() -> None:
+            while True:
+                try:
+                    self.found.put((name, getattr(actor, method)(*args), None))
+                    return
+                except Killed:
+                    self.again[name] = self.again.get(name, 0) + 1
+                except Exception as e:
+                    self.found.put((name, None, e))
+                    return
+
+        threading.Thread(target=run, daemon=True).start()
+
+    def ended(self, timeout: float) -> list[Any]:
+        try:
+            return [self.found.get(timeout=min(timeout, 0.05))]
+        except queue.Empty:
+            return []
+
+
+class Gone(Exception):
+    pass
+
+
+def install(monkeypatch: Any, cpus: float = 8) -> dict[str, list[Stand]]:
+    """-> the actors, by the name of their class."""
+    made: dict[str, list[Stand]] = {}
+
+    def begin(cls: type, *args: Any, cpus: float, threads: int = 1, node: Any = None) -> Stand:
+        stand = Stand(cls, args)
+        stand.cpus = cpus
+        made.setdefault(cls.__name__, []).append(stand)
+        return stand
+
+    def call(actor: Stand, method: str, *args: Any) -> Any:
+        return getattr(actor, method)(*args)
+
+    own = {"begin": begin, "call": call, "tell": call, "end": lambda _: None, "Calls": Threads, "gone": lambda: Gone,
+           "node_here": lambda: "node", "cpus_of_nodes": lambda: [cpus]}  # fmt: skip
+    for name, value in own.items():
+        monkeypatch.setattr(actors, name, value)
+    return made
