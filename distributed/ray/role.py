@@ -64,6 +64,9 @@ class Mirror:
 class Role:
     """A program. What it is comes with ``run``, for Ray keeps the arguments of a call as long as that is made again."""
 
+    def hello(self) -> None:
+        """Answers if there is a node with room for it."""
+
     def run(self, role: str, worker: int, threads: int, mine: Versions, hub: actors.Handle) -> str:
         """Runs the program to the end of the run -> "", or why another start would not help. role: learner, collector
         or evaluator; mine: versions of the driver. Raises OSError, Gone."""

@@ -8,7 +8,6 @@ one that a run cannot lose, and the same command goes on from its folder.
 from __future__ import annotations
 
 import logging
-import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,9 +16,9 @@ from pathlib import Path
 from envolve.core.child import FIRST_DELAY, MAX_DELAY
 from envolve.core.cleaning import one_line
 from envolve.distributed.files.run_folder import RunSettings
-from envolve.distributed.programs.cpus import number_per_role
 from envolve.distributed.programs.launch import Told
 from envolve.distributed.ray.hub import LOGS, RunHub
+from envolve.distributed.ray.programs import Program, asked, programs_of
 from envolve.distributed.ray.role import ROOM, Role
 from envolve.outer.exchange.machine import ExchangeError
 from envolve.outer.ray import actors
@@ -32,46 +31,10 @@ log = logging.getLogger("envolve")
 LOOK = 0.5  # s between two looks at the logs
 MOST_FAILURES = 50  # of one program, without a death
 MORE_CALLS = 12  # at once at the hub, beside one of each collector
+SECONDS = 2.0  # between two questions whether a program is there
+LOST_SECONDS, PATIENCE = 60.0, 600.0  # s until one that does not answer needs no CPUs, after a lost node and otherwise
+RUN, HELLO = "run", "hello"
 DECIDE = ("learner", "evaluator")  # the run is complete when they are
-
-
-@dataclass(frozen=True)
-class Program:
-    """``cpus``: that it needs, and so many threads."""
-
-    role: str
-    worker: int
-    cpus: int
-
-    @property
-    def name(self) -> str:
-        return f"collector_{self.worker}" if self.role == "collector" else self.role
-
-
-def programs_of(collectors: int) -> list[Program]:
-    """Programs that Ray places. Raises ParamsError for variables that are no numbers (``programs/cpus.py``)."""
-    learner, each = number_per_role()
-    return [
-        Program("learner", 0, learner),
-        Program("evaluator", 0, 1),
-        *(Program("collector", i, each) for i in range(collectors)),
-    ]
-
-
-def asked(programs: list[Program], room: list[float]) -> list[float]:
-    """CPUs that each program asks Ray for: its own or, where they do not all fit into the nodes, an equal part, so that
-    all do. room: CPUs of each node."""
-    own = [float(p.cpus) for p in programs]
-    left = sorted(map(int, room), reverse=True)
-    if not sum(left):
-        return own  # an autoscaler makes room
-    for cpus in sorted(own, reverse=True):
-        at = next((i for i, free in enumerate(left) if free >= cpus), None)
-        if at is None:
-            part = 1 / math.ceil(len(programs) / sum(map(int, room)))
-            return [part] * len(programs)
-        left[at] -= int(cpus)
-    return own
 
 
 def train_on_ray(settings: RunSettings, folder: Path, workers_on: str) -> str:
@@ -86,61 +49,101 @@ def train_on_ray(settings: RunSettings, folder: Path, workers_on: str) -> str:
             told()
 
 
+@dataclass
+class Placed:
+    """An actor of a program. ``seen``: when it last answered, or was started; ``reserves``: CPUs of its own."""
+
+    actor: actors.Handle
+    reserves: bool
+    seen: float
+    failures: int = 0
+
+
 class Run:
     """Hub and programs of a run that is connected to Ray."""
 
     def __init__(self, settings: RunSettings, folder: Path, programs: list[Program]) -> None:
         self._programs, self._versions = {p.name: p for p in programs}, versions(ROOM)
-        self.failures = dict.fromkeys(self._programs, 0)
-        calls = settings.num_collectors + MORE_CALLS
-        where = str(folder.resolve())
-        self.hub = actors.begin(RunHub, where, cpus=0, threads=calls, node=actors.node_here())
+        self._calls = actors.Calls()
+        threads, where = settings.num_collectors + MORE_CALLS, str(folder.resolve())
+        self.hub = actors.begin(RunHub, where, cpus=0, threads=threads, node=actors.node_here())
         try:
             actors.call(self.hub, "hello")
         except Exception as e:
             actors.end(self.hub)
             raise ExchangeError(f"the hub cannot be started on Ray: {_words(e)}") from e
-        room = actors.cpus_of_nodes()
-        asks = asked(programs, room)
+        self._nodes = actors.cpus_of_nodes()
+        asks = asked(programs, self._nodes)
         if asks != [p.cpus for p in programs]:
-            log.warning("%d CPUs on Ray for %d programs: they share them", sum(room), len(programs))
-        self.actors = {p.name: actors.begin(Role, cpus=cpus) for p, cpus in zip(programs, asks)}
+            log.warning("%d CPUs on Ray for %d programs: they share them", sum(self._nodes), len(programs))
+        self.placed: dict[str, Placed] = {}
+        for p, cpus in zip(programs, asks):
+            self._place(p.name, cpus)
 
-    def _begin(self, calls: actors.Calls, name: str) -> None:
-        p = self._programs[name]
-        calls.begin(name, self.actors[name], "run", p.role, p.worker, p.cpus, self._versions, self.hub)
+    def _place(self, name: str, cpus: float) -> None:
+        """Starts a program on an actor of its own."""
+        self.placed[name] = Placed(actors.begin(Role, cpus=cpus, threads=2), cpus > 0, time.monotonic())
+        self._ask(name)
+        self._begin(name)
+
+    def _begin(self, name: str) -> None:
+        p, actor = self._programs[name], self.placed[name].actor
+        self._calls.begin(
+            (RUN, name, actor), actor, "run", p.role, p.worker, p.cpus, self._versions, self.hub
+        )  # fmt: skip
+
+    def _ask(self, name: str) -> None:
+        actor = self.placed[name].actor
+        self._calls.begin((HELLO, name, actor), actor, "hello")
 
     def to_its_end(self, watch: Callable[[], None]) -> str:
         """-> "", or why a program cannot go on. ``watch`` is called twice per second."""
-        calls, left = actors.Calls(), set(DECIDE)
-        later: list[tuple[float, str]] = []  # starts that wait until then
-        for name in self.actors:
-            self._begin(calls, name)
+        left = set(DECIDE)
+        later: list[tuple[float, Callable[[str], None], str]] = []  # what waits until then
         try:
             while left:
-                for name, wrong, error in calls.ended(LOOK):
-                    if wrong:
-                        return f"{name}: {wrong}"
-                    if error is None:
-                        left.discard(name)
+                for (call, name, actor), wrong, error in self._calls.ended(LOOK):
+                    placed, now = self.placed[name], time.monotonic()
+                    if actor is not placed.actor:
                         continue
-                    self.failures[name] += 1
-                    text = f"{name}: {_words(error)}"
-                    if isinstance(error, actors.gone()) or self.failures[name] >= MOST_FAILURES:
-                        return f"{text}; it cannot be kept alive"
-                    log.warning("%s; started again", text)
-                    later.append((time.monotonic() + min(MAX_DELAY, FIRST_DELAY * 2 ** self.failures[name]), name))
-                for at, name in later:
-                    if at <= time.monotonic():
-                        self._begin(calls, name)
-                later = [(at, name) for at, name in later if at > time.monotonic()]
+                    if call == HELLO:
+                        placed.seen = now
+                        later.append((now + SECONDS, self._ask, name))
+                    elif error is not None:
+                        placed.failures += 1
+                        text = f"{name}: {_words(error)}"
+                        if isinstance(error, actors.gone()) or placed.failures >= MOST_FAILURES:
+                            return f"{text}; it cannot be kept alive"
+                        log.warning("%s; started again", text)
+                        later.append((now + min(MAX_DELAY, FIRST_DELAY * 2**placed.failures), self._begin, name))
+                    elif wrong:
+                        return f"{name}: {wrong}"
+                    else:
+                        left.discard(name)
+                now = time.monotonic()
+                due, later = [x for x in later if x[0] <= now], [x for x in later if x[0] > now]
+                for _, begin, name in due:
+                    begin(name)
+                self._make_room(now)
                 watch()
             return ""
         finally:
             self.close()
 
+    def _make_room(self, now: float) -> None:
+        """Starts programs for which no node has room any more without CPUs of their own."""
+        silent = [n for n, placed in self.placed.items() if placed.reserves and now - placed.seen > LOST_SECONDS]
+        if not silent:
+            return
+        fewer = sum(actors.cpus_of_nodes()) < sum(self._nodes)
+        for name in silent:
+            if fewer or now - self.placed[name].seen > PATIENCE:
+                log.warning("%s: no node on Ray has room for it; it is started without CPUs of its own", name)
+                actors.end(self.placed[name].actor)
+                self._place(name, 0)
+
     def close(self) -> None:
-        for actor in (*self.actors.values(), self.hub):
+        for actor in (*(placed.actor for placed in self.placed.values()), self.hub):
             actors.end(actor)
 
 

@@ -19,11 +19,13 @@ class Gone(Exception):
 
 
 def begin(cls: type, *args: Any, cpus: float, threads: int = 1, node: Optional[str] = None) -> Handle:
-    """Starts an actor. threads: calls that it may serve at once; node: where it has to be, default: anywhere."""
+    """Starts an actor. threads: calls that it may serve at once; node: where it has to be, default: anywhere; spread
+    over all nodes if it reserves no CPU."""
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-    where = {} if node is None else {"scheduling_strategy": NodeAffinitySchedulingStrategy(node, soft=False)}
+    strategy = None if cpus else "SPREAD"
+    where = {"scheduling_strategy": strategy if node is None else NodeAffinitySchedulingStrategy(node, soft=False)}
     options = {"num_cpus": cpus, "max_concurrency": threads, "max_restarts": MOST_RESTARTS, "max_task_retries": -1}
     return ray.remote(cls).options(**options, **where).remote(*args)
 
@@ -51,15 +53,15 @@ def end(actor: Handle) -> None:
 
 
 class Calls:
-    """Calls under way, by a name."""
+    """Calls under way, by a name of any kind."""
 
     def __init__(self) -> None:
-        self._refs: Dict[Any, str] = {}
+        self._refs: Dict[Any, Any] = {}
 
-    def begin(self, name: str, actor: Handle, method: str, *args: Any) -> None:
+    def begin(self, name: Any, actor: Handle, method: str, *args: Any) -> None:
         self._refs[getattr(actor, method).remote(*args)] = name
 
-    def ended(self, timeout: float) -> List[Tuple[str, Any, Optional[BaseException]]]:
+    def ended(self, timeout: float) -> List[Tuple[Any, Any, Optional[BaseException]]]:
         """Name, answer and exception of those that have ended; waits for the first at most ``timeout`` seconds."""
         import ray
 
@@ -67,7 +69,7 @@ class Calls:
             time.sleep(timeout)
             return []
         ready, _ = ray.wait(list(self._refs), num_returns=1, timeout=timeout)
-        found: List[Tuple[str, Any, Optional[BaseException]]] = []
+        found: List[Tuple[Any, Any, Optional[BaseException]]] = []
         for ref in ready:
             name = self._refs.pop(ref)
             try:

@@ -14,21 +14,38 @@ class Killed(BaseException):
 
 
 class Stand:
-    """Stands in for the actor of a class. ``object`` is made again by ``die``."""
+    """Stands in for the actor of a class. ``die``: its object does nothing any more, and another is made; calls that
+    were under way are made again, as Ray does."""
 
     def __init__(self, cls: type, args: Any) -> None:
-        self.cls, self.args, self.cpus = cls, args, 0.0
-        self.lock = threading.Lock()
-        self.deaths = 0
-        self.die()
+        self.cls, self.args, self.cpus, self.ended = cls, args, 0.0, False
+        self.object = cls(*args)
 
     def die(self) -> None:
-        with self.lock:
+        """Of a ``RunHub``."""
+        hub = self.object.hub
+        with hub.changed:
+            hub.log.append = hub.log.begin_file = hub.log.sync = dead
             self.object = self.cls(*self.args)
-            self.deaths += 1
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self.object, name)
+        def call(*args: Any) -> Any:
+            while True:
+                found = self.object
+                try:
+                    answer = getattr(found, name)(*args)
+                except Exception:
+                    if found is self.object:
+                        raise
+                    continue
+                if found is self.object:
+                    return answer
+
+        return call
+
+
+def dead(*_: Any) -> None:
+    raise OSError("it is dead")
 
 
 class Threads:
@@ -36,9 +53,9 @@ class Threads:
 
     def __init__(self) -> None:
         self.found: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        self.again: dict[str, int] = {}
+        self.again: dict[Any, int] = {}
 
-    def begin(self, name: str, actor: Stand, method: str, *args: Any) -> None:
+    def begin(self, name: Any, actor: Stand, method: str, *args: Any) -> None:
         def run() -> None:
             while True:
                 try:
@@ -76,7 +93,10 @@ def install(monkeypatch: Any, cpus: float = 8) -> dict[str, list[Stand]]:
     def call(actor: Stand, method: str, *args: Any) -> Any:
         return getattr(actor, method)(*args)
 
-    own = {"begin": begin, "call": call, "tell": call, "end": lambda _: None, "Calls": Threads, "gone": lambda: Gone,
+    def end(actor: Stand) -> None:
+        actor.ended = True
+
+    own = {"begin": begin, "call": call, "tell": call, "end": end, "Calls": Threads, "gone": lambda: Gone,
            "node_here": lambda: "node", "cpus_of_nodes": lambda: [cpus]}  # fmt: skip
     for name, value in own.items():
         monkeypatch.setattr(actors, name, value)

@@ -20,7 +20,8 @@ import pytest
 from envolve.distributed.files.run_folder import DONE, REPLAY, RunSettings
 from envolve.distributed.memory.replay_log import ReplayLog
 from envolve.distributed.programs.learner import CHECKPOINT
-from envolve.distributed.ray.run import Run, programs_of
+from envolve.distributed.ray.programs import programs_of
+from envolve.distributed.ray.run import Run
 from envolve.outer.ray import actors
 from envolve.outer.ray.address import installed
 from envolve.outer.ray.cluster import connected
@@ -95,8 +96,10 @@ def test_learner_hub_and_evaluator_are_killed_and_the_bytes_stay(cluster, tmp_pa
     assert (tmp_path / "run/session").read_text() == "2\n"
 
 
-def test_a_node_is_lost_and_its_programs_go_on_elsewhere(cluster, tmp_path):
-    """Which loses a collector or more, and with them episodes; what was acknowledged is in the log."""
+def test_a_node_is_lost_and_its_programs_go_on_elsewhere(cluster, tmp_path, monkeypatch):
+    """Which loses a collector or more, and with them episodes; what was acknowledged is in the log. The nodes that are
+    left have fewer CPUs than programs."""
+    monkeypatch.setattr("envolve.distributed.ray.run.LOST_SECONDS", 20.0)
     node, lost = local.add(cluster, 4), []
 
     def lose(run):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -11,13 +12,14 @@ import pytest
 from envolve.distributed.engine.limits import CALLS
 from envolve.distributed.files.run_folder import DONE, REPLAY, RunSettings
 from envolve.distributed.memory.replay_log import ReplayLog
-from envolve.distributed.programs.launch import Told
 from envolve.distributed.ray import role, run
 from envolve.distributed.ray.hub import RayHub, RunHub
-from envolve.distributed.ray.run import Program, Run, asked, programs_of
+from envolve.distributed.ray.programs import Program, asked, programs_of
+from envolve.distributed.ray.run import Run
 from envolve.experiments import train_distributed
 from envolve.outer.checkpoint import RunError
 from envolve.outer.exchange.machine import ExchangeError
+from envolve.outer.ray import actors
 from tests.distributed import toy
 from tests.distributed.programs.test_faults import prepare
 from tests.distributed.ray.stand_in import Killed, Stand, install
@@ -39,20 +41,18 @@ def go(folder: Path, mode: str = "lockstep", collectors: int = 2, **values: Any)
 
 
 def test_lockstep_gives_the_bytes_of_one_process(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, expected: dict[str, bytes]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, expected: dict[str, bytes]
 ) -> None:
     made = install(monkeypatch)
+    caplog.set_level("INFO", "envolve")  # which each process sets for itself, and here are all in one
     assert go(tmp_path / "run") == ""
     assert results(tmp_path / "run") == expected and (tmp_path / "run" / DONE).exists()
     assert [stand.cpus for stand in made["Role"]] == [1, 1, 1, 1]
     for name in ("train/0", "train/1", "learner", "eval/0"):
         assert list((tmp_path / "run" / name).glob("events.out.tfevents*")), name
-    lines: list[str] = []
-    told = Told(tmp_path / "run/logs", ["learner", "evaluator"])
-    told.read = [0, 0]
-    monkeypatch.setattr("envolve.distributed.programs.launch.log.info", lambda _, line: lines.append(line))
-    told()
-    assert any("iteration 6/6" in line for line in lines) and any("evaluation at 18" in line for line in lines)
+    lines = [*Path(tmp_path / "run/logs/learner.log").read_text().splitlines()]
+    assert any("iteration 6/6" in line for line in lines) and "it is there: pid " in lines[0]
+    assert "evaluation at 18 updates" in (tmp_path / "run/logs/evaluator.log").read_text()
     assert go(tmp_path / "run") == "", "a run that is complete ends at once"
 
 
@@ -67,9 +67,9 @@ def test_a_hub_and_a_learner_that_die_give_the_same_bytes(
     def counted(hub: RunHub, name: str, data: bytes) -> bytes:
         calls["all"] += 1
         if calls["all"] == call:
-            (stand,) = [s for s in stands if isinstance(s.object, RunHub)]
+            (stand,) = [s for s in stands if s.cls is RunHub]
             stand.die()
-            return answer(stand.object, name, data)
+            return b""  # lost
         if name == "sample" and not killed and calls["all"] > call + 10:
             killed.append(name)
             raise Killed
@@ -126,6 +126,34 @@ def test_a_failure_is_tried_again_and_a_mistake_is_not(
 
     monkeypatch.setattr(role, "run_learner", diverged)
     assert go(tmp_path / "three") == "learner: the agents have diverged"
+
+
+def test_a_program_without_room_goes_on_without_cpus_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, expected: dict[str, bytes]
+) -> None:
+    """Its node is lost, and the others are full."""
+    made, never = install(monkeypatch), threading.Event()
+
+    def run_learner(*args: Any) -> None:
+        if len(made["Role"]) == 4:
+            never.wait()
+        learn(*args)
+
+    def hello(self: role.Role) -> None:
+        if self is made["Role"][0].object:
+            never.wait()
+
+    learn = role.run_learner
+    monkeypatch.setattr(role, "run_learner", run_learner)
+    monkeypatch.setattr(role.Role, "hello", hello)
+    settings = RunSettings(3, 2)
+    prepare(tmp_path / "run", settings)
+    begun = Run(settings, tmp_path / "run", programs_of(2))
+    begun.placed["learner"].seen -= run.LOST_SECONDS
+    monkeypatch.setattr(actors, "cpus_of_nodes", lambda: [3.0])
+    assert begun.to_its_end(lambda: None) == ""
+    assert [stand.cpus for stand in made["Role"]] == [1, 1, 1, 1, 0] and made["Role"][0].ended
+    assert results(tmp_path / "run") == expected
 
 
 def test_other_versions_are_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
