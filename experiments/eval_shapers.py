@@ -131,6 +131,9 @@ def rank(args: Args, plan: RankingPlan, films: List[Path]) -> int:
         interrupted = True
     except (SimulatorError, ExchangeError, ValueError) as e:
         complain(e)
+        if isinstance(e, ExchangeError) and run.curve:
+            run.write(args.json)
+            complain(f"what was trained by then is in {plan.out}")
         return 1
     except Exception as e:  # a fault of this program must not cost the user what hours of training have shown
         if run.curve:

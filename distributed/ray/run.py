@@ -94,7 +94,7 @@ class Run:
 
     def _ask(self, name: str) -> None:
         actor = self.placed[name].actor
-        self._calls.begin((HELLO, name, actor), actor, "hello")
+        self._calls.begin((HELLO, name, actor), actor, "hello", again=False)
 
     def to_its_end(self, watch: Callable[[], None]) -> str:
         """-> "", or why a program cannot go on. ``watch`` is called twice per second."""
@@ -107,7 +107,7 @@ class Run:
                     if actor is not placed.actor:
                         continue
                     if call == HELLO:
-                        placed.seen = now
+                        placed.seen = placed.seen if error else now
                         later.append((now + SECONDS, self._ask, name))
                     elif error is not None:
                         placed.failures += 1

@@ -58,8 +58,10 @@ class Calls:
     def __init__(self) -> None:
         self._refs: Dict[Any, Any] = {}
 
-    def begin(self, name: Any, actor: Handle, method: str, *args: Any) -> None:
-        self._refs[getattr(actor, method).remote(*args)] = name
+    def begin(self, name: Any, actor: Handle, method: str, *args: Any, again: bool = True) -> None:
+        """again: whether the call is made again after a death of the actor; else it raises."""
+        retries = -1 if again else 0
+        self._refs[getattr(actor, method).options(max_task_retries=retries).remote(*args)] = name
 
     def ended(self, timeout: float) -> List[Tuple[Any, Any, Optional[BaseException]]]:
         """Name, answer and exception of those that have ended; waits for the first at most ``timeout`` seconds."""

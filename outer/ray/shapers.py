@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from envolve.outer.exchange.machine import Rejected
+from envolve.outer.exchange.machine import ExchangeError, Rejected
 from envolve.outer.exchange.messages import Chunk, ChunkResult
 from envolve.outer.ray.evaluator import Evaluator, NodeUnfit, setup, versions
 from envolve.outer.ray.own_folder import own_folder
@@ -68,20 +68,30 @@ def slice_evaluation(folder: Path, held: dict[str, bytes]) -> Callable[..., dict
     return evaluate
 
 
+def read_files(plan: RankingPlan) -> dict[str, bytes]:
+    """Raises ExchangeError for a file that cannot be sent."""
+    try:
+        return slices.files_of(plan)
+    except OSError as e:
+        raise ExchangeError(f"{e.filename}: {e.strerror}; workers on Ray would need it") from e
+
+
 @contextlib.contextmanager
-def slice_pool(plan: RankingPlan, workers_on: str, workers: int | None) -> Iterator[tuple[RayPool, int]]:
-    """Workers for the slices of a ranking -> them, and how many the cluster has room for. Raises ExchangeError,
-    OSError."""
-    name, start = plan.out.resolve().name, setup(plan.out.resolve().name, slices.files_of(plan))
+def slice_pool(
+    plan: RankingPlan, files: dict[str, bytes], workers_on: str, workers: int | None
+) -> Iterator[tuple[RayPool, int]]:
+    """Workers for the slices of a ranking -> them, and how many the cluster has room for. Raises ExchangeError."""
+    name = plan.out.resolve().name
+    start = setup(name, files)
     with ray_cluster(RayShapers, start, workers_on, workers, plan.threads, plan.device) as cluster:
         room = sum(node.slots for node in cluster.nodes())
         with RayPool(cluster, name, versions(), count=workers) as pool:
             yield pool, workers or room
 
 
-def train_slices(pool: RayPool, plan: RankingPlan, cut: list[range], trained: Trained) -> None:
-    """Trains all slices; ``trained`` gets each once it is there. Raises ExchangeError, OSError."""
-    content = slices.content_of(plan, slices.files_of(plan))
+def train_slices(pool: RayPool, plan: RankingPlan, files: dict[str, bytes], cut: list[range], trained: Trained) -> None:
+    """Trains all slices; ``trained`` gets each once it is there. Raises ExchangeError."""
+    content = slices.content_of(plan, files)
     left = {}
     for number, agents in enumerate(cut):
         worlds, seeds = torch.tensor([[float(agents.start), float(agents.stop)]]), torch.tensor([plan.seed])

@@ -57,7 +57,8 @@ class ApartRun(ShaperRun):
         P = len(p.candidates) * p.K
         title = f"{p.task.name}: {len(p.candidates)} candidates x {p.K * p.N} environments, {p.learner}, on Ray"
         try:
-            with shapers.slice_pool(p, self.workers_on, self.workers) as (pool, room):
+            files = shapers.read_files(p)
+            with shapers.slice_pool(p, files, self.workers_on, self.workers) as (pool, room):
                 parts = cut(p, room)
                 with LiveSlices(title, P, console) as table:
                     if not independent(p):
@@ -67,7 +68,7 @@ class ApartRun(ShaperRun):
                         self._take(one)
                         table.update(sum(len(s.agents) for s in self.slices), self._best())
 
-                    shapers.train_slices(pool, p, parts, trained)
+                    shapers.train_slices(pool, p, files, parts, trained)
         finally:
             self.seconds = time.monotonic() - self.began
             self.rate = self.steps / self.seconds if self.steps else math.nan

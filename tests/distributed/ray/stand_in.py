@@ -55,7 +55,7 @@ class Threads:
         self.found: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self.again: dict[Any, int] = {}
 
-    def begin(self, name: Any, actor: Stand, method: str, *args: Any) -> None:
+    def begin(self, name: Any, actor: Stand, method: str, *args: Any, again: bool = True) -> None:
         def run() -> None:
             while True:
                 try:

@@ -151,7 +151,8 @@ def test_the_command_is_stopped_and_goes_on_without_ray(tmp_path):
     run.send_signal(signal.SIGTERM)
     said, _ = run.communicate(timeout=60)
     seconds = time.monotonic() - began
-    assert run.returncode == 143 and "Traceback" not in said and seconds < 5, (seconds, said)
+    assert seconds < 9, "4 s, twice that on a busy machine"
+    assert run.returncode == 143 and "Traceback" not in said, said
     time.sleep(2)
     assert len(ray_processes()) == before and not (out / DONE).exists()
     again = command(tmp_path, "--quick", "--run-dir", out)
