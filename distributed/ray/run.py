@@ -88,9 +88,8 @@ class Run:
 
     def _begin(self, name: str) -> None:
         p, actor = self._programs[name], self.placed[name].actor
-        self._calls.begin(
-            (RUN, name, actor), actor, "run", p.role, p.worker, p.cpus, self._versions, self.hub
-        )  # fmt: skip
+        what = p.role, p.worker, p.cpus, self._versions, self.hub
+        self._calls.begin((RUN, name, actor), actor, "run", *what)
 
     def _ask(self, name: str) -> None:
         actor = self.placed[name].actor

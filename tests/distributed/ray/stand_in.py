@@ -30,16 +30,17 @@ class Stand:
 
     def __getattr__(self, name: str) -> Any:
         def call(*args: Any) -> Any:
-            while True:
+            while not self.ended:
                 found = self.object
                 try:
                     answer = getattr(found, name)(*args)
                 except Exception:
-                    if found is self.object:
+                    if found is self.object and not self.ended:
                         raise
                     continue
                 if found is self.object:
                     return answer
+            raise Killed
 
         return call
 
@@ -49,11 +50,12 @@ def dead(*_: Any) -> None:
 
 
 class Threads:
-    """As ``actors.Calls``. A call whose actor is killed is made again, as Ray does."""
+    """As ``actors.Calls``. A call whose actor is killed is made again, as Ray does, unless it was ended."""
+
+    begun: list[threading.Thread] = []
 
     def __init__(self) -> None:
         self.found: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        self.again: dict[Any, int] = {}
 
     def begin(self, name: Any, actor: Stand, method: str, *args: Any, again: bool = True) -> None:
         def run() -> None:
@@ -62,12 +64,15 @@ class Threads:
                     self.found.put((name, getattr(actor, method)(*args), None))
                     return
                 except Killed:
-                    self.again[name] = self.again.get(name, 0) + 1
+                    if actor.ended:
+                        return
                 except Exception as e:
                     self.found.put((name, None, e))
                     return
 
-        threading.Thread(target=run, daemon=True).start()
+        thread = threading.Thread(target=run, daemon=True)
+        thread.start()
+        self.begun.append(thread)
 
     def ended(self, timeout: float) -> list[Any]:
         try:
@@ -95,6 +100,11 @@ def install(monkeypatch: Any, cpus: float = 8) -> dict[str, list[Stand]]:
 
     def end(actor: Stand) -> None:
         actor.ended = True
+        if hasattr(actor.object, "hub"):  # the last: no program may run on into the next test
+            with actor.object.hub.changed:
+                actor.object.hub.changed.notify_all()
+            while Threads.begun:
+                Threads.begun.pop().join(20)
 
     own = {"begin": begin, "call": call, "tell": call, "end": end, "Calls": Threads, "gone": lambda: Gone,
            "node_here": lambda: "node", "cpus_of_nodes": lambda: [cpus]}  # fmt: skip

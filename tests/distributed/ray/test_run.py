@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import threading
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -132,16 +132,22 @@ def test_a_program_without_room_goes_on_without_cpus_of_its_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, expected: dict[str, bytes]
 ) -> None:
     """Its node is lost, and the others are full."""
-    made, never = install(monkeypatch), threading.Event()
+    made, again = install(monkeypatch), []  # type: ignore[var-annotated]
 
     def run_learner(*args: Any) -> None:
-        if len(made["Role"]) == 4:
-            never.wait()
+        while len(made["Role"]) == 4:
+            time.sleep(0.01)
+        if not again:
+            again.append(True)
+            while not made["RunHub"][0].ended:
+                time.sleep(0.01)
+            raise OSError("its node is lost")
         learn(*args)
 
     def hello(self: role.Role) -> None:
         if self is made["Role"][0].object:
-            never.wait()
+            while not made["RunHub"][0].ended:
+                time.sleep(0.01)
 
     learn = role.run_learner
     monkeypatch.setattr(role, "run_learner", run_learner)
