@@ -36,6 +36,7 @@ alone: `import gymnasium, envolve.worlds; gymnasium.make("envolve/NAME")`.
   envolve worlds show CartPole-v1-bandit       how a world was made, what it cost, and its figures
   envolve worlds pictures CartPole-v1-bandit --out world.png
   envolve worlds add results/<run_id>          put the world of a run on the shelf, with a card
+  envolve worlds add results/<run_id> --distilled   the world that experts taught, before any evolution
 
 `add` takes contextual bandits of Gymnasium environments. A run of `envolve evolve` has the figures for the card in its
 report. For any other run, agents that the world never saw are trained in it and on the environment; Ctrl-C keeps
@@ -58,6 +59,10 @@ class Args:
     """add: unseen agents of each kind, if the run has no report."""
     steps: int = 10_000
     """add: their training steps."""
+    learners: tuple[str, ...] = ()
+    """add: kinds of the unseen agents, e.g. ppo a2c. Default: all that the world was not evolved with."""
+    distilled: bool = False
+    """add: take the world that the run began with (`init: distilled`), not the evolved one."""
     workers: int | None = None
     """add: processes. Default: one per core."""
 
@@ -109,9 +114,11 @@ def drawn(args: Args) -> int:
 
 def added(args: Args) -> int:
     from envolve.outer.zoo.add import add
+    from envolve.outer.zoo.card import Measuring
 
-    run_dir = Path(str(args.what))
-    name = add(run_dir, shelf.DATA, args.agents, args.steps, args.workers or len(os.sched_getaffinity(0)))
+    workers = args.workers or len(os.sched_getaffinity(0))
+    how = Measuring(args.agents, args.steps, args.learners, workers)
+    name = add(Path(str(args.what)), shelf.DATA, how, args.distilled)
     print(f"added envolve/{name}: {shelf.DATA / name}{shelf.TENSORS} and its card {name}{shelf.CARD}")
     return 0
 

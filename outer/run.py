@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from envolve.core.statistics import AgentRuns
+from envolve.envs.worlds.file import FIRST
 from envolve.outer.checkpoint import Progress, RunError
 from envolve.outer.config import problem
 from envolve.outer.config.distilled import DISTILLED
@@ -41,7 +42,7 @@ from envolve.outer.search.recipe import Recipe
 from envolve.outer.search.search import NES_NAME
 from envolve.outer.search.searches import settings_of
 from envolve.outer.search.strategy import Strategy, make_strategy
-from envolve.outer.search.target import make_target
+from envolve.outer.search.target import NetworkTarget, make_target
 from envolve.outer.search.turns import variants
 
 # counters of fresh_seeds
@@ -49,7 +50,7 @@ EVOLVED, ON_TASK = 0, 1  # both sides of the closing comparison
 COUNTED = 2  # agents that tell whether an RN is solved where none are compared
 EXPERTS = 3  # experts whose knowledge is distilled
 # keys of sections under ``agents``, and what every run meant before there was a choice
-UNSAID = (("search", NES_NAME), ("init", "random"), ("twin", True), ("squash", True))
+UNSAID = (("search", NES_NAME), ("init", "random"), ("twin", True), ("squash", True), ("context_noise", 0.0))
 
 
 def config_digest(config: Config) -> str:
@@ -63,7 +64,8 @@ def config_digest(config: Config) -> str:
 
 class Run:
     """``execute()`` does it all; what it leaves in ``run_dir``: config.yaml (written by the caller), checkpoint.pt,
-    model.pt (of shapers: params.yaml), scores.csv, TensorBoard events, learning_curve.png, summary.txt."""
+    model.pt (of shapers: params.yaml), scores.csv, TensorBoard events, learning_curve.png, summary.txt; and
+    distilled.pt, the world that the search began with, if experts taught it."""
 
     def __init__(self, config: Config, run_dir: Path, dispatcher: Engine, resume: bool = False) -> None:
         data = config.data
@@ -170,8 +172,8 @@ class Run:
         )
 
     def _begin_distilled(self, table: LiveTable) -> None:
-        """Lets workers train experts on the task; the search then begins with the world of the best one. A run that is
-        stopped before its first checkpoint does this again."""
+        """Lets workers train experts on the task; the search then begins with the world of the best one, distilled.pt.
+        The checkpoint of generation 0 holds it, so that the experts are not trained again."""
         data, count = self.config.data, problem.expert_section(self.config.data).agents
         name, learner = problem.expert(data)
         table.note(f"training {count} {name} experts on {self.target.name}, {learner.train_steps:,} steps each")
@@ -188,7 +190,11 @@ class Run:
             raise RunError(f"a worker distilled a world of shape {list(world.shape)}, expected float32 {list(size)}")
         self._begin(lambda seed: world)
         self.keeper.count(values)
-        table.note(f"the first world teaches the best of them: return {scores[best]:.4g} on the task")
+        score = float(scores[best])
+        assert isinstance(self.target, NetworkTarget)
+        self.target.save(self.run_dir, world, score, False, self.real_steps, FIRST)
+        self.keeper.save_state()
+        table.note(f"the first world teaches the best of them: return {score:.4g} on the task")
 
     def no_score(self) -> str:
         return (

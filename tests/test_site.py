@@ -63,8 +63,8 @@ def test_the_site_asks_for_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "page,text,said",
     [
-        ("report.md", "\n[nowhere](no_such_page.md)\n", "no_such_page.md"),
-        ("report.md", "\n[nowhere](hpo.md#no-such-heading)\n", "no-such-heading"),
+        ("run_report.md", "\n[nowhere](no_such_page.md)\n", "no_such_page.md"),
+        ("run_report.md", "\n[nowhere](hpo.md#no-such-heading)\n", "no-such-heading"),
         ("in_no_menu.md", "# A page\n", "in_no_menu.md"),
     ],
 )

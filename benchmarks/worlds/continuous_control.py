@@ -43,9 +43,8 @@ from envolve.envs.worlds.file import read_world, write_atomic  # noqa: E402
 from envolve.outer.checkpoint import RunError  # noqa: E402
 from envolve.outer.config import problem  # noqa: E402
 from envolve.outer.config.load import CONFIG_FILE, ConfigError, load_config  # noqa: E402
-from envolve.outer.evaluate.networks import DISTIL, UNSOLVABLE, evaluate  # noqa: E402
-from envolve.outer.run import EXPERTS, Run  # noqa: E402
-from envolve.outer.search.nes import fresh_seeds  # noqa: E402
+from envolve.outer.evaluate.networks import UNSOLVABLE  # noqa: E402
+from envolve.outer.run import Run  # noqa: E402
 
 PPO: dict[str, Any] = dict(
     rollout_steps=2048,
@@ -76,7 +75,8 @@ SETTINGS: dict[str, tuple[str, dict[str, Any]]] = {  # Stable-Baselines3's defau
 }
 SB3 = {"sb3_td3": "TD3", "sb3_ddpg": "DDPG", "sb3_sac": "SAC", "sb3_ppo": "PPO", "sb3_a2c": "A2C"}
 FIRST = 100  # learning_starts of Stable-Baselines3: steps of random actions
-PLACES = ("evolved", "distilled", "task")
+FILES = {"evolved": "model.pt", "distilled": "distilled.pt"}
+PLACES = (*FILES, "task")
 AGENT_SEEDS = 20_000
 
 
@@ -90,35 +90,13 @@ def evolve(config: Path, out: Path, seed: int, words: Sequence[str], generations
     cells.search(out / f"run-{seed}", lambda: load_config(config, [*words, f"seed={seed}"]), enough, command)
 
 
-def distilled(out: Path, seed: int) -> torch.Tensor:
-    """The world that the run of this seed began with, float32 [D], made again."""
-    path = out / f"distilled-{seed}.json"
-    if not path.exists():
-        data = load_config(out / f"run-{seed}" / CONFIG_FILE).data
-        count = problem.expert_section(data).agents
-        seeds = fresh_seeds(data["seed"], EXPERTS, count)
-        values = evaluate(data, torch.zeros(count, 1), seeds, DISTIL)
-        best = int(np.nanargmax(values["score"].numpy()))
-        content = {
-            "world": values["world"][best].tolist(),
-            "expert": float(values["score"][best]),
-            "real_steps": int(values["real_steps"].sum()),
-        }
-        write_atomic(str(path), json.dumps(content).encode())
-    return torch.tensor(json.loads(read_text(path))["world"], dtype=torch.float32)
-
-
 def cell(out: Path, place: str, learner: str, seed: int, agents: int, steps: int, tests: int) -> dict[str, Any]:
     """Trains ``agents`` agents of one kind in one place -> its row. seed: of the world, on the task of the agents."""
     began = time.process_time()
     data = load_config(out / f"run-{seed}" / CONFIG_FILE).data
     section = problem.env_section(data)
     task = make_task(data["env_name"], section.max_steps, UNSOLVABLE)
-    flat = torch.zeros(1)
-    if place == "evolved":
-        flat = read_world(str(out / f"run-{seed}" / "model.pt")).flat
-    elif place == "distilled":
-        flat = distilled(out, seed)
+    flat = torch.zeros(1) if place == "task" else read_world(str(out / f"run-{seed}" / FILES[place])).flat
     keys = np.arange(agents, dtype=np.int64) + AGENT_SEEDS + 100 * seed
     if learner in SB3:
         returns = [of_sb3(out, place, SB3[learner], data, seed, int(key), steps, tests) for key in keys]
@@ -143,7 +121,7 @@ def cell(out: Path, place: str, learner: str, seed: int, agents: int, steps: int
 def of_sb3(
     out: Path, place: str, name: str, data: dict[str, Any], seed: int, key: int, steps: int, tests: int
 ) -> float:
-    """Mean test return of one agent of Stable-Baselines3 with its defaults, in an evolved world or on the task."""
+    """Mean test return of one agent of Stable-Baselines3 with its defaults, in a world or on the task."""
     import stable_baselines3
 
     from envolve.envs.worlds.export import WorldEnv, load_world
@@ -153,7 +131,7 @@ def of_sb3(
     torch.set_num_threads(1)
     section = problem.env_section(data)
     task = make_task(data["env_name"], section.max_steps)
-    env = WorldEnv(RealTask(task, 1)) if place == "task" else load_world(str(out / f"run-{seed}" / "model.pt"))
+    env = WorldEnv(RealTask(task, 1)) if place == "task" else load_world(str(out / f"run-{seed}" / FILES[place]))
     model = getattr(stable_baselines3, name)("MlpPolicy", env, seed=key, device="cpu")
     rollout = getattr(model, "n_steps", 1)
     model.learn(steps // rollout * rollout)
@@ -164,8 +142,6 @@ def test(args: argparse.Namespace) -> None:
     names = args.learners or [*SETTINGS]
     for learner in names:
         for place in args.test:
-            if learner in SB3 and place == "distilled":
-                continue
             for seed in range(args.first, args.seeds):
                 path = args.out / f"cell-{place}-{learner}-{args.steps}-{seed}.json"
                 if path.exists() or not (args.out / f"run-{seed}" / "model.pt").exists():

@@ -26,7 +26,7 @@ from envolve.core.statistics import interval, within
 from envolve.envs.worlds.file import write_atomic
 from envolve.outer.auto.report_plan import ReportPlan
 from envolve.outer.auto.sentence import Figure, Findings
-from envolve.outer.auto.unseen import RANDOM, REAL, REAL_10X, WORLD, Job, train_one, whole
+from envolve.outer.auto.unseen import MODEL, RANDOM, REAL, REAL_10X, WORLD, Job, train_one, whole
 from envolve.outer.checkpoint import RunError
 from envolve.outer.reporting.display import LiveDisplay, bar, columns
 from envolve.outer.reporting.report import duration, number
@@ -38,15 +38,17 @@ RANDOM_TESTS = 20  # episodes with random actions, at least
 UNSEEN = 16  # counter of fresh_seeds: these agents
 
 
-def jobs_of(run_dir: Path, plan: ReportPlan, seed: int) -> list[Job]:
-    """All agents, the longest of the last ones first."""
+def jobs_of(run_dir: Path, plan: ReportPlan, seed: int, world: str = MODEL) -> list[Job]:
+    """All agents, the longest of the last ones first. world: the file in run_dir that they train in."""
     seeds = fresh_seeds(seed, UNSEEN, plan.agents).tolist()
     jobs = [Job(str(run_dir), RANDOM, REAL, 0, seed % 2**31, max(RANDOM_TESTS, plan.tests), plan.library)]
     order = sorted(plan.learners, key=("sac", "td3", "ppo", "a2c", "dqn").index) if plan.library else plan.learners
     for where in PLACES:
         for learner in order:
             steps = whole(learner, plan.steps_at(learner, where), plan.library)
-            jobs += [Job(str(run_dir), learner, where, steps, int(s) % 2**31, plan.tests, plan.library) for s in seeds]
+            jobs += [
+                Job(str(run_dir), learner, where, steps, int(s) % 2**31, plan.tests, plan.library, world) for s in seeds
+            ]
     return jobs
 
 

@@ -26,7 +26,7 @@ from envolve.envs.outside.build import class_in_file, file_and_class, is_outside
 from envolve.envs.outside.spaces import Action, read_action
 from envolve.envs.outside.watch import TooSlow, again, watched
 from envolve.envs.task import make_task
-from envolve.envs.worlds.file import read_world
+from envolve.envs.worlds.file import MODEL, read_world
 from envolve.outer.config.load import CONFIG_FILE, load_config
 from envolve.outer.evaluate.networks import BUDGET, REAL_BUDGET, UNSOLVABLE, evaluate
 
@@ -61,10 +61,12 @@ class Job:
     seed: int
     tests: int
     library: bool  # of Stable-Baselines3
+    world: str = MODEL  # its file in run_dir
 
     @property
     def key(self) -> str:
-        return f"{self.learner} {self.where} {self.steps} {self.seed} {self.tests} {self.library}"
+        place = self.where if self.world == MODEL or self.where != WORLD else f"{self.where} {self.world}"
+        return f"{self.learner} {place} {self.steps} {self.seed} {self.tests} {self.library}"
 
 
 # ---------------------------------------------------------------------------------------------------- the environment
@@ -139,14 +141,14 @@ def indexed(env: Any, section: Mapping[str, Any]) -> Any:
     return Indexed(env, action)
 
 
-def world_env(run_dir: str, data: Mapping[str, Any]) -> Any:
+def world_env(run_dir: str, data: Mapping[str, Any], file: str = MODEL) -> Any:
     """The evolved world as agents that expect ``real_env`` meet it: flat observations in the environment's own units,
     its actions. Observations are neither clipped nor rounded: the world's learners saw them as they are."""
     from gymnasium.wrappers import FlattenObservation
 
     from envolve.envs.worlds.export import WorldEnv
 
-    env = WorldEnv(read_world(str(Path(run_dir) / "model.pt")).world())
+    env = WorldEnv(read_world(str(Path(run_dir) / file)).world())
     name = data["env_name"]
     return indexed(FlattenObservation(env), data["envs"][name]) if is_outside(name) else env
 
@@ -208,7 +210,7 @@ def _random(job: Job, data: Mapping[str, Any]) -> dict[str, Any]:
 def _of_library(job: Job, data: Mapping[str, Any]) -> dict[str, Any]:
     torch.set_num_threads(1)
     world = job.where == WORLD
-    env = world_env(job.run_dir, data) if world else real_env(data)
+    env = world_env(job.run_dir, data, job.world) if world else real_env(data)
     model = algorithm(job.learner)("MlpPolicy", env, seed=job.seed % 2**31, device="cpu")
     failed = ""
     try:
@@ -265,7 +267,7 @@ def _own(job: Job, data: Mapping[str, Any]) -> dict[str, Any]:
     data["agents"][job.learner] = {**defaults, **limits, "test_episodes": job.tests}
     data["envs"][data["env_name"]].update(solved_reward=UNSOLVABLE, test_steps=None)  # training never ends early
     if job.where == WORLD:
-        worlds, mode = read_world(str(Path(job.run_dir) / "model.pt")).flat.unsqueeze(0), BUDGET
+        worlds, mode = read_world(str(Path(job.run_dir) / job.world)).flat.unsqueeze(0), BUDGET
     else:
         worlds, mode = torch.zeros(1, 1), REAL_BUDGET
     values = evaluate(data, worlds, torch.tensor([job.seed]), mode)

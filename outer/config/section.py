@@ -144,3 +144,6 @@ class ExpertSection:
         "", "its learner, or ars, a random search for a linear policy; empty: ddqn for discrete actions, else sac"
     )
     agents: int = option(3, "experts that are trained; the best of them teaches", ge=1, le=1000)
+    context_noise: float = option(
+        0.0, "noise on the states that become contexts, in standard deviations of each feature", ge=0, le=10
+    )

@@ -15,11 +15,11 @@ from torch import Tensor
 from envolve.core import rng
 from envolve.envs.task import Task, make_task
 from envolve.envs.worlds.world import world_size
-from envolve.outer.config.problem import env_section, expert, gtn_section
+from envolve.outer.config.problem import env_section, expert, expert_section, gtn_section
 from envolve.outer.distil.expert import train_experts
 from envolve.outer.distil.fit import fit_bandit
 
-FIT = 41  # random stream of a member beside those of core/rng.py
+FIT, SPREAD = 41, 45  # random streams of a member beside those of core/rng.py
 WORLD = "world"  # the value that holds the worlds, float32 [p, D]
 
 
@@ -34,11 +34,12 @@ def distil(config: Mapping[str, Any], seeds: Tensor, threads: int = 1) -> Dict[s
     name, learner = expert(config)
     size, p = world_size("se", task, section), len(seeds)
     made = train_experts(name, learner, task, section, seeds.numpy(), False, gtn.backend, threads)
-    keys = rng.fold(seeds, FIT).tolist()
+    keys, noise_keys = rng.fold(seeds, FIT).tolist(), rng.fold(seeds, SPREAD).tolist()
     worlds = torch.zeros(p, size)
     for i, one in enumerate(made):
         if one is not None:
-            worlds[i] = fit_bandit(task, section, one.states, one.act, int(keys[i]))
+            contexts = spread(task, one.states, expert_section(config).context_noise, noise_keys[i])
+            worlds[i] = fit_bandit(task, section, contexts, one.act, int(keys[i]))
     returns = np.array([np.nan if one is None else one.mean_return for one in made])
     steps = np.array([learner.train_steps if one is None else one.steps for one in made], np.int64)
     trained = np.full(p, learner.train_steps, np.int64)
@@ -48,6 +49,18 @@ def distil(config: Mapping[str, Any], seeds: Tensor, threads: int = 1) -> Dict[s
         "updates": torch.zeros(p, dtype=torch.int64), "real_steps": torch.from_numpy(steps), WORLD: worlds,
         "reason": reasons(task, made),
     }  # fmt: skip
+
+
+def spread(task: Task, states: Tensor, noise: float, key: int) -> Tensor:
+    """States float32 [n, F] with normal noise, in units of each feature's standard deviation, so that a learner which
+    leaves the expert's way is taught as well. Features of a one-hot code stay as they are."""
+    if not noise:
+        return states
+    generator = torch.Generator().manual_seed(key & (2**63 - 1))
+    scale = noise * states.std(0)
+    for begin, end in task.codes:
+        scale[begin:end] = 0
+    return states + scale * torch.randn(states.shape, generator=generator)
 
 
 def reasons(task: Task, made: List[Any]) -> List[str]:

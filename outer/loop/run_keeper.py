@@ -88,6 +88,10 @@ class RunKeeper:
     def told(self, g: Generation) -> None:
         self.progress.finished = g.last
         self.progress.seconds += g.seconds
+        self.save_state()
+
+    def save_state(self) -> None:
+        """Writes the checkpoint."""
         save_checkpoint(self.checkpoint, self.strategy.state, self.progress, self.digest)
 
 

@@ -4,7 +4,7 @@ Its Content-Security-Policy lets two scripts run, by their SHA-256: Plotly's and
 and no request leaves the page, whatever a text contains.
 
 Plotly's bundle (``static/plotly-cartesian.min.js``, MIT licence)
-is that of the npm package plotly.js-cartesian-dist-min 4.1.1; ``docs/report.md`` says why this one.
+is that of the npm package plotly.js-cartesian-dist-min 4.1.1; ``docs/run_report.md`` says why this one.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from envolve.envs.physics.task import physics_task
 from envolve.envs.shaping.candidate import GRAPH
 from envolve.envs.shaping.section import candidates_of, shaper_files
 from envolve.envs.task import make_task
-from envolve.envs.worlds.file import save_world, write_atomic
+from envolve.envs.worlds.file import MODEL, save_world, write_atomic
 from envolve.envs.worlds.world import init_world, world_nets
 from envolve.outer.config import problem
 from envolve.outer.config.section import RN, SHAPER, GTNSection
@@ -66,11 +66,13 @@ class NetworkTarget:
         """All that the search asked for, and no more."""
         return population
 
-    def save(self, run_dir: Path, psi: Tensor, score: float, solved: bool, real_steps: int | None) -> None:
-        """real_steps: steps of the task spent on the evolution; None: unknown."""
+    def save(
+        self, run_dir: Path, psi: Tensor, score: float, solved: bool, real_steps: int | None, name: str = MODEL
+    ) -> None:
+        """real_steps: steps of the task spent on the evolution; None: unknown. name: of the file."""
         _, hyper, _ = problem.learner(self.data)
         save_world(
-            str(run_dir / "model.pt"),
+            str(run_dir / name),
             self.kind,
             self.name,
             psi,

@@ -5,27 +5,28 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from envolve.envs.worlds.file import WorldFileError, read_world, write_atomic
+from envolve.envs.worlds.file import FIRST, MODEL, WorldFileError, read_world, write_atomic
 from envolve.outer.config.load import CONFIG_FILE, ConfigError, load_config
-from envolve.outer.zoo.card import card_of, measured, reported
+from envolve.outer.zoo.card import Measuring, card_of, measured, reported
 from envolve.outer.zoo.convert import task_id, zoo_bytes
 from envolve.worlds.shelf import CARD, TENSORS, ZOO_BYTES
 
 
-def add(run_dir: Path, shelf: Path, agents: int, steps: int, workers: int) -> str:
-    """The name of the new world. agents, steps: of the unseen agents that are trained if the run has no report.
-    Raises WorldFileError, ConfigError, RunError, OSError."""
-    if not (run_dir / "model.pt").is_file():
-        raise ConfigError([f"found no model.pt in {str(run_dir)!r}, expected the folder of a run"])
-    world = read_world(str(run_dir / "model.pt"))
+def add(run_dir: Path, shelf: Path, how: Measuring, distilled: bool = False) -> str:
+    """The name of the new world. how: the unseen agents that are trained if the run has no report; distilled: the
+    world that the run began with, not the evolved one. Raises WorldFileError, ConfigError, RunError, OSError."""
+    file = FIRST if distilled else MODEL
+    if not (run_dir / file).is_file():
+        run = "the folder of a run" + (" with agents.gtn.init: distilled" if distilled else "")
+        raise ConfigError([f"found no {file} in {str(run_dir)!r}, expected {run}"])
+    world = read_world(str(run_dir / file))
     data = zoo_bytes(world)
     if len(data) > ZOO_BYTES:
         words = "smaller networks (envs.<task>.hidden_size) make a smaller file"
         raise WorldFileError(f"{world.path}: found a file of {len(data):,} bytes, expected {ZOO_BYTES:,}: {words}")
-    figures = reported(run_dir)
+    figures = None if distilled else reported(run_dir)
     if figures is None:
-        config = load_config(run_dir / CONFIG_FILE)
-        figures = measured(run_dir, config.data, agents, steps, workers)
+        figures = measured(run_dir, load_config(run_dir / CONFIG_FILE).data, file, how)
     name = free_name(shelf, f"{task_id(world.env_name)}-bandit")
     card = card_of(run_dir, name, world, data, figures)
     shelf.mkdir(parents=True, exist_ok=True)

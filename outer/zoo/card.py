@@ -7,6 +7,7 @@ import json
 import math
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +15,16 @@ from rich.console import Console
 
 import envolve
 from envolve.core.files import TEXT_BYTES, read_plain, read_text
+from envolve.core.registry import unknown
 from envolve.envs.outside.build import is_outside
 from envolve.envs.task import make_task
-from envolve.envs.worlds.file import WorldFile, WorldFileError
+from envolve.envs.worlds.file import MODEL, WorldFile, WorldFileError
 from envolve.outer.auto import report
 from envolve.outer.auto.report_plan import ReportPlan
 from envolve.outer.auto.unseen import REAL, WORLD, installed, unseen_learners
 from envolve.outer.checkpoint import RunError, locked
 from envolve.outer.config import problem
-from envolve.outer.config.load import CONFIG_FILE, load_config
+from envolve.outer.config.load import CONFIG_FILE, ConfigError, load_config
 from envolve.outer.reporting.names import return_range
 from envolve.outer.reporting.report import number
 from envolve.outer.reporting.scores import read_curve
@@ -33,22 +35,37 @@ TESTS = 10  # episodes of an agent
 OF_ONE_MACHINE = re.compile(r" --(results-dir|results_dir|run-dir|run_dir|json)[ =]\S+")  # flags that name its folders
 
 
-def measured(run_dir: Path, data: Mapping[str, Any], agents: int, steps: int, workers: int) -> dict[str, Any]:
-    """Trains unseen agents in the run's world, and on the task for as many steps -> their figures. Finished agents are
-    in the run's folder: an interrupted call goes on. Raises RunError, ConfigError."""
+@dataclass(frozen=True)
+class Measuring:
+    """The unseen agents of a card."""
+
+    agents: int = 5  # of each kind
+    steps: int = 10_000  # of training
+    learners: tuple[str, ...] = ()  # kinds; (): all that the world was not evolved with
+    workers: int = 1  # processes
+
+
+def measured(run_dir: Path, data: Mapping[str, Any], file: str, how: Measuring) -> dict[str, Any]:
+    """Trains unseen agents in the world of this file, and on the task for as many steps -> their figures. Finished
+    agents are in the run's folder: an interrupted call goes on. Raises RunError, ConfigError."""
     name = data["env_name"]
     own = None if is_outside(name) else make_task(name)
     if own is not None and not own.gymnasium:
         words = "one of Gymnasium's (env_name: gymnasium:ID), on which agents of other libraries can be tested"
         raise RunError(f"{run_dir}: found the task {name}, expected {words}")
-    inner = [problem.split_agent_name(a).learner for a in inner_agents(problem.gtn_section(data))]
+    agents = inner_agents(problem.gtn_section(data)) if file == MODEL else []  # a distilled world has seen none
+    inner = [problem.split_agent_name(a).learner for a in agents]
     continuous = bool(own.action_size) if own is not None else not data["envs"][name]["measured"]["action"].get("nvec")
     library = installed()
-    learners = tuple(unseen_learners(continuous, inner, library))
-    plan = ReportPlan(learners, agents, (steps,) * len(learners), TESTS, library)
-    jobs = [job for job in report.jobs_of(run_dir, plan, data["seed"]) if job.where in (WORLD, REAL)]
+    fit = unseen_learners(continuous, inner, library)
+    for name in how.learners:
+        if name not in fit:
+            raise ConfigError([unknown("--learners", name, fit)])
+    learners = how.learners or tuple(fit)
+    plan = ReportPlan(learners, how.agents, (how.steps,) * len(learners), TESTS, library)
+    jobs = [job for job in report.jobs_of(run_dir, plan, data["seed"], file) if job.where in (WORLD, REAL)]
     with locked(run_dir):
-        rows = report.train_all(jobs, run_dir / report.FILE, workers, Console())
+        rows = report.train_all(jobs, run_dir / report.FILE, how.workers, Console())
     wanted = {job.key for job in jobs}
     found = report.findings([row for row in rows if row["key"] in wanted], learners, None, return_range(data))
     return {
@@ -72,22 +89,27 @@ def reported(run_dir: Path) -> dict[str, Any] | None:
 
 def card_of(run_dir: Path, name: str, world: WorldFile, zoo_file: bytes, figures: Mapping[str, Any]) -> dict[str, Any]:
     """The whole card. figures: of ``measured`` or ``reported``. Raises WorldFileError."""
+    evolved = Path(world.path).name == MODEL
     data = load_config(run_dir / CONFIG_FILE).data
     gtn = problem.gtn_section(data)
-    generations = max((row.generation for row in read_curve(run_dir / "scores.csv")), default=0)
-    learner = " ".join(inner_agents(gtn))
-    expert = f"distilled from a {problem.expert(data)[0]} agent, then " if gtn.init == "distilled" else ""
+    generations = max((row.generation for row in read_curve(run_dir / "scores.csv")), default=0) if evolved else 0
+    learner = " ".join(inner_agents(gtn)) if evolved else ""
+    about = f"distilled from a {problem.expert(data)[0]} agent" if gtn.init == "distilled" else ""
+    if evolved:
+        evolution = f"evolved for {generations} generations with {learner} by {gtn.search}"
+        about = f"{about}, then {evolution}" if about else evolution
     if world.evolution_steps is None:
         raise WorldFileError(f"{world.path}: key 'evolution_steps': missing, expected the real steps of the evolution")
     task, _, kind = name.removesuffix(name[len(name.rstrip("0123456789")) :]).rstrip("-").rpartition("-")
     return {
-        "name": name, "task": task, "kind": kind, "licence": LICENCE, "learner": learner, "search": gtn.search,
+        "name": name, "task": task, "kind": kind, "licence": LICENCE,
+        "learner": learner, "search": gtn.search if evolved else "",
         "generations": generations, "real_steps": world.evolution_steps, "command": command_of(run_dir),
         "seed": data["seed"], "version": envolve.__version__, "sha256": hashlib.sha256(zoo_file).hexdigest(),
         "random": figures["random"], "library": figures["library"],
         "unseen": {agent: places[WORLD] for agent, places in figures["unseen"].items()},
         "on_task": {agent: places[REAL] for agent, places in figures["unseen"].items()},
-        "about": f"A contextual bandit, {expert}evolved for {generations} generations with {learner} by {gtn.search}.",
+        "about": f"A contextual bandit, {about}.",
     }  # fmt: skip
 
 

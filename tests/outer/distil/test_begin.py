@@ -21,6 +21,7 @@ from envolve.outer.config import problem
 from envolve.outer.config.load import ConfigError, config_of
 from envolve.outer.controls.greedy import greedy
 from envolve.outer.distil import fit
+from envolve.outer.distil.begin import spread
 from envolve.outer.distil.policy import of_observation, play
 from envolve.outer.evaluate.networks import DISTIL, evaluate
 from envolve.outer.run import EXPERTS, config_digest
@@ -138,6 +139,18 @@ def test_runs_that_began_before_learners_had_these_keys_go_on(name: str, key: st
     assert config_digest(config) != before
 
 
+def test_noise_on_contexts_is_in_units_of_each_feature_and_spares_codes(monkeypatch: pytest.MonkeyPatch) -> None:
+    task = make_task("CartPole-v0")
+    states = torch.tensor([1.0, 10.0, 0.1, 0.0]) * torch.randn(20_000, 4, generator=torch.Generator().manual_seed(0))
+    assert spread(task, states, 0.0, 5) is states
+    added = spread(task, states, 0.5, 5) - states
+    assert torch.allclose(added.std(0), 0.5 * states.std(0), rtol=0.05)
+    assert torch.equal(spread(task, states, 0.5, 5), spread(task, states, 0.5, 5))
+    assert not torch.equal(spread(task, states, 0.5, 5), spread(task, states, 0.5, 6))
+    monkeypatch.setattr(type(task), "codes", ((0, 2),))
+    assert torch.equal(spread(task, states, 0.5, 5)[:, :2], states[:, :2])
+
+
 def test_a_run_begins_with_the_best_experts_world_and_counts_its_steps(
     tmp_path: Path, short: Callable[[int], None]
 ) -> None:
@@ -149,9 +162,12 @@ def test_a_run_begins_with_the_best_experts_world_and_counts_its_steps(
     assert world.score > 100 and world.evolution_steps is not None and world.evolution_steps > 8000
     values = evaluate(config.data, torch.zeros(2, 1), torch.from_numpy(member_seeds(0, COMPARISON, EXPERTS, 2)), DISTIL)
     assert torch.equal(world.flat, values["world"][int(values["score"].argmax())]), "the first generation's centre"
+    first = read_world(str(tmp_path / "first" / "distilled.pt"))
+    assert torch.equal(first.flat, world.flat) and first.score == float(values["score"].max())
+    assert first.evolution_steps == int(values["real_steps"].sum()) < world.evolution_steps
 
 
-def test_a_run_that_is_stopped_before_its_first_checkpoint_begins_again_alike(
+def test_a_run_that_is_stopped_trains_its_experts_once_more_only_if_they_were_not_ready(
     tmp_path: Path, short: Callable[[int], None]
 ) -> None:
     short(50)
@@ -162,8 +178,10 @@ def test_a_run_that_is_stopped_before_its_first_checkpoint_begins_again_alike(
         folder = tmp_path / str(stop)
         with pytest.raises(KeyboardInterrupt):
             go(config, folder, dispatcher=Direct(stop_at=stop))
-        go(config, folder, resume=True)
+        said, _ = go(config, folder, resume=True)
+        assert ("training 2 ddqn experts" in said) == (stop == 0)
         assert files(folder) == files(whole)
+        assert (folder / "distilled.pt").read_bytes() == (whole / "distilled.pt").read_bytes()
 
 
 def test_a_run_says_why_no_expert_has_a_world(tmp_path: Path, short: Callable[[int], None]) -> None:

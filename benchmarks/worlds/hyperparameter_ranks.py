@@ -1,0 +1,199 @@
+#!/usr/bin/env python3
+"""Can a world be evolved to rank hyperparameters as the task does?
+
+    python3 benchmarks/worlds/hyperparameter_ranks.py CONFIG --out DIR [--generations 60]
+    python3 benchmarks/worlds/hyperparameter_ranks.py --out DIR --table
+
+A world's score is Spearman's correlation, over 30 sets of hyperparameters, between what an agent with the set returns
+on the task after training in the world and what ten agents return after training on the task for 20 times the steps.
+The figure is the same correlation over 50 other sets, ten agents each, with 95 % bootstrap intervals over the sets.
+
+  evolved    the centre of the search
+  first      the world that the search began with: random weights
+  short      no world: agents trained on the task for as many steps as in the world
+  again      no world: ten more agents trained on the task for the full steps: the highest that can be expected
+
+All agents are judged by greedy episodes on the task; steps of these are counted, too. CONFIG is one of SEs or bandits;
+its learner varies as VARY says. A stopped command goes on with the next generation or row.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from benchmarks.common import cells  # noqa: E402
+from envolve.agents.common.hyper import draw  # noqa: E402
+from envolve.agents.common.sections import LearnerSection, VarySection  # noqa: E402
+from envolve.agents.train import Hardware, train  # noqa: E402
+from envolve.core.files import read_text  # noqa: E402
+from envolve.envs.task import make_task  # noqa: E402
+from envolve.envs.worlds.file import write_atomic  # noqa: E402
+from envolve.experiments.paper.correlation import interval, spearman  # noqa: E402
+from envolve.outer.checkpoint import Progress, load_checkpoint, save_checkpoint  # noqa: E402
+from envolve.outer.config import problem  # noqa: E402
+from envolve.outer.config.load import load_config  # noqa: E402
+from envolve.outer.evaluate.networks import UNSOLVABLE  # noqa: E402
+from envolve.outer.search.nes import ORIG, RETEST, member_seeds  # noqa: E402
+from envolve.outer.search.strategy import make_strategy  # noqa: E402
+from envolve.outer.search.target import NetworkTarget, make_target  # noqa: E402
+
+VARY = VarySection(vary_hp=True, vary_layers=True, lr_factor=10.0, train_steps_factor=1.0)
+SETS, HELD_OUT, AGENTS = 30, 50, 10
+LONGER = 20  # times the steps in the world that agents on the task have
+TESTS = 5  # greedy episodes of one agent
+TRUTH, SEARCH, JUDGE, AGAIN = 300, 301, 302, 303  # counters of member_seeds
+ROWS = ("evolved", "first", "short", "again")
+
+
+class Study:
+    """One configuration: its task, 80 sets of hyperparameters, and what they are worth on the task."""
+
+    def __init__(self, data: dict[str, Any], out: Path, steps: int) -> None:
+        """data: the resolved configuration; steps: of an agent in the world."""
+        target = make_target(data)
+        assert isinstance(target, NetworkTarget)
+        self.data, self.out, self.steps, self.target = data, out, steps, target
+        self.seed, self.gtn = data["seed"], problem.gtn_section(data)
+        self.section = problem.env_section(data)
+        self.name, base, _ = problem.learner(data)
+        base = dataclasses.replace(base, train_episodes=10**6, test_episodes=TESTS)
+        keys = member_seeds(self.seed, RETEST, TRUTH, SETS + HELD_OUT)
+        self.sets = [draw(base, keys[i : i + 1], VARY).member(0) for i in range(len(keys))]
+        self.task_steps = 0  # on the task, tests included
+
+    def returns(self, which: Sequence[int], kind: str, steps: int, worlds: Tensor, seeds: np.ndarray) -> np.ndarray:
+        """Trains an agent per world, float32 [P, D], with each set -> mean test returns on the task, float64
+        [sets, P]; an agent that diverged has the worst return of all. seeds: int64 [sets, P]."""
+        task = make_task(self.data["env_name"], self.section.max_steps, UNSOLVABLE)
+        rows = []
+        for i, own in zip(which, seeds):
+            hyper: LearnerSection = dataclasses.replace(self.sets[i], train_steps=steps, early_out_min_steps=steps + 1)
+            result = train(
+                self.name, hyper, None, task, kind, self.section, worlds, own, False, self.gtn.backend, Hardware()
+            )
+            rows.append(np.where(result.status == 0, result.test_return.mean(1), np.nan))
+            self.task_steps += int(result.real_steps.sum())
+        found = np.stack(rows)
+        return np.where(np.isfinite(found), found, np.nanmin(found))
+
+    def on_task(self, which: Sequence[int], steps: int, counter: int) -> np.ndarray:
+        """Mean of AGENTS agents with each set, trained on the task -> float64 [sets]."""
+        seeds = member_seeds(self.seed, RETEST, counter, len(which) * AGENTS).reshape(len(which), AGENTS)
+        return self.returns(which, "real", steps, torch.zeros(AGENTS, 1), seeds).mean(1)
+
+    def truth(self) -> np.ndarray:
+        """What each set is worth on the task, float64 [80]."""
+        path = self.out / "truth.json"
+        if not path.exists():
+            began, before = time.process_time(), self.task_steps
+            values = self.on_task(range(len(self.sets)), LONGER * self.steps, TRUTH + 1000)
+            content = {
+                "returns": values.tolist(), "steps": LONGER * self.steps, "task_steps": self.task_steps - before,
+                "cpu_seconds": time.process_time() - began,
+                "sets": [{k: v for k, v in vars(s).items() if k in ("lr", "batch_size", "hidden_size", "hidden_layer")}
+                         for s in self.sets],
+            }  # fmt: skip
+            write_atomic(str(path), json.dumps(content).encode())
+        return np.array(json.loads(read_text(path))["returns"])
+
+    def score(self, worlds: Tensor, generation: int, truth: np.ndarray) -> np.ndarray:
+        """Correlation of each world, float64 [P], with one agent per set; all worlds have the same random seeds. A
+        world in which all sets do equally well has -1."""
+        own = member_seeds(self.seed, RETEST, SEARCH + 10 * generation, SETS)
+        found = self.returns(range(SETS), "se", self.steps, worlds, np.repeat(own[:, None], len(worlds), 1))
+        return np.nan_to_num([spearman(column, truth[:SETS]) for column in found.T], nan=-1.0)
+
+    def search(self, generations: int) -> Tensor:
+        """Evolves -> the centre, float32 [D]; goes on from search.pt."""
+        path, truth, state = self.out / "search.pt", self.truth(), None
+        if path.exists():
+            state, _ = load_checkpoint(path, "hyperparameter-ranks")
+        strategy = make_strategy(self.gtn, self.seed, self.target.begin, self.target.mask(), state)
+        while strategy.state.generation < generations:
+            began, before, number = time.process_time(), self.task_steps, strategy.state.generation
+            members = strategy.ask()
+            scores = self.score(members.worlds, number, truth)
+            strategy.tell(scores)
+            centre = scores[[role == ORIG for role in members.roles]]
+            save_checkpoint(path, strategy.state, Progress(strategy.centre), "hyperparameter-ranks")
+            row = {"generation": number + 1, "centre": float(centre.mean()), "mean": float(scores.mean()),
+                   "best": float(scores.max()), "task_steps": self.task_steps - before,
+                   "cpu_seconds": time.process_time() - began}  # fmt: skip
+            with open(self.out / "curve.jsonl", "a", encoding="utf-8") as file:
+                file.write(json.dumps(row) + "\n")
+            print(f"generation {number + 1}: centre {row['centre']:.2f}, all {row['mean']:.2f}", flush=True)
+        return strategy.centre
+
+    def row(self, name: str, world: Tensor) -> dict[str, Any]:
+        """The correlation over the sets that the search has not seen."""
+        truth, held = self.truth()[SETS:], range(SETS, SETS + HELD_OUT)
+        began, self.task_steps = time.process_time(), 0
+        if name in ("evolved", "first"):
+            flat = world if name == "evolved" else self.target.begin(int(member_seeds(self.seed, RETEST, TRUTH, 1)[0]))
+            seeds = member_seeds(self.seed, RETEST, JUDGE, HELD_OUT * AGENTS).reshape(HELD_OUT, AGENTS)
+            found = self.returns(held, "se", self.steps, flat.expand(AGENTS, -1), seeds).mean(1)
+        else:
+            short = name == "short"
+            found = self.on_task(held, self.steps * (1 if short else LONGER), JUDGE if short else AGAIN)
+        low, high = interval(spearman, found, truth)
+        return {
+            "row": name, "spearman": spearman(found, truth), "low": low, "high": high, "returns": found.tolist(),
+            "steps": self.steps * (LONGER if name == "again" else 1), "task_steps": self.task_steps,
+            "cpu_seconds": time.process_time() - began,
+        }  # fmt: skip
+
+
+def table(out: Path) -> str:
+    rows = cells.results(out, {"row": str, "spearman": float, "low": float, "high": float, "task_steps": int})
+    lines = [
+        "| | Spearman over 50 sets | steps of an agent | steps on the task, tests included | CPU s |",
+        "|---|---|---|---|---|",
+    ]
+    for r in sorted(rows, key=lambda r: ROWS.index(r["row"])):
+        figure = f"{r['spearman']:.2f} [{r['low']:.2f}, {r['high']:.2f}]"
+        lines.append(f"| {r['row']} | {figure} | {r['steps']:,} | {r['task_steps']:,} | {r['cpu_seconds']:.0f} |")
+    return "\n".join(lines)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("config", type=Path, nargs="?", help="a configuration of SEs or bandits")
+    parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE")
+    parser.add_argument("--steps", type=int, default=500, help="of an agent in the world (default: %(default)s)")
+    parser.add_argument("--generations", type=int, default=60, help="(default: %(default)s)")
+    parser.add_argument("--out", type=Path, required=True, metavar="DIR")
+    parser.add_argument("--table", action="store_true", help="print the table of what is there and stop")
+    args = parser.parse_args(argv)
+    if args.config is None and not args.table:
+        parser.error("CONFIG: found none, expected a configuration of SEs or bandits")
+    cells.check_counts(parser, {"--steps": [args.steps], "--generations": [args.generations]}, 10**7)
+
+    def go() -> None:
+        args.out.mkdir(parents=True, exist_ok=True)
+        study = Study(load_config(args.config, args.set).data, args.out, args.steps)
+        world = study.search(args.generations)
+        cells.work(args.out, [(name,) for name in ROWS], lambda name: study.row(name, world), shown)
+
+    return cells.finish("hyperparameter_ranks", args, go, lambda: table(args.out))
+
+
+def shown(row: cells.Row) -> str:
+    return f"Spearman {row['spearman']:.2f} [{row['low']:.2f}, {row['high']:.2f}]"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
