@@ -37,6 +37,7 @@ from envolve.outer.ray.address import installed  # noqa: E402
 STEPS = 250  # environment steps, and gradient steps, of an iteration
 RANDOM_STEPS = 500
 WARM_UP = 1  # iterations
+LOOK = 0.5  # s between two questions to a hub elsewhere: more would be part of what is measured
 VARIANTS = {  # name -> collectors, mode, processes
     "embedded": (1, "lockstep", False),
     "lockstep-1": (1, "lockstep", True), "lockstep-2": (2, "lockstep", True), "lockstep-4": (4, "lockstep", True),
@@ -139,12 +140,13 @@ class Watch:
 
     def __init__(self, meter: Meter, hub: Callable[[], Any], iterations: int) -> None:
         self.meter, self.hub, self.last = meter, hub, WARM_UP + iterations
-        self.seen = WARM_UP
+        self.seen, self.next = WARM_UP, 0.0
 
     def __call__(self) -> None:
-        hub = self.hub()
+        hub = self.hub() if time.monotonic() >= self.next else None
         if hub is None or (self.meter.marks and self.seen >= self.last):
             return
+        self.next = time.monotonic() + LOOK
         progress = hub.progress()
         # version v lies at the hub from its push on: then v iterations have been learned from
         version = progress.pushes - 2
@@ -175,7 +177,6 @@ def on_ray(name: str, iterations: int) -> dict[str, float]:
 
     collectors, mode = ON_RAY[name]
     settings = RunSettings(0, collectors, mode)
-    ray_run.LOOK = 0.05
     with tempfile.TemporaryDirectory() as scratch:
         folder, _ = made(scratch, settings, iterations)
         programs = programs_of(collectors)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import torch
 
+from envolve.core.files import TORCH_BYTES, read_plain
 from envolve.distributed.engine.calls import HubGone
 from envolve.distributed.files.params_file import frozen
 from envolve.distributed.files.run_folder import SESSION, read_settings
@@ -48,8 +49,7 @@ class Mirror:
 
     def keep(self, name: str) -> None:
         """Hands a file to the hub, and waits until it lies there."""
-        with open(self.folder / name, "rb") as file:
-            actors.call(self.actor, "keep", name, file.read())
+        actors.call(self.actor, "keep", name, read_plain(self.folder / name, TORCH_BYTES))
 
     def done(self) -> bool:
         return bool(actors.call(self.actor, "done"))
