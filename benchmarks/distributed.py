@@ -5,6 +5,8 @@ of 256, one thread each; counted after a warm-up, so that no start is in it.
 
     python3 benchmarks/distributed.py [--iterations 4] [--only sb3 embedded ...] [--json FILE] [--torchrl PYTHON]
 
+ray-...: the programs as actors of Ray (pip install 'envolve[ray]').
+
 --torchrl: a Python with TorchRL, for its SAC with its synchronous and asynchronous multi-process collectors, too
 (benchmarks/peers/torchrl_sac.py). TorchRL 0.14 needs tensordict 0.14, which pip finds:
 
@@ -30,14 +32,18 @@ sys.path.insert(0, str(ROOT))
 
 import torch  # noqa: E402
 
+from envolve.outer.ray.address import installed  # noqa: E402
+
 STEPS = 250  # environment steps, and gradient steps, of an iteration
 RANDOM_STEPS = 500
 WARM_UP = 1  # iterations
+LOOK = 0.5  # s between two questions to a hub elsewhere: more would be part of what is measured
 VARIANTS = {  # name -> collectors, mode, processes
     "embedded": (1, "lockstep", False),
     "lockstep-1": (1, "lockstep", True), "lockstep-2": (2, "lockstep", True), "lockstep-4": (4, "lockstep", True),
     "async-1": (1, "async", True), "async-2": (2, "async", True), "async-4": (4, "async", True),
 }  # fmt: skip
+ON_RAY = {f"ray-{mode}-{n}": (n, mode) for mode in ("lockstep", "async") for n in (1, 2, 4)}
 TORCHRL = [f"torchrl-{mode}-{n}" for mode in ("sync", "async") for n in (1, 2, 4)]
 TORCHRL_PACKAGES = ("torchrl", "tensordict", "torch", "gymnasium", "mujoco")
 PARAMS = f"""
@@ -109,6 +115,12 @@ def cpu_of(pids: list[int]) -> float:
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
+def is_program(pid: int) -> bool:
+    """Whether it is a program of a run on Ray, and no process of Ray itself."""
+    title = Path(f"/proc/{pid}/cmdline").read_bytes()
+    return title.startswith((b"ray::Role", b"ray::RunHub"))
+
+
 def family(ancestor: int) -> list[int]:
     """Ids of that process and all its descendants."""
     parents = {}
@@ -123,10 +135,66 @@ def family(ancestor: int) -> list[int]:
     return sorted(found)
 
 
+class Watch:
+    """Marks the iterations of a run whose hub is elsewhere. ``hub``: makes its client once it is there."""
+
+    def __init__(self, meter: Meter, hub: Callable[[], Any], iterations: int) -> None:
+        self.meter, self.hub, self.last = meter, hub, WARM_UP + iterations
+        self.seen, self.next = WARM_UP, 0.0
+
+    def __call__(self) -> None:
+        hub = self.hub() if time.monotonic() >= self.next else None
+        if hub is None or (self.meter.marks and self.seen >= self.last):
+            return
+        self.next = time.monotonic() + LOOK
+        progress = hub.progress()
+        # version v lies at the hub from its push on: then v iterations have been learned from
+        version = progress.pushes - 2
+        if version >= self.seen:
+            self.meter.mark(progress.steps, version * STEPS)
+            self.seen = version + 1
+
+
+def made(scratch: str, settings: Any, iterations: int) -> tuple[Path, Any]:
+    """The folder of a run, and its parameters."""
+    from envolve.distributed.files.params_file import freeze
+    from envolve.distributed.files.run_folder import keep_settings
+
+    folder, file = Path(scratch) / "run", Path(scratch) / "params.py"
+    file.write_text(PARAMS)
+    params = freeze(folder, file, None, {"num_iter": WARM_UP + iterations})
+    keep_settings(folder, settings)
+    return folder, params
+
+
+def on_ray(name: str, iterations: int) -> dict[str, float]:
+    """CPU time is that of the programs, as elsewhere; that of Ray's own processes stands beside it."""
+    from envolve.distributed.files.run_folder import RunSettings
+    from envolve.distributed.ray import run as ray_run
+    from envolve.distributed.ray.hub import RayHub
+    from envolve.distributed.ray.programs import programs_of
+    from envolve.outer.ray.cluster import connected
+
+    collectors, mode = ON_RAY[name]
+    settings = RunSettings(0, collectors, mode)
+    with tempfile.TemporaryDirectory() as scratch:
+        folder, _ = made(scratch, settings, iterations)
+        programs = programs_of(collectors)
+        with connected(None, sum(p.cpus for p in programs)):
+            run = ray_run.Run(settings, folder, programs)
+            hub = RayHub(run.hub)
+            meter = Meter(lambda: cpu_of([pid for pid in family(os.getpid()) if is_program(pid)]))
+            others = Meter(lambda: cpu_of([p for p in family(os.getpid()) if p != os.getpid() and not is_program(p)]))
+            mark = meter.mark
+            meter.mark = lambda *counts: (mark(*counts), others.mark(*counts))  # type: ignore[method-assign]
+            if wrong := run.to_its_end(Watch(meter, lambda: hub, iterations)):
+                raise SystemExit(f"{name}: {wrong}")
+    return {**meter.result(), "CPU ms of Ray itself": others.result()["CPU ms per gradient step"]}
+
+
 def ours(name: str, iterations: int) -> dict[str, float]:
     from envolve.distributed.engine.client import RemoteHub
-    from envolve.distributed.files.params_file import freeze
-    from envolve.distributed.files.run_folder import RunSettings, keep_settings
+    from envolve.distributed.files.run_folder import RunSettings
     from envolve.distributed.programs.cpus import deal
     from envolve.distributed.programs.launch import roles_of
     from envolve.distributed.programs.supervisor import Supervisor
@@ -136,10 +204,7 @@ def ours(name: str, iterations: int) -> dict[str, float]:
     collectors, mode, processes = VARIANTS[name]
     settings = RunSettings(0, collectors, mode)
     with tempfile.TemporaryDirectory() as scratch:
-        folder, file = Path(scratch) / "run", Path(scratch) / "params.py"
-        file.write_text(PARAMS)
-        params = freeze(folder, file, None, {"num_iter": WARM_UP + iterations})
-        keep_settings(folder, settings)
+        folder, params = made(scratch, settings, iterations)
         if not processes:
             meter, learn = Meter(time.process_time), LearnerProgram.learn
 
@@ -153,18 +218,9 @@ def ours(name: str, iterations: int) -> dict[str, float]:
             train_distributed.embedded(params, settings, folder)
             return meter.result()
         supervisor = Supervisor(roles_of(folder, collectors, deal(collectors)), folder / "logs")
-        meter, hub, seen = Meter(lambda: cpu_of(list(supervisor.pids().values()))), RemoteHub(folder, 60.0), [WARM_UP]
-
-        def watch() -> None:
-            if not (folder / "hub.json").exists() or meter.marks and seen[0] >= WARM_UP + iterations:
-                return
-            progress = hub.progress()
-            # version v lies at the hub from its push on: then v iterations have been learned from
-            version = progress.pushes - 2
-            if version >= seen[0]:
-                meter.mark(progress.steps, version * STEPS)
-                seen[0] = version + 1
-
+        meter = Meter(lambda: cpu_of(list(supervisor.pids().values())))
+        hub = RemoteHub(folder, 60.0)
+        watch = Watch(meter, lambda: hub if (folder / "hub.json").exists() else None, iterations)
         code = supervisor.run(watch)
         if code != 0:
             raise SystemExit(f"{name}: the run ended with exit code {code}")
@@ -183,13 +239,13 @@ def command_of(name: str, iterations: int, torchrl: str | None) -> list[str]:
 def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--iterations", type=int, default=4, help=f"of {STEPS} steps each, after the warm-up")
-    parser.add_argument("--only", nargs="*", choices=["sb3", *VARIANTS, *TORCHRL], help="default: all")
+    parser.add_argument("--only", nargs="*", choices=["sb3", *VARIANTS, *ON_RAY, *TORCHRL], help="default: all")
     parser.add_argument("--json", type=Path, help="where the figures go, too")
     parser.add_argument("--torchrl", metavar="PYTHON", help="measure TorchRL, too")
-    parser.add_argument("--one", choices=["sb3", *VARIANTS], help=argparse.SUPPRESS)
+    parser.add_argument("--one", choices=["sb3", *VARIANTS, *ON_RAY], help=argparse.SUPPRESS)
     args = parser.parse_args(argv)
     if args.only is None:
-        args.only = ["sb3", *VARIANTS, *(TORCHRL if args.torchrl else [])]
+        args.only = ["sb3", *VARIANTS, *(ON_RAY if installed() else []), *(TORCHRL if args.torchrl else [])]
     for name in args.only:
         if name in TORCHRL and not args.torchrl:
             parser.error(f"argument --only: found {name}, expected --torchrl PYTHON with it")
@@ -200,7 +256,8 @@ def main(argv: list[str] | None = None) -> None:
     args = arguments(argv)
     torch.set_num_threads(1)
     if args.one:
-        found = sb3(args.iterations) if args.one == "sb3" else ours(args.one, args.iterations)
+        measure = on_ray if args.one in ON_RAY else ours
+        found = sb3(args.iterations) if args.one == "sb3" else measure(args.one, args.iterations)
         print(json.dumps(found))
         return
     figures: dict[str, Any] = {}

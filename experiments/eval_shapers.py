@@ -31,6 +31,8 @@ from envolve.core.memory import shortage
 from envolve.envs.sim.simulator import SimulatorError
 from envolve.experiments.command_line import parse
 from envolve.outer.config.yaml_lines import ConfigError
+from envolve.outer.exchange.machine import ExchangeError
+from envolve.outer.ray.address import HERE
 from envolve.outer.reporting.display import wide_console
 from envolve.outer.reporting.report import precise
 from envolve.outer.reporting.wandb_run import followed
@@ -54,6 +56,7 @@ raises, or returns NaN or a wrong shape, fails without affecting the others. The
   envolve shape --task Anymal --shaper-types compute_reward compute_observation --json out.json
   envolve shape --task Ant --shapers my_rewards --candidates a b --seeds 3 --video ant.mp4
   envolve shape --task Ant --set lr=5e-4 hidden_size=64 --schedule gravity.yaml
+  envolve shape --task Ant --workers-on ray:HOST:PORT    on the machines of a Ray cluster (docs/ray.md)
 
 Flags may be written with - or _. Exit codes: 0 at least one candidate has a score, 1 none has, 2 wrong arguments,
 130 Ctrl-C, 143 SIGTERM (the results up to then are written)."""
@@ -110,16 +113,27 @@ def evaluate_shapers(args: Args) -> int:
         return rank(args, plan, films)
 
 
+def run_of(args: Args, plan: RankingPlan) -> ShaperRun:
+    if args.workers_on == HERE:
+        return ShaperRun(plan)
+    from envolve.outer.shapers.apart import ApartRun  # late: Ray is an extra
+
+    return ApartRun(plan, args.workers_on, args.workers)
+
+
 def rank(args: Args, plan: RankingPlan, films: List[Path]) -> int:
     """films: gets the file of the film."""
     torch.set_num_threads(plan.threads)
-    run, console, interrupted = ShaperRun(plan), wide_console(), False
+    run, console, interrupted = run_of(args, plan), wide_console(), False
     try:
         run.execute(console)
     except KeyboardInterrupt:
         interrupted = True
-    except (SimulatorError, ValueError) as e:
+    except (SimulatorError, ExchangeError, ValueError) as e:
         complain(e)
+        if isinstance(e, ExchangeError) and run.curve:
+            run.write(args.json)
+            complain(f"what was trained by then is in {plan.out}")
         return 1
     except Exception as e:  # a fault of this program must not cost the user what hours of training have shown
         if run.curve:

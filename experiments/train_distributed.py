@@ -25,7 +25,7 @@ import tyro
 
 from envolve.core import commands
 from envolve.core.supervisor import StartError
-from envolve.distributed.files.board import CollectorReport, EvaluatorReport, LearnerReport
+from envolve.distributed.files.board import CollectorReport, EvaluatorReport, LearnerReport, chart_name
 from envolve.distributed.files.params import TrainParamsBase, fields_help
 from envolve.distributed.files.params_file import freeze
 from envolve.distributed.files.run_folder import RunSettings, is_done, keep_settings
@@ -46,6 +46,9 @@ from envolve.distributed.programs.turns import (
 from envolve.experiments.command_line import exit_code, parse
 from envolve.outer.checkpoint import RunError, locked
 from envolve.outer.config.yaml_lines import ConfigError
+from envolve.outer.exchange.machine import ExchangeError
+from envolve.outer.ray.address import HERE, PROGRAMS_ON, check_instead
+from envolve.outer.reporting.board import Board
 from envolve.outer.reporting.wandb_run import check_wandb, followed
 
 EXIT_CODES = """
@@ -55,6 +58,7 @@ Trains the agent described by a class TrainParams in its environment. In each it
 to one replay buffer, the learner makes num_steps_per_iter gradient steps, and all collectors receive the new policy.
 
   envolve distributed --params my_params.py --config my.json --run-dir results/mine
+  envolve distributed ... --collectors 8 --workers-on ray:HOST:PORT    on the machines of a Ray cluster (docs/ray.md)
 
 my_params.py:
   class TrainParams(TrainParamsBase):          # from envolve.distributed.files.params
@@ -95,6 +99,7 @@ class Args:
     processes: tyro.conf.FlagCreatePairsOff[bool] = False
     """Run each program in its own process and restart it when it crashes. --mode async requires this flag; lockstep
     results do not depend on it. For several machines see docs/distributed.md."""
+    workers_on: Annotated[str, tyro.conf.arg(metavar="WHAT", help=PROGRAMS_ON)] = HERE
     seed: int = 0
     """Random seed of the whole run."""
     wandb: Annotated[str | None, tyro.conf.arg(metavar="PROJECT")] = None
@@ -107,7 +112,9 @@ def train(args: Args) -> int:
     settings = RunSettings(args.seed, args.num_collectors, args.mode)
     if not 1 <= args.num_collectors <= MOST_COLLECTORS:
         raise ConfigError([f"--collectors: found {args.num_collectors}, expected 1 to {MOST_COLLECTORS}"])
-    if args.mode == "async" and not args.processes:
+    on_ray = args.workers_on != HERE
+    check_instead(args.workers_on, {}, {"--processes": args.processes})
+    if args.mode == "async" and not (args.processes or on_ray):
         found = "found all programs in one process, where they take turns"
         raise ConfigError([f"--mode async: {found}; expected --processes"])
     if not 0 <= args.seed < 2**63:
@@ -133,6 +140,12 @@ def train(args: Args) -> int:
                 raise KeyboardInterrupt
             if code != DONE:
                 return code
+        elif on_ray:
+            from envolve.distributed.ray.run import train_on_ray  # late: Ray is an extra
+
+            widths_of(params)
+            if wrong := train_on_ray(settings, folder, args.workers_on):
+                raise RunError(wrong)
         else:
             embedded(params, settings, folder)
     print(f"complete: {folder / EVALUATIONS}")
@@ -141,17 +154,21 @@ def train(args: Args) -> int:
 
 def embedded(params: TrainParamsBase, settings: RunSettings, folder: Path) -> None:
     """All programs in this process."""
+
+    def board_of(role: str, worker: int = 0) -> Board:
+        return Board(folder / chart_name(role, worker))
+
     keys, widths = settings.keys(), widths_of(params)
     hub = make_hub(params, widths, settings, folder)
     learner = Learner(params, widths, keys, folder)
-    program = LearnerProgram(learner, hub, settings.lockstep, LearnerReport(folder))
+    program = LearnerProgram(learner, hub, settings.lockstep, LearnerReport(board_of("learner")))
     n = settings.num_collectors
     collectors = [Collector(params, i, n, keys, settings.lockstep) for i in range(n)]
     evaluator = Evaluator(params, keys, folder)
     try:
-        reports = [CollectorReport(folder, i, params.num_steps_per_iter) for i in range(n)]
+        reports = [CollectorReport(board_of("collector", i), params.num_steps_per_iter) for i in range(n)]
         programs = [CollectorProgram(c, hub, report) for c, report in zip(collectors, reports)]
-        run_embedded(program, programs, EvaluatorProgram(evaluator, EvaluatorReport(folder)))
+        run_embedded(program, programs, EvaluatorProgram(evaluator, EvaluatorReport(board_of("evaluator"))))
     finally:
         evaluator.close()
         for collector in collectors:
@@ -164,7 +181,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     torch.set_num_threads(1)
     args = parse("train_distributed.py", Args, argv, HELP)
     commands.existing("train_distributed.py", "--params", str(args.params))
-    return exit_code("train_distributed.py", lambda: train(args), (RunError, StartError, ValueError), interrupt.GO_ON)
+    return exit_code(
+        "train_distributed.py", lambda: train(args), (RunError, StartError, ExchangeError, ValueError), interrupt.GO_ON
+    )
 
 
 if __name__ == "__main__":

@@ -54,7 +54,7 @@ class Learner(Protocol):
 
 
 class Progress(NamedTuple):
-    """Metrics of one iteration, float64 [P] unless noted; NaN for removed candidates."""
+    """Metrics of one iteration, float64 [P] unless noted; NaN, and no component, for removed candidates."""
 
     iteration: int  # from 1
     steps: int  # environment steps per candidate so far
@@ -154,7 +154,8 @@ def _progress(iteration: int, steps: int, envs: ShapedEnvs) -> Progress:
     def of_live(x: Tensor) -> np.ndarray:
         return torch.where(envs.live, x, torch.nan).cpu().numpy()
 
-    return Progress(iteration, steps, of_live(score), of_live(reward), episodes.cpu().numpy(), components)
+    told = [own if live else {} for own, live in zip(components, envs.live.tolist())]
+    return Progress(iteration, steps, of_live(score), of_live(reward), episodes.cpu().numpy(), told)
 
 
 def evaluate(envs: ShapedEnvs, learner: Learner, frame: Optional[Callable[[int], Any]] = None) -> Tensor:

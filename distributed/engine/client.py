@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import grpc
-from torch import Tensor
 
 from envolve.core.files import read_text
+from envolve.distributed.engine.calls import RAISED, HubCalls, HubGone
 from envolve.distributed.engine.limits import CALLS
-from envolve.distributed.engine.server import ADDRESS, OPTIONS, RAISED, SERVICE, TOKEN
+from envolve.distributed.engine.server import ADDRESS, OPTIONS, SERVICE, TOKEN
 from envolve.distributed.engine.wire import pack, unpack
-from envolve.distributed.memory.rows import Chunk, Handout, Progress
 from envolve.outer.checkpoint import RunError
 
 PATIENCE = 300.0  # s without a hub: a memory of gigabytes is read again after a death
@@ -23,12 +22,8 @@ CALL_SECONDS = 60.0  # s that a call may take beside what it waits for: the hub 
 AGAIN = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.UNAUTHENTICATED)
 
 
-class HubGone(Exception):
-    """Raised if the hub stays unreachable for too long."""
-
-
-class RemoteHub:
-    """Client of the hub. All calls may be repeated: the hub does nothing a second time after a lost reply."""
+class RemoteHub(HubCalls):
+    """Client of the hub."""
 
     def __init__(self, folder: Path, patience: float = PATIENCE) -> None:
         """folder: folder of the run."""
@@ -76,38 +71,3 @@ class RemoteHub:
         if self.channel is not None:
             self.channel.close()
         self.channel, self.known = None, {}
-
-    # -------------------------------------------------------------------------------- see distributed/engine/hub.py
-
-    def begin(self, session: int, version: int) -> None:
-        self._call("begin", session, version)
-
-    def publish(self, session: int, version: int, policy: Tensor, timeout: float) -> bool:
-        return bool(self._call("publish", session, version, policy, timeout, wait=timeout))
-
-    def ready(self, session: int, version: int, timeout: float) -> bool:
-        return bool(self._call("ready", session, version, timeout, wait=timeout))
-
-    def has(self, version: int) -> bool:
-        return bool(self._call("has", version))
-
-    def sample(self, first: int, count: int) -> Tensor:
-        found: Tensor = self._call("sample", first, count)
-        return found
-
-    def checkpoint(self) -> None:
-        self._call("checkpoint")
-
-    def finish(self) -> None:
-        self._call("finish")
-
-    def progress(self) -> Progress:
-        found: Progress = self._call("progress")
-        return found
-
-    def pull(self, worker: int, timeout: float) -> Handout | None:
-        found: Handout | None = self._call("pull", worker, timeout, wait=timeout)
-        return found
-
-    def append(self, chunk: Chunk) -> bool:
-        return bool(self._call("append", chunk))

@@ -29,7 +29,6 @@ from envolve.distributed.engine.wire import WireError, pack, unpack
 log = logging.getLogger("envolve")
 
 SERVICE = "envolve.Hub"
-RAISED: dict[str, type[Exception]] = {"Finished": Finished, "Unpublished": Unpublished}
 ADDRESS = "hub.json"
 WILDCARDS = ("0.0.0.0", "[::]")
 TOKEN = "token"  # in the metadata of a call

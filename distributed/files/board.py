@@ -5,18 +5,28 @@ from __future__ import annotations
 import logging
 import math
 import time
-from pathlib import Path
+from typing import Protocol
 
 from envolve.distributed.memory.rows import Chunk, Progress
 from envolve.distributed.programs.learner import Learner
-from envolve.outer.reporting.board import Board
 
 log = logging.getLogger("envolve")
 
 
+class Chart(Protocol):
+    """Where values go: a ``Board`` of ``outer/reporting/board.py``, or one elsewhere."""
+
+    def write(self, step: int, values: dict[str, float]) -> None: ...
+
+
+def chart_name(role: str, worker: int = 0) -> str:
+    """Folder of a program's events in that of the run."""
+    return {"learner": "learner", "collector": f"train/{worker}", "evaluator": "eval/0"}[role]
+
+
 class LearnerReport:
-    def __init__(self, folder: Path) -> None:
-        self.board = Board(folder / "learner")
+    def __init__(self, board: Chart) -> None:
+        self.board = board
         self.clock = time.monotonic()
         self.before: tuple[int, int] | None = None
 
@@ -46,8 +56,8 @@ class LearnerReport:
 
 
 class CollectorReport:
-    def __init__(self, folder: Path, worker: int, steps_per_iter: int) -> None:
-        self.board, self.steps_per_iter = Board(folder / "train" / str(worker)), steps_per_iter
+    def __init__(self, board: Chart, steps_per_iter: int) -> None:
+        self.board, self.steps_per_iter = board, steps_per_iter
 
     def __call__(self, chunk: Chunk) -> None:
         if len(chunk.episodes):
@@ -57,8 +67,8 @@ class CollectorReport:
 
 
 class EvaluatorReport:
-    def __init__(self, folder: Path) -> None:
-        self.board = Board(folder / "eval" / "0")
+    def __init__(self, board: Chart) -> None:
+        self.board = board
 
     def __call__(self, step: int, values: dict[str, float]) -> None:
         self.board.write(step, values)

@@ -50,6 +50,12 @@ def number_of_collectors(environ: Mapping[str, str] = os.environ) -> int:
     return _count(environ, COLLECTORS) or 1
 
 
+def number_per_role(environ: Mapping[str, str] = os.environ) -> tuple[int, int]:
+    """CPUs of the learner and of each collector where nothing is dealt out: by the variables, else 1. Raises
+    ParamsError."""
+    return _count(environ, LEARNER_CPUS) or 1, _count(environ, COLLECTOR_CPUS) or 1
+
+
 def deal(collectors: int, cpus: Collection[int] | None = None, environ: Mapping[str, str] = os.environ) -> Shares:
     """Assigns CPUs. cpus: default: those that this process may use. Without the variables, each collector and the
     replay buffer get one CPU and the learner the rest; if there are too few, all programs share all CPUs, which is

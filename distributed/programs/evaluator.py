@@ -23,7 +23,7 @@ from envolve.core.files import TABLE_BYTES, read_text
 from envolve.distributed.files.params import TrainParamsBase, flat
 from envolve.distributed.files.policy_file import Policy, greedy_policy, read_policy
 from envolve.distributed.programs.collector import seed_of
-from envolve.distributed.programs.learner import POLICIES
+from envolve.distributed.programs.learner import POLICIES, Kept, stays
 from envolve.envs.worlds.file import write_atomic
 
 EVALUATIONS = "evaluations.csv"
@@ -45,9 +45,9 @@ def greedy_episode(env: Any, policy: Policy, seed: int, horizon: int) -> tuple[f
 
 
 class Evaluator:
-    def __init__(self, params: TrainParamsBase, keys: Tensor, folder: Path) -> None:
+    def __init__(self, params: TrainParamsBase, keys: Tensor, folder: Path, kept: Kept = stays) -> None:
         """keys: int64 [P], random keys of the members; folder: of the run. Raises ParamsError."""
-        self.params, self.folder, self.key = params, folder, rng.fold(keys, rng.TEST)
+        self.params, self.folder, self.kept, self.key = params, folder, kept, rng.fold(keys, rng.TEST)
         self.env = params.eval_env(0, seed_of(self.key[0], 0))
         self.lines = self._read()
 
@@ -92,6 +92,7 @@ class Evaluator:
         text = io.StringIO()
         csv.writer(text, lineterminator="\n").writerows([HEADER, *self.lines])
         write_atomic(str(self.folder / EVALUATIONS), text.getvalue().encode())
+        self.kept(EVALUATIONS)
 
     def close(self) -> None:
         self.env.close()

@@ -30,14 +30,21 @@ BLOCK = 10  # gradient steps whose minibatches are fetched at once
 POLICIES = Path("policies") / "checkpoints"
 CHECKPOINT = "learner.pt"
 REST = 16 * MIB  # of it beside the numbers
+Kept = Callable[[str], None]  # gets the name, within the folder, of a file that was written
 Sample = Callable[[int, int], Tensor]  # (first, count) -> float32 [count, P, W, B]
 
 
+def stays(name: str) -> None:
+    """Of a folder that is the run's own: nothing is to be done."""
+
+
 class Learner:
-    def __init__(self, params: TrainParamsBase, widths: Widths, keys: Tensor, folder: Path) -> None:
+    def __init__(
+        self, params: TrainParamsBase, widths: Widths, keys: Tensor, folder: Path, kept: Kept = stays
+    ) -> None:
         """keys: int64 [P], random keys of the members; folder: of the run. Raises ParamsError."""
         keep_pages()
-        self.params, self.widths, self.folder = params, widths, folder
+        self.params, self.widths, self.folder, self.kept = params, widths, folder, kept
         self.agent = make_agent(params, widths, keys)
         self.agent.prepare()
         self.version, self.updates = RANDOM, 0
@@ -90,9 +97,10 @@ class Learner:
 
     def save_policy(self) -> Path:
         """Writes the current greedy policy, named after the gradient steps so far. Raises OSError."""
-        path = self.folder / POLICIES / (checkpoint_name(self.updates) + ".pt")
-        save_policy(path, policy_content(self.params, self.widths, self.agent, self.updates))
-        return path
+        name = POLICIES / (checkpoint_name(self.updates) + ".pt")
+        save_policy(self.folder / name, policy_content(self.params, self.widths, self.agent, self.updates))
+        self.kept(str(name))
+        return self.folder / name
 
     def save(self) -> None:
         """Writes the checkpoint. Raises OSError."""
@@ -101,6 +109,7 @@ class Learner:
         torch.save(content, buffer)
         body = buffer.getvalue()
         write_atomic(str(self.folder / CHECKPOINT), f"{FORMAT} {hashlib.sha256(body).hexdigest()}\n".encode() + body)
+        self.kept(CHECKPOINT)
 
     def load(self) -> bool:
         """Resumes from the checkpoint -> whether there is one. Raises CheckpointError."""

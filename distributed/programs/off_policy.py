@@ -23,10 +23,15 @@ from envolve.distributed.memory.rows import Widths
 RANDOM_EPISODE, LEARNED_EPISODE = 0, 1  # what ``Algorithm.explore`` takes for uniform and for learned actions
 
 
+# Their shares are set on each object: a class with attributes of its own counts as another algorithm, which has no
+# compiled update (``agents/kernels/off_policy/update.py``).
+
+
 class OwnRatesSAC(SAC):
     """SAC; ``lr`` is the critics' rate."""
 
-    actor_share = alpha_share = 1.0  # of the critics' rate
+    actor_share: float  # of the critics' rate
+    alpha_share: float
 
     def rates(self, learns: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         lr = self.rows.lr * learns
@@ -36,7 +41,7 @@ class OwnRatesSAC(SAC):
 class OwnRatesTD3(TD3):
     """TD3; ``lr`` is the critics' rate."""
 
-    actor_share = 1.0
+    actor_share: float
 
     def rates(self, learns: Tensor) -> tuple[Tensor, Tensor]:
         lr = self.rows.lr * learns

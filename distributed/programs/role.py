@@ -19,44 +19,29 @@ import os
 import sys
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import torch
 
-from envolve.distributed.engine.client import HubGone, RemoteHub
-from envolve.distributed.engine.hub import Finished
+from envolve.distributed.engine.calls import HubGone
+from envolve.distributed.engine.client import RemoteHub
 from envolve.distributed.engine.server import HubServer
-from envolve.distributed.files.board import CollectorReport, EvaluatorReport, LearnerReport
+from envolve.distributed.files.board import chart_name
 from envolve.distributed.files.params import TrainParamsBase
 from envolve.distributed.files.params_file import frozen
 from envolve.distributed.files.run_folder import REPLAY, RunSettings, is_done, read_settings
-from envolve.distributed.programs.collector import Collector
-from envolve.distributed.programs.evaluator import Evaluator
-from envolve.distributed.programs.learner import Learner
+from envolve.distributed.programs.running import PAUSE, run_collector, run_evaluator, run_learner
 from envolve.distributed.programs.supervisor import DONE, FAILED, WRONG
-from envolve.distributed.programs.turns import CollectorProgram, EvaluatorProgram, LearnerProgram, make_hub, widths_of
+from envolve.distributed.programs.turns import make_hub, widths_of
 from envolve.outer.checkpoint import RunError, locked
 from envolve.outer.config.yaml_lines import ConfigError
+from envolve.outer.reporting.board import Board
 
 log = logging.getLogger("envolve")
 
 ROLES = ("learner", "replay", "collector", "evaluator")
-PAUSE = 0.5  # s between two looks for work
 FAREWELL = 10.0  # s that a complete run's hub stays, so that collectors hear of it
-
-
-def run_learner(params: TrainParamsBase, settings: RunSettings, folder: Path) -> None:
-    learner, hub = Learner(params, widths_of(params), settings.keys(), folder), RemoteHub(folder)
-    with ThreadPoolExecutor(1) as ahead:
-        learner.ahead = ahead
-        program = LearnerProgram(learner, hub, settings.lockstep, LearnerReport(folder))
-        while not learner.complete:
-            while not program.publish():
-                pass
-            while not program.learn():
-                pass
-        program.finish()
 
 
 def run_replay(params: TrainParamsBase, settings: RunSettings, folder: Path, bind: str) -> None:
@@ -71,33 +56,6 @@ def run_replay(params: TrainParamsBase, settings: RunSettings, folder: Path, bin
         server.close()
 
 
-def run_collector(params: TrainParamsBase, settings: RunSettings, folder: Path, worker: int) -> None:
-    collector = Collector(params, worker, settings.num_collectors, settings.keys(), settings.lockstep)
-    report = CollectorReport(folder, worker, params.num_steps_per_iter)
-    program = CollectorProgram(collector, RemoteHub(folder), report)
-    try:
-        while not is_done(folder):
-            program.turn()
-    except Finished:
-        pass
-    finally:
-        collector.close()
-
-
-def run_evaluator(params: TrainParamsBase, settings: RunSettings, folder: Path) -> None:
-    evaluator = Evaluator(params, settings.keys(), folder)
-    program = EvaluatorProgram(evaluator, EvaluatorReport(folder))
-    try:
-        while True:
-            done = is_done(folder)  # asked first: what was written before it is evaluated
-            if not program.turn():
-                if done:
-                    return
-                time.sleep(PAUSE)
-    finally:
-        evaluator.close()
-
-
 def run_role(role: str, folder: Path, worker: int, bind: str) -> None:
     """Runs the program to the end of the run. Raises RunError, ConfigError, HubGone, OSError."""
     params, settings = frozen(folder), read_settings(folder)
@@ -106,15 +64,17 @@ def run_role(role: str, folder: Path, worker: int, bind: str) -> None:
     own = {"learner": "learner", "replay": REPLAY, "collector": f"train/{worker}", "evaluator": "eval"}[role]
     (folder / own).mkdir(parents=True, exist_ok=True)
     with locked(folder / own):
+        if role == "replay":
+            run_replay(params, settings, folder, bind)
+            return
+        board, done = Board(folder / chart_name(role, worker)), partial(is_done, folder)
         if role == "learner":
             if not is_done(folder):
-                run_learner(params, settings, folder)
-        elif role == "replay":
-            run_replay(params, settings, folder, bind)
+                run_learner(params, settings, folder, RemoteHub(folder), board)
         elif role == "collector":
-            run_collector(params, settings, folder, worker)
+            run_collector(params, settings, worker, RemoteHub(folder), board, done)
         else:
-            run_evaluator(params, settings, folder)
+            run_evaluator(params, settings, folder, board, done)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

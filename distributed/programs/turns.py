@@ -14,7 +14,7 @@ from torch import Tensor
 from envolve.distributed.engine.hub import Hub, Unpublished
 from envolve.distributed.engine.limits import Limits
 from envolve.distributed.files.params import TrainParamsBase
-from envolve.distributed.files.run_folder import DONE, REPLAY, RunSettings, next_session
+from envolve.distributed.files.run_folder import DONE, REPLAY, SESSION, RunSettings, next_session
 from envolve.distributed.memory.hindsight import HindsightReplay
 from envolve.distributed.memory.replay import SharedReplay
 from envolve.distributed.memory.replay_log import ReplayLog
@@ -80,6 +80,7 @@ class LearnerProgram:
         self.learner, self.hub, self.lockstep, self.report = learner, hub, lockstep, report
         learner.load()
         self.session = next_session(learner.folder)
+        learner.kept(SESSION)  # before the hub hears of it: no two learners are of one session
         hub.begin(self.session, learner.version)
 
     def publish(self) -> bool:
@@ -112,6 +113,7 @@ class LearnerProgram:
         """Finishes after the last iteration."""
         self._keep()
         write_atomic(str(self.learner.folder / DONE), b"")
+        self.learner.kept(DONE)
         self.hub.finish()
 
     def _keep(self) -> None:

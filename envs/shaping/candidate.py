@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import importlib.util
 import inspect
+import os
 import traceback
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -187,7 +188,9 @@ def _params(module: ModuleType, path: Path) -> Dict[str, float]:
 def failure_of(error: BaseException, where: str, step: int) -> Failure:
     """Failure from ``error`` with the candidate's own part of the traceback."""
     frames = traceback.extract_tb(error.__traceback__)
-    own = [f for f in frames if f.filename == where] or [f for f in frames if "/envs/shap" not in f.filename]
+    there = os.path.abspath(where)  # Python 3.10 and later have an absolute path in a frame, whatever was asked for
+    own = [f for f in frames if os.path.abspath(f.filename) == there]
+    own = own or [f for f in frames if "/envs/shap" not in f.filename]
     lines = traceback.format_list(own) + traceback.format_exception_only(type(error), error)
     reason = traceback.format_exception_only(type(error), error)[-1].strip()
     kind = type(error).__name__

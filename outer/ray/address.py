@@ -13,16 +13,26 @@ WORKERS_ON = (  # help of the flag
     "files: workers see the folder of the exchange (default); ray: a Ray cluster on this machine; ray:HOST:PORT or "
     "ray:auto: a Ray cluster that runs"
 )
+HERE = "here"
+TRAINED_ON = (  # of the flag of commands that need no workers
+    "here: all agents in this process (default); ray: a Ray cluster on this machine; ray:HOST:PORT or ray:auto: a Ray "
+    "cluster that runs"
+)
+PROGRAMS_ON = (
+    "here: one process, or with --processes one for each program (default); ray: each program on a Ray cluster of this "
+    "machine; ray:HOST:PORT or ray:auto: on a Ray cluster that runs"
+)
 INSTALL = "pip install 'envolve[ray]'"
 
 
-def address_of(workers_on: str) -> str | None:
-    """``ray`` -> None, a cluster of its own; ``ray:ADDRESS`` -> ADDRESS. Raises ValueError."""
+def address_of(workers_on: str, without: str = FILES) -> str | None:
+    """``ray`` -> None, a cluster of its own; ``ray:ADDRESS`` -> ADDRESS. without: the value that means no Ray. Raises
+    ValueError."""
     engine, colon, address = workers_on.partition(":")
     host, _, port = address.rpartition(":")
     fits = address == "auto" or (host and port.isascii() and port.isdigit() and 0 < int(port) < 65536)
     if engine != RAY or (colon and not fits):
-        raise ValueError(f"found {workers_on!r}, expected files, ray, ray:auto or ray:HOST:PORT")
+        raise ValueError(f"found {workers_on!r}, expected {without}, ray, ray:auto or ray:HOST:PORT")
     return address or None
 
 
@@ -31,12 +41,12 @@ def installed() -> bool:
     return "ray" in sys.modules or importlib.util.find_spec("ray") is not None
 
 
-def problem(workers_on: str) -> str:
+def problem(workers_on: str, without: str = FILES) -> str:
     """What is wrong with the value, "" if nothing is."""
-    if workers_on == FILES:
+    if workers_on == without:
         return ""
     try:
-        address_of(workers_on)
+        address_of(workers_on, without)
     except ValueError as e:
         return str(e)
     return "" if installed() else f"found no package ray, which {workers_on} needs; {INSTALL}"
@@ -49,3 +59,15 @@ def check_on_ray(workers_on: str, of_files: Mapping[str, object]) -> None:
     for name, used in of_files.items():
         if used and workers_on != FILES:
             raise ConfigError([f"{name} is of the file exchange: found it with --workers-on {workers_on}"])
+
+
+def check_instead(workers_on: str, of_ray: Mapping[str, object], not_on_ray: Mapping[str, object]) -> None:
+    """The flag of a command whose other value is ``HERE``. of_ray, not_on_ray: flags that are for Ray alone, or not for
+    Ray, with what was given. Raises ConfigError."""
+    if wrong := problem(workers_on, HERE):
+        raise ConfigError([f"--workers-on: {wrong}"])
+    on_ray = workers_on != HERE
+    for name, used in (not_on_ray if on_ray else of_ray).items():
+        if used:
+            expected = "here" if on_ray else "ray or ray:ADDRESS"
+            raise ConfigError([f"{name}: found it with --workers-on {workers_on}, expected --workers-on {expected}"])

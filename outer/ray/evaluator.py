@@ -87,24 +87,24 @@ def _networks() -> Evaluate:
     return evaluate
 
 
-def versions() -> Versions:
-    """Versions on which the bytes of a result depend."""
+def versions(*more: str) -> Versions:
+    """Versions on which the bytes of a result depend. more: rooms beside ``ROOMS`` whose code they depend on."""
     import numba
     import torch
 
     return {
         "Python": ".".join(platform.python_version_tuple()[:2]),
-        "envolve": f"{envolve.__version__} ({sources()})",
+        "envolve": f"{envolve.__version__} ({sources(*more)})",
         "torch": torch.__version__.partition("+")[0],
         "numba": numba.__version__,
     }
 
 
-@lru_cache(maxsize=1)
-def sources() -> str:
+@lru_cache(maxsize=8)
+def sources(*more: str) -> str:
     """Hash of the code that this process evaluates members with: two checkouts may call themselves the same version."""
     digest, root = hashlib.sha256(), Path(envolve.__file__).parent
-    for room in ROOMS:
+    for room in (*ROOMS, *more):
         for path in sorted((root / room).rglob("*.py"), key=str):
             if "env_code" in path.parts or "user_functions" in path.parts or path.name == "step.py":
                 continue  # of users

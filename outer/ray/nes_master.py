@@ -10,11 +10,8 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import os
 import shutil
-import subprocess
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -29,13 +26,10 @@ from envolve.outer.hpo.nes_master import LOGS, RUNS, SYNC, Broken, evaluation_of
 from envolve.outer.hpo.study import Study, read_study
 from envolve.outer.ray.evaluator import Evaluator, NodeUnfit
 from envolve.outer.ray.folder import folder_bytes, write_folder
+from envolve.outer.ray.own_folder import own_folder
 
-FOLDER = "envolve_masters_"  # begins the name of a master's folder on its node
 STUDY, MARK = "study.yaml", "ray_mark"  # of the search; MARK tells whether a node sees the search's own folder
 FILES, WORLDS = "files", "worlds"  # what travels beside a trial and its values; files of worlds, by number
-# Removes a folder when its input ends, and again: local workers may still write. In the background, so
-# that it is no child: Ray kills the children of a worker with it, and its process group.
-REMOVE = 'exec 3<&0; (read -r _ <&3; for s in 3 5 10; do sleep $s; rm -rf -- "$1"; done) >/dev/null 2>&1 &'
 
 
 def files_of(values: dict[str, Any]) -> str:
@@ -105,18 +99,3 @@ def sees(search: Path, mark: str) -> bool:
         return read_plain(search / MARK, TEXT_BYTES).decode("ascii", "replace") == mark
     except OSError:
         return False
-
-
-@contextlib.contextmanager
-def own_folder() -> Iterator[Path]:
-    """A folder of this process on its node, which goes with it, also when it is killed: as Ray ends its workers."""
-    folder = tempfile.mkdtemp(prefix=FOLDER)
-    watched, held = os.pipe()  # not inherited: the end that is held is closed when this process ends, however it does
-    try:
-        subprocess.run(["sh", "-c", REMOVE, "sh", folder], stdin=watched, check=True, start_new_session=True)
-    finally:
-        os.close(watched)
-    try:
-        yield Path(folder)
-    finally:
-        os.close(held)

@@ -17,7 +17,7 @@ import logging
 import queue
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
 from typing_extensions import Self
@@ -31,12 +31,12 @@ from envolve.outer.ray.codec import answer_of
 from envolve.outer.ray.evaluator import Versions
 from envolve.outer.ray.letters import Letters
 from envolve.outer.ray.staff import Cluster, Member, Sent, Staff
+from envolve.outer.ray.words import Words
 
 log = logging.getLogger("envolve")
 
 TICK = 0.25  # seconds between looks at late chunks, and calls of on_wait
 LOST_SECONDS = 1.0  # before a chunk for which there was no room is sent again
-LONELY_SECONDS, HINT_SECONDS = 15.0, 60.0
 SHORT, SHORT_DEPTH = 0.02, 4  # chunks shorter than this are sent ahead, so that a worker need not wait for the next
 
 
@@ -66,8 +66,7 @@ class RayPool:
         self._unfit: Unfit | None = None
         self._tokens = 0  # how many there were
         self._ticked = float("-inf")
-        self._hint_at = clock()
-        self._said: set[str] = set()
+        self._words = Words(self._backlog, self._members, clock)
 
     def __enter__(self) -> Self:
         return self
@@ -89,12 +88,23 @@ class RayPool:
         return self._backlog.add(chunk)
 
     def result(self, ticket: int) -> ChunkResult:
-        self._hint_at = self._clock()
+        self._words.news()
         while self._backlog.open(ticket):
             self._step()
         result = self._backlog.pop(ticket).result
         assert result is not None
         return result
+
+    def first(self, tickets: Collection[int]) -> int:
+        """Waits until one of these is answered -> that ticket, for :meth:`result`. Raises ExchangeError."""
+        self._words.news()
+        while not (found := self.answered(tickets)):
+            self._step()
+        return found[0]
+
+    def answered(self, tickets: Collection[int]) -> list[int]:
+        """Those of these tickets whose result is there."""
+        return [ticket for ticket in tickets if not self._backlog.open(ticket)]
 
     def holders(self) -> list[tuple[int, int]]:
         return [(sent.index, w) for w, m in self._members.items() for sent in list(m.out.values())[:1]]
@@ -137,7 +147,7 @@ class RayPool:
         self._duplicate_late(now)
         if self.on_wait is not None:
             self.on_wait()
-        self._hint(now)
+        self._words.hint(now)
 
     def _handle_events(self, timeout: float) -> None:
         """Handles what has happened; waits for the first event at most ``timeout`` seconds."""
@@ -164,7 +174,7 @@ class RayPool:
             if event.kind == FAILED:
                 self._failed(index, event.worker, event.text)
             elif self._backlog.open(index):
-                self._say(f"chunks are sent again: {event.text}")
+                self._words.once(f"chunks are sent again: {event.text}")
                 self._later.append((self._clock() + LOST_SECONDS, index))
         elif event.kind in (DIED, UNFIT):
             self._lose(*self._staff.bury(event))
@@ -228,7 +238,8 @@ class RayPool:
         w = self._backlog.work[sent.index]
         if event.value == b"":
             self._letters.draws = False
-            self._say("a worker cannot draw worlds again as they were drawn here; whole worlds are sent from now on")
+            text = "a worker cannot draw worlds again as they were drawn here; whole worlds are sent from now on"
+            self._words.once(text)
             self._again(sent.index)
             return
         try:
@@ -244,7 +255,7 @@ class RayPool:
             return
         self._backlog.took(w.chunk.mode, seconds)
         w.result = result
-        self._hint_at = now
+        self._words.news()
 
     def _failed(self, index: int, worker: int, text: str, result: ChunkResult | None = None) -> None:
         """An evaluation raised, or returned what no evaluation returns."""
@@ -285,30 +296,3 @@ class RayPool:
 
     def _again(self, index: int) -> None:
         self._backlog.again(index, {s.index for m in self._members.values() for s in m.out.values()})
-
-    # -------------------------------------------------------------------------------------------------------- words
-
-    def _say(self, text: str) -> None:
-        """Logs a warning, once."""
-        if text not in self._said:
-            self._said.add(text)
-            log.warning("%s", text)
-
-    def _hint(self, now: float) -> None:
-        """Logs long waits, so that none is silent."""
-        lonely = not any(m.ready for m in self._members.values())
-        if now - self._hint_at < (LONELY_SECONDS if lonely else HINT_SECONDS):
-            return
-        if lonely:
-            self._hint_at = now + HINT_SECONDS - LONELY_SECONDS
-            starting = len(self._members)
-            log.warning("no worker on Ray yet; %s", f"{starting} are starting" if starting else "no node has room")
-        else:
-            self._hint_at = now
-            out = [
-                f"worker {w} ({self._backlog.work[s.index].chunk.label}, {now - s.at:.0f} s)"
-                for w, m in self._members.items()
-                for s in m.out.values()
-                if s.index in self._backlog.work
-            ]
-            log.info("no result for %.0f s; waiting for %s", HINT_SECONDS, ", ".join(out[:20]) or "a worker to be free")

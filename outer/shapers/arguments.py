@@ -10,6 +10,7 @@ import tyro
 from typing_extensions import Annotated, Literal
 
 from envolve.envs.physics.task import SHAPER_TYPES
+from envolve.outer.ray.address import HERE, TRAINED_ON
 
 
 @dataclass
@@ -61,5 +62,8 @@ class Args(TrainingArgs):
     """Folder for ranking.txt, candidates.json, curves.png, config.yaml and best.pt; default: results/<run id>."""
     json: Annotated[Optional[Path], tyro.conf.arg(metavar="FILE")] = None
     """Write candidates.json here, too."""
+    workers_on: Annotated[str, tyro.conf.arg(metavar="WHAT", help=TRAINED_ON)] = HERE
+    workers: Optional[int] = None
+    """On Ray: how many workers, of --threads each. Default: as many as there is room for."""
     video: Annotated[Optional[Tuple[Path, ...]], tyro.conf.arg(metavar="FILE")] = None
     """Film the best policy in FILE, .mp4 or .gif; default: best.mp4 among the results."""

@@ -27,6 +27,7 @@ from envolve.envs.sim.simulator import SimulatorError
 from envolve.outer.config.check import Checker
 from envolve.outer.config.yaml_lines import ConfigError, parse_yaml
 from envolve.outer.evaluate.device import check_device
+from envolve.outer.ray.address import HERE, check_instead
 from envolve.outer.reporting.wandb_run import check_wandb
 from envolve.outer.shapers.report import HUMAN
 from envolve.outer.shapers.run import RankingPlan
@@ -63,6 +64,9 @@ def check_args(args: Args) -> None:
     ):
         if not least <= value <= most:
             raise ConfigError([f"{option}: found {value}, expected at least {least} and at most {most}"])
+    check_instead(args.workers_on, {"--workers": args.workers is not None}, {"--video": args.video is not None})
+    if args.workers is not None and not 1 <= args.workers <= 10_000:
+        raise ConfigError([f"--workers: found {args.workers}, expected at least 1 and at most 10000"])
     wrong = wrong_types(args.shaper_types)
     wrong += unwritable("--json", args.json) + unwritable("--video", (args.video or (None,))[0])
     if wrong:
@@ -169,9 +173,11 @@ def new_folder(results: Path, kind: str, task: Type[PhysicsTask], seed: int) -> 
     return next(path for path in itertools.chain([stem], numbered) if not path.exists())
 
 
-def hardware(engine: str, device: Optional[str], threads: int) -> Tuple[str, int]:
-    """Device and threads as given; default: a GPU if the engine uses one, and all cores. Raises ConfigError."""
-    check_device(device or "cpu", "--device")
+def hardware(engine: str, device: Optional[str], threads: int, look: bool = True) -> Tuple[str, int]:
+    """Device and threads as given; default: a GPU if the engine uses one, and all cores. look: whether the device must
+    be here. Raises ConfigError."""
+    if look:
+        check_device(device or "cpu", "--device")
     gpu = "cuda:0" if engine != "mujoco" and torch.cuda.is_available() else "cpu"
     return device or gpu, threads or len(os.sched_getaffinity(0))
 
@@ -206,7 +212,8 @@ def make_plan(args: Args) -> RankingPlan:
     human: List[Tuple[Candidate, Optional[str]]] = [(Candidate(HUMAN), None)] if args.human else []
     loaded, skipped = load(files, args)
     settings = {k: plain(v) for k, v in vars(args).items()}
-    device, threads = hardware(engine, args.device, args.threads)
+    on_ray = args.workers_on != HERE  # where the driver need not have the device
+    device, threads = hardware(engine, args.device, args.threads, look=not on_ray)
     return RankingPlan(
         task,
         human + loaded,

@@ -18,7 +18,6 @@ from envolve.agents.common.sections import LearnerSection
 from envolve.agents.shaped.training import Progress, ShapedResult, make_envs, make_learner, train_shaped
 from envolve.envs.physics.task import PhysicsTask
 from envolve.envs.shaping.candidate import Candidate, Failure
-from envolve.envs.shaping.envs import ShapedEnvs
 from envolve.envs.shaping.schedule import Schedule
 from envolve.envs.worlds.file import write_atomic
 from envolve.outer.config.load import environment_info
@@ -69,7 +68,8 @@ class ShaperRun:
     def __init__(self, plan: RankingPlan) -> None:
         self.plan = plan
         self.curve: List[Progress] = []
-        self.envs: Optional[ShapedEnvs] = None
+        self.envs: Any = None  # ShapedEnvs, or what is known of those of others
+        self.complete = False
         self.learner: Any = None
         self.result: Optional[ShapedResult] = None
         self.began, self.seconds, self.rate, self.steps = time.monotonic(), 0.0, math.nan, 0
@@ -97,6 +97,7 @@ class ShaperRun:
                     self.rate, self.steps = table.rate, table.steps
 
                 self.result = train_shaped(self.envs, self.learner, p.iterations, report)
+                self.complete = True
         finally:
             board.close()
             self.seconds = time.monotonic() - self.began
@@ -129,7 +130,7 @@ class ShaperRun:
             "task": p.task.name,
             "score_unit": p.task.score_unit,
             "score_meaning": p.task.score_meaning,
-            "complete": self.result is not None,
+            "complete": self.complete,
             "seed": p.seed,
             "settings": p.settings,
             "hyperparameters": {k: v for k, v in vars(p.section).items()},

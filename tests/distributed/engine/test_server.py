@@ -9,7 +9,8 @@ import grpc
 import pytest
 import torch
 
-from envolve.distributed.engine.client import HubGone, RemoteHub
+from envolve.distributed.engine.calls import HubGone
+from envolve.distributed.engine.client import RemoteHub
 from envolve.distributed.engine.hub import Finished, Unpublished
 from envolve.distributed.engine.server import ADDRESS, SERVICE, HubServer
 from envolve.distributed.engine.wire import pack

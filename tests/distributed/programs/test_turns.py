@@ -7,12 +7,15 @@ import numpy as np
 import pytest
 import torch
 
+from envolve.agents.kernels.building import ahead
+from envolve.agents.kernels.off_policy.update import why_not
 from envolve.distributed.engine.hub import Finished, Unpublished
 from envolve.distributed.files.params import ParamsError
 from envolve.distributed.files.policy_file import checkpoint_name, load_policy
 from envolve.distributed.files.run_folder import RunSettings, keep_settings
 from envolve.distributed.programs.evaluator import EVALUATIONS, HEADER, greedy_episode
 from envolve.distributed.programs.learner import CHECKPOINT, Learner
+from envolve.distributed.programs.off_policy import make_population
 from envolve.distributed.programs.turns import make_hub, widths_of
 from envolve.outer.checkpoint import CheckpointError, RunError
 from tests.distributed.toy import Run, results, small
@@ -239,3 +242,13 @@ def test_a_resume_says_what_the_run_was_begun_with(tmp_path: Path) -> None:
     (tmp_path / "run.json").write_text('{"seed": 1, "num_collectors": 0, "mode": "x"}')
     with pytest.raises(RunError, match="expected seed, num_collectors >= 1 and a mode of lockstep, async"):
         keep_settings(tmp_path, RunSettings())
+
+
+@pytest.mark.parametrize("algorithm", ["SAC", "TD3"])
+def test_updates_are_compiled(monkeypatch: pytest.MonkeyPatch, algorithm: str) -> None:
+    """An agent with learning rates of its own is no other algorithm."""
+    asked: list[str] = []
+    monkeypatch.setattr(ahead, "why_not", asked.append)
+    params = small(algorithm=algorithm)
+    agents = make_population(params, widths_of(params), torch.arange(1))
+    assert why_not(agents.algorithm) is None and asked == [f"{algorithm.lower()}_update"]

@@ -1,0 +1,152 @@
+"""A distributed run on a Ray cluster: ``envolve distributed --workers-on ray[:ADDRESS]``.
+
+The driver starts the hub on its own node, where the run's folder is, and the programs where there is room. Ray starts
+whatever dies again, on another node if its own is gone. What must not be lost is at the hub; the driver's node is the
+one that a run cannot lose, and the same command goes on from its folder.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from envolve.core.child import FIRST_DELAY, MAX_DELAY
+from envolve.core.cleaning import one_line
+from envolve.distributed.files.run_folder import RunSettings
+from envolve.distributed.programs.launch import Told
+from envolve.distributed.ray.hub import LOGS, RunHub
+from envolve.distributed.ray.programs import Program, asked, programs_of
+from envolve.distributed.ray.role import ROOM, Role
+from envolve.outer.exchange.machine import ExchangeError
+from envolve.outer.ray import actors
+from envolve.outer.ray.address import HERE, address_of
+from envolve.outer.ray.cluster import connected
+from envolve.outer.ray.evaluator import versions
+
+log = logging.getLogger("envolve")
+
+LOOK = 0.5  # s between two looks at the logs
+MOST_FAILURES = 50  # of one program, without a death
+MORE_CALLS = 12  # at once at the hub, beside one of each collector
+SECONDS = 2.0  # between two questions whether a program is there
+LOST_SECONDS, PATIENCE = 60.0, 600.0  # s until one that does not answer needs no CPUs, after a lost node and otherwise
+RUN, HELLO = "run", "hello"
+DECIDE = ("learner", "evaluator")  # the run is complete when they are
+
+
+def train_on_ray(settings: RunSettings, folder: Path, workers_on: str) -> str:
+    """Runs to the end -> "", or why a program cannot go on. Raises ExchangeError, KeyboardInterrupt."""
+    programs = programs_of(settings.num_collectors)
+    address = address_of(workers_on, HERE)
+    with connected(address, sum(p.cpus for p in programs)):
+        told = Told(folder / LOGS, list(DECIDE))
+        try:
+            return Run(settings, folder, programs).to_its_end(told)
+        finally:
+            told()
+
+
+@dataclass
+class Placed:
+    """An actor of a program. ``seen``: when it last answered, or was started; ``reserves``: CPUs of its own."""
+
+    actor: actors.Handle
+    reserves: bool
+    seen: float
+    failures: int = 0
+
+
+class Run:
+    """Hub and programs of a run that is connected to Ray."""
+
+    def __init__(self, settings: RunSettings, folder: Path, programs: list[Program]) -> None:
+        self._programs, self._versions = {p.name: p for p in programs}, versions(ROOM)
+        self._calls = actors.Calls()
+        threads, where = settings.num_collectors + MORE_CALLS, str(folder.resolve())
+        self.hub = actors.begin(RunHub, where, cpus=0, threads=threads, node=actors.node_here())
+        try:
+            actors.call(self.hub, "hello")
+        except Exception as e:
+            actors.end(self.hub)
+            raise ExchangeError(f"the hub cannot be started on Ray: {_words(e)}") from e
+        self._nodes = actors.cpus_of_nodes()
+        asks = asked(programs, self._nodes)
+        if asks != [p.cpus for p in programs]:
+            log.warning("%d CPUs on Ray for %d programs: they share them", sum(self._nodes), len(programs))
+        self.placed: dict[str, Placed] = {}
+        for p, cpus in zip(programs, asks):
+            self._place(p.name, cpus)
+
+    def _place(self, name: str, cpus: float) -> None:
+        """Starts a program on an actor of its own."""
+        self.placed[name] = Placed(actors.begin(Role, cpus=cpus, threads=2), cpus > 0, time.monotonic())
+        self._ask(name)
+        self._begin(name)
+
+    def _begin(self, name: str) -> None:
+        p, actor = self._programs[name], self.placed[name].actor
+        what = p.role, p.worker, p.cpus, self._versions, self.hub
+        self._calls.begin((RUN, name, actor), actor, "run", *what)
+
+    def _ask(self, name: str) -> None:
+        actor = self.placed[name].actor
+        self._calls.begin((HELLO, name, actor), actor, "hello", again=False)
+
+    def to_its_end(self, watch: Callable[[], None]) -> str:
+        """-> "", or why a program cannot go on. ``watch`` is called twice per second."""
+        left = set(DECIDE)
+        later: list[tuple[float, Callable[[str], None], str]] = []  # what waits until then
+        try:
+            while left:
+                for (call, name, actor), wrong, error in self._calls.ended(LOOK):
+                    placed, now = self.placed[name], time.monotonic()
+                    if actor is not placed.actor:
+                        continue
+                    if call == HELLO:
+                        placed.seen = placed.seen if error else now
+                        later.append((now + SECONDS, self._ask, name))
+                    elif error is not None:
+                        placed.failures += 1
+                        text = f"{name}: {_words(error)}"
+                        if isinstance(error, actors.gone()) or placed.failures >= MOST_FAILURES:
+                            return f"{text}; it cannot be kept alive"
+                        log.warning("%s; started again", text)
+                        later.append((now + min(MAX_DELAY, FIRST_DELAY * 2**placed.failures), self._begin, name))
+                    elif wrong:
+                        return f"{name}: {wrong}"
+                    else:
+                        left.discard(name)
+                now = time.monotonic()
+                due, later = [x for x in later if x[0] <= now], [x for x in later if x[0] > now]
+                for _, begin, name in due:
+                    begin(name)
+                self._make_room(now)
+                watch()
+            return ""
+        finally:
+            self.close()
+
+    def _make_room(self, now: float) -> None:
+        """Starts programs for which no node has room any more without CPUs of their own."""
+        silent = [n for n, placed in self.placed.items() if placed.reserves and now - placed.seen > LOST_SECONDS]
+        if not silent:
+            return
+        fewer = sum(actors.cpus_of_nodes()) < sum(self._nodes)
+        for name in silent:
+            if fewer or now - self.placed[name].seen > PATIENCE:
+                log.warning("%s: no node on Ray has room for it; it is started without CPUs of its own", name)
+                actors.end(self.placed[name].actor)
+                self._place(name, 0)
+
+    def close(self) -> None:
+        for actor in (*(placed.actor for placed in self.placed.values()), self.hub):
+            actors.end(actor)
+
+
+def _words(e: BaseException) -> str:
+    """The last line of an exception: Ray puts the remote traceback before it."""
+    lines = [line.strip() for line in str(e).splitlines() if line.strip()]
+    return one_line(lines[-1] if lines else type(e).__name__)

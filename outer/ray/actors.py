@@ -1,0 +1,103 @@
+"""Actors that Ray itself starts again when they die, on any node that has room, and calls to them.
+
+For programs that find their state again by themselves: a call that was under way when its actor died is made again, so
+it must do nothing a second time. Workers that only evaluate are ``outer/ray/staff.py``'s.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from typing import Any, Dict, List, Optional, Tuple
+
+MOST_RESTARTS = 1000  # of one actor: more is a program that cannot run
+Handle = Any
+
+
+class Gone(Exception):
+    """Raised by a call to an actor that will not come back."""
+
+
+def begin(cls: type, *args: Any, cpus: float, threads: int = 1, node: Optional[str] = None) -> Handle:
+    """Starts an actor. threads: calls that it may serve at once; node: where it has to be, default: anywhere; spread
+    over all nodes if it reserves no CPU."""
+    import ray
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    strategy = None if cpus else "SPREAD"
+    where = {"scheduling_strategy": strategy if node is None else NodeAffinitySchedulingStrategy(node, soft=False)}
+    options = {"num_cpus": cpus, "max_concurrency": threads, "max_restarts": MOST_RESTARTS, "max_task_retries": -1}
+    return ray.remote(cls).options(**options, **where).remote(*args)
+
+
+def call(actor: Handle, method: str, *args: Any) -> Any:
+    """Waits for the answer. Raises Gone, and what the method raises."""
+    import ray
+
+    try:
+        return ray.get(getattr(actor, method).remote(*args))
+    except (ray.exceptions.RayActorError, ray.exceptions.RaySystemError) as e:
+        raise Gone(str(e).splitlines()[0]) from None
+
+
+def tell(actor: Handle, method: str, *args: Any) -> None:
+    """Does not wait."""
+    getattr(actor, method).remote(*args)
+
+
+def end(actor: Handle) -> None:
+    import ray
+
+    with contextlib.suppress(Exception):  # it is dead already, or the cluster is
+        ray.kill(actor)
+
+
+class Calls:
+    """Calls under way, by a name of any kind."""
+
+    def __init__(self) -> None:
+        self._refs: Dict[Any, Any] = {}
+
+    def begin(self, name: Any, actor: Handle, method: str, *args: Any, again: bool = True) -> None:
+        """again: whether the call is made again after a death of the actor; else it raises."""
+        retries = -1 if again else 0
+        self._refs[getattr(actor, method).options(max_task_retries=retries).remote(*args)] = name
+
+    def ended(self, timeout: float) -> List[Tuple[Any, Any, Optional[BaseException]]]:
+        """Name, answer and exception of those that have ended; waits for the first at most ``timeout`` seconds."""
+        import ray
+
+        if not self._refs:
+            time.sleep(timeout)
+            return []
+        ready, _ = ray.wait(list(self._refs), num_returns=1, timeout=timeout)
+        found: List[Tuple[Any, Any, Optional[BaseException]]] = []
+        for ref in ready:
+            name = self._refs.pop(ref)
+            try:
+                found.append((name, ray.get(ref), None))
+            except Exception as e:  # whatever the method raised, or what happened to its actor
+                found.append((name, None, e))
+        return found
+
+
+def node_here() -> str:
+    """The node of this process."""
+    import ray
+
+    return str(ray.get_runtime_context().get_node_id())
+
+
+def cpus_of_nodes() -> List[float]:
+    """CPUs of each live node."""
+    import ray
+
+    return [float(node["Resources"].get("CPU", 0)) for node in ray.nodes() if node["Alive"]]
+
+
+def gone() -> type:
+    """What :class:`Calls` reports of an actor that will not come back."""
+    import ray
+
+    kind: type = ray.exceptions.RayActorError
+    return kind

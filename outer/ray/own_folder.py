@@ -1,0 +1,30 @@
+"""A folder of one Ray worker on its node."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+FOLDER = "envolve_ray_worker_"  # begins its name
+# Removes a folder when its input ends, and again: processes of the worker may still write. In the background, so
+# that it is no child: Ray kills the children of a worker with it, and its process group.
+REMOVE = 'exec 3<&0; (read -r _ <&3; for s in 3 5 10; do sleep $s; rm -rf -- "$1"; done) >/dev/null 2>&1 &'
+
+
+@contextlib.contextmanager
+def own_folder() -> Iterator[Path]:
+    """A folder of this process on its node, which goes with it, also when it is killed: as Ray ends its workers."""
+    folder = tempfile.mkdtemp(prefix=FOLDER)
+    watched, held = os.pipe()  # not inherited: the end that is held is closed when this process ends, however it does
+    try:
+        subprocess.run(["sh", "-c", REMOVE, "sh", folder], stdin=watched, check=True, start_new_session=True)
+    finally:
+        os.close(watched)
+    try:
+        yield Path(folder)
+    finally:
+        os.close(held)

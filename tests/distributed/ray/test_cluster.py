@@ -1,0 +1,167 @@
+"""A distributed run on Ray itself: two nodes on this machine, which share no folder, and programs that are killed.
+
+python -m pytest tests/distributed/ray/test_cluster.py -m slow -n 0
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from envolve.distributed.files.run_folder import DONE, REPLAY, RunSettings
+from envolve.distributed.memory.replay_log import ReplayLog
+from envolve.distributed.programs.learner import CHECKPOINT
+from envolve.distributed.ray.programs import programs_of
+from envolve.distributed.ray.run import Run
+from envolve.outer.ray import actors
+from envolve.outer.ray.address import installed
+from envolve.outer.ray.cluster import connected
+from tests.distributed import toy
+from tests.distributed.programs.test_faults import PARAMS, complete, prepare
+from tests.distributed.toy import results, small
+from tests.outer.ray import local
+from tests.outer.ray.test_cluster import ray_processes
+from tests.outer.small import ROOT, default_sigint
+
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(not installed(), reason="no ray: pip install 'envolve[ray]'")]
+
+ITERATIONS = 60
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("expected")
+    toy.Run(small(num_iter=ITERATIONS), folder, 2).finish()
+    return results(folder)
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with local.cluster(2, 2) as made, connected(made.address):
+        yield made
+
+
+class Killer:
+    """Kills programs one after the other, each once the learner has made a checkpoint since."""
+
+    def __init__(self, run, folder, names, seed=0):
+        self.run, self.folder, self.left, self.killed = run, folder, list(names), []
+        self.seen, self.next, self.random = 0.0, 0.0, random.Random(seed)
+
+    def pid(self, name):
+        if name == "replay":
+            return actors.call(self.run.hub, "hello")
+        path = self.folder / "logs" / f"{name}.log"
+        found = re.findall(r"pid (\d+) on", path.read_text()) if path.exists() else []
+        return int(found[-1]) if found and int(found[-1]) not in self.killed else None
+
+    def __call__(self):
+        path = self.folder / CHECKPOINT
+        now = path.stat().st_mtime if path.exists() else 0.0
+        if self.left and now > self.seen and time.monotonic() > self.next and (pid := self.pid(self.left[0])):
+            os.kill(pid, signal.SIGKILL)
+            self.killed.append(pid)
+            self.left.pop(0)
+            self.seen, self.next = time.time(), time.monotonic() + self.random.uniform(0, 2)
+
+
+def go(folder, settings, victims=(), extra=None, **values):
+    prepare(folder, settings, 0.02, **values)
+    run = Run(settings, folder, programs_of(settings.num_collectors))
+    killer = Killer(run, folder, victims)
+
+    def watch():
+        killer()
+        if extra is not None:
+            extra(run)
+
+    assert run.to_its_end(watch) == ""
+    assert not killer.left, "the run was over before"
+    return killer
+
+
+def test_learner_hub_and_evaluator_are_killed_and_the_bytes_stay(cluster, tmp_path, expected):
+    victims = ["learner", "replay", "evaluator", "replay", "learner"]
+    go(tmp_path / "run", RunSettings(3, 2), victims, num_iter=ITERATIONS)
+    assert results(tmp_path / "run") == expected
+    assert (tmp_path / "run/session").read_text() == "2\n"
+
+
+def test_a_node_is_lost_and_its_programs_go_on_elsewhere(cluster, tmp_path, monkeypatch):
+    """Which loses a collector or more, and with them episodes; what was acknowledged is in the log. The nodes that are
+    left have fewer CPUs than programs."""
+    monkeypatch.setattr("envolve.distributed.ray.run.LOST_SECONDS", 20.0)
+    node, lost = local.add(cluster, 4), []
+
+    def lose(run):
+        if not lost and (tmp_path / "run" / CHECKPOINT).exists():
+            cluster.remove_node(node, allow_graceful=False)
+            lost.append(node)
+
+    go(tmp_path / "run", RunSettings(3, 4), extra=lose, num_iter=ITERATIONS)
+    assert lost
+    complete(tmp_path / "run", ITERATIONS)
+    versions = Counter(chunk.version for chunk in ReplayLog(tmp_path / "run" / REPLAY, 1, 14, 1).read())
+    newest = [versions[v] for v in range(ITERATIONS - 2, ITERATIONS)]
+    assert newest == [4, 4], "in lockstep each version has a chunk of every collector"
+
+
+@pytest.mark.parametrize("mode", ["async", "lockstep"])
+def test_every_program_is_killed_and_the_run_finishes(cluster, tmp_path, mode):
+    names = ["collector_0", "learner", "collector_1", "replay", "evaluator", "collector_0"]
+    go(tmp_path / "run", RunSettings(3, 2, mode), names, num_iter=200)
+    complete(tmp_path / "run", 200)
+    versions = Counter(chunk.version for chunk in ReplayLog(tmp_path / "run" / REPLAY, 1, 14, 1).read())
+    assert versions and (mode == "async" or set(versions.values()) == {2})
+
+
+# ------------------------------------------------------------------------------------------------- whole commands
+
+
+def command(tmp_path, *words, **options):
+    (tmp_path / "p.py").write_text(PARAMS + "    hidden = (8, 8)\n    n_episodes_in_buffer = 8\n")
+    (tmp_path / "c.json").write_text('{"pause": 0.01}')
+    environ = {k: v for k, v in os.environ.items() if not k.startswith("RAY_")}
+    base = ["--params", tmp_path / "p.py", "--config", tmp_path / "c.json", "--collectors", 2]
+    line = [sys.executable, "-m", "envolve", "distributed", *map(str, [*base, *words])]
+    return subprocess.Popen(line, cwd=ROOT, env=environ, text=True, stdout=-1, stderr=-2, **options)
+
+
+def test_the_command_is_stopped_and_goes_on_without_ray(tmp_path):
+    before = len(ray_processes())
+    here = command(tmp_path, "--quick", "--run-dir", tmp_path / "here")
+    said, _ = here.communicate(timeout=200)
+    assert here.returncode == 0, said
+    out = tmp_path / "ray"
+    run = command(tmp_path, "--quick", "--run-dir", out, "--workers-on", "ray", start_new_session=True,
+                  preexec_fn=default_sigint)  # fmt: skip
+    for line in run.stdout:
+        if "iteration 2/4" in line:
+            break
+    began = time.monotonic()
+    run.send_signal(signal.SIGTERM)
+    said, _ = run.communicate(timeout=60)
+    seconds = time.monotonic() - began
+    assert seconds < 9, "4 s, twice that on a busy machine"
+    assert run.returncode == 143 and "Traceback" not in said, said
+    time.sleep(2)
+    assert len(ray_processes()) == before and not (out / DONE).exists()
+    again = command(tmp_path, "--quick", "--run-dir", out)
+    said, _ = again.communicate(timeout=200)
+    assert again.returncode == 0 and results(out) == results(tmp_path / "here"), said
+
+
+def test_no_cluster_at_the_address(tmp_path):
+    run = command(tmp_path, "--quick", "--run-dir", tmp_path / "run", "--workers-on", "ray:127.0.0.1:1")
+    said, _ = run.communicate(timeout=100)
+    assert run.returncode == 1 and "no Ray cluster at 127.0.0.1:1: Connection refused" in said, said
+    assert "Traceback" not in said and Path(tmp_path / "p.py").exists()
