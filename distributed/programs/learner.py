@@ -39,9 +39,7 @@ def stays(name: str) -> None:
 
 
 class Learner:
-    def __init__(
-        self, params: TrainParamsBase, widths: Widths, keys: Tensor, folder: Path, kept: Kept = stays
-    ) -> None:
+    def __init__(self, params: TrainParamsBase, widths: Widths, keys: Tensor, folder: Path, kept: Kept = stays) -> None:
         """keys: int64 [P], random keys of the members; folder: of the run. Raises ParamsError."""
         keep_pages()
         self.params, self.widths, self.folder, self.kept = params, widths, folder, kept

@@ -38,9 +38,7 @@ def check_together(checker: Checker, data: dict[str, Any]) -> None:
     shaped = is_shaped(data["env_name"])
     if shaped != (gtn.synthetic_env_type == SHAPER):
         words = (
-            "2: candidates shape a task in a physics engine"
-            if shaped
-            else "0 or 1: 2 needs a task in a physics engine"
+            "2: candidates shape a task in a physics engine" if shaped else "0 or 1: 2 needs a task in a physics engine"
         )
         words += "" if shaped else f", one of {', '.join(PHYSICS_TASKS)}"
         checker.problem(("agents", "gtn", "synthetic_env_type"), str(gtn.synthetic_env_type), words)
