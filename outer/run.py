@@ -50,7 +50,14 @@ EVOLVED, ON_TASK = 0, 1  # both sides of the closing comparison
 COUNTED = 2  # agents that tell whether an RN is solved where none are compared
 EXPERTS = 3  # experts whose knowledge is distilled
 # keys of sections under ``agents``, and what every run meant before there was a choice
-UNSAID = (("search", NES_NAME), ("init", "random"), ("twin", True), ("squash", True), ("context_noise", 0.0))
+UNSAID = (
+    ("search", NES_NAME),
+    ("init", "random"),
+    ("twin", True),
+    ("squash", True),
+    ("context_noise", 0.0),
+    ("standardise", False),
+)
 
 
 def config_digest(config: Config) -> str:

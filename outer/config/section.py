@@ -147,3 +147,4 @@ class ExpertSection:
     context_noise: float = option(
         0.0, "noise on the states that become contexts, in standard deviations of each feature", ge=0, le=10
     )
+    standardise: bool = option(False, "fit the world in units of each feature's standard deviation")

@@ -18,6 +18,7 @@ from envolve.envs.worlds.world import world_size
 from envolve.outer.config.problem import env_section, expert, expert_section, gtn_section
 from envolve.outer.distil.expert import train_experts
 from envolve.outer.distil.fit import fit_bandit
+from envolve.outer.distil.units import fit_in_units
 
 FIT, SPREAD = 41, 45  # random streams of a member beside those of core/rng.py
 WORLD = "world"  # the value that holds the worlds, float32 [p, D]
@@ -32,14 +33,16 @@ def distil(config: Mapping[str, Any], seeds: Tensor, threads: int = 1) -> Dict[s
     section, gtn = env_section(config), gtn_section(config)
     task = make_task(config["env_name"], section.max_steps, section.solved_reward)
     name, learner = expert(config)
+    options = expert_section(config)
+    fitted = fit_in_units if options.standardise else fit_bandit
     size, p = world_size("se", task, section), len(seeds)
     made = train_experts(name, learner, task, section, seeds.numpy(), False, gtn.backend, threads)
     keys, noise_keys = rng.fold(seeds, FIT).tolist(), rng.fold(seeds, SPREAD).tolist()
     worlds = torch.zeros(p, size)
     for i, one in enumerate(made):
         if one is not None:
-            contexts = spread(task, one.states, expert_section(config).context_noise, noise_keys[i])
-            worlds[i] = fit_bandit(task, section, contexts, one.act, int(keys[i]))
+            contexts = spread(task, one.states, options.context_noise, noise_keys[i])
+            worlds[i] = fitted(task, section, contexts, one.act, int(keys[i]))
     returns = np.array([np.nan if one is None else one.mean_return for one in made])
     steps = np.array([learner.train_steps if one is None else one.steps for one in made], np.int64)
     trained = np.full(p, learner.train_steps, np.int64)

@@ -1,0 +1,60 @@
+"""A bandit in other units is the same bandit."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from envolve.envs.nets.networks import forward
+from envolve.envs.section import EnvSection
+from envolve.envs.task import make_task
+from envolve.envs.worlds.world import init_world, world_nets
+from envolve.outer.distil import continuous
+from envolve.outer.distil.units import fit_in_units, written
+
+SECTION = EnvSection(contextual_bandit=True, hidden_size=16, hidden_layer=1, activation_fn="leakyrelu")
+
+
+@pytest.mark.parametrize("name", ["Pendulum-v0", "CartPole-v0", "HalfCheetah-v5"])
+def test_units_move_into_the_outer_layers(name: str) -> None:
+    task = make_task(name)
+    init, reward = (shape for _, shape in world_nets("se", task, SECTION))
+    flat = init_world("se", task, SECTION, torch.tensor([3]))[0]
+    g = torch.Generator().manual_seed(0)
+    F = task.observation_size
+    mean, scale = torch.randn(F, generator=g), torch.rand(F, generator=g) * 5 + 0.1
+    own = written(task, SECTION, flat, mean, scale)
+    z = torch.randn(1, init.inputs, 50, generator=g)
+    drawn = forward(init, flat[None, : init.size], z)[0].T
+    torch.testing.assert_close(
+        forward(init, own[None, : init.size], z)[0].T, drawn * scale + mean, rtol=1e-4, atol=1e-4
+    )
+    action = torch.rand(50, reward.inputs - F, generator=g)
+    paid = forward(reward, flat[None, init.size :], torch.cat((action, drawn), 1).T[None])
+    moved = torch.cat((action, drawn * scale + mean), 1)
+    torch.testing.assert_close(forward(reward, own[None, init.size :], moved.T[None]), paid, rtol=1e-4, atol=1e-4)
+
+
+def test_a_fit_in_units_learns_features_of_different_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A policy of small positions beside large velocities: the reward's best action is nearer to it."""
+    monkeypatch.setattr(continuous, "STEPS", 300)
+    monkeypatch.setattr(continuous, "CONTEXT_STEPS", 100)
+    task = make_task("HalfCheetah-v5")
+    g = torch.Generator().manual_seed(0)
+    sizes = torch.tensor([0.1] * 8 + [8.0] * 9)
+    contexts = sizes * torch.randn(4000, 17, generator=g)
+    weights = torch.randn(6, 17, generator=g) / sizes / 17**0.5
+    weights[:, 8:] = 0  # positions alone decide
+
+    def act(x: torch.Tensor) -> torch.Tensor:
+        return (x @ weights.T).clamp(-1, 1)
+
+    init, reward = (shape for _, shape in world_nets("se", task, SECTION))
+
+    def error(flat: torch.Tensor) -> float:
+        x, a = contexts[:500], 2 * torch.rand(500, 6, generator=torch.Generator().manual_seed(1)) - 1
+        paid = forward(reward, flat[None, init.size :], torch.cat((a, x), 1).T[None])[0, 0]
+        return float((paid + (a - act(x)).abs().mean(1)).square().mean())
+
+    plain = continuous.fit_bump(task, SECTION, contexts, act, 7)
+    assert error(fit_in_units(task, SECTION, contexts, act, 7)) < 0.7 * error(plain)
