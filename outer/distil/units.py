@@ -29,7 +29,7 @@ def fit_in_units(
     no units."""
     mean, scale = contexts.mean(0), units_of(contexts, task.codes)
     for begin, end in task.codes:
-        mean[begin:end], scale[begin:end] = 0, 1
+        mean[begin:end] = 0
     flat = fit_bandit(task, section, (contexts - mean) / scale, lambda x: act(x * scale + mean), key)
     return written(task, section, flat, mean, scale)
 
