@@ -225,14 +225,11 @@ def test_ctrl_c_writes_what_is_known(folder, tmp_path):  # noqa: F811
     for line in run.stdout:
         if line.startswith("agents "):
             break
-    began = time.monotonic()
+    began = time.time()
     run.send_signal(signal.SIGINT)
     said, _ = run.communicate(timeout=60)
-    seconds = time.monotonic() - began
-    assert run.returncode == 130 and seconds < 9 and "Traceback" not in said, (
-        seconds,
-        said,
-    )  # twice 4 s on a busy machine
+    assert run.returncode == 130 and "Traceback" not in said, said
+    assert (out / "candidates.json").stat().st_mtime - began < 5, "the picture comes later, without Ray too"
     content = json.loads((out / "candidates.json").read_text())
     assert not content["complete"] and any(c["score"] is not None for c in content["candidates"])
     time.sleep(1)
