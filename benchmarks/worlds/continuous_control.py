@@ -86,7 +86,10 @@ def evolve(config: Path, out: Path, seed: int, words: Sequence[str], generations
     def enough(run: Run) -> bool:
         return generations is not None and run.strategy.state.generation >= generations
 
-    command = f"benchmarks/worlds/continuous_control.py {config.name}"
+    flags = ["--generations", str(generations)] if generations else []
+    flags += ["--set", *words] if words else []
+    own = f"benchmarks/worlds/continuous_control.py {config} --out DIR --first {seed} --seeds {seed + 1}"
+    command = " ".join([own, *flags])
     cells.search(out / f"run-{seed}", lambda: load_config(config, [*words, f"seed={seed}"]), enough, command)
 
 

@@ -94,7 +94,7 @@ def card_of(run_dir: Path, name: str, world: WorldFile, zoo_file: bytes, figures
     gtn = problem.gtn_section(data)
     generations = max((row.generation for row in read_curve(run_dir / "scores.csv")), default=0) if evolved else 0
     learner = " ".join(inner_agents(gtn)) if evolved else ""
-    about = f"distilled from a {problem.expert(data)[0]} agent" if gtn.init == "distilled" else ""
+    about = f"distilled from {_expert(data)}" if gtn.init == "distilled" else ""
     if evolved:
         evolution = f"evolved for {generations} generations with {learner} by {gtn.search}"
         about = f"{about}, then {evolution}" if about else evolution
@@ -111,6 +111,11 @@ def card_of(run_dir: Path, name: str, world: WorldFile, zoo_file: bytes, figures
         "on_task": {agent: places[REAL] for agent, places in figures["unseen"].items()},
         "about": f"A contextual bandit, {about}.",
     }  # fmt: skip
+
+
+def _expert(data: Mapping[str, Any]) -> str:
+    name = problem.expert(data)[0]
+    return "a linear policy that random search found" if name == problem.ARS else f"a {name} agent"
 
 
 def command_of(run_dir: Path) -> str:
