@@ -157,7 +157,7 @@ class ShaperRun:
         write_atomic(str(out / "ranking.txt"), self._text(ranking).encode())
         for dump in getattr(self.envs, "dumps", []):
             write_atomic(str(out / dump.file_name()), dump.content())
-        if any(o.score_curve for o in ranking):
+        if self.complete and any(o.score_curve for o in ranking):  # Ctrl-C does not wait for a picture
             curves(out / "curves.png", ranking, self.title, p.task.score_unit)
         best = self.best(ranking)
         if best is not None:
