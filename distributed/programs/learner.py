@@ -35,7 +35,7 @@ Sample = Callable[[int, int], Tensor]  # (first, count) -> float32 [count, P, W,
 
 
 def stays(name: str) -> None:
-    """Of a folder that is the run's own: nothing is to be done."""
+    """Does nothing: a file in the run's own folder is kept already."""
 
 
 class Learner:

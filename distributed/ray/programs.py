@@ -10,7 +10,7 @@ from envolve.distributed.programs.cpus import number_per_role
 
 @dataclass(frozen=True)
 class Program:
-    """``cpus``: that it needs, and so many threads."""
+    """One program of a run. cpus: cores that it asks Ray for, and the number of its threads."""
 
     role: str
     worker: int

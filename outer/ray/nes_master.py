@@ -9,7 +9,6 @@ it was promoted from, with the answer what it left.
 from __future__ import annotations
 
 import base64
-import contextlib
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -24,9 +23,8 @@ from envolve.outer.exchange.local_workers import LocalWorkers
 from envolve.outer.exchange.machine import ExchangeError
 from envolve.outer.hpo.nes_master import LOGS, RUNS, SYNC, Broken, evaluation_of
 from envolve.outer.hpo.study import Study, read_study
-from envolve.outer.ray.evaluator import Evaluator, NodeUnfit
 from envolve.outer.ray.folder import folder_bytes, write_folder
-from envolve.outer.ray.own_folder import own_folder
+from envolve.outer.ray.own_folder import FolderEvaluator
 
 STUDY, MARK = "study.yaml", "ray_mark"  # of the search; MARK tells whether a node sees the search's own folder
 FILES, WORLDS = "files", "worlds"  # what travels beside a trial and its values; files of worlds, by number
@@ -38,24 +36,16 @@ def files_of(values: dict[str, Any]) -> str:
     return f"{bracket}_{number}"
 
 
-class RayNESMaster(Evaluator):
-    """Started with the text of the study, the number of workers, and the search's folder."""
+class RayNESMaster(FolderEvaluator):
+    """Started with the text of the study, the number of workers, and the search's folder. The node is unfit for what is
+    not the trial's fault: a full disk, no worker that can be started."""
 
-    def __init__(self, start: bytes) -> None:
-        super().__init__(start, self._open)
-        self._stack = contextlib.ExitStack()
-
-    def evaluate(self, data: bytes) -> bytes:
-        """Raises NodeUnfit for what is not the trial's fault: a full disk, no worker that can be started."""
-        try:
-            return super().evaluate(data)
-        except Broken as e:
-            raise NodeUnfit(str(e)) from e
+    unfit = Broken
 
     def _open(self) -> Callable[..., dict[str, Any]]:
         """Makes the folder here, starts the workers -> the evaluation of trials. Raises ExchangeError, ConfigError."""
         content = self._start
-        folder = self._stack.enter_context(own_folder())
+        folder = self._folder()
         for name, data in content["files"].items():
             path = folder / name
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""A folder of one Ray worker on its node."""
+"""A folder of one Ray worker on its node, and a worker that has one."""
 
 from __future__ import annotations
 
@@ -8,6 +8,10 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import ClassVar
+
+from envolve.outer.exchange.evaluation import Evaluate
+from envolve.outer.ray.evaluator import Evaluator, NodeUnfit
 
 FOLDER = "envolve_ray_worker_"  # begins its name
 # Removes a folder when its input ends, and again: processes of the worker may still write. In the background, so
@@ -28,3 +32,27 @@ def own_folder() -> Iterator[Path]:
         yield Path(folder)
     finally:
         os.close(held)
+
+
+class FolderEvaluator(Evaluator):
+    """An evaluator with a folder of its own. ``_stack`` holds what lives as long as its process."""
+
+    unfit: ClassVar[type[BaseException]]  # what the evaluation raises where the node is at fault, not the chunk
+
+    def __init__(self, start: bytes) -> None:
+        super().__init__(start, self._open)
+        self._stack = contextlib.ExitStack()
+
+    def evaluate(self, data: bytes) -> bytes:
+        """Raises NodeUnfit in place of ``unfit``."""
+        try:
+            return super().evaluate(data)
+        except self.unfit as e:
+            raise NodeUnfit(str(e)) from e
+
+    def _folder(self) -> Path:
+        return self._stack.enter_context(own_folder())
+
+    def _open(self) -> Evaluate:
+        """Makes ready what evaluates -> the evaluation."""
+        raise NotImplementedError

@@ -18,8 +18,8 @@ from torch import Tensor
 
 from envolve.outer.exchange.machine import ExchangeError, Rejected
 from envolve.outer.exchange.messages import Chunk, ChunkResult
-from envolve.outer.ray.evaluator import Evaluator, NodeUnfit, setup, versions
-from envolve.outer.ray.own_folder import own_folder
+from envolve.outer.ray.evaluator import setup, versions
+from envolve.outer.ray.own_folder import FolderEvaluator
 from envolve.outer.ray.pool import RayPool
 from envolve.outer.ray.start import ray_cluster
 from envolve.outer.shapers import slices
@@ -34,22 +34,13 @@ class Unready(BaseException):
     """Raised where slices cannot be trained as everywhere else; no evaluation may count it as a failure of its own."""
 
 
-class RayShapers(Evaluator):
-    """Trains agents of candidates whose files came with its start."""
+class RayShapers(FolderEvaluator):
+    """Trains agents of candidates whose files came with its start. The node is unfit if it cannot compile kernels."""
 
-    def __init__(self, start: bytes) -> None:
-        super().__init__(start, self._open)
-        self._stack = contextlib.ExitStack()
-
-    def evaluate(self, data: bytes) -> bytes:
-        """Raises NodeUnfit if the kernels cannot be compiled here."""
-        try:
-            return super().evaluate(data)
-        except Unready as e:
-            raise NodeUnfit(str(e)) from e
+    unfit = Unready
 
     def _open(self) -> Callable[..., dict[str, Any]]:
-        folder = self._stack.enter_context(own_folder())
+        folder = self._folder()
         held = {name: data.numpy().tobytes() for name, data in self._start["files"].items()}
         return slice_evaluation(folder.resolve(), held)
 

@@ -88,7 +88,7 @@ def not_compiled() -> Optional[str]:
 
 
 def cut(p: RankingPlan, slots: int) -> List[range]:
-    """Slices of agents for so many workers."""
+    """The agents of each slice. slots: workers that train slices side by side."""
     P = len(p.candidates) * p.K
     n = min(P, SLICES_PER_SLOT * max(1, slots)) if independent(p) else 1
     return [range(P * i // n, P * (i + 1) // n) for i in range(n)]

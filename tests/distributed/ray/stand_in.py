@@ -22,7 +22,7 @@ class Stand:
         self.object = cls(*args)
 
     def die(self) -> None:
-        """Of a ``RunHub``."""
+        """Makes the log of a ``RunHub`` useless, as its death does, and begins the hub again."""
         hub = self.object.hub
         with hub.changed:
             hub.log.append = hub.log.begin_file = hub.log.sync = dead

@@ -117,7 +117,7 @@ KILLED = """
 import os, signal, sys, tempfile
 sys.path.insert(0, sys.argv[2])
 tempfile.tempdir = sys.argv[1]
-from envolve.outer.ray.nes_master import own_folder
+from envolve.outer.ray.own_folder import own_folder
 with own_folder() as folder:
     (folder / "left").write_text("")
     assert os.listdir(sys.argv[1]) == [folder.name]
