@@ -116,8 +116,8 @@ def test_td3_learns_no_worse_than_stable_baselines3_at_equal_steps():
 
 def test_td3_climbs_the_hill_if_chance_has_shown_it_the_top():
     """The reward is sparse: within some 56,000 steps, 50,000 of them random, those agents solve the task whose random
-    actions reached the top at least once; the others learn to stand still, which costs nothing. Measured on 20 agents: 17
-    saw it, and 16 of these return 90.8 to 94.5. The last solved it with its noise alone, and stands still without (-0.4).
+    actions reached the top at least once; the others learn to stand still, which costs nothing. Measured on 20 agents:
+    17 saw it, and 16 of these return 90.8 to 94.5. The last solved it with noise alone, and is still without (-0.4).
     """
     result = train_on("td3", "MountainCarContinuous-v0", CAR, members=10)
     saw_the_top = result.episode_return[:, : CAR.init_episodes].max(1) > 0
@@ -130,8 +130,8 @@ def test_td3_climbs_the_hill_if_chance_has_shown_it_the_top():
 
 def test_discrete_td3_solves_cartpole():
     """Until the last ten returns average 195. Measured on 20 agents: 18 do within 40,000 steps, 16,400 on average, and
-    return 162.9 to 200 in the greedy test. Two never leave a policy of one action, which lives for 9 steps, and end after
-    their 1,000 episodes. (Without layer norm 2 of 8 never leave it, and 2 others do not stop within 40,000.)
+    return 162.9 to 200 in the greedy test. Two never leave a policy of one action, which lives for 9 steps, and end
+    after their 1,000 episodes. (Without layer norm 2 of 8 never leave it, and 2 others do not stop within 40,000.)
     """
     result = train_on("td3_discrete", "CartPole-v0", CARTPOLE, members=10)
     returns = result.test_return.mean(1)
