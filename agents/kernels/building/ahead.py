@@ -2,9 +2,9 @@
 
 The process that compiles a kernel can end up calling copies of inner functions that were optimised apart from the
 kernel; a process that loads the cached kernel calls the copies within it. Where sums may be reordered the two differ in
-the last bit, so the first worker's results would differ from all others'. It also keeps workers that start together from
-compiling the same thing side by side, and a compiler that crashes or runs out of memory ends no other process: LLVM 14
-aborts where it meets what it cannot translate. ``foreman.py`` is what runs there.
+the last bit, so the first worker's results would differ from all others'. It also keeps workers that start together
+from compiling the same thing side by side, and a compiler that crashes or runs out of memory ends no other process:
+LLVM 14 aborts where it meets what it cannot translate. ``foreman.py`` is what runs there.
 
 Ctrl-C and SIGTERM end the compiling, and no one takes that for a failure.
 """

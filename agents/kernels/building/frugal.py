@@ -1,4 +1,4 @@
-"""Spares numba's compiler work that changes nothing: what it computes anew and could remember, reports to no listener, or
+"""Spares numba's compiler work that changes nothing: what it computes anew and could remember, tells no listener, or
 does to what has no body. For processes that compile and do nothing else (``whole.py``).
 
 Most of the time that a kernel takes is Python's: numba types and translates about a hundred functions, LLVM takes a
