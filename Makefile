@@ -97,7 +97,7 @@ setup-mjlab: ## create .venv-mjlab for tasks of mjlab (PYTHON_MJLAB=/path/to/pyt
 	}
 
 test-mjlab: setup-mjlab ## tasks of mjlab, with mjlab itself (ARGS="-m slow": 520 steps beside its own managers)
-	$(VENV_MJLAB)/bin/python -m pytest -m "not slow" tests/envs/mjlab $(ARGS)
+	$(VENV_MJLAB)/bin/python -m pytest -m "not slow" tests/envs/managers $(ARGS)
 
 lint: setup ## ruff and mypy
 	$(BIN)/ruff check .
