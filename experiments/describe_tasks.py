@@ -24,10 +24,10 @@ from typing_extensions import Annotated
 
 import envolve.envs.physics  # noqa: F401  registers the tasks
 from envolve.core import commands
+from envolve.envs.managers.library import NAMES
 from envolve.envs.physics.task import PHYSICS_TASKS, PhysicsTask
 from envolve.envs.shaping.candidate import TERM_FILE
 from envolve.envs.shaping.term_file import term_text
-from envolve.envs.managers.library import NAMES
 from envolve.envs.sim.simulator import SimulatorError
 from envolve.envs.worlds.file import write_atomic
 from envolve.experiments.command_line import parse
@@ -94,7 +94,8 @@ class Args:
     task: Optional[str] = None
     """Print this task only."""
     terms: Annotated[Optional[Path], tyro.conf.arg(metavar="FILE")] = None
-    """Write the weights and parameters of a task of mjlab or Isaac Lab in FILE, *.terms.json: a candidate to begin from."""
+    """Write the weights and parameters of a task of mjlab or Isaac Lab in FILE, *.terms.json: a candidate to begin
+    from."""
 
 
 def complain(text: object) -> None:

@@ -1,8 +1,9 @@
 """One environment of managers, ``ManagerBasedRlEnv`` of mjlab or ``ManagerBasedRLEnv`` of Isaac Lab, whose environments
 belong to candidates: environment e to candidate e // N.
 
-The library's own ``step`` and ``reset`` do the work. Around them, random numbers are the candidates' own (``draws.py``), the
-environments of all candidates stand at the same places, and ``terms.py`` may change numbers of terms.
+The library's own ``step`` and ``reset`` do the work. Around them, random numbers are the candidates' own
+(``draws.py``), the environments of all candidates stand at the same places, and ``terms.py`` may change numbers of
+terms.
 
 Axes: P candidates, N environments each, R = P N, A numbers of an action.
 """

@@ -8,12 +8,10 @@ from typing import Any, Dict, Iterator, List, Tuple
 import torch
 from torch import Tensor
 
-from envolve.envs.managers.library import Driver, Library
+from envolve.envs.managers.library import BODIES, CONTACT_TIMES, Driver, Library
 from envolve.envs.sim.simulator import SimulatorError
 
 ENTRY_POINT = "isaaclab.envs:ManagerBasedRLEnv"  # of tasks that are made of managers
-W, B = "world", "body's own frame"
-QUATERNION = "(x, y, z, w)"
 
 
 class IsaacLabDriver(Driver):
@@ -56,6 +54,9 @@ class IsaacLabDriver(Driver):
             buffer._buffer[rows] = content[rows]
             buffer._num_pushes[others] = pushes[others]
 
+    def reward(self, values: Tensor, weights: Tensor, dt: float) -> Tensor:
+        return torch.where(weights == 0, 0.0, values * weights).sum(1) * dt
+
     def entities(self) -> Dict[str, Any]:
         scene = self.env.scene
         return {**scene.articulations, **scene.rigid_objects}
@@ -76,8 +77,8 @@ class IsaacLabDriver(Driver):
         entity.write_joint_velocity_to_sim_index(velocity=velocity.contiguous(), env_ids=ids.int())
 
     def coordinates(self) -> Tuple[Tensor, Tensor]:
-        kinds = self.env.scene.get_state().values()
-        parts = [part for kind in kinds for entity in kind.values() if isinstance(entity, dict) for part in entity.items()]
+        entities = [e for kind in self.env.scene.get_state().values() for e in kind.values() if isinstance(e, dict)]
+        parts = [part for entity in entities for part in entity.items()]
         positions = [x.flatten(1) for name, x in parts if not name.endswith("velocity")]
         velocities = [x.flatten(1) for name, x in parts if name.endswith("velocity")]
         return torch.cat(positions, 1), torch.cat(velocities, 1)
@@ -92,37 +93,15 @@ class IsaacLab(Library):
     name, title, versions = "isaaclab", "Isaac Lab", "3.0."
     install = "make setup-isaaclab (docs/isaaclab.md)"
     driver = IsaacLabDriver
-    quaternion = QUATERNION
-    floating = {
-        "root_link_pos_w": ("m", f"position of the root, {W}"),
-        "root_link_quat_w": ("", f"of the root, quaternion {QUATERNION}, body to world coordinates"),
-        "root_link_lin_vel_w": ("m/s", f"of the root, {W}"),
-        "root_link_ang_vel_w": ("rad/s", f"of the root, {W}"),
-        "root_link_lin_vel_b": ("m/s", f"of the root, {B}"),
-        "root_link_ang_vel_b": ("rad/s", f"of the root, {B}"),
-        "projected_gravity_b": ("", "direction of gravity in the root's frame: (0, 0, -1) when level"),
-        "heading_w": ("rad", "yaw of the root"),
-    }
-    joints = {
-        "joint_pos": ("rad or m", "positions"),
-        "default_joint_pos": ("rad or m", "the pose that Isaac Lab calls default"),
-        "joint_vel": ("rad/s or m/s", "velocities"),
-        "joint_acc": ("rad/s^2 or m/s^2", "accelerations"),
-        "applied_torque": ("N m or N", "effort of the actuators at the joints"),
-    }
-    parts = {
-        "body_link_pos_w": ("body_names", "m", f"positions of the bodies, {W}"),
-        "body_link_lin_vel_w": ("body_names", "m/s", f"velocities of the bodies, {W}"),
-    }
+    quaternion = "(x, y, z, w)"
+    effort = "applied_torque"
+    parts = BODIES
     sensed = {
-        "net_normal_forces_w": ("N", f"normal contact force of each body, {W}"),
-        "current_air_time": ("s", "time since the last contact, 0 in contact"),
-        "last_air_time": ("s", "length of the last flight"),
-        "current_contact_time": ("s", "time in contact, 0 in the air"),
-        "last_contact_time": ("s", "length of the last contact"),
-        "ray_hits_w": ("m", f"where rays hit, {W}"),
-        "lin_acc_b": ("m/s^2", f"acceleration, {B}"),
-        "ang_vel_b": ("rad/s", f"angular velocity, {B}"),
+        "net_normal_forces_w": ("N", "normal contact force of each body, world"),
+        **CONTACT_TIMES,
+        "ray_hits_w": ("m", "where rays hit, world"),
+        "lin_acc_b": ("m/s^2", "acceleration, body's own frame"),
+        "ang_vel_b": ("rad/s", "angular velocity, body's own frame"),
     }
 
     def load(self) -> Any:

@@ -19,6 +19,16 @@ from envolve.envs.sim.simulator import SimulatorError
 
 LISTED = 20  # more tasks than these are counted in a message, not listed
 Table = Dict[str, Tuple[str, ...]]
+BODIES: Table = {
+    "body_link_pos_w": ("body_names", "m", "positions of the bodies, world"),
+    "body_link_lin_vel_w": ("body_names", "m/s", "velocities of the bodies, world"),
+}
+CONTACT_TIMES: Table = {
+    "current_air_time": ("s", "time since the last contact, 0 in contact"),
+    "last_air_time": ("s", "length of the last flight"),
+    "current_contact_time": ("s", "time in contact, 0 in the air"),
+    "last_contact_time": ("s", "length of the last contact"),
+}
 
 
 class Driver(abc.ABC):
@@ -35,12 +45,17 @@ class Driver(abc.ABC):
     def reset(self, ids: Tensor) -> None:
         """Begins episodes in environments ids, int64 [n], with the library's own reset."""
 
-    def moved(self, ids: Tensor) -> None:
+    def moved(self, ids: Tensor) -> None:  # noqa: B027  nothing to do for most
         """Is told that a step has changed environments ids, e.g. by a new command."""
 
     def dropped(self) -> Optional[str]:
         """What makes candidates depend on each other, in words; None: nothing known."""
         return None
+
+    @abc.abstractmethod
+    def reward(self, values: Tensor, weights: Tensor, dt: float) -> Tensor:
+        """Reward [R] of values and weights [R, K] of the reward terms, with the operations of the library's manager,
+        so that equal numbers give equal bits."""
 
     @abc.abstractmethod
     def entities(self) -> Dict[str, Any]:
@@ -75,12 +90,34 @@ class Library(abc.ABC):
     versions: ClassVar[str]  # how a version begins whose attributes are those that this project uses
     install: ClassVar[str]
     driver: ClassVar[Any]  # class of Driver
-    quaternion: ClassVar[str]
-    # attributes of an entity's or a sensor's data that candidates see: unit, meaning; ``parts``: first the list of names
-    floating: ClassVar[Table]
-    joints: ClassVar[Table]
+    quaternion: ClassVar[str]  # order of its numbers
+    # Attributes of an entity's or a sensor's data that candidates see: unit, meaning; of parts, first the list of names
+    effort: ClassVar[str]  # of the joints' actuators
     parts: ClassVar[Table]
     sensed: ClassVar[Table]
+
+    @property
+    def floating(self) -> Table:
+        return {
+            "root_link_pos_w": ("m", "position of the root, world"),
+            "root_link_quat_w": ("", f"of the root, quaternion {self.quaternion}, body to world coordinates"),
+            "root_link_lin_vel_w": ("m/s", "of the root, world"),
+            "root_link_ang_vel_w": ("rad/s", "of the root, world"),
+            "root_link_lin_vel_b": ("m/s", "of the root, body's own frame"),
+            "root_link_ang_vel_b": ("rad/s", "of the root, body's own frame"),
+            "projected_gravity_b": ("", "direction of gravity in the root's frame: (0, 0, -1) when level"),
+            "heading_w": ("rad", "yaw of the root"),
+        }
+
+    @property
+    def joints(self) -> Table:
+        return {
+            "joint_pos": ("rad or m", "positions"),
+            "default_joint_pos": ("rad or m", f"the pose that {self.title} calls default"),
+            "joint_vel": ("rad/s or m/s", "velocities"),
+            "joint_acc": ("rad/s^2 or m/s^2", "accelerations"),
+            self.effort: ("N m or N", "effort of the actuators at the joints"),
+        }
 
     @abc.abstractmethod
     def load(self) -> Any:

@@ -8,12 +8,10 @@ from typing import Any, Dict, List, Optional, Tuple
 import torch
 from torch import Tensor
 
-from envolve.envs.managers.library import Driver, Library
+from envolve.envs.managers.library import BODIES, CONTACT_TIMES, Driver, Library
 from envolve.envs.sim.simulator import SimulatorError
 
 KEPT_BY_FORWARD = ("qacc_warmstart", "qacc", "sensordata")  # what a call with the same state may change
-W, B = "world", "body's own frame"
-QUATERNION = "(w, x, y, z)"
 
 
 class MjlabDriver(Driver):
@@ -65,6 +63,12 @@ class MjlabDriver(Driver):
             " (sim.nconmax of the task's configuration)"
         )
 
+    def reward(self, values: Tensor, weights: Tensor, dt: float) -> Tensor:
+        total = values.new_zeros(len(values))
+        for value, weight in zip(values.T, weights.T):
+            total += torch.nan_to_num(value * weight * dt, nan=0.0, posinf=0.0, neginf=0.0)
+        return total
+
     def entities(self) -> Dict[str, Any]:
         return {n: e for n, e in self.env.scene.entities.items() if type(e).__name__ != "TerrainEntity"}
 
@@ -86,37 +90,17 @@ class Mjlab(Library):
     name, title, versions = "mjlab", "mjlab", "1.6."
     install = "make setup-mjlab (docs/mjlab.md)"
     driver = MjlabDriver
-    quaternion = QUATERNION
-    floating = {
-        "root_link_pos_w": ("m", f"position of the root, {W}"),
-        "root_link_quat_w": ("", f"of the root, quaternion {QUATERNION}, body to world coordinates"),
-        "root_link_lin_vel_w": ("m/s", f"of the root, {W}"),
-        "root_link_ang_vel_w": ("rad/s", f"of the root, {W}"),
-        "root_link_lin_vel_b": ("m/s", f"of the root, {B}"),
-        "root_link_ang_vel_b": ("rad/s", f"of the root, {B}"),
-        "projected_gravity_b": ("", "direction of gravity in the root's frame: (0, 0, -1) when level"),
-        "heading_w": ("rad", "yaw of the root"),
-    }
-    joints = {
-        "joint_pos": ("rad or m", "positions"),
-        "default_joint_pos": ("rad or m", "the pose that mjlab calls default"),
-        "joint_vel": ("rad/s or m/s", "velocities"),
-        "joint_acc": ("rad/s^2 or m/s^2", "accelerations"),
-        "qfrc_actuator": ("N m or N", "effort of the actuators at the joints"),
-    }
+    quaternion = "(w, x, y, z)"
+    effort = "qfrc_actuator"
     parts = {
-        "body_link_pos_w": ("body_names", "m", f"positions of the bodies, {W}"),
-        "body_link_lin_vel_w": ("body_names", "m/s", f"velocities of the bodies, {W}"),
-        "site_pos_w": ("site_names", "m", f"positions of the sites, {W}"),
-        "site_lin_vel_w": ("site_names", "m/s", f"velocities of the sites, {W}"),
+        **BODIES,
+        "site_pos_w": ("site_names", "m", "positions of the sites, world"),
+        "site_lin_vel_w": ("site_names", "m/s", "velocities of the sites, world"),
     }
     sensed = {
         "found": ("", "number of contacts found"),
         "force": ("N", "contact force"),
-        "current_air_time": ("s", "time since the last contact, 0 in contact"),
-        "last_air_time": ("s", "length of the last flight"),
-        "current_contact_time": ("s", "time in contact, 0 in the air"),
-        "last_contact_time": ("s", "length of the last contact"),
+        **CONTACT_TIMES,
         "heights": ("m", "height above the ground"),
     }
 

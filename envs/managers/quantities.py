@@ -1,8 +1,7 @@
 """What candidates read of a task: named tensors of its entities, sensors, commands and terms.
 
-Names and conventions are the library's own: SI units, world coordinates where a name ends with ``_w``, the body's where it
-ends with ``_b``, quaternions in its
-order. ``<entity>_<name>`` is ``scene[entity].data.<name>``.
+Names and conventions are the library's own: SI units, world coordinates where a name ends with ``_w``, the body's
+where it ends with ``_b``, quaternions in its order. ``<entity>_<name>`` is ``scene[entity].data.<name>``.
 
 Axes: R environments.
 """
@@ -11,6 +10,7 @@ from __future__ import annotations
 
 import math
 import re
+from functools import partial
 from typing import Any, Callable, Dict, List, NamedTuple, Tuple
 
 from torch import Tensor
@@ -43,10 +43,9 @@ def readers(library: Library, driver: Driver) -> Dict[str, Reader]:
         if getattr(sensor, "data", None) is not None and not library.is_part(name):
             found.update(_sensor(library, driver, name, sensor))
     for name in env.command_manager.active_terms:
-        reader = _reader(driver, lambda n=name: env.command_manager.get_command(n), "", f"the task's command {name!r}")
-        found[f"command_{plain(name)}"] = reader
-    origins = "the environment's place, world"
-    found["env_origin"] = _reader(driver, lambda: env.scene.env_origins, "m", origins)
+        get = partial(env.command_manager.get_command, name)
+        found[f"command_{plain(name)}"] = _reader(driver, get, "", f"the task's command {name!r}")
+    found["env_origin"] = _reader(driver, lambda: env.scene.env_origins, "m", f"the environment's place, {W}")
     return {name: reader for name, reader in found.items() if math.prod(reader.quantity.shape) <= MOST_NUMBERS}
 
 
@@ -57,12 +56,16 @@ def _reader(driver: Driver, get: Callable[[], Any], unit: str, meaning: str) -> 
     return Reader(Quantity(tuple(read().shape[1:]), unit, meaning), read)
 
 
+def _of_data(owner: Any, attribute: str) -> Any:
+    return getattr(owner.data, attribute)
+
+
 def _entity(library: Library, driver: Driver, name: str, entity: Any) -> Dict[str, Reader]:
     found: Dict[str, Reader] = {}
     joints = ", ".join(getattr(entity, "joint_names", ()))
 
     def add(attribute: str, unit: str, meaning: str) -> None:
-        found[f"{plain(name)}_{attribute}"] = _reader(driver, lambda: getattr(entity.data, attribute), unit, meaning)
+        found[f"{plain(name)}_{attribute}"] = _reader(driver, partial(_of_data, entity, attribute), unit, meaning)
 
     if not getattr(entity, "is_fixed_base", False):
         for attribute, (unit, meaning) in library.floating.items():
@@ -83,9 +86,7 @@ def _sensor(library: Library, driver: Driver, name: str, sensor: Any) -> Dict[st
         reader = _reader(driver, lambda: sensor.data, "", f"sensor {name!r}")
         return {own: reader} if reader.read().is_floating_point() else {}
     return {
-        f"{own}_{attribute}": _reader(
-            driver, lambda a=attribute: getattr(sensor.data, a), unit, f"{meaning}: sensor {name!r}"
-        )
+        f"{own}_{attribute}": _reader(driver, partial(_of_data, sensor, attribute), unit, f"{meaning}: sensor {name!r}")
         for attribute, (unit, meaning) in library.sensed.items()
         if getattr(sensor.data, attribute, None) is not None
     }

@@ -1,8 +1,8 @@
 """A task of managers as shapers see it: named state, the task's own shapers, and the score.
 
-The score is the task's return: the sum of its reward over an episode, divided by the time limit in seconds. That is the sum
-of what the library logs as ``Episode_Reward/*``. Its reward manager computes it with the weights and parameters of the
-task, whatever candidates change.
+The score is the task's return: the sum of its reward over an episode, divided by the time limit in seconds. That is the
+sum of what the library logs as ``Episode_Reward/*``. Its reward manager computes it with the weights and parameters of
+the task, whatever candidates change.
 
 Axes: R environments of all candidates, P candidates, K reward terms, A numbers of an action.
 """
@@ -92,22 +92,15 @@ class ManagedTask(PhysicsTask):
     def settle(self, reward: Tensor) -> None:
         """When the library has computed its reward [R]: the score, the candidates' own terms, and the state."""
         numbers = self.world.numbers
-        self.reward = torch.nan_to_num(reward, nan=0.0, posinf=0.0, neginf=0.0)  # as mjlab does itself
+        self.reward = _finite(reward.clone())
         self._values = numbers.reward_values()
         self.own_reward = self.reward
         if numbers.has("rewards"):
-            self.own_reward = self._weighted(numbers.weights())
+            weights = numbers.weights().repeat_interleave(self.world.N, 0)
+            own = self.driver.reward(self._values, weights, self.dt if self.scaled else 1.0)
+            self.own_reward = _finite(own)
         self.own_terminal = numbers.terminated(self.world.terminated)
         self.measure()
-
-    def _weighted(self, weights: Tensor) -> Tensor:
-        """Reward with each candidate's weights [P, K], [R]; the same operations as the managers'."""
-        total = torch.zeros_like(self.reward)
-        per_row = weights.repeat_interleave(self.world.N, 0)
-        for k in range(len(self.terms)):
-            value = self._values[:, k] * per_row[:, k] * (self.dt if self.scaled else 1.0)
-            total += torch.nan_to_num(value, nan=0.0, posinf=0.0, neginf=0.0)
-        return total
 
     def measure(self, ids: Optional[Tensor] = None) -> None:
         """Refreshes the state; ids: of these environments only."""
@@ -238,6 +231,11 @@ def managed_task(name: str, engine: str = NAMES[0]) -> Type[ManagedTask]:
         }
         _classes[full] = type(plain(full), (ManagedTask,), facts)
     return _classes[full]
+
+
+def _finite(reward: Tensor) -> Tensor:
+    """With 0 for numbers that are not finite, as mjlab does itself."""
+    return torch.nan_to_num(reward, nan=0.0, posinf=0.0, neginf=0.0)
 
 
 def _action_width(env: Any) -> int:

@@ -182,7 +182,7 @@ def hardware(engine: str, device: Optional[str], threads: int, look: bool = True
 
 
 def task_and_engine(name: str, engine: str) -> Tuple[Type[PhysicsTask], str]:
-    """The task and its engine, from --task and --engine. Raises ConfigError, and SimulatorError if a library is wanted and
+    """The task and its engine, from --task and --engine. Raises ConfigError, and SimulatorError if its library is
     missing."""
     if engine in NAMES or is_managed(name):
         library = library_of(name, engine)
