@@ -98,17 +98,26 @@ class PlainEnvironment:
     def __init__(self, key: int, n: int) -> None:
         cfg = ISAACLAB.configuration(CARTPOLE, n)
         self.until = contextlib.ExitStack()
-        self.draws = Draws(rng.fold(torch.tensor([key]), rng.RESET), n, torch.device("cpu"))
+        self.key = rng.fold(torch.tensor([key]), rng.RESET)
+        self.draws = Draws(self.key, n, torch.device("cpu"))
         with quiet(), self.draws, self.draws.of(None, shared=True):
             self.env = ISAACLAB.make(cfg, "cpu", self.until)
         self.until.callback(self.env.close)
+        reset = self.env._reset_idx
+
+        def of_these(env_ids: Tensor) -> None:
+            with self.draws.of(env_ids.long()):
+                reset(env_ids)
+
+        self.env._reset_idx = of_these
 
     def run(self, actions: list[Tensor], staggered: bool) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
         """Observation [N, F], reward, terminated and time outs [N] of each action [N, A]."""
         env, N = self.env, self.env.num_envs
-        with self.draws:
-            self.draws.begin(rng.fold(torch.tensor([7]), rng.RESET))
-            env.reset(env_ids=torch.arange(N))
+        for _ in range(2):  # the first reset of a new simulation drops the velocities
+            with self.draws:
+                self.draws.begin(self.key)
+                env.reset(env_ids=torch.arange(N))
         if staggered:
             env.episode_length_buf[:] = torch.arange(N) * env.max_episode_length // N
         for action in actions:

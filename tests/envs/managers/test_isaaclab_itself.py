@@ -11,7 +11,7 @@ from torch import Tensor
 
 from envolve.envs.managers.envs import make_managed_envs
 from envolve.envs.shaping.candidate import Candidate, Shaper
-from envolve.experiments import auto_shape
+from envolve.experiments import eval_shapers
 from tests.envs.managers.real_lab import CARTPOLE, PlainEnvironment, needs_isaaclab, use_own_model
 from tests.envs.managers.test_envs import numbers
 from tests.envs.managers.test_equality import late
@@ -96,5 +96,5 @@ def test_candidates_are_trained_and_ranked(
         "def compute_reward(state):\n    return state['robot_joint_pos'][:, 1].cos()\n", encoding="utf-8"
     )
     given = ["--task", NAME, "--shapers", str(shapers), "--num-envs-per-shaper", "8", "--iterations", "2"]
-    assert auto_shape.main([*given, "--results-dir", str(tmp_path / "results")]) == 0
+    assert eval_shapers.main([*given, "--run-dir", str(tmp_path / "run")]) == 0
     assert "upright" in capsys.readouterr().out
