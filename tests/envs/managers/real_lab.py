@@ -7,6 +7,7 @@ import contextlib
 import importlib.util
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -62,13 +63,16 @@ def write_cartpole(path: Path) -> None:
 
 
 def use_own_model(monkeypatch: pytest.MonkeyPatch, path: Path, **changes: Any) -> None:
-    """Isaac-Cartpole with the model above and without its ground, which is downloaded too, and with the last three
-    observations. changes: noise: of observations; push: mean seconds between changes of the joints' positions."""
+    """Isaac-Cartpole with the model above and without its ground, which is downloaded too. What makes candidates hard
+    to keep apart is added: a box that falls, commands, and observations of three times, some of them late. changes:
+    noise: of observations; push: mean seconds between changes of the joints' positions, and of commands."""
     write_cartpole(path)
     original = IsaacLab.configuration
 
     def configuration(self: IsaacLab, task: str, num_envs: int, device: str = "cpu") -> Any:
-        from isaaclab.managers import EventTermCfg
+        from isaaclab.assets import RigidObjectCfg
+        from isaaclab.managers import EventTermCfg, ObservationTermCfg, SceneEntityCfg
+        from isaaclab.sim import CuboidCfg, MassPropertiesCfg, RigidBodyPropertiesCfg
         from isaaclab.utils.noise import UniformNoiseCfg
         from isaaclab_tasks.core.cartpole import mdp
 
@@ -76,6 +80,30 @@ def use_own_model(monkeypatch: pytest.MonkeyPatch, path: Path, **changes: Any) -
         cfg.scene.robot.spawn.usd_path, cfg.scene.ground = str(path), None
         policy = cfg.observations.policy
         policy.history_length = 3
+        policy.joint_vel_rel.delay_max_lag = 2
+        policy.command = ObservationTermCfg(func=mdp.generated_commands, params={"command_name": "velocity"})
+        box = CuboidCfg(
+            size=(0.2, 0.2, 0.2), rigid_props=RigidBodyPropertiesCfg(), mass_props=MassPropertiesCfg(mass=1.0)
+        )
+        cfg.scene.box = RigidObjectCfg(
+            prim_path="{ENV_REGEX_NS}/Box", spawn=box, init_state=RigidObjectCfg.InitialStateCfg(pos=(0.0, 3.0, 1.0))
+        )
+        cfg.events.reset_box = EventTermCfg(
+            func=mdp.reset_root_state_uniform,
+            mode="reset",
+            params={
+                "asset_cfg": SceneEntityCfg("box"),
+                "pose_range": {"x": (-0.5, 0.5), "yaw": (-3.0, 3.0)},
+                "velocity_range": {"x": (-1.0, 1.0)},
+            },
+        )
+        between = (0.5 * changes["push"], 1.5 * changes["push"]) if "push" in changes else (9.0, 9.0)
+        ranges = mdp.UniformVelocityCommandCfg.Ranges(
+            lin_vel_x=(-1.0, 1.0), lin_vel_y=(-1.0, 1.0), ang_vel_z=(-1.0, 1.0)
+        )
+        cfg.commands = SimpleNamespace(
+            velocity=mdp.UniformVelocityCommandCfg(asset_name="box", resampling_time_range=between, ranges=ranges)
+        )
         if "noise" in changes:
             policy.enable_corruption = True
             policy.joint_pos_rel.noise = UniformNoiseCfg(n_min=-changes["noise"], n_max=changes["noise"])
@@ -83,7 +111,7 @@ def use_own_model(monkeypatch: pytest.MonkeyPatch, path: Path, **changes: Any) -
             cfg.events.push = EventTermCfg(
                 func=mdp.reset_joints_by_offset,
                 mode="interval",
-                interval_range_s=(0.5 * changes["push"], 1.5 * changes["push"]),
+                interval_range_s=between,
                 params={**cfg.events.reset_pole_position.params, "position_range": (-0.2, 0.2)},
             )
         return cfg

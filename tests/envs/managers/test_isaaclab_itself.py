@@ -4,12 +4,14 @@ candidate changes nothing for the others."""
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
 from envolve.envs.managers.envs import make_managed_envs
+from envolve.envs.physics.task import Pose
 from envolve.envs.shaping.candidate import Candidate, Shaper
 from envolve.experiments import eval_shapers
 from tests.envs.managers.real_lab import CARTPOLE, PlainEnvironment, needs_isaaclab, use_own_model
@@ -76,13 +78,44 @@ def test_a_simulation_that_blows_up_is_kept_and_leaves_others_alone(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     use_own_model(monkeypatch, tmp_path / "cartpole.usda")
-    wild = Candidate("wild", {"compute_torque": Shaper(lambda action, state: action * torch.nan, False)})
+
+    def begin(state: Any, random: Any, rest: Pose) -> Pose:
+        return Pose(rest.root_state, rest.joint_position, rest.joint_velocity + 1e6)
+
+    wild = Candidate("wild", {"compute_initial_state": Shaper(begin, False)})
     good = played([Candidate("a"), Candidate("b"), Candidate("c")], [7, 8, 7], 20)
     envs = make_managed_envs(NAME, [Candidate("a"), wild, Candidate("c")], N, [7, 8, 7])
     envs.begin(staggered=True)
     for k, action in enumerate(actions(20)):
         step = envs.step(action.repeat(3, 1, 1))
         assert torch.equal(step.obs[[0, 2]], good["obs"][k, [0, 2]]), k
+    assert [dump.candidate for dump in envs.dumps] == ["wild"] and not envs.failures
+    assert step.terminated[1].all() and (step.score[1] == 0).all()
+    envs.task.sim.close()
+
+
+def test_a_candidate_places_and_commands(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    use_own_model(monkeypatch, tmp_path / "cartpole.usda")
+
+    def begin(state: Any, random: Any, rest: Pose) -> Pose:
+        root = rest.root_state.clone()
+        root[:, 0, 3:7] = torch.tensor([0.0, 0.0, 1.0, 0.0], dtype=root.dtype)  # half a turn about z
+        root[:, 0, 7] = 2.0
+        return Pose(root, rest.joint_position + 0.25, rest.joint_velocity)
+
+    goal = Shaper(lambda state, random: 0 * random.uniform[:, :3] + 0.75, False)
+    own = Candidate("c", {"compute_initial_state": Shaper(begin, False), "compute_goal": goal})
+    envs = make_managed_envs(NAME, [own, Candidate("o")], N, 7)
+    envs.begin()
+    state, mine = envs.task.state, slice(0, N)
+    assert not envs.failures
+    torch.testing.assert_close(state["robot_joint_pos"][mine], torch.full((N, 2), 0.25))
+    torch.testing.assert_close(state["box_root_link_quat_w"][mine].abs(), torch.eye(4)[2].repeat(N, 1))
+    torch.testing.assert_close(state["box_root_link_lin_vel_w"][mine, 0], torch.full((N,), 2.0))
+    torch.testing.assert_close(state["box_root_link_lin_vel_b"][mine, 0], torch.full((N,), -2.0))
+    for _ in range(3):
+        envs.step(torch.zeros(2, N, 1))
+        assert (state["command_velocity"][mine] == 0.75).all() and not (state["command_velocity"][N:] == 0.75).any()
     envs.task.sim.close()
 
 
