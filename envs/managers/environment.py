@@ -75,8 +75,15 @@ class CandidateEnv:
         self.cfg = library.configuration(task, self.R, device)
         self.draws = Draws(key, N, self.device)
         self._until = contextlib.ExitStack()
-        with quiet(), self.draws, self.draws.of(None, shared=True):  # startup comes before there are candidates
-            self.env = make(self.cfg, device) if make else library.make(self.cfg, device, self._until)
+        try:
+            with quiet(), self.draws, self.draws.of(None, shared=True):  # startup comes before there are candidates
+                self.env = make(self.cfg, device) if make else library.make(self.cfg, device, self._until)
+        except Exception as e:  # a model that cannot be downloaded, a second simulation, ...
+            self._until.close()
+            if isinstance(e, SimulatorError):
+                raise
+            first = (str(e).splitlines() or [""])[0]
+            raise SimulatorError(f"{library.title} cannot make {task}: {type(e).__name__}: {first}") from e
         self._until.callback(self.env.close)
         self.numbers = TermNumbers(self.env, self.cfg, numbers, N)
         self.driver: Driver = library.driver(self.env)

@@ -259,8 +259,12 @@ def make_managed_envs(
         numbers.append({} if wrong is not None else candidate.term_numbers())
     keys_of = torch.tensor(keys, dtype=torch.int64, device=device)
     world = CandidateEnv(library, cls.own_name, numbers, num_envs, rng.fold(keys_of, rng.RESET), device, make)
-    world.reset(torch.arange(world.R, device=world.device))
-    return ManagedEnvs(world, cls(world), candidates, keys_of, failures)
+    try:
+        world.reset(torch.arange(world.R, device=world.device))
+        return ManagedEnvs(world, cls(world), candidates, keys_of, failures)
+    except BaseException:
+        world.close()
+        raise
 
 
 __all__ = ["ManagedEnvs", "ShaperCalls", "make_managed_envs"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,10 +19,13 @@ from envolve.envs.physics.task import Pose
 from envolve.envs.shaping.candidate import Candidate, Shaper
 from envolve.envs.sim.simulator import SimulatorError
 from envolve.experiments import describe_tasks
+from envolve.outer.config.load import load_config
 from envolve.outer.config.yaml_lines import ConfigError
+from envolve.outer.evaluate.shapers import evaluate_shapers
 from envolve.outer.shapers.plan import task_and_engine
 from tests.envs.managers import fake_lab
 from tests.envs.managers.test_envs import N, numbers, play, rewarding, same
+from tests.outer.small import ROOT
 
 NAME = "isaaclab:" + fake_lab.TASK
 
@@ -176,6 +180,27 @@ def test_the_simulation_is_closed_before_its_launcher() -> None:
     assert fake_lab.launched == ["cpu"] and fake_lab.ManagerBasedRLEnv.alive == 1
     envs.task.sim.close()
     assert not fake_lab.launched and fake_lab.ManagerBasedRLEnv.alive == 0
+
+
+def test_a_second_simulation_is_refused_in_one_line_and_leaves_the_first() -> None:
+    envs = make([Candidate("a")])
+    with pytest.raises(SimulatorError, match="Isaac Lab cannot make Isaac-Fake-Point: .*already exists") as e:
+        make([Candidate("b")])
+    assert "\n" not in str(e.value) and fake_lab.launched == ["cpu"]
+    play(envs, 2)
+    envs.task.sim.close()
+
+
+def test_a_worker_evaluates_one_generation_after_another(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text("def compute_reward(state): return state['own_reward']\n", encoding="utf-8")
+    text = (ROOT / "default_config_cartpole_shapers.yaml").read_text(encoding="utf-8")
+    (tmp_path / "c.yaml").write_text(text.replace("Cartpole", NAME), encoding="utf-8")
+    of_task = {"num_envs_per_shaper": 4, "iterations": 1, "shapers": tmp_path}
+    small = [f"envs.{NAME}.{key}={value}" for key, value in of_task.items()]
+    config = load_config(tmp_path / "c.yaml", [*small, "agents.ppo.rollout_steps=8", "agents.ppo.hidden_size=8"])
+    given = torch.zeros(2, 1), torch.tensor([1, 2])
+    scores = [evaluate_shapers(config.data, *given, human=False, threads=1)["score"] for _ in range(2)]
+    assert torch.equal(*scores) and fake_lab.ManagerBasedRLEnv.alive == 0
 
 
 def test_names_engines_and_errors_are_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

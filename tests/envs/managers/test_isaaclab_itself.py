@@ -65,9 +65,18 @@ def test_a_candidate_has_the_same_bits_alone_and_beside_a_bad_one(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     use_own_model(monkeypatch, tmp_path / "cartpole.usda", noise=0.01, push=0.3)
-    changed = numbers(rewards__pole_pos__weight=-5.0, events__reset_pole_position__position_range__0=-0.1)
+    changed = numbers(
+        rewards__pole_pos__weight=-5.0,
+        rewards__pole_pos__target=0.1,
+        terminations__cart_out_of_bounds__bounds__1=1.0,
+        events__reset_pole_position__position_range__0=-0.1,
+        events__push__position_range__1=0.1,
+        commands__velocity__ranges__lin_vel_x__1=0.2,
+        actions__joint_effort__scale=50.0,
+    )
     good = played([Candidate("a"), Candidate("b"), Candidate("c"), changed], [7, 8, 9, 7], 100)
     assert not same(good, good, 0, 1) and not same(good, good, 0, 3)
+    assert good["terminated"][:, 3].any(), "the changed bounds were never reached"
     for kind in ("raises", "nan", "shape", "changes"):
         beside = played([Candidate("a"), late(kind), Candidate("c"), changed], [7, 8, 9, 7], 100)
         assert all(same(good, beside, i, i) for i in (0, 2, 3)) and not same(good, beside, 1, 1), kind
