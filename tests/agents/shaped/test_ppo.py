@@ -211,6 +211,7 @@ def test_deviations_stay_above_their_floor():
     "settings, message",
     [
         (dict(rollout_steps=0), "rollout_steps"),
+        (dict(squash=False), "squash: found false"),
         (dict(anneal_lr=True, train_steps=100), "desired_kl"),
         (dict(anneal_lr=True, desired_kl=0.0), "train_steps"),
         (dict(minibatches=100), "at least 2"),
