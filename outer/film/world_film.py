@@ -29,7 +29,16 @@ from envolve.outer.search.nes import RETEST, member_seeds
 from envolve.outer.shapers.video import VideoError, captioned
 
 WIDTH = 300  # px, of one picture
-SECONDS = {"CartPole": 0.02, "Pendulum": 0.05, "Acrobot": 0.2, "MountainCar": 1 / 30, "MountainCarContinuous": 1 / 30}
+SECONDS = {  # of a step
+    "CartPole": 0.02,
+    "Pendulum": 0.05,
+    "Acrobot": 0.2,
+    "MountainCar": 1 / 30,
+    "MountainCarContinuous": 1 / 30,
+    "LunarLander": 0.02,
+    "LunarLanderContinuous": 0.02,
+    "BipedalWalker": 0.02,
+}
 CONTEXT = 0.4  # s that one context of a bandit, or one cell, is shown
 MOST_FPS = 20
 HOLD = 0.8  # s that the last picture stands
@@ -134,6 +143,7 @@ def film_scenes(path: Path, task: Task, scenes: Sequence[Scene], heading: str) -
     times = [*range(0, length, every)]
     times += [length] * round(HOLD * fps)
     heading = printable(heading)
+    ways = [drawing.moved(s.episode.observations) for s in scenes]
     tiles: dict[tuple[int, int], np.ndarray] = {}  # the newest picture of every scene
 
     def tile(i: int, t: int) -> np.ndarray:
@@ -145,7 +155,7 @@ def film_scenes(path: Path, task: Task, scenes: Sequence[Scene], heading: str) -
             paid = f"step {k}, return so far {e.rewards[:k].sum():.4g}"
             if scenes[i].alone:
                 paid = f"context {k + 1}, reward {e.rewards[min(k, len(e.rewards) - 1)]:.3g}"
-            picture = drawing.picture(e.observations[k], action, WIDTH)
+            picture = drawing.picture(e.observations[k], action, WIDTH, ways[i][k])
             over = k == len(e.observations) - 1 and len(e.rewards) < task.max_steps and not scenes[i].alone
             room = np.full((picture.shape[0] + 40, WIDTH, 3), 255, np.uint8)
             room[: picture.shape[0]] = picture

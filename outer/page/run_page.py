@@ -10,7 +10,7 @@ from typing import Any
 
 from envolve.core.cleaning import one_line
 from envolve.core.statistics import AgentRuns, summary
-from envolve.outer.page.charts import PALETTE, Dots, Line, dots, intervals, jitter, lines, robust
+from envolve.outer.page.charts import PALETTE, Dots, Line, dots, intervals, jitter, lines, log_axis, robust
 from envolve.outer.page.common import closing, configuration, label
 from envolve.outer.page.parts import Chart, Curve, Fact, Page, Part, Prose, Table
 from envolve.outer.page.reading import Folder, header
@@ -50,7 +50,7 @@ def read(folder: Folder) -> Page:
     page = Page(
         folder.path,
         KINDS[kind],
-        f"{task}: {gtn.get('agent_name', 'agents')} in an evolved {_thing(kind)}",
+        f"{task}: {_learner(str(gtn.get('agent_name', 'agents')))} in an evolved {_thing(kind)}",
         config=config,
         state=folder.state("summary.txt"),
     )
@@ -71,8 +71,11 @@ def read(folder: Folder) -> Page:
     page.add("Evolution", *_evolution(points, members, score_title, mark))
     if folder.has("model.pt"):
         parts = folder.attempt("model.pt", lambda: world_parts(folder.path / "model.pt"))
-        page.add("What the world contains", *(parts or []))
-    page.add("Films", *folder.films())
+        films = folder.films()
+        hint = f"A film of agents in it is not there yet: envolve film {folder.path}"
+        page.add("What the world contains", *films, *(parts or []), lead="" if films or kind == "shaper" else hint)
+    else:
+        page.add("Films", *folder.films())
     page.add("Failures", _failures(members))
     page.add("Summary", Prose(found, mono=True) if found else None)
     page.add("Configuration", *configuration(folder, "config.yaml", text, header(text)))
@@ -89,6 +92,11 @@ def kind_of(config: Mapping[str, Any], gtn: Mapping[str, Any]) -> str:
     if gtn.get("synthetic_env_type") == 2 or "shaped" in config:
         return "shaper"
     return "cb" if isinstance(section, dict) and section.get("contextual_bandit") else "se"
+
+
+def _learner(name: str) -> str:
+    """DDQN of DDQN_vary, as a configuration names a learner whose hyperparameters vary."""
+    return one_line(name.removesuffix("_vary"), 60).replace("_", " ")
 
 
 def _thing(kind: str) -> str:
@@ -116,13 +124,25 @@ def verdict(found: str, report: Any, points: list[CurvePoint], gtn: Mapping[str,
         of = f" of {gtn['max_iterations']}" if isinstance(gtn.get("max_iterations"), int) else ""
         return f"{len(points)}{of} generations so far; best mean score {number(best)}." if points else "Nothing yet."
     first = found.split("\n", 1)[0].partition(": ")[2]
-    said = [f"{first[:1]}{first[1:].lower() if first[:1].isupper() else first[1:]}."]
-    said += [
-        line.strip()
-        for line in found.splitlines()
-        if line.strip().startswith(("An agent needs", "No comparison", "Price with the evolution"))
-    ]
-    return " ".join(said)
+    first = f"{first[:1].upper()}{first[1:].lower() if first[:1].isupper() else first[1:]}"
+    lines = [line.strip() for line in found.splitlines()]
+    world, real = _cells(found, "in the evolved world"), _cells(found, "in the real task")
+    spent = re.search(r"evolution: ([\d,]+) real steps[^;]*(?:; this (.*))?\.", found)
+    if world is None or spent is None:
+        kept = ("An agent needs", "No comparison", "Price with the evolution")
+        return " ".join([f"{first}.", *(line for line in lines if line.startswith(kept))])
+    said = f"{first}: agents trained in the world return {_value_of(world[1])} on the task after {world[0]} steps each"
+    if real is not None:
+        said += f", agents trained on the task {_value_of(real[1])} after {real[0]}"
+    pays = f", which {spent[2].replace('has paid', 'pays')}" if spent[2] else ""
+    said += f"; evolving took {spent[1]} real steps{pays}"
+    why = next((f" {line}" for line in lines if line.startswith("No comparison")), "")
+    return f"{said}.{why}"
+
+
+def _value_of(cell: str) -> str:
+    """A cell of the summary's table without how many values are equal: 200.0 of "200.0 (20 of 20)"."""
+    return cell.partition(" (")[0]
 
 
 def _facts(points: list[CurvePoint], members: list[dict[str, str]], found: str, gtn: Mapping[str, Any]) -> list[Fact]:
@@ -136,7 +156,7 @@ def _facts(points: list[CurvePoint], members: list[dict[str, str]], found: str, 
         cells = _cells(found, pattern)
         if cells:
             facts.append(
-                Fact(f"{name}: return", cells[1].split(" ", 1)[0], f"{_rest(cells[1])} after {cells[0]} steps")
+                Fact(f"{name}: return", cells[1].split(" ", 1)[0], f"{_rest(cells[1])} after {cells[0]} steps".strip())
             )
     spent = re.search(r"evolution: ([\d,]+) real steps", found)
     facts.append(Fact("Price", spent[1] if spent else "-", "real steps spent on evolving"))
@@ -156,7 +176,7 @@ def _cells(found: str, column: str) -> tuple[str, str] | None:
     returns = next((r for n, r in values.items() if n.startswith("test return") or n.startswith("score")), None)
     if not steps or not returns or len(steps) <= at or len(returns) <= at:
         return None
-    return steps[at].split(" ", 1)[0], returns[at]
+    return _value_of(steps[at]), returns[at]
 
 
 def _rest(cell: str) -> str:
@@ -277,11 +297,11 @@ def _comparison(
                     ends = s["iqm_interval"] or [None, None]
                     out.append((label(name), s["iqm"], ends[0], ends[1], colour))
         wide = [s for g in groups for s in g.x]
-        log = {"type": "log"} if wide and min(wide) > 0 and max(wide) > 8 * min(wide) else None
+        returns = "test return on the task"
         iqm = "Interquartile mean and 95 % interval; equal values have none."
         return [
-            dots("Every agent", groups, "training steps", "test return on the task", levels=levels, xaxis=log),
-            intervals("Return", rows, "test return on the task", iqm, levels=levels, bounds=bounds),
+            dots("Every agent", groups, "training steps", returns, levels=levels, xaxis=log_axis(wide)),
+            intervals("Return", rows, returns, iqm, levels=levels, bounds=bounds),
             intervals("Price", steps, "training steps of an agent", iqm),
         ]
 

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import envolve
 from envolve.core.cleaning import printable
 from envolve.core.files import TABLE_BYTES, read_plain, read_text
-from envolve.outer.page.parts import Chart, Film, Lineage, Page, Parallel, Section
+from envolve.outer.page.parts import Chart, Film, Lineage, Page, Parallel, Part, Section
 from envolve.outer.reporting.report import precise
 
 if TYPE_CHECKING:
@@ -111,6 +111,7 @@ def _environment() -> Environment:
         "plain": _plain,
         "media": _media,
         "small": _small,
+        "placed": _placed,
     }
     return made
 
@@ -164,6 +165,30 @@ def cut(text: object) -> str:
 def _small(section: Section) -> bool:
     """True for many small charts, which fit three beside each other."""
     return len(section.parts) > 3 and all(isinstance(p, Chart) and p.height < SMALL for p in section.parts)
+
+
+def _placed(section: Section) -> list[tuple[Part, str]]:
+    """Each part with its classes. Where there is room for two columns, a tall chart has two rows, so that two low ones
+    fit beside it. A chart without a neighbour takes the whole width."""
+    out: list[tuple[Part, str]] = []
+    filled = [0, 0]  # rows of the two columns
+    alone = False  # whether the newest part began where the other column ended
+    three = _small(section)
+    for part in (*section.parts, None):
+        half = isinstance(part, Film) or (isinstance(part, Chart) and not part.wide)
+        if not half:
+            if alone and not three and isinstance(out[-1][0], Chart):
+                out[-1] = (out[-1][0], " wide")
+            filled, alone = [0, 0], False
+        if part is None:
+            break
+        rows = 1 if isinstance(part, Chart) and part.height < SMALL else 2
+        out.append((part, "" if half else " wide") if three or not half or rows == 1 else (part, " tall"))
+        if half:
+            column = 0 if filled[0] <= filled[1] else 1
+            alone = filled[1 - column] <= filled[column]
+            filled[column] += rows
+    return out
 
 
 def _figure(value: float) -> str:

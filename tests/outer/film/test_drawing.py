@@ -110,6 +110,35 @@ def test_the_lander_is_where_gymnasiums_is() -> None:
     env.close()
 
 
+def test_the_walker_is_where_gymnasiums_is() -> None:
+    """Every body, from joints, one distance and the sum of the velocities. The ground is flat at the beginning."""
+    pytest.importorskip("Box2D", reason="Box2D is not installed: pip install 'envolve[box2d]'")
+    name = "gymnasium:BipedalWalker-v3"
+    plain: dict[str, Any] = {"env_kwargs": {}, "wrappers": []}
+    task = define(name, {**plain, "measured": _measure(name, plain, 0, None)})(max_steps=5)
+    env, drawing = gymnasium.make("BipedalWalker-v3", render_mode="rgb_array"), Drawing(task)
+    rng = np.random.default_rng(0)
+    seen, bodies = [env.reset(seed=0)[0]], []
+    for _ in range(60):
+        seen.append(env.step(rng.uniform(-1, 1, 4).astype(np.float32))[0])
+        walker: Any = env.unwrapped
+        bodies.append([(b.position.x, b.position.y, b.angle) for b in (walker.hull, *walker.legs)])
+    scaled = (np.asarray(seen) - task.mean) / task.scale
+    moved = drawing.moved(scaled)
+    for observation, way, theirs in zip(scaled[1:], moved[1:], bodies):
+        drawing.picture(observation, 0, 300, way)
+        ours: Any = drawing.env.unwrapped
+        got = [(b.position.x, b.position.y, b.angle) for b in (ours.hull, *ours.legs)]
+        np.testing.assert_allclose(got, theirs, atol=0.12)
+    assert max(abs(a) for _, _, a in bodies[-1]) > 0.3, "it has moved"
+    ground = drawing.picture(scaled[-1], 0, 600, 0.0), drawing.picture(scaled[-1], 0, 600, 0.5)
+    assert (ground[0][-20:] != ground[1][-20:]).any(), "one sees how far it came"
+    assert drawing.picture(np.full(24, np.nan), 0, 300).shape == (200, 300, 3)
+    assert drawing.moved(np.full((3, 24), 1e9)).max() <= 100
+    drawing.close()
+    env.close()
+
+
 def test_without_box2d_the_lander_has_no_drawing(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(*args: object, **words: object) -> None:
         raise gymnasium.error.DependencyNotInstalled("Box2D is not installed")

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from envolve.outer.page import write
-from envolve.outer.page.charts import Dots, Line, dots, heat, intervals, lines, robust
-from envolve.outer.page.parts import Chart, Code, Fact, Film, Page, Prose, Table
+from envolve.outer.page.charts import Dots, Line, dots, heat, intervals, lines, log_axis, robust
+from envolve.outer.page.parts import Chart, Code, Fact, Film, Page, Part, Prose, Section, Table
 from tests.outer.page.html import check_safe
 
 ATTACK = "</script></style></pre><script>alert(1)</script><img src=x onerror=alert(1)>{{ 7 * 7 }}\u202e"
@@ -89,7 +89,7 @@ def test_limits_that_extreme_values_do_not_flatten() -> None:
 
 def test_charts_say_what_they_leave_out() -> None:
     many = dots("t", [Dots("a", list(range(20_000)), [0.0] * 20_000)], "x", "y")
-    assert len(many.data[0]["x"]) == 5000 and "20,000 points, of which every 4th is drawn" in many.note
+    assert len(many.data[0]["x"]) == 5000 and "20,000 points, of which one in 4 is drawn" in many.note
     rows = [("one", 1.0, 0.5, 2.0, "c0"), ("two", 2.0, None, None, "c1")]
     chart = intervals("t", rows, "x")
     assert chart.layout["yaxis"]["ticktext"] == ["one", "two"]
@@ -97,6 +97,40 @@ def test_charts_say_what_they_leave_out() -> None:
     z = [[1.0, 2.0, 3.0], [2.0, -100.0, 1.0]]
     assert heat("t", z, [0, 1, 2], [0, 1], "x", "y", "z").data[0]["zmin"] > -1
     assert isinstance(chart, Chart)
+
+
+def test_a_level_is_named_in_the_legend_and_not_on_the_data() -> None:
+    for chart in (
+        dots("t", [Dots("a", [1.0], [2.0])], "x", "y", levels=[(2.0, "solved: 2")]),
+        intervals("t", [("one", 1.0, 0.5, 2.0, "c0")], "x", levels=[(2.0, "solved: 2")]),
+    ):
+        (shape,) = chart.layout["shapes"]
+        assert shape["name"] == "solved: 2" and shape["showlegend"] and chart.layout["showlegend"]
+        assert "annotations" not in chart.layout
+
+
+def test_logarithmic_axes_have_whole_numbers() -> None:
+    axis = log_axis([1_500, math.nan, 90_000]) or {}
+    assert axis["type"] == "log" and axis["tickvals"][:4] == [1_000, 2_000, 5_000, 10_000]
+    assert axis["ticktext"][1] == "2,000" and axis["ticktext"][-1] == "500,000"
+    assert (log_axis([1, 10_000]) or {})["tickvals"] == [1, 10, 100, 1_000, 10_000]
+    assert log_axis([]) is None and log_axis([0, 90]) is None and log_axis([10, 80]) is None
+
+
+def test_no_half_of_the_page_stays_empty() -> None:
+    tall, low, wide = (Chart(name, [], {}, height=h, wide=w) for name, h, w in
+                       (("tall", 340, False), ("low", 170, False), ("wide", 340, True)))  # fmt: skip
+    film, table = Film(Path("a.gif"), "a"), Table(("a",), [])
+
+    def placed(*parts: Part) -> list[str]:
+        return [place.strip() for _, place in write._placed(Section("t", list(parts)))]
+
+    assert placed(tall, low, low) == ["tall", "", ""]  # two low ones beside a tall one
+    assert placed(tall, tall, tall) == ["tall", "tall", "wide"]
+    assert placed(low) == ["wide"] and placed(tall, tall) == ["tall", "tall"]
+    assert placed(tall, wide, tall, tall, table, low) == ["wide", "wide", "tall", "tall", "wide", "wide"]
+    assert placed(film, tall) == ["tall", "tall"] and placed(film) == ["tall"]
+    assert placed(low, low, low, low) == [""] * 4  # three beside each other
 
 
 def test_every_static_file_is_there_with_its_licence() -> None:
