@@ -41,8 +41,7 @@ def read(folder: Folder) -> Page:
     everyone = load(folder)
     human = next((i for i in everyone if i.operator == HUMAN), None)
     written = [i for i in everyone if i.operator != HUMAN]
-    result = folder.json("result.json")
-    result = result if isinstance(result, dict) else {}
+    result = folder.keys_of("result.json", best=dict, human=dict, finals=list)
     task = one_line(str(result.get("task") or arguments.get("task") or "unknown task"), 100)
     unit = one_line(str(result.get("score_unit") or _unit(task)), 100)
     calls = costs(folder)
@@ -54,7 +53,7 @@ def read(folder: Folder) -> Page:
         config=config,
         state=folder.state("result.json"),
     )
-    ledger = folder.json("ledger.json")
+    ledger = folder.keys_of("ledger.json", total=dict, models=list)
     page.verdict = verdict(result, written, human, unit, _money(ledger))
     page.facts = _facts(result, written, human, calls, ledger, unit)
     running = best_so_far(written)

@@ -196,6 +196,8 @@ def dots(
                 "showscale": bool(shade),
                 "colorbar": {"title": {"text": shade, "side": "right"}, "thickness": 12},
             }
+            if _few_whole(d.shade):
+                marker["colorbar"]["dtick"] = 1
         trace: dict[str, Any] = {
             "x": numbers(d.x[::every]),
             "y": numbers(d.y[::every]),

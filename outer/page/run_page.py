@@ -10,13 +10,13 @@ from typing import Any
 
 from envolve.core.cleaning import one_line
 from envolve.core.statistics import AgentRuns, summary
-from envolve.outer.page.charts import PALETTE, Dots, Line, dots, intervals, jitter, lines, log_axis, robust
+from envolve.outer.page.charts import MOST_WHOLE, PALETTE, Dots, Line, dots, intervals, jitter, lines, log_axis, robust
 from envolve.outer.page.common import closing, configuration, label
 from envolve.outer.page.parts import Chart, Curve, Fact, Page, Part, Prose, Table
 from envolve.outer.page.reading import Folder, header
 from envolve.outer.page.unseen_parts import unseen
 from envolve.outer.page.world_parts import world_parts
-from envolve.outer.reporting.names import objective, return_range
+from envolve.outer.reporting.names import learners_said, objective, return_range
 from envolve.outer.reporting.report import number, precise
 from envolve.outer.reporting.scores import CurvePoint, curve_of
 
@@ -27,6 +27,7 @@ ROLES = {
     "minus": ("perturbed, -", PALETTE[5]),
     "confirm": ("confirming agents", PALETTE[2]),
 }
+COLUMNS = ("generation", "member", "role", "score", "train_steps", "reason")  # of scores.csv, which the page shows
 Row = tuple[str, float, float | None, float | None, str]
 
 
@@ -54,11 +55,11 @@ def read(folder: Folder) -> Page:
         config=config,
         state=folder.state("summary.txt"),
     )
-    members = folder.rows("scores.csv")
+    members = folder.rows("scores.csv", COLUMNS)
     points = folder.attempt("scores.csv", lambda: curve_of(members)) or []
     score_title = _score_title(kind, gtn)
     mark = _mark(found)
-    report = folder.json("report.json")
+    report = folder.keys_of("report.json", verdict=str, unseen=dict, real_steps_of=dict) or None
     page.verdict = verdict(found, report, points, gtn, page.state)
     page.facts = _facts(points, members, found, gtn)
     share = report.get("share") if isinstance(report, dict) else None
@@ -118,7 +119,7 @@ def _mark(summary_text: str) -> float | None:
 def verdict(found: str, report: Any, points: list[CurvePoint], gtn: Mapping[str, Any], state: str) -> str:
     """What came out, in the words of the run's own report."""
     if isinstance(report, dict) and isinstance(report.get("verdict"), str):
-        return str(report["verdict"])
+        return learners_said(str(report["verdict"]))
     if not found:
         best = max((p.mean for p in points if math.isfinite(p.mean)), default=math.nan)
         of = f" of {gtn['max_iterations']}" if isinstance(gtn.get("max_iterations"), int) else ""
@@ -234,6 +235,7 @@ def _swarm(members: list[dict[str, str]], title: str, levels: list[tuple[float, 
         groups.append(Dots(name, x, y, colour, size=5, opacity=0.55, texts=texts))
     if not groups:
         return None
+    few = len({row.get("generation") for row in members}) <= MOST_WHOLE
     return dots(
         "Every member",
         groups,
@@ -241,6 +243,7 @@ def _swarm(members: list[dict[str, str]], title: str, levels: list[tuple[float, 
         title,
         levels=levels,
         limits=robust(scores),
+        xaxis={"dtick": 1} if few else None,
         about="Score of every member of every generation",
     )
 
@@ -264,8 +267,8 @@ def _cost(members: list[dict[str, str]], title: str) -> Chart | None:
 def _comparison(
     folder: Folder, found: str, mark: float | None, bounds: tuple[float, float] | None
 ) -> list[Part | None]:
-    stored = folder.json("comparison.json")
-    if not isinstance(stored, dict):
+    stored = folder.keys_of("comparison.json")
+    if not stored:
         return []
 
     def charts() -> list[Part | None]:

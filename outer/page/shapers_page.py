@@ -23,8 +23,7 @@ def fits(folder: Folder) -> bool:
 
 
 def read(folder: Folder) -> Page:
-    content = folder.json("candidates.json")
-    content = content if isinstance(content, dict) else {}
+    content = folder.keys_of("candidates.json", candidates=list, settings=dict)
     task, unit = (one_line(str(content.get(key, "")), 200) for key in ("task", "score_unit"))
     known = content.get("candidates")
     found: list[dict[str, Any]] = [c for c in known if isinstance(c, dict)] if isinstance(known, list) else []

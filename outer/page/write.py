@@ -10,6 +10,7 @@ is that of the npm package plotly.js-cartesian-dist-min 4.1.1; ``docs/run_report
 from __future__ import annotations
 
 import base64
+import errno
 import functools
 import gzip
 import hashlib
@@ -220,10 +221,25 @@ def _plain(part: Parallel) -> Any:
     return data({k: v for k, v in asdict(part).items() if k != "note"})
 
 
+def _pictures(content: bytes) -> tuple[str, ...]:
+    """Endings that fit the first bytes of a film or a picture."""
+    begins = {
+        ".png": content[:8] == b"\x89PNG\r\n\x1a\n",
+        ".gif": content[:6] in (b"GIF87a", b"GIF89a"),
+        ".webp": content[:4] == b"RIFF" and content[8:12] == b"WEBP",
+        ".mp4": content[4:8] == b"ftyp",
+    }
+    return tuple(ending for ending, fits in begins.items() if fits)
+
+
 def _media(film: Film) -> dict[str, Any]:
     """uri: the film as a part of the page; why: what is the matter where it is not."""
     try:
+        if film.path.is_symlink():
+            raise OSError(errno.EPERM, "found a link, expected a file")  # a stranger's folder may name any of ours
         content = read_plain(film.path, FILM_BYTES)
+        if film.path.suffix not in _pictures(content):
+            raise OSError(errno.EILSEQ, f"found other bytes, expected a {film.path.suffix[1:].upper()}")
     except OSError as e:
         return {"uri": "", "video": False, "why": printable(f"{film.path.name}: {e.strerror}")}
     kind = MIME[film.path.suffix]

@@ -22,7 +22,7 @@ VERDICTS = {
     "run": "Solved (mean return of at least -20.0): agents trained in the world return -12.0 on the task after "
     "1,239 [1,223, 1,255] steps each, agents trained on the task -12.0 after 1,493 [1,473, 1,505]; evolving took "
     "2,967,241 real steps, which pays after 11,719 agents.",
-    "evolve": "The world helped: ppo returns 78.5.",
+    "evolve": "The world helped: PPO returns 78.5.",
     "shapers": "mine scores 0.9 [0.7, 0.95] (share of the time limit), more than the human's shapers (0.8 [0.6, 0.9]); "
     "their intervals overlap. 1 failed. Price: 30 environment steps per agent.",
     "study": "The lowest loss at 15",
@@ -169,3 +169,46 @@ def test_a_run_without_its_comparison_still_has_a_verdict() -> None:
     price = "Price with the evolution: 1,000 real steps were spent on evolving."
     said = run_page.verdict(found, None, [], {}, "complete")
     assert said == f"Not solved (mean return of at least 195.0). {price}"
+
+
+def test_a_link_out_of_the_folder_is_not_followed(made: tuple[str, Path], tmp_path: Path) -> None:
+    _, folder = made
+    secret = tmp_path / "secret"
+    secret.write_text("the secret of the reader\n")
+    for path in sorted(p for p in folder.rglob("*") if p.is_file()):
+        kept = path.read_bytes()
+        path.unlink()
+        path.symlink_to(secret)
+        try:
+            page = read_page(folder, KINDS)
+        except NoRunError as e:
+            assert "secret of the reader" not in str(e)
+        else:
+            assert "the secret of the reader" not in check_safe(write.html([page])).shown
+        path.unlink()
+        path.write_bytes(kept)
+    (folder / "kept").write_text("here\n")
+    (folder / "a_link_within").symlink_to("kept")
+    assert read_page(folder, KINDS).problems == []
+
+
+def test_files_of_another_version_are_named(tmp_path: Path) -> None:
+    folder = ALL["run"](tmp_path / "run")
+    lines = (folder / "scores.csv").read_text().splitlines()
+    (folder / "scores.csv").write_text("\n".join(",".join(line.split(",")[:4]) for line in lines) + "\n1,2\n")
+    (folder / "report.json").write_text("[1, 2]")
+    (folder / "comparison.json").write_text("3")
+    assert read_page(folder, KINDS).problems == [
+        "scores.csv: found no column train_steps, reason; a run of another version, or damage",
+        "scores.csv: 1 of 61 rows have another number of columns",
+        "report.json: found list, expected keys and values",
+        "comparison.json: found int, expected keys and values",
+    ]
+    (folder / "scores.csv").write_bytes(bytes(1000) + b"\n")
+    assert "scores.csv: found no column generation, member" in read_page(folder, KINDS).problems[0]
+    written = ALL["write"](tmp_path / "write")
+    (written / "result.json").write_text('{"best": 3, "finals": {"a": 1}}')
+    assert read_page(written, KINDS).problems == [
+        "result.json: best: found int, expected dict",
+        "result.json: finals: found dict, expected list",
+    ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import math
 from pathlib import Path
@@ -60,7 +61,7 @@ def test_json_within_a_script_cannot_end_it() -> None:
 
 def test_films_are_part_of_the_page_if_they_are_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "best.gif").write_bytes(b"GIF89a")
-    (tmp_path / "video.mp4").write_bytes(b"0000")
+    (tmp_path / "video.mp4").write_bytes(b"\0\0\0\x18ftypisom")
     out = Page(tmp_path, "k", "t")
     out.add("Films", Film(tmp_path / "best.gif", "a film"), Film(tmp_path / "video.mp4", "another"))
     parsed = check_safe(write.html([out]))
@@ -69,6 +70,19 @@ def test_films_are_part_of_the_page_if_they_are_small(tmp_path: Path, monkeypatc
     assert str(found["video"]["src"]).startswith("data:video/mp4;base64,") and "autoplay" in found["video"]
     monkeypatch.setattr(write, "FILM_BYTES", 3)
     assert "found 6 bytes, expected at most 3" in check_safe(write.html([out])).shown
+
+
+def test_a_film_is_a_film_and_no_link(tmp_path: Path) -> None:
+    """A stranger's folder may call a link to a secret of the reader a film; the page would be sent on with it."""
+    (tmp_path / "secret").write_text("the secret of the reader")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run/a.gif").symlink_to("../secret")
+    (tmp_path / "run/b.mp4").write_bytes(b"the secret of the reader")
+    out = Page(tmp_path / "run", "k", "t")
+    out.add("Films", *(Film(tmp_path / "run" / name, name) for name in ("a.gif", "b.mp4")))
+    shown = check_safe(made := write.html([out])).shown
+    assert "a.gif: found a link, expected a file" in shown and "b.mp4: found other bytes, expected a MP4" in shown
+    assert base64.b64encode(b"the secret of the re").decode()[:20] not in made
 
 
 def test_many_rows_fold_away(tmp_path: Path) -> None:
