@@ -81,7 +81,7 @@ def film(args: Args) -> int:
     task = world.task()
     scenes = scenes_of(config, world, args.seed, args.agents, args.steps, args.threads or len(os.sched_getaffinity(0)))
     kind = "reward" if world.kind == "rn" else "bandit" if world.section.contextual_bandit else "world"
-    heading = f"{task.name}, {learner(config)[0].upper()} trained in an evolved {kind}"
+    heading = f"{task.name.removeprefix('gymnasium:')}, {learner(config)[0].upper()} trained in an evolved {kind}"
     pictures = film_scenes(out, task, scenes, heading)
     for scene in scenes:
         steps = len(scene.episode.rewards)

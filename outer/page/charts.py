@@ -127,16 +127,21 @@ def lines(
     return Chart(title, data, layout, note, about or f"{y} against {x}", height)
 
 
-def log_axis(values: Sequence[float]) -> Look:
-    """A logarithmic axis with whole numbers at its ticks: 1, 2 and 5 of a decade, or its beginning alone where there
-    are more than two. None: the values are close to each other, or not all of them are positive."""
+def log_axis(values: Sequence[float], least: float = 8.0) -> Look:
+    """A logarithmic axis with round numbers at its ticks: 1, 2 and 5 of a decade, or its beginning alone where there
+    are more than two. None: not all values are positive, or the largest is not ``least`` times the smallest."""
     known = [float(v) for v in values if math.isfinite(v)]
-    if not known or min(known) <= 0 or max(known) <= 8 * min(known):
+    if not known or min(known) <= 0 or max(known) <= least * min(known):
         return None
     low, high = math.log10(min(known)), math.log10(max(known))
     parts = (1, 2, 5) if high - low <= 2 else (1,)
     ticks = [m * 10**k for k in range(math.floor(low), math.ceil(high) + 1) for m in parts]
-    return {"type": "log", "tickvals": ticks, "ticktext": [f"{t:,.10g}" for t in ticks]}
+    return {"type": "log", "tickvals": ticks, "ticktext": [_tick(t) for t in ticks]}
+
+
+def _tick(x: float) -> str:
+    """0.001, 20,000; 10 to the power of -5 as 1e-5."""
+    return f"{x:,.10g}" if x >= 1e-4 else f"{x:.0e}".replace("e-0", "e-")
 
 
 def _few_whole(x: Sequence[float]) -> bool:

@@ -23,8 +23,8 @@ VERDICTS = {
     "1,239 [1,223, 1,255] steps each, agents trained on the task -12.0 after 1,493 [1,473, 1,505]; evolving took "
     "2,967,241 real steps, which pays after 11,719 agents.",
     "evolve": "The world helped: PPO returns 78.5.",
-    "shapers": "mine scores 0.9 [0.7, 0.95] (share of the time limit), more than the human's shapers (0.8 [0.6, 0.9]); "
-    "their intervals overlap. 1 failed. Price: 30 environment steps per agent.",
+    "shapers": "Candidate mine scores 0.9 [0.7, 0.95] (share of the time limit), more than the human's shapers "
+    "(0.8 [0.6, 0.9]); their intervals overlap. 1 failed. Price: 30 environment steps per agent.",
     "study": "The lowest loss at 15",
     "goal": "After 200 steps of each member, 0.2",
     "goals": "16 fresh agents each; evolved 0.01 [0.00, 0.06]; plain 0.00; difference +0.01. Brackets: 95 % intervals",
