@@ -108,7 +108,7 @@ def _facts(points: Sequence[Point], scores: Sequence[Score], run: Mapping[str, A
         Fact("Success at the end", value, ends),
         Fact("Near the goal", near, f"{near_ends} decisions of an episode"),
         Fact("Best success", top, f"{best_ends} after {best.steps:,} steps; the best of {len(points)} flatters"),
-        Fact("Price", f"{last.steps * members:,}", f"environment steps, {members} members together"),
+        Fact("Price", f"{last.steps * members:,}", f"environment steps of {members} member{'s' * (members != 1)}"),
         Fact("Test", f"{scores[-1].episodes}", "episodes per member and evaluation"),
     ]
 

@@ -79,7 +79,9 @@ def verdict(scored: Sequence[Mapping[str, Any]], failed: Sequence[Mapping[str, A
         return f"No candidate has a score.{lost}"
     best = max(own, key=lambda c: finite(c.get("score")))
     equal = [c for c in own if c.get("score") == best.get("score")]
-    name = f"Candidate {best.get('name')} scores" if len(equal) == 1 else f"{len(equal)} candidates share the highest score:"
+    name = f"{len(equal)} candidates share the highest score:"
+    if len(equal) == 1:
+        name = f"Candidate {best.get('name')} scores"
     said = f"{name} {with_unit(score_text(best, unit), unit)}"
     steps = max((s for c in scored for s in _curve(c)[0]), default=math.nan)
     lost += f" Price: {steps:,.0f} environment steps per agent." if steps == steps else ""

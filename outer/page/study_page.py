@@ -97,12 +97,12 @@ def verdict(records: Sequence[Record], loss: str, unit: str) -> str:
         return "No trial has succeeded." if records else "No trial has finished."
     n = len({r.trial.config_id for r in records})
     at = sum(1 for r in ranked(records))
+    price = f"{sum(r.trial.budget for r in records):,.6g} {unit or 'units of budget'} in all"
     how = "proposed by the model" if best.trial.model_based else "drawn at random"
     return (
         f"The lowest {loss} at {best.trial.budget:g} {unit} is {precise(best.result.loss)}, of configuration "
         f"{name_of(best.trial.config_id)}, {how}. It is the best of {at} at this budget, and of {n} in all; the lowest "
-        f"of many noisy losses flatters, so test it with fresh seeds. Price: {sum(r.trial.budget for r in records):,.6g} "
-        f"{unit or 'units of budget'} in all."
+        f"of many noisy losses flatters, so test it with fresh seeds. Price: {price}."
     )
 
 
