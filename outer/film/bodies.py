@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -58,9 +57,9 @@ class Walker:
         env.drawlist = [*env.legs, env.hull]  # without the edges of the ground that is not flat
         env.lidar = []
 
-    def moved(self, observations: Sequence[np.ndarray]) -> np.ndarray:
+    def moved(self, observations: np.ndarray) -> np.ndarray:
         """observations: [T, 24] -> m that it has gone by each of them [T]."""
-        steps = np.nan_to_num(np.asarray(observations, dtype=float)[:, 2]) / self.scale
+        steps = np.nan_to_num(observations[:, 2].astype(float)) / self.scale
         return np.clip(np.cumsum(steps) - steps[0], -self.start, self.MOST)
 
     def place(self, observation: np.ndarray, moved: float) -> None:

