@@ -3,7 +3,7 @@ physics task: every candidate of ``ShapedEnvs`` has an agent of its own, and all
 
 An iteration is T decisions in every environment (``rollout_steps``), then epochs of minibatches over each candidate's
 own T N transitions. A candidate's networks are as wide as its own observation and action; nothing is padded, and on the
-compiled path its result has the same bits whoever else is there and however many threads there are. It also has its own
+compiled path its result has the same bits whatever else is in the batch, with any number of threads. It has its own
 normaliser of observations and of rewards (``agents/common/normaliser.py``), because scales are the candidates' choice.
 
 Settings are those of ``agents.ppo`` in ``PPOSection``. ``num_envs`` is the simulator's; those about episodes, tests and
