@@ -241,6 +241,7 @@ def intervals(
         rows = [(n, m, *(within(a, b, bounds) if a is not None and b is not None else (a, b)), c)
                 for n, m, a, b, c in rows]  # fmt: skip
         ends = f"Intervals end at the worst and the best possible value, {bounds[0]:g} and {bounds[1]:g}."
+        ends = ends if math.isfinite(bounds[1]) else f"Intervals end at {bounds[0]:g}."
         note = f"{note} {ends}".strip()
     data, names = [], list(dict.fromkeys(row[0] for row in rows))
     colours = list(dict.fromkeys(row[4] for row in rows))

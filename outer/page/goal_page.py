@@ -8,6 +8,7 @@ from typing import Any
 
 from envolve.core.cleaning import one_line
 from envolve.core.files import TABLE_BYTES, read_text
+from envolve.core.statistics import within
 from envolve.outer.goals.log import Point, Score, from_csv, points_of
 from envolve.outer.goals.report import interval
 from envolve.outer.page.charts import INK, MUTED, PALETTE, Line, Look, intervals, lines
@@ -18,6 +19,9 @@ from envolve.outer.reporting.report import number, precise
 
 MOST_NAMED = 7  # members with a colour of their own
 MEASURES = {"success": "success rate", "near": "decisions near the goal, per episode", "distance": "last distance, m"}
+
+
+RANGES = {"success": (0.0, 1.0), "near": (0.0, math.inf)}  # of measures
 
 
 def fits(folder: Folder) -> bool:
@@ -134,7 +138,7 @@ def _learning(scores: Sequence[Score], points: Sequence[Point], own: Mapping[str
         note = "95 % intervals over the episodes of each member."
     else:
         x = [p.steps for p in points]
-        ends = [getattr(p, f"{name}_interval") for p in points]
+        ends = [within(*getattr(p, f"{name}_interval"), RANGES[name]) for p in points]
         for i in members if len(members) > 1 else ():
             mine = [s for s in scores if s.member == i]
             drawn.append(Line(f"member {i}", [s.steps for s in mine], [getattr(s, name) for s in mine], MUTED, width=1))

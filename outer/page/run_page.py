@@ -305,7 +305,7 @@ def _comparison(
         return [
             dots("Every agent", groups, "training steps", returns, levels=levels, xaxis=log_axis(wide)),
             intervals("Return", rows, returns, iqm, levels=levels, bounds=bounds),
-            intervals("Price", steps, "training steps of an agent", iqm),
+            intervals("Price", steps, "training steps of an agent", iqm, bounds=(0.0, math.inf)),
         ]
 
     return folder.attempt("comparison.json", charts) or []
