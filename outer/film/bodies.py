@@ -1,10 +1,13 @@
-"""Bodies of Gymnasium's Box2D tasks, put where an observation says they are."""
+"""Bodies of Gymnasium's Box2D and MuJoCo tasks, put where an observation says they are."""
 
 from __future__ import annotations
 
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
+
+from envolve.outer.shapers.video import VideoError
 
 
 def turned(offset: Any, angle: float) -> tuple[float, float]:
@@ -25,7 +28,11 @@ class Lander:
         self.legs = [(turned(leg.position - at, -angle), leg.angle - angle) for leg in env.legs]
         self.height = env.helipad_y + theirs.LEG_DOWN / theirs.SCALE
 
-    def place(self, observation: np.ndarray, moved: float) -> None:
+    def moved(self, observations: np.ndarray) -> np.ndarray:
+        """Nothing: its place is observed. [T, 2]"""
+        return np.zeros((len(observations), 2))
+
+    def place(self, observation: np.ndarray, moved: np.ndarray) -> None:
         """observation: [8], of which x, height and angle are seen; beyond the edge of the picture it is at the edge."""
         half = self.names.VIEWPORT_W / self.names.SCALE / 2, self.names.VIEWPORT_H / self.names.SCALE / 2
         x, y = (1 + float(np.clip(observation[0], -1, 1))) * half[0], float(np.clip(observation[1], -0.5, 1.42))
@@ -58,11 +65,12 @@ class Walker:
         env.lidar = []
 
     def moved(self, observations: np.ndarray) -> np.ndarray:
-        """observations: [T, 24] -> m that it has gone by each of them [T]."""
+        """observations: [T, 24] -> m that it has gone by each of them, along x and y [T, 2]."""
         steps = np.nan_to_num(observations[:, 2].astype(float)) / self.scale
-        return np.clip(np.cumsum(steps) - steps[0], -self.start, self.MOST)
+        along = np.clip(np.cumsum(steps) - steps[0], -self.start, self.MOST)
+        return np.column_stack((along, np.zeros_like(along)))
 
-    def place(self, observation: np.ndarray, moved: float) -> None:
+    def place(self, observation: np.ndarray, moved: np.ndarray) -> None:
         """observation: [24]; joints bend as far as they do on the task. moved: m from where it began."""
         names, env = self.names, self.env
         angle = float(np.clip(observation[0], -np.pi, np.pi))
@@ -80,11 +88,78 @@ class Walker:
             parts += [(env.legs[2 * k + 1], _plus(joint, turned((0, -half), lower)), lower)]
         feet = [_plus(middle, turned((0, -half), a))[1] for _, middle, a in parts[1::2]]
         far = float(np.clip(observation[14], 0, 1)) * names.LIDAR_RANGE  # straight down
-        x, y = self.start + moved, names.TERRAIN_HEIGHT + max(far, -min(feet))
+        x, y = self.start + float(moved[0]), names.TERRAIN_HEIGHT + max(far, -min(feet))
         env.hull.position, env.hull.angle = (x, y), angle
         for body, (dx, dy), turn in parts:
             body.position, body.angle = (x + dx, y + dy), turn
         env.scroll = x - names.VIEWPORT_W / names.SCALE / 5
+
+
+class Model(NamedTuple):
+    """A robot of Gymnasium's. Its first ``hidden`` coordinates are not observed; the others come first in an
+    observation, then the velocities. dt: s of a step."""
+
+    file: str
+    dt: float
+    hidden: int = 1
+
+
+ROBOTS = {
+    "HalfCheetah": Model("half_cheetah.xml", 0.05),
+    "Hopper": Model("hopper.xml", 0.008),
+    "Walker2d": Model("walker2d.xml", 0.008),
+    "Swimmer": Model("swimmer.xml", 0.04, 2),
+    "Ant": Model("ant.xml", 0.05, 2),
+    "Humanoid": Model("humanoid.xml", 0.015, 2),
+    "InvertedPendulum": Model("inverted_pendulum.xml", 0.04, 0),
+}
+
+
+class Robot:
+    """A robot on the stage of films (``envs/sim/stage.py``). How far it came is the sum of its velocities."""
+
+    FAR = 1000.0  # m, rad: what a world makes up may lie anywhere
+
+    def __init__(self, name: str) -> None:
+        """Raises VideoError where MuJoCo is missing."""
+        from envolve.envs.sim.opengl import choose_opengl
+        from envolve.envs.sim.simulator import MODELS
+
+        choose_opengl()
+        try:
+            from envolve.envs.sim.stage import Stage  # needs MuJoCo
+        except ImportError as e:
+            raise VideoError(f"{name} is drawn by MuJoCo: pip install mujoco ({e})") from e
+        self.model = ROBOTS[name]
+        path = MODELS / self.model.file
+        if not path.is_file():
+            import gymnasium
+
+            path = Path(gymnasium.__file__).parent / "envs/mujoco/assets" / self.model.file
+        self.stage = Stage(path)
+        self.nq = int(self.stage.model.nq)
+
+    def moved(self, observations: np.ndarray) -> np.ndarray:
+        """observations: [T, F] -> m that it has gone by each of them, along x and y [T, 2]."""
+        n, out = self.model.hidden, np.zeros((len(observations), 2))
+        speeds = np.clip(np.nan_to_num(observations[:, self.nq - n : self.nq]), -self.FAR, self.FAR)
+        way = np.cumsum(speeds * self.model.dt, axis=0)
+        out[:, :n] = np.clip(way - way[0], -self.FAR, self.FAR)
+        return out
+
+    def picture(self, observation: np.ndarray, moved: np.ndarray, width: int, height: int) -> np.ndarray:
+        """observation: [F] -> uint8 [height, width, 3]. Raises VideoError where there is no off-screen OpenGL."""
+        from envolve.envs.sim.simulator import SimulatorError
+
+        n = self.model.hidden
+        rest = np.clip(observation[: self.nq - n], -self.FAR, self.FAR)
+        try:
+            return self.stage.picture(np.concatenate((moved[:n], rest)), width, height)
+        except SimulatorError as e:
+            raise VideoError(str(e)) from e
+
+    def close(self) -> None:
+        self.stage.close()
 
 
 def _plus(a: tuple[float, float], b: tuple[float, float]) -> tuple[float, float]:

@@ -15,7 +15,7 @@ import numpy as np
 from envolve.envs.classic.gridworld import GridWorld
 from envolve.envs.outside.task import OutsideTask
 from envolve.envs.task import Task
-from envolve.outer.film.bodies import Lander, Walker
+from envolve.outer.film.bodies import ROBOTS, Lander, Robot, Walker
 from envolve.outer.reporting.names import plain_name
 from envolve.outer.shapers.video import VideoError
 
@@ -36,6 +36,9 @@ BOX2D: dict[str, tuple[str, type[Lander] | type[Walker]]] = {
 }
 
 
+STILL = np.zeros(2)
+
+
 class Drawing:
     """Pictures of one task, of any size. Raises VideoError for a task that it cannot draw."""
 
@@ -43,12 +46,16 @@ class Drawing:
         self.task = task
         self.env: Any = None
         self.body: Lander | Walker | None = None
+        self.robot: Robot | None = None
         if isinstance(task, GridWorld):
             return
         plain = plain_name(task.name)
-        if plain not in (*STATES, *BOX2D) or (isinstance(task, OutsideTask) and task.section["wrappers"]):
-            known = ", ".join([*STATES, "LunarLander", "BipedalWalker"])
+        if plain not in (*STATES, *BOX2D, *ROBOTS) or (isinstance(task, OutsideTask) and task.section["wrappers"]):
+            known = ", ".join([*STATES, "LunarLander", "BipedalWalker", *ROBOTS])
             raise VideoError(f"found {task.name}, expected a task that can be drawn: {known}, or a gridworld")
+        if plain in ROBOTS:
+            self.robot = Robot(plain)
+            return
         self.state: Callable[[np.ndarray], list[float]] | None = None
         if plain in BOX2D:
             name = BOX2D[plain][0]
@@ -70,15 +77,20 @@ class Drawing:
         self.body = BOX2D[plain][1](self.env.unwrapped) if plain in BOX2D else None
 
     def moved(self, observations: np.ndarray) -> np.ndarray:
-        """observations: float [T, F] -> m that the camera has followed by each of them [T]."""
-        if not isinstance(self.body, Walker):
-            return np.zeros(len(observations))
-        return self.body.moved(self._natural(observations))
+        """observations: float [T, F] -> m that it has gone by each of them, along x and y, unless that is observed
+        [T, 2]."""
+        mover = self.robot or self.body
+        return np.zeros((len(observations), 2)) if mover is None else mover.moved(self._natural(observations))
 
-    def picture(self, observation: np.ndarray, action: np.ndarray | int, width: int, moved: float = 0.0) -> np.ndarray:
-        """observation: float [F]; action: what the agent does there; moved: see there -> uint8 [height, width, 3]."""
+    def picture(
+        self, observation: np.ndarray, action: np.ndarray | int, width: int, moved: np.ndarray = STILL
+    ) -> np.ndarray:
+        """observation: float [F]; action: what the agent does there; moved: see there, [2] -> uint8 [height, width,
+        3]."""
         from PIL import Image
 
+        if self.robot is not None:
+            return self.robot.picture(self._natural(observation), moved, width, round(width * 2 / 3))
         found = self._cells(observation) if self.env is None else self._rendered(observation, action, moved)
         height = round(width * found.shape[0] / found.shape[1])
         return np.asarray(Image.fromarray(found).resize((width, height), Image.Resampling.LANCZOS))
@@ -89,7 +101,7 @@ class Drawing:
             observation = observation * np.asarray(self.task.scale) + np.asarray(self.task.mean)
         return np.nan_to_num(np.asarray(observation, dtype=float))
 
-    def _rendered(self, observation: np.ndarray, action: np.ndarray | int, moved: float) -> np.ndarray:
+    def _rendered(self, observation: np.ndarray, action: np.ndarray | int, moved: np.ndarray) -> np.ndarray:
         env, observation = self.env.unwrapped, self._natural(observation)
         if self.body is not None:
             self.body.place(observation, moved)
@@ -120,5 +132,6 @@ class Drawing:
         return np.asarray(image)
 
     def close(self) -> None:
-        if self.env is not None:
-            self.env.close()
+        for made in (self.env, self.robot):
+            if made is not None:
+                made.close()
