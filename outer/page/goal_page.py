@@ -138,7 +138,8 @@ def _learning(scores: Sequence[Score], points: Sequence[Point], own: Mapping[str
         note = "95 % intervals over the episodes of each member."
     else:
         x = [p.steps for p in points]
-        ends = [within(*getattr(p, f"{name}_interval"), RANGES[name]) for p in points]
+        known: list[tuple[float, float]] = [getattr(p, f"{name}_interval") for p in points]
+        ends = [within(low, high, RANGES[name]) for low, high in known]
         for i in members if len(members) > 1 else ():
             mine = [s for s in scores if s.member == i]
             drawn.append(Line(f"member {i}", [s.steps for s in mine], [getattr(s, name) for s in mine], MUTED, width=1))
