@@ -85,7 +85,11 @@ def test_several_runs_side_by_side(tmp_path: Path) -> None:
     pages = [read_page(folder, KINDS) for folder in folders]
     together = compare(pages[:2])
     table = next(p for s in together.sections for p in s.parts if isinstance(p, Table) and s.title == "Configurations")
-    assert table.rows == [("agents.gtn.max_iterations", "6", "9")]
+    assert table.rows == [("agents.gtn.max_iterations", "6", "9")] and table.caption == "1 key differs"
+    figures = next(p for s in together.sections for p in s.parts if isinstance(p, Table) and s.title == "Figures")
+    assert figures.rows[0] == ["What came out", pages[0].verdict, pages[1].verdict]
+    assert ["Generations", "6, at most 6", "6, at most 9"] in figures.rows
+    assert [trace["name"] for trace in charts(together)[0].data] == ["A", "B"]  # their titles are the same
     assert len(charts(together)) == 1 and len(charts(together)[0].data) == 2
     parsed = check_safe(write.html(pages, compare(pages), names_of(pages)))
     assert "A: Cliff" in parsed.shown and "3 runs side by side" in parsed.shown
