@@ -238,11 +238,13 @@ def intervals(
     """Estimates with their intervals, the first row at the top. rows: name, middle, low, high, colour; rows of the same
     name share a line. legend: what a colour stands for; bounds: what is possible, where intervals end at the latest."""
     if bounds is not None:
+        whole = rows
         rows = [(n, m, *(within(a, b, bounds) if a is not None and b is not None else (a, b)), c)
                 for n, m, a, b, c in rows]  # fmt: skip
-        ends = f"Intervals end at the worst and the best possible value, {bounds[0]:g} and {bounds[1]:g}."
-        ends = ends if math.isfinite(bounds[1]) else f"Intervals end at {bounds[0]:g}."
-        note = f"{note} {ends}".strip()
+        if rows != list(whole):
+            ends = f"Intervals end at the worst and the best possible value, {bounds[0]:g} and {bounds[1]:g}."
+            ends = ends if math.isfinite(bounds[1]) else f"Intervals end at {bounds[0]:g}."
+            note = f"{note} {ends}".strip()
     data, names = [], list(dict.fromkeys(row[0] for row in rows))
     colours = list(dict.fromkeys(row[4] for row in rows))
     for k, colour in enumerate(colours):
