@@ -92,11 +92,25 @@ def hosts_of(environ: Mapping[str, str]) -> list[str]:
     return [mine, *(name for name in names if name != mine)]
 
 
+def address_of_node(name: str) -> str:
+    """The name of a node, or SLURM's address of it where the name is known to SLURM alone."""
+    with contextlib.suppress(OSError):
+        socket.gethostbyname(name)
+        return name
+    with contextlib.suppress(OSError, subprocess.SubprocessError):
+        done = subprocess.run(
+            ["scontrol", "--oneliner", "show", "node", name], capture_output=True, text=True, timeout=60, check=True
+        )
+        if found := re.search(r"\bNodeAddr=(\S+)", done.stdout):
+            return found[1]
+    return name
+
+
 def own_address(peer: str) -> str:
-    """Address by which this machine reaches ``peer``. Raises SetupError."""
+    """Address by which this machine reaches the node ``peer``. Raises SetupError."""
     try:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
-            s.connect((peer, 9))  # sends nothing
+            s.connect((address_of_node(peer), 9))  # sends nothing
             return str(s.getsockname()[0])
     except OSError as e:
         raise SetupError(f"{peer}: {e.strerror or e}; expected a node of the job") from None

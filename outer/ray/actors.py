@@ -18,14 +18,16 @@ class Gone(Exception):
     """Raised by a call to an actor that will not come back."""
 
 
-def begin(cls: type, *args: Any, cpus: float, threads: int = 1, node: Optional[str] = None) -> Handle:
-    """Starts an actor. threads: calls that it may serve at once; node: where it has to be, default: anywhere; spread
-    over all nodes if it reserves no CPU."""
+def begin(
+    cls: type, *args: Any, cpus: float, threads: int = 1, node: Optional[str] = None, must: bool = True
+) -> Handle:
+    """Starts an actor. threads: calls that it may serve at once; node: where it has to be (``must``) or goes first as
+    long as that lives, default: anywhere; spread over all nodes if it reserves no CPU."""
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     strategy = None if cpus else "SPREAD"
-    where = {"scheduling_strategy": strategy if node is None else NodeAffinitySchedulingStrategy(node, soft=False)}
+    where = {"scheduling_strategy": strategy if node is None else NodeAffinitySchedulingStrategy(node, soft=not must)}
     options = {"num_cpus": cpus, "max_concurrency": threads, "max_restarts": MOST_RESTARTS, "max_task_retries": -1}
     return ray.remote(cls).options(**options, **where).remote(*args)
 
@@ -43,6 +45,14 @@ def call(actor: Handle, method: str, *args: Any) -> Any:
 def tell(actor: Handle, method: str, *args: Any) -> None:
     """Does not wait."""
     getattr(actor, method).remote(*args)
+
+
+def within(seconds: float, actor: Handle, method: str, *args: Any) -> None:
+    """Waits for the answer at most so long, and ignores whatever happens."""
+    import ray
+
+    with contextlib.suppress(Exception):
+        ray.get(getattr(actor, method).remote(*args), timeout=seconds)
 
 
 def end(actor: Handle) -> None:
@@ -86,6 +96,15 @@ def node_here() -> str:
     import ray
 
     return str(ray.get_runtime_context().get_node_id())
+
+
+def another_node(here: str) -> Optional[str]:
+    """The live node with the most CPUs that is not this one; None if there is none."""
+    import ray
+
+    found = [(node["Resources"].get("CPU", 0.0), node["NodeID"]) for node in ray.nodes() if node["Alive"]]
+    others = [pair for pair in found if pair[1] != here]
+    return str(max(others)[1]) if others else None
 
 
 def cpus_of_nodes() -> List[float]:

@@ -9,6 +9,7 @@ import contextlib
 import importlib.util
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -104,6 +105,22 @@ def test_one_node_listens_on_the_loopback_alone_and_there_is_always_a_token() ->
     assert ray_job.own_address("127.0.0.2") == "127.0.0.1"
     with pytest.raises(SetupError, match="expected a node of the job"):
         ray_job.own_address("no.such.host.invalid")
+
+
+def test_a_node_whose_name_only_slurm_knows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    scontrol = tmp_path / "scontrol"
+    known = "NodeName=$4 NodeAddr=127.0.0.3 NodeHostName=x"
+    scontrol.write_text(f"""#!/bin/sh\n[ "$4" = node-b.invalid ] && echo "{known}"\n""")
+    scontrol.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setattr(socket, "gethostbyname", unknown)
+    assert ray_job.address_of_node("node-b.invalid") == "127.0.0.3"
+    assert ray_job.own_address("node-b.invalid") == "127.0.0.1"
+    assert ray_job.address_of_node("node-c.invalid") == "node-c.invalid"
+
+
+def unknown(name: str) -> str:
+    raise socket.gaierror(-2, "Name or service not known")
 
 
 def test_without_ray_it_says_what_to_install(
