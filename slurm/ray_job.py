@@ -40,11 +40,12 @@ from envolve.core.environ import added
 from envolve.core.supervisor import Policy, StartError, Supervisor
 from envolve.slurm.arguments import at_least
 from envolve.slurm.commands import EXIT_WRONG, ROOT, SetupError, begun_run, split_words
-from envolve.slurm.task import ENDED, OVER, SIGNALS, free_signals, say, tend
+from envolve.slurm.task import ENDED, OVER, SIGNALS, free_signals, requeue, say, tend
 
 LOOPBACK = "127.0.0.1"
 START_SECONDS = 120.0  # that the head may take; a node reads Python's packages from the file server
 STORE_BYTES = 200 * 2**20  # of a node: messages are small
+HEAD_SECONDS, LOOK_SECONDS = 60.0, 5.0  # without a head, beside --kill-after; between two looks
 STOP_SECONDS = 15.0  # from SIGTERM to SIGKILL of daemons
 STOPPED = (0, EXIT_WRONG, 130, 143)  # exit codes after which another cluster would not help
 ON_RAY = ("run", "tune")  # commands that are told where Ray is, and where their folder is
@@ -144,8 +145,34 @@ def daemon(python: str, address: str, ip: str, folder: str | None) -> list[str]:
             f"--ray-client-server-port={free_port(LOOPBACK)}", f"--temp-dir={folder}"]  # fmt: skip
 
 
+class Head:
+    """The head, as another node sees it. Its node ends this one's daemon if the head alone has died; if it does not
+    for ``patience`` seconds, it is lost itself. SLURM keeps such a job, without its script, to the time limit."""
+
+    def __init__(self, address: str, patience: float) -> None:
+        host, _, port = address.rpartition(":")
+        self._address, self._patience = (host, int(port)), patience
+        self._seen = self._looked = time.monotonic()
+
+    def lost(self) -> bool:
+        now = time.monotonic()
+        if now - self._looked >= LOOK_SECONDS:
+            self._looked = now
+            if listens(*self._address):
+                self._seen = now
+        return now - self._seen > self._patience
+
+
+def listens(host: str, port: int) -> bool:
+    with contextlib.suppress(OSError):
+        socket.create_connection((host, port), 1.0).close()
+        return True
+    return False
+
+
 def node(args: argparse.Namespace) -> int:
-    """One node's daemon, until SIGTERM. That of the head is not started again: its cluster is gone."""
+    """One node's daemon, until SIGTERM. That of the head is not started again: its cluster is gone. Another's requeues
+    the job if the node of the head is lost."""
     head = args.head_folder is not None
     host = args.address.rpartition(":")[0]
     ip = host if head or host == LOOPBACK else own_address(host)
@@ -153,12 +180,17 @@ def node(args: argparse.Namespace) -> int:
     command = daemon(args.python, args.address, ip, args.head_folder)
     process = Child("ray", lambda: command, Path("/dev/stdout"), with_parent=True, prepare=free_signals)
     supervisor = Supervisor({process: Policy(starts=1 if head else float("inf"))}, STOP_SECONDS)
+    there = None if head else Head(args.address, args.kill_after + HEAD_SECONDS)
     try:
         while process not in supervisor.codes:
             supervisor.look()
             got = signal.sigtimedwait(SIGNALS, 1.0)
             if got is not None and got.si_signo != signal.SIGCHLD:
                 return 0
+            if there is not None and there.lost():
+                say("the node of Ray's head is lost")
+                requeue(os.environ, args.max_requeues)
+                return 1
         return supervisor.codes[process] or 1
     finally:
         end([process], STOP_SECONDS)
@@ -175,7 +207,8 @@ class Cluster:
         ip = LOOPBACK if alone else own_address(hosts[1])
         self.address, self.environ = f"{ip}:{free_port(ip)}", environment(alone)
         folder = tempfile.mkdtemp(prefix="envolve_ray_", dir="/tmp")  # short: sockets' names have 107 characters
-        own = [args.python, MINE, "--run-dir", str(args.run_dir), "--python", args.python, "--address", self.address]
+        own = [args.python, MINE, "--run-dir", str(args.run_dir), "--python", args.python, "--address", self.address,
+               f"--kill-after={args.kill_after}", f"--max-requeues={args.max_requeues}"]  # fmt: skip
         logs = args.run_dir / "slurm" / "log"
 
         def child(name: str, words: list[str]) -> Child:
@@ -189,8 +222,9 @@ class Cluster:
         """Raises StartError if the head does not listen in time."""
         try:
             self.head.start()
+            host, _, port = self.address.rpartition(":")
             until = time.monotonic() + START_SECONDS
-            while not self._listens():
+            while not listens(host, int(port)):
                 if self.lost() or time.monotonic() > until:
                     words = self.head.last_words() or "time is up"
                     raise StartError(f"the head of Ray does not start; the end of {self.head.log_path}:\n{words}")
@@ -208,13 +242,6 @@ class Cluster:
     def lost(self) -> bool:
         """Whether the head has ended."""
         return self.head.process is None or self.head.process.poll() is not None
-
-    def _listens(self) -> bool:
-        host, _, port = self.address.rpartition(":")
-        with contextlib.suppress(OSError):
-            socket.create_connection((host, int(port)), 1.0).close()
-            return True
-        return False
 
 
 def srun(hosts: Sequence[str]) -> list[str]:
@@ -236,6 +263,9 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--python", default=sys.executable, metavar="FILE", help="Python on the nodes")
     parser.add_argument("--kill-after", type=float, default=60, metavar="S", help="seconds from SIGTERM to SIGKILL")
     parser.add_argument("--max-clusters", type=at_least(1), default=10, metavar="N", help="most clusters, if heads die")
+    parser.add_argument(
+        "--max-requeues", type=int, default=100, metavar="N", help="most requeues for a lost first node"
+    )
     parser.add_argument("--address", help=argparse.SUPPRESS)  # of the head: run a node's daemon
     parser.add_argument("--head-folder", help=argparse.SUPPRESS)  # this is the head
     return parser

@@ -36,11 +36,11 @@ log = logging.getLogger("envolve")
 class RunHub(Files, Words):
     """Hub of a run. Made again after a death: it goes on from its log."""
 
-    def __init__(self, folder: str, name: str = "", keeper: actors.Handle = None) -> None:
-        """folder: of the run, with the log. keeper: where that is, if this may be another node; the hub then works in
-        a copy, a folder ``name`` of its own. Raises ParamsError, RunError, OSError."""
-        self.copy = None if keeper is None else Copy(keeper)
-        Files.__init__(self, Path(folder) if self.copy is None else empty_folder(name))
+    def __init__(self, folder: str, keeper: str = "") -> None:
+        """folder: of the run, with the log. keeper: name of the actor where that is, if this may be another node; the
+        hub then works in a copy, in a folder of this name. Raises ParamsError, RunError, OSError."""
+        self.copy = Copy(actors.named(keeper)) if keeper else None
+        Files.__init__(self, Path(folder) if self.copy is None else empty_folder(keeper))
         if self.copy is not None:
             self.copy.fill(self.folder)
         params, settings = frozen(self.folder), read_settings(self.folder)

@@ -80,16 +80,15 @@ class Run:
     def _begin_hub(self, threads: int, folder: Path) -> tuple[actors.Handle, actors.Handle]:
         """-> the hub, and what takes charts and logs. Raises ExchangeError, RunError, OSError."""
         here, begun = actors.node_here(), []
-        other = actors.another_node(here)
-        name = name_of(folder) if other else ""
+        name = name_of(folder) if actors.others(here) else ""
         try:
-            if other is None:
-                begun.append(actors.begin(RunHub, str(folder), cpus=0, threads=threads, node=here))
-            else:
-                begun.append(actors.begin(Keeper, str(folder), cpus=0, threads=threads, node=here))
-                own = str(folder), name, begun[0]
-                begun.append(actors.begin(RunHub, *own, cpus=0, threads=threads, node=other, must=False))
+            if name:
+                begun.append(actors.begin(Keeper, str(folder), cpus=0, threads=threads, node=here, name=name))
+                actors.call(begun[0], "hello")
+                begun.append(actors.begin(RunHub, "", name, cpus=0, threads=threads, apart=here))
                 log.info("the hub keeps a second copy of the run: %s", actors.call(begun[1], "where"))
+            else:
+                begun.append(actors.begin(RunHub, str(folder), cpus=0, threads=threads, node=here))
             actors.call(begun[-1], "hello")
         except Exception as e:
             for actor in begun:

@@ -19,17 +19,41 @@ class Gone(Exception):
 
 
 def begin(
-    cls: type, *args: Any, cpus: float, threads: int = 1, node: Optional[str] = None, must: bool = True
+    cls: type,
+    *args: Any,
+    cpus: float,
+    threads: int = 1,
+    node: Optional[str] = None,
+    apart: Optional[str] = None,
+    name: Optional[str] = None,
 ) -> Handle:
-    """Starts an actor. threads: calls that it may serve at once; node: where it has to be (``must``) or goes first as
-    long as that lives, default: anywhere; spread over all nodes if it reserves no CPU."""
+    """Starts an actor. threads: calls that it may serve at once; node: where it has to be; apart: a node where it is
+    only if there is no other; default: anywhere, spread over all nodes if it reserves no CPU; name: for ``named``."""
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-    strategy = None if cpus else "SPREAD"
-    where = {"scheduling_strategy": strategy if node is None else NodeAffinitySchedulingStrategy(node, soft=not must)}
+    strategy: Any = None if cpus else "SPREAD"
+    if node is not None:
+        strategy = NodeAffinitySchedulingStrategy(node, soft=False)
+    elif apart is not None:
+        strategy = elsewhere(apart)
     options = {"num_cpus": cpus, "max_concurrency": threads, "max_restarts": MOST_RESTARTS, "max_task_retries": -1}
-    return ray.remote(cls).options(**options, **where).remote(*args)
+    return ray.remote(cls).options(**options, scheduling_strategy=strategy, name=name).remote(*args)
+
+
+def elsewhere(node: str) -> Any:
+    """Any node but this one, which is the last resort."""
+    from ray.util.scheduling_strategies import NodeLabelSchedulingStrategy, NotIn
+
+    return NodeLabelSchedulingStrategy(hard={}, soft={"ray.io/node-id": NotIn(node)})
+
+
+def named(name: str) -> Handle:
+    """An actor of this job, wherever it is. An actor that is to be started again must not have another's handle among
+    its arguments: Ray keeps those in the store of a node (github.com/ray-project/ray/issues/53727)."""
+    import ray
+
+    return ray.get_actor(name)
 
 
 def call(actor: Handle, method: str, *args: Any) -> Any:
@@ -98,13 +122,11 @@ def node_here() -> str:
     return str(ray.get_runtime_context().get_node_id())
 
 
-def another_node(here: str) -> Optional[str]:
-    """The live node with the most CPUs that is not this one; None if there is none."""
+def others(here: str) -> List[str]:
+    """Live nodes but this one."""
     import ray
 
-    found = [(node["Resources"].get("CPU", 0.0), node["NodeID"]) for node in ray.nodes() if node["Alive"]]
-    others = [pair for pair in found if pair[1] != here]
-    return str(max(others)[1]) if others else None
+    return [str(node["NodeID"]) for node in ray.nodes() if node["Alive"] and node["NodeID"] != here]
 
 
 def cpus_of_nodes() -> List[float]:

@@ -126,13 +126,16 @@ class Nodes:
 
 
 def _processes_on(name: str) -> list[int]:
-    """Processes that this node's daemon has started."""
-    found = []
-    for environ in Path("/proc").glob("[0-9]*/environ"):
+    """Processes of this node's tasks, after the ones that watch them, so that those cannot report anything."""
+    tasks, watchers = [], set()
+    for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):  # it has ended
-            if f"SLURMD_NODENAME={name}".encode() in environ.read_bytes().split(b"\0"):
-                found.append(int(environ.parent.name))
-    return found
+            if f"SLURMD_NODENAME={name}".encode() in (folder / "environ").read_bytes().split(b"\0"):
+                tasks.append(int(folder.name))
+                parent = (folder / "stat").read_text().rpartition(")")[2].split()[1]
+                if Path(f"/proc/{parent}/comm").read_text().strip() == "slurmstepd":
+                    watchers.add(int(parent))
+    return [*watchers, *tasks]
 
 
 def _start(

@@ -123,6 +123,39 @@ def unknown(name: str) -> str:
     raise socket.gaierror(-2, "Name or service not known")
 
 
+def test_a_lost_first_node_is_requeued_by_another(slurm: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SLURM would keep the job, of which only daemons are left. A head that comes back in time is no loss."""
+    monkeypatch.setattr(ray_job, "HEAD_SECONDS", 1.0)
+    monkeypatch.setattr(ray_job, "LOOK_SECONDS", 0.1)
+    monkeypatch.setattr(ray_job, "daemon", lambda *_: ["sleep", "60"])
+    address = f"127.0.0.1:{ray_job.free_port('127.0.0.1')}"
+    words = ["--run-dir", str(tmp_path), "--address", address, "--kill-after=0.5", "--max-requeues=3"]
+    with signals_kept():
+        assert ray_job.main(words) == 1
+        assert slurm.read_text().splitlines() == ["requeue 77"]
+        monkeypatch.setenv("SLURM_RESTART_COUNT", "3")
+        assert ray_job.main(words) == 1
+        assert slurm.read_text().splitlines() == ["requeue 77"], "not for ever"
+    head = ray_job.Head(address, 0.5)
+    with socket.create_server(("127.0.0.1", int(address.rpartition(":")[2]))):
+        end = time.monotonic() + 1
+        while time.monotonic() < end:
+            assert not head.lost()
+            time.sleep(0.05)
+    time.sleep(0.7)
+    assert head.lost()
+
+
+@contextlib.contextmanager
+def signals_kept() -> Iterator[None]:
+    """``node`` blocks signals."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, set())
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def test_without_ray_it_says_what_to_install(
     slurm: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -89,10 +89,13 @@ class Gone(Exception):
 def install(monkeypatch: Any, cpus: float = 8, other: str | None = None) -> dict[str, list[Stand]]:
     """other: a second node. -> the actors, by the name of their class."""
     made: dict[str, list[Stand]] = {}
+    names: dict[str | None, Stand] = {}
 
-    def begin(cls: type, *args: Any, cpus: float, threads: int = 1, node: Any = None, must: bool = True) -> Stand:
+    def begin(
+        cls: type, *args: Any, cpus: float, threads: int = 1, node: Any = None, apart: Any = None, name: Any = None
+    ) -> Stand:
         stand = Stand(cls, args)
-        stand.cpus, stand.node = cpus, node
+        stand.cpus, stand.node, names[name] = cpus, node if apart is None else other, stand
         made.setdefault(cls.__name__, []).append(stand)
         return stand
 
@@ -111,8 +114,8 @@ def install(monkeypatch: Any, cpus: float = 8, other: str | None = None) -> dict
         call(actor, method, *args)
 
     own = {"begin": begin, "call": call, "tell": call, "within": within, "end": end, "Calls": Threads,
-           "gone": lambda: Gone, "node_here": lambda: "node", "another_node": lambda _: other,
-           "cpus_of_nodes": lambda: [cpus]}  # fmt: skip
+           "gone": lambda: Gone, "node_here": lambda: "node", "named": lambda name: names[name],
+           "others": lambda _: [] if other is None else [other], "cpus_of_nodes": lambda: [cpus]}  # fmt: skip
     for name, value in own.items():
         monkeypatch.setattr(actors, name, value)
     return made

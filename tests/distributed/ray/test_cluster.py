@@ -32,7 +32,6 @@ from tests.distributed import toy
 from tests.distributed.programs.test_faults import PARAMS, complete, prepare
 from tests.distributed.toy import results, small
 from tests.outer.ray import local
-from tests.outer.ray.test_cluster import ray_processes
 from tests.outer.small import ROOT, default_sigint
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not installed(), reason="no ray: pip install 'envolve[ray]'")]
@@ -123,7 +122,8 @@ def test_the_node_of_the_hub_is_lost_and_the_hub_goes_on_elsewhere(cluster, tmp_
     """With its disk. Collectors are on other nodes, so that in lockstep the bytes stay; whatever the mode, each chunk
     that was acknowledged is in the log of the next hub, once."""
     node, found, acknowledged = local.add(cluster, 0), [], []
-    monkeypatch.setattr(actors, "another_node", lambda here: node.node_id if node.node_id != here else None)
+    monkeypatch.setattr(actors, "elsewhere", lambda _: first(node.node_id))
+    time.sleep(3)  # until every node of Ray knows it
 
     def lose(run):
         if not found and (tmp_path / "run" / CHECKPOINT).exists():
@@ -140,6 +140,19 @@ def test_the_node_of_the_hub_is_lost_and_the_hub_goes_on_elsewhere(cluster, tmp_
         assert results(tmp_path / "run") == expected
     assert (tmp_path / "run/session").read_text() == "0\n", "the learner went on"
     assert not list(Path(tempfile.gettempdir()).glob((tmp_path / "run" / COPY).read_text().strip()))
+
+
+def first(node):
+    """As ``elsewhere``: any node if this one is gone."""
+    from ray.util.scheduling_strategies import In, NodeLabelSchedulingStrategy
+
+    return NodeLabelSchedulingStrategy(hard={}, soft={"ray.io/node-id": In(node)})
+
+
+def test_the_hub_is_not_on_the_node_of_the_command(cluster, tmp_path):
+    seen = []
+    go(tmp_path / "run", RunSettings(3, 2), extra=lambda run: seen.append(actors.call(run.hub, "node")), num_iter=6)
+    assert set(seen) <= set(actors.others(actors.node_here())) and len(actors.others("")) == 3
 
 
 def tickets(folder):
@@ -165,14 +178,13 @@ def command(tmp_path, *words, ray=False, **options):
     """ray: with the variables of the tests' own cluster."""
     (tmp_path / "p.py").write_text(PARAMS + "    hidden = (8, 8)\n    n_episodes_in_buffer = 8\n")
     (tmp_path / "c.json").write_text('{"pause": 0.01}')
-    environ = {k: v for k, v in os.environ.items() if ray or not k.startswith("RAY_")}
+    environ = local.environ_of(tmp_path) | (local.ENVIRON if ray else {})
     base = ["--params", tmp_path / "p.py", "--config", tmp_path / "c.json", "--collectors", 2]
     line = [sys.executable, "-m", "envolve", "distributed", *map(str, [*base, *words])]
     return subprocess.Popen(line, cwd=ROOT, env=environ, text=True, stdout=-1, stderr=-2, **options)
 
 
 def test_the_command_is_stopped_and_goes_on_without_ray(tmp_path):
-    before = len(ray_processes())
     here = command(tmp_path, "--quick", "--run-dir", tmp_path / "here")
     said, _ = here.communicate(timeout=200)
     assert here.returncode == 0, said
@@ -189,7 +201,7 @@ def test_the_command_is_stopped_and_goes_on_without_ray(tmp_path):
     assert seconds < 9, "4 s, twice that on a busy machine"
     assert run.returncode == 143 and "Traceback" not in said, said
     time.sleep(2)
-    assert len(ray_processes()) == before and not (out / DONE).exists()
+    assert not local.ray_processes(tmp_path) and not (out / DONE).exists()
     again = command(tmp_path, "--quick", "--run-dir", out)
     said, _ = again.communicate(timeout=200)
     assert again.returncode == 0 and results(out) == results(tmp_path / "here"), said

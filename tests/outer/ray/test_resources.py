@@ -14,6 +14,7 @@ import sys
 import time
 
 import pytest
+import torch
 
 from envolve.outer.exchange.machine import ExchangeError
 from envolve.outer.ray.address import installed
@@ -29,11 +30,17 @@ from tests.outer.virtual import chunks_of, fake
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not installed(), reason="no ray: pip install 'envolve[ray]'")]
 
 
+UNUSED = (  # keys of an autoscaler's configuration, which has to have them
+    "cluster_synced_files", "rsync_exclude", "rsync_filter", "initialization_commands", "setup_commands",
+    "head_setup_commands", "worker_setup_commands", "head_start_ray_commands", "worker_start_ray_commands",
+)  # fmt: skip
+
+
 def noted(config, worlds, seeds, mode, threads):
     """Beside the scores, what the worker's process has."""
     found = fake(config, worlds, seeds, mode, threads)
-    gpus, nice = os.environ.get("CUDA_VISIBLE_DEVICES", "none"), os.nice(0)
-    return {**found, "reason": [json.dumps([gpus, nice, os.getpid()])] * len(seeds)}
+    gpu = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+    return {**found, "more": torch.tensor([[int(gpu or -1), os.nice(0), os.getpid()]] * len(seeds))}
 
 
 class Noted(Evaluator):
@@ -42,7 +49,7 @@ class Noted(Evaluator):
 
 
 def notes(results):
-    return [json.loads(result.values["reason"][0]) for result in results]
+    return [result.values["more"][0].tolist() for result in results]
 
 
 def test_gpus_cores_and_niceness():
@@ -61,7 +68,7 @@ def test_gpus_cores_and_niceness():
                 results = pool.evaluate(chunks)
                 check(results, chunks)
         found = notes(results)
-        assert {gpus for gpus, _, _ in found} <= {"0", "1"} and len({pid for *_, pid in found}) <= 2
+        assert {gpu for gpu, _, _ in found} <= {0, 1} and len({pid for *_, pid in found}) <= 2
         assert {nice for _, nice, _ in found} == {os.nice(0)}, "as quick as the driver"
         with ray_cluster(Noted, setup("run", {}), there, None, 2, "cpu") as cluster:
             assert sorted(node.slots for node in cluster.nodes()) == [1, 2], "two cores each"
@@ -69,15 +76,14 @@ def test_gpus_cores_and_niceness():
 
 def test_a_cluster_that_grows(tmp_path):
     """Ray's own autoscaler, whose machines are processes here: a head without a core, two nodes of one core at most."""
-    config = {
-        "cluster_name": "growing", "max_workers": 2, "provider": {"type": "fake_multinode"}, "auth": {},
-        "head_node_type": "ray.head.default", "upscaling_speed": 1.0, "idle_timeout_minutes": 5,
-        "available_node_types": {
-            "ray.head.default": {"resources": {"CPU": 0}, "node_config": {}, "max_workers": 0},
-            "one": {"resources": {"CPU": 1, "object_store_memory": local.STORE}, "node_config": {}, "min_workers": 0,
-                    "max_workers": 2},
-        },
-    }  # fmt: skip
+    one = {"resources": {"CPU": 1, "object_store_memory": local.STORE}, "node_config": {}, "min_workers": 0}
+    head = {"resources": {"CPU": 0}, "node_config": {}, "max_workers": 0}
+    kinds = {"ray.head.default": head, "one": {**one, "max_workers": 2}}
+    config = {"cluster_name": "growing", "max_workers": 2, "upscaling_speed": 1.0, "idle_timeout_minutes": 5,
+              "provider": {"type": "fake_multinode"}, "head_node_type": "ray.head.default",
+              "available_node_types": kinds, "file_mounts_sync_continuously": False}  # fmt: skip
+    config |= {name: {} for name in ("auth", "docker", "file_mounts")}
+    config |= {name: [] for name in UNUSED}
     (tmp_path / "scaling.json").write_text(json.dumps(config))
     address = f"127.0.0.1:{free_port('127.0.0.1')}"
     words = [sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--block", "--num-cpus=0",
@@ -87,11 +93,11 @@ def test_a_cluster_that_grows(tmp_path):
     with local.environment():
         environ = os.environ | {"AUTOSCALER_UPDATE_INTERVAL_S": "1", "RAY_FAKE_CLUSTER": "1"}
         with open(tmp_path / "log", "wb") as log:
-            head = subprocess.Popen(words, env=environ, stdout=log, stderr=log, start_new_session=True)
+            process = subprocess.Popen(words, env=environ, stdout=log, stderr=log, start_new_session=True)
         try:
             end = time.monotonic() + 90
             while "Ray runtime started" not in (tmp_path / "log").read_text():
-                assert head.poll() is None and time.monotonic() < end, (tmp_path / "log").read_text()
+                assert process.poll() is None and time.monotonic() < end, (tmp_path / "log").read_text()
                 time.sleep(0.2)
             with connected(address):
                 cluster = RayCluster(Noted, setup("run", {}))
@@ -103,5 +109,5 @@ def test_a_cluster_that_grows(tmp_path):
                     assert len(cluster.nodes()) >= 1
         finally:
             with contextlib.suppress(ProcessLookupError):
-                os.killpg(head.pid, signal.SIGTERM)
-            head.wait(60)
+                os.killpg(process.pid, signal.SIGTERM)
+            process.wait(60)
