@@ -11,6 +11,7 @@ import time
 from typing import Any, Dict, List, Optional, Tuple
 
 MOST_RESTARTS = 1000  # of one actor: more is a program that cannot run
+NODE_LABEL = "ray.io/node-id"  # which Ray gives each node
 Handle = Any
 
 
@@ -32,20 +33,19 @@ def begin(
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-    strategy: Any = None if cpus else "SPREAD"
     if node is not None:
-        strategy = NodeAffinitySchedulingStrategy(node, soft=False)
+        where: Dict[str, Any] = {"scheduling_strategy": NodeAffinitySchedulingStrategy(node, soft=False)}
     elif apart is not None:
-        strategy = elsewhere(apart)
+        where = elsewhere(apart)
+    else:
+        where = {"scheduling_strategy": None if cpus else "SPREAD"}
     options = {"num_cpus": cpus, "max_concurrency": threads, "max_restarts": MOST_RESTARTS, "max_task_retries": -1}
-    return ray.remote(cls).options(**options, scheduling_strategy=strategy, name=name).remote(*args)
+    return ray.remote(cls).options(**options, **where, name=name).remote(*args)
 
 
-def elsewhere(node: str) -> Any:
-    """Any node but this one, which is the last resort."""
-    from ray.util.scheduling_strategies import NodeLabelSchedulingStrategy, NotIn
-
-    return NodeLabelSchedulingStrategy(hard={}, soft={"ray.io/node-id": NotIn(node)})
+def elsewhere(node: str) -> Dict[str, Any]:
+    """Options: any node but this one, which is the last resort."""
+    return {"label_selector": {NODE_LABEL: f"!{node}"}, "fallback_strategy": [{"label_selector": {}}]}
 
 
 def named(name: str) -> Handle:

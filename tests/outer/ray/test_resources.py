@@ -76,16 +76,16 @@ def test_gpus_cores_and_niceness():
 
 def test_a_cluster_that_grows(tmp_path):
     """Ray's own autoscaler, whose machines are processes here: a head without a core, two nodes of one core at most."""
+    address = f"127.0.0.1:{free_port('127.0.0.1')}"
     one = {"resources": {"CPU": 1, "object_store_memory": local.STORE}, "node_config": {}, "min_workers": 0}
     head = {"resources": {"CPU": 0}, "node_config": {}, "max_workers": 0}
     kinds = {"ray.head.default": head, "one": {**one, "max_workers": 2}}
     config = {"cluster_name": "growing", "max_workers": 2, "upscaling_speed": 1.0, "idle_timeout_minutes": 5,
-              "provider": {"type": "fake_multinode"}, "head_node_type": "ray.head.default",
+              "provider": {"type": "fake_multinode", "gcs_address": address}, "head_node_type": "ray.head.default",
               "available_node_types": kinds, "file_mounts_sync_continuously": False}  # fmt: skip
     config |= {name: {} for name in ("auth", "docker", "file_mounts")}
     config |= {name: [] for name in UNUSED}
     (tmp_path / "scaling.json").write_text(json.dumps(config))
-    address = f"127.0.0.1:{free_port('127.0.0.1')}"
     words = [sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--block", "--num-cpus=0",
              "--node-ip-address=127.0.0.1", f"--port={address.rpartition(':')[2]}", "--include-dashboard=false",
              f"--object-store-memory={local.STORE}", f"--ray-client-server-port={free_port('127.0.0.1')}",
