@@ -62,6 +62,17 @@ def read_end(path: Name, most: int) -> bytes:
         os.close(fd)
 
 
+def read_piece(path: Name, at: int, most: int) -> bytes:
+    """At most ``most`` bytes of a plain file of any size, from ``at`` on; b"" at its end. Raises UnfitFileError,
+    OSError."""
+    fd = _open(path)
+    try:
+        _size(fd, path, sys.maxsize)
+        return os.pread(fd, most, at)
+    finally:
+        os.close(fd)
+
+
 def check_plain(path: Name, limit: int = TEXT_BYTES) -> None:
     """Checks a file that Python's import or a library will read. Raises UnfitFileError, OSError."""
     fd = _open(path)

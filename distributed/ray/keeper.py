@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 
 from envolve.core.cleaning import one_line
-from envolve.core.files import TORCH_BYTES, read_plain, read_text
+from envolve.core.files import TORCH_BYTES, read_piece, read_plain, read_text
 from envolve.distributed.files.board import chart_name
 from envolve.distributed.files.params_file import CONFIG_FILE, PARAMS_FILE
 from envolve.distributed.files.run_folder import DONE, REPLAY, RUN_FILE, SESSION, is_done, read_settings
@@ -121,9 +121,7 @@ class Keeper(Files, Words):
         """At most PIECE bytes of a file from ``at`` on. Raises ValueError, OSError."""
         if name not in (*FILES, *BEGUN_WITH) and not POLICY.fullmatch(name) and not TRANSITIONS.fullmatch(name):
             raise ValueError(f"{name[:80]}: found this name, expected a file of the run")
-        with open(self.folder / name, "rb") as file:
-            file.seek(at)
-            return file.read(PIECE)
+        return read_piece(self.folder / name, at, PIECE)
 
     def keep_of(self, term: int, name: str, data: bytes) -> None:
         with self.lock:

@@ -121,19 +121,20 @@ def test_a_node_is_lost_and_its_programs_go_on_elsewhere(cluster, tmp_path, monk
 def test_the_node_of_the_hub_is_lost_and_the_hub_goes_on_elsewhere(cluster, tmp_path, monkeypatch, expected, mode):
     """With its disk. No program is lost, so that in lockstep the bytes stay. In async nothing is dropped from the log:
     each chunk that was acknowledged is in that of the next hub, once."""
-    node, found, acknowledged = local.add(cluster, 0), [], []
+    node, found, acknowledged = local.add(cluster, 0), set(), []
     monkeypatch.setattr(actors, "elsewhere", lambda _: first(node.node_id))
 
     def lose(run):
-        if not found and (tmp_path / "run" / CHECKPOINT).exists():
+        if not acknowledged and (tmp_path / "run" / CHECKPOINT).exists():
             assert actors.call(run.hub, "node") == node.node_id
             acknowledged.extend(tickets(tmp_path / "run"))
             cluster.remove_node(node, allow_graceful=False)
-            found.append(actors.call(run.hub, "node"))
+        if acknowledged:  # its process may live for a moment longer
+            found.add(actors.call(run.hub, "node"))
 
     more = {"n_episodes_in_buffer": 10_000} if mode == "async" else {}
     go(tmp_path / "run", RunSettings(3, 2, mode), extra=lose, num_iter=ITERATIONS, **more)
-    assert found and found[0] != node.node_id
+    assert found - {node.node_id}, "it has been on another node"
     assert (tmp_path / "run/session").read_text() == "0\n", "the learner went on"
     assert not list(Path(tempfile.gettempdir()).glob((tmp_path / "run" / COPY).read_text().strip()))
     if mode == "lockstep":
