@@ -146,8 +146,7 @@ def daemon(python: str, address: str, ip: str, folder: str | None) -> list[str]:
 
 
 class Head:
-    """The head, as another node sees it. Its node ends this one's daemon if the head alone has died; if it does not
-    for ``patience`` seconds, it is lost itself. SLURM keeps such a job, without its script, to the time limit."""
+    """The head, as another node sees it. ``lost``: it has been silent for ``patience`` seconds."""
 
     def __init__(self, address: str, patience: float) -> None:
         host, _, port = address.rpartition(":")
@@ -161,6 +160,23 @@ class Head:
             if listens(*self._address):
                 self._seen = now
         return now - self._seen > self._patience
+
+
+def orphaned(job: str) -> bool:
+    """Whether SLURM has taken the node of the job's script from it. It keeps such a job to the time limit, ends the
+    steps that the script began, and starts nothing (22.05, --no-kill)."""
+
+    def asked(*words: str) -> str:
+        done = subprocess.run(["scontrol", *words], capture_output=True, text=True, timeout=60, check=True)
+        return done.stdout
+
+    try:
+        found = dict(re.findall(r"\b(JobState|BatchHost|NodeList)=(\S+)", asked("--oneliner", "show", "job", job)))
+        nodes = asked("show", "hostnames", found.get("NodeList", "")).split()
+    except (OSError, subprocess.SubprocessError) as e:
+        say(f"scontrol show job {job}: {e}")
+        return False
+    return found.get("JobState") == "RUNNING" and found.get("BatchHost", "") not in ["", *nodes]
 
 
 def listens(host: str, port: int) -> bool:
@@ -185,12 +201,13 @@ def node(args: argparse.Namespace) -> int:
         while process not in supervisor.codes:
             supervisor.look()
             got = signal.sigtimedwait(SIGNALS, 1.0)
-            if got is not None and got.si_signo != signal.SIGCHLD:
-                return 0
-            if there is not None and there.lost():
-                say("the node of Ray's head is lost")
+            told = got is not None and got.si_signo != signal.SIGCHLD
+            if there is not None and (told or there.lost()) and orphaned(os.environ.get("SLURM_JOB_ID", "")):
+                say("the job has lost the node of its script")
                 requeue(os.environ, args.max_requeues)
                 return 1
+            if told:
+                return 0
         return supervisor.codes[process] or 1
     finally:
         end([process], STOP_SECONDS)

@@ -12,6 +12,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any, Iterator
@@ -123,33 +124,52 @@ def unknown(name: str) -> str:
     raise socket.gaierror(-2, "Name or service not known")
 
 
-def test_a_lost_first_node_is_requeued_by_another(slurm: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """SLURM would keep the job, of which only daemons are left. A head that comes back in time is no loss."""
-    monkeypatch.setattr(ray_job, "HEAD_SECONDS", 1.0)
+SHOWS = """#!/bin/sh
+case "$1 $2" in
+  "--oneliner show") echo "JobId=77 JobState={state} ReqNodeList=(null) NodeList=b,c BatchHost={host} NumNodes=2" ;;
+  "show hostnames") printf 'b\\nc\\n' ;;
+  *) echo "$@" >> {calls} ;;
+esac
+"""
+
+
+@pytest.mark.parametrize("told", [False, True])
+@pytest.mark.parametrize(
+    ("state", "host", "lost"), [("RUNNING", "a", True), ("RUNNING", "b", False), ("FAILED", "a", False)]
+)
+def test_a_job_without_its_first_node_is_requeued_by_another(
+    slurm: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: bool, state: str, host: str, lost: bool
+) -> None:
+    """Whose daemon SLURM tells to end, or which misses the head."""
+    (tmp_path / "bin/scontrol").write_text(SHOWS.format(state=state, host=host, calls=slurm))
+    monkeypatch.setattr(ray_job, "HEAD_SECONDS", 60.0 if told else 0.5)
     monkeypatch.setattr(ray_job, "LOOK_SECONDS", 0.1)
     monkeypatch.setattr(ray_job, "daemon", lambda *_: ["sleep", "60"])
     address = f"127.0.0.1:{ray_job.free_port('127.0.0.1')}"
-    words = ["--run-dir", str(tmp_path), "--address", address, "--kill-after=0.5", "--max-requeues=3"]
+    words = ["--run-dir", str(tmp_path), "--address", address, "--kill-after=0.2", "--max-requeues=3"]
+    main = threading.main_thread().ident
+    timer = threading.Timer(2.0, lambda: signal.pthread_kill(main, signal.SIGTERM))
     with signals_kept():
-        assert ray_job.main(words) == 1
-        assert slurm.read_text().splitlines() == ["requeue 77"]
-        monkeypatch.setenv("SLURM_RESTART_COUNT", "3")
-        assert ray_job.main(words) == 1
-        assert slurm.read_text().splitlines() == ["requeue 77"], "not for ever"
-    head = ray_job.Head(address, 0.5)
+        timer.start()
+        assert ray_job.main(words) == int(lost)
+        timer.join()
+        signal.sigtimedwait({signal.SIGTERM}, 0)
+    assert (slurm.read_text().splitlines() if slurm.exists() else []) == ["requeue 77"] * lost
+
+
+def test_a_head_that_answers_is_there() -> None:
+    address = f"127.0.0.1:{ray_job.free_port('127.0.0.1')}"
+    head = ray_job.Head(address, 6.0)
     with socket.create_server(("127.0.0.1", int(address.rpartition(":")[2]))):
-        end = time.monotonic() + 1
-        while time.monotonic() < end:
-            assert not head.lost()
-            time.sleep(0.05)
-    time.sleep(0.7)
-    assert head.lost()
+        assert ray_job.listens("127.0.0.1", int(address.rpartition(":")[2])) and not head.lost()
+    assert not ray_job.listens("127.0.0.1", int(address.rpartition(":")[2]))
+    assert ray_job.Head(address, -1.0).lost()
 
 
 @contextlib.contextmanager
 def signals_kept() -> Iterator[None]:
     """``node`` blocks signals."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, set())
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     try:
         yield
     finally:
